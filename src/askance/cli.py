@@ -1,0 +1,263 @@
+"""The command line. Everything it knows comes from `wire`; everything it shows comes from a trace."""
+
+import asyncio
+import dataclasses
+import json
+from collections.abc import Iterator, Sequence
+from contextlib import contextmanager
+from importlib.util import find_spec
+from pathlib import Path
+from typing import Annotated, Any, get_type_hints
+
+import typer
+from rich.console import Console
+from rich.table import Table
+
+from askance import __version__
+from askance.core.errors import AskanceError, InputError
+from askance.core.knobs import describe_type
+from askance.core.trace import Trace
+from askance.wire import (
+    DEFAULT_METHOD,
+    DEFAULT_MODEL,
+    METHODS,
+    MODEL_KINDS,
+    Engine,
+    method_class,
+    open_engine,
+    open_retriever,
+)
+
+app = typer.Typer(
+    help="Retrieval-augmented generation that decides when to search, and shows why.",
+    no_args_is_help=True,
+    add_completion=False,
+    pretty_exceptions_enable=False,
+)
+out = Console(highlight=False)
+err = Console(stderr=True, highlight=False)
+
+SAMPLE = "@sample"
+
+IndexOption = Annotated[Path | None, typer.Option("--index", help="Folder made by `askance index`.")]
+JsonFlag = Annotated[bool, typer.Option("--json", help="Print one JSON object and nothing else.")]
+
+
+def main() -> None:
+    """Entry point: runs a command and turns errors into messages and exit codes."""
+    with exit_codes():
+        app()
+
+
+@contextmanager
+def exit_codes() -> Iterator[None]:
+    """Our errors print their message and exit with their code; Ctrl-C exits with 130."""
+    try:
+        yield
+    except AskanceError as error:
+        err.print(f"error: {error}", style="red", markup=False)
+        raise SystemExit(error.exit_code) from error
+    except KeyboardInterrupt as error:
+        err.print("interrupted", style="red")
+        raise SystemExit(130) from error
+
+
+def _version(wanted: bool) -> None:
+    if wanted:
+        out.print(f"askance {__version__}")
+        raise typer.Exit
+
+
+@app.callback()
+def _root(
+    version: Annotated[
+        bool, typer.Option("--version", callback=_version, is_eager=True, help="Print the version.")
+    ] = False,
+) -> None:
+    """Options before the command."""
+
+
+@app.command()
+def index(
+    docs: Annotated[
+        list[str],
+        typer.Argument(
+            help=f"Files or folders: .txt .md .html .pdf .jsonl .tsv; {SAMPLE} is the sample corpus."
+        ),
+    ],
+    folder: Annotated[Path, typer.Option("--out", help="Folder of the index; made, or brought up to date.")],
+) -> None:
+    """Cut documents into passages and index them. Run again, it adds only what changed."""
+    from askance.retrieval.build import build_index
+    from askance.sample import CORPUS
+    from askance.serve.progress import IndexProgress
+
+    sources = [CORPUS if doc == SAMPLE else Path(doc) for doc in docs]
+    with IndexProgress(err) as progress:
+        report = build_index(sources, folder, progress=progress)
+    for skipped in report.skipped:
+        err.print(f"skipped {skipped.source}: {skipped.reason}", style="yellow", markup=False)
+    out.print(str(report), markup=False)
+
+
+@app.command()
+def search(
+    query: Annotated[str, typer.Argument(help="Words to look for.")],
+    index: Annotated[Path, typer.Option("--index", help="Folder made by `askance index`.")],
+    k: Annotated[int, typer.Option("-k", min=1, help="Most passages to show.")] = 3,
+    as_json: JsonFlag = False,
+) -> None:
+    """Search an index."""
+    hits = asyncio.run(open_retriever(index).search(query, k))
+    if as_json:
+        print(
+            json.dumps(
+                {"query": query, "hits": [dataclasses.asdict(hit) for hit in hits]}, ensure_ascii=False
+            )
+        )
+        return
+    for hit in hits:
+        out.print(f"[dim]{hit.rank}.[/dim]", end=" ")
+        out.print(hit.passage.title, style="bold", markup=False, end=" ")
+        out.print(f"{hit.score:.2f}  {hit.passage.source}", style="dim", markup=False)
+        out.print(f"   {hit.passage.text}", markup=False)
+    if not hits:
+        out.print("nothing found")
+
+
+@app.command()
+def ask(
+    question: Annotated[str, typer.Argument(help="The question.")],
+    index: IndexOption = None,
+    method: Annotated[str, typer.Option(help="See `askance methods`.")] = DEFAULT_METHOD,
+    model: Annotated[
+        list[str] | None, typer.Option(help="[ROLE=]SPEC, see `askance models`; may be given once a role.")
+    ] = None,
+    set_: Annotated[list[str] | None, typer.Option("--set", help="knob=value; may be given again.")] = None,
+    seed: Annotated[int, typer.Option(help="Makes sampling repeatable.")] = 0,
+    as_json: JsonFlag = False,
+    trace: Annotated[Path | None, typer.Option(help="Write the trace to this file (JSON Lines).")] = None,
+) -> None:
+    """Answer a question, searching when the method decides to, and show why."""
+    if not question.strip():
+        raise InputError("the question is empty: say what you want to know.")
+    if trace is not None and not trace.parent.is_dir():
+        raise InputError(
+            f"can't write the trace {trace}: the folder {trace.parent} does not exist; make it first."
+        )
+    knobs = dict(_pair(text, "--set knob=value") for text in set_ or ())
+    engine = open_engine(method=method, model=_models(model or ()), index=index, seed=seed, knobs=knobs)
+    if as_json:
+        _ask_as_json(engine, question, trace)
+    else:
+        _ask_on_screen(engine, question, trace)
+
+
+def _ask_on_screen(engine: Engine, question: str, path: Path | None) -> None:
+    from askance.serve.terminal import LiveView
+
+    with LiveView(out) as view, _kept(Trace(view), path) as trace:
+        asyncio.run(engine.answer_into(trace, question))
+    if path is not None:
+        out.print(f"trace: {path}", style="dim", markup=False)
+
+
+def _ask_as_json(engine: Engine, question: str, path: Path | None) -> None:
+    from askance.runtime.trace_file import event_record
+
+    with _kept(Trace(), path) as trace:
+        result = asyncio.run(engine.answer_into(trace, question))
+    shown = {
+        "answer": result.answer.text,
+        "short_answer": result.answer.short,
+        "citations": [dataclasses.asdict(citation) for citation in result.answer.citations],
+        "usage": dataclasses.asdict(result.usage),
+        "decisions": [event_record(decision) for decision in trace.decisions],
+        "trace_path": None if path is None else str(path),
+    }
+    print(json.dumps(shown, ensure_ascii=False))
+
+
+@contextmanager
+def _kept(trace: Trace, path: Path | None) -> Iterator[Trace]:
+    """Write the trace at the end, also when the question failed or was interrupted."""
+    from askance.runtime.trace_file import write_trace
+
+    try:
+        yield trace
+    finally:
+        if path is not None and trace.events:
+            write_trace(trace, path)
+
+
+@app.command(name="trace")
+def show_trace(
+    file: Annotated[Path, typer.Argument(help="A trace written by `askance ask --trace`.")],
+) -> None:
+    """Show a recorded trace."""
+    from askance.runtime.trace_file import read_trace
+    from askance.serve.terminal import print_trace
+
+    print_trace(read_trace(file), out)
+
+
+@app.command()
+def methods() -> None:
+    """List the methods with their papers, knobs and needs."""
+    for name in METHODS:
+        cls = method_class(name)
+        mark = " (default)" if name == DEFAULT_METHOD else ""
+        out.print(f"[bold]{name}[/bold]{mark}  [dim]{cls.paper}[/dim]")
+        out.print(f"  {(cls.__doc__ or '').strip().splitlines()[0]}", markup=False)
+        out.print(f"  needs: {_needs(cls)}", markup=False)
+        out.print(_knob_table(cls))
+
+
+@app.command()
+def models() -> None:
+    """List the kinds of models and whether they can be used here."""
+    table = Table("spec", "what it is", "here", box=None, pad_edge=False, header_style="bold")
+    for kind in MODEL_KINDS.values():
+        missing = [package for package in kind.needs_packages if find_spec(package) is None]
+        table.add_row(kind.spec, kind.what, f"missing: {kind.install}" if missing else "ready")
+    out.print(table)
+
+
+def _knob_table(cls: type[Any]) -> Table:
+    table = Table(box=None, padding=(0, 2), show_header=False)
+    hints = get_type_hints(cls)
+    for field in dataclasses.fields(cls):
+        table.add_row(
+            f"  {field.name}",
+            f"{field.default}",
+            describe_type(hints[field.name]),
+            field.metadata.get("help", ""),
+        )
+    return table
+
+
+def _needs(cls: type[Any]) -> str:
+    needs = cls().needs
+    wanted = [*sorted(needs.signals), *sorted(needs.capabilities), *(["an index"] if needs.retriever else [])]
+    return ", ".join(wanted) or "any model"
+
+
+def _models(specs: Sequence[str]) -> dict[str, str]:
+    """``[ROLE=]SPEC`` by role; the answering model is the default one unless named."""
+    by_role = {"answer": DEFAULT_MODEL}
+    for text in specs:
+        role, equals, spec = text.partition("=")
+        is_role = bool(equals) and role.isidentifier()
+        by_role.update({role: spec} if is_role else {"answer": text})
+    return by_role
+
+
+def _pair(text: str, form: str) -> tuple[str, str]:
+    name, equals, value = text.partition("=")
+    if not equals or not name:
+        raise InputError(f"can't read {text!r}: write {form}.")
+    return name.strip(), value.strip()
+
+
+if __name__ == "__main__":
+    main()

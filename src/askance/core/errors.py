@@ -1,0 +1,103 @@
+"""Every error that askance raises on purpose.
+
+    AskanceError                 exit code 1
+    ├── InputError               exit code 2: what the user gave can't be used
+    │   ├── UnknownName          no such method, model, knob …; names the nearest
+    │   ├── KnobError            a knob of the wrong type or out of range
+    │   ├── QuestionError        an empty or unusable question
+    │   ├── DocumentError        a document or row that can't be read
+    │   ├── BadIndex             an index that is missing, empty, newer, or built otherwise
+    │   ├── TraceFileError       a trace file that can't be read
+    │   ├── ModelSpecError       a model that can't be found or loaded
+    │   ├── PromptTooLong        a prompt beyond the model's context window
+    │   ├── MissingAbility       a model without a signal or capability a method needs
+    │   └── MissingExtra         an optional package is not installed; names the pip line
+    ├── ModelFailure             the model broke while answering
+    └── RetrieverFailure         the retriever broke while searching
+
+A message names the value, the place and the remedy. An `InputError` is raised
+before anything is written or computed wherever that can be known.
+"""
+
+from collections.abc import Iterable
+from difflib import get_close_matches
+
+
+class AskanceError(Exception):
+    """Root of the tree; `exit_code` is what the command line returns for it."""
+
+    exit_code = 1
+
+
+class InputError(AskanceError):
+    """What the user gave can't be used."""
+
+    exit_code = 2
+
+
+class UnknownName(InputError):
+    """A name that stands for nothing; the message offers the nearest valid one."""
+
+    def __init__(self, kind: str, name: str, known: Iterable[str], *, place: str = "") -> None:
+        names = sorted(known)
+        near = get_close_matches(name.lower(), names, n=1, cutoff=0.5)
+        remedy = f"did you mean {near[0]!r}?" if near else "there is none with a similar name."
+        where = f" {place}" if place else ""
+        listing = f" Known: {', '.join(names)}." if names else ""
+        super().__init__(f"unknown {kind} {name!r}{where}: {remedy}{listing}")
+
+
+class KnobError(InputError):
+    """A knob of the wrong type or out of range."""
+
+
+class QuestionError(InputError):
+    """An empty or unusable question."""
+
+
+class DocumentError(InputError):
+    """A document or row that can't be read; the message names file and line."""
+
+
+class BadIndex(InputError):
+    """An index that is missing, empty, newer than this version, or built in another way."""
+
+
+class TraceFileError(InputError):
+    """A trace file that can't be read."""
+
+
+class ModelSpecError(InputError):
+    """A model that can't be found or loaded."""
+
+
+class PromptTooLong(InputError):
+    """A prompt that does not fit the model's context window with room for the answer."""
+
+    def __init__(self, model: str, *, prompt_tokens: int, max_tokens: int, context_tokens: int) -> None:
+        super().__init__(
+            f"the prompt has {prompt_tokens} tokens and {max_tokens} more were asked for, but {model} "
+            f"has a context window of {context_tokens}: shorten the question, use fewer passages "
+            "(--set passages=N) or fewer new tokens (--set max_tokens=N), or name a model with a longer window."
+        )
+
+
+class MissingAbility(InputError):
+    """A model without a signal or capability that a method needs."""
+
+
+class MissingExtra(InputError):
+    """An optional package is not installed."""
+
+    def __init__(self, package: str, extra: str, what: str) -> None:
+        super().__init__(
+            f"{what} needs the package {package!r}, which is not installed: pip install 'askance[{extra}]'"
+        )
+
+
+class ModelFailure(AskanceError):
+    """The model broke while answering."""
+
+
+class RetrieverFailure(AskanceError):
+    """The retriever broke while searching."""

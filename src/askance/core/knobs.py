@@ -1,0 +1,117 @@
+"""Knobs: the fields of a method's frozen dataclass, with their range and meaning beside them.
+
+Command-line flags, the listing of `askance methods`, the repr and the cache key all derive from these fields.
+"""
+
+import dataclasses
+import math
+import types
+from collections.abc import Mapping
+from typing import Any, Literal, TypeVar, Union, get_args, get_origin, get_type_hints
+
+from askance.core.errors import KnobError, UnknownName
+
+T = TypeVar("T")
+_WORDS = {
+    "true": True,
+    "yes": True,
+    "on": True,
+    "1": True,
+    "false": False,
+    "no": False,
+    "off": False,
+    "0": False,
+}
+
+
+def knob(default: T, help: str, *, at_least: float = -math.inf, at_most: float = math.inf) -> T:
+    """A dataclass field with a meaning and, for numbers, an inclusive range."""
+    metadata = {"help": help, "at_least": at_least, "at_most": at_most}
+    return dataclasses.field(default=default, metadata=metadata)  # type: ignore[return-value]
+
+
+class Knobs:
+    """Base of every method: checks each knob's type and range when the method is made."""
+
+    __slots__ = ()
+
+    def __post_init__(self) -> None:
+        hints = get_type_hints(type(self))
+        for field in dataclasses.fields(self):  # type: ignore[arg-type]
+            _check(type(self).__name__, field, hints[field.name], getattr(self, field.name))
+
+
+def parse_knobs(cls: type[Any], settings: Mapping[str, Any]) -> dict[str, Any]:
+    """Turn ``{"passages": "3"}`` into typed values for `cls`; values that are no strings stay as they are.
+
+    Raises:
+        UnknownName: a key that is no knob of `cls`.
+        KnobError: a value that can't be read as the knob's type.
+    """
+    hints = get_type_hints(cls)
+    names = [field.name for field in dataclasses.fields(cls)]
+    for name in settings:
+        if name not in names:
+            raise UnknownName("knob", name, names, place=f"of method {cls.__name__}")
+    return {
+        name: _parse(cls.__name__, name, hints[name], value) if isinstance(value, str) else value
+        for name, value in settings.items()
+    }
+
+
+def describe_type(hint: Any) -> str:
+    """The type as a user would write it: ``int``, ``one of a, b``, ``float or none``."""
+    if get_origin(hint) is Literal:
+        return "one of " + ", ".join(map(str, get_args(hint)))
+    if get_origin(hint) in (Union, types.UnionType):
+        return " or ".join("none" if a is type(None) else describe_type(a) for a in get_args(hint))
+    return "true or false" if hint is bool else str(hint.__name__)
+
+
+def _parse(owner: str, name: str, hint: Any, text: str) -> Any:
+    choices = get_args(hint) if get_origin(hint) in (Union, types.UnionType) else (hint,)
+    for choice in choices:
+        if choice is type(None):
+            if text.lower() == "none":
+                return None
+            continue
+        try:
+            return _parse_one(choice, text)
+        except ValueError:
+            continue
+    raise KnobError(f"knob {name}={text!r} of method {owner}: expected {describe_type(hint)}.")
+
+
+def _parse_one(hint: Any, text: str) -> Any:
+    if get_origin(hint) is Literal:
+        matching = [value for value in get_args(hint) if str(value) == text]
+        if not matching:
+            raise ValueError(text)
+        return matching[0]
+    if hint is bool:
+        if text.lower() not in _WORDS:
+            raise ValueError(text)
+        return _WORDS[text.lower()]
+    return hint(text)
+
+
+def _check(owner: str, field: dataclasses.Field[Any], hint: Any, value: Any) -> None:
+    place = f"knob {field.name}={value!r} of method {owner}"
+    if not _fits(hint, value):
+        raise KnobError(f"{place}: expected {describe_type(hint)}.")
+    if isinstance(value, int | float) and not isinstance(value, bool):
+        low, high = field.metadata.get("at_least", -math.inf), field.metadata.get("at_most", math.inf)
+        if not low <= value <= high:
+            raise KnobError(f"{place}: expected a value from {low:g} to {high:g}.")
+
+
+def _fits(hint: Any, value: Any) -> bool:
+    if get_origin(hint) is Literal:
+        return value in get_args(hint)
+    if get_origin(hint) in (Union, types.UnionType):
+        return any(_fits(choice, value) for choice in get_args(hint))
+    if hint is float:
+        return isinstance(value, int | float) and not isinstance(value, bool)
+    if hint is int:
+        return isinstance(value, int) and not isinstance(value, bool)
+    return isinstance(value, hint)

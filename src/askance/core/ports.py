@@ -1,0 +1,140 @@
+"""The ports: what a method may ask of the world. Everything else is an adapter or a wrapper of one of these."""
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from typing import Protocol, runtime_checkable
+
+import numpy as np
+from numpy.typing import NDArray
+
+from askance.core.trace import Trace
+from askance.core.types import (
+    Answer,
+    Attention,
+    Capability,
+    Generation,
+    Hit,
+    Key,
+    Prompt,
+    Question,
+    Role,
+    Sampling,
+    Scored,
+    Signal,
+    TokenIds,
+    Until,
+    Want,
+    Watch,
+)
+
+
+@runtime_checkable
+class Model(Protocol):
+    """A language model. `signals` and `capabilities` are declared, and checked before a run starts."""
+
+    @property
+    def name(self) -> str: ...
+    @property
+    def signals(self) -> frozenset[Signal]: ...
+    @property
+    def capabilities(self) -> frozenset[Capability]: ...
+    @property
+    def context_tokens(self) -> int: ...
+
+    async def generate(
+        self,
+        prompt: Prompt,
+        sampling: Sampling,
+        want: Want = Want(),
+        until: Until | None = None,
+        *,
+        n: int = 1,
+        key: Key,
+        watch: Watch | None = None,
+    ) -> tuple[Generation, ...]:
+        """Write `n` continuations of `prompt`.
+
+        The same `key` gives the same text; other keys, and the samples of one call, are independent. `watch`
+        sees the first sample's text as it appears, on the event loop, before this returns.
+
+        Raises:
+            PromptTooLong: prompt and `max_tokens` do not fit `context_tokens`.
+        """
+        ...
+
+    async def score(self, prompt: Prompt, options: Sequence[str]) -> tuple[Scored, ...]:
+        """The log-probability of each option directly after `prompt`."""
+        ...
+
+    async def attend(self, text: str | TokenIds, *, bos: bool) -> Attention:
+        """The last layer's attention over `text` alone, in one forward pass."""
+        ...
+
+    def tokenize(self, text: str) -> TokenIds:
+        """Ids of `text` as plain text: control tokens are never among them, nor are BOS and EOS."""
+        ...
+
+    def decode(self, ids: TokenIds) -> str:
+        """The text of `ids`."""
+        ...
+
+    def count(self, prompt: Prompt) -> int:
+        """The prompt's length in tokens, chat template included."""
+        ...
+
+
+class Retriever(Protocol):
+    """A searchable collection of passages."""
+
+    @property
+    def name(self) -> str: ...
+
+    async def search(self, query: str, k: int) -> tuple[Hit, ...]:
+        """At most `k` passages, best first; none for a query without a searchable word."""
+        ...
+
+
+class Encoder(Protocol):
+    """Turns texts into vectors of length 1."""
+
+    @property
+    def name(self) -> str: ...
+
+    async def embed(self, texts: Sequence[str]) -> NDArray[np.float32]:
+        """Shape [len(texts), dimensions]."""
+        ...
+
+
+@dataclass(frozen=True, slots=True)
+class Needs:
+    """What a method asks of its surroundings, checked before anything runs."""
+
+    signals: frozenset[Signal] = frozenset()
+    capabilities: frozenset[Capability] = frozenset()
+    retriever: bool = False
+
+
+@dataclass(frozen=True, slots=True)
+class Run:
+    """What a method has at hand while it answers one question. All of it is recorded."""
+
+    models: Mapping[Role, Model]
+    retriever: Retriever
+    trace: Trace
+    encoder: Encoder | None = None
+    seed: int = 0
+
+    @property
+    def model(self) -> Model:
+        """The model that answers."""
+        return self.models["answer"]
+
+
+@runtime_checkable
+class Method(Protocol):
+    """An algorithm for ONE question. A frozen dataclass whose fields are its knobs."""
+
+    @property
+    def needs(self) -> Needs: ...
+
+    async def answer(self, question: Question, run: Run) -> Answer: ...

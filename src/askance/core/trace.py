@@ -1,0 +1,276 @@
+"""The trace of one question: typed events in the order they happened, and nothing else.
+
+Wrappers in `runtime.record` add the calls; a method itself only says what it decided (`decide`), what it will
+not take back (`commit`) and what it still may (`draft`). Viewers, costs and metrics read the trace alone.
+"""
+
+import time
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from contextvars import ContextVar
+from dataclasses import dataclass, field
+from typing import Any, ClassVar
+
+from askance.core.types import Answer, Hit, Key, Role, Usage
+
+SCHEMA_VERSION = 1
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Event:
+    """What every event has.
+
+    Attributes:
+        id: its place in the trace, from 0.
+        parent: the event that caused it, such as the decision behind a search.
+        at_seconds: when it was complete, since the question was asked.
+        seconds: how long it took.
+    """
+
+    type: ClassVar[str]
+    id: int
+    parent: int | None
+    at_seconds: float
+    seconds: float = 0.0
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Asked(Event):
+    """The question, and everything needed to ask it again."""
+
+    type: ClassVar[str] = "question"
+    question_id: str
+    text: str
+    method: str
+    models: dict[str, str]
+    retriever: str
+    seed: int
+    started_at: str
+
+
+@dataclass(frozen=True, slots=True)
+class TracedToken:
+    """A generated token with the signals that were asked for; attention rows are left out for size."""
+
+    text: str
+    logprob: float | None = None
+    entropy: float | None = None
+    probs: tuple[float, ...] = ()
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Generated(Event):
+    """One generation of a model. `tokens` are those kept."""
+
+    type: ClassVar[str] = "generate"
+    role: Role
+    key: Key
+    prompt: str
+    text: str
+    finish: str
+    tokens: tuple[TracedToken, ...]
+    prompt_tokens: int
+    generated_tokens: int
+    reused_tokens: int
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class ScoredOptions(Event):
+    """Log-probabilities of options after a prompt."""
+
+    type: ClassVar[str] = "score"
+    role: Role
+    prompt: str
+    options: tuple[str, ...]
+    logprobs: tuple[float, ...]
+    prompt_tokens: int
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Attended(Event):
+    """One extra forward pass for its attention."""
+
+    type: ClassVar[str] = "attend"
+    role: Role
+    prompt_tokens: int
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Searched(Event):
+    """One search and what it found."""
+
+    type: ClassVar[str] = "search"
+    query: str
+    k: int
+    hits: tuple[Hit, ...]
+
+
+@dataclass(frozen=True, slots=True)
+class WordSignal:
+    """A word of a draft and the number a decision read from it; `is_hit` when that number made it doubtful."""
+
+    text: str
+    value: float
+    is_hit: bool
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Decided(Event):
+    """A decision and the numbers behind it.
+
+    Attributes:
+        name: what was decided, such as "retrieve".
+        outcome: what was chosen, such as "search" or "keep".
+        why: the reason in one sentence.
+        signal: what `words` carry, with its unit, such as "token probability".
+        threshold: what the numbers were held against.
+        words: the text that was judged, word by word.
+        query: the query that was built, if the outcome is a search.
+        numbers: further named values.
+    """
+
+    type: ClassVar[str] = "decide"
+    name: str
+    outcome: str
+    why: str
+    signal: str = ""
+    threshold: float | None = None
+    words: tuple[WordSignal, ...] = ()
+    query: str = ""
+    numbers: dict[str, float] = field(default_factory=dict)
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Committed(Event):
+    """Text of the answer that will not be taken back."""
+
+    type: ClassVar[str] = "commit"
+    text: str
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Drafted(Event):
+    """Text that may still be taken back. Goes to listeners only: the trace keeps the whole `Generated`."""
+
+    type: ClassVar[str] = "draft"
+    text: str
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Answered(Event):
+    """The answer and what it cost."""
+
+    type: ClassVar[str] = "answer"
+    answer: Answer
+    usage: Usage
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Failed(Event):
+    """An error; `place` says which call broke."""
+
+    type: ClassVar[str] = "error"
+    error: str
+    message: str
+    place: str
+
+
+AnyEvent = (
+    Asked
+    | Generated
+    | ScoredOptions
+    | Attended
+    | Searched
+    | Decided
+    | Committed
+    | Drafted
+    | Answered
+    | Failed
+)
+EVENT_TYPES: tuple[type[Event], ...] = (
+    Asked, Generated, ScoredOptions, Attended, Searched, Decided, Committed, Drafted, Answered, Failed,
+)  # fmt: skip
+Listener = Callable[[AnyEvent], None]
+
+_cause: ContextVar[int | None] = ContextVar("askance_trace_cause", default=None)
+
+
+class Trace:
+    """Collects the events of one question and passes each to a listener as it happens.
+
+    Used from one event loop; the cause set by `because` follows tasks, so parallel branches keep their own.
+    """
+
+    def __init__(self, listener: Listener | None = None) -> None:
+        self.events: list[AnyEvent] = []
+        self._listener = listener
+        self._started = time.perf_counter()
+
+    def add(self, kind: type[Any], *, seconds: float = 0.0, **fields: Any) -> Any:
+        """Append one event of type `kind`, filling in id, parent and time."""
+        event = self._make(kind, seconds=seconds, **fields)
+        self.events.append(event)
+        self._tell(event)
+        return event
+
+    def decide(self, name: str, outcome: str, why: str, **numbers: Any) -> Decided:
+        """Record a decision; `numbers` are the further fields of `Decided`."""
+        event: Decided = self.add(Decided, name=name, outcome=outcome, why=why, **numbers)
+        return event
+
+    @contextmanager
+    def because(self, decision: Event) -> Iterator[None]:
+        """Name `decision` as the parent of the events inside."""
+        token = _cause.set(decision.id)
+        try:
+            yield
+        finally:
+            _cause.reset(token)
+
+    def commit(self, text: str) -> None:
+        """Mark text of the answer as final. Pieces that follow each other are kept as one event."""
+        if not text:
+            return
+        piece: Committed = self._make(Committed, text=text)
+        last = self.events[-1] if self.events else None
+        if isinstance(last, Committed):
+            self.events[-1] = Committed(
+                id=last.id, parent=last.parent, at_seconds=piece.at_seconds, text=last.text + text
+            )
+        else:
+            self.events.append(piece)
+        self._tell(piece)
+
+    def draft(self, text: str) -> None:
+        """Show text that may still be taken back."""
+        self._tell(self._make(Drafted, text=text))
+
+    @property
+    def decisions(self) -> tuple[Decided, ...]:
+        """What the method decided, in order."""
+        return tuple(event for event in self.events if isinstance(event, Decided))
+
+    @property
+    def committed(self) -> str:
+        """All text committed so far."""
+        return "".join(event.text for event in self.events if isinstance(event, Committed))
+
+    def usage(self) -> Usage:
+        """What all recorded calls cost, and the seconds since the question was asked."""
+        calls = [e for e in self.events if isinstance(e, Generated | ScoredOptions | Attended)]
+        generated = [e for e in calls if isinstance(e, Generated)]
+        return Usage(
+            prompt_tokens=sum(e.prompt_tokens for e in calls),
+            generated_tokens=sum(e.generated_tokens for e in generated),
+            reused_tokens=sum(e.reused_tokens for e in generated),
+            searches=sum(isinstance(e, Searched) for e in self.events),
+            seconds=time.perf_counter() - self._started,
+        )
+
+    def _make(self, kind: type[Any], **fields: Any) -> Any:
+        at_seconds = time.perf_counter() - self._started
+        return kind(id=len(self.events), parent=_cause.get(), at_seconds=at_seconds, **fields)
+
+    def _tell(self, event: AnyEvent) -> None:
+        if self._listener is not None:
+            self._listener(event)

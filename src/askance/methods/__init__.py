@@ -1,0 +1,1 @@
+"""One file per method; each reads like the paper's algorithm for ONE question."""

@@ -1,0 +1,142 @@
+"""FLARE: look one sentence ahead, and search when any of its tokens is improbable."""
+
+import math
+from collections.abc import Sequence
+from dataclasses import dataclass
+from typing import ClassVar
+
+from askance.core.knobs import Knobs, knob
+from askance.core.ports import Needs, Run
+from askance.core.trace import Decided, WordSignal
+from askance.core.types import Answer, Generation, Hit, Key, Question, Sampling, Token, Want
+from askance.methods.prompts import STOPS, Layout, answer_prompt
+from askance.text.answers import has_answer, short_answer
+from askance.text.sentences import SentenceEnd
+from askance.text.support import cite
+from askance.text.words import token_words
+
+
+@dataclass(frozen=True, slots=True)
+class Flare(Knobs):
+    """FLARE-direct with masked queries (Jiang et al. 2023, "Active Retrieval Augmented Generation", section 3.2).
+
+    The next sentence is generated on trial. When one of its tokens has a probability of at most
+    `search_below` (the paper's theta), the tokens above `mask_below` (beta) become the query, the passages are
+    replaced by those found, and the sentence is generated again.
+
+    Deviations from the paper and from the authors' code:
+    - a confident look-ahead is kept as it is; the code generates it a second time from the same prompt, which
+      under greedy decoding gives the same text;
+    - so is a doubtful one whose query is empty, since its prompt would not change either;
+    - generation ends when the answer has been stated, on an empty sentence, and where an invented next
+      question would begin; the code ends on a blank line or at the length limit;
+    - the few-shot examples carry no passages of their own;
+    - the query needs no limit: it is never longer than the look-ahead, the code's own limit of 64 tokens.
+    """
+
+    passages: int = knob(2, "passages per search", at_least=1)
+    search_below: float = knob(
+        0.8, "search when a token's probability is at most this", at_least=0, at_most=1
+    )
+    mask_below: float = knob(
+        0.4, "tokens of at most this probability stay out of the query", at_least=0, at_most=1
+    )
+    look_ahead_tokens: int = knob(64, "most tokens of one sentence", at_least=1)
+    max_tokens: int = knob(256, "most new tokens of the answer", at_least=1)
+    search_first: bool = knob(True, "search with the question before the first sentence")
+    layout: Layout = knob("auto", "raw text or the model's chat format; auto is raw where the model takes it")
+
+    paper: ClassVar[str] = "Jiang et al. 2023 (FLARE)"
+
+    @property
+    def needs(self) -> Needs:
+        return Needs(signals=frozenset({"logprob"}), retriever=True)
+
+    async def answer(self, question: Question, run: Run) -> Answer:
+        text, kept_tokens = "", 0
+        hits = await self._first_search(question, run)
+        shown = [(0, hits)]
+        for step in range(self.max_tokens):
+            room = min(self.look_ahead_tokens, self.max_tokens - kept_tokens)
+            sentence = await self._sentence(question, hits, text, run, ("look_ahead", step), room)
+            decision = self._decide(sentence, run)
+            if decision.query:
+                with run.trace.because(decision):
+                    hits = await run.retriever.search(decision.query, self.passages)
+                    shown.append((len(text), hits))
+                    sentence = await self._sentence(question, hits, text, run, ("sentence", step), room)
+            run.trace.commit(sentence.text)
+            text += sentence.text
+            kept_tokens += len(sentence.tokens)
+            if self._is_finished(sentence, text, kept_tokens):
+                break
+        return _finished(text, question, shown)
+
+    async def _first_search(self, question: Question, run: Run) -> tuple[Hit, ...]:
+        if not self.search_first:
+            return ()
+        decision = run.trace.decide(
+            "retrieve", "search", "the first search is made with the question itself", query=question.text
+        )
+        with run.trace.because(decision):
+            return await run.retriever.search(question.text, self.passages)
+
+    async def _sentence(
+        self, question: Question, hits: Sequence[Hit], text: str, run: Run, key: Key, room: int
+    ) -> Generation:
+        prompt = answer_prompt(run.model, question, hits, text, self.layout)
+        sampling, want = Sampling(room, stop=STOPS), Want(logprob=True)
+        (sentence,) = await run.model.generate(
+            prompt, sampling, want, SentenceEnd(), key=key, watch=run.trace.draft
+        )
+        return sentence
+
+    def _decide(self, sentence: Generation, run: Run) -> Decided:
+        least = min((_probability(token) for token in sentence.tokens), default=1.0)
+        query = self._masked(sentence.tokens) if least <= self.search_below else ""
+        if least > self.search_below:
+            why = f"every token is more probable than {self.search_below:g}"
+        elif query:
+            why = f"the least probable token has {least:.2f}, not above {self.search_below:g}"
+        else:
+            why = f"in doubt, but no token is above {self.mask_below:g}: there is nothing to ask"
+        return run.trace.decide(
+            "retrieve",
+            "search" if query else "keep",
+            why,
+            signal="token probability",
+            threshold=self.search_below,
+            words=self._word_signals(sentence.tokens),
+            query=query,
+            numbers={"least probability": least},
+        )
+
+    def _masked(self, tokens: Sequence[Token]) -> str:
+        kept = (token.text if _probability(token) > self.mask_below else " " for token in tokens)
+        return " ".join("".join(kept).split())
+
+    def _word_signals(self, tokens: Sequence[Token]) -> tuple[WordSignal, ...]:
+        signals = []
+        for word in token_words(tokens):
+            least = min(_probability(token) for token in tokens[word.first : word.last])
+            signals.append(WordSignal(word.text, least, least <= self.search_below))
+        return tuple(signals)
+
+    def _is_finished(self, sentence: Generation, text: str, kept_tokens: int) -> bool:
+        if sentence.finish in ("end", "stop") or not sentence.text.strip():
+            return True
+        return has_answer(text) or kept_tokens >= self.max_tokens
+
+
+def _probability(token: Token) -> float:
+    return math.exp(token.logprob or 0.0)
+
+
+def _finished(text: str, question: Question, shown: Sequence[tuple[int, Sequence[Hit]]]) -> Answer:
+    left = len(text) - len(text.lstrip())
+    stripped = text.strip()
+    return Answer(
+        stripped,
+        short_answer(stripped, question),
+        cite(stripped, [(max(0, at - left), hits) for at, hits in shown]),
+    )

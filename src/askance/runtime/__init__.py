@@ -1,0 +1,1 @@
+"""What lies between methods and models: each concern is a wrapper of a port."""

@@ -1,0 +1,195 @@
+"""Wrappers that write every call into the trace. A method is given nothing but these."""
+
+import time
+from collections.abc import Sequence
+
+import numpy as np
+from numpy.typing import NDArray
+
+from askance.core.errors import AskanceError, ModelFailure, RetrieverFailure
+from askance.core.ports import Encoder, Model, Retriever
+from askance.core.trace import Attended, Failed, Generated, ScoredOptions, Searched, Trace, TracedToken
+from askance.core.types import (
+    Attention,
+    Capability,
+    Chat,
+    Generation,
+    Hit,
+    Key,
+    Part,
+    Prompt,
+    Role,
+    Sampling,
+    Scored,
+    Signal,
+    Span,
+    TokenIds,
+    Until,
+    Want,
+    Watch,
+)
+
+
+class RecordedModel:
+    """A model whose calls are traced, and whose keys are put into `scope`: (seed, question id)."""
+
+    def __init__(self, model: Model, role: Role, trace: Trace, scope: Key) -> None:
+        self._model, self._role, self._trace, self._scope = model, role, trace, scope
+
+    @property
+    def name(self) -> str:
+        return self._model.name
+
+    @property
+    def signals(self) -> frozenset[Signal]:
+        return self._model.signals
+
+    @property
+    def capabilities(self) -> frozenset[Capability]:
+        return self._model.capabilities
+
+    @property
+    def context_tokens(self) -> int:
+        return self._model.context_tokens
+
+    async def generate(
+        self,
+        prompt: Prompt,
+        sampling: Sampling,
+        want: Want = Want(),
+        until: Until | None = None,
+        *,
+        n: int = 1,
+        key: Key,
+        watch: Watch | None = None,
+    ) -> tuple[Generation, ...]:
+        began = time.perf_counter()
+        full_key = (*self._scope, *key)
+        try:
+            generations = await self._model.generate(
+                prompt, sampling, want, until, n=n, key=full_key, watch=watch
+            )
+        except Exception as error:
+            raise _failed(
+                self._trace, error, f"{self._role} model {self.name}, {_name(key)}", ModelFailure
+            ) from error
+        seconds = time.perf_counter() - began
+        shown = prompt_text(prompt, self._model)
+        for generation in generations:
+            self._record(generation, shown, key, seconds / n)
+        return generations
+
+    async def score(self, prompt: Prompt, options: Sequence[str]) -> tuple[Scored, ...]:
+        began = time.perf_counter()
+        try:
+            scores = await self._model.score(prompt, options)
+        except Exception as error:
+            raise _failed(
+                self._trace, error, f"{self._role} model {self.name}, score", ModelFailure
+            ) from error
+        self._trace.add(
+            ScoredOptions,
+            seconds=time.perf_counter() - began,
+            role=self._role,
+            prompt=prompt_text(prompt, self._model),
+            options=tuple(options),
+            logprobs=tuple(score.logprob for score in scores),
+            prompt_tokens=self._model.count(prompt) + sum(score.num_tokens for score in scores),
+        )
+        return scores
+
+    async def attend(self, text: str | TokenIds, *, bos: bool) -> Attention:
+        began = time.perf_counter()
+        try:
+            attention = await self._model.attend(text, bos=bos)
+        except Exception as error:
+            raise _failed(
+                self._trace, error, f"{self._role} model {self.name}, attend", ModelFailure
+            ) from error
+        seconds = time.perf_counter() - began
+        self._trace.add(Attended, seconds=seconds, role=self._role, prompt_tokens=len(attention.ids))
+        return attention
+
+    def tokenize(self, text: str) -> TokenIds:
+        return self._model.tokenize(text)
+
+    def decode(self, ids: TokenIds) -> str:
+        return self._model.decode(ids)
+
+    def count(self, prompt: Prompt) -> int:
+        return self._model.count(prompt)
+
+    def _record(self, generation: Generation, shown: str, key: Key, seconds: float) -> None:
+        self._trace.add(
+            Generated,
+            seconds=seconds,
+            role=self._role,
+            key=key,
+            prompt=shown,
+            text=generation.text,
+            finish=generation.finish,
+            tokens=tuple(TracedToken(t.text, t.logprob, t.entropy, t.probs) for t in generation.tokens),
+            prompt_tokens=generation.prompt_tokens,
+            generated_tokens=generation.generated_tokens,
+            reused_tokens=generation.reused_tokens,
+        )
+
+
+class RecordedRetriever:
+    """A retriever whose searches are traced."""
+
+    def __init__(self, retriever: Retriever, trace: Trace) -> None:
+        self._retriever, self._trace = retriever, trace
+
+    @property
+    def name(self) -> str:
+        return self._retriever.name
+
+    async def search(self, query: str, k: int) -> tuple[Hit, ...]:
+        began = time.perf_counter()
+        try:
+            hits = await self._retriever.search(query, k)
+        except Exception as error:
+            raise _failed(self._trace, error, f"retriever {self.name}", RetrieverFailure) from error
+        self._trace.add(Searched, seconds=time.perf_counter() - began, query=query, k=k, hits=hits)
+        return hits
+
+
+class RecordedEncoder:
+    """An encoder whose failures are traced."""
+
+    def __init__(self, encoder: Encoder, trace: Trace) -> None:
+        self._encoder, self._trace = encoder, trace
+
+    @property
+    def name(self) -> str:
+        return self._encoder.name
+
+    async def embed(self, texts: Sequence[str]) -> NDArray[np.float32]:
+        try:
+            return await self._encoder.embed(texts)
+        except Exception as error:
+            raise _failed(self._trace, error, f"encoder {self.name}", ModelFailure) from error
+
+
+def prompt_text(prompt: Prompt, model: Model) -> str:
+    """The prompt as a person reads it. Chat turns are headed by their role; token ids are decoded."""
+    if isinstance(prompt, Chat):
+        turns = [f"<{turn.role}>\n{_parts_text(turn.parts, model)}\n" for turn in prompt.turns]
+        return "".join(turns) + "<assistant>\n" + _parts_text(prompt.continuation, model)
+    return _parts_text((*prompt.parts, *prompt.continuation), model)
+
+
+def _parts_text(parts: Sequence[Part], model: Model) -> str:
+    return "".join(part.text if isinstance(part, Span) else model.decode(part) for part in parts)
+
+
+def _failed(trace: Trace, error: Exception, place: str, kind: type[AskanceError]) -> AskanceError:
+    trace.add(Failed, error=type(error).__name__, message=str(error), place=place)
+    if isinstance(error, AskanceError):
+        return error
+    return kind(f"{place}: {type(error).__name__}: {error}")
+
+
+def _name(key: Key) -> str:
+    return " ".join(map(str, key))

@@ -1,0 +1,104 @@
+"""Traces on disk: JSON Lines, a header with the schema version first, then one event a line."""
+
+import dataclasses
+import json
+import os
+import tempfile
+from pathlib import Path
+from typing import Any
+
+from askance import __version__
+from askance.core.errors import InputError, TraceFileError
+from askance.core.trace import EVENT_TYPES, SCHEMA_VERSION, AnyEvent, Trace
+
+_TYPES = {event_type.type: event_type for event_type in EVENT_TYPES}
+
+
+def event_record(event: AnyEvent) -> dict[str, Any]:
+    """An event as plain JSON values, its type first."""
+    return {"type": event.type, **dataclasses.asdict(event)}
+
+
+def write_trace(trace: Trace, path: Path) -> None:
+    """Write a whole trace, or nothing: to a temporary name, synced, renamed.
+
+    Raises:
+        InputError: the place can't be written to.
+    """
+    header = {"type": "header", "schema": SCHEMA_VERSION, "askance": __version__}
+    lines = [json.dumps(record, ensure_ascii=False) for record in (header, *map(event_record, trace.events))]
+    write_atomically(path, "\n".join(lines) + "\n")
+
+
+def write_atomically(path: Path, text: str) -> None:
+    """Replace `path` by `text` in one step.
+
+    Raises:
+        InputError: the place can't be written to.
+    """
+    try:
+        descriptor, temporary = tempfile.mkstemp(dir=path.parent, prefix=f".{path.name}.")
+    except OSError as error:
+        raise InputError(
+            f"can't write {path}: {error.strerror}. Name a file in a folder that exists."
+        ) from error
+    try:
+        with os.fdopen(descriptor, "w", encoding="utf-8") as file:
+            file.write(text)
+            file.flush()
+            os.fsync(file.fileno())
+        os.replace(temporary, path)
+    except OSError as error:
+        Path(temporary).unlink(missing_ok=True)
+        raise InputError(f"can't write {path}: {error.strerror}.") from error
+
+
+def read_trace(path: Path) -> tuple[AnyEvent, ...]:
+    """The events of a trace file.
+
+    Raises:
+        TraceFileError: missing, not a trace, from a newer version, or damaged; names the line.
+    """
+    try:
+        lines = path.read_text(encoding="utf-8").splitlines()
+    except (OSError, UnicodeDecodeError) as error:
+        raise TraceFileError(f"can't read the trace {path}: {error}") from error
+    records = [_record(path, number, line) for number, line in enumerate(lines, start=1)]
+    if not records or records[0].get("type") != "header":
+        raise TraceFileError(
+            f"{path} is not a trace: its first line is no header. `askance ask --trace FILE` makes one."
+        )
+    if records[0].get("schema") != SCHEMA_VERSION:
+        raise TraceFileError(
+            f"{path} has trace schema {records[0].get('schema')!r}; this version reads {SCHEMA_VERSION}: "
+            f"it was written by askance {records[0].get('askance')}, use that version."
+        )
+    return tuple(_event(path, number, record) for number, record in enumerate(records[1:], start=2))
+
+
+def _record(path: Path, number: int, line: str) -> dict[str, Any]:
+    try:
+        record = json.loads(line)
+    except json.JSONDecodeError as error:
+        raise TraceFileError(
+            f"{path}, line {number}: not JSON ({error.msg}); the file is damaged."
+        ) from error
+    if not isinstance(record, dict):
+        raise TraceFileError(f"{path}, line {number}: expected an object, found {type(record).__name__}.")
+    return record
+
+
+def _event(path: Path, number: int, record: dict[str, Any]) -> AnyEvent:
+    from pydantic import TypeAdapter, ValidationError
+
+    fields = dict(record)
+    kind = _TYPES.get(fields.pop("type", ""))
+    if kind is None:
+        raise TraceFileError(f"{path}, line {number}: unknown event type {record.get('type')!r}.")
+    try:
+        event: AnyEvent = TypeAdapter(kind).validate_python(fields)
+    except ValidationError as error:
+        first = error.errors()[0]
+        place = ".".join(map(str, first["loc"]))
+        raise TraceFileError(f"{path}, line {number}, field {place}: {first['msg']}.") from error
+    return event

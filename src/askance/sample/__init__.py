@@ -1,0 +1,6 @@
+"""The sample corpus and its questions (CC0), which ship with the package."""
+
+from pathlib import Path
+
+CORPUS = Path(__file__).with_name("corpus.jsonl")
+QUESTIONS = Path(__file__).with_name("questions.jsonl")

@@ -1,0 +1,47 @@
+"""Which passage supports which sentence, judged by shared words."""
+
+from collections.abc import Sequence
+
+from askance.core.types import Citation, Hit
+from askance.text.sentences import sentence_spans
+from askance.text.words import content_words
+
+
+def cite(
+    text: str, shown: Sequence[tuple[int, Sequence[Hit]]], least_share: float = 0.5
+) -> tuple[Citation, ...]:
+    """Cite, for each sentence of `text`, the passage that holds most of its content words.
+
+    This is evidence by shared words, not a proof of entailment: a sentence is cited only when a passage the
+    model had before it holds at least `least_share` of its content words. Sentences that give the final answer
+    in the same words as the one before are judged like any other.
+
+    Args:
+        text: the whole answer.
+        shown: (offset, hits) in order: from this character on, these were the passages in the prompt.
+        least_share: from 0 to 1.
+
+    Returns:
+        Citations in order of the text; passages are numbered in order of their first citation, from 1.
+    """
+    numbers: dict[str, int] = {}
+    found = []
+    for start, end in sentence_spans(text):
+        hits = next((hits for offset, hits in reversed(shown) if offset <= start), ())
+        best = _best(text[start:end], hits, least_share)
+        if best is not None:
+            number = numbers.setdefault(best.passage.id, len(numbers) + 1)
+            found.append(Citation(number, best.passage, start, end))
+    return tuple(found)
+
+
+def _best(sentence: str, hits: Sequence[Hit], least_share: float) -> Hit | None:
+    needed = content_words(sentence)
+    if not needed:
+        return None
+    shares = [
+        (len(needed & content_words(f"{h.passage.title} {h.passage.text}")) / len(needed), -h.rank, h)
+        for h in hits
+    ]
+    share, _, best = max(shares, key=lambda entry: entry[:2], default=(0.0, 0, None))
+    return best if share >= least_share else None

