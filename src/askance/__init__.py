@@ -13,7 +13,7 @@ Names are loaded on first use, so that importing this costs next to nothing.
 from importlib import import_module
 from typing import TYPE_CHECKING, Any
 
-__version__ = "0.1.0"
+from askance.core.version import VERSION as __version__
 
 if TYPE_CHECKING:
     from askance.ask import Result

@@ -1,4 +1,4 @@
-"""Names become objects here: the only table of methods and models, and the only place that imports them lazily."""
+"""Names become objects here: the one table of methods and models, which imports them on use."""
 
 import asyncio
 from collections.abc import Callable, Mapping

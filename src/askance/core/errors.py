@@ -78,7 +78,8 @@ class PromptTooLong(InputError):
         super().__init__(
             f"the prompt has {prompt_tokens} tokens and {max_tokens} more were asked for, but {model} "
             f"has a context window of {context_tokens}: shorten the question, use fewer passages "
-            "(--set passages=N) or fewer new tokens (--set max_tokens=N), or name a model with a longer window."
+            "(--set passages=N) or fewer new tokens (--set max_tokens=N), or name a model with a longer "
+            "window."
         )
 
 

@@ -27,7 +27,7 @@ _WORDS = {
 def knob(default: T, help: str, *, at_least: float = -math.inf, at_most: float = math.inf) -> T:
     """A dataclass field with a meaning and, for numbers, an inclusive range."""
     metadata = {"help": help, "at_least": at_least, "at_most": at_most}
-    return dataclasses.field(default=default, metadata=metadata)  # type: ignore[return-value]
+    return dataclasses.field(default=default, metadata=metadata)
 
 
 class Knobs:

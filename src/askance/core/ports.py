@@ -1,4 +1,4 @@
-"""The ports: what a method may ask of the world. Everything else is an adapter or a wrapper of one of these."""
+"""The ports: what a method may ask of the world. All else is an adapter or a wrapper of one of these."""
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass

@@ -107,7 +107,7 @@ class Searched(Event):
 
 @dataclass(frozen=True, slots=True)
 class WordSignal:
-    """A word of a draft and the number a decision read from it; `is_hit` when that number made it doubtful."""
+    """A word of a draft and the number a decision read from it; `is_hit` when that made it doubtful."""
 
     text: str
     value: float
@@ -187,7 +187,7 @@ AnyEvent = (
     | Answered
     | Failed
 )
-EVENT_TYPES: tuple[type[Event], ...] = (
+EVENT_TYPES: tuple[type[AnyEvent], ...] = (
     Asked, Generated, ScoredOptions, Attended, Searched, Decided, Committed, Drafted, Answered, Failed,
 )  # fmt: skip
 Listener = Callable[[AnyEvent], None]

@@ -59,7 +59,7 @@ class Turn:
 
 @dataclass(frozen=True, slots=True)
 class Chat:
-    """A prompt in the model's own chat format. `continuation` is the beginning of the assistant's next turn."""
+    """A prompt in the model's own chat format. `continuation` begins the assistant's next turn."""
 
     turns: tuple[Turn, ...]
     continuation: tuple[Part, ...] = ()
@@ -108,8 +108,8 @@ class Token:
         top: the most probable (token text, logprob) pairs, best first, when `top_logprobs` was wanted.
         probs: the probabilities of `Want.token_probs`, in that order.
         attention: the row of this token over all positions up to itself, prompt included: shape
-            [prompt_tokens + i + 1] or, per head, [heads, prompt_tokens + i + 1]. It exists only once the token
-            has been fed back, so never for the last one.
+            [prompt_tokens + i + 1] or, per head, [heads, prompt_tokens + i + 1]. It exists only once the
+            token has been fed back, so never for the last one.
     """
 
     id: int

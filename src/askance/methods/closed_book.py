@@ -12,7 +12,7 @@ from askance.text.answers import short_answer
 
 @dataclass(frozen=True, slots=True)
 class ClosedBook(Knobs):
-    """One generation without any passage: "wo-RAG" of the DRAGIN paper (Su et al. 2024), the floor of every table.
+    """One generation without any passage: "wo-RAG" of the DRAGIN paper (Su et al. 2024).
 
     Deviation from the authors' code: stop strings end the answer where an invented next question would begin.
     """

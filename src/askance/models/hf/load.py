@@ -1,0 +1,200 @@
+"""Models by name: a folder, a .gguf file, or a name on the Hugging Face hub."""
+
+import logging
+import warnings
+from collections.abc import Iterator
+from contextlib import contextmanager, nullcontext
+from importlib.util import find_spec
+from pathlib import Path
+from typing import Any
+
+import torch
+import transformers
+from huggingface_hub.utils.tqdm import are_progress_bars_disabled, enable_progress_bars
+from transformers import AutoModelForCausalLM, AutoTokenizer
+from transformers.models.auto.modeling_auto import MODEL_FOR_CAUSAL_LM_MAPPING_NAMES
+from transformers.utils import logging as transformers_logging
+
+from askance.core.errors import KnobError, MissingExtra, ModelSpecError
+from askance.models.hf.model import HfModel
+
+_UNBOUNDED_TOKENS = 10**9
+_CONTEXT_TOKENS_UNKNOWN = 2048
+"""Assumed where neither the model nor its tokenizer tells."""
+
+
+def load_hf(
+    name: str, *, device: str = "auto", dtype: str = "auto", display_name: str | None = None
+) -> HfModel:
+    """Load a causal language model with its tokenizer.
+
+    Args:
+        name: a folder, a path to a .gguf file, or a name on the hub such as "Qwen/Qwen2.5-7B-Instruct".
+        device: "cpu", "cuda", "cuda:1" …; auto is the first GPU if there is one.
+        dtype: "float32", "bfloat16" or "float16"; auto is bfloat16 on a GPU and float32 on the CPU.
+        display_name: what to call it in traces and messages, instead of `name`.
+
+    Raises:
+        ModelSpecError: not found, not reachable, not a causal language model, broken, or no such device.
+        KnobError: an unknown `dtype`.
+    """
+    place = _device(device)
+    tokenizer, module = _read(name, _dtype(dtype, place))
+    return HfModel(
+        module.to(place).eval().requires_grad_(False),
+        tokenizer,
+        name=display_name or name,
+        context_tokens=_context_tokens(module.config.get_text_config(), tokenizer),
+    )
+
+
+def convert_gguf(file: str, folder: str) -> None:
+    """Write a GGUF model into `folder` as float32 safetensors with its tokenizer, which load much faster."""
+    tokenizer, module = _read(file, torch.float32)
+    with _quiet():
+        module.save_pretrained(folder)
+        tokenizer.save_pretrained(folder)
+
+
+def _read(name: str, dtype: torch.dtype) -> tuple[Any, Any]:
+    """Tokenizer and module of `name`."""
+    folder, gguf_file = _source(name)
+    gguf = {"gguf_file": gguf_file} if gguf_file else {}
+    # Older transformers always unpack the weights, newer ones only when told to.
+    packing = getattr(transformers, "GgufConfig", None) if gguf_file else None
+    unpacked = {"quantization_config": packing(dequantize=True)} if packing else {}
+    try:
+        with _quiet(), _no_gguf_bar() if gguf_file else nullcontext():
+            tokenizer = AutoTokenizer.from_pretrained(folder, **gguf)
+            module, report = AutoModelForCausalLM.from_pretrained(
+                folder, dtype=dtype, output_loading_info=True, **gguf, **unpacked
+            )
+            _check_whole(name, module, report)
+    except ModelSpecError:
+        raise
+    except Exception as error:  # loaders of files that may hold anything raise anything
+        raise ModelSpecError(_explain(name, folder, error)) from error
+    return tokenizer, module
+
+
+def _source(name: str) -> tuple[str, str | None]:
+    """The folder or hub name, and the file in it if it is GGUF."""
+    path = Path(name).expanduser()
+    if path.suffix == ".gguf":
+        if not path.is_file():
+            raise ModelSpecError(f"model file {name!r} does not exist: check the path.")
+        if find_spec("gguf") is None:
+            raise MissingExtra("gguf", "local", f"reading {path.name}")
+        return str(path.parent), path.name
+    if path.is_dir():
+        if not (path / "config.json").is_file():
+            raise ModelSpecError(
+                f"folder {name!r} holds no model: it has no config.json. Name the folder that "
+                "save_pretrained wrote, or a .gguf file."
+            )
+        return str(path), None
+    if path.is_absolute() or name.startswith((".", "~")):
+        raise ModelSpecError(f"model folder {name!r} does not exist: check the path.")
+    return name, None
+
+
+def _device(device: str) -> torch.device:
+    if device == "auto":
+        return torch.device("cuda" if torch.cuda.is_available() else "cpu")
+    try:
+        place = torch.device(device)
+        torch.empty(0, device=place)
+    except (RuntimeError, AssertionError) as error:
+        raise ModelSpecError(
+            f"device {device!r} can't be used: {_first_line(error)} Use device=cpu, or auto."
+        ) from error
+    return place
+
+
+def _dtype(dtype: str, place: torch.device) -> torch.dtype:
+    known = {"float32": torch.float32, "bfloat16": torch.bfloat16, "float16": torch.float16}
+    if dtype == "auto":
+        return torch.bfloat16 if place.type == "cuda" else torch.float32
+    if dtype not in known:
+        raise KnobError(f"dtype={dtype!r}: expected auto, {', '.join(known)}.")
+    return known[dtype]
+
+
+def _check_whole(name: str, module: Any, report: dict[str, Any]) -> None:
+    """Missing weights would be filled in at random, and encoders forced into decoders: neither is usable."""
+    declared = getattr(module.config, "architectures", None) or []
+    causal = {
+        entry
+        for names in MODEL_FOR_CAUSAL_LM_MAPPING_NAMES.values()
+        for entry in ((names,) if isinstance(names, str) else names)
+    }
+    if declared and not causal & {*declared}:
+        raise ModelSpecError(
+            f"model {name!r} is a {declared[0]}, not a causal language model: name one that generates text."
+        )
+    missing = sorted(report["missing_keys"])
+    if missing:
+        raise ModelSpecError(
+            f"model {name!r} is incomplete: {len(missing)} weights are missing, such as {missing[0]}. "
+            "Fetch or save it again."
+        )
+
+
+def _context_tokens(config: Any, tokenizer: Any) -> int:
+    for field in ("max_position_embeddings", "max_sequence_length", "seq_length", "max_seq_len"):
+        length = getattr(config, field, None)
+        if isinstance(length, int) and 0 < length < _UNBOUNDED_TOKENS:
+            return length
+    length = tokenizer.model_max_length
+    return int(length) if length and 0 < length < _UNBOUNDED_TOKENS else _CONTEXT_TOKENS_UNKNOWN
+
+
+def _explain(name: str, folder: str, error: Exception) -> str:
+    reason = f"{type(error).__name__}: {_first_line(error)}"
+    if Path(folder).is_dir():
+        return f"model {name!r} can't be loaded: {reason} Its files may be damaged: fetch or save it again."
+    return (
+        f"model {name!r} can't be loaded: {reason} It is not a folder here, so it was looked for on the hub: "
+        "check the spelling and the network, log in if it is gated, or give the path of a folder."
+    )
+
+
+def _first_line(error: Exception) -> str:
+    lines = str(error).strip().splitlines()
+    line = lines[0].strip() if lines else "no message"
+    return line if line.endswith((".", "!", "?")) else line + "."
+
+
+@contextmanager
+def _quiet() -> Iterator[None]:
+    """Without the warnings of transformers and its own progress bars; bars of downloads stay as they were."""
+    verbosity, has_bars = transformers_logging.get_verbosity(), transformers_logging.is_progress_bar_enabled()
+    has_download_bars = not are_progress_bars_disabled()
+    transformers_logging.set_verbosity(logging.CRITICAL)
+    transformers_logging.disable_progress_bar()
+    if has_download_bars:
+        enable_progress_bars()
+    try:
+        with warnings.catch_warnings():
+            warnings.simplefilter("ignore")
+            yield
+    finally:
+        transformers_logging.set_verbosity(verbosity)
+        if has_bars:
+            transformers_logging.enable_progress_bar()
+
+
+@contextmanager
+def _no_gguf_bar() -> Iterator[None]:
+    """The GGUF reader of transformers draws its bar with tqdm directly, which no setting turns off."""
+    from transformers import modeling_gguf_pytorch_utils as gguf_reader
+
+    bar = getattr(gguf_reader, "tqdm", None)
+    if bar is None:
+        yield
+        return
+    gguf_reader.tqdm = lambda items, **_: items
+    try:
+        yield
+    finally:
+        gguf_reader.tqdm = bar

@@ -1,0 +1,237 @@
+"""The `Model` port over a torch module. One worker thread owns it, and coroutines wait for it in order."""
+
+import asyncio
+import threading
+from collections.abc import Callable, Sequence
+from concurrent.futures import ThreadPoolExecutor
+from functools import partial
+from typing import Any, TypeVar
+
+from askance.core.errors import InputError, MissingAbility, ModelFailure, PromptTooLong
+from askance.core.types import (
+    Attention,
+    Capability,
+    Generation,
+    Key,
+    Prompt,
+    Sampling,
+    Scored,
+    Signal,
+    Span,
+    TokenIds,
+    Until,
+    Want,
+    Watch,
+)
+from askance.models.hf import decode as decoding
+from askance.models.hf.detokenise import Detokeniser
+from askance.models.hf.network import Network
+from askance.models.hf.prompt import PromptEncoder
+from askance.models.hf.signals import check_sampling
+from askance.models.hf.vocabulary import Vocabulary
+
+T = TypeVar("T")
+
+_ANYWHERE: frozenset[Signal] = frozenset({"logprob", "top_logprobs", "entropy", "token_probs"})
+
+
+class HfModel:
+    """A causal language model of transformers, behind the `Model` port.
+
+    It has every signal; attention, and with it `attend`, is missing only where a model's layers do not use
+    transformers' attention interface. Make one with `load_hf`.
+    """
+
+    def __init__(self, module: Any, tokenizer: Any, *, name: str, context_tokens: int) -> None:
+        self._name, self._context_tokens = name, context_tokens
+        self._network = Network(module, name)
+        self._vocabulary = Vocabulary(
+            tokenizer,
+            name,
+            end_ids=_end_ids(module, tokenizer),
+            size=module.get_input_embeddings().num_embeddings,
+        )
+        self._prompts = PromptEncoder(tokenizer, self._vocabulary, name)
+        self._worker = ThreadPoolExecutor(max_workers=1, thread_name_prefix=f"askance {name}")
+
+    @property
+    def name(self) -> str:
+        return self._name
+
+    @property
+    def signals(self) -> frozenset[Signal]:
+        return _ANYWHERE | {"attention"} if self._has_attention else _ANYWHERE
+
+    @property
+    def capabilities(self) -> frozenset[Capability]:
+        found: set[Capability] = {"raw", "continuation", "score"}
+        if self._has_attention:
+            found.add("attend")
+        if self._prompts.takes_chat:
+            found.add("chat")
+        return frozenset(found)
+
+    @property
+    def context_tokens(self) -> int:
+        return self._context_tokens
+
+    @property
+    def _has_attention(self) -> bool:
+        return self._network.attention_layer is not None
+
+    async def generate(
+        self,
+        prompt: Prompt,
+        sampling: Sampling,
+        want: Want = Want(),
+        until: Until | None = None,
+        *,
+        n: int = 1,
+        key: Key,
+        watch: Watch | None = None,
+    ) -> tuple[Generation, ...]:
+        """See `Model.generate`.
+
+        Raises:
+            KnobError: a sampling value out of range.
+            InputError: a `token_probs` text that is not exactly one token; an unusable prompt.
+            MissingAbility: attention from a model that can't give it; a chat without a chat template.
+            PromptTooLong: prompt and `max_tokens` do not fit `context_tokens`.
+            ModelFailure: the model broke, or gave logits that are no numbers.
+        """
+        check_sampling(sampling, n)
+        if want.attention is not None:
+            self._require_attention()
+        bridge = None if watch is None else _Bridge(watch)
+        job = decoding.Job(
+            prompt_ids=self._fitting(self._prompts.encode(prompt), sampling.max_tokens),
+            named_ids=tuple(self._vocabulary.single(text) for text in want.token_probs),
+            sampling=sampling,
+            want=want,
+            until=until,
+            n=n,
+            key=key,
+            watch=bridge,
+            model_name=self._name,
+        )
+        generations = await self._work(partial(decoding.generate, self._network, self._vocabulary, job))
+        if bridge is not None:
+            bridge.close()
+        return generations
+
+    async def score(self, prompt: Prompt, options: Sequence[str]) -> tuple[Scored, ...]:
+        """See `Model.score`. Options go on from the prompt without a gap, as plain text.
+
+        Raises:
+            InputError: an empty option.
+            PromptTooLong: the prompt with its longest option does not fit.
+        """
+        tokenised = [self.tokenize(option) for option in options]
+        if not all(tokenised):
+            raise InputError(f"options to score: {list(options)!r} holds an empty one; remove it.")
+        longest = max(map(len, tokenised), default=0)
+        prompt_ids = self._fitting(self._prompts.encode(prompt), longest)
+        if not tokenised:
+            return ()
+        return await self._work(partial(decoding.score, self._network, prompt_ids, tokenised))
+
+    async def attend(self, text: str | TokenIds, *, bos: bool) -> Attention:
+        """See `Model.attend`. `bos` puts BOS in front where the tokenizer does so itself.
+
+        Control strings in a text are plain text.
+
+        Raises:
+            InputError: an empty text.
+            PromptTooLong: a text beyond the context window.
+        """
+        self._require_attention()
+        ids = self._prompts.parts((Span(text, trusted=False) if isinstance(text, str) else text,))
+        ids = self._prompts.with_bos(ids) if bos else ids
+        if not ids:
+            raise InputError("attend: the text is empty; give it at least one character.")
+        weights = await self._work(partial(decoding.attend, self._network, self._fitting(ids, 0)))
+        return Attention(ids, self._texts(ids), weights)
+
+    def tokenize(self, text: str) -> TokenIds:
+        return self._prompts.parts((Span(text, trusted=False),), at_start=False)
+
+    def decode(self, ids: TokenIds) -> str:
+        return self._vocabulary.decode_inside(ids)
+
+    def count(self, prompt: Prompt) -> int:
+        return len(self._prompts.encode(prompt))
+
+    def _require_attention(self) -> None:
+        if not self._has_attention:
+            raise MissingAbility(
+                f"the attention of model {self._name!r} can't be read: its layers do not use transformers' "
+                "attention interface. Use a method without attention, or a proxy model in the role attend."
+            )
+
+    def _fitting(self, prompt_ids: TokenIds, max_tokens: int) -> TokenIds:
+        if len(prompt_ids) + max_tokens > self._context_tokens:
+            raise PromptTooLong(
+                self._name,
+                prompt_tokens=len(prompt_ids),
+                max_tokens=max_tokens,
+                context_tokens=self._context_tokens,
+            )
+        return prompt_ids
+
+    def _texts(self, ids: TokenIds) -> tuple[str, ...]:
+        """One text per id, joining to the whole; half a character at the end goes to the last."""
+        detokeniser = Detokeniser(self._vocabulary)
+        texts = [detokeniser.add(id) for id in ids]
+        texts[-1] += detokeniser.flush()
+        return tuple(texts)
+
+    async def _work(self, work: Callable[[decoding.Check], T]) -> T:
+        """Run on the worker thread, after all earlier calls. A cancelled call stops within one token."""
+        is_abandoned = threading.Event()
+
+        def check() -> None:
+            if is_abandoned.is_set():
+                raise ModelFailure("abandoned")
+
+        try:
+            return await asyncio.get_running_loop().run_in_executor(self._worker, work, check)
+        except RuntimeError as error:
+            raise ModelFailure(
+                f"model {self._name!r}: {error}. If memory ran out, use fewer passages or a smaller model."
+            ) from error
+        finally:
+            is_abandoned.set()
+
+
+class _Bridge:
+    """Carries text from the worker thread to a watcher on the event loop, in order."""
+
+    def __init__(self, watch: Watch) -> None:
+        self._watch = watch
+        self._loop = asyncio.get_running_loop()
+        self._failure: Exception | None = None
+
+    def __call__(self, text: str) -> None:
+        self._loop.call_soon_threadsafe(self._deliver, text)
+
+    def close(self) -> None:
+        """Raises what the watcher raised."""
+        if self._failure is not None:
+            raise self._failure
+
+    def _deliver(self, text: str) -> None:
+        if self._failure is not None:
+            return
+        try:
+            self._watch(text)
+        except Exception as error:  # the watcher's own; raised again where it is awaited
+            self._failure = error
+
+
+def _end_ids(module: Any, tokenizer: Any) -> frozenset[int]:
+    configs = (getattr(module, "generation_config", None), module.config)
+    named = [getattr(config, "eos_token_id", None) for config in configs]
+    ids: set[int] = set()
+    for entry in (*named, tokenizer.eos_token_id):
+        ids.update(entry if isinstance(entry, list | tuple) else [] if entry is None else [entry])
+    return frozenset(ids)

@@ -1,0 +1,205 @@
+"""Prompts to ids. Untrusted text never yields a control token, whatever it contains."""
+
+import re
+from bisect import bisect_right
+from collections.abc import Iterator, Sequence
+from itertools import accumulate, groupby, pairwise
+from typing import Any
+
+from askance.core.errors import InputError, MissingAbility
+from askance.core.types import Chat, Part, Prompt, Span, TokenIds
+from askance.models.hf.vocabulary import Vocabulary
+
+_PLACEHOLDER = re.compile("\ue000([0-9]+)\ue001")
+
+Occurrence = tuple[int, int, int]
+"""Start, end and id of a control string in a text."""
+
+
+class PromptEncoder:
+    """Turns prompts into ids for one model."""
+
+    def __init__(self, tokenizer: Any, vocabulary: Vocabulary, name: str) -> None:
+        self._tokenizer, self._vocabulary, self._name = tokenizer, vocabulary, name
+        self.takes_chat = bool(getattr(tokenizer, "chat_template", None))
+
+    def encode(self, prompt: Prompt) -> TokenIds:
+        """The prompt as the model sees it.
+
+        BOS stands in front of a raw prompt if the tokenizer adds one and the prompt has none. A chat prompt
+        has what its template gives.
+
+        Raises:
+            InputError: an empty prompt, an id outside the vocabulary, turns the chat template refuses.
+            MissingAbility: a chat prompt for a model without a chat template.
+        """
+        if isinstance(prompt, Chat):
+            ids = self.parts((*self._render(prompt), *prompt.continuation))
+        else:
+            ids = self.with_bos(self.parts((*prompt.parts, *prompt.continuation)))
+        if not ids:
+            raise InputError(
+                f"the prompt is empty, and model {self._name!r} has no BOS token to start from: "
+                "give it at least one character."
+            )
+        return ids
+
+    def with_bos(self, ids: TokenIds) -> TokenIds:
+        """`ids` with the tokenizer's BOS in front, once."""
+        bos = self._vocabulary.bos
+        return ids if ids[: len(bos)] == bos else bos + ids
+
+    def parts(self, parts: Sequence[Part], *, at_start: bool = True) -> TokenIds:
+        """Ids of parts in a row, without BOS: adjacent spans are tokenised as one text, ids are kept."""
+        ids: list[int] = []
+        for is_text, group in groupby(parts, key=lambda part: isinstance(part, Span)):
+            if is_text:
+                spans = [_clean(part) for part in group if isinstance(part, Span) and part.text]
+                ids += self._spans(spans, at_start=at_start and not ids)
+                continue
+            for part in group:
+                assert isinstance(part, tuple)
+                self._vocabulary.check_ids(part)
+                ids += part
+        return tuple(ids)
+
+    def _spans(self, spans: Sequence[Span], *, at_start: bool) -> list[int]:
+        text = "".join(span.text for span in spans)
+        borders = [0, *accumulate(len(span.text) for span in spans)]
+        allowed, cuts = self._scan(text, spans, borders)
+        ids: list[int] = []
+        for start, end in pairwise(sorted({0, len(text)} | cuts)):
+            is_first = at_start and start == 0
+            piece = self._vocabulary.encode(text[start:end], at_start=is_first)
+            if self._control_in(piece) != _in_order(allowed, start, end):
+                # The tokenizer matched something that is not literally there, for example after normalising.
+                piece = list(self._apart(_slice(spans, borders, start, end), at_start=is_first))
+            ids += piece
+        return ids
+
+    def _scan(
+        self, text: str, spans: Sequence[Span], borders: Sequence[int]
+    ) -> tuple[list[Occurrence], set[int]]:
+        """Every occurrence of a control string: those allowed, and cuts that break the others.
+
+        Allowed is what lies inside one trusted span. The cut is at a border, or else inside untrusted text,
+        so that it never breaks one that is allowed.
+        """
+        allowed: list[Occurrence] = []
+        cuts: set[int] = set()
+        for id, string in self._vocabulary.control.items():
+            for start in _find_all(text, string):
+                end = start + len(string)
+                owner = bisect_right(borders, start) - 1
+                border, is_trusted = borders[owner + 1], spans[owner].trusted
+                if is_trusted and end <= border:
+                    allowed.append((start, end, id))
+                else:
+                    cuts.add(border if is_trusted else start + 1)
+        return allowed, cuts
+
+    def _control_in(self, ids: Sequence[int]) -> list[int]:
+        return [id for id in ids if id in self._vocabulary.control]
+
+    def _apart(self, spans: Sequence[Span], *, at_start: bool) -> Iterator[int]:
+        """Each span by itself, untrusted ones in ever smaller pieces until no control token is left."""
+        for span in spans:
+            ids = self._vocabulary.encode(span.text, at_start=at_start)
+            if span.trusted or not self._control_in(ids):
+                yield from ids
+            elif len(span.text) == 1:
+                raise InputError(
+                    f"the character {span.text!r} is a control token of model {self._name!r} and can't be "
+                    "part of a question or passage: remove it, or use another model."
+                )
+            else:
+                half = len(span.text) // 2
+                halves = (Span(span.text[:half], False), Span(span.text[half:], False))
+                yield from self._apart(halves, at_start=at_start)
+            at_start = False
+
+    def _render(self, chat: Chat) -> list[Span]:
+        """The chat template around the turns. Template text is trusted, spans keep their own flag."""
+        if not self.takes_chat:
+            raise MissingAbility(
+                f"model {self._name!r} has no chat template: use a raw prompt (--set layout=raw), or an "
+                "instruction-tuned model."
+            )
+        spans: list[Span] = []
+        messages = [{"role": turn.role, "content": _hide(turn.parts, spans)} for turn in chat.turns]
+        rendered = self._apply_template(messages)
+        pieces = _PLACEHOLDER.split(rendered)
+        shown = {int(number) for number in pieces[1::2]}
+        for number, span in enumerate(spans):
+            if number not in shown:
+                raise InputError(
+                    f"the chat template of model {self._name!r} leaves out {span.text[:60]!r}: "
+                    "give the turns in an order and with roles that the model takes."
+                )
+        return [spans[int(piece)] if at % 2 else Span(piece) for at, piece in enumerate(pieces)]
+
+    def _apply_template(self, messages: list[dict[str, str]]) -> str:
+        from jinja2 import TemplateError
+
+        try:
+            rendered: str = self._tokenizer.apply_chat_template(
+                messages, tokenize=False, add_generation_prompt=True
+            )
+        except TemplateError as error:
+            roles = ", ".join(message["role"] for message in messages) or "no turns"
+            raise InputError(
+                f"the chat template of model {self._name!r} refuses these turns ({roles}): {error}. "
+                "Many models take no system turn, or want user and assistant to alternate."
+            ) from error
+        return rendered
+
+
+def _hide(parts: Sequence[Span], spans: list[Span]) -> str:
+    """The turn's content with a placeholder for each span, added to `spans`.
+
+    White space around a span stays outside, so that a template that strips its turns still does.
+    """
+    content = ""
+    for part in parts:
+        core = part.text.strip()
+        if not core:
+            content += part.text
+            continue
+        start = part.text.index(core)
+        content += part.text[:start] + f"\ue000{len(spans)}\ue001" + part.text[start + len(core) :]
+        spans.append(Span(core, part.trusted))
+    return content
+
+
+def _clean(span: Span) -> Span:
+    """Lone surrogates, which no tokenizer takes, become U+FFFD."""
+    if span.text.isascii():
+        return span
+    text = span.text.encode("utf-16", "surrogatepass").decode("utf-16", "replace")
+    return Span(text, span.trusted)
+
+
+def _find_all(text: str, string: str) -> Iterator[int]:
+    at = text.find(string)
+    while at >= 0:
+        yield at
+        at = text.find(string, at + 1)
+
+
+def _in_order(occurrences: Sequence[Occurrence], start: int, end: int) -> list[int]:
+    """Ids a tokenizer matches between `start` and `end`: leftmost first, then longest, without overlap."""
+    ids = []
+    for first, last, id in sorted(occurrences, key=lambda found: (found[0], -found[1])):
+        if start <= first and last <= end:
+            ids.append(id)
+            start = last
+    return ids
+
+
+def _slice(spans: Sequence[Span], borders: Sequence[int], start: int, end: int) -> list[Span]:
+    """The spans between two offsets of their joined text."""
+    pieces = [
+        Span(span.text[max(start - left, 0) : max(end - left, 0)], span.trusted)
+        for left, span in zip(borders, spans, strict=False)
+    ]
+    return [piece for piece in pieces if piece.text]

@@ -1,0 +1,86 @@
+"""Search by words: BM25 over an index folder."""
+
+import asyncio
+from dataclasses import dataclass
+from pathlib import Path
+
+from askance.core.errors import InputError, RetrieverFailure
+from askance.core.types import Hit, Passage
+from askance.retrieval.analysis import Analysis
+from askance.retrieval.lexical import any_of
+from askance.retrieval.store import Store, open_store
+
+_MAX_TIES = 1000
+# Below this (about a millisecond of work) a thread costs more than it frees.
+_MIN_WORK_FOR_THREAD = 10_000_000
+
+
+@dataclass(frozen=True, slots=True)
+class Bm25Retriever:
+    """A `Retriever` by BM25 (k1 1.2, b 0.75) over title and text of each passage.
+
+    Passages with any term of the query are found; a repeated term counts as often. Passages of equal score,
+    to six digits, come in the order of their ids. The same index and query always give the same hits. What is
+    removed from an index or replaced still counts in word frequencies until tantivy merges it away, so that
+    an updated index may score slightly otherwise than a new one.
+    """
+
+    store: Store
+
+    @property
+    def name(self) -> str:
+        """Names the folder and the number of passages."""
+        return f"bm25 {self.store.folder} ({self.store.manifest.passages:,} passages)"
+
+    async def search(self, query: str, k: int) -> tuple[Hit, ...]:
+        """At most `k` passages, best first; none for a query without a searchable word.
+
+        Raises:
+            InputError: `k` is below 1.
+            RetrieverFailure: the index can't be read any more.
+        """
+        if k < 1:
+            raise InputError(f"k={k}: ask for at least 1 passage.")
+        terms = self.store.manifest.analysis.terms(query)
+        if not terms:
+            return ()
+        try:
+            if len(terms) * self.store.lexical.num_passages < _MIN_WORK_FOR_THREAD:
+                return self._search(terms, k)
+            return await asyncio.to_thread(self._search, terms, k)
+        except (ValueError, OSError) as error:
+            raise RetrieverFailure(f"{self.name} could not be searched for {query!r}: {error}") from error
+
+    def _search(self, terms: list[str], k: int) -> tuple[Hit, ...]:
+        found = sorted(self._scored(terms, k), key=lambda scored: (-scored[0], scored[1].id))
+        return tuple(Hit(passage, score, rank) for rank, (score, passage) in enumerate(found[:k], start=1))
+
+    def _scored(self, terms: list[str], k: int) -> list[tuple[float, Passage]]:
+        """The best passages with their scores: `k` of them, and those that tie with the last."""
+        lexical, query = self.store.lexical, any_of(terms)
+        k = min(k, lexical.num_passages)
+        for num_wanted in (k + 1, k + _MAX_TIES):
+            best = [(_six_digits(score), address) for score, address in lexical.best(query, num_wanted)]
+            if len(best) < num_wanted or best[-1][0] < best[k - 1][0]:
+                break
+        last = best[:k][-1][0] if best else 0.0
+        return [(score, lexical.passage(address)) for score, address in best if score >= last]
+
+
+def _six_digits(score: float) -> float:
+    """The score without its last bits, which depend on the order in which its terms were added."""
+    return float(f"{score:.6g}")
+
+
+def open_index(path: Path, *, analysis: Analysis | None = None) -> Bm25Retriever:
+    """The retriever over the index in the folder `path`; it analyses queries as the index was.
+
+    Args:
+        analysis: insist on this one.
+
+    Raises:
+        BadIndex: the index is missing, empty, damaged, newer than this version, or built with another
+            analysis.
+        MissingExtra: tantivy is not installed.
+    """
+    return Bm25Retriever(open_store(path, analysis=analysis))

@@ -1,0 +1,196 @@
+"""Building an index: documents in, passages indexed, and only what changed is touched."""
+
+import dataclasses
+import time
+from collections import Counter
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+
+from askance.core.errors import DocumentError
+from askance.retrieval.analysis import Analysis
+from askance.retrieval.documents import SUFFIXES, Document, Skipped, place_of, read_documents
+from askance.retrieval.draft import Draft, open_draft
+from askance.retrieval.ledger import Entry, digest_of
+from askance.retrieval.manifest import Manifest
+from askance.retrieval.passages import cut_passages
+
+CHECKPOINT_PASSAGES = 100_000
+
+
+@dataclass(frozen=True, slots=True)
+class BuildProgress:
+    """How far a build is. `source` is the file being read; `passages` counts those written in this run."""
+
+    source: str
+    documents: int
+    passages: int
+    skipped: int
+
+
+@dataclass(frozen=True, slots=True)
+class BuildReport:
+    """What a build did. `documents` and `passages` are what the index holds now.
+
+    Attributes:
+        unchanged: documents that the index had already; those that an interrupted build had written count.
+        duplicates: documents met twice in this run, with the same id and content.
+    """
+
+    folder: Path
+    documents: int
+    passages: int
+    added: int
+    updated: int
+    unchanged: int
+    removed: int
+    duplicates: int
+    skipped: tuple[Skipped, ...]
+    seconds: float
+
+    def __str__(self) -> str:
+        changes = {
+            "added": self.added,
+            "updated": self.updated,
+            "removed": self.removed,
+            "unchanged": self.unchanged,
+            "duplicate": self.duplicates,
+            "skipped": len(self.skipped),
+        }
+        told = ", ".join(f"{count:,} {name}" for name, count in changes.items() if count)
+        size = f"{self.passages:,} passages of {self.documents:,} documents"
+        return f"{self.folder}: {size} ({told}) in {self.seconds:.1f} s"
+
+
+def build_index(
+    sources: Sequence[Path],
+    out: Path,
+    *,
+    analysis: Analysis = Analysis(),
+    progress: Callable[[BuildProgress], None] | None = None,
+) -> BuildReport:
+    """Make the index folder `out` from files and folders, or bring it up to date.
+
+    What is the same document as before, and what another one:
+
+    - One with the id and content of a document in the index is that document. It is left alone, also when it
+      is met in a second file; only if the first file is gone has it moved to the second.
+    - One with the id and file of a document in the index, and other content, replaces it.
+    - Any other is new. If its id is taken (by another file, or by an earlier row of its own), it gets the id
+      "ID~2", "ID~3" and so on: nothing is overwritten.
+    - A document that `sources` no longer contain is removed if its file is among them, or in one of their
+      folders. Those of other files stay, and so do those of a file that had to be skipped this time.
+
+    The old index stays in use until the new one is complete; an interruption, by whatever means, leaves the
+    old one. Every 100,000 passages a checkpoint is kept, from which the next build goes on.
+
+    Args:
+        progress: called after every document.
+
+    Raises:
+        DocumentError: a source that does not exist, a malformed row, or nothing in `sources` to index; the
+            index, or its absence, is then what it was before.
+        BadIndex: `out` is something else than an index, can't be written, is being written by another
+            process, is newer than this version, or was built with another analysis.
+        MissingExtra: a package that reads documents, or tantivy, is not installed.
+    """
+    started = time.perf_counter()
+    documents = read_documents(sources, leave_out=out)
+    with open_draft(out, analysis) as draft:
+        build = _Build(draft, progress)
+        for item in documents:
+            build.take(item)
+        if not build.num_documents:
+            raise _nothing(sources, build.skipped)
+        build.remove_vanished(sources)
+        manifest = build.finish()
+    return BuildReport(
+        folder=out,
+        documents=manifest.documents,
+        passages=manifest.passages,
+        added=build.outcomes["added"],
+        updated=build.outcomes["updated"],
+        unchanged=build.outcomes["unchanged"],
+        removed=build.outcomes["removed"],
+        duplicates=build.outcomes["duplicate"],
+        skipped=tuple(build.skipped),
+        seconds=time.perf_counter() - started,
+    )
+
+
+class _Build:
+    """One run over the documents, and what became of them."""
+
+    def __init__(self, draft: Draft, progress: Callable[[BuildProgress], None] | None) -> None:
+        self.num_documents = 0
+        self.outcomes: Counter[str] = Counter()
+        self.skipped: list[Skipped] = []
+        self._draft = draft
+        self._progress = progress
+        self._num_passages = 0
+        self._num_unsaved = 0
+
+    def take(self, item: Document | Skipped) -> None:
+        if isinstance(item, Skipped):
+            self.skipped.append(item)
+        else:
+            self.num_documents += 1
+            self.outcomes[self._enter(item)] += 1
+        if self._progress:
+            self._progress(
+                BuildProgress(item.source, self.num_documents, self._num_passages, len(self.skipped))
+            )
+
+    def remove_vanished(self, sources: Sequence[Path]) -> None:
+        kept = {skipped.place for skipped in self.skipped if skipped.place}
+        for entry in self._draft.ledger.vanished(map(place_of, sources), kept):
+            self._draft.lexical.remove(entry.id)
+            self._draft.ledger.remove(entry)
+            self.outcomes["removed"] += 1
+
+    def finish(self) -> Manifest:
+        """Publish what changed; where nothing did, the index stays as it is."""
+        has_changed = self._draft.is_resumed or any(
+            self.outcomes[outcome] for outcome in ("added", "updated", "removed")
+        )
+        if self._draft.base and not has_changed:
+            return self._draft.base
+        return self._draft.publish()
+
+    def _enter(self, document: Document) -> str:
+        digest = digest_of(document)
+        ledger = self._draft.ledger
+        entry = ledger.find(document, digest)
+        if entry is None:
+            id = ledger.free_id(document.id)
+            ledger.add(document, id, digest, self._write(document, id))
+            return "added"
+        if entry.digest == digest and not _has_moved(entry, document):
+            ledger.keep(entry)
+            return "duplicate" if entry.is_met else "unchanged"
+        self._draft.lexical.remove(entry.id)
+        ledger.replace(entry, document, digest, self._write(document, entry.id))
+        return "updated"
+
+    def _write(self, document: Document, id: str) -> int:
+        if self._num_unsaved >= CHECKPOINT_PASSAGES:
+            self._draft.checkpoint()
+            self._num_unsaved = 0
+        passages = tuple(cut_passages(dataclasses.replace(document, id=id)))
+        self._draft.lexical.add(id, passages)
+        self._num_passages += len(passages)
+        self._num_unsaved += len(passages)
+        return len(passages)
+
+
+def _has_moved(entry: Entry, document: Document) -> bool:
+    return entry.place != document.place and not entry.is_met and not Path(entry.place).exists()
+
+
+def _nothing(sources: Sequence[Path], skipped: Sequence[Skipped]) -> DocumentError:
+    named = ", ".join(map(str, sources)) or "no files at all"
+    reasons = "; ".join(f"{each.source}: {each.reason}" for each in skipped[:3])
+    told = f" ({len(skipped)} skipped: {reasons}{'; …' if len(skipped) > 3 else ''})" if skipped else ""
+    return DocumentError(
+        f"there is nothing to index in {named}{told}: give files of the kinds {' '.join(SUFFIXES)} with text."
+    )

@@ -1,0 +1,192 @@
+"""Reading documents: files and folders in, one `Document` after another out, in bounded memory.
+
+| file | becomes |
+|---|---|
+| `.txt` `.md` `.html` `.htm` `.pdf` | one document |
+| `.jsonl` | one document a row: ``{"id": "7", "title": "Bonn", "text": "Bonn is a city."}`` |
+| `.tsv` | one document a row, in the layout of the DPR Wikipedia dump: ``id<TAB>text<TAB>title`` |
+
+A file that can't be read as what its name says is skipped with the reason, and reading goes on. A malformed
+row is an error instead: it says that the file is not what its owner believes it to be.
+"""
+
+import codecs
+import os
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+
+from askance.core.errors import DocumentError
+from askance.retrieval.formats import WHOLE_FILE_READERS
+from askance.retrieval.rows import ROW_READERS
+
+SUFFIXES = (*WHOLE_FILE_READERS, *ROW_READERS)
+_BLOCK_BYTES = 1 << 20
+
+
+@dataclass(frozen=True, slots=True)
+class Document:
+    """A text to be searched.
+
+    Attributes:
+        id: as the row gives it, or "FILE:LINE"; for a whole file its path below the folder that was given.
+        title: of the row, the page or the first heading; for a whole file without one, its name.
+        source: the file, as it was given.
+        place: the file's absolute path, which stays the same however the file is given.
+        is_row: whether it was a row of a file rather than a file.
+    """
+
+    id: str
+    title: str
+    text: str
+    source: str = ""
+    place: str = ""
+    is_row: bool = False
+
+
+@dataclass(frozen=True, slots=True)
+class Skipped:
+    """A file, or a row without text, that was left out, and why. `place` is empty for a row."""
+
+    source: str
+    reason: str
+    place: str = ""
+
+
+@dataclass(frozen=True, slots=True)
+class _Found:
+    """A file to read, and the id it gives to its document."""
+
+    path: Path
+    id: str
+
+    @property
+    def place(self) -> str:
+        return place_of(self.path)
+
+    def skipped(self, reason: str) -> Skipped:
+        return Skipped(_printable(self.path), reason, self.place)
+
+
+def read_documents(paths: Sequence[Path], *, leave_out: Path | None = None) -> Iterator[Document | Skipped]:
+    """Every document in `paths`, in their order; the content of a folder sorted by name.
+
+    Folders are read with all folders below them. Hidden files, links to folders and the folder `leave_out`
+    are passed over; a file reached twice is read once.
+
+    Raises:
+        DocumentError: a path that does not exist (at once), or a malformed row (when it is reached).
+        MissingExtra: an HTML or PDF file without the package that reads it.
+    """
+    for path in paths:
+        if not path.exists():
+            raise DocumentError(
+                f"there is no file or folder {_printable(path)}: check the spelling of the path."
+            )
+    return _read_all(paths, leave_out)
+
+
+def place_of(path: Path) -> str:
+    """The one absolute path of a file or folder. That of a link to a file is the link's own."""
+    return str(path.resolve() if path.is_dir() else path.parent.resolve() / path.name)
+
+
+def _read_all(paths: Sequence[Path], leave_out: Path | None) -> Iterator[Document | Skipped]:
+    places = set[str]()
+    for path in paths:
+        for found in _walk(path, "", leave_out) if path.is_dir() else [_Found(path, path.name)]:
+            if isinstance(found, Skipped):
+                yield found
+            elif found.place not in places:
+                places.add(found.place)
+                yield from _read_file(found)
+
+
+def _walk(folder: Path, prefix: str, leave_out: Path | None) -> Iterator[_Found | Skipped]:
+    if leave_out is not None and folder.resolve() == leave_out.resolve():
+        return
+    try:
+        entries = sorted(folder.iterdir())
+    except OSError as error:
+        yield Skipped(_printable(folder), f"can't be listed: {error.strerror}", place_of(folder))
+        return
+    for entry in entries:
+        if entry.name.startswith("."):
+            continue
+        if entry.is_dir() and not entry.is_symlink():
+            yield from _walk(entry, f"{prefix}{entry.name}/", leave_out)
+        else:
+            yield _Found(entry, prefix + entry.name)
+
+
+def _read_file(found: _Found) -> Iterator[Document | Skipped]:
+    flaw = _flaw(found.path)
+    if flaw:
+        yield found.skipped(flaw)
+    elif found.path.suffix.lower() in ROW_READERS:
+        yield from _read_rows(found)
+    else:
+        yield _read_whole(found)
+
+
+def _read_whole(found: _Found) -> Document | Skipped:
+    try:
+        title, text = WHOLE_FILE_READERS[found.path.suffix.lower()](found.path)
+    except DocumentError as error:
+        return found.skipped(str(error))
+    except OSError as error:
+        return found.skipped(f"can't be read: {error.strerror}")
+    if not text.strip():
+        return found.skipped("holds no text")
+    return Document(found.id, title or found.path.stem, text, str(found.path), found.place)
+
+
+def _read_rows(found: _Found) -> Iterator[Document | Skipped]:
+    source, place = str(found.path), found.place
+    try:
+        for row in ROW_READERS[found.path.suffix.lower()](found.path):
+            if row.text.strip():
+                id = f"{found.id}:{row.line}" if row.id is None else row.id
+                yield Document(id, row.title, row.text, source, place, is_row=True)
+            else:
+                yield Skipped(f"{source}, line {row.line}", "the row has no text")
+    except OSError as error:
+        yield found.skipped(f"can't be read: {error.strerror}")
+
+
+def _flaw(path: Path) -> str:
+    """Why `path` can't be what its name says, found without loading it whole; empty when nothing is wrong."""
+    if _printable(path) != str(path):
+        return "its name is not UTF-8"
+    if path.is_dir():
+        return "a link to a folder, which is not followed"
+    if path.suffix.lower() not in SUFFIXES:
+        return f"unknown kind of file (known: {' '.join(SUFFIXES)})"
+    if path.exists() and not path.is_file():
+        return "not a regular file"
+    try:
+        if path.stat().st_size == 0:
+            return "empty (0 bytes)"
+        return "" if path.suffix.lower() == ".pdf" else _text_flaw(path)
+    except OSError as error:
+        return f"can't be read: {error.strerror}"
+
+
+def _text_flaw(path: Path) -> str:
+    decoder = codecs.getincrementaldecoder("utf-8")()
+    with path.open("rb") as file:
+        while block := file.read(_BLOCK_BYTES):
+            if b"\0" in block:
+                at_byte = file.tell() - len(block) + block.index(b"\0")
+                return f"binary, or not UTF-8 (byte {at_byte} is NUL)"
+            try:
+                decoder.decode(block)
+            except UnicodeDecodeError as error:
+                # The decoder's own position counts from bytes it kept back from the block before.
+                at_byte = file.tell() - len(error.object) + error.start
+                return f"not UTF-8 (byte {at_byte} is 0x{error.object[error.start]:02x}); convert it to UTF-8"
+    return "not UTF-8 (it ends inside a character)" if decoder.getstate()[0] else ""
+
+
+def _printable(path: Path) -> str:
+    return os.fsencode(path).decode("utf-8", "backslashreplace")

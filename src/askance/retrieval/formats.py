@@ -1,0 +1,121 @@
+"""Files that are one document each: plain text, Markdown, HTML and PDF.
+
+Each reader returns (title, text); the title is empty where the file has none. A DocumentError here carries
+the bare reason, since the file is then skipped under its own name. Text keeps its line ends as they are.
+"""
+
+import logging
+import re
+from collections.abc import Callable, Mapping
+from html.parser import HTMLParser
+from pathlib import Path
+
+from askance.core.errors import DocumentError, MissingExtra
+
+_HEADING = re.compile(r"#{1,6}[ \t]+(.+?)[ \t]*#*[ \t]*")
+_FENCE = re.compile(r" {0,3}(```|~~~)")
+_UNSEEN_TAGS = frozenset({"script", "style", "template", "noscript", "head"})
+
+
+def read_plain(path: Path) -> tuple[str, str]:
+    """The file as it is."""
+    return "", _decode(path)
+
+
+def read_markdown(path: Path) -> tuple[str, str]:
+    """The file as it is; its title is the first heading outside code."""
+    text = _decode(path)
+    is_code = False
+    for line in text.splitlines():
+        if _FENCE.match(line):
+            is_code = not is_code
+        elif not is_code and (heading := _HEADING.fullmatch(line)):
+            return heading.group(1), text
+    return "", text
+
+
+def read_html(path: Path) -> tuple[str, str]:
+    """The page's title and main text. Where no main text stands out, all of its visible text."""
+    try:
+        from trafilatura import bare_extraction
+    except ImportError as error:
+        raise MissingExtra("trafilatura", "index", f"reading {path}") from error
+    page = _decode(path)
+    main = bare_extraction(page, with_metadata=True, include_comments=False)
+    visible = _VisibleText()
+    visible.feed(page)
+    visible.close()
+    title = str(getattr(main, "title", None) or visible.title)
+    return title.strip(), str(getattr(main, "text", None) or visible.text)
+
+
+def read_pdf(path: Path) -> tuple[str, str]:
+    """The title in the file's metadata, and the text of its pages, one after another."""
+    try:
+        import pypdf
+    except ImportError as error:
+        raise MissingExtra("pypdf", "index", f"reading {path}") from error
+    # pypdf reports every irregularity of a file that it can read all the same.
+    logging.getLogger("pypdf").addHandler(logging.NullHandler())
+    try:
+        reader = pypdf.PdfReader(path)
+        if reader.is_encrypted and not reader.decrypt(""):
+            raise DocumentError("an encrypted PDF; remove its password first")
+        text = "\n".join(page.extract_text() for page in reader.pages)
+        title = (reader.metadata.title if reader.metadata else None) or ""
+    except (DocumentError, OSError):
+        raise
+    except Exception as error:
+        # A broken PDF can make the parser fail anywhere, and with any type of error.
+        raise DocumentError(f"a PDF that can't be read: {error}") from error
+    if not text.strip():
+        raise DocumentError("a PDF without text (scanned pages need text recognition first)")
+    return title.strip(), text.encode("utf-8", "replace").decode()
+
+
+WHOLE_FILE_READERS: Mapping[str, Callable[[Path], tuple[str, str]]] = {
+    ".txt": read_plain,
+    ".md": read_markdown,
+    ".html": read_html,
+    ".htm": read_html,
+    ".pdf": read_pdf,
+}
+
+
+def _decode(path: Path) -> str:
+    return path.read_bytes().decode("utf-8-sig")
+
+
+class _VisibleText(HTMLParser):
+    """What a reader sees of a page, block by block."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self._pieces: list[str] = []
+        self._titles: list[str] = []
+        self._open_tags: list[str] = []
+
+    @property
+    def text(self) -> str:
+        return "\n".join(self._pieces)
+
+    @property
+    def title(self) -> str:
+        return "".join(self._titles)
+
+    def handle_starttag(self, tag: str, attrs: list[tuple[str, str | None]]) -> None:
+        if tag in _UNSEEN_TAGS or tag == "title":
+            self._open_tags.append(tag)
+        elif tag == "body":
+            # An unclosed <head> ends here.
+            self._open_tags.clear()
+
+    def handle_endtag(self, tag: str) -> None:
+        if tag in self._open_tags:
+            del self._open_tags[self._open_tags.index(tag) :]
+
+    def handle_data(self, data: str) -> None:
+        if self._open_tags[-1:] == ["title"]:
+            self._titles.append(data)
+        elif not self._open_tags and data.strip():
+            self._pieces.append(data.strip())

@@ -1,0 +1,139 @@
+"""The lexical index of passages, in tantivy: its fields, writing to it, and BM25 queries.
+
+Importing this module imports tantivy; only the modules that need an index do. Terms come ready from
+`analysis` and are only split at spaces here.
+"""
+
+import json
+from collections import Counter
+from collections.abc import Iterable, Iterator
+from contextlib import contextmanager
+from importlib.metadata import version
+from pathlib import Path
+
+from askance.core.errors import MissingExtra
+from askance.core.types import Passage
+from askance.retrieval.analysis import Analysis
+
+try:
+    import tantivy
+except ImportError as error:
+    raise MissingExtra("tantivy", "index", "an index") from error
+
+ENGINE = f"tantivy {version('tantivy')}"
+_TERMS, _DOCUMENT, _PASSAGE = "terms", "document", "passage"
+_HEAP_BYTES = 64_000_000
+
+
+def _schema() -> tantivy.Schema:
+    fields = tantivy.SchemaBuilder()
+    fields.add_text_field(_TERMS, tokenizer_name="whitespace", index_option="freq")
+    fields.add_text_field(_DOCUMENT, tokenizer_name="raw", index_option="basic")
+    fields.add_bytes_field(_PASSAGE, stored=True)
+    return fields.build()
+
+
+SCHEMA = _schema()
+
+
+class LexicalWriter:
+    """Adds passages to the index in `folder`, which is made if it is not there.
+
+    Raises:
+        OSError: the index can't be opened or written.
+    """
+
+    def __init__(self, folder: Path, analysis: Analysis) -> None:
+        self._analysis = analysis
+        with _write_errors():
+            index = tantivy.Index(SCHEMA, path=str(folder))
+            # One thread keeps the passages in order, so that the same documents make the same index.
+            self._writer = index.writer(heap_size=_HEAP_BYTES, num_threads=1)
+
+    def add(self, document_id: str, passages: Iterable[Passage]) -> None:
+        """Add the passages of a document."""
+        with _write_errors():
+            for passage in passages:
+                record = tantivy.Document()
+                record.add_text(_TERMS, " ".join(self._analysis.terms(f"{passage.title} {passage.text}")))
+                record.add_text(_DOCUMENT, document_id)
+                record.add_bytes(_PASSAGE, _pack(passage))
+                self._writer.add_document(record)
+
+    def remove(self, document_id: str) -> None:
+        """Remove the passages of a document that were added before."""
+        self._writer.delete_documents_by_term(_DOCUMENT, document_id)
+
+    def commit(self) -> None:
+        """Make everything durable in one step."""
+        with _write_errors():
+            self._writer.commit()
+
+    def finish(self) -> None:
+        """Wait until index files are merged, and end."""
+        self._writer.wait_merging_threads()
+
+    def abandon(self) -> None:
+        """Forget what was not committed, and end."""
+        self._writer.rollback()
+        self._writer.wait_merging_threads()
+
+
+@contextmanager
+def _write_errors() -> Iterator[None]:
+    """A full disk and the like are what they are, and not the ValueError that tantivy makes of them."""
+    try:
+        yield
+    except ValueError as error:
+        raise OSError(str(error)) from error
+
+
+class LexicalIndex:
+    """The index in `folder`, as it was when it was opened.
+
+    Raises:
+        ValueError: it can't be opened.
+    """
+
+    def __init__(self, folder: Path) -> None:
+        index = tantivy.Index.open(str(folder))
+        index.config_reader("manual")
+        index.reload()
+        self._searcher = index.searcher()
+        self.num_passages = self._searcher.num_docs
+
+    def best(self, query: tantivy.Query, limit: int) -> list[tuple[float, tantivy.DocAddress]]:
+        """BM25 scores (k1 1.2, b 0.75) and addresses of the `limit` best passages, best first."""
+        hits: list[tuple[float, tantivy.DocAddress]] = self._searcher.search(query, limit, count=False).hits
+        return hits
+
+    def passage(self, address: tantivy.DocAddress) -> Passage:
+        """The passage at an address that `best` gave."""
+        return _unpack(self._searcher.doc(address).get_first(_PASSAGE) or b"")
+
+
+def any_of(terms: Iterable[str]) -> tantivy.Query:
+    """Passages with any of `terms`; a repeated term weighs as often as it is repeated, as in Lucene.
+
+    The query is put together from terms and never parsed, so that no term has a meaning as syntax.
+    """
+    query = tantivy.Query
+    weighed = [
+        query.boost_query(query.term_query(SCHEMA, _TERMS, term, "freq"), float(count))
+        for term, count in Counter(terms).items()
+    ]
+    return query.boolean_query([(tantivy.Occur.Should, each) for each in weighed])
+
+
+def read_opstamp(folder: Path) -> int:
+    """Names the last committed state of the index in `folder`."""
+    return int(json.loads((folder / "meta.json").read_text(encoding="utf-8"))["opstamp"])
+
+
+def _pack(passage: Passage) -> bytes:
+    fields = (passage.id, passage.title, passage.text, passage.source, passage.start, passage.end)
+    return json.dumps(fields, ensure_ascii=False, separators=(",", ":")).encode()
+
+
+def _unpack(packed: bytes) -> Passage:
+    return Passage(*json.loads(packed))

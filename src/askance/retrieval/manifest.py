@@ -1,0 +1,119 @@
+"""The manifest: the small file of an index that says which generation of it is valid and how it was made."""
+
+import dataclasses
+import json
+import os
+from collections.abc import Mapping
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+from askance.core.errors import BadIndex
+from askance.retrieval.analysis import Analysis
+
+FORMAT = "askance-index"
+SCHEMA_VERSION = 1
+MANIFEST = "manifest.json"
+_INCOMING = ".manifest.json.new"
+
+
+@dataclass(frozen=True, slots=True)
+class Manifest:
+    """What `manifest.json` says, beside format and schema version.
+
+    Attributes:
+        generation: counts the builds that changed something; names the folder that holds the index.
+        documents, passages: how many the index holds.
+        content_hash: of all documents with their ids, wherever they came from and in whatever order.
+        engine: the library that wrote it, with its version.
+        created_at, updated_at: UTC, ISO 8601.
+    """
+
+    generation: int
+    analysis: Analysis
+    documents: int
+    passages: int
+    content_hash: str
+    engine: str
+    created_at: str
+    updated_at: str
+
+
+def read_manifest(folder: Path) -> Manifest:
+    """The manifest of the index in `folder`.
+
+    Raises:
+        BadIndex: there is no such folder, it holds no index, or the index is newer than this version.
+    """
+    if not folder.is_dir():
+        problem = "is a file" if folder.exists() else "does not exist"
+        raise BadIndex(f"the index {folder} {problem}: name the folder that `askance index` wrote.")
+    try:
+        content = json.loads((folder / MANIFEST).read_text(encoding="utf-8"))
+        is_ours = content["format"] == FORMAT
+        version = int(content["schema_version"])
+    except FileNotFoundError as error:
+        raise BadIndex(
+            f"{folder} holds no index (no {MANIFEST}): build one there with `askance index`."
+        ) from error
+    except (OSError, ValueError, KeyError, TypeError) as error:
+        raise _damaged(folder, error) from error
+    if not is_ours:
+        raise BadIndex(f"{folder} holds no askance index, but one of format {content['format']!r}.")
+    if version > SCHEMA_VERSION:
+        raise BadIndex(
+            f"the index {folder} has schema version {version}, this askance reads up to {SCHEMA_VERSION}: "
+            "upgrade askance, or build the index again in another folder."
+        )
+    return _from_json(folder, content)
+
+
+def write_manifest(folder: Path, manifest: Manifest) -> None:
+    """Replace the manifest in one step: a reader finds the old or the new one, never a part."""
+    content = {"format": FORMAT, "schema_version": SCHEMA_VERSION, **dataclasses.asdict(manifest)}
+    incoming = folder / _INCOMING
+    with incoming.open("w", encoding="utf-8") as file:
+        json.dump(content, file, indent=2)
+        file.write("\n")
+        file.flush()
+        os.fsync(file.fileno())
+    incoming.replace(folder / MANIFEST)
+    sync_folder(folder)
+
+
+def sync_folder(folder: Path) -> None:
+    """Make the names in `folder` durable."""
+    descriptor = os.open(folder, os.O_RDONLY)
+    try:
+        os.fsync(descriptor)
+    finally:
+        os.close(descriptor)
+
+
+def check_analysis(folder: Path, manifest: Manifest, wanted: Analysis) -> None:
+    """Raises BadIndex unless the index was built with the analysis `wanted`."""
+    if manifest.analysis != wanted:
+        raise BadIndex(
+            f"the index {folder} was built with {manifest.analysis}, not with {wanted}: ask for the former, "
+            "or build another index, in another folder, with the latter."
+        )
+
+
+def is_manifest_file(name: str) -> bool:
+    """Whether a file of this name in an index folder is the manifest, finished or not."""
+    return name in (MANIFEST, _INCOMING)
+
+
+def _from_json(folder: Path, content: Mapping[str, Any]) -> Manifest:
+    try:
+        fields = {field.name: content[field.name] for field in dataclasses.fields(Manifest)}
+        return Manifest(**{**fields, "analysis": Analysis(**content["analysis"])})
+    except (KeyError, TypeError) as error:
+        raise _damaged(folder, error) from error
+
+
+def _damaged(folder: Path, error: Exception) -> BadIndex:
+    return BadIndex(
+        f"the manifest {folder / MANIFEST} can't be read ({type(error).__name__}: {error}): "
+        "delete the folder and build the index again."
+    )
