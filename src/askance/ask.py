@@ -89,8 +89,8 @@ def check_needs(method: Method, models: Mapping[Role, Model], retriever: Retriev
     lacking = sorted((needs.signals - model.signals) | (needs.capabilities - model.capabilities))
     if lacking:
         raise MissingAbility(
-            f"method {name} needs {', '.join(lacking)}, which model {model.name} does not give: "
-            "use a local model (bundled, hf:NAME), or a method without that need (`askance methods` lists them)."
+            f"method {name} needs {', '.join(lacking)}, which {model.name} does not give: use a"
+            " local model (bundled, hf:NAME), or a method without that need (`askance methods` lists them)."
         )
 
 

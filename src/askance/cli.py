@@ -12,6 +12,7 @@ from typing import Annotated, Any, get_type_hints
 import typer
 from rich.console import Console
 from rich.table import Table
+from typer.core import TyperGroup
 
 from askance import __version__
 from askance.core.errors import AskanceError, InputError
@@ -28,7 +29,17 @@ from askance.wire import (
     open_retriever,
 )
 
+
+class Commands(TyperGroup):
+    """The group of commands; each runs under `exit_codes`, before the framework can swallow an interrupt."""
+
+    def invoke(self, context: Any) -> Any:
+        with exit_codes():
+            return super().invoke(context)
+
+
 app = typer.Typer(
+    cls=Commands,
     help="Retrieval-augmented generation that decides when to search, and shows why.",
     no_args_is_help=True,
     add_completion=False,
@@ -44,9 +55,8 @@ JsonFlag = Annotated[bool, typer.Option("--json", help="Print one JSON object an
 
 
 def main() -> None:
-    """Entry point: runs a command and turns errors into messages and exit codes."""
-    with exit_codes():
-        app()
+    """Entry point."""
+    app(prog_name="askance")
 
 
 @contextmanager

@@ -28,8 +28,9 @@ class Flare(Knobs):
     - a confident look-ahead is kept as it is; the code generates it a second time from the same prompt, which
       under greedy decoding gives the same text;
     - so is a doubtful one whose query is empty, since its prompt would not change either;
-    - generation ends when the answer has been stated, on an empty sentence, and where an invented next
-      question would begin; the code ends on a blank line or at the length limit;
+    - generation ends when the answer has been stated, on an empty sentence, on one that was written before
+      word for word, and where an invented next question would begin; the code ends on a blank line or at the
+      length limit;
     - the few-shot examples carry no passages of their own;
     - the query needs no limit: it is never longer than the look-ahead, the code's own limit of 64 tokens.
     """
@@ -65,6 +66,9 @@ class Flare(Knobs):
                     hits = await run.retriever.search(decision.query, self.passages)
                     shown.append((len(text), hits))
                     sentence = await self._sentence(question, hits, text, run, ("sentence", step), room)
+            if _is_repeated(sentence, text):
+                run.trace.decide("end", "stop", "the next sentence was written before, word for word")
+                break
             run.trace.commit(sentence.text)
             text += sentence.text
             kept_tokens += len(sentence.tokens)
@@ -126,6 +130,10 @@ class Flare(Knobs):
         if sentence.finish in ("end", "stop") or not sentence.text.strip():
             return True
         return has_answer(text) or kept_tokens >= self.max_tokens
+
+
+def _is_repeated(sentence: Generation, text: str) -> bool:
+    return bool(sentence.text.strip()) and sentence.text.strip() in text
 
 
 def _probability(token: Token) -> float:

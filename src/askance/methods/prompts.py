@@ -45,7 +45,7 @@ def _raw_parts(question: Question, demos: Sequence[Demo], hits: Sequence[Hit]) -
         spans += [Span("Question: "), untrusted(demo.question)]
         spans += [Span("\nAnswer: "), untrusted(demo.answer), Span("\n\n")]
     if hits:
-        spans += [*_passage_block(hits), Span(f"{PASSAGE_INSTRUCTION}\n\n")]
+        spans += [*_passage_block(hits), Span("\n")]
     return (*spans, Span("Question: "), *_question_spans(question), Span("\nAnswer:"))
 
 
@@ -53,7 +53,7 @@ def _chat_turns(question: Question, demos: Sequence[Demo], hits: Sequence[Hit]) 
     turns = [Turn("system", (Span(SYSTEM_INSTRUCTION),))]
     for demo in (*demos, *question.history):
         turns += [Turn("user", (untrusted(demo.question),)), Turn("assistant", (untrusted(demo.answer),))]
-    passages = (*_passage_block(hits), Span(f"{PASSAGE_INSTRUCTION}\n\n")) if hits else ()
+    passages = (*_passage_block(hits), Span("\n")) if hits else ()
     return (*turns, Turn("user", (*passages, *_question_spans(question))))
 
 
@@ -76,8 +76,6 @@ SYSTEM_INSTRUCTION = (
     "Answer the question. Reason in short sentences, one fact in each, "
     'and finish with one sentence of the form "So the answer is ...".'
 )
-
-PASSAGE_INSTRUCTION = "Use the passages above where they help, and answer in the form of the examples."
 
 DEMOS = (
     Demo(

@@ -21,7 +21,7 @@ _WORD = re.compile(r"[^\W_]+(?:'[^\W_]+)*")
 
 STOP_WORDS = frozenset(
     """a an and are as at be but by for if in into is it no not of on or such that the their then there these
-    they this to was will with""".split()  # noqa: SIM905 - read more easily than thirty-three quoted words
+    they this to was will with""".split()
 )
 """The stop words of Lucene's English analyser."""
 

@@ -11,7 +11,7 @@ if TYPE_CHECKING:
 
 
 class IndexProgress:
-    """Shows how far an index build is; the number of documents to come is not known, so the bar only moves."""
+    """Shows how far a build is. How many documents will come is not known: the bar only moves."""
 
     def __init__(self, console: Console) -> None:
         self._bar = Progress(

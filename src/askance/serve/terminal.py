@@ -5,7 +5,7 @@ from types import TracebackType
 
 from rich.console import Console, Group, RenderableType
 from rich.live import Live
-from rich.padding import Padding
+from rich.table import Table
 from rich.text import Text
 
 from askance.core.trace import (
@@ -22,7 +22,7 @@ from askance.core.trace import (
 )
 from askance.core.types import Answer, Hit, Usage
 
-DOUBTFUL, SURE, PROVISIONAL, QUERY = "bold red", "green", "dim", "cyan"
+STRONG, WEAK, SURE, PROVISIONAL, QUERY = "bold red", "yellow", "green", "dim", "cyan"
 
 
 class LiveView:
@@ -94,7 +94,9 @@ def event_block(event: AnyEvent) -> RenderableType | None:
     if isinstance(event, Answered):
         return _answered(event.answer, event.usage)
     if isinstance(event, Failed):
-        return _labelled("error", Text(f"{event.place}: {event.message or event.error}", style=DOUBTFUL))
+        return _labelled(
+            "error", Text(f"{event.place}: {event.message or event.error}", style=STRONG), STRONG
+        )
     return None
 
 
@@ -114,32 +116,43 @@ def _asked(event: Asked) -> RenderableType:
 
 
 def _decided(event: Decided) -> RenderableType:
-    lines = [Text(event.why)]
-    if event.words:
-        lines = [_words(event.words, event.threshold), Text(event.why, style=PROVISIONAL)]
-    return _labelled("doubt" if event.outcome == "search" and event.words else event.outcome, Group(*lines))
+    is_search = event.outcome == "search"
+    why = Text(event.why, style=PROVISIONAL)
+    if not event.words:
+        return _labelled("why", why)
+    judged = Group(_words(event.words, event.threshold), why)
+    return _labelled("doubt", judged, STRONG) if is_search else _labelled("keep", judged, SURE)
 
 
 def _words(words: Iterable[WordSignal], threshold: float | None) -> Text:
-    """The judged words; a doubtful one in red with its number."""
+    """The judged words; doubtful ones with their number, coloured by its distance to the threshold."""
     text = Text()
     for word in words:
         text.append(" " if text.plain else "")
         if word.is_hit:
-            text.append(f"{word.text}", style=DOUBTFUL).append(f" {word.value:.2f}", style="red")
+            style = _doubt_style(word.value, threshold)
+            text.append(word.text, style=style).append(f"({word.value:.2f})", style=f"{style} dim")
         else:
-            text.append(word.text, style=SURE if threshold is not None else "")
+            text.append(word.text)
     return text
+
+
+def _doubt_style(value: float, threshold: float | None) -> str:
+    if threshold is None:
+        return STRONG
+    beyond = abs(value - threshold) / max(abs(value), abs(threshold), 1e-9)
+    return STRONG if beyond > 0.5 else WEAK
 
 
 def _searched(event: Searched) -> RenderableType:
     found = [_hit(hit) for hit in event.hits] or [Text("nothing found", style=PROVISIONAL)]
-    return _labelled("search", Group(Text(event.query, style=QUERY), *found))
+    return _labelled("search", Group(Text(event.query, style=QUERY), *found), QUERY)
 
 
 def _hit(hit: Hit) -> Text:
-    text = Text(f"{hit.rank}. ", style=PROVISIONAL).append(hit.passage.title, style="bold not dim")
-    return text.append(f"  {hit.score:.2f}  ").append(_shortened(hit.passage.text, 90))
+    text = Text(f"{hit.rank}. ", style=PROVISIONAL, no_wrap=True, overflow="ellipsis")
+    text.append(hit.passage.title, style="bold not dim").append(f" {hit.score:.1f}  ")
+    return text.append(" ".join(hit.passage.text.split()))
 
 
 def _generated(event: Generated) -> RenderableType:
@@ -153,14 +166,11 @@ def _generated(event: Generated) -> RenderableType:
 def _answered(answer: Answer, usage: Usage) -> RenderableType:
     lines: list[Text] = [Text(""), _cited_text(answer)]
     if answer.short and answer.short != answer.text:
-        lines += [Text("Answer: ", style="bold").append(answer.short, style="bold green")]
+        lines += [Text("Answer: ", style="bold").append(answer.short, style=f"bold {SURE}")]
     sources = {citation.number: citation.passage for citation in answer.citations}
     for number, passage in sorted(sources.items()):
-        lines.append(
-            Text(f"[{number}] ", style=QUERY)
-            .append(passage.title, style="bold")
-            .append(_source(passage.source))
-        )
+        line = Text(f"[{number}] ", style=QUERY).append(passage.title, style="bold")
+        lines.append(line.append(f"  {passage.source}", style=PROVISIONAL))
     return Group(*lines, Text(""), Text(usage_line(usage), style=PROVISIONAL))
 
 
@@ -172,15 +182,10 @@ def _cited_text(answer: Answer) -> Text:
     return text.append(answer.text[at:])
 
 
-def _source(source: str) -> Text:
-    return Text(f"  {source}" if source else "", style=PROVISIONAL)
-
-
-def _shortened(text: str, most_chars: int) -> str:
-    line = " ".join(text.split())
-    return line if len(line) <= most_chars else line[: most_chars - 1] + "…"
-
-
-def _labelled(label: str, content: RenderableType) -> RenderableType:
-    styles = {"doubt": DOUBTFUL, "search": QUERY, "error": DOUBTFUL}
-    return Group(Text(label, style=styles.get(label, PROVISIONAL)), Padding(content, (0, 0, 0, 2)))
+def _labelled(label: str, content: RenderableType, style: str = PROVISIONAL) -> RenderableType:
+    """Content beside a label in a narrow column."""
+    grid = Table.grid(padding=(0, 1))
+    grid.add_column(width=7)
+    grid.add_column(ratio=1)
+    grid.add_row(Text(label, style=style), content)
+    return grid

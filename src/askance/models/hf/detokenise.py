@@ -7,7 +7,7 @@ from askance.models.hf.vocabulary import Vocabulary
 REPLACEMENT = "\ufffd"
 _MOST_PENDING = 4
 """A character of UTF-8 has at most four bytes: what is broken in the first of four tokens stays broken."""
-_CONTEXT_LENGTHS = (8, 16, 32)
+_CONTEXT_LENGTHS = (4, 5, 6, 7, 8)
 
 
 class Detokeniser:
@@ -67,9 +67,6 @@ class Detokeniser:
 
 
 def _left_context(vocabulary: Vocabulary, ids: Sequence[int]) -> list[int]:
-    """The last few ids, so many that they do not begin inside a character."""
-    for length in _CONTEXT_LENGTHS:
-        tail = list(ids[-length:])
-        if REPLACEMENT not in vocabulary.decode(tail):
-            return tail
-    return list(ids[-_CONTEXT_LENGTHS[0] :])
+    """The last few ids, so many that they do not begin inside a character if that can be helped."""
+    tails = [list(ids[-length:]) for length in _CONTEXT_LENGTHS]
+    return min(tails, key=lambda tail: vocabulary.decode(tail).count(REPLACEMENT))

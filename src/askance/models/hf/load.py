@@ -11,7 +11,7 @@ from typing import Any
 import torch
 import transformers
 from huggingface_hub.utils.tqdm import are_progress_bars_disabled, enable_progress_bars
-from transformers import AutoModelForCausalLM, AutoTokenizer
+from transformers import AutoConfig, AutoModelForCausalLM, AutoTokenizer
 from transformers.models.auto.modeling_auto import MODEL_FOR_CAUSAL_LM_MAPPING_NAMES
 from transformers.utils import logging as transformers_logging
 
@@ -65,11 +65,13 @@ def _read(name: str, dtype: torch.dtype) -> tuple[Any, Any]:
     unpacked = {"quantization_config": packing(dequantize=True)} if packing else {}
     try:
         with _quiet(), _no_gguf_bar() if gguf_file else nullcontext():
+            if not gguf_file:
+                _check_is_causal(name, AutoConfig.from_pretrained(folder))
             tokenizer = AutoTokenizer.from_pretrained(folder, **gguf)
             module, report = AutoModelForCausalLM.from_pretrained(
                 folder, dtype=dtype, output_loading_info=True, **gguf, **unpacked
             )
-            _check_whole(name, module, report)
+            _check_whole(name, report)
     except ModelSpecError:
         raise
     except Exception as error:  # loaders of files that may hold anything raise anything
@@ -83,8 +85,9 @@ def _source(name: str) -> tuple[str, str | None]:
     if path.suffix == ".gguf":
         if not path.is_file():
             raise ModelSpecError(f"model file {name!r} does not exist: check the path.")
-        if find_spec("gguf") is None:
-            raise MissingExtra("gguf", "local", f"reading {path.name}")
+        for package in ("gguf", "accelerate"):
+            if find_spec(package) is None:
+                raise MissingExtra(package, "local", f"reading {path.name}")
         return str(path.parent), path.name
     if path.is_dir():
         if not (path / "config.json").is_file():
@@ -120,9 +123,9 @@ def _dtype(dtype: str, place: torch.device) -> torch.dtype:
     return known[dtype]
 
 
-def _check_whole(name: str, module: Any, report: dict[str, Any]) -> None:
-    """Missing weights would be filled in at random, and encoders forced into decoders: neither is usable."""
-    declared = getattr(module.config, "architectures", None) or []
+def _check_is_causal(name: str, config: Any) -> None:
+    """An encoder would be forced into a decoder, which gives nonsense."""
+    declared = getattr(config, "architectures", None) or []
     causal = {
         entry
         for names in MODEL_FOR_CAUSAL_LM_MAPPING_NAMES.values()
@@ -132,6 +135,10 @@ def _check_whole(name: str, module: Any, report: dict[str, Any]) -> None:
         raise ModelSpecError(
             f"model {name!r} is a {declared[0]}, not a causal language model: name one that generates text."
         )
+
+
+def _check_whole(name: str, report: dict[str, Any]) -> None:
+    """Missing weights would be filled in at random."""
     missing = sorted(report["missing_keys"])
     if missing:
         raise ModelSpecError(
@@ -167,9 +174,12 @@ def _first_line(error: Exception) -> str:
 
 @contextmanager
 def _quiet() -> Iterator[None]:
-    """Without the warnings of transformers and its own progress bars; bars of downloads stay as they were."""
+    """Without the warnings of transformers and the hub; of the progress bars, only those of downloads stay."""
+    hub_logger = logging.getLogger("huggingface_hub")
+    hub_level = hub_logger.level
     verbosity, has_bars = transformers_logging.get_verbosity(), transformers_logging.is_progress_bar_enabled()
     has_download_bars = not are_progress_bars_disabled()
+    hub_logger.setLevel(logging.CRITICAL)
     transformers_logging.set_verbosity(logging.CRITICAL)
     transformers_logging.disable_progress_bar()
     if has_download_bars:
@@ -179,6 +189,7 @@ def _quiet() -> Iterator[None]:
             warnings.simplefilter("ignore")
             yield
     finally:
+        hub_logger.setLevel(hub_level)
         transformers_logging.set_verbosity(verbosity)
         if has_bars:
             transformers_logging.enable_progress_bar()

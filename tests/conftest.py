@@ -1,0 +1,53 @@
+"""Models for the tests; each is made once. Torch is imported only where one is asked for."""
+
+import pytest
+
+
+@pytest.fixture(scope="session")
+def llama_folder(tmp_path_factory):
+    from tests.models.tiny import save_tiny, sentencepiece_tokenizer
+
+    folder = tmp_path_factory.mktemp("llama")
+    return save_tiny(folder, "llama", sentencepiece_tokenizer(), num_key_value_heads=4)
+
+
+@pytest.fixture(scope="session")
+def qwen_folder(tmp_path_factory):
+    from tests.models.tiny import byte_level_tokenizer, save_tiny
+
+    return save_tiny(tmp_path_factory.mktemp("qwen"), "qwen2", byte_level_tokenizer(), seed=1)
+
+
+@pytest.fixture(scope="session")
+def llama(llama_folder):
+    """SentencePiece-like tokenizer, BOS, an instruct template without system turns."""
+    from askance.models.hf import load_hf
+
+    return load_hf(str(llama_folder), display_name="llama")
+
+
+@pytest.fixture(scope="session")
+def qwen(qwen_folder):
+    """Byte-level tokenizer, no BOS, ChatML, grouped heads."""
+    from askance.models.hf import load_hf
+
+    return load_hf(str(qwen_folder), display_name="qwen")
+
+
+@pytest.fixture(scope="session")
+def bundled():
+    """The real one; the first run on a machine converts it into the user's cache."""
+    from askance.models.bundled import load_bundled
+
+    return load_bundled()
+
+
+@pytest.fixture(scope="session")
+def sample_index(tmp_path_factory):
+    """An index over the corpus that ships with the package."""
+    from askance.retrieval.build import build_index
+    from askance.sample import CORPUS
+
+    folder = tmp_path_factory.mktemp("sample") / "index"
+    build_index([CORPUS], folder)
+    return folder

@@ -1,0 +1,423 @@
+"""What every adapter of the `Model` port promises.
+
+Subclass `ModelContract`, give it a `model` fixture, and say what the model declares: a test that needs a signal
+or capability the model does not declare has nothing to check, and `test_declares` makes sure that this is meant.
+"""
+
+import asyncio
+import math
+from collections import Counter
+from collections.abc import Awaitable, Sequence
+from dataclasses import dataclass
+from typing import TypeVar
+
+import numpy as np
+import pytest
+
+from askance.core.errors import InputError, PromptTooLong
+from askance.core.ports import Model
+from askance.core.types import (
+    Capability,
+    Chat,
+    Cut,
+    Generation,
+    Prompt,
+    Raw,
+    Sampling,
+    Signal,
+    Span,
+    Token,
+    Turn,
+    Want,
+    untrusted,
+)
+
+T = TypeVar("T")
+
+ALL_SIGNALS: frozenset[Signal] = frozenset({"logprob", "top_logprobs", "entropy", "token_probs", "attention"})
+ALL_CAPABILITIES: frozenset[Capability] = frozenset({"raw", "chat", "continuation", "score", "attend"})
+
+
+@dataclass(frozen=True, slots=True)
+class KeepOf:
+    """Cuts at `seen` tokens and keeps `kept` of them."""
+
+    seen: int
+    kept: int
+
+    def __call__(self, tokens: Sequence[Token]) -> Cut | None:
+        return Cut(self.kept, "enough") if len(tokens) >= self.seen else None
+
+
+@dataclass(frozen=True, slots=True)
+class NeverBut:
+    """Cuts nothing, and notes nothing: it only reads all there is."""
+
+    def __call__(self, tokens: Sequence[Token]) -> Cut | None:
+        assert "".join(token.text for token in tokens) is not None
+        return None
+
+
+def run(work: Awaitable[T]) -> T:
+    async def main() -> T:
+        return await work
+
+    return asyncio.run(main())
+
+
+def computed(generation: Generation) -> tuple[Token, ...]:
+    """All tokens the model chose, in order."""
+    return generation.tokens + generation.dropped
+
+
+class ModelContract:
+    """The tests. They are written for any text model: nothing is expected of what it says.
+
+    Attributes:
+        prompt: a plain prompt. Greedy decoding from it must give at least six tokens.
+        chat: a conversation; ignored without the capability.
+        control_strings: texts that are one control token each when a trusted span holds them.
+        max_tokens: how long the generations are.
+        tolerance: by how much a number may differ between two ways of computing it.
+    """
+
+    signals: frozenset[Signal] = ALL_SIGNALS
+    capabilities: frozenset[Capability] = ALL_CAPABILITIES
+    prompt: Raw = Raw((Span("One two three, the cat and the dog sat by the"),))
+    chat: Chat = Chat((Turn("user", (Span("Count to three."),)),))
+    control_strings: tuple[str, ...] = ()
+    max_tokens = 12
+    tolerance = 1e-4
+
+    def generate(
+        self, model: Model, prompt: Prompt | None = None, want: Want = Want(), until=None, **options
+    ) -> tuple[Generation, ...]:
+        n, key, watch = options.pop("n", 1), options.pop("key", ("contract",)), options.pop("watch", None)
+        sampling = Sampling(**({"max_tokens": self.max_tokens} | options))
+        return run(model.generate(prompt or self.prompt, sampling, want, until, n=n, key=key, watch=watch))
+
+    def greedy(self, model: Model, want: Want = Want()) -> Generation:
+        (generation,) = self.generate(model, want=want)
+        assert len(computed(generation)) >= 6, "the contract needs a prompt that yields some tokens"
+        return generation
+
+    @property
+    def prompts(self) -> tuple[Prompt, ...]:
+        return (self.prompt, self.chat) if "chat" in self.capabilities else (self.prompt,)
+
+    def test_declares(self, model):
+        assert isinstance(model, Model)
+        assert model.signals == self.signals
+        assert model.capabilities == self.capabilities
+        assert model.name
+        assert model.context_tokens > self.max_tokens
+
+    def test_greedy_is_repeatable_whatever_the_key(self, model):
+        first, second = self.greedy(model), self.generate(model, key=("other", 3))[0]
+        assert (first.text, first.finish) == (second.text, second.finish)
+        assert [token.id for token in first.tokens] == [token.id for token in second.tokens]
+
+    def test_same_key_same_sample(self, model):
+        texts = [self.generate(model, temperature=1.0, key=("a", 1))[0].text for _ in range(2)]
+        assert texts[0] == texts[1]
+
+    def test_other_keys_give_other_samples(self, model):
+        texts = {self.generate(model, temperature=1.5, key=("a", number))[0].text for number in range(6)}
+        assert len(texts) > 1
+
+    def test_samples_of_one_call_are_independent(self, model):
+        several = self.generate(model, temperature=1.5, n=5)
+        assert len(several) == 5
+        assert len({generation.text for generation in several}) > 1
+        assert several[0].text == self.generate(model, temperature=1.5)[0].text
+
+    def test_greedy_samples_are_identical(self, model):
+        several = self.generate(model, n=3)
+        assert len(several) == 3
+        assert len({generation.text for generation in several}) == 1
+
+    def test_token_texts_join_to_the_text(self, model):
+        for temperature in (0.0, 1.0, 2.0):
+            (generation,) = self.generate(model, temperature=temperature)
+            assert "".join(token.text for token in generation.tokens) == generation.text
+
+    def test_offsets_are_contiguous(self, model):
+        for temperature in (0.0, 2.0):
+            at = 0
+            for token in self.generate(model, temperature=temperature)[0].tokens:
+                assert (token.start, token.end) == (at, at + len(token.text))
+                at = token.end
+
+    def test_length_ends_a_generation(self, model):
+        (generation,) = self.generate(model, max_tokens=3)
+        assert len(generation.tokens) == 3
+        assert generation.finish == "length"
+        assert generation.dropped == ()
+        assert generation.generated_tokens == 3
+
+    def test_a_short_generation_begins_a_long_one(self, model):
+        ids = [token.id for token in computed(self.greedy(model))]
+        assert [token.id for token in self.generate(model, max_tokens=4)[0].tokens] == ids[:4]
+
+    def test_stop_strings_cut_exactly(self, model):
+        text = self.greedy(model).text
+        for start in range(0, len(text) - 3, max(1, len(text) // 5)):
+            stop = text[start : start + 3]
+            (generation,) = self.generate(model, stop=("never in a text", stop))
+            assert generation.text == text[: text.index(stop)]
+            assert generation.finish == "stop"
+            assert generation.dropped or generation.tokens[-1].text != "", "something was cut off"
+            assert "".join(token.text for token in generation.tokens) == generation.text
+            assert all(token.end <= len(generation.text) for token in generation.tokens)
+
+    def test_the_stop_string_that_comes_first_wins(self, model):
+        text = self.greedy(model).text
+        early, late = text[1:4], text[-3:]
+        (generation,) = self.generate(model, stop=(late, early))
+        assert generation.text == text[: min(text.index(early), text.index(late))]
+
+    def test_until_equals_cutting_afterwards(self, model):
+        tokens = self.greedy(model).tokens
+        for seen, kept in ((1, 1), (3, 2), (4, 0)):
+            (generation,) = self.generate(model, until=KeepOf(seen, kept))
+            assert [token.id for token in generation.tokens] == [token.id for token in tokens[:kept]]
+            assert generation.text == "".join(token.text for token in tokens[:kept])
+            assert generation.finish == "enough"
+            assert [token.id for token in generation.dropped] == [token.id for token in tokens[kept:seen]]
+
+    def test_an_until_that_never_cuts_changes_nothing(self, model):
+        plain, watched = self.greedy(model), self.generate(model, until=NeverBut())[0]
+        assert (plain.text, plain.finish) == (watched.text, watched.finish)
+
+    def test_signals_are_there_only_when_wanted(self, model):
+        for token in computed(self.greedy(model)):
+            assert token.logprob is None
+            assert token.entropy is None
+            assert token.top == ()
+            assert token.probs == ()
+            assert token.attention is None
+
+    def test_logprobs_are_log_probabilities(self, model):
+        if "logprob" not in self.signals:
+            return
+        for token in computed(self.greedy(model, Want(logprob=True))):
+            assert token.logprob is not None
+            assert token.logprob <= self.tolerance
+
+    def test_top_logprobs_agree_with_the_choice(self, model):
+        if not {"logprob", "top_logprobs"} <= self.signals:
+            return
+        for token in computed(self.greedy(model, Want(logprob=True, top_logprobs=4))):
+            values = [logprob for _, logprob in token.top]
+            assert 1 <= len(values) <= 4
+            assert values == sorted(values, reverse=True)
+            assert values[0] == pytest.approx(token.logprob, abs=self.tolerance), "greedy takes the best"
+            assert sum(map(math.exp, values)) <= 1 + self.tolerance
+            assert all(isinstance(text, str) for text, _ in token.top)
+
+    def test_entropy_agrees_with_the_top_logprobs(self, model):
+        if not {"entropy", "top_logprobs"} <= self.signals:
+            return
+        for token in computed(self.greedy(model, Want(entropy=True, top_logprobs=5))):
+            at_least = -sum(math.exp(logprob) * logprob for _, logprob in token.top)
+            assert token.entropy is not None
+            assert token.entropy >= at_least - self.tolerance
+
+    def test_token_probs_are_the_probabilities_of_the_named(self, model):
+        if not {"logprob", "token_probs"} <= self.signals:
+            return
+        tokens = computed(self.greedy(model, Want(logprob=True)))
+        named = [token for token in tokens if token.text and model.tokenize(token.text) == (token.id,)]
+        assert named, "the contract needs a token whose text is one token"
+        want = Want(logprob=True, token_probs=(named[0].text, named[-1].text))
+        for token in computed(self.greedy(model, want)):
+            assert len(token.probs) == 2
+            assert all(0 <= probability <= 1 for probability in token.probs)
+            for name, probability in zip((named[0], named[-1]), token.probs, strict=True):
+                if token.id == name.id:
+                    assert probability == pytest.approx(math.exp(token.logprob), abs=self.tolerance)
+
+    def test_dropped_tokens_have_their_signals(self, model):
+        if "logprob" not in self.signals:
+            return
+        (generation,) = self.generate(model, want=Want(logprob=True), until=KeepOf(3, 1))
+        assert [token.logprob is not None for token in generation.dropped] == [True, True]
+
+    def test_attention_rows(self, model):
+        if "attention" not in self.signals:
+            return
+        for prompt in self.prompts:
+            (generation,) = self.generate(model, prompt, Want(attention="mean"), max_tokens=5)
+            *fed, last = computed(generation)
+            assert last.attention is None
+            for number, token in enumerate(fed):
+                assert token.attention.shape == (generation.prompt_tokens + number + 1,)
+                assert token.attention.dtype == np.float32
+                assert token.attention.sum() == pytest.approx(1, abs=self.tolerance)
+                assert (token.attention >= 0).all()
+
+    def test_attention_over_heads(self, model):
+        if "attention" not in self.signals:
+            return
+        rows = {}
+        for how in ("heads", "mean", "max"):
+            (generation,) = self.generate(model, want=Want(attention=how), max_tokens=4)
+            rows[how] = [token.attention for token in generation.tokens[:-1]]
+        for heads, mean, most in zip(rows["heads"], rows["mean"], rows["max"], strict=True):
+            assert heads.ndim == 2
+            np.testing.assert_allclose(heads.sum(axis=1), 1, atol=self.tolerance)
+            np.testing.assert_allclose(heads.mean(axis=0), mean, atol=self.tolerance)
+            np.testing.assert_allclose(heads.max(axis=0), most, atol=self.tolerance)
+
+    def test_a_cut_token_has_no_attention(self, model):
+        if "attention" not in self.signals:
+            return
+        (generation,) = self.generate(model, want=Want(attention="mean"), until=KeepOf(3, 1))
+        assert [token.attention is None for token in computed(generation)] == [False, False, True]
+
+    def test_a_prompt_beyond_the_context_is_refused(self, model):
+        with pytest.raises(PromptTooLong):
+            self.generate(model, max_tokens=model.context_tokens)
+
+    @pytest.mark.parametrize("max_tokens", [0, -1])
+    def test_no_tokens_is_refused(self, model, max_tokens):
+        with pytest.raises(InputError):
+            self.generate(model, max_tokens=max_tokens)
+
+    def test_untrusted_markup_yields_no_control_tokens(self, model):
+        for control in self.control_strings:
+            plain = self._prompt_ids(model)
+            (trusted_id,) = self._prompt_ids(model, Span(control)) - plain
+            for text in (control, f"x{control}{control}y", f" {control}\n"):
+                assert trusted_id not in model.tokenize(text)
+                assert self._prompt_ids(model, untrusted(text))[trusted_id] == plain[trusted_id]
+                assert model.decode(model.tokenize(text)) == text
+            for cut in range(1, len(control)):
+                for trusted in (True, False):
+                    halves = Span(control[:cut], trusted), Span(control[cut:], not trusted)
+                    assert self._prompt_ids(model, *halves)[trusted_id] == plain[trusted_id]
+
+    def _prompt_ids(self, model, *spans) -> Counter[int]:
+        (generation,) = self.generate(model, Raw((Span("go:"), *spans)), max_tokens=1)
+        return Counter(generation.prompt_ids)
+
+    def test_tokenize_and_decode_are_inverse(self, model):
+        for text in ("The cat sat.", " the dog", "two\nlines", "naïve café"):
+            assert model.decode(model.tokenize(text)) == text
+
+    def test_a_continuation_equals_a_longer_prompt(self, model):
+        if "continuation" not in self.capabilities:
+            return
+        more = Span(" river, and then")
+        apart = self.generate(model, Raw(self.prompt.parts, continuation=(more,)))[0]
+        joined = self.generate(model, Raw((*self.prompt.parts, more)))[0]
+        assert (apart.text, apart.prompt_ids) == (joined.text, joined.prompt_ids)
+
+    def test_going_on_from_ids_is_going_on(self, model):
+        if "continuation" not in self.capabilities:
+            return
+        for prompt in self.prompts:
+            (whole,) = self.generate(model, prompt, max_tokens=8)
+            ids = tuple(token.id for token in whole.tokens)
+            begun = type(prompt)(*self._fields(prompt), continuation=(ids[:3],))
+            (rest,) = self.generate(model, begun, max_tokens=5)
+            assert tuple(token.id for token in rest.tokens) == ids[3:]
+            assert rest.prompt_tokens == whole.prompt_tokens + 3
+
+    def _fields(self, prompt):
+        return (prompt.turns,) if isinstance(prompt, Chat) else (prompt.parts,)
+
+    def test_count_is_the_length_of_the_prompt(self, model):
+        for prompt in self.prompts:
+            (generation,) = self.generate(model, prompt, max_tokens=1)
+            assert model.count(prompt) == generation.prompt_tokens
+            if generation.prompt_ids:
+                assert len(generation.prompt_ids) == generation.prompt_tokens
+
+    def test_scores_add_up(self, model):
+        if "score" not in self.capabilities:
+            return
+        first, second = " cat", " dog"
+        ids = model.tokenize(first)
+        assert model.tokenize(first + second) == ids + model.tokenize(second)
+        longer = Raw((*self.prompt.parts, ids))
+        (both,) = run(model.score(self.prompt, [first + second]))
+        (head,) = run(model.score(self.prompt, [first]))
+        (tail,) = run(model.score(longer, [second]))
+        assert both.num_tokens == head.num_tokens + tail.num_tokens
+        assert both.logprob == pytest.approx(head.logprob + tail.logprob, abs=self.tolerance)
+
+    def test_scores_come_in_order(self, model):
+        if "score" not in self.capabilities:
+            return
+        options = [" cat", " dog", " cat"]
+        together = run(model.score(self.prompt, options))
+        alone = [run(model.score(self.prompt, [option]))[0] for option in options]
+        assert [score.num_tokens for score in together] == [score.num_tokens for score in alone]
+        for one, other in zip(together, alone, strict=True):
+            assert one.logprob == pytest.approx(other.logprob, abs=self.tolerance)
+            assert one.logprob < 0
+        assert run(model.score(self.prompt, [])) == ()
+
+    def test_an_empty_option_is_refused(self, model):
+        if "score" not in self.capabilities:
+            return
+        with pytest.raises(InputError):
+            run(model.score(self.prompt, [" cat", ""]))
+
+    def test_watching_shows_the_text(self, model):
+        for stop in ((), (self.greedy(model).text[4:7],)):
+            pieces: list[str] = []
+            (generation,) = self.generate(model, stop=stop, watch=pieces.append)
+            assert "".join(pieces) == generation.text
+            assert all(pieces)
+
+    def test_only_the_first_sample_is_watched(self, model):
+        pieces: list[str] = []
+        first, *_ = self.generate(model, temperature=1.5, n=3, watch=pieces.append)
+        assert "".join(pieces) == first.text
+
+    def test_concurrent_calls_equal_sequential_ones(self, model):
+        prompts = [Raw((Span(f"{number} green boats and"),)) for number in range(4)]
+        sampling = Sampling(6, temperature=0.8)
+
+        async def all_at_once():
+            calls = [model.generate(p, sampling, key=("q", i)) for i, p in enumerate(prompts)]
+            return await asyncio.gather(*calls)
+
+        together = asyncio.run(all_at_once())
+        for number, prompt in enumerate(prompts):
+            (alone,) = self.generate(model, prompt, max_tokens=6, temperature=0.8, key=("q", number))
+            assert together[number][0].text == alone.text
+
+    def test_a_cancelled_call_leaves_the_model_usable(self, model):
+        before = self.greedy(model).text
+
+        async def cancel_one():
+            sampling = Sampling(min(200, model.context_tokens // 2))
+            task = asyncio.create_task(model.generate(self.prompt, sampling, key=("long",)))
+            await asyncio.sleep(0.01)
+            task.cancel()
+            await asyncio.wait([task])
+
+        asyncio.run(cancel_one())
+        assert self.greedy(model).text == before
+
+    def test_attend_gives_causal_weights(self, model):
+        if "attend" not in self.capabilities:
+            return
+        for bos in (False, True):
+            attention = run(model.attend("The cat sat by the river.", bos=bos))
+            count = len(attention.ids)
+            assert attention.weights.shape[1:] == (count, count)
+            assert attention.weights.dtype == np.float32
+            np.testing.assert_allclose(attention.weights.sum(axis=-1), 1, atol=self.tolerance)
+            assert not np.triu(attention.weights, k=1).any()
+            assert len(attention.texts) == count
+            assert "".join(attention.texts).endswith("sat by the river.")
+
+    def test_attend_takes_ids_as_they_are(self, model):
+        if "attend" not in self.capabilities:
+            return
+        ids = model.tokenize(" the cat sat")
+        assert run(model.attend(ids, bos=False)).ids == ids

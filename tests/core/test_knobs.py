@@ -1,0 +1,73 @@
+from dataclasses import dataclass
+from typing import Literal
+
+import pytest
+
+from askance.core.errors import KnobError, UnknownName
+from askance.core.knobs import Knobs, describe_type, knob, parse_knobs
+
+
+@dataclass(frozen=True, slots=True)
+class Dials(Knobs):
+    passages: int = knob(3, "passages per search", at_least=1, at_most=100)
+    theta: float = knob(0.8, "threshold", at_least=0, at_most=1)
+    is_fast: bool = knob(True, "hurry")
+    layout: Literal["raw", "chat"] = knob("raw", "layout")
+    limit: int | None = knob(None, "limit or none")
+
+
+def test_strings_become_typed_values():
+    settings = {"passages": "5", "theta": "1e-1", "is_fast": "no", "layout": "chat", "limit": "none"}
+    assert parse_knobs(Dials, settings) == {
+        "passages": 5, "theta": 0.1, "is_fast": False, "layout": "chat", "limit": None,
+    }  # fmt: skip
+    assert parse_knobs(Dials, {"limit": "7"}) == {"limit": 7}
+
+
+def test_values_that_are_no_strings_stay():
+    assert parse_knobs(Dials, {"passages": 5}) == {"passages": 5}
+
+
+@pytest.mark.parametrize(
+    ("name", "text", "expected"),
+    [
+        ("passages", "many", "expected int"),
+        ("passages", "2.5", "expected int"),
+        ("theta", "high", "expected float"),
+        ("is_fast", "perhaps", "true or false"),
+        ("layout", "html", "one of raw, chat"),
+        ("limit", "some", "int or none"),
+    ],
+)
+def test_wrong_type_names_knob_value_and_expectation(name, text, expected):
+    with pytest.raises(KnobError) as error:
+        parse_knobs(Dials, {name: text})
+    assert name in str(error.value)
+    assert repr(text) in str(error.value)
+    assert expected in str(error.value)
+
+
+@pytest.mark.parametrize(
+    ("settings", "expected"),
+    [
+        ({"passages": 0}, "from 1 to 100"),
+        ({"theta": 1.5}, "from 0 to 1"),
+        ({"theta": float("nan")}, "from 0 to 1"),
+        ({"passages": True}, "expected int"),
+        ({"passages": 2.0}, "expected int"),
+        ({"layout": "html"}, "one of raw, chat"),
+    ],
+)
+def test_out_of_range_or_wrong_type_when_made(settings, expected):
+    with pytest.raises(KnobError, match=expected):
+        Dials(**settings)
+
+
+def test_unknown_knob_names_the_nearest():
+    with pytest.raises(UnknownName, match="did you mean 'passages'"):
+        parse_knobs(Dials, {"pasages": "3"})
+
+
+def test_types_are_described_as_a_user_writes_them():
+    assert describe_type(int | None) == "int or none"
+    assert describe_type(bool) == "true or false"

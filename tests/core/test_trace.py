@@ -1,0 +1,65 @@
+import asyncio
+
+from askance.core.trace import Committed, Decided, Drafted, Searched, Trace
+
+
+def test_events_are_numbered_timed_and_heard():
+    heard = []
+    trace = Trace(heard.append)
+    trace.decide("retrieve", "search", "because", query="who")
+    trace.add(Searched, seconds=0.5, query="who", k=2, hits=())
+    assert [event.id for event in trace.events] == [0, 1]
+    assert heard == trace.events
+    assert trace.events[0].at_seconds <= trace.events[1].at_seconds
+    assert trace.events[1].seconds == 0.5
+
+
+def test_because_names_the_parent_in_each_branch():
+    async def branch(trace, name):
+        decision = trace.decide("retrieve", "search", name)
+        with trace.because(decision):
+            await asyncio.sleep(0)
+            trace.add(Searched, query=name, k=1, hits=())
+        return decision
+
+    async def both(trace):
+        return await asyncio.gather(branch(trace, "one"), branch(trace, "two"))
+
+    trace = Trace()
+    decisions = asyncio.run(both(trace))
+    parents = {event.query: event.parent for event in trace.events if isinstance(event, Searched)}
+    assert parents == {"one": decisions[0].id, "two": decisions[1].id}
+    trace.decide("retrieve", "keep", "outside")
+    assert trace.events[-1].parent is None
+
+
+def test_commits_that_follow_each_other_are_kept_as_one_but_heard_one_by_one():
+    heard = []
+    trace = Trace(heard.append)
+    trace.commit("The ")
+    trace.commit("")
+    trace.commit("Arno.")
+    trace.decide("end", "stop", "done")
+    trace.commit(" Pisa.")
+    assert [e.text for e in trace.events if isinstance(e, Committed)] == ["The Arno.", " Pisa."]
+    assert [e.text for e in heard if isinstance(e, Committed)] == ["The ", "Arno.", " Pisa."]
+    assert trace.committed == "The Arno. Pisa."
+    assert [e.id for e in trace.events] == [0, 1, 2]
+
+
+def test_drafts_are_heard_and_not_kept():
+    heard = []
+    trace = Trace(heard.append)
+    trace.draft("perhaps")
+    assert [type(event) for event in heard] == [Drafted]
+    assert trace.events == []
+
+
+def test_usage_counts_searches_and_leaves_decisions_out():
+    trace = Trace()
+    trace.decide("retrieve", "search", "because")
+    trace.add(Searched, query="who", k=1, hits=())
+    usage = trace.usage()
+    assert (usage.searches, usage.generated_tokens) == (1, 0)
+    assert usage.seconds > 0
+    assert isinstance(trace.decisions[0], Decided)

@@ -1,0 +1,304 @@
+"""The decode loop against transformers itself, and what happens when things go wrong."""
+
+import asyncio
+import math
+import threading
+import time
+
+import numpy as np
+import pytest
+
+torch = pytest.importorskip("torch")
+
+from tests.contracts.model_contract import KeepOf, computed, run  # noqa: E402
+from tests.models.tiny import byte_level_tokenizer, tiny_module  # noqa: E402
+
+from askance.core.errors import InputError, KnobError, ModelFailure, PromptTooLong  # noqa: E402
+from askance.core.types import Chat, Raw, Sampling, Span, Turn, Want, untrusted  # noqa: E402
+from askance.models.hf import HfModel  # noqa: E402
+from askance.models.hf.signals import Chooser, check_sampling, read  # noqa: E402
+
+QUESTIONS = ("What is the capital of France?", "Name three colours.", "Who wrote Faust?")
+ALL = Want(logprob=True, top_logprobs=3, entropy=True, attention="heads")
+
+
+def module_of(model: HfModel):
+    return model._network._module
+
+
+def chat(question: str) -> Chat:
+    return Chat((Turn("user", (untrusted(question),)),))
+
+
+def generate(model, prompt, max_tokens=8, want=Want(), until=None, **options):
+    n, key, watch = options.pop("n", 1), options.pop("key", ("test",)), options.pop("watch", None)
+    sampling = Sampling(max_tokens, **options)
+    return run(model.generate(prompt, sampling, want, until, n=n, key=key, watch=watch))
+
+
+@pytest.mark.parametrize("question", QUESTIONS)
+def test_greedy_text_equals_that_of_transformers(bundled, question):
+    (generation,) = generate(bundled, chat(question), 24)
+    ids = torch.tensor([generation.prompt_ids])
+    with torch.inference_mode():
+        expected = module_of(bundled).generate(
+            ids, attention_mask=torch.ones_like(ids), do_sample=False, max_new_tokens=24
+        )
+    ours = [token.id for token in computed(generation)]
+    assert expected[0, ids.shape[1] :].tolist() == ours
+
+
+def test_signals_equal_those_of_one_full_forward_pass(bundled):
+    (generation,) = generate(bundled, chat(QUESTIONS[0]), 12, ALL)
+    tokens = computed(generation)
+    ids = torch.tensor([[*generation.prompt_ids, *(token.id for token in tokens)]])
+    with torch.inference_mode():
+        logits = module_of(bundled)(ids).logits[0, generation.prompt_tokens - 1 : -1].double()
+    logprobs = torch.log_softmax(logits, dim=-1)
+    entropies = -(logprobs.exp() * logprobs).sum(dim=-1)
+    for token, row, entropy in zip(tokens, logprobs, entropies, strict=True):
+        assert token.logprob == pytest.approx(row[token.id].item(), abs=1e-4)
+        assert token.entropy == pytest.approx(entropy.item(), abs=1e-4)
+        assert [p for _, p in token.top] == pytest.approx(row.topk(3).values.tolist(), abs=1e-4)
+
+
+def test_attention_while_decoding_equals_attend(bundled):
+    (generation,) = generate(bundled, Raw((Span("The river Rhine"),)), 6, Want(attention="heads"))
+    ids = (*generation.prompt_ids, *(token.id for token in generation.tokens))
+    weights = run(bundled.attend(ids, bos=False)).weights
+    for at, token in enumerate(generation.tokens[:-1], start=generation.prompt_tokens):
+        np.testing.assert_allclose(token.attention, weights[:, at, : at + 1], atol=1e-5)
+
+
+def test_score_equals_the_sum_of_a_full_forward_pass(qwen):
+    prompt, option = Raw((Span("The cat"),)), " sat on the river bank"
+    ids, added = qwen._prompts.encode(prompt), qwen.tokenize(option)
+    assert len(added) > 1
+    with torch.inference_mode():
+        logits = module_of(qwen)(torch.tensor([[*ids, *added]])).logits[0]
+    logprobs = torch.log_softmax(logits[len(ids) - 1 : -1].double(), dim=-1)
+    expected = sum(logprobs[at, id].item() for at, id in enumerate(added))
+    (scored,) = run(qwen.score(prompt, [option]))
+    assert scored.num_tokens == len(added)
+    assert scored.logprob == pytest.approx(expected, abs=1e-4)
+
+
+def test_the_end_token_is_dropped_with_its_signals(bundled):
+    (generation,) = generate(bundled, chat(QUESTIONS[0]), 40, ALL)
+    assert generation.finish == "end"
+    (end,) = generation.dropped
+    assert end.id in bundled._vocabulary.end_ids
+    assert "<|im_end|>" not in generation.text
+    assert end.logprob is not None
+    assert end.attention is None
+    assert generation.tokens[-1].attention is not None
+
+
+def test_token_probs_take_control_tokens_and_plain_words(bundled):
+    want = Want(logprob=True, token_probs=("<|im_end|>", " Paris"))
+    (generation,) = generate(bundled, chat(QUESTIONS[0]), 40, want)
+    (end,) = generation.dropped
+    assert end.probs[0] == pytest.approx(math.exp(end.logprob), abs=1e-5)
+    (paris,) = [token for token in generation.tokens if token.text == " Paris"]
+    assert paris.probs[1] == pytest.approx(math.exp(paris.logprob), abs=1e-5)
+
+
+@pytest.mark.parametrize("name", ["two words", ""])
+def test_token_probs_of_what_is_not_one_token(qwen, name):
+    with pytest.raises(InputError, match="token_probs names"):
+        generate(qwen, Raw((Span("The"),)), want=Want(token_probs=(name,)))
+
+
+def test_a_cut_token_keeps_its_signals(qwen):
+    want = Want(logprob=True, token_probs=("<|im_end|>",))
+    (generation,) = generate(qwen, Raw((Span("The"),)), want=want, until=KeepOf(2, 1))
+    (cut,) = generation.dropped
+    assert cut.logprob is not None
+    assert len(cut.probs) == 1
+
+
+def test_the_last_token_of_a_full_length_has_what_was_held_back(llama):
+    """A random model with byte tokens often ends in half a character."""
+    for number in range(30):
+        (generation,) = generate(llama, Raw((Span("The"),)), 3, temperature=3.0, key=(number,))
+        ids = [token.id for token in generation.tokens]
+        if generation.finish == "length" and llama.decode((ids[-1],)) == "\ufffd":
+            assert generation.tokens[-1].text.endswith("\ufffd")
+            return
+    pytest.fail("no sample ended in half a character")
+
+
+def test_a_stop_string_may_begin_inside_a_token(bundled):
+    (whole,) = generate(bundled, chat(QUESTIONS[0]), 12)
+    token = next(token for token in whole.tokens if len(token.text) > 4)
+    at = token.start + 2
+    stop = whole.text[at : token.end + 1]
+    (cut,) = generate(bundled, chat(QUESTIONS[0]), 12, stop=(stop,))
+    assert cut.text == whole.text[: whole.text.index(stop)]
+    assert cut.tokens[-1].text == token.text[:2]
+    assert cut.tokens[-1].end == at
+
+
+def test_watching_holds_back_what_a_stop_string_may_take(bundled):
+    (whole,) = generate(bundled, chat(QUESTIONS[0]), 12)
+    ends = [token.end for token in whole.tokens]
+    stop = whole.text[ends[1] - 2 : ends[2]]
+    pieces: list[str] = []
+    (cut,) = generate(bundled, chat(QUESTIONS[0]), 12, stop=(stop,), watch=pieces.append)
+    assert "".join(pieces) == cut.text == whole.text[: ends[1] - 2]
+
+
+def test_a_watcher_runs_on_the_event_loop(qwen):
+    threads = set()
+    generate(qwen, Raw((Span("The"),)), watch=lambda _: threads.add(threading.current_thread()))
+    assert threads == {threading.main_thread()}
+
+
+def test_what_a_watcher_raises_is_raised(qwen):
+    def broken(text):
+        raise ZeroDivisionError(text)
+
+    with pytest.raises(ZeroDivisionError):
+        generate(qwen, Raw((Span("The"),)), watch=broken)
+
+
+def test_cancelling_stops_within_a_token(qwen, monkeypatch):
+    fed = []
+    feed = qwen._network.feed
+
+    def slow_feed(*args, **options):
+        fed.append(time.monotonic())
+        time.sleep(0.01)
+        return feed(*args, **options)
+
+    monkeypatch.setattr(qwen._network, "feed", slow_feed)
+
+    async def cancel():
+        prompt = Raw((Span("The cat"),))
+        task = asyncio.create_task(qwen.generate(prompt, Sampling(300), key=("x",)))
+        waiting = asyncio.create_task(qwen.generate(prompt, Sampling(300), key=("y",)))
+        await asyncio.sleep(0.1)
+        waiting.cancel()
+        task.cancel()
+        cancelled_at = time.monotonic()
+        await asyncio.wait([task, waiting])
+        await asyncio.sleep(0.1)
+        return cancelled_at
+
+    cancelled_at = asyncio.run(cancel())
+    assert len(fed) > 2
+    assert sum(at > cancelled_at for at in fed) <= 1
+    monkeypatch.undo()
+    assert generate(qwen, Raw((Span("The cat"),)))[0].tokens
+
+
+def test_calls_are_served_in_order(qwen):
+    finished = []
+
+    async def call(number):
+        await qwen.generate(Raw((Span("The cat"),)), Sampling(30 - 5 * number), key=(number,))
+        finished.append(number)
+
+    async def all_at_once():
+        await asyncio.gather(*map(call, range(5)))
+
+    asyncio.run(all_at_once())
+    assert finished == [0, 1, 2, 3, 4]
+
+
+def test_logits_that_are_no_numbers_are_a_failure():
+    module = tiny_module("llama", vocabulary=378)
+    module.lm_head.weight.data.fill_(float("nan"))
+    model = HfModel(module, byte_level_tokenizer(), name="broken", context_tokens=512)
+    with pytest.raises(ModelFailure, match="no numbers"):
+        generate(model, Raw((Span("The"),)))
+
+
+def test_errors_of_torch_are_a_failure(qwen, monkeypatch):
+    def broken(*args, **options):
+        raise RuntimeError("out of memory")
+
+    monkeypatch.setattr(qwen._network, "feed", broken)
+    with pytest.raises(ModelFailure, match="out of memory"):
+        generate(qwen, Raw((Span("The"),)))
+
+
+def test_nothing_is_computed_for_a_prompt_that_does_not_fit(qwen, monkeypatch):
+    monkeypatch.setattr(qwen._network, "feed", None)
+    long = Raw((Span("cat " * 600),))
+    with pytest.raises(PromptTooLong):
+        generate(qwen, long)
+    with pytest.raises(PromptTooLong):
+        run(qwen.score(long, ["a"]))
+    with pytest.raises(PromptTooLong):
+        run(qwen.attend("cat " * 600, bos=False))
+
+
+def test_a_prompt_may_fill_the_context_exactly(qwen):
+    ids = (5,) * (qwen.context_tokens - 2)
+    (generation,) = generate(qwen, Raw((ids,)), 2)
+    assert generation.prompt_tokens + 2 == qwen.context_tokens
+
+
+def test_attend_puts_bos_only_where_asked(llama, qwen):
+    assert run(llama.attend("The cat", bos=True)).ids == (1, *run(llama.attend("The cat", bos=False)).ids)
+    assert run(llama.attend((1, 5), bos=True)).ids == (1, 5)
+    assert run(qwen.attend("The cat", bos=True)).ids == run(qwen.attend("The cat", bos=False)).ids
+    with pytest.raises(InputError, match="text is empty"):
+        run(qwen.attend("", bos=False))
+
+
+BAD = (
+    {"temperature": -1},
+    {"temperature": math.nan},
+    {"top_p": 0},
+    {"top_p": 1.5},
+    {"top_k": -1},
+    {"stop": ("",)},
+)
+
+
+@pytest.mark.parametrize("options", BAD)
+def test_sampling_out_of_range(options):
+    with pytest.raises(KnobError):
+        check_sampling(Sampling(1, **options), 1)
+
+
+def test_no_samples():
+    with pytest.raises(KnobError, match="n=0"):
+        check_sampling(Sampling(1), 0)
+
+
+LOGITS = torch.log(torch.tensor([0.05, 0.5, 0.1, 0.3, 0.05]))
+
+
+def drawn(count=2000, **options):
+    chooser = Chooser(Sampling(1, temperature=1.0, **options), ("k",), 0, "m")
+    ids = [chooser.choose(LOGITS) for _ in range(count)]
+    return np.bincount(ids, minlength=5) / count
+
+
+def test_sampling_follows_the_distribution():
+    np.testing.assert_allclose(drawn(), [0.05, 0.5, 0.1, 0.3, 0.05], atol=0.04)
+
+
+def test_top_k_and_top_p_leave_out_the_improbable():
+    np.testing.assert_allclose(drawn(top_k=2), [0, 0.625, 0, 0.375, 0], atol=0.04)
+    np.testing.assert_allclose(drawn(top_p=0.6), [0, 0.625, 0, 0.375, 0], atol=0.04)
+    assert drawn(top_p=0.4)[1] == 1
+    assert drawn(top_k=1)[1] == 1
+
+
+def test_an_impossible_token_is_never_drawn():
+    logits = torch.tensor([-torch.inf, 0.0, -torch.inf])
+    chooser = Chooser(Sampling(1, temperature=5.0), ("k",), 0, "m")
+    assert {chooser.choose(logits) for _ in range(200)} == {1}
+
+
+def test_signals_of_a_distribution_with_impossible_tokens():
+    logits = torch.tensor([0.0, -torch.inf, 0.0])
+    reading = read(logits, 0, Want(logprob=True, entropy=True, top_logprobs=9, token_probs=("x",)), (1,))
+    assert reading.logprob == pytest.approx(math.log(0.5))
+    assert reading.entropy == pytest.approx(math.log(2))
+    assert reading.probs == (0.0,)
+    assert len(reading.top) == 3

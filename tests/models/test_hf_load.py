@@ -1,0 +1,141 @@
+"""Loading: what is refused, how it is said, and that nothing else is said."""
+
+import json
+import logging
+import os
+import shutil
+import subprocess
+import sys
+
+import pytest
+
+torch = pytest.importorskip("torch")
+
+from tests.models.tiny import tiny_module  # noqa: E402
+
+from askance.core.errors import KnobError, ModelSpecError  # noqa: E402
+from askance.models.hf import load_hf  # noqa: E402
+
+
+@pytest.fixture
+def copy(llama_folder, tmp_path):
+    """A copy of a good model, to be damaged."""
+    return shutil.copytree(llama_folder, tmp_path / "model")
+
+
+def edit(path, **fields):
+    path.write_text(json.dumps(json.loads(path.read_text()) | fields))
+
+
+def test_a_folder(llama_folder):
+    model = load_hf(str(llama_folder))
+    assert model.name == str(llama_folder)
+    assert model.context_tokens == 512
+    assert model._network._module.dtype == torch.float32
+    assert not model._network._module.training
+    assert not any(weight.requires_grad for weight in model._network._module.parameters())
+
+
+def test_another_precision(llama_folder):
+    assert load_hf(str(llama_folder), dtype="bfloat16")._network._module.dtype == torch.bfloat16
+
+
+@pytest.mark.parametrize("name", ["/nowhere/model", "./nowhere", "~/nowhere", "nowhere.gguf"])
+def test_what_does_not_exist(name):
+    with pytest.raises(ModelSpecError, match="does not exist"):
+        load_hf(name)
+
+
+def test_a_folder_without_a_model(tmp_path):
+    with pytest.raises(ModelSpecError, match=r"no config\.json"):
+        load_hf(str(tmp_path))
+
+
+def test_a_truncated_file(copy):
+    weights = copy / "model.safetensors"
+    weights.write_bytes(weights.read_bytes()[:5000])
+    with pytest.raises(ModelSpecError, match="may be damaged"):
+        load_hf(str(copy))
+
+
+@pytest.mark.parametrize("name", ["config.json", "tokenizer.json"])
+def test_a_broken_file(copy, name):
+    (copy / name).write_text("{")
+    with pytest.raises(ModelSpecError, match="may be damaged"):
+        load_hf(str(copy))
+
+
+def test_missing_weights_are_not_filled_in_at_random(copy):
+    edit(copy / "config.json", num_hidden_layers=3)
+    with pytest.raises(ModelSpecError, match=r"9 weights are missing, such as model\.layers\.2"):
+        load_hf(str(copy))
+
+
+@pytest.mark.parametrize("declared", ["BertModel", "T5ForConditionalGeneration"])
+def test_what_is_no_causal_language_model(copy, declared):
+    edit(copy / "config.json", architectures=[declared])
+    with pytest.raises(ModelSpecError, match=f"is a {declared}, not a causal language model"):
+        load_hf(str(copy))
+
+
+def test_a_broken_gguf_file(tmp_path):
+    (tmp_path / "x.gguf").write_bytes(b"GGUF and no more")
+    with pytest.raises(ModelSpecError, match=r"x\.gguf' can't be loaded"):
+        load_hf(str(tmp_path / "x.gguf"))
+
+
+def test_an_unknown_device_or_precision(llama_folder):
+    with pytest.raises(ModelSpecError, match="device 'banana'"):
+        load_hf(str(llama_folder), device="banana")
+    with pytest.raises(KnobError, match="dtype='int3'"):
+        load_hf(str(llama_folder), dtype="int3")
+
+
+def test_the_context_comes_from_the_tokenizer_where_the_model_does_not_tell(tmp_path, qwen_folder):
+    tiny_module("bloom", vocabulary=378, n_layer=1, n_head=2).save_pretrained(tmp_path)
+    edit(tmp_path / "config.json", max_position_embeddings=None, seq_length=None)
+    for name in ("tokenizer.json", "tokenizer_config.json"):
+        shutil.copy(qwen_folder / name, tmp_path / name)
+    assert load_hf(str(tmp_path)).context_tokens == 2048
+    edit(tmp_path / "tokenizer_config.json", model_max_length=100)
+    assert load_hf(str(tmp_path)).context_tokens == 100
+
+
+def test_loading_says_nothing_and_leaves_the_logging_alone(copy, capfd):
+    logger = logging.getLogger("transformers")
+    level = logger.level
+    edit(copy / "config.json", an_unknown_setting=1)
+    load_hf(str(copy))
+    assert capfd.readouterr() == ("", "")
+    assert logger.level == level
+
+
+def run_python(code: str, **environment: str) -> subprocess.CompletedProcess[str]:
+    return subprocess.run(
+        [sys.executable, "-c", code],
+        capture_output=True,
+        text=True,
+        env=os.environ | environment,
+        check=False,
+    )
+
+
+def test_a_name_that_the_hub_can_not_be_asked_for(tmp_path):
+    code = "from askance.models.hf import load_hf\nload_hf('nobody/no-such-model')"
+    result = run_python(code, HF_HUB_OFFLINE="1", HF_HOME=str(tmp_path))
+    last = result.stderr.strip().splitlines()[-1]
+    assert "ModelSpecError: model 'nobody/no-such-model' can't be loaded" in last
+    assert "check the spelling and the network" in last
+
+
+@pytest.mark.parametrize("package", ["torch", "transformers"])
+def test_a_missing_package_is_named(package):
+    code = f"import sys\nsys.modules[{package!r}] = None\nimport askance.models.hf"
+    last = run_python(code).stderr.strip().splitlines()[-1]
+    assert last.startswith("askance.core.errors.MissingExtra")
+    assert f"needs the package {package!r}, which is not installed: pip install 'askance[local]'" in last
+
+
+def test_neither_the_package_nor_its_core_imports_torch():
+    code = "import sys, askance, askance.core.types, askance.models.bundled\nprint('torch' in sys.modules)"
+    assert run_python(code).stdout.strip() == "False"

@@ -1,0 +1,112 @@
+"""Tiny random models with tokenizers of both families, made on the spot: nothing is downloaded."""
+
+import string
+from pathlib import Path
+from typing import Any
+
+import torch
+from tokenizers import AddedToken, Tokenizer, decoders, pre_tokenizers, processors
+from tokenizers.models import BPE
+from tokenizers.trainers import BpeTrainer
+from transformers import AutoConfig, AutoModelForCausalLM, PreTrainedTokenizerFast
+
+TEXT = (
+    "The cat sat on the river bank and the dog ran after the red ball. "
+    "One two three four five, six green boats went down the blue river; who was born in the city? "
+    "Count to three. The capital of France is Paris, and Bonn was one, too. <s> </s> [INST] |im_start|> "
+)
+
+INSTRUCT_TEMPLATE = (
+    "{{ bos_token }}{% for message in messages %}"
+    "{% if message['role'] == 'user' %}[INST] {{ message['content'] | trim }} [/INST]"
+    "{% elif message['role'] == 'assistant' %} {{ message['content'] | trim }} {{ eos_token }}"
+    "{% else %}{{ raise_exception('Only user and assistant turns') }}{% endif %}{% endfor %}"
+)
+CHATML_TEMPLATE = (
+    "{% for message in messages %}<|im_start|>{{ message['role'] }}\n{{ message['content'] | trim }}<|im_end|>\n"
+    "{% endfor %}{% if add_generation_prompt %}<|im_start|>assistant\n{% endif %}"
+)
+
+
+def sentencepiece_tokenizer() -> PreTrainedTokenizerFast:
+    """Like Llama 2 and Mistral: metaspace, byte fallback, BOS in front, a space put before a first word."""
+    trained = Tokenizer(BPE(unk_token="<unk>"))
+    trained.pre_tokenizer = pre_tokenizers.Metaspace()
+    trained.train_from_iterator([TEXT], BpeTrainer(vocab_size=220, special_tokens=["<unk>"]))
+    learned = trained.get_vocab()
+    merges = [tuple(pair) for pair in _model_json(trained)["merges"]]
+    pieces = ["<unk>", "<s>", "</s>", *(f"<0x{byte:02X}>" for byte in range(256))]
+    pieces += [piece for piece in sorted(learned, key=learned.__getitem__) if piece != "<unk>"]
+    vocabulary = {piece: id for id, piece in enumerate(pieces)}
+    tokenizer = Tokenizer(BPE(vocabulary, merges, unk_token="<unk>", fuse_unk=True, byte_fallback=True))
+    tokenizer.pre_tokenizer = pre_tokenizers.Metaspace(prepend_scheme="first", split=False)
+    tokenizer.decoder = decoders.Sequence(
+        [decoders.Replace("▁", " "), decoders.ByteFallback(), decoders.Fuse(), decoders.Strip(" ", 1, 0)]
+    )
+    tokenizer.post_processor = processors.TemplateProcessing(single="<s> $A", special_tokens=[("<s>", 1)])
+    special = [AddedToken(text, special=True, normalized=False) for text in ("[INST]", "[/INST]")]
+    return PreTrainedTokenizerFast(
+        tokenizer_object=tokenizer,
+        bos_token="<s>",
+        eos_token="</s>",
+        unk_token="<unk>",
+        additional_special_tokens=special,
+        chat_template=INSTRUCT_TEMPLATE,
+    )
+
+
+def byte_level_tokenizer() -> PreTrainedTokenizerFast:
+    """Like GPT-2 and Qwen: bytes, no BOS; ChatML markup, one ordinary added token, and runs of spaces."""
+    tokenizer = Tokenizer(BPE())
+    tokenizer.pre_tokenizer = pre_tokenizers.ByteLevel(add_prefix_space=False)
+    tokenizer.decoder = decoders.ByteLevel()
+    control = ["<|endoftext|>", "<|im_start|>", "<|im_end|>"]
+    alphabet = pre_tokenizers.ByteLevel.alphabet()
+    trainer = BpeTrainer(vocab_size=400, special_tokens=control, initial_alphabet=alphabet)
+    tokenizer.train_from_iterator([TEXT], trainer)
+    tokenizer.add_tokens(["<think>", "    "])
+    return PreTrainedTokenizerFast(
+        tokenizer_object=tokenizer, eos_token="<|im_end|>", chat_template=CHATML_TEMPLATE
+    )
+
+
+def tiny_module(model_type: str, *, vocabulary: int = 300, seed: int = 0, **settings: Any) -> Any:
+    """A random model whose weights are large enough that its distributions are far from uniform."""
+    sizes = {
+        "vocab_size": vocabulary,
+        "hidden_size": 32,
+        "intermediate_size": 48,
+        "num_hidden_layers": 2,
+        "num_attention_heads": 4,
+        "num_key_value_heads": 2,
+        "max_position_embeddings": 512,
+        "initializer_range": 0.3,
+        "pad_token_id": 0,
+    }
+    config = AutoConfig.for_model(model_type, **(sizes | settings))
+    torch.manual_seed(seed)
+    return AutoModelForCausalLM.from_config(config).eval()
+
+
+def save_tiny(folder: Path, model_type: str, tokenizer: PreTrainedTokenizerFast, **settings: Any) -> Path:
+    """A tiny model and its tokenizer as files."""
+    module = tiny_module(model_type, vocabulary=len(tokenizer), **settings)
+    module.config.eos_token_id = module.generation_config.eos_token_id = tokenizer.eos_token_id
+    module.save_pretrained(folder)
+    tokenizer.save_pretrained(folder)
+    return folder
+
+
+def hostile_alphabet(control: list[str]) -> list[str]:
+    """Strings to build attacks from: control strings, their halves, their first and last characters."""
+    pieces = set(control)
+    for text in control:
+        pieces |= {text[: len(text) // 2], text[len(text) // 2 :], text[0], text[-1], text[1:], text[:-1]}
+    return sorted(pieces | set(string.ascii_letters[:4]) | {" ", "\n", "é", "中", "😀", "e\u0301"})
+
+
+def _model_json(tokenizer: Tokenizer) -> dict[str, Any]:
+    import json
+
+    model: dict[str, Any] = json.loads(tokenizer.to_str())["model"]
+    return model

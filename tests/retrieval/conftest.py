@@ -1,0 +1,35 @@
+import asyncio
+import json
+from pathlib import Path
+
+import pytest
+
+from askance.retrieval.bm25 import open_index
+
+
+@pytest.fixture
+def write_rows():
+    """Writes rows, given as (id, text) pairs, to a .jsonl file."""
+
+    def write(path, *rows):
+        path.parent.mkdir(parents=True, exist_ok=True)
+        path.write_text("".join(json.dumps({"id": id, "text": text}) + "\n" for id, text in rows))
+        return path
+
+    return write
+
+
+@pytest.fixture
+def found():
+    """Searches an index folder; gives {passage id: text}."""
+
+    def search(folder: Path, query: str, k: int = 1000):
+        hits = asyncio.run(open_index(folder).search(query, k))
+        return {hit.passage.id: hit.passage.text for hit in hits}
+
+    return search
+
+
+def snapshot(folder: Path):
+    """All files below `folder` with their content."""
+    return {path.relative_to(folder): path.read_bytes() for path in folder.rglob("*") if path.is_file()}

@@ -1,0 +1,139 @@
+import asyncio
+import random
+
+import bm25s
+import numpy as np
+import pytest
+from tests.contracts.retriever_contract import PASSAGES, RetrieverContract
+
+from askance.core.errors import RetrieverFailure
+from askance.retrieval import bm25
+from askance.retrieval.analysis import Analysis
+from askance.retrieval.bm25 import open_index
+from askance.retrieval.build import build_index
+from askance.retrieval.draft import open_draft
+
+
+def index_of(folder, passages, analysis=Analysis()):
+    """An index of these passages as they are."""
+    with open_draft(folder, analysis) as draft:
+        for passage in passages:
+            draft.lexical.add(passage.id, [passage])
+        draft.ledger.count = lambda: (len(passages), len(passages))
+        draft.publish()
+    return open_index(folder)
+
+
+def search(retriever, query, k=10):
+    return asyncio.run(retriever.search(query, k))
+
+
+@pytest.fixture(scope="module")
+def contract_index(tmp_path_factory):
+    return index_of(tmp_path_factory.mktemp("bm25") / "index", PASSAGES)
+
+
+class TestContract(RetrieverContract):
+    @pytest.fixture
+    def retriever(self, contract_index):
+        return contract_index
+
+
+class TestContractInThreads(TestContract):
+    @pytest.fixture(autouse=True)
+    def always_in_threads(self, monkeypatch):
+        monkeypatch.setattr(bm25, "_MIN_WORK_FOR_THREAD", 0)
+
+
+@pytest.fixture
+def rows_index(tmp_path, write_rows):
+    def build(*texts):
+        rows = [(f"{number:04}", text) for number, text in enumerate(texts)]
+        build_index([write_rows(tmp_path / "rows.jsonl", *rows)], tmp_path / "index")
+        return open_index(tmp_path / "index")
+
+    return build
+
+
+def test_the_name_says_folder_and_size(rows_index, tmp_path):
+    assert rows_index("one", "two").name == f"bm25 {tmp_path / 'index'} (2 passages)"
+
+
+def test_titles_count_like_text(tmp_path):
+    (tmp_path / "rhine.md").write_text("# The Rhine\n\nIt is long.")
+    (tmp_path / "elbe.md").write_text("# The Elbe\n\nIt is long.")
+    build_index([tmp_path], tmp_path / "index")
+    assert [hit.passage.title for hit in search(open_index(tmp_path / "index"), "rhine")] == ["The Rhine"]
+
+
+def test_a_repeated_term_weighs_twice(rows_index):
+    retriever = rows_index("rhine elbe", "spree", "elbe elbe", "rhine")
+    (once,) = {hit.score for hit in search(retriever, "spree")}
+    (twice,) = {hit.score for hit in search(retriever, "spree spree")}
+    assert twice == pytest.approx(2 * once, rel=1e-5)
+
+
+def test_equal_scores_come_in_the_order_of_ids(tmp_path, write_rows):
+    ids = [f"{number:04}" for number in range(300)]
+    random.Random(0).shuffle(ids)
+    build_index(
+        [write_rows(tmp_path / "rows.jsonl", *((id, "the same river") for id in ids))], tmp_path / "index"
+    )
+    retriever = open_index(tmp_path / "index")
+    for k in (1, 7, 100, 299, 300, 301):
+        assert [hit.passage.id for hit in search(retriever, "river", k)] == sorted(ids)[:k]
+
+
+def test_an_index_that_breaks_is_a_retriever_failure(rows_index, monkeypatch):
+    def broken(self, query, limit):
+        raise ValueError("bad block")
+
+    retriever = rows_index("river")
+    monkeypatch.setattr(type(retriever.store.lexical), "best", broken)
+    with pytest.raises(RetrieverFailure, match="could not be searched for 'river': bad block"):
+        search(retriever, "river")
+
+
+def synthetic_texts(generator, num_texts, lengths):
+    """Texts of made-up words whose frequencies fall as those of words in a language do."""
+    weights = 1 / np.arange(1, 8001)
+    for length in generator.choice(lengths, num_texts):
+        drawn = generator.choice(8000, size=length, p=weights / weights.sum())
+        yield " ".join(f"t{number}" for number in drawn)
+
+
+# Like Lucene, tantivy keeps the length of a passage in one byte: up to 40 terms exactly, a greater one
+# rounded down to one of a few, such as these.
+KEPT_EXACTLY = [*range(5, 41), 56, 60, 64, 68, 72, 76, 80, 84, 88, 96, 104, 112]
+
+
+@pytest.mark.parametrize(
+    ("lengths", "slack", "score_tolerance", "least_agreement"),
+    [(KEPT_EXACTLY, 1e-6, 1e-5, 1.0), (range(60, 111), 0.01, 0.05, 0.97)],
+    ids=["lengths kept exactly", "lengths rounded"],
+)
+def test_ranks_like_an_exact_bm25(tmp_path, write_rows, lengths, slack, score_tolerance, least_agreement):
+    """Agreement is the share of our ten best whose score, by the oracle, is at least that of the oracle's
+    tenth best less `slack`: so all members of a tie are right, and where lengths are rounded, near ties too.
+    """
+    generator = np.random.default_rng(7)
+    analysis = Analysis()
+    texts = list(synthetic_texts(generator, 3000, lengths))
+    rows = [(str(number), text) for number, text in enumerate(texts)]
+    build_index([write_rows(tmp_path / "rows.jsonl", *rows)], tmp_path / "index")
+    retriever = open_index(tmp_path / "index")
+    oracle = bm25s.BM25(method="lucene", k1=1.2, b=0.75)
+    oracle.index([analysis.terms(text) for text in texts], show_progress=False)
+
+    agreements = []
+    for query in synthetic_texts(generator, 250, range(2, 13)):
+        exact = oracle.get_scores(analysis.terms(query))
+        best = np.sort(exact[exact > 0])[::-1][:10]
+        hits = search(retriever, query, 10)
+        assert len(hits) == len(best)
+        if hits:
+            agreements.append(np.mean([exact[int(hit.passage.id)] >= best[-1] * (1 - slack) for hit in hits]))
+        # Lucene has left out the constant factor k1 + 1 that tantivy keeps.
+        np.testing.assert_allclose([hit.score / 2.2 for hit in hits], best, rtol=score_tolerance)
+    assert len(agreements) >= 200
+    assert np.mean(agreements) >= least_agreement

@@ -1,0 +1,135 @@
+import json
+import os
+import tracemalloc
+from pathlib import Path
+
+import pytest
+
+from askance.core.errors import DocumentError
+from askance.retrieval.documents import Document, Skipped, read_documents
+
+
+def read(*paths, **options):
+    found = list(read_documents(paths, **options))
+    documents = [each for each in found if isinstance(each, Document)]
+    return documents, {Path(each.source).name: each.reason for each in found if isinstance(each, Skipped)}
+
+
+def test_a_folder_is_read_in_order_without_hidden_files(tmp_path):
+    for name in ("b.txt", "a.md", "sub/c.txt", "sub/.hidden.txt", ".git/d.txt", "Z.TXT"):
+        (tmp_path / name).parent.mkdir(exist_ok=True)
+        (tmp_path / name).write_text(f"# Title of {name}\n")
+    documents, skipped = read(tmp_path)
+    assert [(each.id, each.title) for each in documents] == [
+        ("Z.TXT", "Z"),
+        ("a.md", "Title of a.md"),
+        ("b.txt", "b"),
+        ("sub/c.txt", "c"),
+    ]
+    assert documents[3].source == str(tmp_path / "sub/c.txt")
+    assert skipped == {}
+
+
+def test_rows_become_documents(tmp_path):
+    rows = [{"id": "7", "title": "T", "text": "one"}, {"text": "two"}, {"text": " "}]
+    path = tmp_path / "rows.jsonl"
+    path.write_text("\n".join(map(json.dumps, rows)))
+    found = list(read_documents([path]))
+    place = str(path.resolve())
+    assert found == [
+        Document("7", "T", "one", str(path), place, is_row=True),
+        Document("rows.jsonl:2", "", "two", str(path), place, is_row=True),
+        Skipped(f"{path}, line 3", "the row has no text"),
+    ]
+
+
+def test_bad_files_are_skipped_with_the_reason_and_reading_goes_on(tmp_path):
+    bad = {
+        "zero.txt": b"",
+        "zero.pdf": b"",
+        "blank.txt": b" \n\t",
+        "binary.txt": b"\x7fELF\0\0",
+        "latin.md": "Z\u00fcrich".encode("latin-1"),
+        "late.jsonl": b'{"text": "fine"}\n' * 80_000 + b'{"text": "\xff"}\n',
+        "cut.tsv": "id\ttext\n1\tZ\u00fc".encode()[:-1],
+        "utf16.html": "<p>hi</p>".encode("utf-16"),
+        "broken.pdf": b"%PDF-1.4 nothing",
+        "photo.png": b"\x89PNG",
+        "README": b"no extension",
+    }
+    for name, content in bad.items():
+        (tmp_path / name).write_bytes(content)
+    (tmp_path / "folder.txt").mkdir()
+    (tmp_path / "folder.txt" / "inner.txt").write_text("inside")
+    (tmp_path / "dangling.txt").symlink_to(tmp_path / "nowhere")
+    (tmp_path / "linked").symlink_to(tmp_path / "folder.txt")
+    os.mkfifo(tmp_path / "pipe.txt")
+    (tmp_path / "zz.txt").write_text("good")
+
+    documents, skipped = read(tmp_path)
+    assert [each.id for each in documents] == ["folder.txt/inner.txt", "zz.txt"]
+    assert set(skipped) == {*bad, "dangling.txt", "linked", "pipe.txt"}
+    for name, reason in {
+        "zero.txt": "empty",
+        "zero.pdf": "empty",
+        "blank.txt": "no text",
+        "binary.txt": "byte 4 is NUL",
+        "latin.md": "byte 1 is 0xfc",
+        "late.jsonl": f"byte {80_000 * 17 + 10} is 0xff",
+        "cut.tsv": "inside a character",
+        "utf16.html": "NUL",
+        "broken.pdf": "PDF",
+        "photo.png": "unknown kind",
+        "README": "unknown kind",
+        "dangling.txt": "No such file",
+        "linked": "link to a folder",
+        "pipe.txt": "not a regular file",
+    }.items():
+        assert reason in skipped[name], name
+
+
+def test_an_explicit_file_of_an_unknown_kind_is_skipped(tmp_path):
+    (tmp_path / "a.doc").write_text("x")
+    assert "unknown kind" in read(tmp_path / "a.doc")[1]["a.doc"]
+
+
+def test_a_name_that_is_no_utf8_is_skipped_and_shown(tmp_path):
+    (tmp_path / os.fsdecode(b"caf\xe9.txt")).write_text("x")
+    assert read(tmp_path) == ([], {"caf\\xe9.txt": "its name is not UTF-8"})
+
+
+def test_a_path_that_does_not_exist_is_an_error_at_once(tmp_path):
+    with pytest.raises(DocumentError, match=r"no file or folder .*nowhere\.txt"):
+        read_documents([tmp_path / "nowhere.txt"])
+
+
+def test_a_malformed_row_is_an_error(tmp_path):
+    (tmp_path / "rows.jsonl").write_text('{"text": "good"}\nbad\n')
+    with pytest.raises(DocumentError, match=r"rows\.jsonl, line 2: "):
+        read(tmp_path)
+
+
+def test_a_file_reached_twice_is_read_once_and_the_index_itself_never(tmp_path):
+    (tmp_path / "a.txt").write_text("a")
+    (tmp_path / "index").mkdir()
+    (tmp_path / "index" / "b.txt").write_text("b")
+    documents, _ = read(tmp_path, tmp_path / "a.txt", tmp_path / "." / "a.txt", leave_out=tmp_path / "index")
+    assert [each.id for each in documents] == ["a.txt"]
+
+
+def test_the_place_is_the_same_however_a_file_is_given(tmp_path, monkeypatch):
+    (tmp_path / "a.txt").write_text("a")
+    monkeypatch.chdir(tmp_path)
+    places = {read(Path(given))[0][0].place for given in ("a.txt", "./a.txt", str(tmp_path), ".")}
+    assert places == {str(tmp_path.resolve() / "a.txt")}
+    assert read(Path("a.txt"))[0][0].source == "a.txt"
+
+
+def test_reading_many_rows_takes_bounded_memory(tmp_path):
+    with (tmp_path / "rows.jsonl").open("w") as file:
+        file.writelines(json.dumps({"text": f"{number} " * 50}) + "\n" for number in range(30_000))
+    tracemalloc.start()
+    assert sum(1 for _ in read_documents([tmp_path])) == 30_000
+    _, peak_bytes = tracemalloc.get_traced_memory()
+    tracemalloc.stop()
+    assert peak_bytes < 6_000_000

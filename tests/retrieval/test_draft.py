@@ -1,0 +1,251 @@
+"""Whatever happens to a build, the old index or the new one is there: complete, and no mixture."""
+
+import random
+import signal
+import subprocess
+import sys
+import textwrap
+import time
+
+import pytest
+
+from askance.core.errors import BadIndex
+from askance.retrieval import draft as draft_module
+from askance.retrieval.analysis import Analysis
+from askance.retrieval.build import build_index
+from askance.retrieval.draft import open_draft
+from askance.retrieval.store import open_store
+
+NUM_ROWS = 1500
+
+BUILD = """
+import sys
+from pathlib import Path
+from askance.retrieval import build, draft, ledger, lexical, manifest
+build.CHECKPOINT_PASSAGES = int(sys.argv[3])
+"""
+BUILD_AND_SAY = (
+    BUILD
+    + """
+started = lambda progress: print("started", flush=True) if progress.documents == 1 else None
+build.build_index([Path(sys.argv[1])], Path(sys.argv[2]), progress=started)
+"""
+)
+BUILD_AND_DIE = (
+    BUILD
+    + """
+import os, signal
+owner_name, _, name = sys.argv[4].rpartition(".")
+owner = eval(owner_name)
+real, calls = getattr(owner, name), [int(sys.argv[5])]
+def deadly(*given, **named):
+    if calls[0] == 0 and sys.argv[6] == "before":
+        os.kill(os.getpid(), signal.SIGKILL)
+    result = real(*given, **named)
+    if calls[0] == 0:
+        os.kill(os.getpid(), signal.SIGKILL)
+    calls[0] -= 1
+    return result
+setattr(owner, name, deadly)
+build.build_index([Path(sys.argv[1])], Path(sys.argv[2]))
+"""
+)
+
+
+def start(script, *given):
+    command = [sys.executable, "-c", textwrap.dedent(script), *map(str, given)]
+    return subprocess.Popen(command, stdout=subprocess.PIPE, text=True)
+
+
+def rows_of(version):
+    return [(str(number), f"{version} row {number}") for number in range(NUM_ROWS)]
+
+
+def version_of(index, found):
+    """Which version the index is, after checking that it is one, as a whole."""
+    versions = {id: text.split()[0] for id, text in found(index, "row", NUM_ROWS * 3).items()}
+    assert set(versions) == {str(number) for number in range(NUM_ROWS)}
+    assert open_store(index).manifest.documents == NUM_ROWS
+    (version,) = set(versions.values())
+    return version
+
+
+def test_sigkill_at_random_moments_leaves_the_old_or_the_new_index(tmp_path, write_rows, found):
+    source, index = write_rows(tmp_path / "rows.jsonl", *rows_of("version0")), tmp_path / "index"
+    started = time.perf_counter()
+    build_index([source], index)
+    build_seconds = time.perf_counter() - started
+    random_moment = random.Random(5)
+    num_killed = 0
+    for number in range(1, 9):
+        before = version_of(index, found)
+        write_rows(source, *rows_of(f"version{number}"))
+        with start(BUILD_AND_SAY, source, index, 400) as process:
+            process.stdout.readline()
+            time.sleep(random_moment.uniform(0, 1.2 * build_seconds))
+            process.kill()
+        num_killed += process.returncode == -signal.SIGKILL
+        assert version_of(index, found) in (before, f"version{number}")
+    assert num_killed >= 3
+    assert build_index([source], index).documents == NUM_ROWS
+    assert version_of(index, found) == "version8"
+    assert sorted(path.name for path in index.iterdir())[1:] == ["manifest.json", "writer.lock"]
+
+
+def test_sigkill_during_the_first_build_leaves_no_index_and_the_next_build_works(tmp_path, write_rows, found):
+    source, index = write_rows(tmp_path / "rows.jsonl", *rows_of("new")), tmp_path / "index"
+    with start(BUILD_AND_SAY, source, index, 10**9) as process:
+        process.stdout.readline()
+        process.kill()
+    with pytest.raises(BadIndex, match="holds no index"):
+        open_store(index)
+    assert build_index([source], index).added == NUM_ROWS
+    assert version_of(index, found) == "new"
+
+
+@pytest.mark.parametrize(
+    ("function", "call", "when", "expected"),
+    [
+        ("draft._link", 3, "before", "old"),
+        ("draft.shutil.copyfile", 0, "before", "old"),
+        ("draft.shutil.copyfile", 0, "after", "old"),
+        ("lexical.LexicalWriter.commit", 0, "after", "old"),
+        ("lexical.LexicalWriter.commit", 1, "before", "old"),
+        ("lexical.LexicalWriter.commit", 1, "after", "old"),
+        ("ledger.Ledger.commit", 0, "after", "old"),
+        ("lexical.LexicalWriter.finish", 0, "after", "old"),
+        ("draft.write_manifest", 0, "before", "old"),
+        ("manifest.json.dump", 0, "after", "old"),
+        ("draft.write_manifest", 0, "after", "new"),
+        ("draft.shutil.rmtree", 0, "before", "new"),
+    ],
+)
+def test_sigkill_at_each_step(tmp_path, write_rows, found, function, call, when, expected):
+    source, index = write_rows(tmp_path / "rows.jsonl", *rows_of("old")), tmp_path / "index"
+    build_index([source], index)
+    write_rows(source, *rows_of("new"))
+    with start(BUILD_AND_DIE, source, index, 1000, function, call, when) as process:
+        process.wait()
+    assert process.returncode == -signal.SIGKILL
+    assert version_of(index, found) == expected
+    build_index([source], index)
+    assert version_of(index, found) == "new"
+    assert len(list(index.glob("generation-*"))) == 1
+
+
+def test_a_build_goes_on_from_the_last_checkpoint(tmp_path, write_rows, found):
+    source, index = write_rows(tmp_path / "rows.jsonl", *rows_of("new")), tmp_path / "index"
+    with start(BUILD_AND_DIE, source, index, 1000, "lexical.LexicalWriter.finish", 0, "before") as process:
+        process.wait()
+    report = build_index([source], index)
+    assert (report.added, report.unchanged) == (0, NUM_ROWS)
+    assert version_of(index, found) == "new"
+
+
+def test_a_draft_of_another_analysis_is_not_gone_on_with(tmp_path, write_rows):
+    source, index = write_rows(tmp_path / "rows.jsonl", *rows_of("new")), tmp_path / "index"
+    with start(BUILD_AND_DIE, source, index, 1000, "lexical.LexicalWriter.finish", 0, "before") as process:
+        process.wait()
+    assert build_index([source], index, analysis=Analysis(stemming=False)).added == NUM_ROWS
+
+
+def test_a_damaged_draft_is_not_gone_on_with(tmp_path, write_rows):
+    source, index = write_rows(tmp_path / "rows.jsonl", *rows_of("new")), tmp_path / "index"
+    (index / "generation-000001").mkdir(parents=True)
+    (index / "generation-000001" / "documents.sqlite").write_text("not a database, whatever its name " * 99)
+    assert build_index([source], index).added == NUM_ROWS
+
+
+def test_the_second_of_two_writers_is_told(tmp_path):
+    first, second = (open_draft(tmp_path / "index", Analysis()) for _ in range(2))
+    with first, pytest.raises(BadIndex, match="is being written by another process: try again"), second:
+        pass
+    assert not (tmp_path / "index").exists()
+
+
+def test_another_process_that_writes_is_told(tmp_path, write_rows):
+    source, index = write_rows(tmp_path / "rows.jsonl", *rows_of("new")), tmp_path / "index"
+    with open_draft(index, Analysis()):
+        with start(BUILD_AND_SAY + "\n", source, index, 10**9) as process:
+            process.wait()
+        assert process.returncode != 0
+
+
+@pytest.mark.parametrize("content", ["file", "folder", "generation"])
+def test_a_folder_with_other_things_is_never_touched(tmp_path, content):
+    index = tmp_path / "home"
+    index.mkdir()
+    if content == "file":
+        (index / "thesis.txt").write_text("precious")
+    else:
+        (index / content).mkdir()
+    before = sorted(index.rglob("*"))
+    with pytest.raises(BadIndex, match=r"won't build .* holds other files"), open_draft(index, Analysis()):
+        pass
+    assert sorted(index.rglob("*")) == before
+
+
+def test_a_file_in_the_way(tmp_path):
+    (tmp_path / "file").write_text("x")
+    with pytest.raises(BadIndex, match="it is a file"), open_draft(tmp_path / "file", Analysis()):
+        pass
+    with pytest.raises(BadIndex, match="can't write"), open_draft(tmp_path / "file" / "index", Analysis()):
+        pass
+
+
+def test_an_index_of_another_analysis_is_not_written_to(tmp_path, write_rows):
+    source, index = write_rows(tmp_path / "rows.jsonl", ("a", "text")), tmp_path / "index"
+    build_index([source], index)
+    with pytest.raises(BadIndex, match="another folder"):
+        build_index([source], index, analysis=Analysis(stop_words=False))
+
+
+def test_without_hard_links_files_are_copied(tmp_path, write_rows, found, monkeypatch):
+    def refuse(self, target):
+        raise OSError("no hard links here")
+
+    monkeypatch.setattr(draft_module.Path, "hardlink_to", refuse)
+    source, index = write_rows(tmp_path / "rows.jsonl", ("a", "text"), ("b", "text")), tmp_path / "index"
+    build_index([source], index)
+    build_index([write_rows(source, ("a", "text"), ("b", "new text"))], index)
+    assert found(index, "text") == {"a": "text", "b": "new text"}
+
+
+def test_a_full_disk_is_told_and_leaves_the_old_index(tmp_path, write_rows, found):
+    source, index = write_rows(tmp_path / "rows.jsonl", *rows_of("old")), tmp_path / "index"
+    build_index([source], index)
+    write_rows(source, *rows_of("new"))
+    limited = (
+        "import resource, signal\nsignal.signal(signal.SIGXFSZ, signal.SIG_IGN)\n"
+        + BUILD
+        + """
+from askance.core.errors import BadIndex
+resource.setrlimit(resource.RLIMIT_FSIZE, (int(sys.argv[4]), int(sys.argv[4])))
+try:
+    build.build_index([Path(sys.argv[1])], Path(sys.argv[2]))
+except BadIndex as error:
+    print(error)
+"""
+    )
+    with start(limited, source, index, 10**9, 30_000) as process:
+        output = process.stdout.read()
+    assert "can't be written" in output
+    assert "is the disk full?" in output
+    assert version_of(index, found) == "old"
+    assert [path.name for path in index.glob("generation-*")] == ["generation-000001"]
+
+
+def test_a_killed_writer_holds_no_lock(tmp_path):
+    script = """
+    import os, signal, sys
+    from pathlib import Path
+    from askance.retrieval.analysis import Analysis
+    from askance.retrieval.draft import open_draft
+    with open_draft(Path(sys.argv[1]), Analysis()):
+        os.kill(os.getpid(), signal.SIGKILL)
+    """
+    with start(script, tmp_path / "index") as process:
+        process.wait()
+    assert (tmp_path / "index" / "writer.lock").exists()
+    with open_draft(tmp_path / "index", Analysis()):
+        pass

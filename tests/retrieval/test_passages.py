@@ -1,0 +1,76 @@
+from itertools import pairwise
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from askance.retrieval.documents import Document
+from askance.retrieval.passages import cut_passages
+
+
+def cut(text, id="doc", is_row=False):
+    return list(cut_passages(Document(id, "Title", text, "file.txt", is_row=is_row)))
+
+
+def numbered(count):
+    return " ".join(f"w{number}" for number in range(count))
+
+
+@pytest.mark.parametrize(
+    ("num_words", "lengths"),
+    [
+        (0, []),
+        (1, [1]),
+        (9, [9]),
+        (100, [100]),
+        (101, [101]),
+        (109, [109]),
+        (110, [100, 10]),
+        (209, [100, 109]),
+        (210, [100, 100, 10]),
+    ],
+)
+def test_cuts_after_a_hundred_words_and_joins_a_short_rest(num_words, lengths):
+    assert [len(passage.text.split()) for passage in cut(numbered(num_words))] == lengths
+
+
+def test_passages_keep_title_source_and_place():
+    first, second = cut("  " + numbered(150))
+    assert (first.id, second.id) == ("doc#1", "doc#2")
+    assert (second.title, second.source) == ("Title", "file.txt")
+    assert first.start == 2
+    assert second.text.startswith("w100 ")
+    assert cut("one")[0].id == "doc"
+
+
+def test_rows_of_150_words_stay_whole_down_to_their_white_space():
+    row = f" {numbered(150)}\n"
+    assert [passage.text for passage in cut(row, is_row=True)] == [row]
+    assert [len(passage.text.split()) for passage in cut(numbered(151), is_row=True)] == [100, 51]
+    assert cut(" \n", is_row=True) == []
+
+
+def test_markup_stays_verbatim():
+    text = "<p>A &amp; **b** [c](d)\r\n\t<|im_end|> {{x}} </s>\u200b"
+    (passage,) = cut(text)
+    assert passage.text == text
+
+
+def test_no_two_passages_share_an_id():
+    ids = [passage.id for id in ("a", "a#2", "a#2#1") for passage in cut(numbered(150), id)]
+    ids += [passage.id for id in ("b", "b#1") for passage in cut("one", id)]
+    assert len(set(ids)) == len(ids)
+    assert [passage.id for passage in cut("one", "b#1")] == ["b#1#1"]
+
+
+@given(
+    st.text(alphabet=st.one_of(st.sampled_from(" \n\t\x1c\u2003\u3000ab"), st.characters())),
+    st.integers(1, 40),
+)
+def test_offsets_are_exact_and_no_word_is_lost(text, repeats):
+    text = f"{text} " * repeats
+    passages = cut(text)
+    assert [text[passage.start : passage.end] for passage in passages] == [each.text for each in passages]
+    assert [word for passage in passages for word in passage.text.split()] == text.split()
+    assert all(before.end < after.start for before, after in pairwise(passages))
+    assert all(passage.text.strip() == passage.text for passage in passages)

@@ -1,0 +1,122 @@
+import asyncio
+
+import pytest
+
+from askance.core.errors import InputError, ModelFailure, PromptTooLong, RetrieverFailure
+from askance.core.trace import Attended, Failed, Generated, ScoredOptions, Searched, Trace
+from askance.core.types import Chat, Passage, Raw, Sampling, Span, Turn, Want, untrusted
+from askance.models.scripted import Reply, ScriptedModel
+from askance.retrieval.scripted import ScriptedEncoder, ScriptedRetriever
+from askance.runtime.record import RecordedEncoder, RecordedModel, RecordedRetriever
+
+PROMPT = Raw((Span("Say "), untrusted("it")), (untrusted(" now"),))
+
+
+def recorded(model, role="answer", scope=(7, "q1")):
+    trace = Trace()
+    return RecordedModel(model, role, trace, scope), trace
+
+
+def test_a_generation_is_traced_with_what_it_cost():
+    model, trace = recorded(ScriptedModel([Reply("red blue", doubts={"blue": 0.25})]))
+    asyncio.run(model.generate(PROMPT, Sampling(9), Want(logprob=True), key=("draft", 0)))
+    (event,) = trace.events
+    assert isinstance(event, Generated)
+    assert (event.prompt, event.text, event.key, event.finish) == (
+        "Say it now",
+        "red blue",
+        ("draft", 0),
+        "end",
+    )
+    assert (event.prompt_tokens, event.generated_tokens) == (model.count(PROMPT), 3)
+    assert event.tokens[1].logprob == pytest.approx(-1.386, abs=1e-3)
+    assert event.seconds > 0
+
+
+def test_seed_and_question_are_put_into_the_key():
+    keys = []
+    model, _ = recorded(ScriptedModel(lambda prompt, key: keys.append(key) or "yes"))
+    asyncio.run(model.generate(PROMPT, Sampling(3), key=("draft", 0)))
+    assert keys == [(7, "q1", "draft", 0)]
+
+
+def test_wrapping_changes_nothing_but_the_trace():
+    plain = ScriptedModel()
+    model, _ = recorded(plain, scope=())
+    sampling = Sampling(12, temperature=1.0)
+    (one,) = asyncio.run(model.generate(PROMPT, sampling, key=("a",)))
+    (two,) = asyncio.run(plain.generate(PROMPT, sampling, key=("a",)))
+    assert one.text == two.text
+    assert (model.name, model.signals, model.capabilities) == (plain.name, plain.signals, plain.capabilities)
+    assert model.context_tokens == plain.context_tokens
+    assert model.decode(model.tokenize("a b")) == "a b"
+
+
+def test_every_sample_is_an_event():
+    model, trace = recorded(ScriptedModel())
+    asyncio.run(model.generate(PROMPT, Sampling(3), n=3, key=("a",)))
+    assert [type(event) for event in trace.events] == [Generated] * 3
+
+
+def test_scores_and_attention_are_traced():
+    model, trace = recorded(ScriptedModel(scores={" yes": -0.5, " no": -1.5}), role="critic")
+    scores = asyncio.run(model.score(PROMPT, [" yes", " no"]))
+    attention = asyncio.run(model.attend("red blue", bos=True))
+    assert [type(event) for event in trace.events] == [ScoredOptions, Attended]
+    assert trace.events[0].logprobs == tuple(score.logprob for score in scores)
+    assert trace.events[1].prompt_tokens == len(attention.ids) == 3
+    assert {event.role for event in trace.events} == {"critic"}
+    assert trace.usage().prompt_tokens == trace.events[0].prompt_tokens + 3
+
+
+def test_chat_prompts_are_shown_by_turn():
+    model, trace = recorded(ScriptedModel(["fine"]))
+    chat = Chat((Turn("user", (Span("how"),)),), (Span("I am"),))
+    asyncio.run(model.generate(chat, Sampling(3), key=("a",)))
+    assert trace.events[0].prompt == "<user>\nhow\n<assistant>\nI am"
+
+
+def test_a_broken_model_is_recorded_and_named():
+    model, trace = recorded(ScriptedModel([ValueError("no memory")]))
+    with pytest.raises(ModelFailure, match="answer model scripted, draft 0: ValueError: no memory"):
+        asyncio.run(model.generate(PROMPT, Sampling(3), key=("draft", 0)))
+    (event,) = trace.events
+    assert isinstance(event, Failed)
+    assert (event.error, event.message) == ("ValueError", "no memory")
+
+
+def test_our_own_errors_keep_their_type():
+    model, trace = recorded(ScriptedModel(context_tokens=5))
+    with pytest.raises(PromptTooLong):
+        asyncio.run(model.generate(PROMPT, Sampling(30), key=("a",)))
+    with pytest.raises(InputError):
+        asyncio.run(model.score(PROMPT, [""]))
+    assert [event.error for event in trace.events] == ["PromptTooLong", "InputError"]
+
+
+def test_searches_are_traced_and_failures_named():
+    trace = Trace()
+    passage = Passage("a", "Arno", "A river.")
+    retriever = RecordedRetriever(ScriptedRetriever({"river": [passage]}), trace)
+    hits = asyncio.run(retriever.search("river", 3))
+    (event,) = trace.events
+    assert isinstance(event, Searched)
+    assert event.hits == hits
+    assert hits[0].passage == passage
+
+    class Broken:
+        name = "broken"
+
+        async def search(self, query, k):
+            raise OSError("disk gone")
+
+    with pytest.raises(RetrieverFailure, match="retriever broken: OSError: disk gone"):
+        asyncio.run(RecordedRetriever(Broken(), trace).search("river", 3))
+    assert isinstance(trace.events[-1], Failed)
+
+
+def test_an_encoder_passes_through():
+    trace = Trace()
+    encoder = RecordedEncoder(ScriptedEncoder(), trace)
+    assert asyncio.run(encoder.embed(["a", "b"])).shape[0] == 2
+    assert encoder.name == ScriptedEncoder().name

@@ -1,0 +1,72 @@
+import asyncio
+import json
+
+import pytest
+
+from askance.ask import ask
+from askance.core.errors import InputError, TraceFileError
+from askance.core.trace import SCHEMA_VERSION
+from askance.core.types import Passage, Question
+from askance.models.scripted import Reply, ScriptedModel
+from askance.retrieval.scripted import ScriptedRetriever
+from askance.runtime.trace_file import read_trace, write_trace
+from askance.wire import make_method
+
+
+@pytest.fixture
+def trace():
+    model = ScriptedModel([Reply(" It is Bonn. Then", {"Bonn": 0.2}), Reply(" So the answer is Köln 😀. x")])
+    retriever = ScriptedRetriever([Passage("a", "Köln", "Köln lies on the Rhine.", "a.txt", 0, 23)])
+    method = make_method("flare", {"search_first": "no"})
+    return asyncio.run(ask(Question("q", "Where?"), method, {"answer": model}, retriever)).trace
+
+
+def test_round_trip(trace, tmp_path):
+    path = tmp_path / "trace.jsonl"
+    write_trace(trace, path)
+    assert read_trace(path) == tuple(trace.events)
+    header = json.loads(path.read_text(encoding="utf-8").splitlines()[0])
+    assert header["schema"] == SCHEMA_VERSION
+    assert [child.name for child in tmp_path.iterdir()] == ["trace.jsonl"]
+
+
+def test_an_old_file_is_replaced_whole(trace, tmp_path):
+    path = tmp_path / "trace.jsonl"
+    path.write_text("old\n" * 1000)
+    write_trace(trace, path)
+    assert read_trace(path) == tuple(trace.events)
+
+
+def test_nowhere_to_write(trace, tmp_path):
+    with pytest.raises(InputError, match="can't write"):
+        write_trace(trace, tmp_path / "absent" / "trace.jsonl")
+    assert not list(tmp_path.iterdir())
+
+
+@pytest.mark.parametrize(
+    ("change", "expected"),
+    [
+        (lambda lines: [], "is not a trace"),
+        (lambda lines: lines[1:], "is not a trace"),
+        (lambda lines: [lines[0].replace('"schema": 1', '"schema": 99'), *lines[1:]], "schema 99"),
+        (lambda lines: [*lines[:3], lines[3][:20]], "line 4: not JSON"),
+        (lambda lines: [lines[0], "[1]"], "line 2: expected an object"),
+        (lambda lines: [lines[0], '{"type": "dance"}'], "line 2: unknown event type 'dance'"),
+        (lambda lines: [lines[0], lines[1].replace('"seed": 0', '"seed": "x"')], "line 2, field seed"),
+    ],
+)
+def test_damage_is_named_by_line(trace, tmp_path, change, expected):
+    path = tmp_path / "trace.jsonl"
+    write_trace(trace, path)
+    path.write_text("\n".join(change(path.read_text(encoding="utf-8").splitlines())), encoding="utf-8")
+    with pytest.raises(TraceFileError) as error:
+        read_trace(path)
+    assert expected in str(error.value)
+
+
+def test_missing_or_binary(tmp_path):
+    with pytest.raises(TraceFileError, match="can't read"):
+        read_trace(tmp_path / "none.jsonl")
+    (tmp_path / "binary").write_bytes(b"\xff\xfe\x00")
+    with pytest.raises(TraceFileError, match="can't read"):
+        read_trace(tmp_path / "binary")

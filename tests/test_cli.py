@@ -1,0 +1,233 @@
+"""The commands as a user types them: output, exit codes, and what is left behind."""
+
+import json
+import os
+import signal
+import subprocess
+import sys
+import time
+
+import pytest
+
+from askance.cli import main
+from askance.runtime.trace_file import read_trace
+
+REPLIES = [
+    {"text": " Fanny and Alexander was directed by Ingmar Bergman. Then", "doubts": {"Bergman": 0.3}},
+    {"text": " Fanny and Alexander was directed by Ingmar Bergman. Then"},
+    {"text": " So the answer is Uppsala."},
+]
+QUESTION = "Where was the director of Fanny and Alexander born?"
+
+
+@pytest.fixture
+def script(tmp_path):
+    path = tmp_path / "replies.jsonl"
+    path.write_text("\n".join(map(json.dumps, REPLIES)))
+    return f"scripted:{path}"
+
+
+@pytest.fixture
+def run(capsys, monkeypatch):
+    """Runs a command; gives exit code, standard output and standard error."""
+
+    def run(*words):
+        monkeypatch.setattr(sys, "argv", ["askance", *map(str, words)])
+        monkeypatch.setenv("COLUMNS", "100")
+        with pytest.raises(SystemExit) as stopped:
+            main()
+        captured = capsys.readouterr()
+        return stopped.value.code or 0, captured.out, captured.err
+
+    return run
+
+
+def test_index_and_search(run, tmp_path):
+    (tmp_path / "a.txt").write_text("The Arno flows through Florence and Pisa.")
+    (tmp_path / "empty.txt").write_text("")
+    code, out, err = run("index", tmp_path / "a.txt", tmp_path / "empty.txt", "--out", tmp_path / "index")
+    assert code == 0
+    assert "1 passages of 1 documents" in out
+    assert "empty.txt" in err
+    code, out, _ = run("search", "florence", "--index", tmp_path / "index")
+    assert code == 0
+    assert "The Arno flows" in out
+    code, out, _ = run("search", "florence", "--index", tmp_path / "index", "--json", "-k", 1)
+    assert json.loads(out)["hits"][0]["passage"]["title"] == "a"
+    code, out, _ = run("search", "zebra", "--index", tmp_path / "index")
+    assert (code, out.strip()) == (0, "nothing found")
+
+
+def test_the_sample_corpus_has_a_name(run, tmp_path):
+    code, out, _ = run("index", "@sample", "--out", tmp_path / "index")
+    assert code == 0
+    assert "252 documents" in out
+
+
+def test_ask_shows_why(run, script, sample_index, tmp_path):
+    code, out, _ = run(
+        "ask", QUESTION, "--index", sample_index, "--model", script, "--trace", tmp_path / "t.jsonl"
+    )
+    assert code == 0
+    assert "Bergman.(0.30)" in out
+    assert "Fanny and Alexander was directed by Ingmar" in out
+    assert "Answer: Uppsala" in out
+    assert "[1] " in out
+    assert "2 searches" in out
+    code, shown, _ = run("trace", tmp_path / "t.jsonl")
+    assert code == 0
+    assert "Bergman.(0.30)" in shown
+    assert "look_ahead 0" in shown
+
+
+def test_ask_as_json_prints_one_object(run, script, sample_index, tmp_path):
+    path = tmp_path / "t.jsonl"
+    code, out, err = run(
+        "ask", QUESTION, "--index", sample_index, "--model", script, "--json", "--trace", path
+    )
+    assert (code, err) == (0, "")
+    shown = json.loads(out)
+    assert shown["answer"].endswith("So the answer is Uppsala.")
+    assert set(shown) == {"answer", "short_answer", "citations", "usage", "decisions", "trace_path"}
+    assert set(shown["usage"]) == {
+        "prompt_tokens", "generated_tokens", "reused_tokens", "searches", "seconds",
+    }  # fmt: skip
+    assert [decision["outcome"] for decision in shown["decisions"]] == ["search", "search", "keep"]
+    assert shown["trace_path"] == str(path)
+    assert read_trace(path)[0].text == QUESTION
+
+
+def test_knobs_reach_the_method(run, script, sample_index):
+    code, out, _ = run(
+        "ask", QUESTION, "--index", sample_index, "--model", script, "--set", "search_first=no",
+        "--set", "search_below=0.1", "--json",
+    )  # fmt: skip
+    assert code == 0
+    assert [decision["outcome"] for decision in json.loads(out)["decisions"]] == ["keep", "keep", "stop"]
+
+
+def test_methods_and_models_are_listed(run):
+    code, out, _ = run("methods")
+    assert code == 0
+    for word in (
+        "closed_book",
+        "single",
+        "flare (default)",
+        "search_below",
+        "0.8",
+        "needs: logprob, an index",
+    ):
+        assert word in out
+    code, out, _ = run("models")
+    assert code == 0
+    for word in ("bundled", "hf:NAME", "scripted", "ready"):
+        assert word in out
+
+
+def test_version_and_help(run):
+    assert run("--version")[1].startswith("askance 0.")
+    assert "search" in run("--help")[1]
+
+
+BAD = [
+    (["ask", " "], "the question is empty"),
+    (["ask", "Q?"], "name an index"),
+    (["ask", "Q?", "--method", "flair"], "did you mean 'flare'"),
+    (["ask", "Q?", "--model", "bundeld"], "did you mean 'bundled'"),
+    (["ask", "Q?", "--model", "anser=scripted"], "did you mean 'answer'"),
+    (["ask", "Q?", "--set", "pasages=3"], "did you mean 'passages'"),
+    (["ask", "Q?", "--set", "passages=many"], "expected int"),
+    (["ask", "Q?", "--set", "search_below=7"], "from 0 to 1"),
+    (["ask", "Q?", "--set", "passages"], "write --set knob=value"),
+    (["ask", "Q?", "--index", "absent"], "absent"),
+    (["ask", "Q?", "--trace", "absent/t.jsonl"], "the folder absent does not exist"),
+    (["search", "x", "--index", "absent"], "absent"),
+    (["search", "x", "--index", ".", "-k", "0"], "-k"),
+    (["index", "absent.txt", "--out", "index"], "absent.txt"),
+    (["trace", "absent.jsonl"], "can't read the trace"),
+    (["ask"], "argument 'question'"),
+    (["dance"], "dance"),
+]
+
+
+@pytest.mark.parametrize(("words", "expected"), BAD, ids=[" ".join(words) for words, _ in BAD])
+def test_bad_input_exits_with_2_and_leaves_nothing(run, tmp_path, monkeypatch, words, expected):
+    monkeypatch.chdir(tmp_path)
+    if words[0] == "ask" and "--model" not in words:
+        words = [*words, "--model", "scripted"]
+    code, out, err = run(*words)
+    assert code == 2
+    assert expected in " ".join(err.split())
+    assert out == ""
+    assert not list(tmp_path.iterdir())
+
+
+def test_a_malformed_row_names_file_and_line(run, tmp_path):
+    (tmp_path / "d.jsonl").write_text('{"text": "fine"}\n{"text": 3}\n')
+    code, _, err = run("index", tmp_path / "d.jsonl", "--out", tmp_path / "index")
+    assert code == 2
+    assert "line 2" in " ".join(err.split())
+    assert not (tmp_path / "index").exists()
+
+
+def test_a_model_without_the_signals_a_method_needs(run, sample_index, monkeypatch):
+    from askance.models.scripted import ScriptedModel
+
+    monkeypatch.setattr(ScriptedModel.__init__, "__kwdefaults__", {
+        **ScriptedModel.__init__.__kwdefaults__, "signals": frozenset(),
+    })  # fmt: skip
+    code, _, err = run("ask", "Q?", "--index", sample_index, "--model", "scripted")
+    assert code == 2
+    assert "needs logprob" in err
+
+
+def test_a_question_longer_than_the_context_window(run, sample_index, tmp_path):
+    path = tmp_path / "t.jsonl"
+    code, _, err = run("ask", "why " * 6000, "--index", sample_index, "--model", "scripted", "--trace", path)
+    assert code == 2
+    assert "window of 4096" in " ".join(err.split())
+    assert read_trace(path)[-1].error == "PromptTooLong"
+
+
+def interrupted(words, is_ready):
+    """Starts a command, waits for `is_ready`, presses Ctrl-C; gives exit code and standard error."""
+    command = [sys.executable, "-m", "askance.cli", *map(str, words)]
+    process = subprocess.Popen(command, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True)
+    deadline = time.monotonic() + 60
+    while not is_ready(process) and process.poll() is None and time.monotonic() < deadline:
+        time.sleep(0.02)
+    process.send_signal(signal.SIGINT)
+    _, err = process.communicate(timeout=60)
+    return process.returncode, err
+
+
+def test_ctrl_c_while_indexing_leaves_nothing(tmp_path):
+    rows = (
+        json.dumps({"id": f"d{i}", "text": f"passage {i} " + "of some words " * 20}) for i in range(200_000)
+    )
+    (tmp_path / "many.jsonl").write_text("\n".join(rows))
+    began = time.monotonic()
+    code, err = interrupted(
+        ["index", tmp_path / "many.jsonl", "--out", tmp_path / "index"],
+        lambda process: len(os.listdir(tmp_path)) > 1 or time.monotonic() > began + 2,
+    )
+    assert code == 130
+    assert "interrupted" in err
+    assert "Traceback" not in err
+    assert not (tmp_path / "index" / "manifest.json").exists()
+
+
+def test_ctrl_c_while_asking_keeps_the_trace(bundled, sample_index, tmp_path):
+    path = tmp_path / "t.jsonl"
+    words = ["ask", "Where was Bergman born?", "--index", sample_index, "--trace", path]
+    lines = []
+
+    def has_begun(process):
+        lines.append(process.stdout.readline())
+        return "Bergman" in lines[-1]
+
+    code, err = interrupted(words, has_begun)
+    assert code == 130
+    assert "interrupted" in err
+    assert "Traceback" not in err
+    assert read_trace(path)[-1].error in ("CancelledError", "KeyboardInterrupt")

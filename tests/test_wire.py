@@ -1,0 +1,80 @@
+import asyncio
+
+import pytest
+
+from askance.core.errors import BadIndex, InputError, KnobError, ModelSpecError, UnknownName
+from askance.core.ports import Method
+from askance.methods.flare import Flare
+from askance.models.scripted import ScriptedModel
+from askance.wire import METHODS, load_model, load_models, make_method, open_engine
+
+
+@pytest.mark.parametrize("name", METHODS)
+def test_every_method_can_be_made_and_says_what_it_is(name):
+    method = make_method(name)
+    assert isinstance(method, Method)
+    assert type(method).__doc__
+    assert type(method).paper
+    assert method.needs is not None
+
+
+def test_knobs_from_strings():
+    assert make_method("flare", {"passages": "4", "search_first": "false"}) == Flare(
+        passages=4, search_first=False
+    )
+
+
+def test_unknown_names_offer_the_nearest():
+    with pytest.raises(UnknownName, match="did you mean 'flare'"):
+        make_method("flair")
+    with pytest.raises(UnknownName, match="did you mean 'passages'"):
+        make_method("flare", {"passage": "3"})
+    with pytest.raises(UnknownName, match="did you mean 'bundled'"):
+        load_model("bundeled")
+    with pytest.raises(UnknownName, match="did you mean 'answer'"):
+        load_models({"anwser": "scripted"})
+    with pytest.raises(UnknownName, match="did you mean 'dtype'"):
+        load_model("hf:x?dtyp=float32")
+
+
+def test_wrong_knob():
+    with pytest.raises(KnobError, match="passages"):
+        make_method("flare", {"passages": "0"})
+
+
+def test_models_that_are_not_there(tmp_path):
+    with pytest.raises(ModelSpecError, match="names no model"):
+        load_model("hf:")
+    with pytest.raises(ModelSpecError):
+        load_model(f"hf:{tmp_path / 'absent'}")
+    with pytest.raises(ModelSpecError, match="can't read the script"):
+        load_model(f"scripted:{tmp_path / 'absent'}")
+
+
+def test_scripted_replies_from_a_file(tmp_path):
+    path = tmp_path / "replies.jsonl"
+    path.write_text('{"text": " It is Bonn."}\n{"txt": "x"}\n')
+    with pytest.raises(ModelSpecError, match="line 2"):
+        load_model(f"scripted:{path}")
+    path.write_text('{"text": " It is Bonn."}\n')
+    engine = open_engine(method="closed_book", model=f"scripted:{path}")
+    assert engine.ask("Where?").answer.text == "It is Bonn."
+
+
+def test_one_specification_for_two_roles_is_loaded_once():
+    models = load_models({"answer": "scripted", "attend": "scripted"})
+    assert models["answer"] is models["attend"]
+    assert isinstance(models["answer"], ScriptedModel)
+
+
+def test_the_cheap_checks_come_before_the_model_is_loaded(tmp_path):
+    with pytest.raises(BadIndex):
+        open_engine(index=tmp_path / "absent", model=f"hf:{tmp_path / 'absent'}")
+
+
+def test_sync_inside_a_loop_says_what_to_write():
+    async def inside():
+        return open_engine(method="closed_book", model="scripted").ask("Where?")
+
+    with pytest.raises(InputError, match=r"await engine\.answer"):
+        asyncio.run(inside())
