@@ -122,6 +122,6 @@ def test_without_tantivy_the_error_names_the_extra():
 
 
 def test_reading_documents_imports_no_optional_package():
+    modules = "askance.retrieval.passages, askance.retrieval.analysis, askance.retrieval.scripted"
     names = "{'tantivy', 'pypdf', 'trafilatura', 'lxml'}"
-    script = f"import sys, askance.retrieval.passages, askance.retrieval.scripted; print({names} & set(sys.modules))"
-    assert run(script).stdout == "set()\n"
+    assert run(f"import sys, {modules}; print({names} & set(sys.modules))").stdout == "set()\n"

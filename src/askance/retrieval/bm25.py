@@ -12,7 +12,7 @@ from askance.retrieval.store import Store, open_store
 
 _MAX_TIES = 1000
 # Below this (about a millisecond of work) a thread costs more than it frees.
-_MIN_WORK_FOR_THREAD = 10_000_000
+_MIN_WORK_FOR_THREAD = 3_000_000
 
 
 @dataclass(frozen=True, slots=True)

@@ -45,7 +45,7 @@ class Detokeniser:
         return self._advance(len(self._pending))
 
     def _advance(self, count: int) -> str:
-        """Move the oldest `count` pending ids into the window. Returns their text, as far as it is not told."""
+        """Move the oldest `count` pending ids into the window. Returns what of their text is not told."""
         ids, self._pending = self._pending[:count], self._pending[count:]
         text = self._read(ids)
         rest = text[self._told_chars :]

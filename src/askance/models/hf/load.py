@@ -174,7 +174,7 @@ def _first_line(error: Exception) -> str:
 
 @contextmanager
 def _quiet() -> Iterator[None]:
-    """Without the warnings of transformers and the hub; of the progress bars, only those of downloads stay."""
+    """Without warnings of transformers and the hub; of the progress bars, only those of downloads stay."""
     hub_logger = logging.getLogger("huggingface_hub")
     hub_level = hub_logger.level
     verbosity, has_bars = transformers_logging.get_verbosity(), transformers_logging.is_progress_bar_enabled()

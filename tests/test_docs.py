@@ -1,0 +1,62 @@
+"""The documents tell the truth: snippets run, commands exist, tables match the code."""
+
+import dataclasses
+import re
+import shutil
+from pathlib import Path
+
+import pytest
+
+from askance.core.trace import EVENT_TYPES
+from askance.wire import METHODS, MODEL_KINDS, method_class
+
+ROOT = Path(__file__).parent.parent
+README = (ROOT / "README.md").read_text(encoding="utf-8")
+SNIPPETS = re.findall(r"```python\n(.*?)```", README, flags=re.DOTALL)
+
+
+@pytest.mark.parametrize("snippet", SNIPPETS, ids=range(len(SNIPPETS)))
+def test_readme_snippets_run(snippet, bundled, sample_index, tmp_path, monkeypatch, capsys):
+    shutil.copytree(sample_index, tmp_path / "my-index")
+    monkeypatch.chdir(tmp_path)
+    exec(compile(snippet, "README.md", "exec"), {"__name__": "readme"})
+    assert capsys.readouterr().out.strip()
+
+
+def test_the_first_two_commands_are_demo_and_test():
+    commands = re.findall(r"^\$ (\S+ \S+)", README, flags=re.MULTILINE)
+    assert commands[:2] == ["make demo", "make test"]
+    makefile = (ROOT / "Makefile").read_text(encoding="utf-8")
+    for target in ("demo", "test", "check", "bench"):
+        assert re.search(rf"^{target}:", makefile, flags=re.MULTILINE)
+
+
+@pytest.mark.parametrize("name", METHODS)
+def test_every_method_has_a_page_with_its_knobs(name):
+    page = (ROOT / "docs" / "methods" / f"{name}.md").read_text(encoding="utf-8")
+    rows = dict(re.findall(r"^\| `(\w+)` \| (\S+) \|", page, flags=re.MULTILINE))
+    knobs = {field.name: str(field.default) for field in dataclasses.fields(method_class(name))}
+    assert rows == {knob: {"True": "true", "False": "false"}.get(text, text) for knob, text in knobs.items()}
+    assert f"docs/methods/{name}.md" in README
+
+
+def test_models_of_the_table_exist():
+    rows = re.findall(r"^\| `(\w+)[:\[`][^|]*\|[^|]*\|$", README, flags=re.MULTILINE)
+    assert set(MODEL_KINDS) <= set(rows)
+
+
+def test_every_event_is_documented():
+    page = (ROOT / "docs" / "trace.md").read_text(encoding="utf-8")
+    for event_type in EVENT_TYPES:
+        assert f"`{event_type.type}`" in page
+        inherited = {"id", "parent", "at_seconds", "seconds"}
+        if event_type.type != "draft":
+            for field in dataclasses.fields(event_type):
+                assert field.name in inherited or f"`{field.name}`" in page
+
+
+def test_links_lead_somewhere():
+    for page in [ROOT / "README.md", *(ROOT / "docs").rglob("*.md"), ROOT / "CONTRIBUTING.md"]:
+        for target in re.findall(r"\]\(([^)#]+)", page.read_text(encoding="utf-8")):
+            if not target.startswith("http"):
+                assert (page.parent / target).exists(), f"{page.name} → {target}"
