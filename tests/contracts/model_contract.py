@@ -1,8 +1,8 @@
 """What every adapter of the `Model` port promises.
 
 Subclass `ModelContract`, give it a `model` fixture, and say what the model declares: a test that needs a
-signal or capability which the model does not declare has nothing to check, and `test_declares` makes sure that
-this is meant.
+signal or capability which the model does not declare has nothing to check, and `test_declares` makes sure
+that this is meant.
 """
 
 import asyncio

@@ -95,8 +95,9 @@ def test_a_fork_goes_on_by_itself(both):
     torch.testing.assert_close(last[0], logits[-1], atol=1e-4, rtol=1e-4)
 
 
-def test_a_model_beside_the_interface_has_no_attention_but_works():
-    network = Network(tiny_module("bloom", n_layer=2, n_head=4), "bloom")
+@pytest.mark.parametrize("model_type", ["bloom", "falcon"])
+def test_a_model_beside_the_interface_has_no_attention_but_works(model_type):
+    network = Network(tiny_module(model_type, n_layer=2, n_head=4), model_type)
     assert network.attention_layer is None
     with torch.inference_mode():
         assert network.feed(Context(), PROMPT).shape == (1, 300)

@@ -187,7 +187,7 @@ def test_cancelling_stops_within_a_token(qwen, monkeypatch):
 
     cancelled_at = asyncio.run(cancel())
     assert len(fed) > 2
-    assert sum(at > cancelled_at for at in fed) <= 1
+    assert sum(at > cancelled_at for at in fed) <= 2, "the one under way, and one while the news travels"
     monkeypatch.undo()
     assert generate(qwen, Raw((Span("The cat"),)))[0].tokens
 

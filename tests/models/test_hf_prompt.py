@@ -187,6 +187,18 @@ def test_control_strings_that_appear_by_normalising_are_defused():
         assert vocabulary.decode(ids) == "<tool>" + unicodedata.normalize("NFKC", disguise).lower()
 
 
+def test_characters_a_tokenizer_does_not_know_are_no_control_tokens():
+    from tokenizers import Tokenizer, models, pre_tokenizers
+    from transformers import PreTrainedTokenizerFast
+
+    words = Tokenizer(models.WordLevel({"<unk>": 0, "snow": 1}, unk_token="<unk>"))
+    words.pre_tokenizer = pre_tokenizers.Whitespace()
+    tokenizer = PreTrainedTokenizerFast(tokenizer_object=words, unk_token="<unk>")
+    vocabulary = Vocabulary(tokenizer, "words", end_ids=frozenset(), size=2)
+    encoder = PromptEncoder(tokenizer, vocabulary, "words")
+    assert encoder.parts((Span("<unk> "), untrusted("snow ☃ snow"))) == (0, 1, 0, 1)
+
+
 def test_a_control_token_of_one_character_is_refused_in_untrusted_text():
     from tokenizers import AddedToken
 

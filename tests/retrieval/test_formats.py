@@ -64,7 +64,6 @@ def test_markdown_takes_its_title_from_the_first_heading(tmp_path, text, title):
 
 
 def test_html_gives_title_and_main_text(tmp_path):
-    pytest.importorskip("trafilatura", exc_type=ImportError)
     title, text = read_html(written(tmp_path / "a.html", PAGE))
     assert title == "Rivers of Germany"
     assert "flows through Bonn & Cologne, and the Elbe through Dresden" in text
@@ -73,7 +72,6 @@ def test_html_gives_title_and_main_text(tmp_path):
 
 
 def test_html_without_main_text_gives_what_can_be_seen(tmp_path):
-    pytest.importorskip("trafilatura", exc_type=ImportError)
     page = "<head><title>T &amp; t</title><style>p {}</style><body><p>hi</p><script>no</script><p>there"
     title, text = read_html(written(tmp_path / "a.htm", page))
     assert title == "T & t"

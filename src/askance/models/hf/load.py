@@ -40,12 +40,16 @@ def load_hf(
     """
     place = _device(device)
     tokenizer, module = _read(name, _dtype(dtype, place))
-    return HfModel(
-        module.to(place).eval().requires_grad_(False),
-        tokenizer,
-        name=display_name or name,
-        context_tokens=_context_tokens(module.config.get_text_config(), tokenizer),
-    )
+    context_tokens = _context_tokens(module.config.get_text_config(), tokenizer)
+    try:
+        with _quiet():
+            module = module.to(place).eval().requires_grad_(False)
+            return HfModel(module, tokenizer, name=display_name or name, context_tokens=context_tokens)
+    except RuntimeError as error:
+        raise ModelSpecError(
+            f"model {name!r} can't run on {place}: {_first_line(error)} If it does not fit into memory, "
+            "use dtype=bfloat16, device=cpu or a smaller model."
+        ) from error
 
 
 def convert_gguf(file: str, folder: str) -> None:

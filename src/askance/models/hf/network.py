@@ -84,7 +84,9 @@ class Network:
             ModelSpecError: a model without a key-value cache.
         """
         module = self._module
-        can_capture = module._supports_sdpa or getattr(module.config, "attn_logit_softcapping", None)
+        can_capture = module._supports_sdpa or getattr(
+            module.config.get_text_config(), "attn_logit_softcapping", None
+        )
         if can_capture:
             module.set_attn_implementation(ATTENTION_NAME)
         context = Context()

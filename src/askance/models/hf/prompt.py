@@ -71,7 +71,7 @@ class PromptEncoder:
         for start, end in pairwise(sorted({0, len(text)} | cuts)):
             is_first = at_start and start == 0
             piece = self._vocabulary.encode(text[start:end], at_start=is_first)
-            if self._control_in(piece) != _in_order(allowed, start, end):
+            if self._control_in(piece) != self._control_in(_in_order(allowed, start, end)):
                 # The tokenizer matched something that is not literally there, for example after normalising.
                 piece = list(self._apart(_slice(spans, borders, start, end), at_start=is_first))
             ids += piece
@@ -99,7 +99,7 @@ class PromptEncoder:
         return allowed, cuts
 
     def _control_in(self, ids: Sequence[int]) -> list[int]:
-        return [id for id in ids if id in self._vocabulary.control]
+        return [id for id in ids if id in self._vocabulary.telling_ids]
 
     def _apart(self, spans: Sequence[Span], *, at_start: bool) -> Iterator[int]:
         """Each span by itself, untrusted ones in ever smaller pieces until no control token is left."""

@@ -17,6 +17,8 @@ class Vocabulary:
         control: id and string of every added token, special or not. These are what untrusted text can never
             yield. Runs of white space that are ordinary added tokens (Pythia, Gemma) carry no authority and
             do not count.
+        telling_ids: those of `control` that the tokenizer gives for nothing else. The unknown token is not
+            one: some tokenizers give it for every character they do not know.
         bos: the ids that the tokenizer puts in front of a text; often one, or none.
         end_ids: the ids that end a text.
         size: number of ids the model knows.
@@ -28,6 +30,7 @@ class Vocabulary:
         self.size = size
         self.end_ids = end_ids
         self.control = _control_strings(tokenizer)
+        self.telling_ids = frozenset(self.control) - {tokenizer.unk_token_id}
         self._control_ids = {text: id for id, text in self.control.items()}
         self.bos = self._find_bos()
         self._sentinels = self._find_sentinels()
@@ -100,9 +103,8 @@ class Vocabulary:
             ids, joined = self._plain(sentinel), self._plain(sentinel + "a")
             if ids and joined[: len(ids)] == ids and len(joined) > len(ids):
                 found.append((sentinel, ids))
-        adds_space = any(
-            self._plain(sentinel + "a")[len(ids) :] != self._plain("a") for sentinel, ids in found
-        )
+        bare = self._plain("a")
+        adds_space = any(self._plain(sentinel + "a")[len(ids) :] != bare for sentinel, ids in found)
         return found if adds_space else []
 
 

@@ -1,0 +1,153 @@
+"""What is measured: starting, indexing and searching, decoding with each signal, answering."""
+
+import asyncio
+import json
+import random
+import statistics
+import subprocess
+import sys
+import tempfile
+import time
+from collections.abc import Callable, Iterator
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+from askance.core.types import Question, Raw, Sampling, Span, Want
+from askance.retrieval.build import build_index
+from askance.sample import CORPUS, QUESTIONS
+from askance.wire import METHODS, Engine, load_model, make_method, open_retriever
+
+PASSAGES = 15_000
+TOKENS = 64
+REPEATS = 5
+
+
+@dataclass(frozen=True, slots=True)
+class Row:
+    """One line of the table. `ratio` is the median over that of `against`, measured in the same run."""
+
+    what: str
+    median: float
+    unit: str
+    ratio: float | None = None
+    against: str = ""
+
+
+def starting() -> Iterator[Row]:
+    """Importing the package, and a warm process until its first committed words."""
+    yield Row("import askance", 1000 * _timed(lambda: _python("import askance")), "ms with the interpreter")
+    with tempfile.TemporaryDirectory() as folder:
+        index = Path(folder) / "index"
+        build_index([CORPUS], index)
+        for method in ("closed_book", "flare"):
+            seconds = [_first_words(method, index) for _ in range(3)]
+            yield Row(f"process start to first committed words, {method}", statistics.median(seconds), "s")
+
+
+def indexing() -> Iterator[Row]:
+    """A synthetic corpus of 100-word passages: build, memory, size, query."""
+    with tempfile.TemporaryDirectory() as folder:
+        docs, index = Path(folder) / "docs.jsonl", Path(folder) / "index"
+        queries = _synthetic(docs)
+        code = (
+            "import resource, sys, pathlib; from askance.retrieval.build import build_index; "
+            f"report = build_index([pathlib.Path({str(docs)!r})], pathlib.Path({str(index)!r})); "
+            "print(report.seconds, resource.getrusage(resource.RUSAGE_SELF).ru_maxrss / 1024)"
+        )
+        seconds, peak = map(float, _python(code).split())
+        yield Row(f"index {PASSAGES:,} passages", seconds, "s")
+        yield Row("  peak memory", peak, "MB")
+        size = sum(file.stat().st_size for file in index.rglob("*") if file.is_file())
+        yield Row("  size", size / 1e6, "MB")
+        retriever = open_retriever(index)
+        times = [_timed(lambda q=query: asyncio.run(retriever.search(q, 10)), 1) for query in queries]  # type: ignore[misc]
+        yield Row("  search, top 10", 1000 * statistics.median(times), "ms")
+
+
+def decoding() -> Iterator[Row]:
+    """Tokens a second of the bundled model at batch 1, alone and with signals, against `generate`."""
+    model: Any = load_model("bundled")
+    base = TOKENS / _timed(lambda: _transformers_generate(model))
+    yield Row("transformers generate", base, "tokens/s", 1.0, "itself")
+    wants = {
+        "no signals": Want(),
+        "logprob and entropy": Want(logprob=True, entropy=True),
+        "logprob, entropy, attention": Want(logprob=True, entropy=True, attention="mean"),
+    }
+    for name, want in wants.items():
+        speed = TOKENS / _timed(lambda w=want: _generate(model, w))  # type: ignore[misc]
+        yield Row(f"askance, {name}", speed, "tokens/s", speed / base, "transformers generate")
+
+
+def answering() -> Iterator[Row]:
+    """Seconds, searches and tokens a question with each method, bundled model, sample questions."""
+    model = load_model("bundled")
+    questions = [json.loads(line) for line in QUESTIONS.read_text(encoding="utf-8").splitlines()][:5]
+    with tempfile.TemporaryDirectory() as folder:
+        build_index([CORPUS], Path(folder) / "index")
+        retriever = open_retriever(Path(folder) / "index")
+        for name in METHODS:
+            engine = Engine(make_method(name), {"answer": model}, retriever)
+            usages = [engine.ask(Question(q["id"], q["question"])).usage for q in questions]
+            yield Row(f"{name}: time", statistics.median(u.seconds for u in usages), "s a question")
+            yield Row("  searches", statistics.mean(u.searches for u in usages), "a question (mean)")
+            tokens = statistics.mean(u.prompt_tokens + u.generated_tokens for u in usages)
+            yield Row("  tokens computed", tokens, "a question (mean)")
+
+
+def _timed(work: Callable[[], object], repeats: int = REPEATS) -> float:
+    """Median seconds of `work`."""
+    seconds = []
+    for _ in range(repeats):
+        began = time.perf_counter()
+        work()
+        seconds.append(time.perf_counter() - began)
+    return statistics.median(seconds)
+
+
+def _python(code: str) -> str:
+    return subprocess.run([sys.executable, "-c", code], check=True, capture_output=True, text=True).stdout
+
+
+def _first_words(method: str, index: Path) -> float:
+    code = (
+        "import time; from askance.wire import open_engine\n"
+        "def heard(event):\n"
+        "    if event.type == 'commit': print(time.time(), flush=True)\n"
+        f"engine = open_engine(method={method!r}, index={str(index)!r})\n"
+        "engine.ask('Where was Ingmar Bergman born?', listener=heard)"
+    )
+    began = time.time()
+    return float(_python(code).split()[0]) - began
+
+
+def _synthetic(path: Path) -> list[str]:
+    """Write passages of 100 words drawn by Zipf's law; returns 200 queries of 10 words."""
+    rng = random.Random(7)
+    vocabulary = [f"w{rank}" for rank in range(50_000)]
+    weights = [1 / (rank + 10) for rank in range(50_000)]
+    with path.open("w", encoding="utf-8") as file:
+        for number in range(PASSAGES):
+            text = " ".join(rng.choices(vocabulary, weights, k=100))
+            file.write(json.dumps({"id": f"d{number}", "title": f"Title {number}", "text": text}) + "\n")
+    return [" ".join(rng.choices(vocabulary, weights, k=10)) for _ in range(200)]
+
+
+_PROMPT = Raw((Span("The history of the river begins in the mountains, where"),))
+
+
+def _generate(model: Any, want: Want) -> None:
+    (generation,) = asyncio.run(model.generate(_PROMPT, Sampling(TOKENS), want, key=("bench",)))
+    assert generation.generated_tokens == TOKENS, "the model ended early: choose another prompt"
+
+
+def _transformers_generate(model: Any) -> None:
+    import torch
+
+    module = model._network._module
+    ids = torch.tensor([model.tokenize(_PROMPT.parts[0].text)])  # type: ignore[union-attr]
+    module.generate(
+        input_ids=ids, attention_mask=torch.ones_like(ids), max_new_tokens=TOKENS, min_new_tokens=TOKENS,
+        do_sample=False,
+    )  # fmt: skip
