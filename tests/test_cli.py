@@ -1,7 +1,6 @@
 """The commands as a user types them: output, exit codes, and what is left behind."""
 
 import json
-import os
 import signal
 import subprocess
 import sys
@@ -209,7 +208,7 @@ def test_ctrl_c_while_indexing_leaves_nothing(tmp_path):
     began = time.monotonic()
     code, err = interrupted(
         ["index", tmp_path / "many.jsonl", "--out", tmp_path / "index"],
-        lambda process: len(os.listdir(tmp_path)) > 1 or time.monotonic() > began + 2,
+        lambda process: len(list(tmp_path.iterdir())) > 1 or time.monotonic() > began + 2,
     )
     assert code == 130
     assert "interrupted" in err

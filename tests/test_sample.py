@@ -1,4 +1,5 @@
 import json
+from itertools import pairwise
 
 from askance.sample import CORPUS, QUESTIONS
 from askance.text.words import words
@@ -37,7 +38,7 @@ def test_the_questions_take_two_or_three_documents():
 
 def assert_chain(question, supporting):
     """Each document names the next; only the last holds the answer."""
-    for document, following in zip(supporting, supporting[1:], strict=False):
+    for document, following in pairwise(supporting):
         assert following["title"].lower() in document["text"].lower()
         assert following["title"] not in question["question"]
     stated = [

@@ -112,10 +112,10 @@ def load_model(spec: str) -> Model:
         ModelSpecError: the model can't be found or loaded.
         MissingExtra: a package is missing; names the pip line.
     """
-    kind, _, rest = spec.partition(":")
+    named, _, query = spec.partition("?")
+    kind, _, name = named.partition(":")
     if kind not in MODEL_KINDS:
         raise UnknownName("model", spec, MODEL_KINDS)
-    name, _, query = rest.partition("?")
     options = dict(parse_qsl(query))
     unknown = sorted(set(options) - {"device", "dtype"})
     if unknown:

@@ -128,7 +128,7 @@ def test_what_is_committed_is_the_answer():
     replies = [Reply(" It is 5. So", {"5": 0.1}), " It is five. So", " So the answer is five."]
     result, _, _ = run(replies)
     assert result.trace.committed.strip() == result.answer.text
-    assert [e.text for e in result.trace.events if isinstance(e, Committed)][0] == " It is five."
+    assert next(e.text for e in result.trace.events if isinstance(e, Committed)) == " It is five."
 
 
 def test_citations_point_at_the_passages_of_their_sentence():
@@ -166,5 +166,5 @@ def test_a_model_without_probabilities_is_refused():
 
 
 def test_knobs_are_checked():
-    with pytest.raises(KnobError, match="search_below=1.5"):
+    with pytest.raises(KnobError, match=r"search_below=1\.5"):
         Flare(search_below=1.5)

@@ -6,6 +6,7 @@ import sys
 from pathlib import Path
 
 import pytest
+import torch
 
 from askance.core.errors import ModelSpecError
 from askance.models import bundled as module
@@ -110,7 +111,6 @@ def test_the_fingerprint_depends_on_the_content(tmp_path):
 
 def test_conversion_changes_nothing(tmp_path, monkeypatch):
     """Reading the GGUF file takes most of this test's time, so what the conversion has read is kept."""
-    torch = pytest.importorskip("torch")
     from askance.models.hf import HfModel, load, load_hf
 
     kept = []

@@ -2,13 +2,12 @@
 
 import numpy as np
 import pytest
+import torch
+from tests.models.tiny import tiny_module
+from transformers.cache_utils import DynamicLayer
 
-torch = pytest.importorskip("torch")
-
-from tests.models.tiny import tiny_module  # noqa: E402
-
-from askance.models.hf.attention import ATTENTION_NAME  # noqa: E402
-from askance.models.hf.network import Context, Network  # noqa: E402
+from askance.models.hf.attention import ATTENTION_NAME
+from askance.models.hf.network import Context, Network
 
 SLIDING = {"sliding_window": 4}
 MOE = {"head_dim": 8, "num_experts": 4, "num_experts_per_tok": 2, "moe_intermediate_size": 16}
@@ -66,7 +65,7 @@ def test_prefill_agrees_with_eager(both):
 def test_cached_decoding_agrees_with_eager(both):
     network, weights, logits = both
     with torch.inference_mode():
-        context, last = network.prefill(PROMPT, lambda: None)
+        context, last, _ = network.prefill(PROMPT, lambda: None)
         torch.testing.assert_close(last[0], logits[len(PROMPT) - 1], atol=1e-4, rtol=1e-4)
         for at, token_id in enumerate(MORE, start=len(PROMPT)):
             last, row = network.feed_watched(context, token_id)
@@ -78,7 +77,7 @@ def test_a_prompt_in_pieces_gives_the_same(both, monkeypatch):
     network, weights, logits = both
     monkeypatch.setattr("askance.models.hf.network._PREFILL_TOKENS", 5)
     with torch.inference_mode():
-        context, last = network.prefill(PROMPT, lambda: None)
+        context, last, _ = network.prefill(PROMPT, lambda: None)
         torch.testing.assert_close(last[0], logits[len(PROMPT) - 1], atol=1e-4, rtol=1e-4)
         _, row = network.feed_watched(context, MORE[0])
     np.testing.assert_allclose(row, weights[:, len(PROMPT), : len(PROMPT) + 1], atol=1e-5)
@@ -87,12 +86,42 @@ def test_a_prompt_in_pieces_gives_the_same(both, monkeypatch):
 def test_a_fork_goes_on_by_itself(both):
     network, _, logits = both
     with torch.inference_mode():
-        context, _ = network.prefill(PROMPT, lambda: None)
+        context, _, _ = network.prefill(PROMPT, lambda: None)
         other = context.fork()
         network.feed(other, [1, 2, 3])
         last = network.feed(context, MORE)
     assert (context.num_tokens, other.num_tokens) == (18, 15)
     torch.testing.assert_close(last[0], logits[-1], atol=1e-4, rtol=1e-4)
+
+
+def test_a_prompt_goes_on_from_what_it_shares_with_the_last(both):
+    network, weights, logits = both
+    with torch.inference_mode():
+        network.prefill([*PROMPT[:6], 7, 8, 9], lambda: None)
+        context, last, reused_tokens = network.prefill(PROMPT, lambda: None)
+        is_plain = all(type(layer) is DynamicLayer for layer in context.cache.layers)
+        assert reused_tokens == (6 if is_plain else 0)
+        torch.testing.assert_close(last[0], logits[len(PROMPT) - 1], atol=1e-4, rtol=1e-4)
+        _, row = network.feed_watched(context, MORE[0])
+        np.testing.assert_allclose(row, weights[:, len(PROMPT), : len(PROMPT) + 1], atol=1e-5)
+        assert network.prefill(PROMPT, lambda: None)[2] in (len(PROMPT) - 1, 0), "the last token is fed again"
+
+
+def test_nothing_is_reused_after_a_pass_that_broke(both, monkeypatch):
+    network, _, logits = both
+    with torch.inference_mode():
+        network.prefill(PROMPT, lambda: None)
+        with monkeypatch.context() as patch:
+            patch.setattr(network._module, "forward", lambda *_, **__: _break())
+            with pytest.raises(RuntimeError):
+                network.prefill([*PROMPT, *MORE], lambda: None)
+        _, last, reused_tokens = network.prefill(PROMPT, lambda: None)
+    assert reused_tokens == 0
+    torch.testing.assert_close(last[0], logits[len(PROMPT) - 1], atol=1e-4, rtol=1e-4)
+
+
+def _break():
+    raise RuntimeError("out of memory")
 
 
 @pytest.mark.parametrize("model_type", ["bloom", "falcon"])

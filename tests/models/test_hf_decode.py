@@ -7,16 +7,14 @@ import time
 
 import numpy as np
 import pytest
+import torch
+from tests.contracts.model_contract import KeepOf, computed, run
+from tests.models.tiny import byte_level_tokenizer, tiny_module
 
-torch = pytest.importorskip("torch")
-
-from tests.contracts.model_contract import KeepOf, computed, run  # noqa: E402
-from tests.models.tiny import byte_level_tokenizer, tiny_module  # noqa: E402
-
-from askance.core.errors import InputError, KnobError, ModelFailure, PromptTooLong  # noqa: E402
-from askance.core.types import Chat, Raw, Sampling, Span, Turn, Want, untrusted  # noqa: E402
-from askance.models.hf import HfModel  # noqa: E402
-from askance.models.hf.signals import Chooser, check_sampling, read  # noqa: E402
+from askance.core.errors import InputError, KnobError, ModelFailure, PromptTooLong
+from askance.core.types import Chat, Raw, Sampling, Span, Turn, Want, untrusted
+from askance.models.hf import HfModel
+from askance.models.hf.signals import Chooser, check_sampling, read
 
 QUESTIONS = ("What is the capital of France?", "Name three colours.", "Who wrote Faust?")
 ALL = Want(logprob=True, top_logprobs=3, entropy=True, attention="heads")

@@ -8,13 +8,11 @@ import subprocess
 import sys
 
 import pytest
+import torch
+from tests.models.tiny import tiny_module
 
-torch = pytest.importorskip("torch")
-
-from tests.models.tiny import tiny_module  # noqa: E402
-
-from askance.core.errors import KnobError, ModelSpecError  # noqa: E402
-from askance.models.hf import load_hf  # noqa: E402
+from askance.core.errors import KnobError, ModelSpecError
+from askance.models.hf import load_hf
 
 
 @pytest.fixture

@@ -5,15 +5,12 @@ import unicodedata
 import pytest
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
+from tests.models.tiny import byte_level_tokenizer, hostile_alphabet, sentencepiece_tokenizer
 
-torch = pytest.importorskip("torch")
-
-from tests.models.tiny import byte_level_tokenizer, hostile_alphabet, sentencepiece_tokenizer  # noqa: E402
-
-from askance.core.errors import InputError, MissingAbility  # noqa: E402
-from askance.core.types import Chat, Raw, Span, Turn, untrusted  # noqa: E402
-from askance.models.hf.prompt import PromptEncoder  # noqa: E402
-from askance.models.hf.vocabulary import Vocabulary  # noqa: E402
+from askance.core.errors import InputError, MissingAbility
+from askance.core.types import Chat, Raw, Span, Turn, untrusted
+from askance.models.hf.prompt import PromptEncoder
+from askance.models.hf.vocabulary import Vocabulary
 
 TOKENIZERS = {"sentencepiece": sentencepiece_tokenizer(), "byte level": byte_level_tokenizer()}
 VOCABULARIES = {

@@ -33,12 +33,14 @@ class Job:
     key: Key
     watch: Watch | None
     model_name: str
+    reused_tokens: int = 0
 
 
 @torch.inference_mode()
 def generate(network: Network, vocabulary: Vocabulary, job: Job, check: Check) -> tuple[Generation, ...]:
     """All samples of a job, one after the other. The prompt is computed once."""
-    context, logits = network.prefill(job.prompt_ids, check)
+    context, logits, reused_tokens = network.prefill(job.prompt_ids, check)
+    job = replace(job, reused_tokens=reused_tokens)
     if job.sampling.temperature == 0:
         return (_write(network, vocabulary, job, 0, context, logits, check),) * job.n
     samples = []
@@ -66,7 +68,7 @@ def _write(
         reading = read(logits[-1], token_id, job.want, job.named_ids)
         _append(writing, detokeniser, vocabulary, job.sampling, token_id, reading)
         if writing.is_finished:
-            return writing.generation(job.prompt_ids, len(job.prompt_ids))
+            return writing.generation(job.prompt_ids, len(job.prompt_ids), job.reused_tokens)
         if job.want.attention is None:
             logits = network.feed(context, (token_id,))
         else:
@@ -111,7 +113,7 @@ def score(
     network: Network, prompt_ids: TokenIds, options: Sequence[TokenIds], check: Check
 ) -> tuple[Scored, ...]:
     """Summed log-probability (nats) of each option after the prompt, which is computed once."""
-    context, first = network.prefill(prompt_ids, check)
+    context, first, _ = network.prefill(prompt_ids, check)
     scores = []
     for ids in options:
         check()

@@ -6,13 +6,15 @@ Everything here runs on the model's worker thread and knows nothing of text.
 import copy
 import inspect
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field
+from itertools import takewhile
 from typing import Any
 
 import numpy as np
 import torch
 from numpy.typing import NDArray
 from torch import Tensor
+from transformers.cache_utils import DynamicLayer
 
 from askance.core.errors import ModelSpecError
 from askance.models.hf.attention import ATTENTION_NAME, capturing
@@ -23,14 +25,27 @@ _PREFILL_TOKENS = 512
 
 @dataclass(slots=True)
 class Context:
-    """Everything fed so far: the cache (None before the first token) and its length in tokens."""
+    """Everything fed so far: the cache (None before the first token) and the ids in it."""
 
     cache: Any = None
-    num_tokens: int = 0
+    ids: list[int] = field(default_factory=list)
+
+    @property
+    def num_tokens(self) -> int:
+        return len(self.ids)
 
     def fork(self) -> "Context":
         """A copy that can go on by itself."""
-        return Context(copy.deepcopy(self.cache), self.num_tokens)
+        return Context(copy.deepcopy(self.cache), list(self.ids))
+
+    def shortened(self, num_tokens: int) -> "Context":
+        """This context cut back to its first tokens; an empty one where its cache can't be cut."""
+        # Layers of other kinds (sliding windows, states) have forgotten what a shorter context would need.
+        if num_tokens == 0 or any(type(layer) is not DynamicLayer for layer in self.cache.layers):
+            return Context()
+        self.cache.crop(num_tokens - self.num_tokens)
+        del self.ids[num_tokens:]
+        return self
 
 
 class Network:
@@ -40,15 +55,18 @@ class Network:
         self._module = module
         self.device: torch.device = module.device
         self._keeps_logits = "logits_to_keep" in inspect.signature(module.forward).parameters
+        self._latest: Context | None = None
         self.attention_layer = self._probe(name)
 
     def feed(self, context: Context, ids: Sequence[int], *, keep_logits: int = 1) -> Tensor:
         """Append `ids` to `context`. Logits after the last of them, shape [keep_logits, vocabulary]."""
         options = {"logits_to_keep": keep_logits} if self._keeps_logits else {}
         tensor = torch.tensor([list(ids)], device=self.device)
+        self._latest = None  # a pass that breaks leaves half a cache
         output = self._module(input_ids=tensor, past_key_values=context.cache, use_cache=True, **options)
         context.cache = output.past_key_values
-        context.num_tokens += len(ids)
+        context.ids += ids
+        self._latest = context
         logits: Tensor = output.logits[0, -keep_logits:]
         return logits
 
@@ -61,13 +79,29 @@ class Network:
         # A sliding window has dropped its oldest keys: their weight is 0.
         return logits, np.pad(row, ((0, 0), (context.num_tokens - row.shape[1], 0)))
 
-    def prefill(self, ids: Sequence[int], check: Callable[[], None]) -> tuple[Context, Tensor]:
-        """Feed a whole prompt; `check` runs between its pieces and may raise. Logits: [1, vocabulary]."""
-        context = Context()
-        for start in range(0, len(ids), _PREFILL_TOKENS):
+    def prefill(self, ids: Sequence[int], check: Callable[[], None]) -> tuple[Context, Tensor, int]:
+        """Feed a whole prompt, going on from what it shares with the context fed last.
+
+        The examples of a prompt, and the text accepted so far, are thus computed once, not once a round.
+        `check` runs between pieces of the prompt and may raise.
+
+        Returns:
+            The context, the logits behind it (shape [1, vocabulary]), and how many tokens were reused.
+        """
+        context = self._resumed(ids)
+        reused_tokens = context.num_tokens
+        for start in range(reused_tokens, len(ids), _PREFILL_TOKENS):
             check()
             logits = self.feed(context, ids[start : start + _PREFILL_TOKENS])
-        return context, logits
+        return context, logits, reused_tokens
+
+    def _resumed(self, ids: Sequence[int]) -> Context:
+        latest, self._latest = self._latest, None
+        if latest is None:
+            return Context()
+        pairs = zip(latest.ids, ids[:-1], strict=False)  # the last one is fed again, for its logits
+        shared = sum(1 for _ in takewhile(lambda pair: pair[0] == pair[1], pairs))
+        return latest.shortened(shared)
 
     def attend(self, ids: Sequence[int]) -> NDArray[np.float32]:
         """The last layer's weights of one pass over `ids` alone: shape [heads, ids, ids]."""
