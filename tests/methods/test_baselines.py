@@ -1,6 +1,9 @@
 import asyncio
 
+import pytest
+
 from askance.ask import ask
+from askance.core.errors import PromptTooLong
 from askance.core.trace import Committed, Searched
 from askance.core.types import Demo, Passage, Question
 from askance.methods.closed_book import ClosedBook
@@ -63,6 +66,14 @@ def test_a_model_that_only_chats_is_asked_in_turns():
     assert model.prompts[0].startswith("<|system|>")
     assert model.prompts[0].endswith("Which river flows through Pisa?<|end|><|assistant|>")
     assert model.prompts[0].count("<|user|>") == 5
+
+
+def test_passages_longer_than_the_context_window_are_an_error_with_the_numbers():
+    model = ScriptedModel([" x"], context_tokens=400)
+    passage = Passage("a", "Arno", "The Arno flows on and on. " * 100)
+    with pytest.raises(PromptTooLong, match=r"window of 400.*--set passages=N"):
+        asyncio.run(ask(QUESTION, Single(), {"answer": model}, ScriptedRetriever([passage])))
+    assert model.prompts == []
 
 
 def test_the_same_seed_gives_the_same_answer_and_another_question_another():

@@ -6,8 +6,8 @@ from askance.core.errors import InputError, ModelFailure, PromptTooLong, Retriev
 from askance.core.trace import Attended, Failed, Generated, ScoredOptions, Searched, Trace
 from askance.core.types import Chat, Passage, Raw, Sampling, Span, Turn, Want, untrusted
 from askance.models.scripted import Reply, ScriptedModel
-from askance.retrieval.scripted import ScriptedEncoder, ScriptedRetriever
-from askance.runtime.record import RecordedEncoder, RecordedModel, RecordedRetriever
+from askance.retrieval.scripted import ScriptedRetriever
+from askance.runtime.record import RecordedModel, RecordedRetriever
 
 PROMPT = Raw((Span("Say "), untrusted("it")), (untrusted(" now"),))
 
@@ -113,10 +113,3 @@ def test_searches_are_traced_and_failures_named():
     with pytest.raises(RetrieverFailure, match="retriever broken: OSError: disk gone"):
         asyncio.run(RecordedRetriever(Broken(), trace).search("river", 3))
     assert isinstance(trace.events[-1], Failed)
-
-
-def test_an_encoder_passes_through():
-    trace = Trace()
-    encoder = RecordedEncoder(ScriptedEncoder(), trace)
-    assert asyncio.run(encoder.embed(["a", "b"])).shape[0] == 2
-    assert encoder.name == ScriptedEncoder().name

@@ -25,6 +25,10 @@ def test_only_passages_that_were_in_the_prompt_count():
     assert [(c.number, c.start) for c in found] == [(1, 24)]
 
 
+def test_one_shared_word_is_no_evidence():
+    assert cite("So the answer is Pisa.", [(0, (ARNO,))]) == ()
+
+
 def test_nothing_to_cite():
     assert cite("It is.", [(0, (ARNO,))]) == ()
     assert cite("", [(0, (ARNO,))]) == ()

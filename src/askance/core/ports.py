@@ -121,7 +121,6 @@ class Run:
     models: Mapping[Role, Model]
     retriever: Retriever
     trace: Trace
-    encoder: Encoder | None = None
     seed: int = 0
 
     @property

@@ -3,11 +3,8 @@
 import time
 from collections.abc import Sequence
 
-import numpy as np
-from numpy.typing import NDArray
-
 from askance.core.errors import AskanceError, ModelFailure, RetrieverFailure
-from askance.core.ports import Encoder, Model, Retriever
+from askance.core.ports import Model, Retriever
 from askance.core.trace import Attended, Failed, Generated, ScoredOptions, Searched, Trace, TracedToken
 from askance.core.types import (
     Attention,
@@ -153,23 +150,6 @@ class RecordedRetriever:
             raise _failed(self._trace, error, f"retriever {self.name}", RetrieverFailure) from error
         self._trace.add(Searched, seconds=time.perf_counter() - began, query=query, k=k, hits=hits)
         return hits
-
-
-class RecordedEncoder:
-    """An encoder whose failures are traced."""
-
-    def __init__(self, encoder: Encoder, trace: Trace) -> None:
-        self._encoder, self._trace = encoder, trace
-
-    @property
-    def name(self) -> str:
-        return self._encoder.name
-
-    async def embed(self, texts: Sequence[str]) -> NDArray[np.float32]:
-        try:
-            return await self._encoder.embed(texts)
-        except Exception as error:
-            raise _failed(self._trace, error, f"encoder {self.name}", ModelFailure) from error
 
 
 def prompt_text(prompt: Prompt, model: Model) -> str:

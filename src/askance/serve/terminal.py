@@ -150,9 +150,9 @@ def _searched(event: Searched) -> RenderableType:
 
 
 def _hit(hit: Hit) -> Text:
-    text = Text(f"{hit.rank}. ", style=PROVISIONAL, no_wrap=True, overflow="ellipsis")
-    text.append(hit.passage.title, style="bold not dim").append(f" {hit.score:.1f}  ")
-    return text.append(" ".join(hit.passage.text.split()))
+    text = Text(f"{hit.rank}. ", no_wrap=True, overflow="ellipsis")
+    text.append(" ".join(hit.passage.title.split()), style="bold").append(f" {hit.score:.1f}  ")
+    return text.append(" ".join(hit.passage.text.split()), style=PROVISIONAL)
 
 
 def _generated(event: Generated) -> RenderableType:
@@ -166,10 +166,10 @@ def _generated(event: Generated) -> RenderableType:
 def _answered(answer: Answer, usage: Usage) -> RenderableType:
     lines: list[Text] = [Text(""), _cited_text(answer)]
     if answer.short and answer.short != answer.text:
-        lines += [Text("Answer: ", style="bold").append(answer.short, style=f"bold {SURE}")]
+        lines += [Text().append("Answer: ", style="bold").append(answer.short, style=f"bold {SURE}")]
     sources = {citation.number: citation.passage for citation in answer.citations}
     for number, passage in sorted(sources.items()):
-        line = Text(f"[{number}] ", style=QUERY).append(passage.title, style="bold")
+        line = Text().append(f"[{number}] ", style=QUERY).append(passage.title, style="bold")
         lines.append(line.append(f"  {passage.source}", style=PROVISIONAL))
     return Group(*lines, Text(""), Text(usage_line(usage), style=PROVISIONAL))
 

@@ -13,7 +13,7 @@ def cite(
     """Cite, for each sentence of `text`, the passage that holds most of its content words.
 
     This is evidence by shared words, not a proof of entailment: a sentence is cited only when a passage the
-    model had before it holds at least `least_share` of its content words.
+    model had before it holds at least two of its content words, and at least `least_share` of them.
 
     Args:
         text: the whole answer.
@@ -35,12 +35,7 @@ def cite(
 
 
 def _best(sentence: str, hits: Sequence[Hit], least_share: float) -> Hit | None:
-    needed = content_words(sentence)
-    if not needed:
-        return None
-    shares = [
-        (len(needed & content_words(f"{h.passage.title} {h.passage.text}")) / len(needed), -h.rank, h)
-        for h in hits
-    ]
-    share, _, best = max(shares, key=lambda entry: entry[:2], default=(0.0, 0, None))
-    return best if share >= least_share else None
+    wanted = content_words(sentence)
+    held = [(len(wanted & content_words(f"{h.passage.title} {h.passage.text}")), -h.rank, h) for h in hits]
+    num_held, _, best = max(held, key=lambda entry: entry[:2], default=(0, 0, None))
+    return best if num_held >= max(2, least_share * len(wanted)) else None
