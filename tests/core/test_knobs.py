@@ -4,7 +4,7 @@ from typing import Literal
 import pytest
 
 from askance.core.errors import KnobError, UnknownName
-from askance.core.knobs import Knobs, describe_type, knob, parse_knobs
+from askance.core.knobs import Knobs, describe_type, knob, name_of, parse_knobs
 
 
 @dataclass(frozen=True, slots=True)
@@ -14,6 +14,7 @@ class Dials(Knobs):
     is_fast: bool = knob(True, "hurry")
     layout: Literal["raw", "chat"] = knob("raw", "layout")
     limit: int | None = knob(None, "limit or none")
+    least: int = knob(1, "no upper bound", at_least=1)
 
 
 def test_strings_become_typed_values():
@@ -51,6 +52,7 @@ def test_wrong_type_names_knob_value_and_expectation(name, text, expected):
     ("settings", "expected"),
     [
         ({"passages": 0}, "from 1 to 100"),
+        ({"least": 0}, "1 or more"),
         ({"theta": 1.5}, "from 0 to 1"),
         ({"theta": float("nan")}, "from 0 to 1"),
         ({"passages": True}, "expected int"),
@@ -66,6 +68,13 @@ def test_out_of_range_or_wrong_type_when_made(settings, expected):
 def test_unknown_knob_names_the_nearest():
     with pytest.raises(UnknownName, match="did you mean 'passages'"):
         parse_knobs(Dials, {"pasages": "3"})
+
+
+def test_methods_are_called_by_the_name_users_know():
+    class ClosedBook:
+        pass
+
+    assert name_of(ClosedBook) == "closed_book"
 
 
 def test_types_are_described_as_a_user_writes_them():

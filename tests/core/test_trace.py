@@ -33,6 +33,16 @@ def test_because_names_the_parent_in_each_branch():
     assert trace.events[-1].parent is None
 
 
+def test_a_cause_belongs_to_its_own_trace():
+    one, two = Trace(), Trace()
+    one.decide("retrieve", "keep", "first")
+    with one.because(one.decide("retrieve", "search", "second")):
+        two.decide("retrieve", "keep", "elsewhere")
+        one.decide("retrieve", "keep", "here")
+    assert two.events[0].parent is None
+    assert one.events[2].parent == 1
+
+
 def test_commits_that_follow_each_other_are_kept_as_one_but_heard_one_by_one():
     heard = []
     trace = Trace(heard.append)
@@ -45,6 +55,7 @@ def test_commits_that_follow_each_other_are_kept_as_one_but_heard_one_by_one():
     assert [e.text for e in heard if isinstance(e, Committed)] == ["The ", "Arno.", " Pisa."]
     assert trace.committed == "The Arno. Pisa."
     assert [e.id for e in trace.events] == [0, 1, 2]
+    assert [e.id for e in heard] == [0, 0, 1, 2], "a piece has the id of the event it is kept in"
 
 
 def test_drafts_are_heard_and_not_kept():

@@ -86,12 +86,25 @@ def test_the_first_search_is_the_question():
     assert result.trace.decisions[0].outcome == "search"
 
 
-def test_a_search_without_hits_takes_the_old_passages_away():
+def test_a_search_that_finds_nothing_leaves_passages_and_sentence_as_they_are():
     retriever = ScriptedRetriever({QUESTION.text: [ARENA]})
-    replies = [Reply(" It is 5. So", {"5": 0.1}), " It is five. So", " So the answer is 5."]
-    _, model, _ = run(replies, retriever, search_first=True)
-    assert "Context:" in model.prompts[0]
-    assert "Context:" not in model.prompts[1]
+    replies = [Reply(" It is 5. So", {"5": 0.1}), " So the answer is 5."]
+    result, model, _ = run(replies, retriever, search_first=True)
+    assert retriever.queries == [QUESTION.text, "It is"]
+    assert all("[1] Androscoggin" in prompt for prompt in model.prompts)
+    assert result.answer.text == "It is 5. So the answer is 5."
+
+
+def test_a_sentence_inside_another_is_no_repetition():
+    result, _, _ = run([" He lived in Paris. Paris", " Paris. So", " So the answer is Paris."])
+    assert result.answer.text == "He lived in Paris. Paris. So the answer is Paris."
+
+
+def test_an_answer_cut_by_the_sentence_limit_goes_on():
+    model = ScriptedModel([Reply(" So the answer is Georges", ends=False), " Bizet of Paris."])
+    method = Flare(search_first=False, look_ahead_tokens=5)
+    result = asyncio.run(ask(QUESTION, method, {"answer": model}, ScriptedRetriever()))
+    assert result.answer.short == "Georges Bizet of Paris"
 
 
 @pytest.mark.parametrize(
@@ -160,7 +173,7 @@ def test_passages_can_not_take_over():
 
 def test_a_model_without_probabilities_is_refused():
     model = ScriptedModel(["x"], signals=frozenset())
-    with pytest.raises(MissingAbility, match=r"Flare needs logprob.*local model"):
+    with pytest.raises(MissingAbility, match=r"flare needs logprob.*local model"):
         asyncio.run(ask(QUESTION, Flare(), {"answer": model}, ScriptedRetriever([ARENA])))
     assert model.prompts == []
 

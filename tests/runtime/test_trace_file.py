@@ -30,6 +30,18 @@ def test_round_trip(trace, tmp_path):
     assert [child.name for child in tmp_path.iterdir()] == ["trace.jsonl"]
 
 
+def test_every_line_break_of_unicode_survives(trace, tmp_path):
+    trace.commit("a\u2028b\u0085c\rd\x0b")
+    write_trace(trace, tmp_path / "t.jsonl")
+    assert read_trace(tmp_path / "t.jsonl") == tuple(trace.events)
+
+
+def test_half_a_character_does_not_stop_the_writing(trace, tmp_path):
+    trace.commit("\udcff")
+    write_trace(trace, tmp_path / "t.jsonl")
+    assert len(read_trace(tmp_path / "t.jsonl")) == len(trace.events)
+
+
 def test_an_old_file_is_replaced_whole(trace, tmp_path):
     path = tmp_path / "trace.jsonl"
     path.write_text("old\n" * 1000)

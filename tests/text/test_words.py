@@ -38,6 +38,17 @@ def test_offsets_count_from_where_the_tokens_start():
     ]
 
 
+def test_a_token_without_text_belongs_to_the_word_it_begins():
+    assert [(w.text, w.first, w.last) for w in token_words(tokens_of(["a", " ", "", "😀"]))] == [
+        ("a", 0, 1),
+        ("😀", 2, 4),
+    ]
+
+
+def is_at(token, word):
+    return token.end > word.start or token.start == token.end == word.start
+
+
 @given(st.lists(st.text(alphabet="ab é😀\n\t한", max_size=4), max_size=12))
 def test_every_word_is_written_by_exactly_the_tokens_that_overlap_it(pieces):
     tokens = tokens_of(pieces)
@@ -46,6 +57,6 @@ def test_every_word_is_written_by_exactly_the_tokens_that_overlap_it(pieces):
     assert [word.text for word in found] == text.split()
     for word in found:
         assert text[word.start : word.end] == word.text
-        inside = [i for i, t in enumerate(tokens) if t.start < word.end and t.end > word.start]
+        inside = [i for i, t in enumerate(tokens) if t.start < word.end and is_at(t, word)]
         assert inside[0] == word.first
         assert inside[-1] == word.last - 1

@@ -5,6 +5,7 @@ Command-line flags, the listing of `askance methods`, the repr and the cache key
 
 import dataclasses
 import math
+import re
 import types
 from collections.abc import Mapping
 from typing import Any, Literal, TypeVar, Union, get_args, get_origin, get_type_hints
@@ -38,7 +39,7 @@ class Knobs:
     def __post_init__(self) -> None:
         hints = get_type_hints(type(self))
         for field in dataclasses.fields(self):  # type: ignore[arg-type]
-            _check(type(self).__name__, field, hints[field.name], getattr(self, field.name))
+            _check(name_of(type(self)), field, hints[field.name], getattr(self, field.name))
 
 
 def parse_knobs(cls: type[Any], settings: Mapping[str, Any]) -> dict[str, Any]:
@@ -52,11 +53,16 @@ def parse_knobs(cls: type[Any], settings: Mapping[str, Any]) -> dict[str, Any]:
     names = [field.name for field in dataclasses.fields(cls)]
     for name in settings:
         if name not in names:
-            raise UnknownName("knob", name, names, place=f"of method {cls.__name__}")
+            raise UnknownName("knob", name, names, place=f"of method {name_of(cls)}")
     return {
-        name: _parse(cls.__name__, name, hints[name], value) if isinstance(value, str) else value
+        name: _parse(name_of(cls), name, hints[name], value) if isinstance(value, str) else value
         for name, value in settings.items()
     }
+
+
+def name_of(cls: type[Any]) -> str:
+    """The name users know a method by: ``ClosedBook`` is ``closed_book``."""
+    return re.sub(r"(?<!^)(?=[A-Z])", "_", cls.__name__).lower()
 
 
 def describe_type(hint: Any) -> str:
@@ -102,7 +108,8 @@ def _check(owner: str, field: dataclasses.Field[Any], hint: Any, value: Any) -> 
     if isinstance(value, int | float) and not isinstance(value, bool):
         low, high = field.metadata.get("at_least", -math.inf), field.metadata.get("at_most", math.inf)
         if not low <= value <= high:
-            raise KnobError(f"{place}: expected a value from {low:g} to {high:g}.")
+            expected = f"{low:g} or more" if high == math.inf else f"a value from {low:g} to {high:g}"
+            raise KnobError(f"{place}: expected {expected}.")
 
 
 def _fits(hint: Any, value: Any) -> bool:

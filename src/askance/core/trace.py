@@ -8,7 +8,7 @@ import time
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from contextvars import ContextVar
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from typing import Any, ClassVar
 
 from askance.core.types import Answer, Hit, Key, Role, Usage
@@ -192,7 +192,7 @@ EVENT_TYPES: tuple[type[AnyEvent], ...] = (
 )  # fmt: skip
 Listener = Callable[[AnyEvent], None]
 
-_cause: ContextVar[int | None] = ContextVar("askance_trace_cause", default=None)
+_cause: ContextVar["tuple[Trace, int] | None"] = ContextVar("askance_trace_cause", default=None)
 
 
 class Trace:
@@ -221,7 +221,7 @@ class Trace:
     @contextmanager
     def because(self, decision: Event) -> Iterator[None]:
         """Name `decision` as the parent of the events inside."""
-        token = _cause.set(decision.id)
+        token = _cause.set((self, decision.id))
         try:
             yield
         finally:
@@ -234,9 +234,8 @@ class Trace:
         piece: Committed = self._make(Committed, text=text)
         last = self.events[-1] if self.events else None
         if isinstance(last, Committed):
-            self.events[-1] = Committed(
-                id=last.id, parent=last.parent, at_seconds=piece.at_seconds, text=last.text + text
-            )
+            piece = replace(piece, id=last.id, parent=last.parent)
+            self.events[-1] = replace(piece, text=last.text + text)
         else:
             self.events.append(piece)
         self._tell(piece)
@@ -269,7 +268,9 @@ class Trace:
 
     def _make(self, kind: type[Any], **fields: Any) -> Any:
         at_seconds = time.perf_counter() - self._started
-        return kind(id=len(self.events), parent=_cause.get(), at_seconds=at_seconds, **fields)
+        trace, cause = _cause.get() or (self, None)
+        parent = cause if trace is self else None  # one question may be asked while another is answered
+        return kind(id=len(self.events), parent=parent, at_seconds=at_seconds, **fields)
 
     def _tell(self, event: AnyEvent) -> None:
         if self._listener is not None:

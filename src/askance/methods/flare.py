@@ -27,12 +27,16 @@ class Flare(Knobs):
     Deviations from the paper and from the authors' code:
     - a confident look-ahead is kept as it is; the code generates it a second time from the same prompt, which
       under greedy decoding gives the same text;
-    - so is a doubtful one whose query is empty, since its prompt would not change either;
+    - so is a doubtful one whose query is empty, since its prompt would not change either, and one whose query
+      finds nothing: the passages at hand stay, where the code goes on without any;
     - generation ends when the answer has been stated, on an empty sentence, on one that was written before
       word for word, and where an invented next question would begin; the code ends on a blank line or at the
       length limit;
-    - the few-shot examples carry no passages of their own;
-    - the query needs no limit: it is never longer than the look-ahead, the code's own limit of 64 tokens.
+    - the few-shot examples are our own, and carry no passages;
+    - sentences are split by `sentencex` instead of Punkt;
+    - queries are never truncated; by default the look-ahead already keeps them to the code's 64 tokens;
+    - `search_below=0` never searches; the code's filter of 0 searches for every sentence, here
+      `search_below=1`.
     """
 
     passages: int = knob(2, "passages per search", at_least=1)
@@ -54,7 +58,7 @@ class Flare(Knobs):
         return Needs(signals=frozenset({"logprob"}), retriever=True)
 
     async def answer(self, question: Question, run: Run) -> Answer:
-        text, kept_tokens = "", 0
+        text, kept_tokens, written = "", 0, set[str]()
         hits = await self._first_search(question, run)
         shown = [(0, hits)]
         for step in range(self.max_tokens):
@@ -63,12 +67,15 @@ class Flare(Knobs):
             decision = self._decide(sentence, run)
             if decision.query:
                 with run.trace.because(decision):
-                    hits = await run.retriever.search(decision.query, self.passages)
-                    shown.append((len(text), hits))
-                    sentence = await self._sentence(question, hits, text, run, ("sentence", step), room)
-            if _is_repeated(sentence, text):
+                    found = await run.retriever.search(decision.query, self.passages)
+                    if found:
+                        hits = found
+                        shown.append((len(text), hits))
+                        sentence = await self._sentence(question, hits, text, run, ("sentence", step), room)
+            if sentence.finish != "length" and sentence.text in written:
                 run.trace.decide("end", "stop", "the next sentence was written before, word for word")
                 break
+            written.add(sentence.text)
             run.trace.commit(sentence.text)
             text += sentence.text
             kept_tokens += len(sentence.tokens)
@@ -98,7 +105,9 @@ class Flare(Knobs):
     def _decide(self, sentence: Generation, run: Run) -> Decided:
         least = min((_probability(token) for token in sentence.tokens), default=1.0)
         query = self._masked(sentence.tokens) if least <= self.search_below else ""
-        if least > self.search_below:
+        if not sentence.text.strip():
+            why = "nothing more was written"
+        elif least > self.search_below:
             why = f"every token is more probable than {self.search_below:g}"
         elif query:
             why = f"the least probable token has {least:.2f}, not above {self.search_below:g}"
@@ -129,11 +138,8 @@ class Flare(Knobs):
     def _is_finished(self, sentence: Generation, text: str, kept_tokens: int) -> bool:
         if sentence.finish in ("end", "stop") or not sentence.text.strip():
             return True
-        return has_answer(text) or kept_tokens >= self.max_tokens
-
-
-def _is_repeated(sentence: Generation, text: str) -> bool:
-    return bool(sentence.text.strip()) and sentence.text.strip() in text
+        is_whole = sentence.finish != "length"
+        return (is_whole and has_answer(text)) or kept_tokens >= self.max_tokens
 
 
 def _probability(token: Token) -> float:

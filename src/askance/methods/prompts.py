@@ -7,7 +7,6 @@ the parts into the model's chat format, for models that offer nothing else.
 from collections.abc import Sequence
 from typing import Literal
 
-from askance.core.errors import QuestionError
 from askance.core.ports import Model
 from askance.core.types import Chat, Demo, Hit, Prompt, Question, Raw, Span, Turn, untrusted
 
@@ -26,12 +25,7 @@ def answer_prompt(
         hits: passages, placed directly before the question.
         text: the answer so far, to be gone on from exactly.
         layout: "auto" is raw where the model takes raw prompts.
-
-    Raises:
-        QuestionError: the question is empty.
     """
-    if not question.text.strip():
-        raise QuestionError("the question is empty: say what you want to know.")
     demos = DEMOS if question.demos is None else question.demos
     so_far = (untrusted(text),) if text else ()
     if layout == "raw" or (layout == "auto" and "raw" in model.capabilities):

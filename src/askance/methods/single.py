@@ -15,7 +15,8 @@ from askance.text.support import cite
 class Single(Knobs):
     """One search with the question, one generation: "SR-RAG" of the DRAGIN paper (Su et al. 2024).
 
-    Deviation from the authors' code: stop strings end the answer where an invented next question would begin.
+    Deviations from the authors' code: passages show their titles; no instruction line follows them; stop
+    strings end the answer where an invented next question would begin.
     """
 
     passages: int = knob(3, "passages per search", at_least=1)

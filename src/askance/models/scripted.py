@@ -5,17 +5,15 @@ It passes the same contract as real models: its signals are computed from an exp
 
 import dataclasses
 import hashlib
-import json
 import math
 import re
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
-from pathlib import Path
 
 import numpy as np
 from numpy.typing import NDArray
 
-from askance.core.errors import InputError, ModelSpecError, PromptTooLong
+from askance.core.errors import InputError, PromptTooLong
 from askance.core.types import (
     Attention,
     Capability,
@@ -234,25 +232,6 @@ class ScriptedModel:
             self._ids[piece] = len(self._pieces)
             self._pieces.append(piece)
         return self._ids[piece]
-
-
-def read_replies(path: Path) -> tuple[Reply, ...]:
-    """Replies from JSON Lines such as ``{"text": "It is Bonn.", "doubts": {"Bonn": 0.3}}``.
-
-    Raises:
-        ModelSpecError: the file can't be read, or a row is no reply; names the line.
-    """
-    try:
-        lines = path.read_text(encoding="utf-8").splitlines()
-    except OSError as error:
-        raise ModelSpecError(f"can't read the script {path}: {error.strerror}.") from error
-    replies = []
-    for number, line in enumerate(lines, start=1):
-        try:
-            replies.append(Reply(**json.loads(line)))
-        except (ValueError, TypeError) as error:
-            raise ModelSpecError(f'{path}, line {number}: {error}. A reply is {{"text": "…"}}.') from error
-    return tuple(replies)
 
 
 def _script(reply: Reply) -> Callable[[int], Distribution]:

@@ -127,4 +127,5 @@ def _kind(value: Any) -> str:
 
 
 def _malformed(path: Path, line: int, error: Exception, shape: str) -> DocumentError:
-    return DocumentError(f"{path}, line {line}: {error}. {shape}")
+    problem = f"not JSON ({error.msg})" if isinstance(error, json.JSONDecodeError) else str(error)
+    return DocumentError(f"{path}, line {line}: {problem}. {shape}")

@@ -62,14 +62,17 @@ class RecordedModel:
     ) -> tuple[Generation, ...]:
         began = time.perf_counter()
         full_key = (*self._scope, *key)
+        guarded = None if watch is None else _Guarded(watch)
         try:
             generations = await self._model.generate(
-                prompt, sampling, want, until, n=n, key=full_key, watch=watch
+                prompt, sampling, want, until, n=n, key=full_key, watch=guarded
             )
         except Exception as error:
             raise _failed(
                 self._trace, error, f"{self._role} model {self.name}, {_name(key)}", ModelFailure
             ) from error
+        if guarded is not None and guarded.error is not None:
+            raise guarded.error
         seconds = time.perf_counter() - began
         shown = prompt_text(prompt, self._model)
         for generation in generations:
@@ -130,6 +133,20 @@ class RecordedModel:
             generated_tokens=generation.generated_tokens,
             reused_tokens=generation.reused_tokens,
         )
+
+
+class _Guarded:
+    """A watcher whose failure is kept apart from the model's."""
+
+    def __init__(self, watch: Watch) -> None:
+        self.error: Exception | None = None
+        self._watch = watch
+
+    def __call__(self, text: str) -> None:
+        try:
+            self._watch(text)
+        except Exception as error:  # the listener's own, raised again once the model is done
+            self.error = self.error or error
 
 
 class RecordedRetriever:

@@ -3,7 +3,6 @@
 import dataclasses
 import json
 import os
-import tempfile
 from pathlib import Path
 from typing import Any
 
@@ -36,21 +35,27 @@ def write_atomically(path: Path, text: str) -> None:
     Raises:
         InputError: the place can't be written to.
     """
+    temporary = path.with_name(f".{path.name}.{os.getpid()}.tmp")
     try:
-        descriptor, temporary = tempfile.mkstemp(dir=path.parent, prefix=f".{path.name}.")
-    except OSError as error:
-        raise InputError(
-            f"can't write {path}: {error.strerror}. Name a file in a folder that exists."
-        ) from error
-    try:
-        with os.fdopen(descriptor, "w", encoding="utf-8") as file:
+        with temporary.open("w", encoding="utf-8", errors="backslashreplace") as file:
             file.write(text)
             file.flush()
             os.fsync(file.fileno())
-        Path(temporary).replace(path)
+        temporary.replace(path)
     except OSError as error:
-        Path(temporary).unlink(missing_ok=True)
-        raise InputError(f"can't write {path}: {error.strerror}.") from error
+        raise InputError(f"can't write {path}: {error.strerror}. Name another file.") from error
+    finally:
+        temporary.unlink(missing_ok=True)
+
+
+def check_writable(path: Path) -> None:
+    """Raise `InputError` now, rather than after the work, if `path` can't become a file."""
+    if path.is_dir():
+        raise InputError(f"can't write {path}: it is a folder. Name a file.")
+    if not path.parent.is_dir():
+        raise InputError(f"can't write {path}: the folder {path.parent} does not exist; make it first.")
+    if not os.access(path.parent, os.W_OK):
+        raise InputError(f"can't write {path}: no permission to write in {path.parent}.")
 
 
 def read_trace(path: Path) -> tuple[AnyEvent, ...]:
@@ -60,14 +65,15 @@ def read_trace(path: Path) -> tuple[AnyEvent, ...]:
         TraceFileError: missing, not a trace, from a newer version, or damaged; names the line.
     """
     try:
-        lines = path.read_text(encoding="utf-8").splitlines()
+        # Only a line feed ends a line: texts may hold the other line breaks of Unicode.
+        lines = path.read_text(encoding="utf-8").removesuffix("\n").split("\n")
     except (OSError, UnicodeDecodeError) as error:
         raise TraceFileError(f"can't read the trace {path}: {error}") from error
-    records = [_record(path, number, line) for number, line in enumerate(lines, start=1)]
-    if not records or records[0].get("type") != "header":
+    if not lines[0].startswith('{"type": "header"'):
         raise TraceFileError(
             f"{path} is not a trace: its first line is no header. `askance ask --trace FILE` makes one."
         )
+    records = [_record(path, number, line) for number, line in enumerate(lines, start=1)]
     if records[0].get("schema") != SCHEMA_VERSION:
         raise TraceFileError(
             f"{path} has trace schema {records[0].get('schema')!r}; this version reads {SCHEMA_VERSION}: "

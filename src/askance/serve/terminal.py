@@ -21,6 +21,7 @@ from askance.core.trace import (
     WordSignal,
 )
 from askance.core.types import Answer, Hit, Usage
+from askance.text.printable import printable_record
 
 STRONG, WEAK, SURE, PROVISIONAL, QUERY = "bold red", "yellow", "green", "dim", "cyan"
 
@@ -54,6 +55,7 @@ class LiveView:
 
     def __call__(self, event: AnyEvent) -> None:
         """Show one event."""
+        event = printable_record(event)
         if isinstance(event, Drafted):
             self._draft += event.text
         elif isinstance(event, Committed):
@@ -64,17 +66,22 @@ class LiveView:
             self._draft = ""
         block = event_block(event)
         if block is not None and not isinstance(event, Generated | Committed):
-            (self._live.console if self._live else self._console).print(block)
+            self._console.print(block, soft_wrap=isinstance(event, Answered) and not self._live)
         if self._live:
-            text = Text(self._committed.lstrip())
-            text.append(self._draft if text.plain else self._draft.lstrip(), style=PROVISIONAL)
-            self._live.update(text, refresh=True)
+            self._live.update(self._growing(), refresh=True)
+
+    def _growing(self) -> Text:
+        """The answer so far and the draft, as many of the last lines as the terminal can redraw."""
+        text = Text(self._committed.lstrip())
+        text.append(self._draft if text.plain else self._draft.lstrip(), style=PROVISIONAL)
+        lines = text.wrap(self._console, self._console.width)
+        return Text("\n").join(lines[-max(1, self._console.height - 2) :])
 
 
 def print_trace(events: Iterable[AnyEvent], console: Console) -> None:
     """A whole recorded trace, one block an event."""
     for event in events:
-        block = event_block(event)
+        block = event_block(printable_record(event))
         if block is not None:
             console.print(block)
 

@@ -3,18 +3,18 @@
 import re
 
 from askance.core.types import Question
-from askance.text.sentences import first_sentence_end
+from askance.text.sentences import sentence_spans
 
-_MARKER = re.compile(r"\banswer\s+(?:is|was)\s*:?\s*", re.IGNORECASE)
+_MARKER = re.compile(r"\bthe\s+(?:final\s+|correct\s+)?answer\s+is\b\s*:?\s*", re.IGNORECASE)
 _YES_NO = re.compile(r"\b(yes|no|true|false)\b", re.IGNORECASE)
 _POLARITY = {"yes": "yes", "true": "yes", "no": "no", "false": "no"}
 
 
 def short_answer(text: str, question: Question) -> str:
-    """The answer after the first "answer is", to the end of its sentence; empty when it was never given.
+    """The answer after the first "the answer is", to the end of its sentence; empty when it was never given.
 
     The final full stop and quotation marks go. A yes-or-no question gives "yes" or "no"; a choice gives the
-    option whose text stands first in the answer.
+    option that stands first in the answer as whole words, the longer of two that begin at the same place.
     """
     marker = _MARKER.search(text)
     stated = text[marker.end() :] if marker else ""
@@ -23,9 +23,11 @@ def short_answer(text: str, question: Question) -> str:
         return _POLARITY[found.group().lower()] if found else ""
     if question.task == "choice":
         return _first_option(stated or text, question.options)
-    line = stated.split("\n", 1)[0]
-    sentence = line[: first_sentence_end(line)]
-    return sentence.strip().removesuffix(".").strip(" \"“”'")
+    if not stated.strip() or marker is None:
+        return ""
+    end = next(end for _, end in sentence_spans(text) if end > marker.end())
+    line = text[marker.end() : end].split("\n", 1)[0]
+    return line.strip().removesuffix(".").strip(" \"“”'")
 
 
 def has_answer(text: str) -> bool:
@@ -35,5 +37,9 @@ def has_answer(text: str) -> bool:
 
 
 def _first_option(text: str, options: tuple[str, ...]) -> str:
-    places = [(text.lower().find(option.lower()), option) for option in options]
-    return min(((at, option) for at, option in places if at >= 0), default=(0, ""))[1]
+    found = []
+    for option in options:
+        place = re.search(rf"(?<!\w){re.escape(option)}(?!\w)", text, re.IGNORECASE)
+        if place:
+            found.append((place.start(), -len(option), option))
+    return min(found, default=(0, 0, ""))[2]

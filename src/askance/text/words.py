@@ -37,7 +37,7 @@ def content_words(text: str) -> frozenset[str]:
 class TokenWord:
     """A white-space-delimited word of generated text and the tokens that write it: `tokens[first:last]`.
 
-    A token that crosses a word boundary belongs to both words.
+    A token that crosses a word boundary belongs to both words; one without text, to the word it begins.
     """
 
     text: str
@@ -56,7 +56,7 @@ def token_words(tokens: Sequence[Token]) -> tuple[TokenWord, ...]:
     first = last = 0
     for match in re.finditer(r"\S+", text):
         start, end = match.start() + origin, match.end() + origin
-        while tokens[first].end <= start:
+        while tokens[first].end <= start and tokens[first].start < start:
             first += 1
         last = max(last, first)
         while last < len(tokens) and tokens[last].start < end:

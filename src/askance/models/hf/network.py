@@ -43,8 +43,9 @@ class Context:
         # Layers of other kinds (sliding windows, states) have forgotten what a shorter context would need.
         if num_tokens == 0 or any(type(layer) is not DynamicLayer for layer in self.cache.layers):
             return Context()
-        self.cache.crop(num_tokens - self.num_tokens)
-        del self.ids[num_tokens:]
+        if num_tokens < self.num_tokens:  # in some versions, cutting nothing off empties the cache
+            self.cache.crop(num_tokens - self.num_tokens)
+            del self.ids[num_tokens:]
         return self
 
 
