@@ -21,7 +21,7 @@ def texts(name, ids, before=()):
 
 @both
 @many
-@given(text=st.text(max_size=20), before=st.text(max_size=20))
+@given(text=st.text(max_size=20), before=st.text(min_size=1, max_size=20))  # a prompt is never empty
 def test_texts_join_to_the_text(name, text, before):
     ids = VOCABULARIES[name].encode(text, at_start=False)
     prompt = VOCABULARIES[name].encode(before, at_start=True)
