@@ -16,11 +16,11 @@ from benchmarks.measures import answering, decoding, indexing, starting
 
 def main() -> None:
     rows = [row for measure in (starting, indexing, decoding, answering) for row in measure()]
-    table = Table("what", "median", "unit", "ratio", "against", box=None, header_style="bold")
+    table = Table("what", "value", "unit", "ratio", "against", box=None, header_style="bold")
     for row in rows:
         ratio = "" if row.ratio is None else f"{row.ratio:.2f}"
         table.add_row(row.what, f"{row.median:,.2f}", row.unit, ratio, row.against)
-    Console().print(table)
+    Console(width=110).print(table)
     machine = f"{os.cpu_count()} cores, {platform.machine()}, Python {platform.python_version()}"
     record = {"askance": VERSION, "machine": machine, "rows": [asdict(row) for row in rows]}
     folder = Path(".bench")
