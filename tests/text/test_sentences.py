@@ -2,8 +2,8 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from askance.core.types import Token
 from askance.text.sentences import SentenceEnd, first_sentence_end, sentence_spans, sentences
+from tests.text.pieces import tokens_of
 
 
 @pytest.mark.parametrize(
@@ -51,14 +51,6 @@ def test_a_sentence_has_ended_once_the_next_has_begun(text, end):
 
 def test_short_sentences_are_joined_to_the_next():
     assert first_sentence_end("No. It is. Bonn", min_chars=5) == 10
-
-
-def tokens_of(pieces):
-    at, tokens = 0, []
-    for piece in pieces:
-        tokens.append(Token(0, piece, at, at + len(piece)))
-        at += len(piece)
-    return tokens
 
 
 def test_the_cut_falls_on_a_token_boundary():

@@ -3,14 +3,7 @@ from hypothesis import strategies as st
 
 from askance.core.types import Token
 from askance.text.words import content_words, token_words, words
-
-
-def tokens_of(pieces):
-    at, tokens = 0, []
-    for piece in pieces:
-        tokens.append(Token(0, piece, at, at + len(piece)))
-        at += len(piece)
-    return tokens
+from tests.text.pieces import tokens_of
 
 
 def test_words_keep_inner_marks():

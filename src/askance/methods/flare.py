@@ -18,9 +18,9 @@ from askance.text.words import token_words
 
 @dataclass(frozen=True, slots=True)
 class Flare(Knobs):
-    """FLARE-direct with masked queries (Jiang et al. 2023, "Active Retrieval Augmented Generation", 3.2).
+    """FLARE-direct with masked queries: Jiang et al. 2023, section 3.2.
 
-    The next sentence is generated on trial. When one of its tokens has a probability of at most
+    (The paper is "Active Retrieval Augmented Generation".) The next sentence is generated on trial. When one of its tokens has a probability of at most
     `search_below` (the paper's theta), the tokens above `mask_below` (beta) become the query, the passages
     are replaced by those found, and the sentence is generated again.
 

@@ -13,6 +13,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 from askance.core.errors import MissingExtra, ModelSpecError
+from askance.runtime.durable import sync
 
 if TYPE_CHECKING:
     from askance.models.hf import HfModel
@@ -81,17 +82,9 @@ def _write_whole(target: Path, write: Callable[[Path], None]) -> None:
     partial.mkdir()
     write(partial)
     for path in (*partial.iterdir(), partial):
-        _sync(path)
+        sync(path)
     partial.rename(target)
-    _sync(target.parent)
-
-
-def _sync(path: Path) -> None:
-    descriptor = os.open(path, os.O_RDONLY)
-    try:
-        os.fsync(descriptor)
-    finally:
-        os.close(descriptor)
+    sync(target.parent)
 
 
 def _gguf_path() -> Path:

@@ -26,10 +26,10 @@ from askance.retrieval.manifest import (
     check_analysis,
     is_manifest_file,
     read_manifest,
-    sync_folder,
     write_manifest,
 )
 from askance.retrieval.store import LEDGER, LEXICAL, LOCK, generation_folder
+from askance.runtime.durable import sync
 
 _GENERATION = re.compile(r"generation-\d{6,}")
 
@@ -70,8 +70,8 @@ class Draft:
         manifest = self._manifest()
         self.lexical.finish()
         self.ledger.close()
-        sync_folder(self._path)
-        sync_folder(self._folder)
+        sync(self._path)
+        sync(self._folder)
         write_manifest(self._folder, manifest)
         self.was_published = True
         _sweep(self._folder, {self._generation})

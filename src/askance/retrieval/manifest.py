@@ -2,7 +2,6 @@
 
 import dataclasses
 import json
-import os
 from collections.abc import Mapping
 from dataclasses import dataclass
 from pathlib import Path
@@ -10,6 +9,7 @@ from typing import Any
 
 from askance.core.errors import BadIndex
 from askance.retrieval.analysis import Analysis
+from askance.runtime.durable import write_atomically
 
 FORMAT = "askance-index"
 SCHEMA_VERSION = 1
@@ -71,23 +71,8 @@ def read_manifest(folder: Path) -> Manifest:
 def write_manifest(folder: Path, manifest: Manifest) -> None:
     """Replace the manifest in one step: a reader finds the old or the new one, never a part."""
     content = {"format": FORMAT, "schema_version": SCHEMA_VERSION, **dataclasses.asdict(manifest)}
-    incoming = folder / _INCOMING
-    with incoming.open("w", encoding="utf-8") as file:
-        json.dump(content, file, indent=2)
-        file.write("\n")
-        file.flush()
-        os.fsync(file.fileno())
-    incoming.replace(folder / MANIFEST)
-    sync_folder(folder)
-
-
-def sync_folder(folder: Path) -> None:
-    """Make the names in `folder` durable."""
-    descriptor = os.open(folder, os.O_RDONLY)
-    try:
-        os.fsync(descriptor)
-    finally:
-        os.close(descriptor)
+    text = json.dumps(content, indent=2) + "\n"
+    write_atomically(folder / MANIFEST, text, temporary=folder / _INCOMING)
 
 
 def check_analysis(folder: Path, manifest: Manifest, wanted: Analysis) -> None:

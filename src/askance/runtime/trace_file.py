@@ -9,6 +9,7 @@ from typing import Any
 from askance.core.errors import InputError, TraceFileError
 from askance.core.trace import EVENT_TYPES, SCHEMA_VERSION, AnyEvent, Trace
 from askance.core.version import VERSION
+from askance.runtime.durable import write_atomically
 
 _TYPES = {event_type.type: event_type for event_type in EVENT_TYPES}
 
@@ -26,26 +27,10 @@ def write_trace(trace: Trace, path: Path) -> None:
     """
     header = {"type": "header", "schema": SCHEMA_VERSION, "askance": VERSION}
     lines = [json.dumps(record, ensure_ascii=False) for record in (header, *map(event_record, trace.events))]
-    write_atomically(path, "\n".join(lines) + "\n")
-
-
-def write_atomically(path: Path, text: str) -> None:
-    """Replace `path` by `text` in one step.
-
-    Raises:
-        InputError: the place can't be written to.
-    """
-    temporary = path.with_name(f".{path.name}.{os.getpid()}.tmp")
     try:
-        with temporary.open("w", encoding="utf-8", errors="backslashreplace") as file:
-            file.write(text)
-            file.flush()
-            os.fsync(file.fileno())
-        temporary.replace(path)
+        write_atomically(path, "\n".join(lines) + "\n")
     except OSError as error:
         raise InputError(f"can't write {path}: {error.strerror}. Name another file.") from error
-    finally:
-        temporary.unlink(missing_ok=True)
 
 
 def check_writable(path: Path) -> None:
