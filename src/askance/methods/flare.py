@@ -20,9 +20,10 @@ from askance.text.words import token_words
 class Flare(Knobs):
     """FLARE-direct with masked queries: Jiang et al. 2023, section 3.2.
 
-    (The paper is "Active Retrieval Augmented Generation".) The next sentence is generated on trial. When one of its tokens has a probability of at most
-    `search_below` (the paper's theta), the tokens above `mask_below` (beta) become the query, the passages
-    are replaced by those found, and the sentence is generated again.
+    (The paper is "Active Retrieval Augmented Generation".) The next sentence is generated on trial. When one
+    of its tokens has a probability of at most `search_below` (the paper's theta), the tokens above
+    `mask_below` (beta) become the query, the passages are replaced by those found, and the sentence is
+    generated again.
 
     Deviations from the paper and from the authors' code:
     - a confident look-ahead is kept as it is; the code generates it a second time from the same prompt, which
