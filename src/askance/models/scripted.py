@@ -141,6 +141,9 @@ class ScriptedModel:
     def decode(self, ids: TokenIds) -> str:
         return "".join(self._pieces[i] for i in ids)
 
+    def pieces(self, ids: TokenIds) -> tuple[str, ...]:
+        return tuple(self._pieces[i] for i in ids)
+
     def count(self, prompt: Prompt) -> int:
         return len(self._prompt_ids(prompt))
 
