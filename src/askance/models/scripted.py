@@ -50,6 +50,8 @@ ALL_CAPABILITIES: frozenset[Capability] = frozenset({"raw", "chat", "continuatio
 class Reply:
     """What to write. A word named in `doubts` gets that probability, every other `sureness`.
 
+    `entropies` (nats) replaces the entropy of the words it names; it is no longer that of a distribution.
+
     The last piece is followed by the model's end unless `ends` is False.
     """
 
@@ -57,8 +59,11 @@ class Reply:
     doubts: Mapping[str, float] = field(default_factory=dict)
     sureness: float = 0.99
     ends: bool = True
+    entropies: Mapping[str, float] = field(default_factory=dict)
 
 
+Looks = Callable[[Sequence[str]], Sequence[float]]
+"""How the last of some pieces attends to all of them: weights, which need not sum to 1."""
 Script = Callable[[str, Key], Reply | str]
 Distribution = dict[str, float]
 
@@ -70,6 +75,7 @@ class ScriptedModel:
         replies: a sequence, used up in the order of calls; or a function of prompt text and key, which keeps
             concurrent questions apart; or None for seeded nonsense.
         scores: log-probabilities of options, for `score`.
+        looks: the attention of every position, the same for both heads; None for made-up attention.
 
     Control tokens are written like ``<|end|>``; chat turns are rendered with them.
     """
@@ -79,6 +85,7 @@ class ScriptedModel:
         replies: Sequence[Reply | str | Exception] | Script | None = None,
         *,
         scores: Mapping[str, float] | None = None,
+        looks: Looks | None = None,
         name: str = "scripted",
         context_tokens: int = 4096,
         signals: frozenset[Signal] = ALL_SIGNALS,
@@ -88,7 +95,7 @@ class ScriptedModel:
         self.signals, self.capabilities = signals, capabilities
         self.prompts: list[str] = []
         self._replies = replies
-        self._scores = scores or {}
+        self._scores, self._looks = scores or {}, looks
         self._ids: dict[str, int] = {}
         self._pieces: list[str] = []
         for piece in VOCABULARY:
@@ -132,7 +139,7 @@ class ScriptedModel:
         ids = (self._id("<|begin|>"), *ids) if bos else ids
         rows = np.zeros((2, len(ids), len(ids)), dtype=np.float32)
         for query in range(len(ids)):
-            rows[:, query, : query + 1] = _attention_row(ids, query)
+            rows[:, query, : query + 1] = self._attention_row(ids, query)
         return Attention(ids, tuple(self._pieces[i] for i in ids), rows)
 
     def tokenize(self, text: str) -> TokenIds:
@@ -167,14 +174,22 @@ class ScriptedModel:
             piece = next(iter(weights)) if script else _choose(weights, sampling, random.random())
             ids.append(self._id(piece))
             text = "" if piece == END else piece
-            token = self._token(ids, text, at, weights, want)
+            token = self._token(ids, text, at, weights, want, reply.entropies if reply else {})
             at += len(text)
             writing.end(token) if piece == END else writing.add(token)
         if want.attention:
-            _add_attention(writing, tuple(ids), len(prompt_ids), want)
+            self._add_attention(writing, tuple(ids), len(prompt_ids), want)
         return writing.generation(prompt_ids, len(prompt_ids))
 
-    def _token(self, ids: Sequence[int], text: str, at: int, weights: Distribution, want: Want) -> Token:
+    def _token(
+        self,
+        ids: Sequence[int],
+        text: str,
+        at: int,
+        weights: Distribution,
+        want: Want,
+        entropies: Mapping[str, float],
+    ) -> Token:
         ranked = sorted(weights.items(), key=lambda entry: -entry[1])[: want.top_logprobs]
         probability = weights[self._pieces[ids[-1]]]
         return Token(
@@ -183,10 +198,26 @@ class ScriptedModel:
             start=at,
             end=at + len(text),
             logprob=math.log(probability) if want.logprob else None,
-            entropy=-sum(p * math.log(p) for p in weights.values() if p > 0) if want.entropy else None,
+            entropy=entropies.get(_bare(text), _entropy(weights)) if want.entropy else None,
             top=tuple((piece, math.log(p)) for piece, p in ranked),
             probs=tuple(weights.get(name, 0.0) for name in want.token_probs),
         )
+
+    def _add_attention(self, writing: Writing, ids: TokenIds, prompt_tokens: int, want: Want) -> None:
+        fed = len(ids) - prompt_tokens - 1
+        for step, token in enumerate(writing.tokens[:fed]):
+            heads = self._attention_row(ids, prompt_tokens + step)
+            row = {"mean": heads.mean(axis=0), "max": heads.max(axis=0), "heads": heads}[
+                want.attention or "heads"
+            ]
+            writing.tokens[step] = dataclasses.replace(token, attention=row)
+
+    def _attention_row(self, ids: Sequence[int], query: int) -> NDArray[np.float32]:
+        if self._looks is None:
+            return _made_up_row(ids, query)
+        weights = np.array(self._looks([self._pieces[i] for i in ids[: query + 1]]), dtype=np.float32)
+        row: NDArray[np.float32] = np.stack([weights, weights]) / weights.sum()
+        return row
 
     def _reply(self, shown: str, key: Key) -> Reply | None:
         if self._replies is None:
@@ -263,10 +294,18 @@ def _script(reply: Reply) -> Callable[[int], Distribution]:
 
     def at(step: int) -> Distribution:
         piece = pieces[step] if step < len(pieces) else " …"
-        sure = reply.doubts.get(piece.strip().strip(".,;:!?"), reply.sureness)
+        sure = reply.doubts.get(_bare(piece), reply.sureness)
         return {piece: sure, " (other)": 1.0 - sure}
 
     return at
+
+
+def _bare(piece: str) -> str:
+    return piece.strip().strip(".,;:!?")
+
+
+def _entropy(weights: Distribution) -> float:
+    return -sum(p * math.log(p) for p in weights.values() if p > 0)
 
 
 def _nonsense(tail: TokenIds) -> Distribution:
@@ -286,22 +325,12 @@ def _choose(weights: Distribution, sampling: Sampling, uniform: float) -> str:
     return ranked[int(np.searchsorted(kept.cumsum() / kept.sum(), uniform))][0]
 
 
-def _attention_row(ids: Sequence[int], query: int) -> NDArray[np.float32]:
+def _made_up_row(ids: Sequence[int], query: int) -> NDArray[np.float32]:
     """Two heads' made-up attention of one position over itself and all before: shape [2, query + 1]."""
     keys = np.arange(query + 1)
     weights = np.stack([1.0 + (np.array(ids[: query + 1]) + query) % 7, 1.0 + keys % 3]).astype(np.float32)
     row: NDArray[np.float32] = weights / weights.sum(axis=1, keepdims=True)
     return row
-
-
-def _add_attention(writing: Writing, ids: TokenIds, prompt_tokens: int, want: Want) -> None:
-    fed = len(ids) - prompt_tokens - 1
-    for step, token in enumerate(writing.tokens[:fed]):
-        heads = _attention_row(ids, prompt_tokens + step)
-        row = {"mean": heads.mean(axis=0), "max": heads.max(axis=0), "heads": heads}[
-            want.attention or "heads"
-        ]
-        writing.tokens[step] = dataclasses.replace(token, attention=row)
 
 
 def _chat_parts(prompt: Chat) -> list[Part]:
