@@ -5,11 +5,11 @@ from typing import TYPE_CHECKING
 
 from askance.core.ports import Model, Run
 from askance.core.trace import Decided
-from askance.core.types import Answer, Generation, Hit, Question, Sampling
+from askance.core.types import Answer, Generation, Hit, Question, Sampling, Until
 from askance.methods.prompts import STOPS, answer_prompt
 from askance.methods.qfs import attended_context
 from askance.methods.queries import Asking, formulate
-from askance.methods.rind_paper import Stretch, judge, want
+from askance.methods.rind_paper import SentenceFollowed, Stretch, judge, want
 from askance.text.answers import has_answer, short_answer
 from askance.text.sentences import SentenceEnd
 from askance.text.support import cite
@@ -24,7 +24,7 @@ async def answer(dragin: "Dragin", question: Question, run: Run) -> Answer:
     shown, has_searched = [(0, hits)], False
     for step in range(dragin.max_rounds):
         prompt = answer_prompt(run.model, question, hits, text, dragin.layout)
-        until = None if dragin.trigger == "every_tokens" else SentenceEnd()
+        until = _until(dragin)
         room = dragin.max_tokens - num_kept
         most = min(room, dragin.every_tokens) if dragin.trigger == "every_tokens" else room
         (written,) = await run.model.generate(
@@ -57,6 +57,12 @@ async def _first_search(dragin: "Dragin", question: Question, run: Run) -> tuple
     why = "the first search is made with the question itself"
     with run.trace.because(run.trace.decide("retrieve", "search", why, query=question.text)):
         return await run.retriever.search(question.text, dragin.passages)
+
+
+def _until(dragin: "Dragin") -> Until | None:
+    if dragin.trigger == "every_tokens":
+        return None
+    return SentenceFollowed() if want(dragin).attention else SentenceEnd()
 
 
 def _is_over(written: Generation, text: str, room: int) -> bool:

@@ -6,8 +6,9 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
 from askance.core.trace import WordSignal
-from askance.core.types import Generation, Token, Want
+from askance.core.types import Cut, Generation, Token, Want
 from askance.methods.rind import Doubt
+from askance.text.sentences import SentenceEnd
 from askance.text.words import FUNCTION_WORDS, TokenWord, token_words
 
 if TYPE_CHECKING:
@@ -48,6 +49,16 @@ class Stretch:
 
     def _holds(self, word: TokenWord) -> bool:
         return self.at is not None and word.first <= self.at < word.last
+
+
+@dataclass(frozen=True, slots=True)
+class SentenceFollowed:
+    """Ends a generation like `SentenceEnd`, one token later: the attention to a sentence's last token is
+    known once the token after it has been fed.
+    """
+
+    def __call__(self, tokens: Sequence[Token]) -> Cut | None:
+        return SentenceEnd()(tokens[:-1])
 
 
 def want(dragin: "Dragin") -> Want:
