@@ -71,9 +71,9 @@ class FlareToken(Knobs):
                 decision = self._decide(doubt, question, so_far.text, run)
                 with run.trace.because(decision):
                     hits = await so_far.search(decision.query)
-                    so_far_prompt = f" {text} {doubt.kept.strip()}"
-                    again = await so_far.write(so_far_prompt, self.max_tokens, ("again", step), hits)
-                so_far.replace(f"{text} {doubt.kept.strip()} {again.text.strip()}")
+                    before = f"{text} {doubt.kept.strip()}"
+                    again = await so_far.write(f" {before}", self.max_tokens, ("again", step), hits)
+                so_far.replace(f"{before} {again.text.strip()}")
             ended = so_far.end_reason(chars_before, self.max_tokens)
             if ended:
                 reason = ended

@@ -93,5 +93,5 @@ def piece_words(
     ]
     return tuple(
         PieceWord("".join(pieces[first:last]).replace(space_marker, ""), first, last)
-        for first, last in zip(starts, [*starts[1:], len(pieces)], strict=True)
+        for first, last in zip(starts, [*starts[1:], len(pieces)], strict=False)
     )
