@@ -11,9 +11,12 @@ from askance.core.trace import Attended, Decided, Generated, Searched
 from askance.core.types import Demo, Passage, Question
 from askance.methods.dragin import Dragin
 from askance.methods.flare import Flare
+from askance.methods.queries import Asking, formulate
+from askance.methods.rind import Doubt
 from askance.methods.wording import Wording
 from askance.models.scripted import Reply, ScriptedModel
 from askance.retrieval.scripted import ScriptedRetriever
+from askance.text.linguistics import OWN
 
 SEATS = Question("q", "How many people can the home arena of the Lewiston Maineiacs seat?")
 ARENA = Passage("a", "Colisée", "It has a capacity of 4,000 (3,677 seated).")
@@ -238,6 +241,22 @@ def test_it_ends_when_the_text_does_not_grow_or_is_too_long():
     assert "did not grow" in result.trace.decisions[-1].why
     result, _, _ = run(code(max_tokens=2), [Reply(" one two three four", ends=False)] * 2, look=None)
     assert "more than 2 tokens" in result.trace.decisions[-1].why
+
+
+def test_an_end_token_in_the_text_is_one_again_and_nothing_else_is():
+    replies = [" One <|begin|> two.", " So the answer is two."]
+    result, model, _ = run(code(), replies, look=None)
+    first, second = [event for event in result.trace.events if isinstance(event, Generated)]
+    # " One", " <", "|begin|>", " two." and the end; the end, were it mere text, would be two tokens.
+    assert second.prompt_tokens - first.prompt_tokens == len(model.tokenize(" One <|begin|> two.")) + 1
+
+
+def test_the_query_pass_reads_an_end_token_as_one():
+    doubt = Doubt("", ("Bonn",), (9.0,), (True,))
+    model = ScriptedModel()
+    end = ("<|end|>", model.tokenize("x")[0])
+    asking = Asking("Who?", "One.<|end|>", doubt, OWN, " ", 3, end)
+    assert asyncio.run(formulate("real_words", asking, model)) == "One.x"
 
 
 def test_rounds_are_limited_and_the_reason_is_recorded():

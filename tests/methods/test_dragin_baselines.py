@@ -9,7 +9,8 @@ from askance.core.types import Passage, Question
 from askance.methods.closed_book import ClosedBook
 from askance.methods.fixed_length import FixedLength
 from askance.methods.fixed_sentence import FixedSentence
-from askance.methods.flare_token import FlareToken, mask
+from askance.methods.flare_masks import mask
+from askance.methods.flare_token import FlareToken
 from askance.methods.single import Single
 from askance.methods.wording import Wording
 from askance.models.scripted import Reply, ScriptedModel
@@ -97,7 +98,7 @@ def test_flare_token_keeps_a_probable_draft():
 
 
 def test_flare_token_masks_and_writes_all_the_rest_again():
-    """With tokens that begin with a space the first one stands for the sentence; not found, it masks from the end."""
+    """With tokens that begin with a space the first stands for the sentence; not found, it masks the end."""
     method = FlareToken(wording=BARE, passages=1, threshold=0.5)
     replies = [Reply(" Bonn it is.", {"Bonn": 0.1}), " The Arno. It is. So the answer is Arno."]
     result, model, retriever = run(method, replies)

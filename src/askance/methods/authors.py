@@ -31,6 +31,7 @@ class Written:
     text: str
     ids: TokenIds
     tokens: tuple[Token, ...]
+    end: str
 
 
 @dataclasses.dataclass(slots=True)
@@ -40,6 +41,7 @@ class Answering:
     Attributes:
         text: the answer so far, spaces in front and behind included, as the code keeps it.
         shown: for the citations.
+        end: text and id of the end token, once the model has written it; in later prompts it is one again.
     """
 
     question: Question
@@ -49,16 +51,21 @@ class Answering:
     query_tokens: int = 0
     text: str = ""
     shown: list[tuple[int, Sequence[Hit]]] = dataclasses.field(default_factory=list)
+    end: tuple[str, int] | None = None
 
     async def write(
         self, so_far: str, max_tokens: int, key: Key, hits: Sequence[Hit] | None = None, want: Want = Want()
     ) -> Written:
         """Generate greedily, without stop strings, with the passages of `hits` in front of the question."""
-        prompt = raw_prompt(self.wording, self.question, so_far, self._bodies(hits))
+        end = self.end[0] if self.end else ""
+        prompt = raw_prompt(self.wording, self.question, so_far, self._bodies(hits), end)
         (generation,) = await self.run.model.generate(
             prompt, Sampling(max_tokens), want, key=key, watch=self.run.trace.draft
         )
-        return written(generation, self.run.model)
+        found = written(generation, self.run.model)
+        if found.end:
+            self.end = (found.end, found.ids[-1])
+        return found
 
     async def search(self, query: str) -> tuple[Hit, ...]:
         """The passages for the last `query_tokens` tokens of `query`."""
@@ -107,7 +114,7 @@ def written(generation: Generation, model: Model) -> Written:
     tokens = (*generation.tokens, *generation.dropped)
     ids = tuple(token.id for token in tokens)
     end = model.decode(ids[len(generation.tokens) :])
-    return Written(generation.text + end, ids, tokens)
+    return Written(generation.text + end, ids, tokens, end)
 
 
 def joined(*parts: str) -> str:

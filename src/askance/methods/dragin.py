@@ -35,8 +35,8 @@ class Dragin(Knobs):
     sentence is kept (D10), and passages are used once (D11); QFS has a pass of its own (D12), reads the row
     before each hit (D13), keeps words after it as candidates (D14), takes words (D15) and all hits (D16);
     examples stand in front of the passages (D17); the end test minds letter case (D25).
-    Ours: greedy (D18), limited rounds, text of a model never yields control tokens, linguistics without
-    downloads unless others are given.
+    Ours: greedy (D18), limited rounds, linguistics without downloads unless others are given; of a model's
+    text only its end token is a control token again.
     """
 
     profile: Literal["paper", "code"] = knob("paper", "whose reading: the paper's, or the authors' code's")

@@ -36,7 +36,9 @@ async def answer(dragin: "Dragin", question: Question, run: Run) -> Answer:
             run.trace.decide("retrieve", "keep", "no sentence of the draft is in doubt")
             so_far.replace(f"{so_far.text.strip()} {draft.text.strip()}")
         else:
-            asking = Asking(question.text, so_far.text, doubt, dragin.linguistics, marker, dragin.query_top)
+            asking = Asking(
+                question.text, so_far.text, doubt, dragin.linguistics, marker, dragin.query_top, so_far.end
+            )
             decision = _decide(dragin, run, doubt, await formulate(dragin.query, asking, run.model))
             with run.trace.because(decision):
                 hits = await so_far.search(decision.query)

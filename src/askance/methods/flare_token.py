@@ -1,7 +1,6 @@
 """FLARE as the DRAGIN authors built it for their comparison, defects included."""
 
 import math
-from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import ClassVar, Literal
 
@@ -10,12 +9,11 @@ from askance.core.ports import Model, Needs, Run
 from askance.core.trace import Decided, WordSignal
 from askance.core.types import Answer, Question, Want
 from askance.methods.authors import Answering, Written, joined
+from askance.methods.flare_masks import MASK, Masked, last_token, mask, single_text, summed_up
 from askance.methods.wording import OWN as OWN_WORDING
 from askance.methods.wording import Wording
 from askance.text.linguistics import OWN as OWN_LINGUISTICS
 from askance.text.linguistics import Linguistics
-
-MASK = "[xxx]"
 
 
 @dataclass(frozen=True, slots=True)
@@ -81,21 +79,21 @@ class FlareToken(Knobs):
         run.trace.decide("end", "stop", reason)
         return so_far.answer()
 
-    def _first_doubt(self, draft: Written, model: Model) -> "Masked | None":
+    def _first_doubt(self, draft: Written, model: Model) -> Masked | None:
         texts = [single_text(id, model) for id in draft.ids]
         improbable = [1 - math.exp(token.logprob or 0.0) for token in draft.tokens]
         sentences = self.linguistics.sentences(draft.text)
         first = 0
         for at, sentence in enumerate(sentences):
-            last = _last_token(sentence, texts, first)
+            last = last_token(sentence, texts, first)
             values = improbable[first : last + 1]
-            if values and _summed_up(values, self.over_sentence) > self.threshold:
+            if values and summed_up(values, self.over_sentence) > self.threshold:
                 masked = mask(sentence, texts[first : last + 1], values, self.threshold)
                 return Masked(" ".join(sentences[:at]), masked, tuple(texts[first : last + 1]), tuple(values))
             first = last + 1
         return None
 
-    def _decide(self, doubt: "Masked", question: Question, text: str, run: Run) -> Decided:
+    def _decide(self, doubt: Masked, question: Question, text: str, run: Run) -> Decided:
         direct = doubt.text.replace(MASK, "")
         return run.trace.decide(
             "retrieve",
@@ -110,46 +108,3 @@ class FlareToken(Knobs):
             query=direct if self.query == "direct" else joined(question.text, text, doubt.kept),
             numbers={"kept characters": float(len(doubt.kept))},
         )
-
-
-@dataclass(frozen=True, slots=True)
-class Masked:
-    """The doubtful sentence with masks, what stands before it, and the tokens that were judged."""
-
-    kept: str
-    text: str
-    pieces: tuple[str, ...]
-    values: tuple[float, ...]
-
-
-def single_text(id: int, model: Model) -> str:
-    """The text of one token decoded alone: SentencePiece tokenizers then drop the space in front."""
-    text = model.decode((id,))
-    return text[1:] if text.startswith(" ") and model.pieces((id,))[0].startswith("▁") else text
-
-
-def _last_token(sentence: str, texts: Sequence[str], first: int) -> int:
-    """The first token from `first` on that is not found in its turn, by the code's faulty search."""
-    position, at = 0, first
-    while at < len(texts):
-        found = sentence[position:].find(texts[at])
-        if found < 0:
-            break
-        position, at = found + len(texts[at]), at + 1
-    return at
-
-
-def mask(sentence: str, texts: Sequence[str], values: Sequence[float], threshold: float) -> str:
-    """`sentence` with each token above `threshold` replaced, wherever the code takes it to be."""
-    position = 0
-    for text, value in zip(texts, values, strict=True):
-        begin = sentence[position:].find(text) + position
-        new = MASK if value > threshold else text
-        if value > threshold:
-            sentence = sentence[:begin] + MASK + sentence[begin + len(text) :]
-        position = begin + len(new)
-    return sentence
-
-
-def _summed_up(values: Sequence[float], how: str) -> float:
-    return {"avg": sum(values) / len(values), "max": max(values), "min": min(values)}[how]

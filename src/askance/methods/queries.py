@@ -8,6 +8,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from askance.core.ports import Model
+from askance.core.types import TokenIds
 from askance.methods.rind import Doubt, has_content, read_words
 from askance.text.linguistics import Linguistics
 from askance.text.words import PieceWord
@@ -32,6 +33,7 @@ class Asking:
         text: the answer before this draft.
         doubt: the doubtful sentence of the draft, and what stands before it.
         space_marker: what begins a word in the vocabulary.
+        end: text and id of the end token, where the model has written one into the answer.
         last_tokens: how many tokens `last_n_tokens` takes, and how many words `real_words` keeps.
     """
 
@@ -41,6 +43,7 @@ class Asking:
     linguistics: Linguistics
     space_marker: str
     last_tokens: int
+    end: tuple[str, int] | None = None
 
     @property
     def so_far(self) -> str:
@@ -79,12 +82,19 @@ async def attended_words(asking: Asking, model: Model) -> str:
     """QFS in the reading of the authors' code: the content words that the hits' prediction looked back at."""
     doubt = asking.doubt
     full = f"{asking.question} {asking.text} {doubt.kept} {' '.join(doubt.words)}"
-    attention = await model.attend(full, bos=True)
+    attention = await model.attend(_ids_with_ends(full, asking.end, model), bos=True)
     words = read_words(attention.ids, model.pieces(attention.ids), asking.space_marker)
     first = len(words) - len(doubt.words)
     hits = frozenset(first + at for at, hit in enumerate(doubt.hits) if hit and first + at >= 0)
     weights = looked_back(attention.weights.astype(np.float64).mean(axis=0), words, hits)
     return top_words(words, weights, hits, asking.linguistics.real_words(full), asking.last_tokens)
+
+
+def _ids_with_ends(text: str, end: tuple[str, int] | None, model: Model) -> str | TokenIds:
+    if end is None or end[0] not in text:
+        return text
+    ids = [id for piece in text.split(end[0]) for id in (end[1], *model.tokenize(piece))]
+    return tuple(ids[1:])
 
 
 def looked_back(

@@ -35,11 +35,14 @@ class Wording:
 OWN = Wording()
 
 
-def raw_prompt(wording: Wording, question: Question, so_far: str, passages: Sequence[str] | None) -> Raw:
+def raw_prompt(
+    wording: Wording, question: Question, so_far: str, passages: Sequence[str] | None, end: str = ""
+) -> Raw:
     """Examples, passages, question, answer so far, in the order and with the line breaks of the authors.
 
     Args:
         so_far: put directly behind "Answer:", white space included.
+        end: the end token's text; where `so_far` holds it, it is that token again, as in the authors' code.
         passages: None leaves their block out; an empty text gives an empty numbered line.
     """
     spans: list[Span] = []
@@ -52,4 +55,10 @@ def raw_prompt(wording: Wording, question: Question, so_far: str, passages: Sequ
             spans += [Span(f"[{number}] "), untrusted(passage), Span("\n")]
         spans.append(Span(f"{wording.instruction}\n"))
     spans += [Span(f"{wording.before_question}Question: "), untrusted(question.text), Span("\nAnswer:")]
-    return Raw(tuple(spans), (untrusted(so_far),) if so_far else ())
+    return Raw(tuple(spans), _with_ends(so_far, end))
+
+
+def _with_ends(text: str, end: str) -> tuple[Span, ...]:
+    pieces = text.split(end) if end else [text]
+    spans = [span for piece in pieces for span in (Span(end), untrusted(piece))][1:]
+    return tuple(span for span in spans if span.text)
