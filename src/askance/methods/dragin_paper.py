@@ -99,6 +99,8 @@ def _decide(dragin: "Dragin", run: Run, stretch: Stretch, query: str) -> Decided
         why = f"above {dragin.threshold:g}" if dragin.trigger in signals else f"{dragin.trigger} is due"
     elif stretch.at is not None:
         why = "in doubt, but there is nothing to ask"
+    elif signals.get(dragin.trigger) and max(stretch.values, default=0.0) > dragin.threshold:
+        why = "in doubt where the last search was made, which made another of no use"
     else:
         why = f"nothing is above {dragin.threshold:g}" if dragin.trigger in signals else "the answer is over"
     return run.trace.decide(
