@@ -208,7 +208,10 @@ def test_a_question_longer_than_the_context_window(run, sample_index, tmp_path):
 
 def interrupted(words, is_ready):
     """Starts a command, waits for `is_ready`, presses Ctrl-C; gives exit code and standard error."""
-    command = [sys.executable, "-m", "askance.cli", *map(str, words)]
+    # A shell that runs the tests in the background has them ignore interrupts, and their children too.
+    heed = "import signal; signal.signal(signal.SIGINT, signal.default_int_handler)"
+    code = f"{heed}; from askance.cli import main; main()"
+    command = [sys.executable, "-c", code, *map(str, words)]
     process = subprocess.Popen(command, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True)
     deadline = time.monotonic() + 60
     while not is_ready(process) and process.poll() is None and time.monotonic() < deadline:

@@ -18,7 +18,11 @@ from askance.core.types import Question, Role
 METHODS = {
     "closed_book": "askance.methods.closed_book:ClosedBook",
     "single": "askance.methods.single:Single",
+    "fixed_length": "askance.methods.fixed_length:FixedLength",
+    "fixed_sentence": "askance.methods.fixed_sentence:FixedSentence",
     "flare": "askance.methods.flare:Flare",
+    "flare_token": "askance.methods.flare_token:FlareToken",
+    "dragin": "askance.methods.dragin:Dragin",
 }
 DEFAULT_METHOD = "flare"
 DEFAULT_MODEL = "bundled"

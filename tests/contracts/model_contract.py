@@ -113,6 +113,12 @@ class ModelContract:
         assert model.name
         assert model.context_tokens > self.max_tokens
 
+    def test_pieces_are_one_for_each_id(self, model):
+        ids = model.tokenize("one red river")
+        pieces = model.pieces(ids)
+        assert len(pieces) == len(ids)
+        assert "".join(pieces).endswith("river")
+
     def test_greedy_is_repeatable_whatever_the_key(self, model):
         first, second = self.greedy(model), self.generate(model, key=("other", 3))[0]
         assert (first.text, first.finish) == (second.text, second.finish)

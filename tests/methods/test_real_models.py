@@ -5,7 +5,7 @@ import asyncio
 import pytest
 
 from askance.ask import ask
-from askance.core.trace import Decided, Generated
+from askance.core.trace import Attended, Decided, Generated
 from askance.core.types import Question
 from askance.retrieval.bm25 import open_index
 from askance.wire import METHODS, make_method, method_class
@@ -13,18 +13,26 @@ from askance.wire import METHODS, make_method, method_class
 QUESTION = Question("q", "In which city was the director of Fanny and Alexander born?", demos=())
 
 
-@pytest.mark.parametrize("name", METHODS)
+CODE = ["closed_book", "single", "dragin"]
+"""Methods whose default is not the reading of the authors' code; it is tried, too."""
+
+
+@pytest.mark.parametrize(
+    ("name", "profile"), [*((name, None) for name in METHODS), *((n, "code") for n in CODE)]
+)
 @pytest.mark.parametrize("model_name", ["llama", "qwen", "bundled"])
-def test_method(name, model_name, request, sample_index):
+def test_method(name, profile, model_name, request, sample_index):
     model = request.getfixturevalue(model_name)
     few = {"passages": 1, "look_ahead_tokens": 12, "max_tokens": 24}
-    method = make_method(name, {knob: few[knob] for knob in few if hasattr(method_class(name), knob)})
+    knobs = {knob: few[knob] for knob in few if hasattr(method_class(name), knob)}
+    method = make_method(name, knobs | ({"profile": profile} if profile else {}))
     result = asyncio.run(ask(QUESTION, method, {"answer": model}, open_index(sample_index)))
 
     generated = [event for event in result.trace.events if isinstance(event, Generated)]
     assert result.usage.generated_tokens == sum(event.generated_tokens for event in generated) > 0
-    assert result.usage.prompt_tokens == sum(event.prompt_tokens for event in generated)
-    assert result.trace.committed.strip() == result.answer.text
+    attended = [event for event in result.trace.events if isinstance(event, Attended)]
+    assert result.usage.prompt_tokens == sum(event.prompt_tokens for event in (*generated, *attended))
+    assert result.trace.committed.strip() == result.answer.text.strip()
     assert result.usage.searches == sum(
         isinstance(event, Decided) and event.outcome == "search" for event in result.trace.events
     )

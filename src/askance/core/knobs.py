@@ -89,6 +89,8 @@ def _parse(owner: str, name: str, hint: Any, text: str) -> Any:
 
 
 def _parse_one(hint: Any, text: str) -> Any:
+    if dataclasses.is_dataclass(hint):
+        raise ValueError("a record can't be written as one text")
     if get_origin(hint) is Literal:
         matching = [value for value in get_args(hint) if str(value) == text]
         if not matching:

@@ -78,6 +78,10 @@ class Model(Protocol):
         """The text of `ids`."""
         ...
 
+    def pieces(self, ids: TokenIds) -> tuple[str, ...]:
+        """The vocabulary's own strings of `ids`, space markers and byte codes as they are."""
+        ...
+
     def count(self, prompt: Prompt) -> int:
         """The prompt's length in tokens, chat template included."""
         ...

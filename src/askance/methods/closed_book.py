@@ -1,12 +1,14 @@
 """Answering from the model's own memory."""
 
 from dataclasses import dataclass
-from typing import ClassVar
+from typing import ClassVar, Literal
 
 from askance.core.knobs import Knobs, knob
 from askance.core.ports import Needs, Run
 from askance.core.types import Answer, Question, Sampling
+from askance.methods.authors import Answering
 from askance.methods.prompts import STOPS, Layout, answer_prompt
+from askance.methods.wording import OWN, Wording
 from askance.text.answers import short_answer
 
 
@@ -14,19 +16,26 @@ from askance.text.answers import short_answer
 class ClosedBook(Knobs):
     """One generation without any passage: "wo-RAG" of the DRAGIN paper (Su et al. 2024).
 
-    Deviation from the authors' code: stop strings end the answer where an invented next question would begin.
+    Deviation of profile "default" from the authors' code: stop strings end the answer where an invented next
+    question would begin. Profile "code" is the code: their layout, `max_tokens` tokens, an end token is text.
     """
 
+    profile: Literal["default", "code"] = knob("default", "whose reading: ours, or the authors' code")
     max_tokens: int = knob(128, "most new tokens of the answer", at_least=1)
     layout: Layout = knob("auto", "raw text or the model's chat format; auto is raw where the model takes it")
+    wording: Wording = knob(OWN, "examples and fixed lines of the prompt, for profile code")
 
     paper: ClassVar[str] = "Su et al. 2024 (DRAGIN), wo-RAG"
 
     @property
     def needs(self) -> Needs:
-        return Needs()
+        return Needs(capabilities=frozenset({"raw"} if self.profile == "code" else ()))
 
     async def answer(self, question: Question, run: Run) -> Answer:
+        if self.profile == "code":
+            so_far = Answering(question, run, self.wording)
+            so_far.replace((await so_far.write("", self.max_tokens, ("answer",))).text)
+            return so_far.answer()
         prompt = answer_prompt(run.model, question, layout=self.layout)
         sampling = Sampling(self.max_tokens, stop=STOPS)
         (written,) = await run.model.generate(prompt, sampling, key=("answer",), watch=run.trace.commit)

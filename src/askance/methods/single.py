@@ -1,12 +1,14 @@
 """Search once with the question, then answer."""
 
 from dataclasses import dataclass
-from typing import ClassVar
+from typing import ClassVar, Literal
 
 from askance.core.knobs import Knobs, knob
 from askance.core.ports import Needs, Run
 from askance.core.types import Answer, Question, Sampling
+from askance.methods.authors import Answering
 from askance.methods.prompts import STOPS, Layout, answer_prompt
+from askance.methods.wording import OWN, Wording
 from askance.text.answers import short_answer
 from askance.text.support import cite
 
@@ -15,24 +17,32 @@ from askance.text.support import cite
 class Single(Knobs):
     """One search with the question, one generation: "SR-RAG" of the DRAGIN paper (Su et al. 2024).
 
-    Deviations from the authors' code: passages show their titles; no instruction line follows them; stop
-    strings end the answer where an invented next question would begin.
+    Deviations of profile "default" from the authors' code: passages show their titles; no instruction line
+    follows them; stop strings end the answer where an invented next question would begin. Profile "code" is
+    the code: their layout with bodies of passages only, `max_tokens` tokens, an end token is text.
     """
 
+    profile: Literal["default", "code"] = knob("default", "whose reading: ours, or the authors' code")
     passages: int = knob(3, "passages per search", at_least=1)
     max_tokens: int = knob(128, "most new tokens of the answer", at_least=1)
+    query_tokens: int = knob(64, "a query keeps this many of its last tokens, in profile code", at_least=1)
     layout: Layout = knob("auto", "raw text or the model's chat format; auto is raw where the model takes it")
+    wording: Wording = knob(OWN, "examples and fixed lines of the prompt, for profile code")
 
     paper: ClassVar[str] = "Su et al. 2024 (DRAGIN), SR-RAG"
 
     @property
     def needs(self) -> Needs:
-        return Needs(retriever=True)
+        return Needs(capabilities=frozenset({"raw"} if self.profile == "code" else ()), retriever=True)
 
     async def answer(self, question: Question, run: Run) -> Answer:
-        decision = run.trace.decide(
-            "retrieve", "search", "this method searches once, with the question itself", query=question.text
-        )
+        why = "this method searches once, with the question itself"
+        if self.profile == "code":
+            so_far = Answering(question, run, self.wording, self.passages, self.query_tokens)
+            hits = await so_far.search_for(question.text, why)
+            so_far.replace((await so_far.write("", self.max_tokens, ("answer",), hits)).text)
+            return so_far.answer()
+        decision = run.trace.decide("retrieve", "search", why, query=question.text)
         with run.trace.because(decision):
             hits = await run.retriever.search(question.text, self.passages)
         prompt = answer_prompt(run.model, question, hits, layout=self.layout)

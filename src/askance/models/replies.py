@@ -5,7 +5,7 @@ import json
 from pathlib import Path
 
 from askance.core.errors import ModelSpecError
-from askance.models.scripted import Reply
+from askance.models.scripts import Reply
 
 _SHAPE = 'A reply is {"text": "It is Bonn.", "doubts": {"Bonn": 0.3}}; probabilities are above 0, up to 1.'
 

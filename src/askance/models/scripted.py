@@ -4,11 +4,9 @@ It passes the same contract as real models: its signals are computed from an exp
 """
 
 import dataclasses
-import hashlib
 import math
 import re
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass, field
 
 import numpy as np
 from numpy.typing import NDArray
@@ -33,32 +31,33 @@ from askance.core.types import (
     Want,
     Watch,
 )
+from askance.models.scripts import (
+    END,
+    PIECE,
+    VOCABULARY,
+    Distribution,
+    Reply,
+    bare,
+    choose,
+    digest,
+    entropy_of,
+    made_up_row,
+    nonsense,
+    script_of,
+)
 from askance.runtime.writing import Writing
 
-_PIECE = re.compile(r"<\|[a-z_]+\|>|\s*[^\s<]+|\s*<|\s+")
+__all__ = ["Reply", "ScriptedModel"]
+
 _CONTROL = re.compile(r"<\|[a-z_]+\|>")
-END = "<|end|>"
-VOCABULARY = (" red", " green", " blue", " one", " two", " three", " cat", " dog", " river", ".", "\n", END)
 
 ALL_SIGNALS: frozenset[Signal] = frozenset({"logprob", "top_logprobs", "entropy", "token_probs", "attention"})
 ALL_CAPABILITIES: frozenset[Capability] = frozenset({"raw", "chat", "continuation", "score", "attend"})
 
 
-@dataclass(frozen=True, slots=True)
-class Reply:
-    """What to write. A word named in `doubts` gets that probability, every other `sureness`.
-
-    The last piece is followed by the model's end unless `ends` is False.
-    """
-
-    text: str
-    doubts: Mapping[str, float] = field(default_factory=dict)
-    sureness: float = 0.99
-    ends: bool = True
-
-
+Looks = Callable[[Sequence[str]], Sequence[float]]
+"""How the last of some pieces attends to all of them: weights, which need not sum to 1."""
 Script = Callable[[str, Key], Reply | str]
-Distribution = dict[str, float]
 
 
 class ScriptedModel:
@@ -68,6 +67,7 @@ class ScriptedModel:
         replies: a sequence, used up in the order of calls; or a function of prompt text and key, which keeps
             concurrent questions apart; or None for seeded nonsense.
         scores: log-probabilities of options, for `score`.
+        looks: the attention of every position, the same for both heads; None for made-up attention.
 
     Control tokens are written like ``<|end|>``; chat turns are rendered with them.
     """
@@ -77,6 +77,7 @@ class ScriptedModel:
         replies: Sequence[Reply | str | Exception] | Script | None = None,
         *,
         scores: Mapping[str, float] | None = None,
+        looks: Looks | None = None,
         name: str = "scripted",
         context_tokens: int = 4096,
         signals: frozenset[Signal] = ALL_SIGNALS,
@@ -86,7 +87,7 @@ class ScriptedModel:
         self.signals, self.capabilities = signals, capabilities
         self.prompts: list[str] = []
         self._replies = replies
-        self._scores = scores or {}
+        self._scores, self._looks = scores or {}, looks
         self._ids: dict[str, int] = {}
         self._pieces: list[str] = []
         for piece in VOCABULARY:
@@ -130,7 +131,7 @@ class ScriptedModel:
         ids = (self._id("<|begin|>"), *ids) if bos else ids
         rows = np.zeros((2, len(ids), len(ids)), dtype=np.float32)
         for query in range(len(ids)):
-            rows[:, query, : query + 1] = _attention_row(ids, query)
+            rows[:, query, : query + 1] = self._attention_row(ids, query)
         return Attention(ids, tuple(self._pieces[i] for i in ids), rows)
 
     def tokenize(self, text: str) -> TokenIds:
@@ -138,6 +139,9 @@ class ScriptedModel:
 
     def decode(self, ids: TokenIds) -> str:
         return "".join(self._pieces[i] for i in ids)
+
+    def pieces(self, ids: TokenIds) -> tuple[str, ...]:
+        return tuple(self._pieces[i] for i in ids)
 
     def count(self, prompt: Prompt) -> int:
         return len(self._prompt_ids(prompt))
@@ -153,23 +157,31 @@ class ScriptedModel:
         watch: Watch | None,
     ) -> Generation:
         writing = Writing(sampling, until, watch)
-        random = np.random.Generator(np.random.Philox(_digest(key)))
-        script = _script(reply) if reply else None
+        random = np.random.Generator(np.random.Philox(digest(key)))
+        script = script_of(reply) if reply else None
         ids, at = list(prompt_ids), 0
         while not writing.is_finished:
             step = len(ids) - len(prompt_ids)
-            weights = script(step) if script else _nonsense(tuple(ids[-3:]))
-            piece = next(iter(weights)) if script else _choose(weights, sampling, random.random())
+            weights = script(step) if script else nonsense(tuple(ids[-3:]))
+            piece = next(iter(weights)) if script else choose(weights, sampling, random.random())
             ids.append(self._id(piece))
             text = "" if piece == END else piece
-            token = self._token(ids, text, at, weights, want)
+            token = self._token(ids, text, at, weights, want, reply.entropies if reply else {})
             at += len(text)
             writing.end(token) if piece == END else writing.add(token)
         if want.attention:
-            _add_attention(writing, tuple(ids), len(prompt_ids), want)
+            self._add_attention(writing, tuple(ids), len(prompt_ids), want)
         return writing.generation(prompt_ids, len(prompt_ids))
 
-    def _token(self, ids: Sequence[int], text: str, at: int, weights: Distribution, want: Want) -> Token:
+    def _token(
+        self,
+        ids: Sequence[int],
+        text: str,
+        at: int,
+        weights: Distribution,
+        want: Want,
+        entropies: Mapping[str, float],
+    ) -> Token:
         ranked = sorted(weights.items(), key=lambda entry: -entry[1])[: want.top_logprobs]
         probability = weights[self._pieces[ids[-1]]]
         return Token(
@@ -178,10 +190,26 @@ class ScriptedModel:
             start=at,
             end=at + len(text),
             logprob=math.log(probability) if want.logprob else None,
-            entropy=-sum(p * math.log(p) for p in weights.values() if p > 0) if want.entropy else None,
+            entropy=entropies.get(bare(text), entropy_of(weights)) if want.entropy else None,
             top=tuple((piece, math.log(p)) for piece, p in ranked),
             probs=tuple(weights.get(name, 0.0) for name in want.token_probs),
         )
+
+    def _add_attention(self, writing: Writing, ids: TokenIds, prompt_tokens: int, want: Want) -> None:
+        fed = len(ids) - prompt_tokens - 1
+        for step, token in enumerate(writing.tokens[:fed]):
+            heads = self._attention_row(ids, prompt_tokens + step)
+            row = {"mean": heads.mean(axis=0), "max": heads.max(axis=0), "heads": heads}[
+                want.attention or "heads"
+            ]
+            writing.tokens[step] = dataclasses.replace(token, attention=row)
+
+    def _attention_row(self, ids: Sequence[int], query: int) -> NDArray[np.float32]:
+        if self._looks is None:
+            return made_up_row(ids, query)
+        weights = np.array(self._looks([self._pieces[i] for i in ids[: query + 1]]), dtype=np.float32)
+        row: NDArray[np.float32] = np.stack([weights, weights]) / weights.sum()
+        return row
 
     def _reply(self, shown: str, key: Key) -> Reply | None:
         if self._replies is None:
@@ -202,12 +230,12 @@ class ScriptedModel:
     def _score(self, prompt_ids: TokenIds, option: str) -> Scored:
         if not option:
             raise InputError("score: an option is empty; give each option a text.")
-        pieces = _PIECE.findall(option)
+        pieces = PIECE.findall(option)
         if option in self._scores:
             return Scored(self._scores[option], len(pieces))
         ids, total = list(prompt_ids), 0.0
         for piece in pieces:
-            total += math.log(_nonsense(tuple(ids[-3:])).get(piece, 1e-6))
+            total += math.log(nonsense(tuple(ids[-3:])).get(piece, 1e-6))
             ids.append(self._id(piece))
         return Scored(total, len(pieces))
 
@@ -222,7 +250,7 @@ class ScriptedModel:
             if not isinstance(part, Span):
                 ids += part
                 continue
-            for piece in _PIECE.findall(part.text):
+            for piece in PIECE.findall(part.text):
                 disarmed = [piece] if part.trusted or not _CONTROL.fullmatch(piece) else [piece[0], piece[1:]]
                 ids += map(self._id, disarmed)
         return tuple(ids)
@@ -234,58 +262,8 @@ class ScriptedModel:
         return self._ids[piece]
 
 
-def _script(reply: Reply) -> Callable[[int], Distribution]:
-    pieces = [*_PIECE.findall(reply.text), *([END] if reply.ends else [])]
-
-    def at(step: int) -> Distribution:
-        piece = pieces[step] if step < len(pieces) else " …"
-        sure = reply.doubts.get(piece.strip().strip(".,;:!?"), reply.sureness)
-        return {piece: sure, " (other)": 1.0 - sure}
-
-    return at
-
-
-def _nonsense(tail: TokenIds) -> Distribution:
-    scores = np.random.Generator(np.random.Philox(_digest(tail))).gumbel(size=len(VOCABULARY))
-    weights = np.exp(scores) / np.exp(scores).sum()
-    return dict(zip(VOCABULARY, weights.tolist(), strict=True))
-
-
-def _choose(weights: Distribution, sampling: Sampling, uniform: float) -> str:
-    ranked = sorted(weights.items(), key=lambda entry: -entry[1])
-    if sampling.temperature == 0:
-        return ranked[0][0]
-    ranked = ranked[: sampling.top_k or None]
-    tempered = np.array([p for _, p in ranked]) ** (1 / sampling.temperature)
-    tempered /= tempered.sum()
-    kept = tempered[: int(np.searchsorted(tempered.cumsum(), sampling.top_p)) + 1]
-    return ranked[int(np.searchsorted(kept.cumsum() / kept.sum(), uniform))][0]
-
-
-def _attention_row(ids: Sequence[int], query: int) -> NDArray[np.float32]:
-    """Two heads' made-up attention of one position over itself and all before: shape [2, query + 1]."""
-    keys = np.arange(query + 1)
-    weights = np.stack([1.0 + (np.array(ids[: query + 1]) + query) % 7, 1.0 + keys % 3]).astype(np.float32)
-    row: NDArray[np.float32] = weights / weights.sum(axis=1, keepdims=True)
-    return row
-
-
-def _add_attention(writing: Writing, ids: TokenIds, prompt_tokens: int, want: Want) -> None:
-    fed = len(ids) - prompt_tokens - 1
-    for step, token in enumerate(writing.tokens[:fed]):
-        heads = _attention_row(ids, prompt_tokens + step)
-        row = {"mean": heads.mean(axis=0), "max": heads.max(axis=0), "heads": heads}[
-            want.attention or "heads"
-        ]
-        writing.tokens[step] = dataclasses.replace(token, attention=row)
-
-
 def _chat_parts(prompt: Chat) -> list[Part]:
     parts: list[Part] = []
     for turn in prompt.turns:
         parts += [Span(f"<|{turn.role}|>"), *turn.parts, Span(END)]
     return [*parts, Span("<|assistant|>")]
-
-
-def _digest(value: object) -> int:
-    return int.from_bytes(hashlib.blake2b(repr(value).encode(), digest_size=8).digest(), "little")

@@ -116,6 +116,9 @@ class RecordedModel:
     def decode(self, ids: TokenIds) -> str:
         return self._model.decode(ids)
 
+    def pieces(self, ids: TokenIds) -> tuple[str, ...]:
+        return self._model.pieces(ids)
+
     def count(self, prompt: Prompt) -> int:
         return self._model.count(prompt)
 

@@ -64,3 +64,34 @@ def token_words(tokens: Sequence[Token]) -> tuple[TokenWord, ...]:
         found.append(TokenWord(match.group(), start, end, first, last))
         first = last - 1
     return tuple(found)
+
+
+@dataclass(frozen=True, slots=True)
+class PieceWord:
+    """Vocabulary pieces that the DRAGIN authors' code takes for one word: `pieces[first:last]`."""
+
+    text: str
+    first: int
+    last: int
+
+
+def piece_words(
+    pieces: Sequence[str], space_marker: str, *, begins: Sequence[bool] = ()
+) -> tuple[PieceWord, ...]:
+    """Group vocabulary pieces into words as the DRAGIN authors' code does, by their space marker.
+
+    A word's text is its raw pieces without the marker, so other byte-level characters stay encoded. With a
+    marker that the tokenizer does not use, all pieces are one word.
+
+    Args:
+        begins: places, beside those of the marker, where a word begins whatever its piece.
+    """
+    starts = [
+        at
+        for at, piece in enumerate(pieces)
+        if at == 0 or piece.startswith(space_marker) or (at < len(begins) and begins[at])
+    ]
+    return tuple(
+        PieceWord("".join(pieces[first:last]).replace(space_marker, ""), first, last)
+        for first, last in zip(starts, [*starts[1:], len(pieces)], strict=False)
+    )

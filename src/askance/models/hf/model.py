@@ -158,6 +158,9 @@ class HfModel:
     def decode(self, ids: TokenIds) -> str:
         return self._vocabulary.decode_inside(ids)
 
+    def pieces(self, ids: TokenIds) -> tuple[str, ...]:
+        return self._vocabulary.pieces(ids)
+
     def count(self, prompt: Prompt) -> int:
         return len(self._prompts.encode(prompt))
 

@@ -60,6 +60,11 @@ class Vocabulary:
                 return whole[len(before) :]
         return self.decode(ids)
 
+    def pieces(self, ids: Sequence[int]) -> tuple[str, ...]:
+        """The vocabulary's own strings of `ids`."""
+        self.check_ids(tuple(ids))
+        return tuple(self._tokenizer.convert_ids_to_tokens(list(ids)))
+
     def single(self, text: str) -> int:
         """The id of a text that is exactly one token: a control string, or plain text.
 

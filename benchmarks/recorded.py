@@ -1,0 +1,177 @@
+"""What a recorded run of the DRAGIN authors' code gives: generations, passages, rules of its language."""
+
+import re
+from collections import Counter
+from collections.abc import Iterator
+from typing import Any, cast
+
+import numpy as np
+
+from askance.core.types import (
+    Attention,
+    Generation,
+    Hit,
+    Key,
+    Passage,
+    Prompt,
+    Raw,
+    Sampling,
+    Token,
+    TokenIds,
+    Until,
+    Want,
+    Watch,
+)
+from askance.methods.rind import read_words
+from askance.text.linguistics import Linguistics
+
+Record = dict[str, Any]
+
+
+class Tally:
+    """Equal and total, by what was compared; the first differences are printed."""
+
+    def __init__(self) -> None:
+        self.equal: Counter[str] = Counter()
+        self.total: Counter[str] = Counter()
+        self.worst = {"attention": 0.0, "entropy": 0.0}
+
+    def compare(self, what: str, ours: object, theirs: object) -> None:
+        self.total[what] += 1
+        self.equal[what] += ours == theirs
+        if ours != theirs:
+            print(f"{what} differs:\n  ours   {str(ours)[:300]!r}\n  theirs {str(theirs)[:300]!r}")
+
+
+class RecordedAnswers:
+    """A `Model` that plays the recorded generations with the recorded signals, on the bundled tokenizer."""
+
+    def __init__(self, rounds: list[Record], inner: Any, space_marker: str, tally: Tally) -> None:
+        self._rounds, self._inner, self._marker, self._tally = rounds, inner, space_marker, tally
+        self._places = iter([at for at, entry in enumerate(rounds) if entry["kind"] == "generate"])
+        self._influences: dict[TokenIds, list[float]] = {}
+        self.name, self.context_tokens = "recorded", 1 << 20
+        self.signals, self.capabilities = inner.signals, inner.capabilities
+
+    async def generate(
+        self,
+        prompt: Prompt,
+        sampling: Sampling,
+        want: Want = Want(),
+        until: Until | None = None,
+        *,
+        n: int = 1,
+        key: Key,
+        watch: Watch | None = None,
+    ) -> tuple[Generation, ...]:
+        at = next(self._places)
+        entry = self._rounds[at]
+        # The port tells how long a prompt is, but its ids only by computing them.
+        prompt_ids = self._inner._prompts.encode(prompt)
+        self._tally.compare("prompts by ids", list(prompt_ids), entry["prompt_ids"])
+        self._tally.compare("generation lengths", sampling.max_tokens, entry["max_new"])
+        ids = tuple(entry["new_ids"])
+        entropies: list[float | None] = [None] * len(ids)
+        logprobs: list[float | None] = [None] * len(ids)
+        if want.entropy:
+            entropies = [*self._recorded_signals(ids, self._rounds[at + 1])]
+        if want.logprob:
+            computed = await compute_again(self._inner, entry, want)
+            self._tally.compare("regenerated ids", [token.id for token in computed], entry["new_ids"])
+            logprobs = [token.logprob for token in computed]
+        num_kept = len(ids) - (ids[-1] in self._inner._vocabulary.end_ids)
+        tokens = [Token(id, "", 0, 0, logprobs[i], entropies[i]) for i, id in enumerate(ids)]
+        text = self.decode(ids[:num_kept])
+        return (Generation(text, tuple(tokens[:num_kept]), tuple(tokens[num_kept:])),)
+
+    async def score(self, prompt: Prompt, options: object) -> tuple[Any, ...]:
+        raise NotImplementedError("no replayed method scores")
+
+    async def attend(self, text: str | TokenIds, *, bos: bool) -> Attention:
+        if isinstance(text, str):
+            return cast(Attention, await self._inner.attend(text, bos=bos))
+        weights = np.zeros((1, len(text), len(text)), dtype=np.float32)
+        weights[0, -1] = self._influences[text]
+        return Attention(text, (), weights)
+
+    def tokenize(self, text: str) -> TokenIds:
+        return cast(TokenIds, self._inner.tokenize(text))
+
+    def decode(self, ids: TokenIds) -> str:
+        return cast(str, self._inner.decode(ids))
+
+    def pieces(self, ids: TokenIds) -> tuple[str, ...]:
+        return cast(tuple[str, ...], self._inner.pieces(ids))
+
+    def count(self, prompt: Prompt) -> int:
+        return cast(int, self._inner.count(prompt))
+
+    def _recorded_signals(self, ids: TokenIds, recorded: Record) -> Iterator[float]:
+        """Entropies of tokens that give the recorded ones of words; likewise the influences, kept aside."""
+        words = read_words(ids, self.pieces(ids), self._marker, after_end=True)
+        self._tally.compare("words", [word.text for word in words], recorded["words"])
+        influences = []
+        for word, summed, entropy in zip(words, recorded["attn"], recorded["entropy"], strict=True):
+            influences += [summed] + [0.0] * (word.last - word.first - 1)
+            yield from [entropy] * (word.last - word.first)
+        self._influences[ids] = influences
+
+
+class RecordedSearches:
+    """A `Retriever` that finds what the recorded prompts show."""
+
+    name = "recorded"
+
+    def __init__(self, rounds: list[Record], decode: Any, tally: Tally) -> None:
+        self._entries = iter([entry for entry in rounds if entry["kind"] == "retrieve"])
+        prompts = [decode(entry["prompt_ids"]) for entry in rounds if entry["kind"] == "generate"]
+        self._shown = iter([parsed for parsed in map(passage_block, prompts) if parsed])
+        self._tally = tally
+
+    async def search(self, query: str, k: int) -> tuple[Hit, ...]:
+        entry = next(self._entries)
+        self._tally.compare("searches", query, entry["query_truncated"])
+        bodies, _ = next(self._shown)
+        passages = map(Passage, map(str, entry["doc_ids"]), entry["titles"], bodies)
+        return tuple(Hit(passage, 1 / rank, rank) for rank, passage in enumerate(passages, start=1))
+
+
+def passage_block(prompt: str) -> tuple[list[str], str] | None:
+    """The passages of a recorded prompt and the line below them, which is the reference's own wording."""
+    found = re.search(r"^Context:\n((?:\[\d\] .*\n)+)(.*)\n", prompt, flags=re.MULTILINE)
+    if found is None:
+        return None
+    return [line.partition("] ")[2] for line in found[1].splitlines()], found[2]
+
+
+class RecordedLanguage:
+    """The stand-ins that the recording names: spaCy's rule for sentences, and one for content words."""
+
+    def __init__(self) -> None:
+        import spacy
+
+        self._read = spacy.blank("en")
+        self._read.add_pipe("sentencizer")
+        self.linguistics = Linguistics("recorded", self._sentences, self._real_words)
+
+    def count_sentences(self, text: str) -> int:
+        """Blank ones included."""
+        return sum(1 for _ in self._read(text).sents)
+
+    def _sentences(self, text: str) -> tuple[str, ...]:
+        return tuple(s.text.strip() for s in self._read(text).sents if s.text.strip())
+
+    def _real_words(self, text: str) -> frozenset[str]:
+        return frozenset(token.text for token in self._read(text) if _is_real(token))
+
+
+def _is_real(token: Any) -> bool:
+    if token.is_space or token.is_punct:
+        return False
+    return token.like_num or (not token.is_stop and any(c.isalnum() for c in token.text))
+
+
+async def compute_again(inner: Any, entry: Record, want: Want) -> tuple[Token, ...]:
+    prompt = Raw((tuple(entry["prompt_ids"]),))
+    (computed,) = await inner.generate(prompt, Sampling(entry["max_new"]), want, key=("replay",))
+    return (*computed.tokens, *computed.dropped)

@@ -1,0 +1,240 @@
+"""Replay recorded runs of the DRAGIN authors' code: python -m benchmarks.replay_reference PATH [--signals].
+
+Generations, entropies, attentions and passages come from the record; everything that is decided or built from
+them is askance's own and must be equal. What the record lacks (the attention behind a query, FLARE's
+probabilities) is computed by the bundled model in float32. With --signals the bundled model computes the
+recorded numbers, too. The recording split sentences with spaCy's rules: pip install spacy (no model).
+"""
+
+import argparse
+import asyncio
+import json
+from pathlib import Path
+from typing import Any, cast
+
+import numpy as np
+
+from askance.ask import ask
+from askance.core.ports import Method, Model
+from askance.core.trace import Decided, Generated, Searched, Trace
+from askance.core.types import (
+    Demo,
+    Question,
+    Raw,
+    Span,
+    Want,
+)
+from askance.methods.closed_book import ClosedBook
+from askance.methods.dragin import Dragin
+from askance.methods.fixed_length import FixedLength
+from askance.methods.fixed_sentence import FixedSentence
+from askance.methods.flare_token import FlareToken
+from askance.methods.queries import Asking, QueryMode, formulate
+from askance.methods.rind import Doubt, Weighed, first_doubt, influence, read_words, weigh
+from askance.methods.single import Single
+from askance.methods.wording import Wording
+from askance.models.bundled import load_bundled
+from askance.text.linguistics import Linguistics
+from benchmarks.recorded import (
+    Record,
+    RecordedAnswers,
+    RecordedLanguage,
+    RecordedSearches,
+    Tally,
+    compute_again,
+    passage_block,
+)
+
+TOLERANCE = 1e-4
+
+
+def make_method(run: Record, wording: Wording, linguistics: Linguistics) -> Method:
+    settings = run["settings"]
+    tokens = settings["generate_max_length"]
+    kind = settings["method"]
+    if kind == "dragin":
+        return Dragin(
+            profile="code",
+            threshold=settings["hallucination_threshold"],
+            query=settings["query_formulation"],
+            query_top=settings["retrieve_keep_top_k"],
+            max_tokens=tokens,
+            real_words_only=settings["check_real_words"],
+            space_marker=_marker(run),
+            linguistics=linguistics,
+            wording=wording,
+        )
+    if kind == "fix-length-retrieval":
+        return FixedLength(every_tokens=settings["fix_length"], max_tokens=tokens, wording=wording)
+    if kind == "fix-sentence-retrieval":
+        return FixedSentence(max_tokens=tokens, linguistics=linguistics, wording=wording)
+    if kind == "token":
+        return FlareToken(
+            threshold=settings["hallucination_threshold"],
+            over_sentence=settings["sentence_solver"],
+            query=settings["query_formulation"],
+            max_tokens=tokens,
+            linguistics=linguistics,
+            wording=wording,
+        )
+    if kind == "single-retrieval":
+        return Single(profile="code", max_tokens=tokens, wording=wording)
+    return ClosedBook(profile="code", max_tokens=tokens, wording=wording)
+
+
+def _marker(run: Record) -> str:
+    return "▁" if "as shipped" in run["name"] else "auto"
+
+
+def replay(record: Record, run: Record, inner: Any, language: RecordedLanguage, with_signals: bool) -> Tally:
+    """Compare everything that can be compared of one run."""
+    tally, linguistics = Tally(), language.linguistics
+    demos = tuple(Demo(*_split_demo(demo)) for demo in record["demos"])
+    asked = {question["qid"]: question["question"] for question in record["questions"]}
+    marker = _marker(run).replace("auto", "Ġ")
+    for result in run["results"]:
+        rounds = result["rounds"]
+        prompts = [inner.decode(tuple(e["prompt_ids"])) for e in rounds if e["kind"] == "generate"]
+        lines = [parsed[1] for parsed in map(passage_block, prompts) if parsed]
+        method = make_method(run, Wording(demos, "Context:", lines[0] if lines else ""), linguistics)
+        question = Question(result["qid"], asked[result["qid"]])
+        asyncio.run(replay_rules(run, question, rounds, inner, marker, linguistics, tally))
+        model = RecordedAnswers(rounds, inner, marker, tally)
+        retriever = RecordedSearches(rounds, inner.decode, tally)
+        trace = Trace()
+        try:
+            answered = asyncio.run(ask(question, method, {"answer": model}, retriever, trace=trace))
+            tally.compare("final texts", answered.answer.text, result["final_text"])
+        except StopIteration:
+            tally.compare("final texts", "one call too many", result["final_text"])
+        compare_decisions(trace, rounds, tally)
+        compare_counters(trace, result, inner, language, tally)
+        if with_signals:
+            asyncio.run(compare_signals(rounds, inner, marker, tally))
+    return tally
+
+
+def _split_demo(demo: str) -> tuple[str, str]:
+    asked, _, answer = demo.removeprefix("Question: ").partition("\nAnswer: ")
+    return asked, answer
+
+
+async def replay_rules(
+    run: Record,
+    question: Question,
+    rounds: list[Record],
+    inner: Model,
+    marker: str,
+    linguistics: Linguistics,
+    tally: Tally,
+) -> None:
+    """From the recorded words alone: decision, kept prefix, hits, and the queries of all modes."""
+    settings = run["settings"]
+    for at, entry in enumerate(rounds):
+        if entry["kind"] != "rind_inputs":
+            continue
+        draft, decided = rounds[at - 1]["text"], rounds[at + 1]
+        weighed = Weighed(tuple(entry["words"]), tuple(entry["attn"]), tuple(entry["entropy"]))
+        threshold, real = settings["hallucination_threshold"], settings["check_real_words"]
+        doubt = first_doubt(draft, weighed, threshold, linguistics, real_words_only=real)
+        tally.compare("decisions", doubt is not None, decided["hallucination"])
+        tally.compare("kept prefixes", draft if doubt is None else doubt.kept, decided["prev"])
+        tally.compare("hits", doubt and [int(hit) for hit in doubt.hits], decided["hit"])
+        tally.compare("sentences", doubt and list(doubt.words), decided["curr_tokens"])
+        if doubt is not None:
+            await _replay_queries(question, doubt, decided, settings, marker, linguistics, inner, tally)
+
+
+async def _replay_queries(
+    question: Question,
+    doubt: Doubt,
+    decided: Record,
+    settings: Record,
+    marker: str,
+    linguistics: Linguistics,
+    inner: Model,
+    tally: Tally,
+) -> None:
+    top = settings["retrieve_keep_top_k"]
+    asking = Asking(question.text, decided["text_before"], doubt, linguistics, marker, top)
+    for mode, query in decided["mode_queries"].items():
+        ours = await formulate(cast(QueryMode, mode), asking, inner)
+        tally.compare("queries of other modes", ours, query)
+
+
+def compare_decisions(trace: Trace, rounds: list[Record], tally: Tally) -> None:
+    """What the whole method decided and asked, in order."""
+    recorded = [entry for entry in rounds if entry["kind"] == "decision"]
+    ours = [decision for decision in trace.decisions if decision.name == "retrieve"]
+    if recorded:
+        flags = [decision.outcome == "search" for decision in ours]
+        tally.compare("rounds", flags, [entry["hallucination"] for entry in recorded])
+    queries = [entry["query"] for entry in rounds if entry["kind"] == "qfs"]
+    searched = [decision.query for decision in ours if decision.outcome == "search"]
+    for our, their in zip(searched, queries, strict=False):
+        tally.compare("QFS queries", our, their)
+
+
+def compare_counters(
+    trace: Trace, result: Record, inner: Model, language: RecordedLanguage, tally: Tally
+) -> None:
+    """The reference's bookkeeping, read from the trace and the recorded texts."""
+    texts = [entry["text"] for entry in result["rounds"] if entry["kind"] == "generate"]
+    generated = [event for event in trace.events if isinstance(event, Generated)]
+    doubts = [e for e in trace.events if isinstance(e, Decided) and e.outcome == "search" and e.words]
+    ours = {
+        "retrieve_count": sum(isinstance(event, Searched) for event in trace.events),
+        "generate_count": len(generated),
+        "hallucinated_count": len(doubts),
+        "token_count": sum(inner.count(Raw((Span(text),))) for text in texts),
+        "sentence_count": sum(map(language.count_sentences, texts)),
+    }
+    tally.compare("counters", ours, result["counter"])
+    tally.compare("search counts", ours["retrieve_count"], result["retrieve_count"])
+
+
+async def compare_signals(rounds: list[Record], inner: Any, marker: str, tally: Tally) -> None:
+    """The bundled model's own entropies and attentions against the recorded ones."""
+    for at, entry in enumerate(rounds):
+        if entry["kind"] != "rind_inputs":
+            continue
+        recorded = rounds[at - 1]
+        tokens = await compute_again(inner, recorded, Want(entropy=True))
+        ids = tuple(recorded["new_ids"])
+        tally.compare("generated ids (signals)", tuple(token.id for token in tokens), ids)
+        pieces = inner.pieces(ids)
+        words = read_words(ids, pieces, marker, after_end=True)
+        attention = influence((await inner.attend(ids, bos=False)).weights, pieces[0]).tolist()
+        weighed = weigh(words, attention, [token.entropy or 0.0 for token in tokens])
+        for what in ("attention", "entropy"):
+            theirs = entry["attn" if what == "attention" else what]
+            most = float(np.abs(np.array(getattr(weighed, what)) - np.array(theirs)).max())
+            tally.total[f"{what} within {TOLERANCE:g}"] += 1
+            tally.equal[f"{what} within {TOLERANCE:g}"] += most <= TOLERANCE
+            tally.worst[what] = max(most, tally.worst[what])
+
+
+def main() -> None:
+    parser = argparse.ArgumentParser(description=__doc__)
+    parser.add_argument("path", type=Path)
+    parser.add_argument("--signals", action="store_true")
+    options = parser.parse_args()
+    record = json.loads(options.path.read_text(encoding="utf-8"))
+    inner = load_bundled(device="cpu", dtype="float32")
+    language = RecordedLanguage()
+    differences = 0
+    for run in record["runs"]:
+        tally = replay(record, run, inner, language, options.signals)
+        threshold = run["settings"].get("hallucination_threshold")
+        print(f"\n{run['name']}, threshold {threshold}")
+        if options.signals:
+            print(f"  greatest difference: {tally.worst}")
+        for what, total in tally.total.items():
+            print(f"  {what:<28} {tally.equal[what]:>3} / {total}")
+            differences += total - tally.equal[what]
+    print(f"\n{differences} differences")
+    raise SystemExit(bool(differences))
+
+
+if __name__ == "__main__":
+    main()

@@ -1,0 +1,130 @@
+"""What the methods of the DRAGIN authors' code share: how text is joined, cut, searched for, and ended."""
+
+import dataclasses
+from collections.abc import Sequence
+
+from askance.core.ports import Model, Run
+from askance.core.types import (
+    Answer,
+    Generation,
+    Hit,
+    Key,
+    Question,
+    Raw,
+    Sampling,
+    Span,
+    Token,
+    TokenIds,
+    Want,
+)
+from askance.methods.wording import Wording, raw_prompt
+from askance.text.answers import short_answer
+from askance.text.support import cite
+
+_END_TEST = "the answer is"
+
+
+@dataclasses.dataclass(frozen=True, slots=True)
+class Written:
+    """A generation as the code sees it: an end token is part of it, and its string a part of the text."""
+
+    text: str
+    ids: TokenIds
+    tokens: tuple[Token, ...]
+    end: str
+
+
+@dataclasses.dataclass(slots=True)
+class Answering:
+    """One question on its way: the answer so far, and which passages were shown from which character on.
+
+    Attributes:
+        text: the answer so far, spaces in front and behind included, as the code keeps it.
+        shown: for the citations.
+        end: text and id of the end token, once the model has written it; in later prompts it is one again.
+    """
+
+    question: Question
+    run: Run
+    wording: Wording
+    passages: int = 0
+    query_tokens: int = 0
+    text: str = ""
+    shown: list[tuple[int, Sequence[Hit]]] = dataclasses.field(default_factory=list)
+    end: tuple[str, int] | None = None
+
+    async def write(
+        self, so_far: str, max_tokens: int, key: Key, hits: Sequence[Hit] | None = None, want: Want = Want()
+    ) -> Written:
+        """Generate greedily, without stop strings, with the passages of `hits` in front of the question."""
+        end = self.end[0] if self.end else ""
+        prompt = raw_prompt(self.wording, self.question, so_far, self._bodies(hits), end)
+        (generation,) = await self.run.model.generate(
+            prompt, Sampling(max_tokens), want, key=key, watch=self.run.trace.draft
+        )
+        found = written(generation, self.run.model)
+        if found.end:
+            self.end = (found.end, found.ids[-1])
+        return found
+
+    async def search(self, query: str) -> tuple[Hit, ...]:
+        """The passages for the last `query_tokens` tokens of `query`."""
+        ids = self.run.model.tokenize(query)
+        cut = query if len(ids) <= self.query_tokens else self.run.model.decode(ids[-self.query_tokens :])
+        hits = await self.run.retriever.search(cut, self.passages)
+        self.shown.append((len(self.text.strip()), hits))
+        return hits
+
+    async def search_for(self, query: str, why: str) -> tuple[Hit, ...]:
+        """`search`, and the decision to do so."""
+        decision = self.run.trace.decide("retrieve", "search", why, query=query)
+        with self.run.trace.because(decision):
+            return await self.search(query)
+
+    def replace(self, text: str) -> None:
+        """Take `text`, which begins with the answer so far but for white space around it."""
+        self.run.trace.commit(text.strip()[len(self.text.strip()) :])
+        self.text = text
+
+    def end_reason(self, chars_before: int, max_tokens: int) -> str:
+        """Why no further round follows, or nothing. `chars_before` is the text's length before this one."""
+        if _END_TEST in self.text:
+            return f"the text holds {_END_TEST!r}"
+        if len(self.text) <= chars_before:
+            return "the text did not grow"
+        if self.text and self.run.model.count(Raw((Span(self.text),))) > max_tokens:
+            return f"the text has more than {max_tokens} tokens"
+        return ""
+
+    def answer(self) -> Answer:
+        """The answer, with the white space that the code keeps."""
+        left = len(self.text) - len(self.text.lstrip())
+        citations = cite(self.text, [(at and at + left, hits) for at, hits in self.shown])
+        return Answer(self.text, short_answer(self.text, self.question), citations)
+
+    def _bodies(self, hits: Sequence[Hit] | None) -> list[str] | None:
+        if hits is None:
+            return None
+        bodies = [" ".join(hit.passage.text.split("\n")) for hit in hits]
+        return bodies + [""] * (self.passages - len(bodies))
+
+
+def written(generation: Generation, model: Model) -> Written:
+    """With the end token, if there is one."""
+    tokens = (*generation.tokens, *generation.dropped)
+    ids = tuple(token.id for token in tokens)
+    end = model.decode(ids[len(generation.tokens) :])
+    return Written(generation.text + end, ids, tokens, end)
+
+
+def joined(*parts: str) -> str:
+    """The parts that are not empty, with single spaces between them."""
+    return " ".join(part for part in parts if part)
+
+
+def space_marker(name: str, model: Model) -> str:
+    """`name`, or, for "auto", what begins a word in the model's vocabulary: the piece of a space."""
+    if name != "auto":
+        return name
+    pieces = model.pieces(model.tokenize(" "))
+    return pieces[0][:1] if pieces else " "

@@ -1,0 +1,79 @@
+"""DRAGIN: search where the model is in doubt about a word that matters, for what it was attending to."""
+
+from dataclasses import dataclass
+from typing import ClassVar, Literal
+
+from askance.core.knobs import Knobs, knob
+from askance.core.ports import Needs, Run
+from askance.core.types import Answer, Capability, Question, Signal
+from askance.methods import dragin_code, dragin_paper
+from askance.methods.prompts import Layout
+from askance.methods.queries import QueryMode
+from askance.methods.triggers import TriggerMode
+from askance.methods.wording import OWN as OWN_WORDING
+from askance.methods.wording import Wording
+from askance.text.linguistics import OWN as OWN_LINGUISTICS
+from askance.text.linguistics import Linguistics
+
+
+@dataclass(frozen=True, slots=True)
+class Dragin(Knobs):
+    """DRAGIN (Su et al. 2024): RIND decides when to search, QFS what to search for.
+
+    Profile "paper": the answer is written sentence by sentence, and a sentence is judged when it is complete,
+    since the attention to a token is known only then. The first token whose entropy times the greatest
+    attention of a later token is above `threshold` ends the text, also inside a word; function words don't.
+    The `query_top` tokens of all the context that it attends to give the query, and writing goes on with the
+    passages found until others replace them. The paper leaves open how heads are summed up; with the mean
+    no token of a small model reaches its thresholds. Ours: the token right after a search can't cause another
+    (it would for ever); the answer ends when it has been stated and where an invented question would begin.
+
+    Profile "code" is the authors' code. It deviates from the paper: attention comes from a pass over the
+    draft alone (D1) with each token's own included (D2), the maximum over queries averaged over heads (D3),
+    relative to its sentence (D4), for words (D5); hits are words with content (D6), which is looked at after
+    the trigger (D7); the draft is complete (D9) and cut at a sentence (D8), of what is written again one
+    sentence is kept (D10), and passages are used once (D11); QFS has a pass of its own (D12), reads the row
+    before each hit (D13), keeps words after it as candidates (D14), takes words (D15) and all hits (D16);
+    examples stand in front of the passages (D17); the end test minds letter case (D25).
+    Ours: greedy (D18), limited rounds, linguistics without downloads unless others are given; of a model's
+    text only its end token is a control token again.
+    """
+
+    profile: Literal["paper", "code"] = knob("paper", "whose reading: the paper's, or the authors' code's")
+    trigger: TriggerMode = knob("rind", "when to search")
+    query: QueryMode = knob("real_words", "what to search for; real_words is QFS")
+    threshold: float = knob(
+        1.0, "search when the trigger's number is above this; it belongs to a model", at_least=0
+    )
+    passages: int = knob(3, "passages per search", at_least=1)
+    query_top: int = knob(25, "most words (real_words) or tokens (last_n_tokens) of a query", at_least=1)
+    max_tokens: int = knob(64, "most new tokens of a draft, and the length that ends the answer", at_least=1)
+    heads: Literal["max", "mean"] = knob("max", "how heads are summed up, in profile paper")
+    every_tokens: int = knob(25, "tokens between searches of the trigger every_tokens", at_least=1)
+    real_words_only: bool = knob(True, "only words with content count as hits")
+    query_tokens: int = knob(64, "a query keeps this many of its last tokens", at_least=1)
+    space_marker: str = knob("auto", "what begins a word in the vocabulary; auto is the piece of a space")
+    max_rounds: int = knob(100, "most drafts of one answer", at_least=1)
+    layout: Layout = knob(
+        "auto", "raw text or the model's chat format, in profile paper; auto is raw where the model takes it"
+    )
+    linguistics: Linguistics = knob(OWN_LINGUISTICS, "sentences and content words")
+    wording: Wording = knob(OWN_WORDING, "examples and fixed lines of the prompt")
+
+    paper: ClassVar[str] = "Su et al. 2024 (DRAGIN)"
+
+    @property
+    def needs(self) -> Needs:
+        signals: dict[TriggerMode, Signal] = {"rind": "entropy", "token_probability": "logprob"}
+        wanted = {signals[self.trigger]} if self.trigger in signals else set[Signal]()
+        attends = self.trigger == "rind" or self.query == "real_words"
+        if self.profile == "paper":
+            attention: set[Signal] = {"attention"} if attends else set()
+            return Needs(signals=frozenset(wanted | attention), retriever=True)
+        capabilities: set[Capability] = {"raw", "attend"} if attends else {"raw"}
+        return Needs(frozenset(wanted), frozenset(capabilities), retriever=True)
+
+    async def answer(self, question: Question, run: Run) -> Answer:
+        if self.profile == "paper":
+            return await dragin_paper.answer(self, question, run)
+        return await dragin_code.answer(self, question, run)

@@ -1,0 +1,61 @@
+"""Search before every sentence, with the sentence before it."""
+
+from dataclasses import dataclass
+from typing import ClassVar, Literal
+
+from askance.core.knobs import Knobs, knob
+from askance.core.ports import Needs, Run
+from askance.core.types import Answer, Question
+from askance.methods.authors import Answering
+from askance.methods.wording import OWN as OWN_WORDING
+from askance.methods.wording import Wording
+from askance.text.linguistics import OWN as OWN_LINGUISTICS
+from askance.text.linguistics import Linguistics
+
+
+@dataclass(frozen=True, slots=True)
+class FixedSentence(Knobs):
+    """The DRAGIN paper's FS-RAG (Su et al. 2024), after IRCoT.
+
+    The first search is made with the question. Then one sentence is written with the passages found, and it
+    is the next query.
+
+    Profile "code" is the authors' code, quirks included:
+    - `max_tokens` tokens are generated each time, of which the first sentence is kept;
+    - the first prompt ends in a space after "Answer:", which many tokenizers take badly;
+    - it ends when there is no sentence, on "the answer is" in these letters, or with the round in which the
+      text exceeds `max_tokens`.
+    """
+
+    profile: Literal["code"] = knob("code", "whose reading: the authors' code")
+    passages: int = knob(3, "passages per search", at_least=1)
+    max_tokens: int = knob(64, "most tokens of one generation; the answer ends once it has more", at_least=1)
+    query_tokens: int = knob(64, "a query keeps this many of its last tokens", at_least=1)
+    max_rounds: int = knob(100, "most searches of one answer", at_least=1)
+    linguistics: Linguistics = knob(OWN_LINGUISTICS, "how sentences are split")
+    wording: Wording = knob(OWN_WORDING, "examples and fixed lines of the prompt")
+
+    paper: ClassVar[str] = "Su et al. 2024 (DRAGIN), FS-RAG"
+
+    @property
+    def needs(self) -> Needs:
+        return Needs(capabilities=frozenset({"raw"}), retriever=True)
+
+    async def answer(self, question: Question, run: Run) -> Answer:
+        so_far = Answering(question, run, self.wording, self.passages, self.query_tokens)
+        query, reason = question.text, f"there were {self.max_rounds} searches"
+        for step in range(self.max_rounds):
+            chars_before = len(so_far.text)
+            hits = await so_far.search_for(query, "every sentence is searched for")
+            written = await so_far.write(f" {so_far.text}", self.max_tokens, ("sentence", step), hits)
+            query = next(iter(self.linguistics.sentences(written.text)), "")
+            if not query:
+                reason = "no sentence was written"
+                break
+            so_far.replace(f"{so_far.text.strip()} {query}")
+            ended = so_far.end_reason(chars_before, self.max_tokens)
+            if ended:
+                reason = ended
+                break
+        run.trace.decide("end", "stop", reason)
+        return so_far.answer()

@@ -1,0 +1,60 @@
+"""QFS as the DRAGIN paper has it: the tokens that a doubtful token attends to, as words."""
+
+from collections.abc import Sequence
+
+import numpy as np
+from numpy.typing import NDArray
+
+from askance.core.ports import Model
+from askance.core.types import Token, TokenIds
+from askance.text.words import token_words
+
+_REPLACEMENT = "\ufffd"
+_MOST_TOKENS_OF_A_CHARACTER = 4
+
+
+def attended_context(row: NDArray[np.float32], ids: TokenIds, model: Model, top_tokens: int) -> str:
+    """The words of the `top_tokens` tokens that `row` weighs most, in the order of the text.
+
+    Control tokens, such as BOS, stand for no word and are passed over; so are words without letter or digit.
+
+    Args:
+        row: the attention of one token to those before it.
+        ids: these tokens.
+    """
+    texts = token_texts(ids, model)
+    plain = [at for at, text in enumerate(texts) if text]
+    chosen = frozenset(sorted(plain, key=lambda at: -float(row[at]))[:top_tokens])
+    return " ".join(
+        word.text
+        for word in token_words(_placed(ids, texts))
+        if any(character.isalnum() for character in word.text)
+        and any(at in chosen for at in range(word.first, word.last))
+    )
+
+
+def token_texts(ids: TokenIds, model: Model) -> list[str]:
+    """The text that each token completes; nothing for control tokens and parts of characters."""
+    control = {id for id in set(ids) if _is_control(id, model)}
+    texts, begin = [], 0
+    for at, id in enumerate(ids):
+        text = "" if id in control else model.decode(ids[begin : at + 1])
+        is_whole = not text.endswith(_REPLACEMENT) or at + 1 - begin >= _MOST_TOKENS_OF_A_CHARACTER
+        texts.append(text if is_whole else "")
+        begin = at + 1 if is_whole else begin
+    return texts
+
+
+def _is_control(id: int, model: Model) -> bool:
+    text = model.decode((id,))
+    return _REPLACEMENT not in text and id not in model.tokenize(text)
+
+
+def _placed(ids: TokenIds, texts: Sequence[str]) -> list[Token]:
+    tokens, start = [], 0
+    for id, text in zip(ids, texts, strict=True):
+        # A control token parts the words around it.
+        shown = text or " "
+        tokens.append(Token(id, shown, start, start + len(shown)))
+        start += len(shown)
+    return tokens

@@ -1,0 +1,88 @@
+"""What a scripted model says next: distributions over words, from replies or from seeded nonsense."""
+
+import hashlib
+import math
+import re
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass, field
+
+import numpy as np
+from numpy.typing import NDArray
+
+from askance.core.types import Sampling, TokenIds
+
+PIECE = re.compile(r"<\|[a-z_]+\|>|\s*[^\s<]+|\s*<|\s+")
+END = "<|end|>"
+VOCABULARY = (" red", " green", " blue", " one", " two", " three", " cat", " dog", " river", ".", "\n", END)
+
+Distribution = dict[str, float]
+
+
+@dataclass(frozen=True, slots=True)
+class Reply:
+    """What to write. A word named in `doubts` gets that probability, every other `sureness`.
+
+    `entropies` (nats) replaces the entropy of the words it names; it is no longer that of a distribution.
+
+    The last piece is followed by the model's end unless `ends` is False.
+    """
+
+    text: str
+    doubts: Mapping[str, float] = field(default_factory=dict)
+    sureness: float = 0.99
+    ends: bool = True
+    entropies: Mapping[str, float] = field(default_factory=dict)
+
+
+def script_of(reply: Reply) -> Callable[[int], Distribution]:
+    """The distribution at each step of a reply; its first entry is what is written."""
+    pieces = [*PIECE.findall(reply.text), *([END] if reply.ends else [])]
+
+    def at(step: int) -> Distribution:
+        piece = pieces[step] if step < len(pieces) else " …"
+        sure = reply.doubts.get(bare(piece), reply.sureness)
+        return {piece: sure, " (other)": 1.0 - sure}
+
+    return at
+
+
+def bare(piece: str) -> str:
+    """A piece as `Reply` names it: without white space and punctuation."""
+    return piece.strip().strip(".,;:!?")
+
+
+def entropy_of(weights: Distribution) -> float:
+    """In nats."""
+    return -sum(p * math.log(p) for p in weights.values() if p > 0)
+
+
+def nonsense(tail: TokenIds) -> Distribution:
+    """Made-up weights of the next word after the last few ids."""
+    scores = np.random.Generator(np.random.Philox(digest(tail))).gumbel(size=len(VOCABULARY))
+    weights = np.exp(scores) / np.exp(scores).sum()
+    return dict(zip(VOCABULARY, weights.tolist(), strict=True))
+
+
+def choose(weights: Distribution, sampling: Sampling, uniform: float) -> str:
+    """The word that a number from 0 to 1 picks."""
+    ranked = sorted(weights.items(), key=lambda entry: -entry[1])
+    if sampling.temperature == 0:
+        return ranked[0][0]
+    ranked = ranked[: sampling.top_k or None]
+    tempered = np.array([p for _, p in ranked]) ** (1 / sampling.temperature)
+    tempered /= tempered.sum()
+    kept = tempered[: int(np.searchsorted(tempered.cumsum(), sampling.top_p)) + 1]
+    return ranked[int(np.searchsorted(kept.cumsum() / kept.sum(), uniform))][0]
+
+
+def made_up_row(ids: Sequence[int], query: int) -> NDArray[np.float32]:
+    """Two heads' made-up attention of one position over itself and all before: shape [2, query + 1]."""
+    keys = np.arange(query + 1)
+    weights = np.stack([1.0 + (np.array(ids[: query + 1]) + query) % 7, 1.0 + keys % 3]).astype(np.float32)
+    row: NDArray[np.float32] = weights / weights.sum(axis=1, keepdims=True)
+    return row
+
+
+def digest(value: object) -> int:
+    """A number that depends on nothing but the value's repr."""
+    return int.from_bytes(hashlib.blake2b(repr(value).encode(), digest_size=8).digest(), "little")

@@ -1,0 +1,169 @@
+"""Words, alignment, scores and queries, on numbers small enough to check by hand; and on any text."""
+
+import asyncio
+
+import numpy as np
+import pytest
+from hypothesis import HealthCheck, given, settings
+from hypothesis import strategies as st
+
+from askance.methods.authors import space_marker
+from askance.methods.qfs import attended_context, token_texts
+from askance.methods.queries import Asking, formulate, looked_back, top_words
+from askance.methods.rind import Doubt, Weighed, align, first_doubt, influence, read_words, scores, weigh
+from askance.models.scripted import ScriptedModel
+from askance.text.linguistics import OWN, Linguistics
+from askance.text.words import PieceWord, piece_words
+
+
+def word_texts(pieces, marker="▁", ids=None, **options):
+    return [word.text for word in read_words(ids or (0,) * len(pieces), pieces, marker, **options)]
+
+
+def test_a_word_begins_at_the_space_marker():
+    assert word_texts(["The", "▁Arn", "o", ".", "▁It"]) == ["The", "Arno.", "It"]
+
+
+def test_a_word_begins_at_llamas_newline_and_in_drafts_after_its_end():
+    assert word_texts(["▁a", "<0x0A>", "b"], ids=(5, 13, 6)) == ["a", "<0x0A>b"]
+    assert word_texts(["a", "</s>", "b"], after_end=True) == ["a</s>", "b"]
+    assert word_texts(["a", "</s>", "b"]) == ["a</s>b"]
+
+
+def test_a_marker_that_is_not_used_makes_one_word():
+    assert word_texts(["The", "ĠArno", "Ċ"]) == ["TheĠArnoĊ"]
+    assert word_texts([]) == []
+
+
+def test_attention_is_summed_and_entropy_averaged():
+    words = (PieceWord("The", 0, 1), PieceWord("Arno", 1, 3))
+    assert weigh(words, [1.0, 0.25, 0.5], [0.0, 1.0, 3.0]) == Weighed(
+        ("The", "Arno"), (1.0, 0.75), (0.0, 2.0)
+    )
+
+
+def test_influence_is_the_greatest_over_queries_and_the_mean_over_heads():
+    heads = np.array([[[1, 0], [0.2, 0.8]], [[1, 0], [0.6, 0.4]]], dtype=np.float32)
+    np.testing.assert_allclose(influence(heads), [1.0, 0.6])
+    np.testing.assert_allclose(influence(heads, "</s>"), [1 / 0.6, 1.0], rtol=1e-6)
+
+
+def test_sentences_take_the_shortest_run_of_words():
+    words = ["A", "b.", "C", "d.", "E"]
+    assert align(["A b.", "C d.", "E"], words) == [(0, 2), (2, 4), (4, 5)]
+    assert align([], words) == []
+
+
+def test_a_sentence_that_is_not_found_gives_its_words_to_the_next():
+    assert align(["x", "C d.", "E"], ["A", "C", "d.", "E"]) == [(0, 0), (0, 3), (3, 4)]
+    assert align(["A b", "c"], ["A", "b"]) == [(0, 0), (0, 2)], "the last word is left to the last sentence"
+
+
+def test_scores_are_relative_to_the_sentence():
+    weighed = Weighed(("a", "b", "c"), (1.0, 3.0, 9.0), (1.0, 2.0, 5.0))
+    assert scores(weighed, 0, 2) == (0.5, 3.0)
+    assert scores(Weighed(("a",), (0.0,), (1.0,)), 0, 1) == (0.0,)
+    assert scores(weighed, 3, 3) == ()
+
+
+def two_sentences(threshold, **options):
+    linguistics = Linguistics("test", lambda text: ("A b.", "C d."), lambda text: frozenset({"d"}))
+    weighed = Weighed(("A", "b.", "C", "d."), (1.0,) * 4, (1.0, 2.0, 3.0, 4.0))
+    return first_doubt("A b. C d.", weighed, threshold, linguistics, **{"real_words_only": True, **options})
+
+
+def test_the_first_sentence_above_the_threshold_is_in_doubt():
+    assert two_sentences(2.0) == Doubt("A b.", ("C", "d."), (3.0, 4.0), (False, True))
+    assert two_sentences(2.0, real_words_only=False).hits == (True, True)
+    assert two_sentences(1.9).hits == (False, False), "no hit is left, and it is in doubt all the same"
+    assert two_sentences(4.0) is None, "the threshold itself is not above it"
+
+
+def test_what_a_hit_looked_back_at():
+    attention = np.array([[1, 0, 0], [0.25, 0.75, 0], [0.2, 0.2, 0.6]])
+    words = [PieceWord("a", 0, 1), PieceWord("b", 1, 2), PieceWord("c", 2, 3)]
+    assert looked_back(attention, words, frozenset({2})) == [0.25, 0.75, 0.0]
+    assert looked_back(attention, words, frozenset({1, 2})) == [0.625, 0.375, 0.0]
+    assert looked_back(attention, words, frozenset({0})) == [0.0, 0.0, 0.0], "nothing stands before the first"
+    assert looked_back(attention, words, frozenset()) == [0.0, 0.0, 0.0]
+    two = [PieceWord("a", 0, 1), PieceWord("bc", 1, 3)]
+    assert looked_back(attention, two, frozenset({1})) == [1.0, 0.0], (
+        "both tokens see only what is before the word"
+    )
+
+
+def test_the_weightiest_words_stay_in_order():
+    words = [PieceWord(text, at, at + 1) for at, text in enumerate(["Arno", "of", "Pisa", "sea", "hit"])]
+    real = frozenset({"Arno", "Pisa", "sea", "hit"})
+    assert top_words(words, [0.1, 0.9, 0.5, 0.3, 1.0], frozenset({4}), real, 2) == "Pisa sea"
+    assert top_words(words, [0.0] * 5, frozenset(), real, 2) == "Arno Pisa", "without weights the first ones"
+
+
+@pytest.mark.parametrize(
+    ("mode", "query"),
+    [
+        ("question", "Who?"),
+        ("last_n_tokens", " it.  Kept  one."),
+        ("last_sentence", "Kept one."),
+        ("masked", "Now sat."),
+        ("current", "Now Bob sat."),
+        ("current_wo_wrong", "Now  sat."),
+        ("forward_all", "Who? Take it. Kept one."),
+    ],
+)
+def test_queries(mode, query):
+    doubt = Doubt("Kept one.", ("Now", "Bob", "sat."), (0.0, 9.0, 0.0), (False, True, False))
+    asking = Asking("Who?", "Take it.", doubt, OWN, " ", 3)
+    assert asyncio.run(formulate(mode, asking, ScriptedModel())) == query
+
+
+def test_content_words():
+    assert OWN.real_words("The Arno's banks, 3,677 of them.") == {"Arno's", "banks", "3", "677"}
+    assert str(OWN) == repr(OWN) == "own"
+
+
+@pytest.mark.parametrize(("model_name", "marker"), [("llama", "▁"), ("qwen", "Ġ")])
+def test_the_space_marker_is_found(model_name, marker, request):
+    assert space_marker("auto", request.getfixturevalue(model_name)) == marker
+    assert space_marker("▁", request.getfixturevalue(model_name)) == "▁"
+
+
+def test_attended_context_passes_over_control_tokens_and_bare_punctuation(llama):
+    ids = (1, *llama.tokenize("The river , Arno"))
+    row = np.linspace(2, 1, len(ids), dtype=np.float32)
+    assert attended_context(row, ids, llama, len(ids)) == "The river Arno"
+    assert attended_context(row, ids, llama, 1) == "The"
+
+
+ANY_TEXT = st.text(st.characters(exclude_categories=("Cs",)), max_size=40)
+QUIET = settings(max_examples=60, deadline=None, suppress_health_check=[HealthCheck.function_scoped_fixture])
+
+
+@pytest.mark.parametrize("model_name", ["llama", "qwen"])
+@QUIET
+@given(text=ANY_TEXT)
+def test_token_texts_join_to_the_text(model_name, text, request):
+    model = request.getfixturevalue(model_name)
+    ids = model.tokenize(text)
+    if "\ufffd" not in model.decode(ids):
+        assert "".join(token_texts(ids, model)) == model.decode(ids)
+
+
+@pytest.mark.parametrize("model_name", ["llama", "qwen"])
+@QUIET
+@given(text=ANY_TEXT)
+def test_pieces_are_grouped_without_gap_or_overlap(model_name, text, request):
+    model = request.getfixturevalue(model_name)
+    pieces = model.pieces(model.tokenize(text))
+    words = piece_words(pieces, space_marker("auto", model))
+    assert [at for word in words for at in range(word.first, word.last)] == list(range(len(pieces)))
+
+
+@QUIET
+@given(sentences=st.lists(ANY_TEXT, max_size=5), words=st.lists(ANY_TEXT, max_size=8))
+def test_ranges_follow_each_other_to_the_last_word(sentences, words):
+    ranges = align(sentences, words)
+    assert len(ranges) == len(sentences)
+    ends = [0, *(last for _, last in ranges)]
+    assert [first for first, _ in ranges] == ends[:-1]
+    assert not ranges or ends[-1] == len(words)
