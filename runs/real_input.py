@@ -31,6 +31,7 @@ def main() -> None:
     parser.add_argument("corpus", type=Path)
     parser.add_argument("datasets", type=Path, nargs="+")
     parser.add_argument("--limit", type=int, default=10, help="questions a dataset")
+    parser.add_argument("--methods", nargs="+", default=list(METHODS), choices=list(METHODS))
     parser.add_argument("--out", type=Path, required=True)
     options = parser.parse_args()
     options.out.mkdir(parents=True, exist_ok=True)
@@ -47,7 +48,7 @@ def main() -> None:
             f"({len(questions)} questions)"
         )
     model = load_model("bundled")
-    for method in METHODS:
+    for method in options.methods:
         engine = Engine(make_method(method), {"answer": model}, open_retriever(index))
         for name, questions in datasets.items():
             measure(engine, f"{name} {method}", questions[: options.limit], options.out)
