@@ -10,6 +10,7 @@ from askance.methods.prompts import STOPS, answer_prompt
 from askance.methods.qfs import attended_context
 from askance.methods.queries import Asking, formulate
 from askance.methods.rind_paper import SentenceFollowed, Stretch, judge, want
+from askance.methods.searching import search_with_question
 from askance.text.answers import has_answer, short_answer
 from askance.text.sentences import SentenceEnd
 from askance.text.support import cite
@@ -55,8 +56,7 @@ async def _first_search(dragin: "Dragin", question: Question, run: Run) -> tuple
     if dragin.trigger not in ("every_sentence", "every_tokens"):
         return ()
     why = "the first search is made with the question itself"
-    with run.trace.because(run.trace.decide("retrieve", "search", why, query=question.text)):
-        return await run.retriever.search(question.text, dragin.passages)
+    return await search_with_question(question, run, dragin.passages, why)
 
 
 def _until(dragin: "Dragin") -> Until | None:

@@ -10,6 +10,7 @@ from askance.core.ports import Needs, Run
 from askance.core.trace import Decided, WordSignal
 from askance.core.types import Answer, Generation, Hit, Key, Question, Sampling, Token, Want
 from askance.methods.prompts import STOPS, Layout, answer_prompt
+from askance.methods.searching import search_with_question
 from askance.text.answers import has_answer, short_answer
 from askance.text.sentences import SentenceEnd
 from askance.text.support import cite
@@ -87,11 +88,8 @@ class Flare(Knobs):
     async def _first_search(self, question: Question, run: Run) -> tuple[Hit, ...]:
         if not self.search_first:
             return ()
-        decision = run.trace.decide(
-            "retrieve", "search", "the first search is made with the question itself", query=question.text
-        )
-        with run.trace.because(decision):
-            return await run.retriever.search(question.text, self.passages)
+        why = "the first search is made with the question itself"
+        return await search_with_question(question, run, self.passages, why)
 
     async def _sentence(
         self, question: Question, hits: Sequence[Hit], text: str, run: Run, key: Key, room: int

@@ -8,6 +8,7 @@ from askance.core.ports import Needs, Run
 from askance.core.types import Answer, Question, Sampling
 from askance.methods.authors import Answering
 from askance.methods.prompts import STOPS, Layout, answer_prompt
+from askance.methods.searching import search_with_question
 from askance.methods.wording import OWN, Wording
 from askance.text.answers import short_answer
 from askance.text.support import cite
@@ -42,9 +43,7 @@ class Single(Knobs):
             hits = await so_far.search_for(question.text, why)
             so_far.replace((await so_far.write("", self.max_tokens, ("answer",), hits)).text)
             return so_far.answer()
-        decision = run.trace.decide("retrieve", "search", why, query=question.text)
-        with run.trace.because(decision):
-            hits = await run.retriever.search(question.text, self.passages)
+        hits = await search_with_question(question, run, self.passages, why)
         prompt = answer_prompt(run.model, question, hits, layout=self.layout)
         sampling = Sampling(self.max_tokens, stop=STOPS)
         (written,) = await run.model.generate(prompt, sampling, key=("answer",), watch=run.trace.commit)

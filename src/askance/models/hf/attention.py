@@ -17,6 +17,8 @@ from transformers import AttentionInterface, AttentionMaskInterface
 from transformers.integrations.sdpa_attention import sdpa_attention_forward
 from transformers.masking_utils import sdpa_mask
 
+from askance.core.errors import ModelSpecError
+
 ATTENTION_NAME = "askance"
 
 
@@ -62,10 +64,12 @@ def attend_and_capture(
     Shapes: query [1, heads, queries, size]; key and value [1, key-value heads, keys, size].
 
     Raises:
-        NotImplementedError: attention sinks, whose weights do not sum to 1.
+        ModelSpecError: attention sinks, whose weights do not sum to 1, beside stock attention.
     """
     if options.get("s_aux") is not None:
-        raise NotImplementedError("attention sinks")
+        raise ModelSpecError(
+            "this model's attention has sinks, with which its weights can't be read: name another model."
+        )
     capture = _active.get()
     layer = getattr(module, "layer_idx", None)
     if capture is not None and layer is not None:
