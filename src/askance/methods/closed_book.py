@@ -23,7 +23,7 @@ class ClosedBook(Knobs):
     profile: Literal["default", "code"] = knob("default", "whose reading: ours, or the authors' code")
     max_tokens: int = knob(128, "most new tokens of the answer", at_least=1)
     layout: Layout = knob("auto", "raw text or the model's chat format; auto is raw where the model takes it")
-    wording: Wording = knob(OWN, "examples and fixed lines of the prompt, for profile code")
+    wording: Wording = knob(OWN, "examples and fixed lines of the prompt")
 
     paper: ClassVar[str] = "Su et al. 2024 (DRAGIN), wo-RAG"
 
@@ -36,7 +36,7 @@ class ClosedBook(Knobs):
             so_far = Answering(question, run, self.wording)
             so_far.replace((await so_far.write("", self.max_tokens, ("answer",))).text)
             return so_far.answer()
-        prompt = answer_prompt(run.model, question, layout=self.layout)
+        prompt = answer_prompt(run.model, question, layout=self.layout, wording=self.wording)
         sampling = Sampling(self.max_tokens, stop=STOPS)
         (written,) = await run.model.generate(prompt, sampling, key=("answer",), watch=run.trace.commit)
         return Answer(written.text.strip(), short_answer(written.text, question))

@@ -24,7 +24,7 @@ async def answer(dragin: "Dragin", question: Question, run: Run) -> Answer:
     text, num_kept, hits = "", 0, await _first_search(dragin, question, run)
     shown, has_searched = [(0, hits)], False
     for step in range(dragin.max_rounds):
-        prompt = answer_prompt(run.model, question, hits, text, dragin.layout)
+        prompt = answer_prompt(run.model, question, hits, text, dragin.layout, dragin.wording)
         until = _until(dragin)
         room = dragin.max_tokens - num_kept
         most = min(room, dragin.every_tokens) if dragin.trigger == "every_tokens" else room

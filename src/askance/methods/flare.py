@@ -11,6 +11,7 @@ from askance.core.trace import Decided, WordSignal
 from askance.core.types import Answer, Generation, Hit, Key, Question, Sampling, Token, Want
 from askance.methods.prompts import STOPS, Layout, answer_prompt
 from askance.methods.searching import search_with_question
+from askance.methods.wording import OWN, Wording
 from askance.text.answers import has_answer, short_answer
 from askance.text.sentences import SentenceEnd
 from askance.text.support import cite
@@ -52,6 +53,7 @@ class Flare(Knobs):
     max_tokens: int = knob(256, "most new tokens of the answer", at_least=1)
     search_first: bool = knob(True, "search with the question before the first sentence")
     layout: Layout = knob("auto", "raw text or the model's chat format; auto is raw where the model takes it")
+    wording: Wording = knob(OWN, "examples and fixed lines of the prompt")
 
     paper: ClassVar[str] = "Jiang et al. 2023 (FLARE)"
 
@@ -94,7 +96,7 @@ class Flare(Knobs):
     async def _sentence(
         self, question: Question, hits: Sequence[Hit], text: str, run: Run, key: Key, room: int
     ) -> Generation:
-        prompt = answer_prompt(run.model, question, hits, text, self.layout)
+        prompt = answer_prompt(run.model, question, hits, text, self.layout, self.wording)
         sampling, want = Sampling(room, stop=STOPS), Want(logprob=True)
         (sentence,) = await run.model.generate(
             prompt, sampling, want, SentenceEnd(), key=key, watch=run.trace.draft

@@ -9,6 +9,7 @@ from typing import Literal
 
 from askance.core.ports import Model
 from askance.core.types import Chat, Demo, Hit, Prompt, Question, Raw, Span, Turn, untrusted
+from askance.methods.wording import OWN, Wording
 
 Layout = Literal["auto", "raw", "chat"]
 
@@ -17,7 +18,12 @@ STOPS = ("\n\n", "\nQuestion:", "\nContext:")
 
 
 def answer_prompt(
-    model: Model, question: Question, hits: Sequence[Hit] = (), text: str = "", layout: Layout = "auto"
+    model: Model,
+    question: Question,
+    hits: Sequence[Hit] = (),
+    text: str = "",
+    layout: Layout = "auto",
+    wording: Wording = OWN,
 ) -> Prompt:
     """The prompt that makes `model` go on with the answer to `question` after `text`.
 
@@ -25,34 +31,41 @@ def answer_prompt(
         hits: passages, placed directly before the question.
         text: the answer so far, to be gone on from exactly.
         layout: "auto" is raw where the model takes raw prompts.
+        wording: its line below the passages is not used: measured, it made answers worse.
     """
-    demos = DEMOS if question.demos is None else question.demos
     so_far = (untrusted(text),) if text else ()
     if layout == "raw" or (layout == "auto" and "raw" in model.capabilities):
-        return Raw(_raw_parts(question, demos, hits), so_far)
-    return Chat(_chat_turns(question, demos, hits), so_far)
+        return Raw(_raw_parts(question, hits, wording), so_far)
+    return Chat(_chat_turns(question, hits, wording), so_far)
 
 
-def _raw_parts(question: Question, demos: Sequence[Demo], hits: Sequence[Hit]) -> tuple[Span, ...]:
-    spans = []
-    for demo in (*demos, *question.history):
+def _raw_parts(question: Question, hits: Sequence[Hit], wording: Wording) -> tuple[Span, ...]:
+    spans: list[Span] = []
+    for demo in _examples(question, wording):
         spans += [Span("Question: "), untrusted(demo.question)]
         spans += [Span("\nAnswer: "), untrusted(demo.answer), Span("\n\n")]
     if hits:
-        spans += [*_passage_block(hits), Span("\n")]
-    return (*spans, Span("Question: "), *_question_spans(question), Span("\nAnswer:"))
+        spans += [*_passage_block(hits, wording), Span("\n")]
+    before = f"{wording.before_question}Question: "
+    return (*spans, Span(before), *_question_spans(question), Span("\nAnswer:"))
 
 
-def _chat_turns(question: Question, demos: Sequence[Demo], hits: Sequence[Hit]) -> tuple[Turn, ...]:
-    turns = [Turn("system", (Span(SYSTEM_INSTRUCTION),))]
-    for demo in (*demos, *question.history):
+def _chat_turns(question: Question, hits: Sequence[Hit], wording: Wording) -> tuple[Turn, ...]:
+    turns = [Turn("system", (Span(wording.system),))] if wording.system else []
+    for demo in _examples(question, wording):
         turns += [Turn("user", (untrusted(demo.question),)), Turn("assistant", (untrusted(demo.answer),))]
-    passages = (*_passage_block(hits), Span("\n")) if hits else ()
-    return (*turns, Turn("user", (*passages, *_question_spans(question))))
+    passages = (*_passage_block(hits, wording), Span("\n")) if hits else ()
+    before = (Span(wording.before_question),) if wording.before_question else ()
+    return (*turns, Turn("user", (*passages, *before, *_question_spans(question))))
 
 
-def _passage_block(hits: Sequence[Hit]) -> tuple[Span, ...]:
-    spans = [Span("Context:\n")]
+def _examples(question: Question, wording: Wording) -> tuple[Demo, ...]:
+    demos = wording.demos if question.demos is None else question.demos
+    return (*demos, *question.history)
+
+
+def _passage_block(hits: Sequence[Hit], wording: Wording) -> tuple[Span, ...]:
+    spans = [Span(f"{wording.heading}\n")]
     for number, hit in enumerate(hits, start=1):
         shown = " ".join(f"{hit.passage.title}: {hit.passage.text}".split())
         spans += [Span(f"[{number}] "), untrusted(shown), Span("\n")]
@@ -64,32 +77,3 @@ def _question_spans(question: Question) -> tuple[Span, ...]:
     if question.options:
         asked += [Span("\nOptions: "), untrusted("; ".join(question.options))]
     return tuple(asked)
-
-
-SYSTEM_INSTRUCTION = (
-    "Answer the question. Reason in short sentences, one fact in each, "
-    'and finish with one sentence of the form "So the answer is ...".'
-)
-
-DEMOS = (
-    Demo(
-        "In which country was the composer of the opera Carmen born?",
-        "The opera Carmen was composed by Georges Bizet. Georges Bizet was born in Paris, which is in "
-        "France. So the answer is France.",
-    ),
-    Demo(
-        "Who died first, Marie Curie or Albert Einstein?",
-        "Marie Curie died in July 1934. Albert Einstein died in April 1955. July 1934 is before April 1955. "
-        "So the answer is Marie Curie.",
-    ),
-    Demo(
-        "Do the rivers Danube and Rhone flow into the same sea?",
-        "The Danube flows into the Black Sea. The Rhone flows into the Mediterranean Sea. "
-        "These are not the same sea. So the answer is no.",
-    ),
-    Demo(
-        "What is the mother tongue of the author of the novel The Trial?",
-        "The novel The Trial was written by Franz Kafka. The mother tongue of Franz Kafka was German. "
-        "So the answer is German.",
-    ),
-)

@@ -28,7 +28,7 @@ class Single(Knobs):
     max_tokens: int = knob(128, "most new tokens of the answer", at_least=1)
     query_tokens: int = knob(64, "a query keeps this many of its last tokens, in profile code", at_least=1)
     layout: Layout = knob("auto", "raw text or the model's chat format; auto is raw where the model takes it")
-    wording: Wording = knob(OWN, "examples and fixed lines of the prompt, for profile code")
+    wording: Wording = knob(OWN, "examples and fixed lines of the prompt")
 
     paper: ClassVar[str] = "Su et al. 2024 (DRAGIN), SR-RAG"
 
@@ -44,7 +44,7 @@ class Single(Knobs):
             so_far.replace((await so_far.write("", self.max_tokens, ("answer",), hits)).text)
             return so_far.answer()
         hits = await search_with_question(question, run, self.passages, why)
-        prompt = answer_prompt(run.model, question, hits, layout=self.layout)
+        prompt = answer_prompt(run.model, question, hits, layout=self.layout, wording=self.wording)
         sampling = Sampling(self.max_tokens, stop=STOPS)
         (written,) = await run.model.generate(prompt, sampling, key=("answer",), watch=run.trace.commit)
         text = written.text.strip()

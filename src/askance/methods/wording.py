@@ -1,11 +1,33 @@
-"""The fixed strings of the DRAGIN authors' prompt layout: the words are ours, the layout theirs."""
+"""The words of a prompt, which any method takes another set of, and the layout of the DRAGIN authors."""
 
 from collections.abc import Sequence
 from dataclasses import dataclass
 from hashlib import blake2b
 
 from askance.core.types import Demo, Question, Raw, Span, untrusted
-from askance.methods.prompts import DEMOS
+
+DEMOS = (
+    Demo(
+        "In which country was the composer of the opera Carmen born?",
+        "The opera Carmen was composed by Georges Bizet. Georges Bizet was born in Paris, which is in "
+        "France. So the answer is France.",
+    ),
+    Demo(
+        "Who died first, Marie Curie or Albert Einstein?",
+        "Marie Curie died in July 1934. Albert Einstein died in April 1955. July 1934 is before April 1955. "
+        "So the answer is Marie Curie.",
+    ),
+    Demo(
+        "Do the rivers Danube and Rhone flow into the same sea?",
+        "The Danube flows into the Black Sea. The Rhone flows into the Mediterranean Sea. "
+        "These are not the same sea. So the answer is no.",
+    ),
+    Demo(
+        "What is the mother tongue of the author of the novel The Trial?",
+        "The novel The Trial was written by Franz Kafka. The mother tongue of Franz Kafka was German. "
+        "So the answer is German.",
+    ),
+)
 
 
 @dataclass(frozen=True, slots=True, repr=False)
@@ -15,17 +37,22 @@ class Wording:
     Attributes:
         demos: worked examples, unless the question brings its own.
         heading: the line above the passages.
-        instruction: the line below the passages.
-        before_question: what stands before the question to be answered.
+        instruction: the line below the passages, in the layout of the DRAGIN authors.
+        before_question: what stands before the question to be answered, spaces and line breaks included.
+        system: the system turn, where the model's chat format is used; empty for none.
     """
 
     demos: tuple[Demo, ...] = DEMOS
     heading: str = "Context:"
     instruction: str = "Reply in the way of the examples above."
     before_question: str = ""
+    system: str = (
+        "Answer the question. Reason in short sentences, one fact in each, "
+        'and finish with one sentence of the form "So the answer is ...".'
+    )
 
     def __repr__(self) -> str:
-        content = repr((self.demos, self.heading, self.instruction, self.before_question))
+        content = repr((self.demos, self.heading, self.instruction, self.before_question, self.system))
         return f"wording-{blake2b(content.encode(), digest_size=4).hexdigest()}"
 
     def __str__(self) -> str:
