@@ -128,7 +128,7 @@ class RecordedSearches:
         self._shown = iter([parsed for parsed in map(passage_block, prompts) if parsed])
         self._tally = tally
 
-    async def search(self, query: str, k: int) -> tuple[Hit, ...]:
+    async def search(self, query: str, k: int, *, exclude: frozenset[str] = frozenset()) -> tuple[Hit, ...]:
         entry = next(self._entries)
         self._tally.compare("searches", query, entry["query_truncated"])
         bodies, _ = next(self._shown)

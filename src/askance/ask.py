@@ -93,6 +93,21 @@ def check_needs(method: Method, models: Mapping[Role, Model], retriever: Retriev
             f"method {name} needs {', '.join(lacking)}, which {model.name} does not give: use a"
             " local model (bundled, hf:NAME), or a method without that need (`askance methods` lists them)."
         )
+    if needs.attention:
+        _check_attention(name, model, models.get("attend"))
+
+
+def _check_attention(method: str, model: Model, proxy: Model | None) -> None:
+    if proxy is not None and "attend" not in proxy.capabilities:
+        raise MissingAbility(
+            f"model {proxy.name} in the role attend can't show its attention: give that role a local model, "
+            "for example --model attend=bundled."
+        )
+    if proxy is None and "attention" not in model.signals:
+        raise MissingAbility(
+            f"method {method} needs attention, which {model.name} does not give: let a small local model read "
+            "along in the role attend (--model attend=bundled), or use a local model (bundled, hf:NAME)."
+        )
 
 
 def check_question(text: str) -> None:
@@ -114,6 +129,6 @@ class NoRetriever:
 
     name = ""
 
-    async def search(self, query: str, k: int) -> tuple[Hit, ...]:
+    async def search(self, query: str, k: int, *, exclude: frozenset[str] = frozenset()) -> tuple[Hit, ...]:
         """Always an error."""
         raise MissingAbility(f"a search for {query!r} was asked for, but there is nothing to search.")

@@ -60,6 +60,14 @@ class RetrieverContract:
         assert len(hits) == min(k, 3)
         assert hits == _search(retriever, QUERY, 3)[:k]
 
+    @pytest.mark.parametrize("k", [1, 2, 3])
+    def test_passes_over_what_is_excluded(self, retriever: Retriever, k: int) -> None:
+        best, *others = _search(retriever, QUERY, 3)
+        hits = _search(retriever, QUERY, k, frozenset({best.passage.id, "no such id"}))
+        assert [hit.passage for hit in hits] == [hit.passage for hit in others][:k]
+        assert [hit.rank for hit in hits] == list(range(1, len(hits) + 1))
+        assert _search(retriever, QUERY, k, frozenset(passage.id for passage in PASSAGES)) == ()
+
     @pytest.mark.parametrize("k", [0, -1])
     def test_refuses_to_find_none(self, retriever: Retriever, k: int) -> None:
         with pytest.raises(InputError, match=f"k={k}"):
@@ -82,8 +90,10 @@ class RetrieverContract:
         assert asyncio.run(together()) == [_search(retriever, query, 3) for query in queries]
 
 
-def _search(retriever: Retriever, query: str, k: int) -> tuple[Hit, ...]:
+def _search(
+    retriever: Retriever, query: str, k: int, exclude: frozenset[str] = frozenset()
+) -> tuple[Hit, ...]:
     async def search() -> tuple[Hit, ...]:
-        return await retriever.search(query, k)
+        return await retriever.search(query, k, exclude=exclude)
 
     return asyncio.run(search())

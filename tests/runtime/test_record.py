@@ -107,7 +107,7 @@ def test_searches_are_traced_and_failures_named():
     class Broken:
         name = "broken"
 
-        async def search(self, query, k):
+        async def search(self, query, k, *, exclude=frozenset()):
             raise OSError("disk gone")
 
     with pytest.raises(RetrieverFailure, match="retriever broken: OSError: disk gone"):

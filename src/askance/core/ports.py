@@ -93,8 +93,11 @@ class Retriever(Protocol):
     @property
     def name(self) -> str: ...
 
-    async def search(self, query: str, k: int) -> tuple[Hit, ...]:
-        """At most `k` passages, best first; none for a query without a searchable word."""
+    async def search(self, query: str, k: int, *, exclude: frozenset[str] = frozenset()) -> tuple[Hit, ...]:
+        """At most `k` passages, best first; none for a query without a searchable word.
+
+        Passages whose ids are in `exclude` are passed over, as if they were not there.
+        """
         ...
 
 
@@ -111,10 +114,17 @@ class Encoder(Protocol):
 
 @dataclass(frozen=True, slots=True)
 class Needs:
-    """What a method asks of its surroundings, checked before anything runs."""
+    """What a method asks of its surroundings, checked before anything runs.
+
+    Attributes:
+        signals, capabilities: of the model that answers.
+        attention: the last layer's attention, of the model that answers or of one in the role attend.
+        retriever: something to search.
+    """
 
     signals: frozenset[Signal] = frozenset()
     capabilities: frozenset[Capability] = frozenset()
+    attention: bool = False
     retriever: bool = False
 
 

@@ -32,7 +32,7 @@ class Bm25Retriever:
         """Names the folder and the number of passages."""
         return f"bm25 {self.store.folder} ({self.store.manifest.passages:,} passages)"
 
-    async def search(self, query: str, k: int) -> tuple[Hit, ...]:
+    async def search(self, query: str, k: int, *, exclude: frozenset[str] = frozenset()) -> tuple[Hit, ...]:
         """At most `k` passages, best first; none for a query without a searchable word.
 
         Raises:
@@ -46,14 +46,16 @@ class Bm25Retriever:
             return ()
         try:
             if len(terms) * self.store.lexical.num_passages < _MIN_WORK_FOR_THREAD:
-                return self._search(terms, k)
-            return await asyncio.to_thread(self._search, terms, k)
+                return self._search(terms, k, exclude)
+            return await asyncio.to_thread(self._search, terms, k, exclude)
         except (ValueError, OSError) as error:
             raise RetrieverFailure(f"{self.name} could not be searched for {query!r}: {error}") from error
 
-    def _search(self, terms: list[str], k: int) -> tuple[Hit, ...]:
-        found = sorted(self._scored(terms, k), key=lambda scored: (-scored[0], scored[1].id))
-        return tuple(Hit(passage, score, rank) for rank, (score, passage) in enumerate(found[:k], start=1))
+    def _search(self, terms: list[str], k: int, exclude: frozenset[str]) -> tuple[Hit, ...]:
+        scored = self._scored(terms, k + len(exclude))
+        left = [(score, passage) for score, passage in scored if passage.id not in exclude]
+        found = sorted(left, key=lambda scored: (-scored[0], scored[1].id))[:k]
+        return tuple(Hit(passage, score, rank) for rank, (score, passage) in enumerate(found, start=1))
 
     def _scored(self, terms: list[str], k: int) -> list[tuple[float, Passage]]:
         """The best passages with their scores: `k` of them, and those that tie with the last."""

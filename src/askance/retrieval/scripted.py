@@ -30,7 +30,7 @@ class ScriptedRetriever:
         self.queries: list[str] = []
         self._outcomes = outcomes
 
-    async def search(self, query: str, k: int) -> tuple[Hit, ...]:
+    async def search(self, query: str, k: int, *, exclude: frozenset[str] = frozenset()) -> tuple[Hit, ...]:
         """At most `k` passages of the script."""
         if k < 1:
             raise InputError(f"k={k}: ask for at least 1 passage.")
@@ -38,8 +38,9 @@ class ScriptedRetriever:
         outcome = self._outcomes.get(query, ()) if isinstance(self._outcomes, Mapping) else self._outcomes
         if isinstance(outcome, Exception):
             raise outcome
-        passages = outcome[:k] if any(character.isalnum() for character in query) else ()
-        return tuple(Hit(passage, 1 / rank, rank) for rank, passage in enumerate(passages, start=1))
+        passages = [passage for passage in outcome if passage.id not in exclude]
+        found = passages[:k] if any(character.isalnum() for character in query) else []
+        return tuple(Hit(passage, 1 / rank, rank) for rank, passage in enumerate(found, start=1))
 
 
 class ScriptedEncoder:

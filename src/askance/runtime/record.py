@@ -162,10 +162,10 @@ class RecordedRetriever:
     def name(self) -> str:
         return self._retriever.name
 
-    async def search(self, query: str, k: int) -> tuple[Hit, ...]:
+    async def search(self, query: str, k: int, *, exclude: frozenset[str] = frozenset()) -> tuple[Hit, ...]:
         began = time.perf_counter()
         try:
-            hits = await self._retriever.search(query, k)
+            hits = await self._retriever.search(query, k, exclude=exclude)
         except Exception as error:
             raise _failed(self._trace, error, f"retriever {self.name}", RetrieverFailure) from error
         self._trace.add(Searched, seconds=time.perf_counter() - began, query=query, k=k, hits=hits)

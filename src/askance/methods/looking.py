@@ -1,0 +1,102 @@
+"""What a sentence looks back at, by characters: one form for a model's own attention and for a proxy's."""
+
+import re
+from collections.abc import Sequence
+from dataclasses import dataclass
+from typing import Literal
+
+import numpy as np
+from numpy.typing import NDArray
+
+from askance.core.ports import Model
+from askance.core.types import Generation
+from askance.methods.qfs import token_texts
+from askance.text.align import Offsets, token_offsets
+
+Row = NDArray[np.float32]
+_WORD = re.compile(r"\w+(?:['’\-.]\w+)*")
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class Look:
+    """The last layer's attention over a text that ends in the sentence under judgement.
+
+    Attributes:
+        text: what was attended to.
+        begin: where in it the question begins; what stands before it (examples, passages) is not asked about.
+        sentence: where the sentence begins.
+        offsets: of each token in `text`.
+        rows: of each token, its attention over the tokens up to itself; None where it is not known.
+    """
+
+    text: str
+    begin: int
+    sentence: int
+    offsets: tuple[Offsets, ...]
+    rows: tuple[Row | None, ...]
+
+    def influence(self, start: int, end: int) -> float:
+        """The greatest attention that a token behind `end` pays to one in the sentence's `start` to `end`."""
+        first, last = self._covering(self.sentence + start, self.sentence + end)
+        behind = [
+            row
+            for (begin, _), row in zip(self.offsets[last:], self.rows[last:], strict=True)
+            if row is not None and begin >= self.sentence + end
+        ]
+        return max((float(row[first:last].max()) for row in behind), default=0.0) if first < last else 0.0
+
+    def words_before(self, at: int) -> list[tuple[str, float]]:
+        """The words from the question to offset `at` of the sentence, each with the attention it was paid.
+
+        That is the row of the token before `at`, which predicted what stands there; of the one at `at` where
+        that row is not known. Without any row, no words.
+        """
+        row = self._row(self.sentence + at)
+        if row is None:
+            return []
+        found = []
+        for match in _WORD.finditer(self.text, self.begin, self.sentence + at):
+            first, last = self._covering(*match.span())
+            found.append((match.group(), float(row[first:last].sum())))
+        return found
+
+    def _row(self, place: int) -> Row | None:
+        at, _ = self._covering(place, place + 1)
+        known = (row for row in (self.rows[at - 1 : at + 1] if at else self.rows[:1]) if row is not None)
+        return next(known, None)
+
+    def _covering(self, start: int, end: int) -> tuple[int, int]:
+        """The range of tokens that share a character with `start` to `end`."""
+        starts, ends = np.array(self.offsets, dtype=np.int64).reshape(-1, 2).T
+        first = int(np.searchsorted(ends, start, side="right"))
+        return first, max(first, int(np.searchsorted(starts, end, side="left")))
+
+
+def own_look(written: Generation, question: str, model: Model) -> Look:
+    """The answering model's own attention while it wrote."""
+    prompt = [text or " " for text in token_texts(written.prompt_ids, model)]
+    tokens = (*written.tokens, *written.dropped)
+    texts = [*prompt, *(token.text for token in tokens)]
+    text, sentence = "".join(texts), sum(map(len, prompt))
+    rows = (*[None] * len(prompt), *(token.attention for token in tokens))
+    begin = max(0, text.rfind(" ".join(question.split()), 0, sentence))
+    return Look(text, begin, sentence, token_offsets(texts, text), rows)
+
+
+async def proxy_look(
+    written: Generation, question: str, so_far: str, proxy: Model, heads: Literal["max", "mean"]
+) -> Look:
+    """The attention of another model, which reads question, answer so far and sentence in one pass."""
+    asked = " ".join(question.split())
+    before = f"Question: {asked}\nAnswer:{so_far}"
+    text = before + "".join(token.text for token in (*written.tokens, *written.dropped))
+    attention = await proxy.attend(text, bos=True)
+    over: Row = attention.weights.max(axis=0) if heads == "max" else attention.weights.mean(axis=0)
+    rows = tuple(row[: at + 1] for at, row in enumerate(over))
+    return Look(text, len("Question: "), len(before), token_offsets(attention.texts, text), rows)
+
+
+def weightiest(words: Sequence[tuple[str, float]], most: int) -> str:
+    """The `most` words of the greatest weights, in the order of the text."""
+    ranked = sorted(range(len(words)), key=lambda at: -words[at][1])[:most]
+    return " ".join(words[at][0] for at in sorted(ranked))
