@@ -105,8 +105,8 @@ def _check_attention(method: str, model: Model, proxy: Model | None) -> None:
         )
     if proxy is None and "attention" not in model.signals:
         raise MissingAbility(
-            f"method {method} needs attention, which {model.name} does not give: let a small local model read "
-            "along in the role attend (--model attend=bundled), or use a local model (bundled, hf:NAME)."
+            f"method {method} needs attention, which {model.name} does not give: let a small local model "
+            "read along in the role attend (--model attend=bundled), or use a local model (bundled, hf:NAME)."
         )
 
 

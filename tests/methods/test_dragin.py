@@ -6,7 +6,7 @@ import math
 import pytest
 
 from askance.ask import ask
-from askance.core.errors import KnobError, MissingAbility
+from askance.core.errors import MissingAbility
 from askance.core.trace import Attended, Decided, Generated, Searched
 from askance.core.types import Demo, Passage, Question
 from askance.methods.dragin import Dragin
@@ -40,6 +40,10 @@ def run(method, replies, found=(ARENA,), question=SEATS, look=looks):
     return result, model, retriever
 
 
+def paper(**knobs):
+    return Dragin(profile="paper", **knobs)
+
+
 def searches(result):
     return [decision for decision in result.trace.decisions if decision.outcome == "search"]
 
@@ -54,7 +58,7 @@ def seats_in_the_papers_reading(**knobs):
         " 3,677. So the",
         " So the answer is 3,677.",
     ]
-    return run(Dragin(query_top=6, **knobs), replies)
+    return run(paper(query_top=6, **knobs), replies)
 
 
 def test_case_1_paper():
@@ -132,27 +136,27 @@ def test_the_decision_carries_the_numbers():
 
 def test_a_function_word_is_never_in_doubt():
     reply = Reply(" It was the river Arno. So the", entropies={"was": 9.0, "the": 9.0})
-    result, _, retriever = run(Dragin(threshold=0.5), [reply, " So the answer is Arno."], look=None)
+    result, _, retriever = run(paper(threshold=0.5), [reply, " So the answer is Arno."], look=None)
     assert retriever.queries == []
     assert result.answer.short == "Arno"
 
 
 def test_the_last_token_is_never_in_doubt():
     reply = Reply(" It is Arno", entropies={"Arno": 9.0}, ends=False)
-    _, _, retriever = run(Dragin(max_tokens=3), [reply])
+    _, _, retriever = run(paper(max_tokens=3), [reply])
     assert retriever.queries == []
 
 
 def test_the_token_after_a_search_causes_no_other():
     replies = [Reply(" Arno is here. So the", entropies={"Arno": 9.0})] * 2 + [" So the answer is Arno."]
-    result, _, retriever = run(Dragin(threshold=0.01), replies, look=lambda pieces: [1.0] * len(pieces))
+    result, _, retriever = run(paper(threshold=0.01), replies, look=lambda pieces: [1.0] * len(pieces))
     assert len(retriever.queries) == 1
     assert result.answer.text == "Arno is here. So the answer is Arno."
 
 
 @pytest.mark.parametrize(("threshold", "num_searches"), [(0.0, 10), (math.inf, 0)])
 def test_thresholds_of_nothing_and_infinity(threshold, num_searches):
-    method = Dragin(threshold=threshold, max_rounds=10)
+    method = paper(threshold=threshold, max_rounds=10)
     result, _, retriever = run(
         method, lambda shown, key: Reply(" red green blue cat dog", sureness=0.5), look=None
     )
@@ -195,21 +199,21 @@ def test_every_pair_of_trigger_and_query_ends(profile, query, trigger):
 
 def test_every_sentence_with_the_last_sentence():
     replies = [" One is here. So", " Two is here. So", " So the answer is two."]
-    method = Dragin(trigger="every_sentence", query="last_sentence")
+    method = paper(trigger="every_sentence", query="last_sentence")
     _, _, retriever = run(method, replies)
     assert retriever.queries == [SEATS.text, "One is here.", "Two is here."]
 
 
 def test_every_tokens_with_the_last_tokens():
     replies = [" One is here", " Two is there", " So the answer is"]
-    method = Dragin(trigger="every_tokens", query="last_n_tokens", every_tokens=3, query_top=3, max_tokens=9)
+    method = paper(trigger="every_tokens", query="last_n_tokens", every_tokens=3, query_top=3, max_tokens=9)
     _, _, retriever = run(method, replies)
     assert retriever.queries == [SEATS.text, "One is here", "Two is there"]
 
 
 def test_probability_with_the_masked_sentence():
     replies = [Reply(" It is Bonn now. So", {"Bonn": 0.2}), " Paris now. So", " So the answer is Paris."]
-    method = Dragin(trigger="token_probability", query="masked", threshold=0.5)
+    method = paper(trigger="token_probability", query="masked", threshold=0.5)
     result, _, retriever = run(method, replies)
     assert retriever.queries == ["It is now."]
     assert result.answer.text == "It is Paris now. So the answer is Paris."
@@ -305,7 +309,7 @@ def test_a_wording_shows_its_content_in_the_repr_of_the_method():
 def test_no_passages_and_odd_texts():
     for text in ("", "<|end|>", "é 中文。 😀 e\u0301 नमस्ते", "Question: the answer is"):
         question = Question("q", f"Who {text}?")
-        for method in (code(threshold=0.0), Dragin(threshold=0.0, max_rounds=5)):
+        for method in (code(threshold=0.0), paper(threshold=0.0, max_rounds=5)):
             result, _, _ = run(
                 method, lambda shown, key, text=text: f" {text} {text}. So", (), question, look=None
             )
@@ -313,17 +317,12 @@ def test_no_passages_and_odd_texts():
 
 
 def test_what_is_needed():
-    assert Dragin().needs.signals == {"entropy", "attention"}
-    assert Dragin(trigger="every_tokens", query="question").needs.signals == set()
+    assert paper().needs.signals == {"entropy", "attention"}
+    assert paper(trigger="every_tokens", query="question").needs.signals == set()
     assert code().needs.capabilities == {"raw", "attend"}
     model = ScriptedModel([], signals=frozenset({"logprob"}))
     with pytest.raises(MissingAbility, match="attention, entropy"):
-        asyncio.run(ask(SEATS, Dragin(), {"answer": model}, ScriptedRetriever()))
-
-
-def test_a_profile_that_is_not_built_is_not_offered():
-    with pytest.raises(KnobError, match="paper, code"):
-        Dragin(profile="default")
+        asyncio.run(ask(SEATS, paper(), {"answer": model}, ScriptedRetriever()))
 
 
 def test_searches_have_their_decision_as_parent():

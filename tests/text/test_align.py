@@ -1,3 +1,5 @@
+from itertools import pairwise
+
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
@@ -9,7 +11,7 @@ TEXTS = st.text(alphabet=st.characters(exclude_categories=("Cs",)), max_size=40)
 
 def cut(text, places):
     edges = [0, *sorted(place % (len(text) + 1) for place in places), len(text)]
-    return [text[a:b] for a, b in zip(edges, edges[1:], strict=False)]
+    return [text[a:b] for a, b in pairwise(edges)]
 
 
 @given(TEXTS, st.lists(st.integers(0, 1000), max_size=12))
@@ -24,7 +26,7 @@ def test_offsets_never_decrease_and_stay_inside(text, places, target):
     flat = [offset for pair in found for offset in pair]
     assert flat == sorted(flat)
     assert all(0 <= offset <= len(target) for offset in flat)
-    assert all(a == b for (_, a), (b, _) in zip(found, found[1:], strict=False))
+    assert all(a == b for (_, a), (b, _) in pairwise(found))
 
 
 @pytest.mark.parametrize(

@@ -6,7 +6,7 @@ from typing import ClassVar, Literal
 from askance.core.knobs import Knobs, knob
 from askance.core.ports import Needs, Run
 from askance.core.types import Answer, Capability, Question, Signal
-from askance.methods import dragin_code, dragin_paper
+from askance.methods import dragin_code, dragin_default, dragin_paper
 from askance.methods.prompts import Layout
 from askance.methods.queries import QueryMode
 from askance.methods.triggers import TriggerMode
@@ -39,7 +39,9 @@ class Dragin(Knobs):
     text only its end token is a control token again.
     """
 
-    profile: Literal["paper", "code"] = knob("paper", "whose reading: the paper's, or the authors' code's")
+    profile: Literal["default", "paper", "code"] = knob(
+        "default", "whose reading: ours, the paper's, or the authors' code's"
+    )
     trigger: TriggerMode = knob("rind", "when to search")
     query: QueryMode = knob("real_words", "what to search for; real_words is QFS")
     threshold: float = knob(
@@ -48,14 +50,17 @@ class Dragin(Knobs):
     passages: int = knob(3, "passages per search", at_least=1)
     query_top: int = knob(25, "most words (real_words) or tokens (last_n_tokens) of a query", at_least=1)
     max_tokens: int = knob(64, "most new tokens of a draft, and the length that ends the answer", at_least=1)
-    heads: Literal["max", "mean"] = knob("max", "how heads are summed up, in profile paper")
+    heads: Literal["max", "mean"] = knob("max", "how heads are summed up, not in profile code")
+    search_first: bool = knob(True, "search with the question before the first sentence, in profile default")
     every_tokens: int = knob(25, "tokens between searches of the trigger every_tokens", at_least=1)
     real_words_only: bool = knob(True, "only words with content count as hits")
     query_tokens: int = knob(64, "a query keeps this many of its last tokens", at_least=1)
     space_marker: str = knob("auto", "what begins a word in the vocabulary; auto is the piece of a space")
     max_rounds: int = knob(100, "most drafts of one answer", at_least=1)
+    max_searches: int = knob(20, "most searches of one answer", at_least=1)
     layout: Layout = knob(
-        "auto", "raw text or the model's chat format, in profile paper; auto is raw where the model takes it"
+        "auto",
+        "raw text or the model's chat format, not in profile code; auto is raw where the model takes it",
     )
     linguistics: Linguistics = knob(OWN_LINGUISTICS, "sentences and content words")
     wording: Wording = knob(OWN_WORDING, "examples and fixed lines of the prompt")
@@ -63,17 +68,26 @@ class Dragin(Knobs):
     paper: ClassVar[str] = "Su et al. 2024 (DRAGIN)"
 
     @property
+    def attends(self) -> bool:
+        """Whether trigger or query read attention."""
+        return self.trigger == "rind" or self.query == "real_words"
+
+    @property
     def needs(self) -> Needs:
         signals: dict[TriggerMode, Signal] = {"rind": "entropy", "token_probability": "logprob"}
         wanted = {signals[self.trigger]} if self.trigger in signals else set[Signal]()
-        attends = self.trigger == "rind" or self.query == "real_words"
+        if self.profile == "default":
+            logprob: set[Signal] = {"logprob"} if wanted else set()
+            return Needs(frozenset(logprob), attention=self.attends, retriever=True)
         if self.profile == "paper":
-            attention: set[Signal] = {"attention"} if attends else set()
-            return Needs(signals=frozenset(wanted | attention), retriever=True)
-        capabilities: set[Capability] = {"raw", "attend"} if attends else {"raw"}
+            attention: set[Signal] = {"attention"} if self.attends else set()
+            return Needs(frozenset(wanted | attention), retriever=True)
+        capabilities: set[Capability] = {"raw", "attend"} if self.attends else {"raw"}
         return Needs(frozenset(wanted), frozenset(capabilities), retriever=True)
 
     async def answer(self, question: Question, run: Run) -> Answer:
+        if self.profile == "default":
+            return await dragin_default.answer(self, question, run)
         if self.profile == "paper":
             return await dragin_paper.answer(self, question, run)
         return await dragin_code.answer(self, question, run)

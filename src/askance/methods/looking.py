@@ -23,14 +23,15 @@ class Look:
 
     Attributes:
         text: what was attended to.
-        begin: where in it the question begins; what stands before it (examples, passages) is not asked about.
+        asked: where in it the question and the answer so far stand; examples, passages and labels are not
+            asked about.
         sentence: where the sentence begins.
         offsets: of each token in `text`.
         rows: of each token, its attention over the tokens up to itself; None where it is not known.
     """
 
     text: str
-    begin: int
+    asked: tuple[Offsets, Offsets]
     sentence: int
     offsets: tuple[Offsets, ...]
     rows: tuple[Row | None, ...]
@@ -46,7 +47,7 @@ class Look:
         return max((float(row[first:last].max()) for row in behind), default=0.0) if first < last else 0.0
 
     def words_before(self, at: int) -> list[tuple[str, float]]:
-        """The words from the question to offset `at` of the sentence, each with the attention it was paid.
+        """The words of question and answer before offset `at` of the sentence, each with its attention.
 
         That is the row of the token before `at`, which predicted what stands there; of the one at `at` where
         that row is not known. Without any row, no words.
@@ -54,10 +55,12 @@ class Look:
         row = self._row(self.sentence + at)
         if row is None:
             return []
+        question, (start, _) = self.asked
         found = []
-        for match in _WORD.finditer(self.text, self.begin, self.sentence + at):
-            first, last = self._covering(*match.span())
-            found.append((match.group(), float(row[first:last].sum())))
+        for begin, end in (question, (start, self.sentence + at)):
+            for match in _WORD.finditer(self.text, begin, end):
+                first, last = self._covering(*match.span())
+                found.append((match.group(), float(row[first:last].sum())))
         return found
 
     def _row(self, place: int) -> Row | None:
@@ -72,15 +75,18 @@ class Look:
         return first, max(first, int(np.searchsorted(starts, end, side="left")))
 
 
-def own_look(written: Generation, question: str, model: Model) -> Look:
+def own_look(written: Generation, question: str, so_far: str, model: Model) -> Look:
     """The answering model's own attention while it wrote."""
     prompt = [text or " " for text in token_texts(written.prompt_ids, model)]
     tokens = (*written.tokens, *written.dropped)
     texts = [*prompt, *(token.text for token in tokens)]
     text, sentence = "".join(texts), sum(map(len, prompt))
     rows = (*[None] * len(prompt), *(token.attention for token in tokens))
-    begin = max(0, text.rfind(" ".join(question.split()), 0, sentence))
-    return Look(text, begin, sentence, token_offsets(texts, text), rows)
+    asked, answer = " ".join(question.split()), sentence - len(so_far)
+    begin = text.rfind(asked, 0, answer)
+    # A tokenizer that rewrites text may have changed the question: then all of the prompt is asked about.
+    place = (begin, begin + len(asked)) if begin >= 0 else (0, answer)
+    return Look(text, (place, (answer, sentence)), sentence, token_offsets(texts, text), rows)
 
 
 async def proxy_look(
@@ -88,12 +94,14 @@ async def proxy_look(
 ) -> Look:
     """The attention of another model, which reads question, answer so far and sentence in one pass."""
     asked = " ".join(question.split())
-    before = f"Question: {asked}\nAnswer:{so_far}"
+    label = "Question: "
+    before = f"{label}{asked}\nAnswer:{so_far}"
     text = before + "".join(token.text for token in (*written.tokens, *written.dropped))
     attention = await proxy.attend(text, bos=True)
     over: Row = attention.weights.max(axis=0) if heads == "max" else attention.weights.mean(axis=0)
     rows = tuple(row[: at + 1] for at, row in enumerate(over))
-    return Look(text, len("Question: "), len(before), token_offsets(attention.texts, text), rows)
+    regions = ((len(label), len(label) + len(asked)), (len(before) - len(so_far), len(before)))
+    return Look(text, regions, len(before), token_offsets(attention.texts, text), rows)
 
 
 def weightiest(words: Sequence[tuple[str, float]], most: int) -> str:

@@ -1,12 +1,12 @@
 """Where the tokens of one text stand in another writing of it, by character offsets.
 
-Two models cut the same text differently, and some rewrite it: they add a begin token or a space in front, join
-spaces, fold letter case or take a ligature apart.
+Two models cut the same text differently, and some rewrite it: they add a begin token or a space in front,
+join spaces, fold letter case or take a ligature apart.
 """
 
 from collections.abc import Sequence
 from difflib import SequenceMatcher
-from itertools import accumulate
+from itertools import accumulate, pairwise
 
 Offsets = tuple[int, int]
 
@@ -20,7 +20,7 @@ def token_offsets(texts: Sequence[str], target: str) -> tuple[Offsets, ...]:
     joined = "".join(texts)
     places = _places(joined, target)
     ends = list(accumulate(map(len, texts), initial=0))
-    return tuple((places[start], places[end]) for start, end in zip(ends, ends[1:], strict=False))
+    return tuple((places[start], places[end]) for start, end in pairwise(ends))
 
 
 def _places(source: str, target: str) -> list[int]:
