@@ -114,7 +114,8 @@ def _open(spec: str) -> Iterator[Example]:
         raise DatasetError(f"dataset {spec!r} {problem}: write {dataset.spec}.")
     module, _, function = dataset.reader.partition(":")
     reader = getattr(import_module(module), function)
-    examples: Iterator[Example] = reader(*[Path(path)] * dataset.takes_path, **_options(dataset, spec, query))
+    files = [Path(path)] if path else []
+    examples: Iterator[Example] = reader(*files, **_options(dataset, spec, query))
     return examples
 
 

@@ -61,8 +61,8 @@ def read(path: Path) -> Iterator[Example]:
         id = str(number) if record.id is None else record.id
         yield Example(
             Question(id, record.question, record.asked_as, tuple(record.options)),
-            unique(iter(record.answers)),
-            unique(iter(record.supporting)),
+            unique(record.answers),
+            unique(record.supporting),
             record.type,
             record.hops,
         )

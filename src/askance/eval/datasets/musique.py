@@ -45,7 +45,7 @@ def read(path: Path) -> Iterator[Example]:
     for record in read_records(path, MusiqueRecord, SHAPE):
         yield Example(
             Question(record.id, record.question),
-            unique(iter((record.answer, *record.answer_aliases))),
+            unique((record.answer, *record.answer_aliases)),
             unique(each.title for each in record.paragraphs if each.is_supporting),
             record.id.partition("__")[0] if "__" in record.id else "",
             len(record.question_decomposition) or None,

@@ -1,7 +1,7 @@
 """Files of records: one JSON array, or JSON Lines, whichever the file turns out to be."""
 
 import json
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator
 from pathlib import Path
 from typing import Annotated, Any, TypeVar
 
@@ -59,7 +59,7 @@ def read_records(path: Path, kind: type[R], shape: str) -> Iterator[R]:
         yield record
 
 
-def unique(texts: Iterator[str]) -> tuple[str, ...]:
+def unique(texts: Iterable[str]) -> tuple[str, ...]:
     """Each text once, in the order of its first appearance."""
     return tuple(dict.fromkeys(texts))
 

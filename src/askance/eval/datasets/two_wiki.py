@@ -17,8 +17,8 @@ from askance.eval.datasets.records import Id, Record, read_records, unique
 ALIASES_NAME = "id_aliases.json"
 SHAPE = (
     'A record of 2WikiMultihopQA is {"_id": "…", "question": "…", "answer": "…", "supporting_facts": '
-    '[["TITLE", 0]], "type": "…", "answer_id": "Q42" or '
-    "null}; the test split has no answers and can't be used."
+    '[["TITLE", 0]], "type": "…", "answer_id": "Q42" or null}; '
+    "the test split has no answers and can't be used."
 )
 ALIASES_SHAPE = 'A line of the aliases is {"Q_id": "Q42", "aliases": ["…"], "demonyms": ["…"]}.'
 
@@ -43,7 +43,7 @@ def read(path: Path, aliases: str | None = None) -> Iterator[Example]:
     names = _aliases(found) if found else {}
     for record in read_records(path, TwoWikiRecord, SHAPE):
         golds = (record.answer, *names.get(record.answer_id or "", ()))
-        yield record.example(unique(iter(golds)))
+        yield record.example(unique(golds))
 
 
 def _aliases(path: Path) -> dict[str, tuple[str, ...]]:
