@@ -8,18 +8,21 @@ from pathlib import Path
 import pytest
 
 from askance.core.trace import EVENT_TYPES
+from askance.eval.datasets import DATASETS
+from askance.eval.metrics import ANSWER_METRICS, TRACE_METRICS
 from askance.wire import METHODS, MODEL_KINDS, method_class
 
 ROOT = Path(__file__).parent.parent
 README = (ROOT / "README.md").read_text(encoding="utf-8")
-SNIPPETS = re.findall(r"```python\n(.*?)```", README, flags=re.DOTALL)
+EVALUATION = (ROOT / "docs" / "evaluation.md").read_text(encoding="utf-8")
+SNIPPETS = re.findall(r"```python\n(.*?)```", README + EVALUATION, flags=re.DOTALL)
 
 
 @pytest.mark.parametrize("snippet", SNIPPETS, ids=range(len(SNIPPETS)))
-def test_readme_snippets_run(snippet, bundled, sample_index, tmp_path, monkeypatch, capsys):
+def test_snippets_run(snippet, bundled, sample_index, tmp_path, monkeypatch, capsys):
     shutil.copytree(sample_index, tmp_path / "my-index")
     monkeypatch.chdir(tmp_path)
-    exec(compile(snippet, "README.md", "exec"), {"__name__": "readme"})
+    exec(compile(snippet, "snippet", "exec"), {"__name__": "readme"})
     assert capsys.readouterr().out.strip()
 
 
@@ -43,6 +46,14 @@ def test_every_method_has_a_page_with_its_knobs(name):
 def test_models_of_the_table_exist():
     rows = re.findall(r"^\| `(\w+)[:\[`][^|]*\|[^|]*\|$", README, flags=re.MULTILINE)
     assert set(MODEL_KINDS) <= set(rows)
+
+
+def test_datasets_and_metrics_of_the_tables_exist():
+    rows = re.findall(r"^\| `([^`]+)` \|.*?\|(?: ([^|]+) \|)?$", EVALUATION, flags=re.MULTILINE)
+    licences = {dataset.spec: dataset.licence for dataset in DATASETS.values()}
+    assert dict(rows) == licences | dict.fromkeys((*ANSWER_METRICS, *TRACE_METRICS), "")
+    for dataset in DATASETS.values():
+        assert not dataset.source.startswith("http") or f"]({dataset.source})" in EVALUATION
 
 
 def test_every_event_is_documented():

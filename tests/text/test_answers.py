@@ -1,7 +1,15 @@
 import pytest
+from hypothesis import given
+from hypothesis import strategies as st
 
 from askance.core.types import Question
-from askance.text.answers import has_answer, short_answer
+from askance.text.answers import (
+    AUTHORS_READINGS,
+    authors_short_answer,
+    has_answer,
+    normalise_answer,
+    short_answer,
+)
 
 OPEN = Question("q", "Which river?")
 
@@ -56,3 +64,78 @@ def test_has_answer_needs_words_after_the_marker():
     assert has_answer("THE ANSWER IS Bonn.")
     assert not has_answer("the answer is ")
     assert not has_answer("The answering machine is on.")
+
+
+@pytest.mark.parametrize(
+    ("text", "expected"),
+    [
+        ("It rains. So the answer is Arno.", "Arno"),
+        ("So the answer is Arno. The Arno is long.", "Arno. The Arno is long"),
+        ("So the answer is: Arno", " Arno"),
+        ("the answer isArno", "rno"),
+        ("the answer is Arno, since the answer is Arno.", "Arno, since the answer is Arno"),
+        ("So The Answer is Arno.", ""),
+        ("So the answer is Arno.</s>", "Arno"),
+        ("So the answer is Arno.<|eot_id|></s>\n", "Arno"),
+        ("So the answer is Arno...", "Arno.."),
+        ("So the answer is Arno.\nQuestion: Which sea?", "Arno"),
+        ("So the answer is Arno. Note: the answer is Po.", "Arno"),
+        ("So the answer is Arno#10000000Question:", "Arno"),
+        ("Question: Which? So the answer is Arno.", "Arno"),
+        ("Question: Which? Question: So the answer is Arno. Note: no", "Arno"),
+        (" Question: the answer is Arno", ""),
+        ("Nothing was said.", ""),
+        ("So the answer is", ""),
+        ("", ""),
+    ],
+)
+def test_open_as_the_authors_read_it(text, expected):
+    assert authors_short_answer(text, "open") == expected
+
+
+def test_what_differs_by_dataset():
+    two_wiki, iirc = AUTHORS_READINGS["2wikimultihopqa"], AUTHORS_READINGS["iirc"]
+    assert authors_short_answer(" Nothing said.\nNote: no", "open", two_wiki) == "Nothing said."
+    assert authors_short_answer("So the answer is Arno.", "open", two_wiki) == "Arno"
+    assert authors_short_answer("So the answer is", "open", two_wiki) == ""
+    assert authors_short_answer("So the answer is 7.\n</s>", "open", iirc) == "7"
+    assert authors_short_answer("So the answer is 7.\n</s>", "open") == "7.\n"
+
+
+@pytest.mark.parametrize(
+    ("text", "expected"),
+    [
+        ("So the answer is yes.", "yes"),
+        ("So the answer is Yes, it is.", "yes"),
+        ("So the answer is yesterday.", "yes"),
+        ("So the answer is maybe.", "no"),
+        ("So the answer is  yes", "no"),
+        ("Yes, they are.", "no"),
+        ("", "no"),
+    ],
+)
+def test_yes_or_no_as_the_authors_read_it(text, expected):
+    assert authors_short_answer(text, "yes_no", AUTHORS_READINGS["strategyqa"]) == expected
+
+
+@pytest.mark.parametrize(
+    ("text", "expected"),
+    [
+        ("The  Beatles' song!", "beatles song"),
+        ("An apple, a day\tin the Hague", "apple day in hague"),
+        ("U.S.A", "usa"),
+        ("A.B.", "ab"),
+        ("a-b", "ab"),
+        ("theatre", "theatre"),
+        ("“The” Rhône – no.1", "“ ” rhône – no1"),
+        ("The A!", ""),
+    ],
+)
+def test_the_normal_form(text, expected):
+    assert normalise_answer(text) == expected
+
+
+@given(st.text())
+def test_the_normal_form_of_a_normal_form_is_itself(text):
+    once = normalise_answer(text)
+    assert normalise_answer(once) == once

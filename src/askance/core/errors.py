@@ -6,6 +6,7 @@
     │   ├── KnobError            a knob of the wrong type or out of range
     │   ├── QuestionError        an empty or unusable question
     │   ├── DocumentError        a document or row that can't be read
+    │   ├── DatasetError         questions with answers that can't be read
     │   ├── BadIndex             an index that is missing, empty, newer, or built otherwise
     │   ├── TraceFileError       a trace file that can't be read
     │   ├── ModelSpecError       a model that can't be found or loaded
@@ -57,6 +58,10 @@ class QuestionError(InputError):
 
 class DocumentError(InputError):
     """A document or row that can't be read; the message names file and line."""
+
+
+class DatasetError(InputError):
+    """A file of questions with answers that can't be read; the message names file, row and field."""
 
 
 class BadIndex(InputError):

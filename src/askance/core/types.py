@@ -19,6 +19,7 @@ the order in which calls happen to run."""
 Role = Literal["answer", "attend", "critic", "reward", "judge"]
 Signal = Literal["logprob", "top_logprobs", "entropy", "token_probs", "attention"]
 Capability = Literal["raw", "chat", "continuation", "score", "attend"]
+Task = Literal["open", "yes_no", "choice"]
 Watch = Callable[[str], None]
 """Receives generated text as it appears, only as far as no stop string can take it back."""
 
@@ -227,7 +228,7 @@ class Question:
 
     id: str
     text: str
-    task: Literal["open", "yes_no", "choice"] = "open"
+    task: Task = "open"
     options: tuple[str, ...] = ()
     demos: tuple[Demo, ...] | None = None
     history: tuple[Demo, ...] = ()

@@ -1,13 +1,23 @@
-"""Reading the bare answer out of a worked one, and knowing when it has been given."""
+"""Reading the bare answer out of a worked one, knowing when it has been given, and bringing it to a form that
+can be compared.
+"""
 
 import re
+import string
+from collections.abc import Mapping
+from dataclasses import dataclass
 
-from askance.core.types import Question
+from askance.core.types import Question, Task
 from askance.text.sentences import sentence_spans
 
 _MARKER = re.compile(r"\bthe\s+(?:final\s+|correct\s+)?answer\s+is\b\s*:?\s*", re.IGNORECASE)
 _YES_NO = re.compile(r"\b(yes|no|true|false)\b", re.IGNORECASE)
 _POLARITY = {"yes": "yes", "true": "yes", "no": "no", "false": "no"}
+_AUTHORS_MARKER = "the answer is"
+_BEHIND_THE_ANSWER = ("Question:", "#10000000", "Note:")
+_END_TOKENS = re.compile(r"(?:</s>|<\|\w+\|>)+$")
+_ARTICLES = re.compile(r"\b(a|an|the)\b")
+_NO_PUNCTUATION = str.maketrans("", "", string.punctuation)
 
 
 def short_answer(text: str, question: Question) -> str:
@@ -34,6 +44,61 @@ def has_answer(text: str) -> bool:
     """Whether `text` states its answer, in any letter case."""
     marker = _MARKER.search(text)
     return marker is not None and bool(text[marker.end() :].strip())
+
+
+@dataclass(frozen=True, slots=True)
+class AuthorsReading:
+    """What the DRAGIN authors read differently from one dataset to another.
+
+    Attributes:
+        whole_text: a text that states no answer is the answer, rather than an empty one.
+        strips_newline: a final line break goes, too.
+    """
+
+    whole_text: bool = False
+    strips_newline: bool = False
+
+
+AUTHORS_READINGS: Mapping[str, AuthorsReading] = {
+    "2wikimultihopqa": AuthorsReading(whole_text=True),
+    "hotpotqa": AuthorsReading(),
+    "iirc": AuthorsReading(strips_newline=True),
+    "strategyqa": AuthorsReading(),
+}
+
+
+def authors_short_answer(text: str, task: Task, reading: AuthorsReading = AuthorsReading()) -> str:
+    """The answer as the DRAGIN authors' evaluation reads it (Su et al. 2024, their code).
+
+    The text ends before the first sign of an invented further question. The answer is all that follows the
+    first "the answer is" and one more character, less end tokens and one full stop; it may run over several
+    sentences. A yes-or-no question is answered "yes" when that begins with "yes", else "no".
+
+    Deviations: the end tokens of every model family are known, not those of Llama 2 alone. The code makes a
+    model that stated no answer write 20 more tokens; here nothing is generated.
+    """
+    ends = [at for at in map(text.find, _BEHIND_THE_ANSWER) if at > 0]
+    text = text[: min(ends, default=len(text))].strip()
+    _, marker, behind = text.partition(_AUTHORS_MARKER)
+    stated = _END_TOKENS.sub("", behind[1:])
+    if reading.strips_newline:
+        stated = stated.removesuffix("\n")
+    stated = stated.removesuffix(".")
+    if task == "yes_no":
+        return "yes" if stated[:3].lower() == "yes" else "no"
+    return text if reading.whole_text and not marker else stated
+
+
+def normalise_answer(text: str) -> str:
+    """`text` in lower case, without ASCII punctuation, articles and superfluous white space.
+
+    In this order, so that "A.B." becomes "ab" and "U.S.A" "usa". The common form of SQuAD (Rajpurkar et al.
+    2016), HotpotQA and DRAGIN; an answer made of articles and punctuation becomes empty.
+
+    >>> normalise_answer("The  Beatles'  song!")
+    'beatles song'
+    """
+    return " ".join(_ARTICLES.sub(" ", text.lower().translate(_NO_PUNCTUATION)).split())
 
 
 def _first_option(text: str, options: tuple[str, ...]) -> str:

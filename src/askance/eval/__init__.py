@@ -1,0 +1,1 @@
+"""Measuring: questions with known answers, metrics, and comparisons with their uncertainty."""

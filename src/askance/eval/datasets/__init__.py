@@ -1,0 +1,143 @@
+"""Questions with known answers: one file per dataset, and the one table of them, imported on use.
+
+    examples = read_dataset("hotpotqa:hotpot_dev_distractor_v1.json", limit=500)
+
+Files are read as their authors published them; nothing is downloaded.
+"""
+
+from collections.abc import Iterator, Mapping
+from dataclasses import dataclass
+from importlib import import_module
+from itertools import islice
+from pathlib import Path
+
+from askance.core.errors import DatasetError, InputError, UnknownName
+from askance.core.types import Question
+
+
+@dataclass(frozen=True, slots=True)
+class Example:
+    """A question and what is known about it.
+
+    Attributes:
+        golds: the accepted answers, the preferred one first; never empty.
+        supporting_titles: the titles of the documents that the answer follows from, each once; empty where
+            the dataset does not say.
+        kind: the dataset's type of question, such as "bridge" or "comparison"; empty where it has none.
+        hops: reasoning steps that the question takes, by what the dataset says of it.
+    """
+
+    question: Question
+    golds: tuple[str, ...]
+    supporting_titles: tuple[str, ...] = ()
+    kind: str = ""
+    hops: int | None = None
+
+
+@dataclass(frozen=True, slots=True)
+class Dataset:
+    """One row of the table.
+
+    Attributes:
+        spec: how it is named.
+        reader: "module:function"; the function takes the path, if there is one, and the options, and yields
+            examples.
+        licence: of the questions; texts from Wikipedia have its own.
+    """
+
+    spec: str
+    reader: str
+    source: str
+    licence: str
+    takes_path: bool = True
+    options: tuple[str, ...] = ()
+
+
+DATASETS: Mapping[str, Dataset] = {
+    "hotpotqa": Dataset(
+        "hotpotqa:FILE",
+        "askance.eval.datasets.hotpotqa:read",
+        "https://hotpotqa.github.io",
+        "CC BY-SA 4.0",
+    ),
+    "2wikimultihopqa": Dataset(
+        "2wikimultihopqa:FILE[?aliases=FILE]",
+        "askance.eval.datasets.two_wiki:read",
+        "https://github.com/Alab-NII/2wikimultihop",
+        "Apache-2.0",
+        options=("aliases",),
+    ),
+    "musique": Dataset(
+        "musique:FILE",
+        "askance.eval.datasets.musique:read",
+        "https://github.com/StonyBrookNLP/musique",
+        "CC BY 4.0",
+    ),
+    "strategyqa": Dataset(
+        "strategyqa:FILE",
+        "askance.eval.datasets.strategyqa:read",
+        "https://allenai.org/data/strategyqa",
+        "MIT",
+    ),
+    "jsonl": Dataset("jsonl:FILE", "askance.eval.datasets.jsonl:read", "your own", "your own"),
+    "sample": Dataset(
+        "sample", "askance.eval.datasets.sample:read", "this package", "CC0 1.0", takes_path=False
+    ),
+}
+
+
+def read_dataset(spec: str, limit: int | None = None) -> tuple[Example, ...]:
+    """The first `limit` examples of ``NAME:FILE[?OPTION=VALUE]``, or all of them, in the order of the file.
+
+    Raises:
+        UnknownName: no such dataset or option.
+        DatasetError: a file that can't be read, has no questions, or two with one id.
+        InputError: a limit below 1.
+    """
+    if limit is not None and limit < 1:
+        raise InputError(f"a limit of {limit} questions leaves none: give 1 or more, or no limit.")
+    examples = tuple(islice(_open(spec), limit))
+    if not examples:
+        raise DatasetError(f"dataset {spec!r} holds no questions: name the file that has them.")
+    _check_ids(spec, examples)
+    return examples
+
+
+def _open(spec: str) -> Iterator[Example]:
+    named, _, query = spec.partition("?")
+    name, _, path = named.partition(":")
+    if name not in DATASETS:
+        raise UnknownName("dataset", name, DATASETS, place="(write NAME:FILE)")
+    dataset = DATASETS[name]
+    if bool(path) != dataset.takes_path:
+        problem = "names no file" if dataset.takes_path else f"takes no file; leave out {path!r}"
+        raise DatasetError(f"dataset {spec!r} {problem}: write {dataset.spec}.")
+    module, _, function = dataset.reader.partition(":")
+    reader = getattr(import_module(module), function)
+    files = [Path(path)] if path else []
+    examples: Iterator[Example] = reader(*files, **_options(dataset, spec, query))
+    return examples
+
+
+def _options(dataset: Dataset, spec: str, query: str) -> dict[str, str]:
+    options: dict[str, str] = {}
+    for pair in query.split("&") if query else ():
+        option, _, value = pair.partition("=")
+        if option not in dataset.options:
+            raise UnknownName("dataset option", option, dataset.options, place=f"in {spec!r}")
+        if not value or option in options:
+            raise DatasetError(f"dataset {spec!r}: give {option} one value, such as {option}=….")
+        options[option] = value
+    return options
+
+
+def _check_ids(spec: str, examples: tuple[Example, ...]) -> None:
+    seen: dict[str, int] = {}
+    for number, example in enumerate(examples, start=1):
+        id = example.question.id
+        if id in seen:
+            raise DatasetError(
+                f"dataset {spec!r}: questions {seen[id]} and {number} have the same id {id!r}; give each its "
+                "own, since results and randomness are kept by id."
+            )
+        seen[id] = number

@@ -1,0 +1,46 @@
+"""HotpotQA: questions over two Wikipedia articles, distractor or full-wiki setting.
+
+Yang et al. 2018, "HotpotQA: A Dataset for Diverse, Explainable Multi-hop Question Answering" (arXiv
+1809.09600). The file is a JSON array, for example ``hotpot_dev_distractor_v1.json``.
+"""
+
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Annotated
+
+from pydantic import Field
+
+from askance.core.types import Question
+from askance.eval.datasets import Example
+from askance.eval.datasets.records import Id, Record, Text, read_records, unique
+
+SHAPE = (
+    'A record of HotpotQA is {"_id": "…", "question": "…", "answer": "…", "supporting_facts": '
+    '[["TITLE", 0]]}, with "type" ("bridge" or "comparison") if known; '
+    "the test split has no answers and can't be used."
+)
+
+
+Fact = Annotated[tuple[Text, int], Field(strict=False)]
+"""A title and the number of a sentence. Not strict, since JSON has lists only."""
+
+
+class HotpotRecord(Record):
+    """A record; 2WikiMultihopQA has the same fields and more."""
+
+    id: Id = Field(alias="_id")
+    question: Text
+    answer: Text
+    supporting_facts: list[Fact] = Field(min_length=1)
+    type: str = ""
+
+    def example(self, golds: tuple[str, ...]) -> Example:
+        """One hop per supporting article; an open question also where the answer is yes or no."""
+        titles = unique(title for title, _ in self.supporting_facts)
+        return Example(Question(self.id, self.question), golds, titles, self.type, len(titles))
+
+
+def read(path: Path) -> Iterator[Example]:
+    """The questions of one file."""
+    for record in read_records(path, HotpotRecord, SHAPE):
+        yield record.example((record.answer,))

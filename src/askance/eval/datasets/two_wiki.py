@@ -1,0 +1,55 @@
+"""2WikiMultihopQA: questions over two to four Wikipedia articles, made from Wikidata.
+
+Ho et al. 2020, "Constructing A Multi-hop QA Dataset for Comprehensive Evaluation of Reasoning Steps"
+(arXiv 2011.01060). The file is a JSON array, for example ``dev.json``. Aliases of the answers are in a second
+file, ``id_aliases.json``, JSON Lines by Wikidata id; it is found beside the first, or named.
+"""
+
+from collections.abc import Iterator
+from pathlib import Path
+
+from pydantic import Field
+
+from askance.eval.datasets import Example
+from askance.eval.datasets.hotpotqa import HotpotRecord
+from askance.eval.datasets.records import Id, Record, read_records, unique
+
+ALIASES_NAME = "id_aliases.json"
+SHAPE = (
+    'A record of 2WikiMultihopQA is {"_id": "…", "question": "…", "answer": "…", "supporting_facts": '
+    '[["TITLE", 0]], "type": "…", "answer_id": "Q42" or null}; '
+    "the test split has no answers and can't be used."
+)
+ALIASES_SHAPE = 'A line of the aliases is {"Q_id": "Q42", "aliases": ["…"], "demonyms": ["…"]}.'
+
+
+class TwoWikiRecord(HotpotRecord):
+    """`answer_id` is the Wikidata id of the answer, where it is an entity."""
+
+    answer_id: str | None = None
+
+
+class AliasRecord(Record):
+    """Other names of a Wikidata entity. Demonyms are passed over, as DRAGIN does."""
+
+    id: Id = Field(alias="Q_id")
+    aliases: list[str]
+
+
+def read(path: Path, aliases: str | None = None) -> Iterator[Example]:
+    """The questions of one file; the aliases of an answer are golds, too, behind it."""
+    beside = path.with_name(ALIASES_NAME)
+    found = beside if aliases is None and beside.exists() else aliases and Path(aliases)
+    names = _aliases(found) if found else {}
+    for record in read_records(path, TwoWikiRecord, SHAPE):
+        golds = (record.answer, *names.get(record.answer_id or "", ()))
+        yield record.example(unique(golds))
+
+
+def _aliases(path: Path) -> dict[str, tuple[str, ...]]:
+    """By Wikidata id, lines with the same id together; blank names are left out."""
+    names: dict[str, tuple[str, ...]] = {}
+    for record in read_records(path, AliasRecord, ALIASES_SHAPE):
+        given = (name for name in record.aliases if name.strip())
+        names[record.id] = (*names.get(record.id, ()), *given)
+    return names

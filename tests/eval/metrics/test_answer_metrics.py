@@ -1,0 +1,114 @@
+import doctest
+from importlib import import_module
+
+import pytest
+from hypothesis import assume, given
+from hypothesis import strategies as st
+
+from askance.eval.metrics import ANSWER_METRICS
+from askance.eval.metrics.exact_match import exact_match
+from askance.eval.metrics.f1 import f1
+from askance.eval.metrics.precision import precision
+from askance.eval.metrics.recall import recall
+from askance.eval.metrics.yes_no_accuracy import yes_no_accuracy
+from askance.text.answers import normalise_answer
+
+TEXTS = st.one_of(
+    st.text(max_size=30),
+    st.lists(st.sampled_from("the a yes no noanswer Rhine rhine. River of Bonn".split()), max_size=6).map(
+        " ".join
+    ),
+)
+
+
+@pytest.mark.parametrize("name", ANSWER_METRICS)
+def test_worked_examples(name):
+    results = doctest.testmod(import_module(f"askance.eval.metrics.{name}"))
+    assert (results.attempted, results.failed) == (1, 0)
+
+
+@pytest.mark.parametrize(
+    ("prediction", "golds", "em", "p", "r"),
+    [
+        ("The Rhine!", ["rhine"], 1, 1, 1),
+        ("the river Rhine", ["Rhine", "the Elbe"], 0, 1 / 2, 1),
+        ("Rhine", ["the river Rhine"], 0, 1, 1 / 2),
+        # Multisets: the second "bora" is not in the gold, and both golds' words count once.
+        ("Bora Bora", ["Bora"], 0, 1 / 2, 1),
+        ("New York, New York", ["New York City"], 0, 2 / 4, 2 / 3),
+        # Yes and no count only whole, whichever side has them.
+        ("no", ["no one"], 0, 0, 0),
+        ("yes it is", ["yes"], 0, 0, 0),
+        ("Yes.", ["yes"], 1, 1, 1),
+        ("noanswer", ["noanswer given"], 0, 0, 0),
+        ("No", ["no way", "no"], 1, 1, 1),
+        ("no one", ["no", "no one here"], 0, 1, 2 / 3),
+        # Articles and punctuation alone leave no words, but are equal.
+        ("", ["The A"], 1, 0, 0),
+        ("", ["Bonn"], 0, 0, 0),
+        ("Bonn", ["Köln"], 0, 0, 0),
+        ("Anna", ["Ann"], 0, 0, 0),
+    ],
+)
+def test_by_hand(prediction, golds, em, p, r):
+    assert exact_match(prediction, golds) == em
+    assert precision(prediction, golds) == pytest.approx(p)
+    assert recall(prediction, golds) == pytest.approx(r)
+    if len(golds) == 1:
+        assert f1(prediction, golds) == pytest.approx(2 * p * r / (p + r) if p + r else 0)
+
+
+def test_each_is_best_over_the_golds_by_itself():
+    golds = ["Bonn on the Rhine in Germany", "city"]
+    prediction = "city Bonn"
+    assert precision(prediction, golds) == 1 / 2
+    assert recall(prediction, golds) == 1
+    assert f1(prediction, golds) == pytest.approx(2 / 3)
+    golds = ["a b c d", "Bonn x y z"]
+    prediction = "b c q r s t Bonn"
+    assert precision(prediction, golds) == pytest.approx(2 / 7)
+    assert recall(prediction, golds) == pytest.approx(2 / 3)  # of "b c d": the article is gone
+    assert f1(prediction, golds) == pytest.approx(4 / 10)
+
+
+def test_precision_and_recall_may_come_from_different_golds():
+    golds = ["Ada Augusta Lovelace of Ockham", "Ada"]
+    assert precision("Ada Augusta Lovelace", golds) == 1
+    assert recall("Ada Augusta Lovelace", golds) == 1
+    assert f1("Ada Augusta Lovelace", golds) == pytest.approx(2 * 3 / (3 + 5))
+
+
+@pytest.mark.parametrize(
+    ("prediction", "golds", "expected"),
+    [
+        ("yes", ["yes"], 1),
+        ("No.", ["no"], 1),
+        ("no", ["yes"], 0),
+        ("", ["no"], 0),
+        ("yes and no", ["yes"], 0),
+        ("yes", ["Bonn"], None),
+        ("yes", ["yes", "no"], None),
+    ],
+)
+def test_yes_no_accuracy(prediction, golds, expected):
+    assert yes_no_accuracy(prediction, golds) == expected
+
+
+@given(TEXTS, TEXTS)
+def test_one_gold_makes_f1_symmetric_and_swaps_precision_and_recall(left, right):
+    assert f1(left, [right]) == f1(right, [left])
+    assert precision(left, [right]) == recall(right, [left])
+
+
+@given(TEXTS, st.lists(TEXTS, min_size=1, max_size=4))
+def test_all_lie_between_0_and_1_and_another_gold_never_hurts(prediction, golds):
+    for metric in (exact_match, f1, precision, recall):
+        assert 0 <= metric(prediction, golds[:1]) <= metric(prediction, golds) <= 1
+
+
+@given(TEXTS, st.lists(TEXTS, min_size=1, max_size=4))
+def test_an_exact_match_has_f1_of_1(prediction, golds):
+    assume(normalise_answer(prediction))
+    golds = [*golds, prediction.upper().lower()]
+    if exact_match(prediction, golds):
+        assert f1(prediction, golds) == precision(prediction, golds) == recall(prediction, golds) == 1
