@@ -22,6 +22,7 @@ METHODS = {
     "fixed_sentence": "askance.methods.fixed_sentence:FixedSentence",
     "flare": "askance.methods.flare:Flare",
     "flare_token": "askance.methods.flare_token:FlareToken",
+    "flare_entity": "askance.methods.flare_entity:FlareEntity",
     "dragin": "askance.methods.dragin:Dragin",
 }
 DEFAULT_METHOD = "flare"

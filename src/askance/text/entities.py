@@ -1,8 +1,8 @@
 """Named entities by their spelling, without a model: capitals, digits, months, number words and quotes.
 
 It knows no names, so it takes what is written like one. It takes too much where a sentence begins with a
-common noun ("Water is wet") or a language capitalises all nouns; it finds no names in scripts without capitals
-or in text that is all capitals (numbers, and titles in the quotes «» 《》 「」 “”, are still found).
+common noun ("Water is wet") or a language capitalises all nouns. It finds no names in scripts without
+capitals or in text that is all capitals; numbers, and titles in quotes (“” «» 《》 「」), are still found.
 """
 
 import re
@@ -78,7 +78,7 @@ def _within(found: Sequence[tuple[int, int]], start: int, end: int) -> bool:
 
 
 def _quoted(text: str) -> Iterator[tuple[int, int]]:
-    """What stands in quotes and is written like a title: content words with capitals, or no capitals exist."""
+    """What stands in quotes and is written like a title: no content word begins in lower case."""
     for match in _QUOTED.finditer(text):
         inner = match[match.lastindex or 0]
         content = [word for word in _WORD.findall(inner) if word.lower() not in _SMALL_WORDS]
