@@ -71,7 +71,7 @@ def test_an_improbable_entity_is_left_out_of_the_query_and_all_the_rest_is_writt
     assert result.answer.text == " It is so. By Pisa the Arno flows. So the answer is Arno.<|end|>"
     assert result.answer.short == "Arno"
     decision = result.trace.decisions[0]
-    assert [(word.text, word.hit) for word in decision.words] == [("Pisa", False), ("Rhine", True)]
+    assert [(word.text, word.is_hit) for word in decision.words] == [("Pisa", False), ("Rhine", True)]
     assert decision.words[1].value == pytest.approx(0.9, abs=0.01)
 
 
