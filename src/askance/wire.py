@@ -2,18 +2,19 @@
 
 import asyncio
 from collections.abc import Callable, Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, fields
 from importlib import import_module
 from pathlib import Path
 from typing import Any, cast
 from urllib.parse import parse_qsl
 
 from askance.ask import Result, ask, check_needs
-from askance.core.errors import InputError, ModelSpecError, UnknownName
+from askance.core.errors import InputError, KnobError, ModelSpecError, UnknownName
 from askance.core.knobs import parse_knobs
 from askance.core.ports import Method, Model, Retriever
 from askance.core.trace import Listener, Trace
 from askance.core.types import Question, Role
+from askance.text.linguistics import OWN, Linguistics
 
 METHODS = {
     "closed_book": "askance.methods.closed_book:ClosedBook",
@@ -22,6 +23,7 @@ METHODS = {
     "fixed_sentence": "askance.methods.fixed_sentence:FixedSentence",
     "flare": "askance.methods.flare:Flare",
     "flare_token": "askance.methods.flare_token:FlareToken",
+    "flare_entity": "askance.methods.flare_entity:FlareEntity",
     "dragin": "askance.methods.dragin:Dragin",
 }
 DEFAULT_METHOD = "flare"
@@ -94,6 +96,39 @@ MODEL_KINDS = {
 }
 
 
+def _own_linguistics(name: str) -> Linguistics:
+    if name:
+        raise KnobError(f"linguistics 'own:{name}': 'own' takes no name; leave out {':' + name!r}.")
+    return OWN
+
+
+def _load_spacy(name: str) -> Linguistics:
+    from askance.nlp import load_spacy
+
+    return load_spacy(name)
+
+
+LINGUISTICS = {"own": _own_linguistics, "spacy": _load_spacy}
+
+
+def load_linguistics(spec: str) -> Linguistics:
+    """The linguistics that `spec` names: ``own``, or ``spacy:PIPELINE`` with a package or a folder.
+
+    Raises:
+        UnknownName: no such kind of linguistics.
+        ModelSpecError: the pipeline can't be found or loaded.
+        MissingExtra: spaCy is missing; names the pip line.
+    """
+    kind, _, name = spec.partition(":")
+    if kind not in LINGUISTICS:
+        raise UnknownName("linguistics", kind, LINGUISTICS, place=f"in {spec!r}")
+    return LINGUISTICS[kind](name)
+
+
+RECORD_KNOBS: dict[str, Callable[[str], Any]] = {"linguistics": load_linguistics}
+"""Knobs that are records, by name, and what makes the record from a text."""
+
+
 def method_class(name: str) -> type[Any]:
     """The class of a method, by name.
 
@@ -107,14 +142,22 @@ def method_class(name: str) -> type[Any]:
 
 
 def make_method(name: str, settings: Mapping[str, Any] | None = None) -> Method:
-    """A method with some knobs set; strings are read as the knob's type.
+    """A method with some knobs set; strings are read as the knob's type, or name the record it is.
 
     Raises:
-        UnknownName: no such method or knob.
+        UnknownName: no such method, knob or record.
         KnobError: a value of the wrong type or out of range.
+        InputError: a record that can't be made, such as linguistics of a missing package.
     """
     cls = method_class(name)
-    return cast(Method, cls(**parse_knobs(cls, settings or {})))
+    names = {field.name for field in fields(cls)}
+    made = {
+        key: RECORD_KNOBS[key](value)
+        if isinstance(value, str) and key in names & RECORD_KNOBS.keys()
+        else value
+        for key, value in (settings or {}).items()
+    }
+    return cast(Method, cls(**parse_knobs(cls, made)))
 
 
 def load_model(spec: str) -> Model:

@@ -62,7 +62,7 @@ class Dragin(Knobs):
         "auto",
         "raw text or the model's chat format, not in profile code; auto is raw where the model takes it",
     )
-    linguistics: Linguistics = knob(OWN_LINGUISTICS, "sentences and content words")
+    linguistics: Linguistics = knob(OWN_LINGUISTICS, "sentences and content words: own, or spacy:PIPELINE")
     wording: Wording = knob(OWN_WORDING, "examples and fixed lines of the prompt")
 
     paper: ClassVar[str] = "Su et al. 2024 (DRAGIN)"

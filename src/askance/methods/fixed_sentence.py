@@ -32,7 +32,7 @@ class FixedSentence(Knobs):
     max_tokens: int = knob(64, "most tokens of one generation; the answer ends once it has more", at_least=1)
     query_tokens: int = knob(64, "a query keeps this many of its last tokens", at_least=1)
     max_rounds: int = knob(100, "most searches of one answer", at_least=1)
-    linguistics: Linguistics = knob(OWN_LINGUISTICS, "how sentences are split")
+    linguistics: Linguistics = knob(OWN_LINGUISTICS, "how sentences are split: own, or spacy:PIPELINE")
     wording: Wording = knob(OWN_WORDING, "examples and fixed lines of the prompt")
 
     paper: ClassVar[str] = "Su et al. 2024 (DRAGIN), FS-RAG"

@@ -10,7 +10,7 @@ MASK = "[xxx]"
 
 @dataclass(frozen=True, slots=True)
 class Masked:
-    """The doubtful sentence with masks, what stands before it, and the tokens that were judged."""
+    """The doubtful sentence with masks, what stands before it, and what was judged in it."""
 
     kept: str
     text: str
@@ -48,4 +48,5 @@ def mask(sentence: str, texts: Sequence[str], values: Sequence[float], threshold
 
 
 def summed_up(values: Sequence[float], how: str) -> float:
-    return {"avg": sum(values) / len(values), "max": max(values), "min": min(values)}[how]
+    """The `how` of at least one value: avg, max, min, or the first."""
+    return {"avg": sum(values) / len(values), "max": max(values), "min": min(values), "first": values[0]}[how]

@@ -2,22 +2,16 @@
 
 import math
 from dataclasses import dataclass
-from typing import ClassVar, Literal
+from typing import ClassVar
 
-from askance.core.knobs import Knobs, knob
-from askance.core.ports import Model, Needs, Run
-from askance.core.trace import Decided, WordSignal
-from askance.core.types import Answer, Question, Want
-from askance.methods.authors import Answering, Written, joined
-from askance.methods.flare_masks import MASK, Masked, last_token, mask, single_text, summed_up
-from askance.methods.wording import OWN as OWN_WORDING
-from askance.methods.wording import Wording
-from askance.text.linguistics import OWN as OWN_LINGUISTICS
-from askance.text.linguistics import Linguistics
+from askance.core.ports import Model
+from askance.methods.authors import Written
+from askance.methods.flare_authors import AuthorsFlare
+from askance.methods.flare_masks import Masked, last_token, mask, single_text, summed_up
 
 
 @dataclass(frozen=True, slots=True)
-class FlareToken(Knobs):
+class FlareToken(AuthorsFlare):
     """The token variant of FLARE in the DRAGIN authors' code (Su et al. 2024): a baseline of their tables.
 
     A draft is generated without passages. In the first sentence whose tokens are improbable on average
@@ -34,52 +28,9 @@ class FlareToken(Knobs):
     - the prompt ends in a space after "Answer:", and in two after a search.
     """
 
-    profile: Literal["code"] = knob("code", "whose reading: the DRAGIN authors' code")
-    query: Literal["direct", "forward_all"] = knob(
-        "direct", "direct: the sentence without masked tokens; forward_all: question and text so far"
-    )
-    threshold: float = knob(0.08, "search when a sentence's 1 − p is above this", at_least=0)
-    over_sentence: Literal["avg", "max", "min"] = knob("avg", "how tokens are summed up for a sentence")
-    passages: int = knob(3, "passages per search", at_least=1)
-    max_tokens: int = knob(64, "most new tokens of a draft, and the length that ends the answer", at_least=1)
-    query_tokens: int = knob(64, "a query keeps this many of its last tokens", at_least=1)
-    max_rounds: int = knob(100, "most drafts of one answer", at_least=1)
-    linguistics: Linguistics = knob(OWN_LINGUISTICS, "how sentences are split")
-    wording: Wording = knob(OWN_WORDING, "examples and fixed lines of the prompt")
-
     paper: ClassVar[str] = "Su et al. 2024 (DRAGIN), FLARE in its token variant"
 
-    @property
-    def needs(self) -> Needs:
-        return Needs(signals=frozenset({"logprob"}), capabilities=frozenset({"raw"}), retriever=True)
-
-    async def answer(self, question: Question, run: Run) -> Answer:
-        so_far = Answering(question, run, self.wording, self.passages, self.query_tokens)
-        reason = f"there were {self.max_rounds} rounds"
-        for step in range(self.max_rounds):
-            chars_before, text = len(so_far.text), so_far.text.strip()
-            draft = await so_far.write(
-                f" {so_far.text}", self.max_tokens, ("draft", step), want=Want(logprob=True)
-            )
-            doubt = self._first_doubt(draft, run.model)
-            if doubt is None:
-                run.trace.decide("retrieve", "keep", "no sentence of the draft is improbable")
-                so_far.replace(f"{text} {draft.text.strip()}")
-            else:
-                decision = self._decide(doubt, question, so_far.text, run)
-                with run.trace.because(decision):
-                    hits = await so_far.search(decision.query)
-                    before = f"{text} {doubt.kept.strip()}"
-                    again = await so_far.write(f" {before}", self.max_tokens, ("again", step), hits)
-                so_far.replace(f"{before} {again.text.strip()}")
-            ended = so_far.end_reason(chars_before, self.max_tokens)
-            if ended:
-                reason = ended
-                break
-        run.trace.decide("end", "stop", reason)
-        return so_far.answer()
-
-    def _first_doubt(self, draft: Written, model: Model) -> Masked | None:
+    def first_doubt(self, draft: Written, model: Model) -> Masked | None:
         texts = [single_text(id, model) for id in draft.ids]
         improbable = [1 - math.exp(token.logprob or 0.0) for token in draft.tokens]
         sentences = self.linguistics.sentences(draft.text)
@@ -92,19 +43,3 @@ class FlareToken(Knobs):
                 return Masked(" ".join(sentences[:at]), masked, tuple(texts[first : last + 1]), tuple(values))
             first = last + 1
         return None
-
-    def _decide(self, doubt: Masked, question: Question, text: str, run: Run) -> Decided:
-        direct = doubt.text.replace(MASK, "")
-        return run.trace.decide(
-            "retrieve",
-            "search",
-            f"a sentence is improbable by more than {self.threshold:g}",
-            signal="1 − probability",
-            threshold=self.threshold,
-            words=tuple(
-                WordSignal(piece, value, value > self.threshold)
-                for piece, value in zip(doubt.pieces, doubt.values, strict=True)
-            ),
-            query=direct if self.query == "direct" else joined(question.text, text, doubt.kept),
-            numbers={"kept characters": float(len(doubt.kept))},
-        )

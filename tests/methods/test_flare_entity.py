@@ -1,0 +1,136 @@
+"""FLARE's entity variant on scripted models: what is judged, masked, asked and kept."""
+
+import asyncio
+import math
+
+import pytest
+
+from askance.ask import ask
+from askance.core.types import Passage, Question, Token
+from askance.methods.authors import Written
+from askance.methods.flare_entity import FlareEntity
+from askance.methods.wording import Wording
+from askance.models.scripted import Reply, ScriptedModel
+from askance.retrieval.scripted import ScriptedRetriever
+from askance.text.linguistics import Linguistics
+from askance.text.sentences import sentences
+from tests.text.pieces import tokens_of
+
+QUESTION = Question("q", "Which river flows through Pisa?")
+ARNO = Passage("a", "Arno", "The Arno flows through Pisa.")
+BARE = Wording(demos=(), instruction="Go on.")
+CASE = "Question: Which river flows through Pisa?\nAnswer:"
+BLOCK = "Context:\n[1] The Arno flows through Pisa.\nGo on.\n"
+CITIES = Linguistics(
+    "cities",
+    sentences,
+    lambda text: frozenset(),
+    lambda text: tuple((at, at + 4) for at in range(len(text)) if text[at : at + 4] in ("Bonn", "Köln")),
+)
+
+
+def run(method, replies):
+    model, retriever = ScriptedModel(replies), ScriptedRetriever([ARNO])
+    result = asyncio.run(ask(QUESTION, method, {"answer": model}, retriever))
+    assert result.trace.committed.strip() == result.answer.text.strip()
+    assert result.usage.searches == len(retriever.queries)
+    return result, model, retriever
+
+
+def draft(probabilities, end=""):
+    """A generation of (piece, probability) pairs."""
+    pieces = [piece for piece, _ in probabilities]
+    tokens = tuple(
+        Token(token.id, token.text, token.start, token.end, math.log(probability))
+        for token, (_, probability) in zip(tokens_of(pieces), probabilities, strict=True)
+    )
+    return Written("".join(pieces) + end, (), tokens, end)
+
+
+def doubt(method, probabilities, end=""):
+    return method.first_doubt(draft(probabilities, end), ScriptedModel())
+
+
+def test_improbable_words_that_are_no_entities_do_not_count():
+    replies = [Reply(" It flows slowly by Bonn. So the answer is Bonn.", {"slowly": 0.01})]
+    result, model, retriever = run(FlareEntity(wording=BARE, threshold=0.5), replies)
+    assert retriever.queries == []
+    assert model.prompts == [f"{CASE} "]
+    assert result.answer.text == " It flows slowly by Bonn. So the answer is Bonn.<|end|>"
+
+
+def test_an_improbable_entity_is_left_out_of_the_query_and_all_the_rest_is_written_again():
+    method = FlareEntity(wording=BARE, passages=1, threshold=0.4, over_sentence="max")
+    replies = [
+        Reply(" It is so. By Pisa the river Rhine flows slowly. It does.", {"Rhine": 0.1, "slowly": 0.01}),
+        " By Pisa the Arno flows. So the answer is Arno.",
+    ]
+    result, model, retriever = run(method, replies)
+    assert retriever.queries == ["By Pisa the river  flows slowly."]
+    assert model.prompts == [f"{CASE} ", f"{BLOCK}{CASE}  It is so."]
+    assert result.answer.text == " It is so. By Pisa the Arno flows. So the answer is Arno.<|end|>"
+    assert result.answer.short == "Arno"
+    decision = result.trace.decisions[0]
+    assert [(word.text, word.is_hit) for word in decision.words] == [("Pisa", False), ("Rhine", True)]
+    assert decision.words[1].value == pytest.approx(0.9, abs=0.01)
+
+
+def test_it_may_ask_with_all_before_the_sentence():
+    method = FlareEntity(wording=BARE, threshold=0.4, query="forward_all")
+    replies = [Reply(" It is so. The Rhine flows.", {"Rhine": 0.1}), " So the answer is Arno."]
+    _, _, retriever = run(method, replies)
+    assert retriever.queries == [f"{QUESTION.text} It is so."]
+
+
+@pytest.mark.parametrize(
+    ("over_entity", "value"), [("avg", 1 - math.sqrt(0.5 * 0.4)), ("max", 0.5), ("min", 0.6), ("first", 0.5)]
+)
+def test_tokens_of_an_entity(over_entity, value):
+    """A token that writes only its beginning or its end counts, too."""
+    method = FlareEntity(over_entity=over_entity, linguistics=CITIES, threshold=0.1)
+    found = doubt(method, [("In", 0.01), (" Bo", 0.5), ("nn.", 0.4), (" So", 0.01)])
+    assert found.pieces == ("Bonn",)
+    assert found.values == (pytest.approx(value),)
+    assert found.text == "In [xxx]."
+
+
+@pytest.mark.parametrize(("over_sentence", "is_doubt"), [("avg", True), ("max", True), ("min", False)])
+def test_entities_of_a_sentence(over_sentence, is_doubt):
+    method = FlareEntity(over_sentence=over_sentence, linguistics=CITIES, threshold=0.4)
+    pieces = [("It is.", 0.01), (" Bonn", 0.9), (" or", 0.01), (" Köln", 0.1), (",", 0.01), (" Köln", 0.5)]
+    found = doubt(method, pieces)
+    assert (found is not None) == is_doubt
+    if found is not None:
+        assert (found.kept, found.text) == ("It is.", "Bonn or [xxx], [xxx]")
+
+
+def test_a_sentence_is_looked_for_behind_the_one_before_it():
+    pieces = [("Bonn.", 0.9), (" Bonn.", 0.1)]
+    found = doubt(FlareEntity(linguistics=CITIES, threshold=0.4), pieces)
+    assert (found.kept, found.text, found.values) == ("Bonn.", "[xxx].", (pytest.approx(0.9),))
+
+
+def test_a_token_without_text_counts_where_it_stands():
+    pieces = [("By ", 0.9), ("", 0.1), ("Köln", 0.9)]
+    method = FlareEntity(linguistics=CITIES, threshold=0.4, over_entity="min")
+    assert doubt(method, pieces).values == (pytest.approx(0.9),)
+
+
+def test_a_sentence_that_the_splitter_changed_is_not_judged():
+    shouting = Linguistics("shouting", lambda text: ("BONN.", "Köln."), CITIES.real_words, CITIES.entities)
+    found = doubt(FlareEntity(linguistics=shouting), [("Bonn.", 0.1), (" Köln.", 0.1)])
+    assert found.kept == "BONN."
+    assert found.text == "[xxx]."
+
+
+def test_the_text_of_an_end_token_is_no_entity():
+    pieces = [("It is.", 0.5)]
+    assert doubt(FlareEntity(linguistics=CITIES), pieces, end="<Bonn>") is None
+    assert doubt(FlareEntity(linguistics=CITIES), [*pieces, ("\n", 0.5)], end="Bonn") is None
+
+
+def test_rounds_are_limited():
+    method = FlareEntity(wording=BARE, threshold=0.4, max_rounds=2, max_tokens=500)
+    result, _, retriever = run(method, lambda shown, key: Reply(" The Rhine flows.", {"Rhine": 0.1}))
+    assert len(retriever.queries) == 2
+    assert "2 rounds" in result.trace.decisions[-1].why
