@@ -44,6 +44,8 @@ class FlareToken(Knobs):
     max_tokens: int = knob(64, "most new tokens of a draft, and the length that ends the answer", at_least=1)
     query_tokens: int = knob(64, "a query keeps this many of its last tokens", at_least=1)
     max_rounds: int = knob(100, "most drafts of one answer", at_least=1)
+    elicit: bool = knob(True, "ask for the short answer where the text states none")
+    elicit_tokens: int = knob(20, "most new tokens of an elicited answer", at_least=1)
     linguistics: Linguistics = knob(OWN_LINGUISTICS, "how sentences are split")
     wording: Wording = knob(OWN_WORDING, "examples and fixed lines of the prompt")
 
@@ -77,7 +79,7 @@ class FlareToken(Knobs):
                 reason = ended
                 break
         run.trace.decide("end", "stop", reason)
-        return so_far.answer()
+        return await so_far.answer(self)
 
     def _first_doubt(self, draft: Written, model: Model) -> Masked | None:
         texts = [single_text(id, model) for id in draft.ids]
