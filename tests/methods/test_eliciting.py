@@ -95,9 +95,10 @@ def test_after_no_text_at_all(method):
         (" The Arno \n", "So the answer is Arno."),
         (" So the answer is", " Arno."),
         (" So the answer is:", " Arno."),
+        (" It flows. So the answer", " is Arno."),
         (" The river of Pi", " So the answer is Arno."),
     ],
-    ids=["white space behind", "phrase begun", "phrase with colon", "cut in a word"],
+    ids=["white space behind", "phrase whole", "phrase with colon", "phrase begun", "cut in a word"],
 )
 def test_how_text_and_phrase_are_joined(written, added):
     result, model = run(ClosedBook(wording=BARE), [written, " Arno."])

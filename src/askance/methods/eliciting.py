@@ -60,13 +60,14 @@ async def elicited(method: Answers, question: Question, run: Run, text: str, hit
     - it becomes a part of the answer; nothing is added unless a short answer can be read from it.
 
     Only `text` is looked at: what question and passages say about an answer does not count. A text that the
-    length limit cut in mid-sentence is gone on from all the same; one that breaks off right before its answer
-    needs no beginning. Where the model can't go on from a text, or has no room left, that is recorded.
+    length limit cut in mid-sentence is gone on from all the same; of words that it ends in already, only the
+    rest is added. Where the model can't go on from a text, or has no room left, that is recorded.
     """
     if not method.elicit or has_answer(text):
         return ""
-    begun = "" if awaits_answer(text) else method.wording.elicitation
-    so_far = text.rstrip() + begun
+    so_far = text.rstrip()
+    begun = "" if awaits_answer(text) else _not_yet_begun(so_far, method.wording.elicitation)
+    so_far += begun
     prompt = answer_prompt(run.model, question, hits, so_far, method.layout, method.wording)
     obstacle = _obstacle(run.model, prompt, method.elicit_tokens)
     if obstacle:
@@ -77,12 +78,20 @@ async def elicited(method: Answers, question: Question, run: Run, text: str, hit
         (written,) = await run.model.generate(
             prompt, sampling, until=until, key=("elicit",), watch=run.trace.draft
         )
-    if not short_answer(so_far + written.text, question):
+    whole = so_far + written.text
+    if not has_answer(whole) or not short_answer(whole, question):
         return ""
     added = begun + written.text
     added = added.lstrip() if text[-1:].isspace() else added
     run.trace.commit(added)
     return added
+
+
+def _not_yet_begun(text: str, phrase: str) -> str:
+    """`phrase` without the first words that `text` ends in."""
+    words = phrase.split(" ")
+    starts = (" ".join(words[:num_words]) for num_words in range(len(words), -1, -1))
+    return phrase[len(next(start for start in starts if text.endswith(start))) :]
 
 
 def _obstacle(model: Model, prompt: Prompt, num_tokens: int) -> str:
