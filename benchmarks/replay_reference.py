@@ -55,6 +55,7 @@ def make_method(run: Record, wording: Wording, linguistics: Linguistics) -> Meth
     if kind == "dragin":
         return Dragin(
             profile="code",
+            elicit=False,
             threshold=settings["hallucination_threshold"],
             query=settings["query_formulation"],
             query_top=settings["retrieve_keep_top_k"],
@@ -65,11 +66,20 @@ def make_method(run: Record, wording: Wording, linguistics: Linguistics) -> Meth
             wording=wording,
         )
     if kind == "fix-length-retrieval":
-        return FixedLength(every_tokens=settings["fix_length"], max_tokens=tokens, wording=wording)
+        return FixedLength(
+            profile="code",
+            elicit=False,
+            every_tokens=settings["fix_length"],
+            max_tokens=tokens,
+            wording=wording,
+        )
     if kind == "fix-sentence-retrieval":
-        return FixedSentence(max_tokens=tokens, linguistics=linguistics, wording=wording)
+        return FixedSentence(
+            profile="code", elicit=False, max_tokens=tokens, linguistics=linguistics, wording=wording
+        )
     if kind == "token":
         return FlareToken(
+            elicit=False,
             threshold=settings["hallucination_threshold"],
             over_sentence=settings["sentence_solver"],
             query=settings["query_formulation"],
@@ -78,8 +88,8 @@ def make_method(run: Record, wording: Wording, linguistics: Linguistics) -> Meth
             wording=wording,
         )
     if kind == "single-retrieval":
-        return Single(profile="code", max_tokens=tokens, wording=wording)
-    return ClosedBook(profile="code", max_tokens=tokens, wording=wording)
+        return Single(profile="code", elicit=False, max_tokens=tokens, wording=wording)
+    return ClosedBook(profile="code", elicit=False, max_tokens=tokens, wording=wording)
 
 
 def _marker(run: Record) -> str:

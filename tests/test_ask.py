@@ -17,7 +17,8 @@ QUESTION = Question("q", "Which river?")
 
 def test_the_trace_holds_question_and_answer():
     model = ScriptedModel([" The Arno."])
-    result = asyncio.run(ask(QUESTION, ClosedBook(max_tokens=9), {"answer": model}, seed=3))
+    method = ClosedBook(max_tokens=9, elicit=False)
+    result = asyncio.run(ask(QUESTION, method, {"answer": model}, seed=3))
     first, last = result.trace.events[0], result.trace.events[-1]
     assert isinstance(first, Asked)
     assert isinstance(last, Answered)

@@ -99,7 +99,7 @@ def test_ask_as_json_prints_one_object(run, script, sample_index, tmp_path):
 def test_knobs_reach_the_method(run, script, sample_index):
     code, out, _ = run(
         "ask", QUESTION, "--index", sample_index, "--model", script, "--set", "search_first=no",
-        "--set", "search_below=0.1", "--json",
+        "--set", "search_below=0.1", "--set", "elicit=no", "--json",
     )  # fmt: skip
     assert code == 0
     assert [decision["outcome"] for decision in json.loads(out)["decisions"]] == ["keep", "keep", "stop"]

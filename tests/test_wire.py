@@ -78,7 +78,7 @@ def test_scripted_replies_from_a_file(tmp_path):
     with pytest.raises(ModelSpecError, match="line 1"):
         load_model(f"scripted:{path}")
     path.write_text('{"text": " It is Bonn."}\n')
-    engine = open_engine(method="closed_book", model=f"scripted:{path}")
+    engine = open_engine(method="closed_book", model=f"scripted:{path}", knobs={"elicit": False})
     assert engine.ask("Where?").answer.text == "It is Bonn."
 
 

@@ -223,7 +223,7 @@ def test_probability_with_the_masked_sentence():
 
 
 def code(**knobs):
-    return Dragin(profile="code", **{"threshold": 4.0, **knobs})
+    return Dragin(profile="code", **{"threshold": 4.0, "elicit": False, **knobs})
 
 
 def test_a_draft_without_doubt_is_kept_whole():

@@ -32,25 +32,29 @@ def run(method, replies, found=(ARNO,)):
 
 
 def test_closed_book_keeps_all_that_was_written():
-    result, model, _ = run(ClosedBook(profile="code", wording=BARE), [" The Arno.\n\nQuestion: next"])
+    result, model, _ = run(
+        ClosedBook(profile="code", elicit=False, wording=BARE), [" The Arno.\n\nQuestion: next"]
+    )
     assert model.prompts == [CASE]
     assert result.answer.text == " The Arno.\n\nQuestion: next<|end|>"
 
 
 def test_single_shows_bodies_of_passages_and_an_instruction():
-    result, model, retriever = run(Single(profile="code", passages=1, wording=BARE), [" The Arno."])
+    result, model, retriever = run(
+        Single(profile="code", elicit=False, passages=1, wording=BARE), [" The Arno."]
+    )
     assert retriever.queries == [QUESTION.text]
     assert model.prompts == [BLOCK + CASE]
     assert result.answer.text == " The Arno.<|end|>"
 
 
 def test_fewer_passages_leave_empty_lines():
-    _, model, _ = run(Single(profile="code", passages=3, wording=BARE), [" The Arno."])
+    _, model, _ = run(Single(profile="code", elicit=False, passages=3, wording=BARE), [" The Arno."])
     assert "through Pisa.\n[2] \n[3] \nGo on." in model.prompts[0]
 
 
 def test_fixed_length_asks_with_the_last_chunk():
-    method = FixedLength(every_tokens=2, passages=1, max_tokens=4, wording=BARE)
+    method = FixedLength(profile="code", elicit=False, every_tokens=2, passages=1, max_tokens=4, wording=BARE)
     result, model, retriever = run(method, [" one two three", " three four", " five six"])
     assert retriever.queries == [QUESTION.text, "one two", "three four"]
     assert model.prompts[0] == f"{BLOCK}{CASE} ", "the authors' code leaves a space behind"
@@ -61,7 +65,7 @@ def test_fixed_length_asks_with_the_last_chunk():
 
 
 def test_fixed_length_searches_once_more_after_an_empty_chunk():
-    method = FixedLength(every_tokens=1, wording=BARE)
+    method = FixedLength(profile="code", elicit=False, every_tokens=1, wording=BARE)
     result, _, retriever = run(method, [Reply("\n", ends=False)] * 2)
     assert retriever.queries == [QUESTION.text, ""]
     assert result.answer.text == " "
@@ -69,7 +73,7 @@ def test_fixed_length_searches_once_more_after_an_empty_chunk():
 
 
 def test_fixed_sentence_asks_with_the_last_sentence():
-    method = FixedSentence(passages=1, wording=BARE)
+    method = FixedSentence(profile="code", elicit=False, passages=1, wording=BARE)
     replies = [" One is here. Two", " Two is there. Three", " So the answer is two. Next"]
     result, model, retriever = run(method, replies)
     assert retriever.queries == [QUESTION.text, "One is here.", "Two is there."]
@@ -79,12 +83,20 @@ def test_fixed_sentence_asks_with_the_last_sentence():
 
 
 def test_fixed_sentence_ends_without_a_sentence():
-    result, _, retriever = run(FixedSentence(max_tokens=1), [Reply("\n", ends=False)])
+    result, _, retriever = run(
+        FixedSentence(profile="code", elicit=False, max_tokens=1), [Reply("\n", ends=False)]
+    )
     assert len(retriever.queries) == 1
     assert result.trace.decisions[-1].why == "no sentence was written"
 
 
-@pytest.mark.parametrize("method", [FixedLength(max_rounds=3), FixedSentence(max_rounds=3)])
+@pytest.mark.parametrize(
+    "method",
+    [
+        FixedLength(profile="code", elicit=False, max_rounds=3),
+        FixedSentence(profile="code", elicit=False, max_rounds=3),
+    ],
+)
 def test_rounds_are_limited(method):
     result, _, retriever = run(method, lambda shown, key: " one. Two")
     assert len(retriever.queries) <= 3

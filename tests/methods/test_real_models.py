@@ -13,7 +13,7 @@ from askance.wire import METHODS, make_method, method_class
 QUESTION = Question("q", "In which city was the director of Fanny and Alexander born?", demos=())
 
 
-CODE = ["closed_book", "single", "dragin"]
+CODE = ["closed_book", "single", "fixed_length", "fixed_sentence", "dragin"]
 """Methods whose default is not the reading of the authors' code; it is tried, too."""
 
 

@@ -17,6 +17,7 @@ from askance.core.types import (
     TokenIds,
     Want,
 )
+from askance.methods.eliciting import Elicits
 from askance.methods.wording import Wording, raw_prompt
 from askance.text.answers import short_answer
 from askance.text.support import cite
@@ -96,17 +97,40 @@ class Answering:
             return f"the text has more than {max_tokens} tokens"
         return ""
 
-    def answer(self) -> Answer:
-        """The answer, with the white space that the code keeps."""
+    async def answer(self, method: Elicits) -> Answer:
+        """The answer, with the white space that the code keeps; its text never has what was elicited."""
         left = len(self.text) - len(self.text.lstrip())
         citations = cite(self.text, [(at and at + left, hits) for at, hits in self.shown])
-        return Answer(self.text, short_answer(self.text, self.question), citations)
+        return Answer(self.text, await self._short(method), citations)
+
+    async def _short(self, method: Elicits) -> str:
+        """The short answer of the text up to where it invents questions or notes.
+
+        As in the code, a text without "the answer is", in these letters, is gone on from without passages,
+        with a space behind the words that begin the answer. The code reads all that follows them, by rules
+        that depend on the data set; here it is read as for every method.
+        """
+        text = _cut(self.text.strip(), least_at=1)
+        if method.elicit and _END_TEST not in text:
+            self.run.trace.decide("end", "elicit", f"the text does not hold {_END_TEST!r}")
+            begun = f"{text}{self.wording.elicitation}".lstrip()
+            more = await self.write(f" {begun} ", method.elicit_tokens, ("elicit",))
+            text = f"{begun} {_cut(more.text, least_at=0)}"
+        return short_answer(text[max(0, text.find(_END_TEST)) :], self.question)
 
     def _bodies(self, hits: Sequence[Hit] | None) -> list[str] | None:
         if hits is None:
             return None
         bodies = [" ".join(hit.passage.text.split("\n")) for hit in hits]
         return bodies + [""] * (self.passages - len(bodies))
+
+
+def _cut(text: str, least_at: int) -> str:
+    """`text` without what the model invents after an answer; what begins before `least_at` stays."""
+    for begins in ("Question:", "#10000000", "Note:"):
+        at = text.find(begins)
+        text = text[:at] if at >= least_at else text
+    return text
 
 
 def written(generation: Generation, model: Model) -> Written:

@@ -7,9 +7,9 @@ from askance.core.knobs import Knobs, knob
 from askance.core.ports import Needs, Run
 from askance.core.types import Answer, Question, Sampling
 from askance.methods.authors import Answering
+from askance.methods.eliciting import finished
 from askance.methods.prompts import STOPS, Layout, answer_prompt
 from askance.methods.wording import OWN, Wording
-from askance.text.answers import short_answer
 
 
 @dataclass(frozen=True, slots=True)
@@ -22,6 +22,8 @@ class ClosedBook(Knobs):
 
     profile: Literal["default", "code"] = knob("default", "whose reading: ours, or the authors' code")
     max_tokens: int = knob(128, "most new tokens of the answer", at_least=1)
+    elicit: bool = knob(True, "ask for the short answer where the text states none")
+    elicit_tokens: int = knob(20, "most new tokens of an elicited answer", at_least=1)
     layout: Layout = knob("auto", "raw text or the model's chat format; auto is raw where the model takes it")
     wording: Wording = knob(OWN, "examples and fixed lines of the prompt")
 
@@ -35,8 +37,8 @@ class ClosedBook(Knobs):
         if self.profile == "code":
             so_far = Answering(question, run, self.wording)
             so_far.replace((await so_far.write("", self.max_tokens, ("answer",))).text)
-            return so_far.answer()
+            return await so_far.answer(self)
         prompt = answer_prompt(run.model, question, layout=self.layout, wording=self.wording)
         sampling = Sampling(self.max_tokens, stop=STOPS)
         (written,) = await run.model.generate(prompt, sampling, key=("answer",), watch=run.trace.commit)
-        return Answer(written.text.strip(), short_answer(written.text, question))
+        return await finished(self, question, run, written.text, ())

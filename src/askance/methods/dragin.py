@@ -58,6 +58,8 @@ class Dragin(Knobs):
     space_marker: str = knob("auto", "what begins a word in the vocabulary; auto is the piece of a space")
     max_rounds: int = knob(100, "most drafts of one answer", at_least=1)
     max_searches: int = knob(20, "most searches of one answer", at_least=1)
+    elicit: bool = knob(True, "ask for the short answer where the text states none")
+    elicit_tokens: int = knob(20, "most new tokens of an elicited answer", at_least=1)
     layout: Layout = knob(
         "auto",
         "raw text or the model's chat format, not in profile code; auto is raw where the model takes it",

@@ -48,7 +48,7 @@ async def answer(dragin: "Dragin", question: Question, run: Run) -> Answer:
         if reason:
             break
     run.trace.decide("end", "stop", reason or f"there were {dragin.max_rounds} rounds")
-    return so_far.answer()
+    return await so_far.answer(dragin)
 
 
 async def _again(dragin: "Dragin", so_far: Answering, doubt: Doubt, hits: tuple[Hit, ...], key: Key) -> str:

@@ -7,18 +7,25 @@ from askance.core.knobs import Knobs, knob
 from askance.core.ports import Needs, Run
 from askance.core.types import Answer, Question
 from askance.methods.authors import Answering
+from askance.methods.prompts import Layout
+from askance.methods.rounds import Pieces, answer_in_rounds
 from askance.methods.wording import OWN as OWN_WORDING
 from askance.methods.wording import Wording
 from askance.text.linguistics import OWN as OWN_LINGUISTICS
 from askance.text.linguistics import Linguistics
+from askance.text.sentences import SentenceEnd
 
 
 @dataclass(frozen=True, slots=True)
 class FixedSentence(Knobs):
-    """The DRAGIN paper's FS-RAG (Su et al. 2024), after IRCoT.
+    """The DRAGIN paper's FS-RAG (Su et al. 2024, Table 1), after IRCoT.
 
     The first search is made with the question. Then one sentence is written with the passages found, and it
     is the next query.
+
+    Profile "default" is the paper's description on our own prompt. Ours: nothing is generated behind a
+    sentence but the token that shows it has ended; passages stay where a search finds none; the answer ends
+    with the sentence that states it, and where an invented question would begin; `max_tokens` is its limit.
 
     Profile "code" is the authors' code, quirks included:
     - `max_tokens` tokens are generated each time, of which the first sentence is kept;
@@ -27,26 +34,45 @@ class FixedSentence(Knobs):
       text exceeds `max_tokens`.
     """
 
-    profile: Literal["code"] = knob("code", "whose reading: the authors' code")
+    profile: Literal["default", "code"] = knob("default", "whose reading: ours, or the authors' code")
     passages: int = knob(3, "passages per search", at_least=1)
-    max_tokens: int = knob(64, "most tokens of one generation; the answer ends once it has more", at_least=1)
-    query_tokens: int = knob(64, "a query keeps this many of its last tokens", at_least=1)
+    max_tokens: int = knob(
+        64, "most new tokens of the answer; in profile code it ends once it has more", at_least=1
+    )
+    query_tokens: int = knob(64, "a query keeps this many of its last tokens, in profile code", at_least=1)
     max_rounds: int = knob(100, "most searches of one answer", at_least=1)
-    linguistics: Linguistics = knob(OWN_LINGUISTICS, "how sentences are split: own, or spacy:PIPELINE")
+    elicit: bool = knob(True, "ask for the short answer where the text states none")
+    elicit_tokens: int = knob(20, "most new tokens of an elicited answer", at_least=1)
+    layout: Layout = knob(
+        "auto",
+        "raw text or the model's chat format, in profile default; auto is raw where the model takes it",
+    )
+    linguistics: Linguistics = knob(
+        OWN_LINGUISTICS, "how sentences are split, in profile code: own, or spacy:PIPELINE"
+    )
     wording: Wording = knob(OWN_WORDING, "examples and fixed lines of the prompt")
 
     paper: ClassVar[str] = "Su et al. 2024 (DRAGIN), FS-RAG"
 
     @property
     def needs(self) -> Needs:
-        return Needs(capabilities=frozenset({"raw"}), retriever=True)
+        return Needs(capabilities=frozenset({"raw"} if self.profile == "code" else ()), retriever=True)
 
     async def answer(self, question: Question, run: Run) -> Answer:
+        why = "every sentence is searched for"
+        if self.profile == "default":
+            pieces = Pieces(
+                self.max_tokens,
+                until=lambda text: SentenceEnd(),
+                query=lambda text, piece: piece.text,
+                why=why,
+            )
+            return await answer_in_rounds(self, pieces, question, run)
         so_far = Answering(question, run, self.wording, self.passages, self.query_tokens)
         query, reason = question.text, f"there were {self.max_rounds} searches"
         for step in range(self.max_rounds):
             chars_before = len(so_far.text)
-            hits = await so_far.search_for(query, "every sentence is searched for")
+            hits = await so_far.search_for(query, why)
             written = await so_far.write(f" {so_far.text}", self.max_tokens, ("sentence", step), hits)
             query = next(iter(self.linguistics.sentences(written.text)), "")
             if not query:
@@ -58,4 +84,4 @@ class FixedSentence(Knobs):
                 reason = ended
                 break
         run.trace.decide("end", "stop", reason)
-        return so_far.answer()
+        return await so_far.answer(self)

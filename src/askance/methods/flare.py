@@ -9,12 +9,12 @@ from askance.core.knobs import Knobs, knob
 from askance.core.ports import Needs, Run
 from askance.core.trace import Decided, WordSignal
 from askance.core.types import Answer, Generation, Hit, Key, Question, Sampling, Token, Want
+from askance.methods.eliciting import finished
 from askance.methods.prompts import STOPS, Layout, answer_prompt
 from askance.methods.searching import search_with_question
 from askance.methods.wording import OWN, Wording
-from askance.text.answers import has_answer, short_answer
+from askance.text.answers import has_answer
 from askance.text.sentences import SentenceEnd
-from askance.text.support import cite
 from askance.text.words import token_words
 
 
@@ -52,6 +52,8 @@ class Flare(Knobs):
     look_ahead_tokens: int = knob(64, "most tokens of one sentence", at_least=1)
     max_tokens: int = knob(256, "most new tokens of the answer", at_least=1)
     search_first: bool = knob(True, "search with the question before the first sentence")
+    elicit: bool = knob(True, "ask for the short answer where the text states none")
+    elicit_tokens: int = knob(20, "most new tokens of an elicited answer", at_least=1)
     layout: Layout = knob("auto", "raw text or the model's chat format; auto is raw where the model takes it")
     wording: Wording = knob(OWN, "examples and fixed lines of the prompt")
 
@@ -85,7 +87,7 @@ class Flare(Knobs):
             kept_tokens += len(sentence.tokens)
             if self._is_finished(sentence, text, kept_tokens):
                 break
-        return _finished(text, question, shown)
+        return await finished(self, question, run, text, shown)
 
     async def _first_search(self, question: Question, run: Run) -> tuple[Hit, ...]:
         if not self.search_first:
@@ -145,13 +147,3 @@ class Flare(Knobs):
 
 def _probability(token: Token) -> float:
     return math.exp(token.logprob or 0.0)
-
-
-def _finished(text: str, question: Question, shown: Sequence[tuple[int, Sequence[Hit]]]) -> Answer:
-    left = len(text) - len(text.lstrip())
-    stripped = text.strip()
-    return Answer(
-        stripped,
-        short_answer(stripped, question),
-        cite(stripped, [(max(0, at - left), hits) for at, hits in shown]),
-    )

@@ -33,6 +33,8 @@ class AuthorsFlare(Knobs, ABC):
     max_tokens: int = knob(64, "most new tokens of a draft, and the length that ends the answer", at_least=1)
     query_tokens: int = knob(64, "a query keeps this many of its last tokens", at_least=1)
     max_rounds: int = knob(100, "most drafts of one answer", at_least=1)
+    elicit: bool = knob(True, "ask for the short answer where the text states none")
+    elicit_tokens: int = knob(20, "most new tokens of an elicited answer", at_least=1)
     linguistics: Linguistics = knob(OWN_LINGUISTICS, "sentences and entities: own, or spacy:PIPELINE")
     wording: Wording = knob(OWN_WORDING, "examples and fixed lines of the prompt")
 
@@ -68,7 +70,7 @@ class AuthorsFlare(Knobs, ABC):
                 reason = ended
                 break
         run.trace.decide("end", "stop", reason)
-        return so_far.answer()
+        return await so_far.answer(self)
 
     def _decide(self, doubt: Masked, question: Question, text: str, run: Run) -> Decided:
         direct = doubt.text.replace(MASK, "")

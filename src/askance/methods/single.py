@@ -7,11 +7,10 @@ from askance.core.knobs import Knobs, knob
 from askance.core.ports import Needs, Run
 from askance.core.types import Answer, Question, Sampling
 from askance.methods.authors import Answering
+from askance.methods.eliciting import finished
 from askance.methods.prompts import STOPS, Layout, answer_prompt
 from askance.methods.searching import search_with_question
 from askance.methods.wording import OWN, Wording
-from askance.text.answers import short_answer
-from askance.text.support import cite
 
 
 @dataclass(frozen=True, slots=True)
@@ -27,6 +26,8 @@ class Single(Knobs):
     passages: int = knob(3, "passages per search", at_least=1)
     max_tokens: int = knob(128, "most new tokens of the answer", at_least=1)
     query_tokens: int = knob(64, "a query keeps this many of its last tokens, in profile code", at_least=1)
+    elicit: bool = knob(True, "ask for the short answer where the text states none")
+    elicit_tokens: int = knob(20, "most new tokens of an elicited answer", at_least=1)
     layout: Layout = knob("auto", "raw text or the model's chat format; auto is raw where the model takes it")
     wording: Wording = knob(OWN, "examples and fixed lines of the prompt")
 
@@ -42,10 +43,9 @@ class Single(Knobs):
             so_far = Answering(question, run, self.wording, self.passages, self.query_tokens)
             hits = await so_far.search_for(question.text, why)
             so_far.replace((await so_far.write("", self.max_tokens, ("answer",), hits)).text)
-            return so_far.answer()
+            return await so_far.answer(self)
         hits = await search_with_question(question, run, self.passages, why)
         prompt = answer_prompt(run.model, question, hits, layout=self.layout, wording=self.wording)
         sampling = Sampling(self.max_tokens, stop=STOPS)
         (written,) = await run.model.generate(prompt, sampling, key=("answer",), watch=run.trace.commit)
-        text = written.text.strip()
-        return Answer(text, short_answer(text, question), cite(text, ((0, hits),)))
+        return await finished(self, question, run, written.text, ((0, hits),))

@@ -40,6 +40,8 @@ class Wording:
         instruction: the line below the passages, in the layout of the DRAGIN authors.
         before_question: what stands before the question to be answered, spaces and line breaks included.
         system: the system turn, where the model's chat format is used; empty for none.
+        elicitation: begins the sentence that states the answer, where the text has none; the short answer
+            is read after "the answer is".
     """
 
     demos: tuple[Demo, ...] = DEMOS
@@ -50,9 +52,11 @@ class Wording:
         "Answer the question. Reason in short sentences, one fact in each, "
         'and finish with one sentence of the form "So the answer is ...".'
     )
+    elicitation: str = " So the answer is"
 
     def __repr__(self) -> str:
-        content = repr((self.demos, self.heading, self.instruction, self.before_question, self.system))
+        own_lines = (self.heading, self.instruction, self.before_question, self.system, self.elicitation)
+        content = repr((self.demos, *own_lines))
         return f"wording-{blake2b(content.encode(), digest_size=4).hexdigest()}"
 
     def __str__(self) -> str:

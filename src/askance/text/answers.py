@@ -4,11 +4,11 @@ can be compared.
 
 import re
 import string
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 
-from askance.core.types import Question, Task
-from askance.text.sentences import sentence_spans
+from askance.core.types import Cut, Question, Task, Token
+from askance.text.sentences import first_sentence_end, sentence_spans
 
 _MARKER = re.compile(r"\bthe\s+(?:final\s+|correct\s+)?answer\s+is\b\s*:?\s*", re.IGNORECASE)
 _YES_NO = re.compile(r"\b(yes|no|true|false)\b", re.IGNORECASE)
@@ -99,6 +99,30 @@ def normalise_answer(text: str) -> str:
     'beatles song'
     """
     return " ".join(_ARTICLES.sub(" ", text.lower().translate(_NO_PUNCTUATION)).split())
+
+
+def awaits_answer(text: str) -> bool:
+    """Whether `text` breaks off right where its answer would follow."""
+    marker = _MARKER.search(text)
+    return marker is not None and not text[marker.end() :].strip()
+
+
+@dataclass(frozen=True, slots=True)
+class AnswerEnd:
+    """Ends a generation with the sentence that states the answer. The cut falls on the next token boundary.
+
+    `before`: the text that the generation goes on from; the statement may have begun in it.
+    """
+
+    before: str = ""
+
+    def __call__(self, tokens: Sequence[Token]) -> Cut | None:
+        text = self.before + "".join(token.text for token in tokens)
+        marker = _MARKER.search(text)
+        end = None if marker is None else first_sentence_end(text, marker.end() + 1)
+        if end is None:
+            return None
+        return Cut(sum(len(self.before) + token.start < end for token in tokens), "answer")
 
 
 def _first_option(text: str, options: tuple[str, ...]) -> str:

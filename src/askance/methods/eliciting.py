@@ -1,0 +1,102 @@
+"""The last step of an answer: where the text does not state its short answer, the model is asked for it."""
+
+from collections.abc import Sequence
+from typing import Protocol
+
+from askance.core.ports import Model, Run
+from askance.core.types import Answer, Chat, Hit, Prompt, Question, Sampling
+from askance.methods.prompts import STOPS, Layout, answer_prompt
+from askance.methods.wording import Wording
+from askance.text.answers import awaits_answer, has_answer, short_answer
+from askance.text.sentences import SentenceEnd
+from askance.text.support import cite
+
+SHORTEST_ANSWER = 3
+"""Characters: " no." is a sentence, a lone full stop is not."""
+
+
+class Elicits(Protocol):
+    """The knobs of a method that can ask for a short answer."""
+
+    @property
+    def elicit(self) -> bool: ...
+    @property
+    def elicit_tokens(self) -> int: ...
+
+
+class Answers(Elicits, Protocol):
+    """The same with what shapes the prompt of our own profiles."""
+
+    @property
+    def layout(self) -> Layout: ...
+    @property
+    def wording(self) -> Wording: ...
+
+
+async def finished(
+    method: Answers, question: Question, run: Run, text: str, shown: Sequence[tuple[int, Sequence[Hit]]]
+) -> Answer:
+    """The answer of a finished `text`, with what was elicited, its short answer and its citations.
+
+    Args:
+        text: all that was committed, white space around it included.
+        shown: (offset, hits) in order: from this character of `text` on, these were in the prompt.
+    """
+    whole = text + await elicited(method, question, run, text, shown[-1][1] if shown else ())
+    left, stripped = len(whole) - len(whole.lstrip()), whole.strip()
+    citations = cite(stripped, [(max(0, at - left), hits) for at, hits in shown])
+    return Answer(stripped, short_answer(stripped, question), citations)
+
+
+async def elicited(method: Answers, question: Question, run: Run, text: str, hits: Sequence[Hit]) -> str:
+    """What makes a finished `text` state its answer, already committed; empty where there is nothing to add.
+
+    The sentence that would state it is begun (`Wording.elicitation`), and the model ends it, greedily, in at
+    most `method.elicit_tokens` tokens. The DRAGIN authors (Su et al. 2024) do so before they score an answer.
+    Deviations from their code:
+    - the prompt is the one that the text was written with, its last passages (`hits`) included;
+    - what was begun has no space behind it, after which small models tend to write a digit;
+    - it ends with the sentence, and where an invented question would begin;
+    - it becomes a part of the answer; nothing is added unless a short answer can be read from it.
+
+    Only `text` is looked at: what question and passages say about an answer does not count. A text that the
+    length limit cut in mid-sentence is gone on from all the same; of words that it ends in already, only the
+    rest is added. Where the model can't go on from a text, or has no room left, that is recorded.
+    """
+    if not method.elicit or has_answer(text):
+        return ""
+    so_far = text.rstrip()
+    begun = "" if awaits_answer(text) else _not_yet_begun(so_far, method.wording.elicitation)
+    so_far += begun
+    prompt = answer_prompt(run.model, question, hits, so_far, method.layout, method.wording)
+    obstacle = _obstacle(run.model, prompt, method.elicit_tokens)
+    if obstacle:
+        run.trace.decide("end", "unstated", f"the text does not state its answer, and {obstacle}")
+        return ""
+    sampling, until = Sampling(method.elicit_tokens, stop=STOPS), SentenceEnd(SHORTEST_ANSWER)
+    with run.trace.because(run.trace.decide("end", "elicit", "the text does not state its answer")):
+        (written,) = await run.model.generate(
+            prompt, sampling, until=until, key=("elicit",), watch=run.trace.draft
+        )
+    whole = so_far + written.text
+    if not has_answer(whole) or not short_answer(whole, question):
+        return ""
+    added = begun + written.text
+    added = added.lstrip() if text[-1:].isspace() else added
+    run.trace.commit(added)
+    return added
+
+
+def _not_yet_begun(text: str, phrase: str) -> str:
+    """`phrase` without the first words that `text` ends in."""
+    words = phrase.split(" ")
+    starts = (" ".join(words[:num_words]) for num_words in range(len(words), -1, -1))
+    return phrase[len(next(start for start in starts if text.endswith(start))) :]
+
+
+def _obstacle(model: Model, prompt: Prompt, num_tokens: int) -> str:
+    if isinstance(prompt, Chat) and "continuation" not in model.capabilities:
+        return f"{model.name} can't go on from a text of its own"
+    if model.count(prompt) + num_tokens > model.context_tokens:
+        return f"the window of {model.context_tokens} tokens has no room to ask for it"
+    return ""
