@@ -41,7 +41,7 @@ def run(method, replies, found=(ARENA,), question=SEATS, look=looks):
 
 
 def paper(**knobs):
-    return Dragin(profile="paper", **knobs)
+    return Dragin(profile="paper", **{"elicit": False, **knobs})
 
 
 def searches(result):

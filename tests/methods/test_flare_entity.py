@@ -130,7 +130,7 @@ def test_the_text_of_an_end_token_is_no_entity():
 
 
 def test_rounds_are_limited():
-    method = FlareEntity(wording=BARE, threshold=0.4, max_rounds=2, max_tokens=500)
+    method = FlareEntity(wording=BARE, threshold=0.4, max_rounds=2, max_tokens=500, elicit=False)
     result, _, retriever = run(method, lambda shown, key: Reply(" The Rhine flows.", {"Rhine": 0.1}))
     assert len(retriever.queries) == 2
     assert "2 rounds" in result.trace.decisions[-1].why

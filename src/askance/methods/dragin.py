@@ -52,6 +52,9 @@ class Dragin(Knobs):
     max_tokens: int = knob(64, "most new tokens of a draft, and the length that ends the answer", at_least=1)
     heads: Literal["max", "mean"] = knob("max", "how heads are summed up, not in profile code")
     search_first: bool = knob(True, "search with the question before the first sentence, in profile default")
+    kept_passages: int = knob(
+        1, "how many of the best passages stay beside those newly found, in profile default", at_least=0
+    )
     every_tokens: int = knob(25, "tokens between searches of the trigger every_tokens", at_least=1)
     real_words_only: bool = knob(True, "only words with content count as hits")
     query_tokens: int = knob(64, "a query keeps this many of its last tokens", at_least=1)

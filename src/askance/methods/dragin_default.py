@@ -1,82 +1,31 @@
 """DRAGIN in our reading: search once for a doubtful sentence, and go on from the doubt."""
 
-from dataclasses import dataclass, field
 from typing import TYPE_CHECKING
 
 from askance.core.ports import Run
 from askance.core.trace import Decided
-from askance.core.types import Answer, Generation, Hit, Question, Sampling, Until, Want
+from askance.core.types import Answer, Generation, Question, Sampling, Until, Want
+from askance.methods.eliciting import finished
 from askance.methods.looking import Look, own_look, proxy_look, weightiest
+from askance.methods.progress import Progress
 from askance.methods.prompts import STOPS, answer_prompt
-from askance.methods.queries import Asking, formulate
+from askance.methods.queries import formulate_in_words
 from askance.methods.rind_paper import SentenceFollowed
 from askance.methods.rind_sentence import Judged, has_meaning, judge
-from askance.text.answers import has_answer, short_answer
 from askance.text.sentences import SentenceEnd
-from askance.text.support import cite
 
 if TYPE_CHECKING:
     from askance.methods.dragin import Dragin
-
-
-@dataclass(slots=True)
-class Progress:
-    """One question on its way.
-
-    Attributes:
-        num_tokens: of the answer so far.
-        hits: the passages in the prompt.
-        shown: since which character of the answer which passages are.
-    """
-
-    question: Question
-    run: Run
-    passages: int
-    text: str = ""
-    num_tokens: int = 0
-    num_searches: int = 0
-    hits: tuple[Hit, ...] = ()
-    shown: list[tuple[int, tuple[Hit, ...]]] = field(default_factory=list)
-    sentences: set[str] = field(default_factory=set)
-
-    async def search(self, decision: Decided) -> bool:
-        """Replace the passages by others that were not shown yet. Whether there were any."""
-        seen = frozenset(hit.passage.id for _, hits in self.shown for hit in hits)
-        with self.run.trace.because(decision):
-            found = await self.run.retriever.search(decision.query, self.passages, exclude=seen)
-        self.num_searches += 1
-        if found:
-            self.hits = found
-            self.shown.append((len(self.text), found))
-        return bool(found)
-
-    def keep(self, text: str, num_tokens: int) -> None:
-        self.run.trace.commit(text)
-        self.text += text
-        self.num_tokens += num_tokens
-
-    def end_reason(self, written: Generation, room: int) -> str:
-        """Why the answer ends with what was just written, or nothing."""
-        if written.finish in ("end", "stop") or not written.text.strip():
-            return "the model ended its answer"
-        if has_answer(self.text + written.text) and written.finish != "length":
-            return "the answer is stated"
-        return "the answer has all the tokens it may have" if len(written.tokens) >= room else ""
-
-    def answer(self) -> Answer:
-        """The answer as it stands, with citations of the passages that were shown."""
-        left, stripped = len(self.text) - len(self.text.lstrip()), self.text.strip()
-        shown = [(max(0, at - left), hits) for at, hits in self.shown]
-        return Answer(stripped, short_answer(stripped, self.question), cite(stripped, shown))
 
 
 async def answer(dragin: "Dragin", question: Question, run: Run) -> Answer:
     """Write sentence by sentence; a doubtful one is cut before the doubt and goes on with other passages."""
     so_far = Progress(question, run, dragin.passages)
     reason, may_search = f"there were {dragin.max_rounds} rounds", True
+    sentences = set[str]()
     if dragin.search_first:
         why = "the first search is made with the question itself"
-        await so_far.search(run.trace.decide("retrieve", "search", why, query=question.text))
+        so_far.show(await so_far.search(run.trace.decide("retrieve", "search", why, query=question.text)))
     for step in range(dragin.max_rounds):
         room = dragin.max_tokens - so_far.num_tokens
         written = await _write(dragin, so_far, room, step)
@@ -85,21 +34,23 @@ async def answer(dragin: "Dragin", question: Question, run: Run) -> Answer:
         judged = judge(dragin, written, look, is_over=bool(ended))
         query = await _query(dragin, so_far, judged, look) if may_search else ""
         decision = _decide(dragin, so_far, judged, query, may_search=may_search)
-        if decision.query and await so_far.search(decision):
+        found = await so_far.search(decision, so_far.seen) if decision.query else ()
+        if found:
             so_far.keep(judged.kept, sum(token.end <= len(judged.kept) for token in written.tokens))
+            so_far.show((*found, *so_far.hits[: dragin.kept_passages]))
             may_search = judged.is_whole and so_far.num_searches < dragin.max_searches
             continue
-        if written.text in so_far.sentences and written.finish != "length":
+        if written.text in sentences and written.finish != "length":
             reason = "the sentence was written before, word for word"
             break
         so_far.keep(written.text, len(written.tokens))
-        so_far.sentences.add(written.text)
+        sentences.add(written.text)
         may_search = so_far.num_searches < dragin.max_searches
         if ended:
             reason = ended
             break
     run.trace.decide("end", "stop", reason)
-    return so_far.answer()
+    return await finished(dragin, question, run, so_far.text, so_far.shown)
 
 
 async def _write(dragin: "Dragin", so_far: Progress, room: int, step: int) -> Generation:
@@ -141,12 +92,8 @@ async def _query(dragin: "Dragin", so_far: Progress, judged: Judged, look: Look 
     if dragin.query == "real_words":
         words = look.words_before(judged.at) if look else []
         return weightiest([(word, weight) for word, weight in words if has_meaning(word)], dragin.query_top)
-    asked, text, doubt = so_far.question.text, so_far.text.strip(), judged.doubt()
-    asking = Asking(asked, text, doubt, dragin.linguistics, "", dragin.query_top)
-    if dragin.query == "last_n_tokens":
-        model = so_far.run.model
-        return model.decode(model.tokenize(asking.so_far)[-dragin.query_top :]).strip()
-    return await formulate(dragin.query, asking, so_far.run.model)
+    asking = so_far.asking(judged.doubt(), dragin.linguistics, dragin.query_top)
+    return await formulate_in_words(dragin.query, asking, so_far.run.model)
 
 
 def _decide(dragin: "Dragin", so_far: Progress, judged: Judged, query: str, *, may_search: bool) -> Decided:
@@ -172,4 +119,4 @@ def _decide(dragin: "Dragin", so_far: Progress, judged: Judged, query: str, *, m
     )
 
 
-SIGNALS = {"rind": "doubt (nats) × relative attention", "token_probability": "1 − probability"}
+SIGNALS = {"rind": "doubt (nats) × attention", "token_probability": "1 − probability"}

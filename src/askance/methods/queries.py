@@ -71,6 +71,13 @@ async def formulate(mode: QueryMode, asking: Asking, model: Model) -> str:
     return " ".join(left) if mode == "current_wo_wrong" else " ".join(word for word in left if word)
 
 
+async def formulate_in_words(mode: QueryMode, asking: Asking, model: Model) -> str:
+    """The same with the last tokens as text, where the authors' code puts pieces of the vocabulary."""
+    if mode == "last_n_tokens":
+        return model.decode(model.tokenize(asking.so_far)[-asking.last_tokens :]).strip()
+    return await formulate(mode, asking, model)
+
+
 def _last_pieces(asking: Asking, model: Model) -> str:
     pieces = model.pieces(model.tokenize(asking.so_far))
     if len(pieces) <= asking.last_tokens:

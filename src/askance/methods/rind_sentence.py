@@ -88,10 +88,7 @@ def _scores(
         return [max(1 - math.exp(token.logprob or 0.0) for token in each) for each in tokens]
     doubts = [float(np.mean([_doubt(token) for token in each])) for each in tokens]
     influences = [look.influence(word.start, word.end) for word in words]
-    mean = float(np.mean(influences)) if influences else 0.0
-    return [
-        doubt * influence / mean if mean else 0.0 for doubt, influence in zip(doubts, influences, strict=True)
-    ]
+    return [doubt * influence for doubt, influence in zip(doubts, influences, strict=True)]
 
 
 def _doubt(token: Token) -> float:
