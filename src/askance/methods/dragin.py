@@ -47,13 +47,13 @@ class Dragin(Knobs):
     threshold: float = knob(
         1.0, "search when the trigger's number is above this; it belongs to a model", at_least=0
     )
-    passages: int = knob(3, "passages per search", at_least=1)
+    passages: int = knob(3, "passages in the prompt", at_least=1)
     query_top: int = knob(25, "most words (real_words) or tokens (last_n_tokens) of a query", at_least=1)
-    max_tokens: int = knob(64, "most new tokens of a draft, and the length that ends the answer", at_least=1)
+    max_tokens: int = knob(128, "most new tokens of a draft, and the length that ends the answer", at_least=1)
     heads: Literal["max", "mean"] = knob("max", "how heads are summed up, not in profile code")
     search_first: bool = knob(True, "search with the question before the first sentence, in profile default")
     kept_passages: int = knob(
-        1, "how many of the best passages stay beside those newly found, in profile default", at_least=0
+        1, "how many of the passages at hand stay when others are found, in profile default", at_least=0
     )
     every_tokens: int = knob(25, "tokens between searches of the trigger every_tokens", at_least=1)
     real_words_only: bool = knob(True, "only words with content count as hits")

@@ -20,12 +20,13 @@ if TYPE_CHECKING:
 
 async def answer(dragin: "Dragin", question: Question, run: Run) -> Answer:
     """Write sentence by sentence; a doubtful one is cut before the doubt and goes on with other passages."""
-    so_far = Progress(question, run, dragin.passages)
+    so_far = Progress(question, run)
     reason, may_search = f"there were {dragin.max_rounds} rounds", True
     sentences = set[str]()
     if dragin.search_first:
         why = "the first search is made with the question itself"
-        so_far.show(await so_far.search(run.trace.decide("retrieve", "search", why, query=question.text)))
+        decision = run.trace.decide("retrieve", "search", why, query=question.text)
+        so_far.show(await so_far.search(decision, dragin.passages))
     for step in range(dragin.max_rounds):
         room = dragin.max_tokens - so_far.num_tokens
         written = await _write(dragin, so_far, room, step)
@@ -34,10 +35,12 @@ async def answer(dragin: "Dragin", question: Question, run: Run) -> Answer:
         judged = judge(dragin, written, look, is_over=bool(ended))
         query = await _query(dragin, so_far, judged, look) if may_search else ""
         decision = _decide(dragin, so_far, judged, query, may_search=may_search)
-        found = await so_far.search(decision, so_far.seen) if decision.query else ()
+        old = so_far.hits[: dragin.kept_passages]
+        room_for = max(1, dragin.passages - len(old))
+        found = await so_far.search(decision, room_for, so_far.seen) if decision.query else ()
         if found:
             so_far.keep(judged.kept, sum(token.end <= len(judged.kept) for token in written.tokens))
-            so_far.show((*found, *so_far.hits[: dragin.kept_passages]))
+            so_far.show((*found, *old))
             may_search = judged.is_whole and so_far.num_searches < dragin.max_searches
             continue
         if written.text in sentences and written.finish != "length":

@@ -19,11 +19,12 @@ if TYPE_CHECKING:
 
 async def answer(dragin: "Dragin", question: Question, run: Run) -> Answer:
     """Write sentence by sentence; after each search go on from where the doubt arose."""
-    so_far = Progress(question, run, dragin.passages)
+    so_far = Progress(question, run)
     has_searched, reason = False, f"there were {dragin.max_rounds} rounds"
     if dragin.trigger in ("every_sentence", "every_tokens"):
         why = "the first search is made with the question itself"
-        so_far.show(await so_far.search(run.trace.decide("retrieve", "search", why, query=question.text)))
+        decision = run.trace.decide("retrieve", "search", why, query=question.text)
+        so_far.show(await so_far.search(decision, dragin.passages))
     for step in range(dragin.max_rounds):
         room = dragin.max_tokens - so_far.num_tokens
         written = await _write(dragin, so_far, room, step)
@@ -34,7 +35,7 @@ async def answer(dragin: "Dragin", question: Question, run: Run) -> Answer:
         has_searched = bool(query)
         if query:
             so_far.keep(stretch.kept, len(stretch.kept_tokens))
-            so_far.show(await so_far.search(decision))
+            so_far.show(await so_far.search(decision, dragin.passages))
             continue
         so_far.keep(written.text, len(written.tokens))
         if ended:

@@ -40,7 +40,7 @@ class FixedLength(Knobs):
         25, "a query is this many last tokens of the answer, in profile default", at_least=1
     )
     max_tokens: int = knob(
-        64, "most new tokens of the answer; in profile code it ends once it has more", at_least=1
+        128, "most new tokens of the answer; in profile code it ends once it has more", at_least=1
     )
     query_tokens: int = knob(64, "a query keeps this many of its last tokens, in profile code", at_least=1)
     max_rounds: int = knob(100, "most searches of one answer", at_least=1)

@@ -30,7 +30,7 @@ class AuthorsFlare(Knobs, ABC):
     threshold: float = knob(0.08, "search when a sentence's 1 − p is above this", at_least=0)
     over_sentence: Literal["avg", "max", "min"] = knob("avg", "how a sentence's values are summed up")
     passages: int = knob(3, "passages per search", at_least=1)
-    max_tokens: int = knob(64, "most new tokens of a draft, and the length that ends the answer", at_least=1)
+    max_tokens: int = knob(128, "most new tokens of a draft, and the length that ends the answer", at_least=1)
     query_tokens: int = knob(64, "a query keeps this many of its last tokens", at_least=1)
     max_rounds: int = knob(100, "most drafts of one answer", at_least=1)
     elicit: bool = knob(True, "ask for the short answer where the text states none")

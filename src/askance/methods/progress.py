@@ -23,18 +23,19 @@ class Progress:
 
     question: Question
     run: Run
-    passages: int
     text: str = ""
     num_tokens: int = 0
     num_searches: int = 0
     hits: tuple[Hit, ...] = ()
     shown: list[tuple[int, tuple[Hit, ...]]] = field(default_factory=list)
 
-    async def search(self, decision: Decided, exclude: frozenset[str] = frozenset()) -> tuple[Hit, ...]:
-        """What is found for the query of `decision`."""
+    async def search(
+        self, decision: Decided, passages: int, exclude: frozenset[str] = frozenset()
+    ) -> tuple[Hit, ...]:
+        """At most so many passages for the query of `decision`."""
         self.num_searches += 1
         with self.run.trace.because(decision):
-            return await self.run.retriever.search(decision.query, self.passages, exclude=exclude)
+            return await self.run.retriever.search(decision.query, passages, exclude=exclude)
 
     def show(self, hits: tuple[Hit, ...]) -> None:
         """Replace the passages in the prompt."""
