@@ -98,7 +98,10 @@ def _demos(path: Path, value: Any) -> tuple[Demo, ...]:
 def _demo(path: Path, place: str, row: Any) -> Demo:
     if not isinstance(row, dict) or set(row) != {"question", "answer"}:
         has = f"it has {', '.join(row) or 'nothing'}" if isinstance(row, dict) else f"it is {row!r}"
-        raise PromptsError(f"prompts {path}, {place}: give it question and answer alone; {has}.")
+        raise PromptsError(
+            f"prompts {path}, {place}: give it question and answer alone; {has}. What belongs to the whole "
+            "set stands above the first [[demos]]."
+        )
     demo = Demo(**{key: _text(path, f"{place}, {key}", text) for key, text in row.items()})
     for key, text in row.items():
         if not text.strip():
