@@ -138,8 +138,9 @@ def test_prompts_are_listed_printed_and_used(run, script, tmp_path):
             trace = tmp_path / "t.jsonl"
             words = [*words, "--method", "closed_book", "--model", script, "--trace", trace]
             assert run("ask", QUESTION, *words)[0] == 0
-            (prompt,) = (event.prompt for event in read_trace(trace) if event.type == "generate")
-            assert expected in prompt
+            prompts_sent = [event.prompt for event in read_trace(trace) if event.type == "generate"]
+            assert all(expected in prompt for prompt in prompts_sent)
+            assert prompts_sent
 
 
 def test_version_and_help(run):

@@ -106,7 +106,7 @@ TEXT = st.text(st.characters(exclude_categories=["Cs"]), max_size=20)
 @given(st.lists(TEXT, max_size=2), TEXT, TEXT, TEXT, TEXT)
 def test_any_text_survives(tmp_path_factory, questions, heading, instruction, before, system):
     demos = tuple(Demo(f"{text}?", f"{text} So the answer is {text}x.") for text in questions)
-    wording = Wording(demos, heading, instruction, before, system)
+    wording = Wording(demos, heading, instruction, before, system, f"{before} the answer is")
     path = written(tmp_path_factory.mktemp("prompts"), toml_of(wording))
     assert open_wording(path) == wording
     assert toml_of(wording).replace("\n", "").isprintable()
@@ -146,6 +146,8 @@ BAD = [
     (DEMO.replace("It is. So the answer is yes.", ""), "example 1, answer: it is empty"),
     (DEMO.replace('"Own?"', "5"), "example 1, question: 5 is no text"),
     (DEMO.replace("So the answer is yes.", "Yes."), "'It is. Yes.' does not state the answer"),
+    ("elicitation = 'In short:'", "elicitation: no answer can be read after 'In short:'.*elicit=no"),
+    ("elicitation = ''", "elicitation: no answer can be read after ''"),
     (DEMO.replace("yes.", ""), 'End it with "So the answer is …'),
 ]
 

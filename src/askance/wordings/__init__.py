@@ -19,7 +19,7 @@ from typing import Any
 from askance.core.errors import PromptsError, UnknownName
 from askance.core.types import Demo
 from askance.methods.wording import OWN, Wording
-from askance.text.answers import has_answer
+from askance.text.answers import awaits_answer, has_answer
 
 WORDINGS = {
     "own": "any question; what every method uses unless told otherwise",
@@ -86,7 +86,13 @@ def _read(path: Path) -> Wording:
         key: _demos(path, value) if key == "demos" else _text(path, key, value)
         for key, value in content.items()
     }
-    return dataclasses.replace(open_wording(base), **values, name="wording")
+    wording = dataclasses.replace(open_wording(base), **values, name="wording")
+    if not awaits_answer(wording.elicitation):
+        raise PromptsError(
+            f"prompts {path}, elicitation: no answer can be read after {wording.elicitation!r}. End it with "
+            '"the answer is"; --set elicit=no asks for none.'
+        )
+    return wording
 
 
 def _demos(path: Path, value: Any) -> tuple[Demo, ...]:
