@@ -123,6 +123,26 @@ def test_methods_and_models_are_listed(run):
         assert word in out
 
 
+def test_prompts_are_listed_printed_and_used(run, script, tmp_path):
+    code, out, _ = run("prompts")
+    assert code == 0
+    for word in ("own", "hotpotqa", "2wikimultihopqa", "8", "yes or no"):
+        assert word in out
+    code, out, _ = run("prompts", "strategyqa")
+    assert code == 0
+    path = tmp_path / "mine.toml"
+    path.write_text(out.replace("Would an iron nail", "Will an iron nail"))
+    assert run("prompts", path)[1] == path.read_text()
+    for prompts, expected in ((path, "Will an iron"), ("strategyqa", "Would an iron"), ("own", "Carmen")):
+        for words in (["--prompts", prompts], ["--set", f"wording={prompts}"]):
+            trace = tmp_path / "t.jsonl"
+            words = [*words, "--method", "closed_book", "--model", script, "--trace", trace]
+            assert run("ask", QUESTION, *words)[0] == 0
+            prompts_sent = [event.prompt for event in read_trace(trace) if event.type == "generate"]
+            assert all(expected in prompt for prompt in prompts_sent)
+            assert prompts_sent
+
+
 def test_version_and_help(run):
     assert run("--version")[1].startswith("askance 0.")
     assert "search" in run("--help")[1]
@@ -140,6 +160,11 @@ BAD = [
     (["ask", "Q?", "--set", "passages"], "write --set knob=value"),
     (["ask", "Q?", "--set", "passages=1", "--set", "passages=2"], "more than once"),
     (["ask", "Q?", "--model", "scripted", "--model", "bundled"], "more than once"),
+    (["ask", "Q?", "--prompts", "hotpot"], "did you mean 'hotpotqa'"),
+    (["ask", "Q?", "--prompts", "absent.toml"], "can't read the prompts absent.toml"),
+    (["ask", "Q?", "--set", "wording=hotpot"], "did you mean 'hotpotqa'"),
+    (["ask", "Q?", "--prompts", "iirc", "--set", "wording=iirc"], "give one of them"),
+    (["prompts", "."], "can't read the prompts"),
     (["ask", "Q?", "--trace", "."], "it is a folder"),
     (["ask", "Q? \udcff"], "not valid Unicode"),
     (["ask", "Q?", "--index", "absent"], "absent"),

@@ -10,7 +10,9 @@ import pytest
 from askance.core.trace import EVENT_TYPES
 from askance.eval.datasets import DATASETS
 from askance.eval.metrics import ANSWER_METRICS, TRACE_METRICS
+from askance.methods.wording import Wording
 from askance.wire import METHODS, MODEL_KINDS, method_class
+from askance.wordings import WORDINGS, open_wording
 
 ROOT = Path(__file__).parent.parent
 README = (ROOT / "README.md").read_text(encoding="utf-8")
@@ -64,6 +66,20 @@ def test_every_event_is_documented():
         if event_type.type != "draft":
             for field in dataclasses.fields(event_type):
                 assert field.name in inherited or f"`{field.name}`" in page
+
+
+def test_the_page_on_prompts_names_every_key_and_set(tmp_path):
+    page = (ROOT / "docs" / "prompts.md").read_text(encoding="utf-8")
+    sets, keys = re.findall(r"\| set \|.*?\n\n|\| key \|.*?\n\n", page, flags=re.DOTALL)
+    examples = {
+        name: int(number) for name, number in re.findall(r"^\| `(\w+)`.*? \| (\d) \|", sets, flags=re.M)
+    }
+    assert examples == {name: len(open_wording(name).demos) for name in WORDINGS}
+    content = {field.name for field in dataclasses.fields(Wording) if field.compare}
+    assert set(re.findall(r"^\| `(\w+)` \|", keys, flags=re.M)) == {"base", *content}
+    (shown,) = re.findall(r"```toml\n(.*?)```", page, flags=re.DOTALL)
+    (tmp_path / "mine.toml").write_text(shown, encoding="utf-8")
+    assert len(open_wording(tmp_path / "mine.toml").demos) == 2
 
 
 def test_links_lead_somewhere():

@@ -5,8 +5,10 @@ import pytest
 from askance.core.errors import BadIndex, InputError, KnobError, ModelSpecError, UnknownName
 from askance.core.ports import Method
 from askance.methods.flare import Flare
+from askance.methods.wording import Wording
 from askance.models.scripted import ScriptedModel
 from askance.wire import METHODS, load_model, load_models, make_method, open_engine
+from askance.wordings import open_wording
 
 
 @pytest.mark.parametrize("name", METHODS)
@@ -22,6 +24,29 @@ def test_knobs_from_strings():
     assert make_method("flare", {"passages": "4", "search_first": "false"}) == Flare(
         passages=4, search_first=False
     )
+
+
+@pytest.mark.parametrize("name", METHODS)
+def test_every_method_takes_prompts_by_name_or_file(name, tmp_path):
+    path = tmp_path / "mine.toml"
+    path.write_text('heading = "Found:"')
+    assert make_method(name, {"wording": "strategyqa"}).wording == open_wording("strategyqa")
+    assert make_method(name, {"wording": str(path)}).wording == Wording(heading="Found:")
+    assert "wording=hotpotqa-" in repr(make_method(name, {"wording": "hotpotqa"}))
+
+
+def test_the_prompts_of_an_engine(tmp_path):
+    def wording(**named):
+        return open_engine(method="closed_book", model="scripted", **named).method.wording
+
+    (tmp_path / "iirc").write_text('base = "musique"')
+    assert wording() == Wording()
+    assert wording(prompts="iirc") == open_wording("iirc")
+    assert wording(prompts=tmp_path / "iirc") == open_wording("musique")
+    with pytest.raises(InputError, match="both name the prompts: give one"):
+        wording(prompts="iirc", knobs={"wording": "iirc"})
+    with pytest.raises(UnknownName, match="did you mean 'hotpotqa'"):
+        open_engine(prompts="hotpot", model=f"hf:{tmp_path / 'absent'}")
 
 
 def test_unknown_names_offer_the_nearest():

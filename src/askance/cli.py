@@ -32,6 +32,7 @@ from askance.wire import (
     open_engine,
     open_retriever,
 )
+from askance.wordings import WORDINGS, open_wording, toml_of
 
 
 class Commands(TyperGroup):
@@ -148,6 +149,7 @@ def ask(
         list[str] | None, typer.Option(help="[ROLE=]SPEC, see `askance models`; may be given once a role.")
     ] = None,
     set_: Annotated[list[str] | None, typer.Option("--set", help="knob=value; may be given again.")] = None,
+    prompts: Annotated[str | None, typer.Option(help="A set of `askance prompts`, or a prompt file.")] = None,
     seed: Annotated[int, typer.Option(help="Makes sampling repeatable.")] = 0,
     as_json: JsonFlag = False,
     trace: Annotated[Path | None, typer.Option(help="Write the trace to this file (JSON Lines).")] = None,
@@ -157,7 +159,9 @@ def ask(
     if trace is not None:
         check_writable(trace)
     knobs = _once([_pair(text, "--set knob=value") for text in set_ or ()], "--set")
-    engine = open_engine(method=method, model=_models(model or ()), index=index, seed=seed, knobs=knobs)
+    engine = open_engine(
+        method=method, model=_models(model or ()), index=index, seed=seed, knobs=knobs, prompts=prompts
+    )
     if as_json:
         _ask_as_json(engine, question, trace)
     else:
@@ -235,6 +239,20 @@ def models() -> None:
         missing = [package for package in kind.needs_packages if find_spec(package) is None]
         here = f"missing: {kind.install}" if missing else "ready"
         table.add_row(*map(Text, (kind.spec, kind.what, here)))
+    out.print(table)
+
+
+@app.command(name="prompts")
+def show_prompts(
+    name: Annotated[str | None, typer.Argument(help="A set to print as a file, or a file to check.")] = None,
+) -> None:
+    """List the prompt sets, or print one whole in the file format, to start from."""
+    if name is not None:
+        print(toml_of(open_wording(name)), end="")
+        return
+    table = Table("set", "examples", "for", box=None, pad_edge=False, header_style="bold")
+    for known, purpose in WORDINGS.items():
+        table.add_row(*map(Text, (known, str(len(open_wording(known).demos)), purpose)))
     out.print(table)
 
 

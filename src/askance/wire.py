@@ -15,6 +15,7 @@ from askance.core.ports import Method, Model, Retriever
 from askance.core.trace import Listener, Trace
 from askance.core.types import Question, Role
 from askance.text.linguistics import OWN, Linguistics
+from askance.wordings import open_wording
 
 METHODS = {
     "closed_book": "askance.methods.closed_book:ClosedBook",
@@ -125,7 +126,7 @@ def load_linguistics(spec: str) -> Linguistics:
     return LINGUISTICS[kind](name)
 
 
-RECORD_KNOBS: dict[str, Callable[[str], Any]] = {"linguistics": load_linguistics}
+RECORD_KNOBS: dict[str, Callable[[str], Any]] = {"linguistics": load_linguistics, "wording": open_wording}
 """Knobs that are records, by name, and what makes the record from a text."""
 
 
@@ -147,7 +148,8 @@ def make_method(name: str, settings: Mapping[str, Any] | None = None) -> Method:
     Raises:
         UnknownName: no such method, knob or record.
         KnobError: a value of the wrong type or out of range.
-        InputError: a record that can't be made, such as linguistics of a missing package.
+        InputError: a record that can't be made, such as linguistics of a missing package, or
+            prompts of a file with an error.
     """
     cls = method_class(name)
     names = {field.name for field in fields(cls)}
@@ -242,6 +244,7 @@ def open_engine(
     index: str | Path | None = None,
     seed: int = 0,
     knobs: Mapping[str, Any] | None = None,
+    prompts: str | Path | None = None,
 ) -> Engine:
     """Make an engine from names.
 
@@ -249,12 +252,18 @@ def open_engine(
         model: a specification, or specifications by role.
         index: a folder made by `askance index`; methods that do not search need none.
         knobs: of the method, such as ``{"passages": 3}``.
+        prompts: the name of a packaged prompt set, or a prompt file; the knob ``wording`` by another name.
 
     Raises:
         InputError: a name, knob, model or index that can't be used; the model is loaded last, once all else
             has been checked.
     """
-    made = make_method(method, knobs)
+    settings = dict(knobs or {})
+    if prompts is not None:
+        if "wording" in settings:
+            raise InputError("--prompts and the knob wording both name the prompts: give one of them.")
+        settings["wording"] = open_wording(prompts)
+    made = make_method(method, settings)
     retriever = None if index is None else open_retriever(index)
     models = load_models({"answer": model} if isinstance(model, str) else model)
     return Engine(made, models, retriever, seed)

@@ -9,6 +9,7 @@
     │   ├── DatasetError         questions with answers that can't be read
     │   ├── BadIndex             an index that is missing, empty, newer, or built otherwise
     │   ├── TraceFileError       a trace file that can't be read
+    │   ├── PromptsError         a prompt file that can't be read or used
     │   ├── ModelSpecError       a model that can't be found or loaded
     │   ├── PromptTooLong        a prompt beyond the model's context window
     │   ├── MissingAbility       a model without a signal or capability a method needs
@@ -70,6 +71,10 @@ class BadIndex(InputError):
 
 class TraceFileError(InputError):
     """A trace file that can't be read."""
+
+
+class PromptsError(InputError):
+    """A prompt file that can't be read or used; the message names file and key."""
 
 
 class ModelSpecError(InputError):

@@ -1,7 +1,7 @@
 """The words of a prompt, which any method takes another set of, and the layout of the DRAGIN authors."""
 
 from collections.abc import Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field, fields
 from hashlib import blake2b
 
 from askance.core.types import Demo, Question, Raw, Span, untrusted
@@ -42,6 +42,7 @@ class Wording:
         system: the system turn, where the model's chat format is used; empty for none.
         elicitation: begins the sentence that states the answer, where the text has none; the short answer
             is read after "the answer is".
+        name: what the repr begins with; no part of the content, so that renaming changes nothing.
     """
 
     demos: tuple[Demo, ...] = DEMOS
@@ -53,17 +54,17 @@ class Wording:
         'and finish with one sentence of the form "So the answer is ...".'
     )
     elicitation: str = " So the answer is"
+    name: str = field(default="wording", compare=False, kw_only=True)
 
     def __repr__(self) -> str:
-        own_lines = (self.heading, self.instruction, self.before_question, self.system, self.elicitation)
-        content = repr((self.demos, *own_lines))
-        return f"wording-{blake2b(content.encode(), digest_size=4).hexdigest()}"
+        content = repr(tuple(getattr(self, each.name) for each in fields(self) if each.compare))
+        return f"{self.name}-{blake2b(content.encode(), digest_size=4).hexdigest()}"
 
     def __str__(self) -> str:
         return "own" if self == OWN else repr(self)
 
 
-OWN = Wording()
+OWN = Wording(name="own")
 
 
 def raw_prompt(

@@ -1,0 +1,130 @@
+r"""Prompt sets: the packaged ones by name, and those of users, in TOML files of one format.
+
+    base = "hotpotqa"                       # the set that what is left out comes from; "own" unless named
+    heading = "Passages:"                   # any field of `Wording` but its name
+    before_question = "Think it over.\n"
+    [[demos]]                               # the examples, all of them; `demos = []` for none
+    question = "Which sea does the Rhone flow into?"
+    answer = "The Rhone flows into the Mediterranean Sea. So the answer is the Mediterranean Sea."
+
+Every text is taken to the letter. `docs/prompts.md` says more.
+"""
+
+import dataclasses
+import re
+import tomllib
+from pathlib import Path
+from typing import Any
+
+from askance.core.errors import PromptsError, UnknownName
+from askance.core.types import Demo
+from askance.methods.wording import OWN, Wording
+from askance.text.answers import awaits_answer, has_answer
+
+WORDINGS = {
+    "own": "any question; what every method uses unless told otherwise",
+    "hotpotqa": "questions over two documents: one leads to the other, or both are compared",
+    "2wikimultihopqa": "chains of relations, kinship, and comparisons also at the end of chains",
+    "musique": "chains of two to four hops, folded into one question",
+    "iirc": "answers that are names, numbers to be worked out, or yes and no",
+    "strategyqa": "yes or no, where the question does not say which steps lead there",
+}
+"""The packaged sets, and the questions that each is for."""
+
+_START = "`askance prompts own` prints a set to start from."
+_KEYS = tuple(each.name for each in dataclasses.fields(Wording) if each.compare)
+_ESCAPES = {'"': '\\"', "\\": "\\\\", "\n": "\\n", "\t": "\\t"}
+
+
+def open_wording(name: str | Path) -> Wording:
+    """The packaged set of this name, or the one in a file: a `Path`, or text that holds more than a word.
+
+    Raises:
+        UnknownName: no such set; names the nearest.
+        PromptsError: a file that can't be read or used; names file, key and remedy.
+    """
+    if name == "own":
+        return OWN
+    if isinstance(name, str) and name in WORDINGS:
+        return dataclasses.replace(_read(Path(__file__).with_name(f"{name}.toml")), name=name)
+    if isinstance(name, str) and re.fullmatch(r"[\w-]*", name):
+        place = f"(a file is named with its ending, or as ./{name})"
+        raise UnknownName("prompt set", name, WORDINGS, place=place)
+    return _read(Path(name))
+
+
+def toml_of(wording: Wording) -> str:
+    """The whole set in the file format; reading it gives an equal `Wording`."""
+    lines = [f"{key} = {_quoted(getattr(wording, key))}" for key in _KEYS if key != "demos"]
+    for demo in wording.demos:
+        lines += ["", "[[demos]]", f"question = {_quoted(demo.question)}", f"answer = {_quoted(demo.answer)}"]
+    return "\n".join(lines if wording.demos else ["demos = []", *lines]) + "\n"
+
+
+def _quoted(text: str) -> str:
+    """A string on one line, with an escape for everything that does not print."""
+    shown = (_ESCAPES.get(c) or (c if c.isprintable() else f"\\U{ord(c):08x}") for c in text)
+    return f'"{"".join(shown)}"'
+
+
+def _read(path: Path) -> Wording:
+    try:
+        content = tomllib.loads(path.read_bytes().decode("utf-8-sig"))
+    except OSError as error:
+        raise PromptsError(f"can't read the prompts {path}: {error.strerror}. {_START}") from error
+    except UnicodeDecodeError as error:
+        raise PromptsError(f"prompts {path}: not UTF-8 text ({error}). Save it as UTF-8.") from error
+    except (ValueError, RecursionError) as error:
+        raise PromptsError(f"prompts {path}: not TOML: {error}. {_START}") from error
+    for key in content:
+        if key not in ("base", *_KEYS):
+            raise UnknownName("key", key, ("base", *_KEYS), place=f"of prompts {path}")
+    base = _text(path, "base", content.pop("base", "own"))
+    if base not in WORDINGS:
+        raise UnknownName("base", base, WORDINGS, place=f"of prompts {path}")
+    values: dict[str, Any] = {
+        key: _demos(path, value) if key == "demos" else _text(path, key, value)
+        for key, value in content.items()
+    }
+    wording = dataclasses.replace(open_wording(base), **values, name="wording")
+    if not awaits_answer(wording.elicitation):
+        raise PromptsError(
+            f"prompts {path}, elicitation: no answer can be read after {wording.elicitation!r}. End it with "
+            '"the answer is"; --set elicit=no asks for none.'
+        )
+    return wording
+
+
+def _demos(path: Path, value: Any) -> tuple[Demo, ...]:
+    if not isinstance(value, list):
+        raise PromptsError(f"prompts {path}, demos: expected tables. Begin each example with [[demos]].")
+    return tuple(_demo(path, f"demos, example {number}", row) for number, row in enumerate(value, start=1))
+
+
+def _demo(path: Path, place: str, row: Any) -> Demo:
+    if not isinstance(row, dict) or set(row) != {"question", "answer"}:
+        has = f"it has {', '.join(row) or 'nothing'}" if isinstance(row, dict) else f"it is {row!r}"
+        raise PromptsError(
+            f"prompts {path}, {place}: give it question and answer alone; {has}. What belongs to the whole "
+            "set stands above the first [[demos]]."
+        )
+    demo = Demo(**{key: _text(path, f"{place}, {key}", text) for key, text in row.items()})
+    for key, text in row.items():
+        if not text.strip():
+            raise PromptsError(f"prompts {path}, {place}, {key}: it is empty. Write it, or drop the example.")
+    if not has_answer(demo.answer):
+        raise PromptsError(
+            f"prompts {path}, {place}, answer: {_end(demo.answer)!r} does not state the answer in the words "
+            'that answers are recognised by. End it with "So the answer is ….".'
+        )
+    return demo
+
+
+def _end(text: str) -> str:
+    return text if len(text) <= 60 else f"…{text[-60:]}"
+
+
+def _text(path: Path, key: str, value: Any) -> str:
+    if not isinstance(value, str):
+        raise PromptsError(f"prompts {path}, {key}: {value!r} is no text. Write it between quotation marks.")
+    return value
