@@ -11,7 +11,7 @@ from askance.methods.progress import Progress
 from askance.methods.prompts import STOPS, answer_prompt
 from askance.methods.queries import formulate_in_words
 from askance.methods.rind_paper import SentenceFollowed
-from askance.methods.rind_sentence import Judged, has_meaning, judge
+from askance.methods.rind_sentence import Judged, judge
 from askance.text.sentences import SentenceEnd
 
 if TYPE_CHECKING:
@@ -35,9 +35,9 @@ async def answer(dragin: "Dragin", question: Question, run: Run) -> Answer:
         judged = judge(dragin, written, look, is_over=bool(ended))
         query = await _query(dragin, so_far, judged, look) if may_search else ""
         decision = _decide(dragin, so_far, judged, query, may_search=may_search)
-        old = so_far.hits[: dragin.kept_passages]
-        room_for = max(1, dragin.passages - len(old))
-        found = await so_far.search(decision, room_for, so_far.seen) if decision.query else ()
+        old = so_far.hits[: min(dragin.kept_passages, dragin.passages - 1)]
+        num_new = dragin.passages - len(old)
+        found = await so_far.search(decision, num_new, so_far.seen) if decision.query else ()
         if found:
             so_far.keep(judged.kept, sum(token.end <= len(judged.kept) for token in written.tokens))
             so_far.show((*found, *old))
@@ -93,8 +93,9 @@ async def _query(dragin: "Dragin", so_far: Progress, judged: Judged, look: Look 
     if judged.at is None:
         return ""
     if dragin.query == "real_words":
+        real = dragin.linguistics.real_words(f"{so_far.question.text} {so_far.text}{judged.kept}")
         words = look.words_before(judged.at) if look else []
-        return weightiest([(word, weight) for word, weight in words if has_meaning(word)], dragin.query_top)
+        return weightiest([(word, weight) for word, weight in words if word in real], dragin.query_top)
     asking = so_far.asking(judged.doubt(), dragin.linguistics, dragin.query_top)
     return await formulate_in_words(dragin.query, asking, so_far.run.model)
 

@@ -1,6 +1,5 @@
 """What a sentence looks back at, by characters: one form for a model's own attention and for a proxy's."""
 
-import re
 from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Literal
@@ -12,9 +11,9 @@ from askance.core.ports import Model
 from askance.core.types import Generation
 from askance.methods.qfs import token_texts
 from askance.text.align import Offsets, token_offsets
+from askance.text.words import WORD
 
 Row = NDArray[np.float32]
-_WORD = re.compile(r"\w+(?:['’\-.]\w+)*")
 
 
 @dataclass(frozen=True, slots=True, eq=False)
@@ -58,7 +57,7 @@ class Look:
         question, (start, _) = self.asked
         found = []
         for begin, end in (question, (start, self.sentence + at)):
-            for match in _WORD.finditer(self.text, begin, end):
+            for match in WORD.finditer(self.text, begin, end):
                 first, last = self._covering(*match.span())
                 found.append((match.group(), float(row[first:last].sum())))
         return found

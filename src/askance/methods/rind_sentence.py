@@ -11,7 +11,8 @@ from askance.core.trace import WordSignal
 from askance.core.types import Generation, Token
 from askance.methods.looking import Look
 from askance.methods.rind import Doubt
-from askance.text.words import FUNCTION_WORDS, TokenWord, token_words
+from askance.text.words import TokenWord, token_words
+from askance.text.words import words as parts
 
 if TYPE_CHECKING:
     from askance.methods.dragin import Dragin
@@ -64,7 +65,8 @@ def judge(dragin: "Dragin", written: Generation, look: Look | None, *, is_over: 
     if dragin.trigger in ("every_sentence", "every_tokens"):
         none = (False,) * len(words)
         return Judged(written.text, words, (0.0,) * len(words), none, None if is_over else len(written.text))
-    with_content = [at for at, word in enumerate(words) if has_meaning(word.text)]
+    real = dragin.linguistics.real_words(written.text)
+    with_content = [at for at, word in enumerate(words) if real.intersection(parts(word.text))]
     scores = _scores(dragin, written, [words[at] for at in with_content], look)
     values = [0.0] * len(words)
     for at, score in zip(with_content, scores, strict=True):
@@ -72,12 +74,6 @@ def judge(dragin: "Dragin", written: Generation, look: Look | None, *, is_over: 
     hits = tuple(at in with_content and value > dragin.threshold for at, value in enumerate(values))
     first = next((word.start for word, hit in zip(words, hits, strict=True) if hit), None)
     return Judged(written.text, words, tuple(values), hits, first)
-
-
-def has_meaning(word: str) -> bool:
-    """Whether a word, punctuation around it included, is more than a function word."""
-    bare = word.strip(".,;:!?\"'()[]“”‘’«»").lower()
-    return any(character.isalnum() for character in bare) and bare not in FUNCTION_WORDS
 
 
 def _scores(

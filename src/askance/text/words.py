@@ -6,7 +6,8 @@ from dataclasses import dataclass
 
 from askance.core.types import Token
 
-_WORD = re.compile(r"\w+(?:['’\-.]\w+)*")
+WORD = re.compile(r"\w+(?:['’\-.]\w+)*")
+"""Letters and digits, with inner hyphens, apostrophes and points."""
 
 FUNCTION_WORDS = frozenset(
     """
@@ -24,7 +25,7 @@ FUNCTION_WORDS = frozenset(
 
 def words(text: str) -> tuple[str, ...]:
     """The words of `text`: letters and digits, with inner hyphens, apostrophes and points."""
-    return tuple(_WORD.findall(text))
+    return tuple(WORD.findall(text))
 
 
 def content_words(text: str) -> frozenset[str]:

@@ -1,0 +1,84 @@
+"""Attention by characters: by hand, and on random text with two kinds of tokenizers."""
+
+import asyncio
+
+import numpy as np
+import pytest
+from hypothesis import HealthCheck, given, settings
+from hypothesis import strategies as st
+
+from askance.core.types import Question, Sampling, Want
+from askance.methods.looking import Look, own_look, proxy_look, weightiest
+from askance.methods.prompts import answer_prompt
+
+TEXTS = st.text(alphabet=st.characters(exclude_categories=("Cs", "Cc")), max_size=30)
+FEW = settings(max_examples=25, deadline=None, suppress_health_check=[HealthCheck.function_scoped_fixture])
+
+
+def look_by_hand():
+    """Question "Who?", answer so far " He", sentence " is Bo x"; the last token was never fed."""
+    texts = ["Q: ", "Who", "?", "\nA:", " He", " is", " B", "o", " x"]
+    rows = [None] * 5 + [
+        np.array([0.1, 0.5, 0, 0, 0.3, 0.1]),
+        np.array([0.1, 0.2, 0, 0, 0.4, 0.2, 0.1]),
+        np.array([0.1, 0.1, 0, 0, 0.1, 0.1, 0.5, 0.1]),
+        None,
+    ]
+    ends = np.cumsum([len(text) for text in texts])
+    offsets = tuple(zip([0, *ends[:-1].tolist()], ends.tolist(), strict=True))
+    return Look("".join(texts), ((3, 7), (10, 13)), 13, offsets, tuple(rows))
+
+
+def test_influence_is_the_greatest_attention_of_what_follows():
+    look = look_by_hand()
+    assert look.influence(1, 3) == pytest.approx(0.2), "of ' B' and 'o' on ' is'"
+    assert look.influence(4, 6) == 0.0, "nothing that follows ' Bo' has been fed"
+
+
+def test_words_before_have_the_row_that_predicted_what_follows():
+    words = look_by_hand().words_before(4)
+    assert [(word, pytest.approx(weight)) for word, weight in words] == [
+        ("Who", 0.5), ("He", 0.3), ("is", 0.1)
+    ]  # fmt: skip
+    assert look_by_hand().words_before(0) == [("Who", 0.5), ("He", pytest.approx(0.3))], "no row: the next"
+
+
+def test_weightiest_keeps_the_order_of_the_text():
+    assert weightiest([("a", 0.1), ("b", 0.3), ("c", 0.2)], 2) == "b c"
+    assert weightiest([], 2) == ""
+
+
+@pytest.mark.parametrize("name", ["llama", "qwen"])
+@FEW
+@given(question=TEXTS, so_far=TEXTS)
+def test_own_attention_stands_where_the_text_stands(name, request, question, so_far):
+    model = request.getfixturevalue(name)
+    prompt = answer_prompt(model, Question("q", question, demos=()), (), so_far, "raw")
+    (written,) = asyncio.run(model.generate(prompt, Sampling(6), Want(attention="max"), key=("k",)))
+    look = own_look(written, question, so_far, model)
+    assert look.text[look.sentence :] == "".join(t.text for t in (*written.tokens, *written.dropped))
+    for offsets, row in zip(look.offsets, look.rows, strict=True):
+        assert row is None or len(row) == look.offsets.index(offsets) + 1 or offsets[0] == offsets[1]
+    for token in written.tokens:
+        assert 0.0 <= look.influence(token.start, token.end) <= 1.0
+    weights = [weight for _, weight in look.words_before(len(written.text))]
+    assert all(0.0 <= weight <= 1.001 for weight in weights)
+
+
+@pytest.mark.parametrize(("name", "proxy_name"), [("llama", "qwen"), ("qwen", "llama")])
+@FEW
+@given(question=TEXTS, so_far=TEXTS)
+def test_a_proxy_with_another_tokenizer_reads_the_same_words(name, proxy_name, request, question, so_far):
+    model, proxy = request.getfixturevalue(name), request.getfixturevalue(proxy_name)
+    prompt = answer_prompt(model, Question("q", question, demos=()), (), so_far, "raw")
+    (written,) = asyncio.run(model.generate(prompt, Sampling(6), Want(), key=("k",)))
+    look = asyncio.run(proxy_look(written, question, so_far, proxy, "max"))
+    flat = [offset for pair in look.offsets for offset in pair]
+    assert flat == sorted(flat)
+    assert flat[-1] == len(look.text)
+    (begin, end), (start, _) = look.asked
+    assert look.text[begin:end] == " ".join(question.split())
+    assert look.text[start : look.sentence] == so_far
+    for token in written.tokens:
+        assert 0.0 <= look.influence(token.start, token.end) <= 1.0
+    assert all(word in look.text for word, _ in look.words_before(len(written.text)))
