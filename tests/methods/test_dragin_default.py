@@ -97,7 +97,10 @@ def test_passages_that_were_shown_are_passed_over_and_the_best_stays():
         default(threshold=0.01, search_first=True, passages=3), replies, passages, look=None
     )
     searched = [event for event in result.trace.events if isinstance(event, Searched)]
-    assert [[hit.passage.id for hit in event.hits] for event in searched] == [["p1", "p2", "p3"], ["p4", "p5"]]
+    assert [[hit.passage.id for hit in event.hits] for event in searched] == [
+        ["p1", "p2", "p3"],
+        ["p4", "p5"],
+    ]
     assert "[1] p4: About p4.\n[2] p5: About p5.\n[3] p1: About p1.\n" in model.prompts[1]
 
 
@@ -116,7 +119,9 @@ def test_the_text_is_never_cut_behind_a_space():
 
 
 def test_a_sentence_written_before_ends_the_answer():
-    result, _, _ = run(default(threshold=math.inf), lambda shown, key: " The Rhine flows. The Rhine", look=None)
+    result, _, _ = run(
+        default(threshold=math.inf), lambda shown, key: " The Rhine flows. The Rhine", look=None
+    )
     assert result.answer.text == "The Rhine flows."
     assert "word for word" in result.trace.decisions[-1].why
 

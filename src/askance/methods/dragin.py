@@ -20,13 +20,23 @@ from askance.text.linguistics import Linguistics
 class Dragin(Knobs):
     """DRAGIN (Su et al. 2024): RIND decides when to search, QFS what to search for.
 
-    Profile "paper": the answer is written sentence by sentence, and a sentence is judged when it is complete,
-    since the attention to a token is known only then. The first token whose entropy times the greatest
-    attention of a later token is above `threshold` ends the text, also inside a word; function words don't.
-    The `query_top` tokens of all the context that it attends to give the query, and writing goes on with the
-    passages found until others replace them. The paper leaves open how heads are summed up; with the mean
-    no token of a small model reaches its thresholds. Ours: the token right after a search can't cause another
-    (it would for ever); the answer ends when it has been stated and where an invented question would begin.
+    Profile "default" is ours. After a search with the question the answer is written sentence by sentence,
+    each judged when it is complete. The first word with content whose doubt (mean entropy of its tokens)
+    times influence (greatest attention that a later token pays to it, maximum over heads) is above
+    `threshold` ends the text. The words of question and answer that its prediction attended to most are the
+    query; it passes over passages that were shown before; the best of those at hand stays beside the new
+    ones; writing goes on before the doubtful word, and the sentence is not searched for again. Why each
+    of this, and what was tried and left: docs/methods/dragin.md. A model in the role "attend" may lend its
+    attention to one that has none, and where the entropy is missing, the surprise at the written token
+    stands for it.
+
+    Profile "paper": a sentence is judged token by token when it is complete, since the attention to a token
+    is known only then. The first token whose entropy times the greatest attention of a later token is above
+    `threshold` ends the text, also inside a word; function words don't. The `query_top` tokens of all the
+    context that it attends to give the query, and writing goes on with the passages found until others
+    replace them. The paper leaves open how heads are summed up; with the mean no token of a small model
+    reaches its thresholds. Ours: the token right after a search can't cause another (it would for ever); the
+    answer ends when it has been stated and where an invented question would begin.
 
     Profile "code" is the authors' code. It deviates from the paper: attention comes from a pass over the
     draft alone (D1) with each token's own included (D2), the maximum over queries averaged over heads (D3),
@@ -60,7 +70,7 @@ class Dragin(Knobs):
     query_tokens: int = knob(64, "a query keeps this many of its last tokens", at_least=1)
     space_marker: str = knob("auto", "what begins a word in the vocabulary; auto is the piece of a space")
     max_rounds: int = knob(100, "most drafts of one answer", at_least=1)
-    max_searches: int = knob(20, "most searches of one answer", at_least=1)
+    max_searches: int = knob(20, "most searches of one answer, not in profile code", at_least=1)
     elicit: bool = knob(True, "ask for the short answer where the text states none")
     elicit_tokens: int = knob(20, "most new tokens of an elicited answer", at_least=1)
     layout: Layout = knob(
