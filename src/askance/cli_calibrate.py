@@ -51,24 +51,25 @@ def calibrate(
 ) -> None:
     """Find the threshold that leads to a wanted number of searches a question."""
     from askance.serve.progress import CalibrationProgress
-    from askance.train.calibrate import calibrate, chosen_knob
+    from askance.train.calibrate import calibrate as find_threshold
+    from askance.train.calibrate import chosen_knob
     from askance.train.questions import read_questions
 
-    if file is not None:
-        check_writable(file)
     settings = _settings(method, knobs_by_name(set_ or ()), preset)
     name = chosen_knob(method, knob).name
-    make_method(method, settings)
+    made = make_method(method, settings)
+    if file is not None:
+        check_writable(file)
+        preset_text(type(made), settings, ())
     questions = read_questions(dataset, limit)
     retriever = None if index is None else open_retriever(index)
     models = load_models(models_by_role(model or ()))
     with CalibrationProgress(err, name, len(questions)) as progress:
-        found = asyncio.run(
-            calibrate(
-                method, settings, models, retriever, questions, searches,
-                knob=knob, max_trials=trials, seed=seed, progress=progress,
-            )
+        work = find_threshold(
+            method, settings, models, retriever, questions, searches,
+            knob=knob, max_trials=trials, seed=seed, progress=progress,
         )  # fmt: skip
+        found = asyncio.run(work)
     if file is not None and found.value is not None:
         _write_preset(file, found, settings, dataset)
     _show_as_json(found) if as_json else _show(found, file)
@@ -147,4 +148,4 @@ def _write_preset(file: Path, found: "Calibration", settings: dict[str, Any], da
     try:
         write_atomically(file, preset_text(method_class(found.method_name), settings, comments))
     except OSError as error:
-        raise InputError(f"can't write the preset {file}: {error.strerror or error}.") from error
+        raise InputError(f"can't write {file}: {error.strerror}. Name another file.") from error
