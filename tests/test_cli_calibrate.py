@@ -85,7 +85,7 @@ def test_a_preset_gives_the_other_knobs(run, questions, model, sample_index, tmp
     (tmp_path / "p.toml").write_text("[flare]\nsearch_first = false\nsearch_below = 0.5\n")
     code, out, _ = run(
         "calibrate", "--dataset", questions, "--index", sample_index, "--model", "scripted",
-        "--searches", "0.5", "--preset", tmp_path / "p.toml", "--json",
+        "--searches", "0.5", "--preset", tmp_path / "p.toml", "--trials", "1", "--json",
     )  # fmt: skip
     assert code == 0
     assert [row["value"] for row in json.loads(out)["table"]] == [0.5]

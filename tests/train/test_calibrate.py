@@ -46,8 +46,6 @@ def test_a_threshold_that_more_probable_tokens_must_pass(wanted, low, high):
     assert f"search_below={found.value}" in found.method
     assert len(found.table) <= 7
     assert found.interval[0] <= found.value <= found.interval[1]
-    # Half of 10 questions: the mean has a standard deviation of at most 0.16, and so has the value here.
-    assert found.interval[1] - found.interval[0] < 0.7
 
 
 def test_a_threshold_that_numbers_must_exceed():
@@ -73,9 +71,9 @@ def test_a_sentence_is_judged_by_its_mean():
 
 
 def test_few_trials_are_near_already():
-    found = run("flare", FLARE, 0.5, max_trials=3)
-    assert len(found.table) == 3
-    assert 0.3 < found.value < 0.7
+    found = run("flare", FLARE, 0.5, max_trials=2)
+    assert len(found.table) == 2
+    assert 0.4 < found.value < 0.6
 
 
 def test_another_knob_whose_direction_is_not_known():
@@ -101,9 +99,17 @@ def test_more_searches_than_a_method_makes():
 
 
 def test_too_few_trials_to_enclose_the_number():
-    found = run("dragin", DRAGIN, 0.7, max_trials=2)
+    found = run("dragin", DRAGIN, 0.7, max_trials=1)
     assert found.value is None
     assert "more trials may reach further" in found.remark
+
+
+def test_values_on_either_side_for_the_interval():
+    found = run("flare", FLARE, 0.5)
+    assert found.table[0].searches < 0.5 - 0.3 < 0.5 + 0.3 <= found.table[-1].searches
+    assert not found.is_interval_cut
+    # A share of 10 questions has a standard error of 0.16; here the value is nearly the share.
+    assert found.interval == pytest.approx((0.5 - 0.31, 0.5 + 0.31), abs=0.13)
 
 
 def test_a_threshold_without_effect():
@@ -186,19 +192,25 @@ FALLING = Aim(2.0, rises=False, low=0, high=float("inf"), tolerance=0.05)
 @pytest.mark.parametrize(
     ("aim", "tried", "expected"),
     [
-        (RISING, [Tried(0.8, 3, ())], 0.4),
-        (RISING, [Tried(0.8, 3, ()), Tried(0.4, 3, ()), Tried(0.2, 3, ())], 0.0),
-        (RISING, [Tried(0.0, 3, ())], None),
-        (RISING, [Tried(0.8, 1, ())], 0.9),
-        (RISING, [Tried(0.8, 2.04, ())], None),
-        (RISING, [Tried(0.2, 1, ()), Tried(0.8, 3, ())], 0.5),
-        (RISING, [Tried(0.2, 1, (0.1, 0.3)), Tried(0.8, 3, (0.31, 0.35, 0.9))], 0.31),
-        (RISING, [Tried(0.5, 1, ()), Tried(0.5004, 3, ())], None),
-        (FALLING, [Tried(1.0, 3, ())], 2.0),
-        (FALLING, [Tried(1.0, 3, ()), Tried(2.0, 3, ()), Tried(4.0, 3, (50.0,))], 50.0),
-        (FALLING, [Tried(1.0, 3, ()), Tried(2.0, 3, ()), Tried(4.0, 3, ()), Tried(8.0, 3, ())], None),
-        (FALLING, [Tried(1.0, 1, ())], 0.5),
-        (FALLING, [Tried(1.0, 1, (0.7, 0.6)), Tried(0.5, 2.5, (0.9,))], 0.7),
+        (RISING, [Tried(0.8, 3)], 0.4),
+        (RISING, [Tried(0.8, 3), Tried(0.4, 3), Tried(0.2, 3)], 0.0),
+        (RISING, [Tried(0.0, 3)], None),
+        (RISING, [Tried(0.8, 1)], 0.9),
+        (RISING, [Tried(0.8, 2.04)], None),
+        (RISING, [Tried(0.2, 1), Tried(0.8, 3)], 0.5),
+        (RISING, [Tried(0.2, 1, ((0.1, 0.3),)), Tried(0.8, 3, ((0.31,), (0.35, 0.9)))], 0.31),
+        (RISING, [Tried(0.5, 1), Tried(0.5004, 3)], None),
+        (FALLING, [Tried(1.0, 3)], 2.0),
+        (FALLING, [Tried(1.0, 3), Tried(2.0, 3), Tried(4.0, 3, ((50.0,),))], 50.0),
+        (FALLING, [Tried(1.0, 3), Tried(2.0, 3), Tried(4.0, 3), Tried(8.0, 3)], None),
+        (FALLING, [Tried(1.0, 1)], 0.5),
+        (RISING, [Tried(0.8, 3, ((0.5, 0.9), (0.3, 0.9), (0.9, 0.2), (0.95,)), 1)], 0.3),
+        (RISING, [Tried(0.8, 3, ((0.5, 0.9), (0.3, 0.9)), 2)], 0.4),
+        (RISING, [Tried(0.1, 1, ((0.3, 0.9), (0.2,), (0.6,), (0.05,)), 1)], 0.3),
+        (FALLING, [Tried(1.0, 3, ((1.5, 0.2), (), (3.0, 2.0), (9.0,)), 1)], 3.0),
+        (FALLING, [Tried(1.0, 1, ((0.7, 0.6), (0.4,), (2.0,)), 1)], 0.4),
+        (FALLING, [Tried(1.0, 1, ((0.7, 0.6), (0.0,), (2.0,)), 1)], 0.5),
+        (FALLING, [Tried(1.0, 1, ((0.7, 0.6),)), Tried(0.5, 2.5, ((0.9,),))], 0.7),
     ],
 )
 def test_where_to_try_next(aim, tried, expected):

@@ -2,22 +2,30 @@
 
 import math
 from collections.abc import Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 from askance.train.curve import monotone
 
 _STEPS_OUTWARD = 3
+_MARGIN = 1.25
+"""Times as many decisions have to turn as searches are amiss, so that the number wanted is passed."""
 _LEAST_WIDTH = 1e-3
 """Relative to the value: a bracket narrower than this is a jump, which no further trial will resolve."""
 
 
 @dataclass(frozen=True, slots=True)
 class Tried:
-    """A value, the mean searches it led to, and the numbers that decisions held against it."""
+    """A value, and what it led to.
+
+    Attributes:
+        searches: a question, on average.
+        decisions: of each decision the numbers that were held against the value.
+    """
 
     value: float
     searches: float
-    numbers: tuple[float, ...]
+    decisions: tuple[tuple[float, ...], ...] = ()
+    num_questions: int = 1
 
 
 @dataclass(frozen=True, slots=True)
@@ -66,6 +74,17 @@ def next_value(aim: Aim, tried: Sequence[Tried]) -> float | None:
     return _outward(aim, tried, needs_more=num_fewer > 0)
 
 
+def widening_value(aim: Aim, tried: Sequence[Tried], spread: float) -> float | None:
+    """A value further out, where `tried` does not reach `spread` searches beyond the number wanted."""
+    means = [each.searches for each in tried]
+    for wanted in (aim.wanted + spread, max(0.0, aim.wanted - spread)):
+        if not min(means) <= wanted <= max(means):
+            value = next_value(replace(aim, wanted=wanted), tried)
+            if value is not None:
+                return value
+    return None
+
+
 def _inside(aim: Aim, ordered: Sequence[Tried], means: Sequence[float], at: int) -> float | None:
     """Between two neighbours: as many of the numbers recorded between them on one side as searches lack."""
     fewer, more = ordered[at - 1], ordered[at]
@@ -74,27 +93,50 @@ def _inside(aim: Aim, ordered: Sequence[Tried], means: Sequence[float], at: int)
         return None
     share = (aim.wanted - means[at - 1]) / (means[at] - means[at - 1])
     share = min(0.9, max(0.1, share if fewer.value < more.value else 1 - share))
-    between = sorted(number for each in ordered for number in each.numbers if low < number < high)
+    recorded = (number for each in ordered for numbers in each.decisions for number in numbers)
+    between = sorted(number for number in recorded if low < number < high)
     value = between[int(share * len(between))] if between else low + share * (high - low)
-    rounded = float(f"{value:.4g}")
-    return rounded if low < rounded < high else value
+    return _rounded(value, low, high)
 
 
 def _outward(aim: Aim, tried: Sequence[Tried], *, needs_more: bool) -> float | None:
-    """Half way to the end of the knob's range, and to the end itself after some steps.
+    """Where enough decisions would have gone the other way, or half way to the end of the knob's range.
 
-    Without an end the value is doubled, at last to the greatest number recorded: nothing is above that.
+    After some steps it is the end itself. A range without end is doubled, at last to the greatest number
+    recorded: nothing is above that.
     """
     is_upward = needs_more == aim.rises
     sign, bound = (1, aim.high) if is_upward else (-1, aim.low)
-    edge = max(sign * each.value for each in tried) * sign
-    start = tried[0].value
-    steps = sum(sign * each.value > sign * start for each in tried)
-    if edge == bound or (math.isinf(bound) and steps >= _STEPS_OUTWARD):
+    edge = max(tried, key=lambda each: sign * each.value)
+    steps = sum(sign * each.value > sign * tried[0].value for each in tried)
+    if edge.value == bound or (math.isinf(bound) and steps >= _STEPS_OUTWARD):
         return None
-    is_last = steps == _STEPS_OUTWARD - 1
+    if steps < _STEPS_OUTWARD - 1:
+        guess = _where_enough_turn(aim, edge, sign)
+        if guess is not None and guess != bound:
+            return _rounded(guess, *sorted((edge.value, bound)))
+        return (
+            edge.value + sign * max(abs(edge.value), 1.0) if math.isinf(bound) else (edge.value + bound) / 2
+        )
     if not math.isinf(bound):
-        return bound if is_last else (edge + bound) / 2
-    doubled = edge + sign * max(abs(edge), 1.0)
-    recorded = [sign * number for each in tried for number in each.numbers] if is_last else []
-    return sign * max([sign * doubled, *recorded])
+        return bound
+    numbers = [sign * number for each in tried for numbers in each.decisions for number in numbers]
+    return sign * max([sign * edge.value + max(abs(edge.value), 1.0), *numbers])
+
+
+def _where_enough_turn(aim: Aim, edge: Tried, sign: int) -> float | None:
+    """The number that the value has to pass for as many decisions to turn as searches are amiss, and more.
+
+    A decision turns when the value passes its least number, or its greatest where a search needs one above.
+    """
+    num_amiss = math.ceil(_MARGIN * abs(aim.wanted - edge.searches) * edge.num_questions)
+    turning = min if aim.rises else max
+    points = sorted(sign * turning(numbers) for numbers in edge.decisions if numbers)
+    ahead = [point for point in points if point > sign * edge.value]
+    return sign * ahead[num_amiss - 1] if num_amiss <= len(ahead) else None
+
+
+def _rounded(value: float, low: float, high: float) -> float:
+    """To four digits, as long as it stays between."""
+    rounded = float(f"{value:.4g}")
+    return rounded if low < rounded < high else value

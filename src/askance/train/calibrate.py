@@ -18,7 +18,7 @@ from askance.core.errors import AskanceError, InputError
 from askance.core.knobs import SearchKnob, describe_type, knob_field, knob_range, search_knob
 from askance.core.ports import Model, Retriever
 from askance.core.types import Question, Role, Usage
-from askance.train.bracket import Aim, Tried, by_searches, measured_direction, next_value
+from askance.train.bracket import Aim, Tried, by_searches, measured_direction, next_value, widening_value
 from askance.train.curve import Interval, monotone, percentile_interval, resampled_means, value_at
 from askance.train.trials import Failure, Progress, Trial, Trials
 from askance.wire import METHODS, make_method, method_class
@@ -87,8 +87,9 @@ async def calibrate(
     """Choose the value of a knob that leads to `searches_per_question` on average.
 
     The value that `settings` (or the method's default) has is tried first, then values further out until the
-    number wanted is enclosed, then values between, chosen among the numbers that decisions recorded. The
-    result is interpolated, after the means have been made monotone. Nothing in it is random but for `seed`.
+    number wanted is enclosed, then values between, chosen among the numbers that decisions recorded, and at
+    last values on either side, for the interval. The result is interpolated, after the means have been made
+    monotone. Nothing in it is random but for `seed`.
 
     Args:
         knob: the method's own (see `askance.core.knobs.search_knob`) unless named.
@@ -117,6 +118,8 @@ async def calibrate(
         means = _means(tried, failures)
         aim = replace(aim, rises=measured_direction(means, believed=aim.rises))
         value = next_value(aim, means)
+        if value is None and _is_reached(aim, means):
+            value = widening_value(aim, means, _spread(aim, tried, means))
     return _calibration(method_name, method, name, models["answer"].name, aim, tried, failures, seed)
 
 
@@ -172,13 +175,28 @@ def _means(tried: Sequence[Trial], failures: Sequence[Failure]) -> list[Tried]:
             f"{failures[0].error}"
         )
     searches = _per_question(tried, lambda usage: usage.searches).mean(axis=1)
-    return [Tried(t.value, float(mean), t.numbers) for t, mean in zip(tried, searches, strict=True)]
+    return [
+        Tried(trial.value, float(mean), trial.decisions, len(trial.usages))
+        for trial, mean in zip(tried, searches, strict=True)
+    ]
 
 
 def _per_question(tried: Sequence[Trial], count: Any) -> NDArray[np.float64]:
     """Shape [values, counted questions]."""
     counted = _counted(tried)
     return np.array([[count(trial.usages[at]) for at in counted] for trial in tried], dtype=np.float64)
+
+
+def _is_reached(aim: Aim, means: Sequence[Tried]) -> bool:
+    ordered = monotone([each.searches for each in by_searches(means, rises=aim.rises)])
+    return aim.is_met(means) or ordered[0] < aim.wanted < ordered[-1]
+
+
+def _spread(aim: Aim, tried: Sequence[Trial], means: Sequence[Tried]) -> float:
+    """Two standard errors of the mean searches, at the value that came closest."""
+    closest = min(range(len(means)), key=lambda at: abs(means[at].searches - aim.wanted))
+    searches = _per_question([tried[closest]], lambda usage: usage.searches)
+    return float(2 * searches.std() / len(searches[0]) ** 0.5)
 
 
 def _tokens_computed(usage: Usage) -> int:
@@ -200,8 +218,7 @@ def _calibration(
     order = [place[each.value] for each in by_searches(means, rises=aim.rises)]
     values, searches = [means[at].value for at in order], [means[at].searches for at in order]
     samples = resampled_means(_per_question([tried[at] for at in order], lambda usage: usage.searches), seed)
-    reach = monotone(searches)
-    is_reached = aim.is_met(means) or reach[0] < aim.wanted < reach[-1]
+    is_reached = _is_reached(aim, means)
     value = float(f"{value_at(aim.wanted, values, searches):.4g}") if is_reached else None
     interval, is_cut = _interval(aim, values, samples) if is_reached else (None, False)
     tokens = _per_question([tried[at] for at in order], _tokens_computed).mean(axis=1)

@@ -31,12 +31,12 @@ class Trial:
 
     Attributes:
         usages: what each question cost; None where it failed.
-        numbers: all numbers that decisions held against this value.
+        decisions: of each decision the numbers that were held against this value.
     """
 
     value: float
     usages: tuple[Usage | None, ...]
-    numbers: tuple[float, ...]
+    decisions: tuple[tuple[float, ...], ...]
 
 
 @dataclass(slots=True)
@@ -56,7 +56,7 @@ class Trials:
         turned: dict[str, Any] = {self.knob: value}
         method = replace(self.method, **turned)  # type: ignore[type-var]
         usages: list[Usage | None] = []
-        numbers: list[float] = []
+        decisions: list[tuple[float, ...]] = []
         failures: list[Failure] = []
         for done, question in enumerate(self.questions):
             self.progress(number, value, done, None)
@@ -67,12 +67,12 @@ class Trials:
             except AskanceError as error:
                 usages.append(None)
                 failures.append(Failure(question.id, value, str(error)))
-            numbers += _numbers(trace, value)
+            decisions += _numbers(trace, value)
         counts = [usage.searches for usage in usages if usage is not None]
         self.progress(number, value, len(self.questions), fmean(counts) if counts else None)
-        return Trial(value, tuple(usages), tuple(numbers)), tuple(failures)
+        return Trial(value, tuple(usages), tuple(decisions)), tuple(failures)
 
 
-def _numbers(trace: Trace, value: float) -> list[float]:
+def _numbers(trace: Trace, value: float) -> list[tuple[float, ...]]:
     held = [decision for decision in trace.decisions if decision.threshold == value]
-    return [word.value for decision in held for word in decision.words]
+    return [tuple(word.value for word in decision.words) for decision in held]
