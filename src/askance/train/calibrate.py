@@ -105,12 +105,11 @@ async def calibrate(
     if not questions or max_trials < 1:
         raise InputError("there is nothing to calibrate with: give at least one question and one trial.")
     method: Any = make_method(method_name, settings)
-    name = chosen.name
     check_needs(method, models, retriever)
-    trials = Trials(method, name, models, retriever, questions, seed, progress)
+    trials = Trials(method, chosen.name, models, retriever, questions, seed, progress)
     tried: list[Trial] = []
     failures: list[Failure] = []
-    value: float | None = float(getattr(method, name))
+    value: float | None = float(getattr(method, chosen.name))
     while value is not None and len(tried) < max_trials:
         trial, failed = await trials.run(len(tried) + 1, value)
         tried.append(trial)
@@ -120,7 +119,7 @@ async def calibrate(
         value = next_value(aim, means)
         if value is None and _is_reached(aim, means):
             value = widening_value(aim, means, _spread(aim, tried, means))
-    return _calibration(method_name, method, name, models["answer"].name, aim, tried, failures, seed)
+    return _calibration(method_name, trials, aim, tried, failures)
 
 
 def calibrated_methods() -> dict[str, str]:
@@ -204,42 +203,34 @@ def _tokens_computed(usage: Usage) -> int:
 
 
 def _calibration(
-    method_name: str,
-    method: Any,
-    knob: str,
-    model: str,
-    aim: Aim,
-    tried: Sequence[Trial],
-    failures: Sequence[Failure],
-    seed: int,
+    method_name: str, trials: Trials, aim: Aim, tried: Sequence[Trial], failures: Sequence[Failure]
 ) -> Calibration:
     means = _means(tried, failures)
-    place = {each.value: at for at, each in enumerate(means)}
-    order = [place[each.value] for each in by_searches(means, rises=aim.rises)]
-    values, searches = [means[at].value for at in order], [means[at].searches for at in order]
-    samples = resampled_means(_per_question([tried[at] for at in order], lambda usage: usage.searches), seed)
+    ordered = by_searches(means, rises=aim.rises)
+    values, searches = [each.value for each in ordered], [each.searches for each in ordered]
+    runs = [next(trial for trial in tried if trial.value == value) for value in values]
+    samples = resampled_means(_per_question(runs, lambda usage: usage.searches), trials.seed)
+    tokens = _per_question(runs, _tokens_computed).mean(axis=1).tolist()
+    intervals = [percentile_interval(row) for row in samples]
+    table = map(Evaluated, values, searches, intervals, tokens)
     is_reached = _is_reached(aim, means)
     value = float(f"{value_at(aim.wanted, values, searches):.4g}") if is_reached else None
     interval, is_cut = _interval(aim, values, samples) if is_reached else (None, False)
-    tokens = _per_question([tried[at] for at in order], _tokens_computed).mean(axis=1)
-    table = [
-        Evaluated(values[row], searches[row], percentile_interval(samples[row]), float(tokens[row]))
-        for row in range(len(order))
-    ]
+    changed: dict[str, Any] = {} if value is None else {trials.knob: value}
     return Calibration(
         method_name=method_name,
-        method=repr(method if value is None else replace(method, **{knob: value})),
-        model=model,
-        knob=knob,
+        method=repr(replace(trials.method, **changed)),  # type: ignore[type-var]
+        model=trials.models["answer"].name,
+        knob=trials.knob,
         wanted=aim.wanted,
         value=value,
         interval=interval,
         is_interval_cut=is_cut,
         table=tuple(sorted(table, key=lambda each: each.value)),
         failures=tuple(failures),
-        num_questions=len(tried[0].usages),
+        num_questions=len(trials.questions),
         num_counted=len(_counted(tried)),
-        remark="" if is_reached else _out_of_reach(knob, aim, means),
+        remark="" if is_reached else _out_of_reach(trials.knob, aim, means),
     )
 
 
