@@ -12,7 +12,7 @@ from tests.train.test_calibrate import PROBABILITIES, reply
 @pytest.fixture
 def questions(tmp_path):
     path = tmp_path / "questions.jsonl"
-    rows = [{"id": str(p), "question": f"Where is it, {p}?"} for p in PROBABILITIES]
+    rows = [{"id": str(p), "question": f"Where is it, {p}?", "answers": ["Bonn"]} for p in PROBABILITIES]
     path.write_text("\n".join(map(json.dumps, rows)) + "\n\n")
     return f"jsonl:{path}"
 
@@ -106,7 +106,7 @@ def test_presets_are_listed(run):
 @pytest.mark.parametrize(
     ("words", "expected"),
     [
-        (["--dataset", "sampel"], "dataset 'sampel'"),
+        (["--dataset", "sampel"], "did you mean 'sample'"),
         (["--dataset", "jsonl:absent.jsonl"], "absent.jsonl"),
         (["--dataset", "sample", "--method", "single"], "single has no knob"),
         (["--dataset", "sample", "--knob", "passages"], "takes int"),
@@ -126,11 +126,3 @@ def test_bad_input_exits_with_2_and_leaves_nothing(run, tmp_path, monkeypatch, w
     assert expected in " ".join(err.split())
     assert out == ""
     assert not list(tmp_path.iterdir())
-
-
-@pytest.mark.parametrize("row", ['{"text": "x"}', "[1]", "{", '{"question": 3}', '{"question": " "}'])
-def test_malformed_questions_name_file_and_line(run, tmp_path, row):
-    (tmp_path / "q.jsonl").write_text('{"question": "Where?"}\n' + row)
-    code, _, err = run("calibrate", "--dataset", f"jsonl:{tmp_path / 'q.jsonl'}", "--model", "scripted")
-    assert code == 2
-    assert "line 2" in err

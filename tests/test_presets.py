@@ -5,7 +5,7 @@ import pytest
 from askance.core.errors import AskanceError, KnobError, PresetError, UnknownName
 from askance.methods.flare import Flare
 from askance.presets import BUNDLED, open_preset, preset_text, shipped
-from askance.wire import make_method, method_class, open_engine, with_preset
+from askance.wire import make_method, method_class, open_engine, read_settings, with_preset
 
 HOTPOT = "llama2-13b-chat/hotpotqa"
 DRAGIN = method_class("dragin")
@@ -133,7 +133,8 @@ def test_files_that_can_not_be_read(tmp_path):
 def test_what_is_written_can_be_read_again(tmp_path):
     path = tmp_path / "p"
     settings = {"profile": "code", "threshold": 0.25, "space_marker": '"▁\\', "real_words_only": "no"}
-    path.write_text(preset_text(DRAGIN, settings, ["two\nlines"]), encoding="utf-8")
+    typed = read_settings("dragin", settings)
+    path.write_text(preset_text(DRAGIN, typed, ["two\nlines"]), encoding="utf-8")
     assert path.read_text(encoding="utf-8").startswith("# two lines\n[dragin.code]\n")
     assert filled("dragin", path, profile="code") == make_method("dragin", settings)
     path.write_text(preset_text(Flare, {"search_below": 0.3}, []))

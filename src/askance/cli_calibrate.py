@@ -22,10 +22,10 @@ from askance.cli_options import (
     models_by_role,
 )
 from askance.core.errors import InputError
-from askance.presets import open_preset, preset_text, shipped
+from askance.presets import preset_text, shipped
 from askance.runtime.trace_file import check_writable
 from askance.text.printable import printable, printable_record
-from askance.wire import DEFAULT_METHOD, load_models, make_method, method_class, open_retriever
+from askance.wire import DEFAULT_METHOD, load_models, make_method, method_class, open_retriever, with_preset
 
 if TYPE_CHECKING:
     from askance.train.calibrate import Calibration
@@ -35,7 +35,9 @@ err = Console(stderr=True, highlight=False, emoji=False)
 
 
 def calibrate(
-    dataset: Annotated[str, typer.Option(help="Questions: sample, which ships with askance, or jsonl:FILE.")],
+    dataset: Annotated[
+        str, typer.Option(help="Questions: sample, jsonl:FILE, hotpotqa:FILE … (docs/evaluation.md).")
+    ],
     index: IndexOption = None,
     method: Annotated[str, typer.Option(help="See `askance methods`.")] = DEFAULT_METHOD,
     model: ModelOption = None,
@@ -50,18 +52,18 @@ def calibrate(
     as_json: JsonFlag = False,
 ) -> None:
     """Find the threshold that leads to a wanted number of searches a question."""
+    from askance.eval.datasets import read_dataset
     from askance.serve.progress import CalibrationProgress
     from askance.train.calibrate import calibrate as find_threshold
     from askance.train.calibrate import chosen_knob
-    from askance.train.questions import read_questions
 
-    settings = _settings(method, knobs_by_name(set_ or ()), preset)
+    settings = with_preset(method, knobs_by_name(set_ or ()), answer_model="", preset=preset)
     name = chosen_knob(method, knob).name
     made = make_method(method, settings)
     if file is not None:
         check_writable(file)
         preset_text(type(made), settings, ())
-    questions = read_questions(dataset, limit)
+    questions = [example.question for example in read_dataset(dataset, limit)]
     retriever = None if index is None else open_retriever(index)
     models = load_models(models_by_role(model or ()))
     with CalibrationProgress(err, name, len(questions)) as progress:
@@ -85,12 +87,6 @@ def presets() -> None:
             place = f"{method} {profile}".strip()
             told = ", ".join(f"{knob}={value}" for knob, value in knobs.items())
             out.print(Text(f"  {place:<18} {told}"), soft_wrap=True)
-
-
-def _settings(method: str, typed: dict[str, str], preset: str | None) -> dict[str, Any]:
-    if preset is None:
-        return dict(typed)
-    return {**open_preset(preset).knobs(method_class(method), typed), **typed}
 
 
 def _show_as_json(found: "Calibration") -> None:

@@ -39,14 +39,12 @@ class Preset:
     methods: Mapping[str, Mapping[str, Any]]
 
     def knobs(self, cls: type[Any], settings: Mapping[str, Any]) -> dict[str, Any]:
-        """What it adds to `settings` of a method.
+        """What it adds to the `settings` of a method, which are values of its knobs' types.
 
         Raises:
             PresetError: it does not know the method or the profile, or has a knob that does not fit.
-            UnknownName, KnobError: `settings` don't fit the method.
         """
-        given = parse_knobs(cls, settings)
-        method, profile = name_of(cls), _profile(cls, given)
+        method, profile = name_of(cls), _profile(cls, settings)
         if method not in self.methods:
             raise PresetError(
                 f"preset {self.name!r} has nothing for method {method}: it knows {_listed(self.methods)}."
@@ -60,7 +58,7 @@ class Preset:
                     "profile (--set profile=…), or find a threshold with `askance calibrate`."
                 )
             entry = entry[profile]
-        return _wanted(cls, self._checked(cls, entry), given)
+        return _wanted(cls, self._checked(cls, entry), settings)
 
     def knows(self, cls: type[Any], settings: Mapping[str, Any]) -> bool:
         """Whether it has something for the method and the profile that `settings` lead to."""
@@ -116,15 +114,14 @@ def shipped() -> Mapping[str, Preset]:
 
 
 def preset_text(cls: type[Any], settings: Mapping[str, Any], comments: Sequence[str]) -> str:
-    """A file that sets `settings`, knobs of one method, with comments above.
+    """A file that sets `settings`, typed knobs of one method, with comments above.
 
     Raises:
         PresetError: a knob holds something that has no place in a file.
     """
-    parsed = parse_knobs(cls, settings)
     profile = _profile(cls, settings)
     place = name_of(cls) if profile is None else f"{name_of(cls)}.{profile}"
-    lines = [f"{knob} = {_toml(knob, value)}" for knob, value in parsed.items() if knob != "profile"]
+    lines = [f"{knob} = {_toml(knob, value)}" for knob, value in settings.items() if knob != "profile"]
     above = ["# " + " ".join(comment.split()) for comment in comments]
     return "\n".join([*above, f"[{place}]", *lines]) + "\n"
 

@@ -152,21 +152,26 @@ def make_method(name: str, settings: Mapping[str, Any] | None = None) -> Method:
         InputError: a record that can't be made, such as linguistics of a missing package, or
             prompts of a file with an error.
     """
+    return cast(Method, method_class(name)(**read_settings(name, settings or {})))
+
+
+def read_settings(name: str, settings: Mapping[str, Any]) -> dict[str, Any]:
+    """The settings of a method as values of the knobs' types; see `make_method`."""
     cls = method_class(name)
     names = {field.name for field in fields(cls)}
     made = {
         key: RECORD_KNOBS[key](value)
         if isinstance(value, str) and key in names & RECORD_KNOBS.keys()
         else value
-        for key, value in (settings or {}).items()
+        for key, value in settings.items()
     }
-    return cast(Method, cls(**parse_knobs(cls, made)))
+    return parse_knobs(cls, made)
 
 
 def with_preset(
-    method: str, settings: Mapping[str, Any], answer_model: str, preset: str | Path | None
+    name: str, settings: Mapping[str, Any], answer_model: str, preset: str | Path | None
 ) -> dict[str, Any]:
-    """`settings`, and what a preset has for the knobs that they leave open.
+    """The settings of a method, and what a preset has for the knobs that they leave open; all typed.
 
     Args:
         answer_model: the specification of the model that answers. ``bundled`` has a preset of its own, which
@@ -176,12 +181,11 @@ def with_preset(
         UnknownName: no such method, knob or preset.
         PresetError: the preset named can't be read, or does not know the method or its profile.
     """
-    cls = method_class(method)
-    if preset is not None:
-        return {**open_preset(preset).knobs(cls, settings), **settings}
+    cls, typed = method_class(name), read_settings(name, settings)
+    chosen = shipped()[BUNDLED] if preset is None else open_preset(preset)
     is_bundled = answer_model.partition("?")[0] == BUNDLED
-    own = shipped()[BUNDLED]
-    return {**(own.knobs(cls, settings) if is_bundled and own.knows(cls, settings) else {}), **settings}
+    applies = preset is not None or (is_bundled and chosen.knows(cls, typed))
+    return {**(chosen.knobs(cls, typed) if applies else {}), **typed}
 
 
 def load_model(spec: str) -> Model:

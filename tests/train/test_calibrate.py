@@ -155,8 +155,11 @@ def test_what_the_interval_can_not_tell():
 
 def test_which_methods_can_be_calibrated():
     assert calibrated_methods() == {
-        "flare": "search_below", "flare_token": "threshold", "dragin": "threshold",
-    }  # fmt: skip
+        "flare": "search_below",
+        "flare_token": "threshold",
+        "flare_entity": "threshold",
+        "dragin": "threshold",
+    }
 
 
 @pytest.mark.parametrize(

@@ -4,7 +4,6 @@ import math
 from dataclasses import dataclass
 from typing import ClassVar
 
-from askance.core.knobs import SearchKnob
 from askance.core.ports import Model
 from askance.methods.authors import Written
 from askance.methods.flare_authors import AuthorsFlare
@@ -30,7 +29,6 @@ class FlareToken(AuthorsFlare):
     """
 
     paper: ClassVar[str] = "Su et al. 2024 (DRAGIN), FLARE in its token variant"
-    calibrated: ClassVar[SearchKnob] = SearchKnob("threshold")
 
     def first_doubt(self, draft: Written, model: Model) -> Masked | None:
         texts = [single_text(id, model) for id in draft.ids]
