@@ -59,10 +59,9 @@ def calibrate(
 
     settings = with_preset(method, knobs_by_name(set_ or ()), answer_model="", preset=preset)
     name = chosen_knob(method, knob).name
-    made = make_method(method, settings)
+    make_method(method, settings)
     if file is not None:
         check_writable(file)
-        preset_text(type(made), settings, ())
     questions = [example.question for example in read_dataset(dataset, limit)]
     retriever = None if index is None else open_retriever(index)
     models = load_models(models_by_role(model or ()))

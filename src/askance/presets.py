@@ -116,13 +116,16 @@ def shipped() -> Mapping[str, Preset]:
 def preset_text(cls: type[Any], settings: Mapping[str, Any], comments: Sequence[str]) -> str:
     """A file that sets `settings`, typed knobs of one method, with comments above.
 
-    Raises:
-        PresetError: a knob holds something that has no place in a file.
+    A knob that holds a record, such as a wording, has no place in it: a comment names it.
     """
     profile = _profile(cls, settings)
     place = name_of(cls) if profile is None else f"{name_of(cls)}.{profile}"
-    lines = [f"{knob} = {_toml(knob, value)}" for knob, value in settings.items() if knob != "profile"]
-    above = ["# " + " ".join(comment.split()) for comment in comments]
+    scalars = {knob: value for knob, value in settings.items() if isinstance(value, str | bool | int | float)}
+    records = [
+        f"with {knob}={settings[knob]!r}, to be set again" for knob in settings.keys() - scalars.keys()
+    ]
+    above = ["# " + " ".join(comment.split()) for comment in (*comments, *sorted(records))]
+    lines = [f"{knob} = {_toml(value)}" for knob, value in scalars.items() if knob != "profile"]
     return "\n".join([*above, f"[{place}]", *lines]) + "\n"
 
 
@@ -164,7 +167,5 @@ def _listed(names: Mapping[str, Any]) -> str:
     return ", ".join(names) or "no method"
 
 
-def _toml(knob: str, value: Any) -> str:
-    if not isinstance(value, str | bool | int | float):
-        raise PresetError(f"knob {knob}={value!r} has no place in a preset file: leave it out.")
+def _toml(value: str | float) -> str:
     return json.dumps(value, ensure_ascii=False)
