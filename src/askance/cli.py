@@ -3,7 +3,7 @@
 import asyncio
 import dataclasses
 import json
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator
 from contextlib import contextmanager
 from importlib.util import find_spec
 from pathlib import Path
@@ -16,7 +16,17 @@ from rich.text import Text
 from typer.core import TyperGroup
 
 from askance.ask import Result, check_question
-from askance.core.errors import AskanceError, InputError
+from askance.cli_calibrate import calibrate, presets
+from askance.cli_options import (
+    IndexOption,
+    JsonFlag,
+    ModelOption,
+    PresetOption,
+    SetOption,
+    knobs_by_name,
+    models_by_role,
+)
+from askance.core.errors import AskanceError
 from askance.core.knobs import describe_type
 from askance.core.trace import Trace
 from askance.core.version import VERSION
@@ -24,7 +34,6 @@ from askance.runtime.trace_file import check_writable
 from askance.text.printable import printable, printable_record
 from askance.wire import (
     DEFAULT_METHOD,
-    DEFAULT_MODEL,
     METHODS,
     MODEL_KINDS,
     Engine,
@@ -54,9 +63,6 @@ out = Console(highlight=False, emoji=False)
 err = Console(stderr=True, highlight=False, emoji=False)
 
 SAMPLE = "@sample"
-
-IndexOption = Annotated[Path | None, typer.Option("--index", help="Folder made by `askance index`.")]
-JsonFlag = Annotated[bool, typer.Option("--json", help="Print one JSON object and nothing else.")]
 
 
 def main() -> None:
@@ -145,11 +151,10 @@ def ask(
     question: Annotated[str, typer.Argument(help="The question.")],
     index: IndexOption = None,
     method: Annotated[str, typer.Option(help="See `askance methods`.")] = DEFAULT_METHOD,
-    model: Annotated[
-        list[str] | None, typer.Option(help="[ROLE=]SPEC, see `askance models`; may be given once a role.")
-    ] = None,
-    set_: Annotated[list[str] | None, typer.Option("--set", help="knob=value; may be given again.")] = None,
+    model: ModelOption = None,
+    set_: SetOption = None,
     prompts: Annotated[str | None, typer.Option(help="A set of `askance prompts`, or a prompt file.")] = None,
+    preset: PresetOption = None,
     seed: Annotated[int, typer.Option(help="Makes sampling repeatable.")] = 0,
     as_json: JsonFlag = False,
     trace: Annotated[Path | None, typer.Option(help="Write the trace to this file (JSON Lines).")] = None,
@@ -158,9 +163,14 @@ def ask(
     check_question(question)
     if trace is not None:
         check_writable(trace)
-    knobs = _once([_pair(text, "--set knob=value") for text in set_ or ()], "--set")
     engine = open_engine(
-        method=method, model=_models(model or ()), index=index, seed=seed, knobs=knobs, prompts=prompts
+        method=method,
+        model=models_by_role(model or ()),
+        index=index,
+        seed=seed,
+        knobs=knobs_by_name(set_ or ()),
+        prompts=prompts,
+        preset=preset,
     )
     if as_json:
         _ask_as_json(engine, question, trace)
@@ -256,6 +266,10 @@ def show_prompts(
     out.print(table)
 
 
+app.command()(calibrate)
+app.command()(presets)
+
+
 def _knob_table(cls: type[Any]) -> Table:
     table = Table(box=None, padding=(0, 1), show_header=False)
     table.add_column(no_wrap=True)
@@ -272,31 +286,6 @@ def _needs(cls: type[Any]) -> str:
     wanted += ["attention (its own, or of a model in the role attend)"] if needs.attention else []
     wanted += ["an index"] if needs.retriever else []
     return ", ".join(wanted) or "any model"
-
-
-def _models(specs: Sequence[str]) -> dict[str, str]:
-    """``[ROLE=]SPEC`` by role; the answering model is the default one unless named."""
-    pairs = []
-    for text in specs:
-        role, equals, spec = text.partition("=")
-        pairs.append((role, spec) if equals and role.isidentifier() else ("answer", text))
-    return {"answer": DEFAULT_MODEL, **_once(pairs, "--model")}
-
-
-def _once(pairs: Sequence[tuple[str, str]], option: str) -> dict[str, str]:
-    """The pairs as a mapping; naming one thing twice is an error, not a silent choice."""
-    names = [name for name, _ in pairs]
-    twice = next((name for name in names if names.count(name) > 1), None)
-    if twice is not None:
-        raise InputError(f"{option} names {twice!r} more than once: give it once.")
-    return dict(pairs)
-
-
-def _pair(text: str, form: str) -> tuple[str, str]:
-    name, equals, value = text.partition("=")
-    if not equals or not name:
-        raise InputError(f"can't read {text!r}: write {form}.")
-    return name.strip(), value.strip()
 
 
 if __name__ == "__main__":

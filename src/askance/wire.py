@@ -14,6 +14,7 @@ from askance.core.knobs import parse_knobs
 from askance.core.ports import Method, Model, Retriever
 from askance.core.trace import Listener, Trace
 from askance.core.types import Question, Role
+from askance.presets import BUNDLED, open_preset, shipped
 from askance.text.linguistics import OWN, Linguistics
 from askance.wordings import open_wording
 
@@ -151,15 +152,40 @@ def make_method(name: str, settings: Mapping[str, Any] | None = None) -> Method:
         InputError: a record that can't be made, such as linguistics of a missing package, or
             prompts of a file with an error.
     """
+    return cast(Method, method_class(name)(**read_settings(name, settings or {})))
+
+
+def read_settings(name: str, settings: Mapping[str, Any]) -> dict[str, Any]:
+    """The settings of a method as values of the knobs' types; see `make_method`."""
     cls = method_class(name)
     names = {field.name for field in fields(cls)}
     made = {
         key: RECORD_KNOBS[key](value)
         if isinstance(value, str) and key in names & RECORD_KNOBS.keys()
         else value
-        for key, value in (settings or {}).items()
+        for key, value in settings.items()
     }
-    return cast(Method, cls(**parse_knobs(cls, made)))
+    return parse_knobs(cls, made)
+
+
+def with_preset(
+    name: str, settings: Mapping[str, Any], answer_model: str, preset: str | Path | None
+) -> dict[str, Any]:
+    """The settings of a method, and what a preset has for the knobs that they leave open; all typed.
+
+    Args:
+        answer_model: the specification of the model that answers. ``bundled`` has a preset of its own, which
+            applies when none is named, as far as it knows the method and its profile.
+
+    Raises:
+        UnknownName: no such method, knob or preset.
+        PresetError: the preset named can't be read, or does not know the method or its profile.
+    """
+    cls, typed = method_class(name), read_settings(name, settings)
+    chosen = shipped()[BUNDLED] if preset is None else open_preset(preset)
+    is_bundled = answer_model.partition("?")[0] == BUNDLED
+    applies = preset is not None or (is_bundled and chosen.knows(cls, typed))
+    return {**(chosen.knobs(cls, typed) if applies else {}), **typed}
 
 
 def load_model(spec: str) -> Model:
@@ -245,6 +271,7 @@ def open_engine(
     seed: int = 0,
     knobs: Mapping[str, Any] | None = None,
     prompts: str | Path | None = None,
+    preset: str | Path | None = None,
 ) -> Engine:
     """Make an engine from names.
 
@@ -253,6 +280,8 @@ def open_engine(
         index: a folder made by `askance index`; methods that do not search need none.
         knobs: of the method, such as ``{"passages": 3}``.
         prompts: the name of a packaged prompt set, or a prompt file; the knob ``wording`` by another name.
+        preset: fills knobs that `knobs` leaves open: a name of `askance presets`, or a file. Without one, the
+            model ``bundled`` gets what was measured for it.
 
     Raises:
         InputError: a name, knob, model or index that can't be used; the model is loaded last, once all else
@@ -263,7 +292,8 @@ def open_engine(
         if "wording" in settings:
             raise InputError("--prompts and the knob wording both name the prompts: give one of them.")
         settings["wording"] = open_wording(prompts)
-    made = make_method(method, settings)
+    specs = {"answer": model} if isinstance(model, str) else model
+    made = make_method(method, with_preset(method, settings, specs.get("answer", ""), preset))
     retriever = None if index is None else open_retriever(index)
-    models = load_models({"answer": model} if isinstance(model, str) else model)
+    models = load_models(specs)
     return Engine(made, models, retriever, seed)

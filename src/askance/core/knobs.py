@@ -8,7 +8,7 @@ import math
 import re
 import types
 from collections.abc import Mapping
-from typing import Any, Literal, TypeVar, Union, get_args, get_origin, get_type_hints
+from typing import Any, ClassVar, Literal, TypeVar, Union, cast, get_args, get_origin, get_type_hints
 
 from askance.core.errors import KnobError, UnknownName
 
@@ -31,10 +31,24 @@ def knob(default: T, help: str, *, at_least: float = -math.inf, at_most: float =
     return dataclasses.field(default=default, metadata=metadata)
 
 
+@dataclasses.dataclass(frozen=True, slots=True)
+class SearchKnob:
+    """The knob that decides how often a method searches. If it `rises`, a greater value means more."""
+
+    name: str
+    rises: bool = False
+
+
 class Knobs:
-    """Base of every method: checks each knob's type and range when the method is made."""
+    """Base of every method: checks each knob's type and range when the method is made.
+
+    A method says with `calibrated` which knob decides how often it searches. One that says nothing but has a
+    knob called ``threshold`` is taken to search when a number is above it.
+    """
 
     __slots__ = ()
+
+    calibrated: ClassVar[SearchKnob | None] = None
 
     def __post_init__(self) -> None:
         hints = get_type_hints(type(self))
@@ -50,10 +64,8 @@ def parse_knobs(cls: type[Any], settings: Mapping[str, Any]) -> dict[str, Any]:
         KnobError: a value that can't be read as the knob's type.
     """
     hints = get_type_hints(cls)
-    names = [field.name for field in dataclasses.fields(cls)]
     for name in settings:
-        if name not in names:
-            raise UnknownName("knob", name, names, place=f"of method {name_of(cls)}")
+        knob_field(cls, name)
     return {
         name: _parse(name_of(cls), name, hints[name], value) if isinstance(value, str) else value
         for name, value in settings.items()
@@ -63,6 +75,32 @@ def parse_knobs(cls: type[Any], settings: Mapping[str, Any]) -> dict[str, Any]:
 def name_of(cls: type[Any]) -> str:
     """The name users know a method by: ``ClosedBook`` is ``closed_book``."""
     return re.sub(r"(?<!^)(?=[A-Z])", "_", cls.__name__).lower()
+
+
+def search_knob(cls: type[Any]) -> SearchKnob | None:
+    """The knob that decides how often a method searches, if there is one."""
+    if cls.calibrated is not None:
+        return cast(SearchKnob, cls.calibrated)
+    return (
+        SearchKnob("threshold") if "threshold" in {field.name for field in dataclasses.fields(cls)} else None
+    )
+
+
+def knob_field(cls: type[Any], name: str) -> dataclasses.Field[Any]:
+    """The field of one knob.
+
+    Raises:
+        UnknownName: `cls` has no such knob.
+    """
+    fields = {field.name: field for field in dataclasses.fields(cls)}
+    if name not in fields:
+        raise UnknownName("knob", name, fields, place=f"of method {name_of(cls)}")
+    return fields[name]
+
+
+def knob_range(field: dataclasses.Field[Any]) -> tuple[float, float]:
+    """Least and greatest value of a knob, both allowed."""
+    return field.metadata.get("at_least", -math.inf), field.metadata.get("at_most", math.inf)
 
 
 def describe_type(hint: Any) -> str:
@@ -108,7 +146,7 @@ def _check(owner: str, field: dataclasses.Field[Any], hint: Any, value: Any) -> 
     if not _fits(hint, value):
         raise KnobError(f"{place}: expected {describe_type(hint)}.")
     if isinstance(value, int | float) and not isinstance(value, bool):
-        low, high = field.metadata.get("at_least", -math.inf), field.metadata.get("at_most", math.inf)
+        low, high = knob_range(field)
         if not low <= value <= high:
             expected = f"{low:g} or more" if high == math.inf else f"a value from {low:g} to {high:g}"
             raise KnobError(f"{place}: expected {expected}.")

@@ -5,7 +5,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import ClassVar
 
-from askance.core.knobs import Knobs, knob
+from askance.core.knobs import Knobs, SearchKnob, knob
 from askance.core.ports import Needs, Run
 from askance.core.trace import Decided, WordSignal
 from askance.core.types import Answer, Generation, Hit, Key, Question, Sampling, Token, Want
@@ -58,6 +58,7 @@ class Flare(Knobs):
     wording: Wording = knob(OWN, "examples and fixed lines of the prompt")
 
     paper: ClassVar[str] = "Jiang et al. 2023 (FLARE)"
+    calibrated: ClassVar[SearchKnob] = SearchKnob("search_below", rises=True)
 
     @property
     def needs(self) -> Needs:

@@ -2,9 +2,9 @@
 
 from abc import ABC, abstractmethod
 from dataclasses import dataclass
-from typing import Literal
+from typing import ClassVar, Literal
 
-from askance.core.knobs import Knobs, knob
+from askance.core.knobs import Knobs, SearchKnob, knob
 from askance.core.ports import Model, Needs, Run
 from askance.core.trace import Decided, WordSignal
 from askance.core.types import Answer, Question, Want
@@ -37,6 +37,8 @@ class AuthorsFlare(Knobs, ABC):
     elicit_tokens: int = knob(20, "most new tokens of an elicited answer", at_least=1)
     linguistics: Linguistics = knob(OWN_LINGUISTICS, "sentences and entities: own, or spacy:PIPELINE")
     wording: Wording = knob(OWN_WORDING, "examples and fixed lines of the prompt")
+
+    calibrated: ClassVar[SearchKnob] = SearchKnob("threshold")
 
     @property
     def needs(self) -> Needs:

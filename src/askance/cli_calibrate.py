@@ -1,0 +1,146 @@
+"""The commands that have to do with thresholds: finding them, and listing those that are known."""
+
+import asyncio
+import dataclasses
+import json
+from datetime import UTC, datetime
+from pathlib import Path
+from typing import TYPE_CHECKING, Annotated, Any
+
+import typer
+from rich.console import Console
+from rich.table import Table
+from rich.text import Text
+
+from askance.cli_options import (
+    IndexOption,
+    JsonFlag,
+    ModelOption,
+    PresetOption,
+    SetOption,
+    knobs_by_name,
+    models_by_role,
+)
+from askance.core.errors import InputError
+from askance.presets import preset_text, shipped
+from askance.runtime.trace_file import check_writable
+from askance.text.printable import printable, printable_record
+from askance.wire import DEFAULT_METHOD, load_models, make_method, method_class, open_retriever, with_preset
+
+if TYPE_CHECKING:
+    from askance.train.calibrate import Calibration
+
+out = Console(highlight=False, emoji=False)
+err = Console(stderr=True, highlight=False, emoji=False)
+
+
+def calibrate(
+    dataset: Annotated[
+        str, typer.Option(help="Questions: sample, jsonl:FILE, hotpotqa:FILE … (docs/evaluation.md).")
+    ],
+    index: IndexOption = None,
+    method: Annotated[str, typer.Option(help="See `askance methods`.")] = DEFAULT_METHOD,
+    model: ModelOption = None,
+    set_: SetOption = None,
+    preset: PresetOption = None,
+    searches: Annotated[float, typer.Option(min=0, help="Searches wanted, a question on average.")] = 2.0,
+    limit: Annotated[int, typer.Option(min=1, help="Most questions used, the first ones.")] = 40,
+    knob: Annotated[str | None, typer.Option(help="The knob to turn, if not the method's own.")] = None,
+    trials: Annotated[int, typer.Option(min=1, help="Most values tried; each asks every question.")] = 7,
+    seed: Annotated[int, typer.Option(help="Of sampling and of the intervals.")] = 0,
+    file: Annotated[Path | None, typer.Option("--out", help="Write a preset to this file (TOML).")] = None,
+    as_json: JsonFlag = False,
+) -> None:
+    """Find the threshold that leads to a wanted number of searches a question."""
+    from askance.eval.datasets import read_dataset
+    from askance.serve.progress import CalibrationProgress
+    from askance.train.calibrate import calibrate as find_threshold
+    from askance.train.calibrate import chosen_knob
+
+    settings = with_preset(method, knobs_by_name(set_ or ()), answer_model="", preset=preset)
+    name = chosen_knob(method, knob).name
+    make_method(method, settings)
+    if file is not None:
+        check_writable(file)
+    questions = [example.question for example in read_dataset(dataset, limit)]
+    retriever = None if index is None else open_retriever(index)
+    models = load_models(models_by_role(model or ()))
+    with CalibrationProgress(err, name, len(questions)) as progress:
+        work = find_threshold(
+            method, settings, models, retriever, questions, searches,
+            knob=knob, max_trials=trials, seed=seed, progress=progress,
+        )  # fmt: skip
+        found = asyncio.run(work)
+    if file is not None and found.value is not None:
+        _write_preset(file, found, settings, dataset)
+    _show_as_json(found) if as_json else _show(found, file)
+    if found.value is None:
+        raise typer.Exit(1)
+
+
+def presets() -> None:
+    """List the presets that ship with askance."""
+    for name, preset in shipped().items():
+        out.print(Text(name, style="bold").append(f"  {preset.about}", style="not bold dim"), soft_wrap=True)
+        for method, profile, knobs in preset.entries():
+            place = f"{method} {profile}".strip()
+            told = ", ".join(f"{knob}={value}" for knob, value in knobs.items())
+            out.print(Text(f"  {place:<18} {told}"), soft_wrap=True)
+
+
+def _show_as_json(found: "Calibration") -> None:
+    print(json.dumps(dataclasses.asdict(found), ensure_ascii=False))
+
+
+def _show(found: "Calibration", file: Path | None) -> None:
+    found = printable_record(found)
+    for failure in found.failures:
+        told = f"failed: question {failure.question_id} at {found.knob}={failure.value:g}: {failure.error}"
+        err.print(told, style="yellow", markup=False, soft_wrap=True)
+    out.print(_table(found))
+    left_out = found.num_questions - found.num_counted
+    if left_out:
+        told = f"{left_out} of {found.num_questions} questions failed at least once and count nowhere above."
+        out.print(told, style="yellow", markup=False, soft_wrap=True)
+    if found.value is None or found.interval is None:
+        out.print(found.remark, style="red", markup=False, soft_wrap=True)
+        return
+    low, high = found.interval
+    out.print(
+        f"{found.knob}={found.value:g} gives {found.wanted:g} searches a question with {found.method_name} "
+        f"on {found.model} (95 % interval {low:g} to {high:g}, {found.num_counted} questions)",
+        markup=False, soft_wrap=True,
+    )  # fmt: skip
+    if found.is_interval_cut:
+        told = "an end of the interval is the last value tried: it may be wider. More questions narrow it."
+        out.print(told, style="yellow", markup=False, soft_wrap=True)
+    use = f"--set {found.knob}={found.value:g}"
+    out.print(f"use it: {use}" if file is None else f"use it: {use}, or --preset {printable(str(file))}",
+              markup=False, soft_wrap=True)  # fmt: skip
+
+
+def _table(found: "Calibration") -> Table:
+    table = Table(box=None, pad_edge=False, header_style="bold")
+    for heading in (found.knob, "searches a question", "95 % interval", "tokens computed"):
+        table.add_column(heading, justify="right")
+    for row in found.table:
+        low, high = row.searches_interval
+        cells = (f"{row.value:g}", f"{row.searches:.2f}", f"{low:.2f} to {high:.2f}", f"{row.tokens:,.0f}")
+        table.add_row(*cells)
+    return table
+
+
+def _write_preset(file: Path, found: "Calibration", settings: dict[str, Any], dataset: str) -> None:
+    from askance.runtime.durable import write_atomically
+
+    low, high = found.interval or (0.0, 0.0)
+    comments = [
+        f"askance calibrate, {datetime.now(UTC):%Y-%m-%d}: {found.wanted:g} searches a question",
+        f"model {found.model}; {found.num_counted} questions of {dataset}",
+        f"95 % interval of {found.knob}: {low:g} to {high:g}",
+    ]
+    settings = {**settings, found.knob: found.value}
+    try:
+        write_atomically(file, preset_text(method_class(found.method_name), settings, comments))
+    except OSError as error:
+        raise InputError(f"can't write {file}: {error.strerror}. Name another file.") from error

@@ -1,0 +1,50 @@
+"""Options that several commands take, and how what was typed is read."""
+
+from collections.abc import Sequence
+from pathlib import Path
+from typing import Annotated
+
+import typer
+
+from askance.core.errors import InputError
+from askance.wire import DEFAULT_MODEL
+
+IndexOption = Annotated[Path | None, typer.Option("--index", help="Folder made by `askance index`.")]
+JsonFlag = Annotated[bool, typer.Option("--json", help="Print one JSON object and nothing else.")]
+ModelOption = Annotated[
+    list[str] | None, typer.Option(help="[ROLE=]SPEC, see `askance models`; may be given once a role.")
+]
+SetOption = Annotated[list[str] | None, typer.Option("--set", help="knob=value; may be given again.")]
+PresetOption = Annotated[
+    str | None, typer.Option(help="Fills knobs that are not --set: a name of `askance presets`, or a file.")
+]
+
+
+def knobs_by_name(settings: Sequence[str]) -> dict[str, str]:
+    """The settings of --set, each ``knob=value``."""
+    return _once([_pair(text, "--set knob=value") for text in settings], "--set")
+
+
+def models_by_role(specs: Sequence[str]) -> dict[str, str]:
+    """``[ROLE=]SPEC`` by role; the answering model is the default one unless named."""
+    pairs = []
+    for text in specs:
+        role, equals, spec = text.partition("=")
+        pairs.append((role, spec) if equals and role.isidentifier() else ("answer", text))
+    return {"answer": DEFAULT_MODEL, **_once(pairs, "--model")}
+
+
+def _once(pairs: Sequence[tuple[str, str]], option: str) -> dict[str, str]:
+    """The pairs as a mapping; naming one thing twice is an error, not a silent choice."""
+    names = [name for name, _ in pairs]
+    twice = next((name for name in names if names.count(name) > 1), None)
+    if twice is not None:
+        raise InputError(f"{option} names {twice!r} more than once: give it once.")
+    return dict(pairs)
+
+
+def _pair(text: str, form: str) -> tuple[str, str]:
+    name, equals, value = text.partition("=")
+    if not equals or not name:
+        raise InputError(f"can't read {text!r}: write {form}.")
+    return name.strip(), value.strip()

@@ -1,0 +1,171 @@
+"""Presets: knobs that belong to a model and a data set, by name or from a file.
+
+`presets.toml` beside this module holds those that ship: the DRAGIN paper's, and ``bundled`` for the model
+that travels with askance. A file of the user's own (`askance calibrate --out`) holds one. Either is TOML:
+
+    about = "what it is and where it comes from"
+    [dragin.paper]          # method, then profile
+    trigger = "rind"
+    threshold = 1.2
+    [flare]                 # a method that has no profiles
+    search_below = 0.35
+
+A preset fills the knobs that are not set otherwise. Its threshold is meant for the words and flags that stand
+beside it: whoever sets one of these knobs to another value does not get the threshold.
+"""
+
+import dataclasses
+import json
+import tomllib
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass
+from functools import cache
+from pathlib import Path
+from typing import Any
+
+from askance.core.errors import AskanceError, PresetError, UnknownName
+from askance.core.knobs import name_of, parse_knobs, search_knob
+
+BUNDLED = "bundled"
+"""The preset that applies by itself to the model of this name."""
+
+
+@dataclass(frozen=True, slots=True)
+class Preset:
+    """Knobs by method and profile; `name` is how the user named it."""
+
+    name: str
+    about: str
+    methods: Mapping[str, Mapping[str, Any]]
+
+    def knobs(self, cls: type[Any], settings: Mapping[str, Any]) -> dict[str, Any]:
+        """What it adds to the `settings` of a method, which are values of its knobs' types.
+
+        Raises:
+            PresetError: it does not know the method or the profile, or has a knob that does not fit.
+        """
+        method, profile = name_of(cls), _profile(cls, settings)
+        if method not in self.methods:
+            raise PresetError(
+                f"preset {self.name!r} has nothing for method {method}: it knows {_listed(self.methods)}."
+            )
+        entry = self.methods[method]
+        if profile is not None:
+            if profile not in entry:
+                raise PresetError(
+                    f"preset {self.name!r} has nothing for profile {profile!r} of {method}, only for "
+                    f"{_listed(entry)}, and a threshold of one profile is of no use in another: choose that "
+                    "profile (--set profile=…), or find a threshold with `askance calibrate`."
+                )
+            entry = entry[profile]
+        return _wanted(cls, self._checked(cls, entry), settings)
+
+    def knows(self, cls: type[Any], settings: Mapping[str, Any]) -> bool:
+        """Whether it has something for the method and the profile that `settings` lead to."""
+        profile, entry = _profile(cls, settings), self.methods.get(name_of(cls), {})
+        return profile in entry if profile is not None else bool(entry)
+
+    def entries(self) -> Iterator[tuple[str, str, Mapping[str, Any]]]:
+        """Every method with a profile ("" where it has none) and the knobs for it."""
+        for method, entry in self.methods.items():
+            by_profile = entry if _is_by_profile(entry) else {"": entry}
+            for profile, knobs in by_profile.items():
+                yield method, profile, knobs
+
+    def _checked(self, cls: type[Any], entry: object) -> dict[str, Any]:
+        if not isinstance(entry, Mapping) or _is_by_profile(entry):
+            place = "[METHOD.PROFILE]" if _profile(cls, {}) is not None else "[METHOD], as it has no profiles"
+            raise PresetError(f"preset {self.name!r}: the knobs of {name_of(cls)} stand under {place}.")
+        try:
+            knobs = parse_knobs(cls, entry)
+            cls(**knobs)
+        except AskanceError as error:
+            raise PresetError(f"preset {self.name!r}: {error}") from error
+        return knobs
+
+
+def open_preset(name: str | Path) -> Preset:
+    """One that ships with askance, by name, or one in a file.
+
+    Raises:
+        PresetError: the file can't be read.
+        UnknownName: neither a shipped preset nor a file.
+    """
+    if str(name) in shipped():
+        return shipped()[str(name)]
+    path = Path(name)
+    if path.suffix != ".toml" and not path.is_file():
+        raise UnknownName("preset", str(name), shipped(), place="(and no file of this name)")
+    try:
+        return _preset(str(name), tomllib.loads(path.read_text(encoding="utf-8")))
+    except OSError as error:
+        raise PresetError(f"can't read the preset {name}: {error.strerror or error}.") from error
+    except ValueError as error:
+        raise PresetError(
+            f"preset {name}: {error}. See docs/calibration.md for what one looks like."
+        ) from error
+
+
+@cache
+def shipped() -> Mapping[str, Preset]:
+    """The presets that ship with askance, by name."""
+    text = Path(__file__).with_name("presets.toml").read_text(encoding="utf-8")
+    return {name: _preset(name, content) for name, content in tomllib.loads(text).items()}
+
+
+def preset_text(cls: type[Any], settings: Mapping[str, Any], comments: Sequence[str]) -> str:
+    """A file that sets `settings`, typed knobs of one method, with comments above.
+
+    A knob that holds a record, such as a wording, has no place in it: a comment names it.
+    """
+    profile = _profile(cls, settings)
+    place = name_of(cls) if profile is None else f"{name_of(cls)}.{profile}"
+    scalars = {knob: value for knob, value in settings.items() if isinstance(value, str | bool | int | float)}
+    records = [
+        f"with {knob}={settings[knob]!r}, to be set again" for knob in settings.keys() - scalars.keys()
+    ]
+    above = ["# " + " ".join(comment.split()) for comment in (*comments, *sorted(records))]
+    lines = [f"{knob} = {_toml(value)}" for knob, value in scalars.items() if knob != "profile"]
+    return "\n".join([*above, f"[{place}]", *lines]) + "\n"
+
+
+def _preset(name: str, content: Mapping[str, Any]) -> Preset:
+    methods = {key: value for key, value in content.items() if key != "about"}
+    about = content.get("about", "")
+    if not isinstance(about, str):
+        raise PresetError(f"preset {name!r}: about={about!r} is no text.")
+    loose = [key for key, value in methods.items() if not isinstance(value, Mapping)]
+    if loose:
+        raise PresetError(
+            f"preset {name!r}: {loose[0]}={methods[loose[0]]!r} stands under no method; "
+            "put knobs under [METHOD] or [METHOD.PROFILE]."
+        )
+    return Preset(name, about, methods)
+
+
+def _profile(cls: type[Any], settings: Mapping[str, Any]) -> str | None:
+    """The profile that `settings` lead to; None for a method without profiles."""
+    defaults = {field.name: field.default for field in dataclasses.fields(cls)}
+    chosen: str | None = {**defaults, **settings}.get("profile")
+    return chosen
+
+
+def _wanted(cls: type[Any], knobs: Mapping[str, Any], given: Mapping[str, Any]) -> dict[str, Any]:
+    """The knobs that are not `given`; the threshold only among the words and flags it belongs to."""
+    own = search_knob(cls)
+    words = {knob: value for knob, value in knobs.items() if isinstance(value, str | bool)}
+    is_other = any(given.get(knob, value) != value for knob, value in words.items())
+    left_out = {*given, *({own.name} if own is not None and is_other else ())}
+    return {knob: value for knob, value in knobs.items() if knob not in left_out}
+
+
+def _is_by_profile(entry: Mapping[str, Any]) -> bool:
+    return any(isinstance(value, Mapping) for value in entry.values())
+
+
+def _listed(names: Mapping[str, Any]) -> str:
+    return ", ".join(names) or "no method"
+
+
+def _toml(value: str | float) -> str:
+    return json.dumps(value, ensure_ascii=False)

@@ -1,0 +1,128 @@
+"""`askance calibrate` and `askance presets` as a user types them."""
+
+import json
+import tomllib
+
+import pytest
+
+from askance.models.scripted import Reply, ScriptedModel
+from tests.train.test_calibrate import PROBABILITIES, reply
+
+
+@pytest.fixture
+def questions(tmp_path):
+    path = tmp_path / "questions.jsonl"
+    rows = [{"id": str(p), "question": f"Where is it, {p}?", "answers": ["Bonn"]} for p in PROBABILITIES]
+    path.write_text("\n".join(map(json.dumps, rows)) + "\n\n")
+    return f"jsonl:{path}"
+
+
+def full_reply(key):
+    made = reply("", key)
+    return Reply(made) if isinstance(made, str) else made
+
+
+@pytest.fixture
+def model(monkeypatch):
+    """`--model scripted` answers from the script whose right thresholds are known."""
+    monkeypatch.setattr(ScriptedModel, "_reply", lambda self, shown, key: full_reply(key))
+
+
+ARGUMENTS = ["--model", "scripted", "--method", "flare", "--searches", "1.5"]
+
+
+def test_calibrate_prints_table_value_and_how_to_use_it(run, questions, model, sample_index, tmp_path):
+    file = tmp_path / "mine.toml"
+    code, out, err = run(
+        "calibrate", "--dataset", questions, "--index", sample_index, *ARGUMENTS, "--out", file
+    )
+    assert code == 0
+    text = " ".join(out.split())
+    assert "search_below searches a question 95 % interval tokens computed" in text
+    assert "gives 1.5 searches a question with flare on scripted (95 % interval 0." in text
+    value = tomllib.loads(file.read_text())["flare"]["search_below"]
+    assert 0.45 <= value < 0.55
+    assert f"use it: --set search_below={value}, or --preset {file}" in text
+    assert "trial 1, search_below=0.8: 1.80 searches a question" in " ".join(err.split())
+    assert "# model scripted; 10 questions of jsonl:" in file.read_text()
+
+
+def test_the_result_as_json(run, questions, model, sample_index):
+    code, out, _ = run("calibrate", "--dataset", questions, "--index", sample_index, *ARGUMENTS, "--json")
+    assert code == 0
+    shown = json.loads(out)
+    assert shown["knob"] == "search_below"
+    assert 0.45 <= shown["value"] < 0.55
+    assert set(shown["table"][0]) == {"value", "searches", "searches_interval", "tokens"}
+
+
+def test_a_number_out_of_reach_exits_with_1_and_writes_nothing(run, questions, model, sample_index, tmp_path):
+    file = tmp_path / "mine.toml"
+    words = ["--dataset", questions, "--index", sample_index, "--model", "scripted", "--searches", "0.5"]
+    code, out, _ = run("calibrate", *words, "--out", file)
+    assert code == 1
+    assert "0.5 searches a question are out of reach" in " ".join(out.split())
+    assert not file.exists()
+    code, out, _ = run("calibrate", *words, "--json")
+    assert (code, json.loads(out)["value"]) == (1, None)
+
+
+def test_failures_are_told(run, questions, sample_index, monkeypatch):
+    def replies(self, shown, key):
+        if key[1] == "0.95":
+            raise RuntimeError("out of memory")
+        return full_reply(key)
+
+    monkeypatch.setattr(ScriptedModel, "_reply", replies)
+    code, out, err = run("calibrate", "--dataset", questions, "--index", sample_index, *ARGUMENTS)
+    assert code == 0
+    assert "1 of 10 questions failed at least once and count nowhere above." in " ".join(out.split())
+    assert "failed: question 0.95 at search_below=0.8: " in " ".join(err.split())
+    assert "out of memory" in err
+
+
+def test_a_preset_gives_the_other_knobs(run, questions, model, sample_index, tmp_path):
+    (tmp_path / "p.toml").write_text("[flare]\nsearch_first = false\nsearch_below = 0.5\n")
+    code, out, _ = run(
+        "calibrate", "--dataset", questions, "--index", sample_index, "--model", "scripted",
+        "--searches", "0.5", "--preset", tmp_path / "p.toml", "--trials", "1", "--json",
+    )  # fmt: skip
+    assert code == 0
+    assert [row["value"] for row in json.loads(out)["table"]] == [0.5]
+
+
+def test_the_limit(run, questions, model, sample_index):
+    words = ["--dataset", questions, "--index", sample_index, *ARGUMENTS, "--limit", "3", "--json"]
+    assert json.loads(run("calibrate", *words)[1])["num_questions"] == 3
+
+
+def test_presets_are_listed(run):
+    code, out, _ = run("presets")
+    assert code == 0
+    for word in ("bundled", "llama2-13b-chat/hotpotqa", "dragin paper", "threshold=1.2, query_top=35"):
+        assert word in out
+
+
+@pytest.mark.parametrize(
+    ("words", "expected"),
+    [
+        (["--dataset", "sampel"], "did you mean 'sample'"),
+        (["--dataset", "jsonl:absent.jsonl"], "absent.jsonl"),
+        (["--dataset", "sample", "--method", "single"], "single has no knob"),
+        (["--dataset", "sample", "--knob", "passages"], "takes int"),
+        (["--dataset", "sample", "--set", "search_below=7"], "from 0 to 1"),
+        (["--dataset", "sample", "--preset", "llama2-13b-chat/hotpotq"], "llama2-13b-chat/hotpotqa"),
+        (["--dataset", "sample", "--preset", "absent.toml"], "can't read the preset absent.toml"),
+        (["--dataset", "sample", "--out", "absent/p.toml"], "the folder absent does not exist"),
+        (["--dataset", "sample"], "name an index"),
+        (["--dataset", "sample", "--searches", "-1"], "--searches"),
+        ([], "--dataset"),
+    ],
+)
+def test_bad_input_exits_with_2_and_leaves_nothing(run, tmp_path, monkeypatch, words, expected):
+    monkeypatch.chdir(tmp_path)
+    code, out, err = run("calibrate", "--model", "scripted", *words)
+    assert code == 2
+    assert expected in " ".join(err.split())
+    assert out == ""
+    assert not list(tmp_path.iterdir())

@@ -1,0 +1,176 @@
+"""Presets: what ships, what a file may hold, and what is filled."""
+
+import pytest
+
+from askance.core.errors import AskanceError, KnobError, PresetError, UnknownName
+from askance.methods.flare import Flare
+from askance.presets import BUNDLED, open_preset, preset_text, shipped
+from askance.wire import make_method, method_class, open_engine, read_settings, with_preset
+
+HOTPOT = "llama2-13b-chat/hotpotqa"
+DRAGIN = method_class("dragin")
+
+
+def filled(method, preset, **settings):
+    return make_method(method, with_preset(method, settings, "scripted", preset))
+
+
+@pytest.mark.parametrize("name", shipped())
+def test_everything_that_ships_fits_its_method(name):
+    preset = shipped()[name]
+    for method, profile, knobs in preset.entries():
+        settings = {"profile": profile} if profile else {}
+        assert preset.knobs(method_class(method), settings) == knobs
+
+
+def test_the_paper_s_table_is_whole():
+    names = {f"{model}/{data}" for model in ("llama2-13b-chat", "llama2-7b-chat", "vicuna-13b-v1.5")
+             for data in ("2wikimultihopqa", "hotpotqa", "iirc", "strategyqa")}  # fmt: skip
+    assert set(shipped()) == {*names, BUNDLED}
+    for name in names:
+        known = {(method, profile) for method, profile, _ in shipped()[name].entries()}
+        assert known == {("dragin", "paper"), ("dragin", "code"), ("flare_token", "code")}
+
+
+@pytest.mark.parametrize(
+    ("name", "profile", "threshold", "query_top", "max_tokens"),
+    [
+        ("llama2-13b-chat/2wikimultihopqa", "paper", 0.6, 25, 64),
+        ("llama2-13b-chat/2wikimultihopqa", "code", 0.8, 25, 64),
+        (HOTPOT, "code", 1.2, 35, 100),
+        ("llama2-7b-chat/iirc", "paper", 1.3, 35, 128),
+        ("llama2-7b-chat/iirc", "code", 0.6, 35, 128),
+        ("vicuna-13b-v1.5/strategyqa", "code", 1.5, 25, 100),
+    ],
+)
+def test_the_profile_decides_between_the_table_and_the_configurations(
+    name, profile, threshold, query_top, max_tokens
+):
+    dragin = filled("dragin", name, profile=profile)
+    assert (dragin.threshold, dragin.query_top, dragin.max_tokens) == (threshold, query_top, max_tokens)
+
+
+def test_the_variant_of_flare_in_the_same_configurations():
+    assert filled("flare_token", "vicuna-13b-v1.5/iirc").threshold == 0.4
+
+
+def test_what_is_set_explicitly_stays():
+    dragin = filled("dragin", HOTPOT, profile="paper", threshold="0.7", max_tokens=20)
+    assert (dragin.threshold, dragin.query_top, dragin.max_tokens) == (0.7, 35, 20)
+
+
+def test_a_threshold_is_left_out_where_the_words_beside_it_are_others():
+    plain = make_method("dragin", {"profile": "paper"}).threshold
+    dragin = filled("dragin", HOTPOT, profile="paper", trigger="every_sentence")
+    assert (dragin.threshold, dragin.query_top) == (plain, 35)
+    assert filled("dragin", HOTPOT, profile="paper", trigger="rind").threshold == 1.2
+
+
+@pytest.mark.parametrize(
+    ("method", "settings", "error", "expected"),
+    [
+        ("flare", {}, PresetError, "nothing for method flare: it knows dragin, flare_token"),
+        ("dragin", {"profile": "papr"}, KnobError, "one of"),
+        ("flare", {"profile": "paper"}, UnknownName, "unknown knob 'profile'"),
+    ],
+)
+def test_a_preset_that_does_not_know(method, settings, error, expected):
+    with pytest.raises(error, match=expected):
+        open_engine(method=method, model="scripted", knobs=settings, preset=HOTPOT)
+
+
+def test_a_profile_without_threshold_says_what_to_do(tmp_path):
+    path = tmp_path / "p.toml"
+    path.write_text("[dragin.code]\nthreshold = 0.5\n")
+    with pytest.raises(PresetError, match=r"profile 'paper' of dragin, only for code.*askance calibrate"):
+        filled("dragin", path, profile="paper")
+
+
+def test_unknown_names_offer_the_nearest():
+    with pytest.raises(UnknownName, match=f"did you mean '{HOTPOT}'"):
+        open_preset("llama2-13b-chat/hotpot")
+
+
+@pytest.mark.parametrize(
+    ("text", "expected"),
+    [
+        ("[flare\n", "p.toml: "),
+        ("search_below = 0.3\n", "stands under no method"),
+        ("[flare.paper]\nsearch_below = 0.3\n", r"stand under \[METHOD\], as it has no profiles"),
+        ("[flare]\nsearch_belo = 0.3\n", "did you mean 'search_below'"),
+        ("[flare]\nsearch_below = 3\n", "from 0 to 1"),
+        ('[flare]\nsearch_below = "often"\n', "expected float"),
+        ("[flare]\nsearch_below = [0.3]\n", "expected float"),
+        ("about = 3\n[flare]\nsearch_below = 0.3\n", "is no text"),
+        ("[flair]\nsearch_below = 0.3\n", "it knows flair"),
+        ("", "it knows no method"),
+    ],
+)
+def test_malformed_files(tmp_path, text, expected):
+    path = tmp_path / "p.toml"
+    path.write_text(text)
+    with pytest.raises(PresetError, match=expected):
+        filled("flare", path)
+
+
+def test_a_method_with_profiles_whose_knobs_stand_under_none(tmp_path):
+    path = tmp_path / "p.toml"
+    path.write_text("[dragin]\nthreshold = 0.3\n[dragin.paper]\nthreshold = 0.3\n")
+    assert filled("dragin", path, profile="paper").threshold == 0.3
+    path.write_text("[dragin]\npaper = 0.3\n")
+    with pytest.raises(PresetError, match=r"stand under \[METHOD\.PROFILE\]"):
+        filled("dragin", path, profile="paper")
+
+
+def test_files_that_can_not_be_read(tmp_path):
+    with pytest.raises(PresetError, match=r"can't read the preset .*absent\.toml"):
+        open_preset(tmp_path / "absent.toml")
+    (tmp_path / "latin").write_bytes(b"\xe9")
+    with pytest.raises(PresetError, match="latin"):
+        open_preset(tmp_path / "latin")
+
+
+def test_what_is_written_can_be_read_again(tmp_path):
+    path = tmp_path / "p"
+    settings = {"profile": "code", "threshold": 0.25, "space_marker": '"▁\\', "real_words_only": "no"}
+    typed = read_settings("dragin", settings)
+    path.write_text(preset_text(DRAGIN, typed, ["two\nlines"]), encoding="utf-8")
+    assert path.read_text(encoding="utf-8").startswith("# two lines\n[dragin.code]\n")
+    assert filled("dragin", path, profile="code") == make_method("dragin", settings)
+    path.write_text(preset_text(Flare, {"search_below": 0.3}, []))
+    assert filled("flare", path) == Flare(search_below=0.3)
+
+
+def test_a_record_is_named_in_a_comment():
+    text = preset_text(Flare, {"wording": Flare().wording, "search_below": 0.3}, ["measured"])
+    assert text.startswith("# measured\n# with wording=")
+    assert text.endswith(", to be set again\n[flare]\nsearch_below = 0.3\n")
+
+
+def test_the_bundled_model_gets_what_was_measured_for_it():
+    measured = shipped()[BUNDLED].methods["flare"]["search_below"]
+    assert measured != Flare().search_below
+    for spec in ("bundled", "bundled?dtype=float32"):
+        assert with_preset("flare", {}, spec, None) == shipped()[BUNDLED].methods["flare"]
+    assert with_preset("flare", {"search_below": 0.5}, "bundled", None)["search_below"] == 0.5
+    assert "search_below" not in with_preset("flare", {"search_first": "no"}, "bundled", None)
+    assert with_preset("closed_book", {}, "bundled", None) == {}
+    assert with_preset("flare", {}, "scripted", None) == {}
+
+
+def test_a_preset_named_takes_the_place_of_the_bundled_one(tmp_path):
+    path = tmp_path / "p.toml"
+    path.write_text("[flare]\npassages = 5\n")
+    assert with_preset("flare", {}, "bundled", path) == {"passages": 5}
+
+
+def test_the_trace_shows_the_value_used(bundled, sample_index):
+    engine = open_engine(method="flare", index=sample_index)
+    measured = shipped()[BUNDLED].methods["flare"]["search_below"]
+    result = engine.ask("Where was Ingmar Bergman born?")
+    assert f"search_below={measured}" in result.trace.events[0].method
+
+
+def test_preset_errors_are_ours():
+    assert issubclass(PresetError, AskanceError)
+    assert PresetError.exit_code == 2
