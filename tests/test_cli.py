@@ -49,7 +49,16 @@ def test_the_sample_corpus_has_a_name(run, tmp_path):
 
 def test_ask_shows_why(run, script, sample_index, tmp_path):
     code, out, _ = run(
-        "ask", QUESTION, "--index", sample_index, "--model", script, "--trace", tmp_path / "t.jsonl"
+        "ask",
+        QUESTION,
+        "--method",
+        "flare",
+        "--index",
+        sample_index,
+        "--model",
+        script,
+        "--trace",
+        tmp_path / "t.jsonl",
     )
     assert code == 0
     assert "Bergman.(0.30)" in out
@@ -66,7 +75,17 @@ def test_ask_shows_why(run, script, sample_index, tmp_path):
 def test_ask_as_json_prints_one_object(run, script, sample_index, tmp_path):
     path = tmp_path / "t.jsonl"
     code, out, err = run(
-        "ask", QUESTION, "--index", sample_index, "--model", script, "--json", "--trace", path
+        "ask",
+        QUESTION,
+        "--method",
+        "flare",
+        "--index",
+        sample_index,
+        "--model",
+        script,
+        "--json",
+        "--trace",
+        path,
     )
     assert (code, err) == (0, "")
     shown = json.loads(out)
@@ -82,8 +101,8 @@ def test_ask_as_json_prints_one_object(run, script, sample_index, tmp_path):
 
 def test_knobs_reach_the_method(run, script, sample_index):
     code, out, _ = run(
-        "ask", QUESTION, "--index", sample_index, "--model", script, "--set", "search_first=no",
-        "--set", "search_below=0.1", "--set", "elicit=no", "--json",
+        "ask", QUESTION, "--method", "flare", "--index", sample_index, "--model", script,
+        "--set", "search_first=no", "--set", "search_below=0.1", "--set", "elicit=no", "--json",
     )  # fmt: skip
     assert code == 0
     assert [decision["outcome"] for decision in json.loads(out)["decisions"]] == ["keep", "keep", "stop"]
@@ -95,7 +114,7 @@ def test_methods_and_models_are_listed(run):
     for word in (
         "closed_book",
         "single",
-        "flare (default)",
+        "dragin (default)",
         "search_below",
         "0.8",
         "needs: logprob, an index",
@@ -140,7 +159,7 @@ BAD = [
     (["ask", "Q?", "--model", "anser=scripted"], "did you mean 'answer'"),
     (["ask", "Q?", "--set", "pasages=3"], "did you mean 'passages'"),
     (["ask", "Q?", "--set", "passages=many"], "expected int"),
-    (["ask", "Q?", "--set", "search_below=7"], "from 0 to 1"),
+    (["ask", "Q?", "--set", "threshold=-7"], "expected 0 or more"),
     (["ask", "Q?", "--set", "passages"], "write --set knob=value"),
     (["ask", "Q?", "--set", "passages=1", "--set", "passages=2"], "more than once"),
     (["ask", "Q?", "--model", "scripted", "--model", "bundled"], "more than once"),

@@ -58,7 +58,18 @@ def test_the_result_as_json(run, questions, model, sample_index):
 
 def test_a_number_out_of_reach_exits_with_1_and_writes_nothing(run, questions, model, sample_index, tmp_path):
     file = tmp_path / "mine.toml"
-    words = ["--dataset", questions, "--index", sample_index, "--model", "scripted", "--searches", "0.5"]
+    words = [
+        "--dataset",
+        questions,
+        "--index",
+        sample_index,
+        "--model",
+        "scripted",
+        "--searches",
+        "0.5",
+        "--method",
+        "flare",
+    ]
     code, out, _ = run("calibrate", *words, "--out", file)
     assert code == 1
     assert "0.5 searches a question are out of reach" in " ".join(out.split())
@@ -85,7 +96,7 @@ def test_a_preset_gives_the_other_knobs(run, questions, model, sample_index, tmp
     (tmp_path / "p.toml").write_text("[flare]\nsearch_first = false\nsearch_below = 0.5\n")
     code, out, _ = run(
         "calibrate", "--dataset", questions, "--index", sample_index, "--model", "scripted",
-        "--searches", "0.5", "--preset", tmp_path / "p.toml", "--trials", "1", "--json",
+        "--method", "flare", "--searches", "0.5", "--preset", tmp_path / "p.toml", "--trials", "1", "--json",
     )  # fmt: skip
     assert code == 0
     assert [row["value"] for row in json.loads(out)["table"]] == [0.5]
@@ -110,7 +121,7 @@ def test_presets_are_listed(run):
         (["--dataset", "jsonl:absent.jsonl"], "absent.jsonl"),
         (["--dataset", "sample", "--method", "single"], "single has no knob"),
         (["--dataset", "sample", "--knob", "passages"], "takes int"),
-        (["--dataset", "sample", "--set", "search_below=7"], "from 0 to 1"),
+        (["--dataset", "sample", "--set", "passages=0"], "expected 1 or more"),
         (["--dataset", "sample", "--preset", "llama2-13b-chat/hotpotq"], "llama2-13b-chat/hotpotqa"),
         (["--dataset", "sample", "--preset", "absent.toml"], "can't read the preset absent.toml"),
         (["--dataset", "sample", "--out", "absent/p.toml"], "the folder absent does not exist"),

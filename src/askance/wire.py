@@ -28,7 +28,7 @@ METHODS = {
     "flare_entity": "askance.methods.flare_entity:FlareEntity",
     "dragin": "askance.methods.dragin:Dragin",
 }
-DEFAULT_METHOD = "flare"
+DEFAULT_METHOD = "dragin"
 DEFAULT_MODEL = "bundled"
 ROLES: tuple[Role, ...] = ("answer", "attend", "critic", "reward", "judge")
 

@@ -18,7 +18,7 @@ LOGPROBS = frozenset({"logprob"})
 
 
 def looks(pieces):
-    """What predicts the doubtful number looks back at what it is about; all that follows looks at the number."""
+    """What predicts the doubtful number looks back at what it is about; what follows, at the number."""
     if pieces[-1] == " of":
         return [9.0 if piece in TELLING else 0.1 for piece in pieces]
     return [1000.0 if piece == " 4,250." else 0.1 for piece in pieces]
@@ -114,7 +114,7 @@ def test_a_doubt_without_new_passages_keeps_the_sentence():
 
 
 def test_the_text_is_never_cut_behind_a_space():
-    result, model, _ = seats()
+    _, model, _ = seats()
     assert not any(prompt.endswith(" ") for prompt in model.prompts)
 
 
@@ -170,8 +170,8 @@ def test_without_attention_the_error_names_the_remedy():
     blind = ScriptedModel([], signals=LOGPROBS)
     with pytest.raises(MissingAbility, match="--model attend=bundled"):
         asyncio.run(ask(SEATS, Dragin(), {"answer": blind}, ScriptedRetriever()))
+    proxy = ScriptedModel([], capabilities=frozenset({"raw"}))
     with pytest.raises(MissingAbility, match="in the role attend can't show"):
-        proxy = ScriptedModel([], capabilities=frozenset({"raw"}))
         asyncio.run(ask(SEATS, Dragin(), {"answer": blind, "attend": proxy}, ScriptedRetriever()))
     asking = Dragin(trigger="every_sentence", query="question", search_first=False)
     assert not asking.needs.attention

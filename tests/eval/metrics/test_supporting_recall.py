@@ -65,7 +65,9 @@ def test_of_a_real_trace_in_memory_and_from_its_file(tmp_path):
         [Passage("1", "Bonn", "Bonn is a city."), Passage("2", "Fidelio", "An opera.")]
     )
     question = Question("q", "Bonn city Fidelio opera?")
-    result = asyncio.run(ask(question, Single(), {"answer": ScriptedModel([" Rhine."])}, retriever))
+    result = asyncio.run(
+        ask(question, Single(elicit=False), {"answer": ScriptedModel([" Rhine."])}, retriever)
+    )
     write_trace(result.trace, tmp_path / "trace.jsonl")
     of_memory = supporting_recall(result.trace.events, EXAMPLE)
     assert of_memory == supporting_recall(read_trace(tmp_path / "trace.jsonl"), EXAMPLE) == 1
