@@ -132,7 +132,8 @@ def test_presets_are_listed(run):
 )
 def test_bad_input_exits_with_2_and_leaves_nothing(run, tmp_path, monkeypatch, words, expected):
     monkeypatch.chdir(tmp_path)
-    code, out, err = run("calibrate", "--model", "scripted", *words)
+    method = [] if "--method" in words else ["--method", "flare"]
+    code, out, err = run("calibrate", "--model", "scripted", *method, *words)
     assert code == 2
     assert expected in " ".join(err.split())
     assert out == ""
