@@ -33,8 +33,11 @@ def control_ids(name, ids):
 
 
 def plain(text: str) -> str:
-    """What a tokenizer may do to a text without changing it: compose characters, drop the first space."""
-    return unicodedata.normalize("NFC", text).removeprefix(" ")
+    """What a tokenizer may do to a text without changing it: compose characters, drop the first space.
+
+    SentencePiece writes a space as "▁", and can't tell the two apart.
+    """
+    return unicodedata.normalize("NFC", text).replace("▁", " ").removeprefix(" ")
 
 
 @both
