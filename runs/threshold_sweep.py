@@ -22,8 +22,8 @@ from runs.recorded_runs import (
 from runs.summaries import markdown, summarise, summary_table, write_results
 
 THRESHOLDS = (0.3, 0.4, 0.5, 0.6, 0.7, 0.8, 0.9, 1.0)
-PAPER = """Su et al. 2024 (DRAGIN), table 5, Llama2-13B-Chat. Its caption says HotpotQA; the row 0.6 is what its
-table 2 has for 2WikiMultihopQA."""
+PAPER = """Su et al. 2024 (DRAGIN), table 5, Llama2-13B-Chat. Its caption says HotpotQA; its row 0.6 is what
+table 2 of the paper has for 2WikiMultihopQA."""
 PAPER_ROWS = (
     (0.3, 0.295, 0.3856, 0.3873),
     (0.4, 0.297, 0.387, 0.389),
