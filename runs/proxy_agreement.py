@@ -15,10 +15,11 @@ the tables are in FOLDER/results.json, too. Started again, it goes on where it w
 
 import argparse
 import asyncio
+import math
 import statistics
 import sys
 from collections.abc import Mapping, Sequence
-from dataclasses import asdict, dataclass
+from dataclasses import asdict, dataclass, replace
 from typing import Any, cast
 
 import numpy as np
@@ -31,7 +32,8 @@ from askance.core.types import Generation, Key, Prompt, Sampling, Until, Want, W
 from askance.eval.datasets import Example
 from askance.methods.dragin import Dragin
 from askance.methods.looking import Look, own_look, proxy_look, weightiest
-from askance.methods.rind_sentence import has_meaning, judge
+from askance.methods.rind_sentence import Judged, judge
+from askance.text.words import words
 from askance.wire import Engine, load_model
 from runs.recorded_runs import (
     Cell,
@@ -157,26 +159,31 @@ async def judge_one(engine: Engine, example: Example, proxies: Mapping[str, Mode
             looks = {OWN: own_look(written, asked.text, so_far, model)}
             for name, proxy in proxies.items():
                 looks[name] = await proxy_look(written, asked.text, so_far, proxy, dragin.heads)
-            judged.append({name: _read(dragin, written, look) for name, look in looks.items()})
+            before = f"{asked.text} {so_far}"
+            judged.append({name: _read(dragin, written, look, before) for name, look in looks.items()})
     except Exception as problem:
         judged, error = [], f"{type(problem).__name__}: {problem}"
     return {"id": asked.id, "method": repr(dragin), "sentences": judged, "error": error}
 
 
-def _read(dragin: Dragin, written: Generation, look: Look) -> Row:
+def _read(dragin: Dragin, written: Generation, look: Look, before: str) -> Row:
     """Of each word with content: its text, its score, and the query if it were the doubtful one."""
     judged = judge(dragin, written, look, is_over=False)
-    read = [pair for pair in zip(judged.words, judged.values, strict=True) if has_meaning(pair[0].text)]
+    real = dragin.linguistics.real_words(written.text)
+    pairs = zip(judged.words, judged.values, strict=True)
+    read = [(word, score) for word, score in pairs if real.intersection(words(word.text))]
+    doubts = [replace(judged, at=word.start) for word, _ in read]
     return {
         "words": [word.text for word, _ in read],
         "scores": [score for _, score in read],
-        "queries": [_query(dragin, look, word.start) for word, _ in read],
+        "queries": [_query(dragin, look, doubt, before) for doubt in doubts],
     }
 
 
-def _query(dragin: Dragin, look: Look, at: int) -> str:
-    words = [(word, weight) for word, weight in look.words_before(at) if has_meaning(word)]
-    return weightiest(words, dragin.query_top)
+def _query(dragin: Dragin, look: Look, judged: Judged, before: str) -> str:
+    real = dragin.linguistics.real_words(before + judged.kept)
+    seen = look.words_before(judged.at or 0)
+    return weightiest([(word, weight) for word, weight in seen if word in real], dragin.query_top)
 
 
 def _show(
@@ -207,10 +214,15 @@ def _number(value: object) -> str:
 
 
 def matched_threshold(sentences: Sequence[Row], threshold: float, proxy: str) -> float:
-    """At which `proxy` is in doubt about as many sentences as the own attention is at `threshold`."""
+    """At which `proxy` is in doubt about as many sentences as the own attention is at `threshold`.
+
+    Of all such thresholds, the one nearest to `threshold`.
+    """
     wanted = sum(doubtful(sentence[OWN], threshold) is not None for sentence in sentences)
     greatest = sorted((max(sentence[proxy]["scores"], default=0.0) for sentence in sentences), reverse=True)
-    return greatest[wanted] if wanted < len(greatest) else 0.0
+    low = greatest[wanted] if wanted < len(greatest) else 0.0
+    high = math.nextafter(greatest[wanted - 1], 0.0) if wanted else math.inf
+    return max(low, min(threshold, high))
 
 
 def doubtful(read: Row, threshold: float) -> int | None:

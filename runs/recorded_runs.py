@@ -28,7 +28,7 @@ from askance.eval.metrics.supporting_recall import supporting_recall
 from askance.eval.metrics.yes_no_accuracy import yes_no_accuracy
 from askance.runtime.durable import write_atomically
 from askance.serve.terminal import print_trace
-from askance.wire import Engine, load_model, make_method, open_retriever
+from askance.wire import Engine, load_model, make_method, open_retriever, with_preset
 from askance.wordings import WORDINGS, open_wording
 
 Row = dict[str, Any]
@@ -77,12 +77,13 @@ class Setting:
         return f"{len(questions.examples)} questions, model {self.model.name}, prompts {questions.prompts}"
 
     def engine(self, cell: Cell, prompts: str) -> Engine:
-        """A cell, ready to be asked.
+        """A cell, ready to be asked, with what was measured for its model where the cell leaves it open.
 
         Raises:
             InputError: a name, knob or ability that is not there.
         """
-        knobs = {**cell.knobs, "wording": open_wording(prompts)}
+        given = {**cell.knobs, "wording": open_wording(prompts)}
+        knobs = with_preset(cell.method, given, self.model_spec, None)
         return Engine(make_method(cell.method, knobs), {"answer": self.model}, self.retriever)
 
 
