@@ -23,7 +23,6 @@ from askance.core.trace import Trace
 from askance.eval.datasets import Example, read_dataset
 from askance.eval.metrics.exact_match import exact_match
 from askance.eval.metrics.f1 import f1
-from askance.eval.metrics.precision import precision
 from askance.eval.metrics.supporting_recall import supporting_recall
 from askance.eval.metrics.yes_no_accuracy import yes_no_accuracy
 from askance.runtime.durable import write_atomically
@@ -241,7 +240,6 @@ def ask_one(engine: Engine, example: Example, transcript: Path) -> Row:
         "golds": example.golds,
         "exact_match": 0.0 if error else exact_match(short, example.golds),
         "f1": 0.0 if error else f1(short, example.golds),
-        "precision": 0.0 if error else precision(short, example.golds),
         "yes_no_accuracy": yes_no_accuracy(short, example.golds),
         "is_stated": bool(short) and not is_elicited,
         "supporting_recall": supporting_recall(trace.events, example),

@@ -21,14 +21,13 @@ COSTS = {
 METRIC_TITLES = {
     "exact_match": "EM",
     "f1": "F1",
-    "precision": "precision",
     "yes_no_accuracy": "accuracy",
 }
 
 
 def worth_of(questions: Questions) -> tuple[str, ...]:
     """The metrics that questions of this kind are judged by, the main one last."""
-    return ("yes_no_accuracy",) if questions.is_yes_no else ("exact_match", "precision", "f1")
+    return ("yes_no_accuracy",) if questions.is_yes_no else ("exact_match", "f1")
 
 
 def summarise(questions: Questions, rows: Mapping[str, Sequence[Row]]) -> list[Summary]:

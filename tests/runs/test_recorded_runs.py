@@ -55,7 +55,7 @@ def test_all_cells_answer_the_same_questions(options, rhine, tmp_path, capsys):
     assert [row["cell"] for row in rows(tmp_path)] == [name for name in names for _ in QUESTIONS]
     found = results(tmp_path)["jsonl"]
     assert [cell["cell"] for cell in found["cells"]] == names
-    assert {cell["exact_match"]["mean"] for cell in found["cells"]} == {pytest.approx(1 / 3)}
+    assert [cell["exact_match"]["mean"] for cell in found["cells"]] == pytest.approx([1 / 3] * len(names))
     assert {cell["failures"] for cell in found["cells"]} == {0}
     by_name = {cell["cell"]: cell for cell in found["cells"]}
     assert by_name["closed_book"]["searches"] == 0
@@ -74,13 +74,13 @@ def test_all_cells_answer_the_same_questions(options, rhine, tmp_path, capsys):
 
 
 def test_a_stopped_run_goes_on_where_it_was(options, rhine, tmp_path):
-    def stop_at_nile(prompt, key):
-        if "Cairo" in prompt:
+    def stop_at_c(prompt, key):
+        if "c" in key:
             raise KeyboardInterrupt
         return choose_rhine(prompt, key)
 
     cells = ["--cells", "closed_book", "single"]
-    rhine._replies = stop_at_nile
+    rhine._replies = stop_at_c
     with pytest.raises(SystemExit, match="130"):
         side_by_side.main([*options, *cells])
     done = rows(tmp_path)
@@ -119,10 +119,10 @@ def test_a_cell_whose_knobs_changed_is_refused(options, rhine, monkeypatch, caps
 
 
 def test_a_failure_is_recorded_and_wrong(options, rhine, tmp_path):
-    def fail_at_bonn(prompt, key):
-        return RuntimeError("out of ink") if "Bonn" in prompt else choose_rhine(prompt, key)
+    def fail_at_b(prompt, key):
+        return RuntimeError("out of ink") if "b" in key else choose_rhine(prompt, key)
 
-    rhine._replies = fail_at_bonn
+    rhine._replies = fail_at_b
     side_by_side.main([*options, "--cells", "single"])
     (cell,) = results(tmp_path)["jsonl"]["cells"]
     assert (cell["failures"], cell["num_questions"], cell["f1"]["mean"]) == (1, 3, 0)
@@ -165,7 +165,7 @@ def test_a_higher_threshold_searches_less(options, tmp_path, capsys):
     low, high = results(tmp_path)
     assert (low["cell"], high["cell"]) == ("θ=0", "θ=1000")
     assert low["searches"] > high["searches"] == 1
-    assert "| 0.6 | 0.304 | 0.3931 | 0.3946 |" in capsys.readouterr().out
+    assert "| 0.6 | 0.304 | 0.3931 |" in capsys.readouterr().out
 
 
 def test_the_own_verdicts_are_those_of_the_run(options, tmp_path, sample_index):
