@@ -28,7 +28,7 @@ from numpy.typing import NDArray
 from askance.cli import exit_codes
 from askance.core.ports import Model
 from askance.core.trace import Trace
-from askance.core.types import Generation, Key, Prompt, Sampling, Until, Want, Watch
+from askance.core.types import Generation, Key
 from askance.eval.datasets import Example
 from askance.methods.dragin import Dragin
 from askance.methods.looking import Look, own_look, proxy_look, weightiest
@@ -87,19 +87,9 @@ class Listening:
     def __getattr__(self, name: str) -> Any:
         return getattr(self._model, name)
 
-    async def generate(
-        self,
-        prompt: Prompt,
-        sampling: Sampling,
-        want: Want = Want(),
-        until: Until | None = None,
-        *,
-        n: int = 1,
-        key: Key,
-        watch: Watch | None = None,
-    ) -> tuple[Generation, ...]:
+    async def generate(self, *given: Any, key: Key, **settings: Any) -> tuple[Generation, ...]:
         so_far = self._trace.committed
-        written = await self._model.generate(prompt, sampling, want, until, n=n, key=key, watch=watch)
+        written = await self._model.generate(*given, key=key, **settings)
         if "sentence" in key and written[0].tokens:
             self.sentences.append((written[0], so_far))
         return written
