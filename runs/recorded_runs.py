@@ -10,7 +10,7 @@ import json
 import os
 import sys
 from collections.abc import Iterable, Mapping, Sequence
-from dataclasses import asdict, dataclass, field
+from dataclasses import asdict, dataclass, field, fields
 from pathlib import Path
 from typing import Any
 
@@ -27,7 +27,7 @@ from askance.eval.metrics.supporting_recall import supporting_recall
 from askance.eval.metrics.yes_no_accuracy import yes_no_accuracy
 from askance.runtime.durable import write_atomically
 from askance.serve.terminal import print_trace
-from askance.wire import Engine, load_model, make_method, open_retriever, with_preset
+from askance.wire import Engine, load_model, make_method, method_class, open_retriever, with_preset
 from askance.wordings import WORDINGS, open_wording
 
 Row = dict[str, Any]
@@ -43,10 +43,26 @@ class Cell:
     knobs: Mapping[str, Any] = field(default_factory=dict)
 
     @classmethod
-    def named(cls, name: str) -> "Cell":
-        """The cell of ``METHOD`` or ``METHOD+PROFILE``."""
-        method, _, profile = name.partition("+")
-        return cls(name, method, {"profile": profile} if profile else {})
+    def named(cls, name: str, common: Sequence[str] = ()) -> "Cell":
+        """The cell of ``METHOD[+PROFILE][,KNOB=VALUE…]``.
+
+        Args:
+            common: ``KNOB=VALUE`` for every cell whose method has the knob.
+        """
+        head, *own = name.split(",")
+        method, _, profile = head.partition("+")
+        known = {knob.name for knob in fields(method_class(method))}
+        shared = dict(_setting(text) for text in common)
+        knobs = {knob: value for knob, value in shared.items() if knob in known}
+        knobs |= dict(_setting(text) for text in own)
+        return cls(name, method, knobs | ({"profile": profile} if profile else {}))
+
+
+def _setting(text: str) -> tuple[str, str]:
+    knob, equals, value = text.partition("=")
+    if not equals:
+        raise InputError(f"{text!r} sets no knob: write KNOB=VALUE.")
+    return knob, value
 
 
 @dataclass(frozen=True, slots=True)

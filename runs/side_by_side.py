@@ -3,10 +3,10 @@ r"""All methods on the same questions, with the same prompts, passages and model
     python -m runs.side_by_side --dataset hotpotqa:FILE 2wikimultihopqa:FILE \
         --index DIR --limit 50 --out FOLDER
 
-A cell is a method, or METHOD+PROFILE. Per dataset there is a table of cost and worth, and one of the
-differences to the cell `single`, over the same questions; both as numbers in FOLDER/results.json. Transcripts
-of all answers are in FOLDER/transcripts. Started again, it goes on where it was stopped; more cells and a
-greater limit may be asked for.
+A cell is a method, METHOD+PROFILE, or either with further knobs: dragin,kept_passages=0. Per dataset there is
+a table of cost and worth, and one of the differences to the cell `single`, over the same questions; both as
+numbers in FOLDER/results.json. Transcripts of all answers are in FOLDER/transcripts. Started again, it goes
+on where it was stopped; more cells and a greater limit may be asked for.
 """
 
 import argparse
@@ -44,14 +44,15 @@ CELLS = (
 def main(arguments: list[str] | None = None) -> None:
     parser = common_options(__doc__ or "")
     parser.add_argument("--dataset", nargs="+", required=True, metavar="NAME:FILE")
-    parser.add_argument("--cells", nargs="+", default=list(CELLS), metavar="METHOD[+PROFILE]")
+    parser.add_argument("--cells", nargs="+", default=list(CELLS), metavar="METHOD[+PROFILE][,KNOB=VALUE]")
+    parser.add_argument("--set", nargs="+", default=[], metavar="KNOB=VALUE", help="for all that have it")
     with exit_codes():
         _compare(parser.parse_args(arguments))
 
 
 def _compare(options: argparse.Namespace) -> None:
     chosen = [read_questions(spec, options.limit, options.prompts) for spec in options.dataset]
-    cells = [Cell.named(name) for name in dict.fromkeys(options.cells)]
+    cells = [Cell.named(name, options.set) for name in dict.fromkeys(options.cells)]
     settings = settings_of(options, options.dataset)
     setting = load_setting(options)
     recording = Recording(options.out, settings)

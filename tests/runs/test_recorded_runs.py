@@ -4,6 +4,7 @@ import json
 
 import pytest
 
+from askance.core.errors import InputError
 from askance.core.types import Question
 from askance.eval.datasets import Example
 from askance.models.scripted import ScriptedModel
@@ -112,7 +113,7 @@ def test_other_settings_are_refused(options, rhine, tmp_path, capsys, changed, t
 def test_a_cell_whose_knobs_changed_is_refused(options, rhine, monkeypatch, capsys):
     side_by_side.main([*options, "--cells", "single"])
     other = recorded_runs.Cell("single", "single", {"passages": 2})
-    monkeypatch.setattr(recorded_runs.Cell, "named", lambda name: other)
+    monkeypatch.setattr(recorded_runs.Cell, "named", lambda name, common: other)
     with pytest.raises(SystemExit, match="2"):
         side_by_side.main([*options, "--cells", "single"])
     assert "passages=2" in capsys.readouterr().err
@@ -242,3 +243,12 @@ def test_rank_correlation():
     # Ranks 1, 2.5, 2.5, 4 and 1, 2, 3, 4.
     assert proxy_agreement.spearman([1, 5, 5, 9], [1, 2, 3, 4]) == pytest.approx(0.9486833)
     assert proxy_agreement.spearman([1, 1], [1, 2]) is None
+
+
+def test_cells_have_knobs_of_their_own_and_common_ones_that_they_know():
+    cell = recorded_runs.Cell.named("dragin+paper,heads=mean,passages=2", ["passages=4", "search_below=0.5"])
+    assert (cell.method, dict(cell.knobs)) == (
+        "dragin", {"profile": "paper", "heads": "mean", "passages": "2"}
+    )  # fmt: skip
+    with pytest.raises(InputError, match="sets no knob"):
+        recorded_runs.Cell.named("dragin,heads")
