@@ -9,7 +9,7 @@ from dataclasses import dataclass
 from datetime import UTC, datetime
 
 from askance.core.errors import MissingAbility, QuestionError
-from askance.core.knobs import name_of
+from askance.core.knobs import name_of, short_repr
 from askance.core.ports import Method, Model, Retriever, Run
 from askance.core.trace import Answered, Asked, Failed, Trace
 from askance.core.types import Answer, Hit, Question, Role, Usage
@@ -54,6 +54,7 @@ async def ask(
         question_id=question.id,
         text=question.text,
         method=repr(method),
+        title=short_repr(method),
         models={role: model.name for role, model in models.items()},
         retriever="" if retriever is None else retriever.name,
         seed=seed,

@@ -4,7 +4,7 @@ from typing import Literal
 import pytest
 
 from askance.core.errors import KnobError, UnknownName
-from askance.core.knobs import Knobs, describe_type, knob, name_of, parse_knobs
+from askance.core.knobs import Knobs, describe_type, knob, name_of, parse_knobs, short_repr
 
 
 @dataclass(frozen=True, slots=True)
@@ -80,3 +80,8 @@ def test_methods_are_called_by_the_name_users_know():
 def test_types_are_described_as_a_user_writes_them():
     assert describe_type(int | None) == "int or none"
     assert describe_type(bool) == "true or false"
+
+
+def test_a_short_repr_has_what_is_not_at_its_default():
+    assert short_repr(Dials()) == "dials"
+    assert short_repr(Dials(theta=0.5, layout="chat")) == "dials(theta=0.5, layout=chat)"

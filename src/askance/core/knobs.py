@@ -56,6 +56,17 @@ class Knobs:
             _check(name_of(type(self)), field, hints[field.name], getattr(self, field.name))
 
 
+def short_repr(method: object) -> str:
+    """The method's name with the knobs that are not at their defaults: ``dragin(threshold=1.3)``."""
+    changed = [
+        f"{field.name}={getattr(method, field.name)}"
+        for field in (dataclasses.fields(method) if dataclasses.is_dataclass(method) else ())
+        if getattr(method, field.name) != field.default
+    ]
+    name = name_of(type(method))
+    return f"{name}({', '.join(changed)})" if changed else name
+
+
 def parse_knobs(cls: type[Any], settings: Mapping[str, Any]) -> dict[str, Any]:
     """Turn ``{"passages": "3"}`` into typed values for `cls`; values that are no strings stay as they are.
 

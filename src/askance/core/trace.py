@@ -36,12 +36,18 @@ class Event:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Asked(Event):
-    """The question, and everything needed to ask it again."""
+    """The question, and everything needed to ask it again.
+
+    Attributes:
+        method: with all its knobs.
+        title: the method with the knobs that are not at their defaults.
+    """
 
     type: ClassVar[str] = "question"
     question_id: str
     text: str
     method: str
+    title: str
     models: dict[str, str]
     retriever: str
     seed: int

@@ -118,7 +118,7 @@ def usage_line(usage: Usage) -> str:
 
 def _asked(event: Asked) -> RenderableType:
     models = ", ".join(name if role == "answer" else f"{role}: {name}" for role, name in event.models.items())
-    setting = " · ".join(part for part in (event.method, models, event.retriever) if part)
+    setting = " · ".join(part for part in (event.title, models, event.retriever) if part)
     return Group(Text(event.text, style="bold"), Text(setting, style=PROVISIONAL), Text(""))
 
 
