@@ -42,8 +42,7 @@ class SearchKnob:
 class Knobs:
     """Base of every method: checks each knob's type and range when the method is made.
 
-    A method says with `calibrated` which knob decides how often it searches. One that says nothing but has a
-    knob called ``threshold`` is taken to search when a number is above it.
+    A method says with `calibrated` which knob decides how often it searches.
     """
 
     __slots__ = ()
@@ -90,11 +89,7 @@ def name_of(cls: type[Any]) -> str:
 
 def search_knob(cls: type[Any]) -> SearchKnob | None:
     """The knob that decides how often a method searches, if there is one."""
-    if cls.calibrated is not None:
-        return cast(SearchKnob, cls.calibrated)
-    return (
-        SearchKnob("threshold") if "threshold" in {field.name for field in dataclasses.fields(cls)} else None
-    )
+    return cast(SearchKnob | None, cls.calibrated)
 
 
 def knob_field(cls: type[Any], name: str) -> dataclasses.Field[Any]:

@@ -3,7 +3,7 @@
 from dataclasses import dataclass
 from typing import ClassVar, Literal
 
-from askance.core.knobs import Knobs, knob
+from askance.core.knobs import Knobs, SearchKnob, knob
 from askance.core.ports import Needs, Run
 from askance.core.types import Answer, Capability, Question, Signal
 from askance.methods import dragin_code, dragin_default, dragin_paper
@@ -81,6 +81,7 @@ class Dragin(Knobs):
     wording: Wording = knob(OWN_WORDING, "examples and fixed lines of the prompt")
 
     paper: ClassVar[str] = "Su et al. 2024 (DRAGIN)"
+    calibrated: ClassVar[SearchKnob] = SearchKnob("threshold")
 
     @property
     def attends(self) -> bool:
