@@ -115,11 +115,24 @@ def test_malformed_files(tmp_path, text, expected):
 
 def test_a_method_with_profiles_whose_knobs_stand_under_none(tmp_path):
     path = tmp_path / "p.toml"
-    path.write_text("[dragin]\nthreshold = 0.3\n[dragin.paper]\nthreshold = 0.3\n")
-    assert filled("dragin", path, profile="paper").threshold == 0.3
-    path.write_text("[dragin]\npaper = 0.3\n")
-    with pytest.raises(PresetError, match=r"stand under \[METHOD\.PROFILE\]"):
-        filled("dragin", path, profile="paper")
+    loose = "[dragin]\nthreshold = 0.3\n"
+    for text in (loose, loose + "[dragin.paper]\nthreshold = 0.3\n", "[dragin]\npaper = 0.3\n"):
+        path.write_text(text)
+        with pytest.raises(PresetError, match=r"stand under \[METHOD\.PROFILE\]"):
+            filled("dragin", path, profile="paper")
+
+
+def test_no_knob_leads_out_of_the_profile_of_its_heading(tmp_path):
+    path = tmp_path / "p.toml"
+    path.write_text('[dragin.default]\nprofile = "paper"\nthreshold = 0.3\n')
+    with pytest.raises(PresetError, match=r"profile='paper' stands under \[dragin\.default\]: leave it out"):
+        filled("dragin", path)
+
+
+def test_a_file_may_begin_with_a_byte_order_mark(tmp_path):
+    path = tmp_path / "p.toml"
+    path.write_text("[flare]\nsearch_below = 0.3\n", encoding="utf-8-sig")
+    assert filled("flare", path).search_below == 0.3
 
 
 def test_files_that_can_not_be_read(tmp_path):

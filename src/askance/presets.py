@@ -50,6 +50,9 @@ class Preset:
                 f"preset {self.name!r} has nothing for method {method}: it knows {_listed(self.methods)}."
             )
         entry = self.methods[method]
+        if any(isinstance(value, Mapping) != (profile is not None) for value in entry.values()):
+            place = "[METHOD], as it has no profiles" if profile is None else "[METHOD.PROFILE]"
+            raise PresetError(f"preset {self.name!r}: the knobs of {method} stand under {place}.")
         if profile is not None:
             if profile not in entry:
                 raise PresetError(
@@ -58,6 +61,11 @@ class Preset:
                     "profile (--set profile=…), or find a threshold with `askance calibrate`."
                 )
             entry = entry[profile]
+            if entry.get("profile", profile) != profile:
+                raise PresetError(
+                    f"preset {self.name!r}: profile={entry['profile']!r} stands under [{method}.{profile}]: "
+                    "leave it out, since the heading names the profile."
+                )
         return _wanted(cls, self._checked(cls, entry), settings)
 
     def knows(self, cls: type[Any], settings: Mapping[str, Any]) -> bool:
@@ -72,10 +80,7 @@ class Preset:
             for profile, knobs in by_profile.items():
                 yield method, profile, knobs
 
-    def _checked(self, cls: type[Any], entry: object) -> dict[str, Any]:
-        if not isinstance(entry, Mapping) or _is_by_profile(entry):
-            place = "[METHOD.PROFILE]" if _profile(cls, {}) is not None else "[METHOD], as it has no profiles"
-            raise PresetError(f"preset {self.name!r}: the knobs of {name_of(cls)} stand under {place}.")
+    def _checked(self, cls: type[Any], entry: Mapping[str, Any]) -> dict[str, Any]:
         try:
             knobs = parse_knobs(cls, entry)
             cls(**knobs)
@@ -97,7 +102,7 @@ def open_preset(name: str | Path) -> Preset:
     if path.suffix != ".toml" and not path.is_file():
         raise UnknownName("preset", str(name), shipped(), place="(and no file of this name)")
     try:
-        return _preset(str(name), tomllib.loads(path.read_text(encoding="utf-8")))
+        return _preset(str(name), tomllib.loads(path.read_text(encoding="utf-8-sig")))
     except OSError as error:
         raise PresetError(f"can't read the preset {name}: {error.strerror or error}.") from error
     except ValueError as error:
