@@ -107,6 +107,15 @@ def test_the_limit(run, questions, model, sample_index):
     assert json.loads(run("calibrate", *words)[1])["num_questions"] == 3
 
 
+def test_nothing_is_found_from_an_infinite_value(run, questions, sample_index):
+    code, out, err = run(
+        "calibrate", "--dataset", questions, "--index", sample_index, "--model", "scripted",
+        "--method", "dragin", "--set", "threshold=inf",
+    )  # fmt: skip
+    assert (code, out) == (2, "")
+    assert "knob threshold=inf of method dragin: nothing can be found from there" in err
+
+
 def test_presets_are_listed(run):
     code, out, _ = run("presets")
     assert code == 0

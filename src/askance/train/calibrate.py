@@ -105,11 +105,16 @@ async def calibrate(
     if not questions or max_trials < 1:
         raise InputError("there is nothing to calibrate with: give at least one question and one trial.")
     method: Any = make_method(method_name, settings)
+    if not isfinite(start := float(getattr(method, chosen.name))):
+        raise InputError(
+            f"knob {chosen.name}={start:g} of method {method_name}: nothing can be found from there; begin at "
+            "a number that is not infinite."
+        )
     check_needs(method, models, retriever)
     trials = Trials(method, chosen.name, models, retriever, questions, seed, progress)
     tried: list[Trial] = []
     failures: list[Failure] = []
-    value: float | None = float(getattr(method, chosen.name))
+    value: float | None = start
     while value is not None and len(tried) < max_trials:
         trial, failed = await trials.run(len(tried) + 1, value)
         tried.append(trial)
