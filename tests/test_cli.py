@@ -1,6 +1,7 @@
 """The commands as a user types them: output, exit codes, and what is left behind."""
 
 import json
+import os
 import signal
 import subprocess
 import sys
@@ -97,6 +98,32 @@ def test_ask_as_json_prints_one_object(run, script, sample_index, tmp_path):
     assert [decision["outcome"] for decision in shown["decisions"]] == ["search", "search", "keep"]
     assert shown["trace_path"] == str(path)
     assert read_trace(path)[0].text == QUESTION
+
+
+def test_an_infinite_threshold_is_no_break_of_json(run, script, sample_index, tmp_path):
+    code, out, _ = run(
+        "ask", QUESTION, "--index", sample_index, "--model", script, "--set", "threshold=inf", "--json",
+        "--trace", tmp_path / "t.jsonl",
+    )  # fmt: skip
+    assert code == 0
+    decisions = json.loads(out, parse_constant=pytest.fail)["decisions"]
+    assert "Infinity" in [decision["threshold"] for decision in decisions]
+    for line in (tmp_path / "t.jsonl").read_text(encoding="utf-8").split("\n")[:-1]:
+        json.loads(line, parse_constant=pytest.fail)
+    kept = [event.threshold for event in read_trace(tmp_path / "t.jsonl") if event.type == "decide"]
+    assert float("inf") in kept
+
+
+@pytest.mark.parametrize("encoding", ["ascii", "cp1252"])
+def test_a_pipe_of_another_encoding_gets_utf_8(sample_index, encoding):
+    def printed(*words):
+        command = [sys.executable, "-m", "askance.cli", *map(str, words)]
+        environment = {**os.environ, "PYTHONIOENCODING": encoding}
+        return subprocess.run(command, capture_output=True, env=environment, check=True).stdout.decode()
+
+    assert json.loads(printed("search", "Dvořák", "--index", sample_index, "--json"))["query"] == "Dvořák"
+    assert "Márquez" in printed("prompts", "2wikimultihopqa")
+    assert "…" in printed("models")
 
 
 def test_knobs_reach_the_method(run, script, sample_index):

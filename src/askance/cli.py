@@ -2,7 +2,8 @@
 
 import asyncio
 import dataclasses
-import json
+import io
+import sys
 from collections.abc import Iterator
 from contextlib import contextmanager
 from importlib.util import find_spec
@@ -28,6 +29,7 @@ from askance.cli_options import (
 )
 from askance.core.errors import AskanceError
 from askance.core.knobs import describe_type
+from askance.core.strict_json import json_line
 from askance.core.trace import Trace
 from askance.core.version import VERSION
 from askance.runtime.trace_file import check_writable
@@ -67,7 +69,15 @@ SAMPLE = "@sample"
 
 def main() -> None:
     """Entry point."""
+    for stream in (sys.stdout, sys.stderr):
+        if isinstance(stream, io.TextIOWrapper):
+            _make_safe(stream)
     app(prog_name="askance")
+
+
+def _make_safe(stream: io.TextIOWrapper) -> None:
+    """JSON and TOML are UTF-8 wherever they go; a terminal shows as an escape what it has no character for."""
+    stream.reconfigure(encoding=None if stream.isatty() else "utf-8", errors="backslashreplace")
 
 
 @contextmanager
@@ -132,11 +142,7 @@ def search(
     """Search an index."""
     hits = asyncio.run(open_retriever(index).search(query, k))
     if as_json:
-        print(
-            json.dumps(
-                {"query": query, "hits": [dataclasses.asdict(hit) for hit in hits]}, ensure_ascii=False
-            )
-        )
+        print(json_line({"query": query, "hits": [dataclasses.asdict(hit) for hit in hits]}))
         return
     for hit in printable_record(hits):
         head = Text().append(f"{hit.rank}. ", style="dim").append(hit.passage.title, style="bold")
@@ -190,7 +196,7 @@ def _ask_on_screen(engine: Engine, question: str, path: Path | None) -> None:
 def _ask_as_json(engine: Engine, question: str, path: Path | None) -> None:
     with _kept(Trace(), path) as trace:
         result = asyncio.run(engine.answer_into(trace, question))
-        print(json.dumps(_answer_record(result, trace, path), ensure_ascii=False))
+        print(json_line(_answer_record(result, trace, path)))
 
 
 def _answer_record(result: Result, trace: Trace, path: Path | None) -> dict[str, Any]:

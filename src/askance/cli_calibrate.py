@@ -2,7 +2,6 @@
 
 import asyncio
 import dataclasses
-import json
 from datetime import UTC, datetime
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any
@@ -22,6 +21,7 @@ from askance.cli_options import (
     models_by_role,
 )
 from askance.core.errors import InputError
+from askance.core.strict_json import json_line
 from askance.presets import preset_text, shipped
 from askance.runtime.trace_file import check_writable
 from askance.text.printable import printable, printable_record
@@ -89,7 +89,7 @@ def presets() -> None:
 
 
 def _show_as_json(found: "Calibration") -> None:
-    print(json.dumps(dataclasses.asdict(found), ensure_ascii=False))
+    print(json_line(dataclasses.asdict(found)))
 
 
 def _show(found: "Calibration", file: Path | None) -> None:

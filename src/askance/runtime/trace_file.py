@@ -7,6 +7,7 @@ from pathlib import Path
 from typing import Any
 
 from askance.core.errors import InputError, TraceFileError
+from askance.core.strict_json import json_line
 from askance.core.trace import EVENT_TYPES, SCHEMA_VERSION, AnyEvent, Trace
 from askance.core.version import VERSION
 from askance.runtime.durable import write_atomically
@@ -26,7 +27,7 @@ def write_trace(trace: Trace, path: Path) -> None:
         InputError: the place can't be written to.
     """
     header = {"type": "header", "schema": SCHEMA_VERSION, "askance": VERSION}
-    lines = [json.dumps(record, ensure_ascii=False) for record in (header, *map(event_record, trace.events))]
+    lines = [json_line(record) for record in (header, *map(event_record, trace.events))]
     try:
         write_atomically(path, "\n".join(lines) + "\n")
     except OSError as error:
@@ -52,8 +53,12 @@ def read_trace(path: Path) -> tuple[AnyEvent, ...]:
     try:
         # Only a line feed ends a line: texts may hold the other line breaks of Unicode.
         lines = path.read_text(encoding="utf-8").removesuffix("\n").split("\n")
-    except (OSError, UnicodeDecodeError) as error:
-        raise TraceFileError(f"can't read the trace {path}: {error}") from error
+    except OSError as error:
+        raise TraceFileError(f"can't read the trace {path}: {error.strerror}. Check the path.") from error
+    except UnicodeDecodeError as error:
+        raise TraceFileError(
+            f"{path} is not a trace: it is not UTF-8. `askance ask --trace FILE` makes one."
+        ) from error
     if not lines[0].startswith('{"type": "header"'):
         raise TraceFileError(
             f"{path} is not a trace: its first line is no header. `askance ask --trace FILE` makes one."

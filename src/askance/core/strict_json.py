@@ -1,0 +1,18 @@
+"""JSON that every reader takes: the standard has no infinity, which Python writes all the same."""
+
+import json
+import math
+from typing import Any
+
+
+def json_line(record: Any) -> str:
+    """One line of JSON; numbers that are not finite are the texts ``Infinity``, ``-Infinity`` and ``NaN``."""
+    return json.dumps(_strict(record), ensure_ascii=False, allow_nan=False)
+
+
+def _strict(value: Any) -> Any:
+    if isinstance(value, dict):
+        return {key: _strict(item) for key, item in value.items()}
+    if isinstance(value, list | tuple):
+        return [_strict(item) for item in value]
+    return json.dumps(value) if isinstance(value, float) and not math.isfinite(value) else value
