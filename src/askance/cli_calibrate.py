@@ -111,6 +111,8 @@ def _show(found: "Calibration", file: Path | None) -> None:
         f"on {found.model} (95 % interval {low:g} to {high:g}, {found.num_counted} questions)",
         markup=False, soft_wrap=True,
     )  # fmt: skip
+    if found.remark:
+        out.print(found.remark, style="yellow", markup=False, soft_wrap=True)
     if found.is_interval_cut:
         told = "an end of the interval is the last value tried: it may be wider. More questions narrow it."
         out.print(told, style="yellow", markup=False, soft_wrap=True)

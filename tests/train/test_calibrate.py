@@ -141,6 +141,20 @@ def test_the_same_twice():
     assert run("dragin", DRAGIN, 0.7) == run("dragin", DRAGIN, 0.7)
 
 
+def test_a_jump_over_the_number_wanted_is_told():
+    def script(prompt, key):
+        return Reply(" So the answer is Bonn.", sureness=0.5)
+
+    found = run("flare_token", {}, 0.5, script=script, max_trials=20)
+    assert found.value == pytest.approx(0.5, rel=2e-3)
+    assert found.remark.startswith("no value gives 0.5: the searches jump from 0.00 (threshold=0.5")
+    assert run("flare", FLARE, 0.5).remark == ""
+
+
+def test_a_negative_seed():
+    assert run("flare", FLARE, 0.5, seed=-1, max_trials=2).interval is not None
+
+
 def test_progress_is_told():
     told = []
     found = run("flare", FLARE, 0.5, QUESTIONS[:2], progress=lambda *step: told.append(step))

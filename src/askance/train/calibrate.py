@@ -235,7 +235,7 @@ def _calibration(
         failures=tuple(failures),
         num_questions=len(trials.questions),
         num_counted=len(_counted(tried)),
-        remark="" if is_reached else _out_of_reach(trials.knob, aim, means),
+        remark=(_jump if is_reached else _out_of_reach)(trials.knob, aim, means),
     )
 
 
@@ -244,6 +244,19 @@ def _interval(aim: Aim, values: Sequence[float], samples: NDArray[np.float64]) -
     low, high = percentile_interval(found)
     ends = {end for end in (min(values), max(values)) if end not in (aim.low, aim.high)}
     return (float(f"{low:.4g}"), float(f"{high:.4g}")), bool(ends & {low, high})
+
+
+def _jump(knob: str, aim: Aim, means: Sequence[Tried]) -> str:
+    """What to know where the searches jump over the number wanted; else nothing."""
+    if aim.is_met(means) or next_value(aim, means) is not None:
+        return ""
+    ordered = by_searches(means, rises=aim.rises)
+    at = sum(mean < aim.wanted for mean in monotone([each.searches for each in ordered]))
+    fewer, more = ordered[at - 1], ordered[at]
+    return (
+        f"no value gives {aim.wanted:g}: the searches jump from {fewer.searches:.2f} ({knob}={fewer.value:g}) "
+        f"to {more.searches:.2f} ({knob}={more.value:g}). More questions make the jumps smaller."
+    )
 
 
 def _out_of_reach(knob: str, aim: Aim, means: Sequence[Tried]) -> str:

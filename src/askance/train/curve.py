@@ -53,7 +53,7 @@ def resampled_means(counts: NDArray[np.float64], seed: int) -> NDArray[np.float6
     Returns:
         Shape [values, resamples].
     """
-    random = np.random.Generator(np.random.Philox(seed))
+    random = np.random.Generator(np.random.Philox(seed % 2**64))
     drawn = random.integers(counts.shape[1], size=(_RESAMPLES, counts.shape[1]))
     means: NDArray[np.float64] = counts[:, drawn].mean(axis=2)
     return means
