@@ -66,9 +66,11 @@ class Dragin(Knobs):
         1, "how many of the passages at hand stay when others are found, in profile default", at_least=0
     )
     every_tokens: int = knob(25, "tokens between searches of the trigger every_tokens", at_least=1)
-    real_words_only: bool = knob(True, "only words with content count as hits")
-    query_tokens: int = knob(64, "a query keeps this many of its last tokens", at_least=1)
-    space_marker: str = knob("auto", "what begins a word in the vocabulary; auto is the piece of a space")
+    real_words_only: bool = knob(True, "only words with content count as hits, in profile code")
+    query_tokens: int = knob(64, "a query keeps this many of its last tokens, in profile code", at_least=1)
+    space_marker: str = knob(
+        "auto", "what begins a word in the vocabulary, in profile code; auto is the piece of a space"
+    )
     max_rounds: int = knob(100, "most drafts of one answer", at_least=1)
     max_searches: int = knob(20, "most searches of one answer, not in profile code", at_least=1)
     elicit: bool = knob(True, "ask for the short answer where the text states none")
