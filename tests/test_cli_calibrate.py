@@ -116,6 +116,18 @@ def test_nothing_is_found_from_an_infinite_value(run, questions, sample_index):
     assert "knob threshold=inf of method dragin: nothing can be found from there" in err
 
 
+def test_what_no_value_tried_gave_is_told(run, questions, sample_index, monkeypatch):
+    monkeypatch.setattr(
+        ScriptedModel, "_reply", lambda self, shown, key: full_reply(("question", "0.5", *key[2:]))
+    )
+    words = ["--dataset", questions, "--index", sample_index, *ARGUMENTS]
+    code, out, _ = run("calibrate", *words)
+    assert code == 0
+    shown = " ".join(out.split())
+    assert "should give 1.5 searches a question" in shown
+    assert "no value tried gave 1.5: it lies between 1.00 (search_below=0.4" in shown
+
+
 def test_presets_are_listed(run):
     code, out, _ = run("presets")
     assert code == 0

@@ -76,7 +76,7 @@ def main() -> None:
 
 
 def _make_safe(stream: io.TextIOWrapper) -> None:
-    """JSON and TOML are UTF-8 wherever they go; a terminal shows as an escape what it has no character for."""
+    """JSON and TOML are UTF-8 wherever they go; a terminal escapes what it has no character for."""
     stream.reconfigure(encoding=None if stream.isatty() else "utf-8", errors="backslashreplace")
 
 

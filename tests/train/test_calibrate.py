@@ -147,7 +147,7 @@ def test_a_jump_over_the_number_wanted_is_told():
 
     found = run("flare_token", {}, 0.5, script=script, max_trials=20)
     assert found.value == pytest.approx(0.5, rel=2e-3)
-    assert found.remark.startswith("no value gives 0.5: the searches jump from 0.00 (threshold=0.5")
+    assert found.remark.startswith("no value tried gave 0.5: it lies between 0.00 (threshold=0.5")
     assert run("flare", FLARE, 0.5).remark == ""
 
 

@@ -107,8 +107,8 @@ async def calibrate(
     method: Any = make_method(method_name, settings)
     if not isfinite(start := float(getattr(method, chosen.name))):
         raise InputError(
-            f"knob {chosen.name}={start:g} of method {method_name}: nothing can be found from there; begin at "
-            "a number that is not infinite."
+            f"knob {chosen.name}={start:g} of method {method_name}: nothing can be found from there; begin "
+            "at a number that is not infinite."
         )
     check_needs(method, models, retriever)
     trials = Trials(method, chosen.name, models, retriever, questions, seed, progress)
@@ -235,7 +235,7 @@ def _calibration(
         failures=tuple(failures),
         num_questions=len(trials.questions),
         num_counted=len(_counted(tried)),
-        remark=(_jump if is_reached else _out_of_reach)(trials.knob, aim, means),
+        remark=(_between if is_reached else _out_of_reach)(trials.knob, aim, means),
     )
 
 
@@ -246,16 +246,16 @@ def _interval(aim: Aim, values: Sequence[float], samples: NDArray[np.float64]) -
     return (float(f"{low:.4g}"), float(f"{high:.4g}")), bool(ends & {low, high})
 
 
-def _jump(knob: str, aim: Aim, means: Sequence[Tried]) -> str:
-    """What to know where the searches jump over the number wanted; else nothing."""
-    if aim.is_met(means) or next_value(aim, means) is not None:
+def _between(knob: str, aim: Aim, means: Sequence[Tried]) -> str:
+    """What to know where no value tried came as close as asked for; else nothing."""
+    if aim.is_met(means):
         return ""
     ordered = by_searches(means, rises=aim.rises)
     at = sum(mean < aim.wanted for mean in monotone([each.searches for each in ordered]))
     fewer, more = ordered[at - 1], ordered[at]
     return (
-        f"no value gives {aim.wanted:g}: the searches jump from {fewer.searches:.2f} ({knob}={fewer.value:g}) "
-        f"to {more.searches:.2f} ({knob}={more.value:g}). More questions make the jumps smaller."
+        f"no value tried gave {aim.wanted:g}: it lies between {fewer.searches:.2f} ({knob}={fewer.value:g}) "
+        f"and {more.searches:.2f} ({knob}={more.value:g}). More questions make such jumps smaller."
     )
 
 
