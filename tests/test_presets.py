@@ -157,7 +157,7 @@ def test_what_is_written_can_be_read_again(tmp_path):
 def test_a_record_is_named_in_a_comment():
     text = preset_text(Flare, {"wording": Flare().wording, "search_below": 0.3}, ["measured"])
     assert text.startswith("# measured\n# with wording=")
-    assert text.endswith(", to be set again\n[flare]\nsearch_below = 0.3\n")
+    assert text.endswith(", to be set again\n[flare]\nsearch_first = true\nsearch_below = 0.3\n")
 
 
 def test_the_bundled_model_gets_what_was_measured_for_it():

@@ -24,7 +24,7 @@ from pathlib import Path
 from typing import Any
 
 from askance.core.errors import AskanceError, PresetError, UnknownName
-from askance.core.knobs import name_of, parse_knobs, search_knob
+from askance.core.knobs import knob_field, name_of, parse_knobs, search_knob
 
 BUNDLED = "bundled"
 """The preset that applies by itself to the model of this name."""
@@ -121,9 +121,11 @@ def shipped() -> Mapping[str, Preset]:
 def preset_text(cls: type[Any], settings: Mapping[str, Any], comments: Sequence[str]) -> str:
     """A file that sets `settings`, typed knobs of one method, with comments above.
 
-    A knob that holds a record, such as a wording, has no place in it: a comment names it.
+    Beside a threshold stand the knobs that it belongs to, their defaults included. A knob that holds a
+    record, such as a wording, has no place in it: a comment names it.
     """
     profile = _profile(cls, settings)
+    settings = {**_belonging(cls, settings), **settings}
     place = name_of(cls) if profile is None else f"{name_of(cls)}.{profile}"
     scalars = {knob: value for knob, value in settings.items() if isinstance(value, str | bool | int | float)}
     records = [
@@ -132,6 +134,13 @@ def preset_text(cls: type[Any], settings: Mapping[str, Any], comments: Sequence[
     above = ["# " + " ".join(comment.split()) for comment in (*comments, *sorted(records))]
     lines = [f"{knob} = {_toml(value)}" for knob, value in scalars.items() if knob != "profile"]
     return "\n".join([*above, f"[{place}]", *lines]) + "\n"
+
+
+def _belonging(cls: type[Any], settings: Mapping[str, Any]) -> dict[str, Any]:
+    own = search_knob(cls)
+    if own is None or own.name not in settings:
+        return {}
+    return {knob: knob_field(cls, knob).default for knob in own.belongs_to}
 
 
 def _preset(name: str, content: Mapping[str, Any]) -> Preset:

@@ -33,10 +33,16 @@ def knob(default: T, help: str, *, at_least: float = -math.inf, at_most: float =
 
 @dataclasses.dataclass(frozen=True, slots=True)
 class SearchKnob:
-    """The knob that decides how often a method searches. If it `rises`, a greater value means more."""
+    """The knob that decides how often a method searches.
+
+    Attributes:
+        rises: a greater value means more searches.
+        belongs_to: knobs without which a value of this one means nothing; a preset names them beside it.
+    """
 
     name: str
     rises: bool = False
+    belongs_to: tuple[str, ...] = ()
 
 
 class Knobs:

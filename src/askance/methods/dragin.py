@@ -83,7 +83,9 @@ class Dragin(Knobs):
     wording: Wording = knob(OWN_WORDING, "examples and fixed lines of the prompt")
 
     paper: ClassVar[str] = "Su et al. 2024 (DRAGIN)"
-    calibrated: ClassVar[SearchKnob] = SearchKnob("threshold")
+    calibrated: ClassVar[SearchKnob] = SearchKnob(
+        "threshold", belongs_to=("trigger", "heads", "search_first")
+    )
 
     @property
     def attends(self) -> bool:

@@ -58,7 +58,7 @@ class Flare(Knobs):
     wording: Wording = knob(OWN, "examples and fixed lines of the prompt")
 
     paper: ClassVar[str] = "Jiang et al. 2023 (FLARE)"
-    calibrated: ClassVar[SearchKnob] = SearchKnob("search_below", rises=True)
+    calibrated: ClassVar[SearchKnob] = SearchKnob("search_below", rises=True, belongs_to=("search_first",))
 
     @property
     def needs(self) -> Needs:

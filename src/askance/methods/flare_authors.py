@@ -38,7 +38,7 @@ class AuthorsFlare(Knobs, ABC):
     linguistics: Linguistics = knob(OWN_LINGUISTICS, "sentences and entities: own, or spacy:PIPELINE")
     wording: Wording = knob(OWN_WORDING, "examples and fixed lines of the prompt")
 
-    calibrated: ClassVar[SearchKnob] = SearchKnob("threshold")
+    calibrated: ClassVar[SearchKnob] = SearchKnob("threshold", belongs_to=("over_sentence",))
 
     @property
     def needs(self) -> Needs:
