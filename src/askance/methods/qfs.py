@@ -34,7 +34,7 @@ def attended_context(row: NDArray[np.float32], ids: TokenIds, model: Model, top_
 
 
 def token_texts(ids: TokenIds, model: Model) -> list[str | None]:
-    """The text that each token completes; empty for the first parts of a character, None for control tokens."""
+    """The text that each token completes: empty for a character's first parts, None for control tokens."""
     control = {id for id in set(ids) if _is_control(id, model)}
     texts, begin = list[str | None](), 0
     for at, id in enumerate(ids):
