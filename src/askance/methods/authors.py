@@ -106,8 +106,8 @@ class Answering:
 
         As in the code, a text without "the answer is", in these letters, is gone on from without passages,
         with a space behind the words that begin the answer. The code reads all that follows them, by rules
-        that depend on the data set; here it is read as for every method. Ours: where the
-        window has no room for this, that is recorded.
+        that depend on the data set; here it is read as for every method. Ours: a window
+        without room for this is recorded, and what there is is read.
         """
         text = _cut(self.text.strip(), least_at=1)
         if method.elicit and _END_TEST not in text:
