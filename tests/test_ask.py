@@ -9,8 +9,13 @@ from askance.core.ports import Needs
 from askance.core.trace import Answered, Asked, Failed, Trace
 from askance.core.types import Answer, Question
 from askance.methods.closed_book import ClosedBook
+from askance.methods.dragin import Dragin
+from askance.methods.fixed_length import FixedLength
+from askance.methods.fixed_sentence import FixedSentence
+from askance.methods.flare import Flare
 from askance.methods.single import Single
 from askance.models.scripted import ScriptedModel
+from askance.retrieval.scripted import ScriptedRetriever
 
 QUESTION = Question("q", "Which river?")
 
@@ -51,6 +56,23 @@ def test_what_a_listener_raises_is_not_the_models_fault():
 def test_a_method_that_searches_needs_something_to_search():
     with pytest.raises(MissingAbility, match=r"name an index.*closed_book"):
         asyncio.run(ask(QUESTION, Single(), {"answer": ScriptedModel()}))
+
+
+@pytest.mark.parametrize(
+    "method", [Dragin(), Dragin(profile="paper"), Flare(), FixedSentence(), FixedLength()]
+)
+def test_a_method_that_goes_on_from_its_text_says_so_before_anything_runs(method):
+    model, retriever = ScriptedModel(capabilities=frozenset({"chat"})), ScriptedRetriever()
+    with pytest.raises(MissingAbility, match="needs raw or chat with continuation"):
+        asyncio.run(ask(QUESTION, method, {"answer": model}, retriever))
+    assert not retriever.queries
+
+
+@pytest.mark.parametrize(("layout", "other"), [("raw", "chat"), ("chat", "raw")])
+def test_a_layout_that_the_model_does_not_take(layout, other):
+    model = ScriptedModel(capabilities=frozenset({other}))
+    with pytest.raises(MissingAbility, match=f"needs {layout}"):
+        asyncio.run(ask(QUESTION, ClosedBook(layout=layout), {"answer": model}))
 
 
 def test_no_model():

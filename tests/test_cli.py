@@ -144,7 +144,7 @@ def test_methods_and_models_are_listed(run):
         "dragin (default)",
         "search_below",
         "0.8",
-        "needs: logprob, an index",
+        "needs: logprob, raw or chat with continuation, an index",
     ):
         assert word in out
     code, out, _ = run("models")

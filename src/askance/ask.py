@@ -88,7 +88,9 @@ def check_needs(method: Method, models: Mapping[Role, Model], retriever: Retriev
             f"method {name} searches, but there is nothing to search: name an index (--index DIR, made by "
             "`askance index`), or choose closed_book, which does not search."
         )
-    lacking = sorted((needs.signals - model.signals) | (needs.capabilities - model.capabilities))
+    lacking: list[str] = sorted((needs.signals - model.signals) | (needs.capabilities - model.capabilities))
+    if needs.one_of and not any(each <= model.capabilities for each in needs.one_of):
+        lacking.append(needs.choice)
     if lacking:
         raise MissingAbility(
             f"method {name} needs {', '.join(lacking)}, which {model.name} does not give: use a"

@@ -289,6 +289,7 @@ def _knob_table(cls: type[Any]) -> Table:
 def _needs(cls: type[Any]) -> str:
     needs = cls().needs
     wanted = [*sorted(needs.signals), *sorted(needs.capabilities)]
+    wanted += [needs.choice] if needs.choice else []
     wanted += ["attention (its own, or of a model in the role attend)"] if needs.attention else []
     wanted += ["an index"] if needs.retriever else []
     return ", ".join(wanted) or "any model"

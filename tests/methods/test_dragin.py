@@ -124,6 +124,20 @@ def test_case_2_the_relevant_passage_is_used_and_the_failure_is_not_hidden(profi
 # Profile "paper".
 
 
+def test_passages_stay_where_a_later_search_finds_none():
+    replies = [
+        Reply(" It holds 4,250. So the", entropies={"4,250": 9.0}),
+        Reply(" 3,677 in Maine. So the", entropies={"Maine": 9.0}),
+        " Lewiston. So the",
+        " So the answer is 3,677.",
+    ]
+    model = ScriptedModel(replies, looks=lambda pieces: [1.0] * len(pieces))
+    retriever = ScriptedRetriever({f"{SEATS.text} It holds": [ARENA]})
+    result = asyncio.run(ask(SEATS, paper(query="forward_all", threshold=0.01), {"answer": model}, retriever))
+    assert len(searches(result)) == 2
+    assert all("3,677 seated" in prompt for prompt in model.prompts[1:])
+
+
 def test_the_decision_carries_the_numbers():
     result, _, _ = seats_in_the_papers_reading()
     keep, search = result.trace.decisions[:2]

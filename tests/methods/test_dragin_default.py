@@ -205,6 +205,36 @@ def test_a_model_that_never_ends_a_sentence_ends_at_the_limit():
     assert result.trace.decisions[-1].why == "the answer has all the tokens it may have"
 
 
+NUMBERED = [Passage(f"p{number}", "", f"Number {number}.") for number in range(40)]
+
+
+def test_the_first_search_is_one_of_the_most_searches():
+    doubtful = Reply(" Bonn lies here. So the", entropies={"Bonn": 9.0})
+    method = default(threshold=0.01, search_first=True, max_searches=1)
+    result, _, retriever = run(method, [doubtful, " So the answer is Bonn."], NUMBERED, look=None)
+    assert len(retriever.queries) == 1
+    assert result.trace.decisions[1].why == "in doubt, but 1 searches are the most"
+
+
+@pytest.mark.parametrize("profile", ["default", "paper"])
+def test_a_count_of_tokens_searches_with_what_was_attended_to(profile):
+    method = default(profile=profile, trigger="every_tokens", every_tokens=3, max_tokens=9)
+    endless = Reply(" Bonn lies here", ends=False)
+    _, _, retriever = run(method, lambda shown, key: endless, NUMBERED, look=None)
+    queries = [query for query in retriever.queries if query != SEATS.text]
+    assert len(queries) == 2
+    assert all(queries)
+
+
+@pytest.mark.parametrize("profile", ["default", "paper"])
+def test_a_count_of_tokens_ends_with_the_sentence_that_states_the_answer(profile):
+    method = default(profile=profile, trigger="every_tokens", query="question", every_tokens=9)
+    reply = Reply(" So the answer is Bonn. But then it went on", ends=False)
+    result, _, _ = run(method, lambda shown, key: reply, NUMBERED, look=None)
+    assert result.answer.text == "So the answer is Bonn."
+    assert result.trace.decisions[-1].why == "the answer is stated"
+
+
 def test_one_token_generations():
     result, _, _ = run(default(threshold=0.0, max_rounds=4), lambda shown, key: " Bonn", look=None)
     assert result.answer.text == "Bonn"

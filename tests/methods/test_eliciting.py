@@ -203,6 +203,16 @@ def test_the_authors_code_minds_letter_case():
     assert result.answer.short == "Arno"
 
 
+def test_the_authors_code_keeps_the_answer_in_a_full_window():
+    replies = [Reply(" one two three", ends=False), " Arno."]
+    prompt_tokens = run(ClosedBook(profile="code", max_tokens=3, elicit=False), replies)[
+        0
+    ].usage.prompt_tokens
+    result, model = run(ClosedBook(profile="code", max_tokens=3), replies, context_tokens=prompt_tokens + 20)
+    assert (result.answer.text, len(model.prompts)) == (" one two three", 1)
+    assert "has no room" in result.trace.decisions[-1].why
+
+
 def test_an_end_token_is_one_again():
     result, model = run(ClosedBook(profile="code", wording=BARE), [" The Arno.", " Arno."])
     assert model.prompts[1] == f"{CASE} The Arno.<|end|> So the answer is "

@@ -12,6 +12,7 @@ from askance.methods.looking import Look, own_look, proxy_look, weightiest
 from askance.methods.prompts import answer_prompt
 
 TEXTS = st.text(alphabet=st.characters(exclude_categories=("Cs", "Cc")), max_size=30)
+NUM_HEADS = 4
 FEW = settings(max_examples=25, deadline=None, suppress_health_check=[HealthCheck.function_scoped_fixture])
 
 
@@ -62,7 +63,25 @@ def test_own_attention_stands_where_the_text_stands(name, request, question, so_
     for token in written.tokens:
         assert 0.0 <= look.influence(token.start, token.end) <= 1.0
     weights = [weight for _, weight in look.words_before(len(written.text))]
-    assert all(0.0 <= weight <= 1.001 for weight in weights)
+    assert all(0.0 <= weight <= NUM_HEADS for weight in weights)
+    asked, shown = " ".join(question.split()), model.decode(written.prompt_ids)
+    if shown.endswith(f"Question: {asked}\nAnswer:{so_far}"):
+        assert [look.text[begin:end] for begin, end in look.asked] == [asked, so_far]
+
+
+@pytest.mark.parametrize("name", ["llama", "qwen"])
+def test_characters_of_several_tokens_stay_in_their_words(name, request):
+    model = request.getfixturevalue(name)
+    question, so_far = "Who founded Malmö, Łódź and 北京?", " Кто 😀 Ångström"
+    prompt = answer_prompt(model, Question("q", question, demos=()), (), so_far, "raw")
+    (written,) = asyncio.run(model.generate(prompt, Sampling(6), Want(attention="max"), key=("k",)))
+    words = [word for word, _ in own_look(written, question, so_far, model).words_before(0)]
+    assert words == ["Who", "founded", "Malmö", "Łódź", "and", "北京", "Кто", "Ångström"]
+
+
+def test_at_the_end_of_a_text_the_last_row_that_is_known_counts():
+    assert look_by_hand().words_before(6)[:2] == [("Who", pytest.approx(0.1)), ("He", pytest.approx(0.1))]
+    assert look_by_hand().words_before(8)[:2] == look_by_hand().words_before(6)[:2]
 
 
 @pytest.mark.parametrize(("name", "proxy_name"), [("llama", "qwen"), ("qwen", "llama")])

@@ -135,6 +135,13 @@ def test_attended_context_passes_over_control_tokens_and_bare_punctuation(llama)
     assert attended_context(row, ids, llama, 1) == "The"
 
 
+@pytest.mark.parametrize("model_name", ["llama", "qwen"])
+def test_a_word_whose_characters_are_several_tokens_is_one_word_of_the_query(model_name, request):
+    model = request.getfixturevalue(model_name)
+    ids = model.tokenize("Malmö Łódź 北京")
+    assert attended_context(np.ones(len(ids)), ids, model, len(ids)) == "Malmö Łódź 北京"
+
+
 ANY_TEXT = st.text(st.characters(exclude_categories=("Cs",)), max_size=40)
 QUIET = settings(max_examples=60, deadline=None, suppress_health_check=[HealthCheck.function_scoped_fixture])
 

@@ -194,7 +194,8 @@ def test_a_model_that_only_chats_will_do(make):
 def test_nothing_but_a_retriever_is_needed(make):
     needs = make().needs
     assert (needs.capabilities, needs.signals, needs.retriever) == (frozenset(), frozenset(), True)
-    assert make(profile="code").needs.capabilities == {"raw"}
+    assert make().needs.choice == "raw or chat with continuation"
+    assert make(profile="code").needs.choice == "raw"
 
 
 @pytest.mark.parametrize(

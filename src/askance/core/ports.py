@@ -118,14 +118,21 @@ class Needs:
 
     Attributes:
         signals, capabilities: of the model that answers.
+        one_of: it must have all the capabilities of at least one of these sets, too, if there are any.
         attention: the last layer's attention, of the model that answers or of one in the role attend.
         retriever: something to search.
     """
 
     signals: frozenset[Signal] = frozenset()
     capabilities: frozenset[Capability] = frozenset()
+    one_of: tuple[frozenset[Capability], ...] = ()
     attention: bool = False
     retriever: bool = False
+
+    @property
+    def choice(self) -> str:
+        """`one_of` in words."""
+        return " or ".join(" with ".join(sorted(each)) for each in self.one_of)
 
 
 @dataclass(frozen=True, slots=True)

@@ -17,7 +17,7 @@ from askance.core.types import (
     TokenIds,
     Want,
 )
-from askance.methods.eliciting import Elicits
+from askance.methods.eliciting import Elicits, no_room
 from askance.methods.wording import Wording, raw_prompt
 from askance.text.answers import short_answer
 from askance.text.support import cite
@@ -58,10 +58,8 @@ class Answering:
         self, so_far: str, max_tokens: int, key: Key, hits: Sequence[Hit] | None = None, want: Want = Want()
     ) -> Written:
         """Generate greedily, without stop strings, with the passages of `hits` in front of the question."""
-        end = self.end[0] if self.end else ""
-        prompt = raw_prompt(self.wording, self.question, so_far, self._bodies(hits), end)
         (generation,) = await self.run.model.generate(
-            prompt, Sampling(max_tokens), want, key=key, watch=self.run.trace.draft
+            self._prompt(so_far, hits), Sampling(max_tokens), want, key=key, watch=self.run.trace.draft
         )
         found = written(generation, self.run.model)
         if found.end:
@@ -108,15 +106,25 @@ class Answering:
 
         As in the code, a text without "the answer is", in these letters, is gone on from without passages,
         with a space behind the words that begin the answer. The code reads all that follows them, by rules
-        that depend on the data set; here it is read as for every method.
+        that depend on the data set; here it is read as for every method. Ours: a window
+        without room for this is recorded, and what there is is read.
         """
         text = _cut(self.text.strip(), least_at=1)
         if method.elicit and _END_TEST not in text:
-            self.run.trace.decide("end", "elicit", f"the text does not hold {_END_TEST!r}")
             begun = f"{text}{self.wording.elicitation}".lstrip()
-            more = await self.write(f" {begun} ", method.elicit_tokens, ("elicit",))
-            text = f"{begun} {_cut(more.text, least_at=0)}"
+            obstacle = no_room(self.run.model, self._prompt(f" {begun} "), method.elicit_tokens)
+            why = f"the text does not hold {_END_TEST!r}"
+            if obstacle:
+                self.run.trace.decide("end", "unstated", f"{why}, and {obstacle}")
+            else:
+                self.run.trace.decide("end", "elicit", why)
+                more = await self.write(f" {begun} ", method.elicit_tokens, ("elicit",))
+                text = f"{begun} {_cut(more.text, least_at=0)}"
         return short_answer(text[max(0, text.find(_END_TEST)) :], self.question)
+
+    def _prompt(self, so_far: str, hits: Sequence[Hit] | None = None) -> Raw:
+        end = self.end[0] if self.end else ""
+        return raw_prompt(self.wording, self.question, so_far, self._bodies(hits), end)
 
     def _bodies(self, hits: Sequence[Hit] | None) -> list[str] | None:
         if hits is None:

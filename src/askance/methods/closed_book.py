@@ -8,7 +8,7 @@ from askance.core.ports import Needs, Run
 from askance.core.types import Answer, Question, Sampling
 from askance.methods.authors import Answering
 from askance.methods.eliciting import finished
-from askance.methods.prompts import STOPS, Layout, answer_prompt
+from askance.methods.prompts import STOPS, Layout, answer_prompt, layout_needs
 from askance.methods.wording import OWN, Wording
 
 
@@ -31,7 +31,8 @@ class ClosedBook(Knobs):
 
     @property
     def needs(self) -> Needs:
-        return Needs(capabilities=frozenset({"raw"} if self.profile == "code" else ()))
+        layout = "raw" if self.profile == "code" else self.layout
+        return Needs(one_of=layout_needs(layout, goes_on=False))
 
     async def answer(self, question: Question, run: Run) -> Answer:
         if self.profile == "code":

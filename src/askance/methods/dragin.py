@@ -7,7 +7,7 @@ from askance.core.knobs import Knobs, SearchKnob, knob
 from askance.core.ports import Needs, Run
 from askance.core.types import Answer, Capability, Question, Signal
 from askance.methods import dragin_code, dragin_default, dragin_paper
-from askance.methods.prompts import Layout
+from askance.methods.prompts import Layout, layout_needs
 from askance.methods.queries import QueryMode
 from askance.methods.triggers import TriggerMode
 from askance.methods.wording import OWN as OWN_WORDING
@@ -96,12 +96,13 @@ class Dragin(Knobs):
     def needs(self) -> Needs:
         signals: dict[TriggerMode, Signal] = {"rind": "entropy", "token_probability": "logprob"}
         wanted = {signals[self.trigger]} if self.trigger in signals else set[Signal]()
+        writing = layout_needs(self.layout, goes_on=True)
         if self.profile == "default":
             logprob: set[Signal] = {"logprob"} if wanted else set()
-            return Needs(frozenset(logprob), attention=self.attends, retriever=True)
+            return Needs(frozenset(logprob), one_of=writing, attention=self.attends, retriever=True)
         if self.profile == "paper":
             attention: set[Signal] = {"attention"} if self.attends else set()
-            return Needs(frozenset(wanted | attention), retriever=True)
+            return Needs(frozenset(wanted | attention), one_of=writing, retriever=True)
         capabilities: set[Capability] = {"raw", "attend"} if self.attends else {"raw"}
         return Needs(frozenset(wanted), frozenset(capabilities), retriever=True)
 

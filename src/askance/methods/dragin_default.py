@@ -12,6 +12,7 @@ from askance.methods.prompts import STOPS, answer_prompt
 from askance.methods.queries import formulate_in_words
 from askance.methods.rind_paper import SentenceFollowed
 from askance.methods.rind_sentence import Judged, judge
+from askance.text.answers import AnswerEnd
 from askance.text.sentences import SentenceEnd
 
 if TYPE_CHECKING:
@@ -21,12 +22,13 @@ if TYPE_CHECKING:
 async def answer(dragin: "Dragin", question: Question, run: Run) -> Answer:
     """Write sentence by sentence; a doubtful one is cut before the doubt and goes on with other passages."""
     so_far = Progress(question, run)
-    reason, may_search = f"there were {dragin.max_rounds} rounds", True
+    reason = f"there were {dragin.max_rounds} rounds"
     sentences = set[str]()
     if dragin.search_first:
         why = "the first search is made with the question itself"
         decision = run.trace.decide("retrieve", "search", why, query=question.text)
         so_far.show(await so_far.search(decision, dragin.passages))
+    may_search = so_far.num_searches < dragin.max_searches
     for step in range(dragin.max_rounds):
         room = dragin.max_tokens - so_far.num_tokens
         written = await _write(dragin, so_far, room, step)
@@ -68,12 +70,12 @@ async def _write(dragin: "Dragin", so_far: Progress, room: int, step: int) -> Ge
         attention=dragin.heads if dragin.attends and "attend" not in run.models else None,
     )
     is_counted = dragin.trigger == "every_tokens"
-    until: Until | None = SentenceFollowed() if want.attention else SentenceEnd()
+    until: Until = SentenceFollowed() if want.attention else SentenceEnd()
     (written,) = await run.model.generate(
         prompt,
         Sampling(min(room, dragin.every_tokens) if is_counted else room, stop=STOPS),
         want,
-        None if is_counted else until,
+        AnswerEnd(so_far.text) if is_counted else until,
         key=("sentence", step),
         watch=run.trace.draft,
     )

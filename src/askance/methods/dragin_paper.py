@@ -11,6 +11,7 @@ from askance.methods.prompts import STOPS, answer_prompt
 from askance.methods.qfs import attended_context
 from askance.methods.queries import formulate_in_words
 from askance.methods.rind_paper import SentenceFollowed, Stretch, judge, want
+from askance.text.answers import AnswerEnd
 from askance.text.sentences import SentenceEnd
 
 if TYPE_CHECKING:
@@ -35,7 +36,9 @@ async def answer(dragin: "Dragin", question: Question, run: Run) -> Answer:
         has_searched = bool(query)
         if query:
             so_far.keep(stretch.kept, len(stretch.kept_tokens))
-            so_far.show(await so_far.search(decision, dragin.passages))
+            found = await so_far.search(decision, dragin.passages)
+            if found:
+                so_far.show(found)
             continue
         so_far.keep(written.text, len(written.tokens))
         if ended:
@@ -53,14 +56,14 @@ async def _write(dragin: "Dragin", so_far: Progress, room: int, step: int) -> Ge
     most = min(room, dragin.every_tokens) if dragin.trigger == "every_tokens" else room
     sampling = Sampling(most, stop=STOPS)
     (written,) = await run.model.generate(
-        prompt, sampling, want(dragin), _until(dragin), key=("sentence", step), watch=run.trace.draft
+        prompt, sampling, want(dragin), _until(dragin, so_far), key=("sentence", step), watch=run.trace.draft
     )
     return written
 
 
-def _until(dragin: "Dragin") -> Until | None:
+def _until(dragin: "Dragin", so_far: Progress) -> Until:
     if dragin.trigger == "every_tokens":
-        return None
+        return AnswerEnd(so_far.text)
     return SentenceFollowed() if want(dragin).attention else SentenceEnd()
 
 

@@ -97,6 +97,11 @@ def _not_yet_begun(text: str, phrase: str) -> str:
 def _obstacle(model: Model, prompt: Prompt, num_tokens: int) -> str:
     if isinstance(prompt, Chat) and "continuation" not in model.capabilities:
         return f"{model.name} can't go on from a text of its own"
-    if model.count(prompt) + num_tokens > model.context_tokens:
-        return f"the window of {model.context_tokens} tokens has no room to ask for it"
-    return ""
+    return no_room(model, prompt, num_tokens)
+
+
+def no_room(model: Model, prompt: Prompt, num_tokens: int) -> str:
+    """Why a prompt with so many new tokens does not fit, or nothing."""
+    if model.count(prompt) + num_tokens <= model.context_tokens:
+        return ""
+    return f"the window of {model.context_tokens} tokens has no room to ask for it"

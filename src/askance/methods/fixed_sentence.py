@@ -7,7 +7,7 @@ from askance.core.knobs import Knobs, knob
 from askance.core.ports import Needs, Run
 from askance.core.types import Answer, Question
 from askance.methods.authors import Answering
-from askance.methods.prompts import Layout
+from askance.methods.prompts import Layout, layout_needs
 from askance.methods.rounds import Pieces, answer_in_rounds
 from askance.methods.wording import OWN as OWN_WORDING
 from askance.methods.wording import Wording
@@ -56,7 +56,8 @@ class FixedSentence(Knobs):
 
     @property
     def needs(self) -> Needs:
-        return Needs(capabilities=frozenset({"raw"} if self.profile == "code" else ()), retriever=True)
+        layout = "raw" if self.profile == "code" else self.layout
+        return Needs(one_of=layout_needs(layout, goes_on=True), retriever=True)
 
     async def answer(self, question: Question, run: Run) -> Answer:
         why = "every sentence is searched for"

@@ -10,7 +10,7 @@ from askance.core.ports import Needs, Run
 from askance.core.trace import Decided, WordSignal
 from askance.core.types import Answer, Generation, Hit, Key, Question, Sampling, Token, Want
 from askance.methods.eliciting import finished
-from askance.methods.prompts import STOPS, Layout, answer_prompt
+from askance.methods.prompts import STOPS, Layout, answer_prompt, layout_needs
 from askance.methods.searching import search_with_question
 from askance.methods.wording import OWN, Wording
 from askance.text.answers import has_answer
@@ -62,7 +62,7 @@ class Flare(Knobs):
 
     @property
     def needs(self) -> Needs:
-        return Needs(signals=frozenset({"logprob"}), retriever=True)
+        return Needs(frozenset({"logprob"}), one_of=layout_needs(self.layout, goes_on=True), retriever=True)
 
     async def answer(self, question: Question, run: Run) -> Answer:
         text, kept_tokens, written = "", 0, set[str]()

@@ -48,8 +48,8 @@ class Look:
     def words_before(self, at: int) -> list[tuple[str, float]]:
         """The words of question and answer before offset `at` of the sentence, each with its attention.
 
-        That is the row of the token before `at`, which predicted what stands there; of the one at `at` where
-        that row is not known. Without any row, no words.
+        That is the row of the token before `at`, which predicted what stands there; where it is not known, of
+        the one at `at`, or else of the last one before. Without any row, no words.
         """
         row = self._row(self.sentence + at)
         if row is None:
@@ -64,19 +64,21 @@ class Look:
 
     def _row(self, place: int) -> Row | None:
         at, _ = self._covering(place, place + 1)
-        known = (row for row in (self.rows[at - 1 : at + 1] if at else self.rows[:1]) if row is not None)
-        return next(known, None)
+        before = self.rows[:at]
+        rows = (*before[-1:], *self.rows[at : at + 1], *reversed(before[:-1]))
+        return next((row for row in rows if row is not None), None)
 
     def _covering(self, start: int, end: int) -> tuple[int, int]:
-        """The range of tokens that share a character with `start` to `end`."""
+        """The range of tokens that write a character of `start` to `end`, or a part of one."""
         starts, ends = np.array(self.offsets, dtype=np.int64).reshape(-1, 2).T
-        first = int(np.searchsorted(ends, start, side="right"))
+        # A token without text is the first part of the character where it stands.
+        first = int(min(np.searchsorted(ends, start, side="right"), np.searchsorted(starts, start)))
         return first, max(first, int(np.searchsorted(starts, end, side="left")))
 
 
 def own_look(written: Generation, question: str, so_far: str, model: Model) -> Look:
     """The answering model's own attention while it wrote."""
-    prompt = [text or " " for text in token_texts(written.prompt_ids, model)]
+    prompt = [" " if text is None else text for text in token_texts(written.prompt_ids, model)]
     tokens = (*written.tokens, *written.dropped)
     texts = [*prompt, *(token.text for token in tokens)]
     text, sentence = "".join(texts), sum(map(len, prompt))

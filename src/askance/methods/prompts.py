@@ -8,13 +8,23 @@ from collections.abc import Sequence
 from typing import Literal
 
 from askance.core.ports import Model
-from askance.core.types import Chat, Demo, Hit, Prompt, Question, Raw, Span, Turn, untrusted
+from askance.core.types import Capability, Chat, Demo, Hit, Prompt, Question, Raw, Span, Turn, untrusted
 from askance.methods.wording import OWN, Wording
 
 Layout = Literal["auto", "raw", "chat"]
 
+Choice = tuple[frozenset[Capability], ...]
+
 STOPS = ("\n\n", "\nQuestion:", "\nContext:")
 """What would begin after the answer: a blank line, an invented next question, an invented passage block."""
+
+
+def layout_needs(layout: Layout, *, goes_on: bool) -> Choice:
+    """What a model must be capable of for `answer_prompt`, where it `goes_on` from a text or not."""
+    raw = frozenset[Capability]({"raw"})
+    chat = frozenset[Capability]({"chat", "continuation"} if goes_on else {"chat"})
+    both = (raw, chat) if goes_on else ()  # every model takes one of the two
+    return {"raw": (raw,), "chat": (chat,), "auto": both}[layout]
 
 
 def answer_prompt(

@@ -23,7 +23,7 @@ def attended_context(row: NDArray[np.float32], ids: TokenIds, model: Model, top_
         ids: these tokens.
     """
     texts = token_texts(ids, model)
-    plain = [at for at, text in enumerate(texts) if text]
+    plain = [at for at, text in enumerate(texts) if text is not None]
     chosen = frozenset(sorted(plain, key=lambda at: -float(row[at]))[:top_tokens])
     return " ".join(
         word.text
@@ -33,13 +33,14 @@ def attended_context(row: NDArray[np.float32], ids: TokenIds, model: Model, top_
     )
 
 
-def token_texts(ids: TokenIds, model: Model) -> list[str]:
-    """The text that each token completes; nothing for control tokens and parts of characters."""
+def token_texts(ids: TokenIds, model: Model) -> list[str | None]:
+    """The text that each token completes: empty for a character's first parts, None for control tokens."""
     control = {id for id in set(ids) if _is_control(id, model)}
-    texts, begin = [], 0
+    texts, begin = list[str | None](), 0
     for at, id in enumerate(ids):
-        text = "" if id in control else model.decode(ids[begin : at + 1])
-        is_whole = not text.endswith(_REPLACEMENT) or at + 1 - begin >= _MOST_TOKENS_OF_A_CHARACTER
+        text = None if id in control else model.decode(ids[begin : at + 1])
+        is_part = text is not None and text.endswith(_REPLACEMENT)
+        is_whole = not is_part or at + 1 - begin >= _MOST_TOKENS_OF_A_CHARACTER or at + 1 == len(ids)
         texts.append(text if is_whole else "")
         begin = at + 1 if is_whole else begin
     return texts
@@ -50,11 +51,11 @@ def _is_control(id: int, model: Model) -> bool:
     return _REPLACEMENT not in text and id not in model.tokenize(text)
 
 
-def _placed(ids: TokenIds, texts: Sequence[str]) -> list[Token]:
+def _placed(ids: TokenIds, texts: Sequence[str | None]) -> list[Token]:
     tokens, start = [], 0
     for id, text in zip(ids, texts, strict=True):
         # A control token parts the words around it.
-        shown = text or " "
+        shown = " " if text is None else text
         tokens.append(Token(id, shown, start, start + len(shown)))
         start += len(shown)
     return tokens

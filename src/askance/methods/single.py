@@ -8,7 +8,7 @@ from askance.core.ports import Needs, Run
 from askance.core.types import Answer, Question, Sampling
 from askance.methods.authors import Answering
 from askance.methods.eliciting import finished
-from askance.methods.prompts import STOPS, Layout, answer_prompt
+from askance.methods.prompts import STOPS, Layout, answer_prompt, layout_needs
 from askance.methods.searching import search_with_question
 from askance.methods.wording import OWN, Wording
 
@@ -35,7 +35,8 @@ class Single(Knobs):
 
     @property
     def needs(self) -> Needs:
-        return Needs(capabilities=frozenset({"raw"} if self.profile == "code" else ()), retriever=True)
+        layout = "raw" if self.profile == "code" else self.layout
+        return Needs(one_of=layout_needs(layout, goes_on=False), retriever=True)
 
     async def answer(self, question: Question, run: Run) -> Answer:
         why = "this method searches once, with the question itself"
