@@ -95,7 +95,7 @@ def test_ask_as_json_prints_one_object(run, script, sample_index, tmp_path):
     assert set(shown["usage"]) == {
         "prompt_tokens", "generated_tokens", "reused_tokens", "searches", "seconds",
     }  # fmt: skip
-    assert [decision["outcome"] for decision in shown["decisions"]] == ["search", "search", "keep"]
+    assert [decision["outcome"] for decision in shown["decisions"]] == ["search", "search", "keep", "stop"]
     assert shown["trace_path"] == str(path)
     assert read_trace(path)[0].text == QUESTION
 

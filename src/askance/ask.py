@@ -96,6 +96,12 @@ def check_needs(method: Method, models: Mapping[Role, Model], retriever: Retriev
             f"method {name} needs {', '.join(lacking)}, which {model.name} does not give: use a"
             " local model (bundled, hf:NAME), or a method without that need (`askance methods` lists them)."
         )
+    unused = models.keys() - {"answer", *(("attend",) if needs.attention else ())}
+    if unused:
+        raise MissingAbility(
+            f"method {name}, set as it is, asks no model in the role {min(unused)}: leave out --model "
+            f"{min(unused)}=…, or choose a method or profile that does."
+        )
     if needs.attention:
         _check_attention(name, model, models.get("attend"))
 

@@ -238,3 +238,17 @@ def test_a_count_of_tokens_ends_with_the_sentence_that_states_the_answer(profile
 def test_one_token_generations():
     result, _, _ = run(default(threshold=0.0, max_rounds=4), lambda shown, key: " Bonn", look=None)
     assert result.answer.text == "Bonn"
+
+
+def test_a_passage_found_twice_is_shown_once():
+    _, model, _ = run(
+        default(search_first=True), [" So the answer is Bonn."], (ARENA, KANSAS, ARENA), look=None
+    )
+    assert model.prompts[0].count(ARENA.text) == 1
+
+
+@pytest.mark.parametrize("profile", ["paper", "code"])
+def test_a_proxy_that_would_not_be_asked_is_refused(profile):
+    models = {"answer": ScriptedModel(), "attend": ScriptedModel()}
+    with pytest.raises(MissingAbility, match="no model in the role attend"):
+        asyncio.run(ask(SEATS, Dragin(profile=profile), models, ScriptedRetriever()))

@@ -30,7 +30,7 @@ def test_a_confident_look_ahead_is_kept_without_a_search():
     assert len(model.prompts) == 2
     assert result.answer.text == "It seats many. So the answer is 3,677."
     assert result.answer.short == "3,677"
-    assert [decision.outcome for decision in result.trace.decisions] == ["keep", "keep"]
+    assert [decision.outcome for decision in result.trace.decisions] == ["keep", "keep", "stop"]
 
 
 def test_a_doubtful_look_ahead_is_masked_searched_and_written_again():
@@ -168,7 +168,7 @@ def test_passages_can_not_take_over():
     assert result.answer.short == "five"
     block = model.prompts[1].split("Context:\n")[-1]
     assert block.count("\nQuestion:") == 1, "a passage stays on its own line"
-    assert len(result.trace.decisions) == 2
+    assert len(result.trace.decisions) == 3
 
 
 def test_a_model_without_probabilities_is_refused():

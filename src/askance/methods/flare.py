@@ -86,7 +86,9 @@ class Flare(Knobs):
             run.trace.commit(sentence.text)
             text += sentence.text
             kept_tokens += len(sentence.tokens)
-            if self._is_finished(sentence, text, kept_tokens):
+            reason = self._end_reason(sentence, text, kept_tokens)
+            if reason:
+                run.trace.decide("end", "stop", reason)
                 break
         return await finished(self, question, run, text, shown)
 
@@ -139,11 +141,12 @@ class Flare(Knobs):
             signals.append(WordSignal(word.text, least, least <= self.search_below))
         return tuple(signals)
 
-    def _is_finished(self, sentence: Generation, text: str, kept_tokens: int) -> bool:
+    def _end_reason(self, sentence: Generation, text: str, kept_tokens: int) -> str:
         if sentence.finish in ("end", "stop") or not sentence.text.strip():
-            return True
-        is_whole = sentence.finish != "length"
-        return (is_whole and has_answer(text)) or kept_tokens >= self.max_tokens
+            return "the model ended its answer"
+        if sentence.finish != "length" and has_answer(text):
+            return "the answer is stated"
+        return "the answer has all the tokens it may have" if kept_tokens >= self.max_tokens else ""
 
 
 def _probability(token: Token) -> float:

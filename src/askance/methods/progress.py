@@ -38,9 +38,9 @@ class Progress:
             return await self.run.retriever.search(decision.query, passages, exclude=exclude)
 
     def show(self, hits: tuple[Hit, ...]) -> None:
-        """Replace the passages in the prompt."""
-        self.hits = hits
-        self.shown.append((len(self.text), hits))
+        """Replace the passages in the prompt. One that was found twice stands there once."""
+        self.hits = tuple({hit.passage.id: hit for hit in reversed(hits)}.values())[::-1]
+        self.shown.append((len(self.text), self.hits))
 
     @property
     def seen(self) -> frozenset[str]:

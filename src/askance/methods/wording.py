@@ -72,6 +72,8 @@ def raw_prompt(
 ) -> Raw:
     """Examples, passages, question, answer so far, in the order and with the line breaks of the authors.
 
+    Their layout has no place for the options and the history of a question: both are left out.
+
     Args:
         so_far: put directly behind "Answer:", white space included.
         end: the end token's text; where `so_far` holds it, it is that token again, as in the authors' code.
