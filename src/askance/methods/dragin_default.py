@@ -4,16 +4,12 @@ from typing import TYPE_CHECKING
 
 from askance.core.ports import Run
 from askance.core.trace import Decided
-from askance.core.types import Answer, Generation, Question, Sampling, Until, Want
+from askance.core.types import Answer, Generation, Question, Want
 from askance.methods.eliciting import finished
 from askance.methods.looking import Look, own_look, proxy_look, weightiest
 from askance.methods.progress import Progress
-from askance.methods.prompts import STOPS, answer_prompt
 from askance.methods.queries import formulate_in_words
-from askance.methods.rind_paper import SentenceFollowed
 from askance.methods.rind_sentence import Judged, judge
-from askance.text.answers import AnswerEnd
-from askance.text.sentences import SentenceEnd
 
 if TYPE_CHECKING:
     from askance.methods.dragin import Dragin
@@ -31,7 +27,7 @@ async def answer(dragin: "Dragin", question: Question, run: Run) -> Answer:
     may_search = so_far.num_searches < dragin.max_searches
     for step in range(dragin.max_rounds):
         room = dragin.max_tokens - so_far.num_tokens
-        written = await _write(dragin, so_far, room, step)
+        written = await so_far.write(dragin, _want(dragin, run), room, step)
         ended = so_far.end_reason(written, room)
         look = await _look(dragin, so_far, written)
         judged = judge(dragin, written, look, is_over=bool(ended))
@@ -58,28 +54,12 @@ async def answer(dragin: "Dragin", question: Question, run: Run) -> Answer:
     return await finished(dragin, question, run, so_far.text, so_far.shown)
 
 
-async def _write(dragin: "Dragin", so_far: Progress, room: int, step: int) -> Generation:
-    """The next sentence, and with attention one token more: a token's row exists once it has been fed."""
-    run = so_far.run
-    prompt = answer_prompt(
-        run.model, so_far.question, so_far.hits, so_far.text, dragin.layout, dragin.wording
-    )
-    want = Want(
+def _want(dragin: "Dragin", run: Run) -> Want:
+    return Want(
         logprob=dragin.trigger in ("rind", "token_probability"),
         entropy="entropy" in run.model.signals and dragin.trigger == "rind",
         attention=dragin.heads if dragin.attends and "attend" not in run.models else None,
     )
-    is_counted = dragin.trigger == "every_tokens"
-    until: Until = SentenceFollowed() if want.attention else SentenceEnd()
-    (written,) = await run.model.generate(
-        prompt,
-        Sampling(min(room, dragin.every_tokens) if is_counted else room, stop=STOPS),
-        want,
-        AnswerEnd(so_far.text) if is_counted else until,
-        key=("sentence", step),
-        watch=run.trace.draft,
-    )
-    return written
 
 
 async def _look(dragin: "Dragin", so_far: Progress, written: Generation) -> Look | None:

@@ -4,15 +4,12 @@ from typing import TYPE_CHECKING
 
 from askance.core.ports import Model, Run
 from askance.core.trace import Decided
-from askance.core.types import Answer, Generation, Question, Sampling, Until
+from askance.core.types import Answer, Question
 from askance.methods.eliciting import finished
 from askance.methods.progress import Progress
-from askance.methods.prompts import STOPS, answer_prompt
 from askance.methods.qfs import attended_context
 from askance.methods.queries import formulate_in_words
-from askance.methods.rind_paper import SentenceFollowed, Stretch, judge, want
-from askance.text.answers import AnswerEnd
-from askance.text.sentences import SentenceEnd
+from askance.methods.rind_paper import Stretch, judge, want
 
 if TYPE_CHECKING:
     from askance.methods.dragin import Dragin
@@ -28,7 +25,7 @@ async def answer(dragin: "Dragin", question: Question, run: Run) -> Answer:
         so_far.show(await so_far.search(decision, dragin.passages))
     for step in range(dragin.max_rounds):
         room = dragin.max_tokens - so_far.num_tokens
-        written = await _write(dragin, so_far, room, step)
+        written = await so_far.write(dragin, want(dragin), room, step)
         ended = so_far.end_reason(written, room)
         stretch = judge(dragin, written, is_over=bool(ended), may_start=not has_searched)
         query = await _query(dragin, so_far, stretch)
@@ -46,25 +43,6 @@ async def answer(dragin: "Dragin", question: Question, run: Run) -> Answer:
             break
     run.trace.decide("end", "stop", reason)
     return await finished(dragin, question, run, so_far.text, so_far.shown)
-
-
-async def _write(dragin: "Dragin", so_far: Progress, room: int, step: int) -> Generation:
-    run = so_far.run
-    prompt = answer_prompt(
-        run.model, so_far.question, so_far.hits, so_far.text, dragin.layout, dragin.wording
-    )
-    most = min(room, dragin.every_tokens) if dragin.trigger == "every_tokens" else room
-    sampling = Sampling(most, stop=STOPS)
-    (written,) = await run.model.generate(
-        prompt, sampling, want(dragin), _until(dragin, so_far), key=("sentence", step), watch=run.trace.draft
-    )
-    return written
-
-
-def _until(dragin: "Dragin", so_far: Progress) -> Until:
-    if dragin.trigger == "every_tokens":
-        return AnswerEnd(so_far.text)
-    return SentenceFollowed() if want(dragin).attention else SentenceEnd()
 
 
 async def _query(dragin: "Dragin", so_far: Progress, stretch: Stretch) -> str:

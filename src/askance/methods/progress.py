@@ -1,14 +1,21 @@
-"""A text on its way, sentence by sentence: what is written, which passages were shown, why it ends."""
+"""An answer of DRAGIN on its way: what is written, which passages were shown, why it ends."""
 
 from dataclasses import dataclass, field
+from typing import TYPE_CHECKING
 
 from askance.core.ports import Run
 from askance.core.trace import Decided
-from askance.core.types import Generation, Hit, Question
+from askance.core.types import Generation, Hit, Question, Sampling, Until, Want
+from askance.methods.prompts import STOPS, answer_prompt
 from askance.methods.queries import Asking
 from askance.methods.rind import Doubt
-from askance.text.answers import has_answer
+from askance.methods.rind_paper import SentenceFollowed
+from askance.text.answers import AnswerEnd, has_answer
 from askance.text.linguistics import Linguistics
+from askance.text.sentences import SentenceEnd
+
+if TYPE_CHECKING:
+    from askance.methods.dragin import Dragin
 
 
 @dataclass(slots=True)
@@ -36,6 +43,21 @@ class Progress:
         self.num_searches += 1
         with self.run.trace.because(decision):
             return await self.run.retriever.search(decision.query, passages, exclude=exclude)
+
+    async def write(self, dragin: "Dragin", want: Want, room: int, step: int) -> Generation:
+        """The next sentence, or the next `every_tokens` tokens.
+
+        With attention it goes one token further: a token's row exists once it has been fed.
+        """
+        run = self.run
+        prompt = answer_prompt(run.model, self.question, self.hits, self.text, dragin.layout, dragin.wording)
+        until: Until = SentenceFollowed() if want.attention else SentenceEnd()
+        if dragin.trigger == "every_tokens":
+            until, room = AnswerEnd(self.text), min(room, dragin.every_tokens)
+        (written,) = await run.model.generate(
+            prompt, Sampling(room, stop=STOPS), want, until, key=("sentence", step), watch=run.trace.draft
+        )
+        return written
 
     def show(self, hits: tuple[Hit, ...]) -> None:
         """Replace the passages in the prompt. One that was found twice stands there once."""
