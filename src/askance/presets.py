@@ -104,7 +104,10 @@ def open_preset(name: str | Path) -> Preset:
     try:
         return _preset(str(name), tomllib.loads(path.read_text(encoding="utf-8-sig")))
     except OSError as error:
-        raise PresetError(f"can't read the preset {name}: {error.strerror or error}.") from error
+        raise PresetError(
+            f"can't read the preset {name}: {error.strerror or error}; give a file "
+            "that can be read, or a name that `askance presets` lists."
+        ) from error
     except ValueError as error:
         raise PresetError(
             f"preset {name}: {error}. See docs/calibration.md for what one looks like."

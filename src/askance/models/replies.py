@@ -18,7 +18,10 @@ def read_replies(path: Path) -> tuple[Reply, ...]:
     """
     try:
         lines = path.read_text(encoding="utf-8").removesuffix("\n").split("\n")
-    except (OSError, UnicodeDecodeError) as error:
+    except OSError as error:
+        reason = error.strerror or error
+        raise ModelSpecError(f"can't read the script {path}: {reason}; name a file that can be.") from error
+    except UnicodeDecodeError as error:
         raise ModelSpecError(f"can't read the script {path}: {error}. {_SHAPE}") from error
     return tuple(_reply(path, number, line) for number, line in enumerate(lines, start=1))
 

@@ -220,7 +220,8 @@ class ScriptedModel:
             at = len(self.prompts) - 1
             if at >= len(self._replies):
                 raise RuntimeError(
-                    f"the script has {len(self._replies)} replies; call {at + 1} was {shown!r}"
+                    f"the script has {len(self._replies)} replies; the prompt of call {at + 1} ends in "
+                    f"{shown[-200:]!r}: give it more replies."
                 )
             reply = self._replies[at]
         if isinstance(reply, Exception):
