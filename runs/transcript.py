@@ -1,0 +1,34 @@
+"""A recorded trace as a picture: what the terminal shows, as SVG.
+
+    askance ask "…" --index DIR --trace trace.jsonl
+    python -m runs.transcript trace.jsonl --out transcript.svg
+
+The pictures in docs/images are made with it, from the sample corpus and the bundled model.
+"""
+
+import argparse
+import io
+import re
+from pathlib import Path
+
+from rich.console import Console
+
+from askance.runtime.trace_file import read_trace
+from askance.serve.terminal import print_trace
+
+
+def main() -> None:
+    parser = argparse.ArgumentParser(description=(__doc__ or "").splitlines()[0])
+    parser.add_argument("trace", type=Path)
+    parser.add_argument("--out", type=Path, required=True)
+    parser.add_argument("--width", type=int, default=100, help="columns")
+    options = parser.parse_args()
+    console = Console(record=True, width=options.width, file=io.StringIO(), force_terminal=True)
+    print_trace(read_trace(options.trace), console)
+    # Rich would have every viewer fetch a font from the web.
+    drawn = re.sub(r"@font-face \{.*?\}", "", console.export_svg(title="askance trace"), flags=re.DOTALL)
+    options.out.write_text("\n".join(line.rstrip() for line in drawn.splitlines()), encoding="utf-8")
+
+
+if __name__ == "__main__":
+    main()
