@@ -191,7 +191,7 @@ QUERIES = """
 """.split()
 
 
-@pytest.mark.parametrize("profile", ["paper", "code"])
+@pytest.mark.parametrize("profile", ["default", "paper", "code"])
 @pytest.mark.parametrize("query", QUERIES)
 @pytest.mark.parametrize("trigger", ["rind", "token_probability", "every_sentence", "every_tokens"])
 def test_every_pair_of_trigger_and_query_ends(profile, query, trigger):

@@ -18,7 +18,8 @@ CODE = ["closed_book", "single", "fixed_length", "fixed_sentence", "dragin"]
 
 
 @pytest.mark.parametrize(
-    ("name", "profile"), [*((name, None) for name in METHODS), *((n, "code") for n in CODE)]
+    ("name", "profile"),
+    [*((name, None) for name in METHODS), *((n, "code") for n in CODE), ("dragin", "paper")],
 )
 @pytest.mark.parametrize("model_name", ["llama", "qwen", "bundled"])
 def test_method(name, profile, model_name, request, sample_index):
