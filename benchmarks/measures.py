@@ -40,7 +40,7 @@ def starting() -> Iterator[Row]:
     with tempfile.TemporaryDirectory() as folder:
         index = Path(folder) / "index"
         build_index([CORPUS], index)
-        for method in ("closed_book", "flare"):
+        for method in ("closed_book", "dragin"):
             seconds = [_first_words(method, index) for _ in range(3)]
             yield Row(f"process start to first committed words, {method}", statistics.median(seconds), "s")
 
