@@ -41,7 +41,7 @@ def answer_prompt(
         hits: passages, placed directly before the question.
         text: the answer so far, to be gone on from exactly.
         layout: "auto" is raw where the model takes raw prompts.
-        wording: its line below the passages is not used: measured, it made answers worse.
+        wording: its lines between passages and question are not used: measured, they made answers worse.
     """
     so_far = (untrusted(text),) if text else ()
     if layout == "raw" or (layout == "auto" and "raw" in model.capabilities):
@@ -56,8 +56,7 @@ def _raw_parts(question: Question, hits: Sequence[Hit], wording: Wording) -> tup
         spans += [Span("\nAnswer: "), untrusted(demo.answer), Span("\n\n")]
     if hits:
         spans += [*_passage_block(hits, wording), Span("\n")]
-    before = f"{wording.before_question}Question: "
-    return (*spans, Span(before), *_question_spans(question), Span("\nAnswer:"))
+    return (*spans, Span("Question: "), *_question_spans(question), Span("\nAnswer:"))
 
 
 def _chat_turns(question: Question, hits: Sequence[Hit], wording: Wording) -> tuple[Turn, ...]:
@@ -65,8 +64,7 @@ def _chat_turns(question: Question, hits: Sequence[Hit], wording: Wording) -> tu
     for demo in _examples(question, wording):
         turns += [Turn("user", (untrusted(demo.question),)), Turn("assistant", (untrusted(demo.answer),))]
     passages = (*_passage_block(hits, wording), Span("\n")) if hits else ()
-    before = (Span(wording.before_question),) if wording.before_question else ()
-    return (*turns, Turn("user", (*passages, *before, *_question_spans(question))))
+    return (*turns, Turn("user", (*passages, *_question_spans(question))))
 
 
 def _examples(question: Question, wording: Wording) -> tuple[Demo, ...]:

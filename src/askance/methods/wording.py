@@ -38,7 +38,8 @@ class Wording:
         demos: worked examples, unless the question brings its own.
         heading: the line above the passages.
         instruction: the line below the passages, in the layout of the DRAGIN authors.
-        before_question: what stands before the question to be answered, spaces and line breaks included.
+        before_question: what stands before the question to be answered, spaces and line breaks included, in
+            that layout, too.
         system: the system turn, where the model's chat format is used; empty for none.
         elicitation: begins the sentence that states the answer, where the text has none; the short answer
             is read after "the answer is".
