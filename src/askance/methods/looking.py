@@ -1,7 +1,9 @@
 """What a sentence looks back at, by characters: one form for a model's own attention and for a proxy's."""
 
+from bisect import bisect_left, bisect_right
 from collections.abc import Sequence
 from dataclasses import dataclass
+from operator import itemgetter
 from typing import Literal
 
 import numpy as np
@@ -70,10 +72,10 @@ class Look:
 
     def _covering(self, start: int, end: int) -> tuple[int, int]:
         """The range of tokens that write a character of `start` to `end`, or a part of one."""
-        starts, ends = np.array(self.offsets, dtype=np.int64).reshape(-1, 2).T
+        begins, ends = itemgetter(0), itemgetter(1)
         # A token without text is the first part of the character where it stands.
-        first = int(min(np.searchsorted(ends, start, side="right"), np.searchsorted(starts, start)))
-        return first, max(first, int(np.searchsorted(starts, end, side="left")))
+        first = min(bisect_right(self.offsets, start, key=ends), bisect_left(self.offsets, start, key=begins))
+        return first, max(first, bisect_left(self.offsets, end, key=begins))
 
 
 def own_look(written: Generation, question: str, so_far: str, model: Model) -> Look:
