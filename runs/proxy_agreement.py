@@ -31,8 +31,9 @@ from askance.core.trace import Trace
 from askance.core.types import Generation, Key
 from askance.eval.datasets import Example
 from askance.methods.dragin import Dragin
-from askance.methods.looking import Look, own_look, proxy_look, weightiest
-from askance.methods.rind_sentence import Judged, judge
+from askance.methods.dragin_default import attended_query
+from askance.methods.looking import Look, own_look, proxy_look
+from askance.methods.rind_sentence import judge
 from askance.text.words import words
 from askance.wire import Engine, load_model
 from runs.recorded_runs import (
@@ -166,14 +167,8 @@ def _read(dragin: Dragin, written: Generation, look: Look, before: str) -> Row:
     return {
         "words": [word.text for word, _ in read],
         "scores": [score for _, score in read],
-        "queries": [_query(dragin, look, doubt, before) for doubt in doubts],
+        "queries": [attended_query(dragin, before, doubt, look) for doubt in doubts],
     }
-
-
-def _query(dragin: Dragin, look: Look, judged: Judged, before: str) -> str:
-    real = dragin.linguistics.real_words(before + judged.kept)
-    seen = look.words_before(judged.at or 0)
-    return weightiest([(word, weight) for word, weight in seen if word in real], dragin.query_top)
 
 
 def _show(

@@ -75,11 +75,21 @@ async def _query(dragin: "Dragin", so_far: Progress, judged: Judged, look: Look 
     if judged.at is None:
         return ""
     if dragin.query == "real_words":
-        real = dragin.linguistics.real_words(f"{so_far.question.text} {so_far.text}{judged.kept}")
-        words = look.words_before(judged.at) if look else []
-        return weightiest([(word, weight) for word, weight in words if word in real], dragin.query_top)
+        before = f"{so_far.question.text} {so_far.text}"
+        return attended_query(dragin, before, judged, look) if look else ""
     asking = so_far.asking(judged.doubt(), dragin.linguistics, dragin.query_top)
     return await formulate_in_words(dragin.query, asking, so_far.run.model)
+
+
+def attended_query(dragin: "Dragin", before: str, judged: Judged, look: Look) -> str:
+    """QFS: the words with content that the prediction of what stands at `judged.at` attended to most.
+
+    Args:
+        before: question and answer before the sentence.
+    """
+    real = dragin.linguistics.real_words(before + judged.kept)
+    words = look.words_before(judged.at or 0)
+    return weightiest([(word, weight) for word, weight in words if word in real], dragin.query_top)
 
 
 def _decide(dragin: "Dragin", so_far: Progress, judged: Judged, query: str, *, may_search: bool) -> Decided:
