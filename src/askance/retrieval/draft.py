@@ -201,7 +201,7 @@ def _start(path: Path, base: Path | None) -> None:
             for file in (base / LEXICAL).iterdir():
                 _link(file, path / LEXICAL / file.name)
             shutil.copyfile(base / LEDGER, path / LEDGER)
-    except BaseException:
+    except BaseException:  # Ctrl-C, too: nothing half-made stays, and the error goes on
         shutil.rmtree(path, ignore_errors=True)
         raise
 
