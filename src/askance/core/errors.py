@@ -8,6 +8,7 @@
     │   ├── QuestionError        an empty or unusable question
     │   ├── DocumentError        a document or row that can't be read
     │   ├── DatasetError         questions with answers that can't be read
+    │   ├── RunFolderError       the folder of an evaluation that can't be used or written
     │   ├── BadIndex             an index that is missing, empty, newer, or built otherwise
     │   ├── TraceFileError       a trace file that can't be read
     │   ├── PromptsError         a prompt file that can't be read or used
@@ -68,6 +69,10 @@ class DocumentError(InputError):
 
 class DatasetError(InputError):
     """A file of questions with answers that can't be read; the message names file, row and field."""
+
+
+class RunFolderError(InputError):
+    """The folder of an evaluation that can't be read, written or gone on with."""
 
 
 class BadIndex(InputError):

@@ -5,8 +5,6 @@ it costs no copy of them. It becomes the index when the manifest names it; until
 but a later build, which goes on from its last checkpoint.
 """
 
-import fcntl
-import os
 import re
 import shutil
 import sqlite3
@@ -30,6 +28,7 @@ from askance.retrieval.manifest import (
 )
 from askance.retrieval.store import LEDGER, LEXICAL, LOCK, generation_folder
 from askance.runtime.durable import sync
+from askance.runtime.lock import locked
 
 _GENERATION = re.compile(r"generation-\d{6,}")
 
@@ -167,17 +166,13 @@ def _locked(folder: Path) -> Iterator[None]:
     with ExitStack() as stack:
         try:
             folder.mkdir(parents=True, exist_ok=True)
-            lock = stack.enter_context((folder / LOCK).open("a"))
-            fcntl.flock(lock, fcntl.LOCK_EX | fcntl.LOCK_NB)
+            stack.enter_context(locked(folder / LOCK))
         except BlockingIOError as error:
             raise _busy(folder) from error
         except OSError as error:
             raise BadIndex(
                 f"can't write an index in {folder}: {error.strerror}; name another folder."
             ) from error
-        if os.fstat(lock.fileno()).st_nlink == 0:
-            # The holder before us has just removed the folder's last file, this one.
-            raise _busy(folder)
         try:
             yield
         finally:

@@ -20,16 +20,21 @@ def event_record(event: AnyEvent) -> dict[str, Any]:
     return {"type": event.type, **dataclasses.asdict(event)}
 
 
+def trace_text(trace: Trace) -> str:
+    """A trace as it stands in a file."""
+    header = {"type": "header", "schema": SCHEMA_VERSION, "askance": VERSION}
+    lines = [json_line(record) for record in (header, *map(event_record, trace.events))]
+    return "\n".join(lines) + "\n"
+
+
 def write_trace(trace: Trace, path: Path) -> None:
     """Write a whole trace, or nothing: to a temporary name, synced, renamed.
 
     Raises:
         InputError: the place can't be written to.
     """
-    header = {"type": "header", "schema": SCHEMA_VERSION, "askance": VERSION}
-    lines = [json_line(record) for record in (header, *map(event_record, trace.events))]
     try:
-        write_atomically(path, "\n".join(lines) + "\n")
+        write_atomically(path, trace_text(trace))
     except OSError as error:
         raise InputError(f"can't write {path}: {error.strerror}. Name another file.") from error
 
@@ -51,50 +56,56 @@ def read_trace(path: Path) -> tuple[AnyEvent, ...]:
         TraceFileError: missing, not a trace, from a newer version, or damaged; names the line.
     """
     try:
-        # Only a line feed ends a line: texts may hold the other line breaks of Unicode.
-        lines = path.read_text(encoding="utf-8").removesuffix("\n").split("\n")
+        text = path.read_text(encoding="utf-8")
     except OSError as error:
         raise TraceFileError(f"can't read the trace {path}: {error.strerror}. Check the path.") from error
     except UnicodeDecodeError as error:
         raise TraceFileError(
             f"{path} is not a trace: it is not UTF-8. `askance ask --trace FILE` makes one."
         ) from error
+    return parse_trace(text, str(path))
+
+
+def parse_trace(text: str, place: str) -> tuple[AnyEvent, ...]:
+    """The events of a trace that was read from `place`; see `read_trace`."""
+    # Only a line feed ends a line: texts may hold the other line breaks of Unicode.
+    lines = text.removesuffix("\n").split("\n")
     if not lines[0].startswith('{"type": "header"'):
         raise TraceFileError(
-            f"{path} is not a trace: its first line is no header. `askance ask --trace FILE` makes one."
+            f"{place} is not a trace: its first line is no header. `askance ask --trace FILE` makes one."
         )
-    records = [_record(path, number, line) for number, line in enumerate(lines, start=1)]
+    records = [_record(place, number, line) for number, line in enumerate(lines, start=1)]
     if records[0].get("schema") != SCHEMA_VERSION:
         raise TraceFileError(
-            f"{path} has trace schema {records[0].get('schema')!r}; this version reads {SCHEMA_VERSION}: "
+            f"{place} has trace schema {records[0].get('schema')!r}; this version reads {SCHEMA_VERSION}: "
             f"it was written by askance {records[0].get('askance')}, use that version."
         )
-    return tuple(_event(path, number, record) for number, record in enumerate(records[1:], start=2))
+    return tuple(_event(place, number, record) for number, record in enumerate(records[1:], start=2))
 
 
-def _record(path: Path, number: int, line: str) -> dict[str, Any]:
+def _record(source: str, number: int, line: str) -> dict[str, Any]:
     try:
         record = json.loads(line)
     except json.JSONDecodeError as error:
         raise TraceFileError(
-            f"{path}, line {number}: not JSON ({error.msg}); the file is damaged."
+            f"{source}, line {number}: not JSON ({error.msg}); the file is damaged."
         ) from error
     if not isinstance(record, dict):
-        raise TraceFileError(f"{path}, line {number}: expected an object, found {type(record).__name__}.")
+        raise TraceFileError(f"{source}, line {number}: expected an object, found {type(record).__name__}.")
     return record
 
 
-def _event(path: Path, number: int, record: dict[str, Any]) -> AnyEvent:
+def _event(source: str, number: int, record: dict[str, Any]) -> AnyEvent:
     from pydantic import TypeAdapter, ValidationError
 
     fields = dict(record)
     kind = _TYPES.get(fields.pop("type", ""))
     if kind is None:
-        raise TraceFileError(f"{path}, line {number}: unknown event type {record.get('type')!r}.")
+        raise TraceFileError(f"{source}, line {number}: unknown event type {record.get('type')!r}.")
     try:
         event: AnyEvent = TypeAdapter(kind).validate_python(fields)
     except ValidationError as error:
         first = error.errors()[0]
         place = ".".join(map(str, first["loc"]))
-        raise TraceFileError(f"{path}, line {number}, field {place}: {first['msg']}.") from error
+        raise TraceFileError(f"{source}, line {number}, field {place}: {first['msg']}.") from error
     return event

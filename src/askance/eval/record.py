@@ -1,0 +1,97 @@
+"""What is kept of one question: what was asked, what was answered, what that is worth and what it cost."""
+
+import dataclasses
+from collections import Counter
+from collections.abc import Mapping
+from dataclasses import dataclass
+
+from askance.core.strict_json import json_line
+from askance.core.trace import Trace
+from askance.core.types import Answer, Task, Usage
+from askance.eval.datasets import Example
+
+
+@dataclass(frozen=True, slots=True)
+class Record:
+    """One line of ``records.jsonl``.
+
+    Attributes:
+        number: the question's place in the dataset, from 1.
+        golds, supporting_titles, kind, hops: as in `Example`.
+        text, short: the answer; both empty where the question failed.
+        cited_titles: of the passages that the answer cites, each once.
+        decisions: how many decisions had which outcome, such as ``{"search": 2, "keep": 1}``.
+        scores: by metric; nothing where the metric does not apply to the question.
+        error: why the question failed; empty if it did not.
+        trace_at, trace_bytes: where its trace is in ``traces.jsonl.gz``: a gzip member of its own.
+    """
+
+    number: int
+    id: str
+    question: str
+    task: Task
+    kind: str
+    hops: int | None
+    golds: tuple[str, ...]
+    supporting_titles: tuple[str, ...]
+    text: str
+    short: str
+    cited_titles: tuple[str, ...]
+    decisions: Mapping[str, int]
+    scores: Mapping[str, float | None]
+    usage: Usage
+    error: str
+    trace_at: int = 0
+    trace_bytes: int = 0
+
+    @property
+    def is_failure(self) -> bool:
+        """Whether something broke; the question then counts as answered wrongly."""
+        return bool(self.error)
+
+    @property
+    def line(self) -> bytes:
+        """As it stands in the file, its line break included."""
+        return (json_line(dataclasses.asdict(self)) + "\n").encode(errors="backslashreplace")
+
+
+def make_record(
+    number: int,
+    example: Example,
+    answer: Answer | None,
+    trace: Trace,
+    scores: Mapping[str, float | None],
+    error: str = "",
+) -> Record:
+    """The record of a question that was just answered, or that failed with `error`."""
+    answer = answer or Answer("")
+    return Record(
+        number=number,
+        id=example.question.id,
+        question=example.question.text,
+        task=example.question.task,
+        kind=example.kind,
+        hops=example.hops,
+        golds=example.golds,
+        supporting_titles=example.supporting_titles,
+        text=answer.text,
+        short=answer.short,
+        cited_titles=tuple(dict.fromkeys(citation.passage.title for citation in answer.citations)),
+        decisions=dict(sorted(Counter(decision.outcome for decision in trace.decisions).items())),
+        scores=scores,
+        usage=trace.usage(),
+        error=error,
+    )
+
+
+def differing_field(record: Record, example: Example) -> str:
+    """The first thing in which a recorded question is not that of the dataset; empty if there is none."""
+    now = {
+        "question": example.question.text,
+        "task": example.question.task,
+        "kind": example.kind,
+        "hops": example.hops,
+        "golds": example.golds,
+        "supporting_titles": example.supporting_titles,
+    }
+    return next((name for name, value in now.items() if getattr(record, name) != value), "")

@@ -1,0 +1,124 @@
+"""A run, read from its folder.
+
+    settings.json      what was asked, of what, where
+    records.jsonl      one line a finished question, in the order they finished
+    traces.jsonl.gz    their traces, one gzip member each; `zcat` reads all of them
+    lock               held by the process that writes
+
+A question is finished once its trace and then its record are on the disk.
+"""
+
+import gzip
+import json
+import zlib
+from dataclasses import dataclass
+from pathlib import Path
+from typing import TypeVar
+
+from pydantic import TypeAdapter, ValidationError
+
+from askance.core.errors import RunFolderError
+from askance.core.trace import AnyEvent
+from askance.eval.record import Record
+from askance.eval.settings import Settings
+from askance.runtime.append_only import whole_lines
+from askance.runtime.trace_file import parse_trace
+
+T = TypeVar("T")
+FORMAT, SCHEMA_VERSION = "askance-run", 1
+SETTINGS, RECORDS, TRACES, LOCK = "settings.json", "records.jsonl", "traces.jsonl.gz", "lock"
+_SETTINGS, _RECORD = TypeAdapter(Settings), TypeAdapter(Record)
+
+
+@dataclass(frozen=True, slots=True)
+class RecordedRun:
+    """A run as it lies in its folder, finished or not; `records` are in the dataset's order."""
+
+    folder: Path
+    settings: Settings
+    records: tuple[Record, ...]
+
+    @property
+    def is_complete(self) -> bool:
+        """Whether every question of the run is finished."""
+        return len(self.records) == self.settings.num_questions
+
+    def trace(self, record: Record) -> tuple[AnyEvent, ...]:
+        """The trace of one question.
+
+        Raises:
+            RunFolderError: it can't be read.
+        """
+        return read_recorded_trace(self.folder, record)
+
+
+def read_run(folder: Path) -> RecordedRun:
+    """A run from its folder, also while another process writes to it.
+
+    Raises:
+        RunFolderError: no run, from a newer version, or damaged; names file and line.
+    """
+    settings = read_settings(folder)
+    records, _ = read_records(folder)
+    return RecordedRun(folder, settings, tuple(sorted(records, key=lambda record: record.number)))
+
+
+def read_recorded_trace(folder: Path, record: Record) -> tuple[AnyEvent, ...]:
+    """The trace of one question of a run."""
+    path = folder / TRACES
+    try:
+        with path.open("rb") as file:
+            file.seek(record.trace_at)
+            text = gzip.decompress(file.read(record.trace_bytes)).decode()
+    except (OSError, EOFError, zlib.error, UnicodeDecodeError) as error:
+        raise RunFolderError(
+            f"can't read the trace of question {record.id!r} in {path}: {error}. The file is damaged."
+        ) from error
+    return parse_trace(text, f"{path}, question {record.id}")
+
+
+def read_settings(folder: Path) -> Settings:
+    path = folder / SETTINGS
+    try:
+        content = json.loads(path.read_text(encoding="utf-8"))
+    except FileNotFoundError as error:
+        raise RunFolderError(
+            f"{folder} holds no run (no {SETTINGS}): name the folder that `askance eval --out` wrote."
+        ) from error
+    except (OSError, ValueError) as error:
+        raise RunFolderError(f"can't read {path}: {error}. Check the path.") from error
+    if not isinstance(content, dict) or content.get("format") != FORMAT:
+        raise RunFolderError(f"{path} holds no settings of a run: name another folder.")
+    if content.get("schema") != SCHEMA_VERSION:
+        raise RunFolderError(
+            f"the run {folder} has schema {content.get('schema')!r}, this version reads {SCHEMA_VERSION}: "
+            f"use the askance that wrote it ({content.get('askance')})."
+        )
+    del content["format"], content["schema"]
+    return _validated(_SETTINGS, json.dumps(content), str(path))
+
+
+def read_records(folder: Path) -> tuple[list[Record], int]:
+    """The finished questions, in the order of the file, and how many bytes of it are whole."""
+    path = folder / RECORDS
+    if not path.exists():
+        return [], 0
+    try:
+        whole = whole_lines(path.read_bytes())
+    except OSError as error:
+        raise RunFolderError(f"can't read {path}: {error.strerror}. Check the path.") from error
+    lines = whole.split(b"\n")[:-1]
+    records = [_validated(_RECORD, line, f"{path}, line {at}") for at, line in enumerate(lines, start=1)]
+    return records, len(whole)
+
+
+def _validated(kind: TypeAdapter[T], content: str | bytes, place: str) -> T:
+    try:
+        return kind.validate_json(content)
+    except ValidationError as error:
+        first = error.errors(include_url=False)[0]
+        field = ".".join(map(str, first["loc"]))
+        where = f", field {field}" if field else ""
+        raise RunFolderError(
+            f"{place}{where}: {first['msg']}. The file is damaged: restore it, or name another folder."
+        ) from error

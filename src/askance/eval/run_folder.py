@@ -1,0 +1,169 @@
+"""The writing of a run: durable question by question, so that a kill at any moment loses no finished question
+and repeats none.
+
+What a killed process leaves behind its last finished question is cut off when the run goes on.
+"""
+
+import dataclasses
+import gzip
+import json
+from collections.abc import Iterator, Sequence
+from contextlib import ExitStack, closing, contextmanager
+from dataclasses import replace
+from pathlib import Path
+
+from askance.core.errors import RunFolderError
+from askance.core.trace import Trace
+from askance.eval.datasets import Example
+from askance.eval.record import Record, differing_field
+from askance.eval.recorded_run import (
+    FORMAT,
+    LOCK,
+    RECORDS,
+    SCHEMA_VERSION,
+    SETTINGS,
+    TRACES,
+    RecordedRun,
+    read_records,
+    read_settings,
+)
+from askance.eval.settings import Settings, differences
+from askance.runtime.append_only import AppendOnlyFile
+from askance.runtime.durable import write_atomically
+from askance.runtime.lock import locked
+from askance.runtime.trace_file import trace_text
+
+# Fast, and small enough: the prompts of a trace repeat each other.
+_GZIP_LEVEL = 1
+
+
+class RunWriter:
+    """Adds finished questions to a run; see `open_run`."""
+
+    def __init__(self, records: AppendOnlyFile, traces: AppendOnlyFile, path: Path) -> None:
+        self._records, self._traces, self._path = records, traces, path
+
+    def add(self, finished: Sequence[tuple[Record, Trace]]) -> None:
+        """Keep questions with their traces; all of them are on the disk when this returns.
+
+        Raises:
+            RunFolderError: they can't be written; what was there before is as it was.
+        """
+        blobs = [_compressed(trace) for _, trace in finished]
+        try:
+            at = self._traces.append(blobs)
+            lines = []
+            for (record, _), blob in zip(finished, blobs, strict=True):
+                lines.append(replace(record, trace_at=at, trace_bytes=len(blob)).line)
+                at += len(blob)
+            self._records.append(lines)
+        except OSError as error:
+            raise RunFolderError(
+                f"can't write to the run {self._path}: {error.strerror}. What was finished before is kept; "
+                "make room, and run the same command again to go on."
+            ) from error
+
+
+@contextmanager
+def open_run(
+    folder: Path, settings: Settings, examples: Sequence[Example], *, retry_failures: bool = False
+) -> Iterator[tuple[RunWriter, RecordedRun]]:
+    """Begin a run in `folder`, or go on with the one that is there; gives a writer and what is finished.
+
+    Args:
+        examples: all questions of the run. More of them than before may be asked for, other ones may not.
+        retry_failures: forget the questions that failed, so that they are asked again.
+
+    Raises:
+        RunFolderError: the folder can't be written, holds something else or a run with other settings, or
+            another process writes to it.
+    """
+    with ExitStack() as stack:
+        try:
+            _make(folder)
+            stack.enter_context(locked(folder / LOCK))
+            records = _begin(folder, settings, examples)
+            kept = [record for record in records if not (retry_failures and record.is_failure)]
+            if len(kept) < len(records):
+                write_atomically(folder / RECORDS, b"".join(record.line for record in kept).decode())
+            writer = stack.enter_context(_writer(folder, kept))
+        except BlockingIOError as error:
+            raise RunFolderError(
+                f"the run {folder} is being written by another process: wait until it has ended, or name "
+                "another --out."
+            ) from error
+        except OSError as error:
+            raise RunFolderError(
+                f"can't write a run in {folder}: {error.strerror}; name another --out."
+            ) from error
+        yield writer, RecordedRun(folder, settings, tuple(kept))
+
+
+@contextmanager
+def _writer(folder: Path, kept: Sequence[Record]) -> Iterator[RunWriter]:
+    end = max((record.trace_at + record.trace_bytes for record in kept), default=0)
+    _, whole = read_records(folder)
+    with (
+        closing(AppendOnlyFile(folder / RECORDS, whole)) as records,
+        closing(AppendOnlyFile(folder / TRACES, end)) as traces,
+    ):
+        yield RunWriter(records, traces, folder)
+
+
+def _compressed(trace: Trace) -> bytes:
+    text = trace_text(trace).encode(errors="backslashreplace")
+    return gzip.compress(text, _GZIP_LEVEL, mtime=0)
+
+
+def _make(folder: Path) -> None:
+    folder.mkdir(parents=True, exist_ok=True)
+    foreign = sorted({path.name for path in folder.iterdir()} - {SETTINGS, RECORDS, TRACES, LOCK})
+    if foreign and not (folder / SETTINGS).exists():
+        raise RunFolderError(
+            f"won't begin a run in {folder}: it holds other files ({foreign[0]}) and no run; name a new or "
+            "an empty folder."
+        )
+
+
+def _begin(folder: Path, settings: Settings, examples: Sequence[Example]) -> list[Record]:
+    """Check what is there against what is wanted now; gives the finished questions."""
+    before = read_settings(folder) if (folder / SETTINGS).exists() else None
+    if before is not None:
+        _check_same(folder, before, settings)
+    records = read_records(folder)[0]
+    _check_questions(folder, records, examples)
+    if before is None or before.questions_sha256 != settings.questions_sha256:
+        _write_settings(folder, settings)
+    return records
+
+
+def _check_same(folder: Path, before: Settings, now: Settings) -> None:
+    found = differences(before, now)
+    if found:
+        listing = "; ".join(f"{name}: {old}, now {new}" for name, (old, new) in found.items())
+        raise RunFolderError(
+            f"the run {folder} was begun with other settings ({listing}): name another --out, or the same "
+            "settings."
+        )
+
+
+def _check_questions(folder: Path, records: Sequence[Record], examples: Sequence[Example]) -> None:
+    wanted = {example.question.id: example for example in examples}
+    for record in records:
+        example = wanted.get(record.id)
+        if example is None:
+            raise RunFolderError(
+                f"the run {folder} has {len(records)} finished questions, of which {record.id!r} is not "
+                "asked for now: ask for at least the same questions, or name another --out."
+            )
+        field = differing_field(record, example)
+        if field:
+            raise RunFolderError(
+                f"the run {folder} has the question {record.id!r} with another {field} "
+                f"({getattr(record, field)!r}) than the dataset has now: name another --out."
+            )
+
+
+def _write_settings(folder: Path, settings: Settings) -> None:
+    content = {"format": FORMAT, "schema": SCHEMA_VERSION, **dataclasses.asdict(settings)}
+    write_atomically(folder / SETTINGS, json.dumps(content, indent=1, ensure_ascii=False) + "\n")

@@ -1,0 +1,135 @@
+"""What a run asks, of what, and where it ran: enough to ask it again, and to refuse to mix it with another
+one.
+"""
+
+import dataclasses
+import os
+import platform
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, fields
+from datetime import UTC, datetime
+from hashlib import sha256
+from importlib.metadata import PackageNotFoundError, version
+from pathlib import Path
+from typing import Any
+
+from askance.core.knobs import name_of, short_repr
+from askance.core.version import VERSION
+from askance.eval.datasets import Example
+from askance.retrieval.manifest import read_manifest
+from askance.wire import Engine
+
+_PACKAGES = ("numpy", "torch", "transformers", "tantivy")
+
+
+@dataclass(frozen=True, slots=True)
+class Settings:
+    """What ``settings.json`` of a run holds.
+
+    Attributes:
+        dataset: as it was named, such as "hotpotqa:FILE".
+        num_questions: how many were chosen of it.
+        questions_sha256: of the chosen questions with all that is known about them, in their order.
+        title: the method with the knobs that are not at their defaults.
+        knobs: all of them, as text.
+        models: name of the loaded model by role; `model_specs`: as they were named.
+        index: folder of the index; empty without one.
+        index_content: hash of the indexed documents and how they were analysed; empty without an index.
+        versions: of askance's libraries, as far as installed.
+    """
+
+    dataset: str
+    num_questions: int
+    questions_sha256: str
+    method: str
+    title: str
+    knobs: Mapping[str, str]
+    models: Mapping[str, str]
+    model_specs: Mapping[str, str]
+    index: str
+    index_content: str
+    seed: int
+    metrics: tuple[str, ...]
+    askance: str
+    versions: Mapping[str, str]
+    machine: str
+    started_at: str
+
+    @property
+    def dataset_name(self) -> str:
+        """Such as "hotpotqa"; the file may lie anywhere."""
+        return self.dataset.partition(":")[0]
+
+    @property
+    def identity(self) -> dict[str, object]:
+        """All that answers and scores depend on, by the name a user knows it by."""
+        return {
+            "dataset": self.dataset_name,
+            "method": self.method,
+            **{f"knob {name}": value for name, value in self.knobs.items()},
+            **{f"model {role}": spec for role, spec in self.model_specs.items()},
+            **{f"model {role} (loaded)": name for role, name in self.models.items()},
+            "index content": self.index_content,
+            "seed": self.seed,
+            "metrics": ", ".join(self.metrics),
+            "askance": self.askance,
+        }
+
+
+def settings_of(
+    engine: Engine,
+    model_specs: Mapping[str, str],
+    dataset: str,
+    examples: Sequence[Example],
+    metrics: Sequence[str],
+    index: Path | None = None,
+) -> Settings:
+    """The settings of a run that begins now."""
+    return Settings(
+        dataset=dataset,
+        num_questions=len(examples),
+        questions_sha256=sha256(repr(list(map(dataclasses.astuple, examples))).encode()).hexdigest(),
+        method=name_of(type(engine.method)),
+        title=short_repr(engine.method),
+        knobs=_knobs(engine.method),
+        models={role: model.name for role, model in engine.models.items()},
+        model_specs=dict(model_specs),
+        index="" if index is None else str(index),
+        index_content="" if index is None else _content(index),
+        seed=engine.seed,
+        metrics=tuple(metrics),
+        askance=VERSION,
+        versions={"python": platform.python_version(), **_versions()},
+        machine=f"{os.cpu_count()} cores, {platform.machine()}",
+        started_at=datetime.now(UTC).isoformat(timespec="seconds"),
+    )
+
+
+def differences(before: Settings, now: Settings) -> dict[str, tuple[object, object]]:
+    """What answers depend on and is not the same, by name: before, and now. None is what is not there."""
+    old, new = before.identity, now.identity
+    return {
+        name: (old.get(name), new.get(name))
+        for name in dict.fromkeys((*old, *new))
+        if old.get(name) != new.get(name)
+    }
+
+
+def _knobs(method: Any) -> dict[str, str]:
+    values = {field.name: getattr(method, field.name) for field in fields(method)}
+    return {name: value if isinstance(value, str) else repr(value) for name, value in values.items()}
+
+
+def _content(index: Path) -> str:
+    manifest = read_manifest(index)
+    return f"{manifest.content_hash}, {manifest.analysis}"
+
+
+def _versions() -> dict[str, str]:
+    found = {}
+    for package in _PACKAGES:
+        try:
+            found[package] = version(package)
+        except PackageNotFoundError:
+            continue
+    return found
