@@ -1,0 +1,194 @@
+"""What a run comes to: how right its answers are, with intervals, and what they cost.
+
+Means are over the finished questions. A failed one counts: as wrong, with what it cost until it failed.
+"""
+
+import statistics
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from dataclasses import dataclass
+from operator import attrgetter
+from typing import Any
+
+import numpy as np
+
+from askance.core.errors import RunFolderError
+from askance.core.types import Usage
+from askance.eval.compare import MeanInterval, mean_interval
+from askance.eval.record import Record
+from askance.eval.recorded_run import RecordedRun
+
+Intervals = Mapping[str, MeanInterval]
+
+
+@dataclass(frozen=True, slots=True)
+class Costs:
+    """What a question cost: means over questions, except for the seconds.
+
+    Attributes:
+        tokens_computed: of prompts, as far as no cache had them, and generated ones, kept or not.
+        p95_seconds: 95 % of the questions took no longer; between two questions it is interpolated.
+    """
+
+    searches: float
+    tokens_computed: float
+    tokens_generated: float
+    tokens_reused: float
+    median_seconds: float
+    p95_seconds: float
+
+
+@dataclass(frozen=True, slots=True)
+class PartSummary:
+    """The questions of one kind, or of one number of hops: `part` is that kind or number."""
+
+    part: str
+    num_questions: int
+    failures: int
+    metrics: Intervals
+    costs: Costs
+
+
+@dataclass(frozen=True, slots=True)
+class RunSummary:
+    """A run in numbers.
+
+    Attributes:
+        title: the method with the knobs that are not at their defaults.
+        num_questions: of the run; `num_finished` of them are, and only these count below.
+        failures: how many questions broke; they are among the finished ones.
+        main_metric: the one to judge by, see `main_metric`; empty where no metric has a score.
+        metrics: by name; only those that apply to a question, each over the questions it applies to.
+        share_answered: of questions whose answer has a short form.
+        by_kind, by_hops: the same for parts of the questions, metrics limited to the main ones; empty where
+            the dataset does not tell parts apart.
+    """
+
+    folder: str
+    dataset: str
+    title: str
+    models: Mapping[str, str]
+    num_questions: int
+    num_finished: int
+    failures: int
+    main_metric: str
+    metrics: Intervals
+    costs: Costs
+    share_answered: float
+    by_kind: tuple[PartSummary, ...]
+    by_hops: tuple[PartSummary, ...]
+
+    @property
+    def remark(self) -> str:
+        """What a reader of the numbers must know; empty if nothing."""
+        remarks = []
+        if self.num_finished < self.num_questions:
+            remarks.append(f"unfinished: {self.num_finished} of {self.num_questions} questions")
+        if self.failures:
+            remarks.append(f"{self.failures} failed, counted as wrong")
+        return "; ".join(remarks)
+
+
+def summarise(run: RecordedRun) -> RunSummary:
+    """The numbers of a run; of an unfinished one, over what is finished.
+
+    Raises:
+        RunFolderError: not a single question is finished.
+    """
+    records = run.records
+    if not records:
+        raise RunFolderError(
+            f"the run {run.folder} has no finished question: run the `askance eval` that began it again."
+        )
+    main = main_metrics(run)
+    return RunSummary(
+        folder=str(run.folder),
+        dataset=run.settings.dataset,
+        title=run.settings.title,
+        models=dict(run.settings.models),
+        num_questions=run.settings.num_questions,
+        num_finished=len(records),
+        failures=sum(record.is_failure for record in records),
+        main_metric=main_metric(run),
+        metrics=_intervals(records, run.settings.metrics),
+        costs=costs_of(records),
+        share_answered=statistics.fmean(bool(record.short) for record in records),
+        by_kind=_parts(records, main, attrgetter("kind")),
+        by_hops=_parts(records, main, attrgetter("hops")),
+    )
+
+
+def main_metric(run: RecordedRun) -> str:
+    """The metric to judge a run by: `yes_no_accuracy` where every question is one of yes or no, otherwise
+    `f1`, and where that was not recorded the first metric that was. Empty if no metric has a score.
+    """
+    wanted = "yes_no_accuracy" if _is_yes_no(run) else "f1"
+    recorded = [name for name in run.settings.metrics if scores_of(run.records, name)]
+    return wanted if wanted in recorded else next(iter(recorded), "")
+
+
+def main_metrics(run: RecordedRun) -> tuple[str, ...]:
+    """The main metric, and `exact_match` beside it where questions are open and it was recorded."""
+    main = main_metric(run)
+    has_exact_match = not _is_yes_no(run) and bool(scores_of(run.records, "exact_match"))
+    return tuple(dict.fromkeys(filter(None, (main, "exact_match" if has_exact_match else ""))))
+
+
+def scores_of(records: Iterable[Record], metric: str) -> dict[str, float]:
+    """By question id, of the questions that the metric applies to."""
+    scores = ((record.id, record.scores.get(metric)) for record in records)
+    return {id: score for id, score in scores if score is not None}
+
+
+def tokens_computed(usage: Usage) -> int:
+    """The tokens that a model had to go through: those of prompts that no cache had, and those generated."""
+    return usage.prompt_tokens - usage.reused_tokens + usage.generated_tokens
+
+
+def costs_of(records: Sequence[Record]) -> Costs:
+    """What one of these questions cost."""
+    usages = [record.usage for record in records]
+    median, p95 = np.percentile([usage.seconds for usage in usages], [50, 95])
+    return Costs(
+        searches=statistics.fmean(usage.searches for usage in usages),
+        tokens_computed=statistics.fmean(map(tokens_computed, usages)),
+        tokens_generated=statistics.fmean(usage.generated_tokens for usage in usages),
+        tokens_reused=statistics.fmean(usage.reused_tokens for usage in usages),
+        median_seconds=float(median),
+        p95_seconds=float(p95),
+    )
+
+
+def _is_yes_no(run: RecordedRun) -> bool:
+    return all(record.task == "yes_no" for record in run.records)
+
+
+def _intervals(records: Sequence[Record], metrics: Iterable[str]) -> dict[str, MeanInterval]:
+    scores = {metric: list(scores_of(records, metric).values()) for metric in metrics}
+    return {metric: mean_interval(values) for metric, values in scores.items() if values}
+
+
+def _parts(
+    records: Sequence[Record], metrics: Sequence[str], part_of: Callable[[Record], Any]
+) -> tuple[PartSummary, ...]:
+    parts: dict[Any, list[Record]] = {}
+    for record in records:
+        parts.setdefault(part_of(record), []).append(record)
+    if len(parts) < 2:
+        return ()
+    # A part without a name is the last one; numbers of hops are in their order.
+    in_order = sorted(parts, key=lambda part: (part in ("", None), part))
+    return tuple(_part(_part_name(part), parts[part], metrics) for part in in_order)
+
+
+def _part_name(part: object) -> str:
+    return "not given" if part in ("", None) else str(part)
+
+
+def _part(name: str, records: Sequence[Record], metrics: Sequence[str]) -> PartSummary:
+    return PartSummary(
+        part=name,
+        num_questions=len(records),
+        failures=sum(record.is_failure for record in records),
+        metrics=_intervals(records, metrics),
+        costs=costs_of(records),
+    )
