@@ -34,7 +34,6 @@ from askance.core.types import (
 from askance.models.scripts import (
     END,
     PIECE,
-    VOCABULARY,
     Distribution,
     Reply,
     bare,
@@ -50,6 +49,8 @@ from askance.runtime.writing import Writing
 __all__ = ["Reply", "ScriptedModel"]
 
 _CONTROL = re.compile(r"<\|[a-z_]+\|>")
+
+_NUM_IDS = 1 << 31
 
 ALL_SIGNALS: frozenset[Signal] = frozenset({"logprob", "top_logprobs", "entropy", "token_probs", "attention"})
 ALL_CAPABILITIES: frozenset[Capability] = frozenset({"raw", "chat", "continuation", "score", "attend"})
@@ -89,9 +90,7 @@ class ScriptedModel:
         self._replies = replies
         self._scores, self._looks = scores or {}, looks
         self._ids: dict[str, int] = {}
-        self._pieces: list[str] = []
-        for piece in VOCABULARY:
-            self._id(piece)
+        self._pieces: dict[int, str] = {}
 
     async def generate(
         self,
@@ -257,9 +256,12 @@ class ScriptedModel:
         return tuple(ids)
 
     def _id(self, piece: str) -> int:
+        """Of the piece's own text, so that no answer depends on which question came first."""
         if piece not in self._ids:
-            self._ids[piece] = len(self._pieces)
-            self._pieces.append(piece)
+            id = digest(("piece", piece)) % _NUM_IDS
+            while id in self._pieces:
+                id += 1
+            self._ids[piece], self._pieces[id] = id, piece
         return self._ids[piece]
 
 
