@@ -9,7 +9,9 @@ import pytest
 
 from askance.core.trace import EVENT_TYPES
 from askance.eval.datasets import DATASETS
-from askance.eval.metrics import ANSWER_METRICS, TRACE_METRICS
+from askance.eval.metrics import METRICS
+from askance.eval.metrics.costs import COSTS
+from askance.eval.metrics.exact_match import exact_match
 from askance.methods.wording import Wording
 from askance.presets import open_preset
 from askance.wire import METHODS, MODEL_KINDS, method_class
@@ -60,12 +62,39 @@ def test_models_of_the_table_exist():
     assert set(MODEL_KINDS) <= set(rows)
 
 
-def test_datasets_and_metrics_of_the_tables_exist():
-    rows = re.findall(r"^\| `([^`]+)` \|.*?\|(?: ([^|]+) \|)?$", EVALUATION, flags=re.MULTILINE)
-    licences = {dataset.spec: dataset.licence for dataset in DATASETS.values()}
-    assert dict(rows) == licences | dict.fromkeys((*ANSWER_METRICS, *TRACE_METRICS), "")
+def section(title):
+    """The text under a heading of the page on evaluation."""
+    return EVALUATION.split(f"\n## {title}\n")[1].split("\n## ")[0]
+
+
+def table_rows(text, head):
+    """The cells of the table whose first title is `head`, row by row."""
+    (table,) = re.findall(rf"^\| {head} \|.*\n\|[-|]+\|\n((?:\|.*\n)+)", text, flags=re.MULTILINE)
+    rows = [re.split(r"(?<!\\)\|", line)[1:-1] for line in table.splitlines()]
+    return [tuple(cell.strip().strip("`").replace("\\|", "|") for cell in row) for row in rows]
+
+
+def test_datasets_of_the_table_exist():
+    licences = {spec: licence for spec, _, licence in table_rows(section("Datasets"), "dataset")}
+    assert licences == {dataset.spec: dataset.licence for dataset in DATASETS.values()}
     for dataset in DATASETS.values():
         assert not dataset.source.startswith("http") or f"]({dataset.source})" in EVALUATION
+
+
+def test_metrics_and_costs_of_the_tables_exist():
+    metrics = [(metric.spec, metric.what, metric.reads) for metric in METRICS.values()]
+    assert table_rows(section("Metrics"), "metric") == metrics
+    costs = [(name, cost.what, cost.unit, ", ".join(cost.summaries)) for name, cost in COSTS.items()]
+    assert table_rows(section("Metrics"), "cost") == costs
+
+
+def test_normal_forms_differ_as_the_table_says():
+    verdicts = {1: "equal", 0: "different", None: "does not apply"}
+    rows = table_rows(section("Metrics"), "answer")
+    assert len(rows) > 1
+    for answer, gold, *said in rows:
+        found = [exact_match(answer, [gold], name) for name in ("dragin", "airrag", "selfrag")]
+        assert said == [verdicts[score] for score in found]
 
 
 def test_every_event_is_documented():

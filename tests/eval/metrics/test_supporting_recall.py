@@ -6,7 +6,6 @@ from askance.ask import ask
 from askance.core.trace import Searched, Trace
 from askance.core.types import Hit, Passage, Question
 from askance.eval.datasets import Example
-from askance.eval.metrics import TRACE_METRICS
 from askance.eval.metrics.supporting_recall import supporting_recall
 from askance.methods.single import Single
 from askance.models.scripted import ScriptedModel
@@ -43,8 +42,8 @@ def test_over_the_first_different_passages():
     events = searched(["Tosca", "Fidelio"], ["Tosca", "Fidelio", "Bonn"])
     assert [supporting_recall(events, EXAMPLE, first=first) for first in (1, 2, 3)] == [0, 1 / 2, 1]
     late = searched(["a", "b", "c"], ["d", "e", "Bonn"])
-    assert TRACE_METRICS["supporting_recall@5"](late, EXAMPLE) == 0
-    assert TRACE_METRICS["supporting_recall"](late, EXAMPLE) == 1 / 2
+    assert supporting_recall(late, EXAMPLE, first=5) == 0
+    assert supporting_recall(late, EXAMPLE) == 1 / 2
 
 
 def test_two_passages_of_one_document_are_different_passages():

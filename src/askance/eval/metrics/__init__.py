@@ -1,34 +1,231 @@
-"""Metrics, one file each, in two tables: of answers, and of the traces they came about by.
+"""Metrics, one file each, and the one table of them, imported on use.
 
-Each gives a number per question, or nothing where it does not apply to the question; a mean is taken over the
-questions it applies to.
+    scoring = open_metrics(["exact_match", "f1:airrag", "supporting_recall@5"])
+    scores = scoring.scores(example, result.answer, result.trace.events)
+
+Each gives a number per question, or None where it does not apply to the question; a mean is taken over the
+questions it applies to. Whether it applies depends on what is known about the question alone, so that every
+method is measured on the same ones. `costs` and `prices` say what the answers cost.
 """
 
+import re
 from collections.abc import Callable, Iterable, Mapping, Sequence
-from functools import partial
+from dataclasses import dataclass, field
+from importlib import import_module
+from importlib.util import find_spec
+from typing import Any, Literal
 
+from askance.core.errors import InputError, MissingExtra, UnknownName
 from askance.core.trace import AnyEvent
+from askance.core.types import Answer
 from askance.eval.datasets import Example
-from askance.eval.metrics.exact_match import exact_match
-from askance.eval.metrics.f1 import f1
-from askance.eval.metrics.precision import precision
-from askance.eval.metrics.recall import recall
-from askance.eval.metrics.supporting_recall import supporting_recall
-from askance.eval.metrics.yes_no_accuracy import yes_no_accuracy
 
-AnswerMetric = Callable[[str, Sequence[str]], float | None]
-"""Of a short answer and the accepted ones."""
-TraceMetric = Callable[[Iterable[AnyEvent], Example], float | None]
-"""Of the events of a trace, in memory or from a file, and what is known about the question."""
+Reads = Literal["short answer", "text", "citations", "trace"]
+Score = Callable[[Example, Answer, Sequence[AnyEvent]], float | None]
 
-ANSWER_METRICS: Mapping[str, AnswerMetric] = {
-    "exact_match": exact_match,
-    "f1": f1,
-    "precision": precision,
-    "recall": recall,
-    "yes_no_accuracy": yes_no_accuracy,
+
+@dataclass(frozen=True, slots=True)
+class Metric:
+    """One row of the table.
+
+    Attributes:
+        spec: how it is named, with the parameter that it may take: a normalisation, or how many passages.
+        what: in one line.
+        reads: what is judged; all but the trace belongs to the answer.
+        scorer: "module:function"; the function takes what is read, then the golds or, for citations and the
+            trace, the example.
+        normalisations: those that may be named after a colon; the first is the default.
+        counts_passages: whether "@K" may be named, the number of passages to look at.
+        package: what must be installed for it, by the name it is imported by; empty for nothing more.
+        extra: of askance, which brings the package.
+    """
+
+    spec: str
+    what: str
+    reads: Reads
+    scorer: str
+    normalisations: tuple[str, ...] = ()
+    counts_passages: bool = False
+    package: str = ""
+    extra: str = ""
+
+
+METRICS: Mapping[str, Metric] = {
+    "exact_match": Metric(
+        "exact_match[:airrag|selfrag]",
+        "whether the answer is an accepted one",
+        "short answer",
+        "askance.eval.metrics.exact_match:exact_match",
+        normalisations=("dragin", "airrag", "selfrag"),
+    ),
+    "f1": Metric(
+        "f1[:airrag]",
+        "harmonic mean of precision and recall over words, as multisets",
+        "short answer",
+        "askance.eval.metrics.f1:f1",
+        normalisations=("dragin", "airrag"),
+    ),
+    "precision": Metric(
+        "precision[:airrag]",
+        "share of the answer's words that are in an accepted one",
+        "short answer",
+        "askance.eval.metrics.precision:precision",
+        normalisations=("dragin", "airrag"),
+    ),
+    "recall": Metric(
+        "recall[:airrag]",
+        "share of an accepted answer's words that are in the answer",
+        "short answer",
+        "askance.eval.metrics.recall:recall",
+        normalisations=("dragin", "airrag"),
+    ),
+    "accuracy": Metric(
+        "accuracy",
+        "whether an accepted answer is part of the short answer",
+        "short answer",
+        "askance.eval.metrics.accuracy:accuracy",
+    ),
+    "yes_no_accuracy": Metric(
+        "yes_no_accuracy",
+        "whether yes or no is right; other questions don't count",
+        "short answer",
+        "askance.eval.metrics.yes_no_accuracy:yes_no_accuracy",
+    ),
+    "match": Metric(
+        "match[:normalised]",
+        "whether an accepted answer occurs in the text, letter by letter",
+        "text",
+        "askance.eval.metrics.match:match",
+        normalisations=("raw", "normalised"),
+    ),
+    "rouge_l": Metric(
+        "rouge_l",
+        "longest common subsequence of words, as an F-measure",
+        "text",
+        "askance.eval.metrics.rouge_l:rouge_l",
+        package="rouge_score",
+        extra="eval",
+    ),
+    "citation_precision": Metric(
+        "citation_precision",
+        "share of the cited passages whose title is a supporting one",
+        "citations",
+        "askance.eval.metrics.citation_precision:citation_precision",
+    ),
+    "citation_recall": Metric(
+        "citation_recall",
+        "share of the supporting titles that are cited",
+        "citations",
+        "askance.eval.metrics.citation_recall:citation_recall",
+    ),
+    "supporting_recall": Metric(
+        "supporting_recall[@K]",
+        "share of the supporting titles among all passages found, or the first K different ones",
+        "trace",
+        "askance.eval.metrics.supporting_recall:supporting_recall",
+        counts_passages=True,
+    ),
 }
-TRACE_METRICS: Mapping[str, TraceMetric] = {
-    "supporting_recall": supporting_recall,
-    "supporting_recall@5": partial(supporting_recall, first=5),
-}
+DEFAULT_METRICS = (
+    "exact_match", "f1", "precision", "recall", "accuracy", "yes_no_accuracy", "supporting_recall",
+)  # fmt: skip
+
+
+@dataclass(frozen=True, slots=True)
+class Scoring:
+    """Metrics, ready to be used; `names` as they were given."""
+
+    names: tuple[str, ...]
+    _scores: tuple[Score, ...] = field(repr=False)
+
+    def scores(
+        self, example: Example, answer: Answer | None, events: Iterable[AnyEvent]
+    ) -> dict[str, float | None]:
+        """Every metric of one question, by name; None where it does not apply to the question.
+
+        Args:
+            answer: None where the question failed: all that applies is then 0, whatever was found before.
+            events: of the trace, in memory or from a file; read once.
+        """
+        if answer is None:
+            would_be = self.scores(example, Answer(""), ())
+            return {name: None if score is None else 0.0 for name, score in would_be.items()}
+        kept = tuple(events)
+        return {
+            name: score(example, answer, kept) for name, score in zip(self.names, self._scores, strict=True)
+        }
+
+
+def open_metrics(names: Sequence[str] = DEFAULT_METRICS) -> Scoring:
+    """The metrics of these names, checked and imported before anything runs.
+
+    A parameter follows the name: ``f1:airrag`` names a normalisation, ``supporting_recall@5`` a number.
+
+    Raises:
+        UnknownName: no such metric or normalisation.
+        InputError: no name, a parameter that the metric does not take, or a metric twice.
+        MissingExtra: a package is not installed; names the pip line.
+    """
+    if not names:
+        raise InputError(f"no metric is named: name one or more, such as {DEFAULT_METRICS[0]}.")
+    _check_each_is_named_once(names)
+    return Scoring(tuple(names), tuple(_open(name) for name in names))
+
+
+def _check_each_is_named_once(names: Iterable[str]) -> None:
+    named: dict[tuple[Any, ...], str] = {}
+    for name in names:
+        stem, settings = _read(name)
+        key = (stem, *settings.values())
+        if key in named:
+            raise InputError(f"metric {name!r} is named twice, first as {named[key]!r}: leave one out.")
+        named[key] = name
+
+
+def _open(name: str) -> Score:
+    stem, settings = _read(name)
+    metric = METRICS[stem]
+    if metric.package and find_spec(metric.package) is None:
+        raise MissingExtra(metric.package, metric.extra, f"metric {name!r}")
+    module, _, function = metric.scorer.partition(":")
+    scorer = getattr(import_module(module), function)
+
+    def score(example: Example, answer: Answer, events: Sequence[AnyEvent]) -> float | None:
+        read = _read_by(metric.reads, example, answer, events)
+        found: float | None = scorer(*read, **settings)
+        return found
+
+    return score
+
+
+def _read_by(reads: Reads, example: Example, answer: Answer, events: Sequence[AnyEvent]) -> tuple[Any, Any]:
+    if reads == "short answer":
+        return answer.short, example.golds
+    if reads == "text":
+        return answer.text, example.golds
+    return answer.citations if reads == "citations" else events, example
+
+
+def _read(name: str) -> tuple[str, dict[str, Any]]:
+    """The metric and its parameter by the name that its function has for it; defaults are filled in."""
+    stem, mark, parameter = _split(name)
+    if stem not in METRICS:
+        raise UnknownName("metric", stem, METRICS, place="" if stem == name else f"in {name!r}")
+    metric = METRICS[stem]
+    if mark == ":" and metric.normalisations:
+        if parameter not in metric.normalisations:
+            raise UnknownName("normalisation", parameter, metric.normalisations, place=f"in metric {name!r}")
+        return stem, {"normalisation": parameter}
+    if mark == "@" and metric.counts_passages:
+        if not re.fullmatch("[1-9][0-9]*", parameter):
+            raise InputError(f"metric {name!r}: {parameter!r} is no number of passages; write {stem}@5.")
+        return stem, {"first": int(parameter)}
+    if mark:
+        raise InputError(f"metric {name!r}: {stem} takes no {mark + parameter!r}; write {metric.spec}.")
+    return stem, {"normalisation": metric.normalisations[0]} if metric.normalisations else {}
+
+
+def _split(name: str) -> tuple[str, str, str]:
+    """The name of a metric before its parameter, the sign between them and the parameter, if there is one."""
+    at = min((at for at in map(name.find, ":@") if at >= 0), default=len(name))
+    return name[:at], name[at : at + 1], name[at + 1 :]

@@ -1,26 +1,34 @@
 """Words that an answer shares with an accepted one: what F1, precision and recall are made of."""
 
 from collections import Counter
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 
-from askance.text.answers import normalise_answer
+from askance.eval.metrics.normalisations import NORMALISATIONS, WordForm
 
 _ALL_OR_NOTHING = ("yes", "no", "noanswer")
 
 
-def shared_words(prediction: str, golds: Sequence[str]) -> list[tuple[int, int, int]]:
-    """(shared, predicted, gold) words per gold, as multisets, after `normalise_answer`; shared is never 0.
+def best_overlap(
+    prediction: str,
+    golds: Sequence[str],
+    normalisation: WordForm,
+    share: Callable[[int, int, int], float],
+) -> float | None:
+    """The best of `share(shared, predicted, gold)` over the golds, words counted as multisets.
 
-    Golds without a shared word are left out, and so are those of which either side is yes, no or noanswer
-    and the other is not the same: "no" shares nothing with "no one".
+    0 for a gold without a shared word, and where either side is yes, no or noanswer and the other is not the
+    same: "no" shares nothing with "no one". Nothing where the normalisation ignores every gold.
     """
-    predicted = normalise_answer(prediction)
-    return [
-        counts
-        for gold in map(normalise_answer, golds)
-        if predicted == gold or not {predicted, gold} & set(_ALL_OR_NOTHING)
-        if (counts := _counts(predicted.split(), gold.split()))[0]
-    ]
+    form = NORMALISATIONS[normalisation]
+    predicted, accepted = form.normal_form(prediction), form.accepted(golds)
+    if not accepted:
+        return None
+    counts = [_counts(predicted.split(), gold.split()) for gold in accepted if _comparable(predicted, gold)]
+    return max((share(*of_gold) for of_gold in counts if of_gold[0]), default=0.0)
+
+
+def _comparable(predicted: str, gold: str) -> bool:
+    return predicted == gold or not {predicted, gold} & set(_ALL_OR_NOTHING)
 
 
 def _counts(predicted: list[str], gold: list[str]) -> tuple[int, int, int]:

@@ -5,15 +5,16 @@ HotpotQA (Yang et al. 2018, arXiv 1809.09600), DRAGIN.
 
 from collections.abc import Sequence
 
-from askance.eval.metrics.overlap import shared_words
+from askance.eval.metrics.normalisations import WordForm
+from askance.eval.metrics.overlap import best_overlap
 
 
-def precision(prediction: str, golds: Sequence[str]) -> float:
+def precision(prediction: str, golds: Sequence[str], normalisation: WordForm = "dragin") -> float | None:
     """From 0 to 1, the best over the golds; that need not be the gold that recall or F1 is best for.
 
-    "river Rhine" against "Rhine": one word of two.
+    Nothing where the normalisation ignores every gold. "river Rhine" against "Rhine": one word of two.
 
     >>> precision("the river Rhine", ["the Rhine"])
     0.5
     """
-    return max((shared / predicted for shared, predicted, _ in shared_words(prediction, golds)), default=0.0)
+    return best_overlap(prediction, golds, normalisation, lambda shared, predicted, gold: shared / predicted)
