@@ -18,6 +18,7 @@ from typer.core import TyperGroup
 
 from askance.ask import Result, check_question
 from askance.cli_calibrate import calibrate, presets
+from askance.cli_datasets import datasets
 from askance.cli_options import (
     IndexOption,
     JsonFlag,
@@ -274,6 +275,7 @@ def show_prompts(
 
 app.command()(calibrate)
 app.command()(presets)
+app.command()(datasets)
 
 
 def _knob_table(cls: type[Any]) -> Table:

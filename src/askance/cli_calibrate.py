@@ -36,7 +36,7 @@ err = Console(stderr=True, highlight=False, emoji=False)
 
 def calibrate(
     dataset: Annotated[
-        str, typer.Option(help="Questions: sample, jsonl:FILE, hotpotqa:FILE … (docs/evaluation.md).")
+        str, typer.Option(help="Questions: sample, jsonl:FILE, csv:FILE … See `askance datasets`.")
     ],
     index: IndexOption = None,
     method: Annotated[str, typer.Option(help="See `askance methods`.")] = DEFAULT_METHOD,

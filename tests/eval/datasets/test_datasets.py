@@ -118,9 +118,12 @@ def test_a_specification_that_names_nothing(spec, message):
 
 def test_the_table_is_complete():
     for name, dataset in DATASETS.items():
-        assert dataset.spec.startswith(name)
-        assert dataset.source
+        assert dataset.spec.partition(":")[0] == name
+        assert all(f"{option}=" in dataset.spec for option in dataset.options)
+        assert dataset.what
         assert dataset.licence
+        assert bool(dataset.layouts) == dataset.takes_path
+        assert bool(dataset.source) == (name not in ("jsonl", "csv", "sample"))
 
 
 def test_readers_are_imported_on_use():

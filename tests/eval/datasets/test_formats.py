@@ -152,7 +152,17 @@ def test_own_questions(tmp_path):
         ({"question": "Who?"}, "field answers: missing"),
         ({"question": "Who?", "answers": []}, "field answers: .*at least 1 item.*found \\[\\]"),
         ({"question": "Who?", "answers": "Ada"}, "field answers: .*valid list, found 'Ada'"),
-        ({"question": "Who?", "golden_answers": ["Ada", 7]}, "field golden_answers.1: .*string, found 7"),
+        ({"question": "Who?", "answers": ["Ada", 7]}, "field answers.1: .*string, found 7"),
+        (
+            {"question": "Who?", "answer": ["Ada"]},
+            "line 1: there is no field 'answer': did you mean 'answers'",
+        ),
+        ({"Question": "Who?", "answers": ["Ada"]}, "no field 'Question': did you mean 'question'"),
+        (
+            {"question": "Who?", "answers": ["Ada"], "supporting_facts": ["Bonn"]},
+            "no field 'supporting_facts': did you mean 'supporting'",
+        ),
+        ({"question": "Who?", "answers": ["Ada"], "qid": "a"}, "no field 'qid': did you mean 'id'"),
         ({"question": " ", "answers": ["a"]}, "field question: is empty, found ' '"),
         ({"question": "\ud800", "answers": ["a"]}, r"field question: .*surrogate '\\ud800'"),
         ({"question": "Who?", "answers": ["a"], "id": 1.5}, "field id: .*string, found 1.5"),

@@ -39,16 +39,21 @@ class Dataset:
     """One row of the table.
 
     Attributes:
-        spec: how it is named.
+        spec: how it is named, its options in brackets.
         reader: "module:function"; the function takes the path, if there is one, and the options, and yields
             examples.
+        what: what the questions are, and how many the official file has.
+        source: the address of its authors' page; empty for what is your own or this package's.
         licence: of the questions; texts from Wikipedia have its own.
+        layouts: forms of file that can be read.
     """
 
     spec: str
     reader: str
+    what: str
     source: str
     licence: str
+    layouts: tuple[str, ...] = ("JSON", "FlashRAG")
     takes_path: bool = True
     options: tuple[str, ...] = ()
 
@@ -57,12 +62,14 @@ DATASETS: Mapping[str, Dataset] = {
     "hotpotqa": Dataset(
         "hotpotqa:FILE",
         "askance.eval.datasets.hotpotqa:read",
+        "over two Wikipedia articles; 7,405 in dev",
         "https://hotpotqa.github.io",
         "CC BY-SA 4.0",
     ),
     "2wikimultihopqa": Dataset(
         "2wikimultihopqa:FILE[?aliases=FILE]",
         "askance.eval.datasets.two_wiki:read",
+        "over two to four Wikipedia articles, made from Wikidata; 12,576 in dev",
         "https://github.com/Alab-NII/2wikimultihop",
         "Apache-2.0",
         options=("aliases",),
@@ -70,18 +77,80 @@ DATASETS: Mapping[str, Dataset] = {
     "musique": Dataset(
         "musique:FILE",
         "askance.eval.datasets.musique:read",
+        "of two to four hops, composed of single-hop ones; 2,417 in dev",
         "https://github.com/StonyBrookNLP/musique",
+        "CC BY 4.0",
+        layouts=("JSON Lines", "FlashRAG"),
+    ),
+    "iirc": Dataset(
+        "iirc:FILE",
+        "askance.eval.datasets.iirc:read",
+        "on a paragraph and the articles it links to; 954 answerable in dev",
+        "https://allenai.org/data/iirc",
         "CC BY 4.0",
     ),
     "strategyqa": Dataset(
         "strategyqa:FILE",
         "askance.eval.datasets.strategyqa:read",
+        "answered by yes or no, with hidden steps; 2,290 in train",
         "https://allenai.org/data/strategyqa",
         "MIT",
     ),
-    "jsonl": Dataset("jsonl:FILE", "askance.eval.datasets.jsonl:read", "your own", "your own"),
+    "nq": Dataset(
+        "nq:FILE",
+        "askance.eval.datasets.nq:read",
+        "typed into a search engine (Natural Questions, open form); 3,610 in dev",
+        "https://ai.google.com/research/NaturalQuestions",
+        "CC BY-SA 3.0",
+        layouts=("JSON Lines", "FlashRAG"),
+    ),
+    "triviaqa": Dataset(
+        "triviaqa:FILE",
+        "askance.eval.datasets.triviaqa:read",
+        "of quiz writers, with every name of the answer; 11,313 in unfiltered dev",
+        "https://nlp.cs.washington.edu/triviaqa/",
+        "Apache-2.0; questions not the authors' own",
+    ),
+    "popqa": Dataset(
+        "popqa:FILE",
+        "askance.eval.datasets.popqa:read",
+        "about entities of all degrees of fame, made from Wikidata; 14,267",
+        "https://github.com/AlexTMallen/adaptive-retrieval",
+        "MIT",
+        layouts=("TSV", "FlashRAG"),
+    ),
+    "squad2": Dataset(
+        "squad2:FILE[?unanswerable=keep]",
+        "askance.eval.datasets.squad2:read",
+        "on paragraphs of Wikipedia (SQuAD 2.0); 5,928 answerable of 11,873 in dev",
+        "https://rajpurkar.github.io/SQuAD-explorer/",
+        "CC BY-SA 4.0",
+        options=("unanswerable",),
+    ),
+    "jsonl": Dataset(
+        "jsonl:FILE",
+        "askance.eval.datasets.jsonl:read",
+        "your own, or any dataset of FlashRAG's",
+        "",
+        "your own",
+        layouts=("JSON Lines", "JSON", "FlashRAG"),
+    ),
+    "csv": Dataset(
+        "csv:FILE",
+        "askance.eval.datasets.table:read",
+        "your own, as a table with a header",
+        "",
+        "your own",
+        layouts=("CSV", "TSV"),
+    ),
     "sample": Dataset(
-        "sample", "askance.eval.datasets.sample:read", "this package", "CC0 1.0", takes_path=False
+        "sample",
+        "askance.eval.datasets.sample:read",
+        "of two and three hops over the sample corpus; 96",
+        "",
+        "CC0 1.0",
+        layouts=(),
+        takes_path=False,
     ),
 }
 

@@ -1,7 +1,14 @@
 """HotpotQA: questions over two Wikipedia articles, distractor or full-wiki setting.
 
 Yang et al. 2018, "HotpotQA: A Dataset for Diverse, Explainable Multi-hop Question Answering" (arXiv
-1809.09600). The file is a JSON array, for example ``hotpot_dev_distractor_v1.json``.
+1809.09600). The file is a JSON array, for example ``hotpot_dev_distractor_v1.json`` with 7,405 questions,
+from https://hotpotqa.github.io. Licence: CC BY-SA 4.0.
+
+    {"_id": "5a", "question": "Which river surrounds the birthplace of the author of Buddenbrooks?",
+     "answer": "Trave", "type": "bridge", "supporting_facts": [["Thomas Mann", 0], ["Lübeck", 2]], …}
+
+becomes an open question of the kind "bridge" and two hops, with one gold and the supporting titles "Thomas
+Mann" and "Lübeck".
 """
 
 from collections.abc import Iterator
@@ -12,7 +19,8 @@ from pydantic import Field
 
 from askance.core.types import Question
 from askance.eval.datasets import Example
-from askance.eval.datasets.records import Id, Record, Text, read_records, unique
+from askance.eval.datasets.layouts import read_examples
+from askance.eval.datasets.records import Id, Record, Text, unique
 
 SHAPE = (
     'A record of HotpotQA is {"_id": "…", "question": "…", "answer": "…", "supporting_facts": '
@@ -42,5 +50,4 @@ class HotpotRecord(Record):
 
 def read(path: Path) -> Iterator[Example]:
     """The questions of one file."""
-    for record in read_records(path, HotpotRecord, SHAPE):
-        yield record.example((record.answer,))
+    return read_examples(path, HotpotRecord, SHAPE, lambda record, _: [record.example((record.answer,))])

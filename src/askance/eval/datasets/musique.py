@@ -1,7 +1,16 @@
 """MuSiQue-Ans: questions of two to four hops, composed of single-hop ones.
 
 Trivedi et al. 2022, "MuSiQue: Multihop Questions via Single-hop Question Composition" (arXiv 2108.00573). The
-file is JSON Lines, for example ``musique_ans_v1.0_dev.jsonl``.
+file is JSON Lines, for example ``musique_ans_v1.0_dev.jsonl`` with 2,417 questions, from
+https://github.com/StonyBrookNLP/musique. Licence: CC BY 4.0.
+
+    {"id": "2hop__12_34", "question": "Which river flows through Galileo's birthplace?", "answer": "Arno",
+     "answer_aliases": ["River Arno"], "question_decomposition": [{…}, {…}],
+     "paragraphs": [{"title": "Pisa", "is_supporting": true, …},
+                    {"title": "Padua", "is_supporting": false, …}, …]}
+
+becomes an open question of the kind "2hop" and two hops, with two golds and the supporting title "Pisa".
+FlashRAG's ids do not tell the kind.
 """
 
 from collections.abc import Iterator
@@ -12,7 +21,8 @@ from pydantic import Field
 
 from askance.core.types import Question
 from askance.eval.datasets import Example
-from askance.eval.datasets.records import Id, Record, Text, read_records, unique
+from askance.eval.datasets.layouts import read_examples
+from askance.eval.datasets.records import Id, Record, Text, unique
 
 SHAPE = (
     'A record of MuSiQue-Ans is {"id": "2hop__…", "question": "…", "answer": "…", "answer_aliases": ["…"], '
@@ -39,14 +49,17 @@ class MusiqueRecord(Record):
     paragraphs: list[Paragraph]
     question_decomposition: list[Any]
 
+    def examples(self, _: int) -> Iterator[Example]:
+        """The one example. The kind is how the hops hang together, such as "3hop1", from the id."""
+        yield Example(
+            Question(self.id, self.question),
+            unique((self.answer, *self.answer_aliases)),
+            unique(each.title for each in self.paragraphs if each.is_supporting),
+            self.id.partition("__")[0] if "__" in self.id else "",
+            len(self.question_decomposition) or None,
+        )
+
 
 def read(path: Path) -> Iterator[Example]:
-    """The questions of one file. The kind is how the hops hang together, such as "3hop1", from the id."""
-    for record in read_records(path, MusiqueRecord, SHAPE):
-        yield Example(
-            Question(record.id, record.question),
-            unique((record.answer, *record.answer_aliases)),
-            unique(each.title for each in record.paragraphs if each.is_supporting),
-            record.id.partition("__")[0] if "__" in record.id else "",
-            len(record.question_decomposition) or None,
-        )
+    """The questions of one file."""
+    return read_examples(path, MusiqueRecord, SHAPE, MusiqueRecord.examples)

@@ -2,8 +2,9 @@
 
 import json
 from collections.abc import Iterable, Iterator
+from contextlib import contextmanager
 from pathlib import Path
-from typing import Annotated, Any, TypeVar
+from typing import Annotated, Any, TextIO, TypeVar
 
 from pydantic import AfterValidator, BaseModel, BeforeValidator, ConfigDict, ValidationError
 
@@ -43,20 +44,25 @@ Id = Annotated[Text, BeforeValidator(_id_text)]
 
 
 def read_records(path: Path, kind: type[R], shape: str) -> Iterator[R]:
-    """The records of a file, one by one.
+    """The records of a file, one by one; `shape` and errors as for `checked`."""
+    for place, row in rows(path):
+        yield checked(row, kind, shape, f"{path}, {place}")
+
+
+def checked(row: Any, kind: type[R], shape: str, place: str) -> R:
+    """A row as a record.
 
     Args:
         shape: what a record looks like, for the message.
+        place: file and row, for the message.
 
     Raises:
-        DatasetError: a file or record that can't be read; names file, row, field and value.
+        DatasetError: it is none; names file, row, field and value.
     """
-    for place, row in _rows(path):
-        try:
-            record = kind.model_validate(row)
-        except ValidationError as error:
-            raise DatasetError(f"{path}, {place}{_first_flaw(error)}. {shape}") from error
-        yield record
+    try:
+        return kind.model_validate(row)
+    except ValidationError as error:
+        raise DatasetError(f"{place}{_first_flaw(error)}. {shape}") from error
 
 
 def unique(texts: Iterable[str]) -> tuple[str, ...]:
@@ -64,26 +70,58 @@ def unique(texts: Iterable[str]) -> tuple[str, ...]:
     return tuple(dict.fromkeys(texts))
 
 
-def _rows(path: Path) -> Iterator[tuple[str, Any]]:
-    """Rows with their place, such as "line 3" of JSON Lines or "record 3" of an array."""
-    try:
-        with path.open(encoding="utf-8-sig") as file:
-            first = next((line for line in file if line.strip()), "")
-            file.seek(0)
-            if first.lstrip().startswith("["):
-                yield from _array(path, file.read())
-                return
+def rows(path: Path, inside: str | None = None) -> Iterator[tuple[str, Any]]:
+    """Rows with their place, such as "line 3" of JSON Lines or "record 3" of an array.
+
+    Args:
+        inside: the field that holds the array, where the file may also be one object around it.
+
+    Raises:
+        DatasetError: a file that can't be read, or is no JSON.
+    """
+    with opened(path) as file:
+        first = next((line for line in file if line.strip()), "")
+        file.seek(0)
+        if first.lstrip().startswith("["):
+            yield from _array(_parsed(file.read(), str(path)))
+        elif inside is not None and _opens_object(first, inside):
+            yield from _array(_field(path, _parsed(file.read(), str(path)), inside))
+        else:
             for number, line in enumerate(file, start=1):
                 if line.strip():
                     yield f"line {number}", _parsed(line, f"{path}, line {number}")
+
+
+@contextmanager
+def opened(path: Path, newline: str | None = None) -> Iterator[TextIO]:
+    """A file of text, with its troubles as errors of ours; `newline` as for `open`."""
+    try:
+        with path.open(encoding="utf-8-sig", newline=newline) as file:
+            yield file
     except OSError as error:
         raise DatasetError(f"can't read {path}: {error.strerror}. Check the path.") from error
     except UnicodeDecodeError as error:
         raise DatasetError(f"{path} is not UTF-8 ({error.reason}): convert it to UTF-8.") from error
 
 
-def _array(path: Path, content: str) -> Iterator[tuple[str, Any]]:
-    for number, row in enumerate(_parsed(content, str(path)), start=1):
+def _opens_object(first: str, inside: str) -> bool:
+    """Whether a first line belongs to one object around all records, rather than being a record."""
+    try:
+        row = json.loads(first)
+    except (ValueError, RecursionError):
+        return first.lstrip().startswith("{")
+    return isinstance(row, dict) and inside in row
+
+
+def _field(path: Path, content: Any, inside: str) -> list[Any]:
+    found = content.get(inside)
+    if not isinstance(found, list):
+        raise DatasetError(f"{path}, field {inside}: no list of records there. Name the file as published.")
+    return found
+
+
+def _array(content: list[Any]) -> Iterator[tuple[str, Any]]:
+    for number, row in enumerate(content, start=1):
         yield f"record {number}", row
 
 
@@ -109,4 +147,6 @@ def _first_flaw(error: ValidationError) -> str:
     value = ascii(flaw["input"]) if isinstance(flaw["input"], str) else repr(flaw["input"])
     shown = value if len(value) <= _SHOWN_CHARACTERS else value[:_SHOWN_CHARACTERS] + "…"
     problem = str(flaw["ctx"]["error"]) if flaw["type"] == "value_error" else flaw["msg"]
+    if not field and flaw["type"] == "value_error":  # of the row as a whole: the problem names the value
+        return f": {problem}"
     return f"{where}{problem}, found {shown}"

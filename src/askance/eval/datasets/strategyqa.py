@@ -1,7 +1,15 @@
 """StrategyQA: yes-or-no questions whose reasoning steps are not in the question.
 
 Geva et al. 2021, "Did Aristotle Use a Laptop? A Question Answering Benchmark with Implicit Reasoning
-Strategies" (arXiv 2101.02235). The file is a JSON array, for example ``strategyqa_train.json``.
+Strategies" (arXiv 2101.02235). The file is a JSON array, for example ``strategyqa_train.json`` with 2,290
+questions, from https://allenai.org/data/strategyqa. Licence: MIT.
+
+    {"qid": "s1", "question": "Can the Moon be seen from Bonn?", "answer": true, …}
+
+becomes a yes-or-no question with the gold "yes".
+
+There are no supporting titles: the annotators chose their evidence from paragraphs of a Wikipedia dump of
+their own, each another one.
 """
 
 from collections.abc import Iterator
@@ -9,7 +17,8 @@ from pathlib import Path
 
 from askance.core.types import Question
 from askance.eval.datasets import Example
-from askance.eval.datasets.records import Id, Record, Text, read_records
+from askance.eval.datasets.layouts import read_examples
+from askance.eval.datasets.records import Id, Record, Text
 
 SHAPE = (
     'A record of StrategyQA is {"qid": "…", "question": "…", "answer": true or false}; the test split has no '
@@ -24,13 +33,11 @@ class StrategyRecord(Record):
     question: Text
     answer: bool
 
+    def examples(self, _: int) -> Iterator[Example]:
+        """The one example."""
+        yield Example(Question(self.qid, self.question, task="yes_no"), ("yes" if self.answer else "no",))
+
 
 def read(path: Path) -> Iterator[Example]:
-    """The questions of one file.
-
-    There are no supporting titles: the annotators chose their evidence from paragraphs of a Wikipedia dump of
-    their own, each another one.
-    """
-    for record in read_records(path, StrategyRecord, SHAPE):
-        question = Question(record.qid, record.question, task="yes_no")
-        yield Example(question, ("yes" if record.answer else "no",))
+    """The questions of one file."""
+    return read_examples(path, StrategyRecord, SHAPE, StrategyRecord.examples, task="yes_no")

@@ -1,8 +1,18 @@
 """2WikiMultihopQA: questions over two to four Wikipedia articles, made from Wikidata.
 
-Ho et al. 2020, "Constructing A Multi-hop QA Dataset for Comprehensive Evaluation of Reasoning Steps"
-(arXiv 2011.01060). The file is a JSON array, for example ``dev.json``. Aliases of the answers are in a second
-file, ``id_aliases.json``, JSON Lines by Wikidata id; it is found beside the first, or named.
+Ho et al. 2020, "Constructing A Multi-hop QA Dataset for Comprehensive Evaluation of Reasoning Steps" (arXiv
+2011.01060). The file is a JSON array, for example ``dev.json`` with 12,576 questions, from
+https://github.com/Alab-NII/2wikimultihop. Aliases of the answers are in a second file, ``id_aliases.json``,
+JSON Lines by Wikidata id; it is found beside the first, or named. Licence: Apache-2.0.
+
+    {"_id": "9b", "question": "Which river surrounds the birthplace of the author of Buddenbrooks?",
+     "answer": "Trave", "answer_id": "Q4", "type": "compositional",
+     "supporting_facts": [["Thomas Mann", 0], ["Lübeck", 2]], …}
+
+and the alias line ``{"Q_id": "Q4", "aliases": ["River Trave"], …}`` become an open question of two hops with
+the golds "Trave" and "River Trave".
+
+FlashRAG's layout has no Wikidata ids, so that aliases do not apply to it.
 """
 
 from collections.abc import Iterator
@@ -12,6 +22,7 @@ from pydantic import Field
 
 from askance.eval.datasets import Example
 from askance.eval.datasets.hotpotqa import HotpotRecord
+from askance.eval.datasets.layouts import read_examples
 from askance.eval.datasets.records import Id, Record, read_records, unique
 
 ALIASES_NAME = "id_aliases.json"
@@ -41,9 +52,12 @@ def read(path: Path, aliases: str | None = None) -> Iterator[Example]:
     beside = path.with_name(ALIASES_NAME)
     found = beside if aliases is None and beside.exists() else aliases and Path(aliases)
     names = _aliases(found) if found else {}
-    for record in read_records(path, TwoWikiRecord, SHAPE):
+
+    def examples(record: TwoWikiRecord, _: int) -> Iterator[Example]:
         golds = (record.answer, *names.get(record.answer_id or "", ()))
         yield record.example(unique(golds))
+
+    return read_examples(path, TwoWikiRecord, SHAPE, examples, official_option="aliases" if aliases else "")
 
 
 def _aliases(path: Path) -> dict[str, tuple[str, ...]]:

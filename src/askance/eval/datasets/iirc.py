@@ -1,0 +1,117 @@
+"""IIRC: questions on a paragraph of Wikipedia whose answers need the articles that it links to.
+
+Ferguson et al. 2020, "IIRC: A Dataset of Incomplete Information Reading Comprehension Questions" (arXiv
+2011.07127). The file is a JSON array of paragraphs, for example ``dev.json``, whose 954 questions with an
+answer are those of DRAGIN, from https://allenai.org/data/iirc. Licence: CC BY 4.0.
+
+    [{"title": "Thomas Mann", "text": "He was born in Lübeck …", "links": […], "questions": [
+        {"qid": "q_7", "question": "Which river surrounds his birthplace?",
+         "context": [{"passage": "main", "text": "…"}, {"passage": "Lübeck", "text": "…"}],
+         "answer": {"type": "span", "answer_spans": [{"text": "the Trave", "passage": "Lübeck"}]}}]}]
+
+becomes an open question of the kind "span" and two hops with the gold "the Trave" and the supporting titles
+"Thomas Mann" (which "main" stands for) and "Lübeck". Other titles are written as in the links, often in lower
+case.
+
+As DRAGIN has it (Su et al. 2024, arXiv 2403.10081, and its code): a question of the type "none" is dropped;
+"value" and "binary" give one gold, a value without its unit; each span is a gold of its own, although all of
+them together are the answer. Questions of the type "bad" are dropped, too, as in the authors' baseline.
+"""
+
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Annotated, Literal
+
+from pydantic import Field, model_validator
+
+from askance.core.types import Question
+from askance.eval.datasets import Example
+from askance.eval.datasets.layouts import read_examples
+from askance.eval.datasets.records import Id, Record, Text, unique
+
+SHAPE = (
+    'IIRC is [{"title": "…", "questions": [{"question": "…", "context": [{"passage": "…"}], "answer": '
+    '{"type": "span", "answer_spans": [{"text": "…"}]}}]}], or with the type "value" or "binary" and '
+    '"answer_value", or "none".'
+)
+
+
+class Unanswered(Record):
+    """A question that the articles do not answer, or that is no question."""
+
+    type: Literal["none", "bad"]
+    golds: tuple[str, ...] = ()
+
+
+class Valued(Record):
+    """A number, or yes or no."""
+
+    type: Literal["value", "binary"]
+    answer_value: Id
+
+    @property
+    def golds(self) -> tuple[str, ...]:
+        """The one gold."""
+        return (self.answer_value.strip(),)
+
+
+class AnswerSpan(Record):
+    """A piece of an article."""
+
+    text: str
+
+
+class Spanned(Record):
+    """Pieces of articles; blank ones are left out."""
+
+    type: Literal["span"]
+    answer_spans: list[AnswerSpan]
+
+    @property
+    def golds(self) -> tuple[str, ...]:
+        """Each piece once."""
+        return unique(span.text.strip() for span in self.answer_spans if span.text.strip())
+
+    @model_validator(mode="after")
+    def _answered(self) -> "Spanned":
+        if not self.golds:
+            raise ValueError("no span has a text")
+        return self
+
+
+class Context(Record):
+    """A piece of an article that the answer needs: "main", or the title of a linked one."""
+
+    passage: Text
+
+
+class Asked(Record):
+    """A question with its answer."""
+
+    qid: Id | None = None
+    question: Text
+    context: list[Context] = Field(default_factory=list)
+    answer: Annotated[Unanswered | Valued | Spanned, Field(discriminator="type")]
+
+
+class Passage(Record):
+    """A paragraph with the questions on it."""
+
+    title: Text
+    questions: list[Asked]
+
+    def examples(self, number: int) -> Iterator[Example]:
+        """Those with an answer. A question without an id has the places of paragraph and question: "3-1"."""
+        for place, asked in enumerate(self.questions, start=1):
+            if asked.answer.golds:
+                titles = unique(self._title(each.passage) for each in asked.context)
+                question = Question(asked.qid or f"{number}-{place}", asked.question)
+                yield Example(question, asked.answer.golds, titles, asked.answer.type, len(titles) or None)
+
+    def _title(self, passage: str) -> str:
+        return self.title if passage == "main" else passage
+
+
+def read(path: Path) -> Iterator[Example]:
+    """The questions of one file."""
+    return read_examples(path, Passage, SHAPE, Passage.examples)
