@@ -19,6 +19,7 @@ from typer.core import TyperGroup
 from askance.ask import Result, check_question
 from askance.cli_calibrate import calibrate, presets
 from askance.cli_datasets import datasets
+from askance.cli_eval import evaluate, grid
 from askance.cli_options import (
     IndexOption,
     JsonFlag,
@@ -273,6 +274,8 @@ def show_prompts(
     out.print(table)
 
 
+app.command(name="eval")(evaluate)
+app.command()(grid)
 app.command()(calibrate)
 app.command()(presets)
 app.command()(datasets)

@@ -35,7 +35,12 @@ ROLES: tuple[Role, ...] = ("answer", "attend", "critic", "reward", "judge")
 
 @dataclass(frozen=True, slots=True)
 class ModelKind:
-    """One kind of model specification, as `askance models` lists it."""
+    """One kind of model specification, as `askance models` lists it.
+
+    Attributes:
+        in_flight: how many questions at a time suit it: a local model computes one call after the other, and
+            finds more of a prompt again when the calls of a question follow each other.
+    """
 
     spec: str
     what: str
@@ -44,6 +49,7 @@ class ModelKind:
     takes_name: bool
     options: tuple[str, ...]
     load: Callable[[str, dict[str, str]], Model]
+    in_flight: int = 1
 
 
 def _load_bundled(name: str, options: dict[str, str]) -> Model:
@@ -94,6 +100,7 @@ MODEL_KINDS = {
         True,
         (),
         _load_scripted,
+        in_flight=16,
     ),
 }
 
@@ -186,6 +193,23 @@ def with_preset(
     is_bundled = answer_model.partition("?")[0] == BUNDLED
     applies = preset is not None or (is_bundled and chosen.knows(cls, typed))
     return {**(chosen.knobs(cls, typed) if applies else {}), **typed}
+
+
+def ready_method(
+    name: str,
+    knobs: Mapping[str, Any],
+    answer_model: str,
+    *,
+    prompts: str | Path | None = None,
+    preset: str | Path | None = None,
+) -> Method:
+    """A method with its prompts and preset; see `open_engine`."""
+    settings = dict(knobs)
+    if prompts is not None:
+        if "wording" in settings:
+            raise InputError("--prompts and the knob wording both name the prompts: give one of them.")
+        settings["wording"] = open_wording(prompts)
+    return make_method(name, with_preset(name, settings, answer_model, preset))
 
 
 def load_model(spec: str) -> Model:
@@ -287,13 +311,8 @@ def open_engine(
         InputError: a name, knob, model or index that can't be used; the model is loaded last, once all else
             has been checked.
     """
-    settings = dict(knobs or {})
-    if prompts is not None:
-        if "wording" in settings:
-            raise InputError("--prompts and the knob wording both name the prompts: give one of them.")
-        settings["wording"] = open_wording(prompts)
     specs = {"answer": model} if isinstance(model, str) else model
-    made = make_method(method, with_preset(method, settings, specs.get("answer", ""), preset))
+    made = ready_method(method, knobs or {}, specs.get("answer", ""), prompts=prompts, preset=preset)
     retriever = None if index is None else open_retriever(index)
     models = load_models(specs)
     return Engine(made, models, retriever, seed)

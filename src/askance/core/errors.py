@@ -8,6 +8,7 @@
     │   ├── QuestionError        an empty or unusable question
     │   ├── DocumentError        a document or row that can't be read
     │   ├── DatasetError         questions with answers that can't be read
+    │   ├── GridError            a file of cells to evaluate that can't be read
     │   ├── RunFolderError       the folder of an evaluation that can't be used or written
     │   ├── BadIndex             an index that is missing, empty, newer, or built otherwise
     │   ├── TraceFileError       a trace file that can't be read
@@ -16,6 +17,7 @@
     │   ├── PromptTooLong        a prompt beyond the model's context window
     │   ├── MissingAbility       a model without a signal or capability a method needs
     │   └── MissingExtra         an optional package is not installed; names the pip line
+    ├── TooManyFailures          an evaluation was stopped, since too many of its questions failed
     ├── ModelFailure             the model broke while answering
     └── RetrieverFailure         the retriever broke while searching
 
@@ -71,6 +73,10 @@ class DatasetError(InputError):
     """A file of questions with answers that can't be read; the message names file, row and field."""
 
 
+class GridError(InputError):
+    """A file of cells to evaluate that can't be read; the message names the key."""
+
+
 class RunFolderError(InputError):
     """The folder of an evaluation that can't be read, written or gone on with."""
 
@@ -114,6 +120,10 @@ class MissingExtra(InputError):
         super().__init__(
             f"{what} needs the package {package!r}, which is not installed: pip install 'askance[{extra}]'"
         )
+
+
+class TooManyFailures(AskanceError):
+    """An evaluation was stopped, since too many of its questions failed; what is finished is kept."""
 
 
 class ModelFailure(AskanceError):

@@ -7,7 +7,7 @@ What a killed process leaves behind its last finished question is cut off when t
 import dataclasses
 import gzip
 import json
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from contextlib import ExitStack, closing, contextmanager
 from dataclasses import replace
 from pathlib import Path
@@ -30,7 +30,7 @@ from askance.eval.recorded_run import (
 from askance.eval.settings import Settings, differences
 from askance.runtime.append_only import AppendOnlyFile
 from askance.runtime.durable import write_atomically
-from askance.runtime.lock import locked
+from askance.runtime.lock import locked_folder
 from askance.runtime.trace_file import trace_text
 
 # Fast, and small enough: the prompts of a trace repeat each other.
@@ -65,38 +65,55 @@ class RunWriter:
 
 
 @contextmanager
-def open_run(
-    folder: Path, settings: Settings, examples: Sequence[Example], *, retry_failures: bool = False
-) -> Iterator[tuple[RunWriter, RecordedRun]]:
-    """Begin a run in `folder`, or go on with the one that is there; gives a writer and what is finished.
-
-    Args:
-        examples: all questions of the run. More of them than before may be asked for, other ones may not.
-        retry_failures: forget the questions that failed, so that they are asked again.
+def claimed(folder: Path) -> Iterator[None]:
+    """Be the only one who writes to a run's folder, before anything is computed for it.
 
     Raises:
-        RunFolderError: the folder can't be written, holds something else or a run with other settings, or
-            another process writes to it.
+        RunFolderError: it can't be written, holds something else, or another process writes to it.
     """
     with ExitStack() as stack:
         try:
-            _make(folder)
-            stack.enter_context(locked(folder / LOCK))
-            records = _begin(folder, settings, examples)
-            kept = [record for record in records if not (retry_failures and record.is_failure)]
-            if len(kept) < len(records):
-                write_atomically(folder / RECORDS, b"".join(record.line for record in kept).decode())
-            writer = stack.enter_context(_writer(folder, kept))
+            stack.enter_context(locked_folder(folder, LOCK))
         except BlockingIOError as error:
             raise RunFolderError(
                 f"the run {folder} is being written by another process: wait until it has ended, or name "
                 "another --out."
             ) from error
         except OSError as error:
-            raise RunFolderError(
-                f"can't write a run in {folder}: {error.strerror}; name another --out."
-            ) from error
+            raise _unwritable(folder, error) from error
+        _check_ours(folder)
+        yield
+
+
+@contextmanager
+def open_run(
+    folder: Path, settings: Settings, examples: Iterable[Example], *, retry_failures: bool = False
+) -> Iterator[tuple[RunWriter, RecordedRun]]:
+    """Begin a run in a claimed folder, or go on with the one that is there.
+
+    Gives a writer, and the run as far as it is finished.
+
+    Args:
+        examples: all questions of the run. More of them than before may be asked for, other ones may not.
+        retry_failures: forget the questions that failed, so that they are asked again.
+
+    Raises:
+        RunFolderError: the folder can't be written, or holds a run with other settings.
+    """
+    with ExitStack() as stack:
+        try:
+            records = _begin(folder, settings, examples)
+            kept = [record for record in records if not (retry_failures and record.is_failure)]
+            if len(kept) < len(records):
+                write_atomically(folder / RECORDS, b"".join(record.line for record in kept).decode())
+            writer = stack.enter_context(_writer(folder, kept))
+        except OSError as error:
+            raise _unwritable(folder, error) from error
         yield writer, RecordedRun(folder, settings, tuple(kept))
+
+
+def _unwritable(folder: Path, error: OSError) -> RunFolderError:
+    return RunFolderError(f"can't write a run in {folder}: {error.strerror}; name another --out.")
 
 
 @contextmanager
@@ -115,8 +132,7 @@ def _compressed(trace: Trace) -> bytes:
     return gzip.compress(text, _GZIP_LEVEL, mtime=0)
 
 
-def _make(folder: Path) -> None:
-    folder.mkdir(parents=True, exist_ok=True)
+def _check_ours(folder: Path) -> None:
     foreign = sorted({path.name for path in folder.iterdir()} - {SETTINGS, RECORDS, TRACES, LOCK})
     if foreign and not (folder / SETTINGS).exists():
         raise RunFolderError(
@@ -125,7 +141,7 @@ def _make(folder: Path) -> None:
         )
 
 
-def _begin(folder: Path, settings: Settings, examples: Sequence[Example]) -> list[Record]:
+def _begin(folder: Path, settings: Settings, examples: Iterable[Example]) -> list[Record]:
     """Check what is there against what is wanted now; gives the finished questions."""
     before = read_settings(folder) if (folder / SETTINGS).exists() else None
     if before is not None:
@@ -147,7 +163,7 @@ def _check_same(folder: Path, before: Settings, now: Settings) -> None:
         )
 
 
-def _check_questions(folder: Path, records: Sequence[Record], examples: Sequence[Example]) -> None:
+def _check_questions(folder: Path, records: Sequence[Record], examples: Iterable[Example]) -> None:
     wanted = {example.question.id: example for example in examples}
     for record in records:
         example = wanted.get(record.id)

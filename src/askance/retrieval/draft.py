@@ -28,7 +28,7 @@ from askance.retrieval.manifest import (
 )
 from askance.retrieval.store import LEDGER, LEXICAL, LOCK, generation_folder
 from askance.runtime.durable import sync
-from askance.runtime.lock import locked
+from askance.runtime.lock import locked_folder
 
 _GENERATION = re.compile(r"generation-\d{6,}")
 
@@ -161,25 +161,16 @@ def _base_manifest(folder: Path, analysis: Analysis) -> Manifest | None:
 
 @contextmanager
 def _locked(folder: Path) -> Iterator[None]:
-    """Hold the folder's lock. Folders made for it are removed again if nothing else is in them in the end."""
-    made = [each for each in (folder, *folder.parents) if not each.exists()]
     with ExitStack() as stack:
         try:
-            folder.mkdir(parents=True, exist_ok=True)
-            stack.enter_context(locked(folder / LOCK))
+            stack.enter_context(locked_folder(folder, LOCK))
         except BlockingIOError as error:
             raise _busy(folder) from error
         except OSError as error:
             raise BadIndex(
                 f"can't write an index in {folder}: {error.strerror}; name another folder."
             ) from error
-        try:
-            yield
-        finally:
-            if [path.name for path in folder.iterdir()] == [LOCK]:
-                (folder / LOCK).unlink()
-                for each in made:
-                    each.rmdir()
+        yield
 
 
 def _busy(folder: Path) -> BadIndex:

@@ -1,7 +1,7 @@
 """Many questions at once: as many in flight as wanted, each failure kept apart from the others."""
 
 import asyncio
-from collections.abc import AsyncIterator, Awaitable, Callable, Iterable
+from collections.abc import AsyncGenerator, Awaitable, Callable, Iterable
 from dataclasses import dataclass
 from itertools import islice
 from typing import Generic, TypeVar
@@ -23,7 +23,7 @@ class Outcome(Generic[T, R]):
 
 async def many(
     items: Iterable[T], work: Callable[[T], Awaitable[R]], in_flight: int
-) -> AsyncIterator[list[Outcome[T, R]]]:
+) -> AsyncGenerator[list[Outcome[T, R]]]:
     """Do `work` for every item, and yield those that have finished since the last time, in the items' order.
 
     While the caller deals with some, the others in flight go on; so results that are written to a disk are

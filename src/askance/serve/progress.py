@@ -1,5 +1,7 @@
 """The progress of long work on a terminal."""
 
+import time
+from datetime import timedelta
 from types import TracebackType
 from typing import TYPE_CHECKING, Any, Self
 
@@ -7,7 +9,10 @@ from rich.console import Console
 from rich.progress import BarColumn, Progress, TextColumn, TimeElapsedColumn
 
 if TYPE_CHECKING:
+    from askance.eval.standing import RunningMean, Standing
     from askance.retrieval.build import BuildProgress
+
+RUNNING_METRICS = {"exact_match": "EM", "f1": "F1", "yes_no_accuracy": "accuracy"}
 
 
 class _Bar:
@@ -64,3 +69,42 @@ class CalibrationProgress(_Bar):
         if searches is not None:
             told = f"{name}: {searches:.2f} searches a question"
             self._console.print(told, markup=False, style="dim", soft_wrap=True)
+
+
+class EvaluationProgress(_Bar):
+    """Shows how an evaluation stands: a bar on a terminal, elsewhere a line now and then.
+
+    Args:
+        name: of the run, where there are several.
+        every_seconds: how often a line is written where there is no terminal.
+    """
+
+    def __init__(self, console: Console, name: str = "", every_seconds: float = 30.0) -> None:
+        super().__init__(console, "{task.fields[standing]}", name, total=None, standing="")
+        self._name, self._every_seconds, self._shown_at = name, every_seconds, time.monotonic()
+
+    def __call__(self, standing: "Standing") -> None:
+        """Show a standing."""
+        lines = standing_lines(standing)
+        done, total = standing.num_finished, standing.num_questions
+        self._bar.update(self._task, completed=done, total=total, standing="\n".join(lines))
+        if not self._console.is_terminal and time.monotonic() - self._shown_at >= self._every_seconds:
+            self._shown_at = time.monotonic()
+            self._console.print(" · ".join(filter(None, (self._name, *lines))), markup=False, soft_wrap=True)
+
+
+def standing_lines(standing: "Standing") -> tuple[str, str]:
+    """First how many are done and how long the others will take, then means with 95 % intervals and speed."""
+    left, failures = standing.seconds_left, standing.num_failures
+    done = f"{standing.num_finished:,}/{standing.num_questions:,}"
+    progress = [done, f"{failures:,} failed" if failures else ""]
+    progress += ["" if left is None else f"{timedelta(seconds=round(left))} left"]
+    numbers = [_running(title, standing.metrics.get(name)) for name, title in RUNNING_METRICS.items()]
+    numbers += [f"{standing.searches.mean:.1f} searches", f"{standing.tokens_per_second:,.0f} tokens/s"]
+    return " · ".join(filter(None, progress)), " · ".join(filter(None, numbers))
+
+
+def _running(title: str, mean: "RunningMean | None") -> str:
+    if mean is None or not mean.count:
+        return ""
+    return f"{title} {mean.mean:.2f}" + (f" ± {mean.margin:.2f}" if mean.count > 1 else "")

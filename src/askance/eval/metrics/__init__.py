@@ -127,7 +127,8 @@ METRICS: Mapping[str, Metric] = {
     ),
 }
 DEFAULT_METRICS = (
-    "exact_match", "f1", "precision", "recall", "accuracy", "yes_no_accuracy", "supporting_recall",
+    "exact_match", "f1", "precision", "recall", "accuracy", "match", "yes_no_accuracy",
+    "supporting_recall", "citation_precision", "citation_recall",
 )  # fmt: skip
 
 

@@ -1,0 +1,185 @@
+"""The commands that ask methods the questions of datasets, and keep what comes of it."""
+
+import asyncio
+import dataclasses
+from pathlib import Path
+from typing import TYPE_CHECKING, Annotated
+
+import typer
+from rich.console import Console
+from rich.table import Table
+from rich.text import Text
+
+from askance.cli_options import (
+    IndexOption,
+    JsonFlag,
+    ModelOption,
+    PresetOption,
+    SetOption,
+    knobs_by_name,
+    models_by_role,
+)
+from askance.core.strict_json import json_line
+from askance.text.printable import printable, printable_record
+from askance.wire import DEFAULT_METHOD, load_models
+
+if TYPE_CHECKING:
+    from askance.eval.recorded_run import RecordedRun
+    from askance.eval.summaries import Costs, RunSummary
+
+out = Console(highlight=False, emoji=False)
+err = Console(stderr=True, highlight=False, emoji=False)
+
+MAX_FAILURES = 20
+InFlightOption = Annotated[
+    int | None, typer.Option(min=1, help="Questions asked at the same time, if not what suits the model.")
+]
+MaxFailuresOption = Annotated[
+    int, typer.Option(min=0, help="Stop, with exit code 1, once more questions of a run have failed.")
+]
+RetryFlag = Annotated[
+    bool, typer.Option("--retry-failures", help="Ask the questions again that failed before.")
+]
+
+
+def evaluate(
+    dataset: Annotated[str, typer.Option(help="NAME:FILE, see `askance datasets`.")],
+    folder: Annotated[Path, typer.Option("--out", help="Folder of the run; a stopped run goes on.")],
+    index: IndexOption = None,
+    method: Annotated[str, typer.Option(help="See `askance methods`.")] = DEFAULT_METHOD,
+    model: ModelOption = None,
+    set_: SetOption = None,
+    prompts: Annotated[
+        str | None,
+        typer.Option(help="A set of `askance prompts`, a prompt file, or 'dataset': the set of its name."),
+    ] = None,
+    preset: PresetOption = None,
+    limit: Annotated[int | None, typer.Option(help="Ask so many questions, the first ones.")] = None,
+    sample: Annotated[int | None, typer.Option(help="Ask so many, with each kind's share of them.")] = None,
+    ids: Annotated[Path | None, typer.Option(help="Ask those whose ids are the lines of this file.")] = None,
+    seed: Annotated[int, typer.Option(help="Makes sampling repeatable.")] = 0,
+    metric: Annotated[list[str] | None, typer.Option(help="A metric, in place of the usual ones.")] = None,
+    in_flight: InFlightOption = None,
+    max_failures: MaxFailuresOption = MAX_FAILURES,
+    retry_failures: RetryFlag = False,
+    as_json: JsonFlag = False,
+) -> None:
+    """Ask a method the questions of a dataset, and say what its answers are worth and cost.
+
+    Each finished question is on the disk before the next is counted: the same command goes on after a kill.
+    """
+    from askance.eval.cell import Cell, Terms, look_up
+    from askance.eval.cell import evaluate as run_cell
+    from askance.eval.metrics import DEFAULT_METRICS
+    from askance.eval.selection import Selection
+    from askance.serve.progress import EvaluationProgress
+
+    cell = Cell(
+        dataset=dataset,
+        method=method,
+        selection=Selection(limit, sample, ids),
+        index=index,
+        knobs=knobs_by_name(set_ or ()),
+        preset=preset,
+        prompts=prompts,
+        models=models_by_role(model or ()),
+        seed=seed,
+        metrics=tuple(metric or DEFAULT_METRICS),
+    )
+    ready = look_up(cell)
+    with EvaluationProgress(err) as progress:
+        terms = Terms(in_flight, max_failures, retry_failures)
+        run = asyncio.run(run_cell(ready, folder, load_models, terms, progress))
+    _show_as_json(run) if as_json else _show(run)
+
+
+def grid(
+    file: Annotated[Path, typer.Argument(help="TOML: methods, datasets and models; see docs/evaluation.md.")],
+    folder: Annotated[Path, typer.Option("--out", help="Folder of the runs: OUT/DATASET/MODEL/METHOD.")],
+    in_flight: InFlightOption = None,
+    max_failures: MaxFailuresOption = MAX_FAILURES,
+    retry_failures: RetryFlag = False,
+) -> None:
+    """Evaluate methods × datasets × models: all that is not done yet."""
+    from askance.core.errors import TooManyFailures
+    from askance.eval.cell import Terms
+    from askance.eval.grid import look_up_all, read_grid, run_grid
+    from askance.serve.progress import EvaluationProgress
+
+    cells = look_up_all(read_grid(file).cells())
+    terms = Terms(in_flight, max_failures, retry_failures)
+    work = run_grid(cells, folder, load_models, terms, lambda name: EvaluationProgress(err, name))
+    found = asyncio.run(work)
+    stopped = {name: run for name, run in found.items() if isinstance(run, TooManyFailures)}
+    out.print(_grid_table({name: run for name, run in found.items() if not isinstance(run, TooManyFailures)}))
+    for name, error in stopped.items():
+        err.print(printable(f"stopped: {name}: {error}"), style="red", markup=False, soft_wrap=True)
+    if stopped:
+        raise typer.Exit(1)
+
+
+def _grid_table(runs: "dict[str, RecordedRun]") -> Table:
+    """A line a run: its main metric, and what a question cost."""
+    from askance.eval.summaries import summarise
+
+    table = Table(box=None, pad_edge=False, header_style="bold")
+    table.add_column("run", no_wrap=True)
+    for heading in ("asked", "worth (95 %)", "searches", "tokens", "s"):
+        table.add_column(heading, justify="right", no_wrap=True)
+    for name, run in runs.items():
+        summary = printable_record(summarise(run))
+        worth = summary.metrics[summary.main_metric]
+        failed = f"{summary.failures:,} failed, " if summary.failures else ""
+        table.add_row(
+            name, f"{failed}{summary.num_finished:,}",
+            f"{summary.main_metric} {worth.mean:.3f} ({worth.low:.3f}–{worth.high:.3f})",
+            f"{summary.costs.searches:.2f}", f"{summary.costs.tokens_computed:,.0f}",
+            f"{summary.costs.median_seconds:.1f}",
+        )  # fmt: skip
+    return table
+
+
+def _show_as_json(run: "RecordedRun") -> None:
+    from askance.eval.summaries import summarise
+
+    failures = {record.id: record.error for record in run.records if record.is_failure}
+    print(json_line({**dataclasses.asdict(summarise(run)), "failed": failures}))
+
+
+def _show(run: "RecordedRun") -> None:
+    from askance.eval.summaries import summarise
+
+    for record in run.records:
+        if record.is_failure:
+            told = printable(f"failed: {record.id}: {record.error}")
+            err.print(told, style="yellow", markup=False, soft_wrap=True)
+    summary = printable_record(summarise(run))
+    asked = f"{summary.num_finished:,} questions of {run.settings.dataset_name}"
+    models = ", ".join(dict.fromkeys(summary.models.values()))
+    head = Text(summary.title, style="bold").append(f"  {models}, {asked}", style="not bold dim")
+    out.print(head, soft_wrap=True)
+    out.print(_metric_table(summary))
+    out.print(_cost_line(summary.costs), soft_wrap=True)
+    if summary.failures:
+        told = f"{summary.failures} of {asked} failed, and count as answered wrongly"
+        out.print(told, style="yellow", markup=False, soft_wrap=True)
+    out.print(printable(f"run: {run.folder}"), style="dim", markup=False, soft_wrap=True)
+
+
+def _metric_table(summary: "RunSummary") -> Table:
+    table = Table(box=None, pad_edge=False, header_style="bold")
+    table.add_column("metric")
+    for heading in ("mean", "95 % interval", "questions"):
+        table.add_column(heading, justify="right")
+    for name, value in summary.metrics.items():
+        interval = f"{value.low:.3f} to {value.high:.3f}"
+        table.add_row(name, f"{value.mean:.3f}", interval, f"{value.num_questions:,}")
+    return table
+
+
+def _cost_line(costs: "Costs") -> str:
+    return (
+        f"a question: {costs.searches:.2f} searches · {costs.tokens_computed:,.0f} tokens computed "
+        f"({costs.tokens_generated:,.0f} generated, {costs.tokens_reused:,.0f} more reused) · "
+        f"{costs.median_seconds:.2f} s (median; 95 % within {costs.p95_seconds:.2f} s)"
+    )

@@ -1,0 +1,154 @@
+"""One cell of an evaluation: a method with its models, asked the questions of one dataset."""
+
+from collections.abc import Callable, Mapping
+from contextlib import AbstractContextManager
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Any
+
+from askance.core.ports import Method, Model, Retriever
+from askance.core.types import Role
+from askance.eval.harness import Progress, ask_all
+from askance.eval.metrics import DEFAULT_METRICS, Scoring, open_metrics
+from askance.eval.recorded_run import RecordedRun, read_run
+from askance.eval.run_folder import RunWriter, claimed, open_run
+from askance.eval.selection import Chosen, Selection, choose
+from askance.eval.settings import settings_of
+from askance.eval.standing import Standing
+from askance.wire import DEFAULT_MODEL, MODEL_KINDS, Engine, open_retriever, ready_method
+from askance.wordings import WORDINGS
+
+PROMPTS_OF_DATASET = "dataset"
+LoadModels = Callable[[Mapping[str, str]], dict[Role, Model]]
+"""Models by role from specifications by role, as `wire.load_models`."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Cell:
+    """What is asked of what, in names.
+
+    Attributes:
+        dataset: such as "hotpotqa:FILE".
+        knobs: of the method; `preset` fills those left open.
+        prompts: a packaged set, a file, or "dataset": the set with the dataset's name, or askance's own where
+            there is none.
+        models: specifications by role.
+    """
+
+    dataset: str
+    method: str
+    selection: Selection = Selection()
+    index: Path | None = None
+    knobs: Mapping[str, Any] = field(default_factory=dict)
+    preset: str | None = None
+    prompts: str | None = None
+    models: Mapping[str, str] = field(default_factory=lambda: {"answer": DEFAULT_MODEL})
+    seed: int = 0
+    metrics: tuple[str, ...] = DEFAULT_METRICS
+
+    @property
+    def in_flight(self) -> int:
+        """How many questions at a time suit the model that answers."""
+        return MODEL_KINDS[self.models["answer"].partition("?")[0].partition(":")[0]].in_flight
+
+
+@dataclass(frozen=True, slots=True)
+class ReadyCell:
+    """A cell whose names have all been looked up, but for the models, which may take long to load."""
+
+    cell: Cell
+    questions: Chosen
+    method: Method
+    retriever: Retriever | None
+    scoring: Scoring
+
+
+@dataclass(frozen=True, slots=True)
+class Terms:
+    """How a run is carried out; none of it changes an answer.
+
+    Attributes:
+        in_flight: questions asked at the same time; None for what suits the model.
+        max_failures: see `ask_all`.
+        retry_failures: ask the questions again that failed before.
+    """
+
+    in_flight: int | None = None
+    max_failures: int | None = None
+    retry_failures: bool = False
+
+
+def look_up(
+    cell: Cell,
+    choose: Callable[[str, Selection], Chosen] = choose,
+    open_retriever: Callable[[Path], Retriever] = open_retriever,
+) -> ReadyCell:
+    """Find out all that can be wrong with a cell before a model is loaded for it.
+
+    Raises:
+        InputError: a name, file, knob or index that can't be used.
+        MissingExtra: a metric's package is missing; names the pip line.
+    """
+    scoring = open_metrics(cell.metrics)
+    retriever = None if cell.index is None else open_retriever(cell.index)
+    method = ready_method(
+        cell.method, cell.knobs, cell.models["answer"], prompts=_prompts(cell), preset=cell.preset
+    )
+    return ReadyCell(cell, choose(cell.dataset, cell.selection), method, retriever, scoring)
+
+
+async def evaluate(
+    ready: ReadyCell,
+    folder: Path,
+    load_models: LoadModels,
+    terms: Terms = Terms(),
+    progress: Progress = lambda standing: None,
+) -> RecordedRun:
+    """Ask the questions of a cell that are not finished in `folder` yet; gives the whole run.
+
+    Raises:
+        RunFolderError: the folder can't be used for this cell.
+        MissingAbility: models or index do not meet the method's needs.
+        TooManyFailures: see `ask_all`.
+    """
+    with claimed(folder):
+        engine = _engine(ready, load_models)
+        with _opened(ready, engine, folder, terms) as (writer, before):
+            done = {record.id for record in before.records}
+            left = {n: each for n, each in ready.questions.items() if each.question.id not in done}
+            standing = Standing.of(len(ready.questions), ready.scoring.names, before.records)
+            in_flight = terms.in_flight or ready.cell.in_flight
+            await ask_all(
+                engine, left, writer, ready.scoring, standing,
+                in_flight=in_flight, max_failures=terms.max_failures, progress=progress,
+            )  # fmt: skip
+        return read_run(folder)
+
+
+def begin(ready: ReadyCell, folder: Path, load_models: LoadModels) -> None:
+    """Find out what else can be wrong with a cell once its models are there, and begin its run.
+
+    Raises:
+        RunFolderError, MissingAbility: as for `evaluate`.
+    """
+    with claimed(folder), _opened(ready, _engine(ready, load_models), folder, Terms()):
+        pass
+
+
+def _engine(ready: ReadyCell, load_models: LoadModels) -> Engine:
+    return Engine(ready.method, load_models(ready.cell.models), ready.retriever, ready.cell.seed)
+
+
+def _opened(
+    ready: ReadyCell, engine: Engine, folder: Path, terms: Terms
+) -> AbstractContextManager[tuple[RunWriter, RecordedRun]]:
+    cell, examples = ready.cell, tuple(ready.questions.values())
+    settings = settings_of(engine, cell.models, cell.dataset, examples, ready.scoring.names, cell.index)
+    return open_run(folder, settings, examples, retry_failures=terms.retry_failures)
+
+
+def _prompts(cell: Cell) -> str | None:
+    if cell.prompts != PROMPTS_OF_DATASET:
+        return cell.prompts
+    name = cell.dataset.partition(":")[0]
+    return name if name in WORDINGS else "own"

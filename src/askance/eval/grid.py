@@ -1,0 +1,195 @@
+"""Grids: methods × datasets × models from one TOML file, a run folder each.
+
+    index = "wikipedia-index"           # what stands here is for every dataset that does not say otherwise
+    prompts = "dataset"
+    sample = 50
+
+    [datasets.hotpotqa]
+    questions = "hotpotqa:hotpot_dev_distractor_v1.json"
+
+    [datasets.strategyqa]
+    questions = "strategyqa:strategyqa_train.json"
+    sample = 100
+
+    [models.bundled]
+    answer = "bundled"
+
+    [methods.single]
+
+    [methods.dragin-paper]
+    method = "dragin"
+    set = { profile = "paper" }
+
+The run of a cell is in ``OUT/DATASET/MODEL/METHOD``. Paths are relative to where the command is run.
+"""
+
+import tomllib
+from collections.abc import Callable, Mapping
+from contextlib import AbstractContextManager
+from functools import cache
+from itertools import groupby
+from pathlib import Path
+from typing import Annotated, Any
+
+from pydantic import BaseModel, ConfigDict, Field, StringConstraints, ValidationError
+
+from askance.core.errors import GridError, TooManyFailures, UnknownName
+from askance.core.ports import Model
+from askance.core.types import Role
+from askance.eval.cell import Cell, LoadModels, ReadyCell, Terms, begin, evaluate, look_up
+from askance.eval.harness import Progress
+from askance.eval.metrics import DEFAULT_METRICS
+from askance.eval.recorded_run import RecordedRun
+from askance.eval.selection import Selection, choose
+from askance.wire import open_retriever
+
+Name = Annotated[str, StringConstraints(pattern=r"^[A-Za-z0-9][A-Za-z0-9_.,+=-]*$")]
+"""A name in a grid, which becomes a folder's."""
+GridListener = Callable[[str], AbstractContextManager[Progress]]
+"""Makes what is told of the progress of a cell, by its name."""
+
+
+class _Table(BaseModel):
+    model_config = ConfigDict(strict=True, extra="forbid", frozen=True)
+
+
+class Common(_Table):
+    """What may stand at the top, for every dataset, or in the table of one."""
+
+    index: str | None = None
+    prompts: str | None = None
+    limit: int | None = None
+    sample: int | None = None
+    ids: str | None = None
+
+
+class DatasetTable(Common):
+    """Questions, such as ``hotpotqa:FILE``, and which of them are asked with which prompts and index."""
+
+    questions: str
+
+
+class MethodTable(_Table):
+    """A method, by the table's own name unless it is named, with its knobs."""
+
+    method: str | None = None
+    preset: str | None = None
+    set: dict[str, str | int | float | bool] = Field(default_factory=dict)
+
+
+class Grid(Common):
+    """A whole file."""
+
+    seed: int = 0
+    metrics: list[str] = Field(default_factory=lambda: list(DEFAULT_METRICS), min_length=1)
+    datasets: dict[Name, DatasetTable] = Field(min_length=1)
+    models: dict[Name, dict[Role, str]] = Field({"bundled": {"answer": "bundled"}}, min_length=1)
+    methods: dict[Name, MethodTable] = Field(min_length=1)
+
+    def cells(self) -> dict[str, Cell]:
+        """All cells by ``DATASET/MODEL/METHOD``; those of one model follow each other."""
+        return {
+            f"{dataset}/{model}/{method}": self._cell(self.datasets[dataset], specs, method)
+            for model, specs in self.models.items()
+            for dataset in self.datasets
+            for method in self.methods
+        }
+
+    def _cell(self, dataset: DatasetTable, models: Mapping[Any, str], method: str) -> Cell:
+        table = self.methods[method]
+        chosen = dataset if {"limit", "sample", "ids"} & dataset.model_fields_set else self
+        index, prompts = dataset.index or self.index, dataset.prompts or self.prompts
+        return Cell(
+            dataset=dataset.questions,
+            method=table.method or method,
+            selection=Selection(chosen.limit, chosen.sample, Path(chosen.ids) if chosen.ids else None),
+            index=None if index is None else Path(index),
+            knobs=table.set,
+            preset=table.preset,
+            prompts=prompts,
+            models=models,
+            seed=self.seed,
+            metrics=tuple(self.metrics),
+        )
+
+
+_KEYS = {"datasets": DatasetTable.model_fields, "methods": MethodTable.model_fields}
+
+
+def read_grid(path: Path) -> Grid:
+    """The grid of a file.
+
+    Raises:
+        GridError, UnknownName: it can't be read, is no TOML, or has a key or value that is none of a grid's.
+    """
+    try:
+        content = tomllib.loads(path.read_text(encoding="utf-8"))
+    except OSError as error:
+        raise GridError(f"can't read the grid {path}: {error.strerror}. Check the path.") from error
+    except UnicodeDecodeError as error:
+        raise GridError(f"the grid {path} is not UTF-8: convert it to UTF-8.") from error
+    except tomllib.TOMLDecodeError as error:
+        raise GridError(f"the grid {path} is not TOML ({error}): correct it.") from error
+    try:
+        return Grid.model_validate(content)
+    except ValidationError as error:
+        raise _flaw(path, error) from error
+
+
+def look_up_all(cells: Mapping[str, Cell]) -> dict[str, ReadyCell]:
+    """Find out all that can be wrong with any cell before the first model is loaded; see `look_up`."""
+    choose_once, open_once = cache(choose), cache(open_retriever)
+    return {name: look_up(cell, choose_once, open_once) for name, cell in cells.items()}
+
+
+async def run_grid(
+    cells: Mapping[str, ReadyCell],
+    folder: Path,
+    load_models: LoadModels,
+    terms: Terms,
+    listener: GridListener,
+) -> dict[str, RecordedRun | TooManyFailures]:
+    """Run what is not done yet of all cells. One in which too many questions fail does not keep the others.
+
+    Each model is loaded once, for the cells that follow each other with it; what can be wrong with one of
+    them is found out before the first of them is run.
+
+    Raises:
+        RunFolderError, MissingAbility: as for `evaluate`.
+    """
+    found: dict[str, RecordedRun | TooManyFailures] = {}
+    for _, group in groupby(cells.items(), key=lambda entry: entry[1].cell.models):
+        of_model, load_once = dict(group), _once(load_models)
+        for name, ready in of_model.items():
+            begin(ready, folder / name, load_once)
+        for name, ready in of_model.items():
+            with listener(name) as progress:
+                try:
+                    found[name] = await evaluate(ready, folder / name, load_once, terms, progress)
+                except TooManyFailures as error:
+                    found[name] = error
+    return found
+
+
+def _once(load_models: LoadModels) -> LoadModels:
+    """The same models for every call; for calls with the same specifications."""
+    loaded: dict[Role, Model] = {}
+
+    def load(specs: Mapping[str, str]) -> dict[Role, Model]:
+        if not loaded:
+            loaded.update(load_models(specs))
+        return loaded
+
+    return load
+
+
+def _flaw(path: Path, error: ValidationError) -> GridError | UnknownName:
+    flaw = error.errors(include_url=False)[0]
+    *tables, key = map(str, flaw["loc"])
+    place = f"in [{'.'.join(tables)}]" if tables else "at the top"
+    if flaw["type"] == "extra_forbidden":
+        known = _KEYS.get(tables[0] if tables else "", Grid.model_fields)
+        return UnknownName("key", key, known, place=f"{place} of the grid {path}")
+    if flaw["type"] == "missing":
+        return GridError(f"the grid {path} lacks {key!r} {place}: add it.")
+    return GridError(f"the grid {path}, {key!r} {place}: {flaw['msg']}, found {flaw['input']!r}: correct it.")
