@@ -5,9 +5,10 @@ from pathlib import Path
 from askance.core.trace import Trace
 from askance.core.types import Question, Usage
 from askance.eval.datasets import Example
+from askance.eval.metrics import open_metrics
 from askance.eval.record import Record
 from askance.eval.recorded_run import RecordedRun, read_run
-from askance.eval.run_folder import open_run
+from askance.eval.run_folder import claimed, open_run
 from askance.eval.settings import Settings
 
 
@@ -78,6 +79,8 @@ def written(folder, records, **fields):
         )
         for each in records
     ]
-    with open_run(folder, settings(records, **fields), examples) as (writer, _):
+    asked = settings(records, **fields)
+    scoring = open_metrics(asked.metrics)
+    with claimed(folder), open_run(folder, asked, examples, scoring) as (writer, _):
         writer.add([(each, Trace()) for each in records])
     return read_run(folder)

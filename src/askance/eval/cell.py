@@ -144,7 +144,7 @@ def _opened(
 ) -> AbstractContextManager[tuple[RunWriter, RecordedRun]]:
     cell, examples = ready.cell, tuple(ready.questions.values())
     settings = settings_of(engine, cell.models, cell.dataset, examples, ready.scoring.names, cell.index)
-    return open_run(folder, settings, examples, retry_failures=terms.retry_failures)
+    return open_run(folder, settings, examples, ready.scoring, retry_failures=terms.retry_failures)
 
 
 def _prompts(cell: Cell) -> str | None:

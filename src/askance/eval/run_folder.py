@@ -7,14 +7,15 @@ What a killed process leaves behind its last finished question is cut off when t
 import dataclasses
 import gzip
 import json
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from contextlib import ExitStack, closing, contextmanager
 from dataclasses import replace
 from pathlib import Path
 
 from askance.core.errors import RunFolderError
-from askance.core.trace import Trace
+from askance.core.trace import Answered, Trace
 from askance.eval.datasets import Example
+from askance.eval.metrics import Scoring
 from askance.eval.record import Record, differing_field
 from askance.eval.recorded_run import (
     FORMAT,
@@ -24,6 +25,7 @@ from askance.eval.recorded_run import (
     SETTINGS,
     TRACES,
     RecordedRun,
+    read_recorded_trace,
     read_records,
     read_settings,
 )
@@ -87,11 +89,17 @@ def claimed(folder: Path) -> Iterator[None]:
 
 @contextmanager
 def open_run(
-    folder: Path, settings: Settings, examples: Iterable[Example], *, retry_failures: bool = False
+    folder: Path,
+    settings: Settings,
+    examples: Iterable[Example],
+    scoring: Scoring,
+    *,
+    retry_failures: bool = False,
 ) -> Iterator[tuple[RunWriter, RecordedRun]]:
     """Begin a run in a claimed folder, or go on with the one that is there.
 
-    Gives a writer, and the run as far as it is finished.
+    Gives a writer, and the run as far as it is finished. Where it was scored by other metrics, it is scored
+    anew, from its traces.
 
     Args:
         examples: all questions of the run. More of them than before may be asked for, other ones may not.
@@ -100,16 +108,30 @@ def open_run(
     Raises:
         RunFolderError: the folder can't be written, or holds a run with other settings.
     """
+    wanted = {example.question.id: example for example in examples}
     with ExitStack() as stack:
         try:
-            records = _begin(folder, settings, examples)
-            kept = [record for record in records if not (retry_failures and record.is_failure)]
-            if len(kept) < len(records):
+            before = read_settings(folder) if (folder / SETTINGS).exists() else settings
+            _check_same(folder, before, settings)
+            found = read_records(folder)[0]
+            _check_questions(folder, found, wanted)
+            kept = [record for record in found if not (retry_failures and record.is_failure)]
+            if before.metrics != settings.metrics:
+                kept = [_scored_anew(folder, record, wanted[record.id], scoring) for record in kept]
+            if kept != found:
                 write_atomically(folder / RECORDS, b"".join(record.line for record in kept).decode())
+            # Last: a run that is stopped before this is scored anew once more.
+            _write_settings(folder, replace(settings, started_at=before.started_at))
             writer = stack.enter_context(_writer(folder, kept))
         except OSError as error:
             raise _unwritable(folder, error) from error
         yield writer, RecordedRun(folder, settings, tuple(kept))
+
+
+def _scored_anew(folder: Path, record: Record, example: Example, scoring: Scoring) -> Record:
+    events = read_recorded_trace(folder, record)
+    answer = next((event.answer for event in reversed(events) if isinstance(event, Answered)), None)
+    return replace(record, scores=scoring.scores(example, answer, events))
 
 
 def _unwritable(folder: Path, error: OSError) -> RunFolderError:
@@ -141,18 +163,6 @@ def _check_ours(folder: Path) -> None:
         )
 
 
-def _begin(folder: Path, settings: Settings, examples: Iterable[Example]) -> list[Record]:
-    """Check what is there against what is wanted now; gives the finished questions."""
-    before = read_settings(folder) if (folder / SETTINGS).exists() else None
-    if before is not None:
-        _check_same(folder, before, settings)
-    records = read_records(folder)[0]
-    _check_questions(folder, records, examples)
-    if before is None or before.questions_sha256 != settings.questions_sha256:
-        _write_settings(folder, settings)
-    return records
-
-
 def _check_same(folder: Path, before: Settings, now: Settings) -> None:
     found = differences(before, now)
     if found:
@@ -163,8 +173,7 @@ def _check_same(folder: Path, before: Settings, now: Settings) -> None:
         )
 
 
-def _check_questions(folder: Path, records: Sequence[Record], examples: Iterable[Example]) -> None:
-    wanted = {example.question.id: example for example in examples}
+def _check_questions(folder: Path, records: Sequence[Record], wanted: Mapping[str, Example]) -> None:
     for record in records:
         example = wanted.get(record.id)
         if example is None:

@@ -62,7 +62,7 @@ class Settings:
 
     @property
     def identity(self) -> dict[str, object]:
-        """All that answers and scores depend on, by the name a user knows it by."""
+        """All that answers depend on, by the name a user knows it by. Scores can be made anew from traces."""
         return {
             "dataset": self.dataset_name,
             "method": self.method,
@@ -71,7 +71,6 @@ class Settings:
             **{f"model {role} (loaded)": name for role, name in self.models.items()},
             "index content": self.index_content,
             "seed": self.seed,
-            "metrics": ", ".join(self.metrics),
             "askance": self.askance,
         }
 

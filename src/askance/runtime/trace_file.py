@@ -3,6 +3,7 @@
 import dataclasses
 import json
 import os
+from functools import cache
 from pathlib import Path
 from typing import Any
 
@@ -96,16 +97,24 @@ def _record(source: str, number: int, line: str) -> dict[str, Any]:
 
 
 def _event(source: str, number: int, record: dict[str, Any]) -> AnyEvent:
-    from pydantic import TypeAdapter, ValidationError
+    from pydantic import ValidationError
 
     fields = dict(record)
-    kind = _TYPES.get(fields.pop("type", ""))
-    if kind is None:
+    adapter = _adapters().get(fields.pop("type", ""))
+    if adapter is None:
         raise TraceFileError(f"{source}, line {number}: unknown event type {record.get('type')!r}.")
     try:
-        event: AnyEvent = TypeAdapter(kind).validate_python(fields)
+        event: AnyEvent = adapter.validate_python(fields)
     except ValidationError as error:
         first = error.errors()[0]
         place = ".".join(map(str, first["loc"]))
         raise TraceFileError(f"{source}, line {number}, field {place}: {first['msg']}.") from error
     return event
+
+
+@cache
+def _adapters() -> dict[str, Any]:
+    """By event type; made once, since making one takes longer than using it."""
+    from pydantic import TypeAdapter
+
+    return {name: TypeAdapter(kind) for name, kind in _TYPES.items()}
