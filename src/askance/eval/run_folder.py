@@ -73,6 +73,7 @@ def claimed(folder: Path) -> Iterator[None]:
     Raises:
         RunFolderError: it can't be written, holds something else, or another process writes to it.
     """
+    _check_ours(folder)
     with ExitStack() as stack:
         try:
             stack.enter_context(locked_folder(folder, LOCK))
@@ -83,7 +84,6 @@ def claimed(folder: Path) -> Iterator[None]:
             ) from error
         except OSError as error:
             raise _unwritable(folder, error) from error
-        _check_ours(folder)
         yield
 
 
@@ -155,7 +155,8 @@ def _compressed(trace: Trace) -> bytes:
 
 
 def _check_ours(folder: Path) -> None:
-    foreign = sorted({path.name for path in folder.iterdir()} - {SETTINGS, RECORDS, TRACES, LOCK})
+    names = {path.name for path in folder.iterdir()} if folder.is_dir() else set()
+    foreign = sorted(names - {SETTINGS, RECORDS, TRACES, LOCK})
     if foreign and not (folder / SETTINGS).exists():
         raise RunFolderError(
             f"won't begin a run in {folder}: it holds other files ({foreign[0]}) and no run; name a new or "

@@ -1,0 +1,246 @@
+"""The folder of a run: what is kept, what is repaired, what is refused."""
+
+import gzip
+import json
+import os
+import re
+from dataclasses import replace
+
+import pytest
+
+from askance.core.errors import RunFolderError
+from askance.core.trace import Answered, Trace
+from askance.core.types import Answer, Question, Usage
+from askance.eval.datasets import Example
+from askance.eval.metrics import open_metrics
+from askance.eval.recorded_run import RECORDS, SETTINGS, TRACES, read_run
+from askance.eval.run_folder import claimed, open_run
+from tests.eval.hand_made import record, settings
+from tests.runtime.test_append_only import disk_with_room_for
+
+SCORING = open_metrics(("exact_match", "f1"))
+
+
+def example(number, **fields):
+    given = {"question": Question(f"q{number}", f"Who built bridge {number}?"), "golds": ("Bonn",)}
+    return Example(**(given | fields))
+
+
+EXAMPLES = tuple(map(example, range(1, 5)))
+SETTINGS_OF_4 = settings([record(n) for n in range(1, 5)])
+
+
+def traced(text):
+    """A trace of some size, of an answer that is `text`."""
+    trace = Trace()
+    trace.decide("retrieve", "keep", f"{text} is certain")
+    trace.commit(text)
+    trace.add(Answered, answer=Answer(text, text), usage=Usage())
+    return trace
+
+
+def add(folder, *numbers, examples=EXAMPLES, asked=SETTINGS_OF_4, scoring=SCORING, **how):
+    """Open the run, add some questions and give what it held before."""
+    with claimed(folder), open_run(folder, asked, examples, scoring, **how) as (writer, before):
+        for number in numbers:
+            writer.add([(record(number), traced(f"Bonn {number}"))])
+    return [each.id for each in before.records]
+
+
+def refused(folder, message, **how):
+    before = {path.name: path.read_bytes() for path in folder.iterdir()}
+    with pytest.raises(RunFolderError, match=re.escape(message)):
+        add(folder, **how)
+    assert {path.name: path.read_bytes() for path in folder.iterdir()} == before
+
+
+def test_questions_come_back_in_the_order_of_the_dataset_with_their_traces(tmp_path):
+    folder = tmp_path / "new" / "run"
+    assert add(folder, 3, 1) == []
+    run = read_run(folder)
+    assert [each.id for each in run.records] == ["q1", "q3"]
+    assert not run.is_complete
+    assert run.settings == SETTINGS_OF_4
+    assert [event.type for event in run.trace(run.records[1])] == ["decide", "commit", "answer"]
+    assert run.trace(run.records[1])[1].text == "Bonn 3"
+    assert add(folder, 2, 4) == ["q3", "q1"]
+    assert read_run(folder).is_complete
+    assert [read_run(folder).trace(each)[1].text for each in read_run(folder).records] == [
+        f"Bonn {n}" for n in (1, 2, 3, 4)
+    ]
+
+
+def test_all_traces_can_be_read_by_any_tool(tmp_path):
+    add(tmp_path / "run", 1, 2)
+    lines = gzip.decompress((tmp_path / "run" / TRACES).read_bytes()).decode().splitlines()
+    assert [json.loads(line)["type"] for line in lines] == 2 * ["header", "decide", "commit", "answer"]
+
+
+@pytest.mark.parametrize("left", [1, 40, -1])
+def test_a_record_cut_short_by_a_crash_is_asked_for_again(tmp_path, left):
+    folder = tmp_path / "run"
+    add(folder, 1, 2)
+    lines = (folder / RECORDS).read_bytes().splitlines(keepends=True)
+    (folder / RECORDS).write_bytes(lines[0] + lines[1][:left])
+    assert [each.id for each in read_run(folder).records] == ["q1"]
+    assert add(folder, 2) == ["q1"]
+    assert (folder / RECORDS).read_bytes().startswith(lines[0] + b'{"number": 2')
+    assert [each.id for each in read_run(folder).records] == ["q1", "q2"]
+    assert read_run(folder).trace(read_run(folder).records[1])[1].text == "Bonn 2"
+
+
+def test_a_trace_without_its_record_is_cut_off(tmp_path):
+    folder = tmp_path / "run"
+    add(folder, 1)
+    whole = (folder / TRACES).read_bytes()
+    (folder / TRACES).write_bytes(whole + b"half a trace")
+    add(folder)
+    assert (folder / TRACES).read_bytes() == whole
+
+
+def test_a_full_disk_loses_nothing_that_was_finished(tmp_path):
+    folder = tmp_path / "run"
+    add(folder, 1)
+    size = (folder / TRACES).stat().st_size
+    with (
+        pytest.raises(RunFolderError, match=r"can't write to the run .*What was finished before is kept"),
+        claimed(folder),
+        open_run(folder, SETTINGS_OF_4, EXAMPLES, SCORING) as (writer, _),
+        disk_with_room_for(size + 8),
+    ):
+        writer.add([(record(2), traced("Bonn 2"))])
+    assert [each.id for each in read_run(folder).records] == ["q1"]
+    assert add(folder, 2) == ["q1"]
+
+
+def test_one_writer_at_a_time(tmp_path):
+    folder = tmp_path / "run"
+    add(folder, 1)
+    with claimed(folder), pytest.raises(RunFolderError, match="is being written by another process"):
+        add(folder, 2)
+    assert read_run(folder).records
+
+
+def test_other_settings_are_refused_with_what_differs(tmp_path):
+    folder = tmp_path / "run"
+    add(folder, 1)
+    other = replace(SETTINGS_OF_4, seed=3, knobs={"passages": "5", "new": "1"})
+    refused(
+        folder, "other settings (knob passages: 3, now 5; seed: 0, now 3; knob new: None, now 1)", asked=other
+    )
+
+
+def test_what_changes_no_answer_may_change(tmp_path):
+    folder = tmp_path / "run"
+    add(folder, 1)
+    moved = replace(SETTINGS_OF_4, dataset="jsonl:elsewhere/bridges.jsonl", index="moved", machine="another")
+    assert add(folder, 2, asked=replace(moved, started_at="later")) == ["q1"]
+    assert read_run(folder).settings == replace(moved, started_at=SETTINGS_OF_4.started_at)
+
+
+def test_a_run_may_grow_but_not_shrink(tmp_path):
+    folder = tmp_path / "run"
+    add(folder, 1, 2, examples=EXAMPLES[:2], asked=settings([record(1), record(2)]))
+    assert read_run(folder).is_complete
+    assert add(folder) == ["q1", "q2"]
+    assert not read_run(folder).is_complete
+    refused(folder, "has 2 finished questions, of which 'q1' is not asked for now", examples=EXAMPLES[1:])
+
+
+def test_a_question_that_is_no_longer_the_same_is_refused(tmp_path):
+    folder = tmp_path / "run"
+    add(folder, 1)
+    changed = (example(1, golds=("Köln",)), *EXAMPLES[1:])
+    refused(folder, "has the question 'q1' with another golds (('Bonn',))", examples=changed)
+
+
+def test_failures_are_asked_again_on_request(tmp_path):
+    folder = tmp_path / "run"
+    with claimed(folder), open_run(folder, SETTINGS_OF_4, EXAMPLES, SCORING) as (writer, _):
+        failed = record(
+            2, {"exact_match": 0.0, "f1": 0.0}, error="ModelFailure: no memory", text="", short=""
+        )
+        writer.add([(record(1), traced("Bonn 1")), (failed, traced("nothing"))])
+    assert add(folder) == ["q1", "q2"]
+    assert add(folder, 2, retry_failures=True) == ["q1"]
+    assert [each.error for each in read_run(folder).records] == ["", ""]
+
+
+def test_other_metrics_are_scored_from_the_traces(tmp_path):
+    folder = tmp_path / "run"
+    add(folder, 1)
+    scoring = open_metrics(("recall", "match"))
+    asked = replace(SETTINGS_OF_4, metrics=scoring.names)
+    assert add(folder, asked=asked, scoring=scoring) == ["q1"]
+    assert read_run(folder).records[0].scores == {"recall": 1.0, "match": 1.0}
+    assert read_run(folder).settings.metrics == ("recall", "match")
+
+
+def test_a_folder_with_other_files_is_no_place_for_a_run(tmp_path):
+    (tmp_path / "thesis.tex").write_text("precious")
+    refused(tmp_path, "it holds other files (thesis.tex) and no run")
+
+
+def test_a_folder_that_was_made_for_nothing_is_gone_again(tmp_path):
+    with pytest.raises(ZeroDivisionError), claimed(tmp_path / "a" / "b"):
+        raise ZeroDivisionError
+    assert not list(tmp_path.iterdir())
+
+
+def test_a_place_that_can_be_no_folder(tmp_path):
+    (tmp_path / "file").write_text("")
+    with pytest.raises(
+        RunFolderError, match=r"can't write a run in .*file/run: Not a directory; name another"
+    ):
+        add(tmp_path / "file" / "run", 1)
+
+
+@pytest.mark.skipif(os.geteuid() == 0, reason="nothing is forbidden to root")
+def test_a_read_only_folder(tmp_path):
+    tmp_path.chmod(0o500)
+    with pytest.raises(RunFolderError, match=r"can't write a run in .*: Permission denied"):
+        add(tmp_path / "run", 1)
+
+
+def flawed(folder, name, change):
+    add(folder, 1, 2)
+    path = folder / name
+    path.write_text(change(path.read_text()))
+    return path
+
+
+@pytest.mark.parametrize(
+    ("name", "change", "message"),
+    [
+        (RECORDS, lambda text: "x" + text, "line 1: Invalid JSON"),
+        (RECORDS, lambda text: text.replace('"number": 2', '"number": "two"'), "line 2, field number: "),
+        (SETTINGS, lambda text: text.replace('"schema": 1', '"schema": 7'), "has schema 7, this"),
+        (SETTINGS, lambda text: text.replace("askance-run", "other"), "holds no settings of a run"),
+        (SETTINGS, lambda text: text[:50], "can't read"),
+        (SETTINGS, lambda text: text.replace('"seed": 0', '"seed": "x"'), "field seed: Input"),
+    ],
+)  # fmt: skip
+def test_damage_is_named_and_not_repaired(tmp_path, name, change, message):
+    path = flawed(tmp_path / "run", name, change)
+    for read in (read_run, add):
+        with pytest.raises(RunFolderError, match=re.escape(message)) as caught:
+            read(tmp_path / "run")
+        assert str(path.parent) in str(caught.value)
+
+
+def test_a_damaged_trace_is_named(tmp_path):
+    folder = tmp_path / "run"
+    add(folder, 1)
+    content = bytearray((folder / TRACES).read_bytes())
+    content[20] ^= 255
+    (folder / TRACES).write_bytes(content)
+    run = read_run(folder)
+    with pytest.raises(
+        RunFolderError, match=r"can't read the trace of question 'q1' in .*The file is damaged"
+    ):
+        run.trace(run.records[0])
+
+
+def test_no_run_at_all(tmp_path):
+    with pytest.raises(RunFolderError, match=r"holds no run"):
+        read_run(tmp_path / "nowhere")
