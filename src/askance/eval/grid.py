@@ -184,7 +184,8 @@ def _once(load_models: LoadModels) -> LoadModels:
 
 
 def _flaw(path: Path, error: ValidationError) -> GridError | UnknownName:
-    flaw = error.errors(include_url=False)[0]
+    # A misspelt key is two flaws: there is one too many and one is missing.
+    flaw = min(error.errors(include_url=False), key=lambda flaw: flaw["type"] != "extra_forbidden")
     *tables, key = map(str, flaw["loc"])
     place = f"in [{'.'.join(tables)}]" if tables else "at the top"
     if flaw["type"] == "extra_forbidden":

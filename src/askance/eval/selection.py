@@ -36,8 +36,9 @@ class Selection:
         if len(given) > 1:
             raise InputError(f"{' and '.join(given)} both say which questions to ask: give one of them.")
         for name in ("limit", "sample"):
-            if (getattr(self, name) or 1) < 1:
-                raise InputError(f"{name} {getattr(self, name)} leaves no questions: give 1 or more.")
+            value = getattr(self, name)
+            if value is not None and value < 1:
+                raise InputError(f"{name} {value} leaves no questions: give 1 or more.")
 
 
 def choose(dataset: str, selection: Selection = Selection()) -> Chosen:

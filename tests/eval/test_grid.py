@@ -1,0 +1,163 @@
+"""Grids: what a file means, what is run, what is refused."""
+
+import asyncio
+import re
+from contextlib import nullcontext
+from pathlib import Path
+
+import pytest
+
+from askance.core.errors import GridError, InputError, RunFolderError, TooManyFailures, UnknownName
+from askance.eval.cell import Terms
+from askance.eval.grid import look_up_all, read_grid, run_grid
+from askance.models.scripted import ScriptedModel
+
+GRID = """
+index = "INDEX"
+sample = 6
+seed = 7
+
+[datasets.all]
+questions = "sample"
+
+[datasets.few]
+questions = "sample"
+limit = 2
+prompts = "hotpotqa"
+
+[models.fake]
+answer = "scripted"
+
+[models.other]
+answer = "hf:elsewhere"
+
+[methods.closed_book]
+
+[methods."dragin+paper"]
+method = "dragin"
+set = { profile = "paper", max_tokens = 20 }
+"""
+
+
+@pytest.fixture
+def grid_file(tmp_path, sample_index):
+    def write(text=GRID):
+        path = tmp_path / "grid.toml"
+        path.write_text(text.replace("INDEX", str(sample_index)), encoding="utf-8")
+        return path
+
+    return write
+
+
+class Loader:
+    """Counts how often models are loaded."""
+
+    def __init__(self, model=None):
+        self.model, self.loads = model, 0
+
+    def __call__(self, specs):
+        self.loads += 1
+        return {"answer": self.model or ScriptedModel()}
+
+
+def run(path, folder, load=None, **terms):
+    cells = look_up_all(read_grid(path).cells())
+    return asyncio.run(
+        run_grid(
+            cells, folder, load or Loader(), Terms(**terms), lambda name: nullcontext(lambda standing: None)
+        )
+    )
+
+
+def test_a_file_becomes_cells(grid_file, sample_index):
+    cells = read_grid(grid_file()).cells()
+    assert list(cells) == [
+        f"{dataset}/{model}/{method}"
+        for model in ("fake", "other")
+        for dataset in ("all", "few")
+        for method in ("closed_book", "dragin+paper")
+    ]
+    cell = cells["few/fake/dragin+paper"]
+    assert (cell.method, cell.knobs) == ("dragin", {"profile": "paper", "max_tokens": 20})
+    assert (cell.selection.limit, cell.selection.sample) == (2, None)
+    assert (cell.prompts, cell.seed, cell.index) == ("hotpotqa", 7, sample_index)
+    assert cells["all/fake/closed_book"].selection.sample == 6
+    assert cells["all/fake/closed_book"].prompts is None
+
+
+def test_all_cells_are_run_each_model_loaded_once(grid_file, tmp_path):
+    load = Loader()
+    found = run(grid_file(), tmp_path / "out", load)
+    assert {name: len(each.records) for name, each in found.items()} == {
+        name: 6 if name.startswith("all") else 2 for name in read_grid(grid_file()).cells()
+    }
+    assert load.loads == 2
+    assert found["few/fake/closed_book"].folder == tmp_path / "out" / "few" / "fake" / "closed_book"
+
+
+def test_only_what_is_not_done_is_run(grid_file, tmp_path):
+    run(grid_file(), tmp_path / "out")
+    model = ScriptedModel()
+    grown = GRID.replace("limit = 2", "limit = 3")
+    found = run(grid_file(grown), tmp_path / "out", Loader(model))
+    assert len(found["few/other/closed_book"].records) == 3
+    asked = {name: len(each.records) for name, each in found.items()}
+    assert set(asked.values()) == {6, 3}
+    assert len(model.prompts) < 40
+
+
+def test_what_is_wrong_with_the_last_cell_is_known_before_the_first_is_run(grid_file, tmp_path):
+    run(grid_file(), tmp_path / "out")
+    model = ScriptedModel()
+    changed = GRID.replace("max_tokens = 20", "max_tokens = 21").replace("sample = 6", "sample = 9")
+    with pytest.raises(RunFolderError, match=r"dragin\+paper was begun with other settings \(knob max_t"):
+        run(grid_file(changed), tmp_path / "out", Loader(model))
+    assert not model.prompts
+
+
+def test_a_cell_that_fails_too_often_does_not_keep_the_others(grid_file, tmp_path):
+    def fails_on_the_first(prompt, key):
+        if key[1] == "q01":
+            raise ValueError("no")
+        return " So the answer is Bonn."
+
+    found = run(grid_file(), tmp_path / "out", Loader(ScriptedModel(fails_on_the_first)), max_failures=0)
+    stopped = {name for name, each in found.items() if isinstance(each, TooManyFailures)}
+    assert stopped == {name for name in found if name.startswith("few")}
+    assert len(found) == 8
+
+
+@pytest.mark.parametrize(
+    ("change", "message"),
+    [
+        (lambda t: t.replace("sample = 6", "smaple = 6"), "unknown key 'smaple' at the top of the grid"),
+        (lambda t: t.replace("questions = \"sample\"\nlimit", "question = \"sample\"\nlimit"),
+         "unknown key 'question' in [datasets.few] of the grid"),
+        (lambda t: t.replace("limit = 2", "limit = \"2\""), "'limit' in [datasets.few]: Input should be"),
+        (lambda t: t.replace("limit = 2", "limit = 2\nsample = 3"), "limit and sample both say"),
+        (lambda t: t.replace("profile =", "profil ="), "did you mean 'profile'?"),
+        (lambda t: t.replace("[methods.closed_book]", "[methods.closedbook]"), "did you mean 'closed_book'?"),
+        (lambda t: t.replace("questions = \"sample\"", "questions = \"smaple\""), "did you mean 'sample'?"),
+        (lambda t: t.replace("[models.fake]", "[models.\"../fake\"]"), "'../fake"),
+        (lambda t: t.replace("answer = ", "anser = ", 1), "found 'anser'"),
+        (lambda t: t + "=", "is not TOML"),
+        (lambda t: t[: t.index("[methods")], "lacks 'methods' at the top: add it"),
+    ],
+)  # fmt: skip
+def test_flawed_grids(grid_file, tmp_path, change, message):
+    with pytest.raises(InputError, match=re.escape(message)):
+        run(grid_file(change(GRID)), tmp_path / "out")
+    assert not (tmp_path / "out").exists()
+
+
+def test_a_grid_that_can_not_be_read(tmp_path):
+    with pytest.raises(GridError, match=r"can't read the grid .*No such file"):
+        read_grid(Path(tmp_path / "nowhere.toml"))
+    (tmp_path / "latin.toml").write_bytes("# Köln".encode("latin-1"))
+    with pytest.raises(GridError, match="is not UTF-8"):
+        read_grid(tmp_path / "latin.toml")
+
+
+def test_misspelt_keys_are_unknown_names(grid_file):
+    with pytest.raises(UnknownName, match="did you mean 'set'"):
+        read_grid(grid_file(GRID.replace("set =", "sett =")))
