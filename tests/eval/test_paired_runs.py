@@ -23,8 +23,8 @@ def group_scored(*rows, metric="f1"):
 
 
 def test_a_difference_by_hand():
-    """Gains −1, 1, 1, 0.5 and, rounding aside, 0: their sum is 1.5. Of the 16 choices of signs 2 have a sum of
-    ±3.5, 2 of ±2.5, 6 of ±1.5 and 6 of ±0.5.
+    """Gains −1, 1, 1, 0.5 and, rounding aside, 0: their sum is 1.5. Of the 16 choices of signs 2 have a sum
+    of ±3.5, 2 of ±2.5, 6 of ±1.5 and 6 of ±0.5.
     """
     found = compare_group(group_scored([1.0, 0.0, 0.0, 0.5, 0.3], [0.0, 1.0, 1.0, 1.0, 0.1 + 0.2]))
     (only,) = found.differences
@@ -81,7 +81,7 @@ def test_only_metrics_of_all_runs_are_chosen():
     assert compare_group(group).differences == ()
 
 
-def test_questions_without_a_score_in_either_run_are_left_out():
+def test_questions_without_a_score_in_both_are_left_out():
     found = compare_group(group_scored([1.0, None, 0.0, 0.5], [None, 1.0, 1.0, 0.5]))
     (only,) = found.differences
     assert (only.difference.num_questions, only.won, only.tied) == (2, 1, 1)

@@ -17,7 +17,6 @@ def test_runs_over_the_same_questions_are_one_group():
     (group,) = group_runs(runs)
     assert group.whole == group.runs == tuple(runs)
     assert group.names == ("single", "dragin")
-    assert group.left_out == (0, 0)
     assert group.dataset == "jsonl:bridges.jsonl"
 
 
@@ -65,7 +64,6 @@ def test_common_questions():
     (group,) = group_runs(runs, common=True)
     assert [[each.id for each in run.records] for run in group.runs] == [["q3"], ["q3"]]
     assert all(run.is_complete for run in group.runs)
-    assert group.left_out == (2, 8)
     nothing = run_of([record(1, golds=("Köln",))], "runs/c")
     with pytest.raises(InputError, match="no finished question in common"):
         group_runs([runs[0], nothing], common=True)

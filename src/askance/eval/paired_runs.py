@@ -60,16 +60,15 @@ class Comparisons:
 
     Attributes:
         names: of the runs, in the order of `summaries`, which count the compared questions alone.
-        left_out: questions of each run that are not compared.
-        remarks: of each run as a whole, such as that it is unfinished; empty if there is nothing to say.
+        num_asked, num_finished: questions of each run as a whole, whether compared or not.
         questions: those with the greatest differences by the first metric.
     """
 
     dataset: str
     num_questions: int
     names: tuple[str, ...]
-    left_out: tuple[int, ...]
-    remarks: tuple[str, ...]
+    num_asked: tuple[int, ...]
+    num_finished: tuple[int, ...]
     summaries: tuple[RunSummary, ...]
     differing: tuple[Differing, ...]
     metrics: tuple[str, ...]
@@ -100,8 +99,8 @@ def compare_group(
         dataset=group.dataset,
         num_questions=max(len(run.records) for run in group.runs),
         names=group.names,
-        left_out=group.left_out,
-        remarks=tuple(summarise(run).remark for run in group.whole),
+        num_asked=tuple(run.settings.num_questions for run in group.whole),
+        num_finished=tuple(len(run.records) for run in group.whole),
         summaries=tuple(map(summarise, group.runs)),
         differing=group.differing,
         metrics=chosen,

@@ -8,7 +8,7 @@ from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
 
-from askance.core.errors import InputError, RunFolderError
+from askance.core.errors import InputError, RunFolderError, UnknownName
 from askance.eval.record import Record
 from askance.eval.recorded_run import RecordedRun
 from askance.eval.settings import Settings
@@ -55,11 +55,6 @@ class RunGroup:
         return self.runs[0].settings.dataset
 
     @property
-    def left_out(self) -> tuple[int, ...]:
-        """How many questions of each run are not compared: unfinished, or not those of the others."""
-        return tuple(run.settings.num_questions - len(self.runs[0].records) for run in self.whole)
-
-    @property
     def differing(self) -> tuple[Differing, ...]:
         """The settings that differ, knobs that only one method has left out."""
         told = [_told_settings(run.settings) for run in self.whole]
@@ -93,6 +88,27 @@ def group_runs(runs: Sequence[RecordedRun], *, common: bool = False) -> tuple[Ru
         group = next((group for group in groups if _share_questions(group[0], run)), None)
         group.append(run) if group is not None else groups.append([run])
     return tuple(_group(group, common) for group in groups)
+
+
+def places_of(base: str, groups: Sequence[RunGroup]) -> list[int]:
+    """Where the run called `base`, by its folder or by its name in tables, is in each group; the first one in
+    groups without it.
+
+    Raises:
+        UnknownName: no group has it.
+    """
+    found = [_place_of(base, group) for group in groups]
+    if all(place is None for place in found):
+        known = [name for group in groups for name in group.names]
+        raise UnknownName("run", base, known, place="in --base (and no such folder among the runs given)")
+    return [place or 0 for place in found]
+
+
+def _place_of(base: str, group: RunGroup) -> int | None:
+    folders = [run.folder.resolve() for run in group.whole]
+    if Path(base).resolve() in folders:
+        return folders.index(Path(base).resolve())
+    return group.names.index(base) if base in group.names else None
 
 
 def _check_given_once(runs: Sequence[RecordedRun]) -> None:
