@@ -2,6 +2,7 @@
 
 import dataclasses
 from collections.abc import Sequence
+from datetime import UTC, datetime
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated
 
@@ -12,10 +13,13 @@ from rich.text import Text
 from askance.cli_options import JsonFlag
 from askance.core.errors import InputError
 from askance.core.strict_json import json_line
-from askance.text.printable import printable_record
+from askance.runtime.durable import write_atomically
+from askance.runtime.trace_file import check_writable
+from askance.text.printable import printable, printable_record
 
 if TYPE_CHECKING:
     from askance.eval.paired_runs import Comparisons
+    from askance.eval.report.page import Reported
 
 out = Console(highlight=False, emoji=False)
 
@@ -50,9 +54,10 @@ def compare(
     """Compare runs over the same questions, with intervals and p-values."""
     if as_json and as_markdown:
         raise InputError("--json and --markdown exclude each other: give one of them.")
-    found = _comparisons(
+    reported = _reported(
         runs, base=base, all_pairs=all_pairs, metrics=metric or (), common=common, num_questions=questions
     )
+    found = [each.found for each in reported]
     if as_json:
         print(json_line({"datasets": [dataclasses.asdict(each) for each in found]}))
     elif as_markdown:
@@ -61,7 +66,32 @@ def compare(
         _show(printable_record(found))
 
 
-def _comparisons(
+def report(
+    runs: RunsArgument,
+    file: Annotated[Path, typer.Option("--out", help="Write the page to this file (HTML).")],
+    base: BaseOption = None,
+    all_pairs: AllPairsFlag = False,
+    metric: MetricOption = None,
+    common: CommonFlag = False,
+    questions: Annotated[
+        int, typer.Option(min=0, help="Show so many questions that differ most, of each comparison.")
+    ] = 5,
+) -> None:
+    """Write one page about runs: tables, charts, and what papers print for the same datasets."""
+    from askance.eval.report.page import report_page
+
+    check_writable(file)
+    reported = _reported(
+        runs, base=base, all_pairs=all_pairs, metrics=metric or (), common=common, num_questions=questions
+    )
+    try:
+        write_atomically(file, report_page(reported, f"{datetime.now(UTC):%Y-%m-%d}"))
+    except OSError as error:
+        raise InputError(f"can't write {file}: {error.strerror}. Name another file.") from error
+    out.print(printable(f"report: {file}"), markup=False, soft_wrap=True)
+
+
+def _reported(
     folders: Sequence[Path],
     *,
     base: str | None,
@@ -69,15 +99,19 @@ def _comparisons(
     metrics: Sequence[str],
     common: bool,
     num_questions: int,
-) -> "list[Comparisons]":
+) -> "list[Reported]":
     from askance.eval.paired_runs import compare_group
     from askance.eval.recorded_run import read_run
+    from askance.eval.report.page import Reported
     from askance.eval.run_groups import group_runs, places_of
 
     groups = group_runs([read_run(folder) for folder in folders], common=common)
     bases = [0] * len(groups) if base is None else places_of(base, groups)
     return [
-        compare_group(group, metrics=metrics, base=at, all_pairs=all_pairs, num_questions=num_questions)
+        Reported(
+            group,
+            compare_group(group, metrics=metrics, base=at, all_pairs=all_pairs, num_questions=num_questions),
+        )
         for group, at in zip(groups, bases, strict=True)
     ]
 
