@@ -29,6 +29,7 @@ from askance.cli_options import (
     knobs_by_name,
     models_by_role,
 )
+from askance.cli_runs import compare, report
 from askance.core.errors import AskanceError
 from askance.core.knobs import describe_type
 from askance.core.strict_json import json_line
@@ -279,6 +280,8 @@ app.command()(grid)
 app.command()(calibrate)
 app.command()(presets)
 app.command()(datasets)
+app.command()(compare)
+app.command()(report)
 
 
 def _knob_table(cls: type[Any]) -> Table:

@@ -1,0 +1,138 @@
+"""The commands that read runs of the evaluation: comparing them, and reporting them on a page."""
+
+import dataclasses
+from collections.abc import Sequence
+from datetime import UTC, datetime
+from pathlib import Path
+from typing import TYPE_CHECKING, Annotated
+
+import typer
+from rich.console import Console
+from rich.text import Text
+
+from askance.cli_options import JsonFlag
+from askance.core.errors import InputError
+from askance.core.strict_json import json_line
+from askance.runtime.durable import write_atomically
+from askance.runtime.trace_file import check_writable
+from askance.text.printable import printable, printable_record
+
+if TYPE_CHECKING:
+    from askance.eval.paired_runs import Comparisons
+    from askance.eval.report.page import Reported
+
+out = Console(highlight=False, emoji=False)
+
+RunsArgument = Annotated[
+    list[Path], typer.Argument(metavar="RUN…", help="Folders written by `askance eval`.")
+]
+BaseOption = Annotated[
+    str | None, typer.Option(help="The run to compare with, by folder or name; otherwise the first.")
+]
+AllPairsFlag = Annotated[bool, typer.Option("--all-pairs", help="Compare every two runs.")]
+MetricOption = Annotated[
+    list[str] | None, typer.Option(help="To compare by; may be given again. Otherwise the main ones.")
+]
+CommonFlag = Annotated[
+    bool,
+    typer.Option("--common", help="Compare the questions that all runs have finished; leave out others."),
+]
+
+
+def compare(
+    runs: RunsArgument,
+    base: BaseOption = None,
+    all_pairs: AllPairsFlag = False,
+    metric: MetricOption = None,
+    common: CommonFlag = False,
+    questions: Annotated[
+        int, typer.Option(min=0, help="Show so many questions that differ most, of each comparison.")
+    ] = 0,
+    as_json: JsonFlag = False,
+    as_markdown: Annotated[bool, typer.Option("--markdown", help="Print Markdown.")] = False,
+) -> None:
+    """Compare runs over the same questions, with intervals and p-values."""
+    if as_json and as_markdown:
+        raise InputError("--json and --markdown exclude each other: give one of them.")
+    reported = _reported(
+        runs, base=base, all_pairs=all_pairs, metrics=metric or (), common=common, num_questions=questions
+    )
+    found = [each.found for each in reported]
+    if as_json:
+        print(json_line({"datasets": [dataclasses.asdict(each) for each in found]}))
+    elif as_markdown:
+        print("\n\n".join(map(_markdown, printable_record(found))))
+    else:
+        _show(printable_record(found))
+
+
+def report(
+    runs: RunsArgument,
+    file: Annotated[Path, typer.Option("--out", help="Write the page to this file (HTML).")],
+    base: BaseOption = None,
+    all_pairs: AllPairsFlag = False,
+    metric: MetricOption = None,
+    common: CommonFlag = False,
+    questions: Annotated[
+        int, typer.Option(min=0, help="Show so many questions that differ most, of each comparison.")
+    ] = 5,
+) -> None:
+    """Write one page about runs: tables, charts, and what papers print for the same datasets."""
+    from askance.eval.report.page import report_page
+
+    check_writable(file)
+    reported = _reported(
+        runs, base=base, all_pairs=all_pairs, metrics=metric or (), common=common, num_questions=questions
+    )
+    try:
+        write_atomically(file, report_page(reported, f"{datetime.now(UTC):%Y-%m-%d}"))
+    except OSError as error:
+        raise InputError(f"can't write {file}: {error.strerror}. Name another file.") from error
+    out.print(printable(f"report: {file}"), markup=False, soft_wrap=True)
+
+
+def _reported(
+    folders: Sequence[Path],
+    *,
+    base: str | None,
+    all_pairs: bool,
+    metrics: Sequence[str],
+    common: bool,
+    num_questions: int,
+) -> "list[Reported]":
+    from askance.eval.paired_runs import compare_group
+    from askance.eval.recorded_run import read_run
+    from askance.eval.report.page import Reported
+    from askance.eval.run_groups import group_runs, places_of
+
+    groups = group_runs([read_run(folder) for folder in folders], common=common)
+    bases = [0] * len(groups) if base is None else places_of(base, groups)
+    return [
+        Reported(
+            group,
+            compare_group(group, metrics=metrics, base=at, all_pairs=all_pairs, num_questions=num_questions),
+        )
+        for group, at in zip(groups, bases, strict=True)
+    ]
+
+
+def _show(found: "Sequence[Comparisons]") -> None:
+    from askance.eval.tables import counted, remarks_of, tables_of
+    from askance.serve.tables import print_tables
+
+    for number, each in enumerate(found):
+        title = Text(f"{each.dataset}, {counted(each.num_questions)}", style="bold underline")
+        out.print(title if not number else Text("\n\n").append(title))
+        for setting in each.differing:
+            out.print(Text(setting.line))
+        for remark in remarks_of(each):
+            out.print(Text(remark, style="yellow"))
+        print_tables(out, tables_of(each))
+
+
+def _markdown(found: "Comparisons") -> str:
+    from askance.eval.tables import counted, markdown, remarks_of, tables_of
+
+    told = [*(setting.line for setting in found.differing), *remarks_of(found)]
+    head = f"## {found.dataset}, {counted(found.num_questions)}"
+    return "\n\n".join([head, *told, *map(markdown, tables_of(found))])

@@ -1,0 +1,200 @@
+"""Runs held against each other question by question: differences, whether they are more than chance, and the
+questions that make them.
+"""
+
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass
+from itertools import combinations
+
+from askance.core.errors import InputError, UnknownName
+from askance.eval.compare import Difference, paired_difference
+from askance.eval.permutation import PValue, holm, sign_flip_p
+from askance.eval.record import Record
+from askance.eval.recorded_run import RecordedRun
+from askance.eval.run_groups import Differing, RunGroup
+from askance.eval.summaries import RunSummary, main_metrics, scores_of, summarise
+
+_ROUNDING = 1e-12
+
+
+@dataclass(frozen=True, slots=True)
+class Comparison:
+    """How much better `run` is than `base` by one metric, over the questions that have a score in both.
+
+    Attributes:
+        p: of the permutation test, for this comparison alone.
+        p_holm: put right for all comparisons by this metric in the same `Comparisons`.
+        won, lost, tied: questions where `run` scores higher, lower, the same.
+    """
+
+    metric: str
+    run: str
+    base: str
+    difference: Difference
+    p: PValue
+    p_holm: float
+    won: int
+    lost: int
+    tied: int
+
+
+@dataclass(frozen=True, slots=True)
+class QuestionDifference:
+    """A question that two runs answered differently well; `run_short`, `base_short` are their answers."""
+
+    metric: str
+    run: str
+    base: str
+    id: str
+    question: str
+    golds: tuple[str, ...]
+    run_short: str
+    base_short: str
+    run_score: float
+    base_score: float
+
+
+@dataclass(frozen=True, slots=True)
+class Comparisons:
+    """All that is told of runs over the same questions.
+
+    Attributes:
+        names: of the runs, in the order of `summaries`, which count the compared questions alone.
+        num_asked, num_finished: questions of each run as a whole, whether compared or not.
+        questions: those with the greatest differences by the first metric.
+    """
+
+    dataset: str
+    num_questions: int
+    names: tuple[str, ...]
+    num_asked: tuple[int, ...]
+    num_finished: tuple[int, ...]
+    summaries: tuple[RunSummary, ...]
+    differing: tuple[Differing, ...]
+    metrics: tuple[str, ...]
+    differences: tuple[Comparison, ...]
+    questions: tuple[QuestionDifference, ...]
+
+
+def compare_group(
+    group: RunGroup,
+    *,
+    metrics: Sequence[str] = (),
+    base: int = 0,
+    all_pairs: bool = False,
+    num_questions: int = 0,
+) -> Comparisons:
+    """Each run of a group against the one at place `base`, or every two of them.
+
+    Args:
+        metrics: to compare by; the main ones if none is named.
+        num_questions: how many questions with the greatest differences to tell, of each comparison.
+
+    Raises:
+        UnknownName: a metric that a run has no score in.
+    """
+    chosen = _chosen_metrics(group, metrics)
+    pairs = list(_pairs(len(group.runs), base, all_pairs))
+    return Comparisons(
+        dataset=group.dataset,
+        num_questions=max(len(run.records) for run in group.runs),
+        names=group.names,
+        num_asked=tuple(run.settings.num_questions for run in group.whole),
+        num_finished=tuple(len(run.records) for run in group.whole),
+        summaries=tuple(map(summarise, group.runs)),
+        differing=group.differing,
+        metrics=chosen,
+        differences=tuple(each for metric in chosen for each in _compared(group, metric, pairs)),
+        questions=tuple(
+            each
+            for metric in chosen[:1]
+            for pair in pairs
+            for each in _most_different(group, metric, *pair)[:num_questions]
+        ),
+    )
+
+
+def _pairs(num_runs: int, base: int, all_pairs: bool) -> Iterator[tuple[int, int]]:
+    if all_pairs:
+        return ((later, earlier) for earlier, later in combinations(range(num_runs), 2))
+    return ((at, base) for at in range(num_runs) if at != base)
+
+
+def _chosen_metrics(group: RunGroup, wanted: Sequence[str]) -> tuple[str, ...]:
+    shared = [
+        metric
+        for metric in group.runs[0].settings.metrics
+        if all(scores_of(run.records, metric) for run in group.runs)
+    ]
+    for metric in wanted:
+        if metric not in shared:
+            raise UnknownName("metric", metric, shared, place=f"(of the runs over {group.dataset})")
+    if wanted:
+        return tuple(dict.fromkeys(wanted))
+    main = [metric for metric in main_metrics(group.runs[0]) if metric in shared]
+    return tuple(main or shared[:1])
+
+
+def _compared(group: RunGroup, metric: str, pairs: Sequence[tuple[int, int]]) -> Iterator[Comparison]:
+    scores = [_scores_of_pair(group, metric, *pair) for pair in pairs]
+    gains = [[_gain(run[id], base[id]) for id in run] for run, base in scores]
+    ps = list(map(sign_flip_p, gains))
+    adjusted = holm([found.p for found in ps])
+    for at, (run, base) in enumerate(pairs):
+        yield Comparison(
+            metric=metric,
+            run=group.names[run],
+            base=group.names[base],
+            difference=paired_difference(*scores[at]),
+            p=ps[at],
+            p_holm=adjusted[at],
+            won=sum(gain > 0 for gain in gains[at]),
+            lost=sum(gain < 0 for gain in gains[at]),
+            tied=gains[at].count(0.0),
+        )
+
+
+def _scores_of_pair(
+    group: RunGroup, metric: str, run: int, base: int
+) -> tuple[dict[str, float], dict[str, float]]:
+    """The scores of the questions that the metric applies to in both runs."""
+    of_run, of_base = (scores_of(group.runs[at].records, metric) for at in (run, base))
+    shared = [id for id in of_run if id in of_base]
+    if not shared:
+        raise InputError(
+            f"{group.names[run]} and {group.names[base]} have a score in {metric} for no question in common: "
+            "choose another --metric."
+        )
+    return {id: of_run[id] for id in shared}, {id: of_base[id] for id in shared}
+
+
+def _gain(score: float, base_score: float) -> float:
+    gain = score - base_score
+    return gain if abs(gain) > _ROUNDING else 0.0
+
+
+def _most_different(group: RunGroup, metric: str, run: int, base: int) -> list[QuestionDifference]:
+    """The questions whose scores differ, the greatest differences first."""
+    of_run, of_base = _scores_of_pair(group, metric, run, base)
+    gains = {id: _gain(of_run[id], of_base[id]) for id in of_run}
+    ids = sorted((id for id in gains if gains[id]), key=lambda id: -abs(gains[id]))
+    own, other = (_records(group.runs[at]) for at in (run, base))
+    return [
+        QuestionDifference(
+            metric=metric,
+            run=group.names[run],
+            base=group.names[base],
+            id=id,
+            question=own[id].question,
+            golds=own[id].golds,
+            run_short=own[id].short,
+            base_short=other[id].short,
+            run_score=of_run[id],
+            base_score=of_base[id],
+        )
+        for id in ids
+    ]
+
+
+def _records(run: RecordedRun) -> dict[str, Record]:
+    return {record.id: record for record in run.records}

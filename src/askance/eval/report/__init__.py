@@ -1,0 +1,1 @@
+"""One page about runs, all in one file: tables, charts, published numbers; no network, no script."""

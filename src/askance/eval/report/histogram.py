@@ -1,0 +1,96 @@
+"""How often a run searched: one small chart a run, all with the same scales."""
+
+from collections import Counter
+from collections.abc import Mapping, Sequence
+from xml.etree.ElementTree import Element
+
+from askance.eval.report.elements import element
+
+MOST_BARS = 12
+"""Questions with more searches than bars share the last one."""
+_WIDTH, _HEIGHT, _BASE, _TOP = 220, 150, 128, 16
+
+
+def shares_of(searches: Sequence[int], num_bars: int) -> list[float]:
+    """The share of questions with 0, 1, 2 … searches; the last one is of all that have at least so many."""
+    counts = Counter(min(number, num_bars - 1) for number in searches)
+    return [counts[number] / len(searches) for number in range(num_bars)]
+
+
+def histograms(searches: Mapping[str, Sequence[int]]) -> list[Element]:
+    """One figure a run, by name; `searches` holds how many each of its questions took."""
+    most = max(max(numbers) for numbers in searches.values())
+    num_bars = min(most + 1, MOST_BARS)
+    shares = {name: shares_of(numbers, num_bars) for name, numbers in searches.items()}
+    highest = max(max(of_run) for of_run in shares.values())
+    return [
+        element(
+            "figure",
+            element("figcaption", f"{number} {name}"),
+            _chart(
+                name,
+                shares[name],
+                highest,
+                sum(searches[name]) / len(searches[name]),
+                is_cut=most >= num_bars,
+            ),
+        )
+        for number, name in enumerate(searches, start=1)
+    ]
+
+
+def _chart(name: str, shares: Sequence[float], highest: float, mean: float, *, is_cut: bool) -> Element:
+    told = ", ".join(f"{number}: {share:.0%}" for number, share in enumerate(shares) if share)
+    step = _WIDTH / len(shares)
+    marked = range(0, len(shares), 1 if len(shares) <= 8 else 2)
+    last = len(shares) - 1
+    return element(
+        "svg",
+        element(
+            "title", f"Searches a question of {name}, mean {mean:.2f}; share of questions by searches: {told}"
+        ),
+        *_grid(highest),
+        *(_bar(number, share, highest, step) for number, share in enumerate(shares) if share),
+        element("line", x1=0, y1=_BASE, x2=_WIDTH, y2=_BASE, class_="axis"),
+        *(
+            _mark(number, step, f"{number}+" if is_cut and number == last else f"{number}")
+            for number in marked
+        ),
+        element("text", f"mean {mean:.2f}", x=0, y=_TOP - 4, class_="label"),
+        viewBox=f"0 0 {_WIDTH} {_HEIGHT}",
+        role="img",
+        class_="histogram",
+    )
+
+
+def _bar(number: int, share: float, highest: float, step: float) -> Element:
+    height = max(1.0, share * _height_of_all(highest))
+    return element(
+        "rect",
+        element("title", f"{number}: {share:.0%}"),
+        x=f"{number * step + step * 0.12:.1f}",
+        y=f"{_BASE - height:.1f}",
+        width=f"{step * 0.76:.1f}",
+        height=f"{height:.1f}",
+        class_="bar",
+    )
+
+
+def _height_of_all(highest: float) -> float:
+    """Pixels that a bar of all questions would have."""
+    return (_BASE - _TOP - 12) / highest
+
+
+def _grid(highest: float) -> list[Element]:
+    """A line at a round share, so that heights can be read."""
+    share = next(round for round in (0.5, 0.25, 0.1, 0.0) if round <= highest)
+    y = _BASE - share * _height_of_all(highest)
+    line = element("line", x1=0, y1=f"{y:.1f}", x2=_WIDTH, y2=f"{y:.1f}", class_="grid")
+    text = element("text", f"{share:.0%}", x=_WIDTH, y=f"{y - 3:.1f}", text_anchor="end", class_="label")
+    return [line, text]
+
+
+def _mark(number: int, step: float, text: str) -> Element:
+    return element(
+        "text", text, x=f"{(number + 0.5) * step:.1f}", y=_BASE + 15, text_anchor="middle", class_="label"
+    )

@@ -1,0 +1,90 @@
+"""What papers print for the same dataset, beside our own."""
+
+from collections.abc import Iterator, Sequence
+from pathlib import Path
+from xml.etree.ElementTree import Element
+
+from askance.eval.paired_runs import Comparisons
+from askance.eval.published import Published, caveats, published
+from askance.eval.recorded_run import RecordedRun
+from askance.eval.report.elements import element, elements
+from askance.eval.report.html_tables import table_box
+from askance.eval.run_groups import RunGroup
+from askance.eval.summaries import RunSummary
+from askance.eval.tables import NONE, ResultTable, counted
+
+_HEADING = "Published numbers"
+_WARNING = (
+    "Other models, other corpora, other prompts, and often other questions of the dataset: these numbers say "
+    "what was seen elsewhere, not what a run here should reach."
+)
+
+
+def published_part(group: RunGroup, found: Comparisons) -> Iterator[Element]:
+    """Our means and those of papers, each with model and corpus, and what to beware of.
+
+    Nothing where no paper has results of the dataset.
+    """
+    dataset = group.runs[0].settings.dataset_name
+    rows = published(dataset)
+    if rows:
+        yield element("h3", _HEADING)
+        yield element("p", _WARNING)
+        yield table_box(published_table(group, found, rows), _HEADING)
+        yield element("ul", *elements("li", caveats(dataset)), class_="settings")
+
+
+def published_table(group: RunGroup, found: Comparisons, rows: Sequence[Published]) -> ResultTable:
+    """Our runs first, then the papers; means without intervals, which papers do not give."""
+    metrics = list(dict.fromkeys(name for row in rows for name in row.scores if name != "searches"))
+    theirs = [
+        (
+            _source(
+                f"{row.paper} (arXiv {row.arxiv}), {row.table}", row.model, row.corpus, row.num_questions
+            ),
+            row.method if row.counterpart in ("", row.method) else f"{row.method} ({row.counterpart})",
+            *(_text(row.scores.get(name)) for name in metrics),
+            _text(row.scores.get("searches"), decimals=2),
+        )
+        for row in rows
+    ]
+    return ResultTable(
+        _HEADING,
+        ("source, model, corpus", "method", *(name.replace("_", " ") for name in metrics), "searches"),
+        (*_own_rows(group, found, metrics), *theirs),
+        num_text_columns=2,
+        note="Names in brackets are those of askance's methods.",
+        is_grouped=True,
+    )
+
+
+def _own_rows(group: RunGroup, found: Comparisons, metrics: Sequence[str]) -> list[tuple[str, ...]]:
+    rows = [
+        (_own_source(run), name, *_own_scores(summary, metrics))
+        for name, run, summary in zip(group.names, group.runs, found.summaries, strict=True)
+    ]
+    sources = [source for source, *_ in rows]
+    return sorted(rows, key=lambda row: sources.index(row[0]))
+
+
+def _own_source(run: RecordedRun) -> str:
+    index = Path(run.settings.index).name
+    return _source(
+        "This report",
+        run.settings.models.get("answer", ""),
+        f"index {index}" if index else "no index",
+        len(run.records),
+    )
+
+
+def _source(place: str, model: str, corpus: str, num_questions: int) -> str:
+    return "\n".join((place, model, corpus, counted(num_questions)))
+
+
+def _own_scores(summary: RunSummary, metrics: Sequence[str]) -> list[str]:
+    means = [summary.metrics[name].mean if name in summary.metrics else None for name in metrics]
+    return [*map(_text, means), f"{summary.costs.searches:.2f}"]
+
+
+def _text(value: float | None, decimals: int = 3) -> str:
+    return NONE if value is None else f"{value:.{decimals}f}"

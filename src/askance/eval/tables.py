@@ -1,0 +1,233 @@
+"""The tables of runs, as text: the same on the terminal, in Markdown and on a page."""
+
+import re
+from collections.abc import Callable, Iterator, Sequence
+from dataclasses import dataclass
+
+from askance.eval.compare import MeanInterval
+from askance.eval.paired_runs import Comparison, Comparisons
+from askance.eval.permutation import MOST_ENUMERATED
+from askance.eval.summaries import Costs, PartSummary, RunSummary
+
+NONE = "–"
+_TAG = re.compile(r"<(?=[A-Za-z/!?])")
+INTERVAL = "95 %"
+_P = (
+    "p: paired permutation test over all choices of signs, or 10,000 of them from "
+    f"{MOST_ENUMERATED + 1} questions that differ on"
+)
+COSTS: dict[str, Callable[[Costs], str]] = {
+    "searches": lambda costs: f"{costs.searches:.2f}",
+    "tokens computed": lambda costs: f"{costs.tokens_computed:,.0f}",
+    "generated": lambda costs: f"{costs.tokens_generated:,.0f}",
+    "reused": lambda costs: f"{costs.tokens_reused:,.0f}",
+    "median s": lambda costs: f"{costs.median_seconds:.2f}",
+    "p95 s": lambda costs: f"{costs.p95_seconds:.2f}",
+}
+
+
+@dataclass(frozen=True, slots=True)
+class ResultTable:
+    """Cells as text; the first `num_text_columns` hold words, the others numbers.
+
+    Attributes:
+        note: how to read it; may be empty.
+        is_grouped: rows that follow each other with the same first cell belong together.
+    """
+
+    title: str
+    headings: tuple[str, ...]
+    rows: tuple[tuple[str, ...], ...]
+    num_text_columns: int = 1
+    note: str = ""
+    is_grouped: bool = False
+
+
+def tables_of(found: Comparisons) -> list[ResultTable]:
+    """All tables of runs over the same questions, in the order to read them."""
+    return [
+        results_table(found),
+        *other_metrics_tables(found),
+        cost_table(found),
+        *part_tables(found),
+        *difference_tables(found),
+        *question_tables(found),
+    ]
+
+
+def remarks_of(found: Comparisons) -> list[str]:
+    """What must be known of the runs before their numbers are read."""
+    counts = list(zip(found.names, found.num_finished, found.num_asked, strict=True))
+    remarks = [
+        f"{name} is unfinished: {done} of {asked} questions." for name, done, asked in counts if done < asked
+    ]
+    left_out = {name: asked - found.num_questions for name, _, asked in counts if asked > found.num_questions}
+    if left_out and len(counts) > 1:
+        told = ", ".join(f"{number} of {name}" for name, number in left_out.items())
+        if len(left_out) == len(counts) and len(set(left_out.values())) == 1:
+            told = f"{next(iter(left_out.values()))} of each"
+        whole = f"Compared over what all runs have finished ({counted(found.num_questions)})"
+        remarks.append(f"{whole}; left out: {told}.")
+    return remarks
+
+
+def results_table(found: Comparisons) -> ResultTable:
+    """What the runs are to be judged by, with intervals."""
+    headings = ["run", *_with_intervals(found.metrics), "short answer", "failed"]
+    rows = [
+        (name, *_intervals(summary, found.metrics), f"{summary.share_answered:.2f}", f"{summary.failures}")
+        for name, summary in zip(found.names, found.summaries, strict=True)
+    ]
+    note = (
+        f"Means over {counted(found.num_questions)}, failed ones as 0; intervals: bootstrap over questions."
+    )
+    return ResultTable("Results", tuple(headings), tuple(rows), note=note)
+
+
+def other_metrics_tables(found: Comparisons) -> Iterator[ResultTable]:
+    """Means of the metrics that are not in the first table, if there are any."""
+    recorded = dict.fromkeys(metric for summary in found.summaries for metric in summary.metrics)
+    others = [metric for metric in recorded if metric not in found.metrics]
+    if others:
+        rows = [
+            (name, *(_mean(summary.metrics.get(metric)) for metric in others))
+            for name, summary in zip(found.names, found.summaries, strict=True)
+        ]
+        note = "Each over the questions that it applies to."
+        yield ResultTable("Other metrics", ("run", *map(_label, others)), tuple(rows), note=note)
+
+
+def cost_table(found: Comparisons) -> ResultTable:
+    """What a question cost."""
+    rows = [
+        (name, *(told(summary.costs) for told in COSTS.values()))
+        for name, summary in zip(found.names, found.summaries, strict=True)
+    ]
+    note = "Means, but for the seconds. Tokens computed: of prompts as far as not reused, and generated."
+    return ResultTable("Cost", ("run", *COSTS), tuple(rows), note=note)
+
+
+def part_tables(found: Comparisons) -> Iterator[ResultTable]:
+    """By kind and by hops, where the dataset tells them apart."""
+    by_kind = [summary.by_kind for summary in found.summaries]
+    by_hops = [summary.by_hops for summary in found.summaries]
+    for what, parts in (("kind", by_kind), ("hops", by_hops)):
+        if any(parts):
+            yield _part_table(found, what, parts)
+
+
+def _part_table(found: Comparisons, what: str, parts: Sequence[tuple[PartSummary, ...]]) -> ResultTable:
+    names = dict.fromkeys(part.part for of_run in parts for part in of_run)
+    rows = [
+        (
+            f"{part.part} ({part.num_questions})",
+            run,
+            *_intervals(part, found.metrics),
+            f"{part.costs.searches:.2f}",
+        )
+        for name in names
+        for run, of_run in zip(found.names, parts, strict=True)
+        for part in of_run
+        if part.part == name
+    ]
+    headings = (f"{what} (questions)", "run", *_with_intervals(found.metrics), "searches")
+    return ResultTable(f"By {what}", headings, tuple(rows), num_text_columns=2, is_grouped=True)
+
+
+def difference_tables(found: Comparisons) -> Iterator[ResultTable]:
+    """One a metric: how much better each run is than its base."""
+    for metric in found.metrics:
+        of_metric = [each for each in found.differences if each.metric == metric]
+        if of_metric:
+            yield _difference_table(metric, of_metric)
+
+
+def _difference_table(metric: str, found: Sequence[Comparison]) -> ResultTable:
+    bases = {each.base for each in found}
+    title, headings = f"Difference in {_label(metric)}", ["run", "less"]
+    if len(bases) == 1:
+        title, headings = f"{title}: less that of {found[0].base}", ["run"]
+    rows = [(*(each.run, each.base)[: len(headings)], *_difference_cells(each)) for each in found]
+    note = f"{_P}; Holm: for all {len(found)} of this table" if len(found) > 1 else _P
+    columns = ("difference", INTERVAL, "p", "p (Holm)", "won", "lost", "tied")
+    return ResultTable(title, (*headings, *columns), tuple(rows), len(headings), f"{note}.")
+
+
+def _difference_cells(found: Comparison) -> tuple[str, ...]:
+    difference = found.difference
+    return (
+        signed(difference.mean),
+        f"{signed(difference.low)} to {signed(difference.high)}",
+        p_text(found.p.p),
+        p_text(found.p_holm),
+        *(f"{number}" for number in (found.won, found.lost, found.tied)),
+    )
+
+
+def question_tables(found: Comparisons) -> Iterator[ResultTable]:
+    """One a comparison: the questions with the greatest differences, each answer with its score."""
+    pairs = dict.fromkeys((each.metric, each.run, each.base) for each in found.questions)
+    for metric, run, base in pairs:
+        rows = [
+            (
+                f"{each.id}: {each.question}",
+                " / ".join(each.golds),
+                f"{each.run_short or NONE} ({each.run_score:.2f})",
+                f"{each.base_short or NONE} ({each.base_score:.2f})",
+            )
+            for each in found.questions
+            if (each.metric, each.run, each.base) == (metric, run, base)
+        ]
+        title = f"Questions that differ most in {_label(metric)}: {run} and {base}"
+        yield ResultTable(title, ("question", "accepted", run, base), tuple(rows), num_text_columns=4)
+
+
+def markdown(table: ResultTable) -> str:
+    """The table with its title and note."""
+    rules = ["---"] * table.num_text_columns + ["---:"] * (len(table.headings) - table.num_text_columns)
+    rows = [table.headings, rules, *table.rows]
+    lines = [f"| {' | '.join(map(_markdown_cell, row))} |" for row in rows]
+    note = ["", _markdown_cell(table.note)] if table.note else []
+    return "\n".join([f"**{_markdown_cell(table.title)}**", "", *lines, *note])
+
+
+def counted(num_questions: int) -> str:
+    """Such as "1 question", "2 questions"."""
+    return f"{num_questions:,} question{'s' * (num_questions != 1)}"
+
+
+def signed(value: float) -> str:
+    """A difference with its sign, which only 0 is without."""
+    text = f"{value:+.3f}".replace("-", "−")
+    return "0.000" if text[1:] == "0.000" else text
+
+
+def p_text(p: float) -> str:
+    """Three decimals; what would read as 0 is told as less than the least of them."""
+    return "<0.001" if p < 0.001 else f"{p:.3f}"
+
+
+def _label(metric: str) -> str:
+    return metric.replace("_", " ")
+
+
+def _with_intervals(metrics: Sequence[str]) -> list[str]:
+    return [heading for metric in metrics for heading in (_label(metric), INTERVAL)]
+
+
+def _intervals(summary: RunSummary | PartSummary, metrics: Sequence[str]) -> list[str]:
+    found = (summary.metrics.get(metric) for metric in metrics)
+    return [cell for each in found for cell in (_mean(each), _range(each))]
+
+
+def _mean(found: MeanInterval | None) -> str:
+    return NONE if found is None else f"{found.mean:.3f}"
+
+
+def _range(found: MeanInterval | None) -> str:
+    return NONE if found is None else f"{found.low:.3f}–{found.high:.3f}"
+
+
+def _markdown_cell(text: str) -> str:
+    """On one line; what may begin a tag stays text."""
+    return _TAG.sub("&lt;", text.replace("|", "\\|").replace("\n", " "))

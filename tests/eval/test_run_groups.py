@@ -1,0 +1,123 @@
+from dataclasses import replace
+from pathlib import Path
+
+import pytest
+
+from askance.core.errors import InputError, RunFolderError
+from askance.eval.run_groups import group_runs, names_of
+from tests.eval.hand_made import record, run_of
+
+
+def three():
+    return [record(number) for number in (1, 2, 3)]
+
+
+def test_runs_over_the_same_questions_are_one_group():
+    runs = [run_of(three(), "runs/a"), run_of(three(), "runs/b", title="dragin")]
+    (group,) = group_runs(runs)
+    assert group.whole == group.runs == tuple(runs)
+    assert group.names == ("single", "dragin")
+    assert group.dataset == "jsonl:bridges.jsonl"
+
+
+def test_datasets_are_apart_and_so_are_files_that_share_no_question():
+    castles = [replace(each, question="Who built the castle?") for each in three()]
+    runs = [
+        run_of(three(), "runs/a"),
+        run_of(three(), "runs/b", dataset="hotpotqa:dev.json"),
+        run_of(castles, "runs/c"),
+        run_of(three(), "runs/d", dataset="hotpotqa:elsewhere/dev.json"),
+    ]
+    assert [[run.folder.name for run in group.runs] for group in group_runs(runs)] == [
+        ["a"],
+        ["b", "d"],
+        ["c"],
+    ]
+
+
+def test_other_questions_are_an_error_that_names_one():
+    other = [record(1), record(3), record(4)]
+    runs = [run_of(three(), "runs/a"), run_of(other, "runs/b")]
+    with pytest.raises(InputError, match=r"'q2' is in runs/a only, and so for 2 in all.*--common"):
+        group_runs(runs)
+    changed = [record(1), record(2), record(3, golds=("Köln",))]
+    with pytest.raises(InputError, match=r"'q3' has other accepted answers there \(\('Köln',\), not \('Bonn"):
+        group_runs([runs[0], run_of(changed, "runs/b")])
+    asked = [record(1), record(2, question="Who?"), record(3)]
+    with pytest.raises(InputError, match=r"'q2' has other text there \('Who\?'"):
+        group_runs([runs[0], run_of(asked, "runs/b")])
+
+
+def test_an_unfinished_run_is_an_error_but_alone():
+    unfinished = run_of([record(1), record(2)], "runs/b", num_questions=3)
+    with pytest.raises(RunFolderError, match=r"runs/b is not finished \(2 of 3 questions\).*--common"):
+        group_runs([run_of(three(), "runs/a"), unfinished])
+    (alone,) = group_runs([unfinished])
+    assert alone.runs == (unfinished,)
+    with pytest.raises(RunFolderError, match="runs/c has no finished question yet"):
+        group_runs([run_of([], "runs/c", num_questions=3)])
+
+
+def test_common_questions():
+    changed = [record(1, golds=("Köln",)), record(3), record(4)]
+    runs = [run_of(three(), "runs/a"), run_of(changed, "runs/b", num_questions=9)]
+    (group,) = group_runs(runs, common=True)
+    assert [[each.id for each in run.records] for run in group.runs] == [["q3"], ["q3"]]
+    assert all(run.is_complete for run in group.runs)
+    nothing = run_of([record(1, golds=("Köln",))], "runs/c")
+    with pytest.raises(InputError, match="no finished question in common"):
+        group_runs([runs[0], nothing], common=True)
+
+
+def test_a_run_given_twice(tmp_path):
+    runs = [run_of(three(), tmp_path / "a"), run_of(three(), tmp_path / "b" / ".." / "a")]
+    with pytest.raises(InputError, match="more than once"):
+        group_runs(runs)
+
+
+def test_names_say_what_differs():
+    def named(*fields):
+        return names_of(
+            [run_of(three(), **{"folder": f"runs/{at}", **each}) for at, each in enumerate(fields)]
+        )
+
+    assert named({}, {"title": "dragin"}) == ("single", "dragin")
+    assert named({}, {"model_specs": {"answer": "hf:big"}}) == ("single, hf:tiny", "single, hf:big")
+    assert named({"seed": 1}, {"seed": 2}, {"title": "dragin"}) == (
+        "single, seed 1",
+        "single, seed 2",
+        "dragin",
+    )
+    assert named({"index": "x/wiki"}, {"index": ""}) == ("single, wiki", "single, no index")
+    with_proxy = {"model_specs": {"answer": "hf:tiny", "attend": "hf:proxy"}}
+    assert named({}, {**with_proxy, "seed": 1}) == ("single, seed 0", "single, attend=hf:proxy, seed 1")
+    assert named({}, {}) == ("0", "1")
+    assert named({"folder": "a/run"}, {"folder": "b/run"}) == (str(Path("a/run")), str(Path("b/run")))
+
+
+def test_settings_that_differ():
+    runs = [
+        run_of(three(), "runs/a", index_content="a" * 64 + ", plain"),
+        run_of(three(), "runs/b", title="dragin", method="dragin", knobs={"passages": "5", "threshold": "1"}),
+        run_of(
+            three(), "runs/c", title="flare", method="flare", model_specs={"answer": "hf:x", "attend": "y"}
+        ),
+        run_of(three(), "runs/d", title="closed_book", method="closed_book", knobs={}, seed=0),
+    ]
+    (group,) = group_runs(runs)
+    assert [each.line for each in group.differing] == [
+        "knob passages: 5 (dragin); 3 (single, flare)",
+        "model answer: hf:x (flare); hf:tiny (the others)",
+        "index content: aaaaaaaaaaaa…, plain (single); c0ffee, plain (the others)",
+        "model attend: y (flare); none (the others)",
+    ]
+
+
+def test_long_values_that_begin_alike_still_differ():
+    runs = [
+        run_of(three(), "runs/a", title="a", knobs={"prompt": "x" * 99 + "1"}),
+        run_of(three(), "runs/b", title="b", knobs={"prompt": "x" * 99 + "2"}),
+    ]
+    (group,) = group_runs(runs)
+    shown = "x" * 59 + "…"
+    assert [each.line for each in group.differing] == [f"knob prompt: {shown} (a); {shown} (b)"]

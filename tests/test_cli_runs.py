@@ -1,0 +1,107 @@
+"""`askance compare` and `askance report` as a user types them."""
+
+import json
+
+import pytest
+
+from tests.eval.hand_made import record, written
+
+
+@pytest.fixture
+def runs(tmp_path):
+    """Two methods over the same four questions, and a run over another dataset."""
+    texts = ["Who?", "Where \x1b[31m?", "When?", "Is <script>alert(1)</script> it?"]
+
+    def records(values):
+        made = enumerate(zip(texts, values, strict=True), start=1)
+        return [record(number, {"f1": value}, question=text) for number, (text, value) in made]
+
+    written(tmp_path / "a", records([0.0, 0.0, 0.0, 1.0]))
+    written(tmp_path / "b", records([1.0, 1.0, 1.0, 0.0]), title="dragin", method="dragin")
+    written(tmp_path / "c", [record(1)], dataset="hotpotqa:dev.json")
+    return tmp_path
+
+
+def words(text):
+    return " ".join(text.split())
+
+
+def test_compare_shows_tables_per_dataset(run, runs):
+    code, out, err = run("compare", runs / "a", runs / "b", runs / "c", "--questions", 2)
+    assert (code, err) == (0, "")
+    assert "jsonl:bridges.jsonl, 4 questions" in out
+    assert "hotpotqa:dev.json, 1 question" in out
+    assert "Difference in f1: less that of single" in out
+    assert "dragin +0.500 −0.500 to +1.000 0.625 0.625 3 1 0" in words(out)
+    assert "q2: Where �[31m?" in out
+    assert "\x1b" not in out
+    assert max(map(len, out.splitlines())) <= 100
+
+
+def test_compare_with_another_base(run, runs):
+    for base in (runs / "b", "dragin"):
+        _, out, _ = run("compare", runs / "a", runs / "b", "--base", base)
+        assert "less that of dragin" in out
+    code, out, err = run("compare", runs / "a", runs / "b", "--base", "dragon")
+    assert (code, out) == (2, "")
+    assert "unknown run 'dragon' in --base (and no such folder among the runs given): did you mean" in words(
+        err
+    )
+
+
+def test_compare_as_json(run, runs):
+    code, out, _ = run("compare", runs / "a", runs / "b", "--json", "--all-pairs")
+    assert code == 0
+    (only,) = json.loads(out)["datasets"]
+    assert only["names"] == ["single", "dragin"]
+    assert only["differences"][0]["p"] == {"p": 0.625, "is_exact": True}
+    assert only["summaries"][1]["metrics"]["f1"]["mean"] == 0.75
+
+
+def test_compare_as_markdown(run, runs):
+    code, out, _ = run("compare", runs / "a", runs / "b", "--markdown", "--questions", 4)
+    assert code == 0
+    assert out.startswith("## jsonl:bridges.jsonl, 4 questions\n\n**Results**\n\n| run | f1 |")
+    assert "&lt;script>alert" in out
+    assert "\x1b" not in out
+
+
+def test_one_run_is_summarised(run, runs):
+    code, out, _ = run("compare", runs / "a")
+    assert code == 0
+    assert "single 0.250 0.000–0.750" in words(out)
+    assert "Difference" not in out
+
+
+def test_settings_that_differ_are_told(run, runs):
+    written(runs / "d", [record(1)], dataset="hotpotqa:x.json", title="flare", index_content="", index="")
+    _, out, _ = run("compare", runs / "c", runs / "d")
+    assert "index content: c0ffee, plain (single); none (flare)" in out
+
+
+def test_an_unfinished_run(run, runs):
+    written(runs / "d", [record(1)], dataset="hotpotqa:x.json", title="flare", num_questions=3)
+    code, out, err = run("compare", runs / "c", runs / "d")
+    assert (code, out) == (2, "")
+    assert "is not finished (1 of 3 questions)" in words(err)
+    code, out, _ = run("compare", runs / "c", runs / "d", "--common")
+    assert code == 0
+    assert "flare is unfinished: 1 of 3 questions." in out
+
+
+@pytest.mark.parametrize(
+    ("words_given", "expected"),
+    [
+        (["a", "a"], "is given more than once"),
+        (["absent"], "absent holds no run"),
+        (["a", "--metric", "f2"], "did you mean 'f1'"),
+        (["a", "--json", "--markdown"], "exclude each other"),
+        (["a", "--questions", "-1"], "--questions"),
+        ([], "RUN"),
+    ],
+)
+def test_bad_input_of_compare(run, runs, monkeypatch, words_given, expected):
+    monkeypatch.chdir(runs)
+    code, out, err = run("compare", *words_given)
+    assert (code, out) == (2, "")
+    assert expected in words(err)
