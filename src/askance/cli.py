@@ -30,6 +30,7 @@ from askance.cli_options import (
     models_by_role,
 )
 from askance.cli_runs import compare, report
+from askance.cli_trace import show_trace
 from askance.core.errors import AskanceError
 from askance.core.knobs import describe_type
 from askance.core.strict_json import json_line
@@ -227,17 +228,6 @@ def _kept(trace: Trace, path: Path | None) -> Iterator[Trace]:
             write_trace(trace, path)
 
 
-@app.command(name="trace")
-def show_trace(
-    file: Annotated[Path, typer.Argument(help="A trace written by `askance ask --trace`.")],
-) -> None:
-    """Show a recorded trace."""
-    from askance.runtime.trace_file import read_trace
-    from askance.serve.terminal import print_trace
-
-    print_trace(read_trace(file), out)
-
-
 @app.command()
 def methods() -> None:
     """List the methods with their papers, knobs and needs."""
@@ -275,6 +265,7 @@ def show_prompts(
     out.print(table)
 
 
+app.command(name="trace")(show_trace)
 app.command(name="eval")(evaluate)
 app.command()(grid)
 app.command()(calibrate)

@@ -1,0 +1,96 @@
+"""In what two runs of the same questions differ, but for times and for what a cache had.
+
+Both depend on what else the process was doing, and had been asked before. Where a cache had another part of a
+prompt, a network computes the same numbers in another order, so that they differ in their last digits.
+"""
+
+import math
+from collections import Counter
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from dataclasses import dataclass
+from typing import Any
+
+from askance.eval.record import Record
+from askance.eval.recorded_run import RecordedRun
+from askance.runtime.trace_file import event_record
+
+TOLERANCE = 1e-3
+"""Of the numbers in traces: logarithms of probabilities, entropies, attention."""
+MAY_DIFFER = {"seconds", "at_seconds", "started_at", "reused_tokens"}
+OF_A_RECORD: dict[str, Callable[[Record], object]] = {
+    "questions": lambda record: (record.number, record.question, record.golds),
+    "answers": lambda record: (record.text, record.short, record.cited_titles, record.error),
+    "scores": lambda record: record.scores,
+    "decisions": lambda record: record.decisions,
+    "searches": lambda record: record.usage.searches,
+    "prompt tokens": lambda record: record.usage.prompt_tokens,
+    "generated tokens": lambda record: record.usage.generated_tokens,
+}
+
+
+@dataclass(frozen=True, slots=True)
+class RunDifferences:
+    """What is not the same in two runs.
+
+    Attributes:
+        num_questions: that both have.
+        ids: of questions that are not in both runs exactly once.
+        differing: by what was compared, ids of the questions that differ in it.
+        largest_gap: of two numbers in the same place of two traces; infinite where traces differ in more.
+    """
+
+    num_questions: int
+    ids: tuple[str, ...]
+    differing: Mapping[str, tuple[str, ...]]
+    largest_gap: float
+
+    @property
+    def are_none(self) -> bool:
+        """Whether the runs are the same."""
+        return not self.ids and not any(self.differing.values())
+
+
+def run_differences(first: RecordedRun, second: RecordedRun) -> RunDifferences:
+    """Compare two runs question by question.
+
+    Raises:
+        RunFolderError, TraceFileError: a trace can't be read.
+    """
+    of_first, of_second = ({record.id: record for record in run.records} for run in (first, second))
+    both = {id: (record, of_second[id]) for id, record in of_first.items() if id in of_second}
+    differing = {
+        what: tuple(id for id, (one, other) in both.items() if part(one) != part(other))
+        for what, part in OF_A_RECORD.items()
+    }
+    gaps = {id: gap(_events(first, one), _events(second, other)) for id, (one, other) in both.items()}
+    differing["traces"] = tuple(id for id, each in gaps.items() if each > TOLERANCE)
+    not_once = {*of_first, *of_second} - both.keys() | {*repeated(first.records), *repeated(second.records)}
+    return RunDifferences(len(both), tuple(sorted(not_once)), differing, max(gaps.values(), default=0.0))
+
+
+def repeated(records: Iterable[Record]) -> list[str]:
+    """Ids that are recorded more than once."""
+    return [id for id, times in Counter(record.id for record in records).items() if times > 1]
+
+
+def gap(first: Any, second: Any) -> float:
+    """The greatest difference of two numbers in the same place of two JSON values, but for `MAY_DIFFER`.
+
+    Infinite if anything else is not the same.
+    """
+    if isinstance(first, Mapping) and isinstance(second, Mapping):
+        same = first.keys() == second.keys()
+        return _largest((first[key], second[key]) for key in first.keys() - MAY_DIFFER) if same else math.inf
+    if isinstance(first, list | tuple) and isinstance(second, list | tuple):
+        return _largest(zip(first, second, strict=True)) if len(first) == len(second) else math.inf
+    if isinstance(first, float) and isinstance(second, float) and math.isfinite(first - second):
+        return abs(first - second)
+    return 0.0 if first == second else math.inf
+
+
+def _largest(pairs: Iterable[tuple[Any, Any]]) -> float:
+    return max((gap(*pair) for pair in pairs), default=0.0)
+
+
+def _events(run: RecordedRun, record: Record) -> Sequence[Mapping[str, Any]]:
+    return [event_record(event) for event in run.trace(record)]
