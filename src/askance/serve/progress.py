@@ -12,7 +12,8 @@ if TYPE_CHECKING:
     from askance.eval.standing import RunningMean, Standing
     from askance.retrieval.build import BuildProgress
 
-RUNNING_METRICS = {"exact_match": "EM", "f1": "F1", "yes_no_accuracy": "accuracy"}
+OPEN_METRICS = {"exact_match": "EM", "f1": "F1"}
+YES_NO_METRICS = {"yes_no_accuracy": "accuracy"}
 
 
 class _Bar:
@@ -99,7 +100,10 @@ def standing_lines(standing: "Standing") -> tuple[str, str]:
     done = f"{standing.num_finished:,}/{standing.num_questions:,}"
     progress = [done, f"{failures:,} failed" if failures else ""]
     progress += ["" if left is None else f"{timedelta(seconds=round(left))} left"]
-    numbers = [_running(title, standing.metrics.get(name)) for name, title in RUNNING_METRICS.items()]
+    yes_no = standing.metrics.get("yes_no_accuracy")
+    is_yes_no = yes_no is not None and yes_no.count == standing.num_finished
+    titles = YES_NO_METRICS if is_yes_no else OPEN_METRICS
+    numbers = [_running(title, standing.metrics.get(name)) for name, title in titles.items()]
     numbers += [f"{standing.searches.mean:.1f} searches", f"{standing.tokens_per_second:,.0f} tokens/s"]
     return " · ".join(filter(None, progress)), " · ".join(filter(None, numbers))
 

@@ -1,0 +1,141 @@
+"""`askance eval` and `askance grid` as a user types them."""
+
+import json
+import sys
+
+import pytest
+
+from askance.models.scripted import Reply, ScriptedModel
+
+ROWS = [
+    {"id": "bonn", "question": "Which river flows through Bonn?", "answers": ["Rhine"], "type": "easy"},
+    {"id": "cairo", "question": "Which river flows through Cairo?", "answers": ["Nile"], "type": "easy"},
+    {"id": "rome", "question": "Which river flows through Rome?", "answers": ["Tiber"], "type": "hard"},
+]
+
+
+@pytest.fixture
+def questions(tmp_path):
+    path = tmp_path / "rivers.jsonl"
+    path.write_text("".join(json.dumps(row) + "\n" for row in ROWS))
+    return f"jsonl:{path}"
+
+
+@pytest.fixture
+def rhine(monkeypatch):
+    """`--model scripted` always answers "the Rhine", and breaks on questions about Rome."""
+
+    def reply(self, shown, key):
+        if key[1] == "rome":
+            raise ValueError("Rome is flooded")
+        return Reply(" So the answer is the Rhine.")
+
+    monkeypatch.setattr(ScriptedModel, "_reply", reply)
+
+
+@pytest.fixture
+def evaluate(run, questions, tmp_path):
+    def evaluate(*words, out="run"):
+        given = ("--dataset", questions, "--method", "closed_book", "--model", "scripted")
+        return run("eval", *given, "--out", tmp_path / out, *words)
+
+    return evaluate
+
+
+def test_what_is_shown_at_the_end(evaluate, rhine, tmp_path):
+    code, out, err = evaluate()
+    assert code == 0
+    lines = [" ".join(line.split()) for line in out.splitlines()]
+    assert lines[:3] == [
+        "closed_book scripted, 3 questions of jsonl",
+        "metric mean 95 % interval questions",
+        "exact_match 0.333 0.000 to 1.000 3",
+    ]
+    assert lines[-2:] == [
+        "1 of 3 questions of jsonl failed, and count as answered wrongly",
+        f"run: {tmp_path / 'run'}",
+    ]
+    assert "a question: 0.00 searches · " in out
+    assert "failed: rome: ModelFailure: answer model scripted, answer: ValueError: Rome is flooded" in err
+
+
+def test_the_same_as_json(evaluate, rhine):
+    code, out, _ = evaluate("--json")
+    shown = json.loads(out)
+    assert code == 0
+    assert (shown["num_finished"], shown["failures"], shown["main_metric"]) == (3, 1, "f1")
+    assert shown["metrics"]["exact_match"]["mean"] == pytest.approx(1 / 3)
+    assert list(shown["failed"]) == ["rome"]
+    assert [part["part"] for part in shown["by_kind"]] == ["easy", "hard"]
+
+
+def test_the_same_command_goes_on_and_asks_nothing_twice(evaluate, rhine, tmp_path):
+    evaluate("--limit", 2)
+    first = (tmp_path / "run" / "records.jsonl").read_bytes()
+    code, _, _ = evaluate()
+    whole = (tmp_path / "run" / "records.jsonl").read_bytes()
+    assert code == 0
+    assert whole.startswith(first)
+    assert whole.count(b"\n") == 3
+    assert evaluate()[0] == 0
+    assert (tmp_path / "run" / "records.jsonl").read_bytes() == whole
+
+
+def test_too_many_failures_exit_with_1(evaluate, rhine):
+    code, out, err = evaluate("--max-failures", 0)
+    assert (code, out) == (1, "")
+    assert "error: 1 of 3 questions failed, more than --max-failures 0; the first, rome: ModelFailure" in err
+
+
+@pytest.mark.parametrize(
+    ("words", "message"),
+    [
+        (["--seed", 1], "(seed: 0, now 1): name another --out"),
+        (["--set", "max_tokens=5"], "(knob max_tokens: 128, now 5)"),
+        (["--limit", 1], "is not asked for now"),
+        (["--limit", 1, "--sample", 1], "limit and sample both say which questions to ask"),
+        (["--metric", "f2"], "unknown metric 'f2': did you mean 'f1'?"),
+        (["--prompts", "hotpotqs"], "did you mean 'hotpotqa'?"),
+    ],
+)
+def test_what_can_not_be_done_is_refused_and_changes_nothing(evaluate, rhine, tmp_path, words, message):
+    evaluate()
+    before = {path.name: path.read_bytes() for path in (tmp_path / "run").iterdir()}
+    code, out, err = evaluate(*words)
+    assert (code, out) == (2, "")
+    assert message in " ".join(err.split())
+    assert {path.name: path.read_bytes() for path in (tmp_path / "run").iterdir()} == before
+
+
+def test_a_missing_extra_is_named_before_the_run_starts(evaluate, rhine, tmp_path, monkeypatch):
+    monkeypatch.setitem(sys.modules, "rouge_score", None)
+    code, _, err = evaluate("--metric", "rouge_l")
+    assert code == 2
+    assert "pip install 'askance[eval]'" in err
+    assert not (tmp_path / "run").exists()
+
+
+def test_a_flawed_dataset_names_file_line_and_field(run, tmp_path):
+    path = tmp_path / "flawed.jsonl"
+    path.write_text('{"question": "Where?", "answers": ["here"]}\n{"question": "Who?"}\n')
+    code, _, err = run("eval", "--dataset", f"jsonl:{path}", "--model", "scripted", "--out", tmp_path / "run")
+    assert code == 2
+    assert f"{path}, line 2, field answers: missing" in " ".join(err.split())
+    assert not (tmp_path / "run").exists()
+
+
+def test_a_grid_from_a_file(run, questions, rhine, tmp_path):
+    path = tmp_path / "grid.toml"
+    path.write_text(
+        f'[datasets.rivers]\nquestions = "{questions}"\n[models.fake]\nanswer = "scripted"\n'
+        "[methods.closed_book]\n[methods.short]\nmethod = \"closed_book\"\nset = { max_tokens = 9 }\n"
+    )  # fmt: skip
+    code, out, _ = run("grid", path, "--out", tmp_path / "out")
+    lines = [" ".join(line.split()) for line in out.splitlines()]
+    assert code == 0
+    assert lines[0] == "run asked worth (95 %) searches tokens s"
+    assert lines[1].startswith("rivers/fake/closed_book 1 failed, 3 f1 0.333 (0.000–1.000) 0.00 ")
+    assert lines[2].startswith("rivers/fake/short 1 failed, 3 f1 0.333 (0.000–1.000) 0.00 ")
+    code, _, err = run("grid", path, "--out", tmp_path / "out", "--max-failures", 0)
+    assert code == 1
+    assert "stopped: rivers/fake/short: 1 of 3 questions failed, more than --max-failures 0" in err
