@@ -2,7 +2,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from askance.eval.report.axes import scale_of, tick_text
+from askance.eval.report.axes import scale_of, tick_texts
 
 
 def test_an_even_scale():
@@ -27,9 +27,17 @@ def test_the_scale_of_shares_does_not_go_below_zero():
     assert scale_of([-0.5, 0.5], 0, 100).low == pytest.approx(-0.58)
 
 
-@pytest.mark.parametrize(("value", "text"), [(0.25, "0.25"), (2.5, "2.5"), (2000.0, "2,000"), (0.0, "0")])
-def test_ticks_as_text(value, text):
-    assert tick_text(value) == text
+@pytest.mark.parametrize(
+    ("ticks", "texts"),
+    [
+        ([0.3, 0.35, 0.4], ["0.30", "0.35", "0.40"]),
+        ([0.1 + 0.2, 0.4], ["0.3", "0.4"]),
+        ([500.0, 2000.0], ["500", "2,000"]),
+        ([0.0, 2.5], ["0.0", "2.5"]),
+    ],
+)
+def test_ticks_as_text(ticks, texts):
+    assert tick_texts(ticks) == texts
 
 
 @given(st.lists(st.just(0.0) | st.floats(1, 1e7), min_size=1, max_size=9), st.booleans())
