@@ -73,6 +73,14 @@ def test_one_run_is_summarised(run, runs):
     assert "Difference" not in out
 
 
+def test_prices(run, runs):
+    prices = ["--price", "prompt=1", "--price", "generated=10", "--price", "currency=EUR"]
+    code, out, _ = run("compare", runs / "a", *prices)
+    assert code == 0
+    assert "EUR a" in out
+    assert "single 1.00 110 10 0 1.00 1.00 0.20" in words(out)
+
+
 def test_settings_that_differ_are_told(run, runs):
     written(runs / "d", [record(1)], dataset="hotpotqa:x.json", title="flare", index_content="", index="")
     _, out, _ = run("compare", runs / "c", runs / "d")
@@ -97,6 +105,7 @@ def test_an_unfinished_run(run, runs):
         (["a", "--metric", "f2"], "did you mean 'f1'"),
         (["a", "--json", "--markdown"], "exclude each other"),
         (["a", "--questions", "-1"], "--questions"),
+        (["a", "--price", "prompt=1"], "no price for generated"),
         ([], "RUN"),
     ],
 )
@@ -105,3 +114,48 @@ def test_bad_input_of_compare(run, runs, monkeypatch, words_given, expected):
     code, out, err = run("compare", *words_given)
     assert (code, out) == (2, "")
     assert expected in words(err)
+
+
+def test_report_writes_a_page_of_its_own(run, runs):
+    page = runs / "page.html"
+    code, out, err = run("report", runs / "a", runs / "b", runs / "c", "--out", page)
+    assert (code, err) == (0, "")
+    assert words(out) == words(f"report: {page}")
+    text = page.read_text(encoding="utf-8")
+    assert text.startswith("<!doctype html>")
+    assert "3 runs over 2 datasets" in text
+    assert "less that of single" in text
+    assert "Is &lt;script&gt;alert(1)&lt;/script&gt; it?" in text
+    assert "<script" not in text
+    assert [path.name for path in runs.iterdir() if path.is_file()] == ["page.html"]
+
+
+def test_report_of_a_run_that_goes_on(run, runs):
+    written(runs / "d", [record(1)], dataset="hotpotqa:x.json", title="flare", num_questions=3)
+    code, _, _ = run("report", runs / "d", "--out", runs / "page.html")
+    assert code == 0
+    assert "flare is unfinished: 1 of 3 questions." in (runs / "page.html").read_text(encoding="utf-8")
+
+
+@pytest.mark.parametrize(
+    ("words_given", "expected"),
+    [
+        (["a", "--out", "absent/page.html"], "the folder absent does not exist"),
+        (["a", "--out", "a"], "it is a folder"),
+        (["absent", "--out", "page.html"], "absent holds no run"),
+        (["a", "a", "--out", "page.html"], "is given more than once"),
+        (["a"], "--out"),
+    ],
+)
+def test_bad_input_of_report_writes_nothing(run, runs, monkeypatch, words_given, expected):
+    monkeypatch.chdir(runs)
+    code, out, err = run("report", *words_given)
+    assert (code, out) == (2, "")
+    assert expected in words(err)
+    assert not (runs / "page.html").exists()
+
+
+def test_a_place_that_cannot_be_written_is_told_before_the_runs_are_read(run, tmp_path):
+    _, _, err = run("report", tmp_path / "no-run", "--out", tmp_path / "absent" / "page.html")
+    assert "does not exist" in words(err)
+    assert "holds no run" not in words(err)

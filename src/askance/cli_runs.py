@@ -2,6 +2,7 @@
 
 import dataclasses
 from collections.abc import Sequence
+from dataclasses import dataclass
 from datetime import UTC, datetime
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated
@@ -39,25 +40,44 @@ CommonFlag = Annotated[
 ]
 
 
+PriceOption = Annotated[
+    list[str] | None,
+    typer.Option(
+        help="NAME=PRICE, once each: prompt, generated, reused (a million tokens), search, currency."
+    ),
+]
+QUESTIONS = "Show so many questions that differ most, of each comparison."
+
+
+@dataclass(frozen=True, slots=True)
+class _Wanted:
+    """What both commands take, as it was typed."""
+
+    folders: Sequence[Path]
+    base: str | None
+    all_pairs: bool
+    metrics: Sequence[str]
+    common: bool
+    prices: Sequence[str]
+    num_questions: int
+
+
 def compare(
     runs: RunsArgument,
     base: BaseOption = None,
     all_pairs: AllPairsFlag = False,
     metric: MetricOption = None,
     common: CommonFlag = False,
-    questions: Annotated[
-        int, typer.Option(min=0, help="Show so many questions that differ most, of each comparison.")
-    ] = 0,
+    price: PriceOption = None,
+    questions: Annotated[int, typer.Option(min=0, help=QUESTIONS)] = 0,
     as_json: JsonFlag = False,
     as_markdown: Annotated[bool, typer.Option("--markdown", help="Print Markdown.")] = False,
 ) -> None:
     """Compare runs over the same questions, with intervals and p-values."""
     if as_json and as_markdown:
         raise InputError("--json and --markdown exclude each other: give one of them.")
-    reported = _reported(
-        runs, base=base, all_pairs=all_pairs, metrics=metric or (), common=common, num_questions=questions
-    )
-    found = [each.found for each in reported]
+    wanted = _Wanted(runs, base, all_pairs, metric or (), common, price or (), questions)
+    found = [each.found for each in _reported(wanted)]
     if as_json:
         print(json_line({"datasets": [dataclasses.asdict(each) for each in found]}))
     elif as_markdown:
@@ -73,47 +93,44 @@ def report(
     all_pairs: AllPairsFlag = False,
     metric: MetricOption = None,
     common: CommonFlag = False,
-    questions: Annotated[
-        int, typer.Option(min=0, help="Show so many questions that differ most, of each comparison.")
-    ] = 5,
+    price: PriceOption = None,
+    questions: Annotated[int, typer.Option(min=0, help=QUESTIONS)] = 5,
 ) -> None:
     """Write one page about runs: tables, charts, and what papers print for the same datasets."""
     from askance.eval.report.page import report_page
 
     check_writable(file)
-    reported = _reported(
-        runs, base=base, all_pairs=all_pairs, metrics=metric or (), common=common, num_questions=questions
-    )
+    wanted = _Wanted(runs, base, all_pairs, metric or (), common, price or (), questions)
+    page = report_page(_reported(wanted), f"{datetime.now(UTC):%Y-%m-%d}")
     try:
-        write_atomically(file, report_page(reported, f"{datetime.now(UTC):%Y-%m-%d}"))
+        write_atomically(file, page)
     except OSError as error:
         raise InputError(f"can't write {file}: {error.strerror}. Name another file.") from error
     out.print(printable(f"report: {file}"), markup=False, soft_wrap=True)
 
 
-def _reported(
-    folders: Sequence[Path],
-    *,
-    base: str | None,
-    all_pairs: bool,
-    metrics: Sequence[str],
-    common: bool,
-    num_questions: int,
-) -> "list[Reported]":
+def _reported(wanted: _Wanted) -> "list[Reported]":
+    from askance.eval.metrics.prices import read_prices
     from askance.eval.paired_runs import compare_group
     from askance.eval.recorded_run import read_run
     from askance.eval.report.page import Reported
     from askance.eval.run_groups import group_runs, places_of
 
-    groups = group_runs([read_run(folder) for folder in folders], common=common)
-    bases = [0] * len(groups) if base is None else places_of(base, groups)
-    return [
-        Reported(
+    prices = read_prices(wanted.prices) if wanted.prices else None
+    groups = group_runs([read_run(folder) for folder in wanted.folders], common=wanted.common)
+    bases = [0] * len(groups) if wanted.base is None else places_of(wanted.base, groups)
+    found = (
+        compare_group(
             group,
-            compare_group(group, metrics=metrics, base=at, all_pairs=all_pairs, num_questions=num_questions),
+            metrics=wanted.metrics,
+            base=base,
+            all_pairs=wanted.all_pairs,
+            num_questions=wanted.num_questions,
+            prices=prices,
         )
-        for group, at in zip(groups, bases, strict=True)
-    ]
+        for group, base in zip(groups, bases, strict=True)
+    )
+    return [Reported(group, each) for group, each in zip(groups, found, strict=True)]
 
 
 def _show(found: "Sequence[Comparisons]") -> None:

@@ -3,6 +3,7 @@ from dataclasses import replace
 import pytest
 
 from askance.core.types import Usage
+from askance.eval.metrics.prices import Prices
 from askance.eval.paired_runs import compare_group
 from askance.eval.run_groups import group_runs
 from askance.eval.tables import markdown, p_text, remarks_of, signed, tables_of
@@ -96,6 +97,13 @@ def test_remarks():
     assert remarks_of(compare_group(group)) == [
         "Compared over what all runs have finished (1 question); left out: 1 of each."
     ]
+
+
+def test_prices_are_told_for_1000_questions():
+    found = tables(prices=Prices(prompt=2.0, generated=10.0, currency="EUR"))["Cost"]
+    assert found.headings[-1] == "EUR a 1,000 questions"
+    assert found.rows[0][-1] == "3.40"  # 1,200 tokens at 2 and 100 at 10 a million, a thousand times
+    assert tables()["Cost"].headings[-1] == "p95 s"
 
 
 def test_markdown():

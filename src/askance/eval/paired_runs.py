@@ -8,6 +8,7 @@ from itertools import combinations
 
 from askance.core.errors import InputError, UnknownName
 from askance.eval.compare import Difference, paired_difference
+from askance.eval.metrics.prices import Prices
 from askance.eval.permutation import PValue, holm, sign_flip_p
 from askance.eval.record import Record
 from askance.eval.recorded_run import RecordedRun
@@ -61,6 +62,7 @@ class Comparisons:
     Attributes:
         names: of the runs, in the order of `summaries`, which count the compared questions alone.
         num_asked, num_finished: questions of each run as a whole, whether compared or not.
+        currency: of the prices in `summaries`; empty without prices.
         questions: those with the greatest differences by the first metric.
     """
 
@@ -70,6 +72,7 @@ class Comparisons:
     num_asked: tuple[int, ...]
     num_finished: tuple[int, ...]
     summaries: tuple[RunSummary, ...]
+    currency: str
     differing: tuple[Differing, ...]
     metrics: tuple[str, ...]
     differences: tuple[Comparison, ...]
@@ -83,12 +86,14 @@ def compare_group(
     base: int = 0,
     all_pairs: bool = False,
     num_questions: int = 0,
+    prices: Prices | None = None,
 ) -> Comparisons:
     """Each run of a group against the one at place `base`, or every two of them.
 
     Args:
         metrics: to compare by; the main ones if none is named.
         num_questions: how many questions with the greatest differences to tell, of each comparison.
+        prices: of tokens and searches, to tell what a question cost in money.
 
     Raises:
         UnknownName: a metric that a run has no score in.
@@ -101,7 +106,8 @@ def compare_group(
         names=group.names,
         num_asked=tuple(run.settings.num_questions for run in group.whole),
         num_finished=tuple(len(run.records) for run in group.whole),
-        summaries=tuple(map(summarise, group.runs)),
+        summaries=tuple(summarise(run, prices) for run in group.runs),
+        currency="" if prices is None else prices.currency,
         differing=group.differing,
         metrics=chosen,
         differences=tuple(each for metric in chosen for each in _compared(group, metric, pairs)),

@@ -9,11 +9,10 @@ from dataclasses import dataclass
 from operator import attrgetter
 from typing import Any
 
-import numpy as np
-
 from askance.core.errors import RunFolderError
-from askance.core.types import Usage
 from askance.eval.compare import MeanInterval, mean_interval
+from askance.eval.metrics.costs import COSTS
+from askance.eval.metrics.prices import Prices, cost
 from askance.eval.record import Record
 from askance.eval.recorded_run import RecordedRun
 
@@ -27,6 +26,7 @@ class Costs:
     Attributes:
         tokens_computed: of prompts, as far as no cache had them, and generated ones, kept or not.
         p95_seconds: 95 % of the questions took no longer; between two questions it is interpolated.
+        price: in the currency of the prices that were given; None without prices.
     """
 
     searches: float
@@ -35,6 +35,7 @@ class Costs:
     tokens_reused: float
     median_seconds: float
     p95_seconds: float
+    price: float | None = None
 
 
 @dataclass(frozen=True, slots=True)
@@ -88,8 +89,11 @@ class RunSummary:
         return "; ".join(remarks)
 
 
-def summarise(run: RecordedRun) -> RunSummary:
+def summarise(run: RecordedRun, prices: Prices | None = None) -> RunSummary:
     """The numbers of a run; of an unfinished one, over what is finished.
+
+    Args:
+        prices: of tokens and searches, to tell what a question cost in money.
 
     Raises:
         RunFolderError: not a single question is finished.
@@ -110,7 +114,7 @@ def summarise(run: RecordedRun) -> RunSummary:
         failures=sum(record.is_failure for record in records),
         main_metric=main_metric(run),
         metrics=_intervals(records, run.settings.metrics),
-        costs=costs_of(records),
+        costs=costs_of(records, prices),
         share_answered=statistics.fmean(bool(record.short) for record in records),
         by_kind=_parts(records, main, attrgetter("kind")),
         by_hops=_parts(records, main, attrgetter("hops")),
@@ -139,22 +143,18 @@ def scores_of(records: Iterable[Record], metric: str) -> dict[str, float]:
     return {id: score for id, score in scores if score is not None}
 
 
-def tokens_computed(usage: Usage) -> int:
-    """The tokens that a model had to go through: those of prompts that no cache had, and those generated."""
-    return usage.prompt_tokens - usage.reused_tokens + usage.generated_tokens
-
-
-def costs_of(records: Sequence[Record]) -> Costs:
+def costs_of(records: Sequence[Record], prices: Prices | None = None) -> Costs:
     """What one of these questions cost."""
     usages = [record.usage for record in records]
-    median, p95 = np.percentile([usage.seconds for usage in usages], [50, 95])
+    found = {name: each.summary(usages) for name, each in COSTS.items()}
     return Costs(
-        searches=statistics.fmean(usage.searches for usage in usages),
-        tokens_computed=statistics.fmean(map(tokens_computed, usages)),
-        tokens_generated=statistics.fmean(usage.generated_tokens for usage in usages),
-        tokens_reused=statistics.fmean(usage.reused_tokens for usage in usages),
-        median_seconds=float(median),
-        p95_seconds=float(p95),
+        searches=found["searches"]["mean"],
+        tokens_computed=found["tokens_computed"]["mean"],
+        tokens_generated=found["tokens_generated"]["mean"],
+        tokens_reused=found["tokens_reused"]["mean"],
+        median_seconds=found["seconds"]["median"],
+        p95_seconds=found["seconds"]["p95"],
+        price=None if prices is None else statistics.fmean(cost(usage, prices) for usage in usages),
     )
 
 

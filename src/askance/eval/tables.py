@@ -98,13 +98,18 @@ def other_metrics_tables(found: Comparisons) -> Iterator[ResultTable]:
 
 
 def cost_table(found: Comparisons) -> ResultTable:
-    """What a question cost."""
+    """What a question cost; in money if there are prices."""
     rows = [
-        (name, *(told(summary.costs) for told in COSTS.values()))
+        (name, *(told(summary.costs) for told in COSTS.values()), *_price(summary.costs))
         for name, summary in zip(found.names, found.summaries, strict=True)
     ]
+    price = [f"{found.currency} a 1,000 questions"] if found.currency else []
     note = "Means, but for the seconds. Tokens computed: of prompts as far as not reused, and generated."
-    return ResultTable("Cost", ("run", *COSTS), tuple(rows), note=note)
+    return ResultTable("Cost", ("run", *COSTS, *price), tuple(rows), note=note)
+
+
+def _price(costs: Costs) -> list[str]:
+    return [] if costs.price is None else [f"{1000 * costs.price:,.2f}"]
 
 
 def part_tables(found: Comparisons) -> Iterator[ResultTable]:

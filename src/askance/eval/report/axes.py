@@ -1,6 +1,7 @@
 """Scales of charts: where a number lies, and which round numbers to mark."""
 
 import math
+from collections.abc import Sequence
 from dataclasses import dataclass
 
 _WIDE = 8
@@ -41,9 +42,14 @@ def scale_of(values: list[float], start: float, end: float, *, may_be_log: bool 
     return Scale(max(least, low - room), high + room, start, end)
 
 
-def tick_text(value: float) -> str:
-    """As short as it is exact, with separators for thousands."""
-    return f"{value:,.0f}" if value == int(value) and abs(value) >= 10 else f"{value:.4g}"
+def tick_texts(ticks: Sequence[float]) -> list[str]:
+    """All with as many decimals as the one that needs most, and with separators for thousands."""
+    decimals = next(number for number in range(7) if number == 6 or _are_exact(ticks, number))
+    return [f"{tick:,.{decimals}f}" for tick in ticks]
+
+
+def _are_exact(ticks: Sequence[float], decimals: int) -> bool:
+    return all(math.isclose(tick, round(tick, decimals), abs_tol=1e-9) for tick in ticks)
 
 
 def _even_ticks(low: float, high: float) -> list[float]:

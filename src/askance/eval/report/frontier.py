@@ -6,23 +6,14 @@ from itertools import pairwise
 from xml.etree.ElementTree import Element
 
 from askance.eval.paired_runs import Comparisons
-from askance.eval.report.axes import Scale, scale_of, tick_text
+from askance.eval.report.axes import Scale, scale_of, tick_texts
 from askance.eval.report.elements import element
 
 _WIDTH, _HEIGHT = 640, 400
 _LEFT, _RIGHT, _TOP, _BOTTOM = 58, 620, 16, 348
 _RADIUS, _LABEL, _ENOUGH = 5.0, 15.0, 11.0
-# Where a point's number may stand, best first: offsets from the point.
-_PLACES = (
-    (1.0, -0.9),
-    (-1.0, -0.9),
-    (1.0, 0.9),
-    (-1.0, 0.9),
-    (1.4, 0.0),
-    (-1.4, 0.0),
-    (2.2, -1.6),
-    (-2.2, 1.6),
-)
+# Where a point's number may stand beside it, best first: offsets from the point, in labels.
+_BESIDE = ((1.0, -0.9), (-1.0, -0.9), (1.0, 0.9), (-1.0, 0.9), (1.3, 0.0), (-1.3, 0.0))
 Place = tuple[float, float]
 """In pixels, from the left and from the top."""
 
@@ -79,8 +70,8 @@ def frontier_chart(points: Sequence[Point], metric: str) -> Element:
         *_axes(x, y, metric),
         element("polyline", points=" ".join(f"{_px(x)},{_px(y)}" for x, y in corners), class_="staircase"),
         *(_whisker(point, x, y) for point in points),
-        *(_dot(point, x, y, is_best=point in best) for point in points),
         *_numbers(points, x, y, _along(corners)),
+        *(_dot(point, x, y, is_best=point in best) for point in points),
         viewBox=f"0 0 {_WIDTH} {_HEIGHT}",
         role="img",
         class_="frontier",
@@ -91,8 +82,10 @@ def _axes(x: Scale, y: Scale, metric: str) -> list[Element]:
     lines = [_line(_LEFT, y.at(tick), _RIGHT, y.at(tick), "grid") for tick in y.ticks]
     lines += [_line(x.at(tick), _BOTTOM, x.at(tick), _BOTTOM + 5, "axis") for tick in x.ticks]
     lines.append(_line(_LEFT, _BOTTOM, _RIGHT, _BOTTOM, "axis"))
-    texts = [_text(_LEFT - 8, y.at(tick) + 4, tick_text(round(tick, 6)), "end") for tick in y.ticks]
-    texts += [_text(x.at(tick), _BOTTOM + 19, tick_text(tick), "middle") for tick in x.ticks]
+    x_places = zip(map(x.at, x.ticks), tick_texts(x.ticks), strict=True)
+    y_places = zip(map(y.at, y.ticks), tick_texts(y.ticks), strict=True)
+    texts = [_text(place, _BOTTOM + 19, told, "middle") for place, told in x_places]
+    texts += [_text(_LEFT - 8, place + 4, told, "end") for place, told in y_places]
     kind = ", logarithmic scale" if x.is_log else ""
     texts.append(_text((_LEFT + _RIGHT) / 2, _HEIGHT - 10, f"tokens computed a question{kind}", "middle"))
     middle = f"translate(13 {(_TOP + _BOTTOM) / 2}) rotate(-90)"
@@ -124,16 +117,16 @@ def _dot(point: Point, x: Scale, y: Scale, *, is_best: bool) -> Element:
 
 
 def _numbers(points: Sequence[Point], x: Scale, y: Scale, lines: Sequence[Place]) -> list[Element]:
-    """The number of each point beside it, where nothing else is drawn if there is such a place."""
+    """The number of each point beside it or at an end of its whisker, where nothing else is drawn if there
+    is such a place.
+    """
     dots = [(x.at(point.cost), y.at(point.worth)) for point in points]
-    whiskers = [
-        place
-        for point in points
-        for place in _along([(x.at(point.cost), y.at(point.low)), (x.at(point.cost), y.at(point.high))])
-    ]
-    taken, texts = [*dots, *whiskers, *lines], []
-    for point, (left, top) in zip(points, dots, strict=True):
-        places = [(left + right * _LABEL, top + down * _LABEL) for right, down in _PLACES]
+    ends = [((x.at(point.cost), y.at(point.high)), (x.at(point.cost), y.at(point.low))) for point in points]
+    taken = [*dots, *(place for whisker in ends for place in _along(whisker)), *lines]
+    texts = []
+    for point, (left, top), (upper, lower) in zip(points, dots, ends, strict=True):
+        beside = [(left + right * _LABEL, top + down * _LABEL) for right, down in _BESIDE]
+        places = [*beside, (left, upper[1] - _ENOUGH), (left, lower[1] + _ENOUGH)]
         within = [place for place in places if _LEFT < place[0] < _RIGHT and _TOP < place[1] < _BOTTOM]
         chosen = max(within or places, key=lambda place: min(_room(place, taken), _ENOUGH))
         taken.append(chosen)

@@ -2,12 +2,13 @@
 
 from collections import Counter
 from collections.abc import Mapping, Sequence
+from statistics import fmean
 from xml.etree.ElementTree import Element
 
 from askance.eval.report.elements import element
 
-MOST_BARS = 12
-"""Questions with more searches than bars share the last one."""
+MOST_BARS = 11
+"""Questions with more searches than there are bars for share the last one."""
 _WIDTH, _HEIGHT, _BASE, _TOP = 220, 150, 128, 16
 
 
@@ -20,42 +21,33 @@ def shares_of(searches: Sequence[int], num_bars: int) -> list[float]:
 def histograms(searches: Mapping[str, Sequence[int]]) -> list[Element]:
     """One figure a run, by name; `searches` holds how many each of its questions took."""
     most = max(max(numbers) for numbers in searches.values())
-    num_bars = min(most + 1, MOST_BARS)
-    shares = {name: shares_of(numbers, num_bars) for name, numbers in searches.items()}
+    labels = [f"{number}" for number in range(min(most + 1, MOST_BARS))]
+    if most >= len(labels):
+        labels[-1] += "+"
+    shares = {name: shares_of(numbers, len(labels)) for name, numbers in searches.items()}
     highest = max(max(of_run) for of_run in shares.values())
     return [
         element(
             "figure",
             element("figcaption", f"{number} {name}"),
-            _chart(
-                name,
-                shares[name],
-                highest,
-                sum(searches[name]) / len(searches[name]),
-                is_cut=most >= num_bars,
-            ),
+            _chart(name, dict(zip(labels, shares[name], strict=True)), highest, fmean(searches[name])),
         )
         for number, name in enumerate(searches, start=1)
     ]
 
 
-def _chart(name: str, shares: Sequence[float], highest: float, mean: float, *, is_cut: bool) -> Element:
-    told = ", ".join(f"{number}: {share:.0%}" for number, share in enumerate(shares) if share)
+def _chart(name: str, shares: Mapping[str, float], highest: float, mean: float) -> Element:
+    told = ", ".join(f"{label}: {share:.0%}" for label, share in shares.items() if share)
+    title = f"Searches a question of {name}, mean {mean:.2f}; share of questions by searches: {told}"
     step = _WIDTH / len(shares)
-    marked = range(0, len(shares), 1 if len(shares) <= 8 else 2)
-    last = len(shares) - 1
+    every = 1 if len(shares) <= 8 else 2
     return element(
         "svg",
-        element(
-            "title", f"Searches a question of {name}, mean {mean:.2f}; share of questions by searches: {told}"
-        ),
+        element("title", title),
         *_grid(highest),
-        *(_bar(number, share, highest, step) for number, share in enumerate(shares) if share),
+        *(_bar(at, *bar, highest, step) for at, bar in enumerate(shares.items()) if bar[1]),
         element("line", x1=0, y1=_BASE, x2=_WIDTH, y2=_BASE, class_="axis"),
-        *(
-            _mark(number, step, f"{number}+" if is_cut and number == last else f"{number}")
-            for number in marked
-        ),
+        *(_mark(at, step, label) for at, label in enumerate(shares) if at % every == 0),
         element("text", f"mean {mean:.2f}", x=0, y=_TOP - 4, class_="label"),
         viewBox=f"0 0 {_WIDTH} {_HEIGHT}",
         role="img",
@@ -63,12 +55,12 @@ def _chart(name: str, shares: Sequence[float], highest: float, mean: float, *, i
     )
 
 
-def _bar(number: int, share: float, highest: float, step: float) -> Element:
+def _bar(at: int, label: str, share: float, highest: float, step: float) -> Element:
     height = max(1.0, share * _height_of_all(highest))
     return element(
         "rect",
-        element("title", f"{number}: {share:.0%}"),
-        x=f"{number * step + step * 0.12:.1f}",
+        element("title", f"{label}: {share:.0%}"),
+        x=f"{at * step + step * 0.12:.1f}",
         y=f"{_BASE - height:.1f}",
         width=f"{step * 0.76:.1f}",
         height=f"{height:.1f}",
@@ -90,7 +82,6 @@ def _grid(highest: float) -> list[Element]:
     return [line, text]
 
 
-def _mark(number: int, step: float, text: str) -> Element:
-    return element(
-        "text", text, x=f"{(number + 0.5) * step:.1f}", y=_BASE + 15, text_anchor="middle", class_="label"
-    )
+def _mark(at: int, step: float, label: str) -> Element:
+    x = f"{(at + 0.5) * step:.1f}"
+    return element("text", label, x=x, y=_BASE + 15, text_anchor="middle", class_="label")
