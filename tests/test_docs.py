@@ -9,6 +9,7 @@ import pytest
 
 from askance.core.trace import EVENT_TYPES
 from askance.eval.datasets import DATASETS
+from askance.eval.grid import read_grid
 from askance.eval.metrics import METRICS
 from askance.eval.metrics.costs import COSTS
 from askance.eval.metrics.exact_match import exact_match
@@ -21,7 +22,9 @@ ROOT = Path(__file__).parent.parent
 README = (ROOT / "README.md").read_text(encoding="utf-8")
 EVALUATION = (ROOT / "docs" / "evaluation.md").read_text(encoding="utf-8")
 CALIBRATION = (ROOT / "docs" / "calibration.md").read_text(encoding="utf-8")
-SNIPPETS = re.findall(r"```python\n(.*?)```", README + EVALUATION + CALIBRATION, flags=re.DOTALL)
+RUNS = (ROOT / "docs" / "runs.md").read_text(encoding="utf-8")
+PAGES = README + EVALUATION + RUNS + CALIBRATION
+SNIPPETS = re.findall(r"```python\n(.*?)```", PAGES, flags=re.DOTALL)
 
 
 @pytest.mark.parametrize("snippet", SNIPPETS, ids=range(len(SNIPPETS)))
@@ -55,6 +58,18 @@ def test_the_preset_file_of_the_documents_can_be_used(tmp_path):
     preset = open_preset(tmp_path / "p.toml")
     for method, profile, knobs in preset.entries():
         assert preset.knobs(method_class(method), {"profile": profile} if profile else {}) == knobs
+
+
+def test_the_grid_of_the_documents_can_be_read(tmp_path):
+    (text,) = re.findall(r"```toml\n(.*?)```", RUNS, flags=re.DOTALL)
+    (tmp_path / "grid.toml").write_text(text, encoding="utf-8")
+    cells = read_grid(tmp_path / "grid.toml").cells()
+    assert list(cells) == [
+        f"{dataset}/bundled/{method}"
+        for dataset in ("hotpotqa", "strategyqa")
+        for method in ("single", "dragin-paper")
+    ]
+    assert [cell.selection.sample for cell in cells.values()] == [50, 50, 100, 100]
 
 
 def test_models_of_the_table_exist():

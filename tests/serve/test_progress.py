@@ -3,6 +3,7 @@
 import io
 import time
 
+import pytest
 from rich.console import Console
 
 from askance.eval.standing import Standing
@@ -61,3 +62,16 @@ def test_on_a_terminal_it_fits_80_columns():
         progress(standing(RIGHT, WRONG))
         progress._bar.refresh()
     assert "F1 0.75 ± 0.49 · 1.0 searches · 4 tokens/s" in stream.getvalue()
+
+
+def test_a_run_that_is_stopped_says_how_to_go_on():
+    stream = io.StringIO()
+
+    def interrupted():
+        with EvaluationProgress(Console(file=stream, width=80), every_seconds=60) as progress:
+            progress(standing(RIGHT, WRONG, error="ModelFailure: x"))
+            raise KeyboardInterrupt
+
+    with pytest.raises(KeyboardInterrupt):
+        interrupted()
+    assert stream.getvalue() == "stopped at 2/40 · 2 failed: the same command goes on from there\n"

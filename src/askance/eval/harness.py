@@ -1,6 +1,5 @@
 """Asking all questions of a run: many in flight, each finished one kept before the next is counted."""
 
-import asyncio
 from collections.abc import Callable
 from dataclasses import dataclass, field
 
@@ -60,7 +59,8 @@ async def ask_all(
     try:
         async for outcomes in finishing:
             finished = [(_record(outcome, scoring), outcome.item.trace) for outcome in outcomes]
-            await asyncio.to_thread(writer.add, finished)
+            # Not in a thread: an interrupted thread would write to a file that has been closed.
+            writer.add(finished)
             for record, _ in finished:
                 standing.add(record)
             progress(standing)

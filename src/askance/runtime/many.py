@@ -26,8 +26,8 @@ async def many(
 ) -> AsyncGenerator[list[Outcome[T, R]]]:
     """Do `work` for every item, and yield those that have finished since the last time, in the items' order.
 
-    While the caller deals with some, the others in flight go on; so results that are written to a disk are
-    written together when they finish faster than it. No more than `in_flight` items are begun and not yet
+    Results that finish faster than the caller deals with them come together, so that they can be written to a
+    disk at once. No more than `in_flight` items are begun and not yet
     yielded, whatever their number. Closing the iterator cancels what is in flight.
 
     Raises:

@@ -83,9 +83,19 @@ class EvaluationProgress(_Bar):
     def __init__(self, console: Console, name: str = "", every_seconds: float = 30.0) -> None:
         super().__init__(console, "{task.fields[standing]}", name, total=None, standing="")
         self._name, self._every_seconds, self._shown_at = name, every_seconds, time.monotonic()
+        self._standing: Standing | None = None
+
+    def __exit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, where: TracebackType | None
+    ) -> None:
+        super().__exit__(kind, error, where)
+        if error is not None and self._standing is not None:
+            told = f"stopped at {_done(self._standing)}: the same command goes on from there"
+            self._console.print(told, markup=False, soft_wrap=True)
 
     def __call__(self, standing: "Standing") -> None:
         """Show a standing."""
+        self._standing = standing
         lines = standing_lines(standing)
         done, total = standing.num_finished, standing.num_questions
         self._bar.update(self._task, completed=done, total=total, standing="\n".join(lines))
@@ -96,16 +106,19 @@ class EvaluationProgress(_Bar):
 
 def standing_lines(standing: "Standing") -> tuple[str, str]:
     """First how many are done and how long the others will take, then means with 95 % intervals and speed."""
-    left, failures = standing.seconds_left, standing.num_failures
-    done = f"{standing.num_finished:,}/{standing.num_questions:,}"
-    progress = [done, f"{failures:,} failed" if failures else ""]
-    progress += ["" if left is None else f"{timedelta(seconds=round(left))} left"]
+    left = standing.seconds_left
+    progress = [_done(standing), "" if left is None else f"{timedelta(seconds=round(left))} left"]
     yes_no = standing.metrics.get("yes_no_accuracy")
     is_yes_no = yes_no is not None and yes_no.count == standing.num_finished
     titles = YES_NO_METRICS if is_yes_no else OPEN_METRICS
     numbers = [_running(title, standing.metrics.get(name)) for name, title in titles.items()]
     numbers += [f"{standing.searches.mean:.1f} searches", f"{standing.tokens_per_second:,.0f} tokens/s"]
     return " · ".join(filter(None, progress)), " · ".join(filter(None, numbers))
+
+
+def _done(standing: "Standing") -> str:
+    failed = f" · {standing.num_failures:,} failed" if standing.num_failures else ""
+    return f"{standing.num_finished:,}/{standing.num_questions:,}{failed}"
 
 
 def _running(title: str, mean: "RunningMean | None") -> str:
