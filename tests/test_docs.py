@@ -6,7 +6,9 @@ import shutil
 from pathlib import Path
 
 import pytest
+from typer.main import get_command
 
+from askance.cli import app
 from askance.core.trace import EVENT_TYPES
 from askance.eval.datasets import DATASETS
 from askance.eval.grid import read_grid
@@ -17,19 +19,23 @@ from askance.methods.wording import Wording
 from askance.presets import open_preset
 from askance.wire import METHODS, MODEL_KINDS, method_class
 from askance.wordings import WORDINGS, open_wording
+from tests.eval.hand_made import record, written
 
 ROOT = Path(__file__).parent.parent
 README = (ROOT / "README.md").read_text(encoding="utf-8")
 EVALUATION = (ROOT / "docs" / "evaluation.md").read_text(encoding="utf-8")
+COMPARING = (ROOT / "docs" / "comparing.md").read_text(encoding="utf-8")
 CALIBRATION = (ROOT / "docs" / "calibration.md").read_text(encoding="utf-8")
 RUNS = (ROOT / "docs" / "runs.md").read_text(encoding="utf-8")
-PAGES = README + EVALUATION + RUNS + CALIBRATION
+PAGES = README + EVALUATION + RUNS + COMPARING + CALIBRATION
 SNIPPETS = re.findall(r"```python\n(.*?)```", PAGES, flags=re.DOTALL)
 
 
 @pytest.mark.parametrize("snippet", SNIPPETS, ids=range(len(SNIPPETS)))
 def test_snippets_run(snippet, bundled, sample_index, tmp_path, monkeypatch, capsys):
     shutil.copytree(sample_index, tmp_path / "my-index")
+    for title in ("flare", "single"):
+        written(tmp_path / "runs" / title, [record(1)], title=title)
     monkeypatch.chdir(tmp_path)
     exec(compile(snippet, "snippet", "exec"), {"__name__": "readme"})
     assert capsys.readouterr().out.strip()
@@ -110,6 +116,21 @@ def test_normal_forms_differ_as_the_table_says():
     for answer, gold, *said in rows:
         found = [exact_match(answer, [gold], name) for name in ("dragin", "airrag", "selfrag")]
         assert said == [verdicts[score] for score in found]
+
+
+def test_options_of_compare_and_report_are_documented():
+    documented = {option.split()[0]: what for option, what in table_rows(COMPARING, "option")}
+    both = option_names("compare") & option_names("report")
+    assert {option for option, what in documented.items() if not what.startswith("(")} == both
+    for command in ("compare", "report"):
+        own = {option for option, what in documented.items() if what.startswith(f"({command})")}
+        assert own == option_names(command) - both
+
+
+def option_names(command):
+    """Of a command of the command line, with their dashes."""
+    params = get_command(app).commands[command].params
+    return {param.opts[0] for param in params if param.param_type_name == "option"} - {"--help"}
 
 
 def test_every_event_is_documented():
