@@ -1,75 +1,77 @@
 r"""All methods on the same questions, with the same prompts, passages and model.
 
     python -m runs.side_by_side --dataset hotpotqa:FILE 2wikimultihopqa:FILE \
-        --index DIR --limit 50 --out FOLDER
+        --index DIR --sample 50 --out FOLDER
 
-A cell is a method, METHOD+PROFILE, or either with further knobs: dragin,kept_passages=0. Per dataset there is
-a table of cost and worth, and one of the differences to the cell `single`, over the same questions; both as
-numbers in FOLDER/results.json. Transcripts of all answers are in FOLDER/transcripts. Started again, it goes
-on where it was stopped; more cells and a greater limit may be asked for.
+A cell is a method, METHOD+PROFILE, or either with further knobs: dragin+code,max_rounds=5. Each is a run of
+its own in FOLDER/runs, as of `askance eval`. The tables of each dataset are printed as Markdown, as `askance
+compare` has them; differences are to the cell `single`. FOLDER/report.html has all of it on one page. Started
+again, it goes on where it was stopped; more cells and a greater sample may be asked for.
 """
 
-import argparse
+from collections.abc import Sequence
+from dataclasses import fields
 
 from askance.cli import exit_codes
-from runs.recorded_runs import (
-    Cell,
-    Questions,
-    Recording,
-    Row,
-    Setting,
-    ask_all,
-    common_options,
-    load_setting,
-    read_questions,
-    settings_of,
-)
-from runs.summaries import (
-    Summary,
-    difference_table,
-    differences,
-    summarise,
-    summary_table,
-    write_results,
-)
+from askance.cli_options import knobs_by_name
+from askance.core.errors import InputError, UnknownName
+from askance.eval.grid import MethodTable
+from askance.wire import method_class
+from runs.grids import folder_name, grid_options, make_grid, run_and_show
 
 BASE = "single"
 CELLS = (
-    "closed_book", "closed_book+code", "single", "single+code", "fixed_length", "fixed_length+code",
-    "fixed_sentence", "fixed_sentence+code", "flare", "flare_token", "flare_entity",
+    "closed_book", "single", "fixed_length", "fixed_sentence", "flare",
     "dragin", "dragin+paper", "dragin+code",
 )  # fmt: skip
 
 
 def main(arguments: list[str] | None = None) -> None:
-    parser = common_options(__doc__ or "")
+    parser = grid_options(__doc__ or "")
     parser.add_argument("--dataset", nargs="+", required=True, metavar="NAME:FILE")
     parser.add_argument("--cells", nargs="+", default=list(CELLS), metavar="METHOD[+PROFILE][,KNOB=VALUE]")
     parser.add_argument("--set", nargs="+", default=[], metavar="KNOB=VALUE", help="for all that have it")
     with exit_codes():
-        _compare(parser.parse_args(arguments))
+        options = parser.parse_args(arguments)
+        methods = methods_of(options.cells, options.set)
+        run_and_show(make_grid(options, options.dataset, methods), options.out, BASE)
 
 
-def _compare(options: argparse.Namespace) -> None:
-    chosen = [read_questions(spec, options.limit, options.prompts) for spec in options.dataset]
-    cells = [Cell.named(name, options.set) for name in dict.fromkeys(options.cells)]
-    settings = settings_of(options, options.dataset)
-    setting = load_setting(options)
-    recording = Recording(options.out, settings)
-    results = {}
-    for questions in chosen:
-        rows = ask_all(setting, cells, questions, recording, options.out)
-        results[questions.name] = _show(questions, rows, setting)
-        write_results(options.out, {**settings, "results": results})
+def methods_of(cells: Sequence[str], common: Sequence[str] = ()) -> dict[str, MethodTable]:
+    """The methods of a grid, by the names of their folders.
+
+    Args:
+        common: ``KNOB=VALUE`` for every cell whose method has the knob; the cell's own comes first.
+
+    Raises:
+        UnknownName: no such method, or a common knob that no cell has.
+        InputError: a cell that can't be read, or two that would have one folder.
+    """
+    shared, known, methods = knobs_by_name(common), set[str](), dict[str, MethodTable]()
+    for cell in dict.fromkeys(cells):
+        method, own = _read(cell)
+        knobs = {field.name for field in fields(method_class(method))}
+        name = folder_name(cell)
+        if name in methods:
+            raise InputError(
+                f"--cells {cell}: another cell has the folder {name}, too: give each its own --out."
+            )
+        common_here = {knob: value for knob, value in shared.items() if knob in knobs}
+        methods[name] = MethodTable(method=method, set={**common_here, **own})
+        known |= knobs
+    for knob in shared:
+        if knob not in known:
+            raise UnknownName("knob", knob, known, place="in --set (of the cells asked for)")
+    return methods
 
 
-def _show(questions: Questions, rows: dict[str, list[Row]], setting: Setting) -> dict[str, list[Summary]]:
-    found = {"cells": summarise(questions, rows)}
-    print(f"## {questions.name}: {setting.title(questions)}\n\n{summary_table(found['cells'])}\n")
-    if BASE in rows and len(rows) > 1:
-        found["differences"] = differences(questions, rows, BASE)
-        print(f"{difference_table(found['differences'])}\n", flush=True)
-    return found
+def _read(cell: str) -> tuple[str, dict[str, str]]:
+    head, *settings = cell.split(",")
+    method, plus, profile = head.partition("+")
+    try:
+        return method, knobs_by_name([*([f"profile={profile}"] if plus else []), *settings])
+    except InputError as error:
+        raise InputError(f"--cells {cell}: {error}") from error
 
 
 if __name__ == "__main__":

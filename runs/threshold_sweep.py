@@ -1,25 +1,16 @@
 r"""DRAGIN against its threshold θ: what more or fewer searches cost, and what they are worth.
 
-    python -m runs.threshold_sweep --dataset 2wikimultihopqa:FILE --index DIR --limit 50 --out FOLDER \
+    python -m runs.threshold_sweep --dataset 2wikimultihopqa:FILE --index DIR --sample 50 --out FOLDER \
         --profile paper --thresholds 0.3 0.6 1.0
 
-The numbers are in FOLDER/results.json, too; started again, it goes on where it was stopped, and other
-thresholds of the same profile join the first. Below stands the sweep that the paper printed.
+Each threshold is a run in FOLDER/runs; differences are to the first one named. FOLDER/report.html has all of
+it on one page. Started again, it goes on where it was stopped; other thresholds of the same profile and a
+greater sample may be asked for. Below the tables stands the sweep that the paper printed.
 """
 
-import argparse
-
 from askance.cli import exit_codes
-from runs.recorded_runs import (
-    Cell,
-    Recording,
-    ask_all,
-    common_options,
-    load_setting,
-    read_questions,
-    settings_of,
-)
-from runs.summaries import markdown, summarise, summary_table, write_results
+from askance.eval.grid import MethodTable
+from runs.grids import grid_options, make_grid, run_and_show
 
 THRESHOLDS = (0.3, 0.4, 0.5, 0.6, 0.7, 0.8, 0.9, 1.0)
 PAPER = """Su et al. 2024 (DRAGIN), table 5, Llama2-13B-Chat. Its caption says HotpotQA; its row 0.6 is what
@@ -37,27 +28,26 @@ PAPER_ROWS = (
 
 
 def main(arguments: list[str] | None = None) -> None:
-    parser = common_options(__doc__ or "")
+    parser = grid_options(__doc__ or "")
     parser.add_argument("--dataset", required=True, metavar="NAME:FILE")
     parser.add_argument("--profile", default="default", help="of dragin")
     parser.add_argument("--thresholds", nargs="+", type=float, default=list(THRESHOLDS))
     with exit_codes():
-        _sweep(parser.parse_args(arguments))
+        options = parser.parse_args(arguments)
+        methods = {
+            f"threshold={threshold}": MethodTable(
+                method="dragin", set={"profile": options.profile, "threshold": threshold}
+            )
+            for threshold in options.thresholds
+        }
+        run_and_show(make_grid(options, [options.dataset], methods), options.out)
+        print(f"\n{PAPER}\n\n{paper_table()}")
 
 
-def _sweep(options: argparse.Namespace) -> None:
-    questions = read_questions(options.dataset, options.limit, options.prompts)
-    cells = [
-        Cell(f"θ={threshold:g}", "dragin", {"profile": options.profile, "threshold": threshold})
-        for threshold in options.thresholds
-    ]
-    settings = {**settings_of(options, [options.dataset]), "profile": options.profile}
-    setting = load_setting(options)
-    rows = ask_all(setting, cells, questions, Recording(options.out, settings), options.out)
-    summaries = summarise(questions, rows)
-    write_results(options.out, {**settings, "results": summaries})
-    print(f"## dragin+{options.profile} on {questions.name}: {setting.title(questions)}\n")
-    print(f"{summary_table(summaries)}\n\n{PAPER}\n\n{markdown(('θ', 'EM', 'F1'), PAPER_ROWS)}")
+def paper_table() -> str:
+    """Markdown."""
+    rows = [("θ", "EM", "F1"), ("---",) * 3, *PAPER_ROWS]
+    return "\n".join(f"| {' | '.join(map(str, row))} |" for row in rows)
 
 
 if __name__ == "__main__":

@@ -8,15 +8,10 @@ from runs.run_differences import TOLERANCE, gap, repeated, run_differences
 
 from askance.core.trace import Trace, WordSignal
 from askance.core.types import Usage
+from askance.eval.metrics import open_metrics
 from askance.eval.recorded_run import read_run
-from askance.eval.run_folder import open_run
-from tests.eval import hand_made
-from tests.eval.hand_made import record, run_of, settings
-
-
-def written(folder, records):
-    folder.mkdir()
-    return hand_made.written(folder, records)
+from askance.eval.run_folder import claimed, open_run
+from tests.eval.hand_made import record, run_of, settings, written
 
 
 def test_times_and_cached_tokens_may_differ(tmp_path):
@@ -64,9 +59,9 @@ def test_questions_of_one_run_only_and_questions_twice(tmp_path):
 def traced(folder, value):
     """A run of one question, whose trace holds one decision on one word."""
     trace, made = Trace(), record(1)
-    folder.mkdir()
     trace.decide("retrieve", "search", "why", words=(WordSignal("Bonn", value, True),))
-    with open_run(folder, settings([made]), []) as (writer, _):
+    asked = settings([made])
+    with claimed(folder), open_run(folder, asked, [], open_metrics(asked.metrics)) as (writer, _):
         writer.add([(made, trace)])
     return read_run(folder)
 

@@ -1,0 +1,214 @@
+"""What the evaluation costs beside the answers: time a question, memory, and going on with a finished run.
+
+    python -m benchmarks.harness
+
+Made-up questions and the scripted model, so that little else is measured. Each figure comes from processes of
+its own. It takes some minutes, which is too long for `make bench`; goals stand beside the figures.
+"""
+
+import argparse
+import asyncio
+import gc
+import json
+import multiprocessing
+import os
+import platform
+import statistics
+import subprocess
+import sys
+import tempfile
+import time
+from collections.abc import Callable, Iterator
+from concurrent.futures import ProcessPoolExecutor
+from dataclasses import asdict, dataclass
+from datetime import UTC, datetime
+from pathlib import Path
+from typing import Any
+
+from rich.console import Console
+from rich.table import Table
+
+from askance.core.types import Generation
+from askance.core.version import VERSION
+from askance.eval.cell import Cell, evaluate, look_up
+from askance.eval.standing import Standing
+from askance.models.scripted import ScriptedModel
+from askance.retrieval.build import build_index
+from askance.sample import CORPUS
+from askance.wire import Engine
+
+METHODS = ("closed_book", "single")
+IN_FLIGHT = 16
+WARM_AFTER = 1_000
+ANSWER = """ The river rises in the north and passes seven towns before it reaches the sea. Most of them are
+ older than the bridge between the third and the fourth. So the answer is Town 7."""
+
+
+@dataclass(frozen=True, slots=True)
+class Figure:
+    """One line of the table; it should be below `goal`, if there is one."""
+
+    what: str
+    value: float
+    unit: str
+    goal: float | None = None
+
+
+@dataclass(frozen=True, slots=True)
+class Spent:
+    """What one process spent; `grown_mb` of memory between `WARM_AFTER` questions and the last."""
+
+    seconds: float
+    cpu_seconds: float
+    grown_mb: float = 0.0
+
+
+class Forgetful(ScriptedModel):
+    """Answers at once, and keeps no prompts, so that time and memory are the evaluation's own."""
+
+    def __init__(self) -> None:
+        super().__init__(lambda prompt, key: ANSWER)
+
+    async def generate(self, *given: Any, **settings: Any) -> tuple[Generation, ...]:
+        written = await super().generate(*given, **settings)
+        self.prompts.clear()
+        return written
+
+
+def main() -> None:
+    parser = argparse.ArgumentParser(description=(__doc__ or "").splitlines()[0])
+    parser.add_argument("--questions", type=int, default=10_000)
+    parser.add_argument("--repeats", type=int, default=3)
+    options = parser.parse_args()
+    with tempfile.TemporaryDirectory() as folder:
+        place = Path(folder)
+        write_questions(place / "questions.jsonl", options.questions)
+        build_index([CORPUS], place / "index")
+        figures = [Figure("the disk: write and fsync", 1000 * fsync_seconds(place / "probe"), "ms")]
+        for method in METHODS:
+            figures += measure(place, method, options.questions, options.repeats)
+    _show(figures, options.questions)
+
+
+def write_questions(path: Path, number: int) -> None:
+    """Questions that are all different, each with a kind and an accepted answer."""
+    with path.open("w", encoding="utf-8") as file:
+        for at in range(1, number + 1):
+            question = f"Which town lies at kilometre {at} of the river number {at % 97}?"
+            kind = ("bridge", "comparison")[at % 2]
+            row = {"id": f"q{at}", "question": question, "answers": [f"Town {at}"], "type": kind}
+            file.write(json.dumps(row) + "\n")
+
+
+def fsync_seconds(path: Path, times: int = 50) -> float:
+    """Median time to bring a few bytes to the disk: what no durable run can be faster than."""
+    seconds = []
+    with path.open("wb", buffering=0) as file:
+        for _ in range(times):
+            began = time.perf_counter()
+            file.write(b"x" * 1000)
+            os.fsync(file.fileno())
+            seconds.append(time.perf_counter() - began)
+    return statistics.median(seconds)
+
+
+def measure(place: Path, method: str, questions: int, repeats: int) -> Iterator[Figure]:
+    """All figures of one method."""
+    bare = [_apart(ask_bare, place, method) for _ in range(repeats)]
+    runs = [_apart(run_cell, place, method, f"{method}-{number}") for number in range(repeats)]
+    resumed = [_apart(run_cell, place, method, f"{method}-0") for _ in range(repeats)]
+    per_question = 1000 / questions
+    whole, alone = (_median(spent, "seconds") * per_question for spent in (runs, bare))
+    whole_cpu, alone_cpu = (_median(spent, "cpu_seconds") * per_question for spent in (runs, bare))
+    yield Figure(f"{method}: evaluate", whole, "ms a question")
+    yield Figure("  the answers alone", alone, "ms a question")
+    yield Figure("  the evaluation's own", whole - alone, "ms a question", 2.0)
+    yield Figure("  of which the processor's", whole_cpu - alone_cpu, "ms a question")
+    yield Figure(f"  memory grown after {WARM_AFTER:,} questions", _median(runs, "grown_mb"), "MB", 5.0)
+    yield Figure("  going on with the finished run", _median(resumed, "seconds"), "s", 2.0)
+    commands = [_command_seconds(place, method, f"{method}-0") for _ in range(repeats)]
+    yield Figure("  the same as a command", statistics.median(commands), "s")
+
+
+def _median(spent: list[Spent], what: str) -> float:
+    return statistics.median(float(getattr(each, what)) for each in spent)
+
+
+def _apart(work: Callable[..., Spent], *given: object) -> Spent:
+    """In a fresh process, so that no memory is left from before."""
+    with ProcessPoolExecutor(1, multiprocessing.get_context("spawn")) as processes:
+        return processes.submit(work, *given).result()
+
+
+def _cell(place: Path, method: str) -> Cell:
+    return Cell(
+        dataset=f"jsonl:{place / 'questions.jsonl'}",
+        method=method,
+        index=place / "index",
+        models={"answer": "scripted"},
+    )
+
+
+def ask_bare(place: Path, method: str) -> Spent:
+    """The same questions, as many at a time, and nothing kept."""
+    ready = look_up(_cell(place, method))
+    engine = Engine(ready.method, {"answer": Forgetful()}, ready.retriever)
+    asked = [example.question for example in ready.questions.values()]
+
+    async def ask_all() -> None:
+        for at in range(0, len(asked), IN_FLIGHT):
+            await asyncio.gather(*map(engine.answer, asked[at : at + IN_FLIGHT]))
+
+    began, cpu_began = time.perf_counter(), time.process_time()
+    asyncio.run(ask_all())
+    return Spent(time.perf_counter() - began, time.process_time() - cpu_began)
+
+
+def run_cell(place: Path, method: str, name: str) -> Spent:
+    """A run, looked up and evaluated; going on with it if it is there."""
+    resident_mb: list[float] = []
+
+    def watch(standing: Standing) -> None:
+        if standing.num_finished >= (standing.num_questions if resident_mb else WARM_AFTER):
+            gc.collect()
+            resident_mb.append(_resident_mb())
+
+    began, cpu_began = time.perf_counter(), time.process_time()
+    ready = look_up(_cell(place, method))
+    asyncio.run(evaluate(ready, place / name, lambda specs: {"answer": Forgetful()}, progress=watch))
+    spent = time.perf_counter() - began, time.process_time() - cpu_began
+    return Spent(*spent, resident_mb[-1] - resident_mb[0])
+
+
+def _resident_mb() -> float:
+    pages = int(Path("/proc/self/statm").read_text(encoding="ascii").split()[1])
+    return pages * os.sysconf("SC_PAGE_SIZE") / 1e6
+
+
+def _command_seconds(place: Path, method: str, name: str) -> float:
+    cell = _cell(place, method)
+    words = ["--dataset", cell.dataset, "--method", method, "--model", "scripted", "--index", str(cell.index)]
+    command = [sys.executable, "-m", "askance.cli", "eval", *words, "--out", str(place / name)]
+    began = time.perf_counter()
+    subprocess.run(command, check=True, capture_output=True)
+    return time.perf_counter() - began
+
+
+def _show(figures: list[Figure], questions: int) -> None:
+    table = Table("what", "value", "unit", "goal", box=None, header_style="bold")
+    for figure in figures:
+        goal = "" if figure.goal is None else f"below {figure.goal:g}"
+        table.add_row(figure.what, f"{figure.value:,.2f}", figure.unit, goal)
+    Console(width=110).print(table)
+    machine = f"{os.cpu_count()} cores, {platform.machine()}, Python {platform.python_version()}"
+    rows = [asdict(figure) for figure in figures]
+    record = {"askance": VERSION, "machine": machine, "questions": questions, "rows": rows}
+    folder = Path(".bench")
+    folder.mkdir(exist_ok=True)
+    path = folder / f"harness-{datetime.now(UTC):%Y-%m-%dT%H%M%S}.json"
+    path.write_text(json.dumps(record, indent=1), encoding="utf-8")
+    Console().print(f"{questions:,} questions; {machine} → {path}")
+
+
+if __name__ == "__main__":
+    main()

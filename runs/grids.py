@@ -1,0 +1,95 @@
+"""What the scripts that compare methods share: a grid, run as far as it is not yet, and what it came to."""
+
+import argparse
+import asyncio
+import re
+from collections.abc import Iterable, Mapping, Sequence
+from pathlib import Path
+
+from rich.console import Console
+
+from askance.cli_eval import MAX_FAILURES
+from askance.cli_runs import compare, report
+from askance.core.errors import InputError, TooManyFailures
+from askance.eval.cell import PROMPTS_OF_DATASET, Terms
+from askance.eval.grid import DatasetTable, Grid, MethodTable, look_up_all, run_grid
+from askance.serve.progress import EvaluationProgress
+from askance.wire import DEFAULT_MODEL, load_models
+
+err = Console(stderr=True, highlight=False, emoji=False)
+
+
+def grid_options(about: str) -> argparse.ArgumentParser:
+    """The options of every script that runs a grid."""
+    parser = argparse.ArgumentParser(description=about, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser.add_argument("--index", type=Path, help="folder made by `askance index`")
+    parser.add_argument("--sample", type=int, default=10, help="questions a dataset, of all kinds (10)")
+    parser.add_argument("--out", type=Path, required=True, help="folder of results; a stopped run goes on")
+    parser.add_argument("--model", default=DEFAULT_MODEL)
+    parser.add_argument(
+        "--prompts",
+        default=PROMPTS_OF_DATASET,
+        help="dataset: the packaged set of its name; own; or another set or file",
+    )
+    return parser
+
+
+def make_grid(
+    options: argparse.Namespace, datasets: Sequence[str], methods: Mapping[str, MethodTable]
+) -> Grid:
+    """The grid of `grid_options`.
+
+    Raises:
+        InputError: a dataset is named twice.
+    """
+    names = [spec.partition(":")[0] for spec in datasets]
+    twice = next((name for name in names if names.count(name) > 1), None)
+    if twice is not None:
+        raise InputError(f"dataset {twice!r} is named twice: give each its own --out, runs are kept by name.")
+    return Grid(
+        index=None if options.index is None else str(options.index),
+        prompts=options.prompts,
+        sample=options.sample,
+        datasets={name: DatasetTable(questions=spec) for name, spec in zip(names, datasets, strict=True)},
+        models={folder_name(options.model): {"answer": options.model}},
+        methods=dict(methods),
+    )
+
+
+def folder_name(text: str) -> str:
+    """`text` with "-" for what a name in a grid, which is a folder's, can't have."""
+    return re.sub(r"[^A-Za-z0-9_.,+=-]+", "-", text)
+
+
+def run_and_show(grid: Grid, out: Path, base: str = "") -> None:
+    """Run what is not done yet in OUT/runs, print tables of all cells, and write OUT/report.html.
+
+    Args:
+        base: the method that the others are held against, if it is in the grid; otherwise the first.
+
+    Raises:
+        SystemExit: with code 1, in the end, if too many questions of a cell failed; it is in no table.
+    """
+    cells = look_up_all(grid.cells())
+    terms = Terms(max_failures=MAX_FAILURES)
+    work = run_grid(cells, out / "runs", load_models, terms, lambda name: EvaluationProgress(err, name))
+    found = asyncio.run(work)
+    stopped = {name: run for name, run in found.items() if isinstance(run, TooManyFailures)}
+    _show([name for name in found if name not in stopped], grid.datasets, out, base)
+    for name, error in stopped.items():
+        err.print(f"stopped: {name}: {error}", style="red", markup=False, soft_wrap=True)
+    if stopped:
+        raise SystemExit(1)
+
+
+def _show(names: Iterable[str], datasets: Iterable[str], out: Path, base: str) -> None:
+    base_first = sorted(names, key=lambda name: not name.endswith(f"/{base}"))
+    shown = []
+    for dataset in datasets:
+        folders = [out / "runs" / name for name in base_first if name.startswith(f"{dataset}/")]
+        if folders:
+            compare(folders, as_markdown=True)
+            print()
+        shown += folders
+    if shown:
+        report(shown, out / "report.html")

@@ -1,0 +1,77 @@
+"""What was measured of each question, kept for good: for measurements that are no run of the evaluation."""
+
+import json
+from collections.abc import Iterator
+from contextlib import ExitStack, closing, contextmanager
+from pathlib import Path
+from typing import Any
+
+from askance.core.errors import InputError
+from askance.runtime.append_only import AppendOnlyFile, whole_lines
+from askance.runtime.lock import locked_folder
+
+Row = dict[str, Any]
+
+
+class KeptRows:
+    """The finished questions of a measurement, each on the disk once it is added; see `kept_rows`."""
+
+    def __init__(self, file: AppendOnlyFile, rows: list[Row]) -> None:
+        self._file = file
+        self._by_id = {row["id"]: row for row in rows}
+
+    def find(self, id: str) -> Row | None:
+        """The row of a question, if it is finished."""
+        return self._by_id.get(id)
+
+    def add(self, row: Row) -> None:
+        """Keep a finished question.
+
+        Raises:
+            OSError: the disk is full or broken; the rows before are as they were.
+        """
+        self._file.append([_line(row)])
+        self._by_id[row["id"]] = row
+
+
+@contextmanager
+def kept_rows(folder: Path, settings: Row) -> Iterator[KeptRows]:
+    """Begin ``FOLDER/questions.jsonl``, or go on with it; its first line holds the settings.
+
+    Raises:
+        InputError: the folder can't be used or is in use, or the file is damaged or has other settings.
+    """
+    path = folder / "questions.jsonl"
+    with ExitStack() as stack:
+        try:
+            stack.enter_context(locked_folder(folder, "lock"))
+            whole = whole_lines(path.read_bytes()) if path.exists() else b""
+            rows = _read(path, whole, settings)
+            # Without a question, other settings may be tried.
+            file = stack.enter_context(closing(AppendOnlyFile(path, len(whole) if rows else 0)))
+            if not rows:
+                file.append([_line(settings)])
+        except BlockingIOError as error:
+            raise InputError(f"{folder} is in use by another process: name another --out.") from error
+        except OSError as error:
+            raise InputError(f"can't write in {folder}: {error.strerror}; name another --out.") from error
+        yield KeptRows(file, rows)
+
+
+def _read(path: Path, content: bytes, settings: Row) -> list[Row]:
+    try:
+        lines = [json.loads(line) for line in content.split(b"\n")[:-1]]
+    except ValueError as error:
+        raise InputError(f"{path} is damaged ({error}): restore it, or name another --out.") from error
+    before, rows = (lines[0], lines[1:]) if len(lines) > 1 else (settings, [])
+    for name in before.keys() | settings.keys():
+        if before.get(name) != settings.get(name):
+            raise InputError(
+                f"{path} was begun with {name} {before.get(name)!r}, now it is {settings.get(name)!r}: name "
+                "another --out, or the same settings."
+            )
+    return rows
+
+
+def _line(row: Row) -> bytes:
+    return (json.dumps(row) + "\n").encode()

@@ -1,0 +1,55 @@
+"""Rows of a measurement that is stopped and goes on."""
+
+import json
+
+import pytest
+from runs.kept_rows import kept_rows
+
+from askance.core.errors import InputError
+
+SETTINGS = {"model": "scripted"}
+
+
+def test_rows_are_there_again_and_half_a_row_is_not(tmp_path):
+    with kept_rows(tmp_path / "out", SETTINGS) as kept:
+        kept.add({"id": "a", "sentences": []})
+        assert kept.find("b") is None
+    path = tmp_path / "out" / "questions.jsonl"
+    with path.open("a", encoding="utf-8") as file:
+        file.write('{"id": "b", "sen')
+    with kept_rows(tmp_path / "out", SETTINGS) as kept:
+        assert kept.find("a") == {"id": "a", "sentences": []}
+        assert kept.find("b") is None
+        kept.add({"id": "b"})
+    lines = path.read_text(encoding="utf-8").splitlines()
+    assert [json.loads(line) for line in lines] == [SETTINGS, {"id": "a", "sentences": []}, {"id": "b"}]
+
+
+def test_other_settings_may_be_tried_before_the_first_question(tmp_path):
+    with kept_rows(tmp_path, {"model": "other"}):
+        pass
+    with kept_rows(tmp_path, SETTINGS) as kept:
+        kept.add({"id": "a"})
+    with (
+        pytest.raises(InputError, match="was begun with model 'scripted', now it is 'other'"),
+        kept_rows(tmp_path, {"model": "other"}),
+    ):
+        pass
+
+
+def test_one_process_at_a_time(tmp_path):
+    with (
+        kept_rows(tmp_path, SETTINGS),
+        pytest.raises(InputError, match="in use by another process"),
+        kept_rows(tmp_path, SETTINGS),
+    ):
+        pass
+
+
+def test_what_can_not_be_read_or_written(tmp_path):
+    (tmp_path / "questions.jsonl").write_bytes(b"{}\nnot JSON\n")
+    with pytest.raises(InputError, match="is damaged"), kept_rows(tmp_path, SETTINGS):
+        pass
+    (tmp_path / "file").write_bytes(b"")
+    with pytest.raises(InputError, match="can't write in"), kept_rows(tmp_path / "file", SETTINGS):
+        pass
