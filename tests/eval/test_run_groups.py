@@ -4,7 +4,8 @@ from pathlib import Path
 import pytest
 
 from askance.core.errors import InputError, RunFolderError
-from askance.eval.run_groups import group_runs, names_of
+from askance.eval.run_groups import group_runs
+from askance.eval.run_names import names_of
 from tests.eval.hand_made import record, run_of
 
 
@@ -93,6 +94,26 @@ def test_names_say_what_differs():
     assert named({}, {**with_proxy, "seed": 1}) == ("single, seed 0", "single, attend=hf:proxy, seed 1")
     assert named({}, {}) == ("0", "1")
     assert named({"folder": "a/run"}, {"folder": "b/run"}) == (str(Path("a/run")), str(Path("b/run")))
+
+
+def dragin(folder, **knobs):
+    title = f"dragin({', '.join(f'{knob}={value}' for knob, value in knobs.items())})" if knobs else "dragin"
+    defaults = {"profile": "default", "threshold": "1.0", "max_tokens": "128"}
+    return run_of(three(), folder, title=title, knobs=defaults | knobs)
+
+
+def test_a_name_tells_only_the_knobs_that_other_runs_of_the_method_set_otherwise():
+    runs = [
+        run_of(three(), "a", title="single(max_tokens=64)", knobs={"passages": "3", "max_tokens": "64"}),
+        dragin("b", threshold="1.3", max_tokens="64"),
+        dragin("c", profile="paper", max_tokens="64"),
+    ]
+    (group,) = group_runs(runs)
+    assert group.names == ("single", "dragin(threshold=1.3)", "dragin(profile=paper)")
+    assert group.shared_knobs == {"max_tokens": "64"}
+    assert not group.differing
+    (alone,) = group_runs(runs[1:2])
+    assert (alone.names, alone.shared_knobs) == (("dragin",), {"threshold": "1.3", "max_tokens": "64"})
 
 
 def test_settings_that_differ():

@@ -2,7 +2,7 @@
 questions that make them.
 """
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from itertools import combinations
 
@@ -74,6 +74,7 @@ class Comparisons:
     summaries: tuple[RunSummary, ...]
     currency: str
     differing: tuple[Differing, ...]
+    shared_knobs: Mapping[str, str]
     metrics: tuple[str, ...]
     differences: tuple[Comparison, ...]
     questions: tuple[QuestionDifference, ...]
@@ -109,6 +110,7 @@ def compare_group(
         summaries=tuple(summarise(run, prices) for run in group.runs),
         currency="" if prices is None else prices.currency,
         differing=group.differing,
+        shared_knobs=group.shared_knobs,
         metrics=chosen,
         differences=tuple(each for metric in chosen for each in _compared(group, metric, pairs)),
         questions=tuple(

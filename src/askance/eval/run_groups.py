@@ -1,16 +1,15 @@
-"""Runs that may be held against each other: those over the same questions, what they are called beside each
-other, and which of their settings differ.
-"""
+"""Runs that may be held against each other, those over the same questions, and the settings that differ."""
 
 import re
 from collections import Counter
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
 
 from askance.core.errors import InputError, RunFolderError, UnknownName
 from askance.eval.record import Record
 from askance.eval.recorded_run import RecordedRun
+from askance.eval.run_names import names_of, set_knobs
 from askance.eval.settings import Settings
 
 _SHOWN_CHARACTERS = 60
@@ -25,6 +24,13 @@ class Differing:
 
     setting: str
     values: tuple[tuple[str, tuple[str, ...]], ...]
+
+    @property
+    def is_told_by_names(self) -> bool:
+        """Whether it is a knob that stands in the names of all runs but those of the commonest value."""
+        knob = self.setting.removeprefix("knob ")
+        *rare, _ = sorted(self.values, key=lambda value: len(value[1]))
+        return knob != self.setting and all(f"{knob}=" in name for _, names in rare for name in names)
 
     @property
     def line(self) -> str:
@@ -56,11 +62,21 @@ class RunGroup:
 
     @property
     def differing(self) -> tuple[Differing, ...]:
-        """The settings that differ, knobs that only one method has left out."""
+        """The settings that differ, without knobs that only one method has or that names tell."""
         told = [_told_settings(run.settings) for run in self.whole]
         keys = dict.fromkeys(key for settings in told for key in settings)
         found = [self._differing(key, [settings.get(key) for settings in told]) for key in keys]
-        return tuple(each for each in found if len(each.values) > 1)
+        return tuple(each for each in found if len(each.values) > 1 and not each.is_told_by_names)
+
+    @property
+    def shared_knobs(self) -> dict[str, str]:
+        """Knobs that are not at their defaults, and have one value in all runs that have them."""
+        knobs = dict(item for run in self.whole for item in set_knobs(run.settings).items())
+        return {
+            knob: value
+            for knob, value in knobs.items()
+            if all(run.settings.knobs.get(knob, value) == value for run in self.whole)
+        }
 
     def _differing(self, setting: str, values: Sequence[str | None]) -> Differing:
         names: dict[str, list[str]] = {}
@@ -190,41 +206,6 @@ def _narrowed(runs: Sequence[RecordedRun]) -> tuple[RecordedRun, ...]:
 
 def _with(run: RecordedRun, records: Sequence[Record]) -> RecordedRun:
     return replace(run, records=tuple(records), settings=replace(run.settings, num_questions=len(records)))
-
-
-def names_of(runs: Sequence[RecordedRun]) -> tuple[str, ...]:
-    """The method's title; where titles repeat, with what else differs; where that does, too, the folder."""
-    choices: tuple[Callable[[RecordedRun], str], ...] = (
-        lambda run: run.settings.title,
-        lambda run: _distinguished(run, runs),
-        lambda run: run.folder.resolve().name,
-    )
-    for choose in choices:
-        names = tuple(choose(run) for run in runs)
-        if len(set(names)) == len(runs):
-            return names
-    return tuple(str(run.folder) for run in runs)
-
-
-def _distinguished(run: RecordedRun, runs: Sequence[RecordedRun]) -> str:
-    """The title, and after it what is not the same in the other runs of this title."""
-    namesakes = [_marks(other.settings) for other in runs if other.settings.title == run.settings.title]
-    own = _marks(run.settings)
-    told = [own[key] for key in own if len({marks.get(key) for marks in namesakes}) > 1]
-    return ", ".join((run.settings.title, *told))
-
-
-def _marks(settings: Settings) -> dict[str, str]:
-    models = {
-        role: spec if role == "answer" else f"{role}={spec}" for role, spec in settings.model_specs.items()
-    }
-    index = Path(settings.index).name or "no index"
-    return {
-        **models,
-        "index": index,
-        "seed": f"seed {settings.seed}",
-        "askance": f"askance {settings.askance}",
-    }
 
 
 def _told_settings(settings: Settings) -> dict[str, str]:

@@ -55,6 +55,14 @@ def tables_of(found: Comparisons) -> list[ResultTable]:
     ]
 
 
+def settings_of(found: Comparisons) -> list[str]:
+    """What is the same in all runs though it is no default, and what is not the same; a line each."""
+    shared = ", ".join(f"{knob}={value}" for knob, value in found.shared_knobs.items())
+    return [f"in all runs that have them: {shared}"] * bool(shared) + [
+        setting.line for setting in found.differing
+    ]
+
+
 def remarks_of(found: Comparisons) -> list[str]:
     """What must be known of the runs before their numbers are read."""
     counts = list(zip(found.names, found.num_finished, found.num_asked, strict=True))

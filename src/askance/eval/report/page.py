@@ -24,6 +24,7 @@ from askance.eval.tables import (
     question_tables,
     remarks_of,
     results_table,
+    settings_of,
 )
 
 MOST_FAILURES = 20
@@ -88,7 +89,7 @@ def _section(number: int, reported: Reported) -> Element:
         element("p", f"{counted(found.num_questions)}.", class_="lead"),
         *(element("p", remark, class_="remark") for remark in remarks_of(found)),
         *_headed("Runs", [_runs_table(group)]),
-        *_settings_part(group),
+        *_settings_part(found),
         *_headed("Results", [results_table(found), *other_metrics_tables(found)]),
         *_headed("Cost", [cost_table(found)]),
         *_frontier_part(found),
@@ -106,10 +107,10 @@ def _headed(heading: str, tables: Sequence[ResultTable]) -> list[Element]:
     return [element("h3", heading), *(table_box(table, heading) for table in tables)] if tables else []
 
 
-def _settings_part(group: RunGroup) -> Iterator[Element]:
-    if group.differing:
-        yield element("p", "Settings that differ:")
-        yield element("ul", *elements("li", [each.line for each in group.differing]), class_="settings")
+def _settings_part(found: Comparisons) -> Iterator[Element]:
+    if settings_of(found):
+        yield element("p", "Settings:")
+        yield element("ul", *elements("li", settings_of(found)), class_="settings")
 
 
 def _runs_table(group: RunGroup) -> ResultTable:
