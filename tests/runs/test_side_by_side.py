@@ -28,7 +28,7 @@ def test_all_cells_answer_the_same_questions(options, runs, tmp_path, capsys):
     assert {record.usage.searches for record in read_run(runs / "single").records} == {1}
     printed = capsys.readouterr().out
     assert printed.startswith("## jsonl:")
-    assert "| single(max_tokens=16) | 1.00 |" in printed
+    assert "| single | 1.00 |" in printed
     assert "**Difference in f1: less that of single(max_tokens=16)**" in printed
     assert "| dragin(profile=code, max_tokens=16) |" in printed
     page = (tmp_path / "out" / "report.html").read_text(encoding="utf-8")

@@ -27,10 +27,10 @@ class Differing:
 
     @property
     def is_told_by_names(self) -> bool:
-        """Whether it is a knob that stands in the names of all runs but those of the commonest value."""
+        """Whether it is a knob that stands in the names of all runs but those of one value."""
         knob = self.setting.removeprefix("knob ")
-        *rare, _ = sorted(self.values, key=lambda value: len(value[1]))
-        return knob != self.setting and all(f"{knob}=" in name for _, names in rare for name in names)
+        untold = [names for _, names in self.values if not all(f"{knob}=" in name for name in names)]
+        return knob != self.setting and len(untold) < 2
 
     @property
     def line(self) -> str:
