@@ -29,7 +29,7 @@ def test_all_cells_answer_the_same_questions(options, runs, tmp_path, capsys):
     printed = capsys.readouterr().out
     assert printed.startswith("## jsonl:")
     assert "| single | 1.00 |" in printed
-    assert "**Difference in f1: less that of single(max_tokens=16)**" in printed
+    assert "**Difference in f1: less that of single**" in printed
     assert "| dragin(profile=code, max_tokens=16) |" in printed
     page = (tmp_path / "out" / "report.html").read_text(encoding="utf-8")
     assert "dragin(profile=code, max_tokens=16)" in page
