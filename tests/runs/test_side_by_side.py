@@ -30,9 +30,9 @@ def test_all_cells_answer_the_same_questions(options, runs, tmp_path, capsys):
     assert printed.startswith("## jsonl:")
     assert "| single | 1.00 |" in printed
     assert "**Difference in f1: less that of single**" in printed
-    assert "| dragin(profile=code, max_tokens=16) |" in printed
+    assert "| dragin(profile=code) |" in printed
     page = (tmp_path / "out" / "report.html").read_text(encoding="utf-8")
-    assert "dragin(profile=code, max_tokens=16)" in page
+    assert "dragin(profile=code)" in page
 
 
 def contents(runs):
