@@ -6,7 +6,7 @@ from askance.core.types import Usage
 from askance.eval.metrics.prices import Prices
 from askance.eval.paired_runs import compare_group
 from askance.eval.run_groups import group_runs
-from askance.eval.tables import markdown, p_text, remarks_of, signed, tables_of
+from askance.eval.tables import label, markdown, p_text, remarks_of, signed, tables_of
 from tests.eval.hand_made import record, run_of
 
 USAGE = Usage(prompt_tokens=1200, generated_tokens=100, reused_tokens=200, searches=3, seconds=2.0)
@@ -104,6 +104,13 @@ def test_prices_are_told_for_1000_questions():
     assert found.headings[-1] == "EUR a 1,000 questions"
     assert found.rows[0][-1] == "3.40"  # 1,200 tokens at 2 and 100 at 10 a million, a thousand times
     assert tables()["Cost"].headings[-1] == "p95 s"
+
+
+def test_labels():
+    assert [label("yes_no_accuracy"), label("supporting_recall@5")] == [
+        "yes/no accuracy",
+        "supporting recall@5",
+    ]
 
 
 def test_markdown():

@@ -102,7 +102,7 @@ def other_metrics_tables(found: Comparisons) -> Iterator[ResultTable]:
             for name, summary in zip(found.names, found.summaries, strict=True)
         ]
         note = "Each over the questions that it applies to."
-        yield ResultTable("Other metrics", ("run", *map(_label, others)), tuple(rows), note=note)
+        yield ResultTable("Other metrics", ("run", *map(label, others)), tuple(rows), note=note)
 
 
 def cost_table(found: Comparisons) -> ResultTable:
@@ -157,7 +157,7 @@ def difference_tables(found: Comparisons) -> Iterator[ResultTable]:
 
 def _difference_table(metric: str, found: Sequence[Comparison]) -> ResultTable:
     bases = {each.base for each in found}
-    title, headings = f"Difference in {_label(metric)}", ["run", "less"]
+    title, headings = f"Difference in {label(metric)}", ["run", "less"]
     if len(bases) == 1:
         title, headings = f"{title}: less that of {found[0].base}", ["run"]
     rows = [(*(each.run, each.base)[: len(headings)], *_difference_cells(each)) for each in found]
@@ -191,7 +191,7 @@ def question_tables(found: Comparisons) -> Iterator[ResultTable]:
             for each in found.questions
             if (each.metric, each.run, each.base) == (metric, run, base)
         ]
-        title = f"Questions that differ most in {_label(metric)}: {run} and {base}"
+        title = f"Questions that differ most in {label(metric)}: {run} and {base}"
         yield ResultTable(title, ("question", "accepted", run, base), tuple(rows), num_text_columns=4)
 
 
@@ -220,12 +220,13 @@ def p_text(p: float) -> str:
     return "<0.001" if p < 0.001 else f"{p:.3f}"
 
 
-def _label(metric: str) -> str:
-    return metric.replace("_", " ")
+def label(metric: str) -> str:
+    """A metric's name as it stands in a heading."""
+    return metric.replace("yes_no", "yes/no").replace("_", " ")
 
 
 def _with_intervals(metrics: Sequence[str]) -> list[str]:
-    return [heading for metric in metrics for heading in (_label(metric), INTERVAL)]
+    return [heading for metric in metrics for heading in (label(metric), INTERVAL)]
 
 
 def _intervals(summary: RunSummary | PartSummary, metrics: Sequence[str]) -> list[str]:

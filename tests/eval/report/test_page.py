@@ -140,7 +140,7 @@ def test_published_numbers_stand_beside_ours():
         r"<tr>(?:<th[^>]*rowgroup.*?</th>)?<th scope=\"row\">(.*?)</th>(.*?)</tr>", section, re.S
     )
     by_method = {method: re.findall(r">([^<]*)</td>", row) for method, row in cells}
-    assert by_method["dragin"] == ["–", "0.400", "–", "1.00"]
+    assert by_method["dragin"] == ["–", "0.400", "–", "1.000"]
     assert by_method["SR-RAG (single)"] == ["0.254", "0.353", "–", "–"]  # the last of three models
     assert len(cells) == 1 + len(published("hotpotqa"))
     for caveat in caveats("hotpotqa"):

@@ -19,6 +19,7 @@ from askance.eval.tables import (
     cost_table,
     counted,
     difference_tables,
+    label,
     other_metrics_tables,
     part_tables,
     question_tables,
@@ -144,7 +145,7 @@ def _frontier_part(found: Comparisons) -> Iterator[Element]:
     points = points_of(found, found.metrics[0]) if found.metrics else []
     if len(points) < 2:
         return
-    metric, best = found.metrics[0].replace("_", " "), frontier(points)
+    metric, best = label(found.metrics[0]), frontier(points)
     legend = [
         element("li", f"{'●' if point in best else '○'} {point.name}", value=point.number) for point in points
     ]

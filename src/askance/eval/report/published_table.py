@@ -11,7 +11,7 @@ from askance.eval.report.elements import element, elements
 from askance.eval.report.html_tables import table_box
 from askance.eval.run_groups import RunGroup
 from askance.eval.summaries import RunSummary
-from askance.eval.tables import NONE, ResultTable, counted
+from askance.eval.tables import NONE, ResultTable, counted, label
 
 _HEADING = "Published numbers"
 _WARNING = (
@@ -44,13 +44,13 @@ def published_table(group: RunGroup, found: Comparisons, rows: Sequence[Publishe
             ),
             row.method if row.counterpart in ("", row.method) else f"{row.method} ({row.counterpart})",
             *(_text(row.scores.get(name)) for name in metrics),
-            _text(row.scores.get("searches"), decimals=2),
+            _text(row.scores.get("searches")),
         )
         for row in rows
     ]
     return ResultTable(
         _HEADING,
-        ("source, model, corpus", "method", *(name.replace("_", " ") for name in metrics), "searches"),
+        ("source, model, corpus", "method", *map(label, metrics), "searches"),
         (*_own_rows(group, found, metrics), *theirs),
         num_text_columns=2,
         note="Names in brackets are those of askance's methods.",
@@ -83,8 +83,8 @@ def _source(place: str, model: str, corpus: str, num_questions: int) -> str:
 
 def _own_scores(summary: RunSummary, metrics: Sequence[str]) -> list[str]:
     means = [summary.metrics[name].mean if name in summary.metrics else None for name in metrics]
-    return [*map(_text, means), f"{summary.costs.searches:.2f}"]
+    return [*map(_text, means), _text(summary.costs.searches)]
 
 
-def _text(value: float | None, decimals: int = 3) -> str:
-    return NONE if value is None else f"{value:.{decimals}f}"
+def _text(value: float | None) -> str:
+    return NONE if value is None else f"{value:.3f}"
