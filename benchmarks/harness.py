@@ -91,12 +91,12 @@ def main() -> None:
 
 
 def write_questions(path: Path, number: int) -> None:
-    """Questions that are all different, each with a kind and an accepted answer."""
+    """Different questions of few words, since the scripted model remembers each word it has met."""
     with path.open("w", encoding="utf-8") as file:
         for at in range(1, number + 1):
-            question = f"Which town lies at kilometre {at} of the river number {at % 97}?"
+            question = f"Which town lies at kilometre {at % 100} of the river number {at // 100}?"
             kind = ("bridge", "comparison")[at % 2]
-            row = {"id": f"q{at}", "question": question, "answers": [f"Town {at}"], "type": kind}
+            row = {"id": f"q{at}", "question": question, "answers": [f"Town {at % 9}"], "type": kind}
             file.write(json.dumps(row) + "\n")
 
 
@@ -124,8 +124,9 @@ def measure(place: Path, method: str, questions: int, repeats: int) -> Iterator[
     yield Figure("  the answers alone", alone, "ms a question")
     yield Figure("  the evaluation's own", whole - alone, "ms a question", 2.0)
     yield Figure("  of which the processor's", whole_cpu - alone_cpu, "ms a question")
-    yield Figure(f"  memory grown after {WARM_AFTER:,} questions", _median(runs, "grown_mb"), "MB", 5.0)
+    yield Figure(f"  memory grown after {WARM_AFTER:,} questions", _median(runs, "grown_mb"), "MB", 2.0)
     yield Figure("  going on with the finished run", _median(resumed, "seconds"), "s", 2.0)
+    yield Figure("  of which the processor's", _median(resumed, "cpu_seconds"), "s")
     commands = [_command_seconds(place, method, f"{method}-0") for _ in range(repeats)]
     yield Figure("  the same as a command", statistics.median(commands), "s")
 
