@@ -262,3 +262,8 @@ class Usage:
     reused_tokens: int = 0
     searches: int = 0
     seconds: float = 0.0
+
+    @property
+    def computed_tokens(self) -> int:
+        """Tokens that went through a model: those of prompts that no cache had, and those generated."""
+        return self.prompt_tokens - self.reused_tokens + self.generated_tokens

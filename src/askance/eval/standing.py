@@ -66,8 +66,7 @@ class Standing:
         """Take a finished question."""
         self.num_finished += 1
         self.searches.add(record.usage.searches)
-        usage = record.usage
-        self.tokens_computed += usage.prompt_tokens - usage.reused_tokens + usage.generated_tokens
+        self.tokens_computed += record.usage.computed_tokens
         for name, mean in self.metrics.items():
             score = record.scores[name]
             if score is not None:

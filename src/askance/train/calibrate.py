@@ -8,6 +8,7 @@ number of searches a question does mean the same everywhere.
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
 from math import isfinite
+from operator import attrgetter
 from typing import Any, get_type_hints
 
 import numpy as np
@@ -17,7 +18,7 @@ from askance.ask import check_needs
 from askance.core.errors import AskanceError, InputError
 from askance.core.knobs import SearchKnob, describe_type, knob_field, knob_range, search_knob
 from askance.core.ports import Model, Retriever
-from askance.core.types import Question, Role, Usage
+from askance.core.types import Question, Role
 from askance.train.bracket import Aim, Tried, by_searches, measured_direction, next_value, widening_value
 from askance.train.curve import Interval, monotone, percentile_interval, resampled_means, value_at
 from askance.train.trials import Failure, Progress, Trial, Trials
@@ -203,10 +204,6 @@ def _spread(aim: Aim, tried: Sequence[Trial], means: Sequence[Tried]) -> float:
     return float(2 * searches.std() / len(searches[0]) ** 0.5)
 
 
-def _tokens_computed(usage: Usage) -> int:
-    return usage.prompt_tokens - usage.reused_tokens + usage.generated_tokens
-
-
 def _calibration(
     method_name: str, trials: Trials, aim: Aim, tried: Sequence[Trial], failures: Sequence[Failure]
 ) -> Calibration:
@@ -215,7 +212,7 @@ def _calibration(
     values, searches = [each.value for each in ordered], [each.searches for each in ordered]
     runs = [next(trial for trial in tried if trial.value == value) for value in values]
     samples = resampled_means(_per_question(runs, lambda usage: usage.searches), trials.seed)
-    tokens = _per_question(runs, _tokens_computed).mean(axis=1).tolist()
+    tokens = _per_question(runs, attrgetter("computed_tokens")).mean(axis=1).tolist()
     intervals = [percentile_interval(row) for row in samples]
     table = map(Evaluated, values, searches, intervals, tokens)
     is_reached = _is_reached(aim, means)

@@ -52,14 +52,6 @@ class Cost:
         return {name: SUMMARIES[name](values) for name in self.summaries}
 
 
-def tokens_computed(usage: Usage) -> float:
-    """Tokens that went through a model: those of prompts that no cache had, and those generated.
-
-    A prompt of 100 tokens, 60 of them from a cache, and 8 generated: 48.
-    """
-    return usage.prompt_tokens - usage.reused_tokens + usage.generated_tokens
-
-
 COSTS: Mapping[str, Cost] = {
     "searches": Cost("searches of the index", "searches", attrgetter("searches")),
     "tokens_prompt": Cost(
@@ -68,7 +60,9 @@ COSTS: Mapping[str, Cost] = {
     "tokens_reused": Cost("tokens of prompts that a cache had", "tokens", attrgetter("reused_tokens")),
     "tokens_generated": Cost("tokens generated, kept or not", "tokens", attrgetter("generated_tokens")),
     "tokens_computed": Cost(
-        "tokens that went through a model: prompts less reused, and generated", "tokens", tokens_computed
+        "tokens that went through a model: prompts less reused, and generated",
+        "tokens",
+        attrgetter("computed_tokens"),
     ),
     "seconds": Cost("time from question to answer", "s", attrgetter("seconds"), ("median", "p95")),
 }
