@@ -35,7 +35,7 @@ SNIPPETS = re.findall(r"```python\n(.*?)```", PAGES, flags=re.DOTALL)
 def test_snippets_run(snippet, bundled, sample_index, tmp_path, monkeypatch, capsys):
     shutil.copytree(sample_index, tmp_path / "my-index")
     for title in ("flare", "single"):
-        written(tmp_path / "runs" / title, [record(1)], title=title)
+        written(tmp_path / "my-runs" / title, [record(1)], title=title)
     monkeypatch.chdir(tmp_path)
     exec(compile(snippet, "snippet", "exec"), {"__name__": "readme"})
     assert capsys.readouterr().out.strip()
