@@ -139,3 +139,14 @@ def test_a_grid_from_a_file(run, questions, rhine, tmp_path):
     code, _, err = run("grid", path, "--out", tmp_path / "out", "--max-failures", 0)
     assert code == 1
     assert "stopped: rivers/fake/short: 1 of 3 questions failed, more than --max-failures 0" in err
+
+
+def test_a_grid_with_a_metric_that_applies_to_no_question(run, questions, rhine, tmp_path):
+    path = tmp_path / "grid.toml"
+    path.write_text(
+        f'metrics = ["yes_no_accuracy"]\n[datasets.rivers]\nquestions = "{questions}"\n'
+        '[models.fake]\nanswer = "scripted"\n[methods.closed_book]\n'
+    )
+    code, out, _ = run("grid", path, "--out", tmp_path / "out")
+    assert code == 0
+    assert "rivers/fake/closed_book 1 failed, 3 – 0.00" in " ".join(out.split())

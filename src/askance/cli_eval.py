@@ -128,11 +128,12 @@ def _grid_table(runs: "dict[str, RecordedRun]") -> Table:
         table.add_column(heading, justify="right", no_wrap=True)
     for name, run in runs.items():
         summary = printable_record(summarise(run))
-        worth = summary.metrics[summary.main_metric]
+        worth = summary.metrics.get(summary.main_metric)
+        told = "–" if worth is None else f"{worth.mean:.3f} ({worth.low:.3f}–{worth.high:.3f})"
         failed = f"{summary.failures:,} failed, " if summary.failures else ""
         table.add_row(
             name, f"{failed}{summary.num_finished:,}",
-            f"{summary.main_metric} {worth.mean:.3f} ({worth.low:.3f}–{worth.high:.3f})",
+            f"{summary.main_metric} {told}".strip(),
             f"{summary.costs.searches:.2f}", f"{summary.costs.tokens_computed:,.0f}",
             f"{summary.costs.median_seconds:.1f}",
         )  # fmt: skip
