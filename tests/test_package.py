@@ -30,7 +30,7 @@ def test_importing_is_quick_and_leaves_heavy_libraries_out():
         began = time.perf_counter()
         subprocess.run([sys.executable, "-c", code], check=True)
         seconds.append(time.perf_counter() - began - bare)
-    assert min(seconds) < 0.3
+    assert min(seconds) < 0.6  # about 0.15 on an idle machine
 
 
 def test_the_engine_can_be_wired_without_torch():
