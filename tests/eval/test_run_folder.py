@@ -98,6 +98,16 @@ def test_a_trace_without_its_record_is_cut_off(tmp_path):
     assert (folder / TRACES).read_bytes() == whole
 
 
+def test_half_a_character_in_an_error_does_not_spoil_the_run(tmp_path):
+    folder = tmp_path / "run"
+    with claimed(folder), open_run(folder, SETTINGS_OF_4, EXAMPLES, SCORING) as (writer, _):
+        writer.add([(record(1, error="ModelFailure: no file a\udcffb"), traced("Bonn \ud800"))])
+    assert add(folder, 2) == ["q1"]
+    run = read_run(folder)
+    assert run.records[0].error == "ModelFailure: no file a\ufffdb"
+    assert run.trace(run.records[0])[1].text == "Bonn \ufffd"
+
+
 def test_a_full_disk_loses_nothing_that_was_finished(tmp_path):
     folder = tmp_path / "run"
     add(folder, 1)

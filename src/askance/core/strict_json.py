@@ -1,4 +1,6 @@
-"""JSON that every reader takes: the standard has no infinity, which Python writes all the same."""
+"""JSON that every reader takes: the standard has no infinity, and UTF-8 no halves of characters, which Python
+writes all the same.
+"""
 
 import json
 import math
@@ -6,8 +8,19 @@ from typing import Any
 
 
 def json_line(record: Any) -> str:
-    """One line of JSON; numbers that are not finite are the texts ``Infinity``, ``-Infinity`` and ``NaN``."""
-    return json.dumps(_strict(record), ensure_ascii=False, allow_nan=False)
+    """One line of JSON; numbers that are not finite are the texts ``Infinity``, ``-Infinity`` and ``NaN``.
+
+    A lone surrogate, half of a character, becomes U+FFFD: an escape of it is JSON that strict readers refuse.
+    """
+    return _whole_characters(json.dumps(_strict(record), ensure_ascii=False, allow_nan=False))
+
+
+def _whole_characters(text: str) -> str:
+    try:
+        text.encode()
+    except UnicodeEncodeError:
+        return text.encode("utf-16", "surrogatepass").decode("utf-16", "replace")
+    return text
 
 
 def _strict(value: Any) -> Any:

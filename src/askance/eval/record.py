@@ -52,7 +52,7 @@ class Record:
     @property
     def line(self) -> bytes:
         """As it stands in the file, its line break included."""
-        return (json_line(dataclasses.asdict(self)) + "\n").encode(errors="backslashreplace")
+        return (json_line(dataclasses.asdict(self)) + "\n").encode()
 
 
 def make_record(

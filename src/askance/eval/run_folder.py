@@ -150,7 +150,7 @@ def _writer(folder: Path, kept: Sequence[Record]) -> Iterator[RunWriter]:
 
 
 def _compressed(trace: Trace) -> bytes:
-    text = trace_text(trace).encode(errors="backslashreplace")
+    text = trace_text(trace).encode()
     return gzip.compress(text, _GZIP_LEVEL, mtime=0)
 
 

@@ -20,7 +20,7 @@ from pydantic import Field
 from askance.core.types import Question
 from askance.eval.datasets import Example
 from askance.eval.datasets.layouts import read_examples
-from askance.eval.datasets.records import Id, Record, Text, unique
+from askance.eval.datasets.records import Id, MaybeBlank, Record, Text, unique
 
 SHAPE = (
     'A record of HotpotQA is {"_id": "…", "question": "…", "answer": "…", "supporting_facts": '
@@ -40,7 +40,7 @@ class HotpotRecord(Record):
     question: Text
     answer: Text
     supporting_facts: list[Fact] = Field(min_length=1)
-    type: str = ""
+    type: MaybeBlank = ""
 
     def example(self, golds: tuple[str, ...]) -> Example:
         """One hop per supporting article; an open question also where the answer is yes or no."""

@@ -27,7 +27,7 @@ from pydantic import Field, model_validator
 from askance.core.types import Question
 from askance.eval.datasets import Example
 from askance.eval.datasets.layouts import read_examples
-from askance.eval.datasets.records import Id, Record, Text, unique
+from askance.eval.datasets.records import Id, MaybeBlank, Record, Text, unique
 
 SHAPE = (
     'IIRC is [{"title": "…", "questions": [{"question": "…", "context": [{"passage": "…"}], "answer": '
@@ -58,7 +58,7 @@ class Valued(Record):
 class AnswerSpan(Record):
     """A piece of an article."""
 
-    text: str
+    text: MaybeBlank
 
 
 class Spanned(Record):

@@ -22,7 +22,7 @@ from askance.core.errors import DatasetError
 from askance.core.types import Task
 from askance.eval.datasets import Example
 from askance.eval.datasets.own import QuestionRecord
-from askance.eval.datasets.records import Record, Text, checked, rows, unique
+from askance.eval.datasets.records import MaybeBlank, Record, Text, checked, rows, unique
 
 SHAPE = (
     "A record in FlashRAG's layout is "
@@ -54,8 +54,8 @@ class Step(Record):
 class Metadata(Record):
     """What FlashRAG keeps of the original record, as far as it is of use here."""
 
-    type: str | None = None
-    prop: str | None = None
+    type: MaybeBlank | None = None
+    prop: MaybeBlank | None = None
     supporting_facts: Facts | None = None
     question_decomposition: list[Step] | None = None
 

@@ -21,7 +21,7 @@ from pydantic import Field, model_validator
 
 from askance.core.types import Question, Task
 from askance.eval.datasets import Example
-from askance.eval.datasets.records import Id, Record, Text, unique
+from askance.eval.datasets.records import Id, MaybeBlank, Record, Text, unique
 
 _LOOKS_LIKE = 0.75
 """Similarity, by difflib: 0.92 of "answer" and "answers", 0.73 of "task_id" and "task"."""
@@ -36,7 +36,7 @@ class QuestionRecord(Record):
     task: Task | None = None
     options: list[Text] = Field(default_factory=list)
     supporting: list[Text] = Field(default_factory=list)
-    type: str = ""
+    type: MaybeBlank = ""
     hops: int | None = Field(default=None, ge=1)
 
     @property

@@ -22,9 +22,13 @@ class Record(BaseModel):
 R = TypeVar("R", bound=Record)
 
 
-def _usable(text: str) -> str:
+def _not_blank(text: str) -> str:
     if not text.strip():
         raise ValueError("is empty")
+    return text
+
+
+def _whole(text: str) -> str:
     try:
         text.encode()
     except UnicodeEncodeError as error:
@@ -37,10 +41,12 @@ def _id_text(id: object) -> object:
     return str(id) if isinstance(id, int) and not isinstance(id, bool) else id
 
 
-Text = Annotated[str, AfterValidator(_usable)]
-"""Text that is not blank and can be written as UTF-8."""
+MaybeBlank = Annotated[str, AfterValidator(_whole)]
+"""Text that can be written as UTF-8."""
+Text = Annotated[MaybeBlank, AfterValidator(_not_blank)]
+"""The same, and not blank."""
 Id = Annotated[Text, BeforeValidator(_id_text)]
-"""The same; whole numbers become text."""
+"""The same as `Text`; whole numbers become text."""
 
 
 def read_records(path: Path, kind: type[R], shape: str) -> Iterator[R]:

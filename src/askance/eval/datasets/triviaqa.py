@@ -22,7 +22,7 @@ from pydantic import Field
 from askance.core.types import Question
 from askance.eval.datasets import Example
 from askance.eval.datasets.layouts import read_examples
-from askance.eval.datasets.records import Id, Record, Text, rows, unique
+from askance.eval.datasets.records import Id, MaybeBlank, Record, Text, rows, unique
 
 SHAPE = (
     'TriviaQA is {"Data": [{"QuestionId": "…", "Question": "…", "Answer": {"Value": "…", '
@@ -35,8 +35,8 @@ class Answer(Record):
     """The answer and its other names."""
 
     value: Text = Field(alias="Value")
-    aliases: list[str] = Field(default_factory=list, alias="Aliases")
-    human_answers: list[str] = Field(default_factory=list, alias="HumanAnswers")
+    aliases: list[MaybeBlank] = Field(default_factory=list, alias="Aliases")
+    human_answers: list[MaybeBlank] = Field(default_factory=list, alias="HumanAnswers")
 
 
 class TriviaRecord(Record):

@@ -23,7 +23,7 @@ from pydantic import Field
 from askance.eval.datasets import Example
 from askance.eval.datasets.hotpotqa import HotpotRecord
 from askance.eval.datasets.layouts import read_examples
-from askance.eval.datasets.records import Id, Record, read_records, unique
+from askance.eval.datasets.records import Id, MaybeBlank, Record, read_records, unique
 
 ALIASES_NAME = "id_aliases.json"
 SHAPE = (
@@ -44,7 +44,7 @@ class AliasRecord(Record):
     """Other names of a Wikidata entity. Demonyms are passed over, as DRAGIN does."""
 
     id: Id = Field(alias="Q_id")
-    aliases: list[str]
+    aliases: list[MaybeBlank]
 
 
 def read(path: Path, aliases: str | None = None) -> Iterator[Example]:

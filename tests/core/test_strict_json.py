@@ -1,0 +1,20 @@
+"""JSON that readers stricter than Python take, too."""
+
+import json
+import math
+
+from pydantic_core import from_json
+
+from askance.core.strict_json import json_line
+
+
+def test_numbers_without_end_are_texts():
+    assert json_line({"a": [math.inf, -math.inf], "b": (math.nan, 1.5)}) == (
+        '{"a": ["Infinity", "-Infinity"], "b": ["NaN", 1.5]}'
+    )
+
+
+def test_half_a_character_is_replaced_and_two_halves_are_one():
+    line = json_line({"a": "x\ud800y", "b": "\ud83d\ude00", "ö\udfff": 1})
+    assert from_json(line.encode()) == {"a": "x\ufffdy", "b": "😀", "ö\ufffd": 1}
+    assert json.loads(line) == from_json(line)
