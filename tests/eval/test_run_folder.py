@@ -13,7 +13,7 @@ from askance.core.trace import Answered, Trace
 from askance.core.types import Answer, Question, Usage
 from askance.eval.datasets import Example
 from askance.eval.metrics import open_metrics
-from askance.eval.recorded_run import RECORDS, SETTINGS, TRACES, read_run
+from askance.eval.recorded_run import LOCK, RECORDS, SETTINGS, TRACES, read_run
 from askance.eval.run_folder import claimed, open_run
 from tests.eval.hand_made import record, settings
 from tests.runtime.test_append_only import disk_with_room_for
@@ -189,6 +189,33 @@ def test_other_metrics_are_scored_from_the_traces(tmp_path):
 def test_a_folder_with_other_files_is_no_place_for_a_run(tmp_path):
     (tmp_path / "thesis.tex").write_text("precious")
     refused(tmp_path, "it holds other files (thesis.tex) and no run")
+
+
+@pytest.mark.parametrize("name", [RECORDS, TRACES])
+def test_records_or_traces_without_settings_are_no_run_to_go_on_with(tmp_path, name):
+    (tmp_path / name).write_bytes(b"precious")
+    refused(tmp_path, f"it holds other files ({name}) and no run")
+
+
+def test_a_kill_while_the_first_settings_are_written_is_begun_anew(tmp_path):
+    folder = tmp_path / "run"
+    folder.mkdir()
+    (folder / LOCK).write_text("")
+    (folder / f".{SETTINGS}.tmp").write_text('{"format": "askance-r')
+    assert add(folder, 1) == []
+    assert sorted(path.name for path in folder.iterdir()) == sorted([LOCK, RECORDS, SETTINGS, TRACES])
+
+
+def test_a_kill_between_new_scores_and_their_settings_leaves_either_to_go_on_with(tmp_path):
+    folder = tmp_path / "run"
+    add(folder, 1)
+    before = (folder / SETTINGS).read_bytes()
+    other = open_metrics(("recall", "match"))
+    add(folder, asked=replace(SETTINGS_OF_4, metrics=other.names), scoring=other)
+    (folder / SETTINGS).write_bytes(before)
+    assert add(folder) == ["q1"]
+    run = read_run(folder)
+    assert (tuple(run.records[0].scores), run.settings.metrics) == (SCORING.names, SCORING.names)
 
 
 def test_a_folder_that_was_made_for_nothing_is_gone_again(tmp_path):

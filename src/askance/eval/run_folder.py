@@ -115,12 +115,13 @@ def open_run(
             _check_same(folder, before, settings)
             found = read_records(folder)[0]
             _check_questions(folder, found, wanted)
-            kept = [record for record in found if not (retry_failures and record.is_failure)]
-            if before.metrics != settings.metrics:
-                kept = [_scored_anew(folder, record, wanted[record.id], scoring) for record in kept]
+            kept = [
+                _scored(folder, record, wanted[record.id], scoring)
+                for record in found
+                if not (retry_failures and record.is_failure)
+            ]
             if kept != found:
-                write_atomically(folder / RECORDS, b"".join(record.line for record in kept).decode())
-            # Last: a run that is stopped before this is scored anew once more.
+                _replace(folder / RECORDS, b"".join(record.line for record in kept).decode())
             _write_settings(folder, replace(settings, started_at=before.started_at))
             writer = stack.enter_context(_writer(folder, kept))
         except OSError as error:
@@ -128,7 +129,10 @@ def open_run(
         yield writer, RecordedRun(folder, settings, tuple(kept))
 
 
-def _scored_anew(folder: Path, record: Record, example: Example, scoring: Scoring) -> Record:
+def _scored(folder: Path, record: Record, example: Example, scoring: Scoring) -> Record:
+    """The record with scores by these metrics; those of the settings may not be its own yet, after a kill."""
+    if tuple(record.scores) == scoring.names:
+        return record
     events = read_recorded_trace(folder, record)
     answer = next((event.answer for event in reversed(events) if isinstance(event, Answered)), None)
     return replace(record, scores=scoring.scores(example, answer, events))
@@ -156,8 +160,9 @@ def _compressed(trace: Trace) -> bytes:
 
 def _check_ours(folder: Path) -> None:
     names = {path.name for path in folder.iterdir()} if folder.is_dir() else set()
-    foreign = sorted(names - {SETTINGS, RECORDS, TRACES, LOCK})
-    if foreign and not (folder / SETTINGS).exists():
+    # Records and traces without settings are of nobody knows what.
+    foreign = sorted(names - {LOCK, _incoming(folder / SETTINGS).name})
+    if foreign and SETTINGS not in names:
         raise RunFolderError(
             f"won't begin a run in {folder}: it holds other files ({foreign[0]}) and no run; name a new or "
             "an empty folder."
@@ -192,4 +197,13 @@ def _check_questions(folder: Path, records: Sequence[Record], wanted: Mapping[st
 
 def _write_settings(folder: Path, settings: Settings) -> None:
     content = {"format": FORMAT, "schema": SCHEMA_VERSION, **dataclasses.asdict(settings)}
-    write_atomically(folder / SETTINGS, json.dumps(content, indent=1, ensure_ascii=False) + "\n")
+    _replace(folder / SETTINGS, json.dumps(content, indent=1, ensure_ascii=False) + "\n")
+
+
+def _replace(path: Path, text: str) -> None:
+    write_atomically(path, text, temporary=_incoming(path))
+
+
+def _incoming(path: Path) -> Path:
+    """Always the same name, since there is one writer: what a kill leaves is known as ours."""
+    return path.with_name(f".{path.name}.tmp")
