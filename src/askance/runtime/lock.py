@@ -3,8 +3,10 @@
 import fcntl
 import os
 from collections.abc import Iterator
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from pathlib import Path
+
+from askance.runtime.durable import sync
 
 
 @contextmanager
@@ -19,6 +21,8 @@ def locked_folder(folder: Path, lock_name: str) -> Iterator[None]:
     """
     made = [each for each in (folder, *folder.parents) if not each.exists()]
     folder.mkdir(parents=True, exist_ok=True)
+    for each in made:
+        sync(each.parent)
     path = folder / lock_name
     with path.open("a") as file:
         fcntl.flock(file, fcntl.LOCK_EX | fcntl.LOCK_NB)
@@ -27,7 +31,9 @@ def locked_folder(folder: Path, lock_name: str) -> Iterator[None]:
         try:
             yield
         finally:
-            if [each.name for each in folder.iterdir()] == [lock_name]:
-                path.unlink()
-                for each in made:
-                    each.rmdir()
+            # By now the folder may have been moved, and others may keep something in those above it.
+            with suppress(OSError):
+                if [each.name for each in folder.iterdir()] == [lock_name]:
+                    path.unlink()
+                    for each in made:
+                        each.rmdir()
