@@ -73,6 +73,15 @@ def test_every_question_is_kept_with_answer_scores_and_trace(cell, tmp_path):
     assert found.settings.index_content
 
 
+def test_the_time_of_a_question_ends_with_its_answer_or_failure(cell, tmp_path):
+    found = run(cell, tmp_path / "run", Rivers("Cairo"), in_flight=100)
+    for record in found.records:
+        last = found.trace(record)[-1]
+        ended = last.at_seconds if record.is_failure else last.usage.seconds
+        assert record.usage.seconds == ended
+    assert sum(record.is_failure for record in found.records) == 1
+
+
 @pytest.mark.parametrize("in_flight", [2, 100])
 def test_how_many_are_in_flight_changes_no_answer(cell, tmp_path, in_flight):
     nonsense = replace(cell, method="dragin")

@@ -3,10 +3,10 @@
 import dataclasses
 from collections import Counter
 from collections.abc import Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 from askance.core.strict_json import json_line
-from askance.core.trace import Trace
+from askance.core.trace import Answered, Trace
 from askance.core.types import Answer, Task, Usage
 from askance.eval.datasets import Example
 
@@ -79,9 +79,18 @@ def make_record(
         cited_titles=tuple(dict.fromkeys(citation.passage.title for citation in answer.citations)),
         decisions=dict(sorted(Counter(decision.outcome for decision in trace.decisions).items())),
         scores=scores,
-        usage=trace.usage(),
+        usage=_usage(trace),
         error=error,
     )
+
+
+def _usage(trace: Trace) -> Usage:
+    """With the seconds until the question was answered or failed, not until others let it be recorded."""
+    last = trace.events[-1] if trace.events else None
+    if isinstance(last, Answered):
+        return last.usage
+    usage = trace.usage()
+    return usage if last is None else replace(usage, seconds=last.at_seconds)
 
 
 def differing_field(record: Record, example: Example) -> str:
