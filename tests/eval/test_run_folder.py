@@ -164,6 +164,17 @@ def test_a_question_that_is_no_longer_the_same_is_refused(tmp_path):
     refused(folder, "has the question 'q1' with another golds (('Bonn',))", examples=changed)
 
 
+def test_a_choice_between_other_options_is_another_question(tmp_path):
+    folder = tmp_path / "run"
+    asked = Question("q1", "Who built bridge 1?", "choice", ("Bonn", "Köln"))
+    examples, chosen = [example(1, question=asked)], record(1, task="choice", options=asked.options)
+    with claimed(folder), open_run(folder, SETTINGS_OF_4, examples, SCORING) as (writer, _):
+        writer.add([(chosen, traced("Bonn"))])
+    assert add(folder, examples=examples) == ["q1"]
+    changed = example(1, question=replace(asked, options=("Bonn", "Trier")))
+    refused(folder, "has the question 'q1' with another options (('Bonn', 'Köln'))", examples=[changed])
+
+
 def test_failures_are_asked_again_on_request(tmp_path):
     folder = tmp_path / "run"
     with claimed(folder), open_run(folder, SETTINGS_OF_4, EXAMPLES, SCORING) as (writer, _):

@@ -24,6 +24,7 @@ class Record:
         scores: by metric; nothing where the metric does not apply to the question.
         error: why the question failed; empty if it did not.
         trace_at, trace_bytes: where its trace is in ``traces.jsonl.gz``: a gzip member of its own.
+        options: of a choice.
     """
 
     number: int
@@ -43,6 +44,7 @@ class Record:
     error: str
     trace_at: int = 0
     trace_bytes: int = 0
+    options: tuple[str, ...] = ()
 
     @property
     def is_failure(self) -> bool:
@@ -81,6 +83,7 @@ def make_record(
         scores=scores,
         usage=_usage(trace),
         error=error,
+        options=example.question.options,
     )
 
 
@@ -98,6 +101,7 @@ def differing_field(record: Record, example: Example) -> str:
     now = {
         "question": example.question.text,
         "task": example.question.task,
+        "options": example.question.options,
         "kind": example.kind,
         "hops": example.hops,
         "golds": example.golds,

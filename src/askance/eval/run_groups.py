@@ -175,7 +175,7 @@ def _check_same_questions(runs: Sequence[RecordedRun]) -> None:
             )
 
 
-_Known = tuple[str, str, tuple[str, ...]]
+_Known = tuple[str, str, tuple[str, ...], tuple[str, ...]]
 
 
 def _by_id(run: RecordedRun) -> dict[str, _Known]:
@@ -183,14 +183,14 @@ def _by_id(run: RecordedRun) -> dict[str, _Known]:
 
 
 def _known(record: Record) -> _Known:
-    return record.question, record.task, record.golds
+    return record.question, record.task, record.options, record.golds
 
 
 def _difference(first_folder: Path, first: _Known | None, other_folder: Path, other: _Known | None) -> str:
     if first is None or other is None:
         return f"is in {first_folder if other is None else other_folder} only"
     at = next(at for at in range(len(first)) if first[at] != other[at])
-    what = ("text", "task", "accepted answers")[at]
+    what = ("text", "task", "options", "accepted answers")[at]
     return f"has other {what} there ({other[at]!r}, not {first[at]!r})"
 
 
