@@ -55,6 +55,39 @@ def test_a_failure_stops_nothing_else():
     assert [str(outcomes[n].error) for n in (1, 3, 5)] == ["1 is odd", "3 is odd", "5 is odd"]
 
 
+def test_what_cancels_itself_has_failed_and_stops_nothing_else():
+    async def first_waits_for_what_is_cancelled(number):
+        if number == 0:
+            future = asyncio.get_running_loop().create_future()
+            future.cancel()
+            await future
+        return number
+
+    outcomes = {each.item: each for each in collect(range(4), first_waits_for_what_is_cancelled, 2)}
+    assert isinstance(outcomes[0].error, asyncio.CancelledError)
+    assert [outcomes[n].result for n in (1, 2, 3)] == [1, 2, 3]
+
+
+def test_nothing_goes_on_when_the_items_break_off():
+    finished = []
+
+    async def slow(number):
+        await asyncio.sleep(0)
+        finished.append(number)
+
+    def broken_off():
+        yield 1
+        raise ValueError("no more")
+
+    async def all_of_them():
+        with pytest.raises(ValueError, match="no more"):
+            await anext(many(broken_off(), slow, 3))
+        await asyncio.sleep(0.01)
+
+    asyncio.run(all_of_them())
+    assert finished == []
+
+
 def test_no_more_are_begun_than_may_be_in_flight():
     begun, yielded = [], []
 

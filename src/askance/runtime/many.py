@@ -18,7 +18,7 @@ class Outcome(Generic[T, R]):
 
     item: T
     result: R | None = None
-    error: Exception | None = None
+    error: Exception | asyncio.CancelledError | None = None
 
 
 async def many(
@@ -38,10 +38,8 @@ async def many(
     waiting, running = enumerate(items), set[asyncio.Task[tuple[int, Outcome[T, R]]]]()
     try:
         while True:
-            running |= {
-                asyncio.create_task(_outcome(number, item, work))
-                for number, item in islice(waiting, in_flight - len(running))
-            }
+            for number, item in islice(waiting, in_flight - len(running)):
+                running.add(asyncio.create_task(_outcome(number, item, work)))
             if not running:
                 return
             done, running = await asyncio.wait(running, return_when=asyncio.FIRST_COMPLETED)
@@ -56,5 +54,10 @@ async def many(
 async def _outcome(number: int, item: T, work: Callable[[T], Awaitable[R]]) -> tuple[int, Outcome[T, R]]:
     try:
         return number, Outcome(item, result=await work(item))
+    except asyncio.CancelledError as error:  # of the work, which ends it, or of something that it waited for
+        task = asyncio.current_task()
+        if task is None or task.cancelling():
+            raise
+        return number, Outcome(item, error=error)
     except Exception as error:  # whatever broke, the other items go on; the caller records it
         return number, Outcome(item, error=error)
