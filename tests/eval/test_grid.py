@@ -140,6 +140,7 @@ def test_a_cell_that_fails_too_often_does_not_keep_the_others(grid_file, tmp_pat
         (lambda t: t.replace("questions = \"sample\"", "questions = \"smaple\""), "did you mean 'sample'?"),
         (lambda t: t.replace("[models.fake]", "[models.\"../fake\"]"), "'../fake"),
         (lambda t: t.replace("answer = ", "anser = ", 1), "found 'anser'"),
+        (lambda t: t.replace("answer = ", "attend = ", 1), "lacks 'answer' in [models.fake]: add it"),
         (lambda t: t + "=", "is not TOML"),
         (lambda t: t[: t.index("[methods")], "lacks 'methods' at the top: add it"),
     ],

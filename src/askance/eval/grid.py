@@ -131,9 +131,13 @@ def read_grid(path: Path) -> Grid:
     except tomllib.TOMLDecodeError as error:
         raise GridError(f"the grid {path} is not TOML ({error}): correct it.") from error
     try:
-        return Grid.model_validate(content)
+        grid = Grid.model_validate(content)
     except ValidationError as error:
         raise _flaw(path, error) from error
+    for name, roles in grid.models.items():
+        if "answer" not in roles:
+            raise GridError(f"the grid {path} lacks 'answer' in [models.{name}]: add it.")
+    return grid
 
 
 def look_up_all(cells: Mapping[str, Cell]) -> dict[str, ReadyCell]:
