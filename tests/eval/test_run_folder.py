@@ -143,9 +143,20 @@ def test_other_settings_are_refused_with_what_differs(tmp_path):
 def test_what_changes_no_answer_may_change(tmp_path):
     folder = tmp_path / "run"
     add(folder, 1)
-    moved = replace(SETTINGS_OF_4, dataset="jsonl:elsewhere/bridges.jsonl", index="moved", machine="another")
+    moved = replace(SETTINGS_OF_4, dataset="jsonl:elsewhere/bridges.jsonl", index="moved")
     assert add(folder, 2, asked=replace(moved, started_at="later")) == ["q1"]
-    assert read_run(folder).settings == replace(moved, started_at=SETTINGS_OF_4.started_at)
+    assert read_run(folder).settings == moved
+
+
+def test_a_run_that_goes_on_elsewhere_says_so(tmp_path):
+    folder = tmp_path / "run"
+    add(folder, 1)
+    elsewhere = replace(SETTINGS_OF_4, machine="64 cores", versions={"python": "3.12.1", "torch": "2.13.0"})
+    for _ in range(2):
+        add(folder, asked=elsewhere)
+        found = read_run(folder).settings
+        assert found.machine == f"{SETTINGS_OF_4.machine}, then 64 cores"
+        assert found.versions == {"python": "3.11.9, then 3.12.1", "torch": "none, then 2.13.0"}
 
 
 def test_a_run_may_grow_but_not_shrink(tmp_path):

@@ -29,7 +29,7 @@ from askance.eval.recorded_run import (
     read_records,
     read_settings,
 )
-from askance.eval.settings import Settings, differences
+from askance.eval.settings import Settings, continued, differences
 from askance.runtime.append_only import AppendOnlyFile
 from askance.runtime.durable import write_atomically
 from askance.runtime.lock import locked_folder
@@ -122,7 +122,7 @@ def open_run(
             ]
             if kept != found:
                 _replace(folder / RECORDS, b"".join(record.line for record in kept).decode())
-            _write_settings(folder, replace(settings, started_at=before.started_at))
+            _write_settings(folder, continued(before, settings))
             writer = stack.enter_context(_writer(folder, kept))
         except OSError as error:
             raise _unwritable(folder, error) from error

@@ -2,11 +2,10 @@
 one.
 """
 
-import dataclasses
 import os
 import platform
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, fields
+from dataclasses import dataclass, fields, replace
 from datetime import UTC, datetime
 from hashlib import sha256
 from importlib.metadata import PackageNotFoundError, version
@@ -87,7 +86,7 @@ def settings_of(
     return Settings(
         dataset=dataset,
         num_questions=len(examples),
-        questions_sha256=sha256(repr(list(map(dataclasses.astuple, examples))).encode()).hexdigest(),
+        questions_sha256=sha256(repr(tuple(examples)).encode()).hexdigest(),
         method=name_of(type(engine.method)),
         title=short_repr(engine.method),
         knobs=_knobs(engine.method),
@@ -112,6 +111,23 @@ def differences(before: Settings, now: Settings) -> dict[str, tuple[object, obje
         for name in dict.fromkeys((*old, *new))
         if old.get(name) != new.get(name)
     }
+
+
+def continued(before: Settings, now: Settings) -> Settings:
+    """The settings of a run that goes on: where it began, then where it went on, if that is elsewhere."""
+    packages = dict.fromkeys((*before.versions, *now.versions))
+    versions = {
+        package: _then(before.versions.get(package, "none"), now.versions.get(package, "none"))
+        for package in packages
+    }
+    return replace(
+        now, started_at=before.started_at, machine=_then(before.machine, now.machine), versions=versions
+    )
+
+
+def _then(before: str, now: str) -> str:
+    """Each value once: what was told last need not be told again."""
+    return before if before.split(", then ")[-1] == now else f"{before}, then {now}"
 
 
 def _knobs(method: Any) -> dict[str, str]:
