@@ -2,13 +2,16 @@
 writes all the same.
 """
 
+import dataclasses
 import json
 import math
 from typing import Any
 
 
 def json_line(record: Any) -> str:
-    """One line of JSON; numbers that are not finite are the texts ``Infinity``, ``-Infinity`` and ``NaN``.
+    """One line of JSON; a dataclass is an object of its fields.
+
+    Numbers that are not finite are the texts ``Infinity``, ``-Infinity`` and ``NaN``.
 
     A lone surrogate, half of a character, becomes U+FFFD: an escape of it is JSON that strict readers refuse.
     """
@@ -24,6 +27,9 @@ def _whole_characters(text: str) -> str:
 
 
 def _strict(value: Any) -> Any:
+    if dataclasses.is_dataclass(value):
+        # One walk: dataclasses.asdict would copy all of it first.
+        return {field.name: _strict(getattr(value, field.name)) for field in dataclasses.fields(value)}
     if isinstance(value, dict):
         return {key: _strict(item) for key, item in value.items()}
     if isinstance(value, list | tuple):

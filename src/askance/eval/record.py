@@ -1,6 +1,5 @@
 """What is kept of one question: what was asked, what was answered, what that is worth and what it cost."""
 
-import dataclasses
 from collections import Counter
 from collections.abc import Mapping
 from dataclasses import dataclass, replace
@@ -54,7 +53,7 @@ class Record:
     @property
     def line(self) -> bytes:
         """As it stands in the file, its line break included."""
-        return (json_line(dataclasses.asdict(self)) + "\n").encode()
+        return (json_line(self) + "\n").encode()
 
 
 def make_record(

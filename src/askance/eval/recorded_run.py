@@ -11,7 +11,7 @@ A question is finished once its trace and then its record are on the disk.
 import gzip
 import json
 import zlib
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from pathlib import Path
 from typing import TypeVar
 
@@ -36,7 +36,7 @@ class RecordedRun:
 
     folder: Path
     settings: Settings
-    records: tuple[Record, ...]
+    records: tuple[Record, ...] = field(repr=False)
 
     @property
     def is_complete(self) -> bool:

@@ -113,7 +113,7 @@ def open_run(
         try:
             before = read_settings(folder) if (folder / SETTINGS).exists() else settings
             _check_same(folder, before, settings)
-            found = read_records(folder)[0]
+            found, size_bytes = read_records(folder)
             _check_questions(folder, found, wanted)
             kept = [
                 _scored(folder, record, wanted[record.id], scoring)
@@ -121,9 +121,11 @@ def open_run(
                 if not (retry_failures and record.is_failure)
             ]
             if kept != found:
-                _replace(folder / RECORDS, b"".join(record.line for record in kept).decode())
+                content = b"".join(record.line for record in kept)
+                _replace(folder / RECORDS, content.decode())
+                size_bytes = len(content)
             _write_settings(folder, continued(before, settings))
-            writer = stack.enter_context(_writer(folder, kept))
+            writer = stack.enter_context(_writer(folder, kept, size_bytes))
         except OSError as error:
             raise _unwritable(folder, error) from error
         yield writer, RecordedRun(folder, settings, tuple(kept))
@@ -143,11 +145,10 @@ def _unwritable(folder: Path, error: OSError) -> RunFolderError:
 
 
 @contextmanager
-def _writer(folder: Path, kept: Sequence[Record]) -> Iterator[RunWriter]:
+def _writer(folder: Path, kept: Sequence[Record], size_bytes: int) -> Iterator[RunWriter]:
     end = max((record.trace_at + record.trace_bytes for record in kept), default=0)
-    _, whole = read_records(folder)
     with (
-        closing(AppendOnlyFile(folder / RECORDS, whole)) as records,
+        closing(AppendOnlyFile(folder / RECORDS, size_bytes)) as records,
         closing(AppendOnlyFile(folder / TRACES, end)) as traces,
     ):
         yield RunWriter(records, traces, folder)

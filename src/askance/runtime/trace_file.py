@@ -21,10 +21,17 @@ def event_record(event: AnyEvent) -> dict[str, Any]:
     return {"type": event.type, **dataclasses.asdict(event)}
 
 
+def _shallow(event: AnyEvent) -> dict[str, Any]:
+    return {
+        "type": event.type,
+        **{field.name: getattr(event, field.name) for field in dataclasses.fields(event)},
+    }
+
+
 def trace_text(trace: Trace) -> str:
     """A trace as it stands in a file."""
     header = {"type": "header", "schema": SCHEMA_VERSION, "askance": VERSION}
-    lines = [json_line(record) for record in (header, *map(event_record, trace.events))]
+    lines = [json_line(record) for record in (header, *map(_shallow, trace.events))]
     return "\n".join(lines) + "\n"
 
 
