@@ -12,7 +12,7 @@ from askance.cli_eval import MAX_FAILURES
 from askance.cli_runs import compare, report
 from askance.core.errors import InputError, TooManyFailures
 from askance.eval.cell import PROMPTS_OF_DATASET, Terms
-from askance.eval.grid import DatasetTable, Grid, MethodTable, look_up_all, run_grid
+from askance.eval.grid import DatasetTable, Grid, MethodTable, ModelTable, look_up_all, run_grid
 from askance.serve.progress import EvaluationProgress
 from askance.wire import DEFAULT_MODEL, load_models
 
@@ -51,7 +51,7 @@ def make_grid(
         prompts=options.prompts,
         sample=options.sample,
         datasets={name: DatasetTable(questions=spec) for name, spec in zip(names, datasets, strict=True)},
-        models={folder_name(options.model): {"answer": options.model}},
+        models={folder_name(options.model): ModelTable(answer=options.model)},
         methods=dict(methods),
     )
 

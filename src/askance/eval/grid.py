@@ -24,16 +24,16 @@ The run of a cell is in ``OUT/DATASET/MODEL/METHOD``. Paths are relative to wher
 """
 
 import tomllib
-from collections.abc import Callable, Mapping
-from contextlib import AbstractContextManager
+from collections.abc import Callable, Iterator, Mapping
+from contextlib import AbstractContextManager, contextmanager
 from functools import cache
 from itertools import groupby
 from pathlib import Path
-from typing import Annotated, Any
+from typing import Annotated
 
 from pydantic import BaseModel, ConfigDict, Field, StringConstraints, ValidationError
 
-from askance.core.errors import GridError, TooManyFailures, UnknownName
+from askance.core.errors import GridError, InputError, TooManyFailures, UnknownName
 from askance.core.ports import Model
 from askance.core.types import Role
 from askance.eval.cell import Cell, LoadModels, ReadyCell, Terms, begin, evaluate, look_up
@@ -69,6 +69,16 @@ class DatasetTable(Common):
     questions: str
 
 
+class ModelTable(_Table):
+    """Models by role, each as ``--model`` takes it."""
+
+    answer: str
+    attend: str | None = None
+    critic: str | None = None
+    reward: str | None = None
+    judge: str | None = None
+
+
 class MethodTable(_Table):
     """A method, by the table's own name unless it is named, with its knobs."""
 
@@ -83,19 +93,26 @@ class Grid(Common):
     seed: int = 0
     metrics: list[str] = Field(default_factory=lambda: list(DEFAULT_METRICS), min_length=1)
     datasets: dict[Name, DatasetTable] = Field(min_length=1)
-    models: dict[Name, dict[Role, str]] = Field({"bundled": {"answer": "bundled"}}, min_length=1)
+    models: dict[Name, ModelTable] = Field({"bundled": ModelTable(answer="bundled")}, min_length=1)
     methods: dict[Name, MethodTable] = Field(min_length=1)
 
     def cells(self) -> dict[str, Cell]:
         """All cells by ``DATASET/MODEL/METHOD``; those of one model follow each other."""
-        return {
-            f"{dataset}/{model}/{method}": self._cell(self.datasets[dataset], specs, method)
-            for model, specs in self.models.items()
+        places = [
+            (dataset, model, method)
+            for model in self.models
             for dataset in self.datasets
             for method in self.methods
-        }
+        ]
+        cells = {}
+        for dataset, model, method in places:
+            name = f"{dataset}/{model}/{method}"
+            with _named(name):
+                specs = self.models[model].model_dump(exclude_none=True)
+                cells[name] = self._cell(self.datasets[dataset], specs, method)
+        return cells
 
-    def _cell(self, dataset: DatasetTable, models: Mapping[Any, str], method: str) -> Cell:
+    def _cell(self, dataset: DatasetTable, models: Mapping[str, str], method: str) -> Cell:
         table = self.methods[method]
         chosen = dataset if {"limit", "sample", "ids"} & dataset.model_fields_set else self
         index, prompts = dataset.index or self.index, dataset.prompts or self.prompts
@@ -113,7 +130,11 @@ class Grid(Common):
         )
 
 
-_KEYS = {"datasets": DatasetTable.model_fields, "methods": MethodTable.model_fields}
+_KEYS = {
+    "datasets": DatasetTable.model_fields,
+    "models": ModelTable.model_fields,
+    "methods": MethodTable.model_fields,
+}
 
 
 def read_grid(path: Path) -> Grid:
@@ -131,19 +152,32 @@ def read_grid(path: Path) -> Grid:
     except tomllib.TOMLDecodeError as error:
         raise GridError(f"the grid {path} is not TOML ({error}): correct it.") from error
     try:
-        grid = Grid.model_validate(content)
+        return Grid.model_validate(content)
     except ValidationError as error:
         raise _flaw(path, error) from error
-    for name, roles in grid.models.items():
-        if "answer" not in roles:
-            raise GridError(f"the grid {path} lacks 'answer' in [models.{name}]: add it.")
-    return grid
 
 
 def look_up_all(cells: Mapping[str, Cell]) -> dict[str, ReadyCell]:
-    """Find out all that can be wrong with any cell before the first model is loaded; see `look_up`."""
+    """Find out all that can be wrong with any cell before the first model is loaded; see `look_up`.
+
+    Raises:
+        GridError: as for `look_up`, with the name of the cell.
+    """
     choose_once, open_once = cache(choose), cache(open_retriever)
-    return {name: look_up(cell, choose_once, open_once) for name, cell in cells.items()}
+    ready = {}
+    for name, cell in cells.items():
+        with _named(name):
+            ready[name] = look_up(cell, choose_once, open_once)
+    return ready
+
+
+@contextmanager
+def _named(cell: str) -> Iterator[None]:
+    """What is wrong with a cell, with its name, since many are looked at."""
+    try:
+        yield
+    except InputError as error:
+        raise GridError(f"{cell}: {error}") from error
 
 
 async def run_grid(
@@ -191,6 +225,12 @@ def _flaw(path: Path, error: ValidationError) -> GridError | UnknownName:
     # A misspelt key is two flaws: there is one too many and one is missing.
     flaw = min(error.errors(include_url=False), key=lambda flaw: flaw["type"] != "extra_forbidden")
     *tables, key = map(str, flaw["loc"])
+    if key == "[key]":
+        *tables, name = tables
+        return GridError(
+            f"the grid {path}, [{'.'.join(tables)}]: {name!r} can't be the name of a folder: write letters, "
+            "digits and _.,+=-, a letter or digit first."
+        )
     place = f"in [{'.'.join(tables)}]" if tables else "at the top"
     if flaw["type"] == "extra_forbidden":
         known = _KEYS.get(tables[0] if tables else "", Grid.model_fields)
