@@ -275,7 +275,8 @@ def flawed(folder, name, change):
         (RECORDS, lambda text: text.replace('"number": 2', '"number": "two"'), "line 2, field number: "),
         (SETTINGS, lambda text: text.replace('"schema": 1', '"schema": 7'), "has schema 7, this"),
         (SETTINGS, lambda text: text.replace("askance-run", "other"), "holds no settings of a run"),
-        (SETTINGS, lambda text: text[:50], "can't read"),
+        (RECORDS, lambda text: text + text[: text.index("\n") + 1], "line 3: the question 'q1' is on line 1"),
+        (SETTINGS, lambda text: text[:50], "is not JSON"),
         (SETTINGS, lambda text: text.replace('"seed": 0', '"seed": "x"'), "field seed: Input"),
     ],
 )  # fmt: skip
@@ -297,6 +298,21 @@ def test_a_damaged_trace_is_named(tmp_path):
     with pytest.raises(
         RunFolderError, match=r"can't read the trace of question 'q1' in .*The file is damaged"
     ):
+        run.trace(run.records[0])
+
+
+def test_a_trace_that_is_not_there_is_named_and_nothing_is_put_in_its_place(tmp_path):
+    folder = tmp_path / "run"
+    add(folder, 1, 2)
+    size = (folder / TRACES).stat().st_size
+    os.truncate(folder / TRACES, size - 1)
+    refused(folder, f"has {size - 1} bytes, but the finished questions have {size} bytes of traces")
+    run = read_run(folder)
+    assert run.trace(run.records[0])
+    with pytest.raises(RunFolderError, match=r"question 'q2' in .*: it ends before that trace does"):
+        run.trace(run.records[1])
+    (folder / TRACES).unlink()
+    with pytest.raises(RunFolderError, match="gz is missing: restore it"):
         run.trace(run.records[0])
 
 

@@ -11,6 +11,7 @@ A question is finished once its trace and then its record are on the disk.
 import gzip
 import json
 import zlib
+from collections.abc import Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import TypeVar
@@ -27,6 +28,7 @@ from askance.runtime.trace_file import parse_trace
 T = TypeVar("T")
 FORMAT, SCHEMA_VERSION = "askance-run", 1
 SETTINGS, RECORDS, TRACES, LOCK = "settings.json", "records.jsonl", "traces.jsonl.gz", "lock"
+_DAMAGED = "The file is damaged: restore it, or name another folder."
 _SETTINGS, _RECORD = TypeAdapter(Settings), TypeAdapter(Record)
 
 
@@ -69,10 +71,16 @@ def read_recorded_trace(folder: Path, record: Record) -> tuple[AnyEvent, ...]:
     try:
         with path.open("rb") as file:
             file.seek(record.trace_at)
-            text = gzip.decompress(file.read(record.trace_bytes)).decode()
+            member = file.read(record.trace_bytes)
+        if len(member) < record.trace_bytes:
+            raise EOFError("it ends before that trace does")
+        text = gzip.decompress(member).decode()
+    except FileNotFoundError as error:
+        raise RunFolderError(f"{path} is missing: restore it, for the traces are nowhere else.") from error
     except (OSError, EOFError, zlib.error, UnicodeDecodeError) as error:
         raise RunFolderError(
-            f"can't read the trace of question {record.id!r} in {path}: {error}. The file is damaged."
+            f"can't read the trace of question {record.id!r} in {path}: {error}. The file is damaged: "
+            "restore it."
         ) from error
     return parse_trace(text, f"{path}, question {record.id}")
 
@@ -85,8 +93,10 @@ def read_settings(folder: Path) -> Settings:
         raise RunFolderError(
             f"{folder} holds no run (no {SETTINGS}): name the folder that `askance eval --out` wrote."
         ) from error
-    except (OSError, ValueError) as error:
-        raise RunFolderError(f"can't read {path}: {error}. Check the path.") from error
+    except OSError as error:
+        raise RunFolderError(f"can't read {path}: {error.strerror}. Check the path.") from error
+    except ValueError as error:
+        raise RunFolderError(f"{path} is not JSON ({error}). {_DAMAGED}") from error
     if not isinstance(content, dict) or content.get("format") != FORMAT:
         raise RunFolderError(f"{path} holds no settings of a run: name another folder.")
     if content.get("schema") != SCHEMA_VERSION:
@@ -109,7 +119,18 @@ def read_records(folder: Path) -> tuple[list[Record], int]:
         raise RunFolderError(f"can't read {path}: {error.strerror}. Check the path.") from error
     lines = whole.split(b"\n")[:-1]
     records = [_validated(_RECORD, line, f"{path}, line {at}") for at, line in enumerate(lines, start=1)]
+    _check_each_once(path, records)
     return records, len(whole)
+
+
+def _check_each_once(path: Path, records: Sequence[Record]) -> None:
+    lines: dict[str, int] = {}
+    for at, record in enumerate(records, start=1):
+        before = lines.setdefault(record.id, at)
+        if before != at:
+            raise RunFolderError(
+                f"{path}, line {at}: the question {record.id!r} is on line {before} already. {_DAMAGED}"
+            )
 
 
 def _validated(kind: TypeAdapter[T], content: str | bytes, place: str) -> T:
@@ -119,6 +140,4 @@ def _validated(kind: TypeAdapter[T], content: str | bytes, place: str) -> T:
         first = error.errors(include_url=False)[0]
         field = ".".join(map(str, first["loc"]))
         where = f", field {field}" if field else ""
-        raise RunFolderError(
-            f"{place}{where}: {first['msg']}. The file is damaged: restore it, or name another folder."
-        ) from error
+        raise RunFolderError(f"{place}{where}: {first['msg']}. {_DAMAGED}") from error

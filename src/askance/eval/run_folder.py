@@ -115,6 +115,7 @@ def open_run(
             _check_same(folder, before, settings)
             found, size_bytes = read_records(folder)
             _check_questions(folder, found, wanted)
+            _check_traces(folder / TRACES, found)
             kept = [
                 _scored(folder, record, wanted[record.id], scoring)
                 for record in found
@@ -146,10 +147,9 @@ def _unwritable(folder: Path, error: OSError) -> RunFolderError:
 
 @contextmanager
 def _writer(folder: Path, kept: Sequence[Record], size_bytes: int) -> Iterator[RunWriter]:
-    end = max((record.trace_at + record.trace_bytes for record in kept), default=0)
     with (
         closing(AppendOnlyFile(folder / RECORDS, size_bytes)) as records,
-        closing(AppendOnlyFile(folder / TRACES, end)) as traces,
+        closing(AppendOnlyFile(folder / TRACES, _end_of_traces(kept))) as traces,
     ):
         yield RunWriter(records, traces, folder)
 
@@ -194,6 +194,21 @@ def _check_questions(folder: Path, records: Sequence[Record], wanted: Mapping[st
                 f"the run {folder} has the question {record.id!r} with another {field} "
                 f"({getattr(record, field)!r}) than the dataset has now: name another --out."
             )
+
+
+def _check_traces(path: Path, records: Sequence[Record]) -> None:
+    """What is finished has its trace on the disk: where it has not, what is added would take its place."""
+    end = _end_of_traces(records)
+    size = path.stat().st_size if path.exists() else 0
+    if size < end:
+        raise RunFolderError(
+            f"{path} has {size:,} bytes, but the finished questions have {end:,} bytes of traces: restore "
+            "the file, or name another --out."
+        )
+
+
+def _end_of_traces(records: Iterable[Record]) -> int:
+    return max((record.trace_at + record.trace_bytes for record in records), default=0)
 
 
 def _write_settings(folder: Path, settings: Settings) -> None:
