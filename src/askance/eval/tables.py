@@ -13,8 +13,8 @@ NONE = "–"
 _TAG = re.compile(r"<(?=[A-Za-z/!?])")
 INTERVAL = "95 %"
 _P = (
-    "p: paired permutation test over all choices of signs, or 10,000 of them from "
-    f"{MOST_ENUMERATED + 1} questions that differ on"
+    "p: paired permutation test; all choices of signs where at most "
+    f"{MOST_ENUMERATED} questions differ, otherwise 10,000 of them"
 )
 COSTS: dict[str, Callable[[Costs], str]] = {
     "searches": lambda costs: f"{costs.searches:.2f}",
@@ -87,7 +87,8 @@ def results_table(found: Comparisons) -> ResultTable:
         for name, summary in zip(found.names, found.summaries, strict=True)
     ]
     note = (
-        f"Means over {counted(found.num_questions)}, failed ones as 0; intervals: bootstrap over questions."
+        f"Means over {counted(found.num_questions)}, failed ones as 0; intervals: bootstrap over questions. "
+        "Short answer: share of questions with one."
     )
     return ResultTable("Results", tuple(headings), tuple(rows), note=note)
 
