@@ -5,6 +5,7 @@ from askance.text.printable import printable, printable_record
 def test_controls_go_and_everything_else_stays():
     assert printable("a\x1b[2Jb\x00\x9b\x7f\ud800") == "a�[2Jb����"
     assert printable("two\nlines\tand 😀 é 한") == "two\nlines and 😀 é 한"
+    assert printable("שלום \u200f\u2067a\u2069 a\u202eb\u202dc") == "שלום \u200f\u2067a\u2069 a�b�c"
 
 
 def test_records_are_cleaned_however_deep():

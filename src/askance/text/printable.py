@@ -5,10 +5,14 @@ import unicodedata
 from typing import Any, TypeVar
 
 T = TypeVar("T")
+_OVERRIDES = "\u202d\u202e"
+"""They write what follows backwards, up to the end of the line or beyond; no language needs them."""
 
 
 def printable(text: str) -> str:
-    """`text` with control characters replaced by "�"; line breaks stay, tabs become spaces."""
+    """`text` with "�" for control characters and overrides of direction; line breaks stay, tabs become
+    spaces.
+    """
     return "".join(map(_shown, text)) if not text.isprintable() else text
 
 
@@ -22,7 +26,7 @@ def _shown(character: str) -> str:
     if character == "\t":
         return " "
     is_control = unicodedata.category(character) in ("Cc", "Cs") and character != "\n"
-    return "�" if is_control else character
+    return "�" if is_control or character in _OVERRIDES else character
 
 
 def _cleaned(value: Any) -> Any:
