@@ -165,7 +165,7 @@ def ask(
     set_: SetOption = None,
     prompts: Annotated[str | None, typer.Option(help="A set of `askance prompts`, or a prompt file.")] = None,
     preset: PresetOption = None,
-    seed: Annotated[int, typer.Option(help="Makes sampling repeatable.")] = 0,
+    seed: Annotated[int, typer.Option(help="Makes a model's random choices repeatable.")] = 0,
     as_json: JsonFlag = False,
     trace: Annotated[Path | None, typer.Option(help="Write the trace to this file (JSON Lines).")] = None,
 ) -> None:

@@ -19,7 +19,7 @@ out = Console(highlight=False, emoji=False)
 
 def datasets(
     spec: Annotated[
-        str | None, typer.Argument(metavar="[NAME:FILE]", help="A file to read, and to say what is in it.")
+        str | None, typer.Argument(metavar="NAME:FILE", help="A file to read, and to say what is in it.")
     ] = None,
 ) -> None:
     """List the datasets that can be read, or show what is in a file of one."""

@@ -32,10 +32,16 @@ err = Console(stderr=True, highlight=False, emoji=False)
 
 MAX_FAILURES = 20
 InFlightOption = Annotated[
-    int | None, typer.Option(min=1, help="Questions asked at the same time, if not what suits the model.")
+    int | None,
+    typer.Option(
+        min=1, metavar="N", help="Questions asked at the same time; otherwise as many as suit the model."
+    ),
 ]
 MaxFailuresOption = Annotated[
-    int, typer.Option(min=0, help="Stop, with exit code 1, once more questions of a run have failed.")
+    int,
+    typer.Option(
+        min=0, metavar="N", help="Stop, with exit code 1, once more than N questions of a run have failed."
+    ),
 ]
 RetryFlag = Annotated[
     bool, typer.Option("--retry-failures", help="Ask the questions again that failed before.")
@@ -54,11 +60,17 @@ def evaluate(
         typer.Option(help="A set of `askance prompts`, a prompt file, or 'dataset': the set of its name."),
     ] = None,
     preset: PresetOption = None,
-    limit: Annotated[int | None, typer.Option(help="Ask so many questions, the first ones.")] = None,
-    sample: Annotated[int | None, typer.Option(help="Ask so many, with each kind's share of them.")] = None,
-    ids: Annotated[Path | None, typer.Option(help="Ask those whose ids are the lines of this file.")] = None,
-    seed: Annotated[int, typer.Option(help="Makes sampling repeatable.")] = 0,
-    metric: Annotated[list[str] | None, typer.Option(help="A metric, in place of the usual ones.")] = None,
+    limit: Annotated[int | None, typer.Option(metavar="N", help="Ask the first N questions.")] = None,
+    sample: Annotated[
+        int | None, typer.Option(metavar="N", help="Ask N questions, each kind with its share.")
+    ] = None,
+    ids: Annotated[
+        Path | None, typer.Option(help="Ask the questions whose ids are the lines of this file.")
+    ] = None,
+    seed: Annotated[int, typer.Option(help="Makes a model's random choices repeatable.")] = 0,
+    metric: Annotated[
+        list[str] | None, typer.Option(help="A metric, in place of the usual ones; may be given again.")
+    ] = None,
     in_flight: InFlightOption = None,
     max_failures: MaxFailuresOption = MAX_FAILURES,
     retry_failures: RetryFlag = False,
@@ -94,7 +106,7 @@ def evaluate(
 
 
 def grid(
-    file: Annotated[Path, typer.Argument(help="TOML: methods, datasets and models; see docs/evaluation.md.")],
+    file: Annotated[Path, typer.Argument(help="TOML: methods, datasets and models; see docs/runs.md.")],
     folder: Annotated[Path, typer.Option("--out", help="Folder of the runs: OUT/DATASET/MODEL/METHOD.")],
     in_flight: InFlightOption = None,
     max_failures: MaxFailuresOption = MAX_FAILURES,

@@ -12,7 +12,8 @@ from askance.wire import DEFAULT_MODEL
 IndexOption = Annotated[Path | None, typer.Option("--index", help="Folder made by `askance index`.")]
 JsonFlag = Annotated[bool, typer.Option("--json", help="Print one JSON object and nothing else.")]
 ModelOption = Annotated[
-    list[str] | None, typer.Option(help="[ROLE=]SPEC, see `askance models`; may be given once a role.")
+    list[str] | None,
+    typer.Option(help="[ROLE=]SPEC, see `askance models`; may be given once a role. Otherwise bundled."),
 ]
 SetOption = Annotated[list[str] | None, typer.Option("--set", help="knob=value; may be given again.")]
 PresetOption = Annotated[

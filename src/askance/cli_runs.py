@@ -24,9 +24,7 @@ if TYPE_CHECKING:
 
 out = Console(highlight=False, emoji=False)
 
-RunsArgument = Annotated[
-    list[Path], typer.Argument(metavar="RUN…", help="Folders written by `askance eval`.")
-]
+RunsArgument = Annotated[list[Path], typer.Argument(metavar="RUN", help="Folders written by `askance eval`.")]
 BaseOption = Annotated[
     str | None, typer.Option(help="The run to compare with, by folder or name; otherwise the first.")
 ]
@@ -46,7 +44,7 @@ PriceOption = Annotated[
         help="NAME=PRICE, once each: prompt, generated, reused (a million tokens), search, currency."
     ),
 ]
-QUESTIONS = "Show so many questions that differ most, of each comparison."
+QUESTIONS = "Of each comparison, show the N questions that differ most."
 
 
 @dataclass(frozen=True, slots=True)
@@ -69,7 +67,7 @@ def compare(
     metric: MetricOption = None,
     common: CommonFlag = False,
     price: PriceOption = None,
-    questions: Annotated[int, typer.Option(min=0, help=QUESTIONS)] = 0,
+    questions: Annotated[int, typer.Option(min=0, metavar="N", help=QUESTIONS)] = 0,
     as_json: JsonFlag = False,
     as_markdown: Annotated[bool, typer.Option("--markdown", help="Print Markdown.")] = False,
 ) -> None:
@@ -94,7 +92,7 @@ def report(
     metric: MetricOption = None,
     common: CommonFlag = False,
     price: PriceOption = None,
-    questions: Annotated[int, typer.Option(min=0, help=QUESTIONS)] = 5,
+    questions: Annotated[int, typer.Option(min=0, metavar="N", help=QUESTIONS)] = 5,
 ) -> None:
     """Write one page about runs: tables, charts, and what papers print for the same datasets."""
     from askance.eval.report.page import report_page
