@@ -31,7 +31,7 @@ def test_compare_shows_tables_per_dataset(run, runs):
     assert (code, err) == (0, "")
     assert "jsonl:bridges.jsonl, 4 questions" in out
     assert "hotpotqa:dev.json, 1 question" in out
-    assert "Difference in f1: less that of single" in out
+    assert "Difference in f1: run minus single" in out
     assert "dragin +0.500 −0.500 to +1.000 0.625 0.625 3 1 0" in words(out)
     assert "q2: Where �[31m?" in out
     assert "\x1b" not in out
@@ -41,7 +41,7 @@ def test_compare_shows_tables_per_dataset(run, runs):
 def test_compare_with_another_base(run, runs):
     for base in (runs / "b", "dragin"):
         _, out, _ = run("compare", runs / "a", runs / "b", "--base", base)
-        assert "less that of dragin" in out
+        assert "run minus dragin" in out
     code, out, err = run("compare", runs / "a", runs / "b", "--base", "dragon")
     assert (code, out) == (2, "")
     assert "unknown run 'dragon' in --base (and no such folder among the runs given): did you mean" in words(
@@ -102,10 +102,11 @@ def test_an_unfinished_run(run, runs):
     [
         (["a", "a"], "is given more than once"),
         (["absent"], "absent holds no run"),
-        (["a", "--metric", "f2"], "did you mean 'f1'"),
+        (["a", "--metric", "f2"], "with --metric scores a run by another one): did you mean 'f1'"),
         (["a", "--json", "--markdown"], "exclude each other"),
         (["a", "--questions", "-1"], "--questions"),
         (["a", "--price", "prompt=1"], "no price for generated"),
+        (["a", "--price", "prompt=x"], "price prompt=x: 'x' is no number"),
         ([], "RUN"),
     ],
 )
@@ -124,7 +125,7 @@ def test_report_writes_a_page_of_its_own(run, runs):
     text = page.read_text(encoding="utf-8")
     assert text.startswith("<!doctype html>")
     assert "3 runs over 2 datasets" in text
-    assert "less that of single" in text
+    assert "run minus single" in text
     assert "Is &lt;script&gt;alert(1)&lt;/script&gt; it?" in text
     assert "<script" not in text
     assert [path.name for path in runs.iterdir() if path.is_file()] == ["page.html"]

@@ -99,6 +99,9 @@ def test_scripted_replies_from_a_file(tmp_path):
     path.write_bytes(b"\xff")
     with pytest.raises(ModelSpecError, match="can't read the script"):
         load_model(f"scripted:{path}")
+    path.write_text('{"text": "\\ud83d"}')
+    with pytest.raises(ModelSpecError, match="line 1: Invalid JSON"):
+        load_model(f"scripted:{path}")
     path.write_text("")
     with pytest.raises(ModelSpecError, match="line 1"):
         load_model(f"scripted:{path}")

@@ -39,8 +39,8 @@ def test_all_tables_in_order():
         "Other metrics",
         "Cost",
         "By kind",
-        "Difference in f1: less that of single",
-        "Difference in exact match: less that of single",
+        "Difference in f1: run minus single",
+        "Difference in exact match: run minus single",
         "Questions that differ most in f1: flare and single",
     ]
 
@@ -64,7 +64,7 @@ def test_cells():
         ("comparison (1)", "flare", "0.000"),
         ("comparison (1)", "single", "0.000"),
     ]
-    assert found["Difference in f1: less that of single"].rows == (
+    assert found["Difference in f1: run minus single"].rows == (
         ("flare", "+0.500", "0.000 to +1.000", "1.000", "1.000", "1", "0", "1"),
     )
     assert found["Questions that differ most in f1: flare and single"].rows == (
@@ -73,12 +73,12 @@ def test_cells():
 
 
 def test_all_pairs_name_both_runs():
-    table = tables(all_pairs=True)["Difference in f1: less that of flare"]
+    table = tables(all_pairs=True)["Difference in f1: run minus flare"]
     assert table.rows[0][0] == "single"
     runs = [run_of([record(1)], f"runs/{at}", title=f"m{at}") for at in range(3)]
     (group,) = group_runs(runs)
     found = {table.title: table for table in tables_of(compare_group(group, all_pairs=True))}
-    assert found["Difference in f1"].headings[:3] == ("run", "less", "difference")
+    assert found["Difference in f1"].headings[:3] == ("run", "minus", "difference")
     assert [row[:2] for row in found["Difference in f1"].rows] == [("m1", "m0"), ("m2", "m0"), ("m2", "m1")]
     assert found["Difference in f1"].note.endswith("Holm: for all 3 of this table.")
 

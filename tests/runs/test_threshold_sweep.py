@@ -13,7 +13,7 @@ def test_a_higher_threshold_searches_less(options, tmp_path, capsys):
     assert low.costs.searches > high.costs.searches == 1
     assert (low.title, high.title) == ("dragin(threshold=0.0)", "dragin(threshold=1000.0)")
     printed = capsys.readouterr().out
-    assert "less that of dragin(threshold=0.0)**" in printed
+    assert "run minus dragin(threshold=0.0)**" in printed
     assert printed.endswith(paper_table() + "\n")
     assert "| 0.6 | 0.304 | 0.3931 |" in printed
     assert (tmp_path / "out" / "report.html").exists()

@@ -34,7 +34,7 @@ class MeanInterval:
 
 @dataclass(frozen=True, slots=True)
 class Difference:
-    """The mean of the first method less that of the second, over the same questions.
+    """The mean of the first method run minus the second, over the same questions.
 
     Attributes:
         share_above_zero: the share of resamples in which the first method is better; a tie is not.

@@ -136,7 +136,10 @@ def _chosen_metrics(group: RunGroup, wanted: Sequence[str]) -> tuple[str, ...]:
     ]
     for metric in wanted:
         if metric not in shared:
-            raise UnknownName("metric", metric, shared, place=f"(of the runs over {group.dataset})")
+            place = (
+                f"in the runs over {group.dataset} (`askance eval` with --metric scores a run by another one)"
+            )
+            raise UnknownName("metric", metric, shared, place=place)
     if wanted:
         return tuple(dict.fromkeys(wanted))
     main = [metric for metric in main_metrics(group.runs[0]) if metric in shared]

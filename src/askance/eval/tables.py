@@ -158,9 +158,9 @@ def difference_tables(found: Comparisons) -> Iterator[ResultTable]:
 
 def _difference_table(metric: str, found: Sequence[Comparison]) -> ResultTable:
     bases = {each.base for each in found}
-    title, headings = f"Difference in {label(metric)}", ["run", "less"]
+    title, headings = f"Difference in {label(metric)}", ["run", "minus"]
     if len(bases) == 1:
-        title, headings = f"{title}: less that of {found[0].base}", ["run"]
+        title, headings = f"{title}: run minus {found[0].base}", ["run"]
     rows = [(*(each.run, each.base)[: len(headings)], *_difference_cells(each)) for each in found]
     note = f"{_P}; Holm: for all {len(found)} of this table" if len(found) > 1 else _P
     columns = ("difference", INTERVAL, "p", "p (Holm)", "won", "lost", "tied")

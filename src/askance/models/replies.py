@@ -39,8 +39,8 @@ def _reply(path: Path, number: int, line: str) -> Reply:
             raise ValueError("a probability is not above 0 and up to 1")
     except ValidationError as error:
         first = error.errors()[0]
-        place = ".".join(map(str, first["loc"]))
-        raise ModelSpecError(f"{path}, line {number}, {place}: {first['msg']}. {_SHAPE}") from error
+        field = "".join(f", field {name}" for name in [".".join(map(str, first["loc"]))] if name)
+        raise ModelSpecError(f"{path}, line {number}{field}: {first['msg']}. {_SHAPE}") from error
     except ValueError as error:
         raise ModelSpecError(f"{path}, line {number}: {error}. {_SHAPE}") from error
     return reply

@@ -54,7 +54,7 @@ def check_writable(path: Path) -> None:
     if not path.parent.is_dir():
         raise InputError(f"can't write {path}: the folder {path.parent} does not exist; make it first.")
     if not os.access(path.parent, os.W_OK):
-        raise InputError(f"can't write {path}: no permission to write in {path.parent}.")
+        raise InputError(f"can't write {path}: no permission to write in {path.parent}. Name another file.")
 
 
 def read_trace(path: Path) -> tuple[AnyEvent, ...]:

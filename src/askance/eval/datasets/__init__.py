@@ -167,7 +167,7 @@ def read_dataset(spec: str, limit: int | None = None) -> tuple[Example, ...]:
         raise InputError(f"a limit of {limit} questions leaves none: give 1 or more, or no limit.")
     examples = tuple(islice(_open(spec), limit))
     if not examples:
-        raise DatasetError(f"dataset {spec!r} holds no questions: name the file that has them.")
+        raise DatasetError(f"dataset {spec!r} holds no questions with answers: name the file that has them.")
     _check_ids(spec, examples)
     return examples
 

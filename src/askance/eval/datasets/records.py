@@ -11,6 +11,8 @@ from pydantic import AfterValidator, BaseModel, BeforeValidator, ConfigDict, Val
 from askance.core.errors import DatasetError
 
 _SHOWN_CHARACTERS = 60
+_PROBLEMS = {"model_type": "not an object", "too_short": "is empty"}
+"""In place of what pydantic says of them."""
 
 
 class Record(BaseModel):
@@ -68,7 +70,9 @@ def checked(row: Any, kind: type[R], shape: str, place: str) -> R:
     try:
         return kind.model_validate(row)
     except ValidationError as error:
-        raise DatasetError(f"{place}{_first_flaw(error)}. {shape}") from error
+        flaw = _first_flaw(error)
+        stop = "" if flaw.endswith("?") else "."
+        raise DatasetError(f"{place}{flaw}{stop} {shape}") from error
 
 
 def unique(texts: Iterable[str]) -> tuple[str, ...]:
@@ -152,7 +156,9 @@ def _first_flaw(error: ValidationError) -> str:
         return f"{where}missing"
     value = ascii(flaw["input"]) if isinstance(flaw["input"], str) else repr(flaw["input"])
     shown = value if len(value) <= _SHOWN_CHARACTERS else value[:_SHOWN_CHARACTERS] + "…"
-    problem = str(flaw["ctx"]["error"]) if flaw["type"] == "value_error" else flaw["msg"]
+    problem = _PROBLEMS.get(flaw["type"], flaw["msg"])
+    if flaw["type"] == "value_error":
+        problem = str(flaw["ctx"]["error"])
     if not field and flaw["type"] == "value_error":  # of the row as a whole: the problem names the value
         return f": {problem}"
     return f"{where}{problem}, found {shown}"

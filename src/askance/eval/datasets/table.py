@@ -85,8 +85,8 @@ def _header(path: Path, cells: list[str]) -> list[str]:
 def _row(path: Path, place: str, header: list[str], cells: list[str]) -> tuple[str, dict[str, str]]:
     if len(cells) != len(header):
         raise DatasetError(
-            f"{path}, {place}: {len(cells)} cells under {len(header)} columns. A cell with the delimiter in "
-            "it stands in double quotes."
+            f"{path}, {place}: {len(cells)} cell{'s' * (len(cells) != 1)} under {len(header)} columns. A "
+            "cell with the delimiter in it stands in double quotes."
         )
     return place, {name: cell for name, cell in zip(header, cells, strict=True) if name}
 

@@ -69,12 +69,12 @@ def read_prices(settings: Iterable[str]) -> Prices:
         if name in texts:
             raise InputError(f"price {name} is given twice, last as {setting!r}: give it once.")
         texts[name] = value
+    numbers = {name: _number(name, value) for name, value in texts.items() if name != "currency"}
     for name in _REQUIRED:
         if name not in texts:
             raise InputError(
                 f"there is no price for {name}: add {name}=PRICE, per million tokens; 0 if free."
             )
-    numbers = {name: _number(name, value) for name, value in texts.items() if name != "currency"}
     return Prices(currency=texts.get("currency", DEFAULT_CURRENCY), **numbers)
 
 
