@@ -57,7 +57,7 @@ class Loader:
 
     def __call__(self, specs):
         self.loads += 1
-        return {"answer": self.model or ScriptedModel()}
+        return dict.fromkeys(specs, self.model or ScriptedModel())
 
 
 def run(path, folder, load=None, **terms):
@@ -93,6 +93,21 @@ def test_all_cells_are_run_each_model_loaded_once(grid_file, tmp_path):
     }
     assert load.loads == 2
     assert found["few/fake/closed_book"].folder == tmp_path / "out" / "few" / "fake" / "closed_book"
+
+
+def test_a_lent_attention_is_for_the_methods_that_ask_for_it(grid_file, tmp_path):
+    load = Loader()
+    lent = GRID.replace('answer = "hf:elsewhere"', 'answer = "hf:elsewhere"\nattend = "scripted"')
+    lent = lent.replace('profile = "paper"', 'profile = "default"')
+    found = run(grid_file(lent), tmp_path / "out", load)
+    roles = {name.split("/", 1)[1]: set(each.settings.models) for name, each in found.items()}
+    assert roles == {
+        "fake/closed_book": {"answer"},
+        "fake/dragin+paper": {"answer"},
+        "other/closed_book": {"answer"},
+        "other/dragin+paper": {"answer", "attend"},
+    }
+    assert load.loads == 3
 
 
 def test_only_what_is_not_done_is_run(grid_file, tmp_path):

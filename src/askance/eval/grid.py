@@ -26,10 +26,11 @@ The run of a cell is in ``OUT/DATASET/MODEL/METHOD``. Paths are relative to wher
 import tomllib
 from collections.abc import Callable, Iterator, Mapping
 from contextlib import AbstractContextManager, contextmanager
+from dataclasses import replace
 from functools import cache
 from itertools import groupby
 from pathlib import Path
-from typing import Annotated
+from typing import Annotated, cast
 
 from pydantic import BaseModel, ConfigDict, Field, StringConstraints, ValidationError
 
@@ -167,8 +168,14 @@ def look_up_all(cells: Mapping[str, Cell]) -> dict[str, ReadyCell]:
     ready = {}
     for name, cell in cells.items():
         with _named(name):
-            ready[name] = look_up(cell, choose_once, open_once)
+            ready[name] = _with_models_it_asks(look_up(cell, choose_once, open_once))
     return ready
+
+
+def _with_models_it_asks(ready: ReadyCell) -> ReadyCell:
+    """Without the model whose attention is lent, where the method asks for none: others of the grid may."""
+    asked = {role: spec for role, spec in ready.cell.models.items() if role != "attend"}
+    return ready if ready.method.needs.attention else replace(ready, cell=replace(ready.cell, models=asked))
 
 
 @contextmanager
@@ -196,7 +203,7 @@ async def run_grid(
         RunFolderError, MissingAbility: as for `evaluate`.
     """
     found: dict[str, RecordedRun | TooManyFailures] = {}
-    for _, group in groupby(cells.items(), key=lambda entry: entry[1].cell.models):
+    for _, group in groupby(cells.items(), key=lambda entry: entry[0].split("/")[1]):
         of_model, load_once = dict(group), _once(load_models)
         for name, ready in of_model.items():
             begin(ready, folder / name, load_once)
@@ -210,13 +217,14 @@ async def run_grid(
 
 
 def _once(load_models: LoadModels) -> LoadModels:
-    """The same models for every call; for calls with the same specifications."""
-    loaded: dict[Role, Model] = {}
+    """Loads each specification once, however often it is asked for."""
+    loaded: dict[str, Model] = {}
 
     def load(specs: Mapping[str, str]) -> dict[Role, Model]:
-        if not loaded:
-            loaded.update(load_models(specs))
-        return loaded
+        for role, spec in specs.items():
+            if spec not in loaded:
+                (loaded[spec],) = load_models({role: spec}).values()
+        return {cast(Role, role): loaded[spec] for role, spec in specs.items()}
 
     return load
 
