@@ -62,7 +62,7 @@ def test_the_parts_of_a_section(runs):
         "Cost",
         "Searches a question",
         "Differences between runs",
-        "Parts of the questions",
+        "By kind and number of hops",
         "Questions that differ most",
     ]
     assert "2 runs over 1 dataset; written on 2026-11-21 by askance" in text

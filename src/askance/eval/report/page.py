@@ -96,7 +96,7 @@ def _section(number: int, reported: Reported) -> Element:
         *_frontier_part(found),
         *_searches_part(group),
         *_headed("Differences between runs", list(difference_tables(found))),
-        *_headed("Parts of the questions", list(part_tables(found))),
+        *_headed("By kind and number of hops", list(part_tables(found))),
         *published_part(group, found),
         *_headed(_FAILED, list(_failure_tables(group))),
         *_headed("Questions that differ most", list(question_tables(found))),
