@@ -23,7 +23,8 @@ def test_importing_is_quick_and_leaves_heavy_libraries_out():
         "assert not loaded, loaded; from askance import Question, Answer, InputError"
     )
     bare = min(processor_seconds("pass") for _ in range(3))
-    assert min(processor_seconds(code) for _ in range(3)) - bare < 0.5  # about 0.1 on an idle machine
+    tries = (processor_seconds(code) - bare for _ in range(10))
+    assert any(seconds < 0.3 for seconds in tries), "about 0.1 on an idle machine"
 
 
 def processor_seconds(code):

@@ -132,13 +132,13 @@ def _reported(wanted: _Wanted) -> "list[Reported]":
 
 
 def _show(found: "Sequence[Comparisons]") -> None:
-    from askance.eval.tables import counted, remarks_of, settings_of, tables_of
+    from askance.eval.tables import counted, remarks_of, setting_lines, tables_of
     from askance.serve.tables import print_tables
 
     for number, each in enumerate(found):
         title = Text(f"{each.dataset}, {counted(each.num_questions)}", style="bold underline")
         out.print(title if not number else Text("\n\n").append(title))
-        for line in settings_of(each):
+        for line in setting_lines(each):
             out.print(Text(line))
         for remark in remarks_of(each):
             out.print(Text(remark, style="yellow"))
@@ -146,8 +146,8 @@ def _show(found: "Sequence[Comparisons]") -> None:
 
 
 def _markdown(found: "Comparisons") -> str:
-    from askance.eval.tables import counted, markdown, remarks_of, settings_of, tables_of
+    from askance.eval.tables import counted, markdown, remarks_of, setting_lines, tables_of
 
-    told = [*settings_of(found), *remarks_of(found)]
+    told = [*setting_lines(found), *remarks_of(found)]
     head = f"## {found.dataset}, {counted(found.num_questions)}"
     return "\n\n".join([head, *told, *map(markdown, tables_of(found))])

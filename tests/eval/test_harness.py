@@ -129,7 +129,7 @@ def test_too_many_failures_stop_the_run_and_lose_nothing(cell, tmp_path):
     model = Rivers("Bonn", "Cairo", "Paris")
     told = (
         "2 of 2 questions failed, more than --max-failures 1; the first, Bonn: ModelFailure: answer model "
-        "scripted, answer: ValueError: Bonn is flooded What is finished is kept"
+        "scripted, answer: ValueError: Bonn is flooded. What is finished is kept"
     )
     with pytest.raises(TooManyFailures, match=re.escape(told)):
         run(cell, tmp_path / "run", model, in_flight=1, max_failures=1)

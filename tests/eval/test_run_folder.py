@@ -4,7 +4,10 @@ import gzip
 import json
 import os
 import re
+import tempfile
+from contextlib import contextmanager
 from dataclasses import replace
+from pathlib import Path
 
 import pytest
 
@@ -254,11 +257,38 @@ def test_a_place_that_can_be_no_folder(tmp_path):
         add(tmp_path / "file" / "run", 1)
 
 
-@pytest.mark.skipif(os.geteuid() == 0, reason="nothing is forbidden to root")
-def test_a_read_only_folder(tmp_path):
-    tmp_path.chmod(0o500)
-    with pytest.raises(RunFolderError, match=r"can't write a run in .*: Permission denied"):
-        add(tmp_path / "run", 1)
+@contextmanager
+def without_privileges():
+    """Nothing is forbidden to root: who runs the tests as root is somebody else for a while."""
+    is_root = os.geteuid() == 0
+    if is_root:
+        os.seteuid(65534)
+    try:
+        yield
+    finally:
+        if is_root:
+            os.seteuid(0)
+
+
+@pytest.mark.parametrize(
+    ("mode", "name"),
+    [
+        (0o555, "run"),  # a folder that can't be made
+        (0o555, "."),  # one that can't be written to
+        (0o000, "."),  # one that can't be looked into
+        (0o000, "run"),
+    ],
+)
+def test_a_forbidden_folder(mode, name):
+    with tempfile.TemporaryDirectory() as place:
+        Path(place).chmod(mode)
+        with (
+            without_privileges(),
+            pytest.raises(RunFolderError, match=r"can't write a run in .*: Permission denied; name another"),
+        ):
+            add(Path(place) / name, 1)
+        Path(place).chmod(0o755)
+        assert not list(Path(place).iterdir())
 
 
 def flawed(folder, name, change):

@@ -83,8 +83,9 @@ def _record(outcome: Outcome[Attempt, Result], scoring: Scoring) -> Record:
 
 def _check_failures(standing: Standing, max_failures: int | None) -> None:
     if max_failures is not None and standing.num_failures > max_failures:
+        first = standing.first_failure.rstrip(".")
         raise TooManyFailures(
             f"{standing.num_failures} of {standing.num_finished} questions failed, more than --max-failures "
-            f"{max_failures}; the first, {standing.first_failure} What is finished is kept: allow more, or "
-            "ask those that failed again with --retry-failures."
+            f"{max_failures}; the first, {first}. What is finished is kept: allow more, or ask those that "
+            "failed again with --retry-failures."
         )

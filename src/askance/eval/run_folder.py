@@ -73,9 +73,9 @@ def claimed(folder: Path) -> Iterator[None]:
     Raises:
         RunFolderError: it can't be written, holds something else, or another process writes to it.
     """
-    _check_ours(folder)
     with ExitStack() as stack:
         try:
+            _check_ours(folder)
             stack.enter_context(locked_folder(folder, LOCK))
         except BlockingIOError as error:
             raise RunFolderError(

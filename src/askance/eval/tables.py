@@ -16,7 +16,7 @@ _P = (
     "p: paired permutation test; all choices of signs where at most "
     f"{MOST_ENUMERATED} questions differ, otherwise 10,000 of them"
 )
-COSTS: dict[str, Callable[[Costs], str]] = {
+COST_COLUMNS: dict[str, Callable[[Costs], str]] = {
     "searches": lambda costs: f"{costs.searches:.2f}",
     "tokens computed": lambda costs: f"{costs.tokens_computed:,.0f}",
     "generated": lambda costs: f"{costs.tokens_generated:,.0f}",
@@ -55,7 +55,7 @@ def tables_of(found: Comparisons) -> list[ResultTable]:
     ]
 
 
-def settings_of(found: Comparisons) -> list[str]:
+def setting_lines(found: Comparisons) -> list[str]:
     """What is the same in all runs though it is no default, and what is not the same; a line each."""
     shared = ", ".join(f"{knob}={value}" for knob, value in found.shared_knobs.items())
     return [f"in all runs that have them: {shared}"] * bool(shared) + [
@@ -109,12 +109,12 @@ def other_metrics_tables(found: Comparisons) -> Iterator[ResultTable]:
 def cost_table(found: Comparisons) -> ResultTable:
     """What a question cost; in money if there are prices."""
     rows = [
-        (name, *(told(summary.costs) for told in COSTS.values()), *_price(summary.costs))
+        (name, *(told(summary.costs) for told in COST_COLUMNS.values()), *_price(summary.costs))
         for name, summary in zip(found.names, found.summaries, strict=True)
     ]
     price = [f"{found.currency} a 1,000 questions"] if found.currency else []
     note = "Means, but for the seconds. Tokens computed: of prompts as far as not reused, and generated."
-    return ResultTable("Cost", ("run", *COSTS, *price), tuple(rows), note=note)
+    return ResultTable("Cost", ("run", *COST_COLUMNS, *price), tuple(rows), note=note)
 
 
 def _price(costs: Costs) -> list[str]:

@@ -27,8 +27,8 @@ async def many(
     """Do `work` for every item, and yield those that have finished since the last time, in the items' order.
 
     Results that finish faster than the caller deals with them come together, so that they can be written to a
-    disk at once. No more than `in_flight` items are begun and not yet
-    yielded, whatever their number. Closing the iterator cancels what is in flight.
+    disk at once. No more than `in_flight` items are begun and not yet yielded, whatever their number. Closing
+    the iterator cancels what is in flight.
 
     Raises:
         InputError: `in_flight` is below 1.

@@ -22,6 +22,7 @@ def event_record(event: AnyEvent) -> dict[str, Any]:
 
 
 def _shallow(event: AnyEvent) -> dict[str, Any]:
+    """As `event_record`, for `json_line`, which takes records as they are: no copy of every token."""
     return {
         "type": event.type,
         **{field.name: getattr(event, field.name) for field in dataclasses.fields(event)},

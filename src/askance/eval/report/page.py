@@ -25,7 +25,7 @@ from askance.eval.tables import (
     question_tables,
     remarks_of,
     results_table,
-    settings_of,
+    setting_lines,
 )
 
 MOST_FAILURES = 20
@@ -109,9 +109,9 @@ def _headed(heading: str, tables: Sequence[ResultTable]) -> list[Element]:
 
 
 def _settings_part(found: Comparisons) -> Iterator[Element]:
-    if settings_of(found):
+    if setting_lines(found):
         yield element("p", "Settings:")
-        yield element("ul", *elements("li", settings_of(found)), class_="settings")
+        yield element("ul", *elements("li", setting_lines(found)), class_="settings")
 
 
 def _runs_table(group: RunGroup) -> ResultTable:
