@@ -1,5 +1,5 @@
 import pytest
-from hypothesis import given
+from hypothesis import example, given
 from hypothesis import strategies as st
 
 from askance.eval.report.axes import scale_of, tick_texts
@@ -40,6 +40,9 @@ def test_ticks_as_text(ticks, texts):
     assert tick_texts(ticks) == texts
 
 
+@example([1.0, 1.0000000000000002], False)
+@example([1e7, 1e7 + 1e-6], False)
+@example([1e7, 1e7 + 20.0], False)
 @given(st.lists(st.just(0.0) | st.floats(1, 1e7), min_size=1, max_size=9), st.booleans())
 def test_every_value_is_on_the_line_and_ticks_are_few(values, may_be_log):
     scale = scale_of(values, 58, 620, may_be_log=may_be_log)

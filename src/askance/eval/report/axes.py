@@ -5,6 +5,8 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 
 _WIDE = 8
+# Values this near each other differ by rounding: no round numbers are between them.
+_SAME = 1e-6
 _STEPS = (1, 2, 2.5, 5, 10)
 
 
@@ -37,7 +39,8 @@ def scale_of(values: list[float], start: float, end: float, *, may_be_log: bool 
     if may_be_log and low > 0 and high / low >= _WIDE:
         room = (high / low) ** 0.08
         return Scale(low / room, high * room, start, end, is_log=True)
-    room = (high - low) * 0.08 or abs(high) * 0.1 or 1.0
+    spread = 0.0 if math.isclose(low, high, rel_tol=_SAME) else high - low
+    room = spread * 0.08 or abs(high) * 0.1 or 1.0
     least = 0.0 if low >= 0 else -math.inf
     return Scale(max(least, low - room), high + room, start, end)
 
