@@ -13,6 +13,7 @@ from pathlib import Path
 
 from askance.core.errors import DatasetError, InputError, UnknownName
 from askance.core.types import Question
+from askance.eval.datasets.grounds import Grounds
 
 
 @dataclass(frozen=True, slots=True)
@@ -25,6 +26,7 @@ class Example:
             the dataset does not say.
         kind: the dataset's type of question, such as "bridge" or "comparison"; empty where it has none.
         hops: reasoning steps that the question takes, by what the dataset says of it.
+        grounds: why the answer is right, as far as the dataset tells.
     """
 
     question: Question
@@ -32,6 +34,7 @@ class Example:
     supporting_titles: tuple[str, ...] = ()
     kind: str = ""
     hops: int | None = None
+    grounds: Grounds = Grounds()
 
 
 @dataclass(frozen=True, slots=True)

@@ -1,0 +1,66 @@
+"""What a dataset tells about why an answer is right: the texts beside a question, and the way to the answer."""
+
+from dataclasses import dataclass
+
+
+@dataclass(frozen=True, slots=True)
+class Paragraph:
+    """A text that came with a question.
+
+    Attributes:
+        evidence: the parts of `text` that the answer follows from, as offsets (start, end) in order; the whole
+            text where the dataset says no more than that it supports the answer. Empty for a distractor.
+    """
+
+    title: str
+    text: str
+    evidence: tuple[tuple[int, int], ...] = ()
+
+    @property
+    def is_supporting(self) -> bool:
+        """Whether the answer needs it."""
+        return bool(self.evidence)
+
+    @property
+    def evidence_texts(self) -> tuple[str, ...]:
+        """The parts themselves, without the white space around them."""
+        return tuple(self.text[start:end].strip() for start, end in self.evidence)
+
+
+@dataclass(frozen=True, slots=True)
+class Triple:
+    """One fact of a knowledge base, such as ("Carmen", "composer", "Georges Bizet")."""
+
+    subject: str
+    relation: str
+    object: str
+
+
+@dataclass(frozen=True, slots=True)
+class Step:
+    """A question on the way; "#1" in it stands for the answer of the first step. Empty answer: not told."""
+
+    question: str
+    answer: str = ""
+
+
+@dataclass(frozen=True, slots=True)
+class Grounds:
+    """All that one record tells; what it does not tell is empty.
+
+    Attributes:
+        paragraphs: in the order of the dataset.
+        triples: the chain of facts, in the order of reasoning.
+        steps: the decomposition of the question, in order.
+        facts: sentences without a source that the answer follows from.
+    """
+
+    paragraphs: tuple[Paragraph, ...] = ()
+    triples: tuple[Triple, ...] = ()
+    steps: tuple[Step, ...] = ()
+    facts: tuple[str, ...] = ()
+
+    @property
+    def supporting(self) -> tuple[Paragraph, ...]:
+        """The paragraphs that the answer needs."""
+        return tuple(paragraph for paragraph in self.paragraphs if paragraph.is_supporting)

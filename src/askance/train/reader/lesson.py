@@ -1,0 +1,37 @@
+"""One thing to learn: a prompt as a method would write it, and what the model should have written."""
+
+from dataclasses import dataclass
+from typing import Literal
+
+from askance.core.types import Prompt
+
+Task = Literal[
+    "reading",
+    "memory",
+    "going_on",
+    "single_hop",
+    "splitting",
+    "following_up",
+    "summing_up",
+    "relevance",
+    "support",
+    "usefulness",
+    "retrieval",
+]
+"""What a lesson teaches; one builder makes the lessons of one task or of close relatives."""
+
+
+@dataclass(frozen=True, slots=True)
+class Lesson:
+    """A prompt and its continuation.
+
+    Attributes:
+        id: of the dataset's question that it was made from, with the name of its dataset in front.
+        target: what is learned, exactly as it follows the prompt, leading space included; the end token
+            comes behind it.
+    """
+
+    task: Task
+    id: str
+    prompt: Prompt
+    target: str
