@@ -1,4 +1,4 @@
-"""What a dataset tells about why an answer is right: the texts beside a question, and the way to the answer."""
+"""What a dataset tells about why an answer is right: texts beside a question, and the way to the answer."""
 
 from dataclasses import dataclass
 
@@ -8,8 +8,8 @@ class Paragraph:
     """A text that came with a question.
 
     Attributes:
-        evidence: the parts of `text` that the answer follows from, as offsets (start, end) in order; the whole
-            text where the dataset says no more than that it supports the answer. Empty for a distractor.
+        evidence: the parts of `text` that the answer follows from, as offsets (start, end), in order; all
+            of it where the dataset says no more than that it supports the answer. Empty for a distractor.
     """
 
     title: str
