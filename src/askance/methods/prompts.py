@@ -8,7 +8,19 @@ from collections.abc import Sequence
 from typing import Literal
 
 from askance.core.ports import Model
-from askance.core.types import Capability, Chat, Demo, Hit, Prompt, Question, Raw, Span, Turn, untrusted
+from askance.core.types import (
+    Capability,
+    Chat,
+    Demo,
+    Hit,
+    Passage,
+    Prompt,
+    Question,
+    Raw,
+    Span,
+    Turn,
+    untrusted,
+)
 from askance.methods.wording import OWN, Wording
 
 Layout = Literal["auto", "raw", "chat"]
@@ -56,7 +68,7 @@ def _raw_parts(question: Question, hits: Sequence[Hit], wording: Wording) -> tup
         spans += [Span("\nAnswer: "), untrusted(demo.answer), Span("\n\n")]
     if hits:
         spans += [*_passage_block(hits, wording), Span("\n")]
-    return (*spans, Span("Question: "), *_question_spans(question), Span("\nAnswer:"))
+    return (*spans, Span("Question: "), *question_spans(question), Span("\nAnswer:"))
 
 
 def _chat_turns(question: Question, hits: Sequence[Hit], wording: Wording) -> tuple[Turn, ...]:
@@ -64,7 +76,7 @@ def _chat_turns(question: Question, hits: Sequence[Hit], wording: Wording) -> tu
     for demo in _examples(question, wording):
         turns += [Turn("user", (untrusted(demo.question),)), Turn("assistant", (untrusted(demo.answer),))]
     passages = (*_passage_block(hits, wording), Span("\n")) if hits else ()
-    return (*turns, Turn("user", (*passages, *_question_spans(question))))
+    return (*turns, Turn("user", (*passages, *question_spans(question))))
 
 
 def _examples(question: Question, wording: Wording) -> tuple[Demo, ...]:
@@ -73,14 +85,25 @@ def _examples(question: Question, wording: Wording) -> tuple[Demo, ...]:
 
 
 def _passage_block(hits: Sequence[Hit], wording: Wording) -> tuple[Span, ...]:
-    spans = [Span(f"{wording.heading}\n")]
+    return (Span(f"{wording.heading}\n"), *numbered_passages(hits))
+
+
+def numbered_passages(hits: Sequence[Hit]) -> tuple[Span, ...]:
+    """Passages on a line each, numbered from 1."""
+    spans: list[Span] = []
     for number, hit in enumerate(hits, start=1):
-        shown = " ".join(f"{hit.passage.title}: {hit.passage.text}".split())
-        spans += [Span(f"[{number}] "), untrusted(shown), Span("\n")]
+        spans += [Span(f"[{number}] "), untrusted(passage_text(hit.passage)), Span("\n")]
     return tuple(spans)
 
 
-def _question_spans(question: Question) -> tuple[Span, ...]:
+def passage_text(passage: Passage) -> str:
+    """Title and text on one line."""
+    title = f"{passage.title}: " if passage.title else ""
+    return " ".join(f"{title}{passage.text}".split())
+
+
+def question_spans(question: Question) -> tuple[Span, ...]:
+    """The question on one line, and its options on another."""
     asked = [untrusted(" ".join(question.text.split()))]
     if question.options:
         asked += [Span("\nOptions: "), untrusted("; ".join(question.options))]

@@ -62,10 +62,12 @@ class Wording:
         return f"{self.name}-{blake2b(content.encode(), digest_size=4).hexdigest()}"
 
     def __str__(self) -> str:
-        return "own" if self == OWN else repr(self)
+        return next((known.name for known in (OWN, PLAIN) if self == known), repr(self))
 
 
 OWN = Wording(name="own")
+PLAIN = Wording(demos=(), name="plain")
+"""Without examples, for models that know the form of an answer."""
 
 
 def raw_prompt(

@@ -18,11 +18,12 @@ from typing import Any
 
 from askance.core.errors import PromptsError, UnknownName
 from askance.core.types import Demo
-from askance.methods.wording import OWN, Wording
+from askance.methods.wording import OWN, PLAIN, Wording
 from askance.text.answers import awaits_answer, has_answer
 
 WORDINGS = {
     "own": "any question; what every method uses unless told otherwise",
+    "plain": "no examples: for models that know the form of an answer, such as one that was trained on it",
     "hotpotqa": "questions over two documents: one leads to the other, or both are compared",
     "2wikimultihopqa": "chains of relations, kinship, and comparisons also at the end of chains",
     "musique": "chains of two to four hops, folded into one question",
@@ -31,6 +32,7 @@ WORDINGS = {
 }
 """The packaged sets, and the questions that each is for."""
 
+_BUILT_IN = {"own": OWN, "plain": PLAIN}
 _START = "`askance prompts own` prints a set to start from."
 _KEYS = tuple(each.name for each in dataclasses.fields(Wording) if each.compare)
 _ESCAPES = {'"': '\\"', "\\": "\\\\", "\n": "\\n", "\t": "\\t"}
@@ -43,8 +45,8 @@ def open_wording(name: str | Path) -> Wording:
         UnknownName: no such set; names the nearest.
         PromptsError: a file that can't be read or used; names file, key and remedy.
     """
-    if name == "own":
-        return OWN
+    if name in _BUILT_IN:
+        return _BUILT_IN[str(name)]
     if isinstance(name, str) and name in WORDINGS:
         return dataclasses.replace(_read(Path(__file__).with_name(f"{name}.toml")), name=name)
     if isinstance(name, str) and re.fullmatch(r"[\w-]*", name):

@@ -1,5 +1,6 @@
 """What a dataset tells about why an answer is right: texts beside a question, and the way to the answer."""
 
+from collections.abc import Collection, Sequence
 from dataclasses import dataclass
 
 
@@ -64,3 +65,22 @@ class Grounds:
     def supporting(self) -> tuple[Paragraph, ...]:
         """The paragraphs that the answer needs."""
         return tuple(paragraph for paragraph in self.paragraphs if paragraph.is_supporting)
+
+
+def from_sentences(title: str, sentences: Sequence[str], supporting: Collection[int]) -> Paragraph:
+    """A paragraph whose text comes in sentences, some of which support the answer.
+
+    Args:
+        sentences: with or without the white space between them.
+        supporting: numbers of sentences, from 0.
+    """
+    text, evidence = "", []
+    for number, sentence in enumerate(sentences):
+        stripped = sentence.strip()
+        if not stripped:
+            continue
+        text += " " if text else ""
+        if number in supporting:
+            evidence.append((len(text), len(text) + len(stripped)))
+        text += stripped
+    return Paragraph(title, text, tuple(evidence))

@@ -19,6 +19,7 @@ from pydantic import Field
 
 from askance.core.types import Question
 from askance.eval.datasets import Example
+from askance.eval.datasets.grounds import Grounds, from_sentences
 from askance.eval.datasets.layouts import read_examples
 from askance.eval.datasets.records import Id, MaybeBlank, Record, Text, unique
 
@@ -29,6 +30,8 @@ SHAPE = (
 )
 
 
+Context = Annotated[tuple[MaybeBlank, list[MaybeBlank]], Field(strict=False)]
+"""A title and the sentences of its text."""
 Fact = Annotated[tuple[Text, int], Field(strict=False)]
 """A title and the number of a sentence. Not strict, since JSON has lists only."""
 
@@ -41,11 +44,24 @@ class HotpotRecord(Record):
     answer: Text
     supporting_facts: list[Fact] = Field(min_length=1)
     type: MaybeBlank = ""
+    context: list[Context] = Field(default_factory=list)
 
     def example(self, golds: tuple[str, ...]) -> Example:
         """One hop per supporting article; an open question also where the answer is yes or no."""
         titles = unique(title for title, _ in self.supporting_facts)
-        return Example(Question(self.id, self.question), golds, titles, self.type, len(titles))
+        return Example(
+            Question(self.id, self.question), golds, titles, self.type, len(titles), self.grounds()
+        )
+
+    def grounds(self) -> Grounds:
+        """The texts; a supporting fact that is not in them is passed over, as some of the real files have it."""
+        facts = set(self.supporting_facts)
+        return Grounds(
+            tuple(
+                from_sentences(title, sentences, [at for at in range(len(sentences)) if (title, at) in facts])
+                for title, sentences in self.context
+            )
+        )
 
 
 def read(path: Path) -> Iterator[Example]:

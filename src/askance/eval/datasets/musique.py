@@ -15,14 +15,16 @@ FlashRAG's ids do not tell the kind.
 
 from collections.abc import Iterator
 from pathlib import Path
-from typing import Any, Literal
+from typing import Literal
 
 from pydantic import Field
 
 from askance.core.types import Question
 from askance.eval.datasets import Example
+from askance.eval.datasets.grounds import Grounds, Step
+from askance.eval.datasets.grounds import Paragraph as Grounded
 from askance.eval.datasets.layouts import read_examples
-from askance.eval.datasets.records import Id, Record, Text, unique
+from askance.eval.datasets.records import Id, MaybeBlank, Record, Text, unique
 
 SHAPE = (
     'A record of MuSiQue-Ans is {"id": "2hop__…", "question": "…", "answer": "…", "answer_aliases": ["…"], '
@@ -35,7 +37,15 @@ class Paragraph(Record):
     """One of the twenty that come with a question."""
 
     title: Text
+    paragraph_text: MaybeBlank = ""
     is_supporting: bool
+
+
+class Hop(Record):
+    """A single-hop question; "#1" in it stands for the answer of the first."""
+
+    question: MaybeBlank = ""
+    answer: MaybeBlank = ""
 
 
 class MusiqueRecord(Record):
@@ -47,7 +57,7 @@ class MusiqueRecord(Record):
     answer_aliases: list[Text] = Field(default_factory=list)
     answerable: Literal[True] = True
     paragraphs: list[Paragraph]
-    question_decomposition: list[Any]
+    question_decomposition: list[Hop]
 
     def examples(self, _: int) -> Iterator[Example]:
         """The one example. The kind is how the hops hang together, such as "3hop1", from the id."""
@@ -57,6 +67,20 @@ class MusiqueRecord(Record):
             unique(each.title for each in self.paragraphs if each.is_supporting),
             self.id.partition("__")[0] if "__" in self.id else "",
             len(self.question_decomposition) or None,
+            self.grounds(),
+        )
+
+    def grounds(self) -> Grounds:
+        """The twenty texts, each supporting as a whole or not at all, and the single hops."""
+        return Grounds(
+            tuple(
+                Grounded(
+                    each.title, each.paragraph_text, ((0, len(each.paragraph_text)),) * each.is_supporting
+                )
+                for each in self.paragraphs
+                if each.paragraph_text.strip()
+            ),
+            steps=tuple(Step(hop.question, hop.answer) for hop in self.question_decomposition),
         )
 
 

@@ -27,8 +27,11 @@ from pydantic import model_validator
 from askance.core.errors import UnknownName
 from askance.core.types import Question
 from askance.eval.datasets import Example
+from askance.eval.datasets.grounds import Grounds
+from askance.eval.datasets.grounds import Paragraph as Grounded
 from askance.eval.datasets.layouts import read_examples
-from askance.eval.datasets.records import Id, Record, Text, rows, unique
+from askance.eval.datasets.records import Id, MaybeBlank, Record, Text, rows, unique
+from askance.text.sentences import sentence_spans
 
 SHAPE = (
     'SQuAD is {"data": [{"title": "…", "paragraphs": [{"qas": [{"id": "…", "question": "…", "answers": '
@@ -41,6 +44,14 @@ class Answer(Record):
     """A piece of the paragraph."""
 
     text: Text
+    answer_start: int | None = None
+
+    def within(self, context: str) -> tuple[int, int]:
+        """Its place in the paragraph: where it is said to stand, or where it stands first; else all of it."""
+        starts = (self.answer_start, context.find(self.text))
+        found = (at for at in starts if at is not None and at >= 0 and context.startswith(self.text, at))
+        start = next(found, None)
+        return (0, len(context)) if start is None else (start, start + len(self.text))
 
 
 class Asked(Record):
@@ -66,7 +77,19 @@ class Asked(Record):
 class Paragraph(Record):
     """Questions on one paragraph."""
 
+    context: MaybeBlank = ""
     qas: list[Asked]
+
+    def grounds(self, asked: Asked, title: str) -> Grounds:
+        """The paragraph, and its sentences that the answer lies in."""
+        if not self.context.strip():
+            return Grounds()
+        evidence: tuple[tuple[int, int], ...] = ()
+        if not asked.is_impossible:
+            start, end = asked.answers[0].within(self.context)
+            spans = sentence_spans(self.context)
+            evidence = tuple((first, last) for first, last in spans if first < end and last > start)
+        return Grounds((Grounded(title, self.context, evidence),))
 
 
 class Article(Record):
@@ -77,15 +100,17 @@ class Article(Record):
 
     def examples(self, unanswerable: str) -> Iterator[Example]:
         """The questions; those without an answer if `unanswerable` is "keep"."""
-        for asked in (asked for paragraph in self.paragraphs for asked in paragraph.qas):
+        title = self.title.replace("_", " ")
+        for paragraph, asked in ((each, asked) for each in self.paragraphs for asked in each.qas):
             if asked.is_impossible and unanswerable == "skip":
                 continue
             yield Example(
                 Question(asked.id, asked.question),
                 asked.golds,
-                (self.title.replace("_", " "),),
+                (title,),
                 "unanswerable" if asked.is_impossible else "answerable",
                 hops=1,
+                grounds=paragraph.grounds(asked, title),
             )
 
 

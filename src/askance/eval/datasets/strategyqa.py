@@ -15,10 +15,13 @@ their own, each another one.
 from collections.abc import Iterator
 from pathlib import Path
 
+from pydantic import Field
+
 from askance.core.types import Question
 from askance.eval.datasets import Example
+from askance.eval.datasets.grounds import Grounds, Step
 from askance.eval.datasets.layouts import read_examples
-from askance.eval.datasets.records import Id, Record, Text
+from askance.eval.datasets.records import Id, MaybeBlank, Record, Text
 
 SHAPE = (
     'A record of StrategyQA is {"qid": "…", "question": "…", "answer": true or false}; the test split has no '
@@ -32,10 +35,18 @@ class StrategyRecord(Record):
     qid: Id
     question: Text
     answer: bool
+    facts: list[MaybeBlank] = Field(default_factory=list)
+    decomposition: list[MaybeBlank] = Field(default_factory=list)
 
     def examples(self, _: int) -> Iterator[Example]:
         """The one example."""
-        yield Example(Question(self.qid, self.question, task="yes_no"), ("yes" if self.answer else "no",))
+        question = Question(self.qid, self.question, task="yes_no")
+        yield Example(question, ("yes" if self.answer else "no",), grounds=self.grounds())
+
+    def grounds(self) -> Grounds:
+        """The annotator's facts, and the questions on the way; they have no answers."""
+        facts = tuple(" ".join(fact.split()) for fact in self.facts if fact.strip())
+        return Grounds(facts=facts, steps=tuple(Step(each) for each in self.decomposition if each.strip()))
 
 
 def read(path: Path) -> Iterator[Example]:

@@ -16,14 +16,17 @@ FlashRAG's layout has no Wikidata ids, so that aliases do not apply to it.
 """
 
 from collections.abc import Iterator
+from dataclasses import replace
 from pathlib import Path
+from typing import Annotated
 
 from pydantic import Field
 
 from askance.eval.datasets import Example
+from askance.eval.datasets.grounds import Grounds, Triple
 from askance.eval.datasets.hotpotqa import HotpotRecord
 from askance.eval.datasets.layouts import read_examples
-from askance.eval.datasets.records import Id, MaybeBlank, Record, read_records, unique
+from askance.eval.datasets.records import Id, MaybeBlank, Record, Text, read_records, unique
 
 ALIASES_NAME = "id_aliases.json"
 SHAPE = (
@@ -34,10 +37,19 @@ SHAPE = (
 ALIASES_SHAPE = 'A line of the aliases is {"Q_id": "Q42", "aliases": ["…"], "demonyms": ["…"]}.'
 
 
+Evidence = Annotated[tuple[Text, Text, Text], Field(strict=False)]
+"""Subject, relation, object."""
+
+
 class TwoWikiRecord(HotpotRecord):
     """`answer_id` is the Wikidata id of the answer, where it is an entity."""
 
     answer_id: str | None = None
+    evidences: list[Evidence] = Field(default_factory=list)
+
+    def grounds(self) -> Grounds:
+        """The texts and the chain of facts."""
+        return replace(super().grounds(), triples=tuple(Triple(*each) for each in self.evidences))
 
 
 class AliasRecord(Record):

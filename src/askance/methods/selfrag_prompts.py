@@ -1,0 +1,93 @@
+"""The prompts of Self-RAG's judgements for a model without reflection tokens (Asai et al. 2024, section 12 of ours).
+
+A model that was not trained on reflection tokens is asked in words, and the label words are scored. What each
+question must ask is the paper's; the words are ours, and short. The packaged adapter is trained on these very
+texts: whoever changes one must train it again.
+
+Each group maps the paper's token to a label word; the words of a group differ from the first letter on.
+"""
+
+from collections.abc import Mapping, Sequence
+
+from askance.core.ports import Model
+from askance.core.types import Chat, Hit, Passage, Prompt, Question, Raw, Span, Turn, untrusted
+from askance.methods.prompts import numbered_passages, passage_text, question_spans
+
+RETRIEVAL: Mapping[str, str] = {
+    "[Retrieval]": "search",
+    "[No Retrieval]": "unneeded",
+    "[Continue to Use Evidence]": "continue",
+}
+RELEVANCE: Mapping[str, str] = {"[Relevant]": "relevant", "[Irrelevant]": "irrelevant"}
+SUPPORT: Mapping[str, str] = {
+    "[Fully supported]": "fully",
+    "[Partially supported]": "partially",
+    "[No support / Contradictory]": "not",
+}
+USEFULNESS: Mapping[str, str] = {f"[Utility:{grade}]": str(grade) for grade in range(1, 6)}
+
+
+def retrieval_prompt(model: Model, question: Question, so_far: str, hits: Sequence[Hit] = ()) -> Prompt:
+    """Whether to search before the answer goes on after `so_far`, with the evidence in use at hand."""
+    evidence = numbered_passages(hits) if hits else ()
+    parts = (*evidence, *_question(question), *_answer("Answer so far", so_far))
+    return _prompt(model, RETRIEVAL_INSTRUCTION, parts)
+
+
+def relevance_prompt(model: Model, question: Question, passage: Passage) -> Prompt:
+    """Whether `passage` helps with the question."""
+    return _prompt(model, RELEVANCE_INSTRUCTION, (*_question(question), *_passage(passage)))
+
+
+def support_prompt(model: Model, question: Question, so_far: str, sentence: str, passage: Passage) -> Prompt:
+    """How far `passage` backs `sentence`, which follows `so_far`."""
+    before = _answer("Answer so far", so_far) if so_far.strip() else ()
+    parts = (*_question(question), *_passage(passage), *before, *_answer("Sentence", sentence))
+    return _prompt(model, SUPPORT_INSTRUCTION, parts)
+
+
+def usefulness_prompt(model: Model, question: Question, answer: str) -> Prompt:
+    """How useful the whole `answer` is, from 1 to 5."""
+    return _prompt(model, USEFULNESS_INSTRUCTION, (*_question(question), *_answer("Answer", answer)))
+
+
+def options(labels: Mapping[str, str], prompt: Prompt) -> tuple[str, ...]:
+    """The label words as `score` takes them, in the order of `labels`; behind a cue they begin with a blank."""
+    return tuple(labels.values() if isinstance(prompt, Chat) else (f" {word}" for word in labels.values()))
+
+
+def _prompt(model: Model, instruction: str, parts: tuple[Span, ...]) -> Prompt:
+    # The last part is a line break, which a chat turn does without.
+    spans = (Span(f"{instruction}\n\n"), *parts)
+    if "chat" in model.capabilities:
+        return Chat((Turn("system", (Span(SYSTEM),)), Turn("user", spans[:-1])))
+    return Raw((*spans, Span("Judgement:")))
+
+
+def _question(question: Question) -> tuple[Span, ...]:
+    return (Span("Question: "), *question_spans(question), Span("\n"))
+
+
+def _passage(passage: Passage) -> tuple[Span, ...]:
+    return (Span("Passage: "), untrusted(passage_text(passage)), Span("\n"))
+
+
+def _answer(label: str, text: str) -> tuple[Span, ...]:
+    return (Span(f"{label}: "), untrusted(" ".join(text.split())), Span("\n"))
+
+
+SYSTEM = "You judge answers and their sources."
+
+RETRIEVAL_INSTRUCTION = (
+    "Does the next sentence of the answer need a search? Reply search if it needs facts that no passage here "
+    "holds, continue if the passages hold them, or unneeded if it needs no facts."
+)
+RELEVANCE_INSTRUCTION = "Is the passage useful for answering the question? Reply relevant or irrelevant."
+SUPPORT_INSTRUCTION = (
+    "How far does the passage back the sentence? Use nothing but the passage. Reply fully, partially if a major "
+    "part is missing, or not if it is unrelated or contradicts."
+)
+USEFULNESS_INSTRUCTION = (
+    "How useful is the answer, whether or not it is true? Reply 5 if it is complete, 4 if little is missing, 3 "
+    "if much is missing, 2 if it is incomplete or off the point, or 1 if it hardly touches the question."
+)

@@ -1,0 +1,65 @@
+"""Lessons as token ids, exactly as the model that answers would see them."""
+
+from collections import Counter
+from collections.abc import Iterable, Mapping
+from dataclasses import dataclass
+from typing import Protocol
+
+from askance.core.errors import InputError
+from askance.core.types import Prompt, TokenIds
+from askance.train.reader.lesson import Lesson, Task
+
+
+class Encoder(Protocol):
+    """What turns prompts into ids for a model."""
+
+    def prompt_ids(self, prompt: Prompt) -> TokenIds: ...
+    def text_ids(self, text: str) -> TokenIds: ...
+    @property
+    def end_id(self) -> int: ...
+
+
+@dataclass(frozen=True, slots=True)
+class Encoded:
+    """A lesson in ids.
+
+    Attributes:
+        ids: prompt, target and end token.
+        num_prompt_tokens: what stands before the target; it carries no loss.
+    """
+
+    task: Task
+    id: str
+    ids: TokenIds
+    num_prompt_tokens: int
+
+    @property
+    def num_target_tokens(self) -> int:
+        """The end token included."""
+        return len(self.ids) - self.num_prompt_tokens
+
+
+def encode(
+    lessons: Iterable[Lesson], encoder: Encoder, max_tokens: int
+) -> tuple[tuple[Encoded, ...], Mapping[Task, int]]:
+    """The lessons that fit into `max_tokens`, and how many of each task do not.
+
+    A lesson is never cut: cut passages would ask for what they no longer say, cut answers would teach to stop.
+
+    Raises:
+        InputError: none fits.
+    """
+    fitting, left_out = [], Counter[Task]()
+    for lesson in lessons:
+        prompt_ids = encoder.prompt_ids(lesson.prompt)
+        ids = (*prompt_ids, *encoder.text_ids(lesson.target), encoder.end_id)
+        if len(ids) > max_tokens:
+            left_out[lesson.task] += 1
+        else:
+            fitting.append(Encoded(lesson.task, lesson.id, ids, len(prompt_ids)))
+    if left_out and not fitting:
+        raise InputError(
+            f"none of {left_out.total()} lessons fits into {max_tokens} tokens: raise max_tokens, or show fewer or "
+            "shorter passages."
+        )
+    return tuple(fitting), left_out

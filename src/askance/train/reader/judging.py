@@ -1,0 +1,126 @@
+"""Lessons in judging: Self-RAG's four questions, with labels that follow from what a dataset tells.
+
+| judgement | label | when |
+|---|---|---|
+| relevance | relevant, irrelevant | a supporting paragraph, a distractor |
+| support | fully, partially, not | the paragraph that tells the fact; one that tells the first of two facts; another paragraph, or a fact with another object in it |
+| usefulness | 5, 3, 1 | the whole way to the answer; its first half; the answer to another question |
+| retrieval | search, go on, nothing needed | no passage tells the next fact; one at hand does; all facts are told |
+"""  # noqa: E501
+
+import random
+from collections.abc import Iterator, Mapping, Sequence
+
+from askance.core.ports import Model
+from askance.core.types import Passage, Prompt
+from askance.eval.datasets import Example
+from askance.eval.datasets.grounds import Paragraph, Triple
+from askance.methods.selfrag_prompts import (
+    RELEVANCE,
+    RETRIEVAL,
+    SUPPORT,
+    USEFULNESS,
+    relevance_prompt,
+    retrieval_prompt,
+    support_prompt,
+    usefulness_prompt,
+)
+from askance.train.reader.composing import told_by
+from askance.train.reader.lesson import Lesson, Task
+from askance.train.reader.passages import Showing, as_hits, fitted
+from askance.train.reader.reasoning import in_order, reasoning
+from askance.train.reader.relations import statement
+
+
+def relevance(example: Example, model: Model, showing: Showing, random_: random.Random) -> Iterator[Lesson]:
+    """One paragraph that the answer needs, and one that it does not."""
+    for is_supporting, label in ((True, "[Relevant]"), (False, "[Irrelevant]")):
+        paragraph = _one(example, showing, random_, is_supporting=is_supporting)
+        if paragraph is not None:
+            prompt = relevance_prompt(model, example.question, paragraph)
+            yield _judged("relevance", example, prompt, RELEVANCE, label)
+
+
+def support(
+    example: Example, others: Sequence[Triple], model: Model, showing: Showing, random_: random.Random
+) -> Iterator[Lesson]:
+    """One sentence, held against one paragraph; `others` are facts of other questions, to take objects from."""
+    told = [(fact, told_by(example, fact)) for fact in in_order(example.grounds.triples)]
+    known = [(fact, paragraph) for fact, paragraph in told if paragraph is not None]
+    if not known:
+        return
+    at = random_.randrange(len(known))
+    fact, paragraph = known[at]
+    sentence, label = statement(fact), "[Fully supported]"
+    case = random_.randrange(4)
+    if case == 1 and len(known) > 1:
+        further = known[(at + 1) % len(known)][0]
+        sentence, label = f"{sentence[:-1]}, and {statement(further)}", "[Partially supported]"
+    elif case == 2:
+        wrong = next((each.object for each in others if each.relation == fact.relation
+                      and each.object.casefold() not in paragraph.text.casefold()), "")  # fmt: skip
+        if not wrong:
+            return
+        sentence = statement(Triple(fact.subject, fact.relation, wrong))
+        label = "[No support / Contradictory]"
+    elif case == 3:
+        distractor = _one(example, showing, random_, is_supporting=False)
+        if distractor is None:
+            return
+        passage, label = distractor, "[No support / Contradictory]"
+        prompt = support_prompt(model, example.question, "", sentence, passage)
+        yield _judged("support", example, prompt, SUPPORT, label)
+        return
+    shown = fitted(paragraph, showing.words)
+    if shown is not None:
+        prompt = support_prompt(model, example.question, "", sentence, _passage(shown))
+        yield _judged("support", example, prompt, SUPPORT, label)
+
+
+def usefulness(example: Example, other: Example, model: Model, random_: random.Random) -> Iterator[Lesson]:
+    """The right answer, half of it, or the answer to another question."""
+    known, case = reasoning(example), random_.randrange(3)
+    if case == 0:
+        answer, label = known.text, "[Utility:5]"
+    elif case == 1 and len(known.facts) > 1:
+        answer, label = known.facts[0], "[Utility:3]"
+    else:
+        answer, label = reasoning(other).text, "[Utility:1]"
+    yield _judged(
+        "usefulness", example, usefulness_prompt(model, example.question, answer), USEFULNESS, label
+    )
+
+
+def retrieval(example: Example, model: Model, showing: Showing, random_: random.Random) -> Iterator[Lesson]:
+    """Whether to search before the next sentence, with the paragraphs of some of the facts at hand."""
+    told = [(fact, told_by(example, fact)) for fact in in_order(example.grounds.triples)]
+    if len(told) < 2 or any(paragraph is None for _, paragraph in told):
+        return
+    at = random_.randint(0, len(told))
+    so_far = " ".join(statement(fact) for fact, _ in told[:at])
+    has_next = at < len(told) and random_.random() < 0.5
+    paragraphs = [paragraph for _, paragraph in told[max(0, at - 1) : at + has_next] if paragraph]
+    shown = [each for each in (fitted(paragraph, showing.words) for paragraph in paragraphs) if each]
+    label = "[No Retrieval]"
+    if at < len(told):
+        is_told = any(told[at][0].object in paragraph.text for paragraph in shown)
+        label = "[Continue to Use Evidence]" if is_told else "[Retrieval]"
+    hits = as_hits(shown)
+    prompt = retrieval_prompt(model, example.question, so_far, hits)
+    yield _judged("retrieval", example, prompt, RETRIEVAL, label)
+
+
+def _judged(task: Task, example: Example, prompt: Prompt, words: Mapping[str, str], token: str) -> Lesson:
+    return Lesson(task, example.question.id, prompt, words[token])
+
+
+def _one(
+    example: Example, showing: Showing, random_: random.Random, *, is_supporting: bool
+) -> Passage | None:
+    paragraphs = [each for each in example.grounds.paragraphs if each.is_supporting == is_supporting]
+    shown = fitted(random_.choice(paragraphs), showing.words) if paragraphs else None
+    return _passage(shown) if shown else None
+
+
+def _passage(paragraph: Paragraph) -> Passage:
+    return Passage("", paragraph.title, paragraph.text)

@@ -1,0 +1,194 @@
+"""The mixture: which lessons are made of which examples, and how many."""
+
+import random
+from collections import Counter
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass, replace
+from hashlib import blake2b
+from math import floor
+
+from askance.core.errors import InputError
+from askance.core.ports import Model
+from askance.eval.datasets import Example
+from askance.eval.datasets.grounds import Triple
+from askance.methods.prompts import Layout
+from askance.train.reader import judging
+from askance.train.reader.composing import comparisons
+from askance.train.reader.lesson import Lesson
+from askance.train.reader.passages import Showing
+from askance.train.reader.reading import from_memory, from_passages, shown
+from askance.train.reader.single_hop import UNANSWERABLE, grouped_by_paragraph, on_paragraph, on_parts
+from askance.train.reader.splitting import following_up, splitting, summing_up
+
+
+@dataclass(frozen=True, slots=True)
+class Shares:
+    """Lessons per example; 0.3 is three examples in ten, 2 is two different ones of each.
+
+    Attributes:
+        reading: from passages, and going on from there. Each time with other distractors in another order.
+        memory: the same without passages.
+        compared: comparisons made of two records, for each record with facts of a knowledge base.
+        chat: of the lessons in reading and memory, the share in the chat layout.
+        paragraph: for paragraphs with questions of one hop: the share that is used, with all its questions.
+        splitting, following_up, summing_up, judging: as their modules say; judging for each of four kinds.
+    """
+
+    reading: float = 1.0
+    memory: float = 1.0
+    compared: float = 0.5
+    chat: float = 0.1
+    paragraph: float = 1.0
+    splitting: float = 1.0
+    following_up: float = 1.0
+    summing_up: float = 1.0
+    judging: float = 1.0
+
+
+@dataclass(frozen=True, slots=True)
+class Mixture:
+    """What is to be learned.
+
+    Attributes:
+        held_out: lessons of questions that no lesson to be learned is made from.
+        num_examples: by dataset.
+        left_out: how many examples gave no lesson, by dataset and reason.
+    """
+
+    lessons: tuple[Lesson, ...]
+    held_out: tuple[Lesson, ...]
+    num_examples: Mapping[str, int]
+    left_out: Mapping[tuple[str, str], int]
+
+    @property
+    def num_lessons(self) -> Mapping[tuple[str, str], int]:
+        """By dataset and task."""
+        return Counter((lesson.id.partition("/")[0], lesson.task) for lesson in self.lessons)
+
+
+def mixture(
+    examples_by_dataset: Mapping[str, Sequence[Example]],
+    model: Model,
+    *,
+    seed: int = 0,
+    shares: Shares = Shares(),
+    showing: Showing = Showing(),
+    held_out: float = 0.02,
+) -> Mixture:
+    """Lessons of all examples, in an order that depends on `seed` alone.
+
+    Args:
+        model: tells by its capabilities whether the prompts are raw or chat.
+        held_out: share of each dataset's examples, chosen by their ids.
+
+    Raises:
+        InputError: no example has grounds that anything can be learned from.
+    """
+    learned: list[Lesson] = []
+    kept: list[Lesson] = []
+    left_out: Counter[tuple[str, str]] = Counter()
+    for name, examples in examples_by_dataset.items():
+        is_held = {example.question.id: _is_held_out(name, example, held_out) for example in examples}
+        for part, found in ((False, learned), (True, kept)):
+            chosen = [example for example in examples if is_held[example.question.id] == part]
+            builder = _Builder(model, shares, showing, random.Random(f"{seed} {name} {part}"), left_out, name)
+            found += builder.lessons(chosen)
+    if not learned:
+        raise InputError(_NOTHING_TO_LEARN)
+    random.Random(f"{seed} order").shuffle(learned)
+    return Mixture(
+        tuple(learned), tuple(kept), {name: len(each) for name, each in examples_by_dataset.items()}, left_out
+    )
+
+
+_NOTHING_TO_LEARN = (
+    "the datasets hold nothing to learn from: no example has supporting paragraphs, facts or steps. Name files "
+    'in their authors\' own layout, or add "paragraphs" to your own rows.'
+)
+
+
+def _is_held_out(name: str, example: Example, share: float) -> bool:
+    # By the paragraph, where questions share one: what is held out must not have been read.
+    paragraphs = example.grounds.paragraphs
+    unit = paragraphs[0].text if example.hops == 1 and paragraphs else example.question.id
+    digest = blake2b(f"{name} {unit}".encode(), digest_size=8).digest()
+    return int.from_bytes(digest, "big") / 2**64 < share
+
+
+@dataclass(frozen=True, slots=True)
+class _Builder:
+    """All builders over the examples of one dataset."""
+
+    model: Model
+    shares: Shares
+    showing: Showing
+    random_: random.Random
+    left_out: Counter[tuple[str, str]]
+    name: str
+
+    def lessons(self, examples: Sequence[Example]) -> Iterator[Lesson]:
+        reasons = {example.question.id: _useless(example) for example in examples}
+        self.left_out.update((self.name, reason) for reason in reasons.values() if reason)
+        useful = [example for example in examples if not reasons[example.question.id]]
+        single = [example for example in useful if example.hops == 1 and example.grounds.paragraphs]
+        several = [example for example in useful if not (example.hops == 1 and example.grounds.paragraphs)]
+        for lesson in (*self._of_paragraphs(single), *self._of_chains(several)):
+            yield replace(lesson, id=f"{self.name}/{lesson.id}")
+
+    def _of_paragraphs(self, examples: Sequence[Example]) -> Iterator[Lesson]:
+        words, choose = self.showing.words, self.random_
+        for group in grouped_by_paragraph(examples):
+            for _ in range(self._times(self.shares.paragraph)):
+                yield from on_paragraph(group, words, self.model, self._layout(), choose)
+            for _ in range(self._times(self.shares.splitting)):
+                yield from splitting(choose.choice(group), self.model)
+
+    def _of_chains(self, examples: Sequence[Example]) -> Iterator[Lesson]:
+        facts = [fact for example in examples for fact in example.grounds.triples]
+        num_chained = sum(bool(example.grounds.triples) for example in examples)
+        composed = comparisons(examples, floor(num_chained * self.shares.compared), self.random_)
+        for example in (*examples, *composed):
+            yield from self._answering(example)
+            yield from self._planning(example)
+        for example in (each for each in examples if each.grounds.paragraphs):
+            for _ in range(self._times(self.shares.judging)):
+                yield from self._judging(example, self.random_.choice(examples), facts)
+
+    def _answering(self, example: Example) -> Iterator[Lesson]:
+        for _ in range(self._times(self.shares.reading)):
+            layout, hits = self._layout(), shown(example, self.showing, self.random_)
+            if hits is not None:
+                yield from from_passages(example, hits, self.model, layout, self.random_)
+                yield from on_parts(example, hits, self.model, layout, self.random_)
+        for _ in range(self._times(self.shares.memory)):
+            yield from from_memory(example, self.model, self._layout(), self.random_)
+
+    def _planning(self, example: Example) -> Iterator[Lesson]:
+        for _ in range(self._times(self.shares.splitting)):
+            yield from splitting(example, self.model)
+        for _ in range(self._times(self.shares.following_up)):
+            yield from following_up(example, self.model, self.random_)
+        for _ in range(self._times(self.shares.summing_up)):
+            yield from summing_up(example, self.model, self.showing, self.random_)
+
+    def _judging(self, example: Example, other: Example, facts: Sequence[Triple]) -> Iterator[Lesson]:
+        yield from judging.relevance(example, self.model, self.showing, self.random_)
+        yield from judging.support(example, facts, self.model, self.showing, self.random_)
+        yield from judging.usefulness(example, other, self.model, self.random_)
+        yield from judging.retrieval(example, self.model, self.showing, self.random_)
+
+    def _layout(self) -> Layout:
+        takes = self.model.capabilities
+        is_chat = "chat" in takes and ("raw" not in takes or self.random_.random() < self.shares.chat)
+        return "chat" if is_chat else "raw"
+
+    def _times(self, share: float) -> int:
+        return floor(share + self.random_.random())
+
+
+def _useless(example: Example) -> str:
+    """Why nothing can be learned from an example, or nothing."""
+    grounds = example.grounds
+    if not (grounds.supporting or grounds.facts or (example.kind == UNANSWERABLE and grounds.paragraphs)):
+        return "no supporting paragraphs, facts or steps" if not grounds.steps else ""
+    return "" if example.golds[0].strip() else "no answer"

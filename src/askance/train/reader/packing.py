@@ -1,0 +1,141 @@
+"""Lessons packed so that what they share is computed once.
+
+Questions on one paragraph repeat it, and judgements repeat their instruction. A row is a tree of tokens: lessons
+that begin alike share a path from the root and then branch off. Each token sees its ancestors alone and stands
+at its depth, so that every lesson is computed exactly as if it were by itself (up to rounding), in one pass.
+Rows are filled up with unrelated lessons, which share nothing but the root, and so need next to no padding.
+"""
+
+import random
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass, field
+from os.path import commonprefix
+
+import numpy as np
+from numpy.typing import NDArray
+
+from askance.train.reader.encoding import Encoded
+
+LEAST_SHARED_TOKENS = 24
+"""Lessons that share fewer tokens are not kept together for that."""
+MOSTLY_SHARED = 0.7
+"""Share of its tokens that a lesson must have in common to fill more than half a row with its like."""
+
+
+@dataclass(frozen=True, slots=True)
+class Goal:
+    """One token to be predicted: at `place` of the row, `token_id`, which counts `weight` in the loss."""
+
+    place: int
+    token_id: int
+    weight: float
+
+
+@dataclass(slots=True)
+class Row:
+    """A tree of tokens, parents before children.
+
+    Attributes:
+        parents: of each token, the place of the one before it; -1 for a first token.
+        depths: of each token, its position in its own lesson.
+        lessons: those that are in it.
+    """
+
+    ids: list[int] = field(default_factory=list)
+    parents: list[int] = field(default_factory=list)
+    depths: list[int] = field(default_factory=list)
+    goals: list[Goal] = field(default_factory=list)
+    lessons: list[Encoded] = field(default_factory=list)
+    _children: dict[tuple[int, int], int] = field(default_factory=dict)
+
+    def __len__(self) -> int:
+        return len(self.ids)
+
+    def add(self, lesson: Encoded) -> None:
+        """Put a lesson into the tree, with its goals.
+
+        A target of n tokens has the weight √n in all, n^-½ each: by tokens alone a worked answer would
+        count forty times as much as a judgement of one word; by lessons alone, the same.
+        """
+        place, weight = -1, lesson.num_target_tokens**-0.5
+        for depth, token_id in enumerate(lesson.ids):
+            if depth >= lesson.num_prompt_tokens:
+                self.goals.append(Goal(place, token_id, weight))
+            place = self._child(place, token_id, depth)
+        self.lessons.append(lesson)
+
+    def num_new_tokens(self, lesson: Encoded) -> int:
+        """By how much a lesson would make the row longer."""
+        place = -1
+        for depth, token_id in enumerate(lesson.ids):
+            place = self._children.get((place, token_id), -2)
+            if place == -2:
+                return len(lesson.ids) - depth
+        return 0
+
+    def sees(self) -> NDArray[np.bool_]:
+        """Shape [tokens, tokens]: whether the one sees the other."""
+        seen = np.eye(len(self.ids), dtype=np.bool_)
+        for place, parent in enumerate(self.parents):
+            if parent >= 0:
+                seen[place] |= seen[parent]
+        return seen
+
+    def _child(self, place: int, token_id: int, depth: int) -> int:
+        child = self._children.get((place, token_id))
+        if child is None:
+            child = self._children[place, token_id] = len(self.ids)
+            self.ids.append(token_id)
+            self.parents.append(place)
+            self.depths.append(depth)
+        return child
+
+
+def rows(lessons: Sequence[Encoded], row_tokens: int, random_: random.Random) -> list[Row]:
+    """All lessons, each in one row of at most `row_tokens` (a longer lesson has a row of its own), in random order.
+
+    What begins alike stays together as far as it fits into a row where it shares most of its tokens, and into
+    half of one where it shares fewer: then rows hold lessons of several kinds, and so does a step.
+    """
+    pieces = list(_pieces(sorted(lessons, key=lambda lesson: lesson.ids), row_tokens))
+    random_.shuffle(pieces)
+    open_rows: list[Row] = []
+    full: list[Row] = []
+    for piece in pieces:
+        size = _size(piece)
+        row = next((row for row in open_rows if len(row) + size <= row_tokens), None)
+        if row is None:
+            row = Row()
+            open_rows.append(row)
+        for lesson in piece:
+            row.add(lesson)
+        if len(open_rows) > _OPEN_ROWS:
+            full.append(open_rows.pop(max(range(len(open_rows)), key=lambda at: len(open_rows[at]))))
+    made = full + open_rows
+    random_.shuffle(made)
+    return made
+
+
+_OPEN_ROWS = 16
+
+
+def _pieces(ordered: Sequence[Encoded], row_tokens: int) -> Iterator[list[Encoded]]:
+    piece: list[Encoded] = []
+    row = Row()
+    for lesson in ordered:
+        shared = len(commonprefix([piece[-1].ids, lesson.ids])) if piece else 0
+        most_tokens = row_tokens if shared > MOSTLY_SHARED * len(lesson.ids) else row_tokens // 2
+        if piece and (shared < LEAST_SHARED_TOKENS or len(row) + row.num_new_tokens(lesson) > most_tokens):
+            yield piece
+            piece, row = [], Row()
+        piece.append(lesson)
+        row.add(lesson)
+    if piece:
+        yield piece
+
+
+def _size(piece: Sequence[Encoded]) -> int:
+    row = Row()
+    for lesson in piece:
+        row.add(lesson)
+    return len(row)

@@ -1,0 +1,97 @@
+"""Lessons in answering: from passages, from memory, and going on from what is written already.
+
+These are the prompts of `closed_book`, `single`, FLARE and DRAGIN. A method shows passages that hold all of the
+answer, a part of it, or nothing; it asks for the whole answer, or for the rest behind a text that it keeps, which
+DRAGIN cuts in mid-sentence, right before the word in doubt.
+"""
+
+import random
+from collections.abc import Iterator, Sequence
+
+from askance.core.ports import Model
+from askance.core.types import Hit, Question
+from askance.eval.datasets import Example
+from askance.eval.datasets.grounds import Paragraph
+from askance.methods.prompts import Layout, answer_prompt
+from askance.methods.wording import PLAIN
+from askance.train.reader.lesson import Lesson, Task
+from askance.train.reader.passages import Showing, among_distractors, as_hits
+from askance.train.reader.reasoning import Reasoning, reasoning
+
+GOING_ON = 0.5
+"""Share of the answers that are gone on with as well, from somewhere within them."""
+PARTLY_SHOWN = 0.2
+"""Share of the readings with several supporting passages that lack one of them."""
+
+
+def from_passages(
+    example: Example, hits: Sequence[Hit], model: Model, layout: Layout, random_: random.Random
+) -> Iterator[Lesson]:
+    """Reading, and going on from a part of the same answer, over the same passages."""
+    known = reasoning(example)
+    yield _lesson("reading", example, model, layout, hits, "", known.text)
+    if known.facts and random_.random() < GOING_ON:
+        so_far, rest = _parted(known, random_)
+        yield _lesson("going_on", example, model, layout, hits, so_far, rest)
+
+
+def from_memory(example: Example, model: Model, layout: Layout, random_: random.Random) -> Iterator[Lesson]:
+    """The draft that DRAGIN and FLARE inspect, and going on from a part of it."""
+    known = reasoning(example)
+    if not known.facts:
+        return
+    yield _lesson("memory", example, model, layout, (), "", known.text)
+    if random_.random() < GOING_ON:
+        so_far, rest = _parted(known, random_)
+        yield _lesson("going_on", example, model, layout, (), so_far, rest)
+
+
+def worked_answer(
+    id: str, question: str, known: Reasoning, hits: Sequence[Hit], model: Model, layout: Layout
+) -> Lesson:
+    """A question of one hop, or a part of another one."""
+    prompt = answer_prompt(model, Question(id, question), hits, "", layout, PLAIN)
+    return Lesson("single_hop", id, prompt, _behind("", known.text, layout))
+
+
+def shown(example: Example, showing: Showing, random_: random.Random) -> tuple[Hit, ...] | None:
+    """What supports the answer among distractors; None where there is nothing, or it does not fit.
+
+    Now and then one of several supporting passages is missing. What it says is then answered as from memory, so
+    that the model is unsure where its passages are silent, rather than taking the next best word from them.
+    """
+    grounds = example.grounds
+    if grounds.facts and not grounds.paragraphs:
+        facts = [Paragraph("", fact) for fact in grounds.facts]
+        random_.shuffle(facts)
+        return as_hits(facts)
+    needed = list(grounds.supporting)
+    if not needed:
+        return None
+    if len(needed) > 1 and random_.random() < PARTLY_SHOWN:
+        needed.remove(random_.choice(needed))
+    others = [paragraph for paragraph in grounds.paragraphs if not paragraph.is_supporting]
+    return among_distractors(needed, others, showing, random_)
+
+
+def _parted(known: Reasoning, random_: random.Random) -> tuple[str, str]:
+    """The answer in two: behind some of its sentences, or within one, at a word."""
+    at = random_.randrange(len(known.facts))
+    before, sentence, after = known.sentences[:at], known.sentences[at], known.sentences[at + 1 :]
+    words = sentence.split(" ")
+    cut = random_.randint(1, len(words)) if random_.random() < 0.5 else len(words)
+    so_far = " ".join((*before, *words[:cut]))
+    return so_far, " ".join((*words[cut:], *after))
+
+
+def _lesson(
+    task: Task, example: Example, model: Model, layout: Layout, hits: Sequence[Hit], so_far: str, rest: str
+) -> Lesson:
+    begun = f" {so_far}" if so_far and layout == "raw" else so_far
+    prompt = answer_prompt(model, example.question, hits, begun, layout, PLAIN)
+    return Lesson(task, example.question.id, prompt, _behind(so_far, rest, layout))
+
+
+def _behind(so_far: str, text: str, layout: Layout) -> str:
+    """With the blank that separates it from what it follows; a chat turn begins without one."""
+    return text if layout == "chat" and not so_far else f" {text}"
