@@ -117,7 +117,7 @@ def test_conversion_changes_nothing(tmp_path, monkeypatch):
     read = load._read
     monkeypatch.setattr(load, "_read", lambda *arguments: kept.append(read(*arguments)) or kept[-1])
     load.convert_gguf(str(module._gguf_path()), str(tmp_path))
-    ((tokenizer, original_module),) = kept
+    ((original_module, tokenizer),) = kept
     original = HfModel(original_module, tokenizer, name="original", context_tokens=8192)
     converted = load_hf(str(tmp_path))
     text = "The river Rhine flows through <|im_end|> 中 \n\n  Cologne."

@@ -13,6 +13,7 @@ from tests.models.tiny import tiny_module
 
 from askance.core.errors import KnobError, ModelSpecError
 from askance.models.hf import load_hf
+from askance.models.hf.load import load_parts
 
 
 @pytest.fixture
@@ -32,6 +33,13 @@ def test_a_folder(llama_folder):
     assert model._network._module.dtype == torch.float32
     assert not model._network._module.training
     assert not any(weight.requires_grad for weight in model._network._module.parameters())
+
+
+def test_parts_can_be_trained(llama_folder):
+    module, tokenizer = load_parts(str(llama_folder))
+    assert module.dtype == torch.float32
+    assert all(weight.requires_grad for weight in module.parameters())
+    assert tokenizer.eos_token == "</s>"
 
 
 def test_another_precision(llama_folder):

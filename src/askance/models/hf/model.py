@@ -25,10 +25,9 @@ from askance.core.types import (
 )
 from askance.models.hf import decode as decoding
 from askance.models.hf.detokenise import Detokeniser
+from askance.models.hf.encoding import Encoding
 from askance.models.hf.network import Network
-from askance.models.hf.prompt import PromptEncoder
 from askance.models.hf.signals import check_sampling
-from askance.models.hf.vocabulary import Vocabulary
 
 T = TypeVar("T")
 
@@ -45,13 +44,8 @@ class HfModel:
     def __init__(self, module: Any, tokenizer: Any, *, name: str, context_tokens: int) -> None:
         self._name, self._context_tokens = name, context_tokens
         self._network = Network(module, name)
-        self._vocabulary = Vocabulary(
-            tokenizer,
-            name,
-            end_ids=_end_ids(module, tokenizer),
-            size=module.get_input_embeddings().num_embeddings,
-        )
-        self._prompts = PromptEncoder(tokenizer, self._vocabulary, name)
+        self._encoding = Encoding(tokenizer, module, name)
+        self._vocabulary, self._prompts = self._encoding.vocabulary, self._encoding.prompts
         self._worker = ThreadPoolExecutor(max_workers=1, thread_name_prefix=f"askance {name}")
 
     @property
@@ -104,7 +98,7 @@ class HfModel:
             self._require_attention()
         bridge = None if watch is None else _Bridge(watch)
         job = decoding.Job(
-            prompt_ids=self._fitting(self._prompts.encode(prompt), sampling.max_tokens),
+            prompt_ids=self._fitting(self._encoding.prompt_ids(prompt), sampling.max_tokens),
             named_ids=tuple(self._vocabulary.single(text) for text in want.token_probs),
             sampling=sampling,
             want=want,
@@ -130,7 +124,7 @@ class HfModel:
         if not all(tokenised):
             raise InputError(f"options to score: {list(options)!r} holds an empty one; remove it.")
         longest = max(map(len, tokenised), default=0)
-        prompt_ids = self._fitting(self._prompts.encode(prompt), longest)
+        prompt_ids = self._fitting(self._encoding.prompt_ids(prompt), longest)
         if not tokenised:
             return ()
         return await self._work(partial(decoding.score, self._network, prompt_ids, tokenised))
@@ -153,7 +147,7 @@ class HfModel:
         return Attention(ids, self._texts(ids), weights)
 
     def tokenize(self, text: str) -> TokenIds:
-        return self._prompts.parts((Span(text, trusted=False),), at_start=False)
+        return self._encoding.text_ids(text)
 
     def decode(self, ids: TokenIds) -> str:
         return self._vocabulary.decode_inside(ids)
@@ -162,7 +156,7 @@ class HfModel:
         return self._vocabulary.pieces(ids)
 
     def count(self, prompt: Prompt) -> int:
-        return len(self._prompts.encode(prompt))
+        return len(self._encoding.prompt_ids(prompt))
 
     def _require_attention(self) -> None:
         if not self._has_attention:
@@ -229,12 +223,3 @@ class _Bridge:
             self._watch(text)
         except Exception as error:  # the watcher's own; raised again where it is awaited
             self._failure = error
-
-
-def _end_ids(module: Any, tokenizer: Any) -> frozenset[int]:
-    configs = (getattr(module, "generation_config", None), module.config)
-    named = [getattr(config, "eos_token_id", None) for config in configs]
-    ids: set[int] = set()
-    for entry in (*named, tokenizer.eos_token_id):
-        ids.update(entry if isinstance(entry, list | tuple) else [] if entry is None else [entry])
-    return frozenset(ids)

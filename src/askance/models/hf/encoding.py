@@ -1,0 +1,47 @@
+"""How one model reads text: whoever runs it and whoever trains it make the same ids."""
+
+from typing import Any
+
+from askance.core.types import Prompt, Span, TokenIds
+from askance.models.hf.prompt import PromptEncoder
+from askance.models.hf.vocabulary import Vocabulary
+
+
+class Encoding:
+    """The tokenizer of a model with what the model itself says about it.
+
+    Attributes:
+        vocabulary: ids to text, control strings, single tokens.
+        prompts: parts and whole prompts to ids.
+    """
+
+    def __init__(self, tokenizer: Any, module: Any, name: str) -> None:
+        self.vocabulary = Vocabulary(
+            tokenizer,
+            name,
+            end_ids=_end_ids(module, tokenizer),
+            size=module.get_input_embeddings().num_embeddings,
+        )
+        self.prompts = PromptEncoder(tokenizer, self.vocabulary, name)
+
+    @property
+    def end_ids(self) -> frozenset[int]:
+        """The ids that end a text."""
+        return self.vocabulary.end_ids
+
+    def prompt_ids(self, prompt: Prompt) -> TokenIds:
+        """The prompt as the model sees it; see `PromptEncoder.encode`."""
+        return self.prompts.encode(prompt)
+
+    def text_ids(self, text: str) -> TokenIds:
+        """Plain text as the model writes it after a prompt: no BOS, no space in front, nothing is control."""
+        return self.prompts.parts((Span(text, trusted=False),), at_start=False)
+
+
+def _end_ids(module: Any, tokenizer: Any) -> frozenset[int]:
+    configs = (getattr(module, "generation_config", None), module.config)
+    named = [getattr(config, "eos_token_id", None) for config in configs]
+    ids: set[int] = set()
+    for entry in (*named, tokenizer.eos_token_id):
+        ids.update(entry if isinstance(entry, list | tuple) else [] if entry is None else [entry])
+    return frozenset(ids)
