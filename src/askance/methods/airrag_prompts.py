@@ -154,15 +154,16 @@ def _history(history: Sequence[Demo]) -> tuple[Span, ...]:
 SYSTEM = "You are an expert at answering questions."
 
 SAY = (
-    "Rephrase the question, make it more general, or split it into sub-queries, so that searching and answering "
-    "get easier. Write one query per line and nothing else, or None if nothing is gained."
+    "Rephrase the question, make it more general, or split it into sub-queries, so that searching and "
+    "answering get easier. Write one query per line and nothing else, or None if nothing is gained."
 )
 RA = (
-    "Answer the question from the passages, which may or may not be relevant. Be brief. If they do not hold the "
-    "answer, say: The passages do not contain the answer."
+    "Answer the question from the passages, which may or may not be relevant. Be brief. If they do not "
+    "hold the answer, say: The passages do not contain the answer."
 )
 QT = (
-    "Given what is known, decide whether to rephrase, summarise or split the next query, or to ask a follow-up, "
+    "Given what is known, decide whether to rephrase, summarise or split the next query, or to ask a "
+    "follow-up, "
     "so that searching and answering get easier. Write one query per line, or None if none is needed."
 )
 SA = "Give the correct and concise answer to the question, from the passages and from what is known."

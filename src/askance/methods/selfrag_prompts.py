@@ -1,4 +1,5 @@
-"""The prompts of Self-RAG's judgements for a model without reflection tokens (Asai et al. 2024, section 12 of ours).
+"""The prompts of Self-RAG's judgements for a model without reflection tokens (Asai et al. 2024, section 12 of
+ours).
 
 A model that was not trained on reflection tokens is asked in words, and the label words are scored. What each
 question must ask is the paper's; the words are ours, and short. The packaged adapter is trained on these very
@@ -52,7 +53,7 @@ def usefulness_prompt(model: Model, question: Question, answer: str) -> Prompt:
 
 
 def options(labels: Mapping[str, str], prompt: Prompt) -> tuple[str, ...]:
-    """The label words as `score` takes them, in the order of `labels`; behind a cue they begin with a blank."""
+    """The label words as `score` takes them, in the order of `labels`; a blank before each behind a cue."""
     return tuple(labels.values() if isinstance(prompt, Chat) else (f" {word}" for word in labels.values()))
 
 
@@ -84,10 +85,11 @@ RETRIEVAL_INSTRUCTION = (
 )
 RELEVANCE_INSTRUCTION = "Is the passage useful for answering the question? Reply relevant or irrelevant."
 SUPPORT_INSTRUCTION = (
-    "How far does the passage back the sentence? Use nothing but the passage. Reply fully, partially if a major "
-    "part is missing, or not if it is unrelated or contradicts."
+    "How far does the passage back the sentence? Use nothing but the passage. Reply fully, partially if a "
+    "major part is missing, or not if it is unrelated or contradicts."
 )
 USEFULNESS_INSTRUCTION = (
-    "How useful is the answer, whether or not it is true? Reply 5 if it is complete, 4 if little is missing, 3 "
+    "How useful is the answer, whether or not it is true? Reply 5 if it is complete, 4 if little is "
+    "missing, 3 "
     "if much is missing, 2 if it is incomplete or off the point, or 1 if it hardly touches the question."
 )

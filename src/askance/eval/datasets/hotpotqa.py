@@ -54,7 +54,7 @@ class HotpotRecord(Record):
         )
 
     def grounds(self) -> Grounds:
-        """The texts; a supporting fact that is not in them is passed over, as some of the real files have it."""
+        """The texts. A supporting fact that is not in them, as real files have some, is passed over."""
         facts = set(self.supporting_facts)
         return Grounds(
             tuple(

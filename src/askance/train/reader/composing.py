@@ -1,8 +1,8 @@
 """More questions out of the facts that a dataset tells: parts of a chain, and comparisons across records.
 
 A few hundred records hold far more questions than were asked of them. Every fact of a chain is a question of
-one hop, every two that follow each other one of two; and any two records that end in dates can be compared. They
-are worded by `relations`, so that the dataset's own questions stay the better part of what is learned.
+one hop, every two that follow each other one of two; and any two records that end in dates can be compared.
+They are worded by `relations`, so that the dataset's own questions stay the better part of what is learned.
 """
 
 import random

@@ -44,7 +44,8 @@ def encode(
 ) -> tuple[tuple[Encoded, ...], Mapping[Task, int]]:
     """The lessons that fit into `max_tokens`, and how many of each task do not.
 
-    A lesson is never cut: cut passages would ask for what they no longer say, cut answers would teach to stop.
+    A lesson is never cut: cut passages would ask for what they no longer say, cut answers would teach to
+    stop.
 
     Raises:
         InputError: none fits.
@@ -59,7 +60,7 @@ def encode(
             fitting.append(Encoded(lesson.task, lesson.id, ids, len(prompt_ids)))
     if left_out and not fitting:
         raise InputError(
-            f"none of {left_out.total()} lessons fits into {max_tokens} tokens: raise max_tokens, or show fewer or "
-            "shorter passages."
+            f"none of {left_out.total()} lessons fits into {max_tokens} tokens: "
+            "raise max_tokens, or show fewer or shorter passages."
         )
     return tuple(fitting), left_out

@@ -3,10 +3,11 @@
 | judgement | label | when |
 |---|---|---|
 | relevance | relevant, irrelevant | a supporting paragraph, a distractor |
-| support | fully, partially, not | the paragraph that tells the fact; one that tells the first of two facts; another paragraph, or a fact with another object in it |
-| usefulness | 5, 3, 1 | the whole way to the answer; its first half; the answer to another question |
-| retrieval | search, go on, nothing needed | no passage tells the next fact; one at hand does; all facts are told |
-"""  # noqa: E501
+| support | fully, partially, not | the paragraph that tells the fact; one that tells the first of two facts;
+another paragraph, or a fact with another object in it | | usefulness | 5, 3, 1 | the whole way to the answer;
+its first half; the answer to another question | | retrieval | search, go on, nothing needed | no passage
+tells the next fact; one at hand does; all facts are told |
+"""
 
 import random
 from collections.abc import Iterator, Mapping, Sequence
@@ -44,7 +45,7 @@ def relevance(example: Example, model: Model, showing: Showing, random_: random.
 def support(
     example: Example, others: Sequence[Triple], model: Model, showing: Showing, random_: random.Random
 ) -> Iterator[Lesson]:
-    """One sentence, held against one paragraph; `others` are facts of other questions, to take objects from."""
+    """One sentence against one paragraph; `others` are facts of other questions, to take objects from."""
     told = [(fact, told_by(example, fact)) for fact in in_order(example.grounds.triples)]
     known = [(fact, paragraph) for fact, paragraph in told if paragraph is not None]
     if not known:

@@ -102,7 +102,8 @@ def mixture(
 
 
 _NOTHING_TO_LEARN = (
-    "the datasets hold nothing to learn from: no example has supporting paragraphs, facts or steps. Name files "
+    "the datasets hold nothing to learn from: no example has supporting paragraphs, facts or steps. Name "
+    "files "
     'in their authors\' own layout, or add "paragraphs" to your own rows.'
 )
 

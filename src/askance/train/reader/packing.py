@@ -1,15 +1,16 @@
 """Lessons packed so that what they share is computed once.
 
-Questions on one paragraph repeat it, and judgements repeat their instruction. A row is a tree of tokens: lessons
-that begin alike share a path from the root and then branch off. Each token sees its ancestors alone and stands
-at its depth, so that every lesson is computed exactly as if it were by itself (up to rounding), in one pass.
-Rows are filled up with unrelated lessons, which share nothing but the root, and so need next to no padding.
+Questions on one paragraph repeat it, and judgements repeat their instruction. A row is a tree of tokens:
+lessons that begin alike share a path from the root and then branch off. Each token sees its ancestors alone
+and stands at its depth, so that every lesson is computed exactly as if it were by itself (up to rounding), in
+one pass. Rows are filled up with unrelated lessons, which share nothing but the root, and so need next to no
+padding.
 """
 
 import random
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, field
-from os.path import commonprefix
+from itertools import takewhile
 
 import numpy as np
 from numpy.typing import NDArray
@@ -92,7 +93,8 @@ class Row:
 
 
 def rows(lessons: Sequence[Encoded], row_tokens: int, random_: random.Random) -> list[Row]:
-    """All lessons, each in one row of at most `row_tokens` (a longer lesson has a row of its own), in random order.
+    """All lessons, each in one row of at most `row_tokens` (a longer lesson has a row of its own), in random
+    order.
 
     What begins alike stays together as far as it fits into a row where it shares most of its tokens, and into
     half of one where it shares fewer: then rows hold lessons of several kinds, and so does a step.
@@ -123,7 +125,7 @@ def _pieces(ordered: Sequence[Encoded], row_tokens: int) -> Iterator[list[Encode
     piece: list[Encoded] = []
     row = Row()
     for lesson in ordered:
-        shared = len(commonprefix([piece[-1].ids, lesson.ids])) if piece else 0
+        shared = _num_shared(piece[-1], lesson) if piece else 0
         most_tokens = row_tokens if shared > MOSTLY_SHARED * len(lesson.ids) else row_tokens // 2
         if piece and (shared < LEAST_SHARED_TOKENS or len(row) + row.num_new_tokens(lesson) > most_tokens):
             yield piece
@@ -132,6 +134,11 @@ def _pieces(ordered: Sequence[Encoded], row_tokens: int) -> Iterator[list[Encode
         row.add(lesson)
     if piece:
         yield piece
+
+
+def _num_shared(one: Encoded, other: Encoded) -> int:
+    pairs = zip(one.ids, other.ids, strict=False)
+    return sum(1 for _ in takewhile(lambda pair: pair[0] == pair[1], pairs))
 
 
 def _size(piece: Sequence[Encoded]) -> int:

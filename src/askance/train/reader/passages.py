@@ -77,7 +77,8 @@ def as_hits(paragraphs: Sequence[Paragraph]) -> tuple[Hit, ...]:
 def among_distractors(
     needed: Sequence[Paragraph], others: Sequence[Paragraph], showing: Showing, random_: random.Random
 ) -> tuple[Hit, ...] | None:
-    """The `needed` paragraphs and a random number of `others`, shuffled; None where a needed one does not fit.
+    """The `needed` paragraphs and a random number of `others`, shuffled; None where a needed one does not
+    fit.
 
     The best passages stand first or last in a prompt, as the method has it: any place must do.
     """

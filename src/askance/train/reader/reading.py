@@ -1,8 +1,8 @@
 """Lessons in answering: from passages, from memory, and going on from what is written already.
 
-These are the prompts of `closed_book`, `single`, FLARE and DRAGIN. A method shows passages that hold all of the
-answer, a part of it, or nothing; it asks for the whole answer, or for the rest behind a text that it keeps, which
-DRAGIN cuts in mid-sentence, right before the word in doubt.
+These are the prompts of `closed_book`, `single`, FLARE and DRAGIN. A method shows passages that hold all of
+the answer, a part of it, or nothing; it asks for the whole answer, or for the rest behind a text that it
+keeps, which DRAGIN cuts in mid-sentence, right before the word in doubt.
 """
 
 import random
@@ -57,8 +57,9 @@ def worked_answer(
 def shown(example: Example, showing: Showing, random_: random.Random) -> tuple[Hit, ...] | None:
     """What supports the answer among distractors; None where there is nothing, or it does not fit.
 
-    Now and then one of several supporting passages is missing. What it says is then answered as from memory, so
-    that the model is unsure where its passages are silent, rather than taking the next best word from them.
+    Now and then one of several supporting passages is missing. What it says is then answered as from memory,
+    so that the model is unsure where its passages are silent, rather than taking the next best word from
+    them.
     """
     grounds = example.grounds
     if grounds.facts and not grounds.paragraphs:

@@ -1,14 +1,14 @@
 """Lessons in reading for a short answer, and in saying that the passages do not contain it.
 
-The prompt of `single` and its like always answers; AirRAG's RA may refuse, and is taught here. Questions on one
-paragraph share it, and with it most of what there is to compute.
+The prompt of `single` and its like always answers; AirRAG's RA may refuse, and is taught here. Questions on
+one paragraph share it, and with it most of what there is to compute.
 """
 
 import random
 from collections.abc import Iterator, Sequence
 
 from askance.core.ports import Model
-from askance.core.types import Hit, Question
+from askance.core.types import Hit
 from askance.eval.datasets import Example
 from askance.methods.airrag_prompts import REFUSAL, retrieval_answer_prompt
 from askance.methods.prompts import Layout
@@ -42,7 +42,7 @@ def on_paragraph(
 def on_parts(
     example: Example, hits: Sequence[Hit], model: Model, layout: Layout, random_: random.Random
 ) -> Iterator[Lesson]:
-    """Parts of the question of `example`, over its passages; a refusal where what tells the part is not shown."""
+    """Parts of the question of `example` over its passages; a refusal where a part is not told there."""
     texts = {hit.passage.title: hit.passage.text for hit in hits}
     for question, known, telling in parts(example):
         is_shown = all(known.answer in texts.get(paragraph.title, "") for paragraph in telling[-1:])

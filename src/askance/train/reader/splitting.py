@@ -1,7 +1,7 @@
 """Lessons in taking questions apart and putting answers together: AirRAG's SAY, QT and SA.
 
-The sub-questions of 2WikiMultihopQA are made from its facts, those of StrategyQA are its decompositions as far
-as they can be asked before anything is answered.
+The sub-questions of 2WikiMultihopQA are made from its facts, those of StrategyQA are its decompositions as
+far as they can be asked before anything is answered.
 """
 
 import random
@@ -55,7 +55,7 @@ def splitting(example: Example, model: Model) -> Iterator[Lesson]:
 
 
 def following_up(example: Example, model: Model, random_: random.Random) -> Iterator[Lesson]:
-    """QT: the planned question with what is known in place; or, nothing being planned, the next one or `None`."""
+    """QT: the planned question with what is known in place; where none is planned, the next or `None`."""
     told = hops(example)
     if len(told) < 2 or not all(hop.answer for hop in told):
         return
