@@ -11,7 +11,6 @@ from rich.table import Table
 from rich.text import Text
 
 from askance.cli_options import (
-    IndexOption,
     JsonFlag,
     ModelOption,
     PresetOption,
@@ -51,7 +50,10 @@ RetryFlag = Annotated[
 def evaluate(
     dataset: Annotated[str, typer.Option(help="NAME:FILE, see `askance datasets`.")],
     folder: Annotated[Path, typer.Option("--out", help="Folder of the run; a stopped run goes on.")],
-    index: IndexOption = None,
+    index: Annotated[
+        Path | None,
+        typer.Option(help="Folder made by `askance index`; @gold finds the dataset's own supporting texts."),
+    ] = None,
     method: Annotated[str, typer.Option(help="See `askance methods`.")] = DEFAULT_METHOD,
     model: ModelOption = None,
     set_: SetOption = None,

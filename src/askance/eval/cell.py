@@ -8,6 +8,7 @@ from typing import Any
 
 from askance.core.ports import Method, Model, Retriever
 from askance.core.types import Role
+from askance.eval.gold import GOLD, GoldRetrievers
 from askance.eval.harness import Progress, ask_all
 from askance.eval.metrics import DEFAULT_METRICS, Scoring, open_metrics
 from askance.eval.recorded_run import RecordedRun, read_run
@@ -29,6 +30,7 @@ class Cell:
 
     Attributes:
         dataset: such as "hotpotqa:FILE".
+        index: its folder, or "@gold"; see `GoldRetriever`.
         knobs: of the method; `preset` fills those left open.
         prompts: a packaged set, a file, or "dataset": the set with the dataset's name, or askance's own where
             there is none.
@@ -90,11 +92,14 @@ def look_up(
         MissingExtra: a metric's package is missing; names the pip line.
     """
     scoring = open_metrics(cell.metrics)
-    retriever = None if cell.index is None else open_retriever(cell.index)
+    is_gold = cell.index == Path(GOLD)
+    retriever = None if cell.index is None or is_gold else open_retriever(cell.index)
     method = ready_method(
         cell.method, cell.knobs, cell.models["answer"], prompts=_prompts(cell), preset=cell.preset
     )
-    return ReadyCell(cell, choose(cell.dataset, cell.selection), method, retriever, scoring)
+    questions = choose(cell.dataset, cell.selection)
+    retriever = GoldRetrievers(tuple(questions.values())) if is_gold else retriever
+    return ReadyCell(cell, questions, method, retriever, scoring)
 
 
 async def evaluate(

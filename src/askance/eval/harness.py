@@ -3,10 +3,11 @@
 from collections.abc import Callable
 from dataclasses import dataclass, field
 
-from askance.ask import Result
+from askance.ask import Result, ask
 from askance.core.errors import TooManyFailures
 from askance.core.trace import Trace
 from askance.eval.datasets import Example
+from askance.eval.gold import GoldRetrievers
 from askance.eval.metrics import Scoring
 from askance.eval.record import Record, make_record
 from askance.eval.run_folder import RunWriter
@@ -70,7 +71,11 @@ async def ask_all(
 
 
 async def _answer(engine: Engine, attempt: Attempt) -> Result:
-    return await engine.answer_into(attempt.trace, attempt.example.question)
+    retriever = engine.retriever
+    if isinstance(retriever, GoldRetrievers):
+        retriever = retriever.of(attempt.example)
+    asked = attempt.example.question
+    return await ask(asked, engine.method, engine.models, retriever, seed=engine.seed, trace=attempt.trace)
 
 
 def _record(outcome: Outcome[Attempt, Result], scoring: Scoring) -> Record:

@@ -13,8 +13,10 @@ from pathlib import Path
 from typing import Any
 
 from askance.core.knobs import name_of, short_repr
+from askance.core.ports import Retriever
 from askance.core.version import VERSION
 from askance.eval.datasets import Example
+from askance.eval.gold import GoldRetrievers
 from askance.retrieval.manifest import read_manifest
 from askance.wire import Engine
 
@@ -93,7 +95,7 @@ def settings_of(
         models={role: model.name for role, model in engine.models.items()},
         model_specs=dict(model_specs),
         index="" if index is None else str(index),
-        index_content="" if index is None else _content(index),
+        index_content=_content(engine.retriever, index),
         seed=engine.seed,
         metrics=tuple(metrics),
         askance=VERSION,
@@ -135,7 +137,11 @@ def _knobs(method: Any) -> dict[str, str]:
     return {name: value if isinstance(value, str) else repr(value) for name, value in values.items()}
 
 
-def _content(index: Path) -> str:
+def _content(retriever: Retriever | None, index: Path | None) -> str:
+    if isinstance(retriever, GoldRetrievers):
+        return retriever.content
+    if index is None:
+        return ""
     manifest = read_manifest(index)
     return f"{manifest.content_hash}, {manifest.analysis}"
 

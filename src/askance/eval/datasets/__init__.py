@@ -6,7 +6,7 @@ Files are read as their authors published them; nothing is downloaded.
 """
 
 from collections.abc import Iterator, Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from importlib import import_module
 from itertools import islice
 from pathlib import Path
@@ -34,7 +34,7 @@ class Example:
     supporting_titles: tuple[str, ...] = ()
     kind: str = ""
     hops: int | None = None
-    grounds: Grounds = Grounds()
+    grounds: Grounds = field(default=Grounds(), repr=False)
 
 
 @dataclass(frozen=True, slots=True)
