@@ -1,0 +1,240 @@
+"""Each builder of lessons on invented examples: a prompt of the methods, and what it should lead to."""
+
+import random
+
+import pytest
+
+from askance.core.types import Chat, Demo, Passage, Question, Raw
+from askance.methods import airrag_prompts, selfrag_prompts
+from askance.methods.prompts import answer_prompt
+from askance.methods.wording import PLAIN
+from askance.text.answers import has_answer
+from askance.train.reader import judging
+from askance.train.reader.composing import comparisons, parts
+from askance.train.reader.passages import Showing, as_hits
+from askance.train.reader.reading import from_memory, from_passages, shown
+from askance.train.reader.single_hop import on_paragraph, on_parts
+from askance.train.reader.splitting import following_up, splitting, summing_up
+from tests.train.reader.lessons import (
+    ARGON,
+    BOTH,
+    DWAN,
+    FILM,
+    HEIDI,
+    NO_TOWER,
+    OTHER_FILM,
+    PISA,
+    TOWER,
+    text_of,
+)
+
+WHOLE = (
+    "The director of Heidi is Allan Dwan. Allan Dwan was born on 3 April 1885. So the answer is 3 April 1885."
+)
+
+
+def many(builder, *arguments, times=60):
+    """The lessons of a builder under many seeds."""
+    return [lesson for seed in range(times) for lesson in builder(*arguments, random.Random(seed))]
+
+
+def test_reading_is_the_prompt_of_the_methods_over_the_same_passages():
+    hits = as_hits((HEIDI, DWAN))
+    lessons = many(from_passages, FILM, hits, BOTH, "raw")
+    first = lessons[0]
+    assert (first.task, first.target) == ("reading", f" {WHOLE}")
+    assert first.prompt == answer_prompt(BOTH, FILM.question, hits, "", "raw", PLAIN)
+    assert text_of(first.prompt) == (
+        "Context:\n[1] Heidi (1937 film): Heidi is a film of 1937, directed by Allan Dwan.\n"
+        "[2] Allan Dwan: Allan Dwan (3 April 1885 – 28 December 1981) was a director from Toronto.\n\n"
+        "Question: When was the director of film Heidi (1937 Film) born?\nAnswer:|"
+    )
+    assert {lesson.task for lesson in lessons} == {"reading", "going_on"}
+
+
+@pytest.mark.parametrize("layout", ["raw", "chat"])
+def test_going_on_parts_the_answer_between_words_and_loses_nothing(layout):
+    lessons = [each for each in many(from_memory, FILM, BOTH, layout) if each.task == "going_on"]
+    cuts = set()
+    for lesson in lessons:
+        so_far = text_of(lesson.prompt).partition("|")[2]
+        assert so_far + lesson.target == (f" {WHOLE}" if layout == "raw" else WHOLE)
+        assert has_answer(lesson.target)
+        cuts.add(so_far.strip())
+    assert "The director of Heidi is Allan Dwan." in cuts
+    assert any(not cut.endswith(".") for cut in cuts)
+
+
+def test_memory_has_no_passages_and_needs_facts():
+    (first, *_) = from_memory(ARGON, BOTH, "raw", random.Random(0))
+    assert text_of(first.prompt) == "Question: Can you chew argon?\nAnswer:|"
+    assert first.target == " Argon is a gas. Gases can't be chewed. So the answer is no."
+
+
+def test_facts_without_a_source_are_shown_as_passages_without_a_title():
+    hits = shown(ARGON, Showing(), random.Random(0))
+    assert hits is not None
+    assert {(hit.passage.title, hit.passage.text) for hit in hits} == {
+        ("", "Argon is a gas"),
+        ("", "Gases can't be chewed."),
+    }
+
+
+def test_now_and_then_a_supporting_passage_is_missing():
+    missing = 0
+    for seed in range(200):
+        hits = shown(FILM, Showing(), random.Random(seed))
+        assert hits is not None
+        missing += len({"Heidi (1937 film)", "Allan Dwan"} & {hit.passage.title for hit in hits}) == 1
+    assert 20 <= missing <= 60  # a share of 0.2
+
+
+def test_questions_on_a_paragraph_are_answered_or_refused_by_the_prompt_that_allows_it():
+    lessons = many(on_paragraph, [TOWER, NO_TOWER], 100, BOTH, "raw")
+    hits = as_hits([PISA])
+    told = {(lesson.id, lesson.target, lesson.prompt) for lesson in lessons}
+    asked = {each.question.id: each.question.text for each in (TOWER, NO_TOWER)}
+    assert told == {
+        ("p1", " Pisa lies on the Arno. So the answer is Arno.", answer_prompt(BOTH, Question("p1",
+        asked["p1"]), hits, "", "raw", PLAIN)), ("p1", "Arno", airrag_prompts.retrieval_answer_prompt(BOTH,
+        hits, asked["p1"])), ("p2", airrag_prompts.REFUSAL, airrag_prompts.retrieval_answer_prompt(BOTH, hits,
+        asked["p2"])),
+    }  # fmt: skip
+
+
+def test_parts_of_a_chain_are_questions_of_their_own():
+    (first, director, heidi), (second, birth, dwan) = parts(FILM)
+    assert (first, heidi) == ("Who directed Heidi?", (HEIDI,))
+    assert director.text == "The director of Heidi is Allan Dwan. So the answer is Allan Dwan."
+    assert (second, dwan) == ("When was Allan Dwan born?", (DWAN,))
+    assert birth.text == "Allan Dwan was born on 3 April 1885. So the answer is 3 April 1885."
+
+
+def test_a_part_that_is_not_shown_is_refused():
+    targets = {
+        (text_of(each.prompt).count("[2]"), each.target)
+        for each in many(on_parts, FILM, as_hits([DWAN]), BOTH, "raw")
+    }
+    refused = {target for _, target in targets if target == airrag_prompts.REFUSAL}
+    assert refused
+    assert "Allan Dwan" not in {target for _, target in targets}  # the director: Heidi's paragraph is missing
+    assert "3 April 1885" in {target for _, target in targets}
+
+
+def test_two_records_with_dates_at_their_ends_are_compared():
+    made = comparisons((FILM, OTHER_FILM), 40, random.Random(0))
+    for example in made:
+        first_wins = "first" in example.question.text or "earlier" in example.question.text
+        names = ("Heidi", "Fury") if "the director" in example.question.text else ("Allan Dwan", "Fritz Lang")
+        assert example.golds == (names[0] if first_wins else names[1],)
+        assert len(example.grounds.supporting) == len(example.grounds.triples)
+        assert PISA in example.grounds.paragraphs
+    assert {example.question.text.partition(",")[0] for example in made} == {
+        "Who was born first", "Who was born earlier", "Who was born later",
+        "Which one has the director who was born first", "Which one has the director who was born earlier",
+        "Which one has the director who was born later",
+    }  # fmt: skip
+    assert len({example.question.id for example in made}) == len(made)
+    assert comparisons((FILM,), 5, random.Random(0)) == ()
+
+
+def test_questions_are_split_as_they_can_be_asked_at_once():
+    (lesson,) = splitting(FILM, BOTH)
+    assert lesson.prompt == airrag_prompts.analysis_prompt(BOTH, FILM.question)
+    assert lesson.target == "Who directed Heidi?\nWhen was the director of Heidi born?"
+    assert airrag_prompts.parse_queries(lesson.target) == tuple(lesson.target.split("\n"))
+    assert [each.target for each in splitting(ARGON, BOTH)] == ["What is argon?"]
+    assert [each.target for each in splitting(TOWER, BOTH)] == ["None"]
+
+
+def test_following_up_puts_what_is_known_in_place():
+    found = {(text_of(lesson.prompt), lesson.target) for lesson in many(following_up, FILM, BOTH)}
+    first, second = (
+        Demo("Who directed Heidi?", "Allan Dwan"),
+        Demo("When was Allan Dwan born?", "3 April 1885"),
+    )
+    planned = "When was the director of Heidi born?"
+
+    def asked(history, current):
+        return text_of(airrag_prompts.transformation_prompt(BOTH, FILM.question, history, current))
+
+    assert found == {
+        (asked([first], planned), "When was Allan Dwan born?"),
+        (asked([first], ""), "When was Allan Dwan born?"),
+        (asked([first, second], ""), "None"),
+    }
+    assert not list(following_up(ARGON, BOTH, random.Random(0)))  # its steps have no answers
+
+
+def test_summing_up_gives_the_short_answer():
+    lessons = many(summing_up, FILM, BOTH, Showing())
+    assert {lesson.target for lesson in lessons} == {"3 April 1885"}
+    assert {"[1]" in text_of(lesson.prompt) for lesson in lessons} == {True, False}
+    assert all("Who directed Heidi? Allan Dwan" in text_of(lesson.prompt) for lesson in lessons)
+
+
+def test_relevance_holds_a_supporting_paragraph_against_a_distractor():
+    relevant, irrelevant = judging.relevance(FILM, BOTH, Showing(), random.Random(0))
+    assert (relevant.target, irrelevant.target) == ("relevant", "irrelevant")
+    assert irrelevant.prompt == selfrag_prompts.relevance_prompt(
+        BOTH, FILM.question, Passage("", PISA.title, PISA.text)
+    )
+
+
+def test_support_follows_from_what_a_paragraph_tells():
+    facts = OTHER_FILM.grounds.triples
+    found = {
+        (
+            text_of(each.prompt).partition("Sentence: ")[2].strip("|\n"),
+            "Pisa" in text_of(each.prompt),
+            each.target,
+        )
+        for each in many(judging.support, FILM, facts, BOTH, Showing(), times=200)
+    }
+    assert found == {
+        ("The director of Heidi is Allan Dwan.", False, "fully"),
+        ("Allan Dwan was born on 3 April 1885.", False, "fully"),
+        ("The director of Heidi is Allan Dwan, and Allan Dwan was born on 3 April 1885.", False, "partially"),
+        ("Allan Dwan was born on 3 April 1885, and The director of Heidi is Allan Dwan.", False, "partially"),
+        ("The director of Heidi is Fritz Lang.", False, "not"),
+        ("Allan Dwan was born on 5 December 1890.", False, "not"),
+        ("The director of Heidi is Allan Dwan.", True, "not"),
+        ("Allan Dwan was born on 3 April 1885.", True, "not"),
+    }
+
+
+def test_usefulness_is_the_whole_way_half_of_it_or_another_answer():
+    found = {
+        (text_of(each.prompt).partition("\nAnswer: ")[2].strip("|\n"), each.target)
+        for each in many(judging.usefulness, FILM, ARGON, BOTH)
+    }
+    assert found == {
+        (WHOLE, "5"),
+        ("The director of Heidi is Allan Dwan.", "3"),
+        ("Argon is a gas. Gases can't be chewed. So the answer is no.", "1"),
+    }
+
+
+def test_retrieval_is_due_where_no_passage_tells_the_next_fact():
+    found = {
+        (
+            text_of(each.prompt).partition("Answer so far: ")[2].strip("|\n"),
+            text_of(each.prompt).count("Dwan: "),
+            each.target,
+        )
+        for each in many(judging.retrieval, FILM, BOTH, Showing(), times=200)
+    }
+    first, both = "The director of Heidi is Allan Dwan.", WHOLE.partition(" So")[0]
+    assert {(so_far, target) for so_far, _, target in found} == {
+        ("", "search"), ("", "continue"), (first, "search"), (first, "continue"), (both, "unneeded"),
+    }  # fmt: skip
+    assert all((shown > 0) == (target == "continue") for so_far, shown, target in found if so_far == first)
+
+
+def test_prompts_are_chat_where_the_model_has_it_and_raw_where_not():
+    from tests.train.reader.lessons import RAW_ONLY
+
+    (chat,) = splitting(FILM, BOTH)
+    (raw,) = splitting(FILM, RAW_ONLY)
+    assert isinstance(chat.prompt, Chat)
+    assert isinstance(raw.prompt, Raw)
