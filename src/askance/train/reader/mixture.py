@@ -158,9 +158,12 @@ class _Builder:
     def _answering(self, example: Example) -> Iterator[Lesson]:
         for _ in range(self._times(self.shares.reading)):
             layout, hits = self._layout(), shown(example, self.showing, self.random_)
-            if hits is not None:
-                yield from from_passages(example, hits, self.model, layout, self.random_)
-                yield from on_parts(example, hits, self.model, layout, self.random_)
+            if hits is None:
+                if example.grounds.supporting:
+                    self.left_out[self.name, "evidence longer than a passage"] += 1
+                break
+            yield from from_passages(example, hits, self.model, layout, self.random_)
+            yield from on_parts(example, hits, self.model, layout, self.random_)
         for _ in range(self._times(self.shares.memory)):
             yield from from_memory(example, self.model, self._layout(), self.random_)
 

@@ -1,0 +1,127 @@
+"""Which lessons are made of which examples, how many, and what is held out or left out."""
+
+from collections import Counter
+from dataclasses import replace
+
+import pytest
+
+from askance.core.errors import InputError
+from askance.core.types import Question, Raw
+from askance.eval.datasets.grounds import Grounds, Paragraph, Triple
+from askance.train.reader.mixture import Shares, mixture
+from tests.train.reader.lessons import ARGON, BOTH, FILM, NO_TOWER, OTHER_FILM, RAW_ONLY, TOWER, supporting
+
+NONE = Shares(*[0.0] * 9)
+
+
+def films(count):
+    """Films by directors born in different years."""
+    made = []
+    for number in range(count):
+        film, person, date = f"Film {number}", f"Person {number}", f"5 May {1900 + number}"
+        triples = (Triple(film, "director", person), Triple(person, "date of birth", date))
+        paragraphs = (
+            supporting(film, f"{film} was directed by {person}."),
+            supporting(person, f"{person} was born on {date}."),
+            Paragraph("Pisa", "Pisa lies on the Arno."),
+        )
+        question = Question(f"f{number}", f"When was the director of {film} born?")
+        made.append(replace(FILM, question=question, golds=(date,), grounds=Grounds(paragraphs, triples)))
+    return tuple(made)
+
+
+def tasks(made):
+    return Counter(lesson.task for lesson in made.lessons)
+
+
+@pytest.mark.parametrize(
+    ("share", "expected"),
+    [
+        ({"splitting": 1.0}, {"splitting": 2}),
+        ({"splitting": 3.0}, {"splitting": 6}),
+        ({"following_up": 1.0}, {"following_up": 2}),
+        ({"summing_up": 1.0}, {"summing_up": 2}),
+        ({"compared": 1.0, "splitting": 1.0}, {"splitting": 4}),
+    ],
+)
+def test_a_share_is_a_number_of_lessons_per_example(share, expected):
+    made = mixture({"2wiki": (FILM, OTHER_FILM)}, BOTH, shares=replace(NONE, **share), held_out=0)
+    assert tasks(made) == expected
+
+
+def test_every_task_is_taught():
+    examples = {"2wiki": films(8), "strategyqa": (ARGON,), "squad2": (TOWER, NO_TOWER)}
+    made = mixture(examples, BOTH, shares=Shares(), held_out=0)
+    assert set(tasks(made)) == {
+        "reading", "memory", "going_on", "single_hop", "splitting", "following_up", "summing_up",
+        "relevance", "support", "usefulness", "retrieval",
+    }  # fmt: skip
+    assert made.num_examples == {"2wiki": 8, "strategyqa": 1, "squad2": 2}
+    assert sum(made.num_lessons.values()) == len(made.lessons)
+    assert {dataset for dataset, _ in made.num_lessons} == set(examples)
+
+
+def test_the_seed_alone_decides_and_another_one_decides_otherwise():
+    examples = {"2wiki": films(6)}
+    first, again, other = (mixture(examples, BOTH, seed=seed) for seed in (1, 1, 2))
+    assert first == again
+    assert first.lessons != other.lessons
+
+
+def test_nothing_is_learned_from_what_is_held_out():
+    made = mixture(
+        {"2wiki": films(60)}, BOTH, shares=replace(NONE, splitting=1.0, compared=0.5), held_out=0.3
+    )
+    learned = {part for lesson in made.lessons for part in lesson.id.removeprefix("2wiki/").split("+")}
+    kept = {part for lesson in made.held_out for part in lesson.id.removeprefix("2wiki/").split("+")}
+    numbers = (
+        {each for each in learned if each.startswith("f")},
+        {each for each in kept if each.startswith("f")},
+    )
+    assert not numbers[0] & numbers[1]
+    assert numbers[0] | numbers[1] == {f"f{number}" for number in range(60)}
+    assert 8 <= len(numbers[1]) <= 28
+
+
+def test_questions_of_one_paragraph_are_held_out_together():
+    paragraphs = [supporting(f"T{number}", f"Town {number} lies on the Arno.") for number in range(40)]
+    examples = tuple(
+        replace(TOWER, question=Question(f"{number}-{letter}", "Which river?"), grounds=Grounds((paragraph,)))
+        for number, paragraph in enumerate(paragraphs)
+        for letter in "ab"
+    )
+    made = mixture({"squad2": examples}, BOTH, shares=replace(NONE, paragraph=1.0), held_out=0.3)
+    learned, kept = (
+        {lesson.id.partition("-")[0] for lesson in each} for each in (made.lessons, made.held_out)
+    )
+    assert kept
+    assert not learned & kept
+
+
+def test_examples_without_grounds_or_answers_are_left_out_and_counted():
+    bare = replace(FILM, question=Question("bare", "Why?"), grounds=Grounds())
+    blank = replace(FILM, question=Question("blank", "Why?"), golds=(" ",))
+    made = mixture({"2wiki": (FILM, bare, blank)}, BOTH, held_out=0)
+    assert dict(made.left_out) == {
+        ("2wiki", "no supporting paragraphs, facts or steps"): 1,
+        ("2wiki", "no answer"): 1,
+    }
+    assert not any("bare" in lesson.id or "blank" in lesson.id for lesson in made.lessons)
+
+
+def test_evidence_longer_than_a_passage_is_left_out_and_counted():
+    long = supporting("Pisa", "Pisa " + "very " * 300 + "much lies on the Arno.")
+    example = replace(FILM, question=Question("long", "Why?"), grounds=Grounds((long,)), hops=2)
+    made = mixture({"own": (FILM, example)}, BOTH, shares=replace(NONE, reading=1.0), held_out=0)
+    assert dict(made.left_out) == {("own", "evidence longer than a passage"): 1}
+    assert not any("long" in lesson.id for lesson in made.lessons)
+
+
+def test_nothing_to_learn_from_is_an_error_that_says_what_is_needed():
+    with pytest.raises(InputError, match="no example has supporting paragraphs"):
+        mixture({"nq": (replace(FILM, grounds=Grounds()),)}, BOTH)
+
+
+def test_a_model_without_a_chat_format_gets_raw_prompts_only():
+    made = mixture({"2wiki": films(4), "squad2": (TOWER, NO_TOWER)}, RAW_ONLY, held_out=0)
+    assert all(isinstance(lesson.prompt, Raw) for lesson in made.lessons)
