@@ -1,0 +1,161 @@
+r"""How well a model judges: whether passages hold an answer, and which of them are relevant.
+
+    python -m runs.judging_quality --model bundled bundled:base --out FOLDER \
+        --unanswerable 'squad2:FILE?unanswerable=keep' --articles Force Warsaw --relevance hotpotqa:FILE
+
+Unanswerable: each question of the named articles (all of them if none is named) is put to AirRAG's
+retrieval-answer prompt over its own paragraph; a reply that says that the passages hold no answer counts as
+"unanswerable". Balanced accuracy is the mean of the shares that are right among the answerable and among the
+others. Name articles that the model was not trained on.
+
+Relevance: every paragraph of a question is put to the prompt of Self-RAG's relevance; its score is how much
+likelier the label "relevant" is than "irrelevant" (nats). The table has the area under the ROC curve over all
+pairs of a supporting paragraph and a distractor of one question, averaged over questions.
+
+FOLDER/MODEL keeps each finished question; started again, it goes on. FOLDER/judging.json has the table.
+"""
+
+import argparse
+import asyncio
+import json
+from collections.abc import Callable, Mapping, Sequence
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+
+from askance.cli import exit_codes
+from askance.core.ports import Model
+from askance.core.types import Hit, Passage, Sampling
+from askance.eval.compare import mean_interval
+from askance.eval.datasets import Example, read_dataset
+from askance.methods.airrag_prompts import is_refusal, parse_final, retrieval_answer_prompt
+from askance.methods.selfrag_prompts import RELEVANCE, options, relevance_prompt
+from askance.runtime.durable import write_atomically
+from askance.train.reader.single_hop import UNANSWERABLE
+from askance.wire import load_model
+from runs.grids import folder_name
+from runs.kept_rows import Row, kept_rows
+
+REPLY_TOKENS = 24
+
+
+def main(arguments: list[str] | None = None) -> None:
+    parser = argparse.ArgumentParser(
+        description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter
+    )
+    parser.add_argument("--model", nargs="+", default=["bundled", "bundled:base"])
+    parser.add_argument("--unanswerable", metavar="squad2:FILE?unanswerable=keep")
+    parser.add_argument("--articles", nargs="*", default=[], help="titles; all if none is named")
+    parser.add_argument("--relevance", nargs="*", default=[], metavar="NAME:FILE")
+    parser.add_argument("--limit", type=int, help="questions a dataset; all if not given")
+    parser.add_argument("--out", type=Path, required=True)
+    with exit_codes():
+        _measure(parser.parse_args(arguments))
+
+
+def _measure(given: argparse.Namespace) -> None:
+    found = []
+    for spec in given.model:
+        model = load_model(spec)
+        if given.unanswerable:
+            examples = of_articles(read_dataset(given.unanswerable), given.articles)[: given.limit]
+            rows = _kept(given.out / folder_name(spec) / "refusals", spec, examples, model, ask)
+            found.append({"model": spec, "what": "refusals", **refusals(rows)})
+        for dataset in given.relevance:
+            examples = read_dataset(dataset, given.limit)
+            name = dataset.partition(":")[0]
+            rows = _kept(given.out / folder_name(spec) / f"relevance-{name}", spec, examples, model, compare)
+            found.append({"model": spec, "what": f"relevance, {name}", **relevance(rows)})
+    write_atomically(given.out / "judging.json", json.dumps(found, indent=1))
+    print("| model | what | mean (95 %) | questions | in parts |\n|---|---|---|---|---|")
+    for row in found:
+        interval = f"{row['mean']:.3f} ({row['low']:.3f} to {row['high']:.3f})"
+        parts = ", ".join(f"{name} {value:.3f}" for name, value in row["parts"].items())
+        print(f"| {row['model']} | {row['what']} | {interval} | {row['num_questions']} | {parts} |")
+
+
+def of_articles(examples: Sequence[Example], titles: Sequence[str]) -> Sequence[Example]:
+    """The questions on these articles, or all of them if no title is given."""
+    return [each for each in examples if not titles or set(titles) & set(each.supporting_titles)]
+
+
+async def ask(model: Model, example: Example) -> Row:
+    """One question over its own paragraph."""
+    (paragraph,) = example.grounds.paragraphs
+    hits = (Hit(Passage("1", paragraph.title, paragraph.text), 1.0, 1),)
+    prompt = retrieval_answer_prompt(model, hits, example.question.text)
+    (reply,) = await model.generate(prompt, Sampling(REPLY_TOKENS, stop=("\n",)), key=("refusal",))
+    answer = parse_final(reply.text)
+    is_answerable = example.kind != UNANSWERABLE
+    return {"is_answerable": is_answerable, "is_refused": is_refusal(answer), "answer": answer}
+
+
+async def compare(model: Model, example: Example) -> Row:
+    """The scores of all paragraphs of one question: supporting ones, and distractors."""
+    scores: dict[bool, list[float]] = {True: [], False: []}
+    for paragraph in example.grounds.paragraphs:
+        prompt = relevance_prompt(model, example.question, Passage("", paragraph.title, paragraph.text))
+        relevant, irrelevant = await model.score(prompt, options(RELEVANCE, prompt))
+        scores[paragraph.is_supporting].append(relevant.logprob - irrelevant.logprob)
+    return {"supporting": scores[True], "distractors": scores[False]}
+
+
+def refusals(rows: Sequence[Row]) -> dict[str, Any]:
+    """Balanced accuracy, with its interval over questions."""
+    weight = {kind: 0.5 / max(1, sum(row["is_answerable"] == kind for row in rows)) for kind in (True, False)}
+    right = [float(row["is_refused"] != row["is_answerable"]) for row in rows]
+    shares = {
+        name: float(np.mean([hit for hit, row in zip(right, rows, strict=True) if row["is_answerable"] ==
+        kind])) for name, kind in (("answerable", True), ("unanswerable", False))
+    }  # fmt: skip
+    weighted = [hit * weight[row["is_answerable"]] * len(rows) for hit, row in zip(right, rows, strict=True)]
+    return _interval(weighted, shares)
+
+
+def relevance(rows: Sequence[Row]) -> dict[str, Any]:
+    """The mean area under the ROC curve of a question, over questions with both kinds of paragraphs."""
+    areas = [
+        area(row["supporting"], row["distractors"])
+        for row in rows
+        if row["supporting"] and row["distractors"]
+    ]
+    pooled = area(
+        [s for row in rows for s in row["supporting"]], [s for row in rows for s in row["distractors"]]
+    )
+    return _interval(areas, {"all pairs": pooled})
+
+
+def area(above: Sequence[float], below: Sequence[float]) -> float:
+    """The share of pairs in which the first is above the second; ties count half."""
+    first, second = np.array(above)[:, None], np.array(below)[None]
+    return float(((first > second) + 0.5 * (first == second)).mean())
+
+
+def _interval(values: Sequence[float], parts: Mapping[str, float]) -> dict[str, Any]:
+    found = mean_interval(values)
+    return {
+        "mean": found.mean,
+        "low": found.low,
+        "high": found.high,
+        "num_questions": len(values),
+        "parts": parts,
+    }
+
+
+def _kept(
+    folder: Path, spec: str, examples: Sequence[Example], model: Model, judge: Callable[[Model, Example], Any]
+) -> list[Row]:
+    rows = []
+    with kept_rows(folder, {"model": spec}) as kept:
+        for example in examples:
+            row = kept.find(example.question.id)
+            if row is None:
+                row = {"id": example.question.id, **asyncio.run(judge(model, example))}
+                kept.add(row)
+            rows.append(row)
+    return rows
+
+
+if __name__ == "__main__":
+    main()

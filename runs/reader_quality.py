@@ -1,0 +1,140 @@
+r"""How well a model reads: with the passages that hold the answer, with those a search finds, and without
+any.
+
+    python -m runs.reader_quality --model bundled bundled:base --index DIR --out FOLDER \
+        --dataset hotpotqa:FILE 2wikimultihopqa:FILE --gold-only musique:FILE strategyqa:FILE
+
+Each model answers with its own preset and prompts, as a user would have it. With gold passages it reads
+(method single, `--index @gold`); with the index the methods are closed_book, single with four passages, and
+dragin. "Well-formed" is the share of questions whose answer was stated without being asked for once more.
+
+Runs are kept in FOLDER/runs, as of `askance grid`; started again, it goes on. The table is printed as
+Markdown, FOLDER/reading.json has the same numbers.
+"""
+
+import argparse
+import asyncio
+import json
+from collections.abc import Iterator, Mapping
+from dataclasses import asdict, dataclass
+from pathlib import Path
+
+from askance.cli import exit_codes
+from askance.cli_eval import MAX_FAILURES
+from askance.core.errors import TooManyFailures
+from askance.eval.cell import Terms
+from askance.eval.compare import mean_interval, paired_difference
+from askance.eval.gold import GOLD
+from askance.eval.grid import DatasetTable, Grid, MethodTable, ModelTable, look_up_all, run_grid
+from askance.eval.record import Record
+from askance.eval.recorded_run import RecordedRun
+from askance.runtime.durable import write_atomically
+from askance.serve.progress import EvaluationProgress
+from askance.wire import load_models
+from runs.grids import err, folder_name
+
+SEARCHED = {
+    "closed_book": MethodTable(),
+    "single": MethodTable(set={"passages": 4}),
+    "dragin": MethodTable(),
+}
+READ = {"gold": MethodTable(method="single", set={"passages": 5})}
+
+
+@dataclass(frozen=True, slots=True)
+class Line:
+    """One row of the table: a mean with its 95 % interval."""
+
+    dataset: str
+    model: str
+    what: str
+    mean: float
+    low: float
+    high: float
+    num_questions: int
+
+
+def main(arguments: list[str] | None = None) -> None:
+    parser = argparse.ArgumentParser(
+        description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter
+    )
+    parser.add_argument("--dataset", nargs="*", default=[], metavar="NAME:FILE", help="read and searched")
+    parser.add_argument("--gold-only", nargs="*", default=[], metavar="NAME:FILE", help="read only")
+    parser.add_argument("--model", nargs="+", default=["bundled", "bundled:base"])
+    parser.add_argument("--index", type=Path, help="folder made by `askance index`, for --dataset")
+    parser.add_argument("--sample", type=int, help="questions a dataset; all if not given")
+    parser.add_argument("--out", type=Path, required=True, help="folder of results; a stopped run goes on")
+    with exit_codes():
+        _measure(parser.parse_args(arguments))
+
+
+def _measure(options: argparse.Namespace) -> None:
+    cells = {name: cell for grid in grids(options) for name, cell in grid.cells().items()}
+    by_model = dict(sorted(cells.items(), key=lambda entry: entry[0].split("/")[1]))
+    terms = Terms(max_failures=MAX_FAILURES)
+    work = run_grid(
+        look_up_all(by_model),
+        options.out / "runs",
+        load_models,
+        terms,
+        lambda name: EvaluationProgress(err, name),
+    )
+    found = {name: run for name, run in asyncio.run(work).items() if not isinstance(run, TooManyFailures)}
+    lines = list(table(found))
+    write_atomically(options.out / "reading.json", json.dumps([asdict(line) for line in lines], indent=1))
+    print("| dataset | model | what | mean (95 %) | questions |\n|---|---|---|---|---|")
+    for line in lines:
+        interval = f"{line.mean:.3f} ({line.low:.3f} to {line.high:.3f})"
+        print(f"| {line.dataset} | {line.model} | {line.what} | {interval} | {line.num_questions} |")
+
+
+def grids(options: argparse.Namespace) -> Iterator[Grid]:
+    """One for gold passages, and one for the index if there is any dataset to search for."""
+    models = {folder_name(spec): ModelTable(answer=spec) for spec in options.model}
+    for specs, index, methods in (
+        ((*options.dataset, *options.gold_only), GOLD, READ),
+        (options.dataset, options.index, SEARCHED),
+    ):
+        if specs:
+            yield Grid(
+                index=None if index is None else str(index),
+                sample=options.sample,
+                datasets={spec.partition(":")[0]: DatasetTable(questions=spec) for spec in specs},
+                models=models,
+                methods=methods,
+            )
+
+
+def table(runs: Mapping[str, RecordedRun]) -> Iterator[Line]:
+    """Each cell's means, and the paired differences that searching must be worth."""
+    for name, run in runs.items():
+        dataset, model, method = name.split("/")
+        metric = "accuracy" if dataset == "strategyqa" else "f1"
+        scores = {
+            f"{method}: {metric}": _scores(run, metric),
+            f"{method}: exact match": _scores(run, "exact_match"),
+            f"{method}: well-formed": {record.id: float(is_well_formed(record)) for record in run.records},
+        }
+        for what, values in scores.items():
+            found = mean_interval(list(values.values()))
+            yield Line(dataset, model, what, found.mean, found.low, found.high, len(values))
+        for better, base in (("single", "closed_book"), ("dragin", "single")):
+            other = runs.get(f"{dataset}/{model}/{base}")
+            if method == better and other is not None:
+                gain = paired_difference(_scores(run, "f1"), _scores(other, "f1"))
+                what = f"{better} − {base}: f1"
+                yield Line(dataset, model, what, gain.mean, gain.low, gain.high, gain.num_questions)
+
+
+def is_well_formed(record: Record) -> bool:
+    """Whether the answer was stated, and without being elicited."""
+    return bool(record.short) and not {"elicit", "unstated"} & record.decisions.keys()
+
+
+def _scores(run: RecordedRun, metric: str) -> dict[str, float]:
+    name = "yes_no_accuracy" if metric == "accuracy" else metric
+    return {record.id: record.scores.get(name) or 0.0 for record in run.records}
+
+
+if __name__ == "__main__":
+    main()
