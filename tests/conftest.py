@@ -29,6 +29,18 @@ def llama(llama_folder):
 
 
 @pytest.fixture(scope="session")
+def plain_llama(tmp_path_factory):
+    """A base model: the same tokenizer without a chat template."""
+    from askance.models.hf import load_hf
+    from tests.models.tiny import save_tiny, sentencepiece_tokenizer
+
+    tokenizer = sentencepiece_tokenizer()
+    tokenizer.chat_template = None
+    folder = save_tiny(tmp_path_factory.mktemp("plain"), "llama", tokenizer, num_key_value_heads=4)
+    return load_hf(str(folder), display_name="plain llama")
+
+
+@pytest.fixture(scope="session")
 def qwen(qwen_folder):
     """Byte-level tokenizer, no BOS, ChatML, grouped heads."""
     from askance.models.hf import load_hf

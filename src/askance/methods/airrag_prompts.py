@@ -3,11 +3,14 @@
 What each must say is the paper's; the words are ours. They are short, since every call of a tree search pays
 for them. The packaged adapter is trained on these very texts: whoever changes one must train it again.
 
-A model with a chat format gets one user turn; another gets the same as plain text with a cue at its end.
+A model with a chat format gets a system turn, a pair of turns for each example, and a user turn. Another
+gets the same as plain text with a cue at its end. Hits are given best first, as retrievers do, and shown
+best last.
 """
 
 import re
 from collections.abc import Sequence
+from dataclasses import dataclass
 
 from askance.core.ports import Model
 from askance.core.types import Chat, Demo, Hit, Prompt, Question, Raw, Span, Turn, untrusted
@@ -17,36 +20,59 @@ from askance.text.answers import normalise_answer
 MOST_QUERIES = 4
 """The paper's cap on the iterations of one path, and ours on the queries of one plan."""
 
-_LEAD = re.compile(r"^\s*(?:[-*•–]\s+|\(?\d+[.):]\s*|[a-z][.)]\s+)+", re.IGNORECASE)
-_QUOTES = " \t\"'“”‘’`"
-_CUE = re.compile(r"(?:^|\b)(?:final\s+)?answer\s*:\s*", re.IGNORECASE)
-_NO_QUERY = frozenset({"none", "no", "nothing", "na", ""})
-_REFUSALS = (
-    "no information",
-    "not mentioned",
-    "cannot determine",
-    "can not determine",
-    "cannot be determined",
-    "do not contain",
-    "does not contain",
-    "do not say",
-    "not provided",
+_LEAD = re.compile(
+    r"^(?:[-*•–—+]\s+|\(?\d{1,2}[.)](?!\d)\s*|\d:\s+|\(?[a-z]\)\s+"
+    r"|\**(?:next |sub-?|follow-?up )?(?:query|queries|questions?)(?: \d+)?\**:\**(?:\s+|$))+",
+    re.IGNORECASE,
 )
+"""A bullet, a number or a label; not an initial ("J. Joyce"), nor a number that is a word ("3:10", "1.5")."""
+_PAIRS = (('"', '"'), ("“", "”"), ("'", "'"), ("‘", "’"), ("`", "`"), ("**", "**"))
+_CUE = re.compile(
+    r"\b(?:the (?:final |correct )?answer is\b\s*:?|answer(?: is)?\s*:)(?:\*\*(?=\s|$))?\s*", re.IGNORECASE
+)
+_APOSTROPHE = re.compile(r"(?<=\w)['’](?=\w)")
+_NO_QUERY = re.compile(
+    r"(?:none|nothing|na|no(?: (?:further |more |other )?(?:sub)?(?:quer(?:y|ies)|questions?))?)"
+    r"(?: (?:is |are )?(?:needed|necessary|required|gained))?"
+)
+_SHOWN = r"(?:passages?|contexts?|documents?|texts?|sources?|information)"
+_REFUSAL = re.compile(
+    r"\b(?:no (?:information|mention)|not mentioned|(?:can ?not|cant) (?:be )?determined?"
+    rf"|{_SHOWN} (?:\w+ )?(?:do not|does not|dont|doesnt) "
+    r"(?:contain|mention|say|hold|state|provide|specify|include|tell|give|answer)"
+    rf"|none of {_SHOWN} (?:contain|mention|say|hold|state|provide|answer)s?"
+    rf"|not (?:provided|given|stated|specified|found) in (?:\w+ )?{_SHOWN})\b"
+)
+_UNKNOWN = frozenset({"unknown", "no answer", "i do not know", "i dont know"})
+
+
+@dataclass(frozen=True, slots=True)
+class Candidate:
+    """One answer for `candidates_prompt`.
+
+    Attributes:
+        num_paths: how many paths ended in it.
+        history: the sub-queries on one of these paths with their answers.
+    """
+
+    answer: str
+    num_paths: int = 1
+    history: tuple[Demo, ...] = ()
 
 
 def analysis_prompt(model: Model, question: Question, demos: Sequence[Demo] = ()) -> Prompt:
     """SAY: the question, to be rephrased, generalised or split into sub-queries, or `None`."""
-    return _prompt(model, SAY, (*_examples(demos), *_asked("Question", question)), "Queries:")
+    return _prompt(model, SAY, _asked(question), "Queries:", demos)
 
 
 def direct_prompt(model: Model, question: Question) -> Prompt:
-    """DA: the bare question, without an instruction."""
-    return _prompt(model, "", tuple(question_spans(question)), "")
+    """DA: the bare question, without an instruction; in plain text, with the cue for an answer."""
+    return _prompt(model, "", question_spans(question), "Answer:")
 
 
 def retrieval_answer_prompt(model: Model, hits: Sequence[Hit], query: str) -> Prompt:
-    """RA: answer `query` from passages; of `hits`, the best stands last, nearest to the question."""
-    asked = (Span("Question: "), untrusted(" ".join(query.split())))
+    """RA: a short answer to `query` from passages, or `REFUSAL`."""
+    asked = (Span("Question: "), _line(query))
     return _prompt(model, RA, (*_contexts(hits), *asked), "Answer:")
 
 
@@ -58,9 +84,9 @@ def transformation_prompt(
     demos: Sequence[Demo] = (),
 ) -> Prompt:
     """QT: what to ask next, given what is answered; `current` is the query that would come next, or empty."""
-    parts = (*_examples(demos), *_asked("Question", question), Span("\n"), *_history(history))
+    parts = (*_asked(question), Span("\n"), *_history(history))
     due = (Span("Next query: "), untrusted(" ".join(current.split()) or "None"))
-    return _prompt(model, QT, (*parts, *due), "Queries:")
+    return _prompt(model, QT, (*parts, *due), "Queries:", demos)
 
 
 def summary_prompt(
@@ -71,72 +97,85 @@ def summary_prompt(
     demos: Sequence[Demo] = (),
 ) -> Prompt:
     """SA: the final, concise answer out of sub-queries with their answers, and passages where they fit."""
-    parts = (*_examples(demos), *_contexts(hits), *_history(history), *_asked("Question", question))
-    return _prompt(model, SA, parts, "Answer:")
+    parts = (*_contexts(hits), *_history(history), *_asked(question))
+    return _prompt(model, SA, parts, "Answer:", demos)
 
 
 def candidates_prompt(
-    model: Model,
-    question: Question,
-    candidates: Sequence[tuple[str, int]],
-    hits: Sequence[Hit] = (),
+    model: Model, question: Question, candidates: Sequence[Candidate], hits: Sequence[Hit] = ()
 ) -> Prompt:
-    """SA as verifier: which of several candidate answers is right; each with the number of paths to it."""
+    """SA as verifier: which of several answers is right. Equal ones come as one, the likeliest first."""
     listed: list[Span] = [Span("Candidates:\n")]
-    for text, count in candidates:
-        listed += [
-            Span("- "),
-            untrusted(" ".join(text.split())),
-            Span(f" ({count})\n" if count > 1 else "\n"),
-        ]
-    return _prompt(model, VERIFY, (*_contexts(hits), *listed, *_asked("Question", question)), "Answer:")
+    for candidate in candidates:
+        count = f" ({candidate.num_paths})" if candidate.num_paths > 1 else ""
+        listed += [Span("- "), _line(candidate.answer), Span(f"{count}\n"), *_history(candidate.history)]
+    return _prompt(model, VERIFY, (*_contexts(hits), *listed, *_asked(question)), "Answer:")
 
 
 def parse_queries(text: str, most: int = MOST_QUERIES) -> tuple[str, ...]:
     """The queries of a reply of SAY or QT, one a line, each once; none where it says that none is needed.
 
-    Bullets, numbers and quotation marks go. `None` beside queries is passed over.
+    Bullets, numbers, labels and the quotation marks around a query go. `None` beside queries is passed over,
+    and so is a line that ends in a colon, which only announces them.
     """
-    lines = (_LEAD.sub("", line).strip(_QUOTES) for line in text.splitlines())
-    found = dict.fromkeys(line for line in lines if normalise_answer(line) not in _NO_QUERY)
-    return tuple(found)[:most]
+    found: dict[str, str] = {}
+    for line in text.splitlines():
+        query = _unquoted(_LEAD.sub("", _unquoted(line)))
+        plain = normalise_answer(query)
+        if not query.endswith(":") and any(map(str.isalnum, query)) and not _NO_QUERY.fullmatch(plain):
+            found.setdefault(plain or query, query)
+    return tuple(found.values())[:most]
 
 
 def parse_final(text: str) -> str:
-    """The answer in a reply of RA, SA or DA: its first line behind the last cue, without marks around it."""
-    stated = text[max((match.end() for match in _CUE.finditer(text)), default=0) :]
-    line = next((line for line in stated.splitlines() if line.strip()), "")
-    return line.strip(_QUOTES).removesuffix(".").strip(_QUOTES)
+    """The answer in a reply of RA, SA or DA: its first line, without a final full stop and marks around it.
+
+    What stands behind the last cue ("Answer:", "the answer is") counts, as far as anything does. The reply
+    must end where an invented next question would begin (`askance.methods.prompts.STOPS`).
+    """
+    pieces = [piece for piece in _CUE.split(text) if any(map(str.isalnum, piece))]
+    lines = (line for line in (pieces[-1] if pieces else "").splitlines() if any(map(str.isalnum, line)))
+    return _unquoted(_unquoted(next(lines, "")).removesuffix("."))
 
 
 def is_refusal(answer: str) -> bool:
-    """Whether an answer says that there is none, in the words that models use for it."""
-    plain = normalise_answer(answer)
-    return plain == "unknown" or any(each in plain for each in _REFUSALS)
+    """Whether an answer says that there is none, in the words that models use for it.
+
+    To say that the passages lack it is a refusal; that something else lacks something is an answer.
+    """
+    plain = normalise_answer(answer.replace("’", "'"))
+    return plain in _UNKNOWN or _REFUSAL.search(plain) is not None
 
 
-def _prompt(model: Model, instruction: str, parts: tuple[Span, ...], cue: str) -> Prompt:
-    head = (Span(f"{instruction}\n\n"),) if instruction else ()
+def _prompt(
+    model: Model, instruction: str, parts: tuple[Span, ...], cue: str, demos: Sequence[Demo] = ()
+) -> Prompt:
     if "chat" in model.capabilities:
-        return Chat((Turn("system", (Span(SYSTEM),)), Turn("user", (*head, *parts))))
-    return Raw((*head, *parts, Span(f"\n{cue}" if cue else "\n")))
+        head = (Span(f"{instruction}\n\n"),) if instruction else ()
+        system, asked = Turn("system", (Span(SYSTEM),)), Turn("user", (*head, *parts))
+        return Chat((system, *_example_turns(demos), asked))
+    head = (Span(f"{SYSTEM} {instruction}\n\n"),) if instruction else ()
+    return Raw((*head, *_example_spans(demos, cue), *parts, Span(f"\n{cue}")))
 
 
-def _examples(demos: Sequence[Demo]) -> tuple[Span, ...]:
+def _example_turns(demos: Sequence[Demo]) -> tuple[Turn, ...]:
+    turns: list[Turn] = []
+    for demo in demos:
+        turns.append(Turn("user", (Span("Question: "), untrusted(demo.question))))
+        turns.append(Turn("assistant", (untrusted(demo.answer),)))
+    return tuple(turns)
+
+
+def _example_spans(demos: Sequence[Demo], cue: str) -> tuple[Span, ...]:
     spans: list[Span] = []
     for demo in demos:
-        spans += [
-            Span("Question: "),
-            untrusted(demo.question),
-            Span("\n"),
-            untrusted(demo.answer),
-            Span("\n\n"),
-        ]
+        spans += [Span("Question: "), untrusted(demo.question)]
+        spans += [Span(f"\n{cue} "), untrusted(demo.answer), Span("\n\n")]
     return tuple(spans)
 
 
-def _asked(label: str, question: Question) -> tuple[Span, ...]:
-    return (Span(f"{label}: "), *question_spans(question))
+def _asked(question: Question) -> tuple[Span, ...]:
+    return (Span("Question: "), *question_spans(question))
 
 
 def _contexts(hits: Sequence[Hit]) -> tuple[Span, ...]:
@@ -146,10 +185,27 @@ def _contexts(hits: Sequence[Hit]) -> tuple[Span, ...]:
 def _history(history: Sequence[Demo]) -> tuple[Span, ...]:
     spans: list[Span] = []
     for pair in history:
-        spans += [Span("Known: "), untrusted(" ".join(pair.question.split())), Span(" ")]
-        spans += [untrusted(" ".join(pair.answer.split())), Span("\n")]
+        spans += [Span("Known: "), _line(pair.question), Span(" "), _line(pair.answer), Span("\n")]
     return tuple(spans)
 
+
+def _line(text: str) -> Span:
+    return untrusted(" ".join(text.split()))
+
+
+def _unquoted(text: str) -> str:
+    """`text` without the marks around the whole of it; those around a part, such as a title, stay."""
+    text = text.strip()
+    for begin, end in _PAIRS:
+        inner = text[len(begin) : -len(end)]
+        marks = _APOSTROPHE.sub("", inner)
+        if text == f"{begin}{inner}{end}" and begin not in marks and end not in marks:
+            return _unquoted(inner)
+    return text
+
+
+REFUSAL = "The passages do not contain the answer."
+"""What RA asks for where the passages hold no answer."""
 
 SYSTEM = "You are an expert at answering questions."
 
@@ -158,15 +214,16 @@ SAY = (
     "answering get easier. Write one query per line and nothing else, or None if nothing is gained."
 )
 RA = (
-    "Answer the question from the passages, which may or may not be relevant. Be brief. If they do not "
-    "hold the answer, say: The passages do not contain the answer."
+    "Answer the question from the passages, which may or may not be relevant. Be brief. If they do not hold "
+    f"the answer, say: {REFUSAL}"
 )
 QT = (
     "Given what is known, decide whether to rephrase, summarise or split the next query, or to ask a "
-    "follow-up, "
-    "so that searching and answering get easier. Write one query per line, or None if none is needed."
+    "follow-up, so that searching and answering get easier. Write one query per line, or None if none is "
+    "needed."
 )
 SA = "Give the correct and concise answer to the question, from the passages and from what is known."
-VERIFY = "Give the correct and concise answer to the question. Decide between the candidates by the passages."
-REFUSAL = "The passages do not contain the answer."
-"""What RA asks for where the passages hold no answer."""
+VERIFY = (
+    "Give the correct and concise answer to the question. Choose between the candidates by what is known "
+    "and by the passages. A number in brackets says how often a candidate was found."
+)

@@ -1,11 +1,11 @@
-"""The prompts of Self-RAG's judgements for a model without reflection tokens (Asai et al. 2024, section 12 of
-ours).
+"""The prompts of Self-RAG's judgements for a model without reflection tokens (Asai et al. 2024).
 
 A model that was not trained on reflection tokens is asked in words, and the label words are scored. What each
 question must ask is the paper's; the words are ours, and short. The packaged adapter is trained on these very
 texts: whoever changes one must train it again.
 
-Each group maps the paper's token to a label word; the words of a group differ from the first letter on.
+Each group maps the paper's tokens to label words. The words of a group differ from the first letter on, and
+none begins another, so that their probabilities can be set against each other.
 """
 
 from collections.abc import Mapping, Sequence
@@ -53,7 +53,7 @@ def usefulness_prompt(model: Model, question: Question, answer: str) -> Prompt:
 
 
 def options(labels: Mapping[str, str], prompt: Prompt) -> tuple[str, ...]:
-    """The label words as `score` takes them, in the order of `labels`; a blank before each behind a cue."""
+    """The label words as `score` takes them, in the order of `labels`; a blank parts them from a cue."""
     return tuple(labels.values() if isinstance(prompt, Chat) else (f" {word}" for word in labels.values()))
 
 
@@ -80,8 +80,8 @@ def _answer(label: str, text: str) -> tuple[Span, ...]:
 SYSTEM = "You judge answers and their sources."
 
 RETRIEVAL_INSTRUCTION = (
-    "Does the next sentence of the answer need a search? Reply search if it needs facts that no passage here "
-    "holds, continue if the passages hold them, or unneeded if it needs no facts."
+    "Does the next sentence of the answer need a search? Reply search if it needs facts that no passage "
+    "here holds, continue if the passages hold them, or unneeded if it needs no facts."
 )
 RELEVANCE_INSTRUCTION = "Is the passage useful for answering the question? Reply relevant or irrelevant."
 SUPPORT_INSTRUCTION = (
@@ -89,7 +89,6 @@ SUPPORT_INSTRUCTION = (
     "major part is missing, or not if it is unrelated or contradicts."
 )
 USEFULNESS_INSTRUCTION = (
-    "How useful is the answer, whether or not it is true? Reply 5 if it is complete, 4 if little is "
-    "missing, 3 "
-    "if much is missing, 2 if it is incomplete or off the point, or 1 if it hardly touches the question."
+    "How useful is the answer, whether or not it is true? Reply 5 if it is complete, 4 if little is missing, "
+    "3 if much is missing, 2 if it is incomplete or off the point, or 1 if it hardly touches the question."
 )
