@@ -18,6 +18,7 @@
     │   ├── MissingAbility       a model without a signal or capability a method needs
     │   └── MissingExtra         an optional package is not installed; names the pip line
     ├── TooManyFailures          an evaluation was stopped, since too many of its questions failed
+    ├── TrainingFailed           a training stopped learning; names the step
     ├── ModelFailure             the model broke while answering
     └── RetrieverFailure         the retriever broke while searching
 
@@ -124,6 +125,10 @@ class MissingExtra(InputError):
 
 class TooManyFailures(AskanceError):
     """An evaluation was stopped, since too many of its questions failed; what is finished is kept."""
+
+
+class TrainingFailed(AskanceError):
+    """A training stopped learning; what it had learned until its last checkpoint is kept."""
 
 
 class ModelFailure(AskanceError):

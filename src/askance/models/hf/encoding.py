@@ -2,6 +2,7 @@
 
 from typing import Any
 
+from askance.core.errors import ModelSpecError
 from askance.core.types import Prompt, Span, TokenIds
 from askance.models.hf.prompt import PromptEncoder
 from askance.models.hf.vocabulary import Vocabulary
@@ -23,11 +24,26 @@ class Encoding:
             size=module.get_input_embeddings().num_embeddings,
         )
         self.prompts = PromptEncoder(tokenizer, self.vocabulary, name)
+        self._name, self._end_id = name, tokenizer.eos_token_id
 
     @property
     def end_ids(self) -> frozenset[int]:
         """The ids that end a text."""
         return self.vocabulary.end_ids
+
+    @property
+    def end_id(self) -> int:
+        """The one that a model is taught to end its texts with.
+
+        Raises:
+            ModelSpecError: the tokenizer has none.
+        """
+        if self._end_id is None:
+            raise ModelSpecError(
+                f"the tokenizer of {self._name!r} names no end token, so its model can't be taught where "
+                "to stop: set eos_token in its tokenizer_config.json."
+            )
+        return int(self._end_id)
 
     def prompt_ids(self, prompt: Prompt) -> TokenIds:
         """The prompt as the model sees it; see `PromptEncoder.encode`."""

@@ -74,6 +74,11 @@ class Row:
                 return len(lesson.ids) - depth
         return 0
 
+    @property
+    def goal_weight(self) -> float:
+        """Of all its goals."""
+        return sum(goal.weight for goal in self.goals)
+
     def sees(self) -> NDArray[np.bool_]:
         """Shape [tokens, tokens]: whether the one sees the other."""
         seen = np.eye(len(self.ids), dtype=np.bool_)
@@ -81,6 +86,10 @@ class Row:
             if parent >= 0:
                 seen[place] |= seen[parent]
         return seen
+
+    def close(self) -> None:
+        """Forget what only adding needs, which is most of a row's memory."""
+        self._children.clear()
 
     def _child(self, place: int, token_id: int, depth: int) -> int:
         child = self._children.get((place, token_id))
@@ -114,6 +123,8 @@ def rows(lessons: Sequence[Encoded], row_tokens: int, random_: random.Random) ->
         if len(open_rows) > _OPEN_ROWS:
             full.append(open_rows.pop(max(range(len(open_rows)), key=lambda at: len(open_rows[at]))))
     made = full + open_rows
+    for row in made:
+        row.close()
     random_.shuffle(made)
     return made
 

@@ -1,0 +1,60 @@
+"""The course of a training: which rows each step learns from, and how fast."""
+
+import math
+import random
+from collections.abc import Sequence
+from dataclasses import dataclass
+from hashlib import blake2b
+
+from askance.train.reader.encoding import Encoded
+from askance.train.reader.packing import Row, rows
+from askance.train.reader.settings import ReaderSettings
+
+
+@dataclass(frozen=True, slots=True)
+class Course:
+    """All steps, in order; the same settings and lessons give the same course.
+
+    Attributes:
+        held_out: rows that are never learned from.
+    """
+
+    steps: tuple[tuple[Row, ...], ...]
+    held_out: tuple[Row, ...]
+    settings: ReaderSettings
+
+    @property
+    def num_tokens(self) -> int:
+        """Tokens that are computed in all, each shared one once."""
+        return sum(len(row) for step in self.steps for row in step)
+
+    @property
+    def num_lesson_tokens(self) -> int:
+        """Tokens of all lessons, shared ones as often as they are shared."""
+        return sum(len(each.ids) for step in self.steps for row in step for each in row.lessons)
+
+    def rate(self, step: int) -> float:
+        """The learning rate of a step: linear warm-up, then along a cosine to a twentieth of the greatest."""
+        warm = max(1, math.ceil(self.settings.warmup * len(self.steps)))
+        done = (step - warm) / max(1, len(self.steps) - warm)
+        falling = 0.05 + 0.95 * 0.5 * (1 + math.cos(math.pi * max(0.0, done)))
+        return self.settings.peak_rate * min(1.0, (step + 1) / warm) * falling
+
+
+def make_course(learned: Sequence[Encoded], held_out: Sequence[Encoded], settings: ReaderSettings) -> Course:
+    """Pack the lessons anew for each epoch; what is held out is packed once."""
+    steps: list[tuple[Row, ...]] = []
+    for epoch in range(settings.epochs):
+        packed = rows(learned, settings.row_tokens, random.Random(f"{settings.seed} epoch {epoch}"))
+        size = settings.rows_per_step
+        steps += [tuple(packed[at : at + size]) for at in range(0, len(packed), size)]
+    kept = rows(held_out, settings.row_tokens, random.Random(f"{settings.seed} held out"))
+    return Course(tuple(steps), tuple(kept), settings)
+
+
+def lessons_digest(lessons: Sequence[Encoded]) -> str:
+    """What tells one set of lessons from another, their order included: 32 hexadecimal digits."""
+    digest = blake2b(digest_size=16)
+    for lesson in lessons:
+        digest.update(f"{lesson.task} {lesson.num_prompt_tokens} {lesson.ids}\n".encode())
+    return digest.hexdigest()

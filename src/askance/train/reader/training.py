@@ -1,0 +1,179 @@
+"""The training itself: one step after the other, each the same whether or not it was interrupted before."""
+
+import math
+import time
+from collections import Counter
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass
+
+import torch
+
+from askance.core.errors import TrainingFailed
+from askance.train.reader.checkpoint import Checkpoints, State
+from askance.train.reader.course import Course
+from askance.train.reader.lesson import Task
+from askance.train.reader.network import Trainee
+from askance.train.reader.packing import Row
+
+HELD_OUT_EVERY = 50
+_SHOWN_LESSONS = 3
+
+
+@dataclass(frozen=True, slots=True)
+class Standing:
+    """How far a training is.
+
+    Attributes:
+        loss: of the last step (nats, the mean over its goals by weight).
+        num_tokens: computed until now; `total_tokens`: of the whole course.
+        seconds: spent on steps until now, in earlier processes too.
+        held_out: the loss on what is held out, where it was just measured.
+    """
+
+    step: int
+    num_steps: int
+    loss: float
+    num_tokens: int
+    total_tokens: int
+    seconds: float
+    held_out: float | None = None
+
+    @property
+    def tokens_per_second(self) -> float:
+        """Over the whole training."""
+        return self.num_tokens / self.seconds if self.seconds else 0.0
+
+    @property
+    def seconds_left(self) -> float:
+        """At that speed."""
+        speed = self.tokens_per_second
+        return (self.total_tokens - self.num_tokens) / speed if speed else 0.0
+
+
+Listener = Callable[[Standing], None]
+
+
+class Training:
+    """A course on its way."""
+
+    def __init__(self, trainee: Trainee, course: Course, checkpoints: Checkpoints) -> None:
+        self._trainee, self._course, self._checkpoints = trainee, course, checkpoints
+        settings = course.settings
+        self._weights = trainee.trainable
+        self._optimizer = torch.optim.AdamW(
+            self._weights.values(),
+            lr=settings.peak_rate,
+            betas=(0.9, 0.95),
+            weight_decay=settings.weight_decay,
+        )
+        self.curve: list[Standing] = []
+
+    def run(self, listener: Listener) -> None:
+        """All steps that are not done yet, with a checkpoint now and then, at the end, and on an interrupt.
+
+        Raises:
+            TrainingFailed: a loss is no number; the last checkpoint stays.
+            InputError: a checkpoint can't be written; the one before stays.
+        """
+        self._resume()
+        saved_at = time.monotonic()
+        try:
+            for step in range(len(self.curve), len(self._course.steps)):
+                self._learn(step)
+                listener(self.curve[-1])
+                minutes = (time.monotonic() - saved_at) / 60
+                if minutes >= self._course.settings.checkpoint_minutes:
+                    self._save()
+                    saved_at = time.monotonic()
+        except KeyboardInterrupt:
+            self._save()
+            raise
+        self._save()
+
+    def held_out_by_task(self) -> Mapping[Task, float]:
+        """The loss on what is held out (nats a token), by task."""
+        sums, counts = Counter[Task](), Counter[Task]()
+        for row in self._course.held_out:
+            with torch.no_grad():
+                losses = self._trainee.losses(row).tolist()
+            at = 0
+            for lesson in row.lessons:
+                sums[lesson.task] += sum(losses[at : at + lesson.num_target_tokens])
+                counts[lesson.task] += lesson.num_target_tokens
+                at += lesson.num_target_tokens
+        return {task: sums[task] / counts[task] for task in sorted(counts)}
+
+    def _learn(self, step: int) -> None:
+        begun, before = time.monotonic(), self.curve[-1] if self.curve else None
+        rows = self._course.steps[step]
+        for group in self._optimizer.param_groups:
+            group["lr"] = self._course.rate(step)
+        loss = self._backward(rows)
+        if not math.isfinite(loss):
+            raise TrainingFailed(self._broken(step, rows, loss))
+        torch.nn.utils.clip_grad_norm_(list(self._weights.values()), self._course.settings.clip)
+        self._optimizer.step()
+        self._optimizer.zero_grad()
+        is_last = step + 1 == len(self._course.steps)
+        held_out = self._held_out() if is_last or step % HELD_OUT_EVERY == HELD_OUT_EVERY - 1 else None
+        self.curve.append(
+            Standing(
+                step + 1,
+                len(self._course.steps),
+                loss,
+                (before.num_tokens if before else 0) + sum(map(len, rows)),
+                self._course.num_tokens,
+                (before.seconds if before else 0.0) + time.monotonic() - begun,
+                held_out,
+            )
+        )
+
+    def _backward(self, rows: tuple[Row, ...]) -> float:
+        weight, loss = sum(row.goal_weight for row in rows), 0.0
+        for row in rows:
+            share = self._trainee.loss(row) / weight
+            share.backward()  # type: ignore[no-untyped-call]
+            loss += float(share.detach())
+        return loss
+
+    def _held_out(self) -> float | None:
+        rows = self._course.held_out
+        if not rows:
+            return None
+        with torch.no_grad():
+            total = sum(float(self._trainee.loss(row)) for row in rows)
+        return total / sum(row.goal_weight for row in rows)
+
+    def _broken(self, step: int, rows: tuple[Row, ...], loss: float) -> str:
+        ids = list(dict.fromkeys(lesson.id for row in rows for lesson in row.lessons))
+        more = f" and {len(ids) - _SHOWN_LESSONS} more" if len(ids) > _SHOWN_LESSONS else ""
+        return (
+            f"the loss of step {step + 1} of {len(self._course.steps)} is {loss}, on lessons of "
+            f"{', '.join(ids[:_SHOWN_LESSONS])}{more}: begin again with a lower learning_rate than "
+            f"{self._course.settings.peak_rate:g}, in another folder. The last checkpoint is as it was."
+        )
+
+    def _resume(self) -> None:
+        state = self._checkpoints.load()
+        if state is None:
+            return
+        with torch.no_grad():
+            for name, weights in self._weights.items():
+                weights.copy_(state.weights[name])
+        self._optimizer.load_state_dict(dict(state.optimizer))
+        self.curve = [Standing(*entry) for entry in state.curve]
+
+    def _save(self) -> None:
+        curve = [
+            (
+                each.step,
+                each.num_steps,
+                each.loss,
+                each.num_tokens,
+                each.total_tokens,
+                each.seconds,
+                each.held_out,
+            )
+            for each in self.curve
+        ]
+        self._checkpoints.save(State(self._weights, self._optimizer.state_dict(), curve))
