@@ -31,6 +31,7 @@ from askance.cli_options import (
 )
 from askance.cli_runs import compare, report
 from askance.cli_trace import show_trace
+from askance.cli_train import train
 from askance.core.errors import AskanceError
 from askance.core.knobs import describe_type
 from askance.core.strict_json import json_line
@@ -270,6 +271,7 @@ app.command(name="eval")(evaluate)
 app.command()(grid)
 app.command()(calibrate)
 app.command()(presets)
+app.add_typer(train, name="train")
 app.command()(datasets)
 app.command()(compare)
 app.command()(report)

@@ -11,6 +11,7 @@ from rich.progress import BarColumn, Progress, TextColumn, TimeElapsedColumn
 if TYPE_CHECKING:
     from askance.eval.standing import RunningMean, Standing
     from askance.retrieval.build import BuildProgress
+    from askance.train.reader.training import Standing as TrainingStanding
 
 OPEN_METRICS = {"exact_match": "EM", "f1": "F1"}
 YES_NO_METRICS = {"yes_no_accuracy": "accuracy"}
@@ -102,6 +103,44 @@ class EvaluationProgress(_Bar):
         if not self._console.is_terminal and time.monotonic() - self._shown_at >= self._every_seconds:
             self._shown_at = time.monotonic()
             self._console.print(" · ".join(filter(None, (self._name, *lines))), markup=False, soft_wrap=True)
+
+
+class TrainingProgress(_Bar):
+    """Shows how far a training is: a bar on a terminal, elsewhere a line now and then.
+
+    Args:
+        every_seconds: how often a line is written where there is no terminal.
+    """
+
+    def __init__(self, console: Console, every_seconds: float = 60.0) -> None:
+        super().__init__(console, "{task.fields[told]}", "training", total=None, told="")
+        self._every_seconds, self._shown_at = every_seconds, time.monotonic()
+        self._loss: float | None = None
+
+    def __call__(self, standing: "TrainingStanding") -> None:
+        """Take one step."""
+        # Steps differ in what they learn: a mean over the last ones says more than the last one.
+        self._loss = standing.loss if self._loss is None else 0.95 * self._loss + 0.05 * standing.loss
+        told = training_line(standing, self._loss)
+        self._bar.update(self._task, completed=standing.step, total=standing.num_steps, told=told)
+        is_due = time.monotonic() - self._shown_at >= self._every_seconds
+        if standing.held_out is not None or (is_due and not self._console.is_terminal):
+            self._shown_at = time.monotonic()
+            self._console.print(told, markup=False, soft_wrap=True)
+
+
+def training_line(standing: "TrainingStanding", loss: float) -> str:
+    """Steps, loss, speed and the time left."""
+    held_out = "" if standing.held_out is None else f"held out {standing.held_out:.3f}"
+    left = timedelta(seconds=round(standing.seconds_left))
+    parts = (
+        f"step {standing.step:,}/{standing.num_steps:,}",
+        f"loss {loss:.3f}",
+        held_out,
+        f"{standing.tokens_per_second:,.0f} tokens/s",
+        f"{left} left",
+    )
+    return " · ".join(filter(None, parts))
 
 
 def standing_lines(standing: "Standing") -> tuple[str, str]:

@@ -1,0 +1,122 @@
+"""The commands that train models."""
+
+from collections.abc import Sequence
+from pathlib import Path
+from typing import TYPE_CHECKING, Annotated
+
+import typer
+from rich.console import Console
+from rich.table import Table
+
+from askance.cli_options import SetOption, knobs_by_name
+from askance.core.errors import MissingExtra
+from askance.core.knobs import parse_knobs
+
+if TYPE_CHECKING:
+    from askance.eval.datasets import Example
+    from askance.train.reader.card import Account
+
+train = typer.Typer(no_args_is_help=True, help="Train models on questions with known grounds.")
+out = Console(highlight=False, emoji=False)
+err = Console(stderr=True, highlight=False, emoji=False)
+
+
+@train.callback()
+def _train() -> None:
+    """Train models on questions with known grounds."""
+
+
+@train.command()
+def reader(
+    dataset: Annotated[
+        list[str], typer.Option(help="NAME:FILE with supporting texts or facts; may be given again.")
+    ],
+    folder: Annotated[Path, typer.Option("--out", help="Folder of the reader; a stopped training goes on.")],
+    model: Annotated[
+        str, typer.Option(help="bundled:base, or hf:NAME: what to start from.")
+    ] = "bundled:base",
+    set_: SetOption = None,
+    limit: Annotated[
+        int | None, typer.Option(metavar="N", help="Take the first N questions of each.")
+    ] = None,
+    dry: Annotated[bool, typer.Option("--dry-run", help="Say what would be learned, and stop.")] = False,
+) -> None:
+    """Teach a small model to read: to answer from passages, to split questions, to judge.
+
+    The same command goes on after a kill. `--set` takes rank, learning_rate, epochs and others:
+    docs/reader.md.
+    """
+    from askance.train.reader.settings import ReaderSettings
+
+    settings = ReaderSettings(**parse_knobs(ReaderSettings, knobs_by_name(set_ or ())))
+    examples = examples_by_name(dataset, limit)
+    _check_packages()
+    from askance.serve.progress import TrainingProgress
+    from askance.train.reader.base import load_base
+    from askance.train.reader.recipe import check_free, train_reader
+
+    check_free(folder)
+    base = load_base(model)
+    with TrainingProgress(err) as progress:
+        account = train_reader(examples, base, settings, folder, progress, _tell, is_dry=dry)
+    if not dry:
+        _show(account, folder)
+
+
+def examples_by_name(specs: Sequence[str], limit: int | None) -> "dict[str, tuple[Example, ...]]":
+    """The questions of each dataset, by its name; a second one of a name gets a number.
+
+    Raises:
+        InputError: as for `read_dataset`.
+    """
+    from askance.eval.datasets import read_dataset
+
+    found: dict[str, tuple[Example, ...]] = {}
+    for spec in specs:
+        name = spec.partition(":")[0]
+        number = 1 + sum(each.partition(":")[0] == name for each in found)
+        found[f"{name}:{number}" if number > 1 else name] = read_dataset(spec, limit)
+    return found
+
+
+def _check_packages() -> None:
+    from importlib.util import find_spec
+
+    for package in ("torch", "transformers", "peft"):
+        if find_spec(package) is None:
+            raise MissingExtra(package, "train", "training a reader")
+
+
+def _tell(account: "Account") -> None:
+    made = account.mixture
+    table = Table(box=None, pad_edge=False, header_style="bold")
+    for heading in ("dataset", "questions", "lessons", "of which"):
+        table.add_column(heading, justify="left" if heading in ("dataset", "of which") else "right")
+    for name, num_examples in made.num_examples.items():
+        tasks = {task: count for (each, task), count in sorted(made.num_lessons.items()) if each == name}
+        told = ", ".join(f"{task} {count:,}" for task, count in tasks.items())
+        table.add_row(name, f"{num_examples:,}", f"{sum(tasks.values()):,}", told)
+    err.print(table)
+    for (name, reason), count in sorted(made.left_out.items()):
+        err.print(f"left out: {count:,} of {name}: {reason}", style="yellow", markup=False)
+    for task, count in account.too_long.items():
+        err.print(
+            f"left out: {count:,} lessons in {task}: longer than the window", style="yellow", markup=False
+        )
+    share = account.num_tokens / max(1, account.num_lesson_tokens)
+    err.print(
+        f"{account.num_tokens:,} tokens to compute, {share:.0%} of those in the lessons: what they share is "
+        "computed once",
+        markup=False,
+    )
+
+
+def _show(account: "Account", folder: Path) -> None:
+    last = account.curve[-1]
+    held_out = "" if last.held_out is None else f", {last.held_out:.3f} on what was held out"
+    out.print(
+        f"{last.num_steps:,} steps in {last.seconds / 60:,.0f} minutes, loss {last.loss:.3f}{held_out}; "
+        f"the reader is in {folder}, its card in {folder / 'README.md'}",
+        markup=False, soft_wrap=True,
+    )  # fmt: skip
+    out.print(f"use it: --model hf:{folder} --prompts plain", markup=False, soft_wrap=True)

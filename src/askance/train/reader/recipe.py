@@ -1,0 +1,123 @@
+"""From questions with known grounds to a reader in a folder."""
+
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import asdict, dataclass
+from pathlib import Path
+from typing import cast
+
+from askance.core.errors import InputError
+from askance.core.ports import Model
+from askance.core.types import Capability
+from askance.core.version import VERSION
+from askance.eval.datasets import Example
+from askance.models.hf.encoding import Encoding
+from askance.models.hf.reader_note import chat_template_digest, weights_fingerprint
+from askance.train.reader.base import Base
+from askance.train.reader.card import Account
+from askance.train.reader.checkpoint import claimed, remove
+from askance.train.reader.course import lessons_digest, make_course
+from askance.train.reader.encoding import encode
+from askance.train.reader.finish import write_reader
+from askance.train.reader.mixture import Mixture, Shares, mixture
+from askance.train.reader.network import Trainee
+from askance.train.reader.passages import Showing
+from askance.train.reader.settings import ReaderSettings
+from askance.train.reader.training import Listener, Training
+
+
+@dataclass(frozen=True, slots=True)
+class _Layouts:
+    """Which prompts a model takes, for those who make them; stands in for the model itself."""
+
+    capabilities: frozenset[Capability]
+
+
+def train_reader(
+    examples_by_dataset: Mapping[str, Sequence[Example]],
+    base: Base,
+    settings: ReaderSettings,
+    out: Path,
+    listener: Listener = lambda standing: None,
+    told: Callable[[Account], None] = lambda account: None,
+    *,
+    is_dry: bool = False,
+) -> Account:
+    """Train a reader, or go on where it was stopped, and write it into the folder `out`.
+
+    Until it is finished all is kept in a folder beside `out`, with ".training" behind its name.
+
+    Args:
+        examples_by_dataset: by the name that lessons and card show.
+        listener: told of every step.
+        told: shown what will be learned before the first step.
+        is_dry: that is all; nothing is written.
+
+    Raises:
+        InputError: nothing to learn from, no lesson that fits, a folder that is not empty or belongs to
+        another
+            training, a full disk.
+        TrainingFailed: the loss became no number.
+    """
+    check_free(out)
+    encoding = Encoding(base.tokenizer, base.module, base.spec)
+    made = make_mixture(examples_by_dataset, encoding, settings)
+    window = min(settings.max_tokens, _window(base))
+    learned, too_long = encode(made.lessons, encoding, window)
+    held_out, _ = encode(made.held_out, encoding, window)
+    account = Account(base.spec, settings, made, too_long)
+    fingerprint, template = weights_fingerprint(base.module), chat_template_digest(base.tokenizer)
+    identity = {
+        "base": base.spec,
+        "base weights": fingerprint,
+        "lessons": lessons_digest((*learned, *held_out)),
+        "askance": VERSION,
+        **asdict(settings),
+    }
+    course = make_course(learned, held_out, settings)
+    account.num_tokens, account.num_lesson_tokens = course.num_tokens, course.num_lesson_tokens
+    told(account)
+    if is_dry:
+        return account
+    working = out.with_name(f"{out.name}.training")
+    with claimed(working, identity) as checkpoints:
+        trainee = Trainee(base.module, settings)
+        training = Training(trainee, course, checkpoints)
+        training.run(listener)
+        account.curve, account.held_out = tuple(training.curve), training.held_out_by_task()
+        write_reader(out, trainee.module, base.tokenizer, account, fingerprint, template)
+    remove(working)
+    return account
+
+
+def make_mixture(
+    examples_by_dataset: Mapping[str, Sequence[Example]], encoding: Encoding, settings: ReaderSettings
+) -> Mixture:
+    """The lessons of a training."""
+    takes: set[Capability] = {"raw", "continuation"}
+    takes |= {"chat"} if encoding.prompts.takes_chat else set()
+    shares = Shares(**{name: getattr(settings, name) for name in Shares.__slots__})
+    return mixture(
+        examples_by_dataset,
+        cast(Model, _Layouts(frozenset(takes))),
+        seed=settings.seed,
+        shares=shares,
+        showing=Showing(settings.passage_words, settings.passages),
+        held_out=settings.held_out,
+    )
+
+
+def check_free(out: Path) -> None:
+    """A folder for a reader must not be there yet.
+
+    Raises:
+        InputError: there is something of that name.
+    """
+    if out.exists():
+        raise InputError(
+            f"{out} is there already: name another --out, or remove it if it is not needed any more."
+        )
+
+
+def _window(base: Base) -> int:
+    longest = getattr(base.module.config.get_text_config(), "max_position_embeddings", None)
+    return longest if isinstance(longest, int) and longest > 0 else 10**9
