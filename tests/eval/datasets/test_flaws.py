@@ -20,6 +20,11 @@ def squad(**asked):
     return {"data": [{"title": "Bonn", "paragraphs": [{"context": "c", "qas": qas}]}]}
 
 
+def flashrag(context, **more):
+    metadata = {"supporting_facts": {"title": ["Bonn"], "sent_id": [0]}, "context": context, **more}
+    return {"question": "Who?", "golden_answers": ["Ada"], "metadata": metadata}
+
+
 def popqa(answers, header="id\tprop\tquestion\tpossible_answers"):
     return f"{header}\n1\tcountry\tWhere?\t{answers}\n"
 
@@ -98,6 +103,29 @@ FLAWS = [
         {"question": "Who?", "golden_answers": ["a"], "metadata": {"supporting_facts": [["Bonn", 0]]}},
         r"field metadata\.supporting_facts: .*found \[\['Bonn', 0\]\]",
     ),
+    ("hotpotqa:a.jsonl", flashrag({"title": ["A"], "sentences": []}), r"\(sentences has 0, title has 1\)"),
+    ("hotpotqa:a.jsonl", flashrag({"title": ["A"]}), r"field metadata\.context\.sentences: missing"),
+    ("hotpotqa:a.jsonl", flashrag("A city."), r"field metadata\.context: not an object, found 'A city\.'"),
+    (
+        "2wikimultihopqa:a.jsonl",
+        flashrag(None, evidences={"fact": ["a"], "relation": ["b"], "entity": []}),
+        r"metadata\.evidences: has lists of different lengths \(entity has 0, fact has 1, relation has 1\)",
+    ),
+    (
+        "hotpotqa:a.jsonl",
+        flashrag(None, supporting_facts={"title": ["Bonn"], "sent_id": [0, 1]}),
+        r"metadata\.supporting_facts: has lists of different lengths \(sent_id has 2, title has 1\)",
+    ),
+    (
+        "iirc:a.json",
+        iirc({"type": "value", "answer_value": 7}, context=[{"passage": "main", "text": 1}]),
+        r"field questions\.0\.context\.0\.text: .*string, found 1",
+    ),
+    (
+        "squad2:a.json",
+        squad(answers=[{"text": "c", "answer_start": "0"}]),
+        "answer_start: .*integer, found '0'",
+    ),
 ]
 
 
@@ -136,6 +164,7 @@ def test_fields_that_look_like_none_of_ours_or_like_one_that_is_there_are_passed
         "task_id": 3,
         "level": "easy",
         "context": [],
+        "titles": ["Ada"],
     }
     path.write_text(json.dumps(row))
     assert read_dataset(f"jsonl:{path}") == (Example(Question("1", "Who?"), ("Ada",)),)

@@ -7,6 +7,7 @@ import pytest
 from askance.core.errors import DatasetError
 from askance.core.types import Question
 from askance.eval.datasets import Example, read_dataset
+from askance.eval.datasets.grounds import Grounds, Paragraph, Step
 
 HOTPOT = {
     "_id": "5a",
@@ -64,7 +65,17 @@ def test_hotpotqa(tmp_path):
     path = write(tmp_path / "dev.json", [HOTPOT])
     assert read_dataset(f"hotpotqa:{path}") == (
         Example(
-            Question("5a", HOTPOT["question"]), ("Trave",), ("Thomas Mann", "Lübeck"), kind="bridge", hops=2
+            Question("5a", HOTPOT["question"]),
+            ("Trave",),
+            ("Thomas Mann", "Lübeck"),
+            kind="bridge",
+            hops=2,
+            grounds=Grounds(
+                (
+                    Paragraph("Thomas Mann", "He was born in Lübeck.", ((0, 22),)),
+                    Paragraph("Lübeck", "A city. Old. On the Trave.", ((13, 26),)),
+                )
+            ),
         ),
     )
 
@@ -120,8 +131,16 @@ def test_musique_refuses_questions_without_an_answer(tmp_path):
 def test_strategyqa(tmp_path):
     path = write(tmp_path / "train.json", STRATEGY)
     assert read_dataset(f"strategyqa:{path}") == (
-        Example(Question("s1", "Can the Moon be seen from Bonn?", task="yes_no"), ("yes",)),
-        Example(Question("s2", "Did Galileo fly?", task="yes_no"), ("no",)),
+        Example(
+            Question("s1", "Can the Moon be seen from Bonn?", task="yes_no"),
+            ("yes",),
+            grounds=Grounds(facts=("It shines.",)),
+        ),
+        Example(
+            Question("s2", "Did Galileo fly?", task="yes_no"),
+            ("no",),
+            grounds=Grounds(steps=(Step("When did he live?"),)),
+        ),
     )
 
 
@@ -212,6 +231,18 @@ def test_a_flawed_row_names_line_field_value_and_remedy(tmp_path, row, message):
         ("2wikimultihopqa", {"answer_id": 4}, "field answer_id: .*string, found 4"),
         ("strategyqa", {"answer": "yes"}, "field answer: .*boolean, found 'yes'"),
         ("musique", {"paragraphs": "none"}, "field paragraphs: .*list, found 'none'"),
+        ("hotpotqa", {"context": [["Bonn", "A city."]]}, r"field context\.0\.1: .*list, found 'A city\.'"),
+        ("hotpotqa", {"context": {"title": []}}, r"field context: .*list, found {'title': \[\]}"),
+        ("hotpotqa", {"context": [["Bonn", [None]]]}, r"field context\.0\.1\.0: .*string, found None"),
+        ("2wikimultihopqa", {"evidences": [["Bonn", "river"]]}, r"field evidences\.0\.2: missing"),
+        ("2wikimultihopqa", {"evidences": [["Bonn", "age", 7]]}, r"field evidences\.0\.2: .*string, found 7"),
+        ("strategyqa", {"facts": "It shines."}, "field facts: .*list, found 'It shines.'"),
+        ("strategyqa", {"decomposition": [1]}, r"field decomposition\.0: .*string, found 1"),
+        (
+            "musique",
+            {"question_decomposition": [{"question": 1}]},
+            r"field question_decomposition\.0\.question: .*string, found 1",
+        ),
     ],
 )
 def test_a_flawed_record_of_an_array(tmp_path, name, change, message):

@@ -1,6 +1,6 @@
 """What a dataset tells about why an answer is right: texts beside a question, and the way to the answer."""
 
-from collections.abc import Collection, Sequence
+from collections.abc import Collection, Iterable, Sequence
 from dataclasses import dataclass
 
 
@@ -71,16 +71,38 @@ def from_sentences(title: str, sentences: Sequence[str], supporting: Collection[
     """A paragraph whose text comes in sentences, some of which support the answer.
 
     Args:
-        sentences: with or without the white space between them.
-        supporting: numbers of sentences, from 0.
+        sentences: with or without the white space between them; blank ones are left out.
+        supporting: numbers of sentences, from 0; those that are not there are passed over.
     """
-    text, evidence = "", []
-    for number, sentence in enumerate(sentences):
-        stripped = sentence.strip()
-        if not stripped:
+    stripped = [sentence.strip() for sentence in sentences]
+    evidence, end = [], -1
+    for number, sentence in enumerate(stripped if supporting else ()):
+        if not sentence:
             continue
-        text += " " if text else ""
+        start, end = end + 1, end + 1 + len(sentence)
         if number in supporting:
-            evidence.append((len(text), len(text) + len(stripped)))
-        text += stripped
-    return Paragraph(title, text, tuple(evidence))
+            evidence.append((start, end))
+    return Paragraph(title, " ".join(filter(None, stripped)), tuple(evidence))
+
+
+def whole(text: str) -> tuple[tuple[int, int], ...]:
+    """All of a text as evidence."""
+    return ((0, len(text)),)
+
+
+def places(text: str, quotes: Iterable[str]) -> tuple[tuple[int, int], ...]:
+    """Where quotes first stand in a text, in order and each once; those that do not are passed over."""
+    stripped = {quote.strip() for quote in quotes if quote.strip()}
+    found = ((text.find(quote), len(quote)) for quote in stripped)
+    return tuple(sorted((start, start + length) for start, length in found if start >= 0))
+
+
+def triples_of(rows: Iterable[Sequence[str]]) -> tuple[Triple, ...]:
+    """Facts of three parts; one with a blank part tells nothing and is left out."""
+    return tuple(Triple(*row) for row in rows if all(part.strip() for part in row))
+
+
+def steps_of(rows: Iterable[tuple[str, str]]) -> tuple[Step, ...]:
+    """Questions with their answers. None at all where one is blank: "#2" would stand for another's answer."""
+    steps = tuple(Step(question, answer) for question, answer in rows)
+    return steps if all(step.question.strip() for step in steps) else ()

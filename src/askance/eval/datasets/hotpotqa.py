@@ -8,9 +8,11 @@ from https://hotpotqa.github.io. Licence: CC BY-SA 4.0.
      "answer": "Trave", "type": "bridge", "supporting_facts": [["Thomas Mann", 0], ["Lübeck", 2]], …}
 
 becomes an open question of the kind "bridge" and two hops, with one gold and the supporting titles "Thomas
-Mann" and "Lübeck".
+Mann" and "Lübeck". Its `context`, [["Thomas Mann", ["He was born in Lübeck.", …]], …], gives the paragraphs,
+with the supporting sentences as their evidence.
 """
 
+from collections import defaultdict
 from collections.abc import Iterator
 from pathlib import Path
 from typing import Annotated
@@ -25,7 +27,8 @@ from askance.eval.datasets.records import Id, MaybeBlank, Record, Text, unique
 
 SHAPE = (
     'A record of HotpotQA is {"_id": "…", "question": "…", "answer": "…", "supporting_facts": '
-    '[["TITLE", 0]]}, with "type" ("bridge" or "comparison") if known; '
+    '[["TITLE", 0]]}, with "type" ("bridge" or "comparison") and "context" ([["TITLE", ["SENTENCE"]]]) if '
+    "known; "
     "the test split has no answers and can't be used."
 )
 
@@ -55,10 +58,12 @@ class HotpotRecord(Record):
 
     def grounds(self) -> Grounds:
         """The texts. A supporting fact that is not in them, as real files have some, is passed over."""
-        facts = set(self.supporting_facts)
+        supporting: defaultdict[str, set[int]] = defaultdict(set)
+        for title, number in self.supporting_facts:
+            supporting[title].add(number)
         return Grounds(
             tuple(
-                from_sentences(title, sentences, [at for at in range(len(sentences)) if (title, at) in facts])
+                from_sentences(title, sentences, supporting.get(title, ()))
                 for title, sentences in self.context
             )
         )

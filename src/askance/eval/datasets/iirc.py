@@ -11,7 +11,8 @@ answer are those of DRAGIN, from https://allenai.org/data/iirc. Licence: CC BY 4
 
 becomes an open question of the kind "span" and two hops with the gold "the Trave" and the supporting titles
 "Thomas Mann" (which "main" stands for) and "Lübeck". Other titles are written as in the links, often in lower
-case.
+case. The paragraph is there with the pieces of it that the answer needs as evidence, and behind it each piece
+of a linked article: the articles themselves are in another file of the authors', which is not read.
 
 As DRAGIN has it (Su et al. 2024, arXiv 2403.10081, and its code): a question of the type "none" is dropped;
 "value" and "binary" give one gold, a value without its unit; each span is a gold of its own, although all of
@@ -26,13 +27,14 @@ from pydantic import Field, model_validator
 
 from askance.core.types import Question
 from askance.eval.datasets import Example
+from askance.eval.datasets.grounds import Grounds, Paragraph, places, whole
 from askance.eval.datasets.layouts import read_examples
 from askance.eval.datasets.records import Id, MaybeBlank, Record, Text, unique
 
 SHAPE = (
-    'IIRC is [{"title": "…", "questions": [{"question": "…", "context": [{"passage": "…"}], "answer": '
-    '{"type": "span", "answer_spans": [{"text": "…"}]}}]}], or with the type "value" or "binary" and '
-    '"answer_value", or "none".'
+    'IIRC is [{"title": "…", "text": "…", "questions": [{"question": "…", "context": [{"passage": "…", '
+    '"text": "…"}], "answer": {"type": "span", "answer_spans": [{"text": "…"}]}}]}], or with the type '
+    '"value" or "binary" and "answer_value", or "none".'
 )
 
 
@@ -83,6 +85,7 @@ class Context(Record):
     """A piece of an article that the answer needs: "main", or the title of a linked one."""
 
     passage: Text
+    text: MaybeBlank = ""
 
 
 class Asked(Record):
@@ -98,6 +101,7 @@ class Passage(Record):
     """A paragraph with the questions on it."""
 
     title: Text
+    text: MaybeBlank = ""
     questions: list[Asked]
 
     def examples(self, number: int) -> Iterator[Example]:
@@ -106,7 +110,23 @@ class Passage(Record):
             if asked.answer.golds:
                 titles = unique(self._title(each.passage) for each in asked.context)
                 question = Question(asked.qid or f"{number}-{place}", asked.question)
-                yield Example(question, asked.answer.golds, titles, asked.answer.type, len(titles) or None)
+                yield Example(
+                    question,
+                    asked.answer.golds,
+                    titles,
+                    asked.answer.type,
+                    len(titles) or None,
+                    self.grounds(asked),
+                )
+
+    def grounds(self, asked: Asked) -> Grounds:
+        """The paragraph and the pieces of others; all of it is evidence if its own pieces are not found."""
+        own = [each.text for each in asked.context if each.passage == "main"]
+        evidence = places(self.text, own) or (whole(self.text) if own else ())
+        paragraph = Paragraph(self.title, self.text, evidence)
+        linked = ((each.passage, each.text.strip()) for each in asked.context if each.passage != "main")
+        pieces = (Paragraph(title, text, whole(text)) for title, text in dict.fromkeys(linked))
+        return Grounds(tuple(each for each in (paragraph, *pieces) if each.text.strip()))
 
     def _title(self, passage: str) -> str:
         return self.title if passage == "main" else passage

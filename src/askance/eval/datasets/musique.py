@@ -9,7 +9,8 @@ https://github.com/StonyBrookNLP/musique. Licence: CC BY 4.0.
      "paragraphs": [{"title": "Pisa", "is_supporting": true, …},
                     {"title": "Padua", "is_supporting": false, …}, …]}
 
-becomes an open question of the kind "2hop" and two hops, with two golds and the supporting title "Pisa".
+becomes an open question of the kind "2hop" and two hops, with two golds and the supporting title "Pisa". All
+of a supporting paragraph's `paragraph_text` is evidence; the single hops are the steps.
 FlashRAG's ids do not tell the kind.
 """
 
@@ -21,14 +22,15 @@ from pydantic import Field
 
 from askance.core.types import Question
 from askance.eval.datasets import Example
-from askance.eval.datasets.grounds import Grounds, Step
+from askance.eval.datasets.grounds import Grounds, steps_of, whole
 from askance.eval.datasets.grounds import Paragraph as Grounded
 from askance.eval.datasets.layouts import read_examples
 from askance.eval.datasets.records import Id, MaybeBlank, Record, Text, unique
 
 SHAPE = (
     'A record of MuSiQue-Ans is {"id": "2hop__…", "question": "…", "answer": "…", "answer_aliases": ["…"], '
-    '"paragraphs": [{"title": "…", "is_supporting": true}], "question_decomposition": […]}; MuSiQue-Full, '
+    '"paragraphs": [{"title": "…", "paragraph_text": "…", "is_supporting": true}], "question_decomposition": '
+    '[{"question": "…", "answer": "…"}]}; MuSiQue-Full, '
     "half of which has no answer, and the test split can't be used."
 )
 
@@ -72,15 +74,14 @@ class MusiqueRecord(Record):
 
     def grounds(self) -> Grounds:
         """The twenty texts, each supporting as a whole or not at all, and the single hops."""
+        texts = ((each.title, each.paragraph_text, each.is_supporting) for each in self.paragraphs)
         return Grounds(
             tuple(
-                Grounded(
-                    each.title, each.paragraph_text, ((0, len(each.paragraph_text)),) * each.is_supporting
-                )
-                for each in self.paragraphs
-                if each.paragraph_text.strip()
+                Grounded(title, text, whole(text) if is_supporting else ())
+                for title, text, is_supporting in texts
+                if text.strip()
             ),
-            steps=tuple(Step(hop.question, hop.answer) for hop in self.question_decomposition),
+            steps=steps_of((hop.question, hop.answer) for hop in self.question_decomposition),
         )
 
 

@@ -11,7 +11,8 @@ read, too. Licence: CC BY-SA 4.0.
 
 becomes an open question of the kind "answerable" and one hop with the gold "Henry" and the supporting title
 "Luebeck Cathedral": underscores in titles are blanks, as in Wikipedia. Many questions are clear only to a
-reader of the paragraph.
+reader of the paragraph. It is the question's one paragraph (`context`); the sentences that the first answer
+lies in are the evidence, and nothing is where there is no answer.
 
 Questions without an answer are skipped, since a search may well find what the one paragraph lacks. With
 ``?unanswerable=keep`` they stay as the kind "unanswerable" with the gold "noanswer", the word by which
@@ -27,15 +28,15 @@ from pydantic import model_validator
 from askance.core.errors import UnknownName
 from askance.core.types import Question
 from askance.eval.datasets import Example
-from askance.eval.datasets.grounds import Grounds
+from askance.eval.datasets.grounds import Grounds, whole
 from askance.eval.datasets.grounds import Paragraph as Grounded
 from askance.eval.datasets.layouts import read_examples
 from askance.eval.datasets.records import Id, MaybeBlank, Record, Text, rows, unique
 from askance.text.sentences import sentence_spans
 
 SHAPE = (
-    'SQuAD is {"data": [{"title": "…", "paragraphs": [{"qas": [{"id": "…", "question": "…", "answers": '
-    '[{"text": "…"}], "is_impossible": false}]}]}]}.'
+    'SQuAD is {"data": [{"title": "…", "paragraphs": [{"context": "…", "qas": [{"id": "…", "question": '
+    '"…", "answers": [{"text": "…", "answer_start": 0}], "is_impossible": false}]}]}]}.'
 )
 NO_ANSWER = "noanswer"
 
@@ -46,12 +47,15 @@ class Answer(Record):
     text: Text
     answer_start: int | None = None
 
-    def within(self, context: str) -> tuple[int, int]:
-        """Its place in the paragraph: where it is said to stand, or where it stands first; else all of it."""
-        starts = (self.answer_start, context.find(self.text))
-        found = (at for at in starts if at is not None and at >= 0 and context.startswith(self.text, at))
-        start = next(found, None)
-        return (0, len(context)) if start is None else (start, start + len(self.text))
+    def sentences(self, context: str) -> tuple[tuple[int, int], ...]:
+        """Those that it lies in, by where it is said to stand or else stands first; all, if it does not."""
+        said = self.answer_start
+        is_there = said is not None and said >= 0 and context.startswith(self.text, said)
+        start = said if said is not None and is_there else context.find(self.text)
+        if start < 0:
+            return whole(context)
+        end = start + len(self.text)
+        return tuple((first, last) for first, last in sentence_spans(context) if first < end and last > start)
 
 
 class Asked(Record):
@@ -84,11 +88,7 @@ class Paragraph(Record):
         """The paragraph, and its sentences that the answer lies in."""
         if not self.context.strip():
             return Grounds()
-        evidence: tuple[tuple[int, int], ...] = ()
-        if not asked.is_impossible:
-            start, end = asked.answers[0].within(self.context)
-            spans = sentence_spans(self.context)
-            evidence = tuple((first, last) for first, last in spans if first < end and last > start)
+        evidence = () if asked.is_impossible else asked.answers[0].sentences(self.context)
         return Grounds((Grounded(title, self.context, evidence),))
 
 

@@ -6,7 +6,8 @@ questions, from https://allenai.org/data/strategyqa. Licence: MIT.
 
     {"qid": "s1", "question": "Can the Moon be seen from Bonn?", "answer": true, …}
 
-becomes a yes-or-no question with the gold "yes".
+becomes a yes-or-no question with the gold "yes". `facts` are its facts, and `decomposition`, questions
+without answers, its steps.
 
 There are no supporting titles: the annotators chose their evidence from paragraphs of a Wikipedia dump of
 their own, each another one.
@@ -19,12 +20,13 @@ from pydantic import Field
 
 from askance.core.types import Question
 from askance.eval.datasets import Example
-from askance.eval.datasets.grounds import Grounds, Step
+from askance.eval.datasets.grounds import Grounds, steps_of
 from askance.eval.datasets.layouts import read_examples
 from askance.eval.datasets.records import Id, MaybeBlank, Record, Text
 
 SHAPE = (
-    'A record of StrategyQA is {"qid": "…", "question": "…", "answer": true or false}; the test split has no '
+    'A record of StrategyQA is {"qid": "…", "question": "…", "answer": true or false}, with "facts" '
+    '(["…"]) and "decomposition" (["…"]) if known; the test split has no '
     "answers and can't be used."
 )
 
@@ -46,7 +48,7 @@ class StrategyRecord(Record):
     def grounds(self) -> Grounds:
         """The annotator's facts, and the questions on the way; they have no answers."""
         facts = tuple(" ".join(fact.split()) for fact in self.facts if fact.strip())
-        return Grounds(facts=facts, steps=tuple(Step(each) for each in self.decomposition if each.strip()))
+        return Grounds(facts=facts, steps=steps_of((question, "") for question in self.decomposition))
 
 
 def read(path: Path) -> Iterator[Example]:

@@ -10,7 +10,8 @@ JSON Lines by Wikidata id; it is found beside the first, or named. Licence: Apac
      "supporting_facts": [["Thomas Mann", 0], ["Lübeck", 2]], …}
 
 and the alias line ``{"Q_id": "Q4", "aliases": ["River Trave"], …}`` become an open question of two hops with
-the golds "Trave" and "River Trave".
+the golds "Trave" and "River Trave". Paragraphs are HotpotQA's; `evidences`, [["Thomas Mann", "place of
+birth", "Lübeck"], …], are the triples.
 
 FlashRAG's layout has no Wikidata ids, so that aliases do not apply to it.
 """
@@ -23,21 +24,22 @@ from typing import Annotated
 from pydantic import Field
 
 from askance.eval.datasets import Example
-from askance.eval.datasets.grounds import Grounds, Triple
+from askance.eval.datasets.grounds import Grounds, triples_of
 from askance.eval.datasets.hotpotqa import HotpotRecord
 from askance.eval.datasets.layouts import read_examples
-from askance.eval.datasets.records import Id, MaybeBlank, Record, Text, read_records, unique
+from askance.eval.datasets.records import Id, MaybeBlank, Record, read_records, unique
 
 ALIASES_NAME = "id_aliases.json"
 SHAPE = (
     'A record of 2WikiMultihopQA is {"_id": "…", "question": "…", "answer": "…", "supporting_facts": '
-    '[["TITLE", 0]], "type": "…", "answer_id": "Q42" or null}; '
+    '[["TITLE", 0]], "type": "…", "answer_id": "Q42" or null}, with "context" ([["TITLE", ["SENTENCE"]]]) '
+    'and "evidences" ([["…", "…", "…"]]) if known; '
     "the test split has no answers and can't be used."
 )
 ALIASES_SHAPE = 'A line of the aliases is {"Q_id": "Q42", "aliases": ["…"], "demonyms": ["…"]}.'
 
 
-Evidence = Annotated[tuple[Text, Text, Text], Field(strict=False)]
+Evidence = Annotated[tuple[MaybeBlank, MaybeBlank, MaybeBlank], Field(strict=False)]
 """Subject, relation, object."""
 
 
@@ -49,7 +51,7 @@ class TwoWikiRecord(HotpotRecord):
 
     def grounds(self) -> Grounds:
         """The texts and the chain of facts."""
-        return replace(super().grounds(), triples=tuple(Triple(*each) for each in self.evidences))
+        return replace(super().grounds(), triples=triples_of(self.evidences))
 
 
 class AliasRecord(Record):
