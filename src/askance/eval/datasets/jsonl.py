@@ -2,8 +2,12 @@
 
     {"question": "Which river flows through Bonn?", "answers": ["Rhine", "the Rhine"], "supporting": ["Bonn"]}
 
-becomes an open question with the id "1", two golds and one supporting title. FlashRAG's files of any dataset
-can be read, too.
+becomes an open question with the id "1", two golds and one supporting title. With
+
+    "paragraphs": [{"title": "Bonn", "text": "Bonn is old. It lies on the Rhine.",
+                    "evidence": ["It lies on the Rhine."]}]
+
+it has a paragraph whose second sentence is evidence. FlashRAG's files of any dataset can be read, too.
 """
 
 from collections.abc import Iterator
@@ -15,7 +19,9 @@ from askance.eval.datasets.own import OwnRecord
 
 SHAPE = (
     'A line is {"question": "…", "answers": ["…"]}, with "id", "task" ("open", "yes_no", "choice"), '
-    '"options", "supporting", "type" and "hops" as you like.'
+    '"options", "supporting", "type", "hops", "paragraphs" ([{"text": "…", "title": "…", '
+    '"evidence": ["…"]}]), "facts" (["…"]), "steps" ([{"question": "…", "answer": "…"}]) and "triples" '
+    '([["…", "…", "…"]]) as you like.'
 )
 
 

@@ -159,6 +159,6 @@ def _first_flaw(error: ValidationError) -> str:
     problem = _PROBLEMS.get(flaw["type"], flaw["msg"])
     if flaw["type"] == "value_error":
         problem = str(flaw["ctx"]["error"])
-    if not field and flaw["type"] == "value_error":  # of the row as a whole: the problem names the value
-        return f": {problem}"
+    if flaw["type"] == "value_error" and (not field or problem.endswith("?")):  # it names the value itself
+        return f"{where}{problem}"
     return f"{where}{problem}, found {shown}"
