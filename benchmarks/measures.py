@@ -66,8 +66,8 @@ def indexing() -> Iterator[Row]:
 
 
 def decoding() -> Iterator[Row]:
-    """Tokens a second of the bundled model at batch 1, alone and with signals, against `generate`."""
-    model: Any = load_model("bundled")
+    """Tokens a second of the plain bundled model at batch 1, alone and with signals, against `generate`."""
+    model: Any = load_model("bundled:base")
     base = TOKENS / _timed(lambda: _transformers_generate(model))
     yield Row("transformers generate", base, "tokens/s", 1.0, "itself")
     wants = {
@@ -81,8 +81,8 @@ def decoding() -> Iterator[Row]:
 
 
 def answering() -> Iterator[Row]:
-    """Seconds, searches and tokens a question with each method, bundled model, sample questions."""
-    model = load_model("bundled")
+    """Seconds, searches and tokens a question with each method, plain bundled model, sample questions."""
+    model = load_model("bundled:base")
     questions = [json.loads(line) for line in QUESTIONS.read_text(encoding="utf-8").splitlines()][:5]
     with tempfile.TemporaryDirectory() as folder:
         build_index([CORPUS], Path(folder) / "index")

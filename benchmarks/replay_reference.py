@@ -2,7 +2,7 @@
 
 Generations, entropies, attentions and passages come from the record; everything that is decided or built from
 them is askance's own and must be equal. What the record lacks (the attention behind a query, FLARE's
-probabilities) is computed by the bundled model in float32. With --signals the bundled model computes the
+probabilities) is computed by the plain bundled model in float32. With --signals that model computes the
 recorded numbers, too. The recording split sentences with spaCy's rules: pip install spacy (no model).
 """
 
@@ -33,7 +33,7 @@ from askance.methods.queries import Asking, QueryMode, formulate
 from askance.methods.rind import Doubt, Weighed, first_doubt, influence, read_words, weigh
 from askance.methods.single import Single
 from askance.methods.wording import Wording
-from askance.models.bundled import load_bundled
+from askance.models.bundled import load_plain
 from askance.text.linguistics import Linguistics
 from benchmarks.recorded import (
     Record,
@@ -204,7 +204,7 @@ def compare_counters(
 
 
 async def compare_signals(rounds: list[Record], inner: Any, marker: str, tally: Tally) -> None:
-    """The bundled model's own entropies and attentions against the recorded ones."""
+    """The plain bundled model's own entropies and attentions against the recorded ones."""
     for at, entry in enumerate(rounds):
         if entry["kind"] != "rind_inputs":
             continue
@@ -230,7 +230,7 @@ def main() -> None:
     parser.add_argument("--signals", action="store_true")
     options = parser.parse_args()
     record = json.loads(options.path.read_text(encoding="utf-8"))
-    inner = load_bundled(device="cpu", dtype="float32")
+    inner = load_plain(device="cpu", dtype="float32")
     language = RecordedLanguage()
     differences = 0
     for run in record["runs"]:

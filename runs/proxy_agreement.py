@@ -1,7 +1,7 @@
 r"""Does another model's attention lead DRAGIN to the same searches as the answering model's own?
 
     python -m runs.proxy_agreement --dataset hotpotqa:FILE --index DIR --sample 20 --out FOLDER \
-        --threshold 0.6 --proxy bundled 'bundled?dtype=bfloat16'
+        --threshold 0.6 --proxy bundled:base 'bundled:base?dtype=bfloat16'
 
 The answering model writes by its own attention (dragin, profile default). Each sentence it writes is judged
 twice, by its own attention and by that of a proxy that reads question and answer, but neither examples nor
@@ -61,9 +61,10 @@ class Listening:
 
 def main(arguments: list[str] | None = None) -> None:
     parser = grid_options(__doc__ or "")
+    parser.set_defaults(model="bundled:base")
     parser.add_argument("--dataset", required=True, metavar="NAME:FILE")
     parser.add_argument("--threshold", type=float, help="of dragin; its own default if not given")
-    parser.add_argument("--proxy", nargs="+", default=["bundled", "bundled?dtype=bfloat16"])
+    parser.add_argument("--proxy", nargs="+", default=["bundled:base", "bundled:base?dtype=bfloat16"])
     with exit_codes():
         _compare(parser.parse_args(arguments))
 

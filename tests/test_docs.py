@@ -16,8 +16,9 @@ from askance.eval.metrics import METRICS
 from askance.eval.metrics.costs import COSTS
 from askance.eval.metrics.exact_match import exact_match
 from askance.methods.wording import Wording
+from askance.models.kinds import MODEL_KINDS
 from askance.presets import open_preset
-from askance.wire import METHODS, MODEL_KINDS, method_class
+from askance.wire import METHODS, method_class
 from askance.wordings import WORDINGS, open_wording
 from tests.eval.hand_made import record, written
 

@@ -4,7 +4,7 @@ import pytest
 
 from askance.core.errors import AskanceError, KnobError, PresetError, UnknownName
 from askance.methods.flare import Flare
-from askance.presets import BUNDLED, open_preset, preset_text, shipped
+from askance.presets import OF_MODELS, open_preset, preset_text, shipped
 from askance.wire import make_method, method_class, open_engine, read_settings, with_preset
 
 HOTPOT = "llama2-13b-chat/hotpotqa"
@@ -26,7 +26,7 @@ def test_everything_that_ships_fits_its_method(name):
 def test_the_paper_s_table_is_whole():
     names = {f"{model}/{data}" for model in ("llama2-13b-chat", "llama2-7b-chat", "vicuna-13b-v1.5")
              for data in ("2wikimultihopqa", "hotpotqa", "iirc", "strategyqa")}  # fmt: skip
-    assert set(shipped()) == {*names, BUNDLED}
+    assert set(shipped()) == {*names, *OF_MODELS}
     for name in names:
         known = {(method, profile) for method, profile, _ in shipped()[name].entries()}
         assert known == {("dragin", "paper"), ("dragin", "code"), ("flare_token", "code")}
@@ -161,14 +161,18 @@ def test_a_record_is_named_in_a_comment():
 
 
 def test_the_bundled_model_gets_what_was_measured_for_it():
-    measured = shipped()[BUNDLED].methods["flare"]["search_below"]
-    assert measured != Flare().search_below
-    for spec in ("bundled", "bundled?dtype=float32"):
-        assert with_preset("flare", {}, spec, None) == shipped()[BUNDLED].methods["flare"]
+    assert shipped()["bundled"].methods == shipped()["bundled:base"].methods
+    assert shipped()["bundled"].about != shipped()["bundled:base"].about
+    for name in OF_MODELS:
+        measured = shipped()[name].methods["flare"]
+        assert measured["search_below"] != Flare().search_below
+        for spec in (name, f"{name}?dtype=float32"):
+            assert with_preset("flare", {}, spec, None) == measured
     assert with_preset("flare", {"search_below": 0.5}, "bundled", None)["search_below"] == 0.5
     assert "search_below" not in with_preset("flare", {"search_first": "no"}, "bundled", None)
     assert with_preset("closed_book", {}, "bundled", None) == {}
-    assert with_preset("flare", {}, "scripted", None) == {}
+    for spec in ("scripted", "hf:bundled", "bundled:base?dtype=float32&adapter=mine"):
+        assert with_preset("flare", {}, spec, None) == {}
 
 
 def test_a_preset_named_takes_the_place_of_the_bundled_one(tmp_path):
@@ -179,7 +183,7 @@ def test_a_preset_named_takes_the_place_of_the_bundled_one(tmp_path):
 
 def test_the_trace_shows_the_value_used(bundled, sample_index):
     engine = open_engine(method="flare", index=sample_index)
-    measured = shipped()[BUNDLED].methods["flare"]["search_below"]
+    measured = shipped()["bundled"].methods["flare"]["search_below"]
     result = engine.ask("Where was Ingmar Bergman born?")
     assert f"search_below={measured}" in result.trace.events[0].method
 

@@ -65,7 +65,11 @@ def test_unknown_names_offer_the_nearest():
 @pytest.mark.parametrize(
     ("spec", "expected"),
     [
-        ("bundled:7b", "takes no name"),
+        ("bundled:7b", "unknown model 'bundled:7b': did you mean 'bundled'"),
+        ("bundled:bas", "did you mean 'bundled:base'"),
+        ("bundled:", "did you mean 'bundled'"),
+        ("bundled?adapter=mine", "has an adapter already: write bundled:base[?]adapter=mine"),
+        ("bundled:base?adapter", "one value"),
         ("bundled?dtype", "one value"),
         ("bundled?dtype=float32&dtype=float16", "one value"),
         ("scripted?device=cpu", "unknown model option 'device'"),

@@ -37,12 +37,12 @@ from askance.core.knobs import describe_type
 from askance.core.strict_json import json_line
 from askance.core.trace import Trace
 from askance.core.version import VERSION
+from askance.models.kinds import MODEL_KINDS
 from askance.runtime.trace_file import check_writable
 from askance.text.printable import printable, printable_record
 from askance.wire import (
     DEFAULT_METHOD,
     METHODS,
-    MODEL_KINDS,
     Engine,
     method_class,
     open_engine,

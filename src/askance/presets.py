@@ -1,7 +1,8 @@
 """Presets: knobs that belong to a model and a data set, by name or from a file.
 
-`presets.toml` beside this module holds those that ship: the DRAGIN paper's, and ``bundled`` for the model
-that travels with askance. A file of the user's own (`askance calibrate --out`) holds one. Either is TOML:
+`presets.toml` beside this module holds those that ship: the DRAGIN paper's, and ``bundled`` and
+``bundled:base`` for the models that travel with askance. A file of the user's own (`askance calibrate --out`)
+holds one. Either is TOML:
 
     about = "what it is and where it comes from"
     [dragin.paper]          # method, then profile
@@ -26,8 +27,8 @@ from typing import Any
 from askance.core.errors import AskanceError, PresetError, UnknownName
 from askance.core.knobs import knob_field, name_of, parse_knobs, search_knob
 
-BUNDLED = "bundled"
-"""The preset that applies by itself to the model of this name."""
+OF_MODELS = ("bundled", "bundled:base")
+"""The presets that apply by themselves, each to the model of its name."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -118,7 +119,14 @@ def open_preset(name: str | Path) -> Preset:
 def shipped() -> Mapping[str, Preset]:
     """The presets that ship with askance, by name."""
     text = Path(__file__).with_name("presets.toml").read_text(encoding="utf-8")
-    return {name: _preset(name, content) for name, content in tomllib.loads(text).items()}
+    tables = tomllib.loads(text)
+    return {name: _preset(name, _with_shared(tables, content)) for name, content in tables.items()}
+
+
+def _with_shared(tables: Mapping[str, Any], content: Mapping[str, Any]) -> Mapping[str, Any]:
+    """A table with the methods of another where it names one (`same_as`); only those that ship can."""
+    own = {key: value for key, value in content.items() if key != "same_as"}
+    return {**tables[content["same_as"]], **own} if "same_as" in content else own
 
 
 def preset_text(cls: type[Any], settings: Mapping[str, Any], comments: Sequence[str]) -> str:

