@@ -3,7 +3,7 @@
 import time
 from datetime import timedelta
 from types import TracebackType
-from typing import TYPE_CHECKING, Any, Self
+from typing import TYPE_CHECKING, Any, Protocol, Self
 
 from rich.console import Console
 from rich.progress import BarColumn, Progress, TextColumn, TimeElapsedColumn
@@ -11,7 +11,6 @@ from rich.progress import BarColumn, Progress, TextColumn, TimeElapsedColumn
 if TYPE_CHECKING:
     from askance.eval.standing import RunningMean, Standing
     from askance.retrieval.build import BuildProgress
-    from askance.train.reader.training import Standing as TrainingStanding
 
 OPEN_METRICS = {"exact_match": "EM", "f1": "F1"}
 YES_NO_METRICS = {"yes_no_accuracy": "accuracy"}
@@ -105,6 +104,23 @@ class EvaluationProgress(_Bar):
             self._console.print(" · ".join(filter(None, (self._name, *lines))), markup=False, soft_wrap=True)
 
 
+class TrainingStanding(Protocol):
+    """How far a training is, as far as it is shown."""
+
+    @property
+    def step(self) -> int: ...
+    @property
+    def num_steps(self) -> int: ...
+    @property
+    def loss(self) -> float: ...
+    @property
+    def held_out(self) -> float | None: ...
+    @property
+    def tokens_per_second(self) -> float: ...
+    @property
+    def seconds_left(self) -> float: ...
+
+
 class TrainingProgress(_Bar):
     """Shows how far a training is: a bar on a terminal, elsewhere a line now and then.
 
@@ -117,7 +133,7 @@ class TrainingProgress(_Bar):
         self._every_seconds, self._shown_at = every_seconds, time.monotonic()
         self._loss: float | None = None
 
-    def __call__(self, standing: "TrainingStanding") -> None:
+    def __call__(self, standing: TrainingStanding) -> None:
         """Take one step."""
         # Steps differ in what they learn: a mean over the last ones says more than the last one.
         self._loss = standing.loss if self._loss is None else 0.95 * self._loss + 0.05 * standing.loss
@@ -129,7 +145,7 @@ class TrainingProgress(_Bar):
             self._console.print(told, markup=False, soft_wrap=True)
 
 
-def training_line(standing: "TrainingStanding", loss: float) -> str:
+def training_line(standing: TrainingStanding, loss: float) -> str:
     """Steps, loss, speed and the time left."""
     held_out = "" if standing.held_out is None else f"held out {standing.held_out:.3f}"
     left = timedelta(seconds=round(standing.seconds_left))
