@@ -20,7 +20,15 @@ from askance.retrieval.scripted import ScriptedRetriever
 from askance.text.answers import short_answer
 from askance.wordings import WORDINGS, open_wording, toml_of
 
-EXAMPLES = {"own": 4, "hotpotqa": 8, "2wikimultihopqa": 6, "musique": 6, "iirc": 8, "strategyqa": 8}
+EXAMPLES = {
+    "own": 4,
+    "plain": 0,
+    "hotpotqa": 8,
+    "2wikimultihopqa": 6,
+    "musique": 6,
+    "iirc": 8,
+    "strategyqa": 8,
+}
 DEMO = '[[demos]]\nquestion = "Own?"\nanswer = "It is. So the answer is yes."\n'
 
 
@@ -35,7 +43,7 @@ def written(tmp_path, text):
 
 def test_every_packaged_file_is_in_the_table():
     files = Path(askance.wordings.__file__).parent.glob("*.toml")
-    assert {path.stem for path in files} | {"own"} == set(WORDINGS) == set(EXAMPLES)
+    assert {path.stem for path in files} | {"own", "plain"} == set(WORDINGS) == set(EXAMPLES)
 
 
 @pytest.mark.parametrize("name", WORDINGS)
