@@ -1,0 +1,64 @@
+r"""Makes the adapter that ships with askance: its data, its settings and its seed.
+
+    python -m runs.bundled_reader --two-wiki train.json --strategyqa strategyqa_train.json \
+        --squad dev-v2.0.json --out FOLDER
+
+Started again after a kill, it goes on. The adapter that ships was made from 500 questions of
+2WikiMultihopQA's train split, 2,061 of StrategyQA's, and half of SQuAD 2.0's dev split, less two articles, on
+which refusals are measured (`runs/judging_quality.py`). SQuAD's dev split is training data here: no other
+number on it means anything. Copy FOLDER to src/askance/models/reader.
+"""
+
+import argparse
+from collections.abc import Mapping
+from pathlib import Path
+
+from rich.console import Console
+
+from askance.cli import exit_codes
+from askance.eval.datasets import Example, read_dataset
+from askance.serve.progress import TrainingProgress
+from askance.train.reader.settings import ReaderSettings
+
+BASE = "bundled:base"
+SETTINGS = ReaderSettings(seed=20)
+HELD_OUT_ARTICLES = ("Normans", "Steam engine")
+
+
+def main(arguments: list[str] | None = None) -> None:
+    parser = argparse.ArgumentParser(
+        description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter
+    )
+    parser.add_argument("--two-wiki", required=True, metavar="FILE")
+    parser.add_argument("--strategyqa", required=True, metavar="FILE")
+    parser.add_argument("--squad", required=True, metavar="FILE")
+    parser.add_argument(
+        "--out", type=Path, required=True, help="folder of the adapter; a stopped one goes on"
+    )
+    with exit_codes():
+        given = parser.parse_args(arguments)
+        _train(examples(given.two_wiki, given.strategyqa, given.squad), given.out)
+
+
+def examples(two_wiki: str, strategyqa: str, squad: str) -> Mapping[str, tuple[Example, ...]]:
+    """The questions by dataset, without the articles that are held out."""
+    asked = read_dataset(f"squad2:{squad}?unanswerable=keep")
+    return {
+        "2wikimultihopqa": read_dataset(f"2wikimultihopqa:{two_wiki}"),
+        "strategyqa": read_dataset(f"strategyqa:{strategyqa}"),
+        "squad2": tuple(each for each in asked if not {*HELD_OUT_ARTICLES} & {*each.supporting_titles}),
+    }
+
+
+def _train(examples_by_dataset: Mapping[str, tuple[Example, ...]], out: Path) -> None:
+    from askance.train.reader.base import load_base
+    from askance.train.reader.recipe import train_reader
+
+    err = Console(stderr=True, highlight=False, emoji=False)
+    with TrainingProgress(err) as progress:
+        train_reader(examples_by_dataset, load_base(BASE), SETTINGS, out, progress)
+    err.print(f"the adapter is in {out}", markup=False, soft_wrap=True)
+
+
+if __name__ == "__main__":
+    main()
