@@ -4,18 +4,20 @@ import random
 from typing import Any
 
 import torch
-from tests.models.tiny import tiny_module
 from torch import Tensor
 from torch.nn.functional import cross_entropy
 
 from askance.train.reader.encoding import Encoded
 from askance.train.reader.network import Trainee
 from askance.train.reader.settings import ReaderSettings
+from tests.models.tiny import tiny_module
 
 VOCABULARY = 60
 
 
-def encoded(prompt: tuple[int, ...], target: tuple[int, ...], id: str = "x", task: Any = "reading") -> Encoded:
+def encoded(
+    prompt: tuple[int, ...], target: tuple[int, ...], id: str = "x", task: Any = "reading"
+) -> Encoded:
     return Encoded(task, id, (*prompt, *target), len(prompt))
 
 

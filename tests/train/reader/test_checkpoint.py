@@ -44,7 +44,11 @@ def test_what_is_saved_is_loaded(tmp_path):
     assert found.optimizer["state"][0]["exp_avg"].tolist() == [[1.0, 1.0]] * 4
     assert found.optimizer["param_groups"] == [{"lr": 0.1, "params": [0]}]
     assert [tuple(each) for each in found.curve] == [(1, 2, 0.5, 10, 20, 1.5, None)]
-    assert sorted(path.name for path in (tmp_path / "t").iterdir()) == ["checkpoint.pt", "lock", "settings.json"]
+    assert sorted(path.name for path in (tmp_path / "t").iterdir()) == [
+        "checkpoint.pt",
+        "lock",
+        "settings.json",
+    ]
 
 
 def test_a_full_disk_leaves_the_checkpoint_before(tmp_path):
@@ -64,7 +68,9 @@ def test_a_damaged_checkpoint_is_named(tmp_path, content):
     with claimed(tmp_path / "t", IDENTITY) as checkpoints:
         checkpoints.save(state())
         (tmp_path / "t" / "checkpoint.pt").write_bytes(content)
-        with pytest.raises(InputError, match=r"checkpoint\.pt can't be read .*restore it, or remove the folder"):
+        with pytest.raises(
+            InputError, match=r"checkpoint\.pt can't be read .*restore it, or remove the folder"
+        ):
             checkpoints.load()
 
 
@@ -105,7 +111,10 @@ def test_what_was_never_saved_binds_nobody(tmp_path):
         pass
     with claimed(tmp_path / "t", IDENTITY | {"rank": 16}) as checkpoints:
         checkpoints.save(state())
-    with pytest.raises(InputError, match="begun with rank 16, now it is 8"), claimed(tmp_path / "t", IDENTITY):
+    with (
+        pytest.raises(InputError, match="begun with rank 16, now it is 8"),
+        claimed(tmp_path / "t", IDENTITY),
+    ):
         pass
 
 

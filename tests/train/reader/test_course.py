@@ -3,9 +3,9 @@
 import math
 
 import pytest
-from tests.train.reader.encoded import encoded, full_settings, some_lessons
 
 from askance.train.reader.course import Course, lessons_digest, make_course
+from tests.train.reader.encoded import encoded, full_settings, some_lessons
 
 
 def course(**settings):

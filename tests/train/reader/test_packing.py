@@ -5,11 +5,11 @@ from collections import Counter
 
 import pytest
 import torch
-from tests.models.tiny import tiny_module
-from tests.train.reader.encoded import VOCABULARY, alone, encoded, full_settings, some_lessons, trainee
 
 from askance.train.reader.network import Trainee
 from askance.train.reader.packing import Goal, Row, lone_rows, rows
+from tests.models.tiny import tiny_module
+from tests.train.reader.encoded import VOCABULARY, alone, encoded, full_settings, some_lessons, trainee
 
 
 def row_of(*lessons):
@@ -76,7 +76,9 @@ def test_losses_and_gradients_are_those_of_each_lesson_alone(model_type, lessons
         found = student.losses(row)[row.goals_of(lesson)]
         torch.testing.assert_close(found, alone(module, lesson), rtol=1e-5, atol=1e-5)
     packed = gradients(module, student.loss(row))
-    apart = gradients(module, sum(alone(module, each).sum() * each.num_target_tokens**-0.5 for each in lessons))
+    apart = gradients(
+        module, sum(alone(module, each).sum() * each.num_target_tokens**-0.5 for each in lessons)
+    )
     largest = max(float(each.abs().max()) for each in apart)
     torch.testing.assert_close(packed, apart, rtol=0, atol=1e-5 * largest)
 

@@ -11,12 +11,12 @@ from itertools import pairwise
 
 import pytest
 import torch
-from tests.train.reader.encoded import full_settings, some_lessons, trainee
 
 from askance.core.errors import TrainingFailed
 from askance.train.reader.checkpoint import claimed
 from askance.train.reader.course import make_course
 from askance.train.reader.training import HELD_OUT_EVERY, Standing, Training
+from tests.train.reader.encoded import full_settings, some_lessons, trainee
 
 
 def nobody(standing):
@@ -91,25 +91,31 @@ def test_held_out_losses_by_task(tmp_path):
     with torch.no_grad():
         for row in make_course((), some_lessons(6, seed=1), full_settings()).held_out:
             for lesson in row.lessons:
-                row_losses.setdefault(lesson.task, []).extend(student.losses(row)[row.goals_of(lesson)].tolist())
+                row_losses.setdefault(lesson.task, []).extend(
+                    student.losses(row)[row.goals_of(lesson)].tolist()
+                )
     for task, losses in row_losses.items():
         assert found[task] == pytest.approx(sum(losses) / len(losses), rel=1e-5)
 
 
-@pytest.mark.parametrize("minutes", [0.0, 5.0])
-def test_stopped_at_any_step_it_ends_the_same(tmp_path, whole, minutes):
-    class Gone(Exception):
-        """What takes the process away without a checkpoint, when `minutes` are many."""
+class Gone(Exception):
+    """Takes a training away without a checkpoint."""
 
-    stops = iter([2, 3, 5])
 
-    def stopping(standing):
-        if standing.step == stop:
+def gone_after(step):
+    def listener(standing):
+        if standing.step == step:
             raise Gone
 
-    for stop in stops:
+    return listener
+
+
+@pytest.mark.parametrize("minutes", [0.0, 5.0])
+def test_stopped_at_any_step_it_ends_the_same(tmp_path, whole, minutes):
+    """With a checkpoint each step, and with none before the end."""
+    for step in (2, 3, 5):
         with pytest.raises(Gone):
-            run(tmp_path / "t", stopping, epochs=2, checkpoint_minutes=minutes)
+            run(tmp_path / "t", gone_after(step), epochs=2, checkpoint_minutes=minutes)
     assert_same(run(tmp_path / "t", epochs=2, checkpoint_minutes=minutes), whole)
 
 
@@ -230,13 +236,22 @@ def test_speed_and_time_left():
     assert (unmoved.tokens_per_second, unmoved.seconds_left) == (0.0, 0.0)
 
 
+KILLED = """
+import sys, time
+from pathlib import Path
+from tests.train.reader.test_training import run
+
+def told(standing):
+    print(standing.step, flush=True)
+    if standing.step == standing.num_steps:
+        time.sleep(60)
+
+run(Path(sys.argv[1]), told, epochs=2, checkpoint_minutes=0)
+"""
+
+
 def test_killed_wherever_it_is_it_ends_the_same(tmp_path, whole):
-    code = (
-        "import sys, time; from pathlib import Path; from tests.train.reader.test_training import nobody, run\n"
-        "def told(standing): print(standing.step, flush=True); standing.step < standing.num_steps or time.sleep(60)\n"
-        "run(Path(sys.argv[1]), told, epochs=2, checkpoint_minutes=0)"
-    )
-    command = [sys.executable, "-c", code, tmp_path / "t"]
+    command = [sys.executable, "-c", KILLED, tmp_path / "t"]
     child = subprocess.Popen(command, stdout=subprocess.PIPE, text=True)
     assert child.stdout.readline() == "1\n"
     time.sleep(0.05 * torch.rand(()).item())
