@@ -103,6 +103,12 @@ def _tell(account: "Account") -> None:
         err.print(
             f"left out: {count:,} lessons in {task}: longer than the window", style="yellow", markup=False
         )
+    if not account.is_packed:
+        err.print(
+            "lessons are computed one by one: this model's losses change when they stand side by side",
+            style="yellow", markup=False, soft_wrap=True,
+        )  # fmt: skip
+        return
     share = account.num_tokens / max(1, account.num_lesson_tokens)
     err.print(
         f"{account.num_tokens:,} tokens to compute, {share:.0%} of those in the lessons: what they share is "

@@ -1,4 +1,4 @@
-"""Knobs: the fields of a method's frozen dataclass, with their range and meaning beside them.
+"""Knobs: the fields of a frozen dataclass, a method's as a rule, with their range and meaning beside them.
 
 Command-line flags, the listing of `askance methods`, the repr and the cache key all derive from these fields.
 """
@@ -48,17 +48,19 @@ class SearchKnob:
 class Knobs:
     """Base of every method: checks each knob's type and range when the method is made.
 
-    A method says with `calibrated` which knob decides how often it searches.
+    A method says with `calibrated` which knob decides how often it searches. What is not a method says with
+    `owner` what messages call it.
     """
 
     __slots__ = ()
 
     calibrated: ClassVar[SearchKnob | None] = None
+    owner: ClassVar[str] = ""
 
     def __post_init__(self) -> None:
         hints = get_type_hints(type(self))
         for field in dataclasses.fields(self):  # type: ignore[arg-type]
-            _check(name_of(type(self)), field, hints[field.name], getattr(self, field.name))
+            _check(_owner(type(self)), field, hints[field.name], getattr(self, field.name))
 
 
 def short_repr(method: object) -> str:
@@ -83,7 +85,7 @@ def parse_knobs(cls: type[Any], settings: Mapping[str, Any]) -> dict[str, Any]:
     for name in settings:
         knob_field(cls, name)
     return {
-        name: _parse(name_of(cls), name, hints[name], value) if isinstance(value, str) else value
+        name: _parse(_owner(cls), name, hints[name], value) if isinstance(value, str) else value
         for name, value in settings.items()
     }
 
@@ -106,7 +108,7 @@ def knob_field(cls: type[Any], name: str) -> dataclasses.Field[Any]:
     """
     fields = {field.name: field for field in dataclasses.fields(cls)}
     if name not in fields:
-        raise UnknownName("knob", name, fields, place=f"of method {name_of(cls)}")
+        raise UnknownName("knob", name, fields, place=f"of {_owner(cls)}")
     return fields[name]
 
 
@@ -124,6 +126,10 @@ def describe_type(hint: Any) -> str:
     return "true or false" if hint is bool else str(hint.__name__)
 
 
+def _owner(cls: type[Any]) -> str:
+    return cast(str, cls.owner) or f"method {name_of(cls)}"
+
+
 def _parse(owner: str, name: str, hint: Any, text: str) -> Any:
     choices = get_args(hint) if get_origin(hint) in (Union, types.UnionType) else (hint,)
     for choice in choices:
@@ -135,7 +141,7 @@ def _parse(owner: str, name: str, hint: Any, text: str) -> Any:
             return _parse_one(choice, text)
         except ValueError:
             continue
-    raise KnobError(f"knob {name}={text!r} of method {owner}: expected {describe_type(hint)}.")
+    raise KnobError(f"knob {name}={text!r} of {owner}: expected {describe_type(hint)}.")
 
 
 def _parse_one(hint: Any, text: str) -> Any:
@@ -154,7 +160,7 @@ def _parse_one(hint: Any, text: str) -> Any:
 
 
 def _check(owner: str, field: dataclasses.Field[Any], hint: Any, value: Any) -> None:
-    place = f"knob {field.name}={value!r} of method {owner}"
+    place = f"knob {field.name}={value!r} of {owner}"
     if not _fits(hint, value):
         raise KnobError(f"{place}: expected {describe_type(hint)}.")
     if isinstance(value, int | float) and not isinstance(value, bool):

@@ -1,6 +1,7 @@
 """The model that a reader is made from."""
 
 from dataclasses import dataclass
+from pathlib import Path
 from typing import Any
 
 from askance.core.errors import InputError
@@ -13,7 +14,8 @@ class Base:
     """A model to start from.
 
     Attributes:
-        spec: ``bundled:base`` or ``hf:NAME``.
+        spec: ``bundled:base`` or ``hf:NAME``; a folder or file with its whole path, since the reader asks for
+            it from wherever it is used.
         module, tokenizer: as they are in its files, in float32.
     """
 
@@ -35,10 +37,17 @@ def load_base(spec: str, device: str = "auto") -> Base:
     if spec == PLAIN:
         module, tokenizer = load_plain_parts(device=device, dtype="float32")
     elif spec.startswith("hf:") and "?" not in spec and len(spec) > 3:
-        module, tokenizer = load_parts(spec.removeprefix("hf:"), device=device, dtype="float32")
+        name = _whole(spec.removeprefix("hf:"))
+        spec = f"hf:{name}"
+        module, tokenizer = load_parts(name, device=device, dtype="float32")
     else:
         raise InputError(
             f"model {spec!r} can't be trained: start from {PLAIN}, or from hf:NAME, a folder, a .gguf file "
             "or a name on the hub, without options."
         )
     return Base(spec, module, tokenizer)
+
+
+def _whole(name: str) -> str:
+    path = Path(name).expanduser()
+    return str(path.resolve()) if path.exists() else name

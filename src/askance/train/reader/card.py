@@ -8,6 +8,7 @@ from importlib.metadata import PackageNotFoundError, version
 
 from askance.core.version import VERSION
 from askance.eval.datasets import DATASETS
+from askance.train.reader.course import Course
 from askance.train.reader.lesson import Task
 from askance.train.reader.mixture import Mixture
 from askance.train.reader.settings import ReaderSettings
@@ -24,6 +25,7 @@ class Account:
 
     Attributes:
         too_long: lessons that do not fit the window, by task.
+        is_packed: whether lessons share what they have in common; not every model can be shown that.
         num_tokens: computed in all; `num_lesson_tokens`: those of all lessons, each by itself.
         held_out: loss by task (nats a token), in the end.
     """
@@ -32,10 +34,16 @@ class Account:
     settings: ReaderSettings
     mixture: Mixture
     too_long: Mapping[Task, int]
+    is_packed: bool = True
     num_tokens: int = 0
     num_lesson_tokens: int = 0
     curve: tuple[Standing, ...] = ()
     held_out: Mapping[Task, float] = field(default_factory=dict)
+
+    def follow(self, course: Course) -> None:
+        """Take over what a course says of itself."""
+        self.is_packed = course.is_packed
+        self.num_tokens, self.num_lesson_tokens = course.num_tokens, course.num_lesson_tokens
 
 
 def card(account: Account) -> str:
@@ -90,6 +98,8 @@ def _training(account: Account) -> Iterator[str]:
             f"{last.tokens_per_second:,.0f} tokens/s"
         )
         yield f"({os.cpu_count()} cores, {platform.machine()}; askance {VERSION}, {_versions()})."
+        if not account.is_packed:
+            yield "Lessons were computed one by one: this model's losses change when they stand side by side."
         yield ""
     yield "| setting | value |"
     yield "|---|---|"

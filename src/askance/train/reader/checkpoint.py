@@ -2,7 +2,7 @@
 
 import json
 from collections.abc import Iterator, Mapping
-from contextlib import contextmanager, suppress
+from contextlib import ExitStack, contextmanager, suppress
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -75,13 +75,21 @@ class Checkpoints:
             incoming.replace(path)
             sync(self.folder)
         except (OSError, RuntimeError) as error:  # torch's writer raises the latter where the disk is full
-            size = incoming.stat().st_size if incoming.exists() else 0
             with suppress(OSError):
                 incoming.unlink(missing_ok=True)
+            reason = error.strerror if isinstance(error, OSError) else "the disk may be full"
             raise InputError(
-                f"can't write a checkpoint into {self.folder} ({error}; {size / 1e6:,.0f} MB written): free "
-                "space there, then give the same command again. The checkpoint before is as it was."
+                f"can't write a checkpoint into {self.folder} ({reason}), which takes "
+                f"{_num_bytes(state) / 1e6:,.1f} MB: free space there, then give the same command again. The "
+                "checkpoint before is as it was."
             ) from error
+
+
+def _num_bytes(state: State) -> int:
+    """Of the weights and of what the optimizer keeps of each, about."""
+    kept = [value for each in state.optimizer["state"].values() for value in each.values()]
+    tensors = [*state.weights.values(), *(value for value in kept if isinstance(value, Tensor))]
+    return sum(each.numel() * each.element_size() for each in tensors)
 
 
 @contextmanager
@@ -94,20 +102,24 @@ def claimed(folder: Path, identity: Mapping[str, Any]) -> Iterator[Checkpoints]:
     Raises:
         InputError: another process trains there, it can't be written, or was begun with something else.
     """
-    try:
-        with locked_folder(folder, _LOCK):
+    with ExitStack() as stack:
+        try:
+            stack.enter_context(locked_folder(folder, _LOCK))
             _check_identity(folder, json.loads(json_line(dict(identity))))
-            yield Checkpoints(folder)
-    except BlockingIOError as error:
-        raise InputError(f"{folder} is in use by another process: name another --out.") from error
-    except OSError as error:
-        raise InputError(f"can't write in {folder}: {error.strerror}; name another --out.") from error
+        except BlockingIOError as error:
+            raise InputError(
+                f"{folder} is in use by another process: wait until it has ended, or name another --out."
+            ) from error
+        except OSError as error:
+            raise InputError(f"can't write in {folder}: {error.strerror}; name another --out.") from error
+        yield Checkpoints(folder)
 
 
 def _check_identity(folder: Path, now: Mapping[str, Any]) -> None:
     path = folder / _SETTINGS
     if not path.exists() or not (folder / _STATE).exists():
-        write_atomically(path, json.dumps(now, indent=1) + "\n")
+        text = json.dumps(now, indent=1) + "\n"
+        write_atomically(path, text, temporary=folder / f"{_SETTINGS}.partial")
         return
     try:
         before = json.loads(path.read_text(encoding="utf-8"))
@@ -123,7 +135,7 @@ def _check_identity(folder: Path, now: Mapping[str, Any]) -> None:
 
 def remove(folder: Path) -> None:
     """Take away the folder of a finished training."""
-    for name in (_STATE, f"{_STATE}.partial", _SETTINGS, _LOCK):
+    for name in (_STATE, f"{_STATE}.partial", _SETTINGS, f"{_SETTINGS}.partial", _LOCK):
         (folder / name).unlink(missing_ok=True)
     with suppress(OSError):
         folder.rmdir()

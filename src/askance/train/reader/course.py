@@ -2,12 +2,12 @@
 
 import math
 import random
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from hashlib import blake2b
 
 from askance.train.reader.encoding import Encoded
-from askance.train.reader.packing import Row, rows
+from askance.train.reader.packing import Row, lone_rows, rows
 from askance.train.reader.settings import ReaderSettings
 
 
@@ -17,11 +17,13 @@ class Course:
 
     Attributes:
         held_out: rows that are never learned from.
+        is_packed: whether lessons share rows.
     """
 
     steps: tuple[tuple[Row, ...], ...]
     held_out: tuple[Row, ...]
     settings: ReaderSettings
+    is_packed: bool = True
 
     @property
     def num_tokens(self) -> int:
@@ -41,15 +43,45 @@ class Course:
         return self.settings.peak_rate * min(1.0, (step + 1) / warm) * falling
 
 
-def make_course(learned: Sequence[Encoded], held_out: Sequence[Encoded], settings: ReaderSettings) -> Course:
-    """Pack the lessons anew for each epoch; what is held out is packed once."""
+def make_course(
+    learned: Sequence[Encoded],
+    held_out: Sequence[Encoded],
+    settings: ReaderSettings,
+    *,
+    is_packed: bool = True,
+) -> Course:
+    """Pack the lessons anew for each epoch; what is held out is packed once.
+
+    Args:
+        is_packed: otherwise each lesson has a row of its own, and a step as many tokens as it had.
+    """
     steps: list[tuple[Row, ...]] = []
     for epoch in range(settings.epochs):
-        packed = rows(learned, settings.row_tokens, random.Random(f"{settings.seed} epoch {epoch}"))
-        size = settings.rows_per_step
-        steps += [tuple(packed[at : at + size]) for at in range(0, len(packed), size)]
-    kept = rows(held_out, settings.row_tokens, random.Random(f"{settings.seed} held out"))
-    return Course(tuple(steps), tuple(kept), settings)
+        random_ = random.Random(f"{settings.seed} epoch {epoch}")
+        steps += _packed(learned, settings, random_) if is_packed else _apart(learned, settings, random_)
+    random_ = random.Random(f"{settings.seed} held out")
+    kept = rows(held_out, settings.row_tokens, random_) if is_packed else lone_rows(held_out)
+    return Course(tuple(steps), tuple(kept), settings, is_packed)
+
+
+def _packed(
+    learned: Sequence[Encoded], settings: ReaderSettings, random_: random.Random
+) -> Iterator[tuple[Row, ...]]:
+    made, size = rows(learned, settings.row_tokens, random_), settings.rows_per_step
+    yield from (tuple(made[at : at + size]) for at in range(0, len(made), size))
+
+
+def _apart(
+    learned: Sequence[Encoded], settings: ReaderSettings, random_: random.Random
+) -> Iterator[tuple[Row, ...]]:
+    most_tokens = settings.rows_per_step * settings.row_tokens
+    step: list[Row] = []
+    for row in lone_rows(random_.sample(learned, len(learned))):
+        if step and sum(map(len, step)) + len(row) > most_tokens:
+            yield tuple(step)
+            step = []
+        step.append(row)
+    yield tuple(step)
 
 
 def lessons_digest(lessons: Sequence[Encoded]) -> str:

@@ -5,6 +5,8 @@ import shutil
 from pathlib import Path
 from typing import Any
 
+from safetensors import SafetensorError
+
 from askance.core.errors import InputError
 from askance.models.hf.reader_note import ReaderNote, write_note
 from askance.runtime.durable import sync
@@ -47,11 +49,12 @@ def write_reader(
             sync(path)
         partial.rename(out)
         sync(out.parent)
-    except OSError as error:
+    except (OSError, SafetensorError) as error:
         shutil.rmtree(partial, ignore_errors=True)
+        reason = getattr(error, "strerror", None) or error
         raise InputError(
-            f"can't write the reader into {out}: {error.strerror or error}. Free space, then give the "
-            "same command again: nothing has to be learned anew."
+            f"can't write the reader into {out}: {reason}. Free space, then give the same command again: "
+            "nothing has to be learned anew."
         ) from error
 
 
@@ -71,7 +74,13 @@ def _write_adapter(folder: Path, module: Any, base: str) -> None:
 
 def _curve(account: Account) -> str:
     rows = (
-        {"step": each.step, "loss": each.loss, "tokens": each.num_tokens, "seconds": each.seconds, "held_out":
-        each.held_out} for each in account.curve
-    )  # fmt: skip
+        {
+            "step": each.step,
+            "loss": each.loss,
+            "tokens": each.num_tokens,
+            "seconds": each.seconds,
+            "held_out": each.held_out,
+        }
+        for each in account.curve
+    )
     return "".join(json.dumps(row) + "\n" for row in rows)

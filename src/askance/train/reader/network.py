@@ -1,30 +1,37 @@
 """The module that is trained: rows in, losses out."""
 
+import inspect
+import math
+from collections.abc import Sequence
 from typing import Any
 
 import torch
 from torch import Tensor
 from torch.nn.functional import cross_entropy
 
-from askance.core.errors import MissingExtra
-from askance.train.reader.packing import Row
+from askance.train.reader.adapting import with_adapter
+from askance.train.reader.packing import Row, lone_rows
 from askance.train.reader.settings import ReaderSettings
+
+_ROUNDING = {torch.float32: 1e-3, torch.bfloat16: 0.05}
+"""How far the mean loss of a lesson (nats) may be off because it is computed beside others."""
 
 
 class Trainee:
     """A causal language model whose adapter, or all of whose weights, are trained.
 
-    Logits are computed where there is something to predict and nowhere else: with a vocabulary of 50,000
-    words and a small model they would cost as much as a fifth of all layers.
+    It is in evaluation mode: what drops at random would make a lesson depend on what stands beside it. Logits
+    are computed where there is something to predict and nowhere else: with a vocabulary of 50,000 words and a
+    small model they would cost as much as a fifth of all layers.
     """
 
     def __init__(self, module: Any, settings: ReaderSettings) -> None:
         torch.manual_seed(settings.seed)
-        self.module = _with_adapter(module, settings) if settings.method == "lora" else module
-        self.module.train()
-        plain = self.module.get_base_model() if settings.method == "lora" else self.module
-        self._body, self._head = plain.get_decoder(), plain.get_output_embeddings()
-        self._precision = _precision(plain.device)
+        self.module = with_adapter(module, settings) if settings.method == "lora" else module
+        self.module.eval()
+        self._plain = module
+        self._keeps_logits = "logits_to_keep" in inspect.signature(module.forward).parameters
+        self._precision = _precision(module.device)
 
     @property
     def trainable(self) -> dict[str, Tensor]:
@@ -33,39 +40,51 @@ class Trainee:
 
     def losses(self, row: Row) -> Tensor:
         """Of each goal of a row, unweighted (nats): shape [goals]."""
-        device = self.module.device
-        sees = torch.from_numpy(row.sees())[None, None].to(device)
-        with torch.autocast(device.type, torch.bfloat16, enabled=self._precision == torch.bfloat16):
-            hidden = self._body(
-                input_ids=torch.tensor([row.ids], device=device),
-                position_ids=torch.tensor([row.depths], device=device),
-                attention_mask=sees,
-                use_cache=False,
-            ).last_hidden_state[0]
-            logits = self._head(hidden[torch.tensor([goal.place for goal in row.goals], device=device)])
+        device = self._plain.device
+        places = torch.tensor([goal.place for goal in row.goals], device=device)
         wanted = torch.tensor([goal.token_id for goal in row.goals], device=device)
+        with torch.autocast(device.type, torch.bfloat16, enabled=self._precision == torch.bfloat16):
+            logits = self._logits(row, places)
         return cross_entropy(logits.float(), wanted, reduction="none")
 
     def loss(self, row: Row) -> Tensor:
         """The sum of the losses of a row's goals, each times its weight."""
-        weights = torch.tensor([goal.weight for goal in row.goals], device=self.module.device)
+        weights = torch.tensor([goal.weight for goal in row.goals], device=self._plain.device)
         return (self.losses(row) * weights).sum()
 
+    def packs_exactly(self, rows: Sequence[Row]) -> bool:
+        """Whether lessons in one row lose what each loses alone, tried on the one with the longest lesson.
 
-def _with_adapter(module: Any, settings: ReaderSettings) -> Any:
-    try:
-        from peft import LoraConfig, get_peft_model
-    except ImportError as error:
-        raise MissingExtra("peft", "train", "training an adapter") from error
-    config = LoraConfig(
-        r=settings.rank, lora_alpha=settings.alpha, target_modules="all-linear", task_type="CAUSAL_LM"
-    )
-    return get_peft_model(module, config)
+        Some models take their positions or their mask from elsewhere than from what they are given.
+        """
+        shared = [row for row in rows if len(row.lessons) > 1]
+        if not shared:
+            return True
+        row = max(shared, key=lambda row: max(len(lesson.ids) for lesson in row.lessons))
+        longest = max(row.lessons, key=lambda lesson: len(lesson.ids))
+        with torch.no_grad():
+            alone = self.losses(lone_rows([longest])[0]).mean().item()
+            try:
+                found = self.losses(row)[row.goals_of(longest)].mean().item()
+            except Exception:  # a model that does not expect a mask of this shape fails in any way
+                return False
+        return math.isclose(found, alone, rel_tol=0, abs_tol=_ROUNDING[self._precision])
+
+    def _logits(self, row: Row, places: Tensor) -> Tensor:
+        options: dict[str, Any] = {"logits_to_keep": places} if self._keeps_logits else {}
+        if len(row.lessons) > 1:
+            options["position_ids"] = torch.tensor([row.depths], device=places.device)
+            options["attention_mask"] = torch.from_numpy(row.sees())[None, None].to(places.device)
+        ids = torch.tensor([row.ids], device=places.device)
+        logits: Tensor = self._plain(input_ids=ids, use_cache=False, **options).logits[0]
+        return logits if self._keeps_logits else logits[places]
 
 
 def _precision(device: torch.device) -> torch.dtype:
     """Bfloat16 where the machine computes with it: elsewhere it is several times slower than float32."""
-    if device.type == "cpu":
+    if device.type == "cuda":
+        is_quick = torch.cuda.is_bf16_supported(including_emulation=False)
+    else:
         probe = getattr(torch.cpu, "_is_avx512_bf16_supported", None)
-        return torch.bfloat16 if probe is not None and probe() else torch.float32
-    return torch.bfloat16
+        is_quick = device.type == "cpu" and probe is not None and probe()
+    return torch.bfloat16 if is_quick else torch.float32

@@ -79,6 +79,12 @@ class Row:
         """Of all its goals."""
         return sum(goal.weight for goal in self.goals)
 
+    def goals_of(self, lesson: Encoded) -> slice:
+        """Where in `goals` those of one of its lessons stand."""
+        before = self.lessons[: self.lessons.index(lesson)]
+        start = sum(each.num_target_tokens for each in before)
+        return slice(start, start + lesson.num_target_tokens)
+
     def sees(self) -> NDArray[np.bool_]:
         """Shape [tokens, tokens]: whether the one sees the other."""
         seen = np.eye(len(self.ids), dtype=np.bool_)
@@ -126,6 +132,15 @@ def rows(lessons: Sequence[Encoded], row_tokens: int, random_: random.Random) ->
     for row in made:
         row.close()
     random_.shuffle(made)
+    return made
+
+
+def lone_rows(lessons: Sequence[Encoded]) -> list[Row]:
+    """A row for each lesson: for models that can't be shown several at once."""
+    made = [Row() for _ in lessons]
+    for row, lesson in zip(made, lessons, strict=True):
+        row.add(lesson)
+        row.close()
     return made
 
 

@@ -1,7 +1,7 @@
 """From questions with known grounds to a reader in a folder."""
 
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import asdict, dataclass
+from dataclasses import dataclass
 from pathlib import Path
 from typing import cast
 
@@ -53,10 +53,9 @@ def train_reader(
         is_dry: that is all; nothing is written.
 
     Raises:
-        InputError: nothing to learn from, no lesson that fits, a folder that is not empty or belongs to
-        another
-            training, a full disk.
-        TrainingFailed: the loss became no number.
+        InputError: nothing to learn from, no lesson that fits, a folder that is there already or belongs to
+            another training, a full disk.
+        TrainingFailed: a loss or a gradient is no number.
     """
     check_free(out)
     encoding = Encoding(base.tokenizer, base.module, base.spec)
@@ -71,16 +70,20 @@ def train_reader(
         "base weights": fingerprint,
         "lessons": lessons_digest((*learned, *held_out)),
         "askance": VERSION,
-        **asdict(settings),
+        **settings.decisive,
     }
     course = make_course(learned, held_out, settings)
-    account.num_tokens, account.num_lesson_tokens = course.num_tokens, course.num_lesson_tokens
-    told(account)
+    account.follow(course)
     if is_dry:
+        told(account)
         return account
     working = out.with_name(f"{out.name}.training")
     with claimed(working, identity) as checkpoints:
         trainee = Trainee(base.module, settings)
+        if not trainee.packs_exactly(course.steps[0]):
+            course = make_course(learned, held_out, settings, is_packed=False)
+            account.follow(course)
+        told(account)
         training = Training(trainee, course, checkpoints)
         training.run(listener)
         account.curve, account.held_out = tuple(training.curve), training.held_out_by_task()

@@ -1,7 +1,7 @@
 """How a reader is trained."""
 
-from dataclasses import dataclass
-from typing import Literal
+from dataclasses import asdict, dataclass
+from typing import Any, ClassVar, Literal
 
 from askance.core.knobs import Knobs, knob
 
@@ -12,6 +12,8 @@ class ReaderSettings(Knobs):
 
     The shares are lessons per example: 0.3 is three examples in ten, 2 is two different lessons of each.
     """
+
+    owner: ClassVar[str] = "askance train reader"
 
     method: Literal["lora", "full"] = knob("lora", "train an adapter of low rank, or all weights")
     rank: int = knob(32, "rank of the adapter", at_least=1)
@@ -24,7 +26,7 @@ class ReaderSettings(Knobs):
         0.04, "share of the steps until the learning rate is at its greatest", at_least=0, at_most=1
     )
     weight_decay: float = knob(0.0, "of AdamW", at_least=0)
-    clip: float = knob(1.0, "greatest norm of the gradients of a step", at_least=0)
+    clip: float = knob(1.0, "greatest norm of the gradients of a step", at_least=1e-6)
     rows_per_step: int = knob(8, "rows that a step of the optimizer learns from", at_least=1)
     row_tokens: int = knob(512, "tokens of a row; lessons that begin alike share one", at_least=16)
     max_tokens: int = knob(1024, "a longer lesson is left out, never cut", at_least=16)
@@ -44,6 +46,11 @@ class ReaderSettings(Knobs):
     chat: float = knob(
         0.1, "share of the answers in the chat format, where raw prompts are possible", at_least=0, at_most=1
     )
+
+    @property
+    def decisive(self) -> dict[str, Any]:
+        """All settings that the result depends on, by name: a stopped training goes on with the same."""
+        return {name: value for name, value in asdict(self).items() if name != "checkpoint_minutes"}
 
     @property
     def peak_rate(self) -> float:

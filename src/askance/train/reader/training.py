@@ -4,13 +4,14 @@ import math
 import time
 from collections import Counter
 from collections.abc import Callable, Mapping
-from dataclasses import dataclass
+from dataclasses import astuple, dataclass, replace
 
 import torch
 
 from askance.core.errors import TrainingFailed
 from askance.train.reader.checkpoint import Checkpoints, State
 from askance.train.reader.course import Course
+from askance.train.reader.interruption import Interrupted, Interruption
 from askance.train.reader.lesson import Task
 from askance.train.reader.network import Trainee
 from askance.train.reader.packing import Row
@@ -66,26 +67,29 @@ class Training:
             betas=(0.9, 0.95),
             weight_decay=settings.weight_decay,
         )
+        self._interruption = Interruption()
         self.curve: list[Standing] = []
 
     def run(self, listener: Listener) -> None:
         """All steps that are not done yet, with a checkpoint now and then, at the end, and on an interrupt.
 
         Raises:
-            TrainingFailed: a loss is no number; the last checkpoint stays.
+            TrainingFailed: a loss or a gradient is no number; the last checkpoint stays.
             InputError: a checkpoint can't be written; the one before stays.
         """
         self._resume()
         saved_at = time.monotonic()
         try:
-            for step in range(len(self.curve), len(self._course.steps)):
-                self._learn(step)
-                listener(self.curve[-1])
-                minutes = (time.monotonic() - saved_at) / 60
-                if minutes >= self._course.settings.checkpoint_minutes:
-                    self._save()
-                    saved_at = time.monotonic()
-        except KeyboardInterrupt:
+            with self._interruption:
+                for step in range(len(self.curve), len(self._course.steps)):
+                    self._learn(step)
+                    listener(self.curve[-1])
+                    minutes = (time.monotonic() - saved_at) / 60
+                    if minutes >= self._course.settings.checkpoint_minutes:
+                        self._save()
+                        saved_at = time.monotonic()
+                    self._interruption.check()
+        except Interrupted:
             self._save()
             raise
         self._save()
@@ -108,47 +112,50 @@ class Training:
         rows = self._course.steps[step]
         for group in self._optimizer.param_groups:
             group["lr"] = self._course.rate(step)
-        loss = self._backward(rows)
-        if not math.isfinite(loss):
-            raise TrainingFailed(self._broken(step, rows, loss))
-        torch.nn.utils.clip_grad_norm_(list(self._weights.values()), self._course.settings.clip)
-        self._optimizer.step()
         self._optimizer.zero_grad()
-        is_last = step + 1 == len(self._course.steps)
-        held_out = self._held_out() if is_last or step % HELD_OUT_EVERY == HELD_OUT_EVERY - 1 else None
-        self.curve.append(
-            Standing(
-                step + 1,
-                len(self._course.steps),
-                loss,
-                (before.num_tokens if before else 0) + sum(map(len, rows)),
-                self._course.num_tokens,
-                (before.seconds if before else 0.0) + time.monotonic() - begun,
-                held_out,
-            )
+        loss = self._backward(rows)
+        norm = torch.nn.utils.clip_grad_norm_(list(self._weights.values()), self._course.settings.clip)
+        if not (math.isfinite(loss) and norm.isfinite()):
+            raise TrainingFailed(self._broken(step, rows, loss))
+        self._optimizer.step()
+        standing = Standing(
+            step + 1,
+            len(self._course.steps),
+            loss,
+            (before.num_tokens if before else 0) + sum(map(len, rows)),
+            self._course.num_tokens,
+            (before.seconds if before else 0.0) + time.monotonic() - begun,
         )
+        # From here on the step is done, also if measuring is interrupted.
+        self.curve.append(standing)
+        if step + 1 == len(self._course.steps) or step % HELD_OUT_EVERY == HELD_OUT_EVERY - 1:
+            self.curve[-1] = replace(standing, held_out=self._held_out())
 
     def _backward(self, rows: tuple[Row, ...]) -> float:
         weight, loss = sum(row.goal_weight for row in rows), 0.0
         for row in rows:
+            self._interruption.check()
             share = self._trainee.loss(row) / weight
             share.backward()  # type: ignore[no-untyped-call]
             loss += float(share.detach())
         return loss
 
     def _held_out(self) -> float | None:
-        rows = self._course.held_out
+        rows, total = self._course.held_out, 0.0
         if not rows:
             return None
         with torch.no_grad():
-            total = sum(float(self._trainee.loss(row)) for row in rows)
+            for row in rows:
+                self._interruption.check()
+                total += float(self._trainee.loss(row))
         return total / sum(row.goal_weight for row in rows)
 
     def _broken(self, step: int, rows: tuple[Row, ...], loss: float) -> str:
         ids = list(dict.fromkeys(lesson.id for row in rows for lesson in row.lessons))
         more = f" and {len(ids) - _SHOWN_LESSONS} more" if len(ids) > _SHOWN_LESSONS else ""
+        what = "a gradient" if math.isfinite(loss) else "the loss"
         return (
-            f"the loss of step {step + 1} of {len(self._course.steps)} is {loss}, on lessons of "
+            f"{what} of step {step + 1} of {len(self._course.steps)} is no finite number, on lessons of "
             f"{', '.join(ids[:_SHOWN_LESSONS])}{more}: begin again with a lower learning_rate than "
             f"{self._course.settings.peak_rate:g}, in another folder. The last checkpoint is as it was."
         )
@@ -164,16 +171,5 @@ class Training:
         self.curve = [Standing(*entry) for entry in state.curve]
 
     def _save(self) -> None:
-        curve = [
-            (
-                each.step,
-                each.num_steps,
-                each.loss,
-                each.num_tokens,
-                each.total_tokens,
-                each.seconds,
-                each.held_out,
-            )
-            for each in self.curve
-        ]
+        curve = [astuple(each) for each in self.curve]
         self._checkpoints.save(State(self._weights, self._optimizer.state_dict(), curve))
