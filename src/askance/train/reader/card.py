@@ -3,8 +3,9 @@
 import os
 import platform
 from collections.abc import Iterator, Mapping
-from dataclasses import dataclass, field, fields
+from dataclasses import asdict, dataclass, field
 from importlib.metadata import PackageNotFoundError, version
+from pathlib import Path
 
 from askance.core.version import VERSION
 from askance.eval.datasets import DATASETS
@@ -56,7 +57,7 @@ def _head(account: Account) -> Iterator[str]:
     kind = "An adapter (LoRA) for" if account.settings.method == "lora" else "A model trained from"
     yield "# A reader"
     yield ""
-    yield f"{kind} `{account.base}` ({licence}). It answers from passages, in short sentences that end in"
+    yield f"{kind} `{_public(account.base)}` ({licence}). It answers from passages, in short sentences that end in"
     yield '"So the answer is …", splits questions, and judges passages and answers.'
     yield "Made by `askance train reader`."
     yield ""
@@ -103,8 +104,8 @@ def _training(account: Account) -> Iterator[str]:
         yield ""
     yield "| setting | value |"
     yield "|---|---|"
-    for each in fields(account.settings):
-        yield f"| {each.name} | {getattr(account.settings, each.name)} |"
+    for name, value in asdict(account.settings).items():
+        yield f"| {name} | {account.settings.peak_rate if name == 'learning_rate' else value} |"
     yield ""
 
 
@@ -121,6 +122,12 @@ def _learned(account: Account) -> Iterator[str]:
     yield ""
     told = ", ".join(f"{task} {loss:.3f}" for task, loss in account.held_out.items())
     yield f"Held out, by task (nats a token): {told or 'nothing was held out'}."
+
+
+def _public(base: str) -> str:
+    """The name of a base; of a folder or file its last part: where it lies is nobody's business."""
+    name = base.removeprefix("hf:")
+    return f"hf:{Path(name).name}" if Path(name).is_absolute() else base
 
 
 def _versions() -> str:

@@ -48,11 +48,11 @@ def encode(
     stop.
 
     Raises:
-        InputError: none fits.
+        InputError: none fits, or the model's chat template refuses one.
     """
     fitting, left_out = [], Counter[Task]()
     for lesson in lessons:
-        prompt_ids = encoder.prompt_ids(lesson.prompt)
+        prompt_ids = _prompt_ids(lesson, encoder)
         ids = (*prompt_ids, *encoder.text_ids(lesson.target), encoder.end_id)
         if len(ids) > max_tokens:
             left_out[lesson.task] += 1
@@ -64,3 +64,13 @@ def encode(
             "raise max_tokens, or show fewer or shorter passages."
         )
     return tuple(fitting), left_out
+
+
+def _prompt_ids(lesson: Lesson, encoder: Encoder) -> TokenIds:
+    try:
+        return encoder.prompt_ids(lesson.prompt)
+    except InputError as error:
+        raise InputError(
+            f"the base can't be asked as in the lesson on {lesson.task} of {lesson.id}: {error} Start from a "
+            "model that takes such prompts, since the methods will ask the same."
+        ) from error

@@ -65,11 +65,14 @@ def _write_adapter(folder: Path, module: Any, base: str) -> None:
     (config,) = module.peft_config.values()
     config.base_model_name_or_path = BUNDLED_NAME if base.startswith("bundled") else base.removeprefix("hf:")
     config.inference_mode = True
+    config.target_modules = sorted(config.target_modules)  # of a set: in another order in each process
     config.save_pretrained(str(folder))
     weights = {
         name: each.half().contiguous().cpu() for name, each in get_peft_model_state_dict(module).items()
     }
-    save_file(weights, str(folder / "adapter_model.safetensors"), metadata={"format": "pt"})
+    path = folder / "adapter_model.safetensors"
+    save_file(weights, str(path), metadata={"format": "pt"})
+    shutil.copymode(folder / "adapter_config.json", path)  # safetensors lets nobody else read it
 
 
 def _curve(account: Account) -> str:
