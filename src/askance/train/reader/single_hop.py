@@ -18,6 +18,9 @@ from askance.train.reader.passages import as_hits, fitted
 from askance.train.reader.reading import worked_answer
 from askance.train.reader.reasoning import reasoning
 
+MAY_REFUSE = 0.7
+"""Share of the paragraphs whose questions are put to the prompt that may refuse, the only one for those
+without an answer."""
 UNANSWERABLE = "unanswerable"
 """The kind of a question that its paragraph does not answer (SQuAD 2.0)."""
 
@@ -25,16 +28,17 @@ UNANSWERABLE = "unanswerable"
 def on_paragraph(
     group: Sequence[Example], words: int, model: Model, layout: Layout, random_: random.Random
 ) -> Iterator[Lesson]:
-    """Each question of one paragraph: to the prompt that may refuse, or to the one that always answers."""
+    """All questions of one paragraph to the prompt that may refuse, or all to the one that always answers."""
+    may_refuse = random_.random() < MAY_REFUSE
     for example in group:
         paragraph = fitted(example.grounds.paragraphs[0], words)
         if paragraph is None:
             continue
         hits, is_answered = as_hits([paragraph]), example.kind != UNANSWERABLE
-        if is_answered and random_.random() < 0.5:
+        if is_answered and not may_refuse:
             known = reasoning(example)
             yield worked_answer(example.question.id, example.question.text, known, hits, model, layout)
-        else:
+        elif may_refuse:
             answer = example.golds[0] if is_answered else REFUSAL
             yield retrieval_answer(example.question.id, example.question.text, answer, hits, model)
 
@@ -43,13 +47,14 @@ def on_parts(
     example: Example, hits: Sequence[Hit], model: Model, layout: Layout, random_: random.Random
 ) -> Iterator[Lesson]:
     """Parts of the question of `example` over its passages; a refusal where a part is not told there."""
+    may_refuse = random_.random() < 0.5
     texts = {hit.passage.title: hit.passage.text for hit in hits}
     for question, known, telling in parts(example):
         is_shown = all(known.answer in texts.get(paragraph.title, "") for paragraph in telling[-1:])
         is_shown = is_shown and all(paragraph.title in texts for paragraph in telling)
-        if is_shown and random_.random() < 0.5:
+        if is_shown and not may_refuse:
             yield worked_answer(example.question.id, question, known, hits, model, layout)
-        else:
+        elif may_refuse:
             answer = known.answer if is_shown else REFUSAL
             yield retrieval_answer(example.question.id, question, answer, hits, model)
 
