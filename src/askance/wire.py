@@ -247,7 +247,7 @@ def open_engine(
         knobs: of the method, such as ``{"passages": 3}``.
         prompts: the name of a packaged prompt set, or a prompt file; the knob ``wording`` by another name.
         preset: fills knobs that `knobs` leaves open: a name of `askance presets`, or a file. Without one, the
-            model ``bundled`` gets what was measured for it.
+            models ``bundled`` and ``bundled:base`` get what was measured for them.
 
     Raises:
         InputError: a name, knob, model or index that can't be used; the model is loaded last, once all else

@@ -191,3 +191,6 @@ def test_the_identity_of_an_adapter_is_that_of_weights_and_settings(adapter):
     path.write_bytes(path.read_bytes()[:-1] + b"\x3c")
     found.add(adapter_fingerprint(adapter))
     assert len(found) == 3
+    path.unlink()
+    with pytest.raises(ModelSpecError, match=r"can't read adapter_model\.safetensors: No such file"):
+        adapter_fingerprint(adapter)

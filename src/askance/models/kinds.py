@@ -90,9 +90,9 @@ MODEL_KINDS = {
         _load_bundled,
     ),
     "hf": ModelKind(
-        "hf:NAME[?device=…&dtype=…&adapter=DIR]",
-        "a causal model of the Hugging Face formats: a directory, a .gguf file, a name on the hub, or the "
-        "directory of an adapter",
+        "hf:NAME[?device=…&dtype=…]",
+        "a causal model of the Hugging Face formats: a directory, a .gguf file, or a name on the hub; the "
+        "directory of an adapter, which ?adapter=DIR puts on a base of your choice",
         ("torch", "transformers"),
         "pip install 'askance[local]'",
         None,

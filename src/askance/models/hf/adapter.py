@@ -61,10 +61,19 @@ def open_adapter(folder: Path) -> Adapter:
 
 
 def adapter_fingerprint(folder: Path) -> str:
-    """What tells one adapter from another by all that merging depends on: 16 hexadecimal digits."""
+    """What tells one adapter from another by all that merging depends on: 16 hexadecimal digits.
+
+    Raises:
+        ModelSpecError: its files can't be read.
+    """
     digest = blake2b(digest_size=8)
     for name in (_CONFIG, _WEIGHTS):
-        content = (folder / name).read_bytes()
+        try:
+            content = (folder / name).read_bytes()
+        except OSError as error:
+            raise ModelSpecError(
+                f"adapter {str(folder)!r}: can't read {name}: {error.strerror}. {_FETCH}"
+            ) from error
         digest.update(f"{len(content)} ".encode() + content)
     return digest.hexdigest()
 
