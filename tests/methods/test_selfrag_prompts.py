@@ -37,7 +37,7 @@ PROMPTS = {
     "retrieval, before the first sentence": (
         lambda model: retrieval_prompt(model, QUESTION, ""),
         selfrag.RETRIEVAL_INSTRUCTION,
-        f"{ASKED}Answer so far: \n",
+        f"{ASKED}Answer so far:\n",
     ),
     "relevance": (
         lambda model: relevance_prompt(model, QUESTION, ARNO),

@@ -74,7 +74,8 @@ def _passage(passage: Passage) -> tuple[Span, ...]:
 
 
 def _answer(label: str, text: str) -> tuple[Span, ...]:
-    return (Span(f"{label}: "), untrusted(" ".join(text.split())), Span("\n"))
+    words = " ".join(text.split())
+    return (Span(f"{label}:"), *((Span(" "), untrusted(words)) if words else ()), Span("\n"))
 
 
 SYSTEM = "You judge answers and their sources."
