@@ -2,12 +2,14 @@
 
 import io
 import time
+from contextlib import suppress
+from dataclasses import dataclass
 
 import pytest
 from rich.console import Console
 
 from askance.eval.standing import Standing
-from askance.serve.progress import EvaluationProgress, standing_lines
+from askance.serve.progress import EvaluationProgress, TrainingProgress, standing_lines, training_line
 from tests.eval.hand_made import record
 
 
@@ -75,3 +77,50 @@ def test_a_run_that_is_stopped_says_how_to_go_on():
     with pytest.raises(KeyboardInterrupt):
         interrupted()
     assert stream.getvalue() == "stopped at 2/40 · 2 failed: the same command goes on from there\n"
+
+
+@dataclass
+class Step:
+    """How far a training is."""
+
+    step: int
+    loss: float
+    held_out: float | None = None
+    num_steps: int = 1200
+    tokens_per_second: float = 1500.4
+    seconds_left: float = 3725.0
+
+
+def test_a_line_of_training():
+    assert training_line(Step(40, 9.0), 1.2345) == (
+        "step 40/1,200 · loss 1.234 · 1,500 tokens/s · 1:02:05 left"
+    )
+    assert "loss 1.200 · held out 2.346 · " in training_line(Step(40, 9.0, 2.3456), 1.2)
+
+
+def trained(*steps, every_seconds=60.0, error=None):
+    """What is written where there is no terminal."""
+    screen = io.StringIO()
+    with (
+        suppress(KeyboardInterrupt, ValueError),
+        TrainingProgress(Console(file=screen), every_seconds) as show,
+    ):
+        for step in steps:
+            show(step)
+        if error:
+            raise error
+    return screen.getvalue().splitlines()
+
+
+def test_training_shows_every_measurement_and_otherwise_a_line_now_and_then():
+    assert trained(Step(1, 4.0), Step(2, 2.0), Step(3, 2.0)) == []
+    (line,) = trained(Step(1, 4.0), Step(2, 2.0, 3.0), Step(3, 2.0))
+    assert line.startswith("step 2/1,200 · loss 3.900 · held out 3.000")
+    assert len(trained(Step(1, 4.0), Step(2, 2.0), every_seconds=0.0)) == 2
+
+
+def test_a_training_that_is_interrupted_says_how_to_go_on():
+    expected = ["stopped at step 1/1,200: the same command goes on from the last checkpoint"]
+    assert trained(Step(1, 4.0), error=KeyboardInterrupt()) == expected
+    assert trained(error=KeyboardInterrupt()) == []
+    assert trained(Step(1, 4.0), error=ValueError()) == []

@@ -132,9 +132,20 @@ class TrainingProgress(_Bar):
         super().__init__(console, "{task.fields[told]}", "training", total=None, told="")
         self._every_seconds, self._shown_at = every_seconds, time.monotonic()
         self._loss: float | None = None
+        self._standing: TrainingStanding | None = None
+
+    def __exit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, where: TracebackType | None
+    ) -> None:
+        super().__exit__(kind, error, where)
+        if isinstance(error, KeyboardInterrupt) and self._standing is not None:
+            done = f"{self._standing.step:,}/{self._standing.num_steps:,}"
+            told = f"stopped at step {done}: the same command goes on from the last checkpoint"
+            self._console.print(told, markup=False, soft_wrap=True)
 
     def __call__(self, standing: TrainingStanding) -> None:
         """Take one step."""
+        self._standing = standing
         # Steps differ in what they learn: a mean over the last ones says more than the last one.
         self._loss = standing.loss if self._loss is None else 0.95 * self._loss + 0.05 * standing.loss
         told = training_line(standing, self._loss)

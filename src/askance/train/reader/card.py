@@ -57,9 +57,8 @@ def _head(account: Account) -> Iterator[str]:
     kind = "An adapter (LoRA) for" if account.settings.method == "lora" else "A model trained from"
     yield "# A reader"
     yield ""
-    yield f"{kind} `{_public(account.base)}` ({licence})."
-    yield "It answers from passages, in short sentences that end in"
-    yield '"So the answer is …", splits questions, and judges passages and answers.'
+    yield f"{kind} `{_public(account.base)}` ({licence}). It answers from passages, in short sentences that"
+    yield 'end in "So the answer is …", splits questions, and judges passages and answers.'
     yield "Made by `askance train reader`."
     yield ""
     yield '    askance ask "…" --index my-index --model hf:THIS_FOLDER --prompts plain'
