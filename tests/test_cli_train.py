@@ -9,9 +9,11 @@ import time
 from pathlib import Path
 
 import pytest
+import torch
 
 from askance.train.reader.training import Training
 
+SOURCES = str(Path(__file__).parent.parent / "src")
 TINY = ["--set", "rank=4", "--set", "max_tokens=400", "--set", "rows_per_step=2"]
 
 
@@ -38,6 +40,15 @@ ROWS = [
         ]
     )
 ]
+
+
+@pytest.fixture(autouse=True)
+def one_thread():
+    """On a busy machine, the threads of a tiny model wait for each other most of the time."""
+    threads = torch.get_num_threads()
+    torch.set_num_threads(1)
+    yield
+    torch.set_num_threads(threads)
 
 
 def written(path, rows):
@@ -190,7 +201,7 @@ def test_killed_and_gone_on_with_it_ends_with_the_same_weights(run, dataset, qwe
             tmp_path / "a",
         ],
         stderr=subprocess.DEVNULL,
-        env={**os.environ, "PYTHONPATH": str(Path(__file__).parent.parent / "src")},
+        env={**os.environ, "PYTHONPATH": SOURCES, "OMP_NUM_THREADS": "1"},
     )
     checkpoint = tmp_path / "a.training" / "checkpoint.pt"
     while child.poll() is None and not checkpoint.exists():
