@@ -24,6 +24,7 @@ IDS = torch.arange(3, 60)[None]
 def settings(**changed):
     """The tiny vocabulary makes 200 tokens of a sentence: few lessons fit into its window."""
     given = {"rank": 4, "max_tokens": 512, "rows_per_step": 2, "held_out": 0.0, "learning_rate": 0.01}
+    given |= {"paragraph": 1.0}
     return ReaderSettings(**(given | changed))
 
 
@@ -204,7 +205,7 @@ def test_other_questions_and_another_base_are_refused(qwen_folder, tmp_path):
 
     interrupted(qwen_folder, tmp_path / "reader")
     with pytest.raises(InputError, match="was begun with lessons '"):
-        train_reader({"squad2": EXAMPLES["squad2"]}, base(qwen_folder), settings(), tmp_path / "reader")
+        train_reader({"2wikimultihopqa": (FILM,)}, base(qwen_folder), settings(), tmp_path / "reader")
     other = save_tiny(tmp_path / "other", "qwen2", byte_level_tokenizer(), seed=2)
     with pytest.raises(InputError, match=r"was begun with base 'hf:.*', now it is 'hf:.*other'"):
         train_reader(EXAMPLES, base(other), settings(), tmp_path / "reader")
