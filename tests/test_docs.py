@@ -4,6 +4,7 @@ import dataclasses
 import re
 import shutil
 from pathlib import Path
+from typing import get_args
 
 import pytest
 from typer.main import get_command
@@ -18,6 +19,8 @@ from askance.eval.metrics.exact_match import exact_match
 from askance.methods.wording import Wording
 from askance.models.kinds import MODEL_KINDS
 from askance.presets import open_preset
+from askance.train.reader.lesson import Task
+from askance.train.reader.settings import ReaderSettings
 from askance.wire import METHODS, method_class
 from askance.wordings import WORDINGS, open_wording
 from tests.eval.hand_made import record, written
@@ -156,6 +159,21 @@ def test_the_page_on_prompts_names_every_key_and_set(tmp_path):
     (shown,) = re.findall(r"```toml\n(.*?)```", page, flags=re.DOTALL)
     (tmp_path / "mine.toml").write_text(shown, encoding="utf-8")
     assert len(open_wording(tmp_path / "mine.toml").demos) == 2
+
+
+def test_the_page_on_readers_names_every_setting_and_task():
+    page = (ROOT / "docs" / "reader.md").read_text(encoding="utf-8")
+    defaults = {}
+    for names, values, _ in table_rows(page, "setting"):
+        numbers = values.split(", ")
+        defaults |= dict(zip(re.findall(r"\w+", names), numbers, strict=True))
+    known = {field.name: field.default for field in dataclasses.fields(ReaderSettings)}
+    assert defaults.keys() == known.keys()
+    for name, default in known.items():
+        shown = f"{default:g}" if isinstance(default, int | float) else str(default).lower()
+        assert defaults[name] == shown, name
+    tasks = {name for row in table_rows(page, "task") for name in row[0].replace("`", "").split(", ")}
+    assert tasks == set(get_args(Task))
 
 
 def test_links_lead_somewhere():
