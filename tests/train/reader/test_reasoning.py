@@ -58,6 +58,8 @@ def test_chains_are_told_in_one_piece():
         ("May 5, 1900", "6 May 1900", ["May 5, 1900 is before 6 May 1900."]),
         ("1900", "5 May 1900", []),
         ("long ago", "1900", []),
+        ("356 BC", "1900", []),
+        ("20 July 356 B.C.", "323 BCE", []),
     ],
 )
 def test_dates_are_compared_as_far_as_they_are_told(one, other, told):

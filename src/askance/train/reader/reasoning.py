@@ -93,9 +93,9 @@ def comparison(one: str, other: str) -> list[str]:
 
 
 def _date(text: str) -> tuple[int, ...]:
-    """Year, month, day, as far as they are told."""
+    """Year, month, day, as far as they are told; nothing of a date before Christ."""
     year = re.search(r"\b(\d{3,4})\b", text)
-    if year is None:
+    if year is None or re.search(r"\bB\.?C", text):
         return ()
     month = next((at for at, name in enumerate(_MONTHS, start=1) if name in text.casefold()), None)
     day = re.search(r"\b(\d{1,2})\b", text)
