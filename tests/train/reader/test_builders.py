@@ -24,6 +24,7 @@ from tests.train.reader.lessons import (
     NO_TOWER,
     OTHER_FILM,
     PISA,
+    RAW_ONLY,
     TOWER,
     text_of,
 )
@@ -232,9 +233,24 @@ def test_retrieval_is_due_where_no_passage_tells_the_next_fact():
 
 
 def test_prompts_are_chat_where_the_model_has_it_and_raw_where_not():
-    from tests.train.reader.lessons import RAW_ONLY
-
     (chat,) = splitting(FILM, BOTH)
     (raw,) = splitting(FILM, RAW_ONLY)
     assert isinstance(chat.prompt, Chat)
     assert isinstance(raw.prompt, Raw)
+
+
+def test_behind_a_cue_in_plain_text_every_reply_begins_with_a_blank_as_it_is_scored():
+    rng = random.Random(0)
+    lessons = [
+        *splitting(FILM, RAW_ONLY),
+        *following_up(FILM, RAW_ONLY, rng),
+        *summing_up(FILM, RAW_ONLY, Showing(), rng),
+        *on_paragraph([NO_TOWER], 100, RAW_ONLY, "raw", random.Random(1)),
+        *judging.usefulness(FILM, ARGON, RAW_ONLY, rng),
+    ]
+    assert {lesson.task for lesson in lessons} == {
+        "splitting", "following_up", "summing_up", "single_hop", "usefulness"
+    }  # fmt: skip
+    assert all(text_of(each.prompt).endswith(":|") and each.target[0] == " " for each in lessons)
+    for lesson in judging.relevance(FILM, RAW_ONLY, Showing(), rng):
+        assert lesson.target in selfrag_prompts.options(selfrag_prompts.RELEVANCE, lesson.prompt)

@@ -27,7 +27,7 @@ from askance.methods.selfrag_prompts import (
     usefulness_prompt,
 )
 from askance.train.reader.composing import told_by
-from askance.train.reader.lesson import Lesson, Task
+from askance.train.reader.lesson import Lesson, Task, reply
 from askance.train.reader.passages import Showing, as_hits, fitted
 from askance.train.reader.reasoning import in_order, reasoning
 from askance.train.reader.relations import statement
@@ -112,7 +112,7 @@ def retrieval(example: Example, model: Model, showing: Showing, random_: random.
 
 
 def _judged(task: Task, example: Example, prompt: Prompt, words: Mapping[str, str], token: str) -> Lesson:
-    return Lesson(task, example.question.id, prompt, words[token])
+    return reply(task, example.question.id, prompt, words[token])
 
 
 def _one(

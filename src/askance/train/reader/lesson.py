@@ -3,7 +3,7 @@
 from dataclasses import dataclass
 from typing import Literal
 
-from askance.core.types import Prompt
+from askance.core.types import Prompt, Raw
 
 Task = Literal[
     "reading",
@@ -35,3 +35,8 @@ class Lesson:
     id: str
     prompt: Prompt
     target: str
+
+
+def reply(task: Task, id: str, prompt: Prompt, text: str) -> Lesson:
+    """A lesson in a whole reply. A blank parts it from the cue of plain text; a chat turn has no cue."""
+    return Lesson(task, id, prompt, f" {text}" if isinstance(prompt, Raw) else text)

@@ -13,7 +13,7 @@ from askance.eval.datasets import Example
 from askance.methods.airrag_prompts import REFUSAL, retrieval_answer_prompt
 from askance.methods.prompts import Layout
 from askance.train.reader.composing import parts
-from askance.train.reader.lesson import Lesson
+from askance.train.reader.lesson import Lesson, reply
 from askance.train.reader.passages import as_hits, fitted
 from askance.train.reader.reading import worked_answer
 from askance.train.reader.reasoning import reasoning
@@ -62,7 +62,7 @@ def on_parts(
 def retrieval_answer(id: str, question: str, answer: str, hits: Sequence[Hit], model: Model) -> Lesson:
     """RA with a known answer."""
     prompt = retrieval_answer_prompt(model, hits, question)
-    return Lesson("single_hop", id, prompt, answer)
+    return reply("single_hop", id, prompt, answer)
 
 
 def grouped_by_paragraph(examples: Sequence[Example]) -> list[list[Example]]:
