@@ -9,7 +9,17 @@ from askance.core.errors import InputError
 from askance.core.types import Question, Raw
 from askance.eval.datasets.grounds import Grounds, Paragraph, Triple
 from askance.train.reader.mixture import Shares, mixture
-from tests.train.reader.lessons import ARGON, BOTH, FILM, NO_TOWER, OTHER_FILM, RAW_ONLY, TOWER, supporting
+from tests.train.reader.lessons import (
+    ARGON,
+    BOTH,
+    FILM,
+    NO_TOWER,
+    OTHER_FILM,
+    RAW_ONLY,
+    TOWER,
+    supporting,
+    text_of,
+)
 
 NONE = Shares(*[0.0] * 9)
 
@@ -96,6 +106,26 @@ def test_questions_of_one_paragraph_are_held_out_together():
     )
     assert kept
     assert not learned & kept
+
+
+def test_one_hop_among_distractors_is_read_from_the_paragraph_that_holds_the_answer():
+    pisa = supporting("Pisa", "Pisa lies on the Arno.")
+    example = replace(TOWER, grounds=Grounds((Paragraph("Rome", "Rome is old."), pisa)))
+    made = mixture({"own": (example,)}, BOTH, shares=Shares(chat=0.0), held_out=0)
+    (reading,) = (lesson for lesson in made.lessons if lesson.task == "reading")
+    assert reading.target == " Pisa lies on the Arno. So the answer is Arno."
+    assert "] Pisa: Pisa lies on the Arno." in text_of(reading.prompt)
+    assert "single_hop" not in tasks(made)  # those show one paragraph alone
+    assert [lesson.target for lesson in made.lessons if lesson.task == "splitting"] == ["None"]
+
+
+def test_a_distractor_that_stands_alone_is_not_asked_for_the_answer():
+    example = replace(
+        TOWER, grounds=Grounds((Paragraph("Rome", "Rome is old."),), facts=("Pisa lies on it.",))
+    )
+    made = mixture({"own": (example,)}, BOTH, held_out=0)
+    assert not any("Rome" in text_of(each.prompt) for each in made.lessons if each.target == "Arno")
+    assert "single_hop" not in tasks(made)
 
 
 def test_examples_without_grounds_or_answers_are_left_out_and_counted():

@@ -30,7 +30,8 @@ class Shares:
         memory: the same without passages.
         compared: comparisons made of two records, for each record with facts of a knowledge base.
         chat: of the lessons in reading and memory, the share in the chat layout.
-        paragraph: for paragraphs with questions of one hop: the share that is used, with all its questions.
+        paragraph: for paragraphs that stand alone, with questions of one hop: the share that is used, with
+            all its questions.
         splitting, following_up, summing_up, judging: as their modules say; judging for each of four kinds.
     """
 
@@ -110,10 +111,16 @@ _NOTHING_TO_LEARN = (
 
 def _is_held_out(name: str, example: Example, share: float) -> bool:
     # By the paragraph, where questions share one: what is held out must not have been read.
-    paragraphs = example.grounds.paragraphs
-    unit = paragraphs[0].text if example.hops == 1 and paragraphs else example.question.id
+    unit = example.grounds.paragraphs[0].text if _is_on_one_paragraph(example) else example.question.id
     digest = blake2b(f"{name} {unit}".encode(), digest_size=8).digest()
     return int.from_bytes(digest, "big") / 2**64 < share
+
+
+def _is_on_one_paragraph(example: Example) -> bool:
+    """Not so where that stands among distractors, or is one."""
+    paragraphs = example.grounds.paragraphs
+    is_told = bool(example.grounds.supporting) or example.kind == UNANSWERABLE
+    return example.hops == 1 and len(paragraphs) == 1 and is_told
 
 
 @dataclass(frozen=True, slots=True)
@@ -131,8 +138,8 @@ class _Builder:
         reasons = {example.question.id: _useless(example) for example in examples}
         self.left_out.update((self.name, reason) for reason in reasons.values() if reason)
         useful = [example for example in examples if not reasons[example.question.id]]
-        single = [example for example in useful if example.hops == 1 and example.grounds.paragraphs]
-        several = [example for example in useful if not (example.hops == 1 and example.grounds.paragraphs)]
+        single = [example for example in useful if _is_on_one_paragraph(example)]
+        several = [example for example in useful if not _is_on_one_paragraph(example)]
         for lesson in (*self._of_paragraphs(single), *self._of_chains(several)):
             yield replace(lesson, id=f"{self.name}/{lesson.id}")
 
