@@ -1,7 +1,8 @@
 r"""How well a model judges: whether passages hold an answer, and which of them are relevant.
 
     python -m runs.judging_quality --model bundled bundled:base --out FOLDER \
-        --unanswerable 'squad2:FILE?unanswerable=keep' --articles Force Warsaw --relevance hotpotqa:FILE
+        --unanswerable 'squad2:FILE?unanswerable=keep' --articles Normans 'Steam engine' \
+        --relevance hotpotqa:FILE
 
 Unanswerable: each question of the named articles (all of them if none is named) is put to AirRAG's
 retrieval-answer prompt over its own paragraph; a reply that says that the passages hold no answer counts as
