@@ -12,7 +12,7 @@ from itertools import pairwise
 import pytest
 import torch
 
-from askance.core.errors import TrainingFailed
+from askance.core.errors import InputError, TrainingFailed
 from askance.train.reader.checkpoint import claimed
 from askance.train.reader.course import make_course
 from askance.train.reader.training import HELD_OUT_EVERY, Standing, Training
@@ -124,6 +124,20 @@ def test_a_finished_one_has_nothing_left_to_do(tmp_path, whole):
     seen = []
     assert_same(run(tmp_path / "t", seen.append, epochs=2), whole)
     assert seen == []
+
+
+def test_with_rows_shared_otherwise_it_does_not_go_on(tmp_path):
+    run(tmp_path / "t")
+    lessons = some_lessons(24), some_lessons(6, seed=1), full_settings()
+    apart, packed = make_course(*lessons, is_packed=False), make_course(*lessons)
+    told = (
+        f"t was begun with {len(packed.steps)} steps of {packed.num_tokens} tokens in all, now they are "
+        f"{len(apart.steps)} of {apart.num_tokens:,}: lessons share rows on one machine"
+    )
+    before = (tmp_path / "t" / "checkpoint.pt").read_bytes()
+    with claimed(tmp_path / "t", {}) as checkpoints, pytest.raises(InputError, match=told):
+        Training(trainee(), apart, checkpoints).run(nobody)
+    assert (tmp_path / "t" / "checkpoint.pt").read_bytes() == before
 
 
 def test_an_adapter_goes_on_too(tmp_path):

@@ -8,7 +8,7 @@ from dataclasses import astuple, dataclass, replace
 
 import torch
 
-from askance.core.errors import TrainingFailed
+from askance.core.errors import InputError, TrainingFailed
 from askance.train.reader.checkpoint import Checkpoints, State
 from askance.train.reader.course import Course
 from askance.train.reader.interruption import Interrupted, Interruption
@@ -75,7 +75,8 @@ class Training:
 
         Raises:
             TrainingFailed: a loss or a gradient is no number; the last checkpoint stays.
-            InputError: a checkpoint can't be written; the one before stays.
+            InputError: a checkpoint can't be read or written, or belongs to another course; the last one
+                stays.
         """
         self._resume()
         saved_at = time.monotonic()
@@ -164,11 +165,24 @@ class Training:
         state = self._checkpoints.load()
         if state is None:
             return
+        curve = [Standing(*entry) for entry in state.curve]
+        self._check_course(curve)
         with torch.no_grad():
             for name, weights in self._weights.items():
                 weights.copy_(state.weights[name])
         self._optimizer.load_state_dict(dict(state.optimizer))
-        self.curve = [Standing(*entry) for entry in state.curve]
+        self.curve = curve
+
+    def _check_course(self, curve: list[Standing]) -> None:
+        """Whether rows may be shared is tried on each machine anew, and decides what a step is."""
+        steps, tokens = len(self._course.steps), self._course.num_tokens
+        begun = curve[-1] if curve else None
+        if begun is not None and (begun.num_steps, begun.total_tokens) != (steps, tokens):
+            raise InputError(
+                f"the training in {self._checkpoints.folder} was begun with {begun.num_steps} steps of "
+                f"{begun.total_tokens:,} tokens in all, now they are {steps} of {tokens:,}: lessons share "
+                "rows on one machine and not on the other. Go on where it was begun, or name another --out."
+            )
 
     def _save(self) -> None:
         curve = [astuple(each) for each in self.curve]
