@@ -11,6 +11,7 @@ import torch
 from askance.core.errors import InputError, ModelSpecError
 from askance.core.types import Question
 from askance.eval.datasets import Example
+from askance.eval.datasets.grounds import Grounds
 from askance.models.hf.reader_note import chat_template_digest, read_note, weights_fingerprint
 from askance.train.reader.base import load_base
 from askance.train.reader.recipe import train_reader
@@ -227,6 +228,20 @@ def test_nothing_to_learn(qwen_folder, tmp_path):
 def test_nothing_fits(qwen_folder, tmp_path):
     with pytest.raises(InputError, match=r"none of \d+ lessons fits into 20 tokens: raise max_tokens"):
         train_reader(EXAMPLES, base(qwen_folder), settings(max_tokens=20), tmp_path / "reader")
+
+
+def test_what_is_held_out_need_not_fit(qwen_folder, tmp_path):
+    """By its id, question 0 of this dataset is held out and question 1 is learned from."""
+    held, learned = (
+        Example(Question(str(number), text), ("no",), grounds=Grounds(facts=("It rains.", "It is wet.")))
+        for number, text in enumerate(("Is it " + "very " * 300 + "dry?", "Is it dry?"))
+    )
+    account = train_reader(
+        {"rain": (held, learned)}, base(qwen_folder), settings(held_out=0.5), tmp_path / "r"
+    )
+    assert {lesson.id for lesson in account.mixture.held_out} == {"rain/0"}
+    assert {lesson.id for lesson in account.mixture.lessons} == {"rain/1"}
+    assert account.held_out == {}
 
 
 def test_a_template_that_refuses_what_the_methods_ask(llama_folder, tmp_path):

@@ -48,7 +48,7 @@ def encode(
     stop.
 
     Raises:
-        InputError: none fits, or the model's chat template refuses one.
+        InputError: the model's chat template refuses one.
     """
     fitting, left_out = [], Counter[Task]()
     for lesson in lessons:
@@ -58,11 +58,6 @@ def encode(
             left_out[lesson.task] += 1
         else:
             fitting.append(Encoded(lesson.task, lesson.id, ids, len(prompt_ids)))
-    if left_out and not fitting:
-        raise InputError(
-            f"none of {left_out.total()} lessons fits into {max_tokens} tokens: "
-            "raise max_tokens, or show fewer or shorter passages."
-        )
     return tuple(fitting), left_out
 
 

@@ -16,7 +16,7 @@ from askance.train.reader.base import Base
 from askance.train.reader.card import Account
 from askance.train.reader.checkpoint import claimed, remove
 from askance.train.reader.course import lessons_digest, make_course
-from askance.train.reader.encoding import encode
+from askance.train.reader.encoding import Encoded, encode
 from askance.train.reader.finish import write_reader
 from askance.train.reader.mixture import Mixture, Shares, mixture
 from askance.train.reader.network import Trainee
@@ -63,6 +63,7 @@ def train_reader(
     window = min(settings.max_tokens, _window(base))
     learned, too_long = encode(made.lessons, encoding, window)
     held_out, _ = encode(made.held_out, encoding, window)
+    _check_any(learned, made, window)
     account = Account(base.spec, settings, made, too_long)
     fingerprint, template = weights_fingerprint(base.module), chat_template_digest(base.tokenizer)
     identity = {
@@ -118,6 +119,14 @@ def check_free(out: Path) -> None:
     if out.exists():
         raise InputError(
             f"{out} is there already: name another --out, or remove it if it is not needed any more."
+        )
+
+
+def _check_any(learned: Sequence[Encoded], made: Mixture, window: int) -> None:
+    if not learned:
+        raise InputError(
+            f"none of {len(made.lessons)} lessons fits into {window} tokens: raise max_tokens, or show fewer "
+            "or shorter passages."
         )
 
 
