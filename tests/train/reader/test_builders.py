@@ -1,10 +1,13 @@
 """Each builder of lessons on invented examples: a prompt of the methods, and what it should lead to."""
 
 import random
+from dataclasses import replace
 
 import pytest
 
 from askance.core.types import Chat, Demo, Passage, Question, Raw
+from askance.eval.datasets import Example
+from askance.eval.datasets.grounds import Grounds, Step
 from askance.methods import airrag_prompts, selfrag_prompts
 from askance.methods.prompts import answer_prompt
 from askance.methods.wording import PLAIN
@@ -165,6 +168,24 @@ def test_following_up_puts_what_is_known_in_place():
         (asked([first, second], ""), "None"),
     }
     assert not list(following_up(ARGON, BOTH, random.Random(0)))  # its steps have no answers
+
+
+def test_a_way_with_a_step_left_out_is_not_followed_to_its_end():
+    """The last step can't be asked before the others are answered."""
+    steps = (
+        Step("Who wrote Emma?", "Jane Austen"),
+        Step("Who wrote Faust?", "Goethe"),
+        Step("Who of #1 and #2 died first?", "Jane Austen"),
+    )
+    asked = Question("m1", "Did the author of Emma or that of Faust die first?")
+    example = Example(asked, ("Jane Austen",), hops=3, grounds=Grounds((DWAN,), steps=steps))
+    (lesson,) = splitting(example, BOTH)
+    assert lesson.target == "Who wrote Emma?\nWho wrote Faust?"
+    assert not many(following_up, example, BOTH)
+    assert not many(summing_up, example, BOTH, Showing())
+    whole = replace(example, grounds=Grounds((DWAN,), steps=steps[:2]))
+    assert {each.target for each in many(following_up, whole, BOTH)} == {"Who wrote Faust?", "None"}
+    assert {each.target for each in many(summing_up, whole, BOTH, Showing())} == {"Jane Austen"}
 
 
 def test_summing_up_gives_the_short_answer():

@@ -56,8 +56,8 @@ def splitting(example: Example, model: Model) -> Iterator[Lesson]:
 
 def following_up(example: Example, model: Model, random_: random.Random) -> Iterator[Lesson]:
     """QT: the planned question with what is known in place; where none is planned, the next or `None`."""
-    told = hops(example)
-    if len(told) < 2 or not all(hop.answer for hop in told):
+    told = _whole_way(example)
+    if len(told) < 2:
         return
     at = random_.randint(1, len(told))
     history = tuple(Demo(hop.resolved, hop.answer) for hop in told[:at])
@@ -72,14 +72,21 @@ def following_up(example: Example, model: Model, random_: random.Random) -> Iter
 
 def summing_up(example: Example, model: Model, showing: Showing, random_: random.Random) -> Iterator[Lesson]:
     """SA: the short answer out of questions with their answers, with the passages or without."""
-    told = hops(example)
-    if len(told) < 2 or not all(hop.answer for hop in told):
+    told = _whole_way(example)
+    if len(told) < 2:
         return
     grounds = example.grounds
     hits = among_distractors(grounds.supporting, (), showing, random_) if random_.random() < 0.5 else ()
     history = tuple(Demo(hop.resolved, hop.answer) for hop in told)
     prompt = summary_prompt(model, example.question, history, hits or ())
     yield reply("summing_up", example.question.id, prompt, example.golds[0])
+
+
+def _whole_way(example: Example) -> tuple[Hop, ...]:
+    """All hops with their answers, up to the example's; none where one is left out or not answered."""
+    told = hops(example)
+    num_steps = len(example.grounds.triples or example.grounds.steps)
+    return told if len(told) == num_steps and all(hop.answer for hop in told) else ()
 
 
 def _of_triples(triples: tuple[Triple, ...]) -> tuple[Hop, ...]:
