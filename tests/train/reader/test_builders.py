@@ -7,7 +7,7 @@ import pytest
 
 from askance.core.types import Chat, Demo, Passage, Question, Raw
 from askance.eval.datasets import Example
-from askance.eval.datasets.grounds import Grounds, Step
+from askance.eval.datasets.grounds import Grounds, Step, Triple
 from askance.methods import airrag_prompts, selfrag_prompts
 from askance.methods.prompts import answer_prompt
 from askance.methods.wording import PLAIN
@@ -223,6 +223,17 @@ def test_support_follows_from_what_a_paragraph_tells():
         ("The director of Heidi is Allan Dwan.", True, "not"),
         ("Allan Dwan was born on 3 April 1885.", True, "not"),
     }
+
+
+def test_a_wrong_object_is_not_always_the_same():
+    """Otherwise its name alone would tell the label."""
+    others = [Triple(f"Film {number}", "director", f"Person {number}") for number in range(3)]
+    found = {
+        text_of(each.prompt).partition("Sentence: ")[2].strip("|\n")
+        for each in many(judging.support, FILM, others, BOTH, Showing(), times=200)
+        if "Person" in text_of(each.prompt)
+    }
+    assert found == {f"The director of Heidi is Person {number}." for number in range(3)}
 
 
 def test_usefulness_is_the_whole_way_half_of_it_or_another_answer():

@@ -58,11 +58,12 @@ def support(
         further = known[(at + 1) % len(known)][0]
         sentence, label = f"{sentence[:-1]}, and {statement(further)}", "[Partially supported]"
     elif case == 2:
-        wrong = next((each.object for each in others if each.relation == fact.relation
-                      and each.object.casefold() not in paragraph.text.casefold()), "")  # fmt: skip
+        text = paragraph.text.casefold()
+        wrong = sorted({each.object for each in others if each.relation == fact.relation
+                        and each.object.casefold() not in text})  # fmt: skip
         if not wrong:
             return
-        sentence = statement(Triple(fact.subject, fact.relation, wrong))
+        sentence = statement(Triple(fact.subject, fact.relation, random_.choice(wrong)))
         label = "[No support / Contradictory]"
     elif case == 3:
         distractor = _one(example, showing, random_, is_supporting=False)
