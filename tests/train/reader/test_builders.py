@@ -5,9 +5,9 @@ from dataclasses import replace
 
 import pytest
 
-from askance.core.types import Chat, Demo, Passage, Question, Raw
+from askance.core.types import Chat, Demo, Question, Raw
 from askance.eval.datasets import Example
-from askance.eval.datasets.grounds import Grounds, Step, Triple
+from askance.eval.datasets.grounds import Grounds, Step
 from askance.methods import airrag_prompts, selfrag_prompts
 from askance.methods.prompts import answer_prompt
 from askance.methods.wording import PLAIN
@@ -193,75 +193,6 @@ def test_summing_up_gives_the_short_answer():
     assert {lesson.target for lesson in lessons} == {"3 April 1885"}
     assert {"[1]" in text_of(lesson.prompt) for lesson in lessons} == {True, False}
     assert all("Who directed Heidi? Allan Dwan" in text_of(lesson.prompt) for lesson in lessons)
-
-
-def test_relevance_holds_a_supporting_paragraph_against_a_distractor():
-    relevant, irrelevant = judging.relevance(FILM, BOTH, Showing(), random.Random(0))
-    assert (relevant.target, irrelevant.target) == ("relevant", "irrelevant")
-    assert irrelevant.prompt == selfrag_prompts.relevance_prompt(
-        BOTH, FILM.question, Passage("", PISA.title, PISA.text)
-    )
-
-
-def test_support_follows_from_what_a_paragraph_tells():
-    facts = OTHER_FILM.grounds.triples
-    found = {
-        (
-            text_of(each.prompt).partition("Sentence: ")[2].strip("|\n"),
-            "Pisa" in text_of(each.prompt),
-            each.target,
-        )
-        for each in many(judging.support, FILM, facts, BOTH, Showing(), times=200)
-    }
-    assert found == {
-        ("The director of Heidi is Allan Dwan.", False, "fully"),
-        ("Allan Dwan was born on 3 April 1885.", False, "fully"),
-        ("The director of Heidi is Allan Dwan, and Allan Dwan was born on 3 April 1885.", False, "partially"),
-        ("Allan Dwan was born on 3 April 1885, and The director of Heidi is Allan Dwan.", False, "partially"),
-        ("The director of Heidi is Fritz Lang.", False, "not"),
-        ("Allan Dwan was born on 5 December 1890.", False, "not"),
-        ("The director of Heidi is Allan Dwan.", True, "not"),
-        ("Allan Dwan was born on 3 April 1885.", True, "not"),
-    }
-
-
-def test_a_wrong_object_is_not_always_the_same():
-    """Otherwise its name alone would tell the label."""
-    others = [Triple(f"Film {number}", "director", f"Person {number}") for number in range(3)]
-    found = {
-        text_of(each.prompt).partition("Sentence: ")[2].strip("|\n")
-        for each in many(judging.support, FILM, others, BOTH, Showing(), times=200)
-        if "Person" in text_of(each.prompt)
-    }
-    assert found == {f"The director of Heidi is Person {number}." for number in range(3)}
-
-
-def test_usefulness_is_the_whole_way_half_of_it_or_another_answer():
-    found = {
-        (text_of(each.prompt).partition("\nAnswer: ")[2].strip("|\n"), each.target)
-        for each in many(judging.usefulness, FILM, ARGON, BOTH)
-    }
-    assert found == {
-        (WHOLE, "5"),
-        ("The director of Heidi is Allan Dwan.", "3"),
-        ("Argon is a gas. Gases can't be chewed. So the answer is no.", "1"),
-    }
-
-
-def test_retrieval_is_due_where_no_passage_tells_the_next_fact():
-    found = {
-        (
-            text_of(each.prompt).partition("Answer so far: ")[2].strip("|\n"),
-            text_of(each.prompt).count("Dwan: "),
-            each.target,
-        )
-        for each in many(judging.retrieval, FILM, BOTH, Showing(), times=200)
-    }
-    first, both = "The director of Heidi is Allan Dwan.", WHOLE.partition(" So")[0]
-    assert {(so_far, target) for so_far, _, target in found} == {
-        ("", "search"), ("", "continue"), (first, "search"), (first, "continue"), (both, "unneeded"),
-    }  # fmt: skip
-    assert all((shown > 0) == (target == "continue") for so_far, shown, target in found if so_far == first)
 
 
 def test_prompts_are_chat_where_the_model_has_it_and_raw_where_not():

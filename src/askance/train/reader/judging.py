@@ -30,7 +30,7 @@ from askance.train.reader.composing import told_by
 from askance.train.reader.lesson import Lesson, Task, reply
 from askance.train.reader.passages import Showing, as_hits, fitted
 from askance.train.reader.reasoning import in_order, reasoning
-from askance.train.reader.relations import statement
+from askance.train.reader.relations import plain, same, statement
 
 
 def relevance(example: Example, model: Model, showing: Showing, random_: random.Random) -> Iterator[Lesson]:
@@ -67,7 +67,7 @@ def support(
         label = "[No support / Contradictory]"
     elif case == 3:
         distractor = _one(example, showing, random_, is_supporting=False)
-        if distractor is None:
+        if distractor is None or _names(distractor, fact):
             return
         passage, label = distractor, "[No support / Contradictory]"
         prompt = support_prompt(model, example.question, "", sentence, passage)
@@ -86,8 +86,10 @@ def usefulness(example: Example, other: Example, model: Model, random_: random.R
         answer, label = known.text, "[Utility:5]"
     elif case == 1 and len(known.facts) > 1:
         answer, label = known.facts[0], "[Utility:3]"
-    else:
+    elif other.question != example.question:
         answer, label = reasoning(other).text, "[Utility:1]"
+    else:
+        return
     yield _judged(
         "usefulness", example, usefulness_prompt(model, example.question, answer), USEFULNESS, label
     )
@@ -105,11 +107,21 @@ def retrieval(example: Example, model: Model, showing: Showing, random_: random.
     shown = [each for each in (fitted(paragraph, showing.words) for paragraph in paragraphs) if each]
     label = "[No Retrieval]"
     if at < len(told):
-        is_told = any(told[at][0].object in paragraph.text for paragraph in shown)
+        is_told = any(_tells(paragraph, told[at][0]) for paragraph in shown)
         label = "[Continue to Use Evidence]" if is_told else "[Retrieval]"
     hits = as_hits(shown)
     prompt = retrieval_prompt(model, example.question, so_far, hits)
     yield _judged("retrieval", example, prompt, RETRIEVAL, label)
+
+
+def _tells(paragraph: Paragraph, fact: Triple) -> bool:
+    """Under its subject's name: that a film is American does not tell of its director."""
+    return same(paragraph.title, fact.subject) and fact.object in paragraph.text
+
+
+def _names(passage: Passage, fact: Triple) -> bool:
+    """Whether a distractor may tell a fact after all, as one on his brother tells of a father."""
+    return fact.object in passage.text and plain(fact.subject) in f"{passage.title} {passage.text}"
 
 
 def _judged(task: Task, example: Example, prompt: Prompt, words: Mapping[str, str], token: str) -> Lesson:
