@@ -45,7 +45,7 @@ def test_support_follows_from_what_a_paragraph_tells():
         ("The director of Heidi is Allan Dwan.", False, "fully"),
         ("Allan Dwan was born on 3 April 1885.", False, "fully"),
         ("The director of Heidi is Allan Dwan, and Allan Dwan was born on 3 April 1885.", False, "partially"),
-        ("Allan Dwan was born on 3 April 1885, and The director of Heidi is Allan Dwan.", False, "partially"),
+        ("Allan Dwan was born on 3 April 1885, and the director of Heidi is Allan Dwan.", False, "partially"),
         ("The director of Heidi is Fritz Lang.", False, "not"),
         ("Allan Dwan was born on 5 December 1890.", False, "not"),
         ("The director of Heidi is Allan Dwan.", True, "not"),

@@ -44,6 +44,11 @@ def test_what_stands_in_parentheses_is_no_part_of_a_name(name, without):
     assert same(name, without.upper())
 
 
+def test_accents_do_not_tell_names_apart():
+    assert same("Émile Chautard", "Emile Chautard (director)")
+    assert not same("Emile Chautard", "Emil Chautard")
+
+
 def test_chains_are_told_in_one_piece():
     a, b = Triple("A", "director", "C (director)"), Triple("B", "director", "D")
     c, d = Triple("C", "date of birth", "1900"), Triple("D", "date of birth", "1910")

@@ -10,6 +10,7 @@ tells the next fact; one at hand does; all facts are told |
 """
 
 import random
+import re
 from collections.abc import Iterator, Mapping, Sequence
 
 from askance.core.ports import Model
@@ -56,7 +57,8 @@ def support(
     case = random_.randrange(4)
     if case == 1 and len(known) > 1:
         further = known[(at + 1) % len(known)][0]
-        sentence, label = f"{sentence[:-1]}, and {statement(further)}", "[Partially supported]"
+        second = re.sub(r"^The ", "the ", statement(further))
+        sentence, label = f"{sentence[:-1]}, and {second}", "[Partially supported]"
     elif case == 2:
         text = paragraph.text.casefold()
         wrong = sorted({each.object for each in others if each.relation == fact.relation

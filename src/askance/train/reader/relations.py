@@ -1,6 +1,7 @@
 """Facts of a knowledge base in words: as a statement, and as a question with its answer left out."""
 
 import re
+import unicodedata
 from dataclasses import dataclass
 
 from askance.eval.datasets.grounds import Triple
@@ -98,8 +99,13 @@ def plain(name: str) -> str:
 
 
 def same(name: str, other: str) -> bool:
-    """Whether two names mean one thing, as far as letter case and parentheses go."""
-    return plain(name).casefold() == plain(other).casefold()
+    """Whether two names mean one thing, as far as letter case, accents and parentheses go."""
+    return _bare(name) == _bare(other)
+
+
+def _bare(name: str) -> str:
+    apart = unicodedata.normalize("NFKD", plain(name))
+    return "".join(each for each in apart if not unicodedata.combining(each)).casefold()
 
 
 def _relation(fact: Triple) -> Relation:
