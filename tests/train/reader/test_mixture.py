@@ -143,13 +143,27 @@ def test_evidence_longer_than_a_passage_is_left_out_and_counted():
     long = supporting("Pisa", "Pisa " + "very " * 300 + "much lies on the Arno.")
     example = replace(FILM, question=Question("long", "Why?"), grounds=Grounds((long,)), hops=2)
     made = mixture({"own": (FILM, example)}, BOTH, shares=replace(NONE, reading=1.0), held_out=0)
-    assert dict(made.left_out) == {("own", "evidence longer than a passage"): 1}
+    assert dict(made.left_out) == {("own", "evidence longer than passage_words=100"): 1}
     assert not any("long" in lesson.id for lesson in made.lessons)
 
 
-def test_nothing_to_learn_from_is_an_error_that_says_what_is_needed():
-    with pytest.raises(InputError, match="no example has supporting paragraphs"):
-        mixture({"nq": (replace(FILM, grounds=Grounds()),)}, BOTH)
+@pytest.mark.parametrize(
+    ("grounds", "chosen", "why"),
+    [
+        (Grounds(), {}, "1 of nq: no supporting paragraphs, facts or steps"),
+        (
+            Grounds((supporting("Pisa", "Pisa " + "very " * 300 + "much lies on the Arno."),)),
+            {"shares": replace(NONE, reading=1.0)},
+            "1 of nq: evidence longer than passage_words=100",
+        ),
+        (FILM.grounds, {"shares": NONE}, "the shares draw no lesson"),
+        (FILM.grounds, {"held_out": 1.0, "shares": replace(NONE, reading=1.0)}, "lessons are held out"),
+    ],
+)
+def test_nothing_to_learn_from_is_an_error_that_says_why(grounds, chosen, why):
+    with pytest.raises(InputError, match="hold nothing to learn from") as caught:
+        mixture({"nq": (replace(FILM, grounds=grounds),)}, BOTH, **({"held_out": 0.0} | chosen))
+    assert why in str(caught.value)
 
 
 def test_a_model_without_a_chat_format_gets_raw_prompts_only():

@@ -121,6 +121,8 @@ def test_the_card(adapter):
     assert f"| {last.step} | {last.loss:.3f} | {last.held_out:.3f} |" in text
     assert ", ".join(f"{task} {loss:.3f}" for task, loss in account.held_out.items()) in text
     assert "one by one" not in text
+    assert f"({account.place}, " in text
+    assert account.place.startswith("cpu in ")
 
 
 def test_what_is_too_long_is_left_out_and_told(qwen_folder, tmp_path):
@@ -220,7 +222,7 @@ def test_a_folder_that_is_there_is_left_alone(qwen_folder, tmp_path):
 
 def test_nothing_to_learn(qwen_folder, tmp_path):
     bare = {"jsonl": (Example(Question("1", "Who?"), ("Ada",)),)}
-    with pytest.raises(InputError, match="no example has supporting paragraphs, facts or steps"):
+    with pytest.raises(InputError, match="1 of jsonl: no supporting paragraphs, facts or steps"):
         train_reader(bare, base(qwen_folder), settings(), tmp_path / "reader")
     assert not list(tmp_path.iterdir())
 

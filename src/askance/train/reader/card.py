@@ -29,6 +29,7 @@ class Account:
         is_packed: whether lessons share what they have in common; not every model can be shown that.
         num_tokens: computed in all; `num_lesson_tokens`: those of all lessons, each by itself.
         held_out: loss by task (nats a token), in the end.
+        place: where it was computed in the end and how finely, such as "cpu in float32".
     """
 
     base: str
@@ -40,6 +41,7 @@ class Account:
     num_lesson_tokens: int = 0
     curve: tuple[Standing, ...] = ()
     held_out: Mapping[Task, float] = field(default_factory=dict)
+    place: str = ""
 
     def follow(self, course: Course) -> None:
         """Take over what a course says of itself."""
@@ -98,7 +100,8 @@ def _training(account: Account) -> Iterator[str]:
             f"{account.num_lesson_tokens:,} in lessons, {last.seconds / 60:,.0f} minutes, "
             f"{last.tokens_per_second:,.0f} tokens/s"
         )
-        yield f"({os.cpu_count()} cores, {platform.machine()}; askance {VERSION}, {_versions()})."
+        machine = f"{account.place}, {os.cpu_count()} cores, {platform.machine()}"
+        yield f"({machine}; askance {VERSION}, {_versions()})."
         if not account.is_packed:
             yield "Lessons were computed one by one: this model's losses change when they stand side by side."
         yield ""

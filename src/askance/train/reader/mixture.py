@@ -95,18 +95,22 @@ def mixture(
             builder = _Builder(model, shares, showing, random.Random(f"{seed} {name} {part}"), left_out, name)
             found += builder.lessons(chosen)
     if not learned:
-        raise InputError(_NOTHING_TO_LEARN)
+        raise InputError(_nothing(left_out, len(kept)))
     random.Random(f"{seed} order").shuffle(learned)
     return Mixture(
         tuple(learned), tuple(kept), {name: len(each) for name, each in examples_by_dataset.items()}, left_out
     )
 
 
-_NOTHING_TO_LEARN = (
-    "the datasets hold nothing to learn from: no example has supporting paragraphs, facts or steps. Name "
-    "files "
-    'in their authors\' own layout, or add "paragraphs" to your own rows.'
-)
+def _nothing(left_out: Mapping[tuple[str, str], int], num_held_out: int) -> str:
+    why = [f"{count:,} of {name}: {reason}" for (name, reason), count in sorted(left_out.items())]
+    why += [f"all {num_held_out:,} lessons are held out"] if num_held_out else []
+    reasons = "; ".join(why) or "the shares draw no lesson"
+    return (
+        f"the datasets hold nothing to learn from ({reasons}). Name files "
+        'in their authors\' own layout, add "paragraphs" with "evidence" to your own rows, or change what '
+        "leaves them out with --set: passage_words, held_out, or the shares."
+    )
 
 
 def _is_held_out(name: str, example: Example, share: float) -> bool:
@@ -167,7 +171,7 @@ class _Builder:
             layout, hits = self._layout(), shown(example, self.showing, self.random_)
             if hits is None:
                 if example.grounds.supporting:
-                    self.left_out[self.name, "evidence longer than a passage"] += 1
+                    self.left_out[self.name, f"evidence longer than passage_words={self.showing.words}"] += 1
                 break
             yield from from_passages(example, hits, self.model, layout, self.random_)
             yield from on_parts(example, hits, self.model, layout, self.random_)

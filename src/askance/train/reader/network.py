@@ -38,6 +38,13 @@ class Trainee:
         """The weights that are learned, by name."""
         return {name: each for name, each in self.module.named_parameters() if each.requires_grad}
 
+    @property
+    def place(self) -> str:
+        """Where it is computed and how finely, such as "cpu in float32"."""
+        device = self._plain.device
+        name = torch.cuda.get_device_name(device) if device.type == "cuda" else device.type
+        return f"{name} in {str(self._precision).removeprefix('torch.')}"
+
     def losses(self, row: Row) -> Tensor:
         """Of each goal of a row, unweighted (nats): shape [goals]."""
         device = self._plain.device

@@ -84,6 +84,7 @@ def train_reader(
         if not trainee.packs_exactly(course.steps[0]):
             course = make_course(learned, held_out, settings, is_packed=False)
             account.follow(course)
+        account.place = trainee.place
         told(account)
         training = Training(trainee, course, checkpoints)
         training.run(listener)
