@@ -97,12 +97,21 @@ def test_a_dry_run(run, dataset, qwen_folder, tmp_path):
 
 
 def test_two_files_of_one_kind(run, dataset, qwen_folder, tmp_path):
-    words = ["--dataset", dataset, "--dataset", dataset, "--model", f"hf:{qwen_folder}", *TINY]
+    second = written(tmp_path / "more.jsonl", ROWS[:4])
+    words = ["--dataset", dataset, "--dataset", second, "--model", f"hf:{qwen_folder}", *TINY]
     code, _, told = run("train", "reader", *words, "--out", tmp_path / "reader", "--dry-run")
     assert code == 0
     told = " ".join(told.split())
     assert "jsonl 6 " in told
-    assert "jsonl:2 6 " in told
+    assert "jsonl:2 4 " in told
+
+
+def test_the_same_file_twice_is_refused(run, dataset, qwen_folder, tmp_path):
+    words = ["--dataset", dataset, "--dataset", dataset, "--model", f"hf:{qwen_folder}"]
+    code, _, told = run("train", "reader", *words, "--out", tmp_path / "reader")
+    assert code == 2
+    assert f"--dataset {dataset} is given more than once" in " ".join(told.split())
+    assert left(tmp_path) == []
 
 
 def test_what_is_left_out_is_told(run, qwen_folder, tmp_path):
@@ -112,7 +121,7 @@ def test_what_is_left_out_is_told(run, qwen_folder, tmp_path):
     assert code == 0
     told = " ".join(told.split())
     assert "left out: 1 of jsonl: no supporting paragraphs, facts or steps" in told
-    assert "longer than the window" in told
+    assert "longer than max_tokens=400 or the model's own window" in told
 
 
 @pytest.mark.parametrize(

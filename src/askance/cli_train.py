@@ -9,7 +9,7 @@ from rich.console import Console
 from rich.table import Table
 
 from askance.cli_options import SetOption, knobs_by_name
-from askance.core.errors import MissingExtra
+from askance.core.errors import InputError, MissingExtra
 from askance.core.knobs import parse_knobs
 
 if TYPE_CHECKING:
@@ -67,12 +67,17 @@ def examples_by_name(specs: Sequence[str], limit: int | None) -> "dict[str, tupl
     """The questions of each dataset, by its name; a second one of a name gets a number.
 
     Raises:
-        InputError: as for `read_dataset`.
+        InputError: one is given twice, and as for `read_dataset`.
     """
     from askance.eval.datasets import read_dataset
 
     found: dict[str, tuple[Example, ...]] = {}
     for spec in specs:
+        if specs.count(spec) > 1:
+            raise InputError(
+                f"--dataset {spec} is given more than once: what is held out of one would be learned "
+                "from the other. Give it once; --set epochs=2 learns all of it twice."
+            )
         name = spec.partition(":")[0]
         number = 1 + sum(each.partition(":")[0] == name for each in found)
         found[f"{name}:{number}" if number > 1 else name] = read_dataset(spec, limit)
@@ -99,10 +104,10 @@ def _tell(account: "Account") -> None:
     err.print(table)
     for (name, reason), count in sorted(made.left_out.items()):
         err.print(f"left out: {count:,} of {name}: {reason}", style="yellow", markup=False)
+    window = f"max_tokens={account.settings.max_tokens} or the model's own window"
     for task, count in account.too_long.items():
-        err.print(
-            f"left out: {count:,} lessons in {task}: longer than the window", style="yellow", markup=False
-        )
+        told = f"left out: {count:,} lessons in {task}: longer than {window}"
+        err.print(told, style="yellow", markup=False)
     if not account.is_packed:
         err.print(
             "lessons are computed one by one: this model's losses change when they stand side by side",
