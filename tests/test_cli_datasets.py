@@ -35,14 +35,18 @@ def test_a_file_is_counted_by_kind_and_hops(run, tmp_path):
         "type": "easy",
         "supporting": ["Fidelio"],
     }
-    rows = [own | {"hops": 2}, own | {"hops": 1}, {"question": "Who\u001b[2J?", "answers": ["Ada"]}]
+    rows = [
+        own | {"hops": 2},
+        own | {"hops": 1},
+        {"question": "Who\u001b[2J?", "answers": ["Ada"], "facts": ["Ada wrote it."]},
+    ]
     path = tmp_path / "own.jsonl"
     path.write_text("\n".join(map(json.dumps, rows)))
     code, out, _ = run("datasets", f"jsonl:{path}")
     assert code == 0
     shown = [" ".join(line.split()) for line in out.splitlines()]
     assert shown == [
-        f"jsonl:{path}: 3 questions, 2 with supporting titles",
+        f"jsonl:{path}: 3 questions, 2 with supporting titles, 1 with supporting texts or facts",
         *("kind questions", "(none) 1", "easy 2"),
         *("hops questions", "(not known) 1", "1 1", "2 1"),
         *("first", "id 1", "question Where?", "task open"),

@@ -11,7 +11,7 @@ from typer.main import get_command
 
 from askance.cli import app
 from askance.core.trace import EVENT_TYPES
-from askance.eval.datasets import DATASETS
+from askance.eval.datasets import DATASETS, read_dataset
 from askance.eval.grid import read_grid
 from askance.eval.metrics import METRICS
 from askance.eval.metrics.costs import COSTS
@@ -159,6 +159,15 @@ def test_the_page_on_prompts_names_every_key_and_set(tmp_path):
     (shown,) = re.findall(r"```toml\n(.*?)```", page, flags=re.DOTALL)
     (tmp_path / "mine.toml").write_text(shown, encoding="utf-8")
     assert len(open_wording(tmp_path / "mine.toml").demos) == 2
+
+
+def test_the_question_on_the_page_on_readers_is_one_on_a_line_of_a_file(tmp_path):
+    page = (ROOT / "docs" / "reader.md").read_text(encoding="utf-8")
+    (block,) = re.findall(r"```json\n(.*?)```", page, re.DOTALL)
+    path = tmp_path / "my-questions.jsonl"
+    path.write_text(" ".join(block.split("\n")), encoding="utf-8")
+    (example,) = read_dataset(f"jsonl:{path}")
+    assert [paragraph.is_supporting for paragraph in example.grounds.paragraphs] == [True, False]
 
 
 def test_the_page_on_readers_names_every_setting_and_task():

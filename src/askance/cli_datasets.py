@@ -47,7 +47,11 @@ def _listing(known: "Iterable[Dataset]") -> Table:
 
 def _show(spec: str, examples: "Sequence[Example]") -> None:
     supported = sum(bool(example.supporting_titles) for example in examples)
-    told = f"{printable(spec)}: {len(examples):,} questions, {supported:,} with supporting titles"
+    grounded = sum(bool(example.grounds.supporting or example.grounds.facts) for example in examples)
+    told = (
+        f"{printable(spec)}: {len(examples):,} questions, {supported:,} with supporting titles, "
+        f"{grounded:,} with supporting texts or facts"
+    )
     out.print(told, markup=False, soft_wrap=True)
     out.print(_counts("kind", [example.kind or "(none)" for example in examples]))
     out.print(_counts("hops", [str(example.hops or "(not known)") for example in examples]))

@@ -142,7 +142,7 @@ def _parsed(content: str, place: str) -> Any:
         line = f"line {error.lineno}, " if "\n" in content[:-1] else ""
         raise DatasetError(
             f"{place}, {line}column {error.colno}: not JSON ({error.msg}). The file is damaged, or neither a "
-            "JSON array nor JSON Lines: fetch or write it again."
+            "JSON array nor JSON Lines, with each record on one line: fetch or write it again."
         ) from error
     except (ValueError, RecursionError) as error:
         raise DatasetError(f"{place}: JSON that can't be read ({error}): write it plainer.") from error
