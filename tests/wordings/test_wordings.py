@@ -220,3 +220,7 @@ def test_without_a_sentence_before_the_question_the_case_follows_at_once(tmp_pat
     assert prompts_of(ClosedBook(profile="code", wording=wording))[0] == (
         "Question: Own?\nAnswer: It is. So the answer is yes.\nQuestion: Is snow cold?\nAnswer:"
     )
+
+
+def test_a_set_without_examples_does_not_speak_of_any():
+    assert "example" not in open_wording("plain").instruction

@@ -66,7 +66,7 @@ class Wording:
 
 
 OWN = Wording(name="own")
-PLAIN = Wording(demos=(), name="plain")
+PLAIN = Wording(demos=(), instruction="Answer from these passages.", name="plain")
 """Without examples, for models that know the form of an answer."""
 
 
