@@ -7,39 +7,31 @@ loses with a real index is lost in searching.
 from collections.abc import Sequence
 from hashlib import sha256
 
-from askance.core.errors import DatasetError, InputError
-from askance.core.types import Hit, Passage
+from askance.core.errors import DatasetError
+from askance.core.types import Passage
 from askance.eval.datasets import Example
 from askance.eval.datasets.grounds import Grounds
+from askance.retrieval.scripted import ScriptedRetriever
 
 GOLD = "@gold"
 """How it is named where an index is asked for."""
 
 
-class GoldRetriever:
+class GoldRetriever(ScriptedRetriever):
     """A `Retriever` over the supporting paragraphs of one question, whatever the query.
 
     Paragraphs are shown whole, in the order of the dataset; facts without a source are passages without a
-    title. A query without a letter or digit finds nothing, as with any retriever.
+    title. Scores are 1, 1/2, 1/3 and so on.
     """
-
-    name = GOLD
 
     def __init__(self, grounds: Grounds) -> None:
         paragraphs = [(each.title, each.text) for each in grounds.supporting]
         texts = paragraphs or [("", fact) for fact in grounds.facts]
-        self._passages = [
+        passages = [
             Passage(f"gold-{number}", title, text, source=GOLD, end=len(text))
             for number, (title, text) in enumerate(texts, start=1)
         ]
-
-    async def search(self, query: str, k: int, *, exclude: frozenset[str] = frozenset()) -> tuple[Hit, ...]:
-        """At most `k` of the passages; scores are 1, 1/2, 1/3 and so on."""
-        if k < 1:
-            raise InputError(f"k={k}: ask for at least 1 passage.")
-        left = [passage for passage in self._passages if passage.id not in exclude]
-        found = left[:k] if any(character.isalnum() for character in query) else []
-        return tuple(Hit(passage, 1 / rank, rank) for rank, passage in enumerate(found, start=1))
+        super().__init__(passages, name=GOLD)
 
 
 class GoldRetrievers(GoldRetriever):
