@@ -30,10 +30,10 @@ from askance.core.ports import Model
 from askance.core.types import Hit, Passage, Sampling
 from askance.eval.compare import mean_interval
 from askance.eval.datasets import Example, read_dataset
+from askance.eval.datasets.squad2 import UNANSWERABLE
 from askance.methods.airrag_prompts import is_refusal, parse_final, retrieval_answer_prompt
 from askance.methods.selfrag_prompts import RELEVANCE, options, relevance_prompt
 from askance.runtime.durable import write_atomically
-from askance.train.reader.single_hop import UNANSWERABLE
 from askance.wire import load_model
 from runs.grids import folder_name
 from runs.kept_rows import Row, kept_rows

@@ -97,13 +97,11 @@ def _tell(account: "Account") -> None:
     table = Table(box=None, pad_edge=False, header_style="bold")
     for heading in ("dataset", "questions", "lessons", "of which"):
         table.add_column(heading, justify="left" if heading in ("dataset", "of which") else "right")
-    for name, num_examples in made.num_examples.items():
-        tasks = {task: count for (each, task), count in sorted(made.num_lessons.items()) if each == name}
-        told = ", ".join(f"{task} {count:,}" for task, count in tasks.items())
-        table.add_row(name, f"{num_examples:,}", f"{sum(tasks.values()):,}", told)
+    for name, num_examples, num_lessons, of_which in made.told:
+        table.add_row(name, f"{num_examples:,}", f"{num_lessons:,}", of_which)
     err.print(table)
-    for (name, reason), count in sorted(made.left_out.items()):
-        err.print(f"left out: {count:,} of {name}: {reason}", style="yellow", markup=False)
+    for what in made.told_left_out:
+        err.print(f"left out: {what}", style="yellow", markup=False)
     window = f"max_tokens={account.settings.max_tokens} or the model's own window"
     for task, count in account.too_long.items():
         told = f"left out: {count:,} lessons in {task}: longer than {window}"

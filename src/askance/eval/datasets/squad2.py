@@ -39,6 +39,8 @@ SHAPE = (
     '"…", "answers": [{"text": "…", "answer_start": 0}], "is_impossible": false}]}]}]}.'
 )
 NO_ANSWER = "noanswer"
+UNANSWERABLE = "unanswerable"
+"""The kind of a question that its paragraph does not answer."""
 
 
 class Answer(Record):
@@ -108,7 +110,7 @@ class Article(Record):
                 Question(asked.id, asked.question),
                 asked.golds,
                 (title,),
-                "unanswerable" if asked.is_impossible else "answerable",
+                UNANSWERABLE if asked.is_impossible else "answerable",
                 hops=1,
                 grounds=paragraph.grounds(asked, title),
             )

@@ -5,8 +5,7 @@ from pathlib import Path
 from typing import Any
 
 from askance.core.errors import InputError
-
-PLAIN = "bundled:base"
+from askance.models.bundled import PLAIN, load_plain_parts
 
 
 @dataclass(frozen=True, slots=True)
@@ -31,7 +30,6 @@ def load_base(spec: str, device: str = "auto") -> Base:
         InputError: it names a model that can't be trained.
         ModelSpecError: as for `load_parts`.
     """
-    from askance.models.bundled import load_plain_parts
     from askance.models.hf.load import load_parts
 
     if spec == PLAIN:

@@ -73,19 +73,15 @@ def _data(account: Account) -> Iterator[str]:
     yield ""
     yield "| dataset | licence | questions | lessons | of which |"
     yield "|---|---|---|---|---|"
-    for name, num_examples in made.num_examples.items():
+    for name, num_examples, num_lessons, of_which in made.told:
         row = DATASETS.get(name.partition(":")[0])
-        tasks = {
-            task: count for (dataset, task), count in sorted(made.num_lessons.items()) if dataset == name
-        }
-        told = ", ".join(f"{task} {count:,}" for task, count in tasks.items())
         licence = row.licence if row else "unknown"
-        yield f"| {name} | {licence} | {num_examples:,} | {sum(tasks.values()):,} | {told} |"
+        yield f"| {name} | {licence} | {num_examples:,} | {num_lessons:,} | {of_which} |"
     yield ""
-    left_out = [f"{count:,} of {name}: {reason}" for (name, reason), count in sorted(made.left_out.items())]
-    left_out += [
+    too_long = (
         f"{count:,} lessons in {task} longer than the window" for task, count in account.too_long.items()
-    ]
+    )
+    left_out = (*made.told_left_out, *too_long)
     yield f"Left out: {'; '.join(left_out) or 'nothing'}. Held out: {len(made.held_out):,} lessons."
     yield ""
 

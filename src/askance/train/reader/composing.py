@@ -43,8 +43,7 @@ def parts(example: Example) -> Iterator[tuple[str, Reasoning, tuple[Paragraph, .
             continue  # the whole question, asked in other words
         asked = questions(last, role(chain.facts[0]) if len(chain.facts) == 2 else "")
         facts = tuple(statement(fact) for fact in chain.facts)
-        for text in asked[:1]:
-            yield text, Reasoning(facts, last.object), chain.paragraphs
+        yield asked[0], Reasoning(facts, last.object), chain.paragraphs
 
 
 def comparisons(examples: Sequence[Example], most: int, random_: random.Random) -> tuple[Example, ...]:

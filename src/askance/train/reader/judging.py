@@ -1,12 +1,11 @@
 """Lessons in judging: Self-RAG's four questions, with labels that follow from what a dataset tells.
 
-| judgement | label | when |
-|---|---|---|
-| relevance | relevant, irrelevant | a supporting paragraph, a distractor |
-| support | fully, partially, not | the paragraph that tells the fact; one that tells the first of two facts;
-another paragraph, or a fact with another object in it | | usefulness | 5, 3, 1 | the whole way to the answer;
-its first half; the answer to another question | | retrieval | search, go on, nothing needed | no passage
-tells the next fact; one at hand does; all facts are told |
+- relevance: "relevant" for a supporting paragraph, "irrelevant" for a distractor;
+- support: "fully" for the paragraph that tells the fact, "partially" for one that tells the first of two
+  facts, "not" for another paragraph, or for a fact with another object in it;
+- usefulness: 5 for the whole way to the answer, 3 for its first half, 1 for the answer to another question;
+- retrieval: a search where no passage tells the next fact, going on where one at hand does, and neither where
+  all facts are told.
 """
 
 import random
@@ -67,18 +66,13 @@ def support(
             return
         sentence = statement(Triple(fact.subject, fact.relation, random_.choice(wrong)))
         label = "[No support / Contradictory]"
-    elif case == 3:
-        distractor = _one(example, showing, random_, is_supporting=False)
-        if distractor is None or _names(distractor, fact):
-            return
-        passage, label = distractor, "[No support / Contradictory]"
-        prompt = support_prompt(model, example.question, "", sentence, passage)
-        yield _judged("support", example, prompt, SUPPORT, label)
+    passage = _shown(paragraph, showing)
+    if case == 3:
+        passage, label = _one(example, showing, random_, is_supporting=False), "[No support / Contradictory]"
+    if passage is None or (case == 3 and _names(passage, fact)):
         return
-    shown = fitted(paragraph, showing.words)
-    if shown is not None:
-        prompt = support_prompt(model, example.question, "", sentence, _passage(shown))
-        yield _judged("support", example, prompt, SUPPORT, label)
+    prompt = support_prompt(model, example.question, "", sentence, passage)
+    yield _judged("support", example, prompt, SUPPORT, label)
 
 
 def usefulness(example: Example, other: Example, model: Model, random_: random.Random) -> Iterator[Lesson]:
@@ -134,9 +128,10 @@ def _one(
     example: Example, showing: Showing, random_: random.Random, *, is_supporting: bool
 ) -> Passage | None:
     paragraphs = [each for each in example.grounds.paragraphs if each.is_supporting == is_supporting]
-    shown = fitted(random_.choice(paragraphs), showing.words) if paragraphs else None
-    return _passage(shown) if shown else None
+    return _shown(random_.choice(paragraphs), showing) if paragraphs else None
 
 
-def _passage(paragraph: Paragraph) -> Passage:
-    return Passage("", paragraph.title, paragraph.text)
+def _shown(paragraph: Paragraph, showing: Showing) -> Passage | None:
+    """As a method would be shown it; None where its evidence does not fit."""
+    kept = fitted(paragraph, showing.words)
+    return Passage("", kept.title, kept.text) if kept else None

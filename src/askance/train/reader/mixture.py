@@ -11,13 +11,14 @@ from askance.core.errors import InputError
 from askance.core.ports import Model
 from askance.eval.datasets import Example
 from askance.eval.datasets.grounds import Triple
+from askance.eval.datasets.squad2 import UNANSWERABLE
 from askance.methods.prompts import Layout
 from askance.train.reader import judging
 from askance.train.reader.composing import comparisons
 from askance.train.reader.lesson import Lesson
 from askance.train.reader.passages import Showing
 from askance.train.reader.reading import from_memory, from_passages, shown
-from askance.train.reader.single_hop import UNANSWERABLE, grouped_by_paragraph, on_paragraph, on_parts
+from askance.train.reader.single_hop import grouped_by_paragraph, on_paragraph, on_parts
 from askance.train.reader.splitting import following_up, splitting, summing_up
 
 
@@ -66,6 +67,21 @@ class Mixture:
         """By dataset and task."""
         return Counter((lesson.id.partition("/")[0], lesson.task) for lesson in self.lessons)
 
+    @property
+    def told(self) -> tuple[tuple[str, int, int, str], ...]:
+        """By dataset: its name, questions, lessons, and how many of these are of which task, in words."""
+        counts, rows = sorted(self.num_lessons.items()), []
+        for name, num_examples in self.num_examples.items():
+            tasks = {task: count for (dataset, task), count in counts if dataset == name}
+            of_which = ", ".join(f"{task} {count:,}" for task, count in tasks.items())
+            rows.append((name, num_examples, sum(tasks.values()), of_which))
+        return tuple(rows)
+
+    @property
+    def told_left_out(self) -> tuple[str, ...]:
+        """What gave no lesson and why, in words."""
+        return reasons(self.left_out)
+
 
 def mixture(
     examples_by_dataset: Mapping[str, Sequence[Example]],
@@ -102,12 +118,16 @@ def mixture(
     )
 
 
+def reasons(left_out: Mapping[tuple[str, str], int]) -> tuple[str, ...]:
+    """How many examples of which dataset were left out, and why, in words."""
+    return tuple(f"{count:,} of {name}: {reason}" for (name, reason), count in sorted(left_out.items()))
+
+
 def _nothing(left_out: Mapping[tuple[str, str], int], num_held_out: int) -> str:
-    why = [f"{count:,} of {name}: {reason}" for (name, reason), count in sorted(left_out.items())]
-    why += [f"all {num_held_out:,} lessons are held out"] if num_held_out else []
-    reasons = "; ".join(why) or "the shares draw no lesson"
+    held_out = (f"all {num_held_out:,} lessons are held out",) if num_held_out else ()
+    why = "; ".join((*reasons(left_out), *held_out)) or "the shares draw no lesson"
     return (
-        f"the datasets hold nothing to learn from ({reasons}). Name files "
+        f"the datasets hold nothing to learn from ({why}). Name files "
         'in their authors\' own layout, add "paragraphs" with "evidence" to your own rows, or change what '
         "leaves them out with --set: passage_words, held_out, or the shares."
     )
@@ -139,9 +159,9 @@ class _Builder:
     name: str
 
     def lessons(self, examples: Sequence[Example]) -> Iterator[Lesson]:
-        reasons = {example.question.id: _useless(example) for example in examples}
-        self.left_out.update((self.name, reason) for reason in reasons.values() if reason)
-        useful = [example for example in examples if not reasons[example.question.id]]
+        why = {example.question.id: _useless(example) for example in examples}
+        self.left_out.update((self.name, reason) for reason in why.values() if reason)
+        useful = [example for example in examples if not why[example.question.id]]
         single = [example for example in useful if _is_on_one_paragraph(example)]
         several = [example for example in useful if not _is_on_one_paragraph(example)]
         for lesson in (*self._of_paragraphs(single), *self._of_chains(several)):

@@ -10,6 +10,7 @@ from collections.abc import Iterator, Sequence
 from askance.core.ports import Model
 from askance.core.types import Hit
 from askance.eval.datasets import Example
+from askance.eval.datasets.squad2 import UNANSWERABLE
 from askance.methods.airrag_prompts import REFUSAL, retrieval_answer_prompt
 from askance.methods.prompts import Layout
 from askance.train.reader.composing import parts
@@ -21,8 +22,6 @@ from askance.train.reader.reasoning import reasoning
 MAY_REFUSE = 0.7
 """Share of the paragraphs whose questions are put to the prompt that may refuse, the only one for those
 without an answer."""
-UNANSWERABLE = "unanswerable"
-"""The kind of a question that its paragraph does not answer (SQuAD 2.0)."""
 
 
 def on_paragraph(
