@@ -11,6 +11,7 @@ number on it means anything. Copy FOLDER to src/askance/models/reader.
 
 import argparse
 from collections.abc import Mapping
+from functools import partial
 from pathlib import Path
 
 from rich.console import Console
@@ -51,12 +52,15 @@ def examples(two_wiki: str, strategyqa: str, squad: str) -> Mapping[str, tuple[E
 
 
 def _train(examples_by_dataset: Mapping[str, tuple[Example, ...]], out: Path) -> None:
+    from askance.cli_train import tell
     from askance.train.reader.base import load_base
     from askance.train.reader.recipe import train_reader
 
     err = Console(stderr=True, highlight=False, emoji=False)
     with TrainingProgress(err) as progress:
-        train_reader(examples_by_dataset, load_base(BASE), SETTINGS, out, progress)
+        train_reader(
+            examples_by_dataset, load_base(BASE), SETTINGS, out, progress, partial(tell, console=err)
+        )
     err.print(f"the adapter is in {out}", markup=False, soft_wrap=True)
 
 

@@ -91,19 +91,21 @@ def test_the_whole_way(run, dataset, qwen_folder, tmp_path):
 def test_a_dry_run(run, dataset, qwen_folder, tmp_path):
     words = ["--dataset", dataset, "--model", f"hf:{qwen_folder}", *TINY, "--out", tmp_path / "reader"]
     code, shown, told = run("train", "reader", *words, "--limit", "3", "--dry-run")
-    assert (code, shown) == (0, "")
-    assert "jsonl 3 " in " ".join(told.split())
+    assert (code, told) == (0, "")
+    shown = " ".join(shown.split())
+    assert "jsonl 3 " in shown
+    assert " steps; " in shown
     assert left(tmp_path) == []
 
 
 def test_two_files_of_one_kind(run, dataset, qwen_folder, tmp_path):
     second = written(tmp_path / "more.jsonl", ROWS[:4])
     words = ["--dataset", dataset, "--dataset", second, "--model", f"hf:{qwen_folder}", *TINY]
-    code, _, told = run("train", "reader", *words, "--out", tmp_path / "reader", "--dry-run")
+    code, shown, _ = run("train", "reader", *words, "--out", tmp_path / "reader", "--dry-run")
     assert code == 0
-    told = " ".join(told.split())
-    assert "jsonl 6 " in told
-    assert "jsonl:2 4 " in told
+    shown = " ".join(shown.split())
+    assert "jsonl 6 " in shown
+    assert "jsonl:2 4 " in shown
 
 
 def test_the_same_file_twice_is_refused(run, dataset, qwen_folder, tmp_path):
@@ -117,11 +119,11 @@ def test_the_same_file_twice_is_refused(run, dataset, qwen_folder, tmp_path):
 def test_what_is_left_out_is_told(run, qwen_folder, tmp_path):
     rows = [*ROWS, row(7, "ball", "red", paragraphs=[]), row(8, "ball " * 90, "red")]
     words = ["--dataset", written(tmp_path / "rows.jsonl", rows), "--model", f"hf:{qwen_folder}", *TINY]
-    code, _, told = run("train", "reader", *words, "--out", tmp_path / "reader", "--dry-run")
+    code, shown, _ = run("train", "reader", *words, "--out", tmp_path / "reader", "--dry-run")
     assert code == 0
-    told = " ".join(told.split())
-    assert "left out: 1 of jsonl: no supporting paragraphs, facts or steps" in told
-    assert "longer than max_tokens=400 or the model's own window" in told
+    shown = " ".join(shown.split())
+    assert "left out: 1 of jsonl: no supporting paragraphs, facts or steps" in shown
+    assert "longer than max_tokens=400 or the model's own window" in shown
 
 
 @pytest.mark.parametrize(

@@ -1,6 +1,7 @@
 """The commands that train models."""
 
 from collections.abc import Sequence
+from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated
 
@@ -58,7 +59,8 @@ def reader(
     check_free(folder)
     base = load_base(model)
     with TrainingProgress(err) as progress:
-        account = train_reader(examples, base, settings, folder, progress, _tell, is_dry=dry)
+        told = partial(tell, console=out if dry else err)
+        account = train_reader(examples, base, settings, folder, progress, told, is_dry=dry)
     if not dry:
         _show(account, folder)
 
@@ -92,32 +94,33 @@ def _check_packages() -> None:
             raise MissingExtra(package, "train", "training a reader")
 
 
-def _tell(account: "Account") -> None:
+def tell(account: "Account", console: Console) -> None:
+    """What will be learned: how many lessons of which kinds, what is left out, and how much is computed."""
     made = account.mixture
     table = Table(box=None, pad_edge=False, header_style="bold")
     for heading in ("dataset", "questions", "lessons", "of which"):
         table.add_column(heading, justify="left" if heading in ("dataset", "of which") else "right")
     for name, num_examples, num_lessons, of_which in made.told:
         table.add_row(name, f"{num_examples:,}", f"{num_lessons:,}", of_which)
-    err.print(table)
+    console.print(table)
     for what in made.told_left_out:
-        err.print(f"left out: {what}", style="yellow", markup=False)
+        console.print(f"left out: {what}", style="yellow", markup=False)
     window = f"max_tokens={account.settings.max_tokens} or the model's own window"
     for task, count in account.too_long.items():
         told = f"left out: {count:,} lessons in {task}: longer than {window}"
-        err.print(told, style="yellow", markup=False)
+        console.print(told, style="yellow", markup=False)
     if not account.is_packed:
-        err.print(
+        console.print(
             "lessons are computed one by one: this model's losses change when they stand side by side",
             style="yellow", markup=False, soft_wrap=True,
         )  # fmt: skip
         return
     share = account.num_tokens / max(1, account.num_lesson_tokens)
-    err.print(
-        f"{account.num_tokens:,} tokens to compute, {share:.0%} of those in the lessons: what they share is "
-        "computed once",
-        markup=False,
-    )
+    console.print(
+        f"{account.num_steps:,} steps; {account.num_tokens:,} tokens to compute, {share:.0%} of those in the "
+        "lessons: what they share is computed once",
+        markup=False, soft_wrap=True,
+    )  # fmt: skip
 
 
 def _show(account: "Account", folder: Path) -> None:

@@ -146,6 +146,21 @@ def test_turns_the_template_refuses():
         ENCODERS["sentencepiece"].encode(Chat((Turn("system", (Span("Be brief."),)),)))
 
 
+@pytest.mark.parametrize("template", [None, "{{ messages[-1]['content'] }}"])
+def test_where_the_template_takes_no_system_turn_its_text_begins_the_users(template):
+    tokenizer = sentencepiece_tokenizer()
+    tokenizer.chat_template = template or tokenizer.chat_template
+    encoder = PromptEncoder(tokenizer, VOCABULARIES["sentencepiece"], "no system")
+    said = Chat((Turn("system", (Span("Be brief."),)), user(Span("Who?"))))
+    assert encoder.encode(said) == encoder.encode(Chat((user(Span("Be brief.\n\nWho?")),)))
+
+
+def test_where_the_template_takes_a_system_turn_it_is_one():
+    said = Chat((Turn("system", (Span("Be brief."),)), user(Span("Who?"))))
+    text = VOCABULARIES["byte level"].decode(ENCODERS["byte level"].encode(said))
+    assert "system\nBe brief." in text
+
+
 def test_turns_the_template_leaves_out():
     tokenizer = byte_level_tokenizer()
     tokenizer.chat_template = "{{ messages[-1]['content'] }}"

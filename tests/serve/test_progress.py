@@ -119,6 +119,10 @@ def test_training_shows_every_measurement_and_otherwise_a_line_now_and_then():
     assert len(trained(Step(1, 4.0), Step(2, 2.0), every_seconds=0.0)) == 2
 
 
+def test_a_training_that_goes_on_says_where():
+    assert trained(Step(41, 2.0), Step(42, 2.0)) == ["going on after step 40/1,200"]
+
+
 def test_a_training_that_is_interrupted_says_how_to_go_on():
     expected = ["stopped at step 1/1,200: the same command goes on from the last checkpoint"]
     assert trained(Step(1, 4.0), error=KeyboardInterrupt()) == expected

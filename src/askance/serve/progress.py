@@ -145,6 +145,9 @@ class TrainingProgress(_Bar):
 
     def __call__(self, standing: TrainingStanding) -> None:
         """Take one step."""
+        if self._standing is None and standing.step > 1:
+            told = f"going on after step {standing.step - 1:,}/{standing.num_steps:,}"
+            self._console.print(told, markup=False, soft_wrap=True)
         self._standing = standing
         # Steps differ in what they learn: a mean over the last ones says more than the last one.
         self._loss = standing.loss if self._loss is None else 0.95 * self._loss + 0.05 * standing.loss

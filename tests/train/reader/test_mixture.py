@@ -22,6 +22,8 @@ from tests.train.reader.lessons import (
 )
 
 NONE = Shares(*[0.0] * 9)
+EACH = Shares(*[1.0] * 9)
+RAW = replace(EACH, chat=0.0)
 
 
 def films(count):
@@ -55,13 +57,13 @@ def tasks(made):
     ],
 )
 def test_a_share_is_a_number_of_lessons_per_example(share, expected):
-    made = mixture({"2wiki": (FILM, OTHER_FILM)}, BOTH, shares=replace(NONE, **share), held_out=0)
+    made = mixture({"2wiki": (FILM, OTHER_FILM)}, BOTH, replace(NONE, **share), held_out=0)
     assert tasks(made) == expected
 
 
 def test_every_task_is_taught():
     examples = {"2wiki": films(8), "strategyqa": (ARGON,), "squad2": (TOWER, NO_TOWER)}
-    made = mixture(examples, BOTH, shares=Shares(), held_out=0)
+    made = mixture(examples, BOTH, EACH, held_out=0)
     assert set(tasks(made)) == {
         "reading", "memory", "going_on", "single_hop", "splitting", "following_up", "summing_up",
         "relevance", "support", "usefulness", "retrieval",
@@ -73,15 +75,13 @@ def test_every_task_is_taught():
 
 def test_the_seed_alone_decides_and_another_one_decides_otherwise():
     examples = {"2wiki": films(6)}
-    first, again, other = (mixture(examples, BOTH, seed=seed) for seed in (1, 1, 2))
+    first, again, other = (mixture(examples, BOTH, EACH, seed=seed) for seed in (1, 1, 2))
     assert first == again
     assert first.lessons != other.lessons
 
 
 def test_nothing_is_learned_from_what_is_held_out():
-    made = mixture(
-        {"2wiki": films(60)}, BOTH, shares=replace(NONE, splitting=1.0, compared=0.5), held_out=0.3
-    )
+    made = mixture({"2wiki": films(60)}, BOTH, replace(NONE, splitting=1.0, compared=0.5), held_out=0.3)
     learned = {part for lesson in made.lessons for part in lesson.id.removeprefix("2wiki/").split("+")}
     kept = {part for lesson in made.held_out for part in lesson.id.removeprefix("2wiki/").split("+")}
     numbers = (
@@ -100,7 +100,7 @@ def test_questions_of_one_paragraph_are_held_out_together():
         for number, paragraph in enumerate(paragraphs)
         for letter in "ab"
     )
-    made = mixture({"squad2": examples}, BOTH, shares=replace(NONE, paragraph=1.0), held_out=0.3)
+    made = mixture({"squad2": examples}, BOTH, replace(NONE, paragraph=1.0), held_out=0.3)
     learned, kept = (
         {lesson.id.partition("-")[0] for lesson in each} for each in (made.lessons, made.held_out)
     )
@@ -111,7 +111,7 @@ def test_questions_of_one_paragraph_are_held_out_together():
 def test_one_hop_among_distractors_is_read_from_the_paragraph_that_holds_the_answer():
     pisa = supporting("Pisa", "Pisa lies on the Arno.")
     example = replace(TOWER, grounds=Grounds((Paragraph("Rome", "Rome is old."), pisa)))
-    made = mixture({"own": (example,)}, BOTH, shares=Shares(chat=0.0), held_out=0)
+    made = mixture({"own": (example,)}, BOTH, RAW, held_out=0)
     (reading,) = (lesson for lesson in made.lessons if lesson.task == "reading")
     assert reading.target == " Pisa lies on the Arno. So the answer is Arno."
     assert "] Pisa: Pisa lies on the Arno." in text_of(reading.prompt)
@@ -123,7 +123,7 @@ def test_a_distractor_that_stands_alone_is_not_asked_for_the_answer():
     example = replace(
         TOWER, grounds=Grounds((Paragraph("Rome", "Rome is old."),), facts=("Pisa lies on it.",))
     )
-    made = mixture({"own": (example,)}, BOTH, held_out=0)
+    made = mixture({"own": (example,)}, BOTH, EACH, held_out=0)
     assert not any("Rome" in text_of(each.prompt) for each in made.lessons if each.target == "Arno")
     assert "single_hop" not in tasks(made)
 
@@ -131,7 +131,7 @@ def test_a_distractor_that_stands_alone_is_not_asked_for_the_answer():
 def test_examples_without_grounds_or_answers_are_left_out_and_counted():
     bare = replace(FILM, question=Question("bare", "Why?"), grounds=Grounds())
     blank = replace(FILM, question=Question("blank", "Why?"), golds=(" ",))
-    made = mixture({"2wiki": (FILM, bare, blank)}, BOTH, held_out=0)
+    made = mixture({"2wiki": (FILM, bare, blank)}, BOTH, EACH, held_out=0)
     assert dict(made.left_out) == {
         ("2wiki", "no supporting paragraphs, facts or steps"): 1,
         ("2wiki", "no answer"): 1,
@@ -142,7 +142,7 @@ def test_examples_without_grounds_or_answers_are_left_out_and_counted():
 def test_evidence_longer_than_a_passage_is_left_out_and_counted():
     long = supporting("Pisa", "Pisa " + "very " * 300 + "much lies on the Arno.")
     example = replace(FILM, question=Question("long", "Why?"), grounds=Grounds((long,)), hops=2)
-    made = mixture({"own": (FILM, example)}, BOTH, shares=replace(NONE, reading=1.0), held_out=0)
+    made = mixture({"own": (FILM, example)}, BOTH, replace(NONE, reading=1.0), held_out=0)
     assert dict(made.left_out) == {("own", "evidence longer than passage_words=100"): 1}
     assert not any("long" in lesson.id for lesson in made.lessons)
 
@@ -162,10 +162,12 @@ def test_evidence_longer_than_a_passage_is_left_out_and_counted():
 )
 def test_nothing_to_learn_from_is_an_error_that_says_why(grounds, chosen, why):
     with pytest.raises(InputError, match="hold nothing to learn from") as caught:
-        mixture({"nq": (replace(FILM, grounds=grounds),)}, BOTH, **({"held_out": 0.0} | chosen))
+        mixture(
+            {"nq": (replace(FILM, grounds=grounds),)}, BOTH, **({"shares": EACH, "held_out": 0.0} | chosen)
+        )
     assert why in str(caught.value)
 
 
 def test_a_model_without_a_chat_format_gets_raw_prompts_only():
-    made = mixture({"2wiki": films(4), "squad2": (TOWER, NO_TOWER)}, RAW_ONLY, held_out=0)
+    made = mixture({"2wiki": films(4), "squad2": (TOWER, NO_TOWER)}, RAW_ONLY, EACH, held_out=0)
     assert all(isinstance(lesson.prompt, Raw) for lesson in made.lessons)

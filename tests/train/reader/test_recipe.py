@@ -246,10 +246,19 @@ def test_what_is_held_out_need_not_fit(qwen_folder, tmp_path):
     assert account.held_out == {}
 
 
-def test_a_template_that_refuses_what_the_methods_ask(llama_folder, tmp_path):
+def test_a_base_whose_template_takes_no_system_turn(llama_folder, tmp_path):
+    given = settings(splitting=1.0)
+    account = train_reader(EXAMPLES, base(llama_folder), given, tmp_path / "reader", is_dry=True)
+    assert any(task == "splitting" for _, task in account.mixture.num_lessons)
+    assert account.num_steps > 0
+
+
+def test_a_template_that_refuses_what_the_methods_ask(qwen_folder, tmp_path):
+    start = base(qwen_folder)
+    start.tokenizer.chat_template = "{{ raise_exception('no chat here') }}"
     told = r"can't be asked as in the lesson on \w+ of \w+/\w+: the chat template .* refuses .* Start from"
     with pytest.raises(InputError, match=told):
-        train_reader(EXAMPLES, base(llama_folder), settings(), tmp_path / "reader")
+        train_reader(EXAMPLES, start, settings(), tmp_path / "reader")
 
 
 @pytest.mark.parametrize("method", ["lora", "full"])

@@ -3,11 +3,12 @@
 import re
 from bisect import bisect_right
 from collections.abc import Iterator, Sequence
+from functools import cached_property
 from itertools import accumulate, groupby, pairwise
 from typing import Any
 
 from askance.core.errors import InputError, MissingAbility
-from askance.core.types import Chat, Part, Prompt, Span, TokenIds
+from askance.core.types import Chat, Part, Prompt, Span, TokenIds, Turn
 from askance.models.hf.vocabulary import Vocabulary
 
 _PLACEHOLDER = re.compile("\ue000([0-9]+)\ue001")
@@ -27,7 +28,7 @@ class PromptEncoder:
         """The prompt as the model sees it.
 
         BOS stands in front of a raw prompt if the tokenizer adds one and the prompt has none. A chat prompt
-        has what its template gives.
+        has what its template gives; where that takes no system turn, what it says begins the user's first.
 
         Raises:
             InputError: an empty prompt, an id outside the vocabulary, turns the chat template refuses.
@@ -126,7 +127,8 @@ class PromptEncoder:
                 "instruction-tuned model."
             )
         spans: list[Span] = []
-        messages = [{"role": turn.role, "content": _hide(turn.parts, spans)} for turn in chat.turns]
+        turns = chat.turns if self._takes_system else _folded(chat.turns)
+        messages = [{"role": turn.role, "content": _hide(turn.parts, spans)} for turn in turns]
         rendered = self._apply_template(messages)
         pieces = _PLACEHOLDER.split(rendered)
         shown = {int(number) for number in pieces[1::2]}
@@ -137,6 +139,15 @@ class PromptEncoder:
                     "give the turns in an order and with roles that the model takes."
                 )
         return [spans[int(piece)] if at % 2 else Span(piece) for at, piece in enumerate(pieces)]
+
+    @cached_property
+    def _takes_system(self) -> bool:
+        """Some templates refuse a system turn, others leave it out."""
+        messages = [{"role": "system", "content": "\ue0000\ue001"}, {"role": "user", "content": "?"}]
+        try:
+            return bool(_PLACEHOLDER.search(self._apply_template(messages)))
+        except InputError:
+            return False
 
     def _apply_template(self, messages: list[dict[str, str]]) -> str:
         from jinja2 import TemplateError
@@ -149,9 +160,17 @@ class PromptEncoder:
             roles = ", ".join(message["role"] for message in messages) or "no turns"
             raise InputError(
                 f"the chat template of model {self._name!r} refuses these turns ({roles}): {error}. "
-                "Many models take no system turn, or want user and assistant to alternate."
+                "Many models want user and assistant to alternate, the user first."
             ) from error
         return rendered
+
+
+def _folded(turns: Sequence[Turn]) -> Sequence[Turn]:
+    """The turns with a leading system turn as the first paragraph of the user's turn after it."""
+    match turns:
+        case [Turn("system", said), Turn("user", asked), *others]:
+            return [Turn("user", (*said, Span("\n\n"), *asked)), *others]
+    return turns
 
 
 def _hide(parts: Sequence[Span], spans: list[Span]) -> str:

@@ -27,6 +27,7 @@ class Account:
     Attributes:
         too_long: lessons that do not fit the window, by task.
         is_packed: whether lessons share what they have in common; not every model can be shown that.
+        num_steps: of the course.
         num_tokens: computed in all; `num_lesson_tokens`: those of all lessons, each by itself.
         held_out: loss by task (nats a token), in the end.
         place: where it was computed in the end and how finely, such as "cpu in float32".
@@ -37,6 +38,7 @@ class Account:
     mixture: Mixture
     too_long: Mapping[Task, int]
     is_packed: bool = True
+    num_steps: int = 0
     num_tokens: int = 0
     num_lesson_tokens: int = 0
     curve: tuple[Standing, ...] = ()
@@ -45,7 +47,7 @@ class Account:
 
     def follow(self, course: Course) -> None:
         """Take over what a course says of itself."""
-        self.is_packed = course.is_packed
+        self.is_packed, self.num_steps = course.is_packed, len(course.steps)
         self.num_tokens, self.num_lesson_tokens = course.num_tokens, course.num_lesson_tokens
 
 

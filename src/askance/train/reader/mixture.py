@@ -36,15 +36,15 @@ class Shares:
         splitting, following_up, summing_up, judging: as their modules say; judging for each of four kinds.
     """
 
-    reading: float = 1.0
-    memory: float = 1.0
-    compared: float = 0.5
-    chat: float = 0.1
-    paragraph: float = 1.0
-    splitting: float = 1.0
-    following_up: float = 1.0
-    summing_up: float = 1.0
-    judging: float = 1.0
+    reading: float
+    memory: float
+    compared: float
+    chat: float
+    paragraph: float
+    splitting: float
+    following_up: float
+    summing_up: float
+    judging: float
 
 
 @dataclass(frozen=True, slots=True)
@@ -86,9 +86,9 @@ class Mixture:
 def mixture(
     examples_by_dataset: Mapping[str, Sequence[Example]],
     model: Model,
+    shares: Shares,
     *,
     seed: int = 0,
-    shares: Shares = Shares(),
     showing: Showing = Showing(),
     held_out: float = 0.02,
 ) -> Mixture:

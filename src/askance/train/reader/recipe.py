@@ -104,8 +104,8 @@ def make_mixture(
     return mixture(
         examples_by_dataset,
         cast(Model, _Layouts(frozenset(takes))),
+        shares,
         seed=settings.seed,
-        shares=shares,
         showing=Showing(settings.passage_words, settings.passages),
         held_out=settings.held_out,
     )
