@@ -6,6 +6,8 @@ from askance.core.errors import AskanceError, KnobError, PresetError, UnknownNam
 from askance.methods.flare import Flare
 from askance.presets import OF_MODELS, open_preset, preset_text, shipped
 from askance.wire import make_method, method_class, open_engine, read_settings, with_preset
+from askance.wordings import open_wording
+from tests.models.tiny import save_adapter
 
 HOTPOT = "llama2-13b-chat/hotpotqa"
 DRAGIN = method_class("dragin")
@@ -179,6 +181,25 @@ def test_a_preset_named_takes_the_place_of_the_bundled_one(tmp_path):
     path = tmp_path / "p.toml"
     path.write_text("[flare]\npassages = 5\n")
     assert with_preset("flare", {}, "bundled", path) == {"passages": 5}
+
+
+def test_a_trained_reader_is_asked_as_it_was_trained(tmp_path, qwen_folder):
+    folder = save_adapter(tmp_path / "reader", str(qwen_folder), base_spec=f"hf:{qwen_folder}")
+    plain, own = open_wording("plain"), open_wording("own")
+    for spec in (f"hf:{folder}", f"hf:{qwen_folder}?adapter={folder}", f"bundled:base?adapter={folder}"):
+        assert with_preset("single", {}, spec, None) == {"wording": plain}
+        assert with_preset("single", {"wording": "own"}, spec, None)["wording"] == own
+        assert with_preset("dragin", {"profile": "paper"}, spec, HOTPOT)["wording"] == plain
+    for spec in ("", "scripted", f"hf:{qwen_folder}", "hf:owner/name", "hf:file.gguf"):
+        assert with_preset("single", {}, spec, None) == {}
+
+
+def test_a_reader_with_prompts_that_are_not_known(tmp_path, qwen_folder):
+    folder = save_adapter(tmp_path / "reader", str(qwen_folder), base_spec=f"hf:{qwen_folder}")
+    note = folder / "reader.json"
+    note.write_text(note.read_text().replace("plain", "plains"))
+    with pytest.raises(UnknownName, match=r"unknown prompt set 'plains'.*did you mean 'plain'"):
+        with_preset("single", {}, f"hf:{folder}", None)
 
 
 def test_the_trace_shows_the_value_used(bundled, sample_index):

@@ -25,7 +25,15 @@ from askance.core.strict_json import json_line
 from askance.presets import preset_text, shipped
 from askance.runtime.trace_file import check_writable
 from askance.text.printable import printable, printable_record
-from askance.wire import DEFAULT_METHOD, load_models, make_method, method_class, open_retriever, with_preset
+from askance.wire import (
+    DEFAULT_METHOD,
+    load_models,
+    make_method,
+    method_class,
+    open_retriever,
+    own_prompts,
+    with_preset,
+)
 
 if TYPE_CHECKING:
     from askance.train.calibrate import Calibration
@@ -57,14 +65,16 @@ def calibrate(
     from askance.train.calibrate import calibrate as find_threshold
     from askance.train.calibrate import chosen_knob
 
-    settings = with_preset(method, knobs_by_name(set_ or ()), answer_model="", preset=preset)
+    specs = models_by_role(model or ())
+    given = with_preset(method, knobs_by_name(set_ or ()), answer_model="", preset=preset)
+    settings = {**own_prompts(method, specs["answer"]), **given}
     name = chosen_knob(method, knob).name
     make_method(method, settings)
     if file is not None:
         check_writable(file)
     questions = [example.question for example in read_dataset(dataset, limit)]
     retriever = None if index is None else open_retriever(index)
-    models = load_models(models_by_role(model or ()))
+    models = load_models(specs)
     with CalibrationProgress(err, name, len(questions)) as progress:
         work = find_threshold(
             method, settings, models, retriever, questions, searches,

@@ -131,4 +131,4 @@ def _show(account: "Account", folder: Path) -> None:
         f"the reader is in {folder}, its card in {folder / 'README.md'}",
         markup=False, soft_wrap=True,
     )  # fmt: skip
-    out.print(f"use it: --model hf:{folder} --prompts plain", markup=False, soft_wrap=True)
+    out.print(f"use it: --model hf:{folder}", markup=False, soft_wrap=True)

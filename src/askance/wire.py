@@ -13,7 +13,7 @@ from askance.core.knobs import parse_knobs
 from askance.core.ports import Method, Model, Retriever
 from askance.core.trace import Listener, Trace
 from askance.core.types import Question, Role
-from askance.models.kinds import MODEL_KINDS
+from askance.models.kinds import MODEL_KINDS, ModelKind
 from askance.presets import OF_MODELS, Preset, open_preset, shipped
 from askance.text.linguistics import OWN, Linguistics
 from askance.wordings import open_wording
@@ -109,19 +109,38 @@ def with_preset(
     """The settings of a method, and what a preset has for the knobs that they leave open; all typed.
 
     Args:
-        answer_model: the specification of the model that answers. ``bundled`` and ``bundled:base`` have
-            presets of their own, which apply when none is named, as far as they know the method and its
-            profile.
+        answer_model: the specification of the model that answers, or nothing. ``bundled`` and
+            ``bundled:base`` have presets of their own, which apply when none is named, as far as they know
+            the method and its profile. A trained reader is asked with the prompts it was trained on.
 
     Raises:
         UnknownName: no such method, knob or preset.
         PresetError: the preset named can't be read, or does not know the method or its profile.
     """
     cls, typed = method_class(name), read_settings(name, settings)
+    typed = {**own_prompts(name, answer_model), **typed}
     if preset is not None:
         return {**open_preset(preset).knobs(cls, typed), **typed}
     own = _own_preset(answer_model)
     return {**own.knobs(cls, typed), **typed} if own is not None and own.knows(cls, typed) else typed
+
+
+def own_prompts(method: str, model: str) -> dict[str, Any]:
+    """The prompts that a model was trained on, as a setting of the method; nothing for most models.
+
+    Raises:
+        UnknownName, ModelSpecError: a model that can't be named so, or whose `reader.json` can't be read.
+    """
+    if not model or all(field.name != "wording" for field in fields(method_class(method))):
+        return {}
+    kind, name, options = _parsed(model)
+    folder = kind.reader(name, options)
+    if folder is None or not (folder / "reader.json").is_file():
+        return {}
+    from askance.models.hf.reader_note import read_note
+
+    note = read_note(folder)
+    return {} if note is None else {"wording": open_wording(note.prompts)}
 
 
 def _own_preset(model: str) -> Preset | None:
@@ -155,6 +174,11 @@ def load_model(spec: str) -> Model:
         ModelSpecError: the model can't be found or loaded.
         MissingExtra: a package is missing; names the pip line.
     """
+    kind, name, options = _parsed(spec)
+    return kind.load(name, options)
+
+
+def _parsed(spec: str) -> tuple[ModelKind, str, dict[str, str]]:
     named, _, query = spec.partition("?")
     kind_name, _, name = named.partition(":")
     if kind_name not in MODEL_KINDS:
@@ -169,7 +193,7 @@ def load_model(spec: str) -> Model:
             raise UnknownName("model option", option, kind.options, place=f"in {spec!r}")
         if not value or [each for each, _ in pairs].count(option) > 1:
             raise ModelSpecError(f"model {spec!r}: give {option} one value, such as {option}=….")
-    return kind.load(name, dict(pairs))
+    return kind, name, dict(pairs)
 
 
 def _options(query: str) -> list[tuple[str, str]]:
@@ -246,6 +270,7 @@ def open_engine(
         index: a folder made by `askance index`; methods that do not search need none.
         knobs: of the method, such as ``{"passages": 3}``.
         prompts: the name of a packaged prompt set, or a prompt file; the knob ``wording`` by another name.
+            Without any, the set that the model was trained on, if it is a reader of `askance train reader`.
         preset: fills knobs that `knobs` leaves open: a name of `askance presets`, or a file. Without one, the
             models ``bundled`` and ``bundled:base`` get what was measured for them.
 

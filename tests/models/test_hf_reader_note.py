@@ -17,7 +17,11 @@ from askance.models.hf.reader_note import (
 )
 
 NOTE = ReaderNote(
-    base="hf:tiny/ünal", base_fingerprint="0f" * 16, chat_template_digest="d2" * 16, method="full"
+    base="hf:tiny/ünal",
+    base_fingerprint="0f" * 16,
+    chat_template_digest="d2" * 16,
+    method="full",
+    prompts="plain",
 )
 
 
@@ -30,6 +34,7 @@ def test_what_is_written_can_be_read_again(tmp_path):
         "base_fingerprint": "0f" * 16,
         "chat_template_digest": "d2" * 16,
         "method": "full",
+        "prompts": "plain",
     }
 
 
@@ -47,6 +52,7 @@ def test_there_may_be_none(tmp_path):
         ({"base": "hf:"}, "'base'"),
         ({"base_fingerprint": "0F" * 16}, "'base_fingerprint'"),
         ({"chat_template_digest": 3}, "'chat_template_digest': .*found 3"),
+        ({"prompts": ""}, "'prompts'"),
         ({"method": "prefix"}, "'method': Input should be 'lora' or 'full', found 'prefix'"),
     ],
 )

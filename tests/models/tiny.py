@@ -162,7 +162,11 @@ def save_adapter(folder: Path, base: str, *, base_spec: str | None = None, **set
     if base_spec is not None:
         digest = chat_template_digest(tokenizer)
         note = ReaderNote(
-            base=base_spec, base_fingerprint=fingerprint, chat_template_digest=digest, method="lora"
+            base=base_spec,
+            base_fingerprint=fingerprint,
+            chat_template_digest=digest,
+            method="lora",
+            prompts="plain",
         )
         write_note(folder, note)
     return folder

@@ -1,6 +1,6 @@
 """The kinds of models that a specification can name, which are imported on use."""
 
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from pathlib import Path
 from typing import cast
@@ -15,6 +15,7 @@ class ModelKind:
 
     Attributes:
         names: what may follow the kind's name and a colon; None for anything.
+        reader: the folder whose `reader.json`, if it has one, tells of the model's training.
         in_flight: how many questions at a time suit it: a local model computes one call after the other, and
             finds more of a prompt again when the calls of a question follow each other.
     """
@@ -26,6 +27,7 @@ class ModelKind:
     names: tuple[str, ...] | None
     options: tuple[str, ...]
     load: Callable[[str, dict[str, str]], Model]
+    reader: Callable[[str, Mapping[str, str]], Path | None] = lambda name, options: None
     in_flight: int = 1
 
 
@@ -54,6 +56,20 @@ def _load_hf(name: str, options: dict[str, str]) -> Model:
 
         return cast(Model, load_adapted(Path(name).expanduser(), display_name=name, **options))
     return cast(Model, load_hf(name, **options))
+
+
+def _bundled_reader(name: str, options: Mapping[str, str]) -> Path | None:
+    from askance.models.bundled import READER
+
+    return _named_adapter(options) or (None if name else READER)
+
+
+def _hf_reader(name: str, options: Mapping[str, str]) -> Path | None:
+    return _named_adapter(options) or Path(name).expanduser()
+
+
+def _named_adapter(options: Mapping[str, str]) -> Path | None:
+    return Path(options["adapter"]).expanduser() if "adapter" in options else None
 
 
 def _load_adapted(base: str, display_name: str, options: dict[str, str]) -> Model:
@@ -88,6 +104,7 @@ MODEL_KINDS = {
         ("base",),
         ("device", "dtype", "adapter"),
         _load_bundled,
+        _bundled_reader,
     ),
     "hf": ModelKind(
         "hf:NAME[?device=…&dtype=…]",
@@ -98,6 +115,7 @@ MODEL_KINDS = {
         None,
         ("device", "dtype", "adapter"),
         _load_hf,
+        _hf_reader,
     ),
     "scripted": ModelKind(
         "scripted[:FILE]",

@@ -1,7 +1,7 @@
 """The note beside a trained reader, `reader.json`: what it was trained from, and how its prompts looked.
 
     {"format": 1, "base": "bundled:base", "base_fingerprint": "0f…", "chat_template_digest": "d2…",
-     "method": "lora"}
+     "method": "lora", "prompts": "plain"}
 
 A reader is either an adapter ("lora") or a whole model ("full"). An adapter on another base, or with another
 chat template, would answer worse without a word: the note is what such a mistake is recognised by.
@@ -36,6 +36,7 @@ class ReaderNote(BaseModel):
         base_fingerprint: `weights_fingerprint` of that model before training.
         chat_template_digest: `chat_template_digest` of the tokenizer it was trained with.
         method: an adapter, or all weights.
+        prompts: the set of `askance prompts` that it was trained on, and is asked with unless told otherwise.
     """
 
     model_config = ConfigDict(strict=True, extra="forbid", frozen=True)
@@ -44,6 +45,7 @@ class ReaderNote(BaseModel):
     base_fingerprint: Digest
     chat_template_digest: Digest
     method: Literal["lora", "full"]
+    prompts: Annotated[str, StringConstraints(min_length=1)]
 
 
 def read_note(folder: Path) -> ReaderNote | None:

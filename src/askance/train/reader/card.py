@@ -65,7 +65,7 @@ def _head(account: Account) -> Iterator[str]:
     yield 'end in "So the answer is …", splits questions, and judges passages and answers.'
     yield "Made by `askance train reader`."
     yield ""
-    yield '    askance ask "…" --index my-index --model hf:THIS_FOLDER --prompts plain'
+    yield '    askance ask "…" --index my-index --model hf:THIS_FOLDER'
     yield ""
 
 

@@ -8,6 +8,7 @@ from typing import Any
 from safetensors import SafetensorError
 
 from askance.core.errors import InputError
+from askance.methods.wording import PLAIN
 from askance.models.hf.reader_note import ReaderNote, write_note
 from askance.runtime.durable import sync
 from askance.train.reader.card import Account, card
@@ -34,6 +35,7 @@ def write_reader(
         base_fingerprint=base_fingerprint,
         chat_template_digest=template_digest,
         method=method,
+        prompts=PLAIN.name,
     )
     try:
         partial.mkdir(parents=True)
