@@ -1,11 +1,12 @@
 """The `Model` port over a torch module. One worker thread owns it, and coroutines wait for it in order."""
 
 import asyncio
-import threading
-from collections.abc import Callable, Sequence
-from concurrent.futures import ThreadPoolExecutor
+import os
+from collections.abc import Awaitable, Sequence
 from functools import partial
 from typing import Any, TypeVar
+
+import torch
 
 from askance.core.errors import InputError, MissingAbility, ModelFailure, PromptTooLong
 from askance.core.types import (
@@ -23,14 +24,18 @@ from askance.core.types import (
     Want,
     Watch,
 )
-from askance.models.hf import decode as decoding
+from askance.models.hf.decode import Job, Option, Sample
 from askance.models.hf.detokenise import Detokeniser
 from askance.models.hf.encoding import Encoding
 from askance.models.hf.network import Network
 from askance.models.hf.signals import check_sampling
+from askance.runtime.batch import Batch
+from askance.runtime.schedule import Scheduler
 
 T = TypeVar("T")
 
+_UNKNOWN_BYTES = 2 * 10**9
+"""For keys and values where the system does not tell how much memory is free."""
 _ANYWHERE: frozenset[Signal] = frozenset({"logprob", "top_logprobs", "entropy", "token_probs"})
 
 
@@ -39,14 +44,27 @@ class HfModel:
 
     It has every signal; attention, and with it `attend`, is missing only where a model's layers do not use
     transformers' attention interface. Make one with `load_hf`.
+
+    Args:
+        memory_bytes: for keys and values, of what is computed and of what may come again; otherwise a part of
+            what is free.
     """
 
-    def __init__(self, module: Any, tokenizer: Any, *, name: str, context_tokens: int) -> None:
+    def __init__(
+        self,
+        module: Any,
+        tokenizer: Any,
+        *,
+        name: str,
+        context_tokens: int,
+        memory_bytes: int | None = None,
+    ) -> None:
         self._name, self._context_tokens = name, context_tokens
         self._network = Network(module, name)
         self._encoding = Encoding(tokenizer, module, name)
         self._vocabulary, self._prompts = self._encoding.vocabulary, self._encoding.prompts
-        self._worker = ThreadPoolExecutor(max_workers=1, thread_name_prefix=f"askance {name}")
+        batch = Batch(self._network.backend, memory_bytes or free_bytes(self._network.device))
+        self._scheduler = Scheduler(batch, f"askance {name}")
 
     @property
     def name(self) -> str:
@@ -97,21 +115,24 @@ class HfModel:
         if want.attention is not None:
             self._require_attention()
         bridge = None if watch is None else _Bridge(watch)
-        job = decoding.Job(
+        job = Job(
             prompt_ids=self._fitting(self._encoding.prompt_ids(prompt), sampling.max_tokens),
             named_ids=tuple(self._vocabulary.single(text) for text in want.token_probs),
             sampling=sampling,
             want=want,
             until=until,
-            n=n,
             key=key,
             watch=bridge,
             model_name=self._name,
         )
-        generations = await self._work(partial(decoding.generate, self._network, self._vocabulary, job))
+        # Greedy samples are all the same.
+        num_different = 1 if sampling.temperature == 0 else n
+        samples = [Sample(self._vocabulary, job, number) for number in range(num_different)]
+        await self._done(self._scheduler.compute(samples))
         if bridge is not None:
             bridge.close()
-        return generations
+        generations = tuple(sample.generation() for sample in samples)
+        return generations if len(generations) == n else generations * n
 
     async def score(self, prompt: Prompt, options: Sequence[str]) -> tuple[Scored, ...]:
         """See `Model.score`. Options go on from the prompt without a gap, as plain text.
@@ -127,7 +148,9 @@ class HfModel:
         prompt_ids = self._fitting(self._encoding.prompt_ids(prompt), longest)
         if not tokenised:
             return ()
-        return await self._work(partial(decoding.score, self._network, prompt_ids, tokenised))
+        requests = [Option(prompt_ids, ids) for ids in tokenised]
+        await self._done(self._scheduler.compute(requests))
+        return tuple(request.scored() for request in requests)
 
     async def attend(self, text: str | TokenIds, *, bos: bool) -> Attention:
         """See `Model.attend`. `bos` puts BOS in front where the tokenizer does so itself.
@@ -143,7 +166,8 @@ class HfModel:
         ids = self._prompts.with_bos(ids) if bos else ids
         if not ids:
             raise InputError("attend: the text is empty; give it at least one character.")
-        weights = await self._work(partial(decoding.attend, self._network, self._fitting(ids, 0)))
+        work = partial(self._network.attend, self._fitting(ids, 0))
+        weights = await self._done(self._scheduler.alone(work))
         return Attention(ids, self._texts(ids), weights)
 
     def tokenize(self, text: str) -> TokenIds:
@@ -182,22 +206,24 @@ class HfModel:
         texts[-1] += detokeniser.flush()
         return tuple(texts)
 
-    async def _work(self, work: Callable[[decoding.Check], T]) -> T:
-        """Run on the worker thread, after all earlier calls. A cancelled call stops within one token."""
-        is_abandoned = threading.Event()
-
-        def check() -> None:
-            if is_abandoned.is_set():
-                raise ModelFailure("abandoned")
-
+    async def _done(self, work: Awaitable[T]) -> T:
         try:
-            return await asyncio.get_running_loop().run_in_executor(self._worker, work, check)
+            return await work
         except RuntimeError as error:
             raise ModelFailure(
                 f"model {self._name!r}: {error}. If memory ran out, use fewer passages or a smaller model."
             ) from error
-        finally:
-            is_abandoned.set()
+
+
+def free_bytes(device: torch.device) -> int:
+    """A part of the memory that is free now."""
+    if device.type == "cuda":
+        return int(0.8 * torch.cuda.mem_get_info(device)[0])
+    try:
+        free = os.sysconf("SC_AVPHYS_PAGES") * os.sysconf("SC_PAGE_SIZE")
+    except (ValueError, OSError, AttributeError):
+        return _UNKNOWN_BYTES
+    return free // 4
 
 
 class _Bridge:
