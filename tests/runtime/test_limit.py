@@ -33,11 +33,12 @@ def test_what_is_spent_is_counted():
 
 def test_a_prompt_beyond_what_is_left_is_not_asked():
     ledger, model = limited(tokens=20)
-    generate(model)
+    while ledger.num_tokens + model.count(PROMPT) < 15:
+        generate(model, 1)
+    ledger.spend(20 - ledger.num_tokens - 2)
     used = ledger.num_tokens
     with pytest.raises(LimitReached, match=rf"has 20 tokens, {used} are used, and the next prompt has \d"):
-        for _ in range(5):
-            generate(model)
+        generate(model, 100)
     assert ledger.num_tokens <= 20
 
 

@@ -57,7 +57,8 @@ def test_a_watcher_is_told_each_piece_once():
 
 
 @pytest.mark.parametrize(
-    ("attempt", "asked_for", "expected"), [(1, None, 1), (2, None, 2), (4, None, 8), (9, None, 30), (1, 12, 12), (1, 99, 30)]
+    ("attempt", "asked_for", "expected"),
+    [(1, None, 1), (2, None, 2), (4, None, 8), (9, None, 30), (1, 12, 12), (1, 99, 30)],
 )
 def test_waits_grow_and_have_an_end(attempt, asked_for, expected):
     assert Patience().wait_seconds(attempt, asked_for) == expected
@@ -81,12 +82,12 @@ def test_waits_are_waited():
 
 
 def test_searches_too():
-    class Busy(ScriptedRetriever):
-        errors = [RetrieverUnavailable("busy")]
+    errors = [RetrieverUnavailable("busy")]
 
+    class Busy(ScriptedRetriever):
         async def search(self, *given, **options):
-            if self.errors:
-                raise self.errors.pop()
+            if errors:
+                raise errors.pop()
             return await super().search(*given, **options)
 
     assert asyncio.run(RetryingRetriever(Busy({}), QUICK).search("a", 1)) == ()

@@ -287,6 +287,6 @@ class Batch(Generic[S, B]):
     def _too_long(self, request: Request) -> ModelFailure:
         return ModelFailure(
             f"keys and values of {request.max_tokens:,} tokens do not fit into the memory for "
-            f"{self._budget_tokens:,} that there is: use fewer passages (--set passages=N) or fewer new tokens "
-            "(--set max_tokens=N), or allow more memory."
+            f"{self._budget_tokens:,} that there is: use fewer passages (--set passages=N) or fewer new "
+            "tokens (--set max_tokens=N), or allow more memory."
         )

@@ -1,7 +1,8 @@
 """Answers of models and retrievers, kept on disk by what was asked.
 
-Two calls that ask the same of the same model are one: what counts is the model's weights, the prompt, sampling,
-signals, `until`, and the key, as far as anything is drawn. The file is SQLite's, so several processes can use it.
+Two calls that ask the same of the same model are one: what counts is the model's weights, the prompt,
+sampling, signals, `until`, and the key, as far as anything is drawn. The file is SQLite's, so several
+processes can use it.
 """
 
 import base64
@@ -118,8 +119,8 @@ class Store:
             yield
         except (sqlite3.Error, OSError, zlib.error, ValueError) as error:
             raise InputError(
-                f"the cache {self.path} can't be used ({error}): free space, remove the file, name another, or do "
-                "without a cache."
+                f"the cache {self.path} can't be used ({error}): free space, remove the file, name another, "
+                "or do without a cache."
             ) from error
 
 

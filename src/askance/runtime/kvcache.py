@@ -1,9 +1,9 @@
 """Keys and values by the tokens they belong to: what a prompt shares with an earlier one is found again.
 
 A tree of blocks. A node holds up to `BLOCK_TOKENS` token ids, and the keys and values that a model computed
-for them behind all tokens on the way from the root. Only a last block holds fewer. What is being computed owns
-its keys and values: it copies blocks out of the tree and into it, so a block can go at any time, and nobody has
-to count who uses it.
+for them behind all tokens on the way from the root. Only a last block holds fewer. What is being computed
+owns its keys and values: it copies blocks out of the tree and into it, so a block can go at any time, and
+nobody has to count who uses it.
 """
 
 from collections.abc import Callable, Iterator, Sequence

@@ -1,4 +1,4 @@
-"""Limits of what one question may cost: tokens, calls, seconds. What goes beyond is refused, not shortened."""
+"""Limits of what a question may cost: tokens, calls, seconds. What goes beyond is refused, not shortened."""
 
 import asyncio
 import time

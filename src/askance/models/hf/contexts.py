@@ -1,4 +1,4 @@
-"""One text at a time, with the cache of transformers itself: for models whose attention we can't take over."""
+"""One text at a time, with the cache of transformers: for models whose attention we can't take over."""
 
 from collections.abc import Sequence
 from dataclasses import dataclass
@@ -20,7 +20,7 @@ class Context:
 
 
 class Contexts:
-    """The `Backend` of a `Batch` over any causal model of transformers. Nothing of a text is kept after it."""
+    """The `Backend` of a `Batch` over any causal model of transformers. Nothing of a text stays after it."""
 
     can_restore = False
     max_feeds = 1

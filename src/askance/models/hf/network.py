@@ -17,7 +17,7 @@ from askance.models.hf.slots import KeyShape
 from askance.runtime.batch import Feed
 
 _TOLERANCE = {torch.float32: 1e-3, torch.float64: 1e-6}
-"""How far logits of a pass may be from the module's own, as a share of the greatest; rounding is below that."""
+"""How far logits of a pass may be from the module's own, as a share of the greatest: more than rounding."""
 _COARSE_TOLERANCE = 0.1
 
 

@@ -15,7 +15,7 @@ from askance.core.types import Key, Sampling, Want
 
 
 class _Pass:
-    """The logits of one pass, shape [rows, vocabulary]: what is wanted of one row is computed for all at once."""
+    """The logits of one pass, shape [rows, vocabulary]. What one row is asked for is computed for all."""
 
     def __init__(self, logits: Tensor) -> None:
         self.logits = logits

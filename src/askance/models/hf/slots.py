@@ -1,7 +1,7 @@
-"""Where keys and values lie: one row of a slab for each sequence that runs, so that a pass reads all rows at once.
+"""Where keys and values lie: a row of a slab for each text that runs, so that a pass reads all rows at once.
 
-A slab has a place for every token that its rows may ever have. The rows in use are always the first ones: when a
-sequence leaves, the last row moves into its place.
+A slab has a place for every token that its rows may ever have. The rows in use are always the first ones:
+when a sequence leaves, the last row moves into its place.
 """
 
 from collections.abc import Sequence
