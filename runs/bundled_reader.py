@@ -24,12 +24,11 @@ from askance.train.reader.settings import ReaderSettings
 BASE = "bundled:base"
 SETTINGS = ReaderSettings(
     seed=20,
-    reading=0.7,
+    rows_per_step=4,
     memory=0.2,
     splitting=0.15,
     following_up=0.3,
     summing_up=0.2,
-    paragraph=0.3,
     judging=0.25,
 )
 HELD_OUT_ARTICLES = ("Normans", "Steam engine")
