@@ -22,7 +22,15 @@ from askance.serve.progress import TrainingProgress
 from askance.train.reader.settings import ReaderSettings
 
 BASE = "bundled:base"
-SETTINGS = ReaderSettings(seed=20)
+SETTINGS = ReaderSettings(
+    seed=20,
+    rows_per_step=4,
+    memory=0.2,
+    splitting=0.15,
+    following_up=0.3,
+    summing_up=0.2,
+    judging=0.25,
+)
 HELD_OUT_ARTICLES = ("Normans", "Steam engine")
 
 

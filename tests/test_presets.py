@@ -165,14 +165,15 @@ def test_a_record_is_named_in_a_comment():
 def test_the_bundled_model_gets_what_was_measured_for_it():
     assert shipped()["bundled"].methods == shipped()["bundled:base"].methods
     assert shipped()["bundled"].about != shipped()["bundled:base"].about
+    own_prompts = {"bundled": {"wording": open_wording("plain")}, "bundled:base": {}}
     for name in OF_MODELS:
         measured = shipped()[name].methods["flare"]
         assert measured["search_below"] != Flare().search_below
         for spec in (name, f"{name}?dtype=float32"):
-            assert with_preset("flare", {}, spec, None) == measured
+            assert with_preset("flare", {}, spec, None) == {**measured, **own_prompts[name]}
     assert with_preset("flare", {"search_below": 0.5}, "bundled", None)["search_below"] == 0.5
     assert "search_below" not in with_preset("flare", {"search_first": "no"}, "bundled", None)
-    assert with_preset("closed_book", {}, "bundled", None) == {}
+    assert with_preset("closed_book", {}, "bundled", None) == own_prompts["bundled"]
     for spec in ("scripted", "hf:bundled", "bundled:base?dtype=float32&adapter=mine"):
         assert with_preset("flare", {}, spec, None) == {}
 
@@ -180,7 +181,7 @@ def test_the_bundled_model_gets_what_was_measured_for_it():
 def test_a_preset_named_takes_the_place_of_the_bundled_one(tmp_path):
     path = tmp_path / "p.toml"
     path.write_text("[flare]\npassages = 5\n")
-    assert with_preset("flare", {}, "bundled", path) == {"passages": 5}
+    assert with_preset("flare", {}, "bundled", path) == {"passages": 5, "wording": open_wording("plain")}
 
 
 def test_a_trained_reader_is_asked_as_it_was_trained(tmp_path, qwen_folder):

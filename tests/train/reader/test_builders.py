@@ -15,7 +15,8 @@ from askance.text.answers import has_answer
 from askance.train.reader import judging
 from askance.train.reader.composing import comparisons, parts
 from askance.train.reader.passages import Showing, as_hits
-from askance.train.reader.reading import from_memory, from_passages, shown
+from askance.train.reader.reading import from_memory, from_passages, shown, to_the_end
+from askance.train.reader.reasoning import reasoning
 from askance.train.reader.single_hop import on_paragraph, on_parts
 from askance.train.reader.splitting import following_up, splitting, summing_up
 from tests.train.reader.lessons import (
@@ -217,3 +218,12 @@ def test_behind_a_cue_in_plain_text_every_reply_begins_with_a_blank_as_it_is_sco
     assert all(text_of(each.prompt).endswith(":|") and each.target[0] == " " for each in lessons)
     for lesson in judging.relevance(FILM, RAW_ONLY, Showing(), rng):
         assert lesson.target in selfrag_prompts.options(selfrag_prompts.RELEVANCE, lesson.prompt)
+
+
+def test_what_follows_from_the_facts():
+    made = reasoning(ARGON)
+    (lesson,) = to_the_end(ARGON, BOTH, "raw")
+    assert text_of(lesson.prompt).endswith(f"| {made.facts[0]}")
+    assert lesson.target == f" {made.facts[-1]} {made.conclusion}"
+    assert lesson.target.endswith(lesson.answer)
+    assert lesson.answer == f" {made.answer}."

@@ -29,6 +29,14 @@ def test_prompt_then_target_then_end():
     assert left_out == {}
 
 
+def test_the_answer_that_a_target_ends_in():
+    worked = Lesson("reading", "d/1", Raw((Span("ab"),)), " c is d.", answer=" d.")
+    (made,), _ = encode([worked], Letters(), 100)
+    assert (made.num_target_tokens, made.num_answer_tokens) == (9, 4)
+    (made,), _ = encode([lesson("ab", " c is d.")], Letters(), 100)
+    assert made.num_answer_tokens == 0
+
+
 def test_what_does_not_fit_is_left_out_whole_and_counted_by_task():
     lessons = [lesson("abc", "d"), lesson("abcd", "e"), lesson("a", "bcde", task="support")]
     made, left_out = encode(lessons, Letters(), 5)

@@ -21,8 +21,8 @@ from tests.train.reader.lessons import (
     text_of,
 )
 
-NONE = Shares(*[0.0] * 9)
-EACH = Shares(*[1.0] * 9)
+NONE = Shares(*[0.0] * 10)
+EACH = Shares(*[1.0] * 10)
 RAW = replace(EACH, chat=0.0)
 
 
@@ -54,6 +54,7 @@ def tasks(made):
         ({"following_up": 1.0}, {"following_up": 2}),
         ({"summing_up": 1.0}, {"summing_up": 2}),
         ({"compared": 1.0, "splitting": 1.0}, {"splitting": 4}),
+        ({"deciding": 2.0}, {"going_on": 4}),
     ],
 )
 def test_a_share_is_a_number_of_lessons_per_example(share, expected):

@@ -2,6 +2,7 @@
 
 import random
 from collections import Counter
+from dataclasses import replace
 
 import pytest
 import torch
@@ -35,6 +36,15 @@ def test_a_row_by_hand():
         [1, 1, 0, 0, 1, 0],
         [1, 1, 0, 0, 1, 1],
     ]
+
+
+def test_an_answer_counts_as_much_as_all_that_leads_to_it():
+    lesson = replace(encoded((5,), (6, 7, 8, 9, 2)), num_answer_tokens=2)
+    weights = [goal.weight for goal in row_of(lesson).goals]
+    half = 5**0.5 / 2
+    assert weights == pytest.approx([half / 3] * 3 + [half / 2] * 2)
+    whole = row_of(replace(lesson, num_answer_tokens=5))
+    assert [goal.weight for goal in whole.goals] == pytest.approx([5**-0.5] * 5)
 
 
 def test_how_much_longer_a_lesson_makes_a_row():

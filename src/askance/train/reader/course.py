@@ -88,5 +88,6 @@ def lessons_digest(lessons: Sequence[Encoded]) -> str:
     """What tells one set of lessons from another, their order included: 32 hexadecimal digits."""
     digest = blake2b(digest_size=16)
     for lesson in lessons:
-        digest.update(f"{lesson.task} {lesson.num_prompt_tokens} {lesson.ids}\n".encode())
+        parts = (lesson.num_prompt_tokens, lesson.num_answer_tokens)
+        digest.update(f"{lesson.task} {parts} {lesson.ids}\n".encode())
     return digest.hexdigest()

@@ -26,12 +26,14 @@ class Encoded:
     Attributes:
         ids: prompt, target and end token.
         num_prompt_tokens: what stands before the target; it carries no loss.
+        num_answer_tokens: of the answer that the target ends in, the end token included; 0 without one.
     """
 
     task: Task
     id: str
     ids: TokenIds
     num_prompt_tokens: int
+    num_answer_tokens: int = 0
 
     @property
     def num_target_tokens(self) -> int:
@@ -53,12 +55,19 @@ def encode(
     fitting, left_out = [], Counter[Task]()
     for lesson in lessons:
         prompt_ids = _prompt_ids(lesson, encoder)
-        ids = (*prompt_ids, *encoder.text_ids(lesson.target), encoder.end_id)
+        target_ids = encoder.text_ids(lesson.target)
+        ids = (*prompt_ids, *target_ids, encoder.end_id)
         if len(ids) > max_tokens:
             left_out[lesson.task] += 1
         else:
-            fitting.append(Encoded(lesson.task, lesson.id, ids, len(prompt_ids)))
+            num_answer = len(target_ids) + 1 - _num_before(lesson, encoder) if lesson.answer else 0
+            fitting.append(Encoded(lesson.task, lesson.id, ids, len(prompt_ids), num_answer))
     return tuple(fitting), left_out
+
+
+def _num_before(lesson: Lesson, encoder: Encoder) -> int:
+    """Tokens before the answer; where a token reaches over the border, it belongs to the answer."""
+    return len(encoder.text_ids(lesson.target.removesuffix(lesson.answer)))
 
 
 def _prompt_ids(lesson: Lesson, encoder: Encoder) -> TokenIds:

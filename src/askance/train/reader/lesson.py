@@ -29,12 +29,15 @@ class Lesson:
         id: of the dataset's question that it was made from, with the name of its dataset in front.
         target: what is learned, exactly as it follows the prompt, leading space included; the end token
             comes behind it.
+        answer: what the target ends in and all before it leads to; empty where no part of it is more than
+            another.
     """
 
     task: Task
     id: str
     prompt: Prompt
     target: str
+    answer: str = ""
 
 
 def reply(task: Task, id: str, prompt: Prompt, text: str) -> Lesson:

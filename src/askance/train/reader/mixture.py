@@ -17,7 +17,7 @@ from askance.train.reader import judging
 from askance.train.reader.composing import comparisons
 from askance.train.reader.lesson import Lesson
 from askance.train.reader.passages import Showing
-from askance.train.reader.reading import from_memory, from_passages, shown
+from askance.train.reader.reading import from_memory, from_passages, shown, to_the_end
 from askance.train.reader.single_hop import grouped_by_paragraph, on_paragraph, on_parts
 from askance.train.reader.splitting import following_up, splitting, summing_up
 
@@ -30,6 +30,7 @@ class Shares:
         reading: from passages, and going on from there. Each time with other distractors in another order.
         memory: the same without passages.
         compared: comparisons made of two records, for each record with facts of a knowledge base.
+        deciding: the ends of more such comparisons: which date is the earlier, and so the answer.
         chat: of the lessons in reading and memory, the share in the chat layout.
         paragraph: for paragraphs that stand alone, with questions of one hop: the share that is used, with
             all its questions.
@@ -39,6 +40,7 @@ class Shares:
     reading: float
     memory: float
     compared: float
+    deciding: float
     chat: float
     paragraph: float
     splitting: float
@@ -182,6 +184,8 @@ class _Builder:
         for example in (*examples, *composed):
             yield from self._answering(example)
             yield from self._planning(example)
+        for example in comparisons(examples, floor(num_chained * self.shares.deciding), self.random_):
+            yield from to_the_end(example, self.model, self._layout())
         for example in (each for each in examples if each.grounds.paragraphs):
             for _ in range(self._times(self.shares.judging)):
                 yield from self._judging(example, self.random_.choice(examples), facts)

@@ -55,12 +55,14 @@ class Row:
     def add(self, lesson: Encoded) -> None:
         """Put a lesson into the tree, with its goals.
 
-        A target of n tokens has the weight √n in all, n^-½ each: by tokens alone a worked answer would
-        count forty times as much as a judgement of one word; by lessons alone, the same.
+        A target of n tokens has the weight √n in all: by tokens alone a worked answer would count forty times
+        as much as a judgement of one word; by lessons alone, the same. Half of that is the answer's where the
+        target ends in one: most of what leads to it is copied, and a yes would drown in it.
         """
-        place, weight = -1, lesson.num_target_tokens**-0.5
+        place, weights = -1, _weights(lesson)
         for depth, token_id in enumerate(lesson.ids):
             if depth >= lesson.num_prompt_tokens:
+                weight = weights[depth - lesson.num_prompt_tokens]
                 self.goals.append(Goal(place, token_id, weight))
             place = self._child(place, token_id, depth)
         self.lessons.append(lesson)
@@ -105,6 +107,15 @@ class Row:
             self.parents.append(place)
             self.depths.append(depth)
         return child
+
+
+def _weights(lesson: Encoded) -> list[float]:
+    """What each token of the target counts."""
+    total, last = lesson.num_target_tokens**0.5, lesson.num_answer_tokens
+    first = lesson.num_target_tokens - last
+    if not first or not last:
+        return [total / lesson.num_target_tokens] * lesson.num_target_tokens
+    return [total / 2 / first] * first + [total / 2 / last] * last
 
 
 def rows(lessons: Sequence[Encoded], row_tokens: int, random_: random.Random) -> list[Row]:

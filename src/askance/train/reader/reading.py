@@ -29,10 +29,10 @@ def from_passages(
 ) -> Iterator[Lesson]:
     """Reading, and going on from a part of the same answer, over the same passages."""
     known = reasoning(example)
-    yield _lesson("reading", example, model, layout, hits, "", known.text)
+    yield _lesson("reading", example, model, layout, hits, "", known.text, known)
     if known.facts and random_.random() < GOING_ON:
         so_far, rest = _parted(known, random_)
-        yield _lesson("going_on", example, model, layout, hits, so_far, rest)
+        yield _lesson("going_on", example, model, layout, hits, so_far, rest, known)
 
 
 def from_memory(example: Example, model: Model, layout: Layout, random_: random.Random) -> Iterator[Lesson]:
@@ -40,10 +40,18 @@ def from_memory(example: Example, model: Model, layout: Layout, random_: random.
     known = reasoning(example)
     if not known.facts:
         return
-    yield _lesson("memory", example, model, layout, (), "", known.text)
+    yield _lesson("memory", example, model, layout, (), "", known.text, known)
     if random_.random() < GOING_ON:
         so_far, rest = _parted(known, random_)
-        yield _lesson("going_on", example, model, layout, (), so_far, rest)
+        yield _lesson("going_on", example, model, layout, (), so_far, rest, known)
+
+
+def to_the_end(example: Example, model: Model, layout: Layout) -> Iterator[Lesson]:
+    """Going on behind all facts but the last one: what follows from them."""
+    known = reasoning(example)
+    if len(known.facts) > 1:
+        so_far, rest = " ".join(known.facts[:-1]), f"{known.facts[-1]} {known.conclusion}"
+        yield _lesson("going_on", example, model, layout, (), so_far, rest, known)
 
 
 def worked_answer(
@@ -51,7 +59,7 @@ def worked_answer(
 ) -> Lesson:
     """A question of one hop, or a part of another one."""
     prompt = answer_prompt(model, Question(id, question), hits, "", layout, PLAIN)
-    return Lesson("single_hop", id, prompt, _behind("", known.text, layout))
+    return Lesson("single_hop", id, prompt, _behind("", known.text, layout), known.stated)
 
 
 def shown(example: Example, showing: Showing, random_: random.Random) -> tuple[Hit, ...] | None:
@@ -86,11 +94,18 @@ def _parted(known: Reasoning, random_: random.Random) -> tuple[str, str]:
 
 
 def _lesson(
-    task: Task, example: Example, model: Model, layout: Layout, hits: Sequence[Hit], so_far: str, rest: str
+    task: Task,
+    example: Example,
+    model: Model,
+    layout: Layout,
+    hits: Sequence[Hit],
+    so_far: str,
+    rest: str,
+    known: Reasoning,
 ) -> Lesson:
     begun = f" {so_far}" if so_far and layout == "raw" else so_far
     prompt = answer_prompt(model, example.question, hits, begun, layout, PLAIN)
-    return Lesson(task, example.question.id, prompt, _behind(so_far, rest, layout))
+    return Lesson(task, example.question.id, prompt, _behind(so_far, rest, layout), known.stated)
 
 
 def _behind(so_far: str, text: str, layout: Layout) -> str:

@@ -31,7 +31,12 @@ class Reasoning:
     @property
     def conclusion(self) -> str:
         """The last sentence."""
-        return f"So the answer is {self.answer.removesuffix('.')}."
+        return f"So the answer is{self.stated}"
+
+    @property
+    def stated(self) -> str:
+        """What it ends in: the answer, with a blank and a full stop."""
+        return f" {self.answer.removesuffix('.')}."
 
     @property
     def sentences(self) -> tuple[str, ...]:

@@ -38,6 +38,7 @@ class ReaderSettings(Knobs):
     reading: float = knob(1.0, "share: answers from passages", at_least=0)
     memory: float = knob(0.6, "share: answers without passages", at_least=0)
     compared: float = knob(0.25, "share: comparisons made of two records", at_least=0)
+    deciding: float = knob(1.5, "share: ends of such comparisons, facts given", at_least=0)
     paragraph: float = knob(0.4, "share of the paragraphs with questions of one hop", at_least=0)
     splitting: float = knob(0.3, "share: questions taken apart", at_least=0)
     following_up: float = knob(0.5, "share: the next question, given answers", at_least=0)
