@@ -145,7 +145,7 @@ def _generate(model: Any, want: Want) -> None:
 def _transformers_generate(model: Any) -> None:
     import torch
 
-    module = model._network._module
+    module = model._network.module
     ids = torch.tensor([model.tokenize(_PROMPT.parts[0].text)])  # type: ignore[union-attr]
     module.generate(
         input_ids=ids, attention_mask=torch.ones_like(ids), max_new_tokens=TOKENS, min_new_tokens=TOKENS,

@@ -1,8 +1,8 @@
 """A model that is used as the DRAGIN authors' code uses one: what the runtime is measured against.
 
 Every call computes its prompt anew with `generate` of transformers, writes as many tokens as it may, whatever
-they say, and looks at them afterwards; attention is read in a pass of its own, with the matrices of all layers.
-One question after the other. Written from the description of the loop, not from its code.
+they say, and looks at them afterwards; attention is read in a pass of its own, with the matrices of all
+layers. One question after the other. Written from the description of the loop, not from its code.
 """
 
 import asyncio
@@ -39,7 +39,7 @@ class ReferenceModel:
         module: the same weights with eager attention.
     """
 
-    name = "reference"
+    name, fingerprint = "reference", ""
     signals: frozenset[Signal] = frozenset({"logprob", "entropy"})
     capabilities: frozenset[Capability] = frozenset({"raw", "continuation", "attend"})
 

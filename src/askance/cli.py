@@ -21,11 +21,14 @@ from askance.cli_calibrate import calibrate, presets
 from askance.cli_datasets import datasets
 from askance.cli_eval import evaluate, grid
 from askance.cli_options import (
+    BudgetOption,
+    CacheOption,
     IndexOption,
     JsonFlag,
     ModelOption,
     PresetOption,
     SetOption,
+    budget_of,
     knobs_by_name,
     models_by_role,
 )
@@ -167,6 +170,8 @@ def ask(
     prompts: Annotated[str | None, typer.Option(help="A set of `askance prompts`, or a prompt file.")] = None,
     preset: PresetOption = None,
     seed: Annotated[int, typer.Option(help="Makes a model's random choices repeatable.")] = 0,
+    budget: BudgetOption = None,
+    cache: CacheOption = None,
     as_json: JsonFlag = False,
     trace: Annotated[Path | None, typer.Option(help="Write the trace to this file (JSON Lines).")] = None,
 ) -> None:
@@ -182,6 +187,8 @@ def ask(
         knobs=knobs_by_name(set_ or ()),
         prompts=prompts,
         preset=preset,
+        budget=budget_of(budget or ()),
+        cache=cache,
     )
     if as_json:
         _ask_as_json(engine, question, trace)

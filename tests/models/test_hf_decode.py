@@ -21,7 +21,7 @@ ALL = Want(logprob=True, top_logprobs=3, entropy=True, attention="heads")
 
 
 def module_of(model: HfModel):
-    return model._network._module
+    return model._network.module
 
 
 def chat(question: str) -> Chat:
@@ -222,7 +222,7 @@ def test_calls_are_computed_side_by_side(qwen, monkeypatch):
 
 def test_a_text_that_does_not_fit_the_memory_is_a_failure_with_the_numbers(qwen_folder):
     whole = load_hf(str(qwen_folder))
-    module, tokenizer = whole._network._module, whole._prompts._tokenizer
+    module, tokenizer = whole._network.module, whole._prompts._tokenizer
     num_bytes = 40 * whole._network.backend.bytes_per_token
     model = HfModel(module, tokenizer, name="small", context_tokens=512, memory_bytes=num_bytes)
     assert generate(model, Raw((Span("The"),)), 8)[0].tokens

@@ -18,7 +18,7 @@ PROMPT = Raw((Span("Where does the Arno end?"),))
 class Counted(ScriptedModel):
     def __init__(self):
         super().__init__()
-        self.num_calls = 0
+        self.num_calls, self.fingerprint = 0, "weights"
 
     async def generate(self, *given, **options):
         self.num_calls += 1
@@ -45,8 +45,8 @@ def model():
     return Counted()
 
 
-def cached(model, store, identity="weights"):
-    return CachedModel(model, store, identity)
+def cached(model, store):
+    return CachedModel(model, store)
 
 
 def generate(model, sampling=Sampling(6), want=Want(), key=("k",), prompt=PROMPT, **options):
@@ -97,8 +97,14 @@ def test_where_nothing_is_drawn_the_key_does_not_count(store, model):
 
 def test_another_model_is_asked_itself(store, model):
     generate(cached(model, store))
-    generate(cached(model, store, "other weights"))
+    model.fingerprint = "other weights"
+    generate(cached(model, store))
     assert model.num_calls == 2
+
+
+def test_what_nothing_tells_from_others_can_not_be_kept(store):
+    with pytest.raises(InputError, match="what 'scripted' gives can't be kept in a cache"):
+        cached(ScriptedModel(), store)
 
 
 def test_a_watcher_sees_the_text_that_was_kept(store, model):
@@ -122,13 +128,13 @@ def test_searches(store):
     calls = []
 
     class Library:
-        name = "library"
+        name, fingerprint = "library", "index"
 
         async def search(self, query, k, *, exclude=frozenset()):
             calls.append(query)
             return (Hit(Passage("1", "Arno", "It ends near Pisa.", "a.txt", 3, 9), 1.5, 1),)
 
-    asked = CachedRetriever(Library(), store, "index")
+    asked = CachedRetriever(Library(), store)
     found = [asyncio.run(asked.search("Arno", 3, exclude=frozenset("ab"))) for _ in range(2)]
     assert found[0] == found[1]
     asyncio.run(asked.search("Arno", 3))

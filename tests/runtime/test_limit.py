@@ -4,17 +4,17 @@ import asyncio
 
 import pytest
 
-from askance.core.errors import InputError, LimitReached
+from askance.core.errors import KnobError, LimitReached
 from askance.core.types import Raw, Sampling, Span
 from askance.models.scripted import ScriptedModel
 from askance.retrieval.scripted import ScriptedRetriever
-from askance.runtime.limit import Ledger, LimitedModel, LimitedRetriever, Limits
+from askance.runtime.limit import Budget, Ledger, LimitedModel, LimitedRetriever
 
 PROMPT = Raw((Span("one two three four"),))
 
 
-def limited(**limits):
-    ledger = Ledger(Limits(**limits))
+def limited(**budget):
+    ledger = Ledger(Budget(**budget))
     return ledger, LimitedModel(ScriptedModel(), ledger)
 
 
@@ -57,7 +57,7 @@ def test_several_samples_share_what_is_left():
 
 
 def test_calls():
-    ledger = Ledger(Limits(calls=2))
+    ledger = Ledger(Budget(calls=2))
     retriever = LimitedRetriever(ScriptedRetriever({}), ledger)
     for _ in range(2):
         asyncio.run(retriever.search("a", 1))
@@ -71,7 +71,7 @@ class Slow(ScriptedModel):
 
 
 def test_time():
-    model = LimitedModel(Slow(), Ledger(Limits(seconds=0.05)))
+    model = LimitedModel(Slow(), Ledger(Budget(seconds=0.05)))
     with pytest.raises(LimitReached, match=r"a question has 0\.05 seconds"):
         generate(model)
 
@@ -83,10 +83,16 @@ class TimingOut(ScriptedModel):
 
 def test_a_time_out_of_the_call_itself_stays_one():
     with pytest.raises(TimeoutError, match="of the server"):
-        generate(LimitedModel(TimingOut(), Ledger(Limits(seconds=60))))
+        generate(LimitedModel(TimingOut(), Ledger(Budget(seconds=60))))
 
 
-@pytest.mark.parametrize("limits", [{"tokens": 0}, {"calls": -1}, {"seconds": float("nan")}])
-def test_limits_out_of_range(limits):
-    with pytest.raises(InputError, match="give more than 0"):
-        Limits(**limits)
+@pytest.mark.parametrize("budget", [{"tokens": 0}, {"calls": -1}, {"seconds": float("nan")}])
+def test_a_budget_out_of_range(budget):
+    with pytest.raises(KnobError, match=r"of the budget: expected [\d.]+ or more"):
+        Budget(**budget)
+
+
+def test_without_a_limit_nothing_is_counted():
+    ledger, model = limited(calls=9)
+    generate(model)
+    assert ledger.num_calls == 1

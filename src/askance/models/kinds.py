@@ -16,8 +16,7 @@ class ModelKind:
     Attributes:
         names: what may follow the kind's name and a colon; None for anything.
         reader: the folder whose `reader.json`, if it has one, tells of the model's training.
-        in_flight: how many questions at a time suit it: a local model computes one call after the other, and
-            finds more of a prompt again when the calls of a question follow each other.
+        in_flight: how many questions at a time suit it.
     """
 
     spec: str
@@ -28,7 +27,7 @@ class ModelKind:
     options: tuple[str, ...]
     load: Callable[[str, dict[str, str]], Model]
     reader: Callable[[str, Mapping[str, str]], Path | None] = lambda name, options: None
-    in_flight: int = 1
+    in_flight: int = 16
 
 
 def _load_bundled(name: str, options: dict[str, str]) -> Model:
@@ -125,6 +124,5 @@ MODEL_KINDS = {
         None,
         (),
         _load_scripted,
-        in_flight=16,
     ),
 }

@@ -132,13 +132,13 @@ def id_of(*asked: Any) -> bytes:
 class CachedModel(WrappedModel):
     """A model that is asked once.
 
-    Args:
-        identity: what tells its answers from those of other models, such as a fingerprint of its weights.
+    Raises:
+        InputError: nothing tells the model's answers from those of others.
     """
 
-    def __init__(self, model: Model, store: Store, identity: str) -> None:
+    def __init__(self, model: Model, store: Store) -> None:
         super().__init__(model)
-        self._store, self._identity = store, identity
+        self._store, self._whose = store, _whose(model.name, model.fingerprint)
 
     async def generate(
         self,
@@ -152,7 +152,7 @@ class CachedModel(WrappedModel):
         watch: Watch | None = None,
     ) -> tuple[Generation, ...]:
         drawn = key if sampling.temperature > 0 else ()
-        id = id_of("generate", self._identity, prompt, sampling, want, until, n, drawn)
+        id = id_of("generate", self._whose, prompt, sampling, want, until, n, drawn)
         found = self._store.find(id)
         if found is not None:
             generations = tuple(map(_generation, found))
@@ -164,7 +164,7 @@ class CachedModel(WrappedModel):
         return generations
 
     async def score(self, prompt: Prompt, options: Sequence[str]) -> tuple[Scored, ...]:
-        id = id_of("score", self._identity, prompt, tuple(options))
+        id = id_of("score", self._whose, prompt, tuple(options))
         found = self._store.find(id)
         if found is not None:
             return tuple(Scored(*each) for each in found)
@@ -173,7 +173,7 @@ class CachedModel(WrappedModel):
         return scores
 
     async def attend(self, text: str | TokenIds, *, bos: bool) -> Attention:
-        id = id_of("attend", self._identity, text, bos)
+        id = id_of("attend", self._whose, text, bos)
         found = self._store.find(id)
         if found is not None:
             return Attention(tuple(found["ids"]), tuple(found["texts"]), _array(found["weights"]))
@@ -186,22 +186,31 @@ class CachedModel(WrappedModel):
 class CachedRetriever(WrappedRetriever):
     """A retriever that is asked once.
 
-    Args:
-        identity: what tells its passages from those of other ones, such as a fingerprint of its index.
+    Raises:
+        InputError: nothing tells the retriever's hits from those of others.
     """
 
-    def __init__(self, retriever: Retriever, store: Store, identity: str) -> None:
+    def __init__(self, retriever: Retriever, store: Store) -> None:
         super().__init__(retriever)
-        self._store, self._identity = store, identity
+        self._store, self._whose = store, _whose(retriever.name, retriever.fingerprint)
 
     async def search(self, query: str, k: int, *, exclude: frozenset[str] = frozenset()) -> tuple[Hit, ...]:
-        id = id_of("search", self._identity, query, k, sorted(exclude))
+        id = id_of("search", self._whose, query, k, sorted(exclude))
         found = self._store.find(id)
         if found is not None:
             return tuple(Hit(Passage(**each["passage"]), each["score"], each["rank"]) for each in found)
         hits = await self._retriever.search(query, k, exclude=exclude)
         self._store.keep(id, [asdict(hit) for hit in hits])
         return hits
+
+
+def _whose(name: str, fingerprint: str) -> str:
+    if not fingerprint:
+        raise InputError(
+            f"what {name!r} gives can't be kept in a cache, since nothing tells it from what others of that "
+            "name give: do without the cache."
+        )
+    return fingerprint
 
 
 def _plain_generation(generation: Generation) -> dict[str, Any]:

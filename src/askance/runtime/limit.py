@@ -5,8 +5,10 @@ import time
 from collections.abc import AsyncIterator, Sequence
 from contextlib import asynccontextmanager
 from dataclasses import dataclass, replace
+from typing import ClassVar
 
-from askance.core.errors import InputError, LimitReached
+from askance.core.errors import LimitReached
+from askance.core.knobs import Knobs, knob
 from askance.core.ports import Model, Retriever
 from askance.core.types import (
     Attention,
@@ -25,37 +27,29 @@ from askance.runtime.wrapped import WrappedModel, WrappedRetriever
 
 
 @dataclass(frozen=True, slots=True)
-class Limits:
-    """The most that one question may cost; None is no limit.
+class Budget(Knobs):
+    """The most that one question may cost; None is no limit."""
 
-    Attributes:
-        tokens: of prompts, reused or not, and generated ones, of all models together.
-        calls: of models and of the retriever.
-        seconds: since its first call.
-    """
+    owner: ClassVar[str] = "the budget"
 
-    tokens: int | None = None
-    calls: int | None = None
-    seconds: float | None = None
-
-    def __post_init__(self) -> None:
-        for name in self.__slots__:
-            value = getattr(self, name)
-            if value is not None and not value > 0:
-                raise InputError(f"limit {name}={value}: give more than 0, or leave it out.")
+    tokens: int | None = knob(
+        None, "Tokens of prompts, reused or not, and generated ones, of all models together.", at_least=1
+    )
+    calls: int | None = knob(None, "Calls of models and of the retriever.", at_least=1)
+    seconds: float | None = knob(None, "Seconds since the first call.", at_least=0.001)
 
 
 class Ledger:
     """What one question has cost until now."""
 
-    def __init__(self, limits: Limits) -> None:
-        self.limits, self.num_tokens, self.num_calls = limits, 0, 0
+    def __init__(self, budget: Budget) -> None:
+        self.budget, self.num_tokens, self.num_calls = budget, 0, 0
         self._began: float | None = None
 
     @property
     def tokens_left(self) -> int | None:
         """None where there is no limit."""
-        return None if self.limits.tokens is None else self.limits.tokens - self.num_tokens
+        return None if self.budget.tokens is None else self.budget.tokens - self.num_tokens
 
     @asynccontextmanager
     async def call(self, num_tokens: int = 0) -> AsyncIterator[None]:
@@ -72,7 +66,7 @@ class Ledger:
             if self._seconds_left() is None or (self._seconds_left() or 0) > 0:
                 raise  # a time-out of the call itself
             raise LimitReached(
-                f"the time is over: a question has {self.limits.seconds:g} seconds."
+                f"the time is over: a question has {self.budget.seconds:g} seconds."
             ) from error
 
     def spend(self, num_tokens: int) -> None:
@@ -81,21 +75,21 @@ class Ledger:
 
     def _begin(self, num_tokens: int) -> None:
         self._began = time.monotonic() if self._began is None else self._began
-        limits = self.limits
-        if limits.calls is not None and self.num_calls >= limits.calls:
-            raise LimitReached(f"a question has {limits.calls} calls, and all are made.")
+        budget = self.budget
+        if budget.calls is not None and self.num_calls >= budget.calls:
+            raise LimitReached(f"a question has {budget.calls} calls, and all are made.")
         if self.tokens_left is not None and num_tokens >= self.tokens_left:
             raise LimitReached(
-                f"a question has {limits.tokens:,} tokens, {self.num_tokens:,} are used, and the next prompt "
+                f"a question has {budget.tokens:,} tokens, {self.num_tokens:,} are used, and the next prompt "
                 f"has {num_tokens:,}."
             )
         self.num_calls += 1
         self.num_tokens += num_tokens
 
     def _seconds_left(self) -> float | None:
-        if self.limits.seconds is None or self._began is None:
+        if self.budget.seconds is None or self._began is None:
             return None
-        return self.limits.seconds - (time.monotonic() - self._began)
+        return self.budget.seconds - (time.monotonic() - self._began)
 
 
 class LimitedModel(WrappedModel):
@@ -116,21 +110,21 @@ class LimitedModel(WrappedModel):
         key: Key,
         watch: Watch | None = None,
     ) -> tuple[Generation, ...]:
-        async with self._ledger.call(n * self.count(prompt)):
+        async with self._ledger.call(n * self._num_tokens(prompt)):
             left = self._ledger.tokens_left
             room = sampling.max_tokens if left is None else min(sampling.max_tokens, left // n)
             if room < 1:
-                raise LimitReached(f"a question has {self._ledger.limits.tokens:,} tokens: none is left.")
+                raise LimitReached(f"a question has {self._ledger.budget.tokens:,} tokens: none is left.")
             generations = await self._model.generate(
                 prompt, replace(sampling, max_tokens=room), want, until, n=n, key=key, watch=watch
             )
         self._ledger.spend(sum(generation.generated_tokens for generation in generations))
         if room < sampling.max_tokens and any(each.finish == "length" for each in generations):
-            raise LimitReached(f"a question has {self._ledger.limits.tokens:,} tokens, and all are used.")
+            raise LimitReached(f"a question has {self._ledger.budget.tokens:,} tokens, and all are used.")
         return generations
 
     async def score(self, prompt: Prompt, options: Sequence[str]) -> tuple[Scored, ...]:
-        num_tokens = self.count(prompt) + sum(len(self.tokenize(option)) for option in options)
+        num_tokens = self._num_tokens(prompt, *options)
         async with self._ledger.call(num_tokens):
             return await self._model.score(prompt, options)
 
@@ -138,6 +132,12 @@ class LimitedModel(WrappedModel):
         ids = self.tokenize(text) if isinstance(text, str) else text
         async with self._ledger.call(len(ids)):
             return await self._model.attend(text, bos=bos)
+
+    def _num_tokens(self, prompt: Prompt, *options: str) -> int:
+        """Counted only where it matters: counting tokenises all of it."""
+        if self._ledger.tokens_left is None:
+            return 0
+        return self.count(prompt) + sum(len(self.tokenize(option)) for option in options)
 
 
 class LimitedRetriever(WrappedRetriever):

@@ -31,6 +31,10 @@ class WrappedModel:
         return self._model.name
 
     @property
+    def fingerprint(self) -> str:
+        return self._model.fingerprint
+
+    @property
     def signals(self) -> frozenset[Signal]:
         return self._model.signals
 
@@ -83,6 +87,10 @@ class WrappedRetriever:
     @property
     def name(self) -> str:
         return self._retriever.name
+
+    @property
+    def fingerprint(self) -> str:
+        return self._retriever.fingerprint
 
     async def search(self, query: str, k: int, *, exclude: frozenset[str] = frozenset()) -> tuple[Hit, ...]:
         return await self._retriever.search(query, k, exclude=exclude)

@@ -5,6 +5,7 @@ from typing import Any
 from askance.core.errors import ModelSpecError
 from askance.core.types import Prompt, Span, TokenIds
 from askance.models.hf.prompt import PromptEncoder
+from askance.models.hf.reader_note import chat_template_digest
 from askance.models.hf.vocabulary import Vocabulary
 
 
@@ -14,6 +15,7 @@ class Encoding:
     Attributes:
         vocabulary: ids to text, control strings, single tokens.
         prompts: parts and whole prompts to ids.
+        template_digest: of the chat template.
     """
 
     def __init__(self, tokenizer: Any, module: Any, name: str) -> None:
@@ -24,6 +26,7 @@ class Encoding:
             size=module.get_input_embeddings().num_embeddings,
         )
         self.prompts = PromptEncoder(tokenizer, self.vocabulary, name)
+        self.template_digest = chat_template_digest(tokenizer)
         self._name, self._end_id = name, tokenizer.eos_token_id
 
     @property

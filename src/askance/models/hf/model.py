@@ -3,7 +3,7 @@
 import asyncio
 import os
 from collections.abc import Awaitable, Sequence
-from functools import partial
+from functools import cached_property, partial
 from typing import Any, TypeVar
 
 import torch
@@ -28,6 +28,7 @@ from askance.models.hf.decode import Job, Option, Sample
 from askance.models.hf.detokenise import Detokeniser
 from askance.models.hf.encoding import Encoding
 from askance.models.hf.network import Network
+from askance.models.hf.reader_note import weights_fingerprint
 from askance.models.hf.signals import check_sampling
 from askance.runtime.batch import Batch
 from askance.runtime.schedule import Scheduler
@@ -63,12 +64,21 @@ class HfModel:
         self._network = Network(module, name)
         self._encoding = Encoding(tokenizer, module, name)
         self._vocabulary, self._prompts = self._encoding.vocabulary, self._encoding.prompts
-        batch = Batch(self._network.backend, memory_bytes or free_bytes(self._network.device))
+        batch: Batch[Any, Any] = Batch(
+            self._network.backend, memory_bytes or free_bytes(self._network.device)
+        )
         self._scheduler = Scheduler(batch, f"askance {name}")
 
     @property
     def name(self) -> str:
         return self._name
+
+    @cached_property
+    def fingerprint(self) -> str:
+        """Of the weights, of how prompts are laid out, and of all that decides on a number's last digits."""
+        module, template = self._network.module, self._encoding.template_digest
+        made_by = (torch.__version__, str(module.dtype), module.device.type)
+        return ", ".join((weights_fingerprint(module), template, *made_by))
 
     @property
     def signals(self) -> frozenset[Signal]:

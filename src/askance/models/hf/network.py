@@ -2,6 +2,7 @@
 
 import inspect
 from collections.abc import Mapping, Sequence
+from itertools import pairwise
 from typing import Any
 
 import numpy as np
@@ -30,7 +31,7 @@ class Network:
     """
 
     def __init__(self, module: Any, name: str) -> None:
-        self._module = module
+        self.module = module
         self.device: torch.device = module.device
         self._keeps_logits = "logits_to_keep" in inspect.signature(module.forward).parameters
         shapes = self._probe(name).shapes
@@ -41,7 +42,7 @@ class Network:
     def attend(self, ids: Sequence[int]) -> NDArray[np.float32]:
         """The last layer's weights of one pass over `ids` alone: shape [heads, ids, ids]."""
         with capturing(self.attention_layer) as capture:
-            self._module(input_ids=torch.tensor([list(ids)], device=self.device), use_cache=False)
+            self.module(input_ids=torch.tensor([list(ids)], device=self.device), use_cache=False)
         assert capture.weights is not None
         weights: NDArray[np.float32] = capture.weights.cpu().numpy()
         return weights
@@ -53,7 +54,7 @@ class Network:
         Raises:
             ModelSpecError: a model without a key-value cache.
         """
-        module = self._module
+        module = self.module
         can_capture = module._supports_sdpa or getattr(
             module.config.get_text_config(), "attn_logit_softcapping", None
         )
@@ -70,20 +71,20 @@ class Network:
 
     def _passes(self, shapes: Mapping[int, KeyShape]) -> Passes | None:
         """Passes over several texts; None where they would not give what the module gives for each."""
-        num_layers = getattr(self._module.config.get_text_config(), "num_hidden_layers", 0)
+        num_layers = getattr(self.module.config.get_text_config(), "num_hidden_layers", 0)
         if not self._keeps_logits or sorted(shapes) != list(range(num_layers)):
             return None
-        passes = Passes(self._module, self.attention_layer, [shapes[layer] for layer in range(num_layers)])
+        passes = Passes(self.module, self.attention_layer, [shapes[layer] for layer in range(num_layers)])
         try:
             return passes if self._is_exact(passes) else None
         except Exception:  # a module that does not expect such passes may raise anything
             return None
 
     def _contexts(self) -> Contexts:
-        config = self._module.config.get_text_config()
+        config = self.module.config.get_text_config()
         width, num_layers = getattr(config, "hidden_size", 1), getattr(config, "num_hidden_layers", 1)
-        num_bytes = 2 * width * num_layers * self._module.dtype.itemsize
-        return Contexts(self._module, self.attention_layer, self._keeps_logits, num_bytes)
+        num_bytes = 2 * width * num_layers * self.module.dtype.itemsize
+        return Contexts(self.module, self.attention_layer, self._keeps_logits, num_bytes)
 
     @torch.inference_mode()
     def _is_exact(self, passes: Passes) -> bool:
@@ -91,8 +92,7 @@ class Network:
         texts = [[*range(10)], [*range(9, 2, -1)]]
         slots = [passes.open(len(text)) for text in texts]
         try:
-            for stops in ((6, 5), (9, 6), (10, 7)):
-                starts = (0, 0) if stops[0] == 6 else (6, 5) if stops[0] == 9 else (9, 6)
+            for starts, stops in pairwise(((0, 0), (6, 5), (9, 6), (10, 7))):
                 feeds = [
                     Feed(slot, start, text[start:stop], 1, False)
                     for slot, text, start, stop in zip(slots, texts, starts, stops, strict=True)
@@ -102,7 +102,7 @@ class Network:
             for slot in slots:
                 passes.close(slot)
         alone = [
-            self._module(input_ids=torch.tensor([text], device=self.device)).logits[0, -1] for text in texts
+            self.module(input_ids=torch.tensor([text], device=self.device)).logits[0, -1] for text in texts
         ]
         return self._windows_are_told(this) and all(
             self._are_close(fed.logits[-1].logits, expected)
@@ -111,7 +111,7 @@ class Network:
 
     def _windows_are_told(self, this: Pass) -> bool:
         """A window that reached attention only by the mask, which passes do without, would show late."""
-        config = self._module.config.get_text_config()
+        config = self.module.config.get_text_config()
         size = getattr(config, "sliding_window", None) or None
         is_used = size is not None and getattr(config, "use_sliding_window", True)
         kinds = getattr(config, "layer_types", None) or (
@@ -123,5 +123,5 @@ class Network:
         )
 
     def _are_close(self, found: Tensor, expected: Tensor) -> bool:
-        tolerance = _TOLERANCE.get(self._module.dtype, _COARSE_TOLERANCE)
+        tolerance = _TOLERANCE.get(self.module.dtype, _COARSE_TOLERANCE)
         return bool((found - expected).abs().max() <= tolerance * expected.abs().max())

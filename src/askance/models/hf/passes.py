@@ -202,7 +202,7 @@ def _running(this: Pass) -> Iterator[None]:
         active_pass.reset(token)
 
 
-class _Through(Cache):
+class _Through(Cache):  # type: ignore[misc]
     """Stands where transformers keeps keys and values: it keeps none, since attention does."""
 
     def __init__(self) -> None:
