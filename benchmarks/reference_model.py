@@ -5,7 +5,6 @@ they say, and looks at them afterwards; attention is read in a pass of its own, 
 layers. One question after the other. Written from the description of the loop, not from its code.
 """
 
-import asyncio
 from collections.abc import Sequence
 from typing import Any
 
@@ -20,6 +19,7 @@ from askance.core.types import (
     Sampling,
     Scored,
     Signal,
+    Span,
     Token,
     TokenIds,
     Until,
@@ -29,6 +29,7 @@ from askance.core.types import (
 from askance.models.hf import HfModel
 from askance.models.hf.detokenise import Detokeniser
 from askance.runtime.writing import Writing
+from benchmarks.needed import Needed
 
 
 class ReferenceModel:
@@ -37,16 +38,20 @@ class ReferenceModel:
     Args:
         model: gives the tokenizer and how prompts are laid out.
         module: the same weights with eager attention.
+
+    Attributes:
+        num_computed: tokens that went through all layers.
+        needed: what the same calls need.
     """
 
     name, fingerprint = "reference", ""
     signals: frozenset[Signal] = frozenset({"logprob", "entropy"})
-    capabilities: frozenset[Capability] = frozenset({"raw", "continuation", "attend"})
+    capabilities: frozenset[Capability] = frozenset({"raw", "continuation", "attend", "chat"})
 
     def __init__(self, model: HfModel, module: Any) -> None:
         self._model, self._module = model, module
         self.context_tokens = model.context_tokens
-        self.num_computed = 0
+        self.num_computed, self.needed = 0, Needed()
 
     async def generate(
         self,
@@ -62,28 +67,29 @@ class ReferenceModel:
         assert n == 1
         assert sampling.temperature == 0
         ids = self._model._encoding.prompt_ids(prompt)
-        written, scores = await asyncio.to_thread(self._written, ids, sampling.max_tokens)
-        self.num_computed += len(ids) + len(written)
-        writing = Writing(sampling, until, watch)
-        detokeniser = Detokeniser(self._model._vocabulary, ids)
+        written, scores = self._written(ids, sampling.max_tokens)
+        self.num_computed += len(ids) + len(written) - 1
+        writing, detokeniser = Writing(sampling, until, watch), Detokeniser(self._model._vocabulary, ids)
         for token_id, logits in zip(written, scores, strict=True):
             self._append(writing, detokeniser, token_id, logits, want)
             if writing.is_finished:
                 break
-        return (writing.generation(ids, len(ids), 0),)
+        generation = writing.generation(ids, len(ids), 0)
+        self.needed.generate(generation)
+        return (generation,)
 
     async def score(self, prompt: Prompt, options: Sequence[str]) -> tuple[Scored, ...]:
-        raise NotImplementedError
+        raise NotImplementedError("no measured method scores")
 
     async def attend(self, text: str | TokenIds, *, bos: bool) -> Attention:
-        prompts = self._model._prompts
-        from askance.core.types import Span
-
-        ids = prompts.parts((Span(text, trusted=False) if isinstance(text, str) else text,))
-        ids = prompts.with_bos(ids) if bos else ids
+        parts = (Span(text, trusted=False) if isinstance(text, str) else text,)
+        ids = self._model._prompts.parts(parts)
+        ids = self._model._prompts.with_bos(ids) if bos else ids
         self.num_computed += len(ids)
-        weights = await asyncio.to_thread(self._attended, ids)
-        return Attention(ids, self._model._texts(ids), weights)
+        self.needed.attend(ids)
+        with torch.inference_mode():
+            output = self._module(torch.tensor([ids]), output_attentions=True, use_cache=False)
+        return Attention(ids, self._model._texts(ids), output.attentions[-1][0].numpy())
 
     def tokenize(self, text: str) -> TokenIds:
         return self._model.tokenize(text)
@@ -110,11 +116,6 @@ class ReferenceModel:
             )
         return output.sequences[0, len(ids) :].tolist(), [score[0] for score in output.scores]
 
-    def _attended(self, ids: TokenIds) -> Any:
-        with torch.inference_mode():
-            output = self._module(torch.tensor([ids]), output_attentions=True, use_cache=False)
-        return output.attentions[-1][0].numpy()
-
     def _append(
         self, writing: Writing, detokeniser: Detokeniser, token_id: int, logits: Any, want: Want
     ) -> None:
@@ -127,7 +128,4 @@ class ReferenceModel:
         text = "" if is_end else detokeniser.add(token_id)
         start = writing.tokens[-1].end if writing.tokens else 0
         token = Token(token_id, text, start, start + len(text), logprob, entropy)
-        if is_end:
-            writing.end(token)
-        else:
-            writing.add(token)
+        writing.end(token) if is_end else writing.add(token)

@@ -144,7 +144,7 @@ def test_one_at_a_time_gives_the_same(both):
 
 def test_a_pass_that_breaks_spoils_nothing(both, monkeypatch):
     network, weights, logits = both
-    forward, calls = network._module.forward, []
+    forward, calls = network.module.forward, []
 
     def breaking(*given, **options):
         calls.append(1)
@@ -152,7 +152,7 @@ def test_a_pass_that_breaks_spoils_nothing(both, monkeypatch):
             raise RuntimeError("out of memory")
         return forward(*given, **options)
 
-    monkeypatch.setattr(network._module, "forward", breaking)
+    monkeypatch.setattr(network.module, "forward", breaking)
     request, other = Fixed(PROMPT), Fixed([*PROMPT[:7], 9, 9])
     batch = Batch(network.backend, 10**9)
     batch.put(request)

@@ -223,11 +223,11 @@ def test_calls_are_computed_side_by_side(qwen, monkeypatch):
 def test_a_text_that_does_not_fit_the_memory_is_a_failure_with_the_numbers(qwen_folder):
     whole = load_hf(str(qwen_folder))
     module, tokenizer = whole._network.module, whole._prompts._tokenizer
-    num_bytes = 40 * whole._network.backend.bytes_per_token
+    num_bytes = 200 * whole._network.backend.bytes_per_token
     model = HfModel(module, tokenizer, name="small", context_tokens=512, memory_bytes=num_bytes)
     assert generate(model, Raw((Span("The"),)), 8)[0].tokens
-    with pytest.raises(ModelFailure, match="tokens do not fit into the memory for 40"):
-        generate(model, Raw((Span("The"),)), 60)
+    with pytest.raises(ModelFailure, match="tokens do not fit into the memory for 200"):
+        generate(model, Raw((Span("The"),)), 300)
 
 
 def test_many_calls_of_which_some_are_cancelled_and_some_fail(qwen, monkeypatch):

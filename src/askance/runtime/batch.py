@@ -54,6 +54,7 @@ class Backend(Protocol[S, B]):
 
     Attributes:
         bytes_per_token: of keys and values.
+        num_reserved: tokens that there is room for in open slots, and in what comes with them.
         can_restore: whether blocks can be saved and restored.
         max_feeds: of one pass.
     """
@@ -61,9 +62,15 @@ class Backend(Protocol[S, B]):
     @property
     def bytes_per_token(self) -> int: ...
     @property
+    def num_reserved(self) -> int: ...
+    @property
     def can_restore(self) -> bool: ...
     @property
     def max_feeds(self) -> int: ...
+
+    def reserved_with(self, num_tokens: int) -> int:
+        """What `num_reserved` would be with one more slot of so many tokens."""
+        ...
 
     def open(self, num_tokens: int) -> S:
         """A slot with room for so many tokens."""
@@ -141,12 +148,17 @@ class Batch(Generic[S, B]):
     Args:
         budget_bytes: for keys and values, of what runs and of what is kept.
         max_running: requests at a time.
+
+    Attributes:
+        tree: what is kept.
+        num_computed: tokens of all passes until now.
     """
 
     def __init__(self, backend: Backend[S, B], budget_bytes: int, max_running: int = 64) -> None:
         self._backend, self._max_running = backend, max_running
         self._budget_tokens = budget_bytes // backend.bytes_per_token
         self.tree: PrefixTree[B] = PrefixTree()
+        self.num_computed = 0
         self._waiting = deque[Request]()
         self._running: list[_Running[S]] = []
         self._over: list[Over] = []
@@ -157,17 +169,9 @@ class Batch(Generic[S, B]):
         """Whether there is nothing to do."""
         return not (self._running or self._waiting or self._over)
 
-    @property
-    def num_reserved(self) -> int:
-        """Tokens that there is room for in the slots of what runs."""
-        return sum(each.request.max_tokens for each in self._running)
-
     def put(self, request: Request) -> None:
-        """Let a request wait its turn. One that can never have room is over at once."""
-        if request.max_tokens > self._budget_tokens:
-            self._over.append((request, self._too_long(request)))
-        else:
-            self._waiting.append(request)
+        """Let a request wait its turn."""
+        self._waiting.append(request)
 
     def step(self) -> list[Over]:
         """One pass: the next token of all that write; of prompts that are being read, as much as fits.
@@ -190,16 +194,22 @@ class Batch(Generic[S, B]):
             self._end(running)
 
     def _admit(self) -> None:
-        """First come, first served: whoever has no room, or better waits, keeps those behind waiting, too."""
+        """First come, first served: whoever has no room, or better waits, keeps those behind waiting, too.
+
+        One that has no room though nothing else runs can't ever have it.
+        """
         while self._waiting and len(self._running) < self._max_running:
             request = self._waiting[0]
-            room = self._budget_tokens - self.num_reserved - request.max_tokens
+            room = self._budget_tokens - self._backend.reserved_with(request.max_tokens)
             # Logits come from a pass alone, so what they are wanted after is computed in any case.
             found = self.tree.find(request.ids[: len(request.ids) - request.num_logits])
             num_known = sum(count for _, count in found)
-            if room < 0 or self._will_be_known(request, num_known):
+            if self._will_be_known(request, num_known) or (room < 0 and self._running):
                 return
             self._waiting.popleft()
+            if room < 0:  # and never will be more
+                self._over.append((request, self._too_long(request)))
+                continue
             self._make_room(room)
             try:
                 slot = self._backend.open(request.max_tokens)
@@ -259,6 +269,7 @@ class Batch(Generic[S, B]):
             return
         for (running, feed), fed in zip(turns, found, strict=True):
             running.num_fed += len(feed.ids)
+            self.num_computed += len(feed.ids)
             yield running, fed
 
     def _go_on(self, running: _Running[S], fed: Fed) -> None:
@@ -281,7 +292,7 @@ class Batch(Generic[S, B]):
     def _end(self, running: _Running[S], error: Exception | None = None) -> None:
         self._running.remove(running)
         self._backend.close(running.slot)
-        self._make_room(self._budget_tokens - self.num_reserved)
+        self._make_room(self._budget_tokens - self._backend.num_reserved)
         self._over.append((running.request, error))
 
     def _too_long(self, request: Request) -> ModelFailure:

@@ -97,6 +97,11 @@ class PrefixTree(Generic[B]):
             self.num_blocks += 1
             node = added
 
+    def clear(self) -> None:
+        """Forget all."""
+        self._root.children.clear()
+        self.num_blocks = 0
+
     def shrink(self) -> None:
         """Forget as many blocks as there are too many."""
         self._forget(self.num_blocks - self.max_blocks)

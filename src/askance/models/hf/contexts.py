@@ -14,8 +14,13 @@ from askance.runtime.batch import Fed, Feed
 
 @dataclass(slots=True, eq=False)
 class Context:
-    """What was fed of one text."""
+    """What was fed of one text.
 
+    Attributes:
+        num_tokens: that there may be.
+    """
+
+    num_tokens: int
     cache: Any = None
 
 
@@ -29,12 +34,17 @@ class Contexts:
         self, module: Any, watched_layer: int | None, keeps_logits: bool, bytes_per_token: int
     ) -> None:
         self._module, self._watched_layer, self._keeps_logits = module, watched_layer, keeps_logits
-        self.bytes_per_token = bytes_per_token
+        self.bytes_per_token, self.num_reserved = bytes_per_token, 0
+
+    def reserved_with(self, num_tokens: int) -> int:
+        return self.num_reserved + num_tokens
 
     def open(self, num_tokens: int) -> Context:
-        return Context()
+        self.num_reserved += num_tokens
+        return Context(num_tokens)
 
     def close(self, slot: Context) -> None:
+        self.num_reserved -= slot.num_tokens
         slot.cache = None
 
     def restore(self, slot: Context, blocks: Sequence[tuple[None, int]]) -> None:

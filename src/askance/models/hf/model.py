@@ -67,6 +67,7 @@ class HfModel:
         batch: Batch[Any, Any] = Batch(
             self._network.backend, memory_bytes or free_bytes(self._network.device)
         )
+        self._batch, self._num_attended = batch, 0
         self._scheduler = Scheduler(batch, f"askance {name}")
 
     @property
@@ -96,6 +97,15 @@ class HfModel:
     @property
     def context_tokens(self) -> int:
         return self._context_tokens
+
+    @property
+    def computed_tokens(self) -> int:
+        """Tokens that went through all layers until now, whatever they were for."""
+        return self._batch.num_computed + self._num_attended
+
+    async def forget(self) -> None:
+        """Compute the next prompts from their beginnings: nothing of earlier ones is kept."""
+        await self._scheduler.alone(self._batch.tree.clear)
 
     @property
     def _has_attention(self) -> bool:
@@ -178,6 +188,7 @@ class HfModel:
             raise InputError("attend: the text is empty; give it at least one character.")
         work = partial(self._network.attend, self._fitting(ids, 0))
         weights = await self._done(self._scheduler.alone(work))
+        self._num_attended += len(ids)
         return Attention(ids, self._texts(ids), weights)
 
     def tokenize(self, text: str) -> TokenIds:

@@ -232,6 +232,13 @@ class Passes:
     def bytes_per_token(self) -> int:
         return self._slots.bytes_per_token
 
+    @property
+    def num_reserved(self) -> int:
+        return self._slots.num_reserved
+
+    def reserved_with(self, num_tokens: int) -> int:
+        return self._slots.reserved_with(num_tokens)
+
     def open(self, num_tokens: int) -> Slot:
         return self._slots.open(num_tokens)
 

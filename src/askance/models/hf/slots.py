@@ -11,7 +11,6 @@ import torch
 from torch import Tensor
 
 _LEAST_TOKENS = 128
-_ROWS = 4
 
 
 @dataclass(frozen=True, slots=True)
@@ -50,6 +49,7 @@ class Slab:
     Attributes:
         keys, values: by layer, shape [rows, heads, num_tokens, size].
         slots: of the rows in use, in their order.
+        num_rows: all there are.
     """
 
     def __init__(
@@ -58,11 +58,12 @@ class Slab:
         self.num_tokens, self._shapes = num_tokens, shapes
         self._device, self._dtype = device, dtype
         self.slots: list[Slot] = []
-        self.keys, self.values = self._empty(_ROWS)
+        self.num_rows = 1
+        self.keys, self.values = self._empty()
 
     def open(self) -> Slot:
         """A row that nobody uses."""
-        if len(self.slots) == len(self.keys[0]):
+        if len(self.slots) == self.num_rows:
             self._grow()
         self.slots.append(Slot(self, len(self.slots)))
         return self.slots[-1]
@@ -89,25 +90,26 @@ class Slab:
         keys = tuple(layer[slot.row, :, start:stop].clone() for layer in self.keys)
         return Block(keys, tuple(layer[slot.row, :, start:stop].clone() for layer in self.values))
 
-    def _grow(self) -> None:
-        count = len(self.slots)
-        keys, values = self._empty(2 * count)
-        for old, new in zip((*self.keys, *self.values), (*keys, *values), strict=True):
-            new[:count] = old
-        self.keys, self.values = keys, values
+    @property
+    def num_new_rows(self) -> int:
+        """How many more rows there would be with one more slot: some at a time, since growing copies all."""
+        return 0 if len(self.slots) < self.num_rows else (self.num_rows + 1) // 2
 
-    def _empty(self, num_rows: int) -> tuple[list[Tensor], list[Tensor]]:
+    def _grow(self) -> None:
+        more = self.num_new_rows
+        for layers in (self.keys, self.values):
+            for number, layer in enumerate(layers):  # one after the other: the rest is not held twice
+                layers[number] = torch.cat((layer, layer.new_zeros((more, *layer.shape[1:]))))
+        self.num_rows += more
+
+    def _empty(self) -> tuple[list[Tensor], list[Tensor]]:
         # Zeros: what lies behind a sequence's end is multiplied by weights of zero, which NaN would survive.
-        keys, values = (
-            [
-                torch.zeros(
-                    (num_rows, each.heads, self.num_tokens, size), device=self._device, dtype=self._dtype
-                )
-                for each, size in zip(self._shapes, sizes, strict=True)
-            ]
-            for sizes in ([each.key for each in self._shapes], [each.value for each in self._shapes])
-        )
-        return keys, values
+        def zeros(heads: int, size: int) -> Tensor:
+            shape = (self.num_rows, heads, self.num_tokens, size)
+            return torch.zeros(shape, device=self._device, dtype=self._dtype)
+
+        keys = [zeros(each.heads, each.key) for each in self._shapes]
+        return keys, [zeros(each.heads, each.value) for each in self._shapes]
 
 
 class Slots:
@@ -121,6 +123,16 @@ class Slots:
     def bytes_per_token(self) -> int:
         """Of keys and values of all layers."""
         return sum(each.num_numbers for each in self._shapes) * self._dtype.itemsize
+
+    @property
+    def num_reserved(self) -> int:
+        """Tokens that all rows have room for."""
+        return sum(slab.num_rows * slab.num_tokens for slab in self._slabs.values())
+
+    def reserved_with(self, num_tokens: int) -> int:
+        """What `num_reserved` would be with one more slot."""
+        slab = self._slabs.get(rounded(num_tokens))
+        return self.num_reserved + rounded(num_tokens) * (slab.num_new_rows if slab else 1)
 
     def open(self, num_tokens: int) -> Slot:
         """A row with room for so many tokens."""
