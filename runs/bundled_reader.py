@@ -7,9 +7,6 @@ Started again after a kill, it goes on. The adapter that ships was made from 500
 2WikiMultihopQA's train split, 2,061 of StrategyQA's, and half of SQuAD 2.0's dev split, less two articles, on
 which refusals are measured (`runs/judging_quality.py`). SQuAD's dev split is training data here: no other
 number on it means anything. Copy FOLDER to src/askance/models/reader.
-
-The adapter that ships is the first one. Its settings, in its card, and what a token of a target counted were
-others than they are here now: this makes its successor (docs/LOG.md).
 """
 
 import argparse
