@@ -15,7 +15,8 @@ from tests.train.reader.lessons import FILM, PISA
     [
         (
             "Ada Doe (1 May 1900 – 2 June 1980) was a Danish painter. She was born in Rome.",
-            {"date of birth": "1 May 1900", "date of death": "2 June 1980", "country of citizenship": "Danish"},
+            {"date of birth": "1 May 1900", "date of death": "2 June 1980",
+             "country of citizenship": "Danish"},
         ),
         (
             "Ada Doe( May 1, 1900 in Rome - June 2, 1980) was an American singer.",
@@ -30,7 +31,10 @@ from tests.train.reader.lessons import FILM, PISA
             "Storm is a 1936 Danish drama film directed by Bob Roe and starring Ada Doe. It ran long.",
             {"publication date": "1936", "director": "Bob Roe"},
         ),
-        ("Storm is a 1936 film directed by J. B. Roe.", {"publication date": "1936", "director": "J. B. Roe"}),
+        (
+            "Storm is a 1936 film directed by J. B. Roe.",
+            {"publication date": "1936", "director": "J. B. Roe"},
+        ),
         ("Storm is a 1936 film directed by Bob Roe and Al Poe.", {"publication date": "1936"}),
         ("Storm is a film. Rain is a 1936 film directed by Bob Roe.", {}),
         ("", {}),

@@ -65,7 +65,8 @@ def bridged(examples: Sequence[Example], random_: random.Random) -> tuple[Exampl
         examples: of one hop, each on one paragraph, with an answer.
     """
     pool = [example.grounds.paragraphs[0] for example in examples]
-    made, asked = [], set()
+    made: list[tuple[str, Example]] = []
+    asked: set[str] = set()
     for name, leads in sorted(_by_answer(examples).items()):
         found = [
             (lead, example)
@@ -99,7 +100,7 @@ def _names(example: Example, name: str) -> bool:
     if name not in example.question.text:
         return False
     at = re.search(rf"(?<![\w-]){re.escape(name)}{_BEHIND}", example.question.text)
-    return bool(at) and not re.search(r"[A-Z][\w'-]*\s$", example.question.text[1 : at.start()])
+    return at is not None and not re.search(r"[A-Z][\w'-]*\s$", example.question.text[1 : at.start()])
 
 
 def _is_apart(lead: Example, example: Example) -> bool:
