@@ -23,8 +23,9 @@ def test_importing_is_quick_and_leaves_heavy_libraries_out():
         "assert not loaded, loaded; from askance import Question, Answer, InputError"
     )
     bare = min(processor_seconds("pass") for _ in range(3))
-    tries = (processor_seconds(code) - bare for _ in range(10))
-    assert any(seconds < 0.3 for seconds in tries), "about 0.1 on an idle machine"
+    # Held against numpy, which is a part of it, right beside it: machines differ, also from minute to minute.
+    tries = ((processor_seconds(code) - bare, processor_seconds("import numpy") - bare) for _ in range(10))
+    assert any(own < 1.5 * numpy for own, numpy in tries), "about 1.1 times as long as numpy alone"
 
 
 def processor_seconds(code):

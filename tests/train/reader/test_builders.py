@@ -7,7 +7,7 @@ import pytest
 
 from askance.core.types import Chat, Demo, Question, Raw
 from askance.eval.datasets import Example
-from askance.eval.datasets.grounds import Grounds, Step
+from askance.eval.datasets.grounds import Grounds, Step, Triple
 from askance.methods import airrag_prompts, selfrag_prompts
 from askance.methods.prompts import answer_prompt
 from askance.methods.wording import PLAIN
@@ -30,6 +30,7 @@ from tests.train.reader.lessons import (
     PISA,
     RAW_ONLY,
     TOWER,
+    supporting,
     text_of,
 )
 
@@ -129,18 +130,35 @@ def test_a_part_that_is_not_shown_is_refused():
 def test_two_records_with_dates_at_their_ends_are_compared():
     made = comparisons((FILM, OTHER_FILM), 40, random.Random(0))
     for example in made:
-        first_wins = "first" in example.question.text or "earlier" in example.question.text
+        first_wins = any(word in example.question.text for word in ("first", "earlier", "older"))
         names = ("Heidi", "Fury") if "the director" in example.question.text else ("Allan Dwan", "Fritz Lang")
         assert example.golds == (names[0] if first_wins else names[1],)
         assert len(example.grounds.supporting) == len(example.grounds.triples)
         assert PISA in example.grounds.paragraphs
     assert {example.question.text.partition(",")[0] for example in made} == {
-        "Who was born first", "Who was born earlier", "Who was born later",
-        "Which one has the director who was born first", "Which one has the director who was born earlier",
-        "Which one has the director who was born later",
-    }  # fmt: skip
+        f"{which} {when}"
+        for which in ("Who", "Which film has the director who")
+        for when in ("was born first", "was born earlier", "is older", "was born later", "is younger")
+    }
     assert len({example.question.id for example in made}) == len(made)
     assert comparisons((FILM,), 5, random.Random(0)) == ()
+
+
+def test_countries_are_the_same_or_not_about_as_often():
+    def town(name, country):
+        told = supporting(name, f"{name} is a town in {country}.")
+        asked = Question(name, f"In which country is {name}?")
+        return Example(
+            asked, (country,), grounds=Grounds((told,), (Triple(name, "country", country),)), hops=1
+        )
+
+    towns = [town(f"T{at}", country) for at, country in enumerate(("Peru", "Chad", "Iran") * 4)]
+    made = comparisons((*towns, town("Paris", "France"), town("Lyon", "French")), 200, random.Random(0))
+    for example in made:
+        one, other = (fact.object for fact in example.grounds.triples)
+        assert example.golds == (("yes",) if one == other else ("no",))
+        assert {one, other} != {"France", "French"}  # the same in other words
+    assert 70 <= sum(example.golds == ("yes",) for example in made) <= 130
 
 
 def test_questions_are_split_as_they_can_be_asked_at_once():

@@ -21,8 +21,8 @@ from tests.train.reader.lessons import (
     text_of,
 )
 
-NONE = Shares(*[0.0] * 10)
-EACH = Shares(*[1.0] * 10)
+NONE = Shares(*[0.0] * len(Shares.__slots__))
+EACH = Shares(*[1.0] * len(Shares.__slots__))
 RAW = replace(EACH, chat=0.0)
 
 

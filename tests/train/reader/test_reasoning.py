@@ -7,7 +7,7 @@ import pytest
 from askance.core.types import Question
 from askance.eval.datasets import Example
 from askance.eval.datasets.grounds import Grounds, Paragraph, Triple
-from askance.train.reader.reasoning import comparison, in_order, reasoning
+from askance.train.reader.reasoning import in_order, reasoning
 from askance.train.reader.relations import plain, questions, role, same, statement
 from tests.train.reader.lessons import ARGON, FILM, TOWER
 
@@ -55,33 +55,11 @@ def test_chains_are_told_in_one_piece():
     assert in_order((a, b, c, d)) == (a, c, b, d)
 
 
-@pytest.mark.parametrize(
-    ("one", "other", "told"),
-    [
-        ("5 May 1900", "1901", ["5 May 1900 is before 1901."]),
-        ("June 1900", "5 May 1900", ["June 1900 is after 5 May 1900."]),
-        ("May 5, 1900", "6 May 1900", ["May 5, 1900 is before 6 May 1900."]),
-        ("1900", "5 May 1900", []),
-        ("long ago", "1900", []),
-        ("356 BC", "1900", []),
-        ("20 July 356 B.C.", "323 BCE", []),
-    ],
-)
-def test_dates_are_compared_as_far_as_they_are_told(one, other, told):
-    assert comparison(one, other) == told
-
-
 def test_facts_of_a_knowledge_base_come_first():
     assert reasoning(FILM).text == (
         "The director of Heidi is Allan Dwan. Allan Dwan was born on 3 April 1885. "
         "So the answer is 3 April 1885."
     )
-
-
-def test_two_dates_of_a_kind_are_compared():
-    triples = (Triple("A", "date of birth", "1900"), Triple("B", "date of birth", "1910"))
-    example = replace(FILM, golds=("A",), grounds=Grounds(triples=triples))
-    assert reasoning(example).facts == ("A was born in 1900.", "B was born in 1910.", "1900 is before 1910.")
 
 
 def test_then_plain_facts_each_closed_as_a_sentence():

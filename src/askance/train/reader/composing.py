@@ -1,8 +1,9 @@
 """More questions out of the facts that a dataset tells: parts of a chain, and comparisons across records.
 
 A few hundred records hold far more questions than were asked of them. Every fact of a chain is a question of
-one hop, every two that follow each other one of two; and any two records that end in dates can be compared.
-They are worded by `relations`, so that the dataset's own questions stay the better part of what is learned.
+one hop, every two that follow each other one of two; and any two records that end in dates or in countries
+can be compared. They are worded by `relations`, so that the dataset's own questions stay the better part of
+what is learned.
 """
 
 import random
@@ -10,19 +11,35 @@ from collections import defaultdict
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from itertools import pairwise
+from math import sqrt
 
 from askance.core.types import Question
 from askance.eval.datasets import Example
 from askance.eval.datasets.grounds import Grounds, Paragraph, Triple
-from askance.train.reader.reasoning import Reasoning, comparison, in_order
+from askance.train.reader.comparing import comparison, date
+from askance.train.reader.reasoning import Reasoning, in_order
 from askance.train.reader.relations import plain, questions, role, same, statement
 
-_COMPARED = {
-    "date of birth": ("was born", ("first", "earlier"), "later"),
-    "date of death": ("died", ("first", "earlier"), "later"),
-    "publication date": ("was released", ("first", "earlier"), "later"),
+_ORDER = {
+    "date of birth": (("was born first", "was born earlier", "is older"), ("was born later", "is younger")),
+    "date of death": (("died first", "died earlier"), ("died later",)),
+    "publication date": (
+        ("was released first", "came out first", "came out earlier"),
+        ("was released later", "was released more recently", "came out more recently"),
+    ),
 }
-_WORKS = ("director", "composer", "performer")
+"""How to ask for the earlier of two dates, and for the later."""
+_SAME = {
+    "country of citizenship": (
+        "Are {both} of the same nationality?",
+        "Do {both} share the same nationality?",
+        "Are {both} from the same country?",
+    ),
+    "country of origin": ("Are {both} from the same country?", "Do {both} come from the same country?"),
+    "country": ("Are {both} in the same country?", "Are both {both} located in the same country?"),
+}
+"""How to ask whether two countries are the same."""
+_WORKS = {"director": "film", "composer": "one", "performer": "song"}
 
 
 @dataclass(frozen=True, slots=True)
@@ -32,6 +49,14 @@ class Chain:
     start: str
     facts: tuple[Triple, ...]
     paragraphs: tuple[Paragraph, ...]
+
+    @property
+    def value(self) -> str:
+        """What the chain ends in."""
+        return self.facts[-1].object
+
+
+Told = tuple[Example, Chain]
 
 
 def parts(example: Example) -> Iterator[tuple[str, Reasoning, tuple[Paragraph, ...]]]:
@@ -47,50 +72,80 @@ def parts(example: Example) -> Iterator[tuple[str, Reasoning, tuple[Paragraph, .
 
 
 def comparisons(examples: Sequence[Example], most: int, random_: random.Random) -> tuple[Example, ...]:
-    """Questions that compare the dates at the ends of chains from two records, at most so many.
+    """Questions that compare the dates or countries at the ends of chains from two records, at most so many.
 
-    The distractors of both records stand beside what is needed.
+    The distractors of both records stand beside what is needed. Countries are the same about as often as not,
+    and a kind of chain is drawn by the square root of its number, so that rare ones are not forgotten.
     """
-    groups: dict[tuple[str, ...], list[tuple[Example, Chain]]] = defaultdict(list)
+    groups: dict[tuple[str, ...], list[Told]] = defaultdict(list)
     for example in examples:
         for chain in _chains(example):
             kind = tuple(fact.relation for fact in chain.facts)
-            if kind[-1] in _COMPARED and (len(kind) == 1 or kind[0] in _WORKS):
+            if (kind[-1] in _ORDER or kind[-1] in _SAME) and (len(kind) == 1 or kind[0] in _WORKS):
                 groups[kind].append((example, chain))
     made = []
     kinds = sorted(kind for kind, members in groups.items() if len(members) > 1)
+    weights = [sqrt(len(groups[kind])) for kind in kinds]
     for number in range(most if kinds else 0):
-        kind = kinds[number % len(kinds)]
-        composed = _compared(f"{number}", kind, random_.sample(groups[kind], 2), random_)
-        made += [composed] if composed else []
+        (kind,) = random_.choices(kinds, weights)
+        pair = _pair(kind, groups[kind], random_)
+        asked = _asked(kind, *pair, random_) if pair else None
+        made += [_compared(f"{number}", *pair, *asked)] if pair and asked else []
     return tuple(made)
 
 
-def _compared(
-    number: str,
-    kind: tuple[str, ...],
-    pair: Sequence[tuple[Example, Chain]],
-    random_: random.Random,
-) -> Example | None:
-    (first, a), (second, b) = pair
-    order = comparison(a.facts[-1].object, b.facts[-1].object)
-    if first is second or same(a.start, b.start) or not order:
+def _pair(kind: tuple[str, ...], members: Sequence[Told], random_: random.Random) -> tuple[Told, Told] | None:
+    """Two records about different things; for countries the same one, half of the time."""
+    one = random_.choice(members)
+    others = [other for other in members if other[0] is not one[0] and not same(other[1].start, one[1].start)]
+    if kind[-1] in _SAME:
+        wants_same = random_.random() < 0.5
+        value = one[1].value
+        others = [other for other in others if _agree(other[1].value, value) is wants_same]
+    return (one, random_.choice(others)) if others else None
+
+
+def _agree(one: str, other: str) -> bool | None:
+    """Whether two names are of one country; None where that is in doubt, as of "France" and "French"."""
+    if same(one, other):
+        return True
+    return None if one[:2].casefold() == other[:2].casefold() else False
+
+
+def _asked(kind: tuple[str, ...], one: Told, other: Told, random_: random.Random) -> tuple[str, str] | None:
+    """A question about two chains, and its answer."""
+    (_, a), (_, b) = one, other
+    names = plain(a.start), plain(b.start)
+    if kind[-1] in _SAME:
+        roles = [role(chain.facts[0]) if len(kind) == 2 else plain(chain.start) for chain in (a, b)]
+        form = random_.choice(_SAME[kind[-1]])
+        return form.format(both=" and ".join(roles)), "yes" if same(a.value, b.value) else "no"
+    first, second = date(a.value), date(b.value)
+    if not comparison(a.value, b.value):
         return None
-    verb, early, late = _COMPARED[kind[-1]]
     wants_first = random_.random() < 0.5
-    is_a = (" is before " in order[0]) == wants_first
-    when = random_.choice(early) if wants_first else late
-    what = f"Which one has the {kind[0]} who {verb}" if len(kind) == 2 else f"Which {verb}"
-    if kind == ("date of birth",) or kind == ("date of death",):
-        what = f"Who {verb}"
-    text = f"{what} {when}, {plain(a.start)} or {plain(b.start)}?"
+    when = random_.choice(_ORDER[kind[-1]][0 if wants_first else 1])
+    return f"{_which(kind)} {when}, {' or '.join(names)}?", names[0] if (
+        first < second
+    ) == wants_first else names[1]
+
+
+def _which(kind: tuple[str, ...]) -> str:
+    """How a question for one of two things begins."""
+    if len(kind) == 2:
+        return f"Which {_WORKS[kind[0]]} has the {kind[0]} who"
+    return "Which" if kind == ("publication date",) else "Who"
+
+
+def _compared(number: str, one: Told, other: Told, text: str, answer: str) -> Example:
+    (first, a), (second, b) = one, other
     needed = (*a.paragraphs, *b.paragraphs)
     others = [
         each for each in (*first.grounds.paragraphs, *second.grounds.paragraphs) if not each.is_supporting
     ]
     grounds = Grounds((*needed, *others), (*a.facts, *b.facts))
     asked = Question(f"{first.question.id}+{second.question.id}+{number}", text)
-    return Example(asked, (plain((a if is_a else b).start),), grounds=grounds, hops=len(needed))
+    return Example(asked, (answer,), grounds=grounds, hops=len(needed))
 
 
 def _chains(example: Example) -> Iterator[Chain]:

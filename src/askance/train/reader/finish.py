@@ -70,7 +70,8 @@ def _write_adapter(folder: Path, module: Any, base: str) -> None:
     config.target_modules = sorted(config.target_modules)  # of a set: in another order in each process
     config.save_pretrained(str(folder))
     weights = {
-        name: each.half().contiguous().cpu() for name, each in get_peft_model_state_dict(module).items()
+        name: each.half().contiguous().cpu()
+        for name, each in get_peft_model_state_dict(module, save_embedding_layers=False).items()
     }
     path = folder / "adapter_model.safetensors"
     save_file(weights, str(path), metadata={"format": "pt"})

@@ -14,8 +14,10 @@ from askance.eval.datasets.grounds import Triple
 from askance.eval.datasets.squad2 import UNANSWERABLE
 from askance.methods.prompts import Layout
 from askance.train.reader import judging
+from askance.train.reader.bridging import bridged
 from askance.train.reader.composing import comparisons
 from askance.train.reader.lesson import Lesson
+from askance.train.reader.openings import opened
 from askance.train.reader.passages import Showing
 from askance.train.reader.reading import from_memory, from_passages, shown, to_the_end
 from askance.train.reader.single_hop import grouped_by_paragraph, on_paragraph, on_parts
@@ -34,6 +36,7 @@ class Shares:
         chat: of the lessons in reading and memory, the share in the chat layout.
         paragraph: for paragraphs that stand alone, with questions of one hop: the share that is used, with
             all its questions.
+        bridged: of the questions that two questions of one hop make.
         splitting, following_up, summing_up, judging: as their modules say; judging for each of four kinds.
     """
 
@@ -43,6 +46,7 @@ class Shares:
     deciding: float
     chat: float
     paragraph: float
+    bridged: float
     splitting: float
     following_up: float
     summing_up: float
@@ -176,15 +180,19 @@ class _Builder:
                 yield from on_paragraph(group, words, self.model, self._layout(), choose)
             for _ in range(self._times(self.shares.splitting)):
                 yield from splitting(choose.choice(group), self.model)
+        for example in bridged([each for each in examples if each.grounds.supporting], choose):
+            for _ in range(self._times(self.shares.bridged)):
+                yield from self._answering(example)
 
     def _of_chains(self, examples: Sequence[Example]) -> Iterator[Lesson]:
         facts = [fact for example in examples for fact in example.grounds.triples]
         num_chained = sum(bool(example.grounds.triples) for example in examples)
-        composed = comparisons(examples, floor(num_chained * self.shares.compared), self.random_)
+        compared = (*examples, *opened(examples, self.random_))
+        composed = comparisons(compared, floor(num_chained * self.shares.compared), self.random_)
         for example in (*examples, *composed):
             yield from self._answering(example)
             yield from self._planning(example)
-        for example in comparisons(examples, floor(num_chained * self.shares.deciding), self.random_):
+        for example in comparisons(compared, floor(num_chained * self.shares.deciding), self.random_):
             yield from to_the_end(example, self.model, self._layout())
         for example in (each for each in examples if each.grounds.paragraphs):
             for _ in range(self._times(self.shares.judging)):

@@ -1,19 +1,15 @@
 """The way to an answer in sentences: one fact in each, and the answer in the last."""
 
-import re
 from dataclasses import dataclass
-from itertools import pairwise
 
 from askance.eval.datasets import Example
 from askance.eval.datasets.grounds import Triple
 from askance.text.sentences import sentences
+from askance.train.reader.comparing import conclusions
 from askance.train.reader.relations import same, statement
 
 LONGEST_EVIDENCE_WORDS = 30
 """A longer sentence of a passage is not written out: the answer then stands alone."""
-
-_MONTHS = "january february march april may june july august september october november december".split()
-_ORDERED = ("date of birth", "date of death", "publication date", "inception")
 
 
 @dataclass(frozen=True, slots=True)
@@ -57,7 +53,8 @@ def reasoning(example: Example) -> Reasoning:
     """
     grounds = example.grounds
     if grounds.triples:
-        facts = _told(in_order(grounds.triples))
+        triples = in_order(grounds.triples)
+        facts = (*map(statement, triples), *conclusions(triples, example.golds[0]))
     elif grounds.facts:
         facts = tuple(_closed(fact) for fact in grounds.facts)
     else:
@@ -77,34 +74,6 @@ def in_order(triples: tuple[Triple, ...]) -> tuple[Triple, ...]:
             if fact is not None:
                 left.remove(fact)
     return tuple(ordered)
-
-
-def _told(triples: tuple[Triple, ...]) -> tuple[str, ...]:
-    told = [statement(fact) for fact in triples]
-    ordered = [fact for fact in triples if fact.relation in _ORDERED]
-    for one, other in pairwise(ordered):
-        if one.relation == other.relation and one.subject != other.subject:
-            told += comparison(one.object, other.object)
-    return tuple(told)
-
-
-def comparison(one: str, other: str) -> list[str]:
-    """Which of two dates is the earlier, as one sentence; none where that can't be told."""
-    first, second = _date(one), _date(other)
-    length = min(len(first), len(second))
-    if first[:length] == second[:length]:
-        return []
-    return [f"{one} is {'before' if first[:length] < second[:length] else 'after'} {other}."]
-
-
-def _date(text: str) -> tuple[int, ...]:
-    """Year, month, day, as far as they are told; nothing of a date before Christ."""
-    year = re.search(r"\b(\d{3,4})\b", text)
-    if year is None or re.search(r"\bB\.?C", text):
-        return ()
-    month = next((at for at, name in enumerate(_MONTHS, start=1) if name in text.casefold()), None)
-    day = re.search(r"\b(\d{1,2})\b", text)
-    return (int(year[1]), *((month, *((int(day[1]),) if day else ())) if month else ()))
 
 
 def _evidence(example: Example) -> tuple[str, ...]:

@@ -40,6 +40,9 @@ class ReaderSettings(Knobs):
     compared: float = knob(0.25, "share: comparisons made of two records", at_least=0)
     deciding: float = knob(1.5, "share: ends of such comparisons, facts given", at_least=0)
     paragraph: float = knob(0.4, "share of the paragraphs with questions of one hop", at_least=0)
+    bridged: float = knob(
+        1.0, "share: questions made of two, one of which names the other's answer", at_least=0
+    )
     splitting: float = knob(0.3, "share: questions taken apart", at_least=0)
     following_up: float = knob(0.5, "share: the next question, given answers", at_least=0)
     summing_up: float = knob(0.3, "share: the answer out of answers", at_least=0)

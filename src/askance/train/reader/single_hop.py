@@ -22,6 +22,9 @@ from askance.train.reader.reasoning import reasoning
 MAY_REFUSE = 0.7
 """Share of the paragraphs whose questions are put to the prompt that may refuse, the only one for those
 without an answer."""
+PARTS_MAY_REFUSE = 0.1
+"""The same of the passages of longer questions. Few: another prompt shares nothing with theirs, and costs as
+much as all other questions on them."""
 
 
 def on_paragraph(
@@ -46,7 +49,7 @@ def on_parts(
     example: Example, hits: Sequence[Hit], model: Model, layout: Layout, random_: random.Random
 ) -> Iterator[Lesson]:
     """Parts of the question of `example` over its passages; a refusal where a part is not told there."""
-    may_refuse = random_.random() < 0.5
+    may_refuse = random_.random() < PARTS_MAY_REFUSE
     texts = {hit.passage.title: hit.passage.text for hit in hits}
     for question, known, telling in parts(example):
         is_shown = all(known.answer in texts.get(paragraph.title, "") for paragraph in telling[-1:])
