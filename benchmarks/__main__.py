@@ -1,4 +1,4 @@
-"""Run every measurement, print a table, write the same numbers as JSON to .bench/, and append them to a log.
+"""Run every measurement, print a table, write the same numbers as JSON to .bench/, and enter them in a log.
 
 python -m benchmarks [NAME …] [--log FILE]
 """
@@ -16,6 +16,7 @@ from rich.console import Console
 from rich.table import Table
 
 from askance.core.version import VERSION
+from askance.runtime.durable import write_atomically
 from benchmarks.engine import against_the_reference, computed_and_needed
 from benchmarks.measures import Row, answering, decoding, indexing, starting
 
@@ -28,7 +29,7 @@ MEASURES = {
 def main() -> None:
     parser = argparse.ArgumentParser(description=(__doc__ or "").splitlines()[0])
     parser.add_argument("name", nargs="*", choices=[[], *MEASURES], help="what to measure; all if not given")
-    parser.add_argument("--log", type=Path, help="append the table to this Markdown file")
+    parser.add_argument("--log", type=Path, help="enter the table in this Markdown file, newest first")
     options = parser.parse_args()
     rows = [row for name in options.name or MEASURES for row in MEASURES[name]()]
     table = Table("what", "value", "unit", "ratio", "against", box=None, header_style="bold")
@@ -42,15 +43,21 @@ def main() -> None:
     path = folder / f"{datetime.now(UTC):%Y-%m-%dT%H%M%S}.json"
     path.write_text(json.dumps(record, indent=1), encoding="utf-8")
     if options.log is not None:
-        with options.log.open("a", encoding="utf-8") as file:
-            file.write(_logged(rows, machine))
+        before = options.log.read_text(encoding="utf-8") if options.log.exists() else "# Log\n"
+        write_atomically(options.log, _with_entry(before, _entry(rows, machine)))
     Console().print(f"{machine} → {path}")
 
 
-def _logged(rows: Sequence[Row], machine: str) -> str:
-    head = f"\n## {datetime.now(UTC):%Y-%m-%d}: make bench ({machine})\n\n"
+def _entry(rows: Sequence[Row], machine: str) -> str:
+    head = f"## {datetime.now(UTC):%Y-%m-%d}: make bench ({machine})\n\n"
     lines = ["| what | value | unit | ratio | against |", "|---|---|---|---|---|"]
     return head + "\n".join([*lines, *(f"| {' | '.join(_cells(row))} |" for row in rows)]) + "\n"
+
+
+def _with_entry(log: str, entry: str) -> str:
+    """The log with one more entry, before all others: the newest stands first."""
+    introduction, newest, others = log.partition("\n## ")
+    return f"{introduction.rstrip()}\n\n{entry}{newest}{others}"
 
 
 def _cells(row: Row) -> tuple[str, ...]:
