@@ -7,92 +7,14 @@ a `Backend`; what is done with the logits is up to each `Request`.
 from collections import deque
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
-from typing import Any, Generic, Protocol, TypeVar
+from typing import Generic, Protocol
 
 from askance.core.errors import ModelFailure
-from askance.runtime.kvcache import BLOCK_TOKENS, PrefixTree, num_shared
-
-S = TypeVar("S")
-B = TypeVar("B")
+from askance.runtime.backend import B, Backend, Fed, Feed, S
+from askance.runtime.kvcache import BLOCK_TOKENS, PrefixTree
 
 PASS_TOKENS = 512
 """Most tokens of prompts in one pass: what writes meanwhile waits for them."""
-
-
-@dataclass(frozen=True, slots=True)
-class Feed(Generic[S]):
-    """A part of one pass.
-
-    Attributes:
-        slot: where the keys and values are; those of `ids` go behind the first `start` tokens in it.
-        num_logits: after how many of the last of `ids` logits are wanted.
-        wants_attention: whether the last layer's weights of the last of `ids` are.
-    """
-
-    slot: S
-    start: int
-    ids: Sequence[int]
-    num_logits: int
-    wants_attention: bool
-
-
-@dataclass(frozen=True, slots=True)
-class Fed:
-    """What a pass gives back for a feed, in the backend's own types.
-
-    Attributes:
-        logits: after each of the tokens that they were wanted after.
-        attention: of the last token, over all tokens up to itself; None if it was not wanted.
-    """
-
-    logits: Sequence[Any]
-    attention: Any = None
-
-
-class Backend(Protocol[S, B]):
-    """Keeps keys and values, and computes.
-
-    Attributes:
-        bytes_per_token: of keys and values.
-        num_reserved: tokens that there is room for in open slots, and in what comes with them.
-        can_restore: whether blocks can be saved and restored.
-        max_feeds: of one pass.
-    """
-
-    @property
-    def bytes_per_token(self) -> int: ...
-    @property
-    def num_reserved(self) -> int: ...
-    @property
-    def can_restore(self) -> bool: ...
-    @property
-    def max_feeds(self) -> int: ...
-
-    def reserved_with(self, num_tokens: int) -> int:
-        """What `num_reserved` would be with one more slot of so many tokens."""
-        ...
-
-    def open(self, num_tokens: int) -> S:
-        """A slot with room for so many tokens."""
-        ...
-
-    def close(self, slot: S) -> None: ...
-
-    def restore(self, slot: S, blocks: Sequence[tuple[B, int]]) -> None:
-        """Fill the beginning of a slot with so many tokens of each block."""
-        ...
-
-    def save(self, slot: S, start: int, stop: int) -> B:
-        """A copy of the keys and values of some tokens."""
-        ...
-
-    def forward(self, feeds: Sequence[Feed[S]]) -> Sequence[Fed]:
-        """One pass over all feeds, each behind what its own slot holds.
-
-        Raises:
-            Exception: the pass broke. If it had several feeds, each is tried again by itself.
-        """
-        ...
 
 
 class Request(Protocol):
@@ -213,17 +135,29 @@ class Batch(Generic[S, B]):
             self._make_room(room)
             try:
                 slot = self._backend.open(request.max_tokens)
-                self._backend.restore(slot, found)
-            except RuntimeError as error:  # of memory that is not there after all
-                self._over.append((request, error))
-                continue
-            self._running.append(_Running(request, slot, num_known, num_known, len(request.ids)))
+            except Exception as error:  # the memory is not there after all
+                if not self._running and not self.tree.num_blocks:
+                    self._over.append((request, error))
+                    continue
+                self.tree.clear()
+                self._waiting.appendleft(request)
+                return
+            self._begin(_Running(request, slot, num_known, num_known, len(request.ids)), found)
+
+    def _begin(self, running: _Running[S], found: Sequence[tuple[B, int]]) -> None:
+        self._running.append(running)
+        try:
+            self._backend.restore(running.slot, found)
+        except Exception as error:  # as in a pass
+            self._end(running, error)
 
     def _will_be_known(self, request: Request, num_known: int) -> bool:
         """Whether a prompt that is being read shares more with this one than is known yet."""
-        reading = (each.request.ids for each in self._running if each.is_reading)
         least = num_known + BLOCK_TOKENS
-        return self._backend.can_restore and any(num_shared(ids, request.ids) >= least for ids in reading)
+        if not self._backend.can_restore or len(request.ids) < least:
+            return False
+        beginning = request.ids[:least]
+        return any(each.is_reading and each.request.ids[:least] == beginning for each in self._running)
 
     def _make_room(self, num_tokens: int) -> None:
         self.tree.max_blocks = num_tokens // BLOCK_TOKENS if self._backend.can_restore else 0
@@ -264,7 +198,11 @@ class Batch(Generic[S, B]):
             if len(turns) == 1:
                 self._end(turns[0][0], error)
                 return
-            for turn in turns:  # whose fault it is shows when each is alone
+            found = None
+        if found is None:
+            # Whose fault it is shows when each is alone. Not in the handler: as long as there is the error,
+            # so are the tensors of the pass that ran out of memory.
+            for turn in turns:
                 yield from self._passed([turn])
             return
         for (running, feed), fed in zip(turns, found, strict=True):
@@ -287,7 +225,10 @@ class Batch(Generic[S, B]):
 
     def _keep(self, running: _Running[S]) -> None:
         ids = running.request.ids[: running.num_fed]
-        self.tree.add(ids, lambda start, stop: self._backend.save(running.slot, start, stop))
+        try:
+            self.tree.add(ids, lambda start, stop: self._backend.save(running.slot, start, stop))
+        except (RuntimeError, MemoryError):  # a copy less is slower, no more: the text itself is there
+            self.tree.clear()
 
     def _end(self, running: _Running[S], error: Exception | None = None) -> None:
         self._running.remove(running)
@@ -298,6 +239,6 @@ class Batch(Generic[S, B]):
     def _too_long(self, request: Request) -> ModelFailure:
         return ModelFailure(
             f"keys and values of {request.max_tokens:,} tokens do not fit into the memory for "
-            f"{self._budget_tokens:,} that there is: use fewer passages (--set passages=N) or fewer new "
-            "tokens (--set max_tokens=N), or allow more memory."
+            f"{self._budget_tokens:,} that there is: use fewer passages (--set passages=N), fewer new tokens "
+            "(--set max_tokens=N) or a smaller model, or free memory before the model is loaded."
         )

@@ -6,10 +6,11 @@ owns its keys and values: it copies blocks out of the tree and into it, so a blo
 nobody has to count who uses it.
 """
 
+from bisect import bisect_left, insort
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass, field
 from heapq import heapify, heappop, heappush
-from typing import Generic, TypeVar
+from typing import Any, Generic, TypeVar
 
 from askance.core.types import TokenIds
 
@@ -21,6 +22,8 @@ B = TypeVar("B")
 
 @dataclass(slots=True, eq=False)
 class _Node(Generic[B]):
+    """A block in the tree; `children` are in the order of their ids."""
+
     ids: TokenIds
     block: B | None
     parent: "_Node[B] | None"
@@ -31,9 +34,13 @@ class _Node(Generic[B]):
     def is_full(self) -> bool:
         return len(self.ids) == BLOCK_TOKENS or self.parent is None
 
-    def nearest(self, ids: Sequence[int]) -> tuple["_Node[B] | None", int]:
-        """The child that begins most like `ids`, and how many tokens they share."""
-        shared = [(num_shared(child.ids, ids), child) for child in self.children]
+    def nearest(self, ids: TokenIds) -> tuple["_Node[B] | None", int]:
+        """The child that begins most like `ids`, and how many tokens they share.
+
+        Children are in the order of their ids: it is one of the two that `ids` would stand between.
+        """
+        at = bisect_left(self.children, ids, key=_ids)
+        shared = [(_num_shared(child.ids, ids), child) for child in self.children[max(0, at - 1) : at + 1]]
         count, child = max(shared, key=lambda each: each[0], default=(0, None))
         return (child, count) if count else (None, 0)
 
@@ -59,7 +66,7 @@ class PrefixTree(Generic[B]):
         node, start, found = self._root, 0, list[tuple[B, int]]()
         self._clock += 1
         while node.is_full and start < len(ids):
-            child, count = node.nearest(ids[start : start + BLOCK_TOKENS])
+            child, count = node.nearest(tuple(ids[start : start + BLOCK_TOKENS]))
             if child is None:
                 break
             assert child.block is not None
@@ -78,24 +85,37 @@ class PrefixTree(Generic[B]):
             save: the block of the tokens from one offset to another.
         """
         self._clock += 1
-        node = self._root
-        for start in range(0, len(ids), BLOCK_TOKENS):
-            chunk = tuple(ids[start : start + BLOCK_TOKENS])
-            child, count = node.nearest(chunk)
-            if child is not None and count == len(child.ids) < len(chunk):
-                self._remove(child)  # the same block, grown
-            elif child is not None and count == len(chunk):
-                child.used_at = self._clock
-                if count < len(child.ids):
-                    return
-                node = child
-                continue
-            if self.num_blocks >= self.max_blocks and not self._forget(1, keep=node):
+        node, start = self._known(ids)
+        # All room at once: to look for what was used least recently, the whole tree is walked.
+        num_missing = -(-(len(ids) - start) // BLOCK_TOKENS)
+        self._forget(self.num_blocks + num_missing - self.max_blocks, keep=node)
+        for first in range(start, len(ids), BLOCK_TOKENS):
+            if self.num_blocks >= self.max_blocks:
                 return
-            added = _Node(chunk, save(start, start + len(chunk)), node, self._clock)
-            node.children.append(added)
+            chunk = tuple(ids[first : first + BLOCK_TOKENS])
+            added = _Node(chunk, save(first, first + len(chunk)), node, self._clock)
+            insort(node.children, added, key=_ids)
             self.num_blocks += 1
             node = added
+
+    def _known(self, ids: Sequence[int]) -> tuple[_Node[B], int]:
+        """How much of `ids` needs no new block, and the node of the last whole block in it.
+
+        A block that new tokens only make longer is taken out: the longer one takes its place.
+        """
+        node, start = self._root, 0
+        while start < len(ids):
+            chunk = tuple(ids[start : start + BLOCK_TOKENS])
+            child, count = node.nearest(chunk)
+            if child is None or count < len(chunk):
+                if child is not None and count == len(child.ids):
+                    self._remove(child)
+                break
+            child.used_at = self._clock
+            start += count
+            if child.is_full:
+                node = child
+        return node, start
 
     def clear(self) -> None:
         """Forget all."""
@@ -106,13 +126,13 @@ class PrefixTree(Generic[B]):
         """Forget as many blocks as there are too many."""
         self._forget(self.num_blocks - self.max_blocks)
 
-    def _forget(self, count: int, keep: _Node[B] | None = None) -> bool:
-        """Forget `count` leaves, the least recently used first; whether there were so many."""
+    def _forget(self, count: int, keep: _Node[B] | None = None) -> None:
+        """Forget `count` leaves, as far as there are so many; the least recently used first."""
         if count <= 0:
-            return True
+            return
         leaves = [(node.used_at, id(node), node) for node in self._nodes() if not node.children]
         heapify(leaves)
-        while count and leaves:
+        while count > 0 and leaves:
             _, _, node = heappop(leaves)
             if node is keep:
                 continue
@@ -121,7 +141,6 @@ class PrefixTree(Generic[B]):
             parent = node.parent
             if parent is not None and parent.parent is not None and not parent.children:
                 heappush(leaves, (parent.used_at, id(parent), parent))
-        return not count
 
     def _remove(self, node: _Node[B]) -> None:
         assert node.parent is not None
@@ -136,7 +155,11 @@ class PrefixTree(Generic[B]):
             yield node
 
 
-def num_shared(first: Sequence[int], second: Sequence[int]) -> int:
-    """How many tokens two sequences have in common at the beginning."""
+def _ids(node: _Node[Any]) -> TokenIds:
+    return node.ids
+
+
+def _num_shared(first: TokenIds, second: TokenIds) -> int:
+    """How many tokens the two have in common at the beginning."""
     pairs = zip(first, second, strict=False)
     return next((at for at, (one, other) in enumerate(pairs) if one != other), min(len(first), len(second)))

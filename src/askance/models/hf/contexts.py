@@ -9,7 +9,7 @@ from torch import Tensor
 
 from askance.models.hf.attention import capturing
 from askance.models.hf.signals import rows_of
-from askance.runtime.batch import Fed, Feed
+from askance.runtime.backend import Fed, Feed
 
 
 @dataclass(slots=True, eq=False)

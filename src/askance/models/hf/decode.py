@@ -12,7 +12,7 @@ from askance.core.types import Generation, Key, Sampling, Scored, Token, TokenId
 from askance.models.hf.detokenise import Detokeniser
 from askance.models.hf.signals import Chooser, Reading, Row, read
 from askance.models.hf.vocabulary import Vocabulary
-from askance.runtime.batch import Fed
+from askance.runtime.backend import Fed
 from askance.runtime.writing import Writing
 
 

@@ -15,7 +15,7 @@ from askance.models.hf.attention import ATTENTION_NAME, Capture, capturing
 from askance.models.hf.contexts import Contexts
 from askance.models.hf.passes import Pass, Passes
 from askance.models.hf.slots import KeyShape
-from askance.runtime.batch import Feed
+from askance.runtime.backend import Feed
 
 _TOLERANCE = {torch.float32: 1e-3, torch.float64: 1e-6}
 """How far logits of a pass may be from the module's own, as a share of the greatest: more than rounding."""

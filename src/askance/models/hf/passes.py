@@ -18,7 +18,7 @@ from transformers.cache_utils import Cache
 
 from askance.models.hf.signals import rows_of
 from askance.models.hf.slots import Block, KeyShape, Slab, Slot, Slots
-from askance.runtime.batch import Fed, Feed
+from askance.runtime.backend import Fed, Feed
 
 
 @dataclass(frozen=True, slots=True, eq=False)
