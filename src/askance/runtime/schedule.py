@@ -109,9 +109,12 @@ def _step(batch: Batch[Any, Any], asked: dict[Request, _Order]) -> None:
         for order in asked.values():
             order.end(error=error)
             order.abandon()
+        asked.clear()
         return
     for request, stopped in over:
-        order = asked.pop(request)
+        order = asked.pop(request, None)
+        if order is None:  # it had a part in such a fault
+            continue
         order.num_left -= 1
         if stopped is not None:
             order.end(error=stopped)

@@ -1,0 +1,133 @@
+"""The thread between coroutines and a batch: who is told what, and that nobody waits for ever."""
+
+import asyncio
+import gc
+import threading
+
+import pytest
+
+from askance.runtime.batch import Batch
+from askance.runtime.schedule import Scheduler
+from tests.runtime.test_batch import Asked, Tokens
+
+LONG = 10**6
+
+
+@pytest.fixture
+def backend():
+    return Tokens()
+
+
+@pytest.fixture
+def batch(backend):
+    return Batch(backend, 10 * LONG * Tokens.bytes_per_token)
+
+
+@pytest.fixture
+def scheduler(batch):
+    return Scheduler(batch, "askance test")
+
+
+async def until(is_so):
+    for _ in range(500):
+        if is_so():
+            return
+        await asyncio.sleep(0.01)
+    pytest.fail("never so")
+
+
+def test_all_of_an_order_are_done_when_it_is_over(scheduler):
+    asked = [Asked((5, 6), 3), Asked((7, 8), 9)]
+    asyncio.run(scheduler.compute(asked))
+    assert all(each.is_done for each in asked)
+    asyncio.run(scheduler.compute([]))
+
+
+def test_what_is_cancelled_leaves_and_the_others_go_on(scheduler, backend):
+    long, short = Asked((5, 6), LONG), Asked((7, 8), 5)
+
+    async def ask():
+        task = asyncio.create_task(scheduler.compute([long]))
+        await until(lambda: long.written)
+        task.cancel()
+        await scheduler.compute([short])
+        await until(lambda: not backend.slots)
+        return task
+
+    assert asyncio.run(ask()).cancelled()
+    assert short.is_done
+    assert not long.is_done
+
+
+def test_of_an_order_of_which_one_fails_the_others_are_abandoned(scheduler, backend):
+    backend.breaks_on = {66}
+    long = Asked((5, 6), LONG)
+
+    async def ask():
+        with pytest.raises(RuntimeError, match="out of order"):
+            await scheduler.compute([long, Asked((65, 66))])
+        await until(lambda: not backend.slots)
+
+    asyncio.run(ask())
+    assert not long.is_done
+
+
+def test_a_loop_that_is_closed_before_its_order_is_over_harms_nobody(scheduler, backend):
+    long, other = Asked((5, 6), LONG), Asked((1, 2), 1)
+
+    async def begin():
+        order = asyncio.create_task(scheduler.compute([long]))
+        await until(lambda: long.written)
+        return order
+
+    loop = asyncio.new_event_loop()
+    order = loop.run_until_complete(begin())
+    loop.close()
+    backend.breaks_on = {*range(3, 100)}  # all that a text may write
+    asyncio.run(scheduler.compute([other]))
+    asyncio.run(until(lambda: not backend.slots))
+    assert other.is_done
+    assert not order.done()
+
+
+def test_loops_of_several_threads(scheduler):
+    asked = [Asked((number, 6), 20) for number in range(8)]
+    threads = [threading.Thread(target=asyncio.run, args=(scheduler.compute([each]),)) for each in asked]
+    for thread in threads:
+        thread.start()
+    for thread in threads:
+        thread.join(30)
+    assert all(each.is_done for each in asked)
+
+
+def test_work_is_done_between_passes_and_raises_where_it_is_awaited(scheduler):
+    async def ask():
+        names = await scheduler.alone(lambda: threading.current_thread().name)
+        with pytest.raises(ZeroDivisionError):
+            await scheduler.alone(lambda: 1 / 0)
+        return names
+
+    assert asyncio.run(ask()) == "askance test"
+
+
+def test_a_fault_of_the_batch_itself_is_told_to_all_and_does_not_end_the_thread(scheduler, batch, monkeypatch):
+    def broken():
+        raise AssertionError("ours")
+
+    async def ask(asked):
+        return await asyncio.gather(*(scheduler.compute([each]) for each in asked), return_exceptions=True)
+
+    with monkeypatch.context() as patch:
+        patch.setattr(batch, "step", broken)
+        assert [str(error) for error in asyncio.run(ask([Asked((5, 6)), Asked((7, 8))]))] == ["ours", "ours"]
+    assert asyncio.run(ask([Asked((9, 9))])) == [None]
+
+
+def test_the_thread_ends_with_its_scheduler():
+    scheduler = Scheduler(Batch(Tokens(), 10_000), "askance ends")
+    asyncio.run(scheduler.compute([Asked((5, 6))]))
+    (thread,) = [each for each in threading.enumerate() if each.name == "askance ends"]
+    del scheduler
+    gc.collect()
+    thread.join(10)
+    assert not thread.is_alive()
