@@ -179,6 +179,21 @@ def test_a_model_beside_the_interface_has_no_attention_but_works(model_type):
     torch.testing.assert_close(torch.stack(request.logits), expected, atol=1e-4, rtol=1e-4)
 
 
+@pytest.mark.parametrize(
+    "positions",
+    [
+        {"rope_type": "dynamic", "factor": 2.0},
+        {"rope_type": "longrope", "factor": 2.0, "short_factor": [1.0] * 4, "long_factor": [3.0] * 4,
+         "original_max_position_embeddings": 256},
+    ],
+    ids=lambda positions: positions["rope_type"],
+)  # fmt: skip
+def test_texts_are_kept_apart_where_the_longest_would_move_the_others_positions(positions):
+    rope = {"rope_theta": 10_000.0, **positions}
+    network = Network(tiny_module("llama", rope_parameters=rope), "llama")
+    assert isinstance(network.backend, Contexts)
+
+
 def test_attention_sinks_are_left_to_their_own_implementation():
     sinks = {"head_dim": 8, "num_local_experts": 4, "layer_types": ["full_attention"] * 2}
     module = tiny_module("gpt_oss", **sinks)

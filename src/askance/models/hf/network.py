@@ -20,6 +20,8 @@ from askance.runtime.backend import Feed
 _TOLERANCE = {torch.float32: 1e-3, torch.float64: 1e-6}
 """How far logits of a pass may be from the module's own, as a share of the greatest: more than rounding."""
 _COARSE_TOLERANCE = 0.1
+_BY_LENGTH = ("dynamic", "longrope")
+"""Kinds of rotary positions that transformers computes anew when a text grows beyond a length."""
 
 
 class Network:
@@ -72,13 +74,21 @@ class Network:
     def _passes(self, shapes: Mapping[int, KeyShape]) -> Passes | None:
         """Passes over several texts; None where they would not give what the module gives for each."""
         num_layers = getattr(self.module.config.get_text_config(), "num_hidden_layers", 0)
-        if not self._keeps_logits or sorted(shapes) != list(range(num_layers)):
+        can_pass = self._keeps_logits and not self._has_positions_by_length
+        if not can_pass or sorted(shapes) != list(range(num_layers)):
             return None
         passes = Passes(self.module, self.attention_layer, [shapes[layer] for layer in range(num_layers)])
         try:
             return passes if self._is_exact(passes) else None
         except Exception:  # a module that does not expect such passes may raise anything
             return None
+
+    @property
+    def _has_positions_by_length(self) -> bool:
+        """Whether frequencies of positions depend on the longest text of a pass: others would change by it."""
+        kinds = [getattr(part, "rope_type", None) for part in self.module.modules()]
+        named = [name for kind in kinds for name in (kind.values() if isinstance(kind, dict) else (kind,))]
+        return any(name in _BY_LENGTH for name in named)
 
     def _contexts(self) -> Contexts:
         config = self.module.config.get_text_config()

@@ -1,7 +1,8 @@
 """Where keys and values lie: a row of a slab for each text that runs, so that a pass reads all rows at once.
 
 A slab has a place for every token that its rows may ever have. The rows in use are always the first ones:
-when a sequence leaves, the last row moves into its place.
+when a sequence leaves, the last row moves into its place. Where no token is, there are finite numbers: a pass
+reads them, with weights of zero, which infinity and NaN would survive.
 """
 
 from collections.abc import Sequence
@@ -69,11 +70,13 @@ class Slab:
         return self.slots[-1]
 
     def close(self, slot: Slot) -> None:
-        """Give a row back."""
+        """Give a row back, and leave nothing in it: a sequence that overflowed would spoil the next one."""
         last = self.slots.pop()
-        if last is not slot:
-            for layer in (*self.keys, *self.values):
+        for layer in (*self.keys, *self.values):
+            if last is not slot:
                 layer[slot.row].copy_(layer[last.row])
+            layer[last.row].zero_()
+        if last is not slot:
             self.slots[slot.row], last.row = last, slot.row
 
     def restore(self, slot: Slot, blocks: Sequence[tuple[Block, int]]) -> None:
@@ -96,14 +99,15 @@ class Slab:
         return 0 if len(self.slots) < self.num_rows else (self.num_rows + 1) // 2
 
     def _grow(self) -> None:
-        more = self.num_new_rows
+        num_rows = self.num_rows + self.num_new_rows
         for layers in (self.keys, self.values):
             for number, layer in enumerate(layers):  # one after the other: the rest is not held twice
-                layers[number] = torch.cat((layer, layer.new_zeros((more, *layer.shape[1:]))))
-        self.num_rows += more
+                if len(layer) < num_rows:  # unless it grew before, and the next had no memory
+                    layers[number] = layer.new_zeros((num_rows, *layer.shape[1:]))
+                    layers[number][: len(layer)] = layer
+        self.num_rows = num_rows
 
     def _empty(self) -> tuple[list[Tensor], list[Tensor]]:
-        # Zeros: what lies behind a sequence's end is multiplied by weights of zero, which NaN would survive.
         def zeros(heads: int, size: int) -> Tensor:
             shape = (self.num_rows, heads, self.num_tokens, size)
             return torch.zeros(shape, device=self._device, dtype=self._dtype)
@@ -143,9 +147,10 @@ class Slots:
 
     def close(self, slot: Slot) -> None:
         """Give a row back; a slab without any goes."""
-        slot.slab.close(slot)
-        if not slot.slab.slots:
+        if slot.slab.slots == [slot]:
             del self._slabs[slot.slab.num_tokens]
+        else:
+            slot.slab.close(slot)
 
 
 def rounded(num_tokens: int) -> int:
