@@ -19,7 +19,9 @@ def fill(slot, number):
 
 
 def numbers(slot):
-    return {value for layer in (*slot.slab.keys, *slot.slab.values) for value in layer[slot.row].unique().tolist()}
+    return {
+        value for layer in (*slot.slab.keys, *slot.slab.values) for value in layer[slot.row].unique().tolist()
+    }
 
 
 def test_sizes():

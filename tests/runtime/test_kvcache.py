@@ -90,7 +90,9 @@ def test_less_room():
 
 def shared(one, other):
     pairs = zip(one, other, strict=False)
-    return next((at for at, (first, second) in enumerate(pairs) if first != second), min(len(one), len(other)))
+    return next(
+        (at for at, (first, second) in enumerate(pairs) if first != second), min(len(one), len(other))
+    )
 
 
 # Few different tokens, and often the same beginnings, so that texts part at every place of a block.

@@ -110,7 +110,9 @@ def test_work_is_done_between_passes_and_raises_where_it_is_awaited(scheduler):
     assert asyncio.run(ask()) == "askance test"
 
 
-def test_a_fault_of_the_batch_itself_is_told_to_all_and_does_not_end_the_thread(scheduler, batch, monkeypatch):
+def test_a_fault_of_the_batch_itself_is_told_to_all_and_does_not_end_the_thread(
+    scheduler, batch, monkeypatch
+):
     def broken():
         raise AssertionError("ours")
 

@@ -1,5 +1,6 @@
 """How one model reads text: whoever runs it and whoever trains it make the same ids."""
 
+from hashlib import blake2b
 from typing import Any
 
 from askance.core.errors import ModelSpecError
@@ -27,7 +28,16 @@ class Encoding:
         )
         self.prompts = PromptEncoder(tokenizer, self.vocabulary, name)
         self.template_digest = chat_template_digest(tokenizer)
-        self._name, self._end_id = name, tokenizer.eos_token_id
+        self._name, self._end_id, self._tokenizer = name, tokenizer.eos_token_id, tokenizer
+
+    @property
+    def fingerprint(self) -> str:
+        """What tells how this model reads text and lays out prompts from how others do."""
+        backend = getattr(self._tokenizer, "backend_tokenizer", None)
+        reads = backend.to_str() if backend is not None else repr(sorted(self._tokenizer.get_vocab().items()))
+        control, ends = sorted(self.vocabulary.control.items()), sorted(self.end_ids)
+        whole = repr((reads, control, ends, self.template_digest))
+        return blake2b(whole.encode("utf-8", "surrogatepass"), digest_size=16).hexdigest()
 
     @property
     def end_ids(self) -> frozenset[int]:

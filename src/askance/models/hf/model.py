@@ -1,12 +1,9 @@
 """The `Model` port over a torch module. One worker thread owns it, and coroutines wait for it in order."""
 
 import asyncio
-import os
 from collections.abc import Awaitable, Sequence
 from functools import cached_property, partial
 from typing import Any, TypeVar
-
-import torch
 
 from askance.core.errors import InputError, MissingAbility, ModelFailure, PromptTooLong
 from askance.core.types import (
@@ -27,16 +24,15 @@ from askance.core.types import (
 from askance.models.hf.decode import Job, Option, Sample
 from askance.models.hf.detokenise import Detokeniser
 from askance.models.hf.encoding import Encoding
+from askance.models.hf.fingerprint import model_fingerprint
+from askance.models.hf.free_memory import free_bytes
 from askance.models.hf.network import Network
-from askance.models.hf.reader_note import weights_fingerprint
 from askance.models.hf.signals import check_sampling
 from askance.runtime.batch import Batch
 from askance.runtime.schedule import Scheduler
 
 T = TypeVar("T")
 
-_UNKNOWN_BYTES = 2 * 10**9
-"""For keys and values where the system does not tell how much memory is free."""
 _ANYWHERE: frozenset[Signal] = frozenset({"logprob", "top_logprobs", "entropy", "token_probs"})
 
 
@@ -76,10 +72,8 @@ class HfModel:
 
     @cached_property
     def fingerprint(self) -> str:
-        """Of the weights, of how prompts are laid out, and of all that decides on a number's last digits."""
-        module, template = self._network.module, self._encoding.template_digest
-        made_by = (torch.__version__, str(module.dtype), module.device.type)
-        return ", ".join((weights_fingerprint(module), template, *made_by))
+        """See `model_fingerprint`."""
+        return model_fingerprint(self._network.module, self._encoding)
 
     @property
     def signals(self) -> frozenset[Signal]:
@@ -234,17 +228,6 @@ class HfModel:
             raise ModelFailure(
                 f"model {self._name!r}: {error}. If memory ran out, use fewer passages or a smaller model."
             ) from error
-
-
-def free_bytes(device: torch.device) -> int:
-    """A part of the memory that is free now."""
-    if device.type == "cuda":
-        return int(0.8 * torch.cuda.mem_get_info(device)[0])
-    try:
-        free = os.sysconf("SC_AVPHYS_PAGES") * os.sysconf("SC_PAGE_SIZE")
-    except (ValueError, OSError, AttributeError):
-        return _UNKNOWN_BYTES
-    return free // 4
 
 
 class _Bridge:
