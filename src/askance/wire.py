@@ -15,8 +15,9 @@ from askance.core.trace import Listener, Trace
 from askance.core.types import Question, Role
 from askance.models.kinds import MODEL_KINDS, ModelKind
 from askance.presets import OF_MODELS, Preset, open_preset, shipped
-from askance.runtime.cache import CachedModel, CachedRetriever, Store
+from askance.runtime.cache import CachedModel, CachedRetriever
 from askance.runtime.limit import Budget
+from askance.runtime.store import Store
 from askance.text.linguistics import OWN, Linguistics
 from askance.wordings import open_wording
 

@@ -1,20 +1,14 @@
-"""Answers of models and retrievers, kept on disk by what was asked.
+"""Answers of models and retrievers, kept in a `Store` by what was asked.
 
-Two calls that ask the same of the same model are one: what counts is the model's weights, the prompt,
-sampling, signals, `until`, and the key, as far as anything is drawn. The file is SQLite's, so several
-processes can use it.
+A call that asks what was answered before, of the same model by the same version of askance, gets that answer:
+what counts is the model's fingerprint, the prompt, sampling, signals, `until`, and the key, as far as
+anything is drawn. Calls that ask the same at the same time are both answered by the model.
 """
 
 import base64
-import json
-import sqlite3
-import time
-import zlib
-from collections.abc import Iterator, Sequence
-from contextlib import contextmanager
+from collections.abc import Sequence
 from dataclasses import asdict
 from hashlib import blake2b
-from pathlib import Path
 from typing import Any
 
 import numpy as np
@@ -37,91 +31,9 @@ from askance.core.types import (
     Want,
     Watch,
 )
+from askance.core.version import VERSION
+from askance.runtime.store import Store
 from askance.runtime.wrapped import WrappedModel, WrappedRetriever
-
-_FORMAT = 1
-_SCHEMA = f"""
-PRAGMA journal_mode = WAL;
-PRAGMA synchronous = NORMAL;
-CREATE TABLE IF NOT EXISTS answers_{_FORMAT}
-    (id BLOB PRIMARY KEY, content BLOB NOT NULL, used_at REAL NOT NULL) WITHOUT ROWID;
-CREATE INDEX IF NOT EXISTS oldest_{_FORMAT} ON answers_{_FORMAT} (used_at, length(content));
-"""
-_TOUCH_SECONDS = 600.0
-_PUTS_A_CHECK = 64
-_SHARE_KEPT = 0.9
-
-
-class Store:
-    """A file of answers. The least recently used ones go when there are more than `max_bytes` of them.
-
-    Raises:
-        InputError: the file can't be made, read or written, or is no such file.
-    """
-
-    def __init__(self, path: Path, max_bytes: int = 2 * 10**9) -> None:
-        self.path, self._max_bytes, self._num_puts = path, max_bytes, 0
-        with self._explained():
-            path.parent.mkdir(parents=True, exist_ok=True)
-            self._database = sqlite3.connect(path, timeout=30, isolation_level=None, check_same_thread=False)
-            self._database.executescript(_SCHEMA)
-
-    def find(self, id: bytes) -> Any:
-        """What is kept under an id; None if nothing is."""
-        with self._explained():
-            query = f"SELECT content, used_at FROM answers_{_FORMAT} WHERE id = ?"
-            row = self._database.execute(query, (id,)).fetchone()
-            if row is None:
-                return None
-            if time.time() - row[1] > _TOUCH_SECONDS:
-                touch = f"UPDATE answers_{_FORMAT} SET used_at = ? WHERE id = ?"
-                self._database.execute(touch, (time.time(), id))
-            return json.loads(zlib.decompress(row[0]))
-
-    def keep(self, id: bytes, content: Any) -> None:
-        """Keep what `json` can write."""
-        packed = zlib.compress(json.dumps(content).encode(), level=1)
-        with self._explained():
-            insert = f"INSERT OR REPLACE INTO answers_{_FORMAT} VALUES (?, ?, ?)"
-            self._database.execute(insert, (id, packed, time.time()))
-            self._num_puts += 1
-            if self._num_puts % _PUTS_A_CHECK == 1:
-                self._forget()
-
-    def close(self) -> None:
-        """Give the file back."""
-        self._database.close()
-
-    @property
-    def num_bytes(self) -> int:
-        """Of all answers."""
-        total = self._database.execute(f"SELECT sum(length(content)) FROM answers_{_FORMAT}").fetchone()[0]
-        return int(total or 0)
-
-    def _forget(self) -> None:
-        total = self.num_bytes
-        if total <= self._max_bytes:
-            return
-        oldest = f"SELECT id, length(content) FROM answers_{_FORMAT} ORDER BY used_at"
-        going = []
-        for id, num_bytes in self._database.execute(oldest):
-            if total <= _SHARE_KEPT * self._max_bytes:
-                break
-            total -= num_bytes
-            going.append((id,))
-        self._database.execute("BEGIN IMMEDIATE")
-        self._database.executemany(f"DELETE FROM answers_{_FORMAT} WHERE id = ?", going)
-        self._database.execute("COMMIT")
-
-    @contextmanager
-    def _explained(self) -> Iterator[None]:
-        try:
-            yield
-        except (sqlite3.Error, OSError, zlib.error, ValueError) as error:
-            raise InputError(
-                f"the cache {self.path} can't be used ({error}): free space, remove the file, name another, "
-                "or do without a cache."
-            ) from error
 
 
 def id_of(*asked: Any) -> bytes:
@@ -130,7 +42,7 @@ def id_of(*asked: Any) -> bytes:
 
 
 class CachedModel(WrappedModel):
-    """A model that is asked once.
+    """A model that is not asked what it has answered.
 
     Raises:
         InputError: nothing tells the model's answers from those of others.
@@ -184,7 +96,7 @@ class CachedModel(WrappedModel):
 
 
 class CachedRetriever(WrappedRetriever):
-    """A retriever that is asked once.
+    """A retriever that is not asked what it has found.
 
     Raises:
         InputError: nothing tells the retriever's hits from those of others.
@@ -210,7 +122,7 @@ def _whose(name: str, fingerprint: str) -> str:
             f"what {name!r} gives can't be kept in a cache, since nothing tells it from what others of that "
             "name give: do without the cache."
         )
-    return fingerprint
+    return f"askance {VERSION}, {fingerprint}"
 
 
 def _plain_generation(generation: Generation) -> dict[str, Any]:
