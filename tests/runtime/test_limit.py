@@ -1,6 +1,7 @@
 """What goes beyond a limit is refused, with the numbers."""
 
 import asyncio
+import time
 
 import pytest
 
@@ -33,13 +34,13 @@ def test_what_is_spent_is_counted():
 
 def test_a_prompt_beyond_what_is_left_is_not_asked():
     ledger, model = limited(tokens=20)
-    while ledger.num_tokens + model.count(PROMPT) < 15:
-        generate(model, 1)
-    ledger.spend(20 - ledger.num_tokens - 2)
-    used = ledger.num_tokens
-    with pytest.raises(LimitReached, match=rf"has 20 tokens, {used} are used, and the next prompt has \d"):
+    ledger.spend(18)
+    num_prompt = model.count(PROMPT)
+    with pytest.raises(
+        LimitReached, match=rf"has 20 tokens, 18 are used, and the next prompt has {num_prompt}\."
+    ):
         generate(model, 100)
-    assert ledger.num_tokens <= 20
+    assert (ledger.num_tokens, ledger.num_calls) == (18, 0)
 
 
 def test_a_text_that_the_limit_cuts_is_refused():
@@ -52,8 +53,31 @@ def test_a_text_that_the_limit_cuts_is_refused():
 def test_several_samples_share_what_is_left():
     num_prompt = ScriptedModel().count(PROMPT)
     ledger, model = limited(tokens=2 * num_prompt + 10)
-    assert len(generate(model, 5, n=2)) == 2
-    assert ledger.num_tokens <= 2 * num_prompt + 10
+    assert [each.generated_tokens for each in generate(model, 5, n=2)] == [5, 5]
+    assert ledger.tokens_left == 0
+    with pytest.raises(LimitReached, match="all are used"):
+        generate(limited(tokens=2 * num_prompt + 9)[1], 5, n=2)
+
+
+def test_calls_side_by_side_do_not_spend_the_same_tokens():
+    num_prompt = ScriptedModel().count(PROMPT)
+    ledger, model = limited(tokens=2 * num_prompt + 9)
+
+    async def both():
+        work = (model.generate(PROMPT, Sampling(5), key=(number,)) for number in range(2))
+        return await asyncio.gather(*work, return_exceptions=True)
+
+    first, second = asyncio.run(both())
+    assert [len(first), type(second)] == [1, LimitReached]
+    assert ledger.num_tokens == 2 * num_prompt + 9
+
+
+def test_what_is_set_aside_for_a_call_that_fails_is_there_again():
+    ledger, model = limited(tokens=1000)
+    broken = LimitedModel(TimingOut(), ledger)
+    with pytest.raises(TimeoutError):
+        generate(broken)
+    assert ledger.num_tokens == model.count(PROMPT)
 
 
 def test_calls():
@@ -76,6 +100,14 @@ def test_time():
         generate(model)
 
 
+def test_time_that_is_over_before_a_call_that_does_not_wait():
+    ledger, model = limited(seconds=0.01)
+    generate(model)
+    time.sleep(0.02)
+    with pytest.raises(LimitReached, match=r"a question has 0\.01 seconds"):
+        generate(model)
+
+
 class TimingOut(ScriptedModel):
     async def generate(self, *given, **options):
         raise TimeoutError("of the server")
@@ -92,7 +124,15 @@ def test_a_budget_out_of_range(budget):
         Budget(**budget)
 
 
-def test_without_a_limit_nothing_is_counted():
-    ledger, model = limited(calls=9)
-    generate(model)
+def test_without_a_limit_of_tokens_prompts_are_not_tokenised_for_it():
+    class Uncounted(ScriptedModel):
+        def count(self, prompt):
+            raise AssertionError
+
+        def tokenize(self, text):
+            raise AssertionError
+
+    ledger = Ledger(Budget(calls=9))
+    model = LimitedModel(Uncounted(), ledger)
+    asyncio.run(model.score(PROMPT, []))
     assert ledger.num_calls == 1

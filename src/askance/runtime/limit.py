@@ -2,8 +2,8 @@
 
 import asyncio
 import time
-from collections.abc import AsyncIterator, Sequence
-from contextlib import asynccontextmanager
+from collections.abc import AsyncIterator, Iterator, Sequence
+from contextlib import asynccontextmanager, contextmanager
 from dataclasses import dataclass, replace
 from typing import ClassVar
 
@@ -40,7 +40,13 @@ class Budget(Knobs):
 
 
 class Ledger:
-    """What one question has cost until now."""
+    """What one question has cost until now.
+
+    Attributes:
+        num_tokens: where tokens are limited. What a call may write counts from its beginning, so that calls
+            made side by side do not spend the same tokens.
+        num_calls: made.
+    """
 
     def __init__(self, budget: Budget) -> None:
         self.budget, self.num_tokens, self.num_calls = budget, 0, 0
@@ -63,11 +69,30 @@ class Ledger:
             async with asyncio.timeout(self._seconds_left()):
                 yield
         except TimeoutError as error:
-            if self._seconds_left() is None or (self._seconds_left() or 0) > 0:
+            left = self._seconds_left()
+            if left is None or left > 0:
                 raise  # a time-out of the call itself
-            raise LimitReached(
-                f"the time is over: a question has {self.budget.seconds:g} seconds."
-            ) from error
+            raise self._late() from error
+
+    def room(self, max_tokens: int, n: int) -> int:
+        """How many tokens each of `n` texts may have, which want `max_tokens`.
+
+        Raises:
+            LimitReached: none.
+        """
+        room = max_tokens if self.tokens_left is None else min(max_tokens, self.tokens_left // n)
+        if room < 1:
+            raise LimitReached(f"a question has {self.budget.tokens:,} tokens: none is left to write with.")
+        return room
+
+    @contextmanager
+    def set_aside(self, num_tokens: int) -> Iterator[None]:
+        """Tokens that may be generated; `spend` those that are."""
+        self.num_tokens += num_tokens
+        try:
+            yield
+        finally:
+            self.num_tokens -= num_tokens
 
     def spend(self, num_tokens: int) -> None:
         """Tokens that were generated."""
@@ -75,7 +100,9 @@ class Ledger:
 
     def _begin(self, num_tokens: int) -> None:
         self._began = time.monotonic() if self._began is None else self._began
-        budget = self.budget
+        budget, seconds_left = self.budget, self._seconds_left()
+        if seconds_left is not None and seconds_left <= 0:
+            raise self._late()
         if budget.calls is not None and self.num_calls >= budget.calls:
             raise LimitReached(f"a question has {budget.calls} calls, and all are made.")
         if self.tokens_left is not None and num_tokens >= self.tokens_left:
@@ -85,6 +112,9 @@ class Ledger:
             )
         self.num_calls += 1
         self.num_tokens += num_tokens
+
+    def _late(self) -> LimitReached:
+        return LimitReached(f"the time is over: a question has {self.budget.seconds:g} seconds.")
 
     def _seconds_left(self) -> float | None:
         if self.budget.seconds is None or self._began is None:
@@ -111,14 +141,12 @@ class LimitedModel(WrappedModel):
         watch: Watch | None = None,
     ) -> tuple[Generation, ...]:
         async with self._ledger.call(n * self._num_tokens(prompt)):
-            left = self._ledger.tokens_left
-            room = sampling.max_tokens if left is None else min(sampling.max_tokens, left // n)
-            if room < 1:
-                raise LimitReached(f"a question has {self._ledger.budget.tokens:,} tokens: none is left.")
-            generations = await self._model.generate(
-                prompt, replace(sampling, max_tokens=room), want, until, n=n, key=key, watch=watch
-            )
-        self._ledger.spend(sum(generation.generated_tokens for generation in generations))
+            room = self._ledger.room(sampling.max_tokens, n)
+            with self._ledger.set_aside(n * room):
+                generations = await self._model.generate(
+                    prompt, replace(sampling, max_tokens=room), want, until, n=n, key=key, watch=watch
+                )
+            self._ledger.spend(sum(generation.generated_tokens for generation in generations))
         if room < sampling.max_tokens and any(each.finish == "length" for each in generations):
             raise LimitReached(f"a question has {self._ledger.budget.tokens:,} tokens, and all are used.")
         return generations
@@ -129,15 +157,19 @@ class LimitedModel(WrappedModel):
             return await self._model.score(prompt, options)
 
     async def attend(self, text: str | TokenIds, *, bos: bool) -> Attention:
-        ids = self.tokenize(text) if isinstance(text, str) else text
-        async with self._ledger.call(len(ids)):
+        async with self._ledger.call(self._num_text_tokens(text)):
             return await self._model.attend(text, bos=bos)
 
     def _num_tokens(self, prompt: Prompt, *options: str) -> int:
         """Counted only where it matters: counting tokenises all of it."""
         if self._ledger.tokens_left is None:
             return 0
-        return self.count(prompt) + sum(len(self.tokenize(option)) for option in options)
+        return self.count(prompt) + sum(map(self._num_text_tokens, options))
+
+    def _num_text_tokens(self, text: str | TokenIds) -> int:
+        if self._ledger.tokens_left is None:
+            return 0
+        return len(self.tokenize(text) if isinstance(text, str) else text)
 
 
 class LimitedRetriever(WrappedRetriever):
