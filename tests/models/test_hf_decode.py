@@ -161,7 +161,7 @@ def test_what_a_watcher_raises_is_raised(qwen):
 
 
 def test_cancelling_stops_within_a_token(qwen, monkeypatch):
-    passes = []
+    passes, seen = [], []
     forward = qwen._network.backend.forward
 
     def slow_forward(feeds):
@@ -173,17 +173,19 @@ def test_cancelling_stops_within_a_token(qwen, monkeypatch):
 
     async def cancel():
         prompt = Raw((Span("The cat"),))
-        task = asyncio.create_task(qwen.generate(prompt, Sampling(300), key=("x",)))
+        task = asyncio.create_task(qwen.generate(prompt, Sampling(300), key=("x",), watch=seen.append))
         waiting = asyncio.create_task(qwen.generate(prompt, Sampling(300), key=("y",)))
         await asyncio.sleep(0.1)
         waiting.cancel()
         task.cancel()
         cancelled_at = time.monotonic()
         await asyncio.wait([task, waiting])
+        num_seen = len(seen)
         await asyncio.sleep(0.1)
-        return cancelled_at
+        return cancelled_at, num_seen
 
-    cancelled_at = asyncio.run(cancel())
+    cancelled_at, num_seen = asyncio.run(cancel())
+    assert len(seen) == num_seen > 0, "who has left sees nothing more"
     assert len(passes) > 2
     assert sum(at > cancelled_at for at in passes) <= 2, "the one under way, and one while the news travels"
     monkeypatch.undo()

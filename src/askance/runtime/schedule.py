@@ -106,9 +106,9 @@ def _step(batch: Batch[Any, Any], asked: dict[Request, _Order]) -> None:
     try:
         over = batch.step()
     except Exception as error:  # a fault of ours: nobody must wait for ever
-        for order in asked.values():
-            order.end(error=error)
-            order.abandon()
+        for each in asked.values():
+            each.end(error=error)
+            each.abandon()
         asked.clear()
         return
     for request, stopped in over:

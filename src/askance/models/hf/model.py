@@ -2,6 +2,7 @@
 
 import asyncio
 from collections.abc import Awaitable, Sequence
+from contextlib import nullcontext
 from functools import cached_property, partial
 from typing import Any, TypeVar
 
@@ -142,9 +143,8 @@ class HfModel:
         # Greedy samples are all the same.
         num_different = 1 if sampling.temperature == 0 else n
         samples = [Sample(self._vocabulary, job, number) for number in range(num_different)]
-        await self._done(self._scheduler.compute(samples))
-        if bridge is not None:
-            bridge.close()
+        with bridge or nullcontext():
+            await self._done(self._scheduler.compute(samples))
         generations = tuple(sample.generation() for sample in samples)
         return generations if len(generations) == n else generations * n
 
@@ -231,23 +231,30 @@ class HfModel:
 
 
 class _Bridge:
-    """Carries text from the worker thread to a watcher on the event loop, in order."""
+    """Carries text from the worker thread to a watcher on the event loop, in order.
+
+    Nothing is delivered any more behind its `with`, which raises what the watcher raised.
+    """
 
     def __init__(self, watch: Watch) -> None:
         self._watch = watch
         self._loop = asyncio.get_running_loop()
         self._failure: Exception | None = None
+        self._is_closed = False
 
     def __call__(self, text: str) -> None:
         self._loop.call_soon_threadsafe(self._deliver, text)
 
-    def close(self) -> None:
-        """Raises what the watcher raised."""
-        if self._failure is not None:
+    def __enter__(self) -> None:
+        pass
+
+    def __exit__(self, kind: object, error: BaseException | None, traceback: object) -> None:
+        self._is_closed = True
+        if error is None and self._failure is not None:
             raise self._failure
 
     def _deliver(self, text: str) -> None:
-        if self._failure is not None:
+        if self._is_closed or self._failure is not None:
             return
         try:
             self._watch(text)
