@@ -8,12 +8,12 @@ from pathlib import Path
 from typing import Any, cast
 
 from askance.ask import Result, ask, check_needs
-from askance.core.errors import InputError, KnobError, ModelSpecError, UnknownName
+from askance.core.errors import InputError, KnobError, UnknownName
 from askance.core.knobs import parse_knobs
 from askance.core.ports import Method, Model, Retriever
 from askance.core.trace import Listener, Trace
 from askance.core.types import Question, Role
-from askance.models.kinds import MODEL_KINDS, ModelKind
+from askance.models.kinds import parse_spec
 from askance.presets import OF_MODELS, Preset, open_preset, shipped
 from askance.runtime.cache import CachedModel, CachedRetriever
 from askance.runtime.limit import Budget
@@ -136,7 +136,7 @@ def own_prompts(method: str, model: str) -> dict[str, Any]:
     """
     if not model or all(field.name != "wording" for field in fields(method_class(method))):
         return {}
-    kind, name, options = _parsed(model)
+    kind, name, options = parse_spec(model)
     folder = kind.reader(name, options)
     if folder is None or not (folder / "reader.json").is_file():
         return {}
@@ -177,32 +177,8 @@ def load_model(spec: str) -> Model:
         ModelSpecError: the model can't be found or loaded.
         MissingExtra: a package is missing; names the pip line.
     """
-    kind, name, options = _parsed(spec)
+    kind, name, options = parse_spec(spec)
     return kind.load(name, options)
-
-
-def _parsed(spec: str) -> tuple[ModelKind, str, dict[str, str]]:
-    named, _, query = spec.partition("?")
-    kind_name, _, name = named.partition(":")
-    if kind_name not in MODEL_KINDS:
-        raise UnknownName("model", spec, MODEL_KINDS)
-    kind = MODEL_KINDS[kind_name]
-    known = None if kind.names is None else [kind_name, *(f"{kind_name}:{each}" for each in kind.names)]
-    if known is not None and named not in known:
-        raise UnknownName("model", named, known)
-    pairs = _options(query)
-    for option, value in pairs:
-        if option not in kind.options:
-            raise UnknownName("model option", option, kind.options, place=f"in {spec!r}")
-        if not value or [each for each, _ in pairs].count(option) > 1:
-            raise ModelSpecError(f"model {spec!r}: give {option} one value, such as {option}=….")
-    return kind, name, dict(pairs)
-
-
-def _options(query: str) -> list[tuple[str, str]]:
-    # To the letter, where a URL would have escapes: the path of an adapter may hold any character but &.
-    parts = [pair.partition("=") for pair in query.split("&") if pair]
-    return [(option, value) for option, _, value in parts]
 
 
 def load_models(specs: Mapping[str, str]) -> dict[Role, Model]:

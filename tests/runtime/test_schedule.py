@@ -8,7 +8,7 @@ import pytest
 
 from askance.runtime.batch import Batch
 from askance.runtime.schedule import Scheduler
-from tests.runtime.test_batch import Asked, Tokens
+from tests.runtime.tokens import Asked, Tokens
 
 LONG = 10**6
 

@@ -5,7 +5,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import cast
 
-from askance.core.errors import ModelSpecError
+from askance.core.errors import ModelSpecError, UnknownName
 from askance.core.ports import Model
 
 
@@ -126,3 +126,33 @@ MODEL_KINDS = {
         _load_scripted,
     ),
 }
+
+
+def parse_spec(spec: str) -> tuple[ModelKind, str, dict[str, str]]:
+    """The kind of model that a specification names, the name behind it, and the options.
+
+    Raises:
+        UnknownName: no such kind, name or option.
+        ModelSpecError: an option without a value, or given twice.
+    """
+    named, _, query = spec.partition("?")
+    kind_name, _, name = named.partition(":")
+    if kind_name not in MODEL_KINDS:
+        raise UnknownName("model", spec, MODEL_KINDS)
+    kind = MODEL_KINDS[kind_name]
+    known = None if kind.names is None else [kind_name, *(f"{kind_name}:{each}" for each in kind.names)]
+    if known is not None and named not in known:
+        raise UnknownName("model", named, known)
+    pairs = _options(query)
+    for option, value in pairs:
+        if option not in kind.options:
+            raise UnknownName("model option", option, kind.options, place=f"in {spec!r}")
+        if not value or [each for each, _ in pairs].count(option) > 1:
+            raise ModelSpecError(f"model {spec!r}: give {option} one value, such as {option}=….")
+    return kind, name, dict(pairs)
+
+
+def _options(query: str) -> list[tuple[str, str]]:
+    # To the letter, where a URL would have escapes: the path of an adapter may hold any character but &.
+    parts = [pair.partition("=") for pair in query.split("&") if pair]
+    return [(option, value) for option, _, value in parts]

@@ -107,6 +107,6 @@ class Store:
             yield
         except (sqlite3.Error, OSError, zlib.error, ValueError) as error:
             raise InputError(
-                f"the cache {self.path} can't be used ({error}): name another file, free space, remove it if it "
-                "is a broken cache, or do without one."
+                f"the cache {self.path} can't be used ({error}): name another file, free space, remove it if "
+                "it is a broken cache, or do without one."
             ) from error

@@ -140,8 +140,7 @@ class HfModel:
             watch=bridge,
             model_name=self._name,
         )
-        # Greedy samples are all the same.
-        num_different = 1 if sampling.temperature == 0 else n
+        num_different = 1 if sampling.temperature == 0 else n  # greedy ones are all the same
         samples = [Sample(self._vocabulary, job, number) for number in range(num_different)]
         with bridge or nullcontext():
             await self._done(self._scheduler.compute(samples))

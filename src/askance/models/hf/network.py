@@ -85,7 +85,7 @@ class Network:
 
     @property
     def _has_positions_by_length(self) -> bool:
-        """Whether frequencies of positions depend on the longest text of a pass: others would change by it."""
+        """Whether positions are computed from the longest text of a pass: others would change by it."""
         kinds = [getattr(part, "rope_type", None) for part in self.module.modules()]
         named = [name for kind in kinds for name in (kind.values() if isinstance(kind, dict) else (kind,))]
         return any(name in _BY_LENGTH for name in named)
