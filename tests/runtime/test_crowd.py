@@ -64,4 +64,4 @@ def test_every_question_ends_and_nothing_leaks(model, sample_index, method):
     for end, trace in zip(ends, traces, strict=True):
         assert isinstance(trace.events[-1], Answered if isinstance(end, Result) else Failed)
     assert model._network.backend.num_reserved == 0
-    assert model.most_reserved <= BUDGET_TOKENS
+    assert 0.8 * BUDGET_TOKENS < model.most_reserved <= BUDGET_TOKENS
