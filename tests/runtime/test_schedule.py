@@ -2,6 +2,8 @@
 
 import asyncio
 import gc
+import subprocess
+import sys
 import threading
 
 import pytest
@@ -133,3 +135,30 @@ def test_the_thread_ends_with_its_scheduler():
     gc.collect()
     thread.join(10)
     assert not thread.is_alive()
+
+
+LEAVING = """
+import asyncio, os, time
+from askance.runtime.batch import Batch
+from askance.runtime.schedule import Scheduler
+from tests.runtime.tokens import Tokens
+
+scheduler = Scheduler(Batch(Tokens(), 10_000), "askance leaves")
+
+def work():
+    time.sleep(0.5)
+    os.write(1, b"ended")
+
+async def leave():
+    asyncio.create_task(scheduler.alone(work))
+    await asyncio.sleep(0.1)
+
+asyncio.run(leave())
+os.write(1, b"left, ")
+"""
+
+
+def test_a_process_that_is_left_waits_for_the_pass_under_way():
+    """Torch would end it by a signal otherwise."""
+    done = subprocess.run([sys.executable, "-c", LEAVING], capture_output=True, text=True, timeout=60)
+    assert (done.returncode, done.stdout, done.stderr) == (0, "left, ended", "")

@@ -1,6 +1,7 @@
 """One thread owns the model: coroutines bring their sequences to it, and wait."""
 
 import asyncio
+import atexit
 import threading
 import weakref
 from collections.abc import Callable, Sequence
@@ -42,6 +43,18 @@ class _Order:
             self.future.set_exception(error)
 
 
+_orders_by_worker = weakref.WeakKeyDictionary[threading.Thread, "SimpleQueue[_Order | None]"]()
+
+
+@atexit.register
+def _leave() -> None:
+    """Let every worker end its pass: a thread that is cut off inside torch takes the process down with it."""
+    for worker, orders in list(_orders_by_worker.items()):
+        orders.put(None)
+        if worker.is_alive():
+            worker.join()
+
+
 class Scheduler:
     """A thread that computes what coroutines of any event loop bring, in the order in which they bring it."""
 
@@ -49,6 +62,7 @@ class Scheduler:
         self._orders: SimpleQueue[_Order | None] = SimpleQueue()
         worker = threading.Thread(target=_serve, args=(batch, self._orders), name=name, daemon=True)
         self._worker, self._starting = worker, threading.Lock()
+        _orders_by_worker[worker] = self._orders
         weakref.finalize(self, self._orders.put, None)
 
     async def compute(self, requests: Sequence[Request]) -> None:
