@@ -5,6 +5,8 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import cast
 
+import torch
+
 from askance.core.errors import InputError
 from askance.core.ports import Model
 from askance.core.types import Capability
@@ -71,6 +73,7 @@ def train_reader(
         "base weights": fingerprint,
         "lessons": lessons_digest((*learned, *held_out)),
         "askance": VERSION,
+        "torch": torch.__version__,
         **settings.decisive,
     }
     course = make_course(learned, held_out, settings)
