@@ -1,8 +1,14 @@
 """Models for the tests; each is made once. Torch is imported only where one is asked for."""
 
+import signal
 import sys
 
 import pytest
+
+
+def pytest_configure():
+    """Ctrl-C is tested, also where a script that runs the tests in its background has it ignored."""
+    signal.signal(signal.SIGINT, signal.default_int_handler)
 
 
 @pytest.fixture(scope="session")

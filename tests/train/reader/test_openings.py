@@ -29,11 +29,11 @@ from tests.train.reader.lessons import FILM, PISA
         ("Ada Doe was a Danish painter (1 May 1900).", {}),
         (
             "Storm is a 1936 Danish drama film directed by Bob Roe and starring Ada Doe. It ran long.",
-            {"publication date": "1936", "director": "Bob Roe"},
+            {"publication date": "1936"},
         ),
         (
             "Storm is a 1936 film directed by J. B. Roe.",
-            {"publication date": "1936", "director": "J. B. Roe"},
+            {"publication date": "1936"},
         ),
         ("Storm is a 1936 film directed by Bob Roe and Al Poe.", {"publication date": "1936"}),
         ("Storm is a film. Rain is a 1936 film directed by Bob Roe.", {}),

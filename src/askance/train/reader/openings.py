@@ -1,9 +1,8 @@
 """Records made of the paragraphs around the questions: what their opening sentences tell in a set form.
 
 A dataset marks facts in the paragraphs that its questions need, one in five. The others begin in the same
-way, "Ada Doe (1 May 1900 – 2 June 1980) was a Danish film director", and so tell dates, nationalities and
-directors that nobody asked for. Only what stands in one of these forms is taken; the rest of a paragraph may
-say anything.
+way, "Ada Doe (1 May 1900 – 2 June 1980) was a Danish film director", and so tell dates and nationalities that
+nobody asked for. Only what stands in one of these forms is taken; the rest of a paragraph may say anything.
 """
 
 import random
@@ -25,10 +24,6 @@ _LIFE = re.compile(rf"^[^()]{{2,60}}\([^()]{{0,60}}?({_DATE})[^()\d]{{1,40}}?({_
 _BORN = re.compile(rf"^[^()]{{2,60}}\( ?born (?:on )?({_DATE})[^()]{{0,40}}\)")
 _PEOPLE = re.compile(r"^[^()]{2,60}\([^()]*\) (?:is|was) an? ([A-Z][a-z]+(?:an|ish|ese|ch|i|sh)) [a-z]")
 _FILM = re.compile(r"^[^.]{0,120}? is an? (\d{4}) [^.]{0,80}?film")
-_DIRECTOR = re.compile(
-    r"directed by ((?:[A-Z][\w'-]+|[A-Z]\.)(?: (?:[A-Z][\w'-]+|[A-Z]\.)){1,3})(?=[ ,]| and |\.(?: |$))"
-)
-_SEVERAL = re.compile(r" and [A-Z]")
 
 
 def opening_facts(paragraph: Paragraph) -> tuple[Triple, ...]:
@@ -44,9 +39,6 @@ def opening_facts(paragraph: Paragraph) -> tuple[Triple, ...]:
         found += [("country of citizenship", people[1])]
     if film := _FILM.match(opening):
         found += [("publication date", film[1])]
-        directors = list(_DIRECTOR.finditer(opening))
-        if len(directors) == 1 and not _SEVERAL.match(opening, directors[0].end()):
-            found += [("director", directors[0][1])]
     return tuple(Triple(paragraph.title, relation, value) for relation, value in found)
 
 
