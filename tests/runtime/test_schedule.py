@@ -5,6 +5,7 @@ import gc
 import subprocess
 import sys
 import threading
+import weakref
 
 import pytest
 
@@ -27,7 +28,7 @@ def batch(backend):
 
 @pytest.fixture
 def scheduler(batch):
-    return Scheduler(batch, "askance test")
+    return Scheduler(batch)
 
 
 async def until(is_so):
@@ -109,7 +110,7 @@ def test_work_is_done_between_passes_and_raises_where_it_is_awaited(scheduler):
             await scheduler.alone(lambda: 1 / 0)
         return names
 
-    assert asyncio.run(ask()) == "askance test"
+    assert asyncio.run(ask()) == "askance"
 
 
 def test_a_fault_of_the_batch_itself_is_told_to_all_and_does_not_end_the_thread(
@@ -127,14 +128,29 @@ def test_a_fault_of_the_batch_itself_is_told_to_all_and_does_not_end_the_thread(
     assert asyncio.run(ask([Asked((9, 9))])) == [None]
 
 
-def test_the_thread_ends_with_its_scheduler():
-    scheduler = Scheduler(Batch(Tokens(), 10_000), "askance ends")
+def test_a_batch_that_nobody_needs_goes():
+    scheduler = Scheduler(Batch(Tokens(), 10_000))
     asyncio.run(scheduler.compute([Asked((5, 6))]))
-    (thread,) = [each for each in threading.enumerate() if each.name == "askance ends"]
+    batch = weakref.ref(scheduler._batch)
     del scheduler
-    gc.collect()
-    thread.join(10)
-    assert not thread.is_alive()
+    asyncio.run(until(lambda: gc.collect() >= 0 and batch() is None))
+
+
+def test_batches_of_several_models_take_turns():
+    backends = [Tokens(), Tokens()]
+    asked = [Asked((5, 6), LONG), Asked((7, 8), 20)]
+
+    async def ask():
+        schedulers = [Scheduler(Batch(each, 10 * LONG * Tokens.bytes_per_token)) for each in backends]
+        long = asyncio.create_task(schedulers[0].compute([asked[0]]))
+        await until(lambda: asked[0].written)
+        await schedulers[1].compute([asked[1]])
+        long.cancel()
+        await until(lambda: not backends[0].slots)
+
+    asyncio.run(ask())
+    assert asked[1].is_done
+    assert not asked[0].is_done
 
 
 LEAVING = """
@@ -143,7 +159,7 @@ from askance.runtime.batch import Batch
 from askance.runtime.schedule import Scheduler
 from tests.runtime.tokens import Tokens
 
-scheduler = Scheduler(Batch(Tokens(), 10_000), "askance leaves")
+scheduler = Scheduler(Batch(Tokens(), 10_000))
 
 def work():
     time.sleep(0.5)

@@ -1,9 +1,12 @@
-"""One thread owns the model: coroutines bring their sequences to it, and wait."""
+"""One thread computes: coroutines bring their sequences to it, and wait.
+
+It is one for all models of a process. On a CPU each would take the cores that another one needs, and OpenMP
+keeps a team of threads for every thread that computes: with two of them all passes take twice as long.
+"""
 
 import asyncio
 import atexit
 import threading
-import weakref
 from collections.abc import Callable, Sequence
 from queue import Empty, SimpleQueue
 from typing import Any, TypeVar, cast
@@ -43,27 +46,40 @@ class _Order:
             self.future.set_exception(error)
 
 
-_orders_by_worker = weakref.WeakKeyDictionary[threading.Thread, "SimpleQueue[_Order | None]"]()
+class _Worker:
+    """The thread, and what it is asked for."""
+
+    def __init__(self) -> None:
+        self._asked: SimpleQueue[tuple[Batch[Any, Any], _Order] | None] = SimpleQueue()
+        self._thread: threading.Thread | None = None
+        self._starting = threading.Lock()
+
+    def put(self, batch: Batch[Any, Any], order: _Order) -> None:
+        """Bring an order, in its turn."""
+        with self._starting:
+            if self._thread is None:
+                self._thread = threading.Thread(
+                    target=_serve, args=(self._asked,), name="askance", daemon=True
+                )
+                self._thread.start()
+        self._asked.put((batch, order))
+
+    def leave(self) -> None:
+        """Let it end its pass: a thread that is cut off inside torch takes the process down with it."""
+        self._asked.put(None)
+        if self._thread is not None:
+            self._thread.join()
 
 
-@atexit.register
-def _leave() -> None:
-    """Let every worker end its pass: a thread that is cut off inside torch takes the process down with it."""
-    for worker, orders in list(_orders_by_worker.items()):
-        orders.put(None)
-        if worker.is_alive():
-            worker.join()
+_worker = _Worker()
+atexit.register(_worker.leave)
 
 
 class Scheduler:
-    """A thread that computes what coroutines of any event loop bring, in the order in which they bring it."""
+    """Has computed what coroutines of any event loop bring, in the order in which they bring it."""
 
-    def __init__(self, batch: Batch[Any, Any], name: str) -> None:
-        self._orders: SimpleQueue[_Order | None] = SimpleQueue()
-        worker = threading.Thread(target=_serve, args=(batch, self._orders), name=name, daemon=True)
-        self._worker, self._starting = worker, threading.Lock()
-        _orders_by_worker[worker] = self._orders
-        weakref.finalize(self, self._orders.put, None)
+    def __init__(self, batch: Batch[Any, Any]) -> None:
+        self._batch = batch
 
     async def compute(self, requests: Sequence[Request]) -> None:
         """Compute sequences to their ends. Cancelling this abandons them, within one pass.
@@ -80,33 +96,45 @@ class Scheduler:
         return cast(T, await self._wait(_Order((), work)))
 
     async def _wait(self, order: _Order) -> Any:
-        with self._starting:
-            if self._worker.ident is None:
-                self._worker.start()
-        self._orders.put(order)
+        _worker.put(self._batch, order)
         try:
             return await order.future
         finally:
             order.abandon()
 
 
-def _serve(batch: Batch[Any, Any], orders: "SimpleQueue[_Order | None]") -> None:
-    """The thread. It must not know the scheduler, since it ends with it."""
-    asked = dict[Request, _Order]()
-    while True:
-        try:
-            order = orders.get(block=batch.is_idle)
-        except Empty:
-            _step(batch, asked)
-            continue
-        if order is None:
-            return
-        _begin(batch, order, asked)  # all that has come takes part in the next pass
+_Orders = dict[Request, _Order]
 
 
-def _begin(batch: Batch[Any, Any], order: _Order, asked: dict[Request, _Order]) -> None:
+def _serve(asked: "SimpleQueue[tuple[Batch[Any, Any], _Order] | None]") -> None:
+    """The thread. Of batches that have nothing to do it knows nothing, so that they can go."""
+    at_work = dict[Batch[Any, Any], _Orders]()
+    while _goes_on(asked, at_work):
+        pass
+
+
+def _goes_on(
+    asked: "SimpleQueue[tuple[Batch[Any, Any], _Order] | None]", at_work: dict[Batch[Any, Any], _Orders]
+) -> bool:
+    """Take an order; where there is none, compute a pass of each batch. False when it is time to leave."""
+    try:
+        found = asked.get(block=not at_work)
+    except Empty:
+        for batch, orders in list(at_work.items()):
+            _step(batch, orders)
+            if batch.is_idle:
+                del at_work[batch]
+        return True
+    if found is None:
+        return False
+    batch, order = found  # all that has come takes part in the next pass
+    _begin(batch, order, at_work.setdefault(batch, {}))
+    return True
+
+
+def _begin(batch: Batch[Any, Any], order: _Order, orders: _Orders) -> None:
     for request in order.requests:
-        asked[request] = order
+        orders[request] = order
         batch.put(request)
     work = order.work
     if work is not None:
@@ -116,17 +144,17 @@ def _begin(batch: Batch[Any, Any], order: _Order, asked: dict[Request, _Order]) 
             order.end(error=error)
 
 
-def _step(batch: Batch[Any, Any], asked: dict[Request, _Order]) -> None:
+def _step(batch: Batch[Any, Any], orders: _Orders) -> None:
     try:
         over = batch.step()
     except Exception as error:  # a fault of ours: nobody must wait for ever
-        for each in asked.values():
+        for each in orders.values():
             each.end(error=error)
             each.abandon()
-        asked.clear()
+        orders.clear()
         return
     for request, stopped in over:
-        order = asked.pop(request, None)
+        order = orders.pop(request, None)
         if order is None:  # it had a part in such a fault
             continue
         order.num_left -= 1

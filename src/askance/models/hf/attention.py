@@ -18,7 +18,7 @@ from transformers.integrations.sdpa_attention import sdpa_attention_forward
 from transformers.masking_utils import sdpa_mask
 
 from askance.core.errors import ModelSpecError
-from askance.models.hf.passes import active_pass
+from askance.models.hf.passes import attend_in_pass
 from askance.models.hf.slots import KeyShape
 
 ATTENTION_NAME = "askance"
@@ -73,9 +73,10 @@ def attend_and_capture(
             "this model's attention has sinks, with which its weights can't be read: name another model."
         )
     layer = getattr(module, "layer_idx", None)
-    this = active_pass.get()
-    if this is not None and layer is not None:
-        return this.attend(layer, query, key, value, options), None
+    if layer is not None:
+        passed = attend_in_pass(layer, query, key, value, options)
+        if passed is not None:
+            return passed, None
     capture = _active.get()
     if capture is not None and layer is not None:
         capture.shapes[layer] = KeyShape(key.shape[1], key.shape[3], value.shape[3])

@@ -1,4 +1,4 @@
-"""The `Model` port over a torch module. One worker thread owns it, and coroutines wait for it in order."""
+"""The `Model` port over a torch module. Coroutines wait in order for the one thread that computes."""
 
 import asyncio
 from collections.abc import Awaitable, Sequence
@@ -29,6 +29,7 @@ from askance.models.hf.fingerprint import model_fingerprint
 from askance.models.hf.free_memory import free_bytes
 from askance.models.hf.network import Network
 from askance.models.hf.signals import check_sampling
+from askance.models.hf.threads import no_team
 from askance.runtime.batch import Batch
 from askance.runtime.schedule import Scheduler
 
@@ -65,7 +66,7 @@ class HfModel:
             self._network.backend, memory_bytes or free_bytes(self._network.device)
         )
         self._batch, self._num_attended = batch, 0
-        self._scheduler = Scheduler(batch, f"askance {name}")
+        self._scheduler = Scheduler(batch)
 
     @property
     def name(self) -> str:
@@ -74,7 +75,8 @@ class HfModel:
     @cached_property
     def fingerprint(self) -> str:
         """See `model_fingerprint`."""
-        return model_fingerprint(self._network.module, self._encoding)
+        with no_team():
+            return model_fingerprint(self._network.module, self._encoding)
 
     @property
     def signals(self) -> frozenset[Signal]:

@@ -1,7 +1,7 @@
 """The torch module: what of it can be read, and what computes it for many texts at once."""
 
 import inspect
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from itertools import pairwise
 from typing import Any
 
@@ -13,7 +13,8 @@ from torch import Tensor
 from askance.core.errors import ModelSpecError
 from askance.models.hf.attention import ATTENTION_NAME, Capture, capturing
 from askance.models.hf.contexts import Contexts
-from askance.models.hf.passes import Pass, Passes
+from askance.models.hf.lean import LeanRows, is_kin
+from askance.models.hf.passes import ModuleRows, Passes, Rows
 from askance.models.hf.slots import KeyShape
 from askance.runtime.backend import Feed
 
@@ -73,13 +74,22 @@ class Network:
 
     def _passes(self, shapes: Mapping[int, KeyShape]) -> Passes | None:
         """Passes over several texts; None where they would not give what the module gives for each."""
-        num_layers = getattr(self.module.config.get_text_config(), "num_hidden_layers", 0)
+        windows = self._windows()
         can_pass = self._keeps_logits and not self._has_positions_by_length
-        if not can_pass or sorted(shapes) != list(range(num_layers)):
+        if not can_pass or windows is None or sorted(shapes) != [*range(len(windows))]:
             return None
-        passes = Passes(self.module, self.attention_layer, [shapes[layer] for layer in range(num_layers)])
+        by_layer = [shapes[layer] for layer in range(len(windows))]
+        found = self._tried(lambda: ModuleRows(self.module), by_layer, windows)
+        if found is not None and is_kin(self.module):
+            return self._tried(lambda: LeanRows(self.module, windows), by_layer, windows) or found
+        return found
+
+    def _tried(
+        self, make: Callable[[], Rows], shapes: Sequence[KeyShape], windows: Sequence[int | None]
+    ) -> Passes | None:
         try:
-            return passes if self._is_exact(passes) else None
+            passes = Passes(make(), self.attention_layer, shapes, self.device, self.module.dtype)
+            return passes if self._is_exact(passes, windows) else None
         except Exception:  # a module that does not expect such passes may raise anything
             return None
 
@@ -97,7 +107,7 @@ class Network:
         return Contexts(self.module, self.attention_layer, self._keeps_logits, num_bytes)
 
     @torch.inference_mode()
-    def _is_exact(self, passes: Passes) -> bool:
+    def _is_exact(self, passes: Passes, windows: Sequence[int | None]) -> bool:
         """Whether two texts, one of them in pieces, get the logits that each gets alone."""
         texts = [[*range(10)], [*range(9, 2, -1)]]
         slots = [passes.open(len(text)) for text in texts]
@@ -114,23 +124,22 @@ class Network:
         alone = [
             self.module(input_ids=torch.tensor([text], device=self.device)).logits[0, -1] for text in texts
         ]
-        return self._windows_are_told(this) and all(
+        # A window that reached attention only by the mask, which passes do without, would show late.
+        return this.windows == dict(enumerate(windows)) and all(
             self._are_close(fed.logits[-1].logits, expected)
             for fed, expected in zip(found, alone, strict=True)
         )
 
-    def _windows_are_told(self, this: Pass) -> bool:
-        """A window that reached attention only by the mask, which passes do without, would show late."""
+    def _windows(self) -> list[int | None] | None:
+        """How many tokens back each layer sees, None for all; None if the configuration does not say."""
         config = self.module.config.get_text_config()
         size = getattr(config, "sliding_window", None) or None
         is_used = size is not None and getattr(config, "use_sliding_window", True)
         kinds = getattr(config, "layer_types", None) or (
-            ["sliding_attention" if is_used else "full_attention"] * len(this.windows)
+            ["sliding_attention" if is_used else "full_attention"] * getattr(config, "num_hidden_layers", 0)
         )
-        expected = {"full_attention": None, "sliding_attention": size}
-        return all(
-            kind in expected and this.windows[layer] == expected[kind] for layer, kind in enumerate(kinds)
-        )
+        by_kind = {"full_attention": None, "sliding_attention": size}
+        return [by_kind[kind] for kind in kinds] if by_kind.keys() >= {*kinds} else None
 
     def _are_close(self, found: Tensor, expected: Tensor) -> bool:
         tolerance = _TOLERANCE.get(self.module.dtype, _COARSE_TOLERANCE)

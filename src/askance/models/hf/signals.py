@@ -13,6 +13,9 @@ from torch import Tensor
 from askance.core.errors import KnobError, ModelFailure
 from askance.core.types import Key, Sampling, Want
 
+_LEAST_LOGPROB = -1e4
+"""Nats; e to the power of it is 0 in float32."""
+
 
 class _Pass:
     """The logits of one pass, shape [rows, vocabulary]. What one row is asked for is computed for all."""
@@ -23,6 +26,9 @@ class _Pass:
     @cached_property
     def best(self) -> list[tuple[float, int]]:
         """Of each row, the greatest logit and its id."""
+        if self._is_on_cpu:  # numpy is ten times as quick there
+            rows = self.logits.float().numpy()
+            return [(float(row[id]), int(id)) for row, id in zip(rows, rows.argmax(axis=-1), strict=True)]
         values, ids = self.logits.max(dim=-1)
         return list(zip(values.tolist(), ids.tolist(), strict=True))
 
@@ -34,8 +40,16 @@ class _Pass:
     @cached_property
     def entropies(self) -> list[float]:
         """Of each row."""
-        found: list[float] = torch.special.entr(self.logprobs.exp()).sum(dim=-1).tolist()
+        # Where a probability is 0 its logarithm is -inf, and their product has to be 0.
+        if self._is_on_cpu:  # a row stays in its cache, all of them do not
+            return [-torch.dot(row.exp(), row.clamp(min=_LEAST_LOGPROB)).item() for row in self.logprobs]
+        products = self.logprobs.exp() * self.logprobs.clamp(min=_LEAST_LOGPROB)
+        found: list[float] = (-products.sum(dim=-1)).tolist()
         return found
+
+    @property
+    def _is_on_cpu(self) -> bool:
+        return self.logits.device.type == "cpu"
 
 
 @dataclass(frozen=True, slots=True, eq=False)
