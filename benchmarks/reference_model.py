@@ -5,10 +5,12 @@ they say, and looks at them afterwards; attention is read in a pass of its own, 
 layers. One question after the other. Written from the description of the loop, not from its code.
 """
 
-from collections.abc import Sequence
-from typing import Any
+from collections.abc import Callable, Sequence
+from typing import Any, TypeVar
 
+import numpy as np
 import torch
+from numpy.typing import NDArray
 
 from askance.core.types import (
     Attention,
@@ -30,6 +32,8 @@ from askance.models.hf import HfModel
 from askance.models.hf.detokenise import Detokeniser
 from askance.runtime.writing import Writing
 from benchmarks.needed import Needed
+
+T = TypeVar("T")
 
 
 class ReferenceModel:
@@ -67,7 +71,7 @@ class ReferenceModel:
         assert n == 1
         assert sampling.temperature == 0
         ids = self._model._encoding.prompt_ids(prompt)
-        written, scores = self._written(ids, sampling.max_tokens)
+        written, scores = await self._alone(lambda: self._written(ids, sampling.max_tokens))
         self.num_computed += len(ids) + len(written) - 1
         writing, detokeniser = Writing(sampling, until, watch), Detokeniser(self._model._vocabulary, ids)
         for token_id, logits in zip(written, scores, strict=True):
@@ -87,9 +91,8 @@ class ReferenceModel:
         ids = self._model._prompts.with_bos(ids) if bos else ids
         self.num_computed += len(ids)
         self.needed.attend(ids)
-        with torch.inference_mode():
-            output = self._module(torch.tensor([ids]), output_attentions=True, use_cache=False)
-        return Attention(ids, self._model._texts(ids), output.attentions[-1][0].numpy())
+        weights = await self._alone(lambda: self._attended(ids))
+        return Attention(ids, self._model._texts(ids), weights)
 
     def tokenize(self, text: str) -> TokenIds:
         return self._model.tokenize(text)
@@ -102,6 +105,16 @@ class ReferenceModel:
 
     def count(self, prompt: Prompt) -> int:
         return self._model.count(prompt)
+
+    async def _alone(self, work: Callable[[], T]) -> T:
+        """In the thread of the other model: a second team of threads would make both slower."""
+        return await self._model._scheduler.alone(work)
+
+    def _attended(self, ids: TokenIds) -> NDArray[np.float32]:
+        with torch.inference_mode():
+            output = self._module(torch.tensor([ids]), output_attentions=True, use_cache=False)
+        weights: NDArray[np.float32] = output.attentions[-1][0].numpy()
+        return weights
 
     def _written(self, ids: TokenIds, max_tokens: int) -> tuple[list[int], Sequence[Any]]:
         tensor = torch.tensor([ids])
