@@ -5,7 +5,7 @@ import re
 from pathlib import Path
 
 import pytest
-from hypothesis import given
+from hypothesis import assume, given
 from hypothesis import strategies as st
 
 import askance.wordings
@@ -113,6 +113,7 @@ TEXT = st.text(st.characters(exclude_categories=["Cs"]), max_size=20)
 
 @given(st.lists(TEXT, max_size=2), TEXT, TEXT, TEXT, TEXT)
 def test_any_text_survives(tmp_path_factory, questions, heading, instruction, before, system):
+    assume("answer" not in before.lower())  # an answer is read behind the first "the answer is"
     demos = tuple(Demo(f"{text}?", f"{text} So the answer is {text}x.") for text in questions)
     wording = Wording(demos, heading, instruction, before, system, f"{before} the answer is")
     path = written(tmp_path_factory.mktemp("prompts"), toml_of(wording))
@@ -156,6 +157,10 @@ BAD = [
     (DEMO.replace("So the answer is yes.", "Yes."), "'It is. Yes.' does not state the answer"),
     ("elicitation = 'In short:'", "elicitation: no answer can be read after 'In short:'.*elicit=no"),
     ("elicitation = ''", "elicitation: no answer can be read after ''"),
+    (
+        "elicitation = 'What the answer is: the answer is'",
+        "no answer can be read after 'What .*'. Say \"the answer is\" once, at its end",
+    ),
     (DEMO.replace("yes.", ""), 'End it with "So the answer is …'),
 ]
 

@@ -91,8 +91,8 @@ def _read(path: Path) -> Wording:
     wording = dataclasses.replace(open_wording(base), **values, name="wording")
     if not awaits_answer(wording.elicitation):
         raise PromptsError(
-            f"prompts {path}, elicitation: no answer can be read after {wording.elicitation!r}. End it with "
-            '"the answer is"; --set elicit=no asks for none.'
+            f"prompts {path}, elicitation: no answer can be read after {wording.elicitation!r}. Say "
+            '"the answer is" once, at its end; --set elicit=no asks for none.'
         )
     return wording
 
