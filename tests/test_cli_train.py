@@ -133,7 +133,7 @@ def test_what_is_left_out_is_told(run, qwen_folder, tmp_path):
         (["--set", "rnak=8"], "unknown knob 'rnak' of askance train reader: did you mean 'rank'?"),
         (["--set", "method=qlora"], "expected one of lora, full"),
         (["--set", "learning_rate=fast"], "learning_rate='fast'"),
-        (["--model", "bundled"], "model 'bundled' can't be trained: start from bundled:base"),
+        (["--model", "scripted"], "model 'scripted' can't be trained: start from bundled, bundled:base"),
         (["--model", "hf:absent-folder/model?device=cpu"], "can't be trained"),
         (["--dataset", "jsonl:absent.jsonl"], "absent.jsonl"),
         (["--dataset", "hotpotq:x"], "did you mean 'hotpotqa'"),

@@ -34,7 +34,7 @@ def reader(
     ],
     folder: Annotated[Path, typer.Option("--out", help="Folder of the reader; a stopped training goes on.")],
     model: Annotated[
-        str, typer.Option(help="bundled:base, or hf:NAME: what to start from.")
+        str, typer.Option(help="What to start from: bundled:base, hf:NAME, or a reader: bundled, hf:FOLDER.")
     ] = "bundled:base",
     set_: SetOption = None,
     limit: Annotated[

@@ -55,6 +55,7 @@ def tasks(made):
         ({"summing_up": 1.0}, {"summing_up": 2}),
         ({"compared": 1.0, "splitting": 1.0}, {"splitting": 4}),
         ({"deciding": 2.0}, {"going_on": 4}),
+        ({"relevance": 2.0}, {"relevance": 6}),  # one of the two has no distractor
     ],
 )
 def test_a_share_is_a_number_of_lessons_per_example(share, expected):

@@ -2,6 +2,7 @@
 
 import json
 import resource
+import shutil
 from contextlib import contextmanager
 from pathlib import Path
 
@@ -294,15 +295,72 @@ def full_disk_after(checkpoint):
             resource.setrlimit(resource.RLIMIT_FSIZE, (soft, hard))
 
 
-@pytest.mark.parametrize("spec", ["bundled", "hf:", "hf:some?device=cpu", "scripted", "gpt2", ""])
+@pytest.mark.parametrize("spec", ["hf:", "hf:some?device=cpu", "scripted", "gpt2", ""])
 def test_bases_that_can_not_be_trained(spec):
-    with pytest.raises(InputError, match="can't be trained: start from bundled:base, or from hf:NAME"):
+    with pytest.raises(
+        InputError, match="can't be trained: start from bundled, bundled:base, or from hf:NAME"
+    ):
         load_base(spec)
 
 
-def test_an_adapter_is_no_base(adapter):
-    with pytest.raises(ModelSpecError, match="adapter"):
-        load_base(f"hf:{adapter[0]}")
+def test_a_reader_learns_more(adapter, qwen_folder, tmp_path):
+    """It begins with what it learned, is an adapter on the same base, and its card says where it began."""
+    begun, account, _ = adapter
+    start = load_base(f"hf:{begun}", "cpu")
+    assert start.spec == f"hf:{Path(qwen_folder).resolve()}"
+    more = train_reader(EXAMPLES, start, settings(held_out=0.3, learning_rate=1e-4), tmp_path / "more")
+    assert more.curve[0].loss < account.curve[0].loss - 0.1
+    assert read_note(tmp_path / "more") == read_note(begun)
+    assert "It began from the adapter `reader`, whose data" in (tmp_path / "more" / "README.md").read_text()
+    assert "It began from" not in (begun / "README.md").read_text()
+
+
+def test_nothing_learned_is_the_reader_it_began_from(adapter, qwen_folder, tmp_path):
+    from askance.models.hf.adapter import adapter_fingerprint
+
+    begun, _, _ = adapter
+    train_reader(EXAMPLES, load_base(f"hf:{begun}", "cpu"), settings(learning_rate=0.0), tmp_path / "same")
+    assert adapter_fingerprint(tmp_path / "same") == adapter_fingerprint(begun)
+
+
+def test_the_bundled_reader_learns_more():
+    start = load_base("bundled", "cpu")
+    assert start.spec == "bundled:base"
+    assert start.begun.folder.name == "reader"
+    settings_ = ReaderSettings()
+    account = train_reader(EXAMPLES, start, settings_, Path("nowhere"), is_dry=True)
+    assert account.begun == "bundled"
+
+
+def test_a_training_goes_on_from_the_reader_it_began_from(adapter, qwen_folder, tmp_path):
+    interrupted(qwen_folder, tmp_path / "reader")
+    start = load_base(f"hf:{adapter[0]}", "cpu")
+    with pytest.raises(InputError, match=r"was begun with begun from None, now it is '[0-9a-f]{16}'"):
+        train_reader(EXAMPLES, start, settings(), tmp_path / "reader")
+
+
+@pytest.mark.parametrize(
+    ("changed", "told"),
+    [
+        ({"rank": 8}, "has rank=4 and alpha=32, the settings say rank=8 and alpha=32: give --set rank=4"),
+        ({"method": "full"}, "method=full can't go on from an adapter, .* start from its base, hf:"),
+    ],
+)
+def test_settings_that_a_begun_reader_does_not_have(adapter, tmp_path, changed, told):
+    with pytest.raises(InputError, match=told):
+        train_reader(EXAMPLES, load_base(f"hf:{adapter[0]}", "cpu"), settings(**changed), tmp_path / "more")
+    assert not (tmp_path / "more").exists()
+
+
+def test_adapters_that_are_not_begun_readers(adapter, qwen_folder, tmp_path):
+    foreign, other = (shutil.copytree(adapter[0], tmp_path / name) for name in ("foreign", "other"))
+    (foreign / "reader.json").unlink()
+    with pytest.raises(InputError, match=r"foreign' was not made by `askance train reader`"):
+        load_base(f"hf:{foreign}")
+    note = json.loads((other / "reader.json").read_text())
+    (other / "reader.json").write_text(json.dumps(note | {"base_fingerprint": "0" * 32}))
+    with pytest.raises(ModelSpecError, match=r"was trained on 'hf:.*' \(weights 00000000…\), not on"):
+        load_base(f"hf:{other}")
 
 
 def test_a_base_is_found_again_from_elsewhere(qwen_folder, monkeypatch):

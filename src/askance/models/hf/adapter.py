@@ -87,9 +87,7 @@ def merge(adapter: Adapter, module: Any, tokenizer: Any, base: str) -> Any:
     Raises:
         ModelSpecError: the adapter is one for another base or chat template, or does not fit.
     """
-    if adapter.note is not None:
-        _check_base(adapter.folder, adapter.note, module, base)
-        _check_template(adapter.folder, adapter.note, tokenizer, base)
+    check_belongs(adapter, module, tokenizer, base)
     try:
         with quiet():
             return _merged(adapter.folder, module)
@@ -101,6 +99,17 @@ def merge(adapter: Adapter, module: Any, tokenizer: Any, base: str) -> Any:
             f"adapter {str(adapter.folder)!r}, made for {made_for}, does not fit {base!r}: "
             f"{first_line(error)} Name the base that it was made for: hf:NAME?adapter={adapter.folder}"
         ) from error
+
+
+def check_belongs(adapter: Adapter, module: Any, tokenizer: Any, base: str) -> None:
+    """Whether an adapter with a note was trained on this base and its chat template.
+
+    Raises:
+        ModelSpecError: it was not; takes what `merge` takes.
+    """
+    if adapter.note is not None:
+        _check_base(adapter.folder, adapter.note, module, base)
+        _check_template(adapter.folder, adapter.note, tokenizer, base)
 
 
 def _merged(folder: Path, module: Any) -> Any:

@@ -30,6 +30,7 @@ class Account:
         num_steps: of the course.
         num_tokens: computed in all; `num_lesson_tokens`: those of all lessons, each by itself.
         held_out: loss by task (nats a token), in the end.
+        begun: the reader whose adapter this one began from, by its name; empty where from nothing.
         place: where it was computed in the end and how finely, such as "cpu in float32".
     """
 
@@ -44,6 +45,7 @@ class Account:
     curve: tuple[Standing, ...] = ()
     held_out: Mapping[Task, float] = field(default_factory=dict)
     place: str = ""
+    begun: str = ""
 
     def follow(self, course: Course) -> None:
         """Take over what a course says of itself."""
@@ -64,6 +66,9 @@ def _head(account: Account) -> Iterator[str]:
     yield f"{kind} `{_public(account.base)}` ({licence}). It answers from passages, in short sentences that"
     yield 'end in "So the answer is …", splits questions, and judges passages and answers.'
     yield "Made by `askance train reader`."
+    if account.begun:
+        yield ""
+        yield f"It began from the adapter `{account.begun}`, whose data its own card lists."
     yield ""
     yield '    askance ask "…" --index my-index --model hf:THIS_FOLDER'
     yield ""

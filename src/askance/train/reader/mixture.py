@@ -38,6 +38,7 @@ class Shares:
             all its questions.
         bridged: of the questions that two questions of one hop make.
         splitting, following_up, summing_up, judging: as their modules say; judging for each of four kinds.
+        relevance: judgements of relevance beyond those, the kind that methods ask most often.
     """
 
     reading: float
@@ -51,6 +52,7 @@ class Shares:
     following_up: float
     summing_up: float
     judging: float
+    relevance: float
 
 
 @dataclass(frozen=True, slots=True)
@@ -197,6 +199,9 @@ class _Builder:
         for example in (each for each in examples if each.grounds.paragraphs):
             for _ in range(self._times(self.shares.judging)):
                 yield from self._judging(example, self.random_.choice(examples), facts)
+        for example in (each for each in examples if each.grounds.paragraphs):
+            for _ in range(self._times(self.shares.relevance)):
+                yield from judging.relevance(example, self.model, self.showing, self.random_)
 
     def _answering(self, example: Example) -> Iterator[Lesson]:
         for _ in range(self._times(self.shares.reading)):

@@ -9,6 +9,7 @@ import torch
 from torch import Tensor
 from torch.nn.functional import cross_entropy
 
+from askance.models.hf.adapter import Adapter
 from askance.train.reader.adapting import with_adapter
 from askance.train.reader.packing import Row, lone_rows
 from askance.train.reader.settings import ReaderSettings
@@ -25,9 +26,10 @@ class Trainee:
     small model they would cost as much as a fifth of all layers.
     """
 
-    def __init__(self, module: Any, settings: ReaderSettings) -> None:
+    def __init__(self, module: Any, settings: ReaderSettings, begun: Adapter | None = None) -> None:
+        """Args as for `with_adapter`."""
         torch.manual_seed(settings.seed)
-        self.module = with_adapter(module, settings) if settings.method == "lora" else module
+        self.module = with_adapter(module, settings, begun) if settings.method == "lora" else module
         self.module.eval()
         self._plain = module
         self._keeps_logits = "logits_to_keep" in inspect.signature(module.forward).parameters

@@ -12,6 +12,8 @@ from askance.core.ports import Model
 from askance.core.types import Capability
 from askance.core.version import VERSION
 from askance.eval.datasets import Example
+from askance.models.bundled import BUNDLED, READER
+from askance.models.hf.adapter import Adapter, adapter_fingerprint
 from askance.models.hf.encoding import Encoding
 from askance.models.hf.reader_note import chat_template_digest, weights_fingerprint
 from askance.train.reader.base import Base
@@ -55,18 +57,19 @@ def train_reader(
         is_dry: that is all; nothing is written.
 
     Raises:
-        InputError: nothing to learn from, no lesson that fits, a folder that is there already or belongs to
-            another training, a full disk.
+        InputError: nothing to learn from, no lesson that fits, settings that a begun adapter does not have, a
+            folder that is there already or belongs to another training, a full disk.
         TrainingFailed: a loss or a gradient is no number.
     """
     check_free(out)
+    _check_method(base, settings)
     encoding = Encoding(base.tokenizer, base.module, base.spec)
     made = make_mixture(examples_by_dataset, encoding, settings)
     window = min(settings.max_tokens, _window(base))
     learned, too_long = encode(made.lessons, encoding, window)
     held_out, _ = encode(made.held_out, encoding, window)
     _check_any(learned, made, window)
-    account = Account(base.spec, settings, made, too_long)
+    account = Account(base.spec, settings, made, too_long, begun=_name(base.begun))
     fingerprint, template = weights_fingerprint(base.module), chat_template_digest(base.tokenizer)
     identity = {
         "base": base.spec,
@@ -74,6 +77,7 @@ def train_reader(
         "lessons": lessons_digest((*learned, *held_out)),
         "askance": VERSION,
         "torch": torch.__version__,
+        "begun from": None if base.begun is None else adapter_fingerprint(base.begun.folder),
         **settings.decisive,
     }
     course = make_course(learned, held_out, settings)
@@ -83,7 +87,7 @@ def train_reader(
         return account
     working = out.with_name(f"{out.name}.training")
     with claimed(working, identity) as checkpoints:
-        trainee = Trainee(base.module, settings)
+        trainee = Trainee(base.module, settings, base.begun)
         if not trainee.packs_exactly(course.steps[0]):
             course = make_course(learned, held_out, settings, is_packed=False)
             account.follow(course)
@@ -132,6 +136,21 @@ def _check_any(learned: Sequence[Encoded], made: Mixture, window: int) -> None:
             f"none of {len(made.lessons)} lessons fits into {window} tokens: raise max_tokens, or show fewer "
             "or shorter passages."
         )
+
+
+def _check_method(base: Base, settings: ReaderSettings) -> None:
+    if base.begun is not None and settings.method != "lora":
+        raise InputError(
+            f"method={settings.method} can't go on from an adapter, {str(base.begun.folder)!r}: start from "
+            f"its base, {base.spec}, or leave method=lora."
+        )
+
+
+def _name(begun: Adapter | None) -> str:
+    """What a card calls the reader that another one begins from."""
+    if begun is None:
+        return ""
+    return BUNDLED if begun.folder == READER else begun.folder.name
 
 
 def _window(base: Base) -> int:
