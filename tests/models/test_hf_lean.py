@@ -74,9 +74,15 @@ def test_logits_and_attention_are_those_of_the_module(network, beginnings):
 
 
 def test_no_weight_is_held_twice(network):
-    attention, mlp = network.module.model.layers[0].self_attn, network.module.model.layers[0].mlp
-    for parts in ((attention.q_proj, attention.k_proj, attention.v_proj), (mlp.gate_proj, mlp.up_proj)):
-        assert len({part.weight.untyped_storage().data_ptr() for part in parts}) == 1
+    ours, layer = network.backend._rows._layers[0], network.module.model.layers[0]
+    attention, mlp = layer.self_attn, layer.mlp
+    for product, parts in (
+        (ours.query_key_value, (attention.q_proj, attention.k_proj, attention.v_proj)),
+        (ours.gate_up, (mlp.gate_proj, mlp.up_proj)),
+        (ours.down, (mlp.down_proj,)),
+    ):
+        shared = {part.weight.untyped_storage().data_ptr() for part in parts}
+        assert shared == {product.weight.untyped_storage().data_ptr()}
 
 
 @pytest.mark.parametrize("dtype", [torch.bfloat16, torch.float16, torch.float64])
@@ -85,10 +91,10 @@ def test_other_precisions(dtype):
     assert isinstance(network.backend._rows, LeanRows)
     ours = computed(network, network.backend._rows, [*range(3, 3 + NUM_TEXTS)])
     theirs = computed(network, ModuleRows(network.module), [*range(3, 3 + NUM_TEXTS)])
-    tolerance = {torch.bfloat16: 0.1, torch.float16: 0.02, torch.float64: 1e-6}[dtype]
+    tolerance = {torch.bfloat16: 0.15, torch.float16: 0.02, torch.float64: 1e-5}[dtype]
     for one, other in zip(ours, theirs, strict=True):
         torch.testing.assert_close(
-            one.logits[-1].logits, other.logits[-1].logits, atol=10 * tolerance, rtol=tolerance
+            one.logits[-1].logits, other.logits[-1].logits, atol=tolerance, rtol=tolerance
         )
 
 
@@ -107,6 +113,13 @@ def test_a_module_that_computes_otherwise_is_left_to_itself(monkeypatch):
     """Whatever a module of a known kind may do beside: logits that differ decide."""
     monkeypatch.setattr(lean, "silu", torch.relu)
     assert isinstance(Network(tiny_module("llama"), "other").backend._rows, ModuleRows)
+
+
+def test_a_module_that_somebody_watches_is_left_to_itself():
+    """Hooks and replaced functions see nothing of what is computed from the weights."""
+    module = tiny_module("llama")
+    module.model.layers[1].mlp.register_forward_hook(lambda *_: None)
+    assert isinstance(Network(module, "watched").backend._rows, ModuleRows)
 
 
 def test_another_activation_is_left_to_itself():

@@ -2,6 +2,7 @@
 
 import asyncio
 import gc
+import os
 import subprocess
 import sys
 import threading
@@ -153,6 +154,67 @@ def test_batches_of_several_models_take_turns():
     assert not asked[0].is_done
 
 
+@pytest.mark.parametrize(
+    ("raised", "told"),
+    [
+        (StopIteration(5), RuntimeError),
+        (SystemExit(3), SystemExit),
+        (asyncio.CancelledError(), asyncio.CancelledError),
+    ],
+    ids=lambda each: getattr(each, "__name__", type(each).__name__),
+)
+def test_whatever_a_request_raises_is_told_and_harms_nobody(scheduler, monkeypatch, raised, told):
+    """A future does not take the first, and the others would end a thread."""
+    bad, good = Asked((5, 6), 9), Asked((7, 8), 20)
+
+    def take(fed, num_reused):
+        raise raised
+
+    async def told_to(request):
+        try:
+            async with asyncio.timeout(10):  # wait_for would take it to a task of its own
+                await scheduler.compute([request])
+        except BaseException as error:
+            return error
+
+    async def ask():
+        return await asyncio.gather(told_to(bad), told_to(good))
+
+    monkeypatch.setattr(bad, "take", take)
+    error, none = asyncio.run(ask())
+    assert type(error) is told
+    assert none is None
+    assert good.is_done
+    assert asyncio.run(told_to(Asked((9, 9)))) is None
+
+
+FORKED = """
+import asyncio, os
+from askance.runtime.batch import Batch
+from askance.runtime.schedule import Scheduler
+from tests.runtime.tokens import Asked, Tokens
+
+scheduler = Scheduler(Batch(Tokens(), 10_000))
+
+def ask(said):
+    asyncio.run(asyncio.wait_for(scheduler.compute([Asked((5, 6))]), 20))
+    os.write(1, said)
+
+ask(b"parent, ")
+if os.fork() == 0:
+    ask(b"child, ")
+else:
+    os.wait()
+    ask(b"parent")
+"""
+
+
+@pytest.mark.skipif(not hasattr(os, "fork"), reason="a system without fork")
+def test_the_child_of_a_fork_computes_too():
+    done = subprocess.run([sys.executable, "-c", FORKED], capture_output=True, text=True, timeout=60)
+    assert (done.returncode, done.stdout) == (0, "parent, child, parent")
+
+
 LEAVING = """
 import asyncio, os, time
 from askance.runtime.batch import Batch
@@ -178,3 +240,29 @@ def test_a_process_that_is_left_waits_for_the_pass_under_way():
     """Torch would end it by a signal otherwise."""
     done = subprocess.run([sys.executable, "-c", LEAVING], capture_output=True, text=True, timeout=60)
     assert (done.returncode, done.stdout, done.stderr) == (0, "left, ended", "")
+
+
+LATE = """
+import asyncio, atexit
+
+def late():
+    async def ask():
+        try:
+            await scheduler.compute([Asked((5, 6))])
+        except RuntimeError as error:
+            print(error)
+
+    asyncio.run(ask())
+
+atexit.register(late)  # runs after what is registered later
+from askance.runtime.batch import Batch
+from askance.runtime.schedule import Scheduler
+from tests.runtime.tokens import Asked, Tokens
+
+scheduler = Scheduler(Batch(Tokens(), 10_000))
+"""
+
+
+def test_who_asks_when_all_has_ended_is_told():
+    done = subprocess.run([sys.executable, "-c", LATE], capture_output=True, text=True, timeout=60)
+    assert "the process is ending" in done.stdout

@@ -7,6 +7,7 @@ a `Backend`; what is done with the logits is up to each `Request`.
 from collections import deque
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
+from traceback import clear_frames
 from typing import Generic, Protocol
 
 from askance.core.errors import ModelFailure
@@ -43,7 +44,7 @@ class Request(Protocol):
         ...
 
 
-Over = tuple[Request, Exception | None]
+Over = tuple[Request, BaseException | None]
 """A request that has ended, with what stopped it, if something did."""
 
 
@@ -196,6 +197,7 @@ class Batch(Generic[S, B]):
             found = self._backend.forward([feed for _, feed in turns])
         except Exception as error:  # a module may raise anything
             if len(turns) == 1:
+                clear_frames(error.__traceback__)  # whoever keeps the error must not keep tensors
                 self._end(turns[0][0], error)
                 return
             found = None
@@ -217,7 +219,7 @@ class Batch(Generic[S, B]):
             goes_on = running.is_reading or running.request.take(fed, running.num_reused)
             if not goes_on:
                 self._keep(running)
-        except Exception as error:  # of its own: the others have nothing to do with it
+        except BaseException as error:  # of its own: the others have nothing to do with it
             self._end(running, error)
             return
         if not goes_on:
@@ -230,15 +232,17 @@ class Batch(Generic[S, B]):
         except (RuntimeError, MemoryError):  # a copy less is slower, no more: the text itself is there
             self.tree.clear()
 
-    def _end(self, running: _Running[S], error: Exception | None = None) -> None:
+    def _end(self, running: _Running[S], error: BaseException | None = None) -> None:
         self._running.remove(running)
         self._backend.close(running.slot)
         self._make_room(self._budget_tokens - self._backend.num_reserved)
         self._over.append((running.request, error))
 
     def _too_long(self, request: Request) -> ModelFailure:
+        room = self._backend.reserved_with(request.max_tokens)
         return ModelFailure(
             f"keys and values of {request.max_tokens:,} tokens do not fit into the memory for "
-            f"{self._budget_tokens:,} that there is: use fewer passages (--set passages=N), fewer new tokens "
-            "(--set max_tokens=N) or a smaller model, or free memory before the model is loaded."
+            f"{self._budget_tokens:,} that there is (they take the room of {room:,}): "
+            "use fewer passages (--set passages=N), fewer new tokens (--set max_tokens=N) or a smaller "
+            "model, or free memory before the model is loaded."
         )

@@ -1,11 +1,13 @@
 """One thread computes: coroutines bring their sequences to it, and wait.
 
 It is one for all models of a process. On a CPU each would take the cores that another one needs, and OpenMP
-keeps a team of threads for every thread that computes: with two of them all passes take twice as long.
+keeps a team of threads for every thread that computes: with two of them all passes take twice as long. Models
+on several GPUs take turns in it, too.
 """
 
 import asyncio
 import atexit
+import os
 import threading
 from collections.abc import Callable, Sequence
 from queue import Empty, SimpleQueue
@@ -42,6 +44,10 @@ class _Order:
             return
         if error is None:
             self.future.set_result(result)
+        elif isinstance(error, StopIteration):  # which a future does not take
+            told = RuntimeError(repr(error))
+            told.__cause__ = error
+            self.future.set_exception(told)
         else:
             self.future.set_exception(error)
 
@@ -50,29 +56,59 @@ class _Worker:
     """The thread, and what it is asked for."""
 
     def __init__(self) -> None:
-        self._asked: SimpleQueue[tuple[Batch[Any, Any], _Order] | None] = SimpleQueue()
+        self.begin()
+
+    def begin(self) -> None:
+        """With nothing. In the child of a fork, too: it has neither the thread nor who waits for it."""
+        self._asked = SimpleQueue[tuple[Batch[Any, Any], _Order] | None]()
         self._thread: threading.Thread | None = None
-        self._starting = threading.Lock()
+        self._lock = threading.Lock()
+        self._is_left = False
 
     def put(self, batch: Batch[Any, Any], order: _Order) -> None:
-        """Bring an order, in its turn."""
-        with self._starting:
+        """Bring an order, in its turn.
+
+        Raises:
+            RuntimeError: the process is ending.
+        """
+        with self._lock:
+            if self._is_left:
+                raise RuntimeError("the process is ending: models compute nothing any more")
             if self._thread is None:
-                self._thread = threading.Thread(
-                    target=_serve, args=(self._asked,), name="askance", daemon=True
-                )
+                self._thread = threading.Thread(target=self._serve, name="askance", daemon=True)
                 self._thread.start()
-        self._asked.put((batch, order))
+            self._asked.put((batch, order))
 
     def leave(self) -> None:
         """Let it end its pass: a thread that is cut off inside torch takes the process down with it."""
+        with self._lock:
+            self._is_left = True
         self._asked.put(None)
         if self._thread is not None:
             self._thread.join()
 
+    def _serve(self) -> None:
+        """The thread. Of batches that have nothing to do it knows nothing, so that they can go."""
+        at_work = dict[Batch[Any, Any], _Orders]()
+        while not self._is_left:
+            self._go_on(at_work)
+
+    def _go_on(self, at_work: "dict[Batch[Any, Any], _Orders]") -> None:
+        """Take an order; where there is none, compute a pass of each batch."""
+        try:
+            found = self._asked.get(block=not at_work)
+        except Empty:
+            _compute(at_work)
+            return
+        if found is not None:  # all that has come takes part in the next pass
+            batch, order = found
+            _begin(batch, order, at_work.setdefault(batch, {}))
+
 
 _worker = _Worker()
 atexit.register(_worker.leave)
+if hasattr(os, "register_at_fork"):
+    os.register_at_fork(after_in_child=_worker.begin)
 
 
 class Scheduler:
@@ -106,30 +142,12 @@ class Scheduler:
 _Orders = dict[Request, _Order]
 
 
-def _serve(asked: "SimpleQueue[tuple[Batch[Any, Any], _Order] | None]") -> None:
-    """The thread. Of batches that have nothing to do it knows nothing, so that they can go."""
-    at_work = dict[Batch[Any, Any], _Orders]()
-    while _goes_on(asked, at_work):
-        pass
-
-
-def _goes_on(
-    asked: "SimpleQueue[tuple[Batch[Any, Any], _Order] | None]", at_work: dict[Batch[Any, Any], _Orders]
-) -> bool:
-    """Take an order; where there is none, compute a pass of each batch. False when it is time to leave."""
-    try:
-        found = asked.get(block=not at_work)
-    except Empty:
-        for batch, orders in list(at_work.items()):
-            _step(batch, orders)
-            if batch.is_idle:
-                del at_work[batch]
-        return True
-    if found is None:
-        return False
-    batch, order = found  # all that has come takes part in the next pass
-    _begin(batch, order, at_work.setdefault(batch, {}))
-    return True
+def _compute(at_work: dict[Batch[Any, Any], _Orders]) -> None:
+    """A pass of each batch."""
+    for batch, orders in list(at_work.items()):
+        _step(batch, orders)
+        if batch.is_idle:
+            del at_work[batch]
 
 
 def _begin(batch: Batch[Any, Any], order: _Order, orders: _Orders) -> None:
@@ -140,14 +158,14 @@ def _begin(batch: Batch[Any, Any], order: _Order, orders: _Orders) -> None:
     if work is not None:
         try:
             order.end(work())
-        except Exception as error:  # raised again where the work is awaited
+        except BaseException as error:  # raised again where the work is awaited
             order.end(error=error)
 
 
 def _step(batch: Batch[Any, Any], orders: _Orders) -> None:
     try:
         over = batch.step()
-    except Exception as error:  # a fault of ours: nobody must wait for ever
+    except BaseException as error:  # a fault of ours: nobody must wait for ever
         for each in orders.values():
             each.end(error=error)
             each.abandon()

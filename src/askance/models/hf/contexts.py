@@ -9,6 +9,7 @@ from torch import Tensor
 
 from askance.models.hf.attention import capturing
 from askance.models.hf.signals import rows_of
+from askance.models.hf.threads import settle_team
 from askance.runtime.backend import Fed, Feed
 
 
@@ -55,6 +56,7 @@ class Contexts:
 
     @torch.inference_mode()
     def forward(self, feeds: Sequence[Feed[Context]]) -> list[Fed]:
+        settle_team()
         return [self._fed(feed) for feed in feeds]
 
     def _fed(self, feed: Feed[Context]) -> Fed:

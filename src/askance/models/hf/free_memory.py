@@ -21,6 +21,7 @@ def free_bytes(device: torch.device, root: Path = Path("/")) -> int:
         root: of the file system.
     """
     if device.type == "cuda":
+        torch.cuda.empty_cache()  # what torch keeps of tensors that are gone does not look free
         return int(_SHARE_OF_GPU * torch.cuda.mem_get_info(device)[0])
     told = [_available(root), *(_left(root / folder, *names) for folder, *names in _GROUPS)]
     known = [num_bytes for num_bytes in told if num_bytes is not None]

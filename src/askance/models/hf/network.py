@@ -16,6 +16,7 @@ from askance.models.hf.contexts import Contexts
 from askance.models.hf.lean import LeanRows, is_kin
 from askance.models.hf.passes import ModuleRows, Passes, Rows
 from askance.models.hf.slots import KeyShape
+from askance.models.hf.threads import settle_team
 from askance.runtime.backend import Feed
 
 _TOLERANCE = {torch.float32: 1e-3, torch.float64: 1e-6}
@@ -44,6 +45,7 @@ class Network:
     @torch.inference_mode()
     def attend(self, ids: Sequence[int]) -> NDArray[np.float32]:
         """The last layer's weights of one pass over `ids` alone: shape [heads, ids, ids]."""
+        settle_team()
         with capturing(self.attention_layer) as capture:
             self.module(input_ids=torch.tensor([list(ids)], device=self.device), use_cache=False)
         assert capture.weights is not None
@@ -90,6 +92,8 @@ class Network:
         try:
             passes = Passes(make(), self.attention_layer, shapes, self.device, self.module.dtype)
             return passes if self._is_exact(passes, windows) else None
+        except (torch.OutOfMemoryError, MemoryError):
+            raise
         except Exception:  # a module that does not expect such passes may raise anything
             return None
 

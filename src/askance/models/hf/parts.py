@@ -104,7 +104,9 @@ class Writing(Part):
         self._slab: Slab = in_order[0][2].slot.slab
         self._starts = [feed.start for _, _, feed in in_order]
         self._rows = [feed.slot.row for _, _, feed in in_order]
-        self._watched = [number if feed.wants_attention else None for number, _, feed in in_order]
+        self._wanting = [
+            (number, feed.slot.row, feed.start) for number, _, feed in in_order if feed.wants_attention
+        ]
         self._num_rows, self._num_keys = len(self._slab.slots), max(self._starts) + 1
         places = [place for _, place, _ in in_order]
         is_one_piece = places == [*range(places[0], places[0] + len(places))]
@@ -117,10 +119,9 @@ class Writing(Part):
         query = layer.query[self._places]
         grouped = self._by_row(query).reshape(self._num_rows, keys.shape[1], -1, query.shape[-1])
         mask = self.mask(layer.window)
-        if weights is None:
-            found = scaled_dot_product_attention(grouped, keys, values, attn_mask=mask, scale=layer.scaling)
-        else:
-            found = self._watch(grouped, keys, values, mask, layer.scaling, weights)
+        found = scaled_dot_product_attention(grouped, keys, values, attn_mask=mask, scale=layer.scaling)
+        if weights is not None and self._wanting:
+            self._watch(grouped, keys, mask, layer.scaling, weights)
         by_row = found.reshape(self._num_rows, *output.shape[1:])
         output[self._places] = by_row if self._is_whole else by_row[self._row_ids]
 
@@ -143,22 +144,19 @@ class Writing(Part):
         return by_row
 
     def _watch(
-        self,
-        query: Tensor,
-        keys: Tensor,
-        values: Tensor,
-        mask: Tensor | None,
-        scaling: float,
-        weights: dict[int, Tensor],
-    ) -> Tensor:
-        """The same by hand, since stock attention keeps its weights to itself."""
-        scores = (query @ keys.transpose(-1, -2)).float() * scaling
+        self, query: Tensor, keys: Tensor, mask: Tensor | None, scaling: float, weights: dict[int, Tensor]
+    ) -> None:
+        """The weights for those that want them, which stock attention keeps to itself.
+
+        In float32 also where the model is coarser: its rounded scores would move them by a half.
+        """
+        if len(self._wanting) < self._num_rows:
+            rows = _ids([row for _, row, _ in self._wanting], keys.device)
+            query, keys, mask = query[rows], keys[rows], None if mask is None else mask[rows]
+        scores = query.float() @ keys.float().transpose(-1, -2) * scaling
         found = torch.softmax(scores if mask is None else scores.masked_fill(~mask, -torch.inf), dim=-1)
-        by_row = found.reshape(self._num_rows, -1, self._num_keys)
-        for number, row, start in zip(self._watched, self._rows, self._starts, strict=True):
-            if number is not None:
-                weights[number] = by_row[row, :, : start + 1]
-        return found.to(values.dtype) @ values
+        for by_head, (number, _, start) in zip(found.flatten(1, 2), self._wanting, strict=True):
+            weights[number] = by_head[:, : start + 1]
 
     def _new_mask(self, window: int | None) -> Tensor | None:
         """Which keys are seen, shape [rows, 1, 1, keys]; None where all are."""

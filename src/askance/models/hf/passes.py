@@ -18,6 +18,7 @@ from transformers.cache_utils import Cache
 from askance.models.hf.parts import Layer, Part, Reading, Writing
 from askance.models.hf.signals import rows_of
 from askance.models.hf.slots import Block, KeyShape, Slab, Slot, Slots
+from askance.models.hf.threads import settle_team
 from askance.runtime.backend import Fed, Feed
 
 
@@ -170,6 +171,7 @@ class Passes:
     @torch.inference_mode()
     def run(self, feeds: Sequence[Feed[Slot]]) -> tuple[list[Fed], Pass]:
         """What each feed gives, and the pass itself."""
+        settle_team()
         ids = [id for feed in feeds for id in feed.ids]
         positions = [at for feed in feeds for at in range(feed.start, feed.start + len(feed.ids))]
         parts, kept = self._parts(feeds)
