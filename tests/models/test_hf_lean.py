@@ -38,7 +38,7 @@ def network(request):
     return Network(tiny_module(model_type, **settings), model_type)
 
 
-def computed(network, rows, beginnings):
+def computed(network, rows, beginnings, *, wants_attention=True):
     """Logits and attention of texts that begin so long, are read side by side and go on by a token or two."""
     backend = network.backend
     backend._rows = rows
@@ -49,7 +49,7 @@ def computed(network, rows, beginnings):
         stops = [begin + step for begin in beginnings]
         starts = [0] * len(slots) if step == 0 else [stop - 1 for stop in stops]
         feeds = [
-            Feed(slot, start, text[start:stop], 1, step > 0)
+            Feed(slot, start, text[start:stop], 1, wants_attention and step > 0)
             for slot, text, start, stop in zip(slots, texts, starts, stops, strict=True)
         ]
         found += backend.forward(feeds)
@@ -96,6 +96,23 @@ def test_other_precisions(dtype):
         torch.testing.assert_close(
             one.logits[-1].logits, other.logits[-1].logits, atol=tolerance, rtol=tolerance
         )
+
+
+def test_wanting_attention_changes_no_logit_in_a_coarse_precision():
+    """Keys of large numbers, as Qwen2's are: rounded scores would be far off."""
+    module = tiny_module("qwen2")
+    for layer in module.model.layers:
+        layer.self_attn.q_proj.bias.data[7] = 30.0
+        layer.self_attn.k_proj.bias.data[7] = 200.0
+    network = Network(module.to(torch.bfloat16), "qwen2")
+    assert isinstance(network.backend._rows, LeanRows)
+    with_it, without = (
+        computed(network, network.backend._rows, [9, 30, 4], wants_attention=wants) for wants in (True, False)
+    )
+    for one, other in zip(with_it, without, strict=True):
+        assert torch.equal(one.logits[-1].logits, other.logits[-1].logits)
+    assert sum(each.attention is not None for each in with_it) == 6
+    assert not any(each.attention is not None for each in without)
 
 
 class Odd(nn.Linear):
