@@ -27,8 +27,8 @@ check: $(VENV)/.installed  ## Style, types, layers, tests
 	$(BIN)/lint-imports
 	$(BIN)/python -m pytest
 
-bench: $(VENV)/.installed  ## Measurements: a table on the screen, the same numbers as JSON in .bench/
-	$(BIN)/python -m benchmarks
+bench: $(VENV)/.installed  ## Measurements: on the screen, as JSON in .bench/, and as an entry of docs/LOG.md
+	$(BIN)/python -m benchmarks --log docs/LOG.md
 
 clean:
 	rm -rf $(VENV) $(DEMO) .bench

@@ -8,8 +8,9 @@ import subprocess
 import sys
 import tempfile
 import time
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass
+from functools import partial
 from pathlib import Path
 from typing import Any
 
@@ -21,6 +22,7 @@ from askance.wire import METHODS, Engine, load_model, make_method, open_retrieve
 PASSAGES = 15_000
 TOKENS = 64
 REPEATS = 5
+BATCHES = (1, 8, 32)
 
 
 @dataclass(frozen=True, slots=True)
@@ -66,18 +68,21 @@ def indexing() -> Iterator[Row]:
 
 
 def decoding() -> Iterator[Row]:
-    """Tokens a second of the plain bundled model at batch 1, alone and with signals, against `generate`."""
+    """Tokens a second of the plain bundled model, alone and with signals, against `generate`."""
     model: Any = load_model("bundled:base")
-    base = TOKENS / _timed(lambda: _transformers_generate(model))
-    yield Row("transformers generate", base, "tokens/s", 1.0, "itself")
-    wants = {
-        "no signals": Want(),
-        "logprob and entropy": Want(logprob=True, entropy=True),
-        "logprob, entropy, attention": Want(logprob=True, entropy=True, attention="mean"),
-    }
-    for name, want in wants.items():
-        speed = TOKENS / _timed(lambda w=want: _generate(model, w))  # type: ignore[misc]
-        yield Row(f"askance, {name}", speed, "tokens/s", speed / base, "transformers generate")
+    plain, all_signals = Want(), Want(entropy=True, attention="mean")
+    for batch in BATCHES:
+        ways: dict[str, Callable[[], None]] = {
+            "transformers generate": partial(_transformers_generate, model, batch),
+            "askance": partial(_generate, model, plain, batch),
+            "askance with entropy and attention": partial(_generate, model, all_signals, batch),
+        }
+        seconds = _timed_in_turn(ways)
+        speeds = {name: batch * TOKENS / taken for name, taken in seconds.items()}
+        base, own, signalling = speeds.values()
+        yield Row(f"transformers generate, batch {batch}", base, "tokens/s", 1.0, "itself")
+        yield Row(f"askance, batch {batch}", own, "tokens/s", own / base, "transformers generate")
+        yield Row("  with entropy and attention", signalling, "tokens/s", signalling / own, "without signals")
 
 
 def answering() -> Iterator[Row]:
@@ -104,6 +109,17 @@ def _timed(work: Callable[[], object], repeats: int = REPEATS) -> float:
         work()
         seconds.append(time.perf_counter() - began)
     return statistics.median(seconds)
+
+
+def _timed_in_turn(ways: Mapping[str, Callable[[], object]], repeats: int = REPEATS) -> dict[str, float]:
+    """Median seconds of each; one after the other in every round, so that none has the quieter machine."""
+    seconds: dict[str, list[float]] = {name: [] for name in ways}
+    for _ in range(repeats):
+        for name, work in ways.items():
+            began = time.perf_counter()
+            work()
+            seconds[name].append(time.perf_counter() - began)
+    return {name: statistics.median(each) for name, each in seconds.items()}
 
 
 def _python(code: str) -> str:
@@ -134,20 +150,40 @@ def _synthetic(path: Path) -> list[str]:
     return [" ".join(rng.choices(vocabulary, weights, k=10)) for _ in range(200)]
 
 
-_PROMPT = Raw((Span("The history of the river begins in the mountains, where"),))
+_PROMPT = "The history of the river begins in the mountains, where"
 
 
-def _generate(model: Any, want: Want) -> None:
-    (generation,) = asyncio.run(model.generate(_PROMPT, Sampling(TOKENS), want, key=("bench",)))
-    assert generation.generated_tokens == TOKENS, "the model ended early: choose another prompt"
+def _generate(model: Any, want: Want, batch: int) -> None:
+    asyncio.run(_generate_all(model, want, batch))
 
 
-def _transformers_generate(model: Any) -> None:
+async def _generate_all(model: Any, want: Want, batch: int) -> None:
+    prompts = [Raw((Span(f"{number}. {_PROMPT}"),)) for number in range(batch)]
+    await model.forget()
+    written = await asyncio.gather(
+        *(model.generate(prompt, Sampling(TOKENS), want, key=("bench",)) for prompt in prompts)
+    )
+    assert all(each.generated_tokens == TOKENS for (each,) in written), "it ended early: another prompt"
+
+
+def _transformers_generate(model: Any, batch: int) -> None:
     import torch
 
-    module = model._network._module
-    ids = torch.tensor([model.tokenize(_PROMPT.parts[0].text)])  # type: ignore[union-attr]
-    module.generate(
-        input_ids=ids, attention_mask=torch.ones_like(ids), max_new_tokens=TOKENS, min_new_tokens=TOKENS,
-        do_sample=False,
-    )  # fmt: skip
+    module = model._network.module
+    texts = [model.tokenize(f"{number}. {_PROMPT}") for number in range(batch)]
+    longest = max(map(len, texts))
+    ids = torch.tensor([[0] * (longest - len(text)) + list(text) for text in texts])
+    mask = torch.tensor([[0] * (longest - len(text)) + [1] * len(text) for text in texts])
+
+    def work() -> None:
+        with torch.inference_mode():
+            module.generate(
+                input_ids=ids,
+                attention_mask=mask,
+                max_new_tokens=TOKENS,
+                min_new_tokens=TOKENS,
+                do_sample=False,
+            )
+
+    # In the thread of the other one: with a team of threads for each, both would be slower than alone.
+    asyncio.run(model._scheduler.alone(work))

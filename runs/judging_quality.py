@@ -19,13 +19,15 @@ FOLDER/MODEL keeps each finished question; started again, it goes on. FOLDER/jud
 import argparse
 import asyncio
 import json
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Awaitable, Callable, Mapping, Sequence
+from functools import partial
 from pathlib import Path
 from typing import Any
 
 import numpy as np
 
 from askance.cli import exit_codes
+from askance.core.errors import ModelFailure
 from askance.core.ports import Model
 from askance.core.types import Hit, Passage, Sampling
 from askance.eval.compare import mean_interval
@@ -34,10 +36,13 @@ from askance.eval.datasets.squad2 import UNANSWERABLE
 from askance.methods.airrag_prompts import is_refusal, parse_final, retrieval_answer_prompt
 from askance.methods.selfrag_prompts import RELEVANCE, options, relevance_prompt
 from askance.runtime.durable import write_atomically
+from askance.runtime.many import many
 from askance.wire import load_model
 from runs.grids import folder_name
-from runs.kept_rows import Row, kept_rows
+from runs.kept_rows import KeptRows, Row, kept_rows
 
+Judge = Callable[[Model, Example], Awaitable[Row]]
+IN_FLIGHT = 16
 REPLY_TOKENS = 24
 
 
@@ -144,18 +149,20 @@ def _interval(values: Sequence[float], parts: Mapping[str, float]) -> dict[str, 
     }
 
 
-def _kept(
-    folder: Path, spec: str, examples: Sequence[Example], model: Model, judge: Callable[[Model, Example], Any]
-) -> list[Row]:
-    rows = []
+def _kept(folder: Path, spec: str, examples: Sequence[Example], model: Model, judge: Judge) -> list[Row]:
     with kept_rows(folder, {"model": spec}) as kept:
-        for example in examples:
-            row = kept.find(example.question.id)
-            if row is None:
-                row = {"id": example.question.id, **asyncio.run(judge(model, example))}
-                kept.add(row)
-            rows.append(row)
-    return rows
+        missing = [each for each in examples if kept.find(each.question.id) is None]
+        asyncio.run(_judge_all(kept, missing, model, judge))
+        found = [kept.find(each.question.id) for each in examples]
+    return [row for row in found if row is not None]
+
+
+async def _judge_all(kept: KeptRows, examples: Sequence[Example], model: Model, judge: Judge) -> None:
+    async for outcomes in many(examples, partial(judge, model), IN_FLIGHT):
+        for outcome in outcomes:
+            if outcome.result is None:
+                raise ModelFailure(f"question {outcome.item.question.id}: {outcome.error}") from outcome.error
+            kept.add({"id": outcome.item.question.id, **outcome.result})
 
 
 if __name__ == "__main__":

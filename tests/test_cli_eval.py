@@ -81,6 +81,32 @@ def test_the_same_command_goes_on_and_asks_nothing_twice(evaluate, rhine, tmp_pa
     assert (tmp_path / "run" / "records.jsonl").read_bytes() == whole
 
 
+def test_a_question_beyond_its_budget_has_failed(evaluate, rhine):
+    code, out, _ = evaluate("--budget", "tokens=3", "--json")
+    assert code == 0
+    assert json.loads(out)["failures"] == 3
+    assert (
+        "LimitReached: a question has 3 tokens, 0 are used, and the next prompt has"
+        in json.loads(out)["failed"]["bonn"]
+    )
+
+
+def test_what_is_in_the_cache_is_not_computed_again(run, questions, llama_folder, tmp_path):
+    given = ("--dataset", questions, "--method", "closed_book", "--model", f"hf:{llama_folder}")
+    cache = ("--prompts", "plain", "--set", "max_tokens=5", "--cache", tmp_path / "cache.sqlite", "--json")
+    shown = [run("eval", *given, *cache, "--out", tmp_path / out)[1] for out in ("first", "second")]
+    first, second = (json.loads(out)["costs"] for out in shown)
+    assert first["tokens_computed"] > first["tokens_generated"]
+    assert second["tokens_computed"] == second["tokens_generated"] == first["tokens_generated"]
+
+
+def test_what_nothing_tells_from_others_is_not_kept(evaluate, tmp_path):
+    code, _, err = evaluate("--cache", tmp_path / "cache.sqlite")
+    assert code == 2
+    assert "what 'scripted' gives can't be kept in a cache" in err
+    assert not (tmp_path / "run").exists()
+
+
 def test_too_many_failures_exit_with_1(evaluate, rhine):
     code, out, err = evaluate("--max-failures", 0)
     assert (code, out) == (1, "")
@@ -96,6 +122,9 @@ def test_too_many_failures_exit_with_1(evaluate, rhine):
         (["--limit", 1, "--sample", 1], "limit and sample both say which questions to ask"),
         (["--metric", "f2"], "unknown metric 'f2': did you mean 'f1'?"),
         (["--prompts", "hotpotqs"], "did you mean 'hotpotqa'?"),
+        (["--budget", "calls=9"], "(budget calls: none, now 9)"),
+        (["--budget", "cals=9"], "unknown knob 'cals' of the budget: did you mean 'calls'?"),
+        (["--budget", "seconds=0"], "knob seconds=0.0 of the budget: expected 0.001 or more"),
     ],
 )
 def test_what_can_not_be_done_is_refused_and_changes_nothing(evaluate, rhine, tmp_path, words, message):

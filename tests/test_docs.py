@@ -31,7 +31,8 @@ EVALUATION = (ROOT / "docs" / "evaluation.md").read_text(encoding="utf-8")
 COMPARING = (ROOT / "docs" / "comparing.md").read_text(encoding="utf-8")
 CALIBRATION = (ROOT / "docs" / "calibration.md").read_text(encoding="utf-8")
 RUNS = (ROOT / "docs" / "runs.md").read_text(encoding="utf-8")
-PAGES = README + EVALUATION + RUNS + COMPARING + CALIBRATION
+RUNTIME = (ROOT / "docs" / "runtime.md").read_text(encoding="utf-8")
+PAGES = README + EVALUATION + RUNS + COMPARING + CALIBRATION + RUNTIME
 SNIPPETS = re.findall(r"```python\n(.*?)```", PAGES, flags=re.DOTALL)
 
 

@@ -9,7 +9,7 @@ import askance
 
 def test_exported_names():
     assert sorted(askance.__all__) == [
-        "Answer", "AskanceError", "Demo", "Engine", "InputError", "Passage", "Question", "Result",
+        "Answer", "AskanceError", "Budget", "Demo", "Engine", "InputError", "Passage", "Question", "Result",
         "__version__", "open_engine",
     ]  # fmt: skip
     for name in askance.__all__:

@@ -19,11 +19,13 @@ if TYPE_CHECKING:
     from askance.ask import Result
     from askance.core.errors import AskanceError, InputError
     from askance.core.types import Answer, Demo, Passage, Question
+    from askance.runtime.limit import Budget
     from askance.wire import Engine, open_engine
 
 _HOMES = {
     "Answer": "core.types",
     "AskanceError": "core.errors",
+    "Budget": "runtime.limit",
     "Demo": "core.types",
     "Engine": "wire",
     "InputError": "core.errors",
@@ -35,6 +37,7 @@ _HOMES = {
 __all__ = [
     "Answer",
     "AskanceError",
+    "Budget",
     "Demo",
     "Engine",
     "InputError",

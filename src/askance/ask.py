@@ -13,6 +13,7 @@ from askance.core.knobs import name_of, short_repr
 from askance.core.ports import Method, Model, Retriever, Run
 from askance.core.trace import Answered, Asked, Failed, Trace
 from askance.core.types import Answer, Hit, Question, Role, Usage
+from askance.runtime.limit import Budget, Ledger, LimitedModel, LimitedRetriever
 from askance.runtime.record import RecordedModel, RecordedRetriever
 
 
@@ -32,6 +33,7 @@ async def ask(
     retriever: Retriever | None = None,
     *,
     seed: int = 0,
+    budget: Budget = Budget(),
     trace: Trace | None = None,
 ) -> Result:
     """Answer one question.
@@ -39,12 +41,14 @@ async def ask(
     Args:
         models: by role; "answer" must be there.
         retriever: needed by methods that search.
+        budget: of what it may cost.
         trace: give one to listen while it is written; it is complete also when this raises.
 
     Raises:
         QuestionError: the question is empty.
         MissingAbility: the model, or the lack of a retriever, does not meet the method's needs.
         ModelFailure, RetrieverFailure: a call broke; the trace says which.
+        LimitReached: it has cost what it may cost; the trace has what was done until then.
     """
     check_question(question.text)
     check_needs(method, models, retriever)
@@ -60,10 +64,13 @@ async def ask(
         seed=seed,
         started_at=datetime.now(UTC).isoformat(timespec="seconds"),
     )
-    scope = (seed, question.id)
+    scope, ledger = (seed, question.id), Ledger(budget)
     run = Run(
-        models={role: RecordedModel(model, role, trace, scope) for role, model in models.items()},
-        retriever=RecordedRetriever(retriever or NoRetriever(), trace),
+        models={
+            role: RecordedModel(LimitedModel(model, ledger), role, trace, scope)
+            for role, model in models.items()
+        },
+        retriever=RecordedRetriever(LimitedRetriever(retriever or NoRetriever(), ledger), trace),
         trace=trace,
         seed=seed,
     )
@@ -136,7 +143,7 @@ def _reason(error: BaseException) -> str:
 class NoRetriever:
     """Stands where no retriever was given; `check_needs` keeps methods that search from reaching it."""
 
-    name = ""
+    name = fingerprint = ""
 
     async def search(self, query: str, k: int, *, exclude: frozenset[str] = frozenset()) -> tuple[Hit, ...]:
         """Always an error."""

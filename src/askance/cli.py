@@ -6,7 +6,6 @@ import io
 import sys
 from collections.abc import Iterator
 from contextlib import contextmanager
-from importlib.util import find_spec
 from pathlib import Path
 from typing import Annotated, Any, get_type_hints
 
@@ -20,12 +19,16 @@ from askance.ask import Result, check_question
 from askance.cli_calibrate import calibrate, presets
 from askance.cli_datasets import datasets
 from askance.cli_eval import evaluate, grid
+from askance.cli_models import models
 from askance.cli_options import (
+    BudgetOption,
+    CacheOption,
     IndexOption,
     JsonFlag,
     ModelOption,
     PresetOption,
     SetOption,
+    budget_of,
     knobs_by_name,
     models_by_role,
 )
@@ -37,7 +40,6 @@ from askance.core.knobs import describe_type
 from askance.core.strict_json import json_line
 from askance.core.trace import Trace
 from askance.core.version import VERSION
-from askance.models.kinds import MODEL_KINDS
 from askance.runtime.trace_file import check_writable
 from askance.text.printable import printable, printable_record
 from askance.wire import (
@@ -167,6 +169,8 @@ def ask(
     prompts: Annotated[str | None, typer.Option(help="A set of `askance prompts`, or a prompt file.")] = None,
     preset: PresetOption = None,
     seed: Annotated[int, typer.Option(help="Makes a model's random choices repeatable.")] = 0,
+    budget: BudgetOption = None,
+    cache: CacheOption = None,
     as_json: JsonFlag = False,
     trace: Annotated[Path | None, typer.Option(help="Write the trace to this file (JSON Lines).")] = None,
 ) -> None:
@@ -182,6 +186,8 @@ def ask(
         knobs=knobs_by_name(set_ or ()),
         prompts=prompts,
         preset=preset,
+        budget=budget_of(budget or ()),
+        cache=cache,
     )
     if as_json:
         _ask_as_json(engine, question, trace)
@@ -241,17 +247,6 @@ def methods() -> None:
         out.print(_knob_table(cls))
 
 
-@app.command()
-def models() -> None:
-    """List the kinds of models and whether they can be used here."""
-    table = Table("spec", "what it is", "here", box=None, pad_edge=False, header_style="bold")
-    for kind in MODEL_KINDS.values():
-        missing = [package for package in kind.needs_packages if find_spec(package) is None]
-        here = f"missing: {kind.install}" if missing else "ready"
-        table.add_row(*map(Text, (kind.spec, kind.what, here)))
-    out.print(table)
-
-
 @app.command(name="prompts")
 def show_prompts(
     name: Annotated[str | None, typer.Argument(help="A set to print as a file, or a file to check.")] = None,
@@ -269,6 +264,7 @@ def show_prompts(
 app.command(name="trace")(show_trace)
 app.command(name="eval")(evaluate)
 app.command()(grid)
+app.command()(models)
 app.command()(calibrate)
 app.command()(presets)
 app.add_typer(train, name="train")

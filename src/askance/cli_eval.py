@@ -11,18 +11,22 @@ from rich.table import Table
 from rich.text import Text
 
 from askance.cli_options import (
+    BudgetOption,
+    CacheOption,
     JsonFlag,
     ModelOption,
     PresetOption,
     SetOption,
+    budget_of,
     knobs_by_name,
     models_by_role,
 )
 from askance.core.strict_json import json_line
 from askance.text.printable import printable, printable_record
-from askance.wire import DEFAULT_METHOD, load_models
+from askance.wire import DEFAULT_METHOD, Cache, load_models, open_retriever
 
 if TYPE_CHECKING:
+    from askance.eval.cell import LoadModels, OpenRetriever
     from askance.eval.recorded_run import RecordedRun
     from askance.eval.summaries import Costs, RunSummary
 
@@ -70,9 +74,11 @@ def evaluate(
         Path | None, typer.Option(help="Ask the questions whose ids are the lines of this file.")
     ] = None,
     seed: Annotated[int, typer.Option(help="Makes a model's random choices repeatable.")] = 0,
+    budget: BudgetOption = None,
     metric: Annotated[
         list[str] | None, typer.Option(help="A metric, in place of the usual ones; may be given again.")
     ] = None,
+    cache: CacheOption = None,
     in_flight: InFlightOption = None,
     max_failures: MaxFailuresOption = MAX_FAILURES,
     retry_failures: RetryFlag = False,
@@ -98,18 +104,21 @@ def evaluate(
         prompts=prompts,
         models=models_by_role(model or ()),
         seed=seed,
+        budget=budget_of(budget or ()),
         metrics=tuple(metric or DEFAULT_METRICS),
     )
-    ready = look_up(cell)
+    load, open_index = _sources(cache)
+    ready = look_up(cell, open_retriever=open_index)
     with EvaluationProgress(err) as progress:
         terms = Terms(in_flight, max_failures, retry_failures)
-        run = asyncio.run(run_cell(ready, folder, load_models, terms, progress))
+        run = asyncio.run(run_cell(ready, folder, load, terms, progress))
     _show_as_json(run) if as_json else _show(run)
 
 
 def grid(
     file: Annotated[Path, typer.Argument(help="TOML: methods, datasets and models; see docs/runs.md.")],
     folder: Annotated[Path, typer.Option("--out", help="Folder of the runs: OUT/DATASET/MODEL/METHOD.")],
+    cache: CacheOption = None,
     in_flight: InFlightOption = None,
     max_failures: MaxFailuresOption = MAX_FAILURES,
     retry_failures: RetryFlag = False,
@@ -120,9 +129,10 @@ def grid(
     from askance.eval.grid import look_up_all, read_grid, run_grid
     from askance.serve.progress import EvaluationProgress
 
-    cells = look_up_all(read_grid(file).cells())
+    load, open_index = _sources(cache)
+    cells = look_up_all(read_grid(file).cells(), open_index)
     terms = Terms(in_flight, max_failures, retry_failures)
-    work = run_grid(cells, folder, load_models, terms, lambda name: EvaluationProgress(err, name))
+    work = run_grid(cells, folder, load, terms, lambda name: EvaluationProgress(err, name))
     found = asyncio.run(work)
     stopped = {name: run for name, run in found.items() if isinstance(run, TooManyFailures)}
     out.print(_grid_table({name: run for name, run in found.items() if not isinstance(run, TooManyFailures)}))
@@ -130,6 +140,14 @@ def grid(
         err.print(printable(f"stopped: {name}: {error}"), style="red", markup=False, soft_wrap=True)
     if stopped:
         raise typer.Exit(1)
+
+
+def _sources(cache: Path | None) -> "tuple[LoadModels, OpenRetriever]":
+    """What makes models and retrievers from their names."""
+    if cache is None:
+        return load_models, open_retriever
+    kept = Cache(cache)
+    return kept.load_models, kept.open_retriever
 
 
 def _grid_table(runs: "dict[str, RecordedRun]") -> Table:

@@ -7,6 +7,8 @@ from typing import Annotated
 import typer
 
 from askance.core.errors import InputError
+from askance.core.knobs import parse_knobs
+from askance.runtime.limit import Budget
 from askance.wire import DEFAULT_MODEL
 
 IndexOption = Annotated[Path | None, typer.Option("--index", help="Folder made by `askance index`.")]
@@ -16,6 +18,20 @@ ModelOption = Annotated[
     typer.Option(help="[ROLE=]SPEC, see `askance models`; may be given once a role. Otherwise bundled."),
 ]
 SetOption = Annotated[list[str] | None, typer.Option("--set", help="knob=value; may be given again.")]
+BudgetOption = Annotated[
+    list[str] | None,
+    typer.Option(
+        "--budget", help="tokens=N, calls=N or seconds=N: the most a question may cost; may be given again."
+    ),
+]
+CacheOption = Annotated[
+    Path | None,
+    typer.Option(
+        "--cache",
+        metavar="FILE",
+        help="Keep what models and index give, for when they are asked the same again.",
+    ),
+]
 PresetOption = Annotated[
     str | None, typer.Option(help="Fills knobs that are not --set: a name of `askance presets`, or a file.")
 ]
@@ -24,6 +40,12 @@ PresetOption = Annotated[
 def knobs_by_name(settings: Sequence[str]) -> dict[str, str]:
     """The settings of --set, each ``knob=value``."""
     return _once([_pair(text, "--set knob=value") for text in settings], "--set")
+
+
+def budget_of(settings: Sequence[str]) -> Budget:
+    """The settings of --budget, each ``name=value``."""
+    named = _once([_pair(text, "--budget tokens=5000") for text in settings], "--budget")
+    return Budget(**parse_knobs(Budget, named))
 
 
 def models_by_role(specs: Sequence[str]) -> dict[str, str]:

@@ -8,13 +8,16 @@ from pathlib import Path
 from typing import Any, cast
 
 from askance.ask import Result, ask, check_needs
-from askance.core.errors import InputError, KnobError, ModelSpecError, UnknownName
+from askance.core.errors import InputError, KnobError, UnknownName
 from askance.core.knobs import parse_knobs
 from askance.core.ports import Method, Model, Retriever
 from askance.core.trace import Listener, Trace
 from askance.core.types import Question, Role
-from askance.models.kinds import MODEL_KINDS, ModelKind
+from askance.models.kinds import parse_spec
 from askance.presets import OF_MODELS, Preset, open_preset, shipped
+from askance.runtime.cache import CachedModel, CachedRetriever
+from askance.runtime.limit import Budget
+from askance.runtime.store import Store
 from askance.text.linguistics import OWN, Linguistics
 from askance.wordings import open_wording
 
@@ -133,7 +136,7 @@ def own_prompts(method: str, model: str) -> dict[str, Any]:
     """
     if not model or all(field.name != "wording" for field in fields(method_class(method))):
         return {}
-    kind, name, options = _parsed(model)
+    kind, name, options = parse_spec(model)
     folder = kind.reader(name, options)
     if folder is None or not (folder / "reader.json").is_file():
         return {}
@@ -174,32 +177,8 @@ def load_model(spec: str) -> Model:
         ModelSpecError: the model can't be found or loaded.
         MissingExtra: a package is missing; names the pip line.
     """
-    kind, name, options = _parsed(spec)
+    kind, name, options = parse_spec(spec)
     return kind.load(name, options)
-
-
-def _parsed(spec: str) -> tuple[ModelKind, str, dict[str, str]]:
-    named, _, query = spec.partition("?")
-    kind_name, _, name = named.partition(":")
-    if kind_name not in MODEL_KINDS:
-        raise UnknownName("model", spec, MODEL_KINDS)
-    kind = MODEL_KINDS[kind_name]
-    known = None if kind.names is None else [kind_name, *(f"{kind_name}:{each}" for each in kind.names)]
-    if known is not None and named not in known:
-        raise UnknownName("model", named, known)
-    pairs = _options(query)
-    for option, value in pairs:
-        if option not in kind.options:
-            raise UnknownName("model option", option, kind.options, place=f"in {spec!r}")
-        if not value or [each for each, _ in pairs].count(option) > 1:
-            raise ModelSpecError(f"model {spec!r}: give {option} one value, such as {option}=….")
-    return kind, name, dict(pairs)
-
-
-def _options(query: str) -> list[tuple[str, str]]:
-    # To the letter, where a URL would have escapes: the path of an adapter may hold any character but &.
-    parts = [pair.partition("=") for pair in query.split("&") if pair]
-    return [(option, value) for option, _, value in parts]
 
 
 def load_models(specs: Mapping[str, str]) -> dict[Role, Model]:
@@ -224,14 +203,40 @@ def open_retriever(index: str | Path) -> Retriever:
     return open_index(Path(index))
 
 
+class Cache:
+    """A file that keeps what models and indexes give, so that none is asked the same again.
+
+    Raises:
+        InputError: the file can't be made or read.
+    """
+
+    def __init__(self, path: Path) -> None:
+        self._store = Store(path)
+
+    def load_models(self, specs: Mapping[str, str]) -> dict[Role, Model]:
+        """As the function of this name. Raises InputError, too, for a model whose answers can't be kept."""
+        models = load_models(specs)
+        return {role: CachedModel(model, self._store) for role, model in models.items()}
+
+    def open_retriever(self, index: str | Path) -> Retriever:
+        """As the function of this name."""
+        return CachedRetriever(open_retriever(index), self._store)
+
+
 class Engine:
     """A method with its models and index, ready to answer any number of questions."""
 
     def __init__(
-        self, method: Method, models: Mapping[Role, Model], retriever: Retriever | None = None, seed: int = 0
+        self,
+        method: Method,
+        models: Mapping[Role, Model],
+        retriever: Retriever | None = None,
+        seed: int = 0,
+        budget: Budget = Budget(),
     ) -> None:
         check_needs(method, models, retriever)
-        self.method, self.models, self.retriever, self.seed = method, models, retriever, seed
+        self.method, self.models, self.retriever = method, models, retriever
+        self.seed, self.budget = seed, budget
 
     async def answer(self, question: str | Question, *, listener: Listener | None = None) -> Result:
         """Answer one question. `listener` sees every event of the trace as it happens."""
@@ -240,7 +245,13 @@ class Engine:
     async def answer_into(self, trace: Trace, question: str | Question) -> Result:
         """Answer one question into a trace of your own, which is complete also when this raises."""
         asked = Question(id="question", text=question) if isinstance(question, str) else question
-        return await ask(asked, self.method, self.models, self.retriever, seed=self.seed, trace=trace)
+        return await self.answer_from(self.retriever, trace, asked)
+
+    async def answer_from(self, retriever: Retriever | None, trace: Trace, question: Question) -> Result:
+        """Answer one question with another retriever than the engine's own."""
+        return await ask(
+            question, self.method, self.models, retriever, seed=self.seed, budget=self.budget, trace=trace
+        )
 
     def ask(self, question: str | Question, *, listener: Listener | None = None) -> Result:
         """`answer` for code that is not asynchronous."""
@@ -262,6 +273,8 @@ def open_engine(
     knobs: Mapping[str, Any] | None = None,
     prompts: str | Path | None = None,
     preset: str | Path | None = None,
+    budget: Budget = Budget(),
+    cache: str | Path | None = None,
 ) -> Engine:
     """Make an engine from names.
 
@@ -273,13 +286,16 @@ def open_engine(
             Without any, the set that the model was trained on, if it is a reader of `askance train reader`.
         preset: fills knobs that `knobs` leaves open: a name of `askance presets`, or a file. Without one, the
             models ``bundled`` and ``bundled:base`` get what was measured for them.
+        budget: of what one question may cost.
+        cache: a file that keeps what models and index give, for when they are asked the same again.
 
     Raises:
-        InputError: a name, knob, model or index that can't be used; the model is loaded last, once all else
-            has been checked.
+        InputError: a name, knob, model, index or cache that can't be used; the model is loaded last, once
+            all else has been checked.
     """
     specs = {"answer": model} if isinstance(model, str) else model
     made = ready_method(method, knobs or {}, specs.get("answer", ""), prompts=prompts, preset=preset)
-    retriever = None if index is None else open_retriever(index)
-    models = load_models(specs)
-    return Engine(made, models, retriever, seed)
+    kept = None if cache is None else Cache(Path(cache))
+    retriever = None if index is None else (kept.open_retriever if kept else open_retriever)(index)
+    models = (kept.load_models if kept else load_models)(specs)
+    return Engine(made, models, retriever, seed, budget)

@@ -389,12 +389,12 @@ class ModelContract:
         sampling = Sampling(6, temperature=0.8)
 
         async def all_at_once():
-            calls = [model.generate(p, sampling, key=("q", i)) for i, p in enumerate(prompts)]
+            calls = [model.generate(p, sampling, key=("question", i)) for i, p in enumerate(prompts)]
             return await asyncio.gather(*calls)
 
         together = asyncio.run(all_at_once())
         for number, prompt in enumerate(prompts):
-            (alone,) = self.generate(model, prompt, max_tokens=6, temperature=0.8, key=("q", number))
+            (alone,) = self.generate(model, prompt, max_tokens=6, temperature=0.8, key=("question", number))
             assert together[number][0].text == alone.text
 
     def test_a_cancelled_call_leaves_the_model_usable(self, model):

@@ -11,6 +11,7 @@ from askance.core.errors import GridError, InputError, RunFolderError, TooManyFa
 from askance.eval.cell import Terms
 from askance.eval.grid import look_up_all, read_grid, run_grid
 from askance.models.scripted import ScriptedModel
+from askance.runtime.limit import Budget
 
 GRID = """
 index = "INDEX"
@@ -83,6 +84,15 @@ def test_a_file_becomes_cells(grid_file, sample_index):
     assert (cell.prompts, cell.seed, cell.index) == ("hotpotqa", 7, sample_index)
     assert cells["all/fake/closed_book"].selection.sample == 6
     assert cells["all/fake/closed_book"].prompts is None
+
+
+def test_a_budget_is_one_of_each_cell(grid_file):
+    cells = read_grid(grid_file("budget = { seconds = 60, calls = 9 }\n" + GRID)).cells()
+    assert {cell.budget for cell in cells.values()} == {Budget(calls=9, seconds=60)}
+    with pytest.raises(InputError, match="unknown knob 'cals' of the budget: did you mean 'calls'"):
+        read_grid(grid_file("budget = { cals = 9 }\n" + GRID)).cells()
+    with pytest.raises(InputError, match=r"knob calls=9\.5 of the budget"):
+        read_grid(grid_file("budget = { calls = 9.5 }\n" + GRID)).cells()
 
 
 def test_all_cells_are_run_each_model_loaded_once(grid_file, tmp_path):

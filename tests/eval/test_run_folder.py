@@ -139,7 +139,7 @@ def test_other_settings_are_refused_with_what_differs(tmp_path):
     add(folder, 1)
     other = replace(SETTINGS_OF_4, seed=3, knobs={"passages": "5", "new": "1"})
     refused(
-        folder, "other settings (knob passages: 3, now 5; seed: 0, now 3; knob new: None, now 1)", asked=other
+        folder, "other settings (knob passages: 3, now 5; seed: 0, now 3; knob new: none, now 1)", asked=other
     )
 
 

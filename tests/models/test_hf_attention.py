@@ -4,10 +4,12 @@ import numpy as np
 import pytest
 import torch
 from tests.models.tiny import tiny_module
-from transformers.cache_utils import DynamicLayer
 
 from askance.models.hf.attention import ATTENTION_NAME
-from askance.models.hf.network import Context, Network
+from askance.models.hf.contexts import Contexts
+from askance.models.hf.network import Network
+from askance.models.hf.passes import Passes
+from askance.runtime.batch import Batch
 
 SLIDING = {"sliding_window": 4}
 MOE = {"head_dim": 8, "num_experts": 4, "num_experts_per_tok": 2, "moe_intermediate_size": 16}
@@ -52,84 +54,146 @@ def both(request):
         expected = reference(ids, output_attentions=True, use_cache=False)
     network = Network(tiny_module(model_type, **settings), model_type)
     assert network.attention_layer == 1
+    assert isinstance(network.backend, Contexts if "softcapping" in str(settings) else Passes)
     return network, expected.attentions[-1][0].numpy(), expected.logits[0]
+
+
+class Fixed:
+    """A request whose text is known: keeps what it is given."""
+
+    num_logits, wants_attention, is_abandoned = 1, True, False
+
+    def __init__(self, prompt, more=MORE):
+        self.ids, self.max_tokens = list(prompt), len(prompt) + len(more)
+        self.more, self.logits, self.rows, self.num_reused = list(more), [], [], 0
+
+    def take(self, fed, num_reused):
+        self.num_reused = num_reused
+        self.logits.append(fed.logits[-1].logits)
+        if fed.attention is not None:
+            self.rows.append(fed.attention.numpy())
+        if not self.more:
+            return False
+        self.ids.append(self.more.pop(0))
+        return True
+
+
+def computed(network, *requests, backend=None):
+    batch = Batch(backend or network.backend, 10**9)
+    for request in requests:
+        batch.put(request)
+    while not batch.is_idle:
+        for _, error in batch.step():
+            if error is not None:
+                raise error
+    return batch
+
+
+def check(request, weights, logits):
+    for at, (last, expected) in enumerate(zip(request.logits, logits[len(PROMPT) - 1 :], strict=True)):
+        torch.testing.assert_close(last, expected, atol=1e-4, rtol=1e-4)
+        if at:
+            tokens = len(PROMPT) + at
+            np.testing.assert_allclose(request.rows[at - 1], weights[:, tokens - 1, :tokens], atol=1e-5)
 
 
 def test_prefill_agrees_with_eager(both):
     network, weights, _ = both
-    with torch.inference_mode():
-        captured = network.attend(PROMPT + MORE)
-    np.testing.assert_allclose(captured, weights, atol=1e-5)
+    np.testing.assert_allclose(network.attend(PROMPT + MORE), weights, atol=1e-5)
 
 
-def test_cached_decoding_agrees_with_eager(both):
+def test_decoding_agrees_with_eager(both):
     network, weights, logits = both
-    with torch.inference_mode():
-        context, last, _ = network.prefill(PROMPT, lambda: None)
-        torch.testing.assert_close(last[0], logits[len(PROMPT) - 1], atol=1e-4, rtol=1e-4)
-        for at, token_id in enumerate(MORE, start=len(PROMPT)):
-            last, row = network.feed_watched(context, token_id)
-            np.testing.assert_allclose(row, weights[:, at, : at + 1], atol=1e-5)
-            torch.testing.assert_close(last[0], logits[at], atol=1e-4, rtol=1e-4)
+    request = Fixed(PROMPT)
+    computed(network, request)
+    check(request, weights, logits)
+
+
+def test_others_beside_it_change_nothing(both):
+    network, weights, logits = both
+    request, others = Fixed(PROMPT), [Fixed(range(3, 60)), Fixed([*PROMPT[:7], 9, 9]), Fixed([4], [])]
+    computed(network, others[0], request, *others[1:])
+    check(request, weights, logits)
 
 
 def test_a_prompt_in_pieces_gives_the_same(both, monkeypatch):
     network, weights, logits = both
-    monkeypatch.setattr("askance.models.hf.network._PREFILL_TOKENS", 5)
-    with torch.inference_mode():
-        context, last, _ = network.prefill(PROMPT, lambda: None)
-        torch.testing.assert_close(last[0], logits[len(PROMPT) - 1], atol=1e-4, rtol=1e-4)
-        _, row = network.feed_watched(context, MORE[0])
-    np.testing.assert_allclose(row, weights[:, len(PROMPT), : len(PROMPT) + 1], atol=1e-5)
+    monkeypatch.setattr("askance.runtime.batch.PASS_TOKENS", 5)
+    request = Fixed(PROMPT)
+    computed(network, request, Fixed(range(40, 49)))
+    check(request, weights, logits)
 
 
-def test_a_fork_goes_on_by_itself(both):
-    network, _, logits = both
-    with torch.inference_mode():
-        context, _, _ = network.prefill(PROMPT, lambda: None)
-        other = context.fork()
-        network.feed(other, [1, 2, 3])
-        last = network.feed(context, MORE)
-    assert (context.num_tokens, other.num_tokens) == (18, 15)
-    torch.testing.assert_close(last[0], logits[-1], atol=1e-4, rtol=1e-4)
-
-
-def test_a_prompt_goes_on_from_what_it_shares_with_the_last(both):
+def test_what_is_known_is_not_computed_again(both):
     network, weights, logits = both
-    with torch.inference_mode():
-        network.prefill([*PROMPT[:6], 7, 8, 9], lambda: None)
-        context, last, reused_tokens = network.prefill(PROMPT, lambda: None)
-        is_plain = all(type(layer) is DynamicLayer for layer in context.cache.layers)
-        assert reused_tokens == (6 if is_plain else 0)
-        torch.testing.assert_close(last[0], logits[len(PROMPT) - 1], atol=1e-4, rtol=1e-4)
-        _, row = network.feed_watched(context, MORE[0])
-        np.testing.assert_allclose(row, weights[:, len(PROMPT), : len(PROMPT) + 1], atol=1e-5)
-        assert network.prefill(PROMPT, lambda: None)[2] in (len(PROMPT) - 1, 0), "the last token is fed again"
+    first, request = Fixed([*PROMPT[:6], 7, 8, 9]), Fixed(PROMPT)
+    batch = computed(network, first)
+    batch.put(request)
+    while not batch.is_idle:
+        batch.step()
+    assert request.num_reused == (6 if isinstance(network.backend, Passes) else 0)
+    check(request, weights, logits)
 
 
-def test_nothing_is_reused_after_a_pass_that_broke(both, monkeypatch):
-    network, _, logits = both
-    with torch.inference_mode():
-        network.prefill(PROMPT, lambda: None)
-        with monkeypatch.context() as patch:
-            patch.setattr(network._module, "forward", lambda *_, **__: _break())
-            with pytest.raises(RuntimeError):
-                network.prefill([*PROMPT, *MORE], lambda: None)
-        _, last, reused_tokens = network.prefill(PROMPT, lambda: None)
-    assert reused_tokens == 0
-    torch.testing.assert_close(last[0], logits[len(PROMPT) - 1], atol=1e-4, rtol=1e-4)
+def test_one_at_a_time_gives_the_same(both):
+    network, weights, logits = both
+    request = Fixed(PROMPT)
+    computed(network, request, Fixed([*PROMPT[:7], 9, 9]), backend=network._contexts())
+    check(request, weights, logits)
 
 
-def _break():
-    raise RuntimeError("out of memory")
+def test_a_pass_that_breaks_spoils_nothing(both, monkeypatch):
+    network, weights, logits = both
+    computes_itself = isinstance(network.backend, Passes)
+    owner, name = (network.backend, "_rows") if computes_itself else (network.module, "forward")
+    compute, calls = getattr(owner, name), []
+
+    def breaking(*given, **options):
+        calls.append(1)
+        if len(calls) == 3:
+            raise RuntimeError("out of memory")
+        return compute(*given, **options)
+
+    monkeypatch.setattr(owner, name, breaking)
+    request, other = Fixed(PROMPT), Fixed([*PROMPT[:7], 9, 9])
+    batch = Batch(network.backend, 10**9)
+    batch.put(request)
+    batch.put(other)
+    ended = [over for _ in range(40) for over in batch.step()]
+    if isinstance(network.backend, Passes):
+        assert [error for _, error in ended] == [None, None]
+        check(request, weights, logits)
+    else:
+        assert sorted(str(error) for _, error in ended) == ["None", "out of memory"]
 
 
 @pytest.mark.parametrize("model_type", ["bloom", "falcon"])
 def test_a_model_beside_the_interface_has_no_attention_but_works(model_type):
-    network = Network(tiny_module(model_type, n_layer=2, n_head=4), model_type)
+    module = tiny_module(model_type, n_layer=2, n_head=4)
+    network = Network(module, model_type)
     assert network.attention_layer is None
+    assert isinstance(network.backend, Contexts)
+    request = Fixed(PROMPT)
+    request.wants_attention = False
+    computed(network, request, Fixed(range(3, 9), []))
     with torch.inference_mode():
-        assert network.feed(Context(), PROMPT).shape == (1, 300)
+        expected = module(torch.tensor([PROMPT + MORE])).logits[0, len(PROMPT) - 1 :]
+    torch.testing.assert_close(torch.stack(request.logits), expected, atol=1e-4, rtol=1e-4)
+
+
+@pytest.mark.parametrize(
+    "positions",
+    [
+        {"rope_type": "dynamic", "factor": 2.0},
+        {"rope_type": "longrope", "factor": 2.0, "short_factor": [1.0] * 4, "long_factor": [3.0] * 4,
+         "original_max_position_embeddings": 256},
+    ],
+    ids=lambda positions: positions["rope_type"],
+)  # fmt: skip
+def test_texts_are_kept_apart_where_the_longest_would_move_the_others_positions(positions):
+    rope = {"rope_theta": 10_000.0, **positions}
+    network = Network(tiny_module("llama", rope_parameters=rope), "llama")
+    assert isinstance(network.backend, Contexts)
 
 
 def test_attention_sinks_are_left_to_their_own_implementation():

@@ -13,15 +13,15 @@ from tests.models.tiny import byte_level_tokenizer, tiny_module
 
 from askance.core.errors import InputError, KnobError, ModelFailure, PromptTooLong
 from askance.core.types import Chat, Raw, Sampling, Span, Turn, Want, untrusted
-from askance.models.hf import HfModel
-from askance.models.hf.signals import Chooser, check_sampling, read
+from askance.models.hf import HfModel, load_hf
+from askance.models.hf.signals import Chooser, check_sampling, read, rows_of
 
 QUESTIONS = ("What is the capital of France?", "Name three colours.", "Who wrote Faust?")
 ALL = Want(logprob=True, top_logprobs=3, entropy=True, attention="heads")
 
 
 def module_of(model: HfModel):
-    return model._network._module
+    return model._network.module
 
 
 def chat(question: str) -> Chat:
@@ -161,47 +161,108 @@ def test_what_a_watcher_raises_is_raised(qwen):
 
 
 def test_cancelling_stops_within_a_token(qwen, monkeypatch):
-    fed = []
-    feed = qwen._network.feed
+    passes, seen = [], []
+    forward = qwen._network.backend.forward
 
-    def slow_feed(*args, **options):
-        fed.append(time.monotonic())
+    def slow_forward(feeds):
+        passes.append(time.monotonic())
         time.sleep(0.01)
-        return feed(*args, **options)
+        return forward(feeds)
 
-    monkeypatch.setattr(qwen._network, "feed", slow_feed)
+    monkeypatch.setattr(qwen._network.backend, "forward", slow_forward)
 
     async def cancel():
         prompt = Raw((Span("The cat"),))
-        task = asyncio.create_task(qwen.generate(prompt, Sampling(300), key=("x",)))
+        task = asyncio.create_task(qwen.generate(prompt, Sampling(300), key=("x",), watch=seen.append))
         waiting = asyncio.create_task(qwen.generate(prompt, Sampling(300), key=("y",)))
         await asyncio.sleep(0.1)
         waiting.cancel()
         task.cancel()
         cancelled_at = time.monotonic()
         await asyncio.wait([task, waiting])
+        num_seen = len(seen)
         await asyncio.sleep(0.1)
-        return cancelled_at
+        return cancelled_at, num_seen
 
-    cancelled_at = asyncio.run(cancel())
-    assert len(fed) > 2
-    assert sum(at > cancelled_at for at in fed) <= 2, "the one under way, and one while the news travels"
+    cancelled_at, num_seen = asyncio.run(cancel())
+    assert len(seen) == num_seen > 0, "who has left sees nothing more"
+    assert len(passes) > 2
+    assert sum(at > cancelled_at for at in passes) <= 2, "the one under way, and one while the news travels"
     monkeypatch.undo()
     assert generate(qwen, Raw((Span("The cat"),)))[0].tokens
 
 
-def test_calls_are_served_in_order(qwen):
-    finished = []
-
-    async def call(number):
-        await qwen.generate(Raw((Span("The cat"),)), Sampling(30 - 5 * number), key=(number,))
-        finished.append(number)
+def test_calls_are_computed_side_by_side(qwen, monkeypatch):
+    prompts = [Raw((Span(text),)) for text in ("The cat", "The river Rhine", "Rain")]
 
     async def all_at_once():
-        await asyncio.gather(*map(call, range(5)))
+        work = (
+            qwen.generate(prompt, Sampling(20 - 3 * number, temperature=0.7), ALL, n=2, key=(number,))
+            for number, prompt in enumerate(prompts)
+        )
+        return await asyncio.gather(*work)
 
-    asyncio.run(all_at_once())
-    assert finished == [0, 1, 2, 3, 4]
+    alone = [
+        generate(qwen, prompt, 20 - 3 * number, ALL, temperature=0.7, n=2, key=(number,))
+        for number, prompt in enumerate(prompts)
+    ]
+    passes = []
+    forward = qwen._network.backend.forward
+    monkeypatch.setattr(
+        qwen._network.backend, "forward", lambda feeds: passes.append(len(feeds)) or forward(feeds)
+    )
+    together = asyncio.run(all_at_once())
+    assert max(passes) > 2
+    for expected, found in zip(alone, together, strict=True):
+        for one, other in zip(expected, found, strict=True):
+            assert [token.id for token in computed(one)] == [token.id for token in computed(other)]
+            for first, second in zip(computed(one), computed(other), strict=True):
+                assert first.entropy == pytest.approx(second.entropy, abs=1e-5)
+                if first.attention is not None:
+                    np.testing.assert_allclose(first.attention, second.attention, atol=1e-5)
+
+
+def test_a_text_that_does_not_fit_the_memory_is_a_failure_with_the_numbers(qwen_folder):
+    whole = load_hf(str(qwen_folder))
+    module, tokenizer = whole._network.module, whole._prompts._tokenizer
+    num_bytes = 200 * whole._network.backend.bytes_per_token
+    model = HfModel(module, tokenizer, name="small", context_tokens=512, memory_bytes=num_bytes)
+    assert generate(model, Raw((Span("The"),)), 8)[0].tokens
+    with pytest.raises(ModelFailure, match="tokens do not fit into the memory for 200"):
+        generate(model, Raw((Span("The"),)), 300)
+
+
+def test_many_calls_of_which_some_are_cancelled_and_some_fail(qwen, monkeypatch):
+    """All end, and nothing of them stays but what is kept on purpose."""
+    backend = qwen._network.backend
+    forward, count = backend.forward, iter(range(10**6))
+
+    def sometimes_broken(feeds):
+        if next(count) % 7 == 3:
+            raise RuntimeError("a fault")
+        return forward(feeds)
+
+    monkeypatch.setattr(backend, "forward", sometimes_broken)
+
+    async def call(number):
+        prompt = Raw((Span("The river Rhine " * (number % 3) + f"{number}"),))
+        (generation,) = await qwen.generate(prompt, Sampling(12), key=(number,))
+        return generation.text
+
+    async def all_at_once():
+        tasks = [asyncio.create_task(call(number)) for number in range(60)]
+        for number in range(0, 60, 5):
+            await asyncio.sleep(0.01)
+            tasks[number].cancel()
+        return await asyncio.gather(*tasks, return_exceptions=True)
+
+    ends = asyncio.run(all_at_once())
+    assert {type(end) for end in ends} <= {str, asyncio.CancelledError, ModelFailure}
+    assert sum(isinstance(end, str) for end in ends) > 20
+    monkeypatch.undo()
+    for number in range(3):  # the last cancelled ones have left by now
+        assert asyncio.run(call(number))
+    assert backend._slots._slabs == {}
 
 
 def test_logits_that_are_no_numbers_are_a_failure():
@@ -216,13 +277,13 @@ def test_errors_of_torch_are_a_failure(qwen, monkeypatch):
     def broken(*args, **options):
         raise RuntimeError("out of memory")
 
-    monkeypatch.setattr(qwen._network, "feed", broken)
+    monkeypatch.setattr(qwen._network.backend, "forward", broken)
     with pytest.raises(ModelFailure, match="out of memory"):
         generate(qwen, Raw((Span("The"),)))
 
 
 def test_nothing_is_computed_for_a_prompt_that_does_not_fit(qwen, monkeypatch):
-    monkeypatch.setattr(qwen._network, "feed", None)
+    monkeypatch.setattr(qwen._network.backend, "forward", None)
     long = Raw((Span("cat " * 600),))
     with pytest.raises(PromptTooLong):
         generate(qwen, long)
@@ -270,9 +331,13 @@ def test_no_samples():
 LOGITS = torch.log(torch.tensor([0.05, 0.5, 0.1, 0.3, 0.05]))
 
 
+def row(logits):
+    return rows_of(logits[None])[0]
+
+
 def drawn(count=2000, **options):
     chooser = Chooser(Sampling(1, temperature=1.0, **options), ("k",), 0, "m")
-    ids = [chooser.choose(LOGITS) for _ in range(count)]
+    ids = [chooser.choose(row(LOGITS)) for _ in range(count)]
     return np.bincount(ids, minlength=5) / count
 
 
@@ -290,12 +355,12 @@ def test_top_k_and_top_p_leave_out_the_improbable():
 def test_an_impossible_token_is_never_drawn():
     logits = torch.tensor([-torch.inf, 0.0, -torch.inf])
     chooser = Chooser(Sampling(1, temperature=5.0), ("k",), 0, "m")
-    assert {chooser.choose(logits) for _ in range(200)} == {1}
+    assert {chooser.choose(row(logits)) for _ in range(200)} == {1}
 
 
 def test_signals_of_a_distribution_with_impossible_tokens():
     logits = torch.tensor([0.0, -torch.inf, 0.0])
-    reading = read(logits, 0, Want(logprob=True, entropy=True, top_logprobs=9, token_probs=("x",)), (1,))
+    reading = read(row(logits), 0, Want(logprob=True, entropy=True, top_logprobs=9, token_probs=("x",)), (1,))
     assert reading.logprob == pytest.approx(math.log(0.5))
     assert reading.entropy == pytest.approx(math.log(2))
     assert reading.probs == (0.0,)

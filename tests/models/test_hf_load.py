@@ -30,9 +30,9 @@ def test_a_folder(llama_folder):
     model = load_hf(str(llama_folder))
     assert model.name == str(llama_folder)
     assert model.context_tokens == 512
-    assert model._network._module.dtype == torch.float32
-    assert not model._network._module.training
-    assert not any(weight.requires_grad for weight in model._network._module.parameters())
+    assert model._network.module.dtype == torch.float32
+    assert not model._network.module.training
+    assert not any(weight.requires_grad for weight in model._network.module.parameters())
 
 
 def test_parts_can_be_trained(llama_folder):
@@ -43,7 +43,7 @@ def test_parts_can_be_trained(llama_folder):
 
 
 def test_another_precision(llama_folder):
-    assert load_hf(str(llama_folder), dtype="bfloat16")._network._module.dtype == torch.bfloat16
+    assert load_hf(str(llama_folder), dtype="bfloat16")._network.module.dtype == torch.bfloat16
 
 
 @pytest.mark.parametrize("name", ["/nowhere/model", "./nowhere", "~/nowhere", "nowhere.gguf"])

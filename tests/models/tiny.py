@@ -86,7 +86,11 @@ def tiny_module(model_type: str, *, vocabulary: int = 300, seed: int = 0, **sett
     }
     config = AutoConfig.for_model(model_type, **(sizes | settings))
     torch.manual_seed(seed)
-    return AutoModelForCausalLM.from_config(config).eval()
+    module = AutoModelForCausalLM.from_config(config).eval()
+    for name, weights in module.named_parameters():
+        if name.endswith("bias") or "norm" in name:  # zeros and ones would hide that one is left out
+            weights.data += 0.3 * torch.randn_like(weights)
+    return module
 
 
 def save_tiny(folder: Path, model_type: str, tokenizer: PreTrainedTokenizerFast, **settings: Any) -> Path:

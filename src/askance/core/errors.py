@@ -19,8 +19,11 @@
     │   └── MissingExtra         an optional package is not installed; names the pip line
     ├── TooManyFailures          an evaluation was stopped, since too many of its questions failed
     ├── TrainingFailed           a training stopped learning; names the step
+    ├── LimitReached             a question has cost what it may cost
     ├── ModelFailure             the model broke while answering
+    │   └── ModelUnavailable     a server is busy or out of reach: it may help to try again
     └── RetrieverFailure         the retriever broke while searching
+        └── RetrieverUnavailable the same of a retriever
 
 A message names the value, the place and the remedy. An `InputError` is raised
 before anything is written or computed wherever that can be known.
@@ -131,9 +134,29 @@ class TrainingFailed(AskanceError):
     """A training stopped learning; what it had learned until its last checkpoint is kept."""
 
 
+class LimitReached(AskanceError):
+    """A question has cost what it may cost."""
+
+
 class ModelFailure(AskanceError):
     """The model broke while answering."""
 
 
+class ModelUnavailable(ModelFailure):
+    """A model's server is busy or out of reach; `after_seconds` is when it asks to be tried again."""
+
+    def __init__(self, message: str, after_seconds: float | None = None) -> None:
+        super().__init__(message)
+        self.after_seconds = after_seconds
+
+
 class RetrieverFailure(AskanceError):
     """The retriever broke while searching."""
+
+
+class RetrieverUnavailable(RetrieverFailure):
+    """A retriever's server is busy or out of reach; `after_seconds` is when it asks to be tried again."""
+
+    def __init__(self, message: str, after_seconds: float | None = None) -> None:
+        super().__init__(message)
+        self.after_seconds = after_seconds

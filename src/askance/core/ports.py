@@ -35,6 +35,11 @@ class Model(Protocol):
     @property
     def name(self) -> str: ...
     @property
+    def fingerprint(self) -> str:
+        """What tells its answers from those of any other model; empty where nothing does."""
+        ...
+
+    @property
     def signals(self) -> frozenset[Signal]: ...
     @property
     def capabilities(self) -> frozenset[Capability]: ...
@@ -92,6 +97,10 @@ class Retriever(Protocol):
 
     @property
     def name(self) -> str: ...
+    @property
+    def fingerprint(self) -> str:
+        """What tells its hits from those of any other retriever; empty where nothing does."""
+        ...
 
     async def search(self, query: str, k: int, *, exclude: frozenset[str] = frozenset()) -> tuple[Hit, ...]:
         """At most `k` passages, best first; none for a query without a searchable word.

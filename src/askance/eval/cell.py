@@ -17,12 +17,15 @@ from askance.eval.selection import Chosen, Selection, choose
 from askance.eval.settings import settings_of
 from askance.eval.standing import Standing
 from askance.models.kinds import MODEL_KINDS
+from askance.runtime.limit import Budget
 from askance.wire import DEFAULT_MODEL, Engine, open_retriever, ready_method
 from askance.wordings import WORDINGS
 
 PROMPTS_OF_DATASET = "dataset"
 LoadModels = Callable[[Mapping[str, str]], dict[Role, Model]]
 """Models by role from specifications by role, as `wire.load_models`."""
+OpenRetriever = Callable[[Path], Retriever]
+"""The retriever over an index folder, as `wire.open_retriever`."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -36,6 +39,7 @@ class Cell:
         prompts: a packaged set, a file, or "dataset": the set with the dataset's name, or askance's own where
             there is none.
         models: specifications by role.
+        budget: of each question.
     """
 
     dataset: str
@@ -47,6 +51,7 @@ class Cell:
     prompts: str | None = None
     models: Mapping[str, str] = field(default_factory=lambda: {"answer": DEFAULT_MODEL})
     seed: int = 0
+    budget: Budget = Budget()
     metrics: tuple[str, ...] = DEFAULT_METRICS
 
     @property
@@ -84,7 +89,7 @@ class Terms:
 def look_up(
     cell: Cell,
     choose: Callable[[str, Selection], Chosen] = choose,
-    open_retriever: Callable[[Path], Retriever] = open_retriever,
+    open_retriever: OpenRetriever = open_retriever,
 ) -> ReadyCell:
     """Find out all that can be wrong with a cell before a model is loaded for it.
 
@@ -142,7 +147,8 @@ def begin(ready: ReadyCell, folder: Path, load_models: LoadModels) -> None:
 
 
 def _engine(ready: ReadyCell, load_models: LoadModels) -> Engine:
-    return Engine(ready.method, load_models(ready.cell.models), ready.retriever, ready.cell.seed)
+    cell = ready.cell
+    return Engine(ready.method, load_models(cell.models), ready.retriever, cell.seed, cell.budget)
 
 
 def _opened(

@@ -51,7 +51,7 @@ class GoldRetrievers(GoldRetriever):
                     f"which --index {GOLD} shows: name an index folder, or a file with its contexts."
                 )
         content = repr([example.grounds for example in examples])
-        self.content = f"{GOLD} {sha256(content.encode()).hexdigest()}"
+        self.fingerprint = f"{GOLD} {sha256(content.encode()).hexdigest()}"
 
     def of(self, example: Example) -> GoldRetriever:
         """The one for a question."""

@@ -3,6 +3,7 @@
     index = "wikipedia-index"           # what stands here is for every dataset that does not say otherwise
     prompts = "dataset"
     sample = 50
+    budget = { seconds = 60 }           # of each question: tokens, calls, seconds
 
     [datasets.hotpotqa]
     questions = "hotpotqa:hotpot_dev_distractor_v1.json"
@@ -35,13 +36,15 @@ from typing import Annotated, cast
 from pydantic import BaseModel, ConfigDict, Field, StringConstraints, ValidationError
 
 from askance.core.errors import GridError, InputError, TooManyFailures, UnknownName
+from askance.core.knobs import parse_knobs
 from askance.core.ports import Model
 from askance.core.types import Role
-from askance.eval.cell import Cell, LoadModels, ReadyCell, Terms, begin, evaluate, look_up
+from askance.eval.cell import Cell, LoadModels, OpenRetriever, ReadyCell, Terms, begin, evaluate, look_up
 from askance.eval.harness import Progress
 from askance.eval.metrics import DEFAULT_METRICS
 from askance.eval.recorded_run import RecordedRun
 from askance.eval.selection import Selection, choose
+from askance.runtime.limit import Budget
 from askance.wire import open_retriever
 
 Name = Annotated[str, StringConstraints(pattern=r"^[A-Za-z0-9][A-Za-z0-9_.,+=-]*$")]
@@ -92,6 +95,7 @@ class Grid(Common):
     """A whole file."""
 
     seed: int = 0
+    budget: dict[str, int | float] = Field(default_factory=dict)
     metrics: list[str] = Field(default_factory=lambda: list(DEFAULT_METRICS), min_length=1)
     datasets: dict[Name, DatasetTable] = Field(min_length=1)
     models: dict[Name, ModelTable] = Field({"bundled": ModelTable(answer="bundled")}, min_length=1)
@@ -127,6 +131,7 @@ class Grid(Common):
             prompts=prompts,
             models=models,
             seed=self.seed,
+            budget=Budget(**parse_knobs(Budget, self.budget)),
             metrics=tuple(self.metrics),
         )
 
@@ -158,7 +163,9 @@ def read_grid(path: Path) -> Grid:
         raise _flaw(path, error) from error
 
 
-def look_up_all(cells: Mapping[str, Cell]) -> dict[str, ReadyCell]:
+def look_up_all(
+    cells: Mapping[str, Cell], open_retriever: OpenRetriever = open_retriever
+) -> dict[str, ReadyCell]:
     """Find out all that can be wrong with any cell before the first model is loaded; see `look_up`.
 
     Raises:

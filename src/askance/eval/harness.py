@@ -3,7 +3,7 @@
 from collections.abc import Callable
 from dataclasses import dataclass, field
 
-from askance.ask import Result, ask
+from askance.ask import Result
 from askance.core.errors import TooManyFailures
 from askance.core.trace import Trace
 from askance.eval.datasets import Example
@@ -74,8 +74,7 @@ async def _answer(engine: Engine, attempt: Attempt) -> Result:
     retriever = engine.retriever
     if isinstance(retriever, GoldRetrievers):
         retriever = retriever.of(attempt.example)
-    asked = attempt.example.question
-    return await ask(asked, engine.method, engine.models, retriever, seed=engine.seed, trace=attempt.trace)
+    return await engine.answer_from(retriever, attempt.trace, attempt.example.question)
 
 
 def _record(outcome: Outcome[Attempt, Result], scoring: Scoring) -> Record:

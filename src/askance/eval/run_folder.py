@@ -173,11 +173,15 @@ def _check_ours(folder: Path) -> None:
 def _check_same(folder: Path, before: Settings, now: Settings) -> None:
     found = differences(before, now)
     if found:
-        listing = "; ".join(f"{name}: {old}, now {new}" for name, (old, new) in found.items())
+        listing = "; ".join(f"{name}: {_told(old)}, now {_told(new)}" for name, (old, new) in found.items())
         raise RunFolderError(
             f"the run {folder} was begun with other settings ({listing}): name another --out, or the same "
             "settings."
         )
+
+
+def _told(value: object) -> str:
+    return "none" if value is None else str(value)
 
 
 def _check_questions(folder: Path, records: Sequence[Record], wanted: Mapping[str, Example]) -> None:

@@ -5,7 +5,7 @@ one.
 import os
 import platform
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, fields, replace
+from dataclasses import asdict, dataclass, field, fields, replace
 from datetime import UTC, datetime
 from hashlib import sha256
 from importlib.metadata import PackageNotFoundError, version
@@ -13,11 +13,8 @@ from pathlib import Path
 from typing import Any
 
 from askance.core.knobs import name_of, short_repr
-from askance.core.ports import Retriever
 from askance.core.version import VERSION
 from askance.eval.datasets import Example
-from askance.eval.gold import GoldRetrievers
-from askance.retrieval.manifest import read_manifest
 from askance.wire import Engine
 
 _PACKAGES = ("numpy", "torch", "transformers", "tantivy")
@@ -35,6 +32,7 @@ class Settings:
         knobs: all of them, as text.
         models: name of the loaded model by role; `model_specs`: as they were named.
         index: folder of the index; empty without one.
+        budget: of each question: the limits that there were.
         index_content: hash of the indexed documents and how they were analysed; empty without an index.
         versions: of askance's libraries, as far as installed.
     """
@@ -55,6 +53,7 @@ class Settings:
     versions: Mapping[str, str]
     machine: str
     started_at: str
+    budget: Mapping[str, float] = field(default_factory=dict)
 
     @property
     def dataset_name(self) -> str:
@@ -72,6 +71,7 @@ class Settings:
             **{f"model {role} (loaded)": name for role, name in self.models.items()},
             "index content": self.index_content,
             "seed": self.seed,
+            **{f"budget {name}": value for name, value in self.budget.items()},
             "askance": self.askance,
         }
 
@@ -95,13 +95,14 @@ def settings_of(
         models={role: model.name for role, model in engine.models.items()},
         model_specs=dict(model_specs),
         index="" if index is None else str(index),
-        index_content=_content(engine.retriever, index),
+        index_content="" if engine.retriever is None else engine.retriever.fingerprint,
         seed=engine.seed,
         metrics=tuple(metrics),
         askance=VERSION,
         versions={"python": platform.python_version(), **_versions()},
         machine=f"{os.cpu_count()} cores, {platform.machine()}",
         started_at=datetime.now(UTC).isoformat(timespec="seconds"),
+        budget={name: value for name, value in asdict(engine.budget).items() if value is not None},
     )
 
 
@@ -135,15 +136,6 @@ def _then(before: str, now: str) -> str:
 def _knobs(method: Any) -> dict[str, str]:
     values = {field.name: getattr(method, field.name) for field in fields(method)}
     return {name: value if isinstance(value, str) else repr(value) for name, value in values.items()}
-
-
-def _content(retriever: Retriever | None, index: Path | None) -> str:
-    if isinstance(retriever, GoldRetrievers):
-        return retriever.content
-    if index is None:
-        return ""
-    manifest = read_manifest(index)
-    return f"{manifest.content_hash}, {manifest.analysis}"
 
 
 def _versions() -> dict[str, str]:

@@ -5,7 +5,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import cast
 
-from askance.core.errors import ModelSpecError
+from askance.core.errors import ModelSpecError, UnknownName
 from askance.core.ports import Model
 
 
@@ -16,8 +16,7 @@ class ModelKind:
     Attributes:
         names: what may follow the kind's name and a colon; None for anything.
         reader: the folder whose `reader.json`, if it has one, tells of the model's training.
-        in_flight: how many questions at a time suit it: a local model computes one call after the other, and
-            finds more of a prompt again when the calls of a question follow each other.
+        in_flight: how many questions at a time suit it.
     """
 
     spec: str
@@ -28,7 +27,7 @@ class ModelKind:
     options: tuple[str, ...]
     load: Callable[[str, dict[str, str]], Model]
     reader: Callable[[str, Mapping[str, str]], Path | None] = lambda name, options: None
-    in_flight: int = 1
+    in_flight: int = 16
 
 
 def _load_bundled(name: str, options: dict[str, str]) -> Model:
@@ -125,6 +124,35 @@ MODEL_KINDS = {
         None,
         (),
         _load_scripted,
-        in_flight=16,
     ),
 }
+
+
+def parse_spec(spec: str) -> tuple[ModelKind, str, dict[str, str]]:
+    """The kind of model that a specification names, the name behind it, and the options.
+
+    Raises:
+        UnknownName: no such kind, name or option.
+        ModelSpecError: an option without a value, or given twice.
+    """
+    named, _, query = spec.partition("?")
+    kind_name, _, name = named.partition(":")
+    if kind_name not in MODEL_KINDS:
+        raise UnknownName("model", spec, MODEL_KINDS)
+    kind = MODEL_KINDS[kind_name]
+    known = None if kind.names is None else [kind_name, *(f"{kind_name}:{each}" for each in kind.names)]
+    if known is not None and named not in known:
+        raise UnknownName("model", named, known)
+    pairs = _options(query)
+    for option, value in pairs:
+        if option not in kind.options:
+            raise UnknownName("model option", option, kind.options, place=f"in {spec!r}")
+        if not value or [each for each, _ in pairs].count(option) > 1:
+            raise ModelSpecError(f"model {spec!r}: give {option} one value, such as {option}=….")
+    return kind, name, dict(pairs)
+
+
+def _options(query: str) -> list[tuple[str, str]]:
+    # To the letter, where a URL would have escapes: the path of an adapter may hold any character but &.
+    parts = [pair.partition("=") for pair in query.split("&") if pair]
+    return [(option, value) for option, _, value in parts]

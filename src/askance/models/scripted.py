@@ -73,6 +73,8 @@ class ScriptedModel:
     Control tokens are written like ``<|end|>``; chat turns are rendered with them.
     """
 
+    fingerprint = ""
+
     def __init__(
         self,
         replies: Sequence[Reply | str | Exception] | Script | None = None,

@@ -32,6 +32,11 @@ class Bm25Retriever:
         """Names the folder and the number of passages."""
         return f"bm25 {self.store.folder} ({self.store.manifest.passages:,} passages)"
 
+    @property
+    def fingerprint(self) -> str:
+        """Of the indexed documents, and how they were analysed."""
+        return f"{self.store.manifest.content_hash}, {self.store.manifest.analysis}"
+
     async def search(self, query: str, k: int, *, exclude: frozenset[str] = frozenset()) -> tuple[Hit, ...]:
         """At most `k` passages, best first; none for a query without a searchable word.
 

@@ -25,6 +25,8 @@ class ScriptedRetriever:
     Scores are 1, 1/2, 1/3 and so on. As with any retriever, a query without a letter or digit finds nothing.
     """
 
+    fingerprint = ""
+
     def __init__(self, outcomes: Mapping[str, Outcome] | Outcome = (), *, name: str = "scripted") -> None:
         self.name = name
         self.queries: list[str] = []

@@ -8,7 +8,6 @@ from askance.core.ports import Model, Retriever
 from askance.core.trace import Attended, Failed, Generated, ScoredOptions, Searched, Trace, TracedToken
 from askance.core.types import (
     Attention,
-    Capability,
     Chat,
     Generation,
     Hit,
@@ -18,36 +17,21 @@ from askance.core.types import (
     Role,
     Sampling,
     Scored,
-    Signal,
     Span,
     TokenIds,
     Until,
     Want,
     Watch,
 )
+from askance.runtime.wrapped import WrappedModel, WrappedRetriever
 
 
-class RecordedModel:
+class RecordedModel(WrappedModel):
     """A model whose calls are traced, and whose keys are put into `scope`: (seed, question id)."""
 
     def __init__(self, model: Model, role: Role, trace: Trace, scope: Key) -> None:
-        self._model, self._role, self._trace, self._scope = model, role, trace, scope
-
-    @property
-    def name(self) -> str:
-        return self._model.name
-
-    @property
-    def signals(self) -> frozenset[Signal]:
-        return self._model.signals
-
-    @property
-    def capabilities(self) -> frozenset[Capability]:
-        return self._model.capabilities
-
-    @property
-    def context_tokens(self) -> int:
-        return self._model.context_tokens
+        super().__init__(model)
+        self._role, self._trace, self._scope = role, trace, scope
 
     async def generate(
         self,
@@ -110,18 +94,6 @@ class RecordedModel:
         self._trace.add(Attended, seconds=seconds, role=self._role, prompt_tokens=len(attention.ids))
         return attention
 
-    def tokenize(self, text: str) -> TokenIds:
-        return self._model.tokenize(text)
-
-    def decode(self, ids: TokenIds) -> str:
-        return self._model.decode(ids)
-
-    def pieces(self, ids: TokenIds) -> tuple[str, ...]:
-        return self._model.pieces(ids)
-
-    def count(self, prompt: Prompt) -> int:
-        return self._model.count(prompt)
-
     def _record(self, generation: Generation, shown: str, key: Key, seconds: float) -> None:
         self._trace.add(
             Generated,
@@ -152,15 +124,12 @@ class _Guarded:
             self.error = self.error or error
 
 
-class RecordedRetriever:
+class RecordedRetriever(WrappedRetriever):
     """A retriever whose searches are traced."""
 
     def __init__(self, retriever: Retriever, trace: Trace) -> None:
-        self._retriever, self._trace = retriever, trace
-
-    @property
-    def name(self) -> str:
-        return self._retriever.name
+        super().__init__(retriever)
+        self._trace = trace
 
     async def search(self, query: str, k: int, *, exclude: frozenset[str] = frozenset()) -> tuple[Hit, ...]:
         began = time.perf_counter()

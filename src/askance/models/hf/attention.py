@@ -18,6 +18,8 @@ from transformers.integrations.sdpa_attention import sdpa_attention_forward
 from transformers.masking_utils import sdpa_mask
 
 from askance.core.errors import ModelSpecError
+from askance.models.hf.passes import attend_in_pass
+from askance.models.hf.slots import KeyShape
 
 ATTENTION_NAME = "askance"
 
@@ -29,12 +31,12 @@ class Capture:
     Attributes:
         layer: index of the layer to read; None reads none, and only lists the layers that went by.
         weights: shape [heads, queries, keys], float32, after the pass.
-        layers_seen: indices of the layers whose attention ran through `attend_and_capture`, in order.
+        shapes: of keys and values, by index of the layers whose attention ran through `attend_and_capture`.
     """
 
     layer: int | None
     weights: Tensor | None = None
-    layers_seen: list[int] = field(default_factory=list)
+    shapes: dict[int, KeyShape] = field(default_factory=dict)
 
 
 _active: ContextVar[Capture | None] = ContextVar("active_capture", default=None)
@@ -70,10 +72,14 @@ def attend_and_capture(
         raise ModelSpecError(
             "this model's attention has sinks, with which its weights can't be read: name another model."
         )
-    capture = _active.get()
     layer = getattr(module, "layer_idx", None)
+    if layer is not None:
+        passed = attend_in_pass(layer, query, key, value, options)
+        if passed is not None:
+            return passed, None
+    capture = _active.get()
     if capture is not None and layer is not None:
-        capture.layers_seen.append(layer)
+        capture.shapes[layer] = KeyShape(key.shape[1], key.shape[3], value.shape[3])
     is_wanted = capture is not None and layer is not None and layer == capture.layer
     # Stock attention knows no soft cap on the scores, so those models get both from the weights.
     is_capped = options.get("softcap") is not None

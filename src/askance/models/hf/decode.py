@@ -1,23 +1,19 @@
-"""The decode loop: prefill once, then one token at a time for each sample."""
+"""What is done with the logits: samples that are written token by token, options that are scored."""
 
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass, replace
 from typing import Literal
 
 import numpy as np
-import torch
 from numpy.typing import NDArray
 from torch import Tensor
 
 from askance.core.types import Generation, Key, Sampling, Scored, Token, TokenIds, Until, Want, Watch
 from askance.models.hf.detokenise import Detokeniser
-from askance.models.hf.network import Context, Network
-from askance.models.hf.signals import Chooser, Reading, read
+from askance.models.hf.signals import Chooser, Reading, Row, read
 from askance.models.hf.vocabulary import Vocabulary
+from askance.runtime.backend import Fed
 from askance.runtime.writing import Writing
-
-Check = Callable[[], None]
-"""Called before every step; raises when nobody waits for the result any more."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -29,106 +25,84 @@ class Job:
     sampling: Sampling
     want: Want
     until: Until | None
-    n: int
     key: Key
     watch: Watch | None
     model_name: str
-    reused_tokens: int = 0
 
 
-@torch.inference_mode()
-def generate(network: Network, vocabulary: Vocabulary, job: Job, check: Check) -> tuple[Generation, ...]:
-    """All samples of a job, one after the other. The prompt is computed once."""
-    context, logits, reused_tokens = network.prefill(job.prompt_ids, check)
-    job = replace(job, reused_tokens=reused_tokens)
-    if job.sampling.temperature == 0:
-        return (_write(network, vocabulary, job, 0, context, logits, check),) * job.n
-    samples = []
-    for sample in range(job.n):
-        own = context.fork() if sample < job.n - 1 else context
-        samples.append(_write(network, vocabulary, job, sample, own, logits, check))
-    return tuple(samples)
+class Sample:
+    """A `Request` for one text of a job."""
 
+    num_logits = 1
 
-def _write(
-    network: Network,
-    vocabulary: Vocabulary,
-    job: Job,
-    sample: int,
-    context: Context,
-    logits: Tensor,
-    check: Check,
-) -> Generation:
-    chooser = Chooser(job.sampling, job.key, sample, job.model_name)
-    writing = Writing(job.sampling, job.until, job.watch if sample == 0 else None)
-    detokeniser = Detokeniser(vocabulary, job.prompt_ids)
-    while True:
-        check()
-        token_id = chooser.choose(logits[-1])
-        reading = read(logits[-1], token_id, job.want, job.named_ids)
-        _append(writing, detokeniser, vocabulary, job.sampling, token_id, reading)
-        if writing.is_finished:
-            return writing.generation(job.prompt_ids, len(job.prompt_ids), job.reused_tokens)
-        if job.want.attention is None:
-            logits = network.feed(context, (token_id,))
+    def __init__(self, vocabulary: Vocabulary, job: Job, number: int) -> None:
+        self.ids = list(job.prompt_ids)
+        self.max_tokens = len(job.prompt_ids) + job.sampling.max_tokens
+        self.wants_attention = job.want.attention is not None
+        self.is_abandoned = False
+        self._vocabulary, self._job, self._num_reused = vocabulary, job, 0
+        self._chooser = Chooser(job.sampling, job.key, number, job.model_name)
+        self._writing = Writing(job.sampling, job.until, job.watch if number == 0 else None)
+        self._detokeniser = Detokeniser(vocabulary, job.prompt_ids)
+
+    def take(self, fed: Fed, num_reused: int) -> bool:
+        """Choose the next token, and give it with its signals to the text."""
+        self._num_reused = num_reused
+        if fed.attention is not None and self._job.want.attention is not None:
+            row = _over_heads(fed.attention, self._job.want.attention)
+            self._writing.tokens[-1] = replace(self._writing.tokens[-1], attention=row)
+        last: Row = fed.logits[-1]
+        token_id = self._chooser.choose(last)
+        self._append(token_id, read(last, token_id, self._job.want, self._job.named_ids))
+        self.ids.append(token_id)
+        return not self._writing.is_finished
+
+    def generation(self) -> Generation:
+        """What was written."""
+        prompt_ids = self._job.prompt_ids
+        return self._writing.generation(prompt_ids, len(prompt_ids), self._num_reused)
+
+    def _append(self, token_id: int, reading: Reading) -> None:
+        tokens, detokeniser = self._writing.tokens, self._detokeniser
+        top = tuple((detokeniser.peek(id), logprob) for id, logprob in reading.top)
+        is_end = token_id in self._vocabulary.end_ids
+        text = "" if is_end else detokeniser.add(token_id)
+        if not is_end and len(tokens) + 1 == self._job.sampling.max_tokens:
+            text += detokeniser.flush()
+        start = tokens[-1].end if tokens else 0
+        token = Token(
+            token_id, text, start, start + len(text), reading.logprob, reading.entropy, top, reading.probs
+        )
+        if is_end:
+            self._writing.end(token)
         else:
-            logits, rows = network.feed_watched(context, token_id)
-            row = _over_heads(rows, job.want.attention)
-            writing.tokens[-1] = replace(writing.tokens[-1], attention=row)
+            self._writing.add(token)
 
 
-def _append(
-    writing: Writing,
-    detokeniser: Detokeniser,
-    vocabulary: Vocabulary,
-    sampling: Sampling,
-    token_id: int,
-    reading: Reading,
-) -> None:
-    """Give the chosen token, with text and signals, to `writing`."""
-    top = tuple((detokeniser.peek(id), logprob) for id, logprob in reading.top)
-    is_end = token_id in vocabulary.end_ids
-    text = "" if is_end else detokeniser.add(token_id)
-    if not is_end and len(writing.tokens) + 1 == sampling.max_tokens:
-        text += detokeniser.flush()
-    start = writing.tokens[-1].end if writing.tokens else 0
-    token = Token(
-        token_id, text, start, start + len(text), reading.logprob, reading.entropy, top, reading.probs
-    )
-    if is_end:
-        writing.end(token)
-    else:
-        writing.add(token)
+class Option:
+    """A `Request` for the log-probability of one option after a prompt."""
+
+    wants_attention = False
+
+    def __init__(self, prompt_ids: TokenIds, option_ids: TokenIds) -> None:
+        self.ids = [*prompt_ids, *option_ids[:-1]]
+        self.max_tokens, self.num_logits = len(self.ids), len(option_ids)
+        self.is_abandoned = False
+        self._option_ids, self._logprob = option_ids, 0.0
+
+    def take(self, fed: Fed, num_reused: int) -> bool:
+        """Sum up; there is nothing to go on with."""
+        rows: Sequence[Row] = fed.logits
+        self._logprob = sum(row.logprobs[id].item() for row, id in zip(rows, self._option_ids, strict=True))
+        return False
+
+    def scored(self) -> Scored:
+        """What was found (nats)."""
+        return Scored(self._logprob, len(self._option_ids))
 
 
-def _over_heads(rows: NDArray[np.float32], how: Literal["mean", "max", "heads"]) -> NDArray[np.float32]:
-    if how == "heads":
-        return rows
-    over: NDArray[np.float32] = rows.mean(axis=0) if how == "mean" else rows.max(axis=0)
-    return over
-
-
-@torch.inference_mode()
-def score(
-    network: Network, prompt_ids: TokenIds, options: Sequence[TokenIds], check: Check
-) -> tuple[Scored, ...]:
-    """Summed log-probability (nats) of each option after the prompt, which is computed once."""
-    context, first, _ = network.prefill(prompt_ids, check)
-    scores = []
-    for ids in options:
-        check()
-        logits = first
-        if len(ids) > 1:
-            rest = network.feed(context.fork(), ids[:-1], keep_logits=len(ids) - 1)
-            logits = torch.cat((first, rest))
-        logprobs = torch.log_softmax(logits.float(), dim=-1)
-        chosen = logprobs[torch.arange(len(ids)), torch.tensor(ids)]
-        scores.append(Scored(float(chosen.double().sum()), len(ids)))
-    return tuple(scores)
-
-
-@torch.inference_mode()
-def attend(network: Network, ids: TokenIds, check: Check) -> NDArray[np.float32]:
-    """The last layer's weights over `ids`: shape [heads, ids, ids]."""
-    check()
-    return network.attend(ids)
+def _over_heads(row: Tensor, how: Literal["mean", "max", "heads"]) -> NDArray[np.float32]:
+    """The weights of one token, shape [heads, tokens], as they are wanted."""
+    over = row if how == "heads" else row.mean(dim=0) if how == "mean" else row.amax(dim=0)
+    found: NDArray[np.float32] = over.cpu().numpy()
+    return found

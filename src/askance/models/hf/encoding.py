@@ -1,10 +1,12 @@
 """How one model reads text: whoever runs it and whoever trains it make the same ids."""
 
+from hashlib import blake2b
 from typing import Any
 
 from askance.core.errors import ModelSpecError
 from askance.core.types import Prompt, Span, TokenIds
 from askance.models.hf.prompt import PromptEncoder
+from askance.models.hf.reader_note import chat_template_digest
 from askance.models.hf.vocabulary import Vocabulary
 
 
@@ -14,6 +16,7 @@ class Encoding:
     Attributes:
         vocabulary: ids to text, control strings, single tokens.
         prompts: parts and whole prompts to ids.
+        template_digest: of the chat template.
     """
 
     def __init__(self, tokenizer: Any, module: Any, name: str) -> None:
@@ -24,7 +27,17 @@ class Encoding:
             size=module.get_input_embeddings().num_embeddings,
         )
         self.prompts = PromptEncoder(tokenizer, self.vocabulary, name)
-        self._name, self._end_id = name, tokenizer.eos_token_id
+        self.template_digest = chat_template_digest(tokenizer)
+        self._name, self._end_id, self._tokenizer = name, tokenizer.eos_token_id, tokenizer
+
+    @property
+    def fingerprint(self) -> str:
+        """What tells how this model reads text and lays out prompts from how others do."""
+        backend = getattr(self._tokenizer, "backend_tokenizer", None)
+        reads = backend.to_str() if backend is not None else repr(sorted(self._tokenizer.get_vocab().items()))
+        control, ends = sorted(self.vocabulary.control.items()), sorted(self.end_ids)
+        whole = repr((reads, control, ends, self.template_digest))
+        return blake2b(whole.encode("utf-8", "surrogatepass"), digest_size=16).hexdigest()
 
     @property
     def end_ids(self) -> frozenset[int]:

@@ -15,6 +15,7 @@ from transformers.models.auto.modeling_auto import MODEL_FOR_CAUSAL_LM_MAPPING_N
 from askance.core.errors import KnobError, MissingExtra, ModelSpecError
 from askance.models.hf.model import HfModel
 from askance.models.hf.noise import first_line, no_gguf_bar, quiet
+from askance.models.hf.threads import no_team
 
 _UNBOUNDED_TOKENS = 10**9
 _CONTEXT_TOKENS_UNKNOWN = 2048
@@ -48,7 +49,7 @@ def load_parts(name: str, *, device: str = "auto", dtype: str = "auto") -> tuple
     """
     place, precision = placement(device, dtype)
     module, tokenizer = _read(name, precision)
-    with fitting(name, place):
+    with fitting(name, place), no_team():
         return module.to(place), tokenizer
 
 
@@ -59,7 +60,7 @@ def as_model(module: Any, tokenizer: Any, *, name: str) -> HfModel:
         ModelSpecError: there is no memory to run it.
     """
     context_tokens = _context_tokens(module.config.get_text_config(), tokenizer)
-    with fitting(name, module.device), quiet():
+    with fitting(name, module.device), quiet(), no_team():
         return HfModel(
             module.eval().requires_grad_(False), tokenizer, name=name, context_tokens=context_tokens
         )
@@ -108,7 +109,7 @@ def _read(name: str, dtype: torch.dtype | None) -> tuple[Any, Any]:
     packing = getattr(transformers, "GgufConfig", None) if gguf_file else None
     unpacked = {"quantization_config": packing(dequantize=True)} if packing else {}
     try:
-        with quiet(), no_gguf_bar() if gguf_file else nullcontext():
+        with quiet(), no_team(), no_gguf_bar() if gguf_file else nullcontext():
             if not gguf_file:
                 _check_is_causal(name, AutoConfig.from_pretrained(folder))
             tokenizer = AutoTokenizer.from_pretrained(folder, **gguf)

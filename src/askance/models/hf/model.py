@@ -1,10 +1,9 @@
-"""The `Model` port over a torch module. One worker thread owns it, and coroutines wait for it in order."""
+"""The `Model` port over a torch module. Coroutines wait in order for the one thread that computes."""
 
 import asyncio
-import threading
-from collections.abc import Callable, Sequence
-from concurrent.futures import ThreadPoolExecutor
-from functools import partial
+from collections.abc import Awaitable, Sequence
+from contextlib import nullcontext
+from functools import cached_property, partial
 from typing import Any, TypeVar
 
 from askance.core.errors import InputError, MissingAbility, ModelFailure, PromptTooLong
@@ -23,11 +22,16 @@ from askance.core.types import (
     Want,
     Watch,
 )
-from askance.models.hf import decode as decoding
+from askance.models.hf.decode import Job, Option, Sample
 from askance.models.hf.detokenise import Detokeniser
 from askance.models.hf.encoding import Encoding
+from askance.models.hf.fingerprint import model_fingerprint
+from askance.models.hf.free_memory import free_bytes
 from askance.models.hf.network import Network
 from askance.models.hf.signals import check_sampling
+from askance.models.hf.threads import no_team
+from askance.runtime.batch import Batch
+from askance.runtime.schedule import Scheduler
 
 T = TypeVar("T")
 
@@ -39,18 +43,40 @@ class HfModel:
 
     It has every signal; attention, and with it `attend`, is missing only where a model's layers do not use
     transformers' attention interface. Make one with `load_hf`.
+
+    Args:
+        memory_bytes: for keys and values, of what is computed and of what may come again; otherwise a part of
+            what is free.
     """
 
-    def __init__(self, module: Any, tokenizer: Any, *, name: str, context_tokens: int) -> None:
+    def __init__(
+        self,
+        module: Any,
+        tokenizer: Any,
+        *,
+        name: str,
+        context_tokens: int,
+        memory_bytes: int | None = None,
+    ) -> None:
         self._name, self._context_tokens = name, context_tokens
         self._network = Network(module, name)
         self._encoding = Encoding(tokenizer, module, name)
         self._vocabulary, self._prompts = self._encoding.vocabulary, self._encoding.prompts
-        self._worker = ThreadPoolExecutor(max_workers=1, thread_name_prefix=f"askance {name}")
+        batch: Batch[Any, Any] = Batch(
+            self._network.backend, memory_bytes or free_bytes(self._network.device)
+        )
+        self._batch, self._num_attended = batch, 0
+        self._scheduler = Scheduler(batch)
 
     @property
     def name(self) -> str:
         return self._name
+
+    @cached_property
+    def fingerprint(self) -> str:
+        """See `model_fingerprint`."""
+        with no_team():
+            return model_fingerprint(self._network.module, self._encoding)
 
     @property
     def signals(self) -> frozenset[Signal]:
@@ -68,6 +94,15 @@ class HfModel:
     @property
     def context_tokens(self) -> int:
         return self._context_tokens
+
+    @property
+    def computed_tokens(self) -> int:
+        """Tokens that went through all layers until now, whatever they were for."""
+        return self._batch.num_computed + self._num_attended
+
+    async def forget(self) -> None:
+        """Compute the next prompts from their beginnings: nothing of earlier ones is kept."""
+        await self._scheduler.alone(self._batch.tree.clear)
 
     @property
     def _has_attention(self) -> bool:
@@ -97,21 +132,22 @@ class HfModel:
         if want.attention is not None:
             self._require_attention()
         bridge = None if watch is None else _Bridge(watch)
-        job = decoding.Job(
+        job = Job(
             prompt_ids=self._fitting(self._encoding.prompt_ids(prompt), sampling.max_tokens),
             named_ids=tuple(self._vocabulary.single(text) for text in want.token_probs),
             sampling=sampling,
             want=want,
             until=until,
-            n=n,
             key=key,
             watch=bridge,
             model_name=self._name,
         )
-        generations = await self._work(partial(decoding.generate, self._network, self._vocabulary, job))
-        if bridge is not None:
-            bridge.close()
-        return generations
+        num_different = 1 if sampling.temperature == 0 else n  # greedy ones are all the same
+        samples = [Sample(self._vocabulary, job, number) for number in range(num_different)]
+        with bridge or nullcontext():
+            await self._done(self._scheduler.compute(samples))
+        generations = tuple(sample.generation() for sample in samples)
+        return generations if len(generations) == n else generations * n
 
     async def score(self, prompt: Prompt, options: Sequence[str]) -> tuple[Scored, ...]:
         """See `Model.score`. Options go on from the prompt without a gap, as plain text.
@@ -127,7 +163,9 @@ class HfModel:
         prompt_ids = self._fitting(self._encoding.prompt_ids(prompt), longest)
         if not tokenised:
             return ()
-        return await self._work(partial(decoding.score, self._network, prompt_ids, tokenised))
+        requests = [Option(prompt_ids, ids) for ids in tokenised]
+        await self._done(self._scheduler.compute(requests))
+        return tuple(request.scored() for request in requests)
 
     async def attend(self, text: str | TokenIds, *, bos: bool) -> Attention:
         """See `Model.attend`. `bos` puts BOS in front where the tokenizer does so itself.
@@ -143,7 +181,9 @@ class HfModel:
         ids = self._prompts.with_bos(ids) if bos else ids
         if not ids:
             raise InputError("attend: the text is empty; give it at least one character.")
-        weights = await self._work(partial(decoding.attend, self._network, self._fitting(ids, 0)))
+        work = partial(self._network.attend, self._fitting(ids, 0))
+        weights = await self._done(self._scheduler.alone(work))
+        self._num_attended += len(ids)
         return Attention(ids, self._texts(ids), weights)
 
     def tokenize(self, text: str) -> TokenIds:
@@ -182,42 +222,40 @@ class HfModel:
         texts[-1] += detokeniser.flush()
         return tuple(texts)
 
-    async def _work(self, work: Callable[[decoding.Check], T]) -> T:
-        """Run on the worker thread, after all earlier calls. A cancelled call stops within one token."""
-        is_abandoned = threading.Event()
-
-        def check() -> None:
-            if is_abandoned.is_set():
-                raise ModelFailure("abandoned")
-
+    async def _done(self, work: Awaitable[T]) -> T:
         try:
-            return await asyncio.get_running_loop().run_in_executor(self._worker, work, check)
+            return await work
         except RuntimeError as error:
             raise ModelFailure(
                 f"model {self._name!r}: {error}. If memory ran out, use fewer passages or a smaller model."
             ) from error
-        finally:
-            is_abandoned.set()
 
 
 class _Bridge:
-    """Carries text from the worker thread to a watcher on the event loop, in order."""
+    """Carries text from the worker thread to a watcher on the event loop, in order.
+
+    Nothing is delivered any more behind its `with`, which raises what the watcher raised.
+    """
 
     def __init__(self, watch: Watch) -> None:
         self._watch = watch
         self._loop = asyncio.get_running_loop()
         self._failure: Exception | None = None
+        self._is_closed = False
 
     def __call__(self, text: str) -> None:
         self._loop.call_soon_threadsafe(self._deliver, text)
 
-    def close(self) -> None:
-        """Raises what the watcher raised."""
-        if self._failure is not None:
+    def __enter__(self) -> None:
+        pass
+
+    def __exit__(self, kind: object, error: BaseException | None, traceback: object) -> None:
+        self._is_closed = True
+        if error is None and self._failure is not None:
             raise self._failure
 
     def _deliver(self, text: str) -> None:
-        if self._failure is not None:
+        if self._is_closed or self._failure is not None:
             return
         try:
             self._watch(text)

@@ -1,135 +1,150 @@
-"""The torch module: ids in, logits out, with a key-value cache and the last layer's attention.
+"""The torch module: what of it can be read, and what computes it for many texts at once."""
 
-Everything here runs on the model's worker thread and knows nothing of text.
-"""
-
-import copy
 import inspect
-from collections.abc import Callable, Sequence
-from dataclasses import dataclass, field
-from itertools import takewhile
+from collections.abc import Callable, Mapping, Sequence
+from itertools import pairwise
 from typing import Any
 
 import numpy as np
 import torch
 from numpy.typing import NDArray
 from torch import Tensor
-from transformers.cache_utils import DynamicLayer
 
 from askance.core.errors import ModelSpecError
-from askance.models.hf.attention import ATTENTION_NAME, capturing
+from askance.models.hf.attention import ATTENTION_NAME, Capture, capturing
+from askance.models.hf.contexts import Contexts
+from askance.models.hf.lean import LeanRows, is_kin
+from askance.models.hf.passes import ModuleRows, Passes, Rows
+from askance.models.hf.slots import KeyShape
+from askance.models.hf.threads import settle_team
+from askance.runtime.backend import Feed
 
-_PREFILL_TOKENS = 512
-"""A prompt is fed in pieces of this size, so that a long one can be abandoned half-way."""
-
-
-@dataclass(slots=True)
-class Context:
-    """Everything fed so far: the cache (None before the first token) and the ids in it."""
-
-    cache: Any = None
-    ids: list[int] = field(default_factory=list)
-
-    @property
-    def num_tokens(self) -> int:
-        return len(self.ids)
-
-    def fork(self) -> "Context":
-        """A copy that can go on by itself."""
-        return Context(copy.deepcopy(self.cache), list(self.ids))
-
-    def shortened(self, num_tokens: int) -> "Context":
-        """This context cut back to its first tokens; an empty one where its cache can't be cut."""
-        # Layers of other kinds (sliding windows, states) have forgotten what a shorter context would need.
-        if num_tokens == 0 or any(type(layer) is not DynamicLayer for layer in self.cache.layers):
-            return Context()
-        if num_tokens < self.num_tokens:  # in some versions, cutting nothing off empties the cache
-            self.cache.crop(num_tokens - self.num_tokens)
-            del self.ids[num_tokens:]
-        return self
+_TOLERANCE = {torch.float32: 1e-3, torch.float64: 1e-6}
+"""How far logits of a pass may be from the module's own, as a share of the greatest: more than rounding."""
+_COARSE_TOLERANCE = 0.1
+_BY_LENGTH = ("dynamic", "longrope")
+"""Kinds of rotary positions that transformers computes anew when a text grows beyond a length."""
 
 
 class Network:
-    """A causal language model of transformers, in evaluation mode."""
+    """A causal language model of transformers, in evaluation mode.
+
+    Attributes:
+        attention_layer: the last layer whose attention can be read, or None.
+        backend: what computes texts: several in one pass, where the module gives the same logits then.
+    """
 
     def __init__(self, module: Any, name: str) -> None:
-        self._module = module
+        self.module = module
         self.device: torch.device = module.device
         self._keeps_logits = "logits_to_keep" in inspect.signature(module.forward).parameters
-        self._latest: Context | None = None
-        self.attention_layer = self._probe(name)
+        shapes = self._probe(name).shapes
+        self.attention_layer = max(shapes, default=None)
+        self.backend: Passes | Contexts = self._passes(shapes) or self._contexts()
 
-    def feed(self, context: Context, ids: Sequence[int], *, keep_logits: int = 1) -> Tensor:
-        """Append `ids` to `context`. Logits after the last of them, shape [keep_logits, vocabulary]."""
-        options = {"logits_to_keep": keep_logits} if self._keeps_logits else {}
-        tensor = torch.tensor([list(ids)], device=self.device)
-        self._latest = None  # a pass that breaks leaves half a cache
-        output = self._module(input_ids=tensor, past_key_values=context.cache, use_cache=True, **options)
-        context.cache = output.past_key_values
-        context.ids += ids
-        self._latest = context
-        logits: Tensor = output.logits[0, -keep_logits:]
-        return logits
-
-    def feed_watched(self, context: Context, token_id: int) -> tuple[Tensor, NDArray[np.float32]]:
-        """`feed` of one token, and its attention over all positions: shape [heads, context.num_tokens]."""
-        with capturing(self.attention_layer) as capture:
-            logits = self.feed(context, (token_id,))
-        assert capture.weights is not None
-        row = capture.weights[:, 0].cpu().numpy()
-        # A sliding window has dropped its oldest keys: their weight is 0.
-        return logits, np.pad(row, ((0, 0), (context.num_tokens - row.shape[1], 0)))
-
-    def prefill(self, ids: Sequence[int], check: Callable[[], None]) -> tuple[Context, Tensor, int]:
-        """Feed a whole prompt, going on from what it shares with the context fed last.
-
-        The examples of a prompt, and the text accepted so far, are thus computed once, not once a round.
-        `check` runs between pieces of the prompt and may raise.
-
-        Returns:
-            The context, the logits behind it (shape [1, vocabulary]), and how many tokens were reused.
-        """
-        context = self._resumed(ids)
-        reused_tokens = context.num_tokens
-        for start in range(reused_tokens, len(ids), _PREFILL_TOKENS):
-            check()
-            logits = self.feed(context, ids[start : start + _PREFILL_TOKENS])
-        return context, logits, reused_tokens
-
-    def _resumed(self, ids: Sequence[int]) -> Context:
-        latest, self._latest = self._latest, None
-        if latest is None:
-            return Context()
-        pairs = zip(latest.ids, ids[:-1], strict=False)  # the last one is fed again, for its logits
-        shared = sum(1 for _ in takewhile(lambda pair: pair[0] == pair[1], pairs))
-        return latest.shortened(shared)
-
+    @torch.inference_mode()
     def attend(self, ids: Sequence[int]) -> NDArray[np.float32]:
         """The last layer's weights of one pass over `ids` alone: shape [heads, ids, ids]."""
+        settle_team()
         with capturing(self.attention_layer) as capture:
-            self.feed(Context(), ids)
+            self.module(input_ids=torch.tensor([list(ids)], device=self.device), use_cache=False)
         assert capture.weights is not None
         weights: NDArray[np.float32] = capture.weights.cpu().numpy()
         return weights
 
-    def _probe(self, name: str) -> int | None:
-        """Feed two tokens. Tells the last layer with attention we can read, or None.
+    @torch.inference_mode()
+    def _probe(self, name: str) -> Capture:
+        """Feed two tokens, and see which layers' attention goes by.
 
         Raises:
             ModelSpecError: a model without a key-value cache.
         """
-        module = self._module
+        module = self.module
         can_capture = module._supports_sdpa or getattr(
             module.config.get_text_config(), "attn_logit_softcapping", None
         )
         if can_capture:
             module.set_attn_implementation(ATTENTION_NAME)
-        context = Context()
-        with torch.inference_mode(), capturing(None) as capture:
-            self.feed(context, (0, 0))
-        if context.cache is None:
+        with capturing(None) as capture:
+            output = module(input_ids=torch.tensor([[0, 0]], device=self.device), use_cache=True)
+        if output.past_key_values is None:
             raise ModelSpecError(
                 f"model {name!r} keeps no key-value cache, which askance decodes with: "
                 "use a transformer model, such as hf:Qwen/Qwen2.5-0.5B-Instruct."
             )
-        return max(capture.layers_seen, default=None)
+        return capture
+
+    def _passes(self, shapes: Mapping[int, KeyShape]) -> Passes | None:
+        """Passes over several texts; None where they would not give what the module gives for each."""
+        windows = self._windows()
+        can_pass = self._keeps_logits and not self._has_positions_by_length
+        if not can_pass or windows is None or sorted(shapes) != [*range(len(windows))]:
+            return None
+        by_layer = [shapes[layer] for layer in range(len(windows))]
+        found = self._tried(lambda: ModuleRows(self.module), by_layer, windows)
+        if found is not None and is_kin(self.module):
+            return self._tried(lambda: LeanRows(self.module, windows), by_layer, windows) or found
+        return found
+
+    def _tried(
+        self, make: Callable[[], Rows], shapes: Sequence[KeyShape], windows: Sequence[int | None]
+    ) -> Passes | None:
+        try:
+            passes = Passes(make(), self.attention_layer, shapes, self.device, self.module.dtype)
+            return passes if self._is_exact(passes, windows) else None
+        except (torch.OutOfMemoryError, MemoryError):
+            raise
+        except Exception:  # a module that does not expect such passes may raise anything
+            return None
+
+    @property
+    def _has_positions_by_length(self) -> bool:
+        """Whether positions are computed from the longest text of a pass: others would change by it."""
+        kinds = [getattr(part, "rope_type", None) for part in self.module.modules()]
+        named = [name for kind in kinds for name in (kind.values() if isinstance(kind, dict) else (kind,))]
+        return any(name in _BY_LENGTH for name in named)
+
+    def _contexts(self) -> Contexts:
+        config = self.module.config.get_text_config()
+        width, num_layers = getattr(config, "hidden_size", 1), getattr(config, "num_hidden_layers", 1)
+        num_bytes = 2 * width * num_layers * self.module.dtype.itemsize
+        return Contexts(self.module, self.attention_layer, self._keeps_logits, num_bytes)
+
+    @torch.inference_mode()
+    def _is_exact(self, passes: Passes, windows: Sequence[int | None]) -> bool:
+        """Whether two texts, one of them in pieces, get the logits that each gets alone."""
+        texts = [[*range(10)], [*range(9, 2, -1)]]
+        slots = [passes.open(len(text)) for text in texts]
+        try:
+            for starts, stops in pairwise(((0, 0), (6, 5), (9, 6), (10, 7))):
+                feeds = [
+                    Feed(slot, start, text[start:stop], 1, False)
+                    for slot, text, start, stop in zip(slots, texts, starts, stops, strict=True)
+                ]
+                found, this = passes.run(feeds)
+        finally:
+            for slot in slots:
+                passes.close(slot)
+        alone = [
+            self.module(input_ids=torch.tensor([text], device=self.device)).logits[0, -1] for text in texts
+        ]
+        # A window that reached attention only by the mask, which passes do without, would show late.
+        return this.windows == dict(enumerate(windows)) and all(
+            self._are_close(fed.logits[-1].logits, expected)
+            for fed, expected in zip(found, alone, strict=True)
+        )
+
+    def _windows(self) -> list[int | None] | None:
+        """How many tokens back each layer sees, None for all; None if the configuration does not say."""
+        config = self.module.config.get_text_config()
+        size = getattr(config, "sliding_window", None) or None
+        is_used = size is not None and getattr(config, "use_sliding_window", True)
+        kinds = getattr(config, "layer_types", None) or (
+            ["sliding_attention" if is_used else "full_attention"] * getattr(config, "num_hidden_layers", 0)
+        )
+        by_kind = {"full_attention": None, "sliding_attention": size}
+        return [by_kind[kind] for kind in kinds] if by_kind.keys() >= {*kinds} else None
+
+    def _are_close(self, found: Tensor, expected: Tensor) -> bool:
+        tolerance = _TOLERANCE.get(self.module.dtype, _COARSE_TOLERANCE)
+        return bool((found - expected).abs().max() <= tolerance * expected.abs().max())

@@ -3,6 +3,7 @@
 import math
 from collections.abc import Sequence
 from dataclasses import dataclass
+from functools import cached_property
 from hashlib import blake2b
 
 import numpy as np
@@ -11,6 +12,78 @@ from torch import Tensor
 
 from askance.core.errors import KnobError, ModelFailure
 from askance.core.types import Key, Sampling, Want
+
+_LEAST_LOGPROB = -1e4
+"""Nats; e to the power of it is 0 in float32."""
+
+
+class _Pass:
+    """The logits of one pass, shape [rows, vocabulary]. What one row is asked for is computed for all."""
+
+    def __init__(self, logits: Tensor) -> None:
+        self.logits = logits
+
+    @cached_property
+    def best(self) -> list[tuple[float, int]]:
+        """Of each row, the greatest logit and its id."""
+        if self._is_on_cpu:  # numpy is ten times as quick there
+            rows = self.logits.float().numpy()
+            return [(float(row[id]), int(id)) for row, id in zip(rows, rows.argmax(axis=-1), strict=True)]
+        values, ids = self.logits.max(dim=-1)
+        return list(zip(values.tolist(), ids.tolist(), strict=True))
+
+    @cached_property
+    def logprobs(self) -> Tensor:
+        """Of each row, in float32."""
+        return torch.log_softmax(self.logits.float(), dim=-1)
+
+    @cached_property
+    def entropies(self) -> list[float]:
+        """Of each row."""
+        # Where a probability is 0 its logarithm is -inf, and their product has to be 0.
+        if self._is_on_cpu:  # a row stays in its cache, all of them do not
+            return [-torch.dot(row.exp(), row.clamp(min=_LEAST_LOGPROB)).item() for row in self.logprobs]
+        products = self.logprobs.exp() * self.logprobs.clamp(min=_LEAST_LOGPROB)
+        found: list[float] = (-products.sum(dim=-1)).tolist()
+        return found
+
+    @property
+    def _is_on_cpu(self) -> bool:
+        return self.logits.device.type == "cpu"
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class Row:
+    """The logits after one token, before temperature and masks."""
+
+    of: _Pass
+    number: int
+
+    @property
+    def logits(self) -> Tensor:
+        """Shape [vocabulary]."""
+        return self.of.logits[self.number]
+
+    @property
+    def logprobs(self) -> Tensor:
+        """Shape [vocabulary], float32."""
+        return self.of.logprobs[self.number]
+
+    @property
+    def best(self) -> tuple[float, int]:
+        """The greatest logit and its id."""
+        return self.of.best[self.number]
+
+    @property
+    def entropy(self) -> float:
+        """Nats."""
+        return self.of.entropies[self.number]
+
+
+def rows_of(logits: Tensor) -> list[Row]:
+    """The rows of `logits`, shape [rows, vocabulary]."""
+    of = _Pass(logits)
+    return [Row(of, number) for number in range(len(logits))]
 
 
 @dataclass(frozen=True, slots=True)
@@ -23,24 +96,17 @@ class Reading:
     probs: tuple[float, ...] = ()
 
 
-def read(logits: Tensor, chosen: int, want: Want, named_ids: Sequence[int]) -> Reading:
-    """Signals of raw `logits`, shape [vocabulary]; only those wanted are computed."""
-    if not (want.logprob or want.top_logprobs or want.entropy or named_ids):
-        return Reading()
-    logprobs = torch.log_softmax(logits.float(), dim=-1)
-    entropy = torch.special.entr(logprobs.exp()).sum().item() if want.entropy else None
-    probs = logprobs[list(named_ids)].exp().tolist() if named_ids else ()
+def read(row: Row, chosen: int, want: Want, named_ids: Sequence[int]) -> Reading:
+    """Signals of one row; only those wanted are computed."""
     return Reading(
-        logprob=logprobs[chosen].item() if want.logprob else None,
-        entropy=entropy,
-        top=_top(logprobs, want.top_logprobs),
-        probs=tuple(probs),
+        logprob=row.logprobs[chosen].item() if want.logprob else None,
+        entropy=row.entropy if want.entropy else None,
+        top=_top(row.logprobs, want.top_logprobs) if want.top_logprobs else (),
+        probs=tuple(row.logprobs[list(named_ids)].exp().tolist()) if named_ids else (),
     )
 
 
 def _top(logprobs: Tensor, count: int) -> tuple[tuple[int, float], ...]:
-    if not count:
-        return ()
     values, ids = logprobs.topk(min(count, len(logprobs)))
     return tuple(zip(ids.tolist(), values.tolist(), strict=True))
 
@@ -53,22 +119,22 @@ class Chooser:
         digest = blake2b(repr((key, sample)).encode(), digest_size=16).digest()
         self._random = np.random.Generator(np.random.Philox(key=int.from_bytes(digest)))
 
-    def choose(self, logits: Tensor) -> int:
-        """The next token from raw `logits`, shape [vocabulary].
+    def choose(self, row: Row) -> int:
+        """The next token.
 
         Raises:
             ModelFailure: logits that are not numbers.
         """
-        best, best_id = logits.max(dim=-1)
-        if not math.isfinite(best.item()):
+        best, best_id = row.best
+        if not math.isfinite(best):
             raise ModelFailure(
                 f"model {self._name!r} gave logits that are no numbers (NaN or infinite): its weights are "
                 "broken or overflow in this precision; load it with dtype=float32 or bfloat16."
             )
         if self._sampling.temperature == 0:
-            return int(best_id.item())
+            return best_id
         # Candidates stay in the order of ids, where near-equal probabilities can't swap places by rounding.
-        cumulative = np.cumsum(_probabilities(logits, self._sampling))
+        cumulative = np.cumsum(_probabilities(row.logits, self._sampling))
         drawn = self._random.random() * cumulative[-1]
         last = int(np.searchsorted(cumulative, cumulative[-1]))
         return min(int(np.searchsorted(cumulative, drawn, side="right")), last)

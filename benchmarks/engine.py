@@ -1,0 +1,147 @@
+"""The runtime against the reference loop, on the same questions in one process: time, tokens, decisions."""
+
+import asyncio
+import json
+import statistics
+import tempfile
+import time
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+from askance.core.ports import Method, Retriever
+from askance.core.trace import AnyEvent, Decided
+from askance.core.types import Question, Role
+from askance.models.bundled import load_plain, load_plain_parts
+from askance.retrieval.build import build_index
+from askance.runtime.many import many
+from askance.sample import CORPUS, QUESTIONS
+from askance.wire import METHODS, Engine, make_method, open_retriever, with_preset
+from benchmarks.measures import Row
+from benchmarks.needed import Noted
+from benchmarks.reference_model import ReferenceModel
+
+NUM_QUESTIONS = 8
+REPEATS = 3
+CODE = {"profile": "code", "threshold": 0.6, "max_tokens": 64}
+PROFILES: dict[str, dict[str, Any]] = {
+    **{name: {} for name in METHODS},
+    "dragin paper": {"profile": "paper"},
+    "dragin code": CODE,
+}
+
+
+@dataclass(frozen=True, slots=True)
+class Asked:
+    """All questions asked once."""
+
+    seconds: float
+    events: tuple[tuple[AnyEvent, ...], ...]
+
+    @property
+    def decisions(self) -> list[list[tuple[str, str, str]]]:
+        """What was decided, question by question."""
+        return [
+            [(event.name, event.outcome, event.query) for event in events if isinstance(event, Decided)]
+            for events in self.events
+        ]
+
+
+def against_the_reference() -> Iterator[Row]:
+    """DRAGIN as its authors' code has it: the same decisions by both, one at a time and eight in flight."""
+    with tempfile.TemporaryDirectory() as folder:
+        retriever = _sample_index(Path(folder))
+        model, questions = load_plain(dtype="float32"), _questions()
+        module, _ = load_plain_parts(dtype="float32")
+        module.set_attn_implementation("eager")
+        reference = ReferenceModel(model, module.eval())
+        code, default = _method("dragin", CODE), _method("dragin", {"max_tokens": 64})
+        setups: dict[str, tuple[Method, dict[Role, Any], int]] = {
+            "reference": (code, {"answer": reference}, 1),
+            "code": (code, {"answer": model}, 1),
+            "code, 8": (code, {"answer": model}, 8),
+            "default": (default, {"answer": model}, 1),
+            "default, 8": (default, {"answer": model}, 8),
+        }
+        found: dict[str, list[Asked]] = {name: [] for name in setups}
+        for _ in range(REPEATS):
+            for name, (method, models, in_flight) in setups.items():
+                asyncio.run(model.forget())
+                found[name].append(_ask(method, models, retriever, questions, in_flight))
+    expected = found["reference"][0].decisions
+    same = sum(mine == theirs for mine, theirs in zip(found["code"][0].decisions, expected, strict=True))
+    yield Row("questions with the reference's decisions", same, f"of {len(questions)}")
+    seconds = {name: statistics.median(each.seconds for each in asked) for name, asked in found.items()}
+    yield Row("reference loop, DRAGIN code", seconds["reference"], "s", 1.0, "itself")
+    for name, told in (
+        ("code", "askance, DRAGIN code, one at a time"),
+        ("code, 8", "askance, DRAGIN code, 8 in flight"),
+        ("default", "askance, DRAGIN default, one at a time"),
+        ("default, 8", "askance, DRAGIN default, 8 in flight"),
+    ):
+        yield Row(told, seconds[name], "s", seconds["reference"] / seconds[name], "times faster")
+    per_run = reference.num_computed / REPEATS
+    yield Row(
+        "tokens computed by the reference loop", per_run, "tokens", per_run / _needed(reference), "needed"
+    )
+
+
+def _needed(reference: ReferenceModel) -> float:
+    """The same calls were made again in every repeat: texts count once, passes of their own each time."""
+    needed = reference.needed
+    return needed.num_unique + needed.num_attended / REPEATS
+
+
+def computed_and_needed() -> Iterator[Row]:
+    """Tokens computed over tokens needed, of every method and profile, one question after the other."""
+    with tempfile.TemporaryDirectory() as folder:
+        retriever, model, questions = _sample_index(Path(folder)), load_plain(), _questions()
+        for in_flight in (1, 8):
+            for name, settings in PROFILES.items():
+                asyncio.run(model.forget())
+                noted, before = Noted(model), model.computed_tokens
+                method = _method(name.partition(" ")[0], settings)
+                _ask(method, {"answer": noted}, retriever, questions, in_flight)
+                computed = model.computed_tokens - before
+                ratio = computed / noted.needed.num_tokens
+                yield Row(f"{name}, {in_flight} in flight: computed", computed, "tokens", ratio, "needed")
+
+
+def _method(name: str, settings: Mapping[str, Any]) -> Method:
+    return make_method(name, with_preset(name, settings, "bundled:base", None))
+
+
+def _ask(
+    method: Method,
+    models: Mapping[Role, Any],
+    retriever: Retriever,
+    questions: Sequence[Question],
+    in_flight: int,
+) -> Asked:
+    engine = Engine(method, models, retriever)
+    began = time.perf_counter()
+    events = asyncio.run(_ask_all(engine, questions, in_flight))
+    return Asked(time.perf_counter() - began, events)
+
+
+async def _ask_all(
+    engine: Engine, questions: Sequence[Question], in_flight: int
+) -> tuple[tuple[AnyEvent, ...], ...]:
+    found: dict[str, tuple[AnyEvent, ...]] = {}
+    async for outcomes in many(questions, engine.answer, in_flight):
+        for outcome in outcomes:
+            if outcome.result is None:
+                raise RuntimeError(f"question {outcome.item.id} failed") from outcome.error
+            found[outcome.item.id] = tuple(outcome.result.trace.events)
+    return tuple(found[question.id] for question in questions)
+
+
+def _questions() -> list[Question]:
+    rows = [json.loads(line) for line in QUESTIONS.read_text(encoding="utf-8").splitlines()]
+    return [Question(row["id"], row["question"]) for row in rows[:NUM_QUESTIONS]]
+
+
+def _sample_index(folder: Path) -> Retriever:
+    build_index([CORPUS], folder / "index")
+    return open_retriever(folder / "index")

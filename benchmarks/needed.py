@@ -1,0 +1,81 @@
+"""How many tokens the calls of methods need: what no runtime can do without."""
+
+from collections.abc import Sequence
+
+from askance.core.ports import Model
+from askance.core.types import (
+    Attention,
+    Generation,
+    Key,
+    Prompt,
+    Sampling,
+    TokenIds,
+    Until,
+    Want,
+    Watch,
+)
+from askance.runtime.wrapped import WrappedModel
+
+
+class Needed:
+    """A tree of all texts that calls were about: a token counts once behind the same tokens.
+
+    What a generation needs ends with the token at which its own rule stops it, which is not fed any more. A
+    pass that is asked for by itself needs all of its tokens.
+    """
+
+    def __init__(self) -> None:
+        self._root: dict[int, dict[int, object]] = {}
+        self.num_unique = self.num_generated = self.num_attended = 0
+
+    @property
+    def num_tokens(self) -> int:
+        """All that have to go through the layers."""
+        return self.num_unique + self.num_attended
+
+    def generate(self, generation: Generation) -> None:
+        """A prompt and what was written after it."""
+        written = [token.id for token in (*generation.tokens, *generation.dropped)]
+        self.num_generated += len(written)
+        self._add((*generation.prompt_ids, *written[:-1]))
+
+    def attend(self, ids: Sequence[int]) -> None:
+        """A pass of its own."""
+        self.num_attended += len(ids)
+
+    def _add(self, ids: Sequence[int]) -> None:
+        node: dict[int, object] = self._root  # type: ignore[assignment]
+        for id in ids:
+            if id not in node:
+                node[id] = {}
+                self.num_unique += 1
+            node = node[id]  # type: ignore[assignment]
+
+
+class Noted(WrappedModel):
+    """A model whose calls' needs are added up."""
+
+    def __init__(self, model: Model) -> None:
+        super().__init__(model)
+        self.needed = Needed()
+
+    async def generate(
+        self,
+        prompt: Prompt,
+        sampling: Sampling,
+        want: Want = Want(),
+        until: Until | None = None,
+        *,
+        n: int = 1,
+        key: Key,
+        watch: Watch | None = None,
+    ) -> tuple[Generation, ...]:
+        generations = await self._model.generate(prompt, sampling, want, until, n=n, key=key, watch=watch)
+        for generation in generations:
+            self.needed.generate(generation)
+        return generations
+
+    async def attend(self, text: str | TokenIds, *, bos: bool) -> Attention:
+        attention = await self._model.attend(text, bos=bos)
+        self.needed.attend(attention.ids)
+        return attention

@@ -1,0 +1,144 @@
+"""A model that is used as the DRAGIN authors' code uses one: what the runtime is measured against.
+
+Every call computes its prompt anew with `generate` of transformers, writes as many tokens as it may, whatever
+they say, and looks at them afterwards; attention is read in a pass of its own, with the matrices of all
+layers. One question after the other. Written from the description of the loop, not from its code.
+"""
+
+from collections.abc import Callable, Sequence
+from typing import Any, TypeVar
+
+import numpy as np
+import torch
+from numpy.typing import NDArray
+
+from askance.core.types import (
+    Attention,
+    Capability,
+    Generation,
+    Key,
+    Prompt,
+    Sampling,
+    Scored,
+    Signal,
+    Span,
+    Token,
+    TokenIds,
+    Until,
+    Want,
+    Watch,
+)
+from askance.models.hf import HfModel
+from askance.models.hf.detokenise import Detokeniser
+from askance.runtime.writing import Writing
+from benchmarks.needed import Needed
+
+T = TypeVar("T")
+
+
+class ReferenceModel:
+    """A `Model` over the module of another one, greedy only.
+
+    Args:
+        model: gives the tokenizer and how prompts are laid out.
+        module: the same weights with eager attention.
+
+    Attributes:
+        num_computed: tokens that went through all layers.
+        needed: what the same calls need.
+    """
+
+    name, fingerprint = "reference", ""
+    signals: frozenset[Signal] = frozenset({"logprob", "entropy"})
+    capabilities: frozenset[Capability] = frozenset({"raw", "continuation", "attend", "chat"})
+
+    def __init__(self, model: HfModel, module: Any) -> None:
+        self._model, self._module = model, module
+        self.context_tokens = model.context_tokens
+        self.num_computed, self.needed = 0, Needed()
+
+    async def generate(
+        self,
+        prompt: Prompt,
+        sampling: Sampling,
+        want: Want = Want(),
+        until: Until | None = None,
+        *,
+        n: int = 1,
+        key: Key,
+        watch: Watch | None = None,
+    ) -> tuple[Generation, ...]:
+        assert n == 1
+        assert sampling.temperature == 0
+        ids = self._model._encoding.prompt_ids(prompt)
+        written, scores = await self._alone(lambda: self._written(ids, sampling.max_tokens))
+        self.num_computed += len(ids) + len(written) - 1
+        writing, detokeniser = Writing(sampling, until, watch), Detokeniser(self._model._vocabulary, ids)
+        for token_id, logits in zip(written, scores, strict=True):
+            self._append(writing, detokeniser, token_id, logits, want)
+            if writing.is_finished:
+                break
+        generation = writing.generation(ids, len(ids), 0)
+        self.needed.generate(generation)
+        return (generation,)
+
+    async def score(self, prompt: Prompt, options: Sequence[str]) -> tuple[Scored, ...]:
+        raise NotImplementedError("no measured method scores")
+
+    async def attend(self, text: str | TokenIds, *, bos: bool) -> Attention:
+        parts = (Span(text, trusted=False) if isinstance(text, str) else text,)
+        ids = self._model._prompts.parts(parts)
+        ids = self._model._prompts.with_bos(ids) if bos else ids
+        self.num_computed += len(ids)
+        self.needed.attend(ids)
+        weights = await self._alone(lambda: self._attended(ids))
+        return Attention(ids, self._model._texts(ids), weights)
+
+    def tokenize(self, text: str) -> TokenIds:
+        return self._model.tokenize(text)
+
+    def decode(self, ids: TokenIds) -> str:
+        return self._model.decode(ids)
+
+    def pieces(self, ids: TokenIds) -> tuple[str, ...]:
+        return self._model.pieces(ids)
+
+    def count(self, prompt: Prompt) -> int:
+        return self._model.count(prompt)
+
+    async def _alone(self, work: Callable[[], T]) -> T:
+        """In the thread of the other model: a second team of threads would make both slower."""
+        return await self._model._scheduler.alone(work)
+
+    def _attended(self, ids: TokenIds) -> NDArray[np.float32]:
+        with torch.inference_mode():
+            output = self._module(torch.tensor([ids]), output_attentions=True, use_cache=False)
+        weights: NDArray[np.float32] = output.attentions[-1][0].numpy()
+        return weights
+
+    def _written(self, ids: TokenIds, max_tokens: int) -> tuple[list[int], Sequence[Any]]:
+        tensor = torch.tensor([ids])
+        with torch.inference_mode():
+            output = self._module.generate(
+                input_ids=tensor,
+                attention_mask=torch.ones_like(tensor),
+                max_new_tokens=max_tokens,
+                do_sample=False,
+                return_dict_in_generate=True,
+                output_scores=True,
+            )
+        return output.sequences[0, len(ids) :].tolist(), [score[0] for score in output.scores]
+
+    def _append(
+        self, writing: Writing, detokeniser: Detokeniser, token_id: int, logits: Any, want: Want
+    ) -> None:
+        entropy = logprob = None
+        if want.entropy or want.logprob:
+            logprobs = torch.log_softmax(logits.float(), dim=-1)
+            logprob = logprobs[token_id].item() if want.logprob else None
+            entropy = torch.special.entr(logprobs.exp()).sum().item() if want.entropy else None
+        is_end = token_id in self._model._vocabulary.end_ids
+        text = "" if is_end else detokeniser.add(token_id)
+        start = writing.tokens[-1].end if writing.tokens else 0
+        token = Token(token_id, text, start, start + len(text), logprob, entropy)
+        writing.end(token) if is_end else writing.add(token)

@@ -1,0 +1,43 @@
+"""What tells the answers of one model from those of any other, so that they can be kept."""
+
+import json
+from hashlib import blake2b
+from typing import Any
+
+import torch
+import transformers
+from torch import Tensor
+
+from askance.models.hf.encoding import Encoding
+from askance.models.hf.reader_note import weights_fingerprint
+
+_INTEGERS = {1: torch.int8, 2: torch.int16, 4: torch.int32, 8: torch.int64}
+_OF_NO_CONSEQUENCE = ("_name_or_path", "transformers_version")
+"""Entries of a configuration that say where it came from."""
+
+
+def model_fingerprint(module: Any, encoding: Encoding) -> str:
+    """Of the weights, of how the model is configured, of how it reads text and lays out prompts, and of all
+    that decides on a number's last digits.
+
+    Every weight is looked at, once: quick beside loading them.
+    """
+    config = {
+        name: value for name, value in module.config.to_dict().items() if name not in _OF_NO_CONSEQUENCE
+    }
+    digest = blake2b(json.dumps(config, sort_keys=True, default=str).encode(), digest_size=16)
+    digest.update(encoding.fingerprint.encode())
+    for name, weights in sorted(module.state_dict().items()):
+        digest.update(name.encode())
+        digest.update(_row_sums(weights))
+    computed_by = (torch.__version__, transformers.__version__, str(module.dtype), module.device.type)
+    return ", ".join((weights_fingerprint(module), digest.hexdigest(), *computed_by))
+
+
+def _row_sums(weights: Tensor) -> bytes:
+    """Sums of the bits of numbers as integers: quick, exact, and in any order the same."""
+    rows = weights.detach().reshape(-1, weights.shape[-1] if weights.dim() else 1).contiguous()
+    num_bytes = rows.element_size()
+    fits = rows.shape[-1] * num_bytes % 8 == 0  # several numbers in one integer: several times as quick
+    bits = rows.view(torch.int64 if fits else _INTEGERS[num_bytes])
+    return bytes(bits.sum(dim=-1, dtype=torch.int64).cpu().numpy().astype("<i8").tobytes())

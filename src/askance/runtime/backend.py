@@ -1,0 +1,84 @@
+"""What computes the passes of a `Batch`: the seam between who runs when and how tensors are made of it."""
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from typing import Any, Generic, Protocol, TypeVar
+
+S = TypeVar("S")
+B = TypeVar("B")
+
+
+@dataclass(frozen=True, slots=True)
+class Feed(Generic[S]):
+    """A part of one pass.
+
+    Attributes:
+        slot: where the keys and values are; those of `ids` go behind the first `start` tokens in it.
+        num_logits: after how many of the last of `ids` logits are wanted.
+        wants_attention: whether the last layer's weights of the last of `ids` are.
+    """
+
+    slot: S
+    start: int
+    ids: Sequence[int]
+    num_logits: int
+    wants_attention: bool
+
+
+@dataclass(frozen=True, slots=True)
+class Fed:
+    """What a pass gives back for a feed, in the backend's own types.
+
+    Attributes:
+        logits: after each of the tokens that they were wanted after.
+        attention: of the last token, over all tokens up to itself; None if it was not wanted.
+    """
+
+    logits: Sequence[Any]
+    attention: Any = None
+
+
+class Backend(Protocol[S, B]):
+    """Keeps keys and values, and computes.
+
+    Attributes:
+        bytes_per_token: of keys and values.
+        num_reserved: tokens that there is room for in open slots, and in what comes with them.
+        can_restore: whether blocks can be saved and restored.
+        max_feeds: of one pass.
+    """
+
+    @property
+    def bytes_per_token(self) -> int: ...
+    @property
+    def num_reserved(self) -> int: ...
+    @property
+    def can_restore(self) -> bool: ...
+    @property
+    def max_feeds(self) -> int: ...
+
+    def reserved_with(self, num_tokens: int) -> int:
+        """What `num_reserved` would be with one more slot of so many tokens."""
+        ...
+
+    def open(self, num_tokens: int) -> S:
+        """A slot with room for so many tokens."""
+        ...
+
+    def close(self, slot: S) -> None: ...
+
+    def restore(self, slot: S, blocks: Sequence[tuple[B, int]]) -> None:
+        """Fill the beginning of a slot with so many tokens of each block."""
+        ...
+
+    def save(self, slot: S, start: int, stop: int) -> B:
+        """A copy of the keys and values of some tokens."""
+        ...
+
+    def forward(self, feeds: Sequence[Feed[S]]) -> Sequence[Fed]:
+        """One pass over all feeds, each behind what its own slot holds.
+
+        Raises:
+            Exception: the pass broke. If it had several feeds, each is tried again by itself.
+        """
+        ...

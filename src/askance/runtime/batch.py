@@ -1,0 +1,248 @@
+"""Requests computed side by side: they join and leave at token boundaries, and none sees the others.
+
+A `Batch` decides what each pass of the model computes; it knows neither threads nor tensors. What computes is
+a `Backend`; what is done with the logits is up to each `Request`.
+"""
+
+from collections import deque
+from collections.abc import Iterable, Sequence
+from dataclasses import dataclass
+from traceback import clear_frames
+from typing import Generic, Protocol
+
+from askance.core.errors import ModelFailure
+from askance.runtime.backend import B, Backend, Fed, Feed, S
+from askance.runtime.kvcache import BLOCK_TOKENS, PrefixTree
+
+PASS_TOKENS = 512
+"""Most tokens of prompts in one pass: what writes meanwhile waits for them."""
+
+
+class Request(Protocol):
+    """A text that is to be computed.
+
+    Attributes:
+        ids: all tokens until now, the prompt's first.
+        max_tokens: most tokens that there will ever be.
+        num_logits: after how many of the last of the prompt's tokens logits are wanted.
+        wants_attention: of the tokens behind the prompt.
+        is_abandoned: whether nobody waits for it any more; it may become true at any time.
+    """
+
+    ids: list[int]
+    max_tokens: int
+    num_logits: int
+    wants_attention: bool
+    is_abandoned: bool
+
+    def take(self, fed: Fed, num_reused: int) -> bool:
+        """Take the logits after the last of `ids`, and put the next token behind them. Whether there is one.
+
+        Args:
+            num_reused: how many tokens of the prompt were not computed.
+        """
+        ...
+
+
+Over = tuple[Request, BaseException | None]
+"""A request that has ended, with what stopped it, if something did."""
+
+
+@dataclass(slots=True, eq=False)
+class _Running(Generic[S]):
+    request: Request
+    slot: S
+    num_fed: int
+    num_reused: int
+    num_prompt: int
+
+    @property
+    def is_reading(self) -> bool:
+        """Whether there is prompt left to be computed."""
+        return self.num_fed < self.num_prompt
+
+
+Turn = tuple[_Running[S], Feed[S]]
+
+
+class Batch(Generic[S, B]):
+    """All requests that run, and those that wait for room, in the order in which they came.
+
+    Args:
+        budget_bytes: for keys and values, of what runs and of what is kept.
+        max_running: requests at a time.
+
+    Attributes:
+        tree: what is kept.
+        num_computed: tokens of all passes until now.
+    """
+
+    def __init__(self, backend: Backend[S, B], budget_bytes: int, max_running: int = 64) -> None:
+        self._backend, self._max_running = backend, max_running
+        self._budget_tokens = budget_bytes // backend.bytes_per_token
+        self.tree: PrefixTree[B] = PrefixTree()
+        self.num_computed = 0
+        self._waiting = deque[Request]()
+        self._running: list[_Running[S]] = []
+        self._over: list[Over] = []
+        self._make_room(self._budget_tokens)
+
+    @property
+    def is_idle(self) -> bool:
+        """Whether there is nothing to do."""
+        return not (self._running or self._waiting or self._over)
+
+    def put(self, request: Request) -> None:
+        """Let a request wait its turn."""
+        self._waiting.append(request)
+
+    def step(self) -> list[Over]:
+        """One pass: the next token of all that write; of prompts that are being read, as much as fits.
+
+        Returns:
+            The requests that have ended, abandoned ones included.
+        """
+        self._drop_abandoned()
+        self._admit()
+        for running, fed in self._computed(self._turns()):
+            self._go_on(running, fed)
+        over, self._over = self._over, []
+        return over
+
+    def _drop_abandoned(self) -> None:
+        for request in [each for each in self._waiting if each.is_abandoned]:
+            self._waiting.remove(request)
+            self._over.append((request, None))
+        for running in [each for each in self._running if each.request.is_abandoned]:
+            self._end(running)
+
+    def _admit(self) -> None:
+        """First come, first served: whoever has no room, or better waits, keeps those behind waiting, too.
+
+        One that has no room though nothing else runs can't ever have it.
+        """
+        while self._waiting and len(self._running) < self._max_running:
+            request = self._waiting[0]
+            room = self._budget_tokens - self._backend.reserved_with(request.max_tokens)
+            # Logits come from a pass alone, so what they are wanted after is computed in any case.
+            found = self.tree.find(request.ids[: len(request.ids) - request.num_logits])
+            num_known = sum(count for _, count in found)
+            if self._will_be_known(request, num_known) or (room < 0 and self._running):
+                return
+            self._waiting.popleft()
+            if room < 0:  # and never will be more
+                self._over.append((request, self._too_long(request)))
+                continue
+            self._make_room(room)
+            try:
+                slot = self._backend.open(request.max_tokens)
+            except Exception as error:  # the memory is not there after all
+                if not self._running and not self.tree.num_blocks:
+                    self._over.append((request, error))
+                    continue
+                self.tree.clear()
+                self._waiting.appendleft(request)
+                return
+            self._begin(_Running(request, slot, num_known, num_known, len(request.ids)), found)
+
+    def _begin(self, running: _Running[S], found: Sequence[tuple[B, int]]) -> None:
+        self._running.append(running)
+        try:
+            self._backend.restore(running.slot, found)
+        except Exception as error:  # as in a pass
+            self._end(running, error)
+
+    def _will_be_known(self, request: Request, num_known: int) -> bool:
+        """Whether a prompt that is being read shares more with this one than is known yet."""
+        least = num_known + BLOCK_TOKENS
+        if not self._backend.can_restore or len(request.ids) < least:
+            return False
+        beginning = request.ids[:least]
+        return any(each.is_reading and each.request.ids[:least] == beginning for each in self._running)
+
+    def _make_room(self, num_tokens: int) -> None:
+        self.tree.max_blocks = num_tokens // BLOCK_TOKENS if self._backend.can_restore else 0
+        self.tree.shrink()
+
+    def _turns(self) -> list[Turn[S]]:
+        left, turns = PASS_TOKENS, []
+        for running in self._running:
+            stop = self._stop(running, left)
+            if running.is_reading:
+                left -= stop - running.num_fed
+            if stop > running.num_fed:
+                turns.append((running, self._feed(running, stop)))
+        return turns
+
+    def _stop(self, running: _Running[S], left: int) -> int:
+        """Up to which token it is computed in the next pass. What logits are wanted after is not divided."""
+        start, end = running.num_fed, len(running.request.ids)
+        undivided = running.num_prompt - running.request.num_logits
+        if not running.is_reading or end - start <= left or (start >= undivided and left == PASS_TOKENS):
+            return end
+        return max(start, min(start + left, undivided))
+
+    def _feed(self, running: _Running[S], stop: int) -> Feed[S]:
+        request, start = running.request, running.num_fed
+        num_logits = 1 if not running.is_reading else request.num_logits if stop == running.num_prompt else 0
+        wants_attention = request.wants_attention and not running.is_reading
+        return Feed(running.slot, start, request.ids[start:stop], num_logits, wants_attention)
+
+    def _computed(self, turns: Sequence[Turn[S]]) -> Iterable[tuple[_Running[S], Fed]]:
+        for first in range(0, len(turns), self._backend.max_feeds):
+            yield from self._passed(turns[first : first + self._backend.max_feeds])
+
+    def _passed(self, turns: Sequence[Turn[S]]) -> Iterable[tuple[_Running[S], Fed]]:
+        try:
+            found = self._backend.forward([feed for _, feed in turns])
+        except Exception as error:  # a module may raise anything
+            if len(turns) == 1:
+                clear_frames(error.__traceback__)  # whoever keeps the error must not keep tensors
+                self._end(turns[0][0], error)
+                return
+            found = None
+        if found is None:
+            # Whose fault it is shows when each is alone. Not in the handler: as long as there is the error,
+            # so are the tensors of the pass that ran out of memory.
+            for turn in turns:
+                yield from self._passed([turn])
+            return
+        for (running, feed), fed in zip(turns, found, strict=True):
+            running.num_fed += len(feed.ids)
+            self.num_computed += len(feed.ids)
+            yield running, fed
+
+    def _go_on(self, running: _Running[S], fed: Fed) -> None:
+        try:
+            if running.num_fed == running.num_prompt:
+                self._keep(running)
+            goes_on = running.is_reading or running.request.take(fed, running.num_reused)
+            if not goes_on:
+                self._keep(running)
+        except BaseException as error:  # of its own: the others have nothing to do with it
+            self._end(running, error)
+            return
+        if not goes_on:
+            self._end(running)
+
+    def _keep(self, running: _Running[S]) -> None:
+        ids = running.request.ids[: running.num_fed]
+        try:
+            self.tree.add(ids, lambda start, stop: self._backend.save(running.slot, start, stop))
+        except (RuntimeError, MemoryError):  # a copy less is slower, no more: the text itself is there
+            self.tree.clear()
+
+    def _end(self, running: _Running[S], error: BaseException | None = None) -> None:
+        self._running.remove(running)
+        self._backend.close(running.slot)
+        self._make_room(self._budget_tokens - self._backend.num_reserved)
+        self._over.append((running.request, error))
+
+    def _too_long(self, request: Request) -> ModelFailure:
+        room = self._backend.reserved_with(request.max_tokens)
+        return ModelFailure(
+            f"keys and values of {request.max_tokens:,} tokens do not fit into the memory for "
+            f"{self._budget_tokens:,} that there is (they take the room of {room:,}): "
+            "use fewer passages (--set passages=N), fewer new tokens (--set max_tokens=N) or a smaller "
+            "model, or free memory before the model is loaded."
+        )

@@ -1,0 +1,172 @@
+"""Answers of models and retrievers, kept in a `Store` by what was asked.
+
+A call that asks what was answered before, of the same model by the same version of askance, gets that answer:
+what counts is the model's fingerprint, the prompt, sampling, signals, `until`, and the key, as far as
+anything is drawn. Calls that ask the same at the same time are both answered by the model.
+"""
+
+import base64
+from collections.abc import Sequence
+from dataclasses import asdict
+from hashlib import blake2b
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from askance.core.errors import InputError
+from askance.core.ports import Model, Retriever
+from askance.core.types import (
+    Attention,
+    Generation,
+    Hit,
+    Key,
+    Passage,
+    Prompt,
+    Sampling,
+    Scored,
+    Token,
+    TokenIds,
+    Until,
+    Want,
+    Watch,
+)
+from askance.core.version import VERSION
+from askance.runtime.store import Store
+from askance.runtime.wrapped import WrappedModel, WrappedRetriever
+
+
+def id_of(*asked: Any) -> bytes:
+    """What tells one call from another: records are told apart by their repr."""
+    return blake2b(repr(asked).encode("utf-8", "surrogatepass"), digest_size=16).digest()
+
+
+class CachedModel(WrappedModel):
+    """A model that is not asked what it has answered.
+
+    Raises:
+        InputError: nothing tells the model's answers from those of others.
+    """
+
+    def __init__(self, model: Model, store: Store) -> None:
+        super().__init__(model)
+        self._store, self._whose = store, _whose(model.name, model.fingerprint)
+
+    async def generate(
+        self,
+        prompt: Prompt,
+        sampling: Sampling,
+        want: Want = Want(),
+        until: Until | None = None,
+        *,
+        n: int = 1,
+        key: Key,
+        watch: Watch | None = None,
+    ) -> tuple[Generation, ...]:
+        drawn = key if sampling.temperature > 0 else ()
+        id = id_of("generate", self._whose, prompt, sampling, want, until, n, drawn)
+        found = self._store.find(id)
+        if found is not None:
+            generations = tuple(map(_generation, found))
+            if watch is not None and generations[0].text:
+                watch(generations[0].text)
+            return generations
+        generations = await self._model.generate(prompt, sampling, want, until, n=n, key=key, watch=watch)
+        self._store.keep(id, [_plain_generation(each) for each in generations])
+        return generations
+
+    async def score(self, prompt: Prompt, options: Sequence[str]) -> tuple[Scored, ...]:
+        id = id_of("score", self._whose, prompt, tuple(options))
+        found = self._store.find(id)
+        if found is not None:
+            return tuple(Scored(*each) for each in found)
+        scores = await self._model.score(prompt, options)
+        self._store.keep(id, [[each.logprob, each.num_tokens] for each in scores])
+        return scores
+
+    async def attend(self, text: str | TokenIds, *, bos: bool) -> Attention:
+        id = id_of("attend", self._whose, text, bos)
+        found = self._store.find(id)
+        if found is not None:
+            return Attention(tuple(found["ids"]), tuple(found["texts"]), _array(found["weights"]))
+        attention = await self._model.attend(text, bos=bos)
+        plain = {"ids": attention.ids, "texts": attention.texts, "weights": _plain_array(attention.weights)}
+        self._store.keep(id, plain)
+        return attention
+
+
+class CachedRetriever(WrappedRetriever):
+    """A retriever that is not asked what it has found.
+
+    Raises:
+        InputError: nothing tells the retriever's hits from those of others.
+    """
+
+    def __init__(self, retriever: Retriever, store: Store) -> None:
+        super().__init__(retriever)
+        self._store, self._whose = store, _whose(retriever.name, retriever.fingerprint)
+
+    async def search(self, query: str, k: int, *, exclude: frozenset[str] = frozenset()) -> tuple[Hit, ...]:
+        id = id_of("search", self._whose, query, k, sorted(exclude))
+        found = self._store.find(id)
+        if found is not None:
+            return tuple(Hit(Passage(**each["passage"]), each["score"], each["rank"]) for each in found)
+        hits = await self._retriever.search(query, k, exclude=exclude)
+        self._store.keep(id, [asdict(hit) for hit in hits])
+        return hits
+
+
+def _whose(name: str, fingerprint: str) -> str:
+    if not fingerprint:
+        raise InputError(
+            f"what {name!r} gives can't be kept in a cache, since nothing tells it from what others of that "
+            "name give: do without the cache."
+        )
+    return f"askance {VERSION}, {fingerprint}"
+
+
+def _plain_generation(generation: Generation) -> dict[str, Any]:
+    return {
+        "text": generation.text,
+        "tokens": [_plain_token(token) for token in generation.tokens],
+        "dropped": [_plain_token(token) for token in generation.dropped],
+        "finish": generation.finish,
+        "prompt_ids": generation.prompt_ids,
+        "prompt_tokens": generation.prompt_tokens,
+    }
+
+
+def _plain_token(token: Token) -> list[Any]:
+    attention = None if token.attention is None else _plain_array(token.attention)
+    numbers = [token.logprob, token.entropy, token.top, token.probs]
+    return [token.id, token.text, token.start, token.end, *numbers, attention]
+
+
+def _generation(plain: dict[str, Any]) -> Generation:
+    """All of its prompt was known: nothing had to be computed."""
+    return Generation(
+        plain["text"],
+        tuple(map(_token, plain["tokens"])),
+        tuple(map(_token, plain["dropped"])),
+        plain["finish"],
+        tuple(plain["prompt_ids"]),
+        plain["prompt_tokens"],
+        plain["prompt_tokens"],
+    )
+
+
+def _token(plain: list[Any]) -> Token:
+    id, text, start, end, logprob, entropy, top, probs, attention = plain
+    pairs = tuple((text, value) for text, value in top)
+    weights = None if attention is None else _array(attention)
+    return Token(id, text, start, end, logprob, entropy, pairs, tuple(probs), weights)
+
+
+def _plain_array(array: NDArray[np.float32]) -> dict[str, Any]:
+    numbers = np.ascontiguousarray(array, dtype="<f4").tobytes()
+    return {"shape": array.shape, "numbers": base64.b64encode(numbers).decode()}
+
+
+def _array(plain: dict[str, Any]) -> NDArray[np.float32]:
+    numbers = np.frombuffer(base64.b64decode(plain["numbers"]), dtype="<f4")
+    return numbers.reshape(plain["shape"]).astype(np.float32)

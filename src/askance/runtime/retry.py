@@ -1,0 +1,127 @@
+"""Calls that are made again when it may help: when a server was busy or out of reach, and then only."""
+
+import asyncio
+from collections.abc import Awaitable, Callable, Sequence
+from dataclasses import dataclass
+from typing import TypeVar
+
+from askance.core.errors import AskanceError, InputError, ModelUnavailable, RetrieverUnavailable
+from askance.core.ports import Model, Retriever
+from askance.core.types import (
+    Attention,
+    Generation,
+    Hit,
+    Key,
+    Prompt,
+    Sampling,
+    Scored,
+    TokenIds,
+    Until,
+    Want,
+    Watch,
+)
+from askance.runtime.wrapped import WrappedModel, WrappedRetriever
+
+T = TypeVar("T")
+Sleep = Callable[[float], Awaitable[None]]
+
+
+@dataclass(frozen=True, slots=True)
+class Patience:
+    """How often, and how long between.
+
+    Attributes:
+        attempts: the first one included.
+        first_seconds: before the second one; each further wait is twice as long.
+        most_seconds: of one wait, also where a server asks for more.
+    """
+
+    attempts: int = 4
+    first_seconds: float = 1.0
+    most_seconds: float = 30.0
+
+    def __post_init__(self) -> None:
+        if self.attempts < 1:
+            raise InputError(f"attempts={self.attempts}: give 1 or more.")
+
+    def wait_seconds(self, attempt: int, asked_for: float | None) -> float:
+        """Before the attempt after this one, counted from 1."""
+        wanted = self.first_seconds * 2 ** (attempt - 1) if asked_for is None else asked_for
+        return min(wanted, self.most_seconds)
+
+    async def keep_trying(self, call: Callable[[], Awaitable[T]], sleep: Sleep = asyncio.sleep) -> T:
+        """What `call` gives; what it raises, if that is not worth another attempt or was the last one."""
+        for attempt in range(1, self.attempts + 1):
+            try:
+                return await call()
+            except (ModelUnavailable, RetrieverUnavailable) as error:
+                if attempt == self.attempts:
+                    raise self._gave_up(error) from error
+                await sleep(self.wait_seconds(attempt, error.after_seconds))
+        raise AssertionError("unreachable")
+
+    def _gave_up(self, error: AskanceError) -> AskanceError:
+        tried = "once" if self.attempts == 1 else f"{self.attempts} times"
+        return type(error)(f"{error} (tried {tried})")
+
+
+class RetryingModel(WrappedModel):
+    """A model that is asked again while it is unavailable."""
+
+    def __init__(self, model: Model, patience: Patience = Patience()) -> None:
+        super().__init__(model)
+        self._patience = patience
+
+    async def generate(
+        self,
+        prompt: Prompt,
+        sampling: Sampling,
+        want: Want = Want(),
+        until: Until | None = None,
+        *,
+        n: int = 1,
+        key: Key,
+        watch: Watch | None = None,
+    ) -> tuple[Generation, ...]:
+        watching = None if watch is None else _Onward(watch)
+
+        async def call() -> tuple[Generation, ...]:
+            if watching is not None:
+                watching.begin()
+            return await self._model.generate(prompt, sampling, want, until, n=n, key=key, watch=watching)
+
+        return await self._patience.keep_trying(call)
+
+    async def score(self, prompt: Prompt, options: Sequence[str]) -> tuple[Scored, ...]:
+        return await self._patience.keep_trying(lambda: self._model.score(prompt, options))
+
+    async def attend(self, text: str | TokenIds, *, bos: bool) -> Attention:
+        return await self._patience.keep_trying(lambda: self._model.attend(text, bos=bos))
+
+
+class _Onward:
+    """A watcher that is not told again what it was told in an attempt that broke."""
+
+    def __init__(self, watch: Watch) -> None:
+        self._watch, self._told, self._seen = watch, 0, 0
+
+    def begin(self) -> None:
+        self._seen = 0
+
+    def __call__(self, text: str) -> None:
+        self._seen += len(text)
+        new = self._seen - self._told
+        if new > 0:
+            self._told = self._seen
+            self._watch(text[-new:])
+
+
+class RetryingRetriever(WrappedRetriever):
+    """A retriever that is asked again while it is unavailable."""
+
+    def __init__(self, retriever: Retriever, patience: Patience = Patience()) -> None:
+        super().__init__(retriever)
+        self._patience = patience
+
+    async def search(self, query: str, k: int, *, exclude: frozenset[str] = frozenset()) -> tuple[Hit, ...]:
+        return await self._patience.keep_trying(lambda: self._retriever.search(query, k, exclude=exclude))

@@ -1,0 +1,183 @@
+"""One thread computes: coroutines bring their sequences to it, and wait.
+
+It is one for all models of a process. On a CPU each would take the cores that another one needs, and OpenMP
+keeps a team of threads for every thread that computes: with two of them all passes take twice as long. Models
+on several GPUs take turns in it, too.
+"""
+
+import asyncio
+import atexit
+import os
+import threading
+from collections.abc import Callable, Sequence
+from queue import Empty, SimpleQueue
+from typing import Any, TypeVar, cast
+
+from askance.runtime.batch import Batch, Request
+
+T = TypeVar("T")
+
+
+class _Order:
+    """What somebody waits for: sequences to be computed beside others, or work to be done between passes."""
+
+    def __init__(self, requests: Sequence[Request], work: Callable[[], Any] | None) -> None:
+        self.requests, self.work, self.num_left = requests, work, len(requests)
+        self._loop = asyncio.get_running_loop()
+        self.future: asyncio.Future[Any] = self._loop.create_future()
+
+    def end(self, result: Any = None, error: BaseException | None = None) -> None:
+        """Tell who waits, from another thread; the first time counts."""
+        try:
+            self._loop.call_soon_threadsafe(self._set, result, error)
+        except RuntimeError:  # its loop is closed: nobody waits any more
+            self.abandon()
+
+    def abandon(self) -> None:
+        """Nobody waits any more, or nothing can come of it."""
+        self.work = None
+        for request in self.requests:
+            request.is_abandoned = True
+
+    def _set(self, result: Any, error: BaseException | None) -> None:
+        if self.future.done():
+            return
+        if error is None:
+            self.future.set_result(result)
+        elif isinstance(error, StopIteration):  # which a future does not take
+            told = RuntimeError(repr(error))
+            told.__cause__ = error
+            self.future.set_exception(told)
+        else:
+            self.future.set_exception(error)
+
+
+class _Worker:
+    """The thread, and what it is asked for."""
+
+    def __init__(self) -> None:
+        self.begin()
+
+    def begin(self) -> None:
+        """With nothing. In the child of a fork, too: it has neither the thread nor who waits for it."""
+        self._asked = SimpleQueue[tuple[Batch[Any, Any], _Order] | None]()
+        self._thread: threading.Thread | None = None
+        self._lock = threading.Lock()
+        self._is_left = False
+
+    def put(self, batch: Batch[Any, Any], order: _Order) -> None:
+        """Bring an order, in its turn.
+
+        Raises:
+            RuntimeError: the process is ending.
+        """
+        with self._lock:
+            if self._is_left:
+                raise RuntimeError("the process is ending: models compute nothing any more")
+            if self._thread is None:
+                self._thread = threading.Thread(target=self._serve, name="askance", daemon=True)
+                self._thread.start()
+            self._asked.put((batch, order))
+
+    def leave(self) -> None:
+        """Let it end its pass: a thread that is cut off inside torch takes the process down with it."""
+        with self._lock:
+            self._is_left = True
+        self._asked.put(None)
+        if self._thread is not None:
+            self._thread.join()
+
+    def _serve(self) -> None:
+        """The thread. Of batches that have nothing to do it knows nothing, so that they can go."""
+        at_work = dict[Batch[Any, Any], _Orders]()
+        while not self._is_left:
+            self._go_on(at_work)
+
+    def _go_on(self, at_work: "dict[Batch[Any, Any], _Orders]") -> None:
+        """Take an order; where there is none, compute a pass of each batch."""
+        try:
+            found = self._asked.get(block=not at_work)
+        except Empty:
+            _compute(at_work)
+            return
+        if found is not None:  # all that has come takes part in the next pass
+            batch, order = found
+            _begin(batch, order, at_work.setdefault(batch, {}))
+
+
+_worker = _Worker()
+atexit.register(_worker.leave)
+if hasattr(os, "register_at_fork"):
+    os.register_at_fork(after_in_child=_worker.begin)
+
+
+class Scheduler:
+    """Has computed what coroutines of any event loop bring, in the order in which they bring it."""
+
+    def __init__(self, batch: Batch[Any, Any]) -> None:
+        self._batch = batch
+
+    async def compute(self, requests: Sequence[Request]) -> None:
+        """Compute sequences to their ends. Cancelling this abandons them, within one pass.
+
+        Raises:
+            Exception: what stopped the first of them that was stopped; the others are abandoned.
+        """
+        if not requests:
+            return
+        await self._wait(_Order(requests, None))
+
+    async def alone(self, work: Callable[[], T]) -> T:
+        """Do something else with the model, between two passes. Raises what it raises."""
+        return cast(T, await self._wait(_Order((), work)))
+
+    async def _wait(self, order: _Order) -> Any:
+        _worker.put(self._batch, order)
+        try:
+            return await order.future
+        finally:
+            order.abandon()
+
+
+_Orders = dict[Request, _Order]
+
+
+def _compute(at_work: dict[Batch[Any, Any], _Orders]) -> None:
+    """A pass of each batch."""
+    for batch, orders in list(at_work.items()):
+        _step(batch, orders)
+        if batch.is_idle:
+            del at_work[batch]
+
+
+def _begin(batch: Batch[Any, Any], order: _Order, orders: _Orders) -> None:
+    for request in order.requests:
+        orders[request] = order
+        batch.put(request)
+    work = order.work
+    if work is not None:
+        try:
+            order.end(work())
+        except BaseException as error:  # raised again where the work is awaited
+            order.end(error=error)
+
+
+def _step(batch: Batch[Any, Any], orders: _Orders) -> None:
+    try:
+        over = batch.step()
+    except BaseException as error:  # a fault of ours: nobody must wait for ever
+        for each in orders.values():
+            each.end(error=error)
+            each.abandon()
+        orders.clear()
+        return
+    for request, stopped in over:
+        order = orders.pop(request, None)
+        if order is None:  # it had a part in such a fault
+            continue
+        order.num_left -= 1
+        if stopped is not None:
+            order.end(error=stopped)
+            order.abandon()
+        elif not order.num_left:
+            order.end()

@@ -1,0 +1,96 @@
+"""What all wrappers of a port share: a call that they do not change goes through."""
+
+from collections.abc import Sequence
+
+from askance.core.ports import Model, Retriever
+from askance.core.types import (
+    Attention,
+    Capability,
+    Generation,
+    Hit,
+    Key,
+    Prompt,
+    Sampling,
+    Scored,
+    Signal,
+    TokenIds,
+    Until,
+    Want,
+    Watch,
+)
+
+
+class WrappedModel:
+    """A `Model` over another one."""
+
+    def __init__(self, model: Model) -> None:
+        self._model = model
+
+    @property
+    def name(self) -> str:
+        return self._model.name
+
+    @property
+    def fingerprint(self) -> str:
+        return self._model.fingerprint
+
+    @property
+    def signals(self) -> frozenset[Signal]:
+        return self._model.signals
+
+    @property
+    def capabilities(self) -> frozenset[Capability]:
+        return self._model.capabilities
+
+    @property
+    def context_tokens(self) -> int:
+        return self._model.context_tokens
+
+    async def generate(
+        self,
+        prompt: Prompt,
+        sampling: Sampling,
+        want: Want = Want(),
+        until: Until | None = None,
+        *,
+        n: int = 1,
+        key: Key,
+        watch: Watch | None = None,
+    ) -> tuple[Generation, ...]:
+        return await self._model.generate(prompt, sampling, want, until, n=n, key=key, watch=watch)
+
+    async def score(self, prompt: Prompt, options: Sequence[str]) -> tuple[Scored, ...]:
+        return await self._model.score(prompt, options)
+
+    async def attend(self, text: str | TokenIds, *, bos: bool) -> Attention:
+        return await self._model.attend(text, bos=bos)
+
+    def tokenize(self, text: str) -> TokenIds:
+        return self._model.tokenize(text)
+
+    def decode(self, ids: TokenIds) -> str:
+        return self._model.decode(ids)
+
+    def pieces(self, ids: TokenIds) -> tuple[str, ...]:
+        return self._model.pieces(ids)
+
+    def count(self, prompt: Prompt) -> int:
+        return self._model.count(prompt)
+
+
+class WrappedRetriever:
+    """A `Retriever` over another one."""
+
+    def __init__(self, retriever: Retriever) -> None:
+        self._retriever = retriever
+
+    @property
+    def name(self) -> str:
+        return self._retriever.name
+
+    @property
+    def fingerprint(self) -> str:
+        return self._retriever.fingerprint
+
+    async def search(self, query: str, k: int, *, exclude: frozenset[str] = frozenset()) -> tuple[Hit, ...]:
+        return await self._retriever.search(query, k, exclude=exclude)

@@ -1,0 +1,138 @@
+"""What goes beyond a limit is refused, with the numbers."""
+
+import asyncio
+import time
+
+import pytest
+
+from askance.core.errors import KnobError, LimitReached
+from askance.core.types import Raw, Sampling, Span
+from askance.models.scripted import ScriptedModel
+from askance.retrieval.scripted import ScriptedRetriever
+from askance.runtime.limit import Budget, Ledger, LimitedModel, LimitedRetriever
+
+PROMPT = Raw((Span("one two three four"),))
+
+
+def limited(**budget):
+    ledger = Ledger(Budget(**budget))
+    return ledger, LimitedModel(ScriptedModel(), ledger)
+
+
+def generate(model, max_tokens=5, **options):
+    return asyncio.run(model.generate(PROMPT, Sampling(max_tokens), key=("k",), **options))
+
+
+def test_what_is_spent_is_counted():
+    ledger, model = limited(tokens=1000)
+    (generation,) = generate(model)
+    num_prompt = model.count(PROMPT)
+    assert ledger.num_tokens == num_prompt + generation.generated_tokens
+    asyncio.run(model.attend("one two", bos=False))
+    assert ledger.num_calls == 2
+
+
+def test_a_prompt_beyond_what_is_left_is_not_asked():
+    ledger, model = limited(tokens=20)
+    ledger.spend(18)
+    num_prompt = model.count(PROMPT)
+    with pytest.raises(
+        LimitReached, match=rf"has 20 tokens, 18 are used, and the next prompt has {num_prompt}\."
+    ):
+        generate(model, 100)
+    assert (ledger.num_tokens, ledger.num_calls) == (18, 0)
+
+
+def test_a_text_that_the_limit_cuts_is_refused():
+    num_prompt = ScriptedModel().count(PROMPT)
+    _, model = limited(tokens=num_prompt + 3)
+    with pytest.raises(LimitReached, match="all are used"):
+        generate(model, 5)
+
+
+def test_several_samples_share_what_is_left():
+    num_prompt = ScriptedModel().count(PROMPT)
+    ledger, model = limited(tokens=2 * num_prompt + 10)
+    assert [each.generated_tokens for each in generate(model, 5, n=2)] == [5, 5]
+    assert ledger.tokens_left == 0
+    with pytest.raises(LimitReached, match="all are used"):
+        generate(limited(tokens=2 * num_prompt + 9)[1], 5, n=2)
+
+
+def test_calls_side_by_side_do_not_spend_the_same_tokens():
+    num_prompt = ScriptedModel().count(PROMPT)
+    ledger, model = limited(tokens=2 * num_prompt + 9)
+
+    async def both():
+        work = (model.generate(PROMPT, Sampling(5), key=(number,)) for number in range(2))
+        return await asyncio.gather(*work, return_exceptions=True)
+
+    first, second = asyncio.run(both())
+    assert [len(first), type(second)] == [1, LimitReached]
+    assert ledger.num_tokens == 2 * num_prompt + 9
+
+
+def test_what_is_set_aside_for_a_call_that_fails_is_there_again():
+    ledger, model = limited(tokens=1000)
+    broken = LimitedModel(TimingOut(), ledger)
+    with pytest.raises(TimeoutError):
+        generate(broken)
+    assert ledger.num_tokens == model.count(PROMPT)
+
+
+def test_calls():
+    ledger = Ledger(Budget(calls=2))
+    retriever = LimitedRetriever(ScriptedRetriever({}), ledger)
+    for _ in range(2):
+        asyncio.run(retriever.search("a", 1))
+    with pytest.raises(LimitReached, match="has 2 calls, and all are made"):
+        generate(LimitedModel(ScriptedModel(), ledger))
+
+
+class Slow(ScriptedModel):
+    async def generate(self, *given, **options):
+        await asyncio.sleep(5)
+
+
+def test_time():
+    model = LimitedModel(Slow(), Ledger(Budget(seconds=0.05)))
+    with pytest.raises(LimitReached, match=r"a question has 0\.05 seconds"):
+        generate(model)
+
+
+def test_time_that_is_over_before_a_call_that_does_not_wait():
+    _, model = limited(seconds=0.05)
+    generate(model)
+    time.sleep(0.06)
+    with pytest.raises(LimitReached, match=r"a question has 0\.05 seconds"):
+        generate(model)
+
+
+class TimingOut(ScriptedModel):
+    async def generate(self, *given, **options):
+        raise TimeoutError("of the server")
+
+
+def test_a_time_out_of_the_call_itself_stays_one():
+    with pytest.raises(TimeoutError, match="of the server"):
+        generate(LimitedModel(TimingOut(), Ledger(Budget(seconds=60))))
+
+
+@pytest.mark.parametrize("budget", [{"tokens": 0}, {"calls": -1}, {"seconds": float("nan")}])
+def test_a_budget_out_of_range(budget):
+    with pytest.raises(KnobError, match=r"of the budget: expected [\d.]+ or more"):
+        Budget(**budget)
+
+
+def test_without_a_limit_of_tokens_prompts_are_not_tokenised_for_it():
+    class Uncounted(ScriptedModel):
+        def count(self, prompt):
+            raise AssertionError
+
+        def tokenize(self, text):
+            raise AssertionError
+
+    ledger = Ledger(Budget(calls=9))
+    model = LimitedModel(Uncounted(), ledger)
+    asyncio.run(model.score(PROMPT, []))
+    assert ledger.num_calls == 1

@@ -1,0 +1,88 @@
+"""A backend and requests of plain numbers: what is written tells what was before."""
+
+from dataclasses import dataclass, field
+
+from askance.runtime.backend import Fed
+
+
+class Tokens:
+    """A backend whose keys and values are the tokens themselves, and whose logits are all tokens before."""
+
+    bytes_per_token, can_restore, max_feeds = 10, True, 100
+
+    def __init__(self):
+        self.slots, self.passes, self.breaks_on = [], [], set()
+        self.opens = self.restores = self.saves = True
+
+    @property
+    def num_reserved(self):
+        return sum(map(len, self.slots))
+
+    def reserved_with(self, num_tokens):
+        return self.num_reserved + num_tokens
+
+    def open(self, num_tokens):
+        self.check(self.opens)
+        slot = [None] * num_tokens
+        self.slots.append(slot)
+        return slot
+
+    def close(self, slot):
+        self.slots = [each for each in self.slots if each is not slot]
+
+    def restore(self, slot, blocks):
+        self.check(self.restores)
+        slot[: sum(count for _, count in blocks)] = [id for block, count in blocks for id in block[:count]]
+
+    def save(self, slot, start, stop):
+        self.check(self.saves)
+        return tuple(slot[start:stop])
+
+    def check(self, works):
+        if not works:
+            raise RuntimeError("out of memory")
+
+    def forward(self, feeds):
+        if any(id in self.breaks_on for feed in feeds for id in feed.ids):
+            raise RuntimeError("out of order")
+        self.passes.append([len(feed.ids) for feed in feeds])
+        fed = []
+        for feed in feeds:
+            stop = feed.start + len(feed.ids)
+            feed.slot[feed.start : stop] = feed.ids
+            logits = [tuple(feed.slot[: stop - back]) for back in reversed(range(feed.num_logits))]
+            fed.append(Fed(logits, feed.wants_attention or None))
+        return fed
+
+
+def next_id(before):
+    return (sum(before) * 31 + len(before)) % 97 + 3
+
+
+@dataclass(eq=False)
+class Asked:
+    """Writes `num_new` tokens behind its prompt."""
+
+    prompt: tuple
+    num_new: int = 3
+    num_logits: int = 1
+    wants_attention: bool = False
+    is_abandoned: bool = False
+    written: list = field(default_factory=list)
+    ends: list = field(default_factory=list)
+    num_reused: int = 0
+
+    def __post_init__(self):
+        self.ids, self.max_tokens = list(self.prompt), len(self.prompt) + self.num_new
+
+    @property
+    def is_done(self):
+        return len(self.written) == self.num_new
+
+    def take(self, fed, num_reused):
+        assert fed.logits[-1] == tuple(self.ids), "keys and values of other tokens"
+        assert bool(fed.attention) == (self.wants_attention and bool(self.written))
+        self.num_reused = num_reused
+        self.written.append(next_id(fed.logits[-1]))
+        self.ids.append(self.written[-1])
+        return not self.is_done
