@@ -1,6 +1,7 @@
 """Lessons in judging: Self-RAG's four questions, with labels that follow from what a dataset tells.
 
-- relevance: "relevant" for a supporting paragraph, "irrelevant" for a distractor;
+- relevance: "relevant" for a supporting paragraph, "irrelevant" for a distractor, or for one that another
+  question needs;
 - support: "fully" for the paragraph that tells the fact, "partially" for one that tells the first of two
   facts, "not" for another paragraph, or for a fact with another object in it;
 - usefulness: 5 for the whole way to the answer, 3 for its first half, 1 for the answer to another question;
@@ -32,6 +33,9 @@ from askance.train.reader.passages import Showing, as_hits, fitted
 from askance.train.reader.reasoning import in_order, reasoning
 from askance.train.reader.relations import plain, same, statement
 
+_NUM_COMPARED = 4
+"""Of how many paragraphs the one is taken that is about as long as another."""
+
 
 def relevance(example: Example, model: Model, showing: Showing, random_: random.Random) -> Iterator[Lesson]:
     """One paragraph that the answer needs, and one that it does not."""
@@ -40,6 +44,29 @@ def relevance(example: Example, model: Model, showing: Showing, random_: random.
         if paragraph is not None:
             prompt = relevance_prompt(model, example.question, paragraph)
             yield _judged("relevance", example, prompt, RELEVANCE, label)
+
+
+def relevance_told_apart(
+    example: Example, others: Sequence[Paragraph], model: Model, showing: Showing, random_: random.Random
+) -> Iterator[Lesson]:
+    """A paragraph that the answer needs, and of a few of `others` the one that is about as long.
+
+    A small model learns what is easiest to see. In 2WikiMultihopQA the supporting paragraph is the longer one
+    in three of four pairs: shown it against any distractor, a model learns to judge by length.
+    """
+    supporting = [each for each in example.grounds.paragraphs if each.is_supporting]
+    if not (supporting and others):
+        return
+    needed = _shown(random_.choice(supporting), showing)
+    few = [_shown(each, showing) for each in random_.sample(list(others), min(_NUM_COMPARED, len(others)))]
+    shown = [each for each in few if each is not None]
+    if needed is None or not shown:
+        return
+    num_words = len(needed.text.split())
+    alike = min(shown, key=lambda each: abs(len(each.text.split()) - num_words))
+    for passage, label in ((needed, "[Relevant]"), (alike, "[Irrelevant]")):
+        prompt = relevance_prompt(model, example.question, passage)
+        yield _judged("relevance", example, prompt, RELEVANCE, label)
 
 
 def support(

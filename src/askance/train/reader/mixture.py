@@ -10,7 +10,7 @@ from math import floor
 from askance.core.errors import InputError
 from askance.core.ports import Model
 from askance.eval.datasets import Example
-from askance.eval.datasets.grounds import Triple
+from askance.eval.datasets.grounds import Paragraph, Triple
 from askance.eval.datasets.squad2 import UNANSWERABLE
 from askance.methods.prompts import Layout
 from askance.train.reader import judging
@@ -38,7 +38,7 @@ class Shares:
             all its questions.
         bridged: of the questions that two questions of one hop make.
         splitting, following_up, summing_up, judging: as their modules say; judging for each of four kinds.
-        relevance: judgements of relevance beyond those, the kind that methods ask most often.
+        relevance: further judgements of relevance, against paragraphs that are as long.
     """
 
     reading: float
@@ -185,6 +185,7 @@ class _Builder:
         for example in bridged([each for each in examples if each.grounds.supporting], choose):
             for _ in range(self._times(self.shares.bridged)):
                 yield from self._answering(example)
+        yield from self._told_apart(examples)
 
     def _of_chains(self, examples: Sequence[Example]) -> Iterator[Lesson]:
         facts = [fact for example in examples for fact in example.grounds.triples]
@@ -199,9 +200,7 @@ class _Builder:
         for example in (each for each in examples if each.grounds.paragraphs):
             for _ in range(self._times(self.shares.judging)):
                 yield from self._judging(example, self.random_.choice(examples), facts)
-        for example in (each for each in examples if each.grounds.paragraphs):
-            for _ in range(self._times(self.shares.relevance)):
-                yield from judging.relevance(example, self.model, self.showing, self.random_)
+        yield from self._told_apart(examples)
 
     def _answering(self, example: Example) -> Iterator[Lesson]:
         for _ in range(self._times(self.shares.reading)):
@@ -229,6 +228,25 @@ class _Builder:
         yield from judging.usefulness(example, other, self.model, self.random_)
         yield from judging.retrieval(example, self.model, self.showing, self.random_)
 
+    def _told_apart(self, examples: Sequence[Example]) -> Iterator[Lesson]:
+        """Each question's distractors, or what other questions need, where it can be on the same subject."""
+        by_title = dict[str, dict[str, Paragraph]]()
+        for example in examples:
+            for paragraph in example.grounds.supporting:
+                by_title.setdefault(_subject(example, paragraph), {})[paragraph.text] = paragraph
+        for example in (each for each in examples if each.grounds.supporting):
+            own = {each.text for each in example.grounds.paragraphs}
+            for _ in range(self._times(self.shares.relevance)):
+                subject = _subject(example, self.random_.choice(example.grounds.supporting))
+                needed = [each for text, each in by_title[subject].items() if text not in own]
+                distractors = [each for each in example.grounds.paragraphs if not each.is_supporting]
+                others = (
+                    needed if needed and (not distractors or self.random_.random() < 0.5) else distractors
+                )
+                yield from judging.relevance_told_apart(
+                    example, others, self.model, self.showing, self.random_
+                )
+
     def _layout(self) -> Layout:
         takes = self.model.capabilities
         is_chat = "chat" in takes and ("raw" not in takes or self.random_.random() < self.shares.chat)
@@ -236,6 +254,13 @@ class _Builder:
 
     def _times(self, share: float) -> int:
         return floor(share + self.random_.random())
+
+
+def _subject(example: Example, paragraph: Paragraph) -> str:
+    """What paragraphs that are told apart have in common: an article, where each question is on one of its
+    paragraphs; otherwise no more than being needed.
+    """
+    return paragraph.title if _is_on_one_paragraph(example) else ""
 
 
 def _useless(example: Example) -> str:

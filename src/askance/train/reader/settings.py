@@ -47,7 +47,7 @@ class ReaderSettings(Knobs):
     following_up: float = knob(0.5, "share: the next question, given answers", at_least=0)
     summing_up: float = knob(0.3, "share: the answer out of answers", at_least=0)
     judging: float = knob(0.4, "share: each of four judgements", at_least=0)
-    relevance: float = knob(0.0, "share: the first of these alone, once more", at_least=0)
+    relevance: float = knob(0.0, "share: relevance again, against paragraphs as long", at_least=0)
     chat: float = knob(
         0.1, "share of the answers in the chat format, where raw prompts are possible", at_least=0, at_most=1
     )
