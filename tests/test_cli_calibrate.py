@@ -38,7 +38,7 @@ def test_calibrate_prints_table_value_and_how_to_use_it(run, questions, model, s
     )
     assert code == 0
     text = " ".join(out.split())
-    assert "search_below searches a question 95 % interval tokens computed" in text
+    assert "search_below searches a question 95 % interval tokens" in text
     assert "gives 1.5 searches a question with flare on scripted (95 % interval 0." in text
     value = tomllib.loads(file.read_text())["flare"]["search_below"]
     assert 0.45 <= value < 0.55

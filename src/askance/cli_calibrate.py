@@ -13,6 +13,7 @@ from rich.text import Text
 
 from askance.cli_options import (
     IndexOption,
+    InFlightOption,
     JsonFlag,
     ModelOption,
     PresetOption,
@@ -56,11 +57,13 @@ def calibrate(
     knob: Annotated[str | None, typer.Option(help="The knob to turn, if not the method's own.")] = None,
     trials: Annotated[int, typer.Option(min=1, help="Most values tried; each asks every question.")] = 7,
     seed: Annotated[int, typer.Option(help="Of sampling and of the intervals.")] = 0,
+    in_flight: InFlightOption = None,
     file: Annotated[Path | None, typer.Option("--out", help="Write a preset to this file (TOML).")] = None,
     as_json: JsonFlag = False,
 ) -> None:
     """Find the threshold that leads to a wanted number of searches a question."""
     from askance.eval.datasets import read_dataset
+    from askance.models.kinds import suits_in_flight
     from askance.serve.progress import CalibrationProgress
     from askance.train.calibrate import calibrate as find_threshold
     from askance.train.calibrate import chosen_knob
@@ -79,6 +82,7 @@ def calibrate(
         work = find_threshold(
             method, settings, models, retriever, questions, searches,
             knob=knob, max_trials=trials, seed=seed, progress=progress,
+            in_flight=in_flight or suits_in_flight(specs["answer"]),
         )  # fmt: skip
         found = asyncio.run(work)
     if file is not None and found.value is not None:
@@ -134,7 +138,7 @@ def _show(found: "Calibration", file: Path | None) -> None:
 
 def _table(found: "Calibration") -> Table:
     table = Table(box=None, pad_edge=False, header_style="bold")
-    for heading in (found.knob, "searches a question", "95 % interval", "tokens computed"):
+    for heading in (found.knob, "searches a question", "95 % interval", "tokens"):
         table.add_column(heading, justify="right")
     for row in found.table:
         low, high = row.searches_interval

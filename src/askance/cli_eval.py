@@ -13,6 +13,7 @@ from rich.text import Text
 from askance.cli_options import (
     BudgetOption,
     CacheOption,
+    InFlightOption,
     JsonFlag,
     ModelOption,
     PresetOption,
@@ -34,12 +35,6 @@ out = Console(highlight=False, emoji=False)
 err = Console(stderr=True, highlight=False, emoji=False)
 
 MAX_FAILURES = 20
-InFlightOption = Annotated[
-    int | None,
-    typer.Option(
-        min=1, metavar="N", help="Questions asked at the same time; otherwise as many as suit the model."
-    ),
-]
 MaxFailuresOption = Annotated[
     int,
     typer.Option(

@@ -24,6 +24,12 @@ BudgetOption = Annotated[
         "--budget", help="tokens=N, calls=N or seconds=N: the most a question may cost; may be given again."
     ),
 ]
+InFlightOption = Annotated[
+    int | None,
+    typer.Option(
+        min=1, metavar="N", help="Questions asked at the same time; otherwise as many as suit the model."
+    ),
+]
 CacheOption = Annotated[
     Path | None,
     typer.Option(

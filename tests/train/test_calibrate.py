@@ -5,15 +5,18 @@ is one search, with every word in doubt there are two.
 """
 
 import asyncio
+from dataclasses import dataclass
 
 import pytest
 
 from askance.core.errors import AskanceError, InputError, KnobError, MissingAbility, UnknownName
 from askance.core.types import Passage, Question
+from askance.methods.flare import Flare
 from askance.models.scripted import Reply, ScriptedModel
 from askance.retrieval.scripted import ScriptedRetriever
 from askance.train.bracket import Aim, Tried, next_value
 from askance.train.calibrate import calibrate, calibrated_methods
+from askance.train.trials import Trials
 
 PROBABILITIES = [0.05, 0.15, 0.25, 0.35, 0.45, 0.55, 0.65, 0.75, 0.85, 0.95]
 QUESTIONS = [Question(str(p), "Where is it?") for p in PROBABILITIES]
@@ -139,6 +142,31 @@ def test_when_all_fail():
 
 def test_the_same_twice():
     assert run("dragin", DRAGIN, 0.7) == run("dragin", DRAGIN, 0.7)
+
+
+@pytest.mark.parametrize("in_flight", [3, 100])
+def test_how_many_are_in_flight_changes_nothing(in_flight):
+    def script(prompt, key):
+        return RuntimeError("out of memory") if key[1] == "0.45" and "[1]" in prompt else reply(prompt, key)
+
+    one, more = (
+        run("flare", {**FLARE, "search_below": 1.0}, 0.5, script=script, in_flight=at_a_time)
+        for at_a_time in (1, in_flight)
+    )
+    assert one.num_counted == 9
+    assert more == one
+
+
+def test_a_defect_is_no_failure_of_a_question():
+    @dataclass(frozen=True)
+    class Broken(Flare):
+        async def answer(self, question, run):
+            return 1 / 0
+
+    models, retriever = {"answer": ScriptedModel()}, ScriptedRetriever([Passage("p", "Bonn", "A city.")])
+    trials = Trials(Broken(), "search_below", models, retriever, QUESTIONS, in_flight=4)
+    with pytest.raises(ZeroDivisionError):
+        asyncio.run(trials.run(1, 0.5))
 
 
 def test_a_jump_over_the_number_wanted_is_told():

@@ -16,7 +16,7 @@ from askance.eval.run_folder import RunWriter, claimed, open_run
 from askance.eval.selection import Chosen, Selection, choose
 from askance.eval.settings import settings_of
 from askance.eval.standing import Standing
-from askance.models.kinds import MODEL_KINDS
+from askance.models.kinds import suits_in_flight
 from askance.runtime.limit import Budget
 from askance.wire import DEFAULT_MODEL, Engine, open_retriever, ready_method
 from askance.wordings import WORDINGS
@@ -53,11 +53,6 @@ class Cell:
     seed: int = 0
     budget: Budget = Budget()
     metrics: tuple[str, ...] = DEFAULT_METRICS
-
-    @property
-    def in_flight(self) -> int:
-        """How many questions at a time suit the model that answers."""
-        return MODEL_KINDS[self.models["answer"].partition("?")[0].partition(":")[0]].in_flight
 
 
 @dataclass(frozen=True, slots=True)
@@ -128,7 +123,7 @@ async def evaluate(
             done = {record.id for record in before.records}
             left = {n: each for n, each in ready.questions.items() if each.question.id not in done}
             standing = Standing.of(len(ready.questions), ready.scoring.names, before.records)
-            in_flight = terms.in_flight or ready.cell.in_flight
+            in_flight = terms.in_flight or suits_in_flight(ready.cell.models["answer"])
             await ask_all(
                 engine, left, writer, ready.scoring, standing,
                 in_flight=in_flight, max_failures=terms.max_failures, progress=progress,

@@ -152,6 +152,12 @@ def parse_spec(spec: str) -> tuple[ModelKind, str, dict[str, str]]:
     return kind, name, dict(pairs)
 
 
+def suits_in_flight(spec: str) -> int:
+    """How many questions at a time suit the model of a specification."""
+    kind, _, _ = parse_spec(spec)
+    return kind.in_flight
+
+
 def _options(query: str) -> list[tuple[str, str]]:
     # To the letter, where a URL would have escapes: the path of an adapter may hold any character but &.
     parts = [pair.partition("=") for pair in query.split("&") if pair]

@@ -8,7 +8,6 @@ number of searches a question does mean the same everywhere.
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
 from math import isfinite
-from operator import attrgetter
 from typing import Any, get_type_hints
 
 import numpy as np
@@ -30,9 +29,10 @@ TOLERANCE = 0.05
 
 @dataclass(frozen=True, slots=True)
 class Evaluated:
-    """One value of the knob: mean searches and mean tokens computed a question, over those that never failed.
+    """One value of the knob: mean searches and mean tokens a question, over those that never failed.
 
-    Tokens are those of prompts, as far as they did not come from a cache, and those generated.
+    Tokens are those of prompts and those generated, whether or not beginnings of prompts were found again: a
+    value that is tried later finds more of them.
     """
 
     value: float
@@ -83,6 +83,7 @@ async def calibrate(
     max_trials: int = MAX_TRIALS,
     tolerance: float = TOLERANCE,
     seed: int = 0,
+    in_flight: int = 1,
     progress: Progress = lambda trial, value, done, searches: None,
 ) -> Calibration:
     """Choose the value of a knob that leads to `searches_per_question` on average.
@@ -96,6 +97,7 @@ async def calibrate(
         knob: the method's own (see `askance.core.knobs.search_knob`) unless named.
         max_trials: most values tried; each answers all questions.
         tolerance: searches a question; a value this close ends the search.
+        in_flight: questions asked at the same time, which changes nothing but how long it takes.
 
     Raises:
         InputError: no questions, a method or knob that can't be calibrated, a number that makes no sense.
@@ -112,7 +114,7 @@ async def calibrate(
             "at a number that is not infinite."
         )
     check_needs(method, models, retriever)
-    trials = Trials(method, chosen.name, models, retriever, questions, seed, progress)
+    trials = Trials(method, chosen.name, models, retriever, questions, seed, in_flight, progress)
     tried: list[Trial] = []
     failures: list[Failure] = []
     value: float | None = start
@@ -212,9 +214,9 @@ def _calibration(
     values, searches = [each.value for each in ordered], [each.searches for each in ordered]
     runs = [next(trial for trial in tried if trial.value == value) for value in values]
     samples = resampled_means(_per_question(runs, lambda usage: usage.searches), trials.seed)
-    tokens = _per_question(runs, attrgetter("computed_tokens")).mean(axis=1).tolist()
+    sizes = _per_question(runs, lambda usage: usage.prompt_tokens + usage.generated_tokens)
     intervals = [percentile_interval(row) for row in samples]
-    table = map(Evaluated, values, searches, intervals, tokens)
+    table = map(Evaluated, values, searches, intervals, sizes.mean(axis=1).tolist())
     is_reached = _is_reached(aim, means)
     value = float(f"{value_at(aim.wanted, values, searches):.4g}") if is_reached else None
     interval, is_cut = _interval(aim, values, samples) if is_reached else (None, False)

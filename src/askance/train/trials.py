@@ -1,7 +1,8 @@
 """Trying one value of a knob: a method answers all questions with it, and its searches are counted."""
 
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass, replace
+from contextlib import aclosing
+from dataclasses import dataclass, field, replace
 from statistics import fmean
 from typing import Any
 
@@ -10,6 +11,7 @@ from askance.core.errors import AskanceError
 from askance.core.ports import Method, Model, Retriever
 from askance.core.trace import Trace
 from askance.core.types import Question, Role, Usage
+from askance.runtime.many import many
 
 Progress = Callable[[int, float, int, float | None], None]
 """Is told the number of the trial, the value on trial, how many questions are done, and, when all are, the
@@ -41,7 +43,7 @@ class Trial:
 
 @dataclass(slots=True)
 class Trials:
-    """The same questions for the same method, with one knob turned; one question after the other."""
+    """The same questions for the same method, with one knob turned; `in_flight` questions at a time."""
 
     method: Method
     knob: str
@@ -49,28 +51,50 @@ class Trials:
     retriever: Retriever | None
     questions: Sequence[Question]
     seed: int = 0
+    in_flight: int = 1
     progress: Progress = lambda trial, value, done, searches: None
 
     async def run(self, number: int, value: float) -> tuple[Trial, tuple[Failure, ...]]:
         """Answer every question with the knob at `value`; a failure is noted, and the others go on."""
         turned: dict[str, Any] = {self.knob: value}
         method = replace(self.method, **turned)  # type: ignore[type-var]
-        usages: list[Usage | None] = []
-        decisions: list[tuple[float, ...]] = []
-        failures: list[Failure] = []
-        for done, question in enumerate(self.questions):
+        attempts = [_Attempt(question) for question in self.questions]
+        done = 0
+        async with aclosing(
+            many(attempts, lambda each: self._ask(method, each), self.in_flight)
+        ) as finishing:
             self.progress(number, value, done, None)
-            trace = Trace()
-            try:
-                result = await ask(question, method, self.models, self.retriever, seed=self.seed, trace=trace)
-                usages.append(result.usage)
-            except AskanceError as error:
-                usages.append(None)
-                failures.append(Failure(question.id, value, str(error)))
-            decisions += _numbers(trace, value)
-        counts = [usage.searches for usage in usages if usage is not None]
-        self.progress(number, value, len(self.questions), fmean(counts) if counts else None)
-        return Trial(value, tuple(usages), tuple(decisions)), tuple(failures)
+            async for outcomes in finishing:
+                for outcome in outcomes:
+                    if outcome.error is not None:
+                        raise outcome.error
+                done += len(outcomes)
+                if done < len(attempts):
+                    self.progress(number, value, done, None)
+        counts = [attempt.usage.searches for attempt in attempts if attempt.usage is not None]
+        self.progress(number, value, done, fmean(counts) if counts else None)
+        failures = tuple(
+            Failure(each.question.id, value, each.error) for each in attempts if each.error is not None
+        )
+        decisions = [held for attempt in attempts for held in _numbers(attempt.trace, value)]
+        return Trial(value, tuple(each.usage for each in attempts), tuple(decisions)), failures
+
+    async def _ask(self, method: Method, attempt: "_Attempt") -> None:
+        try:
+            result = await ask(
+                attempt.question, method, self.models, self.retriever, seed=self.seed, trace=attempt.trace
+            )
+            attempt.usage = result.usage
+        except AskanceError as error:
+            attempt.error = str(error)
+
+
+@dataclass(slots=True)
+class _Attempt:
+    question: Question
+    trace: Trace = field(default_factory=Trace)
+    usage: Usage | None = None
+    error: str | None = None
 
 
 def _numbers(trace: Trace, value: float) -> list[tuple[float, ...]]:
