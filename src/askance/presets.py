@@ -120,13 +120,7 @@ def shipped() -> Mapping[str, Preset]:
     """The presets that ship with askance, by name."""
     text = Path(__file__).with_name("presets.toml").read_text(encoding="utf-8")
     tables = tomllib.loads(text)
-    return {name: _preset(name, _with_shared(tables, content)) for name, content in tables.items()}
-
-
-def _with_shared(tables: Mapping[str, Any], content: Mapping[str, Any]) -> Mapping[str, Any]:
-    """A table with the methods of another where it names one (`same_as`); only those that ship can."""
-    own = {key: value for key, value in content.items() if key != "same_as"}
-    return {**tables[content["same_as"]], **own} if "same_as" in content else own
+    return {name: _preset(name, content) for name, content in tables.items()}
 
 
 def preset_text(cls: type[Any], settings: Mapping[str, Any], comments: Sequence[str]) -> str:
