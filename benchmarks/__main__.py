@@ -7,6 +7,7 @@ import argparse
 import json
 import os
 import platform
+import sys
 from collections.abc import Sequence
 from dataclasses import asdict
 from datetime import UTC, datetime
@@ -31,7 +32,12 @@ def main() -> None:
     parser.add_argument("name", nargs="*", choices=[[], *MEASURES], help="what to measure; all if not given")
     parser.add_argument("--log", type=Path, help="enter the table in this Markdown file, newest first")
     options = parser.parse_args()
-    rows = [row for name in options.name or MEASURES for row in MEASURES[name]()]
+    rows = list[Row]()
+    for name in options.name or MEASURES:
+        for row in MEASURES[name]():
+            rows.append(row)
+            # At once: all of them take most of an hour, and what has been measured should not be lost.
+            print(" · ".join(filter(None, _cells(row))), file=sys.stderr, flush=True)
     table = Table("what", "value", "unit", "ratio", "against", box=None, header_style="bold")
     for row in rows:
         table.add_row(*_cells(row))
