@@ -169,6 +169,7 @@ def test_the_bundled_model_gets_what_was_measured_for_it():
     )
     assert plain.keys() == read.keys()
     assert all(plain[key] != read[key] for key in plain)
+    assert shipped()["bundled"].about != shipped()["bundled:base"].about
     own_prompts = {"bundled": {"wording": open_wording("plain")}, "bundled:base": {}}
     for name in OF_MODELS:
         measured = shipped()[name].methods["flare"]

@@ -52,7 +52,7 @@ class Contexts:
         assert not blocks
 
     def save(self, slot: Context, start: int, stop: int) -> None:
-        raise NotImplementedError
+        raise AssertionError("nothing is saved of what can't be restored (can_restore)")
 
     @torch.inference_mode()
     def forward(self, feeds: Sequence[Feed[Context]]) -> list[Fed]:

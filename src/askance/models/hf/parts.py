@@ -1,5 +1,6 @@
 """Attention of one pass: each token of the row attends to the keys and values of its own text alone."""
 
+from abc import ABC, abstractmethod
 from collections.abc import Sequence
 from dataclasses import dataclass
 
@@ -28,19 +29,19 @@ class Layer:
     window: int | None
 
 
-class Part:
+class Part(ABC):
     """Some tokens of a pass, whose attention is computed together."""
 
     def __init__(self) -> None:
         self._masks: dict[int | None, Tensor | None] = {}
 
+    @abstractmethod
     def attend(self, layer: Layer, output: Tensor, weights: dict[int, Tensor] | None) -> None:
         """Store the layer's keys and values, fill `output` for these tokens, and `weights` by feed.
 
         Args:
             output: of all tokens of the pass: shape [tokens, heads, size of a value].
         """
-        raise NotImplementedError
 
     def mask(self, window: int | None) -> Tensor | None:
         """Made once a pass, for all layers."""
@@ -48,8 +49,9 @@ class Part:
             self._masks[window] = self._new_mask(window)
         return self._masks[window]
 
+    @abstractmethod
     def _new_mask(self, window: int | None) -> Tensor | None:
-        raise NotImplementedError
+        """Which keys are seen; None where that needs no mask."""
 
 
 class Reading(Part):

@@ -92,6 +92,7 @@ def attend_in_pass(
         return None
     unknown = [name for name in ("softcap", "s_aux", "position_bias") if options.get(name) is not None]
     if unknown:
+        # Met when a model is tried at loading: one that wants such attention is computed text by text.
         raise NotImplementedError(f"attention with {', '.join(unknown)}")
     scaling, window = options.get("scaling"), options.get("sliding_window")
     query, key, value = (each[0].transpose(0, 1) for each in (query, key, value))
