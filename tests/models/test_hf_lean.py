@@ -45,7 +45,7 @@ def network(kin):
 
 @pytest.fixture
 def exact(kin):
-    """The same model in double precision: in single, two ways of adding up differ by as much as either errs."""
+    """The same model in double precision: in single, two ways of adding up differ as much as either errs."""
     model_type, settings = kin
     return Network(tiny_module(model_type, **settings).double(), model_type)
 
