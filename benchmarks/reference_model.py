@@ -94,6 +94,9 @@ class ReferenceModel:
         weights = await self._alone(lambda: self._attended(ids))
         return Attention(ids, self._model._texts(ids), weights)
 
+    def token_ids(self, text: str) -> TokenIds:
+        return self._model.token_ids(text)
+
     def tokenize(self, text: str) -> TokenIds:
         return self._model.tokenize(text)
 

@@ -10,7 +10,7 @@ from datetime import UTC, datetime
 
 from askance.core.errors import MissingAbility, QuestionError
 from askance.core.knobs import name_of, short_repr
-from askance.core.ports import Method, Model, Retriever, Run
+from askance.core.ports import ChecksModels, Method, Model, Retriever, Run
 from askance.core.trace import Answered, Asked, Failed, Trace
 from askance.core.types import Answer, Hit, Question, Role, Usage
 from askance.runtime.limit import Budget, Ledger, LimitedModel, LimitedRetriever
@@ -103,7 +103,7 @@ def check_needs(method: Method, models: Mapping[Role, Model], retriever: Retriev
             f"method {name} needs {', '.join(lacking)}, which {model.name} does not give: use a"
             " local model (bundled, hf:NAME), or a method without that need (`askance methods` lists them)."
         )
-    unused = models.keys() - {"answer", *(("attend",) if needs.attention else ())}
+    unused = models.keys() - {"answer", *needs.roles, *(("attend",) if needs.attention else ())}
     if unused:
         raise MissingAbility(
             f"method {name}, set as it is, asks no model in the role {min(unused)}: leave out --model "
@@ -111,6 +111,8 @@ def check_needs(method: Method, models: Mapping[Role, Model], retriever: Retriev
         )
     if needs.attention:
         _check_attention(name, model, models.get("attend"))
+    if isinstance(method, ChecksModels):
+        method.check_models(models)
 
 
 def _check_attention(method: str, model: Model, proxy: Model | None) -> None:

@@ -30,6 +30,7 @@ METHODS = {
     "flare_token": "askance.methods.flare_token:FlareToken",
     "flare_entity": "askance.methods.flare_entity:FlareEntity",
     "dragin": "askance.methods.dragin:Dragin",
+    "selfrag": "askance.methods.selfrag:Selfrag",
 }
 DEFAULT_METHOD = "dragin"
 DEFAULT_MODEL = "bundled"

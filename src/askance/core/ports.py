@@ -75,6 +75,10 @@ class Model(Protocol):
         """The last layer's attention over `text` alone, in one forward pass."""
         ...
 
+    def token_ids(self, text: str) -> TokenIds:
+        """Ids of `text` in the middle of a prompt of askance's own: control tokens are matched."""
+        ...
+
     def tokenize(self, text: str) -> TokenIds:
         """Ids of `text` as plain text: control tokens are never among them, nor are BOS and EOS."""
         ...
@@ -130,6 +134,7 @@ class Needs:
         one_of: it must have all the capabilities of at least one of these sets, too, if there are any.
         attention: the last layer's attention, of the model that answers or of one in the role attend.
         retriever: something to search.
+        roles: further roles that are asked where a model is given for them.
     """
 
     signals: frozenset[Signal] = frozenset()
@@ -137,6 +142,7 @@ class Needs:
     one_of: tuple[frozenset[Capability], ...] = ()
     attention: bool = False
     retriever: bool = False
+    roles: frozenset[Role] = frozenset()
 
     @property
     def choice(self) -> str:
@@ -167,3 +173,16 @@ class Method(Protocol):
     def needs(self) -> Needs: ...
 
     async def answer(self, question: Question, run: Run) -> Answer: ...
+
+
+@runtime_checkable
+class ChecksModels(Protocol):
+    """A method whose demands depend on more than what models declare, such as the tokens they know."""
+
+    def check_models(self, models: Mapping[Role, Model]) -> None:
+        """Looks at the models before anything runs.
+
+        Raises:
+            MissingAbility: one lacks what the method, set as it is, asks of it; says what would do.
+        """
+        ...

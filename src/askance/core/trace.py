@@ -147,6 +147,30 @@ class Decided(Event):
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
+class Expanded(Event):
+    """A step that a search over answers tried from a place in its tree.
+
+    Attributes:
+        node: its place: the numbers of the steps that lead to it, from 1, joined by dots behind "0".
+        action: what kind of step, such as "retrieve".
+        text: what it adds to the answer, or what it found out.
+        passage: it was taken with.
+        numbers: scores and the like, by name.
+        distributions: probabilities by group and name.
+        rejected: why it was not gone on from; empty if nothing speaks against it.
+    """
+
+    type: ClassVar[str] = "expand"
+    node: str
+    action: str
+    text: str
+    passage: Hit | None = None
+    numbers: dict[str, float] = field(default_factory=dict)
+    distributions: dict[str, dict[str, float]] = field(default_factory=dict)
+    rejected: str = ""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
 class Committed(Event):
     """Text of the answer that will not be taken back."""
 
@@ -188,13 +212,15 @@ AnyEvent = (
     | Attended
     | Searched
     | Decided
+    | Expanded
     | Committed
     | Drafted
     | Answered
     | Failed
 )
 EVENT_TYPES: tuple[type[AnyEvent], ...] = (
-    Asked, Generated, ScoredOptions, Attended, Searched, Decided, Committed, Drafted, Answered, Failed,
+    Asked, Generated, ScoredOptions, Attended, Searched, Decided, Expanded, Committed,
+    Drafted, Answered, Failed,
 )  # fmt: skip
 Listener = Callable[[AnyEvent], None]
 
@@ -222,6 +248,11 @@ class Trace:
     def decide(self, name: str, outcome: str, why: str, **numbers: Any) -> Decided:
         """Record a decision; `numbers` are the further fields of `Decided`."""
         event: Decided = self.add(Decided, name=name, outcome=outcome, why=why, **numbers)
+        return event
+
+    def expand(self, node: str, action: str, text: str, **found: Any) -> Expanded:
+        """Record a step of a search; `found` are the further fields of `Expanded`."""
+        event: Expanded = self.add(Expanded, node=node, action=action, text=text, **found)
         return event
 
     @contextmanager

@@ -33,7 +33,6 @@ from askance.core.types import (
 )
 from askance.models.scripts import (
     END,
-    PIECE,
     Distribution,
     Reply,
     bare,
@@ -42,6 +41,7 @@ from askance.models.scripts import (
     entropy_of,
     made_up_row,
     nonsense,
+    pieces_with,
     script_of,
 )
 from askance.runtime.writing import Writing
@@ -59,6 +59,8 @@ ALL_CAPABILITIES: frozenset[Capability] = frozenset({"raw", "chat", "continuatio
 Looks = Callable[[Sequence[str]], Sequence[float]]
 """How the last of some pieces attends to all of them: weights, which need not sum to 1."""
 Script = Callable[[str, Key], Reply | str]
+Scores = Callable[[str, str], float]
+"""The log-probability of an option after a prompt."""
 
 
 class ScriptedModel:
@@ -67,8 +69,9 @@ class ScriptedModel:
     Args:
         replies: a sequence, used up in the order of calls; or a function of prompt text and key, which keeps
             concurrent questions apart; or None for seeded nonsense.
-        scores: log-probabilities of options, for `score`.
+        scores: log-probabilities of options, for `score`, by option or from prompt text and option.
         looks: the attention of every position, the same for both heads; None for made-up attention.
+        control: further strings that are control tokens.
 
     Control tokens are written like ``<|end|>``; chat turns are rendered with them.
     """
@@ -79,8 +82,9 @@ class ScriptedModel:
         self,
         replies: Sequence[Reply | str | Exception] | Script | None = None,
         *,
-        scores: Mapping[str, float] | None = None,
+        scores: Mapping[str, float] | Scores | None = None,
         looks: Looks | None = None,
+        control: Sequence[str] = (),
         name: str = "scripted",
         context_tokens: int = 4096,
         signals: frozenset[Signal] = ALL_SIGNALS,
@@ -91,6 +95,7 @@ class ScriptedModel:
         self.prompts: list[str] = []
         self._replies = replies
         self._scores, self._looks = scores or {}, looks
+        self._control, self._piece = frozenset(control), pieces_with(control)
         self._ids: dict[str, int] = {}
         self._pieces: dict[int, str] = {}
 
@@ -135,6 +140,9 @@ class ScriptedModel:
             rows[:, query, : query + 1] = self._attention_row(ids, query)
         return Attention(ids, tuple(self._pieces[i] for i in ids), rows)
 
+    def token_ids(self, text: str) -> TokenIds:
+        return self._encode((Span(text),))
+
     def tokenize(self, text: str) -> TokenIds:
         return self._encode((Span(text, trusted=False),))
 
@@ -159,7 +167,7 @@ class ScriptedModel:
     ) -> Generation:
         writing = Writing(sampling, until, watch)
         random = np.random.Generator(np.random.Philox(digest(key)))
-        script = script_of(reply) if reply else None
+        script = script_of(reply, self._piece) if reply else None
         ids, at = list(prompt_ids), 0
         while not writing.is_finished:
             step = len(ids) - len(prompt_ids)
@@ -232,7 +240,9 @@ class ScriptedModel:
     def _score(self, prompt_ids: TokenIds, option: str) -> Scored:
         if not option:
             raise InputError("score: an option is empty; give each option a text.")
-        pieces = PIECE.findall(option)
+        pieces = self._piece.findall(option)
+        if callable(self._scores):
+            return Scored(self._scores(self.decode(prompt_ids), option), len(pieces))
         if option in self._scores:
             return Scored(self._scores[option], len(pieces))
         ids, total = list(prompt_ids), 0.0
@@ -252,9 +262,9 @@ class ScriptedModel:
             if not isinstance(part, Span):
                 ids += part
                 continue
-            for piece in PIECE.findall(part.text):
-                disarmed = [piece] if part.trusted or not _CONTROL.fullmatch(piece) else [piece[0], piece[1:]]
-                ids += map(self._id, disarmed)
+            for piece in self._piece.findall(part.text):
+                plain = part.trusted or not (piece in self._control or _CONTROL.fullmatch(piece))
+                ids += map(self._id, [piece] if plain else [piece[0], piece[1:]])
         return tuple(ids)
 
     def _id(self, piece: str) -> int:

@@ -23,6 +23,7 @@ class Reply:
     """What to write. A word named in `doubts` gets that probability, every other `sureness`.
 
     `entropies` (nats) replaces the entropy of the words it names; it is no longer that of a distribution.
+    `beside` gives, where a word that it names is written, the probabilities of other pieces.
 
     The last piece is followed by the model's end unless `ends` is False.
     """
@@ -32,16 +33,26 @@ class Reply:
     sureness: float = 0.99
     ends: bool = True
     entropies: Mapping[str, float] = field(default_factory=dict)
+    beside: Mapping[str, Distribution] = field(default_factory=dict)
 
 
-def script_of(reply: Reply) -> Callable[[int], Distribution]:
+def pieces_with(control: Sequence[str]) -> re.Pattern[str]:
+    """What a text falls into where `control` are control tokens, too."""
+    if not control:
+        return PIECE
+    strings = "|".join(map(re.escape, sorted(control, key=len, reverse=True)))
+    return re.compile(rf"{strings}|<\|[a-z_]+\|>|\s*(?:(?!{strings})[^\s<])+|\s*<|\s+")
+
+
+def script_of(reply: Reply, piece_of: re.Pattern[str] = PIECE) -> Callable[[int], Distribution]:
     """The distribution at each step of a reply; its first entry is what is written."""
-    pieces = [*PIECE.findall(reply.text), *([END] if reply.ends else [])]
+    pieces = [*piece_of.findall(reply.text), *([END] if reply.ends else [])]
 
     def at(step: int) -> Distribution:
         piece = pieces[step] if step < len(pieces) else " …"
         sure = reply.doubts.get(bare(piece), reply.sureness)
-        return {piece: sure, " (other)": 1.0 - sure}
+        others = reply.beside.get(bare(piece), {})
+        return {piece: sure, **others, " (other)": 1.0 - sure - sum(others.values())}
 
     return at
 

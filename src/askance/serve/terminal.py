@@ -15,6 +15,7 @@ from askance.core.trace import (
     Committed,
     Decided,
     Drafted,
+    Expanded,
     Failed,
     Generated,
     Searched,
@@ -94,6 +95,8 @@ def event_block(event: AnyEvent) -> RenderableType | None:
         return _decided(event)
     if isinstance(event, Searched):
         return _searched(event)
+    if isinstance(event, Expanded):
+        return _expanded(event)
     if isinstance(event, Generated):
         return _generated(event)
     if isinstance(event, Committed):
@@ -160,6 +163,17 @@ def _hit(hit: Hit) -> Text:
     text = Text(f"{hit.rank}. ", no_wrap=True, overflow="ellipsis")
     text.append(" ".join(hit.passage.title.split()), style="bold").append(f" {hit.score:.1f}  ")
     return text.append(" ".join(hit.passage.text.split()), style=PROVISIONAL)
+
+
+def _expanded(event: Expanded) -> RenderableType:
+    head = Text(f"{event.node} {event.action}", style="bold", no_wrap=True, overflow="ellipsis")
+    if event.passage is not None:
+        head.append(f"  {' '.join(event.passage.passage.title.split())}", style=PROVISIONAL)
+    numbers = Text(" · ".join(f"{name} {value:.2f}" for name, value in event.numbers.items()), style=QUERY)
+    lines = [head, Text(event.text.strip() or "(nothing)"), numbers]
+    if event.rejected:
+        lines.append(Text(f"rejected: {event.rejected}", style=WEAK))
+    return _labelled("try", Group(*lines))
 
 
 def _generated(event: Generated) -> RenderableType:

@@ -186,6 +186,9 @@ class HfModel:
         self._num_attended += len(ids)
         return Attention(ids, self._texts(ids), weights)
 
+    def token_ids(self, text: str) -> TokenIds:
+        return self._prompts.parts((Span(text),), at_start=False)
+
     def tokenize(self, text: str) -> TokenIds:
         return self._encoding.text_ids(text)
 

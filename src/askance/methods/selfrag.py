@@ -1,0 +1,175 @@
+"""Self-RAG: search when the model asks for it, write with each passage, keep what is judged best."""
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+from typing import ClassVar, Literal
+
+from askance.core.errors import MissingAbility
+from askance.core.knobs import Knobs, SearchKnob, knob
+from askance.core.ports import Model, Needs, Run
+from askance.core.types import Answer, Question, Role, Signal
+from askance.methods.eliciting import elicited
+from askance.methods.prompts import Layout, layout_needs
+from askance.methods.reflection_vocabulary import Vocabulary, has_reflection_tokens
+from askance.methods.selfrag_citing import cited
+from askance.methods.selfrag_long import long_form
+from askance.methods.selfrag_native import NativeWriter
+from askance.methods.selfrag_prompted import PromptedWriter
+from askance.methods.selfrag_scorers import NativeScorer, PromptedScorer, ReflectionScorer
+from askance.methods.selfrag_segments import Writer
+from askance.methods.selfrag_short import options_of, short_form
+from askance.methods.selfrag_tasks import Separator, Task, instruction_spans
+from askance.methods.wording import OWN, Wording
+from askance.text.answers import short_answer
+
+
+@dataclass(frozen=True, slots=True)
+class Selfrag(Knobs):
+    """Self-RAG (Asai et al. 2024): reflection tokens decide on retrieval, relevance, support and utility.
+
+    Form "short": one search, if any; an answer for each passage, the best by equation 4, or, for questions
+    with options, the option with most behind it (section 3.3). Form "long": a beam of answers that grow
+    segment by segment, each search made with what was written last (algorithm 1).
+
+    A model that was trained on the tokens judges while it writes (`scorer=native`). Any other is asked in
+    words about each segment, and the probabilities of label words stand for those of the tokens
+    (`scorer=prompted`); segments are sentences then. A model in the role critic judges in place of the one
+    that answers.
+
+    Deviations from the authors' code, which has errors here: the share of [Retrieval] is of probabilities,
+    not of their logarithms; a missing judgement scores 0; weights count in the long form, too, and so does
+    utility; passages are searched for each segment and siblings don't see each other's text; scores of
+    segments are added up, not multiplied; hard constraints reject while searching, not afterwards; a
+    segment's citation is what it was written with. Without a decision to make, nothing is written to make
+    it: in the short form, the authors' code writes a whole answer for its first token. `w_use` is the
+    paper's 0.5; the commands in the authors' README run with 1.
+    """
+
+    form: Literal["short", "long"] = knob("short", "one answer a passage, or a beam of segments")
+    mode: Literal["adaptive", "always", "never"] = knob("adaptive", "when to search")
+    threshold: float | None = knob(
+        0.2,
+        "search when the share of [Retrieval] is above this; none: when it is the likeliest token",
+        at_least=0,
+        at_most=1,
+    )
+    passages: int = knob(5, "passages per search, each with an answer or segment of its own", at_least=1)
+    max_tokens: int = knob(100, "most new tokens of an answer or, in the long form, a segment", at_least=1)
+    w_rel: float = knob(1.0, "weight of the share of [Relevant]", at_least=0)
+    w_sup: float = knob(1.0, "weight of support, from 0 to 1", at_least=0)
+    w_use: float = knob(0.5, "weight of utility, from -1 to 1", at_least=0)
+    use_seqscore: bool = knob(True, "add the mean probability of a candidate's tokens to its score")
+    seqscore_text_only: bool = knob(False, "that of its words alone, without reflection tokens")
+    reject_unsupported: bool = knob(False, "hard constraint: no segment that its passage does not support")
+    reject_irrelevant: bool = knob(False, "hard constraint: no segment with an irrelevant passage")
+    least_utility: int = knob(1, "hard constraint: no answer of a lower grade", at_least=1, at_most=5)
+    closed_aggregation: Literal["score_sum", "option_likelihood"] = knob(
+        "score_sum", "how passages vote for options: by their answers' scores, or by each option's likelihood"
+    )
+    open_dedupe: bool = knob(False, "of equal answers keep that of the best passage, in the short form")
+    beam_width: int = knob(2, "answers that are gone on with, in the long form", at_least=1)
+    max_segments: int = knob(6, "most segments of an answer, in the long form", at_least=1)
+    path_power: float = knob(
+        0.5, "scores of segments are added up and divided by their number to this power", at_least=0
+    )
+    retrieval: Literal["dynamic", "static"] = knob(
+        "dynamic", "search anew for each segment, or once, in the long form"
+    )
+    evidence: Literal["current_only", "keep_all"] = knob(
+        "current_only", "whether earlier passages stay in the prompt, in the long form with native tokens"
+    )
+    scan_tokens: int = knob(
+        0, "tokens in which the first decision is looked for; 0: 1, or 25 in the long form", at_least=0
+    )
+    citations: Literal["each_sentence", "last_sentence"] = knob(
+        "each_sentence", "the sentences of a segment that cite its passage"
+    )
+    task: Task = knob("auto", "the instruction before the question, with native tokens")
+    separator: Separator = knob("auto", "what stands between the two; auto is that of the training data")
+    scorer: Literal["auto", "native", "prompted"] = knob(
+        "auto", "who judges: reflection tokens, where the judge has them, or answers to questions in words"
+    )
+    elicit: bool = knob(True, "ask for the short answer where the text states none, without native tokens")
+    elicit_tokens: int = knob(20, "most new tokens of an elicited answer", at_least=1)
+    layout: Layout = knob(
+        "auto", "raw text or the model's chat format, without native tokens; auto is raw where it is taken"
+    )
+    wording: Wording = knob(OWN, "examples and fixed lines of the prompt, without native tokens")
+
+    paper: ClassVar[str] = "Asai et al. 2024 (Self-RAG)"
+    calibrated: ClassVar[SearchKnob] = SearchKnob("threshold", belongs_to=("scorer", "form"))
+
+    @property
+    def needs(self) -> Needs:
+        signals: set[Signal] = {"logprob"} if self.use_seqscore else set()
+        roles: frozenset[Role] = frozenset({"critic"})
+        return Needs(frozenset(signals), retriever=self.mode != "never", roles=roles)
+
+    @property
+    def reads_relevance(self) -> bool:
+        """Whether anything depends on relevance: a score, or a constraint, or a citation."""
+        return self.w_rel > 0 or self.reject_irrelevant
+
+    @property
+    def reads_support(self) -> bool:
+        """The same of support."""
+        return self.w_sup > 0 or self.reject_unsupported
+
+    @property
+    def reads_utility(self) -> bool:
+        """The same of utility."""
+        return self.w_use > 0 or self.least_utility > 1
+
+    @property
+    def scanned_tokens(self) -> int:
+        """In which the first decision is looked for."""
+        return self.scan_tokens or (25 if self.form == "long" else 1)
+
+    def check_models(self, models: Mapping[Role, Model]) -> None:
+        model, judge = models["answer"], models.get("critic", models["answer"])
+        if self.scorer == "native":
+            Vocabulary.of(judge)
+        if has_reflection_tokens(model):
+            return
+        layouts = layout_needs(self.layout, goes_on=self.form == "long")
+        if layouts and not any(each <= model.capabilities for each in layouts):
+            raise MissingAbility(
+                f"method selfrag, set to form={self.form} and layout={self.layout}, writes prompts that "
+                f"{model.name} can't take: use form=short with layout=auto, or a local model "
+                "(bundled, hf:NAME)."
+            )
+        if self.closed_aggregation == "option_likelihood" and "score" not in model.capabilities:
+            raise MissingAbility(
+                f"closed_aggregation=option_likelihood needs the likelihood of options, which {model.name} "
+                "does not give: leave it at score_sum, or use a local model (bundled, hf:NAME)."
+            )
+
+    async def answer(self, question: Question, run: Run) -> Answer:
+        return await self.answer_with(self._writer(question, run), question, run)
+
+    async def answer_with(self, writer: Writer, question: Question, run: Run) -> Answer:
+        """The same with a writer of your own."""
+        if self.form == "short":
+            path, option = await short_form(self, question, run, writer)
+        else:
+            path, option = await long_form(self, question, run, writer), ""
+        text, citations = cited(path, self.citations)
+        run.trace.commit(text)
+        if isinstance(writer, NativeWriter):
+            short = option or (short_answer(text, question) if options_of(question) else text)
+            return Answer(text, short, citations)
+        shown = () if path.in_use is None else (path.in_use,)
+        text += "" if option else await elicited(self, question, run, text, shown)
+        return Answer(text, option or short_answer(text, question), citations)
+
+    def _writer(self, question: Question, run: Run) -> Writer:
+        if has_reflection_tokens(run.model):
+            judges_itself = "critic" not in run.models and self.scorer != "prompted"
+            return NativeWriter(self, question, run, None if judges_itself else self._scorer(question, run))
+        return PromptedWriter(self, question, run, self._scorer(question, run))
+
+    def _scorer(self, question: Question, run: Run) -> ReflectionScorer:
+        judge = run.models.get("critic", run.model)
+        if self.scorer != "prompted" and has_reflection_tokens(judge):
+            return NativeScorer(judge, instruction_spans(self, question))
+        return PromptedScorer(judge, question)

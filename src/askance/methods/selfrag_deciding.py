@@ -1,0 +1,107 @@
+"""When Self-RAG searches, what it rejects, and what the trace shows of either."""
+
+from typing import TYPE_CHECKING
+
+from askance.core.ports import Run
+from askance.core.trace import Decided
+from askance.core.types import Hit
+from askance.methods.reflection_scores import (
+    relevance_score,
+    search_share,
+    support_score,
+    utility_score,
+    wants_search,
+    wants_to_go_on,
+)
+from askance.methods.reflection_tokens import (
+    IRRELEVANT,
+    UNSUPPORTED,
+    UTILITIES,
+    Distribution,
+    disarmed_hit,
+    likeliest,
+)
+from askance.methods.selfrag_segments import Action, Path, Segment
+
+if TYPE_CHECKING:
+    from askance.methods.selfrag import Selfrag
+
+
+def next_action(selfrag: "Selfrag", onward: Distribution, path: Path) -> Action:
+    """How the next segment begins, as the mode has it or as the model would."""
+    if selfrag.mode != "adaptive":
+        return "retrieve" if selfrag.mode == "always" else "none"
+    if wants_to_go_on(onward) and path.in_use is not None:
+        return "continue"
+    return "retrieve" if wants_search(onward, selfrag.threshold) else "none"
+
+
+def decided(selfrag: "Selfrag", run: Run, onward: Distribution, action: Action, query: str) -> Decided:
+    """The decision in the trace, with the probabilities it was read from."""
+    if selfrag.mode != "adaptive":
+        why = f"mode={selfrag.mode}"
+    elif action == "continue":
+        why = "the model goes on with the passage it has"
+    elif selfrag.threshold is None:
+        why = f"the likeliest token is {likeliest(onward) or 'none of the three'}"
+    else:
+        above = "above" if action == "retrieve" else "not above"
+        why = f"the share of [Retrieval] is {search_share(onward):.2f}, {above} {selfrag.threshold:g}"
+    return run.trace.decide(
+        "retrieve",
+        "search" if action == "retrieve" else "keep",
+        why,
+        signal="share of [Retrieval]",
+        threshold=selfrag.threshold,
+        query=query if action == "retrieve" else "",
+        numbers={**onward, **({"share": search_share(onward)} if onward else {})},
+    )
+
+
+async def found_for(run: Run, decision: Decided, k: int) -> tuple[Hit, ...]:
+    """The passages for a decision's query, strings of reflection tokens in them broken and counted."""
+    with run.trace.because(decision):
+        hits = await run.retriever.search(decision.query, k)
+    cleaned = [disarmed_hit(hit) for hit in hits]
+    num_broken = sum(count for _, count in cleaned)
+    if num_broken:
+        why = f"{num_broken} strings in passages look like reflection tokens, and are kept from being any"
+        run.trace.decide("passage", "disarm", why, numbers={"strings": num_broken})
+    return tuple(hit for hit, _ in cleaned)
+
+
+def rejection(selfrag: "Selfrag", segment: Segment) -> str:
+    """Why a hard constraint rejects a segment, or nothing."""
+    if selfrag.reject_unsupported and UNSUPPORTED in segment.labels:
+        return "its passage does not support it"
+    if selfrag.reject_irrelevant and IRRELEVANT in segment.labels:
+        return "its passage is irrelevant"
+    grades = [grade for grade, label in enumerate(UTILITIES, start=1) if label in segment.labels]
+    if grades and grades[0] < selfrag.least_utility:
+        return f"its utility is {grades[0]}, less than {selfrag.least_utility}"
+    return ""
+
+
+def show(run: Run, node: str, segment: Segment, score: float, rejected: str) -> None:
+    """A candidate in the trace: its text, passage, distributions and scores."""
+    judged = {
+        "relevance": segment.relevance,
+        "support": segment.support,
+        "utility": segment.utility,
+        "retrieve": segment.onward,
+    }
+    run.trace.expand(
+        node,
+        segment.action,
+        segment.text,
+        passage=segment.hit,
+        numbers={
+            "score": score,
+            "sequence": segment.sequence_score,
+            "relevance": relevance_score(segment.relevance),
+            "support": support_score(segment.support),
+            "utility": utility_score(segment.utility),
+        },
+        distributions={name: dict(probs) for name, probs in judged.items() if probs},
+        rejected=rejected,
+    )

@@ -1,0 +1,231 @@
+"""Self-RAG with a model that was trained on reflection tokens: it decides and judges while it writes."""
+
+import math
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import replace
+from typing import TYPE_CHECKING
+
+from askance.core.ports import Run
+from askance.core.types import (
+    Generation,
+    Hit,
+    Key,
+    Part,
+    Question,
+    Raw,
+    Sampling,
+    Span,
+    Token,
+    TokenIds,
+    untrusted,
+)
+from askance.methods.reflection_tokens import (
+    CLOSES,
+    KEEP_USING,
+    NO_SEARCH,
+    OPENS,
+    RELEVANT,
+    SEARCH,
+    Distribution,
+    Group,
+    disarmed,
+)
+from askance.methods.reflection_vocabulary import WANT, GroupFollows, Vocabulary, distribution
+from askance.methods.selfrag_judging import judged
+from askance.methods.selfrag_scorers import ReflectionScorer
+from askance.methods.selfrag_segments import Action, Path, Segment, fitting
+from askance.methods.selfrag_tasks import instruction_spans
+from askance.text.sentences import sentence_spans
+
+if TYPE_CHECKING:
+    from askance.methods.selfrag import Selfrag
+
+_BEGINS: Mapping[Action, str] = {"retrieve": SEARCH, "continue": KEEP_USING, "none": NO_SEARCH}
+
+
+class NativeWriter:
+    """Writes on token ids: what the model wrote goes into the next prompt id by id.
+
+    A passage stands in the prompt where it was found, and leaves it when another is in use
+    (`evidence=keep_all`: when the window is full); the text and tokens written with it stay. A scorer, where
+    one is given, judges in place of the model's own probabilities.
+    """
+
+    def __init__(
+        self, selfrag: "Selfrag", question: Question, run: Run, scorer: ReflectionScorer | None = None
+    ) -> None:
+        self._selfrag, self._run, self._scorer = selfrag, run, scorer
+        self._vocabulary = Vocabulary.of(run.model)
+        self._instruction = instruction_spans(selfrag, question)
+
+    async def begin(self) -> tuple[Path, Distribution]:
+        """What is written before the first retrieve token is kept, where one follows within `scan_tokens`."""
+        if self._scorer is not None:
+            return Path(), await self._scorer.retrieve("", (), key=("decide",))
+        until = GroupFollows(self._vocabulary.group("retrieve"))
+        sampling = Sampling(self._selfrag.scanned_tokens)
+        (probe,) = await self._run.model.generate(
+            self._prompt((), None, None), sampling, WANT, until, key=("decide",)
+        )
+        if probe.finish != "retrieve":
+            first = next(iter((*probe.tokens, *probe.dropped)), None)
+            decided = {} if self._selfrag.threshold is None else distribution(first, "retrieve")
+            return Path(), decided
+        lead = Segment(_words(probe.tokens, self._vocabulary), "lead", ids=_ids(probe.tokens))
+        path = Path((lead,) if lead.text else ())
+        return path, distribution(probe.dropped[0], "retrieve")
+
+    async def write(self, path: Path, action: Action, hit: Hit | None, *, key: Key, whole: bool) -> Segment:
+        ends = GroupFollows(self._vocabulary.group("retrieve"), self._vocabulary.group("utility"))
+        passage = hit if action == "retrieve" else path.in_use if action == "continue" else None
+        max_tokens = self._selfrag.max_tokens
+        prompt = self._fitting(path.segments, action, passage, max_tokens)
+        (written,) = await self._run.model.generate(
+            prompt, Sampling(max_tokens), WANT, None if whole else ends, key=key
+        )
+        is_cut = written.finish == "length" and not whole
+        segment = self._segment(_whole_sentences(written) if is_cut else written, action, passage)
+        if self._scorer is not None:
+            return await judged(self._selfrag, self._scorer, path, segment, key, whole=whole)
+        return await self._closed(path, segment, key) if is_cut else segment
+
+    async def utility(self, path: Path) -> Distribution:
+        key = (*path.name.split("."), "utility")
+        if self._scorer is not None:
+            return await self._scorer.utility(" ".join(path.written.split()), key=key)
+        token = await self._next(path.segments, key)
+        return distribution(token, "utility")
+
+    async def options(self, path: Path, hit: Hit, options: tuple[str, ...]) -> tuple[float, ...]:
+        longest = max(len(self._run.model.tokenize(option)) for option in options)
+        prompt = self._fitting(path.segments, "retrieve", hit, longest, Span(RELEVANT))
+        scores = await self._run.model.score(prompt, options)
+        return tuple(each.logprob / each.num_tokens for each in scores)
+
+    async def _next(self, segments: Sequence[Segment], key: Key) -> Token | None:
+        """The token that would follow, for the probabilities of all tokens where it stands."""
+        prompt = self._fitting(segments, None, _in_use(segments), 1)
+        (read,) = await self._run.model.generate(prompt, Sampling(1), WANT, key=key)
+        return next(iter((*read.tokens, *read.dropped)), None)
+
+    def _segment(self, written: Generation, action: Action, hit: Hit | None) -> Segment:
+        selfrag, ids = self._selfrag, self._vocabulary.ids
+        tokens = written.tokens
+        seen = (*tokens, *written.dropped)
+        names = {id: name for name, id in ids.items()}
+        finish = written.finish
+        return Segment(
+            written=_words(tokens, self._vocabulary),
+            action=action,
+            hit=hit,
+            ids=_ids(tokens),
+            relevance=distribution(seen[0], "relevance") if action == "retrieve" and seen else {},
+            support=distribution(self._first(tokens, "support"), "support"),
+            utility=distribution(self._first(tokens, "utility"), "utility"),
+            labels=frozenset(names[token.id] for token in tokens if token.id in names),
+            onward=distribution(written.dropped[0], "retrieve") if finish == "retrieve" else {},
+            sequence_score=_sequence_score(written, self._vocabulary, text_only=selfrag.seqscore_text_only),
+            is_last=finish in ("end", "utility"),
+            finish=finish,
+        )
+
+    async def _closed(self, path: Path, segment: Segment, key: Key) -> Segment:
+        """A segment that the length cut, with what the model would do behind it."""
+        token = await self._next((*path.segments, segment), (*key, "onward"))
+        return replace(segment, onward=distribution(token, "retrieve"))
+
+    def _first(self, tokens: Sequence[Token], group: Group) -> Token | None:
+        ids = self._vocabulary.group(group)
+        return next((token for token in tokens if token.id in ids), None)
+
+    def _fitting(
+        self,
+        segments: Sequence[Segment],
+        action: Action | None,
+        hit: Hit | None,
+        max_tokens: int,
+        *more: Part,
+    ) -> Raw:
+        """The prompt; what the window has no room for goes: earlier passages first, then the end of `hit`."""
+        model, keeps = self._run.model, self._selfrag.evidence == "keep_all"
+        earlier = [at for at, each in enumerate(segments) if each.action == "retrieve"] if keeps else []
+        while earlier:
+            prompt = self._prompt(segments, action, hit, earlier, more)
+            if model.count(prompt) + max_tokens <= model.context_tokens:
+                return prompt
+            self._run.trace.decide("passage", "drop", "the window has no room for the oldest passage")
+            del earlier[0]
+        return fitting(
+            self._run, model, lambda cut: self._prompt(segments, action, cut, (), more), hit, max_tokens
+        )
+
+    def _prompt(
+        self,
+        segments: Sequence[Segment],
+        action: Action | None,
+        hit: Hit | None,
+        earlier: Sequence[int] = (),
+        more: Sequence[Part] = (),
+    ) -> Raw:
+        """All so far, and what begins the next segment.
+
+        Args:
+            action: None where the model shall say what comes next.
+            hit: the passage of the next segment; where that brings none, it stands where it was found.
+            earlier: the segments whose passages stay.
+        """
+        parts = (Span("### Instruction:\n"), *self._instruction, Span("\n\n### Response:\n"))
+        begins = (Span(_BEGINS[action]),) if action else ()
+        passage = _passage(hit) if hit and action == "retrieve" else ()
+        so_far = self._so_far(segments, None if action == "retrieve" else hit, earlier)
+        return Raw(parts, (*so_far, *begins, *passage, *more))
+
+    def _so_far(
+        self, segments: Sequence[Segment], in_use: Hit | None, earlier: Sequence[int]
+    ) -> Iterator[Part]:
+        found = [at for at, segment in enumerate(segments) if segment.action == "retrieve"]
+        for at, segment in enumerate(segments):
+            if segment.action in _BEGINS:
+                yield Span(_BEGINS[segment.action])
+            if in_use is not None and at in found[-1:]:
+                yield from _passage(in_use)
+            elif at in earlier and segment.hit is not None:
+                yield from _passage(segment.hit)
+            yield segment.ids
+
+
+def _passage(hit: Hit) -> tuple[Part, ...]:
+    title, text = disarmed(hit.passage.title)[0], disarmed(hit.passage.text)[0]
+    return (Span(OPENS), untrusted(title), Span("\n"), untrusted(text), Span(CLOSES))
+
+
+def _ids(tokens: Sequence[Token]) -> TokenIds:
+    return tuple(token.id for token in tokens)
+
+
+def _words(tokens: Sequence[Token], vocabulary: Vocabulary) -> str:
+    control = vocabulary.control
+    # A token between two words may be all that parts them.
+    return "".join(" " if token.id in control else token.text for token in tokens)
+
+
+def _sequence_score(written: Generation, vocabulary: Vocabulary, *, text_only: bool) -> float:
+    """Of the tokens kept, and of the one that ended the answer."""
+    ended = written.dropped if written.finish == "end" else ()
+    control = vocabulary.control if text_only else frozenset()
+    logprobs = [token.logprob or 0.0 for token in (*written.tokens, *ended) if token.id not in control]
+    return math.exp(sum(logprobs) / max(len(logprobs), 1)) if logprobs else 0.0
+
+
+def _whole_sentences(written: Generation) -> Generation:
+    """What was written without the sentence it breaks off in, if that is not all of it."""
+    spans = sentence_spans(written.text)
+    if len(spans) < 2 or written.text.rstrip()[-1:] in (".", "!", "?", "]"):
+        return written
+    end = spans[-2][1]
+    kept = tuple(token for token in written.tokens if token.end <= end)
+    return replace(written, text=written.text[: kept[-1].end if kept else 0], tokens=kept)
+
+
+def _in_use(segments: Sequence[Segment]) -> Hit | None:
+    return next((each.hit for each in reversed(segments) if each.action == "retrieve"), None)

@@ -1,0 +1,66 @@
+"""What Self-RAG is told to do: an instruction for each kind of task, before the question.
+
+Checkpoints were trained on instruction, separator and question as one text (Asai et al. 2024, appendix; the
+authors' scripts use other separators for two of their tasks, which their checkpoints answer all the same).
+The instructions are in our own words.
+"""
+
+from collections.abc import Mapping
+from string import ascii_uppercase
+from typing import TYPE_CHECKING, Literal
+
+from askance.core.types import Question, Span, untrusted
+from askance.methods.reflection_tokens import disarmed
+
+if TYPE_CHECKING:
+    from askance.methods.selfrag import Selfrag
+
+Task = Literal["auto", "question", "claim", "choice", "ambiguous", "explain", "dialogue", "biography"]
+Separator = Literal["auto", "training", "short_form", "choice"]
+
+SEPARATORS: Mapping[Separator, str] = {
+    "training": "## Input:\n\n",
+    "short_form": "\n\n## Input:\n\n",
+    "choice": "\n\n### Input:\n",
+}
+_CLAIM_OPTIONS = {"true", "false"}
+
+
+def task_of(task: Task, question: Question) -> Task:
+    """The task of a question, where the knob leaves it to the question."""
+    if task != "auto":
+        return task
+    if question.task == "choice":
+        return "claim" if {option.lower() for option in question.options} <= _CLAIM_OPTIONS else "choice"
+    return "dialogue" if question.history else "question"
+
+
+def instruction_spans(selfrag: "Selfrag", question: Question) -> tuple[Span, ...]:
+    """Instruction, separator, question and options; strings of reflection tokens in them are broken."""
+    task = task_of(selfrag.task, question)
+    asked = [untrusted(disarmed(_question(task, question))[0])]
+    instruction = INSTRUCTIONS.get(task, "")
+    if not instruction:
+        return tuple(asked)
+    separator = selfrag.separator if selfrag.separator != "auto" else "training"
+    return (Span(instruction + SEPARATORS[separator]), *asked)
+
+
+def _question(task: Task, question: Question) -> str:
+    said = [f"User: {turn.question}\nAssistant: {turn.answer}" for turn in question.history]
+    asked = f"User: {question.text}" if said else question.text
+    options = question.options if task == "choice" else ()
+    lines = [f"{letter}: {option}" for letter, option in zip(ascii_uppercase, options, strict=False)]
+    return "\n".join([*said, asked, *lines])
+
+
+INSTRUCTIONS: Mapping[Task, str] = {
+    "claim": "Decide whether the statement below is correct. Answer with one word, true or false.",
+    "choice": "Which of the options answers the question best? Answer with its letter alone.",
+    "ambiguous": (
+        "The question below can be meant in several ways and may have more than one right answer. "
+        "Write a longer answer that covers all of them."
+    ),
+    "explain": "Answer the question below in one paragraph and in simple words.",
+    "dialogue": "Here is a conversation. Write the assistant's next turn: informative, and good to read.",
+}

@@ -1,0 +1,1 @@
+"""Search over states that grow: generic, one call a search, nothing kept between calls."""

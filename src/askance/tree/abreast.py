@@ -1,0 +1,23 @@
+"""Several coroutines side by side."""
+
+import asyncio
+from collections.abc import Awaitable, Iterable
+from typing import TypeVar
+
+T = TypeVar("T")
+
+
+async def abreast(work: Iterable[Awaitable[T]]) -> list[T]:
+    """The results in the order of `work`.
+
+    The first failure cancels the others and, once all of them have ended, is raised as it is: nothing goes
+    on behind a question that has failed.
+    """
+    tasks = [asyncio.ensure_future(each) for each in work]
+    try:
+        return list(await asyncio.gather(*tasks))
+    except BaseException:
+        for task in tasks:
+            task.cancel()
+        await asyncio.gather(*tasks, return_exceptions=True)
+        raise
