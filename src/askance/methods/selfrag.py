@@ -10,15 +10,17 @@ from askance.core.ports import Model, Needs, Run
 from askance.core.types import Answer, Question, Role, Signal
 from askance.methods.eliciting import elicited
 from askance.methods.prompts import Layout, layout_needs
-from askance.methods.reflection_vocabulary import Vocabulary, has_reflection_tokens
+from askance.methods.reflection_vocabulary import Vocabulary, check_abilities, has_reflection_tokens
 from askance.methods.selfrag_citing import cited
+from askance.methods.selfrag_deciding import note_disarmed
 from askance.methods.selfrag_long import long_form
 from askance.methods.selfrag_native import NativeWriter
+from askance.methods.selfrag_options import named_option, options_of
 from askance.methods.selfrag_prompted import PromptedWriter
 from askance.methods.selfrag_scorers import NativeScorer, PromptedScorer, ReflectionScorer
 from askance.methods.selfrag_segments import Writer
-from askance.methods.selfrag_short import options_of, short_form
-from askance.methods.selfrag_tasks import Separator, Task, instruction_spans
+from askance.methods.selfrag_short import short_form
+from askance.methods.selfrag_tasks import Separator, Task, instruction_spans, num_broken
 from askance.methods.wording import OWN, Wording
 from askance.text.answers import short_answer
 
@@ -129,6 +131,7 @@ class Selfrag(Knobs):
         model, judge = models["answer"], models.get("critic", models["answer"])
         if self.scorer == "native":
             Vocabulary.of(judge)
+            check_abilities(judge)
         if has_reflection_tokens(model):
             return
         layouts = layout_needs(self.layout, goes_on=self.form == "long")
@@ -156,13 +159,15 @@ class Selfrag(Knobs):
         text, citations = cited(path, self.citations)
         run.trace.commit(text)
         if isinstance(writer, NativeWriter):
-            short = option or (short_answer(text, question) if options_of(question) else text)
+            short = option or (_short(text, question) if options_of(question) else text)
             return Answer(text, short, citations)
         shown = () if path.in_use is None else (path.in_use,)
-        text += "" if option else await elicited(self, question, run, text, shown)
-        return Answer(text, option or short_answer(text, question), citations)
+        text += "" if option else await elicited(self, question, run, path.written.rstrip(), shown)
+        return Answer(text, option or _short(text, question), citations)
 
     def _writer(self, question: Question, run: Run) -> Writer:
+        if any(map(has_reflection_tokens, run.models.values())):
+            note_disarmed(run, "question", num_broken(self, question))
         if has_reflection_tokens(run.model):
             judges_itself = "critic" not in run.models and self.scorer != "prompted"
             return NativeWriter(self, question, run, None if judges_itself else self._scorer(question, run))
@@ -171,5 +176,9 @@ class Selfrag(Knobs):
     def _scorer(self, question: Question, run: Run) -> ReflectionScorer:
         judge = run.models.get("critic", run.model)
         if self.scorer != "prompted" and has_reflection_tokens(judge):
-            return NativeScorer(judge, instruction_spans(self, question))
-        return PromptedScorer(judge, question)
+            return NativeScorer(judge, instruction_spans(self, question), run)
+        return PromptedScorer(judge, question, run)
+
+
+def _short(text: str, question: Question) -> str:
+    return named_option(text, question) if options_of(question) else short_answer(text, question)

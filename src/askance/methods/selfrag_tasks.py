@@ -46,6 +46,11 @@ def instruction_spans(selfrag: "Selfrag", question: Question) -> tuple[Span, ...
     return (Span(instruction + SEPARATORS[separator]), *asked)
 
 
+def num_broken(selfrag: "Selfrag", question: Question) -> int:
+    """How many strings of reflection tokens `instruction_spans` breaks."""
+    return disarmed(_question(task_of(selfrag.task, question), question))[1]
+
+
 def _question(task: Task, question: Question) -> str:
     said = [f"User: {turn.question}\nAssistant: {turn.answer}" for turn in question.history]
     asked = f"User: {question.text}" if said else question.text
