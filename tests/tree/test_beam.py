@@ -3,7 +3,7 @@
 import asyncio
 import random
 
-from hypothesis import given
+from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from askance.tree.beam import Found, Rules, beam_search
@@ -82,6 +82,7 @@ def test_of_two_that_are_one_the_better_is_kept():
     assert search(table, {"ax": 1, "bx": 1}, **last_letter)[0].open == ("ax",), "the earlier, where equal"
 
 
+@settings(max_examples=30, deadline=None)
 @given(st.randoms(use_true_random=False), st.integers(1, 3))
 def test_nothing_depends_on_timing(chance, width):
     table, scores, level = {}, {}, [""]

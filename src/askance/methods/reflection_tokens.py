@@ -143,9 +143,10 @@ def _render(segment: OutputSegment) -> str:
 
 def without_tokens(text: str) -> str:
     """`text` without control tokens and passages, on one line; a single leading "#" or ":" goes, too."""
-    # A blank for each: what is left on either side must not make a token, or a word, together.
     bare = re.sub(f"{re.escape(OPENS)}.*?({re.escape(CLOSES)}|$)", " ", text, flags=re.DOTALL)
-    line = " ".join(_TOKEN.sub(" ", bare).split())
+    line = " ".join(bare.split())
+    while _TOKEN.search(line):  # what stood around a token, or a line break, may make another together
+        line = " ".join(_TOKEN.sub(" ", line).split())
     return re.sub(r"^[#:]\s*", "", line)
 
 
