@@ -36,7 +36,7 @@ from askance.methods.selfrag_judging import judged
 from askance.methods.selfrag_options import written_options
 from askance.methods.selfrag_scorers import ReflectionScorer
 from askance.methods.selfrag_segments import Action, Path, Segment, fitting
-from askance.methods.selfrag_tasks import instruction_spans
+from askance.methods.selfrag_tasks import before_answer, instruction_spans
 from askance.text.sentences import sentence_spans
 
 if TYPE_CHECKING:
@@ -182,9 +182,9 @@ class NativeWriter:
             hit: the passage of the next segment; where that brings none, it stands where it was found.
             earlier: the segments whose passages stay.
         """
-        parts = (Span("### Instruction:\n"), *self._instruction, Span("\n\n### Response:\n"))
+        parts = before_answer(self._instruction)
         begins = (Span(_BEGINS[action]),) if action else ()
-        passage = _passage(hit) if hit and action == "retrieve" else ()
+        passage = passage_parts(hit) if hit and action == "retrieve" else ()
         so_far = self._so_far(segments, None if action == "retrieve" else hit, earlier)
         return Raw(parts, (*so_far, *begins, *passage, *more))
 
@@ -196,13 +196,14 @@ class NativeWriter:
             if segment.action in _BEGINS:
                 yield Span(_BEGINS[segment.action])
             if in_use is not None and at in found[-1:]:
-                yield from _passage(in_use)
+                yield from passage_parts(in_use)
             elif at in earlier and segment.hit is not None:
-                yield from _passage(segment.hit)
+                yield from passage_parts(segment.hit)
             yield segment.ids
 
 
-def _passage(hit: Hit) -> tuple[Part, ...]:
+def passage_parts(hit: Hit) -> tuple[Part, ...]:
+    """A passage between its two tokens; strings of reflection tokens in it are broken."""
     title, text = disarmed(hit.passage.title)[0], disarmed(hit.passage.text)[0]
     return (Span(OPENS), untrusted(title), Span("\n"), untrusted(text), Span(CLOSES))
 

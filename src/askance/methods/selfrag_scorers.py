@@ -25,6 +25,7 @@ from askance.methods.reflection_tokens import (
     disarmed,
 )
 from askance.methods.selfrag_segments import fitting
+from askance.methods.selfrag_tasks import before_answer
 
 
 class ReflectionScorer(Protocol):
@@ -113,7 +114,7 @@ class NativeScorer:
 
     def __init__(self, model: Model, instruction: Sequence[Span], run: Run) -> None:
         self._model, self._run = model, run
-        self._before = (Span("### Instruction:\n"), *instruction, Span("\n\n### Response:\n"))
+        self._before = before_answer(instruction)
 
     async def retrieve(self, so_far: str, hits: Sequence[Hit], *, key: Key) -> Distribution:
         if hits:

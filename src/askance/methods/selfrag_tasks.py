@@ -5,7 +5,7 @@ authors' scripts use other separators for two of their tasks, which their checkp
 The instructions are in our own words.
 """
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from string import ascii_uppercase
 from typing import TYPE_CHECKING, Literal
 
@@ -49,6 +49,11 @@ def instruction_spans(selfrag: "Selfrag", question: Question) -> tuple[Span, ...
 def num_broken(selfrag: "Selfrag", question: Question) -> int:
     """How many strings of reflection tokens `instruction_spans` breaks."""
     return disarmed(_question(task_of(selfrag.task, question), question))[1]
+
+
+def before_answer(instruction: Sequence[Span]) -> tuple[Span, ...]:
+    """A prompt of the checkpoints up to where the answer begins."""
+    return (Span("### Instruction:\n"), *instruction, Span("\n\n### Response:\n"))
 
 
 def _question(task: Task, question: Question) -> str:
