@@ -42,8 +42,7 @@ def instruction_spans(selfrag: "Selfrag", question: Question) -> tuple[Span, ...
     instruction = INSTRUCTIONS.get(task, "")
     if not instruction:
         return tuple(asked)
-    separator = selfrag.separator if selfrag.separator != "auto" else "training"
-    return (Span(instruction + SEPARATORS[separator]), *asked)
+    return (Span(instruction + SEPARATORS[_separator(selfrag, task)]), *asked)
 
 
 def num_broken(selfrag: "Selfrag", question: Question) -> int:
@@ -54,6 +53,14 @@ def num_broken(selfrag: "Selfrag", question: Question) -> int:
 def before_answer(instruction: Sequence[Span]) -> tuple[Span, ...]:
     """A prompt of the checkpoints up to where the answer begins."""
     return (Span("### Instruction:\n"), *instruction, Span("\n\n### Response:\n"))
+
+
+def _separator(selfrag: "Selfrag", task: Task) -> Separator:
+    if selfrag.separator != "auto":
+        return selfrag.separator
+    if selfrag.profile == "code" and selfrag.form == "short":
+        return "choice" if task == "choice" else "short_form"
+    return "training"
 
 
 def _question(task: Task, question: Question) -> str:
