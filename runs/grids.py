@@ -17,6 +17,9 @@ from askance.eval.recorded_run import RecordedRun
 from askance.serve.progress import EvaluationProgress
 from askance.wire import DEFAULT_MODEL, load_models
 
+Setting = str | int | float | bool
+"""Of a knob."""
+
 err = Console(stderr=True, highlight=False, emoji=False)
 
 

@@ -28,10 +28,10 @@ from askance.eval.recorded_run import RecordedRun
 from askance.eval.summaries import RunSummary, main_metrics, scores_of, summarise
 from askance.methods.selfrag import Selfrag
 from askance.runtime.durable import write_atomically
-from runs.grids import grid_options, make_grid, markdown, run_cells
+from runs.grids import Setting, grid_options, make_grid, markdown, run_cells
 
 DEFAULT = "selfrag"
-PARTS: Mapping[str, Mapping[str, str | int | float | bool]] = {
+PARTS: Mapping[str, Mapping[str, Setting]] = {
     "without support": {"w_sup": 0},
     "first passage only": {"passages": 1},
     "hard constraints": {"threshold": "none", "reject_unsupported": True, "reject_irrelevant": True},
@@ -80,7 +80,7 @@ def _measure(options: argparse.Namespace) -> None:
 
 def methods_of(passages: int, further: Mapping[str, str]) -> dict[str, MethodTable]:
     """All runs, by the names of their folders; what makes a part comes before further knobs."""
-    common = {**further, "passages": passages}
+    common: dict[str, Setting] = {**further, "passages": passages}
     methods = {
         "single": MethodTable(
             set={"passages": passages, "max_tokens": further.get("max_tokens", Selfrag().max_tokens)}

@@ -33,12 +33,12 @@ from askance.eval.summaries import main_metrics, scores_of
 from askance.methods.reflection_scores import search_share, wants_search
 from askance.methods.reflection_tokens import GROUPS, Distribution
 from askance.runtime.durable import write_atomically
-from runs.grids import grid_options, make_grid, markdown, run_cells
+from runs.grids import Setting, grid_options, make_grid, markdown, run_cells
 from runs.threshold_picture import Curve, picture
 
 THRESHOLDS = tuple(number / 10 for number in range(11))
 DRAWN = tuple(number / 200 for number in range(201))
-OUTCOMES = {
+OUTCOMES: Mapping[str, Mapping[str, Setting]] = {
     "always": {"form": "short", "scan_tokens": 1, "mode": "always"},
     "never": {"form": "short", "scan_tokens": 1, "mode": "adaptive", "threshold": 1.0},
 }
