@@ -72,6 +72,18 @@ class CalibrationProgress(_Bar):
             self._console.print(told, markup=False, style="dim", soft_wrap=True)
 
 
+class JudgingProgress(_Bar):
+    """Shows how far the judging of a run is."""
+
+    def __init__(self, console: Console, name: str) -> None:
+        super().__init__(console, "{task.completed}/{task.total} answers", name, total=None)
+        self._name = name
+
+    def __call__(self, kind: str, done: int, total: int) -> None:
+        """Take an answer that is judged."""
+        self._bar.update(self._task, description=f"{self._name}, {kind}", completed=done, total=total)
+
+
 class EvaluationProgress(_Bar):
     """Shows how an evaluation stands: a bar on a terminal, elsewhere a line now and then.
 

@@ -213,6 +213,19 @@ def read_dataset(spec: str, limit: int | None = None) -> tuple[Example, ...]:
 
 
 def _open(spec: str) -> Iterator[Example]:
+    dataset, path, options = located(spec)
+    module, _, function = dataset.reader.partition(":")
+    reader = getattr(import_module(module), function)
+    examples: Iterator[Example] = reader(*([path] if path else ()), **options)
+    return examples
+
+
+def located(spec: str) -> tuple[Dataset, Path | None, dict[str, str]]:
+    """What ``NAME:FILE[?OPTION=VALUE]`` names: a row of the table, the file, if it takes one, and options.
+
+    Raises:
+        UnknownName, DatasetError: as for `read_dataset`.
+    """
     named, _, query = spec.partition("?")
     name, _, path = named.partition(":")
     if name not in DATASETS:
@@ -221,11 +234,7 @@ def _open(spec: str) -> Iterator[Example]:
     if bool(path) != dataset.takes_path:
         problem = "names no file" if dataset.takes_path else f"takes no file; leave out {path!r}"
         raise DatasetError(f"dataset {spec!r} {problem}: write {dataset.spec}.")
-    module, _, function = dataset.reader.partition(":")
-    reader = getattr(import_module(module), function)
-    files = [Path(path)] if path else []
-    examples: Iterator[Example] = reader(*files, **_options(dataset, spec, query))
-    return examples
+    return dataset, Path(path) if path else None, _options(dataset, spec, query)
 
 
 def _options(dataset: Dataset, spec: str, query: str) -> dict[str, str]:

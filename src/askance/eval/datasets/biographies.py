@@ -11,7 +11,8 @@ outputs of models that the authors publish:
 
 become the open question "Write a short biography of Clara Schumann.", or what `input` asks, with the name as
 its id and as its supporting title: the article that facts are held against. The kind is "rare, Europe". There
-are no golds, so that metrics which compare answers don't apply. What models wrote (`output`) is passed over.
+are no golds, so that metrics which compare answers don't apply; `askance judge --facts` measures how much of
+a biography is true. What models wrote (`output`) is passed over.
 """
 
 from collections.abc import Iterator
