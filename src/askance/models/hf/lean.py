@@ -15,11 +15,10 @@ from torch.nn.functional import embedding, silu
 
 from askance.models.hf.parts import Layer
 from askance.models.hf.passes import Pass
+from askance.models.hf.products import Product
 
 MODEL_TYPES = ("llama", "mistral", "qwen2", "qwen3")
 """Kinds that differ in nothing but biases, windows, and norms of queries and keys."""
-FEW_TOKENS, MANY_TOKENS = 4, 56
-"""On a CPU, for so many tokens, the product with the weights in front is up to three times as quick."""
 
 
 @dataclass(frozen=True, slots=True, eq=False)
@@ -36,35 +35,19 @@ class _Norm:
 
 
 @dataclass(frozen=True, slots=True, eq=False)
-class _Product:
-    weight: Tensor
-    turned: Tensor
-    bias: Tensor | None
-
-    def __call__(self, x: Tensor) -> Tensor:
-        """Shape [tokens, inputs] to [tokens, outputs]."""
-        if FEW_TOKENS <= len(x) <= MANY_TOKENS and x.device.type == "cpu":
-            found = torch.mm(self.weight, x.t().contiguous()).t()
-            return found if self.bias is None else found + self.bias
-        if self.bias is None:
-            return torch.mm(x, self.turned)
-        return torch.addmm(self.bias, x, self.turned)
-
-
-@dataclass(frozen=True, slots=True, eq=False)
 class _Layer:
     """The weights of a layer, and what else makes it up."""
 
     attention_norm: _Norm
-    query_key_value: _Product
+    query_key_value: Product
     query_norm: _Norm | None
     key_norm: _Norm | None
-    attention_out: _Product
+    attention_out: Product
     scaling: float
     window: int | None
     mlp_norm: _Norm
-    gate_up: _Product
-    down: _Product
+    gate_up: Product
+    down: Product
 
 
 class LeanRows:
@@ -151,24 +134,20 @@ def _norm(norm: Any) -> _Norm:
     return _Norm(norm.weight.detach(), epsilon)
 
 
-def _product(part: Any) -> _Product:
+def _product(part: Any) -> Product:
     if type(part) is not nn.Linear:  # quantised ones, adapters and the like have weights of their own kinds
         raise TypeError(f"{type(part).__name__} where a plain linear layer was expected")
-    return _made(part.weight.detach(), None if part.bias is None else part.bias.detach())
+    return Product(part.weight.detach(), None if part.bias is None else part.bias.detach())
 
 
-def _made(weight: Tensor, bias: Tensor | None) -> _Product:
-    return _Product(weight, weight.t(), bias)
-
-
-def _joined(parts: Sequence[Any]) -> _Product:
+def _joined(parts: Sequence[Any]) -> Product:
     """One product for several; the parts keep views of it, so that no weight is held twice."""
     products = [_product(part) for part in parts]
     weight = _shared([part.weight for part in products], parts, "weight")
     biases = [part.bias for part in products if part.bias is not None]
     if biases and len(biases) < len(products):
         raise TypeError("some products have a bias, others have none")
-    return _made(weight, _shared(biases, parts, "bias") if biases else None)
+    return Product(weight, _shared(biases, parts, "bias") if biases else None)
 
 
 def _shared(tensors: Sequence[Tensor], owners: Sequence[Any], name: str) -> Tensor:

@@ -1,0 +1,87 @@
+"""Products with weights, each in the form that this machine's library multiplies it in most quickly.
+
+On a CPU the same product may take three times as long in one form as in another, and which one it is depends
+on the processor, the shape and the number of tokens: so the forms are tried when a model is loaded. They
+round differently in the last digits, as products of other numbers of tokens do anyway.
+"""
+
+import time
+from bisect import bisect_left
+from collections.abc import Callable
+from dataclasses import dataclass
+from functools import partial
+
+import torch
+from torch import Tensor
+
+Form = Callable[[Tensor, Tensor], Tensor]
+"""Tokens by inputs, outputs by inputs: tokens by outputs."""
+
+
+def _weights_behind(x: Tensor, weight: Tensor) -> Tensor:
+    return torch.mm(x, weight.t())
+
+
+def _weights_in_front(x: Tensor, weight: Tensor) -> Tensor:
+    return torch.mm(weight, x.t()).t()
+
+
+def _weights_in_front_of_copied(x: Tensor, weight: Tensor) -> Tensor:
+    return torch.mm(weight, x.t().contiguous()).t()
+
+
+FORMS: tuple[Form, ...] = (_weights_behind, _weights_in_front, _weights_in_front_of_copied)
+TRIED_TOKENS = (4, 16, 64)
+"""A pass of so many tokens or fewer, and more than the number before, takes the form found for it; a longer
+one that of the last."""
+_TRIALS = 3
+_MOST_OPERATIONS = 2**29
+"""Multiplications of a trial; larger ones would take long, and have the form found for fewer tokens."""
+_LEAST_WEIGHTS = 2**16
+"""Of smaller weights no form is worth looking for."""
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class Product:
+    """A linear layer; `weight` has the shape [outputs, inputs]."""
+
+    weight: Tensor
+    bias: Tensor | None
+
+    def __call__(self, x: Tensor) -> Tensor:
+        """Shape [tokens, inputs] to [tokens, outputs]."""
+        found = form_for(len(x), self.weight)(x, self.weight)
+        return found if self.bias is None else found + self.bias
+
+
+def form_for(num_tokens: int, weight: Tensor) -> Form:
+    """The quickest form of a product of `num_tokens`, as far as it was tried."""
+    if num_tokens < 2 or weight.device.type != "cpu" or weight.numel() < _LEAST_WEIGHTS:
+        return _weights_behind
+    # With another number of threads another form may be the quickest.
+    kind = (*weight.shape, weight.dtype, torch.get_num_threads())
+    if kind not in _quickest:
+        _quickest[kind] = _tried(weight)
+    return _quickest[kind][min(bisect_left(TRIED_TOKENS, num_tokens), len(TRIED_TOKENS) - 1)]
+
+
+_quickest: dict[tuple[object, ...], tuple[Form, ...]] = {}
+
+
+@torch.inference_mode()
+def _tried(weight: Tensor) -> tuple[Form, ...]:
+    found: list[Form] = []
+    for num_tokens in TRIED_TOKENS:
+        if found and num_tokens * weight.numel() > _MOST_OPERATIONS:
+            found.append(found[-1])
+            continue
+        x = torch.ones(num_tokens, weight.shape[1], dtype=weight.dtype)
+        seconds = {form: min(_seconds(partial(form, x, weight)) for _ in range(_TRIALS)) for form in FORMS}
+        found.append(min(FORMS, key=lambda form: seconds[form]))
+    return tuple(found)
+
+
+def _seconds(work: Callable[[], Tensor]) -> float:
+    began = time.perf_counter()
+    work()
+    return time.perf_counter() - began

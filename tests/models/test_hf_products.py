@@ -1,0 +1,70 @@
+"""Products take the form that was quickest when it was tried."""
+
+import pytest
+import torch
+
+from askance.models.hf import products
+from askance.models.hf.products import FORMS, TRIED_TOKENS, Product, form_for
+
+LARGE = torch.randn(300, 400, generator=torch.Generator().manual_seed(1))
+
+
+@pytest.fixture(autouse=True)
+def none_tried(monkeypatch):
+    monkeypatch.setattr(products, "_quickest", {})
+
+
+@pytest.mark.parametrize("num_tokens", [1, 2, 4, 5, 64, 65, 100])
+@pytest.mark.parametrize("bias", [None, torch.arange(300.0)])
+def test_a_product_is_that_of_a_linear_layer(num_tokens, bias):
+    x = torch.randn(num_tokens, 400, generator=torch.Generator().manual_seed(2))
+    expected = torch.nn.functional.linear(x, LARGE, bias)
+    torch.testing.assert_close(Product(LARGE, bias)(x), expected, atol=1e-3, rtol=1e-5)
+
+
+@pytest.mark.parametrize("form", FORMS)
+def test_every_form_gives_the_same(form):
+    x = torch.randn(7, 400, generator=torch.Generator().manual_seed(3))
+    torch.testing.assert_close(form(x, LARGE), x @ LARGE.T, atol=1e-3, rtol=1e-5)
+
+
+def test_each_number_of_tokens_takes_the_form_that_was_quickest_for_it(monkeypatch):
+    quickest = dict(zip(TRIED_TOKENS, (FORMS[2], FORMS[0], FORMS[1]), strict=True))
+
+    def seconds(work):
+        num_tokens = len(work.args[0])
+        return 1.0 if work.func is quickest[num_tokens] else 2.0
+
+    monkeypatch.setattr(products, "_seconds", seconds)
+    taken = {num_tokens: form_for(num_tokens, LARGE) for num_tokens in (2, 4, 5, 16, 17, 64, 65, 1000)}
+    expected = [FORMS[2], FORMS[2], FORMS[0], FORMS[0], *[FORMS[1]] * 4]
+    assert list(taken.values()) == expected
+
+
+def test_a_shape_is_tried_once_and_small_ones_and_single_tokens_never(monkeypatch):
+    tried = []
+
+    def seconds(work):
+        tried.append(work.args[1].shape)
+        return 1.0
+
+    monkeypatch.setattr(products, "_seconds", seconds)
+    form_for(1, LARGE)
+    form_for(9, torch.ones(20, 30))
+    assert not tried
+    form_for(9, LARGE)
+    num_trials = len(tried)
+    form_for(30, LARGE + 1)
+    assert set(tried) == {LARGE.shape}
+    assert len(tried) == num_trials == len(FORMS) * len(TRIED_TOKENS) * products._TRIALS
+
+
+def test_a_product_too_large_to_try_takes_the_form_of_fewer_tokens(monkeypatch):
+    monkeypatch.setattr(products, "_MOST_OPERATIONS", LARGE.numel() * 16)
+    monkeypatch.setattr(products, "_seconds", lambda work: 0.0 if work.func is FORMS[1] else 1.0)
+    assert form_for(64, LARGE) is form_for(16, LARGE) is FORMS[1]
+    monkeypatch.setattr(products, "_quickest", {})
+    tried = []
+    monkeypatch.setattr(products, "_seconds", lambda work: tried.append(len(work.args[0])) or 1.0)
+    form_for(64, LARGE)
+    assert set(tried) == {4, 16}
