@@ -13,7 +13,7 @@ from askance.cli_options import CacheOption, InFlightOption, JsonFlag
 from askance.core.errors import InputError
 from askance.core.strict_json import json_line
 from askance.text.printable import printable, printable_record
-from askance.wire import Cache, load_entailment, load_models, open_retriever
+from askance.wire import Cache, load_models, open_retriever
 
 if TYPE_CHECKING:
     from askance.eval.judging.facts import FactJudge
@@ -78,7 +78,7 @@ class _Judging:
         gamma: float,
         in_flight: int | None,
     ) -> None:
-        from askance.models.kinds import suits_in_flight
+        from askance.models.kinds import load_entailment, suits_in_flight
 
         self._entailment = None if citations is None else load_entailment(citations)
         self._citations, self._facts = citations or "", facts or ""

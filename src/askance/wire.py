@@ -8,9 +8,9 @@ from pathlib import Path
 from typing import Any, cast
 
 from askance.ask import Result, ask, check_needs
-from askance.core.errors import InputError, KnobError, ModelSpecError, UnknownName
+from askance.core.errors import InputError, KnobError, UnknownName
 from askance.core.knobs import parse_knobs
-from askance.core.ports import Entailment, Method, Model, Retriever
+from askance.core.ports import Method, Model, Retriever
 from askance.core.trace import Listener, Trace
 from askance.core.types import Question, Role
 from askance.models.kinds import parse_spec
@@ -189,23 +189,6 @@ def load_models(specs: Mapping[str, str]) -> dict[Role, Model]:
             raise UnknownName("role", role, ROLES)
     loaded = {spec: load_model(spec) for spec in dict.fromkeys(specs.values())}
     return {cast(Role, role): loaded[spec] for role, spec in specs.items()}
-
-
-def load_entailment(spec: str) -> Entailment:
-    """What judges entailment by the model that `spec` names, such as ``hf:google/t5_xxl_true_nli_mixture``.
-
-    Raises:
-        UnknownName: no such kind of model.
-        ModelSpecError: the model can't be found or loaded, or is not one of natural language inference.
-        MissingExtra: a package is missing; names the pip line.
-    """
-    kind, name, options = parse_spec(spec)
-    if kind.load_entailment is None:
-        raise ModelSpecError(
-            f"model {spec!r} judges no entailment: name a model of natural language inference, such as "
-            "hf:google/t5_xxl_true_nli_mixture or hf:DIRECTORY."
-        )
-    return kind.load_entailment(name, options)
 
 
 def open_retriever(index: str | Path) -> Retriever:

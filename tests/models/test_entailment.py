@@ -4,8 +4,8 @@ import pytest
 from tests.contracts.entailment_contract import EntailmentContract
 
 from askance.core.errors import KnobError, ModelSpecError, UnknownName
+from askance.models.kinds import load_entailment
 from askance.models.scripted_entailment import ScriptedEntailment
-from askance.wire import load_entailment
 
 
 @pytest.fixture(scope="module")

@@ -175,6 +175,23 @@ def parse_spec(spec: str) -> tuple[ModelKind, str, dict[str, str]]:
     return kind, name, dict(pairs)
 
 
+def load_entailment(spec: str) -> Entailment:
+    """What judges entailment by the model that `spec` names, such as ``hf:google/t5_xxl_true_nli_mixture``.
+
+    Raises:
+        UnknownName: no such kind of model.
+        ModelSpecError: the model can't be found or loaded, or is not one of natural language inference.
+        MissingExtra: a package is missing; names the pip line.
+    """
+    kind, name, options = parse_spec(spec)
+    if kind.load_entailment is None:
+        raise ModelSpecError(
+            f"model {spec!r} judges no entailment: name a model of natural language inference, such as "
+            "hf:google/t5_xxl_true_nli_mixture or hf:DIRECTORY."
+        )
+    return kind.load_entailment(name, options)
+
+
 def suits_in_flight(spec: str) -> int:
     """How many questions at a time suit the model of a specification."""
     kind, _, _ = parse_spec(spec)
