@@ -1,6 +1,7 @@
 """What the tests of Self-RAG share: a question, scripted models with reflection tokens, and slow sums."""
 
 import asyncio
+import itertools
 import math
 import re
 from dataclasses import dataclass
@@ -9,7 +10,15 @@ from typing import Any
 from askance.ask import ask
 from askance.core.trace import Expanded
 from askance.core.types import Passage, Question
-from askance.methods.reflection_tokens import ALL_TOKENS, FULLY, IRRELEVANT, PARTIALLY, RELEVANT, UNSUPPORTED
+from askance.methods.reflection_tokens import (
+    ALL_TOKENS,
+    FULLY,
+    GROUPS,
+    IRRELEVANT,
+    PARTIALLY,
+    RELEVANT,
+    UNSUPPORTED,
+)
 from askance.methods.selfrag import Selfrag
 from askance.methods.selfrag_native import NativeWriter
 from askance.methods.selfrag_prompted import PromptedWriter
@@ -107,8 +116,14 @@ class Judged:
 
 
 def slow_score(reply: Reply, *, use=1, rel=1.0, sup=1.0, util=0.5, whole=True, text_only=False) -> float:
-    """Equation 4 from what a reply says, worked out apart from the code: by list, token by token."""
+    """Equation 4 from what a reply says, worked out apart from the code: by list, token by token.
+
+    Args:
+        whole: an answer, with its end, rather than a segment up to the next retrieve token.
+    """
     pieces = re.findall("|".join(map(re.escape, ALL_TOKENS)) + r"|\s*[^\s\[<]+", reply.text)
+    if not whole:
+        pieces = list(itertools.takewhile(lambda piece: piece not in GROUPS["retrieve"], pieces))
     here = [
         {piece: reply.doubts.get(piece, reply.sureness), **reply.beside.get(piece, {})} for piece in pieces
     ]
@@ -129,7 +144,7 @@ def slow_score(reply: Reply, *, use=1, rel=1.0, sup=1.0, util=0.5, whole=True, t
         full, part, none = (backed[0].get(name, 0) for name in (FULLY, PARTIALLY, UNSUPPORTED))
         score += sup * (full + part / 2) / (full + part + none)
     useful = [p for piece, p in zip(pieces, here, strict=True) if piece.startswith("[Utility")]
-    if useful and whole:
+    if useful:
         grades = {grade: useful[0].get(f"[Utility:{grade}]", 0) for grade in range(1, 6)}
         score += util * sum((grade - 3) / 2 * p for grade, p in grades.items()) / sum(grades.values())
     return score

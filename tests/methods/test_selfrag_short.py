@@ -284,8 +284,8 @@ def test_the_instruction_of_a_choice_shows_letters_and_that_of_a_claim_names_its
         question=choice("true", "false"),
     )
     assert prompts[0] == (
-        "### Instruction:\nDecide whether the statement below is correct. Answer with one word, true or false."
-        "\n\n## Input:\n\nWhich river flows through Pisa?\n\n### Response:\n[No Retrieval]"
+        "### Instruction:\nDecide whether the statement below is correct. Answer with one word, true or "
+        "false.\n\n## Input:\n\nWhich river flows through Pisa?\n\n### Response:\n[No Retrieval]"
     )
 
 
