@@ -131,7 +131,7 @@ class Selfrag(Knobs):
 
     @property
     def reads_relevance(self) -> bool:
-        """Whether anything depends on relevance: a score, or a constraint, or a citation."""
+        """Whether anything depends on relevance besides citations: a score, or a constraint."""
         return self.w_rel > 0 or self.reject_irrelevant
 
     @property

@@ -4,7 +4,7 @@ from collections.abc import Collection
 from typing import TYPE_CHECKING
 
 from askance.core.ports import Run
-from askance.core.trace import Decided
+from askance.core.trace import Decided, WordSignal
 from askance.core.types import Hit
 from askance.methods.reflection_scores import (
     relevance_score,
@@ -16,6 +16,7 @@ from askance.methods.reflection_scores import (
 )
 from askance.methods.reflection_tokens import (
     IRRELEVANT,
+    SEARCH,
     UNSUPPORTED,
     UTILITIES,
     Distribution,
@@ -62,8 +63,16 @@ def decided(selfrag: "Selfrag", run: Run, onward: Distribution, action: Action, 
         signal="share of [Retrieval]",
         threshold=selfrag.threshold,
         query=query if action == "retrieve" else "",
+        words=_judged(selfrag, onward, action),
         numbers={**onward, **({"share": search_share(onward)} if onward else {})},
     )
+
+
+def _judged(selfrag: "Selfrag", onward: Distribution, action: Action) -> tuple[WordSignal, ...]:
+    """What the threshold was held against."""
+    if selfrag.mode != "adaptive" or selfrag.threshold is None or not onward:
+        return ()
+    return (WordSignal(SEARCH, search_share(onward), is_hit=action == "retrieve"),)
 
 
 async def found_for(run: Run, decision: Decided, k: int) -> tuple[Hit, ...]:

@@ -74,7 +74,7 @@ class NativeWriter:
             first = next(iter((*probe.tokens, *probe.dropped)), None)
             decided = {} if self._selfrag.threshold is None else distribution(first, "retrieve")
             return Path(), decided
-        lead = Segment(_words(probe.tokens, self._vocabulary.control), "lead", ids=_ids(probe.tokens))
+        lead = Segment(_words(probe.tokens, self._vocabulary), "lead", ids=_ids(probe.tokens))
         path = Path((lead,) if lead.text else ())
         return path, distribution(probe.dropped[0], "retrieve")
 
@@ -119,7 +119,7 @@ class NativeWriter:
         names = {id: name for name, id in ids.items()}
         finish = written.finish
         return Segment(
-            written=" " + _words(tokens, self._vocabulary.control),
+            written=" " + _words(tokens, self._vocabulary),
             action=action,
             hit=hit,
             ids=_ids(tokens),
@@ -212,9 +212,17 @@ def _ids(tokens: Sequence[Token]) -> TokenIds:
     return tuple(token.id for token in tokens)
 
 
-def _words(tokens: Sequence[Token], control: Collection[int]) -> str:
-    # A token between two words may be all that parts them.
-    return "".join(" " if token.id in control else token.text for token in tokens)
+def _words(tokens: Sequence[Token], vocabulary: Vocabulary) -> str:
+    """What stands between control tokens; a passage that the model made up itself does not."""
+    control, opens, closes = vocabulary.control, vocabulary.ids[OPENS], vocabulary.ids[CLOSES]
+    pieces, in_passage = list[str](), False
+    for token in tokens:
+        in_passage = in_passage or token.id == opens
+        if not in_passage:
+            # A token between two words may be all that parts them.
+            pieces.append(" " if token.id in control else token.text)
+        in_passage = in_passage and token.id != closes
+    return "".join(pieces)
 
 
 def _sequence_score(written: Generation, left_out: Collection[int] | None) -> float:

@@ -11,6 +11,7 @@ from typing import TYPE_CHECKING, Literal
 
 from askance.core.types import Question, Span, untrusted
 from askance.methods.reflection_tokens import disarmed
+from askance.text.options import lettered
 
 if TYPE_CHECKING:
     from askance.methods.selfrag import Selfrag
@@ -66,9 +67,15 @@ def _separator(selfrag: "Selfrag", task: Task) -> Separator:
 def _question(task: Task, question: Question) -> str:
     said = [f"User: {turn.question}\nAssistant: {turn.answer}" for turn in question.history]
     asked = f"User: {question.text}" if said else question.text
-    options = question.options if task == "choice" else ()
-    lines = [f"{letter}: {option}" for letter, option in zip(ascii_uppercase, options, strict=False)]
-    return "\n".join([*said, asked, *lines])
+    return "\n".join([*said, asked, *(shown_options(question) if task == "choice" else ())])
+
+
+def shown_options(question: Question) -> tuple[str, ...]:
+    """The options of a choice, each with a letter; those of a claim, true and false, have none."""
+    options = question.options
+    if lettered(options) or task_of("auto", question) != "choice":
+        return options
+    return tuple(f"{letter}: {option}" for letter, option in zip(ascii_uppercase, options, strict=False))
 
 
 INSTRUCTIONS: Mapping[Task, str] = {
