@@ -5,7 +5,7 @@ import asyncio
 import pytest
 
 from askance.ask import ask
-from askance.core.trace import Attended, Decided, Generated
+from askance.core.trace import Attended, Decided, Generated, ScoredOptions
 from askance.core.types import Question
 from askance.retrieval.bm25 import open_index
 from askance.wire import METHODS, make_method, method_class
@@ -31,8 +31,8 @@ def test_method(name, profile, model_name, request, sample_index):
 
     generated = [event for event in result.trace.events if isinstance(event, Generated)]
     assert result.usage.generated_tokens == sum(event.generated_tokens for event in generated) > 0
-    attended = [event for event in result.trace.events if isinstance(event, Attended)]
-    assert result.usage.prompt_tokens == sum(event.prompt_tokens for event in (*generated, *attended))
+    others = [event for event in result.trace.events if isinstance(event, Attended | ScoredOptions)]
+    assert result.usage.prompt_tokens == sum(event.prompt_tokens for event in (*generated, *others))
     assert result.trace.committed.strip() == result.answer.text.strip()
     assert result.usage.searches == sum(
         isinstance(event, Decided) and event.outcome == "search" for event in result.trace.events
