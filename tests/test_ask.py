@@ -5,9 +5,9 @@ import pytest
 
 from askance.ask import ask
 from askance.core.errors import MissingAbility, ModelFailure, QuestionError
-from askance.core.ports import Needs
-from askance.core.trace import Answered, Asked, Failed, Trace
-from askance.core.types import Answer, Question
+from askance.core.ports import ChecksModels, Needs
+from askance.core.trace import Answered, Asked, Failed, Generated, Trace
+from askance.core.types import Answer, Question, Raw, Sampling, Span
 from askance.methods.closed_book import ClosedBook
 from askance.methods.dragin import Dragin
 from askance.methods.fixed_length import FixedLength
@@ -75,6 +75,41 @@ def test_a_layout_that_the_model_does_not_take(layout, other):
         asyncio.run(ask(QUESTION, ClosedBook(layout=layout), {"answer": model}))
 
 
+@dataclass(frozen=True)
+class Picky:
+    """Asks a critic where there is one, and answers with models of four letters alone."""
+
+    needs = Needs(roles=frozenset({"critic"}))
+
+    def check_models(self, models):
+        long = [f"{role}={model.name}" for role, model in sorted(models.items()) if len(model.name) != 4]
+        if long:
+            raise MissingAbility(f"method picky takes no {long[0]}: use another.")
+
+    async def answer(self, question, run):
+        return Answer(" ".join(sorted(run.models)))
+
+
+def test_roles_that_a_method_may_ask_may_be_given_or_not():
+    short = ScriptedModel(name="four")
+    assert asyncio.run(ask(QUESTION, Picky(), {"answer": short})).answer.text == "answer"
+    both = {"answer": short, "critic": short}
+    assert asyncio.run(ask(QUESTION, Picky(), both)).answer.text == "answer critic"
+    with pytest.raises(MissingAbility, match=r"asks no model in the role judge: leave out --model judge"):
+        asyncio.run(ask(QUESTION, Picky(), both | {"judge": short}))
+    with pytest.raises(MissingAbility, match=r"asks no model in the role critic"):
+        asyncio.run(ask(QUESTION, ClosedBook(), both))
+
+
+def test_a_method_may_look_at_the_models_before_anything_runs():
+    models, trace = {"answer": ScriptedModel(name="four"), "critic": ScriptedModel()}, Trace()
+    with pytest.raises(MissingAbility, match="picky takes no critic=scripted"):
+        asyncio.run(ask(QUESTION, Picky(), models, trace=trace))
+    assert trace.events == []
+    assert isinstance(Picky(), ChecksModels)
+    assert not isinstance(Sleeper(), ChecksModels)
+
+
 def test_no_model():
     with pytest.raises(MissingAbility, match="role 'answer'"):
         asyncio.run(ask(QUESTION, ClosedBook(), {}))
@@ -95,6 +130,26 @@ class Sleeper:
         run.trace.commit("One sheep.")
         await asyncio.sleep(60)
         return Answer("never")
+
+
+@dataclass(frozen=True)
+class Both:
+    """Two calls side by side, of which one breaks; the other is recorded behind the failure."""
+
+    needs = Needs()
+
+    async def answer(self, question, run):
+        calls = [run.model.generate(Raw((Span(text),)), Sampling(3), key=(text,)) for text in ("bad", "good")]
+        broken, _ = await asyncio.gather(*calls, return_exceptions=True)
+        raise broken
+
+
+def test_a_failure_beside_other_calls_is_in_the_trace_once():
+    trace = Trace()
+    model = ScriptedModel(lambda prompt, key: OSError("gone") if prompt == "bad" else "One.")
+    with pytest.raises(ModelFailure):
+        asyncio.run(ask(QUESTION, Both(), {"answer": model}, trace=trace))
+    assert [type(event) for event in trace.events] == [Asked, Failed, Generated]
 
 
 def test_an_interruption_is_in_the_trace():

@@ -142,6 +142,7 @@ def test_methods_and_models_are_listed(run):
         "closed_book",
         "single",
         "dragin (default)",
+        "selfrag",
         "search_below",
         "0.8",
         "needs: logprob, raw or chat with continuation, an index",

@@ -308,6 +308,18 @@ class ModelContract:
         (generation,) = self.generate(model, Raw((Span("go:"), *spans)), max_tokens=1)
         return Counter(generation.prompt_ids)
 
+    def test_token_ids_match_control_strings(self, model):
+        plain = self._prompt_ids(model)
+        for control in self.control_strings:
+            (id,) = model.token_ids(control)
+            assert {id} == set(self._prompt_ids(model, Span(control)) - plain)
+            assert id not in model.tokenize(control)
+            assert model.token_ids(f"cat{control} dog").count(id) == 1
+
+    def test_token_ids_of_plain_text_are_those_of_tokenize(self, model):
+        for text in ("The cat sat.", " the dog", "two\nlines"):
+            assert model.token_ids(text) == model.tokenize(text)
+
     def test_tokenize_and_decode_are_inverse(self, model):
         for text in ("The cat sat.", " the dog", "two\nlines", "naïve café"):
             assert model.decode(model.tokenize(text)) == text

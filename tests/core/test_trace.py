@@ -1,6 +1,6 @@
 import asyncio
 
-from askance.core.trace import Committed, Decided, Drafted, Searched, Trace
+from askance.core.trace import Committed, Decided, Drafted, Expanded, Searched, Trace
 
 
 def test_events_are_numbered_timed_and_heard():
@@ -41,6 +41,18 @@ def test_a_cause_belongs_to_its_own_trace():
         one.decide("retrieve", "keep", "here")
     assert two.events[0].parent is None
     assert one.events[2].parent == 1
+
+
+def test_a_step_of_a_search_is_an_event_and_costs_nothing():
+    trace = Trace()
+    with trace.because(trace.decide("retrieve", "search", "because")):
+        step = trace.expand("0.1", "retrieve", "The Arno.", numbers={"score": 2.5}, rejected="it is empty")
+    assert isinstance(step, Expanded)
+    assert (step.node, step.action, step.text, step.passage, step.distributions) == (
+        "0.1", "retrieve", "The Arno.", None, {},
+    )  # fmt: skip
+    assert (step.numbers, step.rejected, step.parent) == ({"score": 2.5}, "it is empty", 0)
+    assert (trace.usage().generated_tokens, trace.decisions) == (0, (trace.events[0],))
 
 
 def test_commits_that_follow_each_other_are_kept_as_one_but_heard_one_by_one():

@@ -376,6 +376,16 @@ def test_a_segment_that_is_complete_when_the_length_is_reached_needs_no_reading(
     assert result.answer.text == "One. Two."
 
 
+@pytest.mark.parametrize(("follows", "utility"), [("[Utility:4]", 0.5), ("", 0.0)])
+def test_a_cut_segment_behind_which_the_answer_ends_is_the_last(follows, utility):
+    replies = {"### Response:\n": DECIDE, IN_ARNO: said(ONE_A, ends=False), IN_ARNO + ONE_A: follows}
+    result, prompts, _ = run(long(max_tokens=4), native(replies), (ARNO,))
+    assert prompts[:3] == [BARE, BARE + found(ARNO), BARE + found(ARNO) + ONE_A]
+    assert len(prompts) == (3 if follows else 4), "an end without a grade leaves the grade to be read"
+    assert tried(result)["0.1"].numbers["utility"] == utility
+    assert result.answer.text == "One a."
+
+
 def test_empty_segments_are_no_candidates():
     replies = REPLIES | {IN_ARNO: "[Relevant][Retrieval]", ONE_P + found(PO): "[Relevant]Two.[Utility:5]"}
     result, _, _ = run(long(), native(replies))

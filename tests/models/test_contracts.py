@@ -15,6 +15,14 @@ class TestScripted(ModelContract):
         return ScriptedModel()
 
 
+class TestScriptedWithControlTokens(ModelContract):
+    control_strings = ("<|end|>", "[No Retrieval]", "<paragraph>", "</paragraph>")
+
+    @pytest.fixture
+    def model(self):
+        return ScriptedModel(control=self.control_strings[1:])
+
+
 class TestTinyLlama(ModelContract):
     control_strings = ("<s>", "</s>", "[INST]", "<unk>")
 

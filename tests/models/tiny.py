@@ -29,11 +29,11 @@ CHATML_TEMPLATE = (
 )
 
 
-def sentencepiece_tokenizer() -> PreTrainedTokenizerFast:
+def sentencepiece_tokenizer(text: str = TEXT, num_learned: int = 220) -> PreTrainedTokenizerFast:
     """Like Llama 2 and Mistral: metaspace, byte fallback, BOS in front, a space put before a first word."""
     trained = Tokenizer(BPE(unk_token="<unk>"))
     trained.pre_tokenizer = pre_tokenizers.Metaspace()
-    trained.train_from_iterator([TEXT], BpeTrainer(vocab_size=220, special_tokens=["<unk>"]))
+    trained.train_from_iterator([text], BpeTrainer(vocab_size=num_learned, special_tokens=["<unk>"]))
     learned = trained.get_vocab()
     merges = [tuple(pair) for pair in _model_json(trained)["merges"]]
     pieces = ["<unk>", "<s>", "</s>", *(f"<0x{byte:02X}>" for byte in range(256))]
@@ -100,6 +100,15 @@ def save_tiny(folder: Path, model_type: str, tokenizer: PreTrainedTokenizerFast,
     module.save_pretrained(folder)
     tokenizer.save_pretrained(folder)
     return folder
+
+
+def add_reflection_tokens(tokenizer: PreTrainedTokenizerFast, module: Any, *, special: bool) -> None:
+    """Add the tokens of Self-RAG to a model, as its authors do; their rows are new, and random."""
+    from askance.methods.reflection_tokens import ALL_TOKENS
+
+    tokenizer.add_tokens([AddedToken(text, special=special, normalized=False) for text in ALL_TOKENS])
+    torch.manual_seed(3)
+    module.resize_token_embeddings(len(tokenizer), mean_resizing=False)
 
 
 def save_tiny_gguf(file: Path) -> Path:

@@ -5,8 +5,8 @@ import pytest
 
 from askance.ask import ask
 from askance.core.errors import InputError, TraceFileError
-from askance.core.trace import SCHEMA_VERSION
-from askance.core.types import Passage, Question
+from askance.core.trace import SCHEMA_VERSION, Trace
+from askance.core.types import Hit, Passage, Question
 from askance.models.scripted import Reply, ScriptedModel
 from askance.retrieval.scripted import ScriptedRetriever
 from askance.runtime.trace_file import read_trace, write_trace
@@ -28,6 +28,16 @@ def test_round_trip(trace, tmp_path):
     header = json.loads(path.read_text(encoding="utf-8").splitlines()[0])
     assert header["schema"] == SCHEMA_VERSION
     assert [child.name for child in tmp_path.iterdir()] == ["trace.jsonl"]
+
+
+def test_steps_of_a_search_keep_their_passage_and_their_numbers(tmp_path):
+    trace = Trace()
+    hit = Hit(Passage("a", "Köln", "Köln lies on the Rhine.", "a.txt", 0, 23), 0.5, 2)
+    shares = {"relevance": {"[Relevant]": 0.75, "[Irrelevant]": 0.25}}
+    trace.expand("0.2", "retrieve", "The Rhine.", passage=hit, numbers={"score": 1.5}, distributions=shares)
+    trace.expand("0.3", "none", "", rejected="it is empty")
+    write_trace(trace, tmp_path / "t.jsonl")
+    assert read_trace(tmp_path / "t.jsonl") == tuple(trace.events)
 
 
 def test_every_line_break_of_unicode_survives(trace, tmp_path):

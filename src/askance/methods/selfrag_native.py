@@ -71,9 +71,9 @@ class NativeWriter:
             self._prompt((), None, None), sampling, WANT, until, key=("decide",)
         )
         if probe.finish != "retrieve":
-            first = next(iter((*probe.tokens, *probe.dropped)), None)
-            decided = {} if self._selfrag.threshold is None else distribution(first, "retrieve")
-            return Path(), decided
+            if self._selfrag.threshold is None:
+                return Path(), {}
+            return Path(), distribution(_first_token(probe), "retrieve")
         lead = Segment(_words(probe.tokens, self._vocabulary), "lead", ids=_ids(probe.tokens))
         path = Path((lead,) if lead.text else ())
         return path, distribution(probe.dropped[0], "retrieve")
@@ -96,8 +96,7 @@ class NativeWriter:
         key = (*path.name.split("."), "utility")
         if self._scorer is not None:
             return await self._scorer.utility(" ".join(path.written.split()), key=key)
-        token = await self._next(path.segments, key)
-        return distribution(token, "utility")
+        return distribution(_first_token(await self._next(path.segments, key)), "utility")
 
     async def options(self, path: Path, hit: Hit, options: tuple[str, ...]) -> tuple[float, ...]:
         written = written_options(self._selfrag, self._question)
@@ -106,17 +105,18 @@ class NativeWriter:
         scores = await self._run.model.score(prompt, written)
         return tuple(each.logprob / each.num_tokens for each in scores)
 
-    async def _next(self, segments: Sequence[Segment], key: Key) -> Token | None:
+    async def _next(self, segments: Sequence[Segment], key: Key) -> Generation:
         """The token that would follow, for the probabilities of all tokens where it stands."""
         prompt = self._fitting(segments, None, _in_use(segments), 1)
-        (read,) = await self._run.model.generate(prompt, Sampling(1), WANT, key=key)
-        return next(iter((*read.tokens, *read.dropped)), None)
+        (read,) = await self._run.model.generate(
+            prompt, Sampling(1), WANT, self._vocabulary.segment_end, key=key
+        )
+        return read
 
     def _segment(self, written: Generation, action: Action, hit: Hit | None) -> Segment:
-        selfrag, ids, control = self._selfrag, self._vocabulary.ids, self._vocabulary.control
+        selfrag, control = self._selfrag, self._vocabulary.control
         tokens = written.tokens
         seen = (*tokens, *written.dropped)
-        names = {id: name for name, id in ids.items()}
         finish = written.finish
         return Segment(
             written=" " + _words(tokens, self._vocabulary),
@@ -126,7 +126,7 @@ class NativeWriter:
             relevance=distribution(seen[0], "relevance") if action == "retrieve" and seen else {},
             support=distribution(self._first(tokens, "support"), "support"),
             utility=distribution(self._first(tokens, "utility"), "utility"),
-            labels=frozenset(names[token.id] for token in tokens if token.id in names),
+            labels=self._names(tokens),
             onward=distribution(written.dropped[0], "retrieve") if finish == "retrieve" else {},
             sequence_score=_sequence_score(written, control if selfrag.seqscore_text_only else None),
             is_last=finish in ("end", "utility"),
@@ -135,8 +135,19 @@ class NativeWriter:
 
     async def _closed(self, path: Path, segment: Segment, key: Key) -> Segment:
         """A segment that the length cut, with what the model would do behind it."""
-        token = await self._next((*path.segments, segment), (*key, "onward"))
-        return replace(segment, onward=distribution(token, "retrieve"))
+        read = await self._next((*path.segments, segment), (*key, "onward"))
+        token, is_judged = _first_token(read), read.finish == "utility"
+        return replace(
+            segment,
+            onward=distribution(token, "retrieve"),
+            utility=distribution(token, "utility") if is_judged else segment.utility,
+            labels=segment.labels | self._names(read.tokens),
+            is_last=is_judged or read.finish == "end",
+        )
+
+    def _names(self, tokens: Sequence[Token]) -> frozenset[str]:
+        names = {id: name for name, id in self._vocabulary.ids.items()}
+        return frozenset(names[token.id] for token in tokens if token.id in names)
 
     def _first(self, tokens: Sequence[Token], group: Group) -> Token | None:
         ids = self._vocabulary.group(group)
@@ -206,6 +217,10 @@ def passage_parts(hit: Hit) -> tuple[Part, ...]:
     """A passage between its two tokens; strings of reflection tokens in it are broken."""
     title, text = disarmed(hit.passage.title)[0], disarmed(hit.passage.text)[0]
     return (Span(OPENS), untrusted(title), Span("\n"), untrusted(text), Span(CLOSES))
+
+
+def _first_token(written: Generation) -> Token | None:
+    return next(iter((*written.tokens, *written.dropped)), None)
 
 
 def _ids(tokens: Sequence[Token]) -> TokenIds:

@@ -37,6 +37,8 @@ def _reply(path: Path, number: int, line: str) -> Reply:
         reply = TypeAdapter(Reply).validate_json(line, strict=True)
         if not all(0 < value <= 1 for value in (*reply.doubts.values(), reply.sureness)):
             raise ValueError("a probability is not above 0 and up to 1")
+        if not all(0 <= value <= 1 for others in reply.beside.values() for value in others.values()):
+            raise ValueError("a probability beside another is not from 0 to 1")
     except ValidationError as error:
         first = error.errors()[0]
         field = "".join(f", field {name}" for name in [".".join(map(str, first["loc"]))] if name)

@@ -200,7 +200,7 @@ class ScriptedModel:
             end=at + len(text),
             logprob=math.log(probability) if want.logprob else None,
             entropy=entropies.get(bare(text), entropy_of(weights)) if want.entropy else None,
-            top=tuple((piece, math.log(p)) for piece, p in ranked),
+            top=tuple((piece, math.log(p)) for piece, p in ranked if p > 0),
             probs=tuple(weights.get(name, 0.0) for name in want.token_probs),
         )
 

@@ -9,6 +9,7 @@ from dataclasses import dataclass, field
 import numpy as np
 from numpy.typing import NDArray
 
+from askance.core.errors import InputError
 from askance.core.types import Sampling, TokenIds
 
 PIECE = re.compile(r"<\|[a-z_]+\|>|\s*[^\s<]+|\s*<|\s+")
@@ -52,7 +53,13 @@ def script_of(reply: Reply, piece_of: re.Pattern[str] = PIECE) -> Callable[[int]
         piece = pieces[step] if step < len(pieces) else " …"
         sure = reply.doubts.get(bare(piece), reply.sureness)
         others = reply.beside.get(bare(piece), {})
-        return {piece: sure, **others, " (other)": 1.0 - sure - sum(others.values())}
+        left = 1.0 - sure - sum(others.values())
+        if left < -1e-9:
+            raise InputError(
+                f"a reply gives {bare(piece)!r} and what stands beside it {1.0 - left:g} in all: make their "
+                "probabilities (doubts, sureness, beside) sum to at most 1."
+            )
+        return {piece: sure, **others, " (other)": max(left, 0.0)}
 
     return at
 

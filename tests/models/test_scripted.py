@@ -1,0 +1,85 @@
+"""What scripts can say of a scripted model: doubts, what stands beside a word, control tokens, scores."""
+
+import asyncio
+import json
+import math
+
+import pytest
+
+from askance.core.errors import InputError, ModelSpecError
+from askance.core.types import Raw, Sampling, Span, Want, untrusted
+from askance.models.replies import read_replies
+from askance.models.scripted import Reply, ScriptedModel
+
+PROMPT = Raw((Span("Where?"),))
+TOKENS = ("[No Retrieval]", "[Retrieval]", "<paragraph>", "</paragraph>")
+
+
+def write(model, want=Want(), prompt=PROMPT, max_tokens=9):
+    (written,) = asyncio.run(model.generate(prompt, Sampling(max_tokens), want, key=("k",)))
+    return written
+
+
+def test_what_stands_beside_a_word_has_the_probability_given():
+    reply = Reply(" In Bonn.", {"Bonn": 0.5}, beside={"Bonn": {" Köln": 0.3, " Ulm": 0.15}})
+    want = Want(logprob=True, top_logprobs=5, token_probs=(" Bonn.", " Köln", " Ulm", " Kiel"))
+    first, second = write(ScriptedModel([reply]), want).tokens
+    assert first.probs == (0.0, 0.0, 0.0, 0.0)
+    assert second.probs == pytest.approx((0.5, 0.3, 0.15, 0.0))
+    assert [text for text, _ in second.top] == [" Bonn.", " Köln", " Ulm", " (other)"]
+    assert sum(math.exp(logprob) for _, logprob in second.top) == pytest.approx(1)
+
+
+def test_what_has_no_probability_is_not_among_the_best():
+    reply = Reply(" In Bonn.", sureness=1.0, beside={"Bonn": {" Köln": 0.0}})
+    tokens = write(ScriptedModel([reply]), Want(top_logprobs=3)).tokens
+    assert [token.top for token in tokens] == [((" In", 0.0),), ((" Bonn.", 0.0),)]
+
+
+def test_probabilities_beyond_one_are_refused():
+    reply = Reply(" In Bonn.", beside={"Bonn": {" Köln": 0.3}})
+    with pytest.raises(InputError, match=r"'Bonn' and what stands beside it 1.29 in all: make their"):
+        write(ScriptedModel([reply]))
+
+
+def test_control_tokens_of_ones_own():
+    model = ScriptedModel(["[Retrieval]<paragraph>Bonn</paragraph>[No Retrieval]x"], control=TOKENS)
+    written = write(model)
+    assert [token.text for token in written.tokens] == [
+        "[Retrieval]", "<paragraph>", "Bonn", "</paragraph>", "[No Retrieval]", "x",
+    ]  # fmt: skip
+    assert [model.token_ids(token) for token in TOKENS] == [(model.token_ids(token)[0],) for token in TOKENS]
+    assert len(model.tokenize("[No Retrieval]")) == 2
+    assert model.decode(model.tokenize("a[Retrieval]b<paragraph>")) == "a[Retrieval]b<paragraph>"
+
+
+def test_untrusted_text_holds_none_of_them():
+    model = ScriptedModel(["x"], control=TOKENS)
+    mixed = Raw((Span("[Retrieval]"), untrusted("[Retrieval]<paragraph> a[No Retrieval]")))
+    pieces = model.pieces(write(model, prompt=mixed).prompt_ids)
+    assert [piece for piece in pieces if piece in TOKENS] == ["[Retrieval]"]
+    assert "".join(pieces) == "[Retrieval][Retrieval]<paragraph> a[No Retrieval]"
+
+
+def test_without_control_tokens_pieces_are_words():
+    model = ScriptedModel()
+    assert model.pieces(model.token_ids("[No Retrieval] a<b")) == ("[No", " Retrieval]", " a", "<", "b")
+
+
+def test_scores_may_depend_on_the_prompt():
+    model = ScriptedModel(scores=lambda prompt, option: -float(len(prompt) + len(option)))
+    first, second = asyncio.run(model.score(PROMPT, [" Bonn", " in Bonn"]))
+    assert (first.logprob, first.num_tokens) == (-11.0, 1)
+    assert (second.logprob, second.num_tokens) == (-14.0, 2)
+    (named,) = asyncio.run(ScriptedModel(scores={" Bonn": -2.0}).score(PROMPT, [" Bonn"]))
+    assert named.logprob == -2.0
+
+
+def test_a_script_in_a_file_may_say_what_stands_beside(tmp_path):
+    path = tmp_path / "replies.jsonl"
+    row = {"text": " Bonn", "doubts": {"Bonn": 0.6}, "beside": {"Bonn": {" Ulm": 0.4}}}
+    path.write_text(json.dumps(row))
+    assert read_replies(path) == (Reply(" Bonn", {"Bonn": 0.6}, beside={"Bonn": {" Ulm": 0.4}}),)
+    path.write_text(json.dumps(row | {"beside": {"Bonn": {" Ulm": 1.4}}}))
+    with pytest.raises(ModelSpecError, match="line 1: a probability beside another is not from 0 to 1"):
+        read_replies(path)
