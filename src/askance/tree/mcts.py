@@ -1,0 +1,325 @@
+"""Monte Carlo tree search over states that grow by actions, several rollouts at a time.
+
+A rollout selects a path by UCT, goes on from its end until a state is terminal, and pays the terminal's
+reward to every node on the way. What an action gives is drawn by a coroutine, perhaps as several outcomes at
+once. Rollouts of a wave run side by side, and each is selected as if those before it had earned nothing: the
+tree that comes out never depends on which of them was done first. State is kept per call.
+"""
+
+import math
+import random
+from collections.abc import Awaitable, Callable, Hashable, Iterator, Mapping, Sequence
+from dataclasses import dataclass, field
+from typing import Any, Generic, Literal, TypeVar
+
+from askance.tree.abreast import abreast
+
+S = TypeVar("S")
+A = TypeVar("A", bound=Hashable)
+
+
+@dataclass(frozen=True, slots=True)
+class Outcome(Generic[S]):
+    """A state that an action led to; `votes` of the samples drawn were this one."""
+
+    state: S
+    votes: int = 1
+
+
+@dataclass(slots=True, eq=False)
+class Node(Generic[S, A]):
+    """A state in the tree.
+
+    Attributes:
+        action: what led here from `parent`; None at the root.
+        number: its place among the children of its parent, from 1.
+        votes: see `Outcome`.
+        untried: actions that nothing has been drawn for, the first to be tried first.
+        dead: actions that gave nothing.
+        visits: rollouts that came through.
+        value: the sum of their rewards.
+        reward: of a terminal, as it was last computed.
+        num_paid: rollouts that earned it.
+        is_taken: a rollout goes on from here. Only one of a wave may, so that what it finds does not depend
+            on what others do meanwhile.
+    """
+
+    state: S
+    action: A | None = None
+    parent: "Node[S, A] | None" = None
+    number: int = 1
+    votes: int = 1
+    untried: list[A] = field(default_factory=list)
+    dead: set[A] = field(default_factory=set)
+    children: list["Node[S, A]"] = field(default_factory=list)
+    is_terminal: bool = False
+    visits: int = 0
+    value: float = 0.0
+    reward: float = 0.0
+    num_paid: int = 0
+    is_taken: bool = False
+
+    @property
+    def path(self) -> tuple["Node[S, A]", ...]:
+        """From the root to this node."""
+        return (*self.parent.path, self) if self.parent else (self,)
+
+    @property
+    def name(self) -> str:
+        """The numbers along the path, joined by dots behind "0"."""
+        return ".".join(["0", *(str(node.number) for node in self.path[1:])])
+
+    @property
+    def is_exhausted(self) -> bool:
+        """Whether no rollout through it can find anything new."""
+        if self.is_terminal:
+            return self.visits > 0
+        return not self.untried and not self.is_taken and all(each.is_exhausted for each in self.children)
+
+    def uct(self, exploration: float) -> float:
+        """Mean reward, and a bonus for what was visited rarely. Infinite where nobody was."""
+        if not self.visits or self.parent is None:
+            return math.inf
+        bonus = math.sqrt(math.log(self.parent.visits) / self.visits)
+        return self.value / self.visits + exploration * bonus
+
+    def below(self) -> Iterator["Node[S, A]"]:
+        """This node and all under it, each before its children."""
+        yield self
+        for child in self.children:
+            yield from child.below()
+
+
+Draw = Callable[[Node[S, A], A, int], Awaitable[Sequence[Outcome[S]]]]
+Choose = Callable[[Node[S, A], Sequence[A], int], A]
+
+
+@dataclass(frozen=True, slots=True)
+class Rules(Generic[S, A]):
+    """What a search needs to know.
+
+    Attributes:
+        actions: those legal in a state where some were tried in vain, the first preferred; none where it is
+            a dead end. Asked again when one was in vain.
+        draw: the outcomes of an action at a node in a rollout, each different from the others; none where it
+            gives nothing.
+        is_terminal: whether a rollout ends in a state.
+        choose: the action that a rollout takes at a node while it goes on, out of those untried.
+        rewards: of terminals, in the order in which they were first reached; all are asked for after each
+            rollout, since those found later may change what the earlier are worth.
+        may_start: whether there is still room for a rollout.
+    """
+
+    actions: Callable[[S, frozenset[A]], Sequence[A]]
+    draw: Draw[S, A]
+    is_terminal: Callable[[S], bool]
+    choose: Choose[S, A]
+    rewards: Callable[[Sequence[Node[S, A]]], Sequence[float]]
+    may_start: Callable[[int], bool] = lambda rollout: True
+
+
+@dataclass(frozen=True, slots=True)
+class Settings:
+    """How a search goes about it.
+
+    Attributes:
+        rollouts: how many, at most.
+        wave: how many of them run side by side.
+        exploration: the weight of the bonus in UCT.
+        schedule: how that weight falls from the first rollout to the last.
+        expansion: "lazy" draws for an action when a rollout takes it, "eager" for all when a node is reached.
+        revisits: whether a terminal may be visited again, and is rewarded again.
+        unexplored: which of several nodes that nobody visited comes first.
+        seed: of what is random.
+    """
+
+    rollouts: int
+    wave: int = 4
+    exploration: float = 2.0
+    schedule: Literal["constant", "linear", "exponential"] = "constant"
+    expansion: Literal["lazy", "eager"] = "lazy"
+    revisits: bool = False
+    unexplored: Literal["first", "random"] = "first"
+    seed: str = ""
+
+    def weight(self, rollout: int) -> float:
+        """Of the bonus, in a rollout."""
+        done = rollout / self.rollouts
+        factors = {"constant": 1.0, "linear": 1 - 0.9 * done, "exponential": math.pow(0.1, done)}
+        return self.exploration * factors[self.schedule]
+
+
+@dataclass(slots=True)
+class Tree(Generic[S, A]):
+    """What a search found.
+
+    Attributes:
+        terminals: reached by rollouts, in the order of the first time.
+        num_rollouts: that were started.
+        num_failed: of them, those that ended nowhere.
+    """
+
+    root: Node[S, A]
+    terminals: list[Node[S, A]] = field(default_factory=list)
+    num_rollouts: int = 0
+    num_failed: int = 0
+
+
+async def search(start: S, rules: Rules[S, A], settings: Settings) -> Tree[S, A]:
+    """Search from `start`; ends early once nothing new can be found, or where no rollout may start."""
+    return await _Search(start, rules, settings).run()
+
+
+class _Search(Generic[S, A]):
+    """One search while it runs."""
+
+    def __init__(self, start: S, rules: Rules[S, A], settings: Settings) -> None:
+        self._rules, self._settings = rules, settings
+        self._tree: Tree[S, A] = Tree(self._node(start))
+
+    async def run(self) -> Tree[S, A]:
+        tree, settings = self._tree, self._settings
+        while tree.num_rollouts < settings.rollouts:
+            wave = list(self._wave())
+            if not wave:
+                break
+            ends = await abreast(self._go_on(*each) for each in wave)
+            for (path, _, _), end in zip(wave, ends, strict=True):
+                self._pay(path, end)
+        return tree
+
+    def _wave(self) -> Iterator[tuple[list[Node[S, A]], A | None, int]]:
+        """The rollouts that start now: path, the action to draw for at its end, number of the rollout."""
+        for _ in range(self._settings.wave):
+            rollout = self._tree.num_rollouts
+            if rollout >= self._settings.rollouts or not self._rules.may_start(rollout):
+                return
+            found = self._select(self._tree.root, rollout)
+            if found is None:
+                return
+            path, action = found
+            self._tree.num_rollouts += 1
+            for node in path:
+                node.visits += 1
+            path[-1].is_taken = True
+            yield path, action, rollout
+
+    def _select(self, node: Node[S, A], rollout: int) -> tuple[list[Node[S, A]], A | None] | None:
+        """The path to the next place to go on from; None where all is exhausted or being drawn for."""
+        if node.is_terminal:
+            return ([node], None) if self._settings.revisits or not node.visits else None
+        fresh: list[Node[S, A] | A] = [
+            child for child in node.children if not child.visits and not child.is_exhausted
+        ]
+        if not node.is_taken:
+            self._refresh(node)
+            fresh += node.untried
+        if fresh:
+            order = self._rules.actions(node.state, frozenset(node.dead))
+            place: dict[A | None, int] = {action: at for at, action in enumerate(order)}
+            first = min(fresh, key=lambda each: _place(each, place))
+            if self._settings.unexplored == "random":
+                first = random.Random(f"{self._settings.seed} select {rollout} {node.name}").choice(fresh)
+            if isinstance(first, Node):
+                return [node, first], None
+            node.untried.remove(first)
+            return [node], first
+        weight = self._settings.weight(rollout)
+        for child in sorted(node.children, key=lambda each: each.uct(weight), reverse=True):
+            if self._settings.revisits or not child.is_exhausted:
+                below = self._select(child, rollout)
+                if below is not None:
+                    return [node, *below[0]], below[1]
+        return None
+
+    async def _go_on(self, path: list[Node[S, A]], action: A | None, rollout: int) -> Node[S, A] | None:
+        """From the end of `path`, which grows with it, to a terminal; None from where none is reached."""
+        node = taken = path[-1]
+        if action is not None:
+            entered = await self._drawn(node, action, rollout)
+            node = self._enter(path, entered) if entered else node
+        while not node.is_terminal:
+            self._refresh(node)
+            if not node.untried:
+                taken.is_taken = False
+                return None
+            action = self._rules.choose(node, tuple(node.untried), rollout)
+            node.untried.remove(action)
+            entered = await self._drawn(node, action, rollout)
+            node = self._enter(path, entered) if entered else node
+        taken.is_taken = False
+        return node
+
+    async def _drawn(self, node: Node[S, A], action: A, rollout: int) -> Node[S, A] | None:
+        """Draw for `action`, or for all of a node at once; the child that is entered, if there is one."""
+        actions = [action]
+        if self._settings.expansion == "eager":
+            actions += node.untried
+            node.untried = []
+        found = await abreast(self._rules.draw(node, each, rollout) for each in actions)
+        added = {each: self._add(node, each, outcomes) for each, outcomes in zip(actions, found, strict=True)}
+        children = added[action]
+        if len(children) > 1 and self._settings.unexplored == "random":
+            return random.Random(f"{self._settings.seed} enter {rollout} {node.name}").choice(children)
+        return children[0] if children else None
+
+    def _add(self, node: Node[S, A], action: A, outcomes: Sequence[Outcome[S]]) -> list[Node[S, A]]:
+        if not outcomes:
+            node.dead.add(action)
+        children = [
+            self._node(each.state, action, node, len(node.children) + number, each.votes)
+            for number, each in enumerate(outcomes, start=1)
+        ]
+        node.children += children
+        return children
+
+    def _refresh(self, node: Node[S, A]) -> None:
+        """Where an action was in vain, another may have become legal."""
+        if node.dead:
+            tried = node.dead | {child.action for child in node.children}
+            legal = self._rules.actions(node.state, frozenset(node.dead))
+            node.untried = [action for action in legal if action not in tried]
+
+    def _node(
+        self,
+        state: S,
+        action: A | None = None,
+        parent: Node[S, A] | None = None,
+        number: int = 1,
+        votes: int = 1,
+    ) -> Node[S, A]:
+        is_terminal = self._rules.is_terminal(state)
+        untried = [] if is_terminal else list(self._rules.actions(state, frozenset()))
+        return Node(state, action, parent, number, votes, untried, is_terminal=is_terminal)
+
+    def _enter(self, path: list[Node[S, A]], node: Node[S, A]) -> Node[S, A]:
+        node.visits += 1
+        path.append(node)
+        return node
+
+    def _pay(self, path: Sequence[Node[S, A]], end: Node[S, A] | None) -> None:
+        """Count a rollout's end, and bring every reward that it changes up to date, up to the root."""
+        tree = self._tree
+        if end is None:
+            tree.num_failed += 1
+            for node in path:
+                node.visits -= 1
+            return
+        if not end.num_paid:
+            tree.terminals.append(end)
+        end.num_paid += 1
+        _add_value(end, end.reward)
+        for terminal, reward in zip(tree.terminals, self._rules.rewards(tree.terminals), strict=True):
+            _add_value(terminal, terminal.num_paid * (reward - terminal.reward))
+            terminal.reward = reward
+
+
+def _add_value(node: Node[S, A], value: float) -> None:
+    for each in node.path:
+        each.value += value
+
+
+def _place(each: "Node[Any, A] | A", place: Mapping[A | None, int]) -> tuple[int, int]:
+    if isinstance(each, Node):
+        return place.get(each.action, len(place)), each.number
+    return place.get(each, len(place)), 0
