@@ -27,13 +27,15 @@ class Vote:
 
 
 def jcd_scores(answers: Sequence[str], copies: Sequence[int] | None = None) -> list[float]:
-    """The mean Jaccard similarity of each answer's set of words to those of all, itself included (equation 2).
+    """The mean Jaccard similarity of each answer's words to those of all, itself included (equation 2).
 
     Words are lower-case, without punctuation and articles; two answers without a word are equal.
     """
     counts = np.array(copies or [1] * len(answers), dtype=np.float64)
     bags = [set(normalise_answer(answer).split()) for answer in answers]
-    shared = np.array([[_jaccard(one, other) for other in bags] for one in bags]).reshape(-1, len(bags))
+    shared = np.array([[_jaccard(one, other) for other in bags] for one in bags])
+    if not bags:
+        return []
     found: list[float] = (shared @ counts / max(counts.sum(), 1)).tolist()
     return found
 
