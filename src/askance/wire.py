@@ -31,6 +31,8 @@ METHODS = {
     "flare_entity": "askance.methods.flare_entity:FlareEntity",
     "dragin": "askance.methods.dragin:Dragin",
     "selfrag": "askance.methods.selfrag:Selfrag",
+    "airrag": "askance.methods.airrag:Airrag",
+    "airrag_lite": "askance.methods.airrag:AirragLite",
 }
 DEFAULT_METHOD = "dragin"
 DEFAULT_MODEL = "bundled"

@@ -158,6 +158,7 @@ class Run:
     retriever: Retriever
     trace: Trace
     seed: int = 0
+    encoder: Encoder | None = None
 
     @property
     def model(self) -> Model:

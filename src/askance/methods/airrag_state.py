@@ -133,6 +133,7 @@ class Legality:
         most_depth: steps; the last of them is SA.
         early_summary: SA may come while queries are pending.
         further: other methods, which answer at the root.
+        answers_directly: DA is among the actions.
     """
 
     is_lite: bool = False
@@ -140,6 +141,7 @@ class Legality:
     most_depth: int = 10
     early_summary: bool = False
     further: tuple[str, ...] = ()
+    answers_directly: bool = True
 
     def actions(self, state: State, dead: frozenset[str] = frozenset()) -> tuple[str, ...]:
         """Those legal, without those that gave nothing here; a summary where no other is left.
@@ -156,7 +158,11 @@ class Legality:
 
     def _legal(self, state: State) -> Sequence[str]:
         if not state.last:
-            return (RA, QT, *self.further) if self.is_lite else (SAY, *self.further, DA)
+            return (
+                (RA, QT, *self.further)
+                if self.is_lite
+                else (SAY, *self.further, *((DA,) if self.answers_directly else ()))
+            )
         if state.last == SAY:
             return (RA, QT)
         if state.depth >= self.most_depth - 1 or state.num_repeats > 1:

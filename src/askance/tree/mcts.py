@@ -107,7 +107,8 @@ class Rules(Generic[S, A]):
         choose: the action that a rollout takes at a node while it goes on, out of those untried.
         rewards: of terminals, in the order in which they were first reached; all are asked for after each
             rollout, since those found later may change what the earlier are worth.
-        may_start: whether there is still room for a rollout.
+        may_start: whether there is still room for a rollout; asked right before one starts.
+        ended: told of each rollout that is over, in the order of their numbers.
     """
 
     actions: Callable[[S, frozenset[A]], Sequence[A]]
@@ -116,6 +117,7 @@ class Rules(Generic[S, A]):
     choose: Choose[S, A]
     rewards: Callable[[Sequence[Node[S, A]]], Sequence[float]]
     may_start: Callable[[int], bool] = lambda rollout: True
+    ended: Callable[[int], None] = lambda rollout: None
 
 
 @dataclass(frozen=True, slots=True)
@@ -184,7 +186,8 @@ class _Search(Generic[S, A]):
             if not wave:
                 break
             ends = await abreast(self._go_on(*each) for each in wave)
-            for (path, _, _), end in zip(wave, ends, strict=True):
+            for (path, _, rollout), end in zip(wave, ends, strict=True):
+                self._rules.ended(rollout)
                 self._pay(path, end)
         return tree
 
