@@ -94,6 +94,9 @@ class RecordedAnswers:
         weights[0, -1] = self._influences[text]
         return Attention(text, (), weights)
 
+    def token_ids(self, text: str) -> TokenIds:
+        return cast(TokenIds, self._inner.token_ids(text))
+
     def tokenize(self, text: str) -> TokenIds:
         return cast(TokenIds, self._inner.tokenize(text))
 

@@ -13,8 +13,12 @@ from askance.cli_runs import compare, report
 from askance.core.errors import InputError, TooManyFailures
 from askance.eval.cell import PROMPTS_OF_DATASET, Terms
 from askance.eval.grid import DatasetTable, Grid, MethodTable, ModelTable, look_up_all, run_grid
+from askance.eval.recorded_run import RecordedRun
 from askance.serve.progress import EvaluationProgress
 from askance.wire import DEFAULT_MODEL, load_models
+
+Setting = str | int | float | bool
+"""Of a knob."""
 
 err = Console(stderr=True, highlight=False, emoji=False)
 
@@ -70,16 +74,29 @@ def run_and_show(grid: Grid, out: Path, base: str = "") -> None:
     Raises:
         SystemExit: with code 1, in the end, if too many questions of a cell failed; it is in no table.
     """
+    found, stopped = run_cells(grid, out)
+    _show(found, grid.datasets, out, base)
+    if stopped:
+        raise SystemExit(1)
+
+
+def run_cells(grid: Grid, out: Path) -> tuple[dict[str, RecordedRun], tuple[str, ...]]:
+    """Run what is not done yet in OUT/runs: the runs by the names of their cells, DATASET/MODEL/METHOD.
+
+    Cells in which too many questions failed are told on standard error, and their names stand apart.
+    """
     cells = look_up_all(grid.cells())
     terms = Terms(max_failures=MAX_FAILURES)
     work = run_grid(cells, out / "runs", load_models, terms, lambda name: EvaluationProgress(err, name))
-    found = asyncio.run(work)
-    stopped = {name: run for name, run in found.items() if isinstance(run, TooManyFailures)}
-    _show([name for name in found if name not in stopped], grid.datasets, out, base)
-    for name, error in stopped.items():
-        err.print(f"stopped: {name}: {error}", style="red", markup=False, soft_wrap=True)
-    if stopped:
-        raise SystemExit(1)
+    found: dict[str, RecordedRun] = {}
+    stopped = []
+    for name, run in asyncio.run(work).items():
+        if isinstance(run, TooManyFailures):
+            err.print(f"stopped: {name}: {run}", style="red", markup=False, soft_wrap=True)
+            stopped.append(name)
+        else:
+            found[name] = run
+    return found, tuple(stopped)
 
 
 def _show(names: Iterable[str], datasets: Iterable[str], out: Path, base: str) -> None:
@@ -93,3 +110,8 @@ def _show(names: Iterable[str], datasets: Iterable[str], out: Path, base: str) -
         shown += folders
     if shown:
         report(shown, out / "report.html")
+
+
+def markdown(titles: Sequence[str], rows: Iterable[Sequence[str]]) -> str:
+    """A table; the cells are text already."""
+    return "\n".join(f"| {' | '.join(line)} |" for line in (titles, ["---"] * len(titles), *rows))

@@ -2,6 +2,7 @@
 
 import json
 import sys
+from pathlib import Path
 
 import pytest
 
@@ -179,3 +180,22 @@ def test_a_grid_with_a_metric_that_applies_to_no_question(run, questions, rhine,
     code, out, _ = run("grid", path, "--out", tmp_path / "out")
     assert code == 0
     assert "rivers/fake/closed_book 1 failed, 3 – 0.00" in " ".join(out.split())
+
+
+def test_questions_without_golds_and_with_letters_go_all_the_way(run, tmp_path, monkeypatch):
+    monkeypatch.setattr(ScriptedModel, "_reply", lambda self, shown, key: Reply(" So the answer is (B)."))
+    files = Path(__file__).parent / "eval" / "datasets" / "files"
+    given = ("--method", "closed_book", "--model", "scripted", "--json")
+    _, out, _ = run(
+        "eval", "--dataset", f"biographies:{files / 'biographies.txt'}", *given, "--out", tmp_path / "a"
+    )
+    shown = json.loads(out)
+    assert (shown["num_finished"], shown["failures"]) == (2, 0)
+    assert set(shown["metrics"]) == {"supporting_recall", "citation_precision", "citation_recall"}
+    _, out, _ = run("eval", "--dataset", f"arc:{files / 'arc.jsonl'}", *given, "--out", tmp_path / "b")
+    shown = json.loads(out)
+    assert (shown["main_metric"], shown["metrics"]["choice_accuracy"]["mean"]) == ("choice_accuracy", 0)
+    code, _, _ = run("compare", tmp_path / "a")
+    assert code == 0
+    code, _, _ = run("report", tmp_path / "a", tmp_path / "b", "--out", tmp_path / "page.html")
+    assert code == 0

@@ -13,6 +13,8 @@ from askance.cli import app
 from askance.core.trace import EVENT_TYPES
 from askance.eval.datasets import DATASETS, read_dataset
 from askance.eval.grid import read_grid
+from askance.eval.judging.citations import citation_scores
+from askance.eval.judging.facts import fact_scores
 from askance.eval.metrics import METRICS
 from askance.eval.metrics.costs import COSTS
 from askance.eval.metrics.exact_match import exact_match
@@ -130,6 +132,15 @@ def test_options_of_compare_and_report_are_documented():
     for command in ("compare", "report"):
         own = {option for option, what in documented.items() if what.startswith(f"({command})")}
         assert own == option_names(command) - both
+
+
+def test_options_of_judge_are_documented():
+    page = (ROOT / "docs" / "judging.md").read_text(encoding="utf-8")
+    documented = {option.split()[0] for option, _ in table_rows(page, "option")}
+    assert documented == option_names("judge")
+    scores = {**citation_scores(()), **fact_scores(())}
+    numbers = re.findall(r"^\| number \|.*\n\|[-|]+\|\n((?:\|.*\n)+)", page, flags=re.MULTILINE)
+    assert re.findall(r"^\| `(\w+)`", "".join(numbers), flags=re.MULTILINE) == list(scores)
 
 
 def option_names(command):

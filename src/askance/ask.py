@@ -77,7 +77,7 @@ async def ask(
     try:
         answer = await method.answer(question, run)
     except BaseException as error:
-        if not isinstance(trace.events[-1], Failed):
+        if not any(isinstance(event, Failed) for event in trace.events):
             trace.add(Failed, error=type(error).__name__, message=_reason(error), place=name_of(type(method)))
         raise
     usage = trace.usage()

@@ -19,6 +19,8 @@ from askance.ask import Result, check_question
 from askance.cli_calibrate import calibrate, presets
 from askance.cli_datasets import datasets
 from askance.cli_eval import evaluate, grid
+from askance.cli_export import export
+from askance.cli_judge import judge
 from askance.cli_models import models
 from askance.cli_options import (
     BudgetOption,
@@ -269,6 +271,8 @@ app.command()(calibrate)
 app.command()(presets)
 app.add_typer(train, name="train")
 app.command()(datasets)
+app.command()(judge)
+app.add_typer(export, name="export")
 app.command()(compare)
 app.command()(report)
 

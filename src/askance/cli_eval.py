@@ -29,7 +29,7 @@ from askance.wire import DEFAULT_METHOD, Cache, load_models, open_retriever
 if TYPE_CHECKING:
     from askance.eval.cell import LoadModels, OpenRetriever
     from askance.eval.recorded_run import RecordedRun
-    from askance.eval.summaries import Costs, RunSummary
+    from askance.eval.summaries import Costs
 
 out = Console(highlight=False, emoji=False)
 err = Console(stderr=True, highlight=False, emoji=False)
@@ -176,6 +176,7 @@ def _show_as_json(run: "RecordedRun") -> None:
 
 def _show(run: "RecordedRun") -> None:
     from askance.eval.summaries import summarise
+    from askance.serve.tables import interval_table
 
     for record in run.records:
         if record.is_failure:
@@ -186,23 +187,12 @@ def _show(run: "RecordedRun") -> None:
     models = ", ".join(dict.fromkeys(summary.models.values()))
     head = Text(summary.title, style="bold").append(f"  {models}, {asked}", style="not bold dim")
     out.print(head, soft_wrap=True)
-    out.print(_metric_table(summary))
+    out.print(interval_table(summary.metrics))
     out.print(_cost_line(summary.costs), soft_wrap=True)
     if summary.failures:
         told = f"{summary.failures} of {asked} failed, and count as answered wrongly"
         out.print(told, style="yellow", markup=False, soft_wrap=True)
     out.print(printable(f"run: {run.folder}"), style="dim", markup=False, soft_wrap=True)
-
-
-def _metric_table(summary: "RunSummary") -> Table:
-    table = Table(box=None, pad_edge=False, header_style="bold")
-    table.add_column("metric")
-    for heading in ("mean", "95 % interval", "questions"):
-        table.add_column(heading, justify="right")
-    for name, value in summary.metrics.items():
-        interval = f"{value.low:.3f} to {value.high:.3f}"
-        table.add_row(name, f"{value.mean:.3f}", interval, f"{value.num_questions:,}")
-    return table
 
 
 def _cost_line(costs: "Costs") -> str:

@@ -2,7 +2,7 @@
 
 from pathlib import Path
 
-from askance.core.trace import Trace
+from askance.core.trace import Answered, Searched, Trace
 from askance.core.types import Question, Usage
 from askance.eval.datasets import Example
 from askance.eval.metrics import open_metrics
@@ -67,11 +67,20 @@ def scored(values, metric="f1", **fields):
     return run_of(made, **fields)
 
 
-def written(folder, records, **fields):
-    """A run in a folder, as the harness leaves it."""
+def answered(answer, *searches):
+    """The trace of a question that ended in an answer; `searches` are queries, each with its hits."""
+    trace = Trace()
+    for query, hits in searches:
+        trace.add(Searched, query=query, k=len(hits), hits=hits)
+    trace.add(Answered, answer=answer, usage=Usage())
+    return trace
+
+
+def written(folder, records, traces=None, **fields):
+    """A run in a folder, as the harness leaves it; `traces` are those of the records, empty otherwise."""
     examples = [
         Example(
-            Question(each.id, each.question, each.task),
+            Question(each.id, each.question, each.task, each.options),
             each.golds,
             each.supporting_titles,
             each.kind,
@@ -82,5 +91,5 @@ def written(folder, records, **fields):
     asked = settings(records, **fields)
     scoring = open_metrics(asked.metrics)
     with claimed(folder), open_run(folder, asked, examples, scoring) as (writer, _):
-        writer.add([(each, Trace()) for each in records])
+        writer.add(list(zip(records, traces or [Trace() for _ in records], strict=True)))
     return read_run(folder)

@@ -23,6 +23,11 @@ def test_rows_as_printed():
     assert row("strategyqa", "wo-RAG", "Vicuna-13b-v1.5").scores == {"yes_no_accuracy": 0.682}
     assert row("iirc", "FLARE", "Vicuna-13b-v1.5").scores["searches"] == 0.335
     assert row("popqa", "Self-RAG 13B", "in the name").scores == {"match": pytest.approx(0.558)}
+    assert row("arc", "Self-RAG 7B", "in the name").scores == {"choice_accuracy": pytest.approx(0.673)}
+    assert row("asqa", "Alpaca 7B", "in the name").scores == {
+        "str_em": pytest.approx(0.188),
+        "rouge_lsum": pytest.approx(0.294),
+    }
 
 
 def test_percentages_become_shares():
@@ -68,4 +73,12 @@ def test_caveats_go_with_the_dataset():
     assert len(slip) == 1
     assert slip[0].startswith("Su et al. 2024, DRAGIN, Table 2; searches: Table 3: The wo-RAG rows")
     assert not [caveat for caveat in caveats("hotpotqa") if "slip" in caveat]
+    assert [
+        dataset
+        for dataset in sorted(published_datasets())
+        if any("Match:" in each for each in caveats(dataset))
+    ] == [
+        "popqa",
+        "triviaqa",
+    ]
     assert caveats("sample") == published("sample") == ()

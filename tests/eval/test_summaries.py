@@ -85,3 +85,12 @@ def test_the_metric_to_judge_by():
     assert main_metrics(scored([1.0], metric="exact_match")) == ("exact_match",)
     assert main_metrics(scored([1.0], metric="rouge_l")) == ("rouge_l",)
     assert main_metrics(scored([None])) == ()
+
+
+def test_the_metric_to_judge_choices_and_long_answers_by():
+    scores = {"exact_match": 1.0, "f1": 1.0, "choice_accuracy": 1.0, "str_em": None}
+    choice = record(1, scores, task="choice")
+    long = record(2, scores | {"choice_accuracy": None, "str_em": 0.5})
+    assert main_metrics(run_of([choice])) == ("choice_accuracy",)
+    assert main_metrics(run_of([long])) == ("str_em",)
+    assert main_metrics(run_of([choice, long])) == ("f1", "exact_match")

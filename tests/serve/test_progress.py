@@ -9,7 +9,13 @@ import pytest
 from rich.console import Console
 
 from askance.eval.standing import Standing
-from askance.serve.progress import EvaluationProgress, TrainingProgress, standing_lines, training_line
+from askance.serve.progress import (
+    EvaluationProgress,
+    JudgingProgress,
+    TrainingProgress,
+    standing_lines,
+    training_line,
+)
 from tests.eval.hand_made import record
 
 
@@ -128,3 +134,23 @@ def test_a_training_that_is_interrupted_says_how_to_go_on():
     assert trained(Step(1, 4.0), error=KeyboardInterrupt()) == expected
     assert trained(error=KeyboardInterrupt()) == []
     assert trained(Step(1, 4.0), error=ValueError()) == []
+
+
+def test_judging_says_how_many_answers_are_judged():
+    console = Console(file=io.StringIO(), force_terminal=True, width=100)
+    with JudgingProgress(console, "runs/a") as progress:
+        progress("facts", 3, 7)
+        progress._bar.refresh()
+    assert "runs/a, facts" in console.file.getvalue()
+    assert "3/7 answers" in console.file.getvalue()
+
+
+@pytest.mark.parametrize(
+    ("metric", "title"),
+    [("yes_no_accuracy", "accuracy"), ("choice_accuracy", "accuracy"), ("str_em", "STR-EM")],
+)
+def test_the_metric_made_for_the_questions_is_shown(metric, title):
+    metrics = ("exact_match", "f1", "yes_no_accuracy", "choice_accuracy", "str_em")
+    scores = dict.fromkeys(metrics) | {"exact_match": 0.0, "f1": 0.0, metric: 1.0}
+    _, told = standing_lines(standing(scores, metrics=metrics))
+    assert told.startswith(f"{title} 1.00 · ")

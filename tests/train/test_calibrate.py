@@ -5,6 +5,7 @@ is one search, with every word in doubt there are two.
 """
 
 import asyncio
+import math
 from dataclasses import dataclass
 
 import pytest
@@ -201,7 +202,23 @@ def test_which_methods_can_be_calibrated():
         "flare_token": "threshold",
         "flare_entity": "threshold",
         "dragin": "threshold",
+        "selfrag": "threshold",
     }
+
+
+def test_the_share_that_self_rag_searches_at_is_calibrated():
+    def share(prompt, option):
+        if "Does the next sentence" not in prompt:
+            return -1.0
+        wanted = next(p for p in PROBABILITIES if f"{p} is it?" in prompt)
+        return {"search": math.log(wanted), "unneeded": math.log(1 - wanted)}.get(option.strip(), -99.0)
+
+    questions = [Question(str(p), f"Where at {p} is it?") for p in PROBABILITIES]
+    model = ScriptedModel(lambda *_: " So the answer is Bonn.", scores=share, context_tokens=100_000)
+    retriever = ScriptedRetriever([Passage("p", "Bonn", "Bonn is a city.")])
+    found = asyncio.run(calibrate("selfrag", {}, {"answer": model}, retriever, questions, 0.3))
+    assert found.value is not None
+    assert 0.65 <= found.value < 0.75
 
 
 @pytest.mark.parametrize(
@@ -212,6 +229,7 @@ def test_which_methods_can_be_calibrated():
         ("flare", {"knob": "search_belo"}, UnknownName, "did you mean 'search_below'"),
         ("flare", {"knob": "passages"}, InputError, "takes int"),
         ("flare", {"settings": {"search_below": "7"}}, KnobError, "from 0 to 1"),
+        ("selfrag", {"settings": {"threshold": "none"}}, InputError, "threshold=none"),
         ("flare", {"wanted": -1}, InputError, "searches a question: -1"),
         ("flare", {"wanted": float("nan")}, InputError, "searches a question: nan"),
         ("flare", {"tolerance": -1}, InputError, "tolerance: -1"),

@@ -125,6 +125,17 @@ class Encoder(Protocol):
         ...
 
 
+class Entailment(Protocol):
+    """Judges whether a text bears out a claim."""
+
+    @property
+    def name(self) -> str: ...
+
+    async def entails(self, premise: str, claim: str) -> bool:
+        """Whether whoever believes `premise` must believe `claim`."""
+        ...
+
+
 @dataclass(frozen=True, slots=True)
 class Needs:
     """What a method asks of its surroundings, checked before anything runs.

@@ -19,7 +19,8 @@ from typing import TypeVar
 from pydantic import TypeAdapter, ValidationError
 
 from askance.core.errors import RunFolderError
-from askance.core.trace import AnyEvent
+from askance.core.trace import Answered, AnyEvent
+from askance.core.types import Answer
 from askance.eval.record import Record
 from askance.eval.settings import Settings
 from askance.runtime.append_only import whole_lines
@@ -52,6 +53,15 @@ class RecordedRun:
             RunFolderError: it can't be read.
         """
         return read_recorded_trace(self.folder, record)
+
+    def answer(self, record: Record) -> Answer | None:
+        """The answer of one question with its citations; None where it failed. Errors as for `trace`."""
+        return last_answer(self.trace(record))
+
+
+def last_answer(events: Sequence[AnyEvent]) -> Answer | None:
+    """The answer that a trace ends in, if it does."""
+    return next((event.answer for event in reversed(events) if isinstance(event, Answered)), None)
 
 
 def read_run(folder: Path) -> RecordedRun:

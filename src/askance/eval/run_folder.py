@@ -13,7 +13,7 @@ from dataclasses import replace
 from pathlib import Path
 
 from askance.core.errors import RunFolderError
-from askance.core.trace import Answered, Trace
+from askance.core.trace import Trace
 from askance.eval.datasets import Example
 from askance.eval.metrics import Scoring
 from askance.eval.record import Record, differing_field
@@ -25,6 +25,7 @@ from askance.eval.recorded_run import (
     SETTINGS,
     TRACES,
     RecordedRun,
+    last_answer,
     read_recorded_trace,
     read_records,
     read_settings,
@@ -137,8 +138,7 @@ def _scored(folder: Path, record: Record, example: Example, scoring: Scoring) ->
     if tuple(record.scores) == scoring.names:
         return record
     events = read_recorded_trace(folder, record)
-    answer = next((event.answer for event in reversed(events) if isinstance(event, Answered)), None)
-    return replace(record, scores=scoring.scores(example, answer, events))
+    return replace(record, scores=scoring.scores(example, last_answer(events), events))
 
 
 def _unwritable(folder: Path, error: OSError) -> RunFolderError:

@@ -10,6 +10,7 @@ from operator import attrgetter
 from typing import Any
 
 from askance.core.errors import RunFolderError
+from askance.core.types import Task
 from askance.eval.compare import MeanInterval, mean_interval
 from askance.eval.metrics.costs import COSTS
 from askance.eval.metrics.prices import Prices, cost
@@ -17,6 +18,7 @@ from askance.eval.record import Record
 from askance.eval.recorded_run import RecordedRun
 
 Intervals = Mapping[str, MeanInterval]
+_OF_CLOSED_TASKS: Mapping[Task, str] = {"yes_no": "yes_no_accuracy", "choice": "choice_accuracy"}
 
 
 @dataclass(frozen=True, slots=True)
@@ -122,10 +124,11 @@ def summarise(run: RecordedRun, prices: Prices | None = None) -> RunSummary:
 
 
 def main_metric(run: RecordedRun) -> str:
-    """The metric to judge a run by: `yes_no_accuracy` where every question is one of yes or no, otherwise
-    `f1`, and where that was not recorded the first metric that was. Empty if no metric has a score.
+    """The metric to judge a run by: `yes_no_accuracy` where every question is one of yes or no,
+    `choice_accuracy` where every one is a choice, `str_em` where every one has several things to tell,
+    otherwise `f1`, and where that was not recorded the first metric that was. Empty if no metric has a score.
     """
-    wanted = "yes_no_accuracy" if _is_yes_no(run) else "f1"
+    wanted = _special(run) or "f1"
     recorded = [name for name in run.settings.metrics if scores_of(run.records, name)]
     return wanted if wanted in recorded else next(iter(recorded), "")
 
@@ -133,7 +136,7 @@ def main_metric(run: RecordedRun) -> str:
 def main_metrics(run: RecordedRun) -> tuple[str, ...]:
     """The main metric, and `exact_match` beside it where questions are open and it was recorded."""
     main = main_metric(run)
-    has_exact_match = not _is_yes_no(run) and bool(scores_of(run.records, "exact_match"))
+    has_exact_match = not _special(run) and bool(scores_of(run.records, "exact_match"))
     return tuple(dict.fromkeys(filter(None, (main, "exact_match" if has_exact_match else ""))))
 
 
@@ -158,8 +161,12 @@ def costs_of(records: Sequence[Record], prices: Prices | None = None) -> Costs:
     )
 
 
-def _is_yes_no(run: RecordedRun) -> bool:
-    return all(record.task == "yes_no" for record in run.records)
+def _special(run: RecordedRun) -> str:
+    """The metric made for questions as all of these are; empty if there is none."""
+    tasks = {record.task for record in run.records}
+    if len(scores_of(run.records, "str_em")) == len(run.records):
+        return "str_em"
+    return _OF_CLOSED_TASKS.get(tasks.pop(), "") if len(tasks) == 1 else ""
 
 
 def _intervals(records: Sequence[Record], metrics: Iterable[str]) -> dict[str, MeanInterval]:

@@ -91,12 +91,12 @@ class _Reading:
     def __init__(self) -> None:
         self._segments: list[OutputSegment] = []
         self._now = OutputSegment()
-        self._utility = ""
+        self._utility, self._is_judged = "", False
 
     def take(self, piece: str, group: Group | None) -> None:
         now = self._now
         if group == "utility":
-            self._utility = self._utility or piece
+            self._utility, self._is_judged = self._utility or piece, True
         elif group == "retrieve":
             self._close()
             self._now = OutputSegment(retrieve=piece)
@@ -107,7 +107,7 @@ class _Reading:
             self._fresh_if(now.support)
             self._now = replace(self._now, support=piece)
         elif piece.strip():
-            self._fresh_if(now.support)
+            self._fresh_if(now.support or self._is_judged)
             self._now = replace(self._now, text=self._now.text + piece)
 
     def open_passage(self) -> None:
@@ -121,14 +121,14 @@ class _Reading:
         self._close()
         return Output(tuple(self._segments), self._utility)
 
-    def _fresh_if(self, is_full: str) -> None:
+    def _fresh_if(self, is_full: str | bool) -> None:
         if is_full:
             self._close()
 
     def _close(self) -> None:
         if self._now != OutputSegment():
             self._segments.append(self._now)
-        self._now = OutputSegment()
+        self._now, self._is_judged = OutputSegment(), False
 
 
 def render(output: Output) -> str:
@@ -143,8 +143,10 @@ def _render(segment: OutputSegment) -> str:
 
 def without_tokens(text: str) -> str:
     """`text` without control tokens and passages, on one line; a single leading "#" or ":" goes, too."""
-    bare = re.sub(f"{re.escape(OPENS)}.*?({re.escape(CLOSES)}|$)", "", text, flags=re.DOTALL)
-    line = " ".join(_TOKEN.sub("", bare).split())
+    bare = re.sub(f"{re.escape(OPENS)}.*?({re.escape(CLOSES)}|$)", " ", text, flags=re.DOTALL)
+    line = " ".join(bare.split())
+    while _TOKEN.search(line):  # what stood around a token, or a line break, may make another together
+        line = " ".join(_TOKEN.sub(" ", line).split())
     return re.sub(r"^[#:]\s*", "", line)
 
 

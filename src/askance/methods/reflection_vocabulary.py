@@ -37,6 +37,11 @@ class Vocabulary:
         return tuple(self.ids[token] for token in GROUPS[group])
 
     @property
+    def segment_end(self) -> "GroupFollows":
+        """Where a segment ends: a retrieve token, which begins the next, or the utility token behind all."""
+        return GroupFollows(self.group("retrieve"), self.group("utility"))
+
+    @property
     def control(self) -> frozenset[int]:
         """All fifteen."""
         return frozenset(self.ids.values())
@@ -47,13 +52,24 @@ def _is_one(model: Model, token: str, ids: TokenIds) -> bool:
     return len(ids) == 1 and ids[0] not in model.tokenize(token) and model.decode(ids).strip() == token
 
 
+def check_abilities(model: Model) -> None:
+    """Raises MissingAbility unless `model` goes on from a text and tells the probabilities of tokens."""
+    lacking = sorted({"token_probs", "logprob"} - model.signals) + sorted({"raw"} - model.capabilities)
+    if lacking:
+        raise MissingAbility(
+            f"method selfrag, set to scorer=native, needs {', '.join(lacking)}, which {model.name} does not "
+            "give: use a local model (hf:NAME), or scorer=prompted, which asks any model in words."
+        )
+
+
 def has_reflection_tokens(model: Model) -> bool:
     """Whether `model` can judge by itself."""
     try:
         Vocabulary.of(model)
+        check_abilities(model)
     except MissingAbility:
         return False
-    return {"token_probs", "logprob"} <= model.signals and "raw" in model.capabilities
+    return True
 
 
 @dataclass(frozen=True, slots=True)

@@ -8,17 +8,20 @@ from askance.core.errors import MissingAbility
 from askance.core.knobs import Knobs, SearchKnob, knob
 from askance.core.ports import Model, Needs, Run
 from askance.core.types import Answer, Question, Role, Signal
+from askance.methods import selfrag_code
 from askance.methods.eliciting import elicited
 from askance.methods.prompts import Layout, layout_needs
-from askance.methods.reflection_vocabulary import Vocabulary, has_reflection_tokens
+from askance.methods.reflection_vocabulary import Vocabulary, check_abilities, has_reflection_tokens
 from askance.methods.selfrag_citing import cited
+from askance.methods.selfrag_deciding import note_disarmed
 from askance.methods.selfrag_long import long_form
 from askance.methods.selfrag_native import NativeWriter
+from askance.methods.selfrag_options import named_option, options_of
 from askance.methods.selfrag_prompted import PromptedWriter
 from askance.methods.selfrag_scorers import NativeScorer, PromptedScorer, ReflectionScorer
 from askance.methods.selfrag_segments import Writer
-from askance.methods.selfrag_short import options_of, short_form
-from askance.methods.selfrag_tasks import Separator, Task, instruction_spans
+from askance.methods.selfrag_short import short_form
+from askance.methods.selfrag_tasks import Separator, Task, instruction_spans, num_broken
 from askance.methods.wording import OWN, Wording
 from askance.text.answers import short_answer
 
@@ -43,8 +46,29 @@ class Selfrag(Knobs):
     segment's citation is what it was written with. Without a decision to make, nothing is written to make
     it: in the short form, the authors' code writes a whole answer for its first token. `w_use` is the
     paper's 0.5; the commands in the authors' README run with 1.
+
+    Profile "code" is the authors' code, with reflection tokens only, for runs that are to match theirs. It
+    deviates from the paper and from profile "default" so. Short form: a whole draft is written for its first
+    token; the share of [Retrieval] is of logarithms, so that the surer the model is of it, the less it
+    searches; without a threshold a [Retrieval] anywhere in the draft decides. A missing probability is e^-100
+    (theirs: of a token that is not among the 5000 likeliest; here, one of 0). Closed questions add up the
+    scores of equal texts, not of options. Long form: passages are those for the question; a segment runs to
+    the next [Retrieval] of up to `max_tokens` tokens, also over sentences that don't need its passage; a [No
+    Retrieval] may be read as [Retrieval]; scores are relevance and support alone, whatever the weights, -100
+    for a missing probability of relevance, and are multiplied along the path; what follows a segment may see
+    its sibling's text in place of its parent's; the deepest level wins. A search needs [Retrieval] among 25
+    tokens and its share at the first, and a threshold. Citations: every segment cites its passage, judged
+    irrelevant or not, by its place in the path, once; its last character becomes a full stop; numbers with a
+    full stop fall apart; with `task=biography` there are none. Ours: where the code fails (a single passage,
+    no threshold, no passages, `mode=never`, an empty text) it answers; open answers are stripped of tokens;
+    prompts go on with the tokens written, not with their text; instructions in our own words; and passages
+    come from one search.
+    Of the knobs it reads form, mode, threshold, passages, max_tokens, beam_width, max_segments (their
+    max_depth less 1), task and separator (auto is that of their scripts); in the short form the weights and
+    use_seqscore, in the long form reject_unsupported (their ignore_cont, applied to the finished path).
     """
 
+    profile: Literal["default", "code"] = knob("default", "whose reading: ours, or the authors' code")
     form: Literal["short", "long"] = knob("short", "one answer a passage, or a beam of segments")
     mode: Literal["adaptive", "always", "never"] = knob("adaptive", "when to search")
     threshold: float | None = knob(
@@ -102,12 +126,12 @@ class Selfrag(Knobs):
     @property
     def needs(self) -> Needs:
         signals: set[Signal] = {"logprob"} if self.use_seqscore else set()
-        roles: frozenset[Role] = frozenset({"critic"})
+        roles: frozenset[Role] = frozenset({"critic"} if self.profile == "default" else ())
         return Needs(frozenset(signals), retriever=self.mode != "never", roles=roles)
 
     @property
     def reads_relevance(self) -> bool:
-        """Whether anything depends on relevance: a score, or a constraint, or a citation."""
+        """Whether anything depends on relevance besides citations: a score, or a constraint."""
         return self.w_rel > 0 or self.reject_irrelevant
 
     @property
@@ -127,8 +151,12 @@ class Selfrag(Knobs):
 
     def check_models(self, models: Mapping[Role, Model]) -> None:
         model, judge = models["answer"], models.get("critic", models["answer"])
+        if self.profile == "code":
+            selfrag_code.check_model(model)
+            return
         if self.scorer == "native":
             Vocabulary.of(judge)
+            check_abilities(judge)
         if has_reflection_tokens(model):
             return
         layouts = layout_needs(self.layout, goes_on=self.form == "long")
@@ -145,6 +173,8 @@ class Selfrag(Knobs):
             )
 
     async def answer(self, question: Question, run: Run) -> Answer:
+        if self.profile == "code":
+            return await selfrag_code.answer(self, question, run)
         return await self.answer_with(self._writer(question, run), question, run)
 
     async def answer_with(self, writer: Writer, question: Question, run: Run) -> Answer:
@@ -156,13 +186,15 @@ class Selfrag(Knobs):
         text, citations = cited(path, self.citations)
         run.trace.commit(text)
         if isinstance(writer, NativeWriter):
-            short = option or (short_answer(text, question) if options_of(question) else text)
+            short = option or (_short(text, question) if options_of(question) else text)
             return Answer(text, short, citations)
         shown = () if path.in_use is None else (path.in_use,)
-        text += "" if option else await elicited(self, question, run, text, shown)
-        return Answer(text, option or short_answer(text, question), citations)
+        text += "" if option else await elicited(self, question, run, path.written.rstrip(), shown)
+        return Answer(text, option or _short(text, question), citations)
 
     def _writer(self, question: Question, run: Run) -> Writer:
+        if any(map(has_reflection_tokens, run.models.values())):
+            note_disarmed(run, "question", num_broken(self, question))
         if has_reflection_tokens(run.model):
             judges_itself = "critic" not in run.models and self.scorer != "prompted"
             return NativeWriter(self, question, run, None if judges_itself else self._scorer(question, run))
@@ -171,5 +203,9 @@ class Selfrag(Knobs):
     def _scorer(self, question: Question, run: Run) -> ReflectionScorer:
         judge = run.models.get("critic", run.model)
         if self.scorer != "prompted" and has_reflection_tokens(judge):
-            return NativeScorer(judge, instruction_spans(self, question))
-        return PromptedScorer(judge, question)
+            return NativeScorer(judge, instruction_spans(self, question), run)
+        return PromptedScorer(judge, question, run)
+
+
+def _short(text: str, question: Question) -> str:
+    return named_option(text, question) if options_of(question) else short_answer(text, question)

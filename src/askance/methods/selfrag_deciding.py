@@ -1,9 +1,10 @@
 """When Self-RAG searches, what it rejects, and what the trace shows of either."""
 
+from collections.abc import Collection
 from typing import TYPE_CHECKING
 
 from askance.core.ports import Run
-from askance.core.trace import Decided
+from askance.core.trace import Decided, WordSignal
 from askance.core.types import Hit
 from askance.methods.reflection_scores import (
     relevance_score,
@@ -15,6 +16,7 @@ from askance.methods.reflection_scores import (
 )
 from askance.methods.reflection_tokens import (
     IRRELEVANT,
+    SEARCH,
     UNSUPPORTED,
     UTILITIES,
     Distribution,
@@ -37,7 +39,11 @@ def next_action(selfrag: "Selfrag", onward: Distribution, path: Path) -> Action:
 
 
 def decided(selfrag: "Selfrag", run: Run, onward: Distribution, action: Action, query: str) -> Decided:
-    """The decision in the trace, with the probabilities it was read from."""
+    """The decision in the trace, with the probabilities it was read from.
+
+    Args:
+        query: empty where the passages are there already.
+    """
     if selfrag.mode != "adaptive":
         why = f"mode={selfrag.mode}"
     elif action == "continue":
@@ -47,15 +53,26 @@ def decided(selfrag: "Selfrag", run: Run, onward: Distribution, action: Action, 
     else:
         above = "above" if action == "retrieve" else "not above"
         why = f"the share of [Retrieval] is {search_share(onward):.2f}, {above} {selfrag.threshold:g}"
+    outcome = "keep"
+    if action == "retrieve":
+        outcome = "search" if query else "reuse"
     return run.trace.decide(
         "retrieve",
-        "search" if action == "retrieve" else "keep",
+        outcome,
         why,
         signal="share of [Retrieval]",
         threshold=selfrag.threshold,
         query=query if action == "retrieve" else "",
+        words=_judged(selfrag, onward, action),
         numbers={**onward, **({"share": search_share(onward)} if onward else {})},
     )
+
+
+def _judged(selfrag: "Selfrag", onward: Distribution, action: Action) -> tuple[WordSignal, ...]:
+    """What the threshold was held against."""
+    if selfrag.mode != "adaptive" or selfrag.threshold is None or not onward:
+        return ()
+    return (WordSignal(SEARCH, search_share(onward), is_hit=action == "retrieve"),)
 
 
 async def found_for(run: Run, decision: Decided, k: int) -> tuple[Hit, ...]:
@@ -63,11 +80,15 @@ async def found_for(run: Run, decision: Decided, k: int) -> tuple[Hit, ...]:
     with run.trace.because(decision):
         hits = await run.retriever.search(decision.query, k)
     cleaned = [disarmed_hit(hit) for hit in hits]
-    num_broken = sum(count for _, count in cleaned)
-    if num_broken:
-        why = f"{num_broken} strings in passages look like reflection tokens, and are kept from being any"
-        run.trace.decide("passage", "disarm", why, numbers={"strings": num_broken})
+    note_disarmed(run, "passage", sum(count for _, count in cleaned))
     return tuple(hit for hit, _ in cleaned)
+
+
+def note_disarmed(run: Run, where: str, num_strings: int) -> None:
+    """In the trace, that strings of reflection tokens in a passage or question were broken, if any were."""
+    if num_strings:
+        why = f"what looks like a reflection token ({num_strings}) is kept from being one"
+        run.trace.decide(where, "disarm", why, numbers={"strings": num_strings})
 
 
 def rejection(selfrag: "Selfrag", segment: Segment) -> str:
@@ -76,7 +97,12 @@ def rejection(selfrag: "Selfrag", segment: Segment) -> str:
         return "its passage does not support it"
     if selfrag.reject_irrelevant and IRRELEVANT in segment.labels:
         return "its passage is irrelevant"
-    grades = [grade for grade, label in enumerate(UTILITIES, start=1) if label in segment.labels]
+    return useless(selfrag, segment.labels)
+
+
+def useless(selfrag: "Selfrag", labels: Collection[str]) -> str:
+    """Why an answer of that utility is rejected, or nothing."""
+    grades = [grade for grade, label in enumerate(UTILITIES, start=1) if label in labels]
     if grades and grades[0] < selfrag.least_utility:
         return f"its utility is {grades[0]}, less than {selfrag.least_utility}"
     return ""

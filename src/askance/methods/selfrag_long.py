@@ -9,6 +9,7 @@ The paper gives the score of a segment and "return the best sequence"; the rest 
   same for all segments, and siblings see each other's text).
 """
 
+import asyncio
 from collections.abc import Sequence
 from dataclasses import replace
 from typing import TYPE_CHECKING
@@ -16,7 +17,8 @@ from typing import TYPE_CHECKING
 from askance.core.ports import Run
 from askance.core.types import Hit, Key, Question
 from askance.methods.reflection_scores import utility_score
-from askance.methods.selfrag_deciding import decided, found_for, next_action, rejection, show
+from askance.methods.reflection_tokens import likeliest
+from askance.methods.selfrag_deciding import decided, found_for, next_action, rejection, show, useless
 from askance.methods.selfrag_segments import Action, Path, Segment, Writer, segment_score
 from askance.tree.abreast import abreast
 from askance.tree.beam import Rules, beam_search
@@ -53,31 +55,33 @@ class _Growing:
     def __init__(self, selfrag: "Selfrag", question: Question, run: Run, writer: Writer) -> None:
         self._selfrag, self._question, self._run, self._writer = selfrag, question, run, writer
         self._static: tuple[Hit, ...] | None = None
+        self._searching = asyncio.Lock()  # paths of one step must not search for the same side by side
 
     async def grow(self, path: Path) -> Sequence[Path]:
         """The path with each segment that may follow; itself, finished, where none may."""
         action = next_action(self._selfrag, path.onward, path)
         hits = await self._hits(path, action)
-        if action == "retrieve" and hits:
-            paths = await self._grown(path, action, hits, 1)
-            if paths:
-                return paths
-        alone: Action = "continue" if action == "continue" else "none"
-        paths = await self._grown(path, alone, (None,), len(hits) + 1)
+        tried: Sequence[Hit | None] = (None,) if action == "continue" else hits
+        paths = await self._grown(path, action, tried, 1)
+        paths = paths or await self._grown(path, "none", (None,), len(tried) + 1)
         return paths or [replace(path, is_finished=True)]
 
     async def _hits(self, path: Path, action: Action) -> tuple[Hit, ...]:
         """The passages for the question, and for the segment written last where each is searched for."""
-        is_static = self._selfrag.retrieval == "static"
-        last = path.segments[-1].text if path.segments and not is_static else ""
-        query = f"{self._question.text} {last}".strip()
-        is_known = is_static and self._static is not None
-        decision = decided(self._selfrag, self._run, path.onward, action, "" if is_known else query)
-        if action != "retrieve":
-            return ()
-        if self._static is None or not is_static:
-            self._static = await found_for(self._run, decision, self._selfrag.passages)
-        return self._static
+        query = self._question.text
+        if self._selfrag.retrieval == "static" and action == "retrieve":
+            async with self._searching:
+                if self._static is None:
+                    self._static = await self._found(path, action, query)
+                else:
+                    decided(self._selfrag, self._run, path.onward, action, "")
+                return self._static
+        last = next((each.text for each in path.segments[-1:] if each.action != "lead"), "")
+        return await self._found(path, action, f"{query} {last}".strip())
+
+    async def _found(self, path: Path, action: Action, query: str) -> tuple[Hit, ...]:
+        decision = decided(self._selfrag, self._run, path.onward, action, query)
+        return await found_for(self._run, decision, self._selfrag.passages) if action == "retrieve" else ()
 
     async def _grown(self, path: Path, action: Action, hits: Sequence[Hit | None], first: int) -> list[Path]:
         """The segments that no hard constraint rejects and that say something, numbered from `first`."""
@@ -91,11 +95,12 @@ class _Growing:
 
     def _next(self, path: Path, segment: Segment, number: int) -> Path | None:
         selfrag = self._selfrag
-        is_over = segment.is_last and not segment.text  # nothing more to say than that the answer is complete
+        # Nothing more to say than that the answer is complete.
+        is_over = segment.is_last and not segment.text and bool(path.segments)
         rejected = rejection(selfrag, segment) if segment.text or is_over else "it is empty"
         score = segment_score(selfrag, segment)
         show(self._run, f"{path.name}.{number}", segment, score, rejected)
-        if rejected or (is_over and not path.segments):
+        if rejected:
             return None
         grown = path.then(segment, number) if segment.text else path
         scored = (score,) if segment.action == "retrieve" and segment.text else ()
@@ -120,12 +125,13 @@ def _identity(path: Path) -> tuple[object, ...]:
 async def _best(selfrag: "Selfrag", run: Run, writer: Writer, paths: Sequence[Path]) -> Path:
     """The best with its utility, which is read for answers that were not finished by a utility token.
 
-    Ties: more segments, then the earlier.
+    Where `least_utility` rejects all of them, none is. Ties: more segments, then the earlier.
     """
     told = [path for path in paths if path.segments] or list(paths)
-    open_paths = [path for path in told if not path.utility and path.segments and selfrag.w_use]
-    read = dict(zip(map(id, open_paths), await abreast(map(writer.utility, open_paths)), strict=True))
-    whole = [replace(path, utility=read.get(id(path), path.utility)) for path in told]
+    unjudged = [path for path in told if not path.utility and path.segments and selfrag.reads_utility]
+    read = dict(zip(map(id, unjudged), await abreast(map(writer.utility, unjudged)), strict=True))
+    judged = [replace(path, utility=read.get(id(path), path.utility)) for path in told]
+    whole = [path for path in judged if not useless(selfrag, {likeliest(path.utility)})] or judged
     totals = [path_score(selfrag, path) + selfrag.w_use * utility_score(path.utility) for path in whole]
     best = max(range(len(whole)), key=lambda at: (totals[at], len(whole[at].segments)))
     numbers = {path.name: total for path, total in zip(whole, totals, strict=True)}

@@ -1,7 +1,8 @@
 """Self-RAG with a model that was trained on reflection tokens: it decides and judges while it writes."""
 
 import math
-from collections.abc import Iterator, Mapping, Sequence
+import re
+from collections.abc import Collection, Iterator, Mapping, Sequence
 from dataclasses import replace
 from typing import TYPE_CHECKING
 
@@ -30,17 +31,19 @@ from askance.methods.reflection_tokens import (
     Group,
     disarmed,
 )
-from askance.methods.reflection_vocabulary import WANT, GroupFollows, Vocabulary, distribution
+from askance.methods.reflection_vocabulary import WANT, Vocabulary, distribution
 from askance.methods.selfrag_judging import judged
+from askance.methods.selfrag_options import written_options
 from askance.methods.selfrag_scorers import ReflectionScorer
 from askance.methods.selfrag_segments import Action, Path, Segment, fitting
-from askance.methods.selfrag_tasks import instruction_spans
+from askance.methods.selfrag_tasks import before_answer, instruction_spans
 from askance.text.sentences import sentence_spans
 
 if TYPE_CHECKING:
     from askance.methods.selfrag import Selfrag
 
 _BEGINS: Mapping[Action, str] = {"retrieve": SEARCH, "continue": KEEP_USING, "none": NO_SEARCH}
+_WHOLE = re.compile(r"[.!?。！？]['\"”’)\]]*\s*$")
 
 
 class NativeWriter:
@@ -54,7 +57,7 @@ class NativeWriter:
     def __init__(
         self, selfrag: "Selfrag", question: Question, run: Run, scorer: ReflectionScorer | None = None
     ) -> None:
-        self._selfrag, self._run, self._scorer = selfrag, run, scorer
+        self._selfrag, self._question, self._run, self._scorer = selfrag, question, run, scorer
         self._vocabulary = Vocabulary.of(run.model)
         self._instruction = instruction_spans(selfrag, question)
 
@@ -62,7 +65,7 @@ class NativeWriter:
         """What is written before the first retrieve token is kept, where one follows within `scan_tokens`."""
         if self._scorer is not None:
             return Path(), await self._scorer.retrieve("", (), key=("decide",))
-        until = GroupFollows(self._vocabulary.group("retrieve"))
+        until = self._vocabulary.segment_end
         sampling = Sampling(self._selfrag.scanned_tokens)
         (probe,) = await self._run.model.generate(
             self._prompt((), None, None), sampling, WANT, until, key=("decide",)
@@ -76,15 +79,15 @@ class NativeWriter:
         return path, distribution(probe.dropped[0], "retrieve")
 
     async def write(self, path: Path, action: Action, hit: Hit | None, *, key: Key, whole: bool) -> Segment:
-        ends = GroupFollows(self._vocabulary.group("retrieve"), self._vocabulary.group("utility"))
         passage = hit if action == "retrieve" else path.in_use if action == "continue" else None
         max_tokens = self._selfrag.max_tokens
         prompt = self._fitting(path.segments, action, passage, max_tokens)
         (written,) = await self._run.model.generate(
-            prompt, Sampling(max_tokens), WANT, None if whole else ends, key=key
+            prompt, Sampling(max_tokens), WANT, None if whole else self._vocabulary.segment_end, key=key
         )
         is_cut = written.finish == "length" and not whole
-        segment = self._segment(_whole_sentences(written) if is_cut else written, action, passage)
+        kept = _whole_sentences(written, self._vocabulary.control) if is_cut else written
+        segment = self._segment(kept, action, passage)
         if self._scorer is not None:
             return await judged(self._selfrag, self._scorer, path, segment, key, whole=whole)
         return await self._closed(path, segment, key) if is_cut else segment
@@ -97,9 +100,10 @@ class NativeWriter:
         return distribution(token, "utility")
 
     async def options(self, path: Path, hit: Hit, options: tuple[str, ...]) -> tuple[float, ...]:
-        longest = max(len(self._run.model.tokenize(option)) for option in options)
+        written = written_options(self._selfrag, self._question)
+        longest = max(len(self._run.model.tokenize(option)) for option in written)
         prompt = self._fitting(path.segments, "retrieve", hit, longest, Span(RELEVANT))
-        scores = await self._run.model.score(prompt, options)
+        scores = await self._run.model.score(prompt, written)
         return tuple(each.logprob / each.num_tokens for each in scores)
 
     async def _next(self, segments: Sequence[Segment], key: Key) -> Token | None:
@@ -109,13 +113,13 @@ class NativeWriter:
         return next(iter((*read.tokens, *read.dropped)), None)
 
     def _segment(self, written: Generation, action: Action, hit: Hit | None) -> Segment:
-        selfrag, ids = self._selfrag, self._vocabulary.ids
+        selfrag, ids, control = self._selfrag, self._vocabulary.ids, self._vocabulary.control
         tokens = written.tokens
         seen = (*tokens, *written.dropped)
         names = {id: name for name, id in ids.items()}
         finish = written.finish
         return Segment(
-            written=_words(tokens, self._vocabulary),
+            written=" " + _words(tokens, self._vocabulary),
             action=action,
             hit=hit,
             ids=_ids(tokens),
@@ -124,7 +128,7 @@ class NativeWriter:
             utility=distribution(self._first(tokens, "utility"), "utility"),
             labels=frozenset(names[token.id] for token in tokens if token.id in names),
             onward=distribution(written.dropped[0], "retrieve") if finish == "retrieve" else {},
-            sequence_score=_sequence_score(written, self._vocabulary, text_only=selfrag.seqscore_text_only),
+            sequence_score=_sequence_score(written, control if selfrag.seqscore_text_only else None),
             is_last=finish in ("end", "utility"),
             finish=finish,
         )
@@ -149,12 +153,16 @@ class NativeWriter:
         """The prompt; what the window has no room for goes: earlier passages first, then the end of `hit`."""
         model, keeps = self._run.model, self._selfrag.evidence == "keep_all"
         earlier = [at for at, each in enumerate(segments) if each.action == "retrieve"] if keeps else []
+        if hit is not None and action != "retrieve":
+            del earlier[-1:]  # its own place
         while earlier:
             prompt = self._prompt(segments, action, hit, earlier, more)
             if model.count(prompt) + max_tokens <= model.context_tokens:
                 return prompt
             self._run.trace.decide("passage", "drop", "the window has no room for the oldest passage")
             del earlier[0]
+        if hit is None:
+            return self._prompt(segments, action, None, (), more)
         return fitting(
             self._run, model, lambda cut: self._prompt(segments, action, cut, (), more), hit, max_tokens
         )
@@ -174,9 +182,9 @@ class NativeWriter:
             hit: the passage of the next segment; where that brings none, it stands where it was found.
             earlier: the segments whose passages stay.
         """
-        parts = (Span("### Instruction:\n"), *self._instruction, Span("\n\n### Response:\n"))
+        parts = before_answer(self._instruction)
         begins = (Span(_BEGINS[action]),) if action else ()
-        passage = _passage(hit) if hit and action == "retrieve" else ()
+        passage = passage_parts(hit) if hit and action == "retrieve" else ()
         so_far = self._so_far(segments, None if action == "retrieve" else hit, earlier)
         return Raw(parts, (*so_far, *begins, *passage, *more))
 
@@ -188,13 +196,14 @@ class NativeWriter:
             if segment.action in _BEGINS:
                 yield Span(_BEGINS[segment.action])
             if in_use is not None and at in found[-1:]:
-                yield from _passage(in_use)
+                yield from passage_parts(in_use)
             elif at in earlier and segment.hit is not None:
-                yield from _passage(segment.hit)
+                yield from passage_parts(segment.hit)
             yield segment.ids
 
 
-def _passage(hit: Hit) -> tuple[Part, ...]:
+def passage_parts(hit: Hit) -> tuple[Part, ...]:
+    """A passage between its two tokens; strings of reflection tokens in it are broken."""
     title, text = disarmed(hit.passage.title)[0], disarmed(hit.passage.text)[0]
     return (Span(OPENS), untrusted(title), Span("\n"), untrusted(text), Span(CLOSES))
 
@@ -204,27 +213,43 @@ def _ids(tokens: Sequence[Token]) -> TokenIds:
 
 
 def _words(tokens: Sequence[Token], vocabulary: Vocabulary) -> str:
-    control = vocabulary.control
-    # A token between two words may be all that parts them.
-    return "".join(" " if token.id in control else token.text for token in tokens)
+    """What stands between control tokens; a passage that the model made up itself does not."""
+    control, opens, closes = vocabulary.control, vocabulary.ids[OPENS], vocabulary.ids[CLOSES]
+    pieces, in_passage = list[str](), False
+    for token in tokens:
+        in_passage = in_passage or token.id == opens
+        if not in_passage:
+            # A token between two words may be all that parts them.
+            pieces.append(" " if token.id in control else token.text)
+        in_passage = in_passage and token.id != closes
+    return "".join(pieces)
 
 
-def _sequence_score(written: Generation, vocabulary: Vocabulary, *, text_only: bool) -> float:
-    """Of the tokens kept, and of the one that ended the answer."""
-    ended = written.dropped if written.finish == "end" else ()
-    control = vocabulary.control if text_only else frozenset()
-    logprobs = [token.logprob or 0.0 for token in (*written.tokens, *ended) if token.id not in control]
-    return math.exp(sum(logprobs) / max(len(logprobs), 1)) if logprobs else 0.0
+def _sequence_score(written: Generation, left_out: Collection[int] | None) -> float:
+    """Of the tokens kept, and of the one that ended the answer; of words alone, where tokens are left out."""
+    tokens = written.tokens
+    if left_out is not None:
+        tokens = tuple(token for token in tokens if token.id not in left_out)
+    elif written.finish == "end":
+        tokens = (*tokens, *written.dropped)
+    logprobs = [token.logprob or 0.0 for token in tokens]
+    return math.exp(sum(logprobs) / len(logprobs)) if logprobs else 0.0
 
 
-def _whole_sentences(written: Generation) -> Generation:
-    """What was written without the sentence it breaks off in, if that is not all of it."""
-    spans = sentence_spans(written.text)
-    if len(spans) < 2 or written.text.rstrip()[-1:] in (".", "!", "?", "]"):
+def _whole_sentences(written: Generation, control: Collection[int]) -> Generation:
+    """What was written without the sentence it breaks off in, if that is not all of it.
+
+    What was judged of the last whole sentence stays.
+    """
+    tokens = written.tokens
+    text = "".join(" " * len(token.text) if token.id in control else token.text for token in tokens)
+    spans = sentence_spans(text)
+    if len(spans) < 2 or tokens[-1].id in control or _WHOLE.search(text):
         return written
-    end = spans[-2][1]
-    kept = tuple(token for token in written.tokens if token.end <= end)
-    return replace(written, text=written.text[: kept[-1].end if kept else 0], tokens=kept)
+    num_kept = sum(token.start < spans[-2][1] for token in tokens)
+    while tokens[num_kept].id in control:
+        num_kept += 1
+    return replace(written, text=written.text[: tokens[num_kept - 1].end], tokens=tokens[:num_kept])
 
 
 def _in_use(segments: Sequence[Segment]) -> Hit | None:

@@ -62,11 +62,10 @@ class PromptedWriter:
     def _prompt(self, so_far: str, hit: Hit | None, max_tokens: int) -> Prompt:
         selfrag, model = self._selfrag, self._run.model
 
-        def prompt_with(shown: Hit | None) -> Prompt:
-            hits = (shown,) if shown else ()
+        def prompt_with(*hits: Hit) -> Prompt:
             return answer_prompt(model, self._question, hits, so_far, selfrag.layout, selfrag.wording)
 
-        return fitting(self._run, model, prompt_with, hit, max_tokens)
+        return fitting(self._run, model, prompt_with, hit, max_tokens) if hit else prompt_with()
 
 
 def _sequence_score(written: Generation) -> float:

@@ -9,7 +9,7 @@ from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Protocol
 
-from askance.core.ports import Model
+from askance.core.ports import Model, Run
 from askance.core.types import Hit, Key, Part, Prompt, Question, Raw, Sampling, Span, Want, untrusted
 from askance.methods import selfrag_prompts as words
 from askance.methods.reflection_tokens import (
@@ -24,6 +24,8 @@ from askance.methods.reflection_tokens import (
     Group,
     disarmed,
 )
+from askance.methods.selfrag_segments import fitting
+from askance.methods.selfrag_tasks import before_answer
 
 
 class ReflectionScorer(Protocol):
@@ -53,24 +55,34 @@ class PromptedScorer:
     and none at all is a distribution of zeros.
     """
 
-    def __init__(self, model: Model, question: Question) -> None:
-        self._model, self._question = model, question
+    def __init__(self, model: Model, question: Question, run: Run) -> None:
+        self._model, self._question, self._run = model, question, run
 
     async def retrieve(self, so_far: str, hits: Sequence[Hit], *, key: Key) -> Distribution:
-        prompt = words.retrieval_prompt(self._model, self._question, so_far, hits)
+        def prompt_with(*shown: Hit) -> Prompt:
+            return words.retrieval_prompt(self._model, self._question, so_far, shown)
+
+        prompt = self._fitting(prompt_with, hits[-1]) if hits else prompt_with()
         return await self._ask(prompt, words.RETRIEVAL, key)
 
     async def relevance(self, hit: Hit, *, key: Key) -> Distribution:
-        prompt = words.relevance_prompt(self._model, self._question, hit.passage)
-        return await self._ask(prompt, words.RELEVANCE, key)
+        def prompt_with(shown: Hit) -> Prompt:
+            return words.relevance_prompt(self._model, self._question, shown.passage)
+
+        return await self._ask(self._fitting(prompt_with, hit), words.RELEVANCE, key)
 
     async def support(self, so_far: str, sentence: str, hit: Hit, *, key: Key) -> Distribution:
-        prompt = words.support_prompt(self._model, self._question, so_far, sentence, hit.passage)
-        return await self._ask(prompt, words.SUPPORT, key)
+        def prompt_with(shown: Hit) -> Prompt:
+            return words.support_prompt(self._model, self._question, so_far, sentence, shown.passage)
+
+        return await self._ask(self._fitting(prompt_with, hit), words.SUPPORT, key)
 
     async def utility(self, answer: str, *, key: Key) -> Distribution:
         prompt = words.usefulness_prompt(self._model, self._question, answer)
         return await self._ask(prompt, words.USEFULNESS, key)
+
+    def _fitting(self, prompt_with: Callable[[Hit], Prompt], hit: Hit) -> Prompt:
+        return fitting(self._run, self._model, prompt_with, hit, _LABEL_TOKENS)
 
     async def _ask(self, prompt: Prompt, labels: Mapping[str, str], key: Key) -> Distribution:
         if "score" not in self._model.capabilities:
@@ -85,7 +97,7 @@ class PromptedScorer:
 
 
 _LABEL_TOKENS = 8
-"""Room for a label behind a word or two of politeness."""
+"""Room for a label, scored, or written behind a word or two of politeness."""
 
 
 def _written_label(text: str, labels: Mapping[str, str]) -> Distribution:
@@ -100,27 +112,35 @@ class NativeScorer:
     For each judgement the text is laid out as the checkpoint would have written it, up to that place.
     """
 
-    def __init__(self, model: Model, instruction: Sequence[Span]) -> None:
-        self._model = model
-        self._before = (Span("### Instruction:\n"), *instruction, Span("\n\n### Response:\n"))
+    def __init__(self, model: Model, instruction: Sequence[Span], run: Run) -> None:
+        self._model, self._run = model, run
+        self._before = before_answer(instruction)
 
     async def retrieve(self, so_far: str, hits: Sequence[Hit], *, key: Key) -> Distribution:
-        used = _found(hits[-1]) if hits else (Span(NO_SEARCH),) if so_far.strip() else ()
-        return await self._read((*used, *_text(so_far)), "retrieve", key)
+        if hits:
+            return await self._read((), hits[-1], (Span(RELEVANT), *_text(so_far)), "retrieve", key)
+        return await self._read(_unaided(so_far), None, (), "retrieve", key)
 
     async def relevance(self, hit: Hit, *, key: Key) -> Distribution:
-        return await self._read(_found(hit), "relevance", key)
+        return await self._read((), hit, (), "relevance", key)
 
     async def support(self, so_far: str, sentence: str, hit: Hit, *, key: Key) -> Distribution:
-        written = (*_text(so_far), *_found(hit), Span(RELEVANT), *_text(sentence))
-        return await self._read(written, "support", key)
+        return await self._read(_text(so_far), hit, (Span(RELEVANT), *_text(sentence)), "support", key)
 
     async def utility(self, answer: str, *, key: Key) -> Distribution:
-        return await self._read((Span(NO_SEARCH), *_text(answer)), "utility", key)
+        return await self._read(_unaided(answer), None, (), "utility", key)
 
-    async def _read(self, written: Sequence[Part], group: Group, key: Key) -> Distribution:
+    async def _read(
+        self, before: Sequence[Part], hit: Hit | None, behind: Sequence[Part], group: Group, key: Key
+    ) -> Distribution:
+        """What would follow text, a passage and text."""
+
+        def prompt_with(shown: Hit) -> Raw:
+            return Raw(self._before, (*before, *_found(shown), *behind))
+
         want = Want(token_probs=JUDGED)
-        prompt = Raw(self._before, tuple(written))
+        alone = Raw(self._before, (*before, *behind))
+        prompt = fitting(self._run, self._model, prompt_with, hit, 1) if hit else alone
         (read,) = await self._model.generate(prompt, Sampling(1), want, key=key)
         token = (*read.tokens, *read.dropped)[0]
         probs = dict(zip(JUDGED, token.probs, strict=True))
@@ -130,6 +150,10 @@ class NativeScorer:
 def _found(hit: Hit) -> tuple[Span, ...]:
     title, text = disarmed(hit.passage.title)[0], disarmed(hit.passage.text)[0]
     return (Span(SEARCH + OPENS), untrusted(title), Span("\n"), untrusted(text), Span(CLOSES))
+
+
+def _unaided(text: str) -> tuple[Span, ...]:
+    return (Span(NO_SEARCH), *_text(text)) if text.strip() else ()
 
 
 def _text(text: str) -> tuple[Span, ...]:

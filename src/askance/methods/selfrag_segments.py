@@ -121,13 +121,11 @@ def answer_score(selfrag: "Selfrag", segment: Segment) -> float:
     return segment_score(selfrag, segment) + selfrag.w_use * utility_score(segment.utility)
 
 
-def fitting(
-    run: Run, model: Model, prompt_with: Callable[[Hit | None], P], hit: Hit | None, max_tokens: int
-) -> P:
+def fitting(run: Run, model: Model, prompt_with: Callable[[Hit], P], hit: Hit, max_tokens: int) -> P:
     """The prompt, its passage cut at its end where the model's window has no room for all of it."""
     prompt = prompt_with(hit)
     room = model.context_tokens - max_tokens
-    if hit is None or model.count(prompt) <= room:
+    if model.count(prompt) <= room:
         return prompt
     words = hit.passage.text.split()
     low, high = 0, len(words)  # that many words fit; so many don't

@@ -1,7 +1,7 @@
 """Self-RAG's short form (Asai et al. 2024, section 3.3): an answer for each passage; one is taken."""
 
 import math
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import replace
 from typing import TYPE_CHECKING
 
@@ -9,8 +9,9 @@ from askance.core.ports import Run
 from askance.core.types import Hit, Question
 from askance.methods.reflection_tokens import Distribution
 from askance.methods.selfrag_deciding import decided, found_for, next_action, rejection, show
+from askance.methods.selfrag_options import named_option, options_of
 from askance.methods.selfrag_segments import Path, Segment, Writer, answer_score
-from askance.text.answers import normalise_answer, short_answer
+from askance.text.answers import normalise_answer
 from askance.tree.abreast import abreast
 
 if TYPE_CHECKING:
@@ -31,26 +32,16 @@ async def short_form(selfrag: "Selfrag", question: Question, run: Run, writer: W
     if not candidates:
         segment = await writer.write(start, "none", None, key=("none",), whole=True)
         show(run, f"{start.name}.{len(hits) + 1}", segment, answer_score(selfrag, segment), "")
-        return start.then(segment, len(hits) + 1), _option_of(question)(segment.text)
+        return start.then(segment, len(hits) + 1), named_option(segment.text, question)
     options = options_of(question)
     if not options:
         best, option = _best(selfrag, candidates), ""
     elif selfrag.closed_aggregation == "score_sum":
-        best, option = _greatest_sum(candidates, options, _option_of(question))
+        best, option = _greatest_sum(candidates, question)
     else:
         best, option = await _likeliest(writer, start, candidates, options)
     number = 1 + next(at for at, hit in enumerate(hits) if hit is best.hit)
     return start.then(best, number), option
-
-
-def options_of(question: Question) -> tuple[str, ...]:
-    """What the answer may be; nothing for an open question."""
-    return ("yes", "no") if question.task == "yes_no" else question.options
-
-
-def _option_of(question: Question) -> Callable[[str], str]:
-    """The option that a text names, or nothing."""
-    return lambda text: short_answer(text, question) if options_of(question) else ""
 
 
 async def _passages(
@@ -93,11 +84,10 @@ def _best(selfrag: "Selfrag", candidates: Sequence[Scored]) -> Segment:
     return next(segment for segment, _ in candidates if normalise_answer(segment.text) == same)
 
 
-def _greatest_sum(
-    candidates: Sequence[Scored], options: Sequence[str], option_of: Callable[[str], str]
-) -> tuple[Segment, str]:
+def _greatest_sum(candidates: Sequence[Scored], question: Question) -> tuple[Segment, str]:
     """The option whose answers' scores add up to most; other texts can win only where no option was given."""
-    named = [(option_of(segment.text), segment, score) for segment, score in candidates]
+    options = options_of(question)
+    named = [(named_option(segment.text, question), segment, score) for segment, score in candidates]
     if not any(option for option, _, _ in named):
         named = [(normalise_answer(segment.text), segment, score) for segment, score in candidates]
     sums: dict[str, float] = {}
@@ -140,5 +130,7 @@ def _count(named: Sequence[tuple[str, Segment, float]], option: str) -> int:
 
 
 def _softmax(logprobs: Sequence[float]) -> list[float]:
+    if not math.isfinite(max(logprobs)):
+        return [1 / len(logprobs)] * len(logprobs)
     weights = [math.exp(logprob - max(logprobs)) for logprob in logprobs]
     return [weight / sum(weights) for weight in weights]

@@ -5,12 +5,13 @@ authors' scripts use other separators for two of their tasks, which their checkp
 The instructions are in our own words.
 """
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from string import ascii_uppercase
 from typing import TYPE_CHECKING, Literal
 
 from askance.core.types import Question, Span, untrusted
 from askance.methods.reflection_tokens import disarmed
+from askance.text.options import lettered
 
 if TYPE_CHECKING:
     from askance.methods.selfrag import Selfrag
@@ -42,16 +43,39 @@ def instruction_spans(selfrag: "Selfrag", question: Question) -> tuple[Span, ...
     instruction = INSTRUCTIONS.get(task, "")
     if not instruction:
         return tuple(asked)
-    separator = selfrag.separator if selfrag.separator != "auto" else "training"
-    return (Span(instruction + SEPARATORS[separator]), *asked)
+    return (Span(instruction + SEPARATORS[_separator(selfrag, task)]), *asked)
+
+
+def num_broken(selfrag: "Selfrag", question: Question) -> int:
+    """How many strings of reflection tokens `instruction_spans` breaks."""
+    return disarmed(_question(task_of(selfrag.task, question), question))[1]
+
+
+def before_answer(instruction: Sequence[Span]) -> tuple[Span, ...]:
+    """A prompt of the checkpoints up to where the answer begins."""
+    return (Span("### Instruction:\n"), *instruction, Span("\n\n### Response:\n"))
+
+
+def _separator(selfrag: "Selfrag", task: Task) -> Separator:
+    if selfrag.separator != "auto":
+        return selfrag.separator
+    if selfrag.profile == "code" and selfrag.form == "short":
+        return "choice" if task == "choice" else "short_form"
+    return "training"
 
 
 def _question(task: Task, question: Question) -> str:
     said = [f"User: {turn.question}\nAssistant: {turn.answer}" for turn in question.history]
     asked = f"User: {question.text}" if said else question.text
-    options = question.options if task == "choice" else ()
-    lines = [f"{letter}: {option}" for letter, option in zip(ascii_uppercase, options, strict=False)]
-    return "\n".join([*said, asked, *lines])
+    return "\n".join([*said, asked, *(shown_options(question) if task == "choice" else ())])
+
+
+def shown_options(question: Question) -> tuple[str, ...]:
+    """The options of a choice, each with a letter; those of a claim, true and false, have none."""
+    options = question.options
+    if lettered(options) or task_of("auto", question) != "choice":
+        return options
+    return tuple(f"{letter}: {option}" for letter, option in zip(ascii_uppercase, options, strict=False))
 
 
 INSTRUCTIONS: Mapping[Task, str] = {

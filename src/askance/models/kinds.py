@@ -6,7 +6,7 @@ from pathlib import Path
 from typing import cast
 
 from askance.core.errors import ModelSpecError, UnknownName
-from askance.core.ports import Model
+from askance.core.ports import Entailment, Model
 
 
 @dataclass(frozen=True, slots=True)
@@ -17,6 +17,8 @@ class ModelKind:
         names: what may follow the kind's name and a colon; None for anything.
         reader: the folder whose `reader.json`, if it has one, tells of the model's training.
         in_flight: how many questions at a time suit it.
+        load_entailment: makes what judges entailment of name and options; None where no such model is of
+            this kind.
     """
 
     spec: str
@@ -28,6 +30,7 @@ class ModelKind:
     load: Callable[[str, dict[str, str]], Model]
     reader: Callable[[str, Mapping[str, str]], Path | None] = lambda name, options: None
     in_flight: int = 16
+    load_entailment: Callable[[str, dict[str, str]], Entailment] | None = None
 
 
 def _load_bundled(name: str, options: dict[str, str]) -> Model:
@@ -55,6 +58,24 @@ def _load_hf(name: str, options: dict[str, str]) -> Model:
 
         return cast(Model, load_adapted(Path(name).expanduser(), display_name=name, **options))
     return cast(Model, load_hf(name, **options))
+
+
+def _load_hf_entailment(name: str, options: dict[str, str]) -> Entailment:
+    from askance.models.hf.entailment import load_entailment
+
+    if not name:
+        raise ModelSpecError("model 'hf:' names no model: write hf:DIRECTORY or hf:OWNER/NAME.")
+    if "adapter" in options:
+        raise ModelSpecError("a model that judges entailment takes no adapter: leave ?adapter= out.")
+    return load_entailment(name, **options)
+
+
+def _load_scripted_entailment(name: str, options: dict[str, str]) -> Entailment:
+    from askance.models.scripted_entailment import ScriptedEntailment
+
+    if name:
+        raise ModelSpecError(f"the scripted judge of entailment takes no file: leave {name!r} out.")
+    return ScriptedEntailment()
 
 
 def _bundled_reader(name: str, options: Mapping[str, str]) -> Path | None:
@@ -115,6 +136,7 @@ MODEL_KINDS = {
         ("device", "dtype", "adapter"),
         _load_hf,
         _hf_reader,
+        load_entailment=_load_hf_entailment,
     ),
     "scripted": ModelKind(
         "scripted[:FILE]",
@@ -124,6 +146,7 @@ MODEL_KINDS = {
         None,
         (),
         _load_scripted,
+        load_entailment=_load_scripted_entailment,
     ),
 }
 
@@ -150,6 +173,23 @@ def parse_spec(spec: str) -> tuple[ModelKind, str, dict[str, str]]:
         if not value or [each for each, _ in pairs].count(option) > 1:
             raise ModelSpecError(f"model {spec!r}: give {option} one value, such as {option}=….")
     return kind, name, dict(pairs)
+
+
+def load_entailment(spec: str) -> Entailment:
+    """What judges entailment by the model that `spec` names, such as ``hf:google/t5_xxl_true_nli_mixture``.
+
+    Raises:
+        UnknownName: no such kind of model.
+        ModelSpecError: the model can't be found or loaded, or is not one of natural language inference.
+        MissingExtra: a package is missing; names the pip line.
+    """
+    kind, name, options = parse_spec(spec)
+    if kind.load_entailment is None:
+        raise ModelSpecError(
+            f"model {spec!r} judges no entailment: name a model of natural language inference, such as "
+            "hf:google/t5_xxl_true_nli_mixture or hf:DIRECTORY."
+        )
+    return kind.load_entailment(name, options)
 
 
 def suits_in_flight(spec: str) -> int:

@@ -13,7 +13,8 @@ if TYPE_CHECKING:
     from askance.retrieval.build import BuildProgress
 
 OPEN_METRICS = {"exact_match": "EM", "f1": "F1"}
-YES_NO_METRICS = {"yes_no_accuracy": "accuracy"}
+SPECIAL_METRICS = {"yes_no_accuracy": "accuracy", "choice_accuracy": "accuracy", "str_em": "STR-EM"}
+"""Shown instead of those where they apply to every question."""
 
 
 class _Bar:
@@ -70,6 +71,18 @@ class CalibrationProgress(_Bar):
         if searches is not None:
             told = f"{name}: {searches:.2f} searches a question"
             self._console.print(told, markup=False, style="dim", soft_wrap=True)
+
+
+class JudgingProgress(_Bar):
+    """Shows how far the judging of a run is."""
+
+    def __init__(self, console: Console, name: str) -> None:
+        super().__init__(console, "{task.completed}/{task.total} answers", name, total=None)
+        self._name = name
+
+    def __call__(self, kind: str, done: int, total: int) -> None:
+        """Take an answer that is judged."""
+        self._bar.update(self._task, description=f"{self._name}, {kind}", completed=done, total=total)
 
 
 class EvaluationProgress(_Bar):
@@ -177,9 +190,12 @@ def standing_lines(standing: "Standing") -> tuple[str, str]:
     """First how many are done and how long the others will take, then means with 95 % intervals and speed."""
     left = standing.seconds_left
     progress = [_done(standing), "" if left is None else f"{timedelta(seconds=round(left))} left"]
-    yes_no = standing.metrics.get("yes_no_accuracy")
-    is_yes_no = yes_no is not None and yes_no.count == standing.num_finished
-    titles = YES_NO_METRICS if is_yes_no else OPEN_METRICS
+    titles = {
+        name: title
+        for name, title in SPECIAL_METRICS.items()
+        if name in standing.metrics and standing.metrics[name].count == standing.num_finished
+    }
+    titles = titles if len(titles) == 1 else OPEN_METRICS
     numbers = [_running(title, standing.metrics.get(name)) for name, title in titles.items()]
     numbers += [f"{standing.searches.mean:.1f} searches", f"{standing.tokens_per_second:,.0f} tokens/s"]
     return " · ".join(filter(None, progress)), " · ".join(filter(None, numbers))

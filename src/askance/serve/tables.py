@@ -1,7 +1,7 @@
 """Tables of runs on the terminal."""
 
 import textwrap
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import replace
 
 from rich.cells import cell_len
@@ -9,11 +9,24 @@ from rich.console import Console
 from rich.table import Table
 from rich.text import Text
 
+from askance.eval.compare import MeanInterval
 from askance.eval.tables import ResultTable
 
 _LEAST_WIDTH, _GAP = 8, 2
 _WORDS_AT_MOST = 0.6
 """Share of the line that columns of words may take from the numbers beside them: they fold, numbers don't."""
+
+
+def interval_table(means: Mapping[str, MeanInterval]) -> Table:
+    """Means with their intervals, by name."""
+    table = Table(box=None, pad_edge=False, header_style="bold")
+    table.add_column("metric")
+    for heading in ("mean", "95 % interval", "questions"):
+        table.add_column(heading, justify="right")
+    for name, value in means.items():
+        interval = f"{value.low:.3f} to {value.high:.3f}"
+        table.add_row(name, f"{value.mean:.3f}", interval, f"{value.num_questions:,}")
+    return table
 
 
 def print_tables(out: Console, tables: Iterable[ResultTable]) -> None:

@@ -8,6 +8,7 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 
 from askance.core.types import Cut, Question, Task, Token
+from askance.text.options import named_option
 from askance.text.sentences import first_sentence_end, sentence_spans
 
 _MARKER = re.compile(r"\bthe\s+(?:final\s+|correct\s+)?answer\s+is\b\s*:?\s*", re.IGNORECASE)
@@ -24,7 +25,7 @@ def short_answer(text: str, question: Question) -> str:
     """The answer after the first "the answer is", to the end of its sentence; empty when it was never given.
 
     The final full stop and quotation marks go. A yes-or-no question gives "yes" or "no"; a choice gives the
-    option that stands first in the answer as whole words, the longer of two that begin at the same place.
+    option that is named first, as it is written among the options (`text.options`).
     """
     marker = _MARKER.search(text)
     stated = text[marker.end() :] if marker else ""
@@ -32,7 +33,7 @@ def short_answer(text: str, question: Question) -> str:
         found = _YES_NO.search(stated or text)
         return _POLARITY[found.group().lower()] if found else ""
     if question.task == "choice":
-        return _first_option(stated or text, question.options)
+        return named_option(stated or text, question.options)
     if not stated.strip() or marker is None:
         return ""
     end = next(end for _, end in sentence_spans(text) if end > marker.end())
@@ -123,12 +124,3 @@ class AnswerEnd:
         if end is None:
             return None
         return Cut(sum(len(self.before) + token.start < end for token in tokens), "answer")
-
-
-def _first_option(text: str, options: tuple[str, ...]) -> str:
-    found = []
-    for option in options:
-        place = re.search(rf"(?<!\w){re.escape(option)}(?!\w)", text, re.IGNORECASE)
-        if place:
-            found.append((place.start(), -len(option), option))
-    return min(found, default=(0, 0, ""))[2]

@@ -108,16 +108,18 @@ async def calibrate(
     if not questions or max_trials < 1:
         raise InputError("there is nothing to calibrate with: give at least one question and one trial.")
     method: Any = make_method(method_name, settings)
-    if not isfinite(start := float(getattr(method, chosen.name))):
+    start: float | None = getattr(method, chosen.name)
+    if start is None or not isfinite(start):
+        told = "none" if start is None else f"{start:g}"
         raise InputError(
-            f"knob {chosen.name}={start:g} of method {method_name}: nothing can be found from there; begin "
+            f"knob {chosen.name}={told} of method {method_name}: nothing can be found from there; begin "
             "at a number that is not infinite."
         )
     check_needs(method, models, retriever)
     trials = Trials(method, chosen.name, models, retriever, questions, seed, in_flight, progress)
     tried: list[Trial] = []
     failures: list[Failure] = []
-    value: float | None = start
+    value: float | None = float(start)
     while value is not None and len(tried) < max_trials:
         trial, failed = await trials.run(len(tried) + 1, value)
         tried.append(trial)
@@ -152,7 +154,7 @@ def chosen_knob(method_name: str, name: str | None) -> SearchKnob:
     chosen = own if own is not None and name in (None, own.name) else SearchKnob(name or "")
     knob_field(cls, chosen.name)
     hint = get_type_hints(cls)[chosen.name]
-    if hint is not float:
+    if hint not in (float, float | None):
         raise InputError(
             f"knob {chosen.name} of method {method_name} takes {describe_type(hint)}: only a number that may "
             "have a fraction (float) can be calibrated."

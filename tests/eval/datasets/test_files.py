@@ -20,6 +20,14 @@ MOON = Question("s1", "Can the Moon be seen from Bonn?", task="yes_no")
 HARP = "Would a harp fit into a matchbox?"
 NOVELS = "Which novel has the older author, Buddenbrooks or Professor Unrat?"
 BONN = "Which river flows through Bonn?"
+CLARA = Question("Clara Schumann", "Write a short biography of Clara Schumann.")
+ELLY = Question("Elly Ney", "Write a short biography of Elly Ney.")
+TOSCA = Example(Question("6", "Who wrote Tosca?"), ("Puccini wrote it.",), answer_groups=(("Puccini",),))
+
+
+def claim(id, text):
+    return Question(id, text, task="choice", options=("true", "false"))
+
 
 PINNED = {
     "hotpotqa:hotpotqa.json": (
@@ -118,6 +126,70 @@ PINNED = {
             1,
         ),
     ),
+    "pubhealth:pubhealth.jsonl": (
+        3,
+        Example(claim("1", "Beetroot cures the flu."), ("false",)),
+        Example(claim("4", "Washed hands spread fewer germs."), ("true",)),
+    ),
+    "pubhealth:pubhealth.tsv": (
+        2,
+        Example(claim("14", "Beetroot cures the flu."), ("false",)),
+        Example(claim("16", "Measles can be passed on by coughing."), ("true",)),
+    ),
+    "arc:arc.jsonl": (
+        3,
+        Example(
+            Question(
+                "M_7",
+                "Which of these is a metal?",
+                task="choice",
+                options=("A: iron", "B: wood", "C: glass"),
+            ),
+            ("A: iron", "iron"),
+        ),
+        Example(
+            Question(
+                "M_9",
+                "What do plants breathe in?",
+                task="choice",
+                options=("A: sand", "B: light", "C: gold", "D: salt", "E: carbon dioxide"),
+            ),
+            ("E: carbon dioxide", "carbon dioxide"),
+        ),
+    ),
+    "asqa:asqa.json": (
+        2,
+        Example(
+            Question("-3", "When was the bridge of Bonn opened?"),
+            (
+                "The old bridge was opened in 1898, the new one in 1949.",
+                "Bonn's first bridge opened in 1898.",
+            ),
+            ("Kennedy Bridge",),
+            answer_groups=(("1898",), ("12 November 1949", "1949")),
+        ),
+        Example(
+            Question("-4", "Who wrote Fidelio?"),
+            ("Beethoven", "Sonnleithner"),
+            answer_groups=(("Beethoven",), ("Sonnleithner", "Beethoven")),
+        ),
+    ),
+    "asqa:asqa_splits.json": (1, TOSCA, TOSCA),
+    "biographies:biographies.txt": (
+        2,
+        Example(CLARA, (), ("Clara Schumann",)),
+        Example(ELLY, (), ("Elly Ney",)),
+    ),
+    "biographies:biographies.jsonl": (
+        2,
+        Example(
+            Question("Clara Schumann", "Tell me of Clara Schumann."),
+            (),
+            ("Clara Schumann",),
+            "rare, Europe",
+        ),
+        Example(ELLY, (), ("Elly Ney",), "very rare"),
+    ),
     "jsonl:own.jsonl": (
         3,
         Example(Question("1", BONN), ("Rhine", "the Rhine"), ("Bonn",), hops=1),
@@ -179,6 +251,12 @@ def test_count_first_and_last(spec):
     assert len(examples) == count
     assert dataclasses.replace(examples[0], grounds=Grounds()) == first
     assert dataclasses.replace(examples[-1], grounds=Grounds()) == last
+
+
+def test_only_biographies_have_no_golds():
+    for spec in PINNED:
+        has_golds = {bool(example.golds) for example in read(spec)}
+        assert has_golds == {not spec.startswith("biographies:")}
 
 
 def test_every_dataset_with_files_is_pinned():

@@ -29,6 +29,15 @@ def popqa(answers, header="id\tprop\tquestion\tpossible_answers"):
     return f"{header}\n1\tcountry\tWhere?\t{answers}\n"
 
 
+def arc(key, *labels):
+    choices = [{"text": label * 3, "label": label} for label in labels or ("A", "B")]
+    return {"id": "1", "question": {"stem": "Which?", "choices": choices}, "answerKey": key}
+
+
+def asqa(short_answers):
+    return [{"sample_id": "1", "question": "Who?", "qa_pairs": [{"short_answers": short_answers}]}]
+
+
 FLAWS = [
     (
         "iirc:a.json",
@@ -64,6 +73,40 @@ FLAWS = [
     ("squad2:a.json", squad(), "field paragraphs.0.qas.0: question 'a' has no answers, but is not marked"),
     ("squad2:a.json", squad(is_impossible=True), "holds no questions with answers"),
     ("squad2:a.json", squad(answers=[{"text": ""}]), r"qas\.0\.answers\.0\.text: is empty"),
+    (
+        "pubhealth:a.jsonl",
+        {"claim": "x", "label": "maybe"},
+        r"field label: is no label of PubHealth.*'maybe'",
+    ),
+    ("pubhealth:a.jsonl", {"claim": "x"}, "line 1, field label: missing. A record of PubHealth is"),
+    ("pubhealth:a.jsonl", {"claim": "x", "label": ["true", "false"]}, r"field label: .*string"),
+    ("pubhealth:a.jsonl", {"claim": " ", "label": "true"}, "field claim: is empty"),
+    ("pubhealth:a.jsonl", {"claim": "x", "label": "unproven"}, "holds no questions with answers"),
+    ("pubhealth:a.tsv", "claim\tverdict\nx\ttrue\n", "line 2, field label: missing"),
+    ("arc:a.jsonl", arc("F"), "field answerKey: is no label of ARC: A to E, or 1 to 5, found 'F'"),
+    ("arc:a.jsonl", arc("C"), r"line 1: the answer key C is the label of no choice \(A, B\)\. A record"),
+    ("arc:a.jsonl", arc("A", "1", "A"), r"line 1: two choices have the same label \(A, A\)"),
+    ("arc:a.jsonl", arc("A", "A"), "field question.choices: is empty"),
+    (
+        "arc:a.jsonl",
+        {"id": "1", "question": "Which?", "answerKey": "A", "choices": {"text": ["a"], "label": []}},
+        "line 1: choices have no texts and labels, one of each",
+    ),
+    (
+        "asqa:a.json",
+        [{"sample_id": "1", "question": "Who?"}],
+        "record 1, field qa_pairs: missing. A record of",
+    ),
+    ("asqa:a.json", asqa([]), r"qa_pairs\.0\.short_answers: is empty"),
+    ("asqa:a.json", asqa([" "]), r"qa_pairs\.0\.short_answers: holds no answer, found \[' '\]"),
+    ("asqa:a.json", {"test": {}}, "a.json: no array of records, and no split 'dev'. A record of ASQA"),
+    ("asqa:a.json", {"dev": {"7": []}}, "record '7': not an object, found"),
+    ("asqa:a.json", "7", "no array of records"),
+    ("asqa:a.json", "{", "not JSON"),
+    ("biographies:a.jsonl", {"input": "Who?"}, "line 1, field topic: missing. A line is a name"),
+    ("biographies:a.jsonl", {"topic": "Ada", "cat": [7]}, r"field cat\.0: .*string, found 7"),
+    ("biographies:a.txt", "\n \n", "holds no questions"),
+    ("biographies:a.txt", "Ada\nBertha\nAda\n", "questions 1 and 3 have the same id 'Ada'"),
     ("csv:a.txt", "question,answers\n", r"a.txt is neither \.csv nor \.tsv"),
     ("csv:a.csv", "", "holds no questions"),
     ("csv:a.csv", "question,answers\n", "holds no questions"),
@@ -232,3 +275,31 @@ def test_rows_of_an_object_on_one_line_or_many(tmp_path):
         assert list(rows(path, "data")) == [("record 1", {"a": 1}), ("record 2", {"a": 2})]
     path.write_text('{"a": 1}\n{"a": 2}\n')
     assert list(rows(path, "data")) == [("line 1", {"a": 1}), ("line 2", {"a": 2})]
+
+
+def test_asqa_has_two_splits_in_its_own_layout():
+    (example,) = read("asqa:asqa_splits.json?split=train")
+    assert (example.question.id, example.golds) == ("5", ("Verdi wrote it.",))
+    with pytest.raises(DatasetError, match="no split 'test'"):
+        read("asqa:asqa_splits.json?split=test")
+    with pytest.raises(DatasetError, match=r"asqa.json has no splits.*leave \?split=dev out"):
+        read("asqa:asqa.json?split=dev")
+
+
+def test_asqa_as_an_object_around_an_array_with_one_long_answer(tmp_path):
+    path = tmp_path / "a.json"
+    path.write_text(json.dumps({"args": {}, "data": [asqa(["Ada"])[0] | {"answer": "It was Ada."}]}))
+    (example,) = read_dataset(f"asqa:{path}")
+    assert (example.golds, example.answer_groups) == (("It was Ada.",), (("Ada",),))
+
+
+def test_a_truth_value_is_a_label_of_pubhealth(tmp_path):
+    path = tmp_path / "a.jsonl"
+    path.write_text('{"claim": "a", "label": true}\n{"claim": "b", "label": false}\n')
+    assert [example.golds for example in read_dataset(f"pubhealth:{path}")] == [("true",), ("false",)]
+
+
+def test_labels_of_arc_that_are_numbers_become_letters():
+    example = read("arc:arc.jsonl")[1]
+    assert example.question.options == ("A: Earth", "B: Mars", "C: Venus", "D: Jupiter")
+    assert example.golds == ("D: Jupiter", "Jupiter")

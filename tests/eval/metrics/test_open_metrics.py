@@ -31,8 +31,11 @@ def test_every_metric_reads_its_own():
         "recall": 1,
         "accuracy": 1,
         "yes_no_accuracy": None,
+        "choice_accuracy": None,
         "match": 0,  # the text has no "the Rhine"
         "rouge_l": pytest.approx(2 * 2 / (9 + 2)),
+        "rouge_lsum": pytest.approx(2 * 2 / (9 + 2)),
+        "str_em": None,
         "citation_precision": 1,
         "citation_recall": 1 / 2,
         "supporting_recall": 1 / 2,
@@ -53,7 +56,8 @@ def test_accuracy_is_not_had_by_naming_the_gold_on_the_way():
 
 def test_a_failed_question_is_wrong_in_all_that_applies_to_it():
     scores = open_metrics(EVERY).scores(EXAMPLE, None, events())
-    assert {name for name, score in scores.items() if score is None} == {"yes_no_accuracy"}
+    none = {name for name, score in scores.items() if score is None}
+    assert none == {"yes_no_accuracy", "choice_accuracy", "str_em"}
     assert {score for score in scores.values() if score is not None} == {0.0}
     empty_gold = Example(Question("q", "Is it?", "yes_no"), ("The",))
     assert open_metrics(["exact_match"]).scores(empty_gold, Answer(""), ()) == {"exact_match": 1}
@@ -61,7 +65,8 @@ def test_a_failed_question_is_wrong_in_all_that_applies_to_it():
 
 
 @pytest.mark.parametrize(
-    ("golds", "titles"), [(("yes",), ()), (("A",), ("Bonn",)), (("Rhine", "no"), ()), (("no", "No."), ("a",))]
+    ("golds", "titles"),
+    [((), ("Bonn",)), (("yes",), ()), (("A",), ("Bonn",)), (("Rhine", "no"), ()), (("no", "No."), ("a",))],
 )
 def test_whether_a_metric_applies_depends_on_the_example_alone(golds, titles):
     example = Example(Question("q", "Is it?"), golds, titles)
@@ -70,6 +75,18 @@ def test_whether_a_metric_applies_depends_on_the_example_alone(golds, titles):
     seen.append(scoring.scores(example, Answer(""), ()))
     applied = [{name for name, score in scores.items() if score is not None} for scores in seen]
     assert all(names == applied[0] for names in applied)
+
+
+def test_without_golds_nothing_that_compares_with_them_applies():
+    example = Example(Question("q", "Tell me of Ada."), (), ("Bonn",))
+    for answer in (ANSWER, Answer("", ""), None):
+        scores = open_metrics(EVERY).scores(example, answer, events())
+        assert {name for name, score in scores.items() if score is not None} == {
+            "citation_precision",
+            "citation_recall",
+            "supporting_recall",
+            "supporting_recall@1",
+        }
 
 
 def test_the_defaults_need_no_extra():

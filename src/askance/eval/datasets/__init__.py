@@ -21,12 +21,15 @@ class Example:
     """A question and what is known about it.
 
     Attributes:
-        golds: the accepted answers, the preferred one first; never empty.
+        golds: the accepted answers, the preferred one first. Empty only in a dataset that has none, such as
+            biographies: metrics that compare with them don't apply there.
         supporting_titles: the titles of the documents that the answer follows from, each once; empty where
             the dataset does not say.
         kind: the dataset's type of question, such as "bridge" or "comparison"; empty where it has none.
         hops: reasoning steps that the question takes, by what the dataset says of it.
         grounds: why the answer is right, as far as the dataset tells.
+        answer_groups: what a whole answer has to tell, each as the short answers that will do for it; empty
+            where one answer is all there is.
     """
 
     question: Question
@@ -35,6 +38,7 @@ class Example:
     kind: str = ""
     hops: int | None = None
     grounds: Grounds = field(default=Grounds(), repr=False)
+    answer_groups: tuple[tuple[str, ...], ...] = ()
 
 
 @dataclass(frozen=True, slots=True)
@@ -130,6 +134,39 @@ DATASETS: Mapping[str, Dataset] = {
         "CC BY-SA 4.0",
         options=("unanswerable",),
     ),
+    "pubhealth": Dataset(
+        "pubhealth:FILE",
+        "askance.eval.datasets.pubhealth:read",
+        "whether a claim about health is true (PubHealth); 987 true or false ones in test",
+        "https://github.com/neemakot/Health-Fact-Checking",
+        "MIT",
+        layouts=("JSON Lines", "TSV"),
+    ),
+    "arc": Dataset(
+        "arc:FILE",
+        "askance.eval.datasets.arc:read",
+        "of science exams, with lettered choices (ARC); 1,172 in Challenge test",
+        "https://allenai.org/data/arc",
+        "CC BY-SA 4.0",
+        layouts=("JSON Lines",),
+    ),
+    "asqa": Dataset(
+        "asqa:FILE[?split=train]",
+        "askance.eval.datasets.asqa:read",
+        "with several readings, for a long answer to all of them (ASQA, ALCE); 948 in dev",
+        "https://github.com/princeton-nlp/ALCE",
+        "Apache-2.0",
+        layouts=("JSON",),
+        options=("split",),
+    ),
+    "biographies": Dataset(
+        "biographies:FILE",
+        "askance.eval.datasets.biographies:read",
+        "for a biography, without accepted answers (FActScore); 500 people",
+        "https://github.com/shmsw25/FActScore",
+        "MIT",
+        layouts=("names", "JSON Lines"),
+    ),
     "jsonl": Dataset(
         "jsonl:FILE",
         "askance.eval.datasets.jsonl:read",
@@ -176,6 +213,19 @@ def read_dataset(spec: str, limit: int | None = None) -> tuple[Example, ...]:
 
 
 def _open(spec: str) -> Iterator[Example]:
+    dataset, path, options = located(spec)
+    module, _, function = dataset.reader.partition(":")
+    reader = getattr(import_module(module), function)
+    examples: Iterator[Example] = reader(*([path] if path else ()), **options)
+    return examples
+
+
+def located(spec: str) -> tuple[Dataset, Path | None, dict[str, str]]:
+    """What ``NAME:FILE[?OPTION=VALUE]`` names: a row of the table, the file, if it takes one, and options.
+
+    Raises:
+        UnknownName, DatasetError: as for `read_dataset`.
+    """
     named, _, query = spec.partition("?")
     name, _, path = named.partition(":")
     if name not in DATASETS:
@@ -184,11 +234,7 @@ def _open(spec: str) -> Iterator[Example]:
     if bool(path) != dataset.takes_path:
         problem = "names no file" if dataset.takes_path else f"takes no file; leave out {path!r}"
         raise DatasetError(f"dataset {spec!r} {problem}: write {dataset.spec}.")
-    module, _, function = dataset.reader.partition(":")
-    reader = getattr(import_module(module), function)
-    files = [Path(path)] if path else []
-    examples: Iterator[Example] = reader(*files, **_options(dataset, spec, query))
-    return examples
+    return dataset, Path(path) if path else None, _options(dataset, spec, query)
 
 
 def _options(dataset: Dataset, spec: str, query: str) -> dict[str, str]:

@@ -102,6 +102,12 @@ def rows(path: Path, inside: str | None = None) -> Iterator[tuple[str, Any]]:
                     yield f"line {number}", _parsed(line, f"{path}, line {number}")
 
 
+def document(path: Path) -> Any:
+    """The one JSON value that a file is; errors as for `rows`."""
+    with opened(path) as file:
+        return _parsed(file.read(), str(path))
+
+
 @contextmanager
 def opened(path: Path, newline: str | None = None) -> Iterator[TextIO]:
     """A file of text, with its troubles as errors of ours; `newline` as for `open`."""

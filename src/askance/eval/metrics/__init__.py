@@ -32,10 +32,10 @@ class Metric:
         spec: how it is named, with the parameter that it may take: a normalisation, or how many passages.
         what: in one line.
         reads: what is judged; all but the trace belongs to the answer.
-        scorer: "module:function"; the function takes what is read, then the golds or, for citations and the
-            trace, the example.
+        scorer: "module:function"; the function takes what is read, then the golds, or the example.
         normalisations: those that may be named after a colon; the first is the default.
         counts_passages: whether "@K" may be named, the number of passages to look at.
+        takes_example: whether it is the example, rather than its golds.
         package: what must be installed for it, by the name it is imported by; empty for nothing more.
         extra: of askance, which brings the package.
     """
@@ -46,6 +46,7 @@ class Metric:
     scorer: str
     normalisations: tuple[str, ...] = ()
     counts_passages: bool = False
+    takes_example: bool = False
     package: str = ""
     extra: str = ""
 
@@ -91,6 +92,13 @@ METRICS: Mapping[str, Metric] = {
         "short answer",
         "askance.eval.metrics.yes_no_accuracy:yes_no_accuracy",
     ),
+    "choice_accuracy": Metric(
+        "choice_accuracy",
+        "whether the option named first is the right one; questions without options don't count",
+        "short answer",
+        "askance.eval.metrics.choice_accuracy:choice_accuracy",
+        takes_example=True,
+    ),
     "match": Metric(
         "match[:normalised]",
         "whether an accepted answer occurs in the text, letter by letter",
@@ -106,17 +114,34 @@ METRICS: Mapping[str, Metric] = {
         package="rouge_score",
         extra="eval",
     ),
+    "rouge_lsum": Metric(
+        "rouge_lsum",
+        "the same sentence by sentence, with stemming",
+        "text",
+        "askance.eval.metrics.rouge_lsum:rouge_lsum",
+        package="rouge_score",
+        extra="eval",
+    ),
+    "str_em": Metric(
+        "str_em",
+        "share of the things that a long answer has to tell which occur in it",
+        "text",
+        "askance.eval.metrics.str_em:str_em",
+        takes_example=True,
+    ),
     "citation_precision": Metric(
         "citation_precision",
         "share of the cited passages whose title is a supporting one",
         "citations",
         "askance.eval.metrics.citation_precision:citation_precision",
+        takes_example=True,
     ),
     "citation_recall": Metric(
         "citation_recall",
         "share of the supporting titles that are cited",
         "citations",
         "askance.eval.metrics.citation_recall:citation_recall",
+        takes_example=True,
     ),
     "supporting_recall": Metric(
         "supporting_recall[@K]",
@@ -124,11 +149,12 @@ METRICS: Mapping[str, Metric] = {
         "trace",
         "askance.eval.metrics.supporting_recall:supporting_recall",
         counts_passages=True,
+        takes_example=True,
     ),
 }
 DEFAULT_METRICS = (
     "exact_match", "f1", "precision", "recall", "accuracy", "match", "yes_no_accuracy",
-    "supporting_recall", "citation_precision", "citation_recall",
+    "choice_accuracy", "str_em", "supporting_recall", "citation_precision", "citation_recall",
 )  # fmt: skip
 
 
@@ -192,19 +218,19 @@ def _open(name: str) -> Score:
     scorer = getattr(import_module(module), function)
 
     def score(example: Example, answer: Answer, events: Sequence[AnyEvent]) -> float | None:
-        read = _read_by(metric.reads, example, answer, events)
-        found: float | None = scorer(*read, **settings)
+        if not metric.takes_example and not example.golds:
+            return None
+        judged = _read_by(metric.reads, answer, events)
+        found: float | None = scorer(judged, example if metric.takes_example else example.golds, **settings)
         return found
 
     return score
 
 
-def _read_by(reads: Reads, example: Example, answer: Answer, events: Sequence[AnyEvent]) -> tuple[Any, Any]:
-    if reads == "short answer":
-        return answer.short, example.golds
-    if reads == "text":
-        return answer.text, example.golds
-    return answer.citations if reads == "citations" else events, example
+def _read_by(reads: Reads, answer: Answer, events: Sequence[AnyEvent]) -> Any:
+    if reads == "trace":
+        return events
+    return {"short answer": answer.short, "text": answer.text, "citations": answer.citations}[reads]
 
 
 def _read(name: str) -> tuple[str, dict[str, Any]]:

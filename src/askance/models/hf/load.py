@@ -59,7 +59,7 @@ def as_model(module: Any, tokenizer: Any, *, name: str) -> HfModel:
     Raises:
         ModelSpecError: there is no memory to run it.
     """
-    context_tokens = _context_tokens(module.config.get_text_config(), tokenizer)
+    context_tokens = context_tokens_of(module.config.get_text_config(), tokenizer)
     with fitting(name, module.device), quiet(), no_team():
         return HfModel(
             module.eval().requires_grad_(False), tokenizer, name=name, context_tokens=context_tokens
@@ -103,7 +103,7 @@ def fitting(name: str, place: torch.device) -> Iterator[None]:
 
 def _read(name: str, dtype: torch.dtype | None) -> tuple[Any, Any]:
     """Module and tokenizer of `name`."""
-    folder, gguf_file = _source(name)
+    folder, gguf_file = source(name)
     gguf = {"gguf_file": gguf_file} if gguf_file else {}
     # Older transformers always unpack the weights, newer ones only when told to.
     packing = getattr(transformers, "GgufConfig", None) if gguf_file else None
@@ -116,15 +116,15 @@ def _read(name: str, dtype: torch.dtype | None) -> tuple[Any, Any]:
             module, report = AutoModelForCausalLM.from_pretrained(
                 folder, dtype=dtype or "auto", output_loading_info=True, **gguf, **unpacked
             )
-            _check_whole(name, report)
+            check_whole(name, report)
     except ModelSpecError:
         raise
     except Exception as error:  # loaders of files that may hold anything raise anything
-        raise ModelSpecError(_explain(name, folder, error)) from error
+        raise ModelSpecError(explain(name, folder, error)) from error
     return module, tokenizer
 
 
-def _source(name: str) -> tuple[str, str | None]:
+def source(name: str) -> tuple[str, str | None]:
     """The folder or hub name, and the file in it if it is GGUF."""
     path = Path(name).expanduser()
     if path.suffix == ".gguf":
@@ -189,8 +189,8 @@ def _check_is_causal(name: str, config: Any) -> None:
         )
 
 
-def _check_whole(name: str, report: dict[str, Any]) -> None:
-    """Missing weights would be filled in at random."""
+def check_whole(name: str, report: dict[str, Any]) -> None:
+    """Raises ModelSpecError for missing weights, which would be filled in at random."""
     missing = sorted(report["missing_keys"])
     if missing:
         raise ModelSpecError(
@@ -199,7 +199,8 @@ def _check_whole(name: str, report: dict[str, Any]) -> None:
         )
 
 
-def _context_tokens(config: Any, tokenizer: Any) -> int:
+def context_tokens_of(config: Any, tokenizer: Any) -> int:
+    """How many tokens a model takes, as far as its files tell."""
     for field in ("max_position_embeddings", "max_sequence_length", "seq_length", "max_seq_len"):
         length = getattr(config, field, None)
         if isinstance(length, int) and 0 < length < _UNBOUNDED_TOKENS:
@@ -208,7 +209,8 @@ def _context_tokens(config: Any, tokenizer: Any) -> int:
     return int(length) if length and 0 < length < _UNBOUNDED_TOKENS else _CONTEXT_TOKENS_UNKNOWN
 
 
-def _explain(name: str, folder: str, error: Exception) -> str:
+def explain(name: str, folder: str, error: Exception) -> str:
+    """Why a model can't be loaded, and what to do."""
     reason = f"{type(error).__name__}: {first_line(error)}"
     if Path(folder).is_dir():
         return f"model {name!r} can't be loaded: {reason} Its files may be damaged: fetch or save it again."

@@ -268,4 +268,4 @@ def _useless(example: Example) -> str:
     grounds = example.grounds
     if not (grounds.supporting or grounds.facts or (example.kind == UNANSWERABLE and grounds.paragraphs)):
         return "no supporting paragraphs, facts or steps" if not grounds.steps else ""
-    return "" if example.golds[0].strip() else "no answer"
+    return "" if example.golds and example.golds[0].strip() else "no answer"

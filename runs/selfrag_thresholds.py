@@ -1,0 +1,175 @@
+r"""Self-RAG against its threshold θ: how often it searches, and what that is worth.
+
+    python -m runs.selfrag_thresholds --dataset hotpotqa:FILE strategyqa:FILE --index DIR \
+        --sample 50 --out FOLDER
+
+Two runs tell the whole curve of the short form, for any θ. Its only decision is one number, the share of
+[Retrieval], which is read before anything is searched or written, and depends on the question, not on θ.
+What follows depends on the outcome alone: the same prompts, keys and seed, decoded greedily. So with any θ
+the answer is that of `mode=always` where the share is above θ, and that of `mode=never` elsewhere. The second
+run is the adaptive one with θ = 1, above which no share lies: it never searches, and its traces have the
+shares. (In the long form later decisions depend on earlier ones, and a native model that may write some words
+before it decides, `scan_tokens`, goes on behind them: there two runs would not do.)
+
+θ "none" is the hard constraint: search where [Retrieval] is the likeliest of the three tokens. Runs are kept
+in FOLDER/runs; started again, it goes on. Tables are printed as Markdown, FOLDER/thresholds.json has the
+same numbers, and FOLDER/DATASET.svg shows the curve. A question that failed counts as wrong, and, where it
+failed before the decision, as not searched for.
+"""
+
+import argparse
+import json
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import asdict, dataclass
+
+from askance.cli import exit_codes
+from askance.cli_options import knobs_by_name
+from askance.core.errors import InputError
+from askance.core.trace import Decided
+from askance.eval.compare import MeanInterval, mean_interval
+from askance.eval.grid import MethodTable
+from askance.eval.recorded_run import RecordedRun
+from askance.eval.summaries import main_metrics, scores_of
+from askance.methods.reflection_scores import search_share, wants_search
+from askance.methods.reflection_tokens import GROUPS, Distribution
+from askance.runtime.durable import write_atomically
+from runs.grids import Setting, grid_options, make_grid, markdown, run_cells
+from runs.threshold_picture import Curve, picture
+
+THRESHOLDS = tuple(number / 10 for number in range(11))
+DRAWN = tuple(number / 200 for number in range(201))
+OUTCOMES: Mapping[str, Mapping[str, Setting]] = {
+    "always": {"form": "short", "scan_tokens": 1, "mode": "always"},
+    "never": {"form": "short", "scan_tokens": 1, "mode": "adaptive", "threshold": 1.0},
+}
+DEFAULT_THRESHOLD = 0.2
+
+
+@dataclass(frozen=True, slots=True)
+class Asked:
+    """One question: the probabilities of the retrieve tokens, and its score by either outcome."""
+
+    decision: Distribution
+    searched: float
+    unsearched: float
+
+
+@dataclass(frozen=True, slots=True)
+class Point:
+    """What one threshold comes to.
+
+    Attributes:
+        share_searched: of the questions.
+        score: mean of the metric, with its 95 % interval.
+    """
+
+    threshold: float | None
+    share_searched: float
+    score: MeanInterval
+
+
+def main(arguments: list[str] | None = None) -> None:
+    parser = grid_options(__doc__ or "")
+    parser.add_argument("--dataset", nargs="+", required=True, metavar="NAME:FILE")
+    parser.add_argument("--thresholds", nargs="+", type=float, default=[*THRESHOLDS], help="of the table")
+    parser.add_argument("--set", nargs="+", default=[], metavar="KNOB=VALUE", help="of selfrag, in both runs")
+    with exit_codes():
+        _measure(parser.parse_args(arguments))
+
+
+def _measure(options: argparse.Namespace) -> None:
+    found, stopped = run_cells(make_grid(options, options.dataset, methods_of(options.set)), options.out)
+    thresholds = [*sorted({*options.thresholds, DEFAULT_THRESHOLD}), None]
+    told = []
+    for dataset, always, never in _pairs(found):
+        curves = []
+        for metric in main_metrics(always):
+            asked = questions_of(always, never, metric)
+            points = curve(asked, thresholds)
+            shares = sorted(search_share(each.decision) for each in asked)
+            told.append(
+                {"dataset": dataset, "metric": metric, "shares": shares, "points": [*map(asdict, points)]}
+            )
+            curves.append(_drawn(metric, curve(asked, DRAWN)))
+            print(f"## {dataset}: {len(asked)} questions, {metric}\n\n{table(points)}\n")
+        write_atomically(options.out / f"{dataset}.svg", picture(f"selfrag, {dataset}", curves))
+    write_atomically(options.out / "thresholds.json", json.dumps(told, indent=1) + "\n")
+    if stopped:
+        raise SystemExit(1)
+
+
+def methods_of(settings: Sequence[str]) -> dict[str, MethodTable]:
+    """The two runs, with further knobs that neither sets itself.
+
+    Raises:
+        InputError: a knob that makes the two outcomes what they are.
+    """
+    further = knobs_by_name(settings)
+    for knob in OUTCOMES["never"]:
+        if knob in further:
+            raise InputError(f"--set {knob}=…: {knob} is what is measured here; leave it out.")
+    return {name: MethodTable(method="selfrag", set={**further, **own}) for name, own in OUTCOMES.items()}
+
+
+def _pairs(found: Mapping[str, RecordedRun]) -> Iterator[tuple[str, RecordedRun, RecordedRun]]:
+    for name, run in found.items():
+        dataset, model, outcome = name.split("/")
+        other = found.get(f"{dataset}/{model}/never")
+        if outcome == "always" and other is not None:
+            yield dataset, run, other
+
+
+def questions_of(always: RecordedRun, never: RecordedRun, metric: str) -> list[Asked]:
+    """The questions that the metric applies to, with the decisions that the traces have."""
+    searched, unsearched = (scores_of(run.records, metric) for run in (always, never))
+    traces = {record.id: never.trace(record) for record in never.records}
+    return [
+        Asked(decision_of(traces[id]), searched[id], unsearched[id]) for id in searched if id in unsearched
+    ]
+
+
+def decision_of(events: Sequence[object]) -> Distribution:
+    """The probabilities that the decision to search was read from; none where it was not come to."""
+    decisions = (each for each in events if isinstance(each, Decided) and each.name == "retrieve")
+    numbers = next((each.numbers for each in decisions), {})
+    return {token: numbers[token] for token in GROUPS["retrieve"] if token in numbers}
+
+
+def curve(asked: Sequence[Asked], thresholds: Sequence[float | None]) -> list[Point]:
+    """The points of these thresholds."""
+    points = []
+    for threshold in thresholds:
+        does_search = [wants_search(each.decision, threshold) for each in asked]
+        scores = [
+            each.searched if is_searched else each.unsearched
+            for each, is_searched in zip(asked, does_search, strict=True)
+        ]
+        points.append(Point(threshold, sum(does_search) / len(asked), mean_interval(scores)))
+    return points
+
+
+def table(points: Sequence[Point]) -> str:
+    """Markdown."""
+    rows = [
+        [
+            "none" if point.threshold is None else f"{point.threshold:g}",
+            f"{point.share_searched:.1%}",
+            f"{point.score.mean:.3f}",
+            f"{point.score.low:.3f} to {point.score.high:.3f}",
+        ]
+        for point in points
+    ]
+    return markdown(("θ", "searched", "mean", "95 %"), rows)
+
+
+def _drawn(metric: str, points: Sequence[Point]) -> Curve:
+    return Curve(
+        metric,
+        tuple(point.threshold or 0.0 for point in points),
+        tuple(point.share_searched for point in points),
+        tuple((point.score.low, point.score.mean, point.score.high) for point in points),
+    )
+
+
+if __name__ == "__main__":
+    main()

@@ -1,0 +1,180 @@
+"""How much of what an answer says is true: FActScore.
+
+Min et al. 2023, "FActScore: Fine-grained Atomic Evaluation of Factual Precision in Long Form Text
+Generation" (arXiv 2305.14251). A model takes each sentence apart into single facts; each fact is searched for
+in an index, and the model judges it by the passages found. The score of an answer is the share of its facts
+that are true, times exp(1 − gamma / facts) where it has fewer than gamma: the penalty of the authors' code.
+
+An answer that refuses, or says nothing, has no score; how many do answer is told apart (`responded`).
+
+Deviations from paper and code:
+- the prompts are our own, with one example for taking apart, and one model does both (InstructGPT and ChatGPT
+  there);
+- passages are searched for with topic and fact together in the whole index, not in the topic's article alone;
+- a fact for which nothing is found is not supported, and the model is not asked; neither is one on which it
+  gives no verdict;
+- a sentence of which the model names no facts is one fact itself;
+- a fact that is told twice counts once;
+- refusals are known by how they begin (`_REFUSAL`); the code has lists of phrases for each model.
+"""
+
+import math
+import re
+from collections.abc import Sequence
+from dataclasses import dataclass
+
+from askance.core.ports import Model, Retriever
+from askance.core.types import Chat, Hit, Prompt, Raw, Sampling, Span, Turn, untrusted
+from askance.eval.judging.judgements import Finding
+from askance.methods.prompts import numbered_passages
+from askance.text.citing import unmarked
+from askance.text.sentences import sentences
+
+MOST_SPLIT_TOKENS, MOST_VERDICT_TOKENS = 256, 16
+_BULLET = re.compile(r"^[ \t]*(?:[-*•–]|\d{1,2}[.)])[ \t]+(\S.*)$", re.MULTILINE)
+_VERDICT = re.compile(
+    r"\b(?P<denied>not[ \t]+)?(?:(?P<yes>true|supported)|(?P<no>false|unsupported))\b", re.I
+)
+_REFUSAL = re.compile(
+    r"(i['’]m|i am) (sorry|unable|not able|not aware|not familiar)|sorry|as an ai\b|"
+    r"i (can|could|do|did)( not|n['’]t)|i cannot|i have no|(there is|i found) no (such|information|record)|"
+    r"no information",
+    re.IGNORECASE,
+)
+
+
+@dataclass(frozen=True, slots=True)
+class FactJudge:
+    """What judges facts.
+
+    Attributes:
+        passages: how many are searched for to judge one fact by.
+    """
+
+    model: Model
+    retriever: Retriever
+    passages: int = 5
+
+    async def judge(self, id: str, topic: str, text: str) -> tuple[Finding, ...]:
+        """The facts of a text on a topic, each with its verdict; none where the text refuses or is empty.
+
+        Args:
+            id: of the question: keys of calls begin with it.
+
+        Raises:
+            PromptTooLong: a sentence, or a fact with a single passage, does not fit the model's window.
+        """
+        facts: dict[str, str] = {}
+        for number, sentence in enumerate(sentences(unmarked(text)) if not is_refusal(text) else (), start=1):
+            for fact in await self._taken_apart(id, number, topic, sentence):
+                facts.setdefault(fact.casefold(), fact)
+        verdicts = [
+            await self._is_true(id, number, topic, fact)
+            for number, fact in enumerate(facts.values(), start=1)
+        ]
+        return tuple(map(Finding, facts.values(), verdicts))
+
+    async def _taken_apart(self, id: str, number: int, topic: str, sentence: str) -> tuple[str, ...]:
+        if not any(character.isalnum() for character in sentence):
+            return ()
+        asked = (*_field("Topic", topic), Span("\n"), *_field("Sentence", sentence))
+        prompt = _prompt(self.model, SPLIT_INSTRUCTION, asked, "Facts:")
+        sampling = Sampling(MOST_SPLIT_TOKENS, stop=("\nSentence:", "\nTopic:"))
+        (written,) = await self.model.generate(prompt, sampling, key=("facts", id, "split", number))
+        return facts_in(written.text) or (sentence,)
+
+    async def _is_true(self, id: str, number: int, topic: str, fact: str) -> bool:
+        hits = await self.retriever.search(f"{topic} {fact}", self.passages)
+        if not hits:
+            return False
+        prompt = self._judging_prompt(topic, fact, hits)
+        sampling = Sampling(MOST_VERDICT_TOKENS, stop=("\n\n",))
+        (written,) = await self.model.generate(prompt, sampling, key=("facts", id, "judge", number))
+        return says_true(written.text)
+
+    def _judging_prompt(self, topic: str, fact: str, hits: Sequence[Hit]) -> Prompt:
+        """With as many of the passages, best first, as the model's window takes."""
+        for num_passages in range(len(hits), 0, -1):
+            about = (*_field("Topic", topic), Span("\n"), *numbered_passages(hits[:num_passages]))
+            asked = (*about, *_field("Statement", fact))
+            prompt = _prompt(self.model, JUDGE_INSTRUCTION, asked, "Verdict:")
+            if self.model.count(prompt) + MOST_VERDICT_TOKENS <= self.model.context_tokens:
+                break
+        return prompt
+
+
+def fact_scores(findings: Sequence[Finding], gamma: float = 10) -> dict[str, float | None]:
+    """Of one answer; the scores are None where it tells no facts.
+
+    Args:
+        gamma: answers of fewer facts are marked down; 0 marks none down.
+
+    Two facts of three are true; with 10 facts or more that would be the score:
+
+    >>> found = [Finding("Ada was born.", True), Finding("Ada sang.", False), Finding("Ada died.", True)]
+    >>> {name: round(score, 3) for name, score in fact_scores(found).items()}
+    {'factscore': 0.065, 'supported_facts': 0.667, 'facts': 3.0, 'responded': 1.0}
+    """
+    if not findings:
+        return {"factscore": None, "supported_facts": None, "facts": None, "responded": 0.0}
+    num_facts = len(findings)
+    share = sum(each.is_supported for each in findings) / num_facts
+    penalty = math.exp(1 - gamma / num_facts) if num_facts < gamma else 1.0
+    return {
+        "factscore": share * penalty,
+        "supported_facts": share,
+        "facts": float(num_facts),
+        "responded": 1.0,
+    }
+
+
+def facts_in(written: str) -> tuple[str, ...]:
+    """The facts that a model listed, whatever it wrote around the list.
+
+    >>> facts_in("- Ada was born.")
+    ('Ada was born.',)
+    """
+    return tuple(" ".join(found.split()) for found in _BULLET.findall(written))
+
+
+def says_true(written: str) -> bool:
+    """The first verdict in what a model wrote; without one it is false.
+
+    >>> says_true("The statement is true."), says_true("Not true: …"), says_true("Well.")
+    (True, False, False)
+    """
+    verdict = _VERDICT.search(written)
+    return verdict is not None and bool(verdict["yes"]) and not verdict["denied"]
+
+
+def is_refusal(text: str) -> bool:
+    """Whether a text begins as those do that answer nothing."""
+    return _REFUSAL.match(text.strip()) is not None
+
+
+def _prompt(model: Model, instruction: str, asked: tuple[Span, ...], cue: str) -> Prompt:
+    if "chat" in model.capabilities:
+        return Chat((Turn("user", (Span(f"{instruction}\n\n"), *asked)),))
+    return Raw((Span(f"{instruction}\n\n"), *asked, Span(f"\n{cue}")))
+
+
+def _field(label: str, text: str) -> tuple[Span, ...]:
+    return (Span(f"{label}: "), untrusted(" ".join(text.split())))
+
+
+SPLIT_INSTRUCTION = (
+    "Take the sentence apart into the single facts that it states. Write each fact on a line of its own that "
+    'begins with "- ": a short full sentence that can be understood alone, with names in place of pronouns. '
+    "Add nothing that the sentence does not say.\n\n"
+    "Topic: Clara Schumann\n"
+    "Sentence: Born in Leipzig in 1819, she was a pianist and composer.\n"
+    "Facts:\n"
+    "- Clara Schumann was born in Leipzig.\n"
+    "- Clara Schumann was born in 1819.\n"
+    "- Clara Schumann was a pianist.\n"
+    "- Clara Schumann was a composer."
+)
+JUDGE_INSTRUCTION = (
+    "Judge the statement by the passages, and by nothing else. Reply true if they bear all of it out, "
+    "otherwise false."
+)

@@ -1,0 +1,153 @@
+"""Models of natural language inference of the Hugging Face formats: judges of entailment.
+
+Two families: classifiers of a pair of texts, one of whose labels is entailment; and text-to-text models as
+TRUE trained them (Honovich et al. 2022, arXiv 2204.04991), which read "premise: … hypothesis: …" and write
+"1" for entailment. google/t5_xxl_true_nli_mixture, which ALCE judges citations with, is one of the latter.
+
+One pair a pass, so that no verdict depends on what it is judged beside. A premise too long for the model is
+cut at its end; a model with relative positions, such as T5, takes any length.
+"""
+
+import re
+from collections.abc import Callable
+from typing import Any
+
+import torch
+from transformers import (
+    AutoConfig,
+    AutoModelForSeq2SeqLM,
+    AutoModelForSequenceClassification,
+    AutoTokenizer,
+)
+from transformers.models.auto.modeling_auto import (
+    MODEL_FOR_SEQ_TO_SEQ_CAUSAL_LM_MAPPING_NAMES,
+    MODEL_FOR_SEQUENCE_CLASSIFICATION_MAPPING_NAMES,
+)
+
+from askance.core.errors import ModelSpecError
+from askance.models.hf.load import check_whole, context_tokens_of, explain, fitting, placement, source
+from askance.models.hf.noise import quiet
+from askance.models.hf.threads import no_team, settle_team
+
+_ENTAILMENT = re.compile(r"(?!not|non|no[ _-]|contra).*entail", re.IGNORECASE)
+_YES = "1"
+_MOST_NEW_TOKENS = 4
+"""A TRUE model writes one digit; more tells that it is none."""
+
+Judge = Callable[[str, str], bool]
+
+
+class HfEntailment:
+    """An `Entailment` by a model; see `load_entailment`."""
+
+    def __init__(self, judge: Judge, name: str) -> None:
+        self.name = name
+        self._judge = judge
+
+    async def entails(self, premise: str, claim: str) -> bool:
+        settle_team()
+        with torch.inference_mode():
+            return self._judge(_whole(premise), _whole(claim))
+
+
+def load_entailment(name: str, *, device: str = "auto", dtype: str = "auto") -> HfEntailment:
+    """Load a model of natural language inference with its tokenizer.
+
+    Args:
+        name: a folder, or a name on the hub such as "google/t5_xxl_true_nli_mixture".
+        device, dtype: as for `load_hf`.
+
+    Raises:
+        ModelSpecError: not found, not reachable, broken, no such device, or neither of the two families.
+        KnobError: an unknown `dtype`.
+    """
+    place, precision = placement(device, dtype)
+    folder, gguf_file = source(name)
+    if gguf_file:
+        raise ModelSpecError(f"model {name!r} judges no entailment: GGUF files hold models that write text.")
+    try:
+        with quiet(), no_team():
+            config = AutoConfig.from_pretrained(folder)
+            family = _family(name, config)
+            tokenizer = AutoTokenizer.from_pretrained(folder)
+            module, report = family.from_pretrained(
+                folder, dtype=precision or "auto", output_loading_info=True
+            )
+            check_whole(name, report)
+    except ModelSpecError:
+        raise
+    except Exception as error:  # loaders of files that may hold anything raise anything
+        raise ModelSpecError(explain(name, folder, error)) from error
+    with fitting(name, place), no_team():
+        module = module.eval().requires_grad_(False).to(place)
+    make = _writer if family is AutoModelForSeq2SeqLM else _classifier
+    return HfEntailment(make(module, tokenizer, name), name)
+
+
+def _family(name: str, config: Any) -> Any:
+    declared = set(getattr(config, "architectures", None) or ())
+    if declared & set(MODEL_FOR_SEQUENCE_CLASSIFICATION_MAPPING_NAMES.values()):
+        return AutoModelForSequenceClassification
+    if declared & set(MODEL_FOR_SEQ_TO_SEQ_CAUSAL_LM_MAPPING_NAMES.values()):
+        return AutoModelForSeq2SeqLM
+    what = ", ".join(sorted(declared)) or "model of no declared kind"
+    raise ModelSpecError(
+        f"model {name!r} is a {what}, which judges no entailment: name a classifier of natural language "
+        "inference, or a text-to-text model such as google/t5_xxl_true_nli_mixture."
+    )
+
+
+def _classifier(module: Any, tokenizer: Any, name: str) -> Judge:
+    labels = {int(id): str(label) for id, label in module.config.id2label.items()}
+    meant = [id for id, label in labels.items() if _ENTAILMENT.match(label)]
+    if len(meant) != 1:
+        listing = ", ".join(labels.values())
+        raise ModelSpecError(
+            f"model {name!r} has the labels {listing}, of which not exactly one says entailment: name a "
+            "classifier of natural language inference, or name its labels in config.json (id2label)."
+        )
+    most_tokens = context_tokens_of(module.config, tokenizer)
+
+    def judge(premise: str, claim: str) -> bool:
+        pair = tokenizer(
+            premise,
+            claim,
+            truncation=True,
+            max_length=most_tokens,
+            split_special_tokens=True,
+            return_tensors="pt",
+        )
+        return int(module(**pair.to(module.device)).logits[0].argmax()) == meant[0]
+
+    return judge
+
+
+def _writer(module: Any, tokenizer: Any, name: str) -> Judge:
+    most_tokens = getattr(module.config, "max_position_embeddings", None)
+
+    def judge(premise: str, claim: str) -> bool:
+        ids = _ids(tokenizer, f"premise: {premise} hypothesis: {claim}")
+        if most_tokens is not None and len(ids) > most_tokens:
+            tail = _ids(tokenizer, f" hypothesis: {claim}")
+            head = ids[: max(0, most_tokens - len(tail))]
+            ids = [*head, *tail][:most_tokens]
+        prompt = torch.tensor([ids], device=module.device)
+        with quiet():
+            written = module.generate(
+                prompt,
+                attention_mask=torch.ones_like(prompt),
+                max_new_tokens=_MOST_NEW_TOKENS,
+                do_sample=False,
+            )
+        return str(tokenizer.decode(written[0], skip_special_tokens=True)).strip() == _YES
+
+    return judge
+
+
+def _whole(text: str) -> str:
+    """Lone surrogates, which no tokenizer takes, become U+FFFD."""
+    return text.encode("utf-16", "surrogatepass").decode("utf-16", "replace")
+
+
+def _ids(tokenizer: Any, text: str) -> list[int]:
+    return list(tokenizer(text, split_special_tokens=True)["input_ids"])

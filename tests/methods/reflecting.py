@@ -1,0 +1,150 @@
+"""What the tests of Self-RAG share: a question, scripted models with reflection tokens, and slow sums."""
+
+import asyncio
+import itertools
+import math
+import re
+from dataclasses import dataclass
+from typing import Any
+
+from askance.ask import ask
+from askance.core.trace import Expanded
+from askance.core.types import Passage, Question
+from askance.methods.reflection_tokens import (
+    ALL_TOKENS,
+    FULLY,
+    GROUPS,
+    IRRELEVANT,
+    PARTIALLY,
+    RELEVANT,
+    UNSUPPORTED,
+)
+from askance.methods.selfrag import Selfrag
+from askance.methods.selfrag_native import NativeWriter
+from askance.methods.selfrag_prompted import PromptedWriter
+from askance.methods.selfrag_scorers import ReflectionScorer
+from askance.models.scripted import Reply, ScriptedModel
+from askance.retrieval.scripted import ScriptedRetriever
+
+QUESTION = Question("q", "Which river flows through Pisa?")
+BARE = "### Instruction:\nWhich river flows through Pisa?\n\n### Response:\n"
+ARNO = Passage("a", "Arno", "The Arno flows through Pisa.")
+PO = Passage("p", "Po", "The Po flows through Turin.")
+TIBER = Passage("t", "Tiber", "The Tiber flows through Rome.")
+IN_ARNO, IN_PO, IN_TIBER = (f"{each.text}</paragraph>" for each in (ARNO, PO, TIBER))
+"""How a prompt ends after which the model writes with that passage."""
+
+
+def found(passage: Passage) -> str:
+    """A passage as it stands in a prompt."""
+    return f"[Retrieval]<paragraph>{passage.title}\n{passage.text}</paragraph>"
+
+
+def said(text: str, *distributions: dict[str, float], ends: bool = True, sureness: float = 0.99) -> Reply:
+    """A reply whose tokens have these probabilities: each distribution where one of its names is written."""
+    doubts, beside = {}, {}
+    for probs in distributions:
+        written = next(name for name in probs if name in text)
+        doubts[written] = probs[written]
+        beside[written] = {name: value for name, value in probs.items() if name != written}
+    return Reply(text, doubts, sureness, ends, beside=beside)
+
+
+def relevant(share: float, text: str, *more: dict[str, float], ends: bool = True) -> Reply:
+    """A reply to a passage whose relevance is `share`."""
+    token = RELEVANT if share >= 0.5 else IRRELEVANT
+    return said(token + text, {RELEVANT: share, IRRELEVANT: 1 - share}, *more, ends=ends)
+
+
+def supported(fully: float, partially: float, unsupported: float) -> dict[str, float]:
+    return {FULLY: fully, PARTIALLY: partially, UNSUPPORTED: unsupported}
+
+
+def by_ending(table: dict[str, Any]):
+    """Replies by how the prompt ends; of several endings the longest."""
+
+    def reply(prompt, key):
+        endings = [ending for ending in table if prompt.endswith(ending)]
+        assert endings, f"no reply to {prompt[-90:]!r}"
+        return table[max(endings, key=len)]
+
+    return reply
+
+
+def native(replies, **settings) -> ScriptedModel:
+    """A model that knows the tokens."""
+    replies = by_ending(replies) if isinstance(replies, dict) else replies
+    return ScriptedModel(replies, control=ALL_TOKENS, name="native", **settings)
+
+
+def run(method, models, passages=(ARNO, PO), question=QUESTION, trace=None):
+    """The result, the models' prompts and the queries."""
+    models = models if isinstance(models, dict) else {"answer": models}
+    known = isinstance(passages, (dict, Exception))
+    retriever = ScriptedRetriever(passages if known else list(passages))
+    result = asyncio.run(ask(question, method, models, retriever, trace=trace))
+    searched = sum(event.outcome == "search" for event in result.trace.decisions)
+    assert result.usage.searches == len(retriever.queries) == searched
+    assert result.trace.committed.strip() == result.answer.text
+    return result, models["answer"].prompts, retriever.queries
+
+
+def tried(result) -> dict[str, Expanded]:
+    """What was tried, by its place."""
+    return {event.node: event for event in result.trace.events if isinstance(event, Expanded)}
+
+
+def cited(answer) -> list[tuple[int, str, str]]:
+    return [(each.number, each.passage.id, answer.text[each.start : each.end]) for each in answer.citations]
+
+
+@dataclass(frozen=True)
+class Judged:
+    """Self-RAG with a scorer of the test's own, over a native writer or one of words."""
+
+    selfrag: Selfrag
+    scorer: ReflectionScorer
+    over_tokens: bool = False
+
+    @property
+    def needs(self):
+        return self.selfrag.needs
+
+    async def answer(self, question, run):
+        writer = NativeWriter if self.over_tokens else PromptedWriter
+        return await self.selfrag.answer_with(writer(self.selfrag, question, run, self.scorer), question, run)
+
+
+def slow_score(reply: Reply, *, use=1, rel=1.0, sup=1.0, util=0.5, whole=True, text_only=False) -> float:
+    """Equation 4 from what a reply says, worked out apart from the code: by list, token by token.
+
+    Args:
+        whole: an answer, with its end, rather than a segment up to the next retrieve token.
+    """
+    pieces = re.findall("|".join(map(re.escape, ALL_TOKENS)) + r"|\s*[^\s\[<]+", reply.text)
+    if not whole:
+        pieces = list(itertools.takewhile(lambda piece: piece not in GROUPS["retrieve"], pieces))
+    here = [
+        {piece: reply.doubts.get(piece, reply.sureness), **reply.beside.get(piece, {})} for piece in pieces
+    ]
+    logs = [
+        math.log(probs[piece])
+        for piece, probs in zip(pieces, here, strict=True)
+        if not (text_only and piece in ALL_TOKENS)
+    ]
+    if reply.ends and whole and not text_only:
+        logs.append(math.log(reply.sureness))
+    score = use * math.exp(sum(logs) / len(logs))
+    first = here[0]
+    if RELEVANT in first or IRRELEVANT in first:
+        yes, no = first.get(RELEVANT, 0), first.get(IRRELEVANT, 0)
+        score += rel * yes / (yes + no)
+    backed = [p for piece, p in zip(pieces, here, strict=True) if "upport" in piece]
+    if backed:
+        full, part, none = (backed[0].get(name, 0) for name in (FULLY, PARTIALLY, UNSUPPORTED))
+        score += sup * (full + part / 2) / (full + part + none)
+    useful = [p for piece, p in zip(pieces, here, strict=True) if piece.startswith("[Utility")]
+    if useful:
+        grades = {grade: useful[0].get(f"[Utility:{grade}]", 0) for grade in range(1, 6)}
+        score += util * sum((grade - 3) / 2 * p for grade, p in grades.items()) / sum(grades.values())
+    return score

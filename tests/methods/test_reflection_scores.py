@@ -1,0 +1,122 @@
+"""Scores and decisions from the probabilities of reflection tokens, worked out by hand."""
+
+import math
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from askance.methods.reflection_scores import (
+    relevance_score,
+    search_share,
+    support_score,
+    utility_score,
+    wants_search,
+    wants_to_go_on,
+)
+from askance.methods.reflection_tokens import (
+    FULLY,
+    IRRELEVANT,
+    JUDGED,
+    KEEP_USING,
+    NO_SEARCH,
+    PARTIALLY,
+    RELEVANT,
+    SEARCH,
+    UNSUPPORTED,
+    UTILITIES,
+)
+from askance.methods.selfrag import Selfrag
+from askance.methods.selfrag_segments import Segment, answer_score, segment_score
+
+PROBABILITY = st.floats(0, 1)
+CANDIDATE = Segment(
+    "The Arno.",
+    "retrieve",
+    relevance={RELEVANT: 0.9, IRRELEVANT: 0.1},
+    support={FULLY: 0.8, PARTIALLY: 0.1, UNSUPPORTED: 0.1},
+    utility=dict(zip(reversed(UTILITIES), (0.6, 0.2, 0.1, 0.05, 0.05), strict=True)),
+    sequence_score=math.exp(-0.5),
+)
+
+
+def test_the_terms():
+    assert relevance_score(CANDIDATE.relevance) == pytest.approx(0.9)
+    assert support_score(CANDIDATE.support) == pytest.approx(0.85)
+    assert utility_score(CANDIDATE.utility) == pytest.approx(0.625)
+
+
+@pytest.mark.parametrize(
+    ("knobs", "score"),
+    [
+        ({"use_seqscore": False}, 2.0625),
+        ({}, 2.6690),
+        ({"w_use": 1.0}, 2.9815),
+        ({"w_rel": 0, "w_sup": 2, "w_use": 0, "use_seqscore": False}, 1.7),
+    ],
+)
+def test_a_candidate(knobs, score):
+    assert answer_score(Selfrag(**knobs), CANDIDATE) == pytest.approx(score, abs=5e-5)
+
+
+def test_a_segment_has_no_utility():
+    assert segment_score(Selfrag(), CANDIDATE) == pytest.approx(math.exp(-0.5) + 0.9 + 0.85)
+
+
+@pytest.mark.parametrize("score", [relevance_score, support_score, utility_score, search_share])
+@pytest.mark.parametrize("missing", [{}, dict.fromkeys(JUDGED, 0.0)])
+def test_what_was_not_judged_scores_nothing(score, missing):
+    assert score(missing) == 0
+
+
+@given(st.lists(PROBABILITY, min_size=5, max_size=5), st.floats(0.01, 1))
+def test_only_ratios_count(weights, factor):
+    probs = dict(zip(UTILITIES, weights, strict=True))
+    score = utility_score(probs)
+    assert -1 <= score <= 1
+    if sum(weights) > 1e-9:
+        scaled = {name: factor * value for name, value in probs.items()}
+        assert utility_score(scaled) == pytest.approx(score, abs=1e-6)
+
+
+def test_the_threshold():
+    onward = {SEARCH: 0.3, NO_SEARCH: 0.6, KEEP_USING: 0.1}
+    assert search_share(onward) == pytest.approx(1 / 3)
+    assert wants_search(onward, 0.2)
+    assert not wants_search(onward, 0.4)
+    assert not wants_search({SEARCH: 0.2, NO_SEARCH: 0.8}, 0.2), "a share at the threshold is not above it"
+    assert not wants_search({SEARCH: 0.0, NO_SEARCH: 0.9}, 0), "nor is one of nothing"
+    assert not wants_search({SEARCH: 0.0, NO_SEARCH: 0.0}, 0)
+    assert not wants_search({}, 0)
+
+
+@pytest.mark.parametrize(("yes", "searches"), [(0.05, False), (0.5, True), (0.75, True), (0.95, True)])
+def test_the_share_is_one_of_probabilities(yes, searches):
+    """The authors' code divides logarithms, and gives the opposite for all but one of these."""
+    assert wants_search({SEARCH: yes, NO_SEARCH: 1 - yes}, 0.2) is searches
+
+
+@given(PROBABILITY, PROBABILITY, PROBABILITY, st.none() | PROBABILITY, PROBABILITY)
+def test_a_likelier_search_is_never_called_off(yes, no, keep, threshold, more):
+    onward = {SEARCH: yes, NO_SEARCH: no, KEEP_USING: keep}
+    if wants_search(onward, threshold):
+        assert wants_search(onward | {SEARCH: max(yes, more)}, threshold)
+
+
+@given(PROBABILITY, PROBABILITY, PROBABILITY, PROBABILITY)
+def test_a_higher_threshold_never_brings_a_search(yes, no, low, more):
+    onward = {SEARCH: yes, NO_SEARCH: no}
+    if wants_search(onward, max(low, more)):
+        assert wants_search(onward, low)
+
+
+def test_without_a_threshold_the_likeliest_decides():
+    assert wants_search({SEARCH: 0.4, NO_SEARCH: 0.3, KEEP_USING: 0.3}, None)
+    assert not wants_search({SEARCH: 0.3, NO_SEARCH: 0.3, KEEP_USING: 0.4}, None)
+    assert not wants_search({}, None)
+
+
+def test_going_on_needs_the_greatest_of_the_three():
+    assert wants_to_go_on({SEARCH: 0.3, NO_SEARCH: 0.3, KEEP_USING: 0.4})
+    assert not wants_to_go_on({SEARCH: 0.5, NO_SEARCH: 0.1, KEEP_USING: 0.4})
+    assert not wants_to_go_on({SEARCH: 0.0, NO_SEARCH: 0.0, KEEP_USING: 0.0})

@@ -1,0 +1,418 @@
+"""Self-RAG's short form on models with reflection tokens: its prompts, decisions, scores and votes."""
+
+import pytest
+
+from askance.core.errors import KnobError
+from askance.core.types import Demo, Question
+from askance.methods.reflection_tokens import (
+    FULLY,
+    IRRELEVANT,
+    KEEP_USING,
+    NO_SEARCH,
+    PARTIALLY,
+    RELEVANT,
+    SEARCH,
+    UNSUPPORTED,
+)
+from askance.methods.selfrag import Selfrag
+from tests.methods.reflecting import (
+    ARNO,
+    BARE,
+    IN_ARNO,
+    IN_PO,
+    IN_TIBER,
+    PO,
+    QUESTION,
+    TIBER,
+    cited,
+    found,
+    native,
+    relevant,
+    run,
+    said,
+    slow_score,
+    supported,
+    tried,
+)
+
+WANTS = said(SEARCH, {SEARCH: 0.7, NO_SEARCH: 0.2, KEEP_USING: 0.05})
+GOOD = said(
+    "[Relevant]The Arno.[Fully supported][Utility:5]",
+    {RELEVANT: 0.9, IRRELEVANT: 0.05},
+    supported(0.8, 0.1, 0.05),
+    {"[Utility:5]": 0.6, "[Utility:4]": 0.2, "[Utility:1]": 0.1},
+)
+POOR = said(
+    "[Irrelevant]The Po.[Utility:2]",
+    {IRRELEVANT: 0.6, RELEVANT: 0.3},
+    {"[Utility:2]": 0.5, "[Utility:3]": 0.3},
+    sureness=0.8,
+)
+REPLIES = {"### Response:\n": WANTS, IN_ARNO: GOOD, IN_PO: POOR, NO_SEARCH: "A river.[Utility:3]"}
+RELEVANCE_ALONE = {"mode": "always", "w_rel": 2.0, "w_sup": 0, "w_use": 0, "use_seqscore": False}
+"""A candidate's score is twice its share of [Relevant]."""
+
+
+def choice(*options):
+    return Question("q", QUESTION.text, "choice", options)
+
+
+def test_an_answer_for_each_passage_and_the_best_is_taken():
+    result, prompts, queries = run(Selfrag(), native(REPLIES))
+    assert prompts == [BARE, BARE + found(ARNO), BARE + found(PO)]
+    assert queries == [QUESTION.text]
+    assert (result.answer.text, result.answer.short) == ("The Arno.", "The Arno.")
+    assert cited(result.answer) == [(1, "a", "The Arno.")]
+    decision = result.trace.decisions[0]
+    assert (decision.outcome, decision.signal, decision.threshold) == ("search", "share of [Retrieval]", 0.2)
+    assert decision.numbers == pytest.approx(
+        {SEARCH: 0.7, NO_SEARCH: 0.2, KEEP_USING: 0.05, "share": 0.7 / 0.9}
+    )
+
+
+@pytest.mark.parametrize(
+    ("knobs", "slow"),
+    [
+        ({}, {}),
+        ({"use_seqscore": False}, {"use": 0}),
+        ({"seqscore_text_only": True}, {"text_only": True}),
+        ({"w_rel": 0.3, "w_sup": 2.0, "w_use": 1.0}, {"rel": 0.3, "sup": 2.0, "util": 1.0}),
+        ({"w_sup": 0}, {"sup": 0}),
+    ],
+)
+def test_scores_are_those_of_a_slow_sum(knobs, slow):
+    result, _, _ = run(Selfrag(**knobs), native(REPLIES))
+    nodes = tried(result)
+    assert nodes["0.1"].numbers["score"] == pytest.approx(slow_score(GOOD, **slow), abs=1e-6)
+    assert nodes["0.2"].numbers["score"] == pytest.approx(slow_score(POOR, **slow), abs=1e-6)
+
+
+def test_the_trace_shows_each_candidate():
+    result, _, _ = run(Selfrag(), native(REPLIES))
+    good, poor = tried(result).values()
+    assert (good.action, good.text, good.passage.passage, good.rejected) == (
+        "retrieve",
+        "The Arno.",
+        ARNO,
+        "",
+    )
+    assert good.distributions["relevance"] == pytest.approx({RELEVANT: 0.9, IRRELEVANT: 0.05})
+    assert good.distributions["support"] == pytest.approx(supported(0.8, 0.1, 0.05))
+    assert good.numbers["utility"] == pytest.approx((0.6 + 0.1 - 0.1) / 0.9)
+    assert poor.passage.passage == PO
+    assert poor.distributions.keys() == {"relevance", "utility"}, "an irrelevant passage supports nothing"
+    assert (poor.numbers["relevance"], poor.numbers["support"]) == (pytest.approx(1 / 3), 0)
+
+
+def test_always_asks_no_one():
+    result, prompts, _ = run(Selfrag(mode="always"), native(REPLIES))
+    assert prompts == [BARE + found(ARNO), BARE + found(PO)]
+    assert result.trace.decisions[0].why == "mode=always"
+    assert result.answer.text == "The Arno."
+
+
+def test_never_writes_the_whole_answer_without_retrieval():
+    result, prompts, queries = run(Selfrag(mode="never"), native(REPLIES))
+    assert (prompts, queries) == ([BARE + NO_SEARCH], [])
+    assert (result.answer.text, result.answer.short, result.answer.citations) == ("A river.", "A river.", ())
+    assert tried(result)["0.1"].action == "none"
+
+
+def test_a_decision_against_a_search_gives_the_whole_answer():
+    replies = REPLIES | {"### Response:\n": said(NO_SEARCH, {NO_SEARCH: 0.9, SEARCH: 0.1})}
+    result, prompts, queries = run(Selfrag(), native(replies))
+    assert (prompts, queries) == ([BARE, BARE + NO_SEARCH], [])
+    assert result.answer.text == "A river."
+    assert result.trace.decisions[0].outcome == "keep"
+    assert result.trace.decisions[0].why == "the share of [Retrieval] is 0.10, not above 0.2"
+
+
+@pytest.mark.parametrize(
+    ("threshold", "probs", "searches"),
+    [
+        (0.2, {NO_SEARCH: 0.6, SEARCH: 0.3}, 1),
+        (0.4, {NO_SEARCH: 0.6, SEARCH: 0.3}, 0),
+        (0.0, {NO_SEARCH: 0.9, SEARCH: 0.0}, 0),
+        (0.0, {NO_SEARCH: 0.9, SEARCH: 0.01}, 1),
+        (0.2, {KEEP_USING: 0.9, SEARCH: 0.01, NO_SEARCH: 0.01}, 1),
+        (None, {NO_SEARCH: 0.6, SEARCH: 0.3}, 0),
+        (None, {SEARCH: 0.4, NO_SEARCH: 0.3}, 1),
+        (None, {KEEP_USING: 0.5, SEARCH: 0.4}, 0),
+    ],
+)
+def test_the_threshold(threshold, probs, searches):
+    replies = REPLIES | {"### Response:\n": said(next(iter(probs)), probs)}
+    _, _, queries = run(Selfrag(threshold=threshold), native(replies))
+    assert len(queries) == searches
+
+
+@pytest.mark.parametrize(("threshold", "searches"), [(0.2, 1), (0.8, 0), (None, 0)])
+def test_a_text_that_begins_without_a_token_is_decided_where_it_begins(threshold, searches):
+    """Without a threshold there is nothing to decide: the likeliest token of all is none of the three."""
+    replies = REPLIES | {"### Response:\n": said("The Arno.", {"The": 0.4, SEARCH: 0.3, NO_SEARCH: 0.1})}
+    _, prompts, queries = run(Selfrag(threshold=threshold), native(replies))
+    assert len(queries) == searches
+    assert prompts[-1] == BARE + (found(PO) if searches else NO_SEARCH)
+
+
+def test_what_stands_before_the_decision_is_kept_within_the_window():
+    lead = said("Well then[Retrieval]", {SEARCH: 0.6, NO_SEARCH: 0.3})
+    replies = REPLIES | {"### Response:\n": lead}
+    result, prompts, _ = run(Selfrag(scan_tokens=3, threshold=None), native(replies))
+    assert prompts == [BARE] + [f"{BARE}Well then{found(each)}" for each in (ARNO, PO)]
+    assert result.answer.text == "Well then The Arno."
+    assert cited(result.answer) == [(1, "a", "The Arno.")]
+    _, prompts, queries = run(Selfrag(scan_tokens=2, threshold=None), native(replies))
+    assert (prompts, queries) == ([BARE, BARE + NO_SEARCH], []), "the token is behind the window"
+
+
+def test_a_search_behind_a_finished_answer_is_none():
+    replies = REPLIES | {"### Response:\n": "Arno.[Utility:5][Retrieval]"}
+    _, prompts, queries = run(Selfrag(scan_tokens=9, threshold=None), native(replies))
+    assert (prompts, queries) == ([BARE, BARE + NO_SEARCH], [])
+
+
+def test_open_questions_take_the_greatest_score_not_the_greatest_sum():
+    replies = {
+        IN_ARNO: relevant(0.45, "The Po."),
+        IN_PO: relevant(0.6, "The Arno."),
+        IN_TIBER: relevant(0.3, "The Po."),
+    }
+    result, _, _ = run(Selfrag(**RELEVANCE_ALONE), native(replies), (ARNO, PO, TIBER))
+    assert result.answer.text == "The Arno."
+    assert [round(each.numbers["score"], 6) for each in tried(result).values()] == [0.9, 1.2, 0.6]
+
+
+def test_ties_go_to_the_better_passage():
+    replies = {
+        IN_ARNO: relevant(0.6, "One."),
+        IN_PO: relevant(0.75, "Two."),
+        IN_TIBER: relevant(0.75, "Three."),
+    }
+    result, _, _ = run(Selfrag(**RELEVANCE_ALONE), native(replies), (ARNO, PO, TIBER))
+    assert result.answer.text == "Two."
+
+
+@pytest.mark.parametrize(("open_dedupe", "passage"), [(False, "p"), (True, "a")])
+def test_of_equal_answers_that_of_the_best_passage(open_dedupe, passage):
+    replies = {
+        IN_ARNO: relevant(0.6, "Arno!"),
+        IN_PO: relevant(0.7, "The Arno."),
+        IN_TIBER: relevant(0.65, "Po."),
+    }
+    method = Selfrag(open_dedupe=open_dedupe, **RELEVANCE_ALONE)
+    result, _, _ = run(method, native(replies), (ARNO, PO, TIBER))
+    assert result.answer.citations[0].passage.id == passage
+
+
+def vote(options, *answers, **knobs):
+    """The option chosen of (share of relevance, text) for each passage."""
+    endings = (IN_ARNO, IN_PO, IN_TIBER)
+    replies = {ending: relevant(*answer) for ending, answer in zip(endings, answers, strict=False)}
+    passages = (ARNO, PO, TIBER)[: len(answers)]
+    question = options if isinstance(options, Question) else choice(*options)
+    result, _, _ = run(Selfrag(**RELEVANCE_ALONE | knobs), native(replies), passages, question)
+    return result.answer.short
+
+
+def test_options_win_by_the_sum_of_their_scores():
+    answers = (0.45, "true"), (0.6, "false"), (0.3, "true")
+    assert vote(("true", "false"), *answers) == "true"
+
+
+@pytest.mark.parametrize(
+    ("options", "answers", "won"),
+    [
+        (("Rome", "Pisa"), [(0.5, "Rome"), (0.25, "Pisa"), (0.25, "Pisa")], "Pisa"),
+        (("Rome", "Pisa"), [(0.5, "Pisa"), (0.5, "Rome")], "Rome"),
+        (("Rome", "Pisa"), [(0.9, "Turin"), (0.9, "Turin"), (0.25, "Pisa")], "Pisa"),
+        (("Rome", "Pisa"), [(0.9, "Turin"), (0.5, "Milan")], ""),
+    ],
+)
+def test_ties_and_answers_that_name_no_option(options, answers, won):
+    """Ties: more passages, then the order of the options. Other texts win only where no option was given."""
+    assert vote(options, *answers) == won
+
+
+def test_without_any_option_the_text_of_the_best_group_is_the_answer():
+    replies = {
+        IN_ARNO: relevant(0.5, "Turin."),
+        IN_PO: relevant(0.6, "Milan."),
+        IN_TIBER: relevant(0.5, "turin"),
+    }
+    question = choice("Rome", "Pisa")
+    result, _, _ = run(Selfrag(**RELEVANCE_ALONE), native(replies), (ARNO, PO, TIBER), question)
+    assert (result.answer.text, result.answer.short) == ("Turin.", "")
+
+
+@pytest.mark.parametrize(
+    "text", ["B", "(B)", "B.", "B: Pisa", "Pisa", "the city of Pisa", "The answer is B."]
+)
+def test_an_option_is_named_by_letter_or_text(text):
+    assert vote(("Rome", "Pisa"), (0.9, text)) == "Pisa"
+
+
+@pytest.mark.parametrize("text", ["A dog", "Best", "E", "Be.", "XB"])
+def test_a_letter_must_stand_alone(text):
+    assert vote(("Rome", "Pisa"), (0.9, text)) == ""
+
+
+@pytest.mark.parametrize(
+    ("text", "verdict"),
+    [("SUPPORTS", "True"), ("REFUTES.", "False"), ("true", "True"), ("False: it is not", "False")],
+)
+def test_verdicts(text, verdict):
+    assert vote(("True", "False"), (0.9, text)) == verdict
+
+
+@pytest.mark.parametrize(("text", "polarity"), [("true", "yes"), ("No: it is not", "no"), ("perhaps", "")])
+def test_yes_and_no(text, polarity):
+    assert vote(Question("q", "Is it so?", "yes_no"), (0.9, text)) == polarity
+
+
+def test_the_instruction_of_a_choice_shows_letters_and_that_of_a_claim_names_its_words():
+    result, prompts, _ = run(Selfrag(mode="never"), native({NO_SEARCH: "B"}), question=choice("Rome", "Pisa"))
+    assert prompts[0] == (
+        "### Instruction:\nWhich of the options answers the question best? Answer with its letter alone."
+        "## Input:\n\nWhich river flows through Pisa?\nA: Rome\nB: Pisa\n\n### Response:\n[No Retrieval]"
+    )
+    assert (result.answer.text, result.answer.short) == ("B", "Pisa")
+    _, prompts, _ = run(
+        Selfrag(mode="never", separator="short_form"),
+        native({NO_SEARCH: "true"}),
+        question=choice("true", "false"),
+    )
+    assert prompts[0] == (
+        "### Instruction:\nDecide whether the statement below is correct. Answer with one word, true or "
+        "false.\n\n## Input:\n\nWhich river flows through Pisa?\n\n### Response:\n[No Retrieval]"
+    )
+
+
+def test_earlier_turns_stand_before_the_question():
+    question = Question("q", "And Turin?", history=(Demo("Which river flows through Pisa?", "The Arno."),))
+    _, prompts, _ = run(Selfrag(mode="never"), native({NO_SEARCH: "The Po."}), question=question)
+    assert prompts[0].endswith(
+        "## Input:\n\nUser: Which river flows through Pisa?\nAssistant: The Arno.\nUser: And Turin?"
+        "\n\n### Response:\n[No Retrieval]"
+    )
+
+
+def likelihoods(table):
+    """Log-probabilities of options by how the prompt ends."""
+    return lambda prompt, option: next(
+        values[option] for ending, values in table.items() if prompt.endswith(ending + RELEVANT)
+    )
+
+
+def test_options_win_by_their_likelihood_with_each_passage():
+    scores = likelihoods({IN_ARNO: {"A": -1.0, "B": -2.0}, IN_PO: {"A": -4.0, "B": -0.5}})
+    replies = {IN_ARNO: relevant(0.8, "A"), IN_PO: relevant(0.5, "A")}
+    method = Selfrag(closed_aggregation="option_likelihood", **RELEVANCE_ALONE)
+    model = native(replies, scores=scores)
+    result, _, _ = run(method, model, question=choice("Rome", "Pisa"))
+    # Rome 1.6 * 0.731 + 1.0 * 0.029 = 1.199, Pisa 1.6 * 0.269 + 1.0 * 0.971 = 1.401
+    assert (result.answer.text, result.answer.short) == ("Pisa", "Pisa")
+    assert cited(result.answer) == [(1, "p", "Pisa")], "of the passage that says most for it"
+
+
+@pytest.mark.parametrize(
+    ("first", "second", "won"),
+    [
+        ({"A": -1.0, "B": -1.0}, {"A": -1.0, "B": -1.0}, "Rome"),
+        ({"A": -3.0, "B": -1.0}, {"A": -1.0, "B": -3.0}, "Rome"),
+        ({"A": float("-inf"), "B": float("-inf")}, {"A": -2.0, "B": -1.0}, "Pisa"),
+    ],
+)
+def test_ties_of_likelihood_go_to_the_first_option(first, second, won):
+    model = native(
+        {IN_ARNO: relevant(0.75, "A"), IN_PO: relevant(0.75, "B")},
+        scores=likelihoods({IN_ARNO: first, IN_PO: second}),
+    )
+    method = Selfrag(closed_aggregation="option_likelihood", **RELEVANCE_ALONE)
+    assert run(method, model, question=choice("Rome", "Pisa"))[0].answer.short == won
+
+
+CONTRADICTS = relevant(0.99, "The Po.[No support / Contradictory][Utility:5]", supported(0.1, 0.2, 0.7))
+IRRELEVANT_ONE = said("[Irrelevant]The Po.[Utility:5]", {IRRELEVANT: 0.9, RELEVANT: 0.1})
+USELESS = relevant(0.99, "The Po.[Fully supported][Utility:3]")
+
+
+@pytest.mark.parametrize(
+    ("knobs", "best", "why"),
+    [
+        ({"reject_unsupported": True}, CONTRADICTS, "its passage does not support it"),
+        ({"reject_irrelevant": True}, IRRELEVANT_ONE, "its passage is irrelevant"),
+        ({"least_utility": 4}, USELESS, "its utility is 3, less than 4"),
+    ],
+)
+def test_hard_constraints(knobs, best, why):
+    good = said("[Relevant]The Arno.[Partially supported][Utility:4]", sureness=0.5)
+    replies = {IN_ARNO: good, IN_PO: best, NO_SEARCH: "A river."}
+    words_alone = {"mode": "always", "w_rel": 0, "w_sup": 0, "w_use": 0}
+    assert run(Selfrag(**words_alone), native(replies))[0].answer.text == "The Po."
+    result, _, _ = run(Selfrag(**words_alone, **knobs), native(replies))
+    assert result.answer.text == "The Arno."
+    assert [each.rejected for each in tried(result).values()] == ["", why]
+    result, prompts, _ = run(Selfrag(**words_alone, **knobs), native(replies), (PO,))
+    assert (result.answer.text, result.answer.citations) == ("A river.", ())
+    assert prompts[-1] == BARE + NO_SEARCH
+    assert result.trace.decisions[-1].why == "every answer with a passage was rejected"
+
+
+def test_a_soft_constraint_rejects_nothing():
+    replies = {IN_ARNO: relevant(0.6, "The Arno."), IN_PO: CONTRADICTS}
+    result, _, _ = run(Selfrag(mode="always", w_sup=0), native(replies))
+    assert result.answer.text == "The Po."
+    assert result.answer.citations == (), "what its passage contradicts is not cited"
+
+
+@pytest.mark.parametrize("passages", [(), (ARNO,)])
+def test_no_passage_and_one(passages):
+    result, prompts, queries = run(Selfrag(mode="always"), native(REPLIES), passages)
+    assert queries == [QUESTION.text]
+    assert result.answer.text == ("The Arno." if passages else "A river.")
+    assert prompts == [BARE + (found(ARNO) if passages else NO_SEARCH)]
+
+
+@pytest.mark.parametrize("empty", ["", " \n", "[Relevant]", "[Relevant][Fully supported][Utility:5]"])
+def test_empty_answers_are_passed_over(empty):
+    result, _, _ = run(Selfrag(), native(REPLIES | {IN_ARNO: empty}))
+    assert result.answer.text == "The Po."
+    assert [each.rejected for each in tried(result).values()] == ["it is empty", ""]
+    result, _, _ = run(Selfrag(), native(REPLIES | {IN_ARNO: empty, IN_PO: empty}))
+    assert result.answer.text == "A river."
+    result, _, _ = run(Selfrag(), native(REPLIES | {IN_ARNO: empty, IN_PO: empty, NO_SEARCH: empty}))
+    assert (result.answer.text, result.answer.short, result.answer.citations) == ("", "", ())
+
+
+def test_control_tokens_line_breaks_and_a_first_mark_go():
+    reply = "[Relevant]: The\nArno,[Continue to Use Evidence] too.[Fully supported]</paragraph>[Utility:5]"
+    result, _, _ = run(Selfrag(mode="always"), native({IN_ARNO: reply}), (ARNO,))
+    assert result.answer.text == "The Arno, too."
+    assert result.answer.short == "The Arno, too."
+
+
+def test_a_candidate_without_judgement_scores_its_words_alone():
+    result, _, _ = run(Selfrag(mode="always"), native({IN_ARNO: "The Arno."}), (ARNO,))
+    numbers = tried(result)["0.1"].numbers
+    assert (numbers["relevance"], numbers["support"], numbers["utility"]) == (0, 0, 0)
+    assert numbers["score"] == numbers["sequence"] == pytest.approx(0.99)
+
+
+def test_support_and_utility_are_those_that_come_first():
+    reply = said(
+        "[Relevant]One.[Partially supported]Two.[Fully supported][Utility:4]Three.[Utility:1]",
+        {FULLY: 1.0},
+        {PARTIALLY: 1.0},
+    )
+    result, _, _ = run(Selfrag(mode="always"), native({IN_ARNO: reply}), (ARNO,))
+    numbers = tried(result)["0.1"].numbers
+    assert (numbers["support"], numbers["utility"]) == (0.5, 0.5)
+    assert UNSUPPORTED in tried(result)["0.1"].distributions["support"]
+
+
+def test_knobs_are_checked():
+    with pytest.raises(KnobError, match=r"least_utility=6"):
+        Selfrag(least_utility=6)
+    with pytest.raises(KnobError, match=r"threshold=1\.5"):
+        Selfrag(threshold=1.5)

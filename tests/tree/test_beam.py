@@ -1,0 +1,97 @@
+"""Beam search over strings: a state grows by the letters that a table gives it; "." ends it."""
+
+import asyncio
+import random
+
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from askance.tree.beam import Found, Rules, beam_search
+
+
+def search(table, scores, *, width=2, max_steps=5, identity=str, delays=None, start=""):
+    """Letters by state, scores by state (0 where there is none)."""
+    grown = []
+
+    async def grow(state):
+        grown.append(state)
+        if delays:
+            await asyncio.sleep(delays.random() / 1000)
+        return [state + letter for letter in table.get(state, "")]
+
+    rules = Rules(
+        grow=grow,
+        score=lambda state: scores.get(state, 0),
+        is_finished=lambda state: state.endswith("."),
+        identity=identity,
+    )
+    return asyncio.run(beam_search(start, rules, width=width, max_steps=max_steps)), grown
+
+
+def test_the_best_of_each_step_go_on():
+    found, grown = search({"": "abc", "a": "x", "b": "y", "c": "z"}, {"a": 1, "b": 3, "c": 2}, max_steps=2)
+    assert grown == ["", "b", "c"]
+    assert found == Found((), ("by", "cz"), 2)
+
+
+def test_a_width_of_one_is_greedy():
+    found, _ = search({"": "ab", "a": "x", "b": "y"}, {"a": 1, "b": 2, "ax": 99}, width=1, max_steps=2)
+    assert found.open == ("by",)
+
+
+def test_ties_go_to_the_earlier():
+    found, _ = search({"": "abc"}, {"a": 1, "b": 1, "c": 1}, max_steps=1)
+    assert found.open == ("a", "b")
+
+
+def test_states_stay_in_the_order_in_which_they_came_about():
+    found, _ = search({"": "abc"}, {"a": 1, "b": 2, "c": 3}, max_steps=1)
+    assert found.open == ("b", "c"), "not in that of their scores"
+
+
+def test_finished_states_are_kept_beside_the_beam():
+    found, grown = search({"": ".ab", "a": "c", "b": "d"}, {".": -5, "a": 1, "b": 1}, max_steps=2)
+    assert grown == ["", "a", "b"], "a finished state grows no more and takes no place"
+    assert found == Found((".",), ("ac", "bd"), 2)
+
+
+def test_it_ends_when_enough_are_finished_and_none_left_is_better():
+    table = {"": "ab", "a": ".c", "b": ".d", "ac": "e", "bd": "e"}
+    ends_early, _ = search(table, {"a.": 2, "b.": 1, "ac": 2, "bd": 1})
+    assert ends_early == Found(("a.", "b."), ("ac", "bd"), 2)
+    goes_on, _ = search(table, {"a.": 2, "b.": 1, "ac": 2.5, "bd": 1})
+    assert goes_on.num_steps == 3, "one left is better than the best finished"
+    too_few, _ = search(table, {"a.": 2, "b.": 1, "ac": 2, "bd": 1}, width=3)
+    assert too_few.num_steps == 4, "fewer are finished than the beam is wide"
+
+
+def test_it_ends_when_nothing_grows():
+    assert search({"": "a"}, {})[0] == Found((), (), 2)
+    assert search({}, {}, start="over.") == (Found(("over.",), (), 0), [])
+
+
+def test_no_more_steps_than_allowed():
+    found, grown = search({"a" * number: "a" for number in range(9)}, {}, max_steps=3)
+    assert (found.open, found.num_steps, len(grown)) == (("aaa",), 3, 3)
+
+
+def test_of_two_that_are_one_the_better_is_kept():
+    table = {"": "ab", "a": "x", "b": "x"}
+    last_letter = {"identity": lambda state: state[-1:], "max_steps": 2}
+    assert search(table, {"ax": 1, "bx": 2}, **last_letter)[0].open == ("bx",)
+    assert search(table, {"ax": 1, "bx": 1}, **last_letter)[0].open == ("ax",), "the earlier, where equal"
+
+
+@settings(max_examples=30, deadline=None)
+@given(st.randoms(use_true_random=False), st.integers(1, 3))
+def test_nothing_depends_on_timing(chance, width):
+    table, scores, level = {}, {}, [""]
+    for _ in range(3):
+        for state in level:
+            table[state] = "".join(chance.sample("abc.", chance.randint(1, 3)))
+        level = [state + letter for state in level for letter in table[state] if letter != "."]
+    for state, letters in table.items():
+        scores |= {state + letter: chance.randint(0, 2) for letter in letters}
+    plain, _ = search(table, scores, width=width, max_steps=3)
+    timed, _ = search(table, scores, width=width, max_steps=3, delays=random.Random(1))
+    assert timed == plain
