@@ -8,7 +8,8 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from askance.tree.mcts import Node, Outcome, Rules, Settings, search
+from askance.tree.mcts import Rules, Settings, search
+from askance.tree.nodes import Node, Outcome
 
 LENGTH = 3
 

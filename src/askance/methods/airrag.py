@@ -1,23 +1,20 @@
 """AirRAG: a tree search over reasoning actions, and a vote over the answers it ends in."""
 
-import random
-from collections.abc import Sequence
-from dataclasses import dataclass, field
+from collections.abc import Mapping
+from dataclasses import dataclass
 from typing import ClassVar, Literal
 
+from askance.core.errors import MissingAbility
 from askance.core.knobs import Knobs, knob
-from askance.core.ports import Needs, Run
+from askance.core.ports import Model, Needs, Run
 from askance.core.types import Answer, Demo, Question, Role, Sampling
 from askance.methods import airrag_prompts as prompts
-from askance.methods.airrag_acting import Acting, Memory
 from askance.methods.airrag_actions import ALL, WITHOUT_ANALYSIS, Actions
-from askance.methods.airrag_budget import Account, Allowance
-from askance.methods.airrag_choosing import Chosen, Ending, choose, valid
-from askance.methods.airrag_showing import answered, show_spending, show_tree
-from askance.methods.airrag_state import DA, QT, RA, SA, SAY, Legality, State
-from askance.methods.airrag_voting import Vote, jcd_scores
+from askance.methods.airrag_choosing import valid
+from askance.methods.airrag_searching import Searching
+from askance.methods.airrag_showing import answered, show_choice, show_spending, show_tree
+from askance.methods.airrag_state import DA, QT, RA, SAY, Legality
 from askance.methods.prompts import STOPS
-from askance.tree.mcts import Node, Outcome, Rules, Settings, Tree, search
 
 Verifier = Literal["sa", "jcd", "emb", "rm", "rm_vote"]
 
@@ -83,9 +80,29 @@ class Airrag(Knobs):
 
     @property
     def needs(self) -> Needs:
-        is_judged = self.verifier in ("rm", "rm_vote") or self.reward != "consistency"
-        roles: frozenset[Role] = frozenset({"reward"}) if is_judged else frozenset()
-        return Needs(retriever=True, roles=roles)
+        roles: frozenset[Role] = frozenset({"reward"}) if self.is_judged else frozenset()
+        return self.actions.needs(Needs(retriever=True, roles=roles, encoder=self.verifier == "emb"))
+
+    def check_models(self, models: Mapping[Role, Model]) -> None:
+        """Raise MissingAbility where no model can give rewards, or another method can't work."""
+        judge = models.get("reward", models["answer"])
+        if self.is_judged and "score" not in judge.capabilities:
+            raise MissingAbility(
+                f"method airrag, set as it is, has paths scored, which {judge.name} can't: name a model that "
+                "can, for example --model reward=bundled, or choose --set verifier=jcd --set "
+                "reward=consistency."
+            )
+        self.actions.check_models(models)
+
+    @property
+    def is_judged(self) -> bool:
+        """Whether paths are scored by the model in the role reward, or by the one that answers."""
+        return self.verifier in ("rm", "rm_vote") or self.reward != "consistency"
+
+    @property
+    def draws_beside(self) -> bool:
+        """Whether a direct answer is a candidate beside the paths."""
+        return DA in self.actions.own and (self.rollouts > 1 or self.include_da)
 
     @property
     def legality(self) -> Legality:
@@ -97,7 +114,6 @@ class Airrag(Knobs):
             steps if self.actions.is_lite else steps + 1,
             self.early_sa,
             self.actions.names,
-            answers_directly=DA in self.actions.own,
         )
 
     @property
@@ -132,12 +148,13 @@ class Airrag(Knobs):
         )
 
     async def answer(self, question: Question, run: Run) -> Answer:
-        searching = _Searching(self, question, run)
+        searching = Searching(self, question, run)
         tree = await searching.tree()
-        endings = valid(searching.endings(tree))
+        endings = valid(searching.endings(tree) or await searching.last_resort(tree))
         chosen = await searching.choose(endings) if endings else None
         show_tree(run, tree, self.exploration)
-        show_spending(run, searching.account, self, tree)
+        show_choice(run, self, endings, chosen)
+        show_spending(run, searching, tree)
         return answered(question, run, chosen)
 
 
@@ -148,139 +165,3 @@ class AirragLite(Airrag):
     actions: Actions = knob(
         WITHOUT_ANALYSIS, "what a path may consist of: its own, and other methods by name"
     )
-
-
-@dataclass(slots=True)
-class _Rollout:
-    allowance: Allowance
-    memory: Memory
-    is_over: bool = False
-
-
-@dataclass(slots=True)
-class _Searching:
-    """One question's search."""
-
-    airrag: Airrag
-    question: Question
-    run: Run
-    account: Account = field(init=False)
-    _rollouts: dict[int, _Rollout] = field(default_factory=dict)
-    _memory: Memory = field(default_factory=dict)
-    _kept: int = 0
-
-    def __post_init__(self) -> None:
-        self.account = Account(self.airrag.l_max)
-        self._kept = self._for_verifier()
-        self.account.set_aside += self._kept
-
-    async def tree(self) -> Tree[State, str]:
-        """The search, and for more than one rollout a direct answer beside it."""
-        airrag = self.airrag
-        rules = Rules(
-            actions=airrag.legality.actions,
-            draw=self._draw,
-            is_terminal=lambda state: state.answer is not None,
-            choose=self._choose,
-            rewards=self._rewards,
-            may_start=self._may_start,
-            ended=self._ended,
-        )
-        settings = Settings(
-            rollouts=airrag.rollouts,
-            wave=airrag.wave,
-            exploration=airrag.exploration,
-            schedule=airrag.schedule,
-            expansion=airrag.expansion,
-            revisits=not airrag.skip_exhausted,
-            unexplored=airrag.unexplored,
-            seed=f"{self.run.seed} {self.question.id}",
-        )
-        start = State(pending=(self.question.text,)) if airrag.actions.is_lite else State()
-        return await search(start, rules, settings)
-
-    def endings(self, tree: Tree[State, str]) -> list[Ending]:
-        """Where distinct paths ended, those drawn but not entered included, in the order of the tree."""
-        found: dict[object, Ending] = {}
-        for node in tree.root.below():
-            if node.state.answer is not None:
-                vote = Vote(node.state.answer, node.votes, node.visits, node.reward)
-                found.setdefault(node.state.key, Ending(node.state, vote))
-        return list(found.values())
-
-    async def choose(self, endings: Sequence[Ending]) -> Chosen:
-        """By the verifier, with what was kept for it."""
-        self.account.set_aside -= self._kept
-        account = self.account if self.airrag.count_verifier else Account(None)
-        return await choose(self.airrag, self.question, self.run, endings, account.share(1))
-
-    async def _draw(self, node: Node[State, str], action: str, rollout: int) -> list[Outcome[State]]:
-        mine = self._rollouts[rollout]
-        acting = Acting(self.airrag, self.question, self.run, mine.allowance, mine.memory)
-        return await acting.draw(node.state, node.name, action)
-
-    def _choose(self, node: Node[State, str], untried: Sequence[str], rollout: int) -> str:
-        """In the order of the paper's appendix first, afterwards by chance."""
-        if rollout:
-            seed = f"{self.run.seed} {self.question.id} {rollout} {node.name}"
-            return random.Random(seed).choice(untried)
-        wanted = self._next(node.state)
-        return wanted if wanted in untried else untried[0]
-
-    def _next(self, state: State) -> str:
-        if not state.last:
-            return RA if self.airrag.actions.is_lite else SAY
-        if state.last == SAY:
-            return RA
-        if state.last == QT:
-            return RA if state.pending else SA
-        if state.pending:
-            return QT
-        has_no_plan = self.airrag.actions.is_lite or len(state.plan) < 2 or state.refused
-        follows = {"always": True, "never": False, "if_no_plan": has_no_plan}
-        return QT if follows[self.airrag.followup_qt] else SA
-
-    def _may_start(self, rollout: int) -> bool:
-        allowance = self.account.share(self.airrag.rollouts - rollout)
-        if rollout and not allowance.fits(self._least()):
-            allowance.close()
-            return False
-        self._rollouts[rollout] = _Rollout(allowance, dict(self._memory))
-        return True
-
-    def _ended(self, rollout: int) -> None:
-        mine = self._rollouts[rollout]
-        mine.allowance.close()
-        self._memory.update(mine.memory)
-
-    def _least(self) -> int:
-        """Input tokens without which no rollout comes to an answer."""
-        return self.run.model.count(prompts.summary_prompt(self.run.model, self.question, ()))
-
-    def _for_verifier(self) -> int:
-        """What is kept for the last call: its template, and room for an answer of each rollout."""
-        airrag = self.airrag
-        may_call = airrag.rollouts > 1 or airrag.samples > 1 or airrag.answer_samples > 1
-        if airrag.l_max is None or airrag.verifier != "sa" or not airrag.count_verifier or not may_call:
-            return 0
-        template = self.run.model.count(prompts.candidates_prompt(self.run.model, self.question, ()))
-        return min(template + _CANDIDATE_TOKENS * airrag.rollouts, airrag.l_max // 2)
-
-    def _rewards(self, terminals: Sequence[Node[State, str]]) -> list[float]:
-        answers = [node.state.answer or "" for node in terminals]
-        is_valid = [bool(valid([Ending(node.state, Vote(node.state.answer or ""))])) for node in terminals]
-        shares = [_share_of_votes(node) ** self.airrag.vote_power for node in terminals]
-        scores = jcd_scores(answers)
-        return [
-            score * share if told else 0.0
-            for score, share, told in zip(scores, shares, is_valid, strict=True)
-        ]
-
-
-_CANDIDATE_TOKENS = 32
-
-
-def _share_of_votes(node: Node[State, str]) -> float:
-    siblings = [] if node.parent is None else node.parent.children
-    drawn = sum(each.votes for each in siblings if each.action == node.action)
-    return node.votes / drawn if drawn else 1.0

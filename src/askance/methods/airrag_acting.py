@@ -1,16 +1,19 @@
 """The actions of AirRAG: what each asks of the model, and the states that its replies lead to."""
 
+from bisect import bisect_left
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass, field
+from contextlib import suppress
+from dataclasses import dataclass, field, replace
 from typing import TYPE_CHECKING
 
 from askance.core.ports import Run
 from askance.core.types import Hit, Prompt, Question, Sampling
 from askance.methods import airrag_prompts as prompts
 from askance.methods.airrag_budget import Allowance, NoRoom
+from askance.methods.airrag_reward import Judge
 from askance.methods.airrag_state import DA, QT, RA, SA, SAY, State
 from askance.text.answers import normalise_answer
-from askance.tree.mcts import Outcome
+from askance.tree.nodes import Outcome
 
 if TYPE_CHECKING:
     from askance.methods.airrag import Airrag
@@ -29,6 +32,7 @@ class Acting:
 
     Attributes:
         memory: of rollouts that were over before this one began, and of its own.
+        judge: who rewards paths; its calls are paid by `judging`, or by `allowance` where that is None.
     """
 
     airrag: "Airrag"
@@ -36,23 +40,31 @@ class Acting:
     run: Run
     allowance: Allowance
     memory: Memory = field(default_factory=dict)
+    judge: Judge | None = None
+    judging: Allowance | None = None
 
     async def draw(self, state: State, node: str, action: str) -> list[Outcome[State]]:
         """The different states that an action leads to; none where it gives nothing or has no room."""
         try:
-            if action == SAY:
-                return await self._analyse(state, node)
-            if action == DA:
-                return await self._answer_directly(state, node)
-            if action == RA:
-                return await self._answer_next(state, node)
-            if action == QT:
-                return await self._transform(state, node)
-            if action == SA:
-                return await self._sum_up(state, node)
-            return await self._further(state, node, action)
+            outcomes = _merged(await self._drawn(state, node, action))
         except NoRoom:
             return []
+        if self.judge is not None:
+            ends = [each.state for each in outcomes if each.state.answer is not None]
+            await self.judge.judge(ends, self.judging or self.allowance)
+        return outcomes
+
+    async def _drawn(self, state: State, node: str, action: str) -> list[Outcome[State]]:
+        own = {
+            SAY: self._analyse,
+            DA: self._answer_directly,
+            RA: self._answer_next,
+            QT: self._transform,
+            SA: self._sum_up,
+        }
+        if action in own:
+            return await own[action](state, node)
+        return await self._further(state, action)
 
     async def _analyse(self, state: State, node: str) -> list[Outcome[State]]:
         prompt = prompts.analysis_prompt(self.run.model, self.question, self.airrag.analysis_demos)
@@ -61,7 +73,7 @@ class Acting:
 
     async def _answer_directly(self, state: State, node: str) -> list[Outcome[State]]:
         prompt = prompts.direct_prompt(self.run.model, self.question)
-        said = await self._said(DA, (), prompt, node, _final)
+        said = await self._said(DA, (), prompt, node, _final, self.for_judging(state))
         return [Outcome(state.concluded(DA, answer), votes) for (answer,), votes in said]
 
     async def _transform(self, state: State, node: str) -> list[Outcome[State]]:
@@ -97,14 +109,14 @@ class Acting:
         """
         try:
             prompt = self._summary(state)
-            said = await self._said(SA, (), prompt, node, _final)
+            said = await self._said(SA, (), prompt, node, _final, self.for_judging(state))
         except NoRoom:
             last = state.history[-1].answer if state.history else ""
             return [Outcome(state.concluded(SA, last, is_cut=True))] if last else []
         is_cut = self.allowance.was_short
         return [Outcome(state.concluded(SA, answer, is_cut=is_cut), votes) for (answer,), votes in said]
 
-    async def _further(self, state: State, node: str, action: str) -> list[Outcome[State]]:
+    async def _further(self, state: State, action: str) -> list[Outcome[State]]:
         """Another method's answer. One that fails leaves the tree as it was, and the trace says so."""
         answer = await self.airrag.actions.answer(action, self.question, self.run, self.allowance)
         short = (answer.short or answer.text) if answer else ""
@@ -136,22 +148,38 @@ class Acting:
 
     def _closing(self, state: State) -> int:
         """Input tokens that the final call takes without passages, as things stand."""
+        if self.allowance.left is None:
+            return 0
         prompt = prompts.summary_prompt(self.run.model, self.question, state.history)
-        return self.run.model.count(prompt) if self.allowance.left is not None else 0
+        return self.run.model.count(prompt) + self.for_judging(state)
+
+    def for_judging(self, state: State) -> int:
+        """Input tokens for the reward model, once the path has ended."""
+        if self.judge is None or self.judging is not None or self.allowance.left is None:
+            return 0
+        each = self.judge.count(state, self.airrag.summary_tokens)
+        return each * self.airrag.answer_samples
 
     def _summary(self, state: State) -> Prompt:
         model, question, demos = self.run.model, self.question, self.airrag.summary_demos
         tops = {hits[0].passage.id for hits in state.found if hits}
         # Those dropped first stand last: all but the best of each retrieval, the worst of them at the end.
         ordered = sorted(state.hits, key=lambda hit: hit.passage.id not in tops)
-        for num_hits in range(len(ordered), -1, -1):
-            prompt = prompts.summary_prompt(model, question, state.history, ordered[:num_hits], demos)
-            if self._has_room(prompt, self.airrag.summary_tokens):
-                return prompt
-            self.allowance.was_short = True
-        for oldest in range(1, len(state.history)):
+        keep = self.for_judging(state)
+
+        def has_room(prompt: Prompt) -> bool:
+            return self._has_room(prompt, self.airrag.summary_tokens, keep)
+
+        def with_hits(num_hits: int) -> Prompt:
+            return prompts.summary_prompt(model, question, state.history, ordered[:num_hits], demos)
+
+        num_hits = most_that_fit(len(ordered), lambda number: has_room(with_hits(number)))
+        self.allowance.was_short |= num_hits != len(ordered)
+        if num_hits is not None:
+            return with_hits(num_hits)
+        for oldest in range(len(state.history)):
             prompt = prompts.summary_prompt(model, question, state.history[oldest:])
-            if self._has_room(prompt, self.airrag.summary_tokens):
+            if has_room(prompt):
                 return prompt
         raise NoRoom
 
@@ -159,12 +187,14 @@ class Acting:
         self, hits: tuple[Hit, ...], prompt_of: Callable[[Sequence[Hit]], Prompt], keep: int
     ) -> tuple[tuple[Hit, ...], Prompt]:
         """As many of the best passages as there is room for; at least one."""
-        for num_hits in range(len(hits), 0, -1):
-            prompt = prompt_of(hits[:num_hits])
-            if self._has_room(prompt, self.airrag.answer_tokens, keep):
-                return hits[:num_hits], prompt
-            self.allowance.was_short = True
-        raise NoRoom
+        num_hits = most_that_fit(
+            len(hits),
+            lambda number: self._has_room(prompt_of(hits[:number]), self.airrag.answer_tokens, keep),
+        )
+        self.allowance.was_short |= num_hits != len(hits)
+        if not num_hits:
+            raise NoRoom
+        return hits[:num_hits], prompt_of(hits[:num_hits])
 
     def _has_room(self, prompt: Prompt, max_tokens: int, keep: int = 0) -> bool:
         num_tokens = self.run.model.count(prompt)
@@ -189,7 +219,9 @@ class Acting:
         written = await self._written(prompt, sampling, num_samples, (node, action), keep)
         num_missing = num_samples - len(written)
         if num_missing:
-            written += await self._written(prompt, sampling, num_missing, (node, action, "again"), keep)
+            again = (node, action, "again")
+            with suppress(NoRoom):  # what was written before stands
+                written += await self._written(prompt, sampling, num_missing, again, keep)
         votes: dict[Said, tuple[Said, int]] = {}
         for said in map(read, written):
             if action in (RA, SA, DA) and not said[0]:
@@ -206,6 +238,23 @@ class Acting:
     ) -> list[str]:
         generations = await self.allowance.generate(self.run.model, prompt, sampling, n=n, key=key, keep=keep)
         return [each.text for each in generations if any(map(str.isalnum, each.text))]
+
+
+def most_that_fit(most: int, fits: Callable[[int], bool]) -> int | None:
+    """The greatest number up to `most` that fits, where what is less than one that fits does, too."""
+    if fits(most):
+        return most
+    number = bisect_left(range(most), True, key=lambda each: not fits(each))
+    return number - 1 if number else None
+
+
+def _merged(outcomes: Sequence[Outcome[State]]) -> list[Outcome[State]]:
+    """Outcomes that are the same state as one, such as two replies with nothing but queries asked before."""
+    found: dict[object, Outcome[State]] = {}
+    for each in outcomes:
+        same = found.get(each.state.key)
+        found[each.state.key] = each if same is None else replace(same, votes=same.votes + each.votes)
+    return list(found.values())
 
 
 def _final(text: str) -> Said:

@@ -52,7 +52,13 @@ class Account:
 
     def share(self, num_sharing: int) -> "Allowance":
         """An equal part of what is left, for one of so many that are still to come."""
-        most = None if self.left is None else max(0, self.left) // num_sharing
+        return self._lend(None if self.left is None else max(0, self.left) // num_sharing)
+
+    def part(self, num_tokens: int) -> "Allowance":
+        """So many tokens, or none where they would be more than a quarter of what is left."""
+        return self._lend(None if self.left is None else num_tokens if 4 * num_tokens <= self.left else 0)
+
+    def _lend(self, most: int | None) -> "Allowance":
         self.set_aside += most or 0
         return Allowance(self, most)
 
@@ -124,11 +130,15 @@ class Allowance:
 
 
 class AllowedModel(WrappedModel):
-    """A model for another method, whose calls count against an allowance. Raises NoRoom like it."""
+    """A model whose calls count against an allowance. Raises NoRoom like it.
 
-    def __init__(self, model: Model, allowance: Allowance) -> None:
+    Args:
+        scope: goes in front of the keys, so that two methods never share the randomness of a call.
+    """
+
+    def __init__(self, model: Model, allowance: Allowance, *, scope: Key = ()) -> None:
         super().__init__(model)
-        self._allowance = allowance
+        self._allowance, self._scope = allowance, scope
 
     async def generate(
         self,
@@ -142,7 +152,8 @@ class AllowedModel(WrappedModel):
         watch: Watch | None = None,
     ) -> tuple[Generation, ...]:
         self._allowance.read(self._model, prompt, sampling.max_tokens)
-        generations = await self._model.generate(prompt, sampling, want, until, n=n, key=key)
+        full_key = (*self._scope, *key)
+        generations = await self._model.generate(prompt, sampling, want, until, n=n, key=full_key)
         self._allowance.account.num_output += sum(each.generated_tokens for each in generations)
         return generations
 
@@ -153,5 +164,5 @@ class AllowedModel(WrappedModel):
 
     async def attend(self, text: str | TokenIds, *, bos: bool) -> Attention:
         num_tokens = len(self._model.tokenize(text) if isinstance(text, str) else text)
-        self._allowance.read(self._model, None, 0, further=num_tokens)
+        self._allowance.read(self._model, None, 0, further=num_tokens + bos)
         return await self._model.attend(text, bos=bos)

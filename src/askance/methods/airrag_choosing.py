@@ -19,10 +19,17 @@ if TYPE_CHECKING:
 
 @dataclass(frozen=True, slots=True)
 class Ending:
-    """A path that ended, and how often samples and rollouts came to it."""
+    """A path that ended, how often samples and rollouts came to it, and the reward model's score."""
 
     state: State
     vote: Vote
+    score: float = 0.0
+
+    @property
+    def is_valid(self) -> bool:
+        """Whether it answers: neither says that there is no answer, nor nothing."""
+        answer = self.vote.answer
+        return normalise_answer(answer) not in ("", "none") and not prompts.is_refusal(answer)
 
 
 @dataclass(frozen=True, slots=True)
@@ -36,13 +43,8 @@ class Chosen:
 
 def valid(endings: Sequence[Ending]) -> list[Ending]:
     """Those that answer; where none does, those that say something."""
-    said = [each for each in endings if each.vote.answer.strip()]
-    told = [
-        each
-        for each in said
-        if normalise_answer(each.vote.answer) != "none" and not prompts.is_refusal(each.vote.answer)
-    ]
-    return told or said
+    told = [each for each in endings if each.is_valid]
+    return told or [each for each in endings if each.vote.answer.strip()]
 
 
 async def choose(
@@ -57,9 +59,9 @@ async def choose(
         vectors = await run.encoder.embed([vote.answer for vote in votes])
         return _best(endings, emb_scores(vectors, copies))
     if airrag.verifier in ("rm", "rm_vote"):
-        rewards = [vote.reward for vote in votes]
+        rewards = [each.score for each in endings]
         return _by_reward(endings, rewards, jcd, is_vote=airrag.verifier == "rm_vote")
-    if airrag.verifier == "sa" and len(endings) > 1:
+    if airrag.verifier == "sa" and len(clustered(votes)) > 1:
         return await _verified(airrag, question, run, endings, jcd, allowance)
     return _best(endings, jcd)
 
@@ -72,13 +74,13 @@ def _best(endings: Sequence[Ending], scores: Sequence[float]) -> Chosen:
 def _by_reward(
     endings: Sequence[Ending], rewards: Sequence[float], jcd: Sequence[float], *, is_vote: bool
 ) -> Chosen:
-    """The greatest reward, or the greatest sum over equal answers; ties go by `jcd`."""
+    """The greatest reward, or the greatest sum over equal answers, each copy counted; ties go by `jcd`."""
     votes = [each.vote for each in endings]
     sums = list(rewards)
     if is_vote:
         for group in clustered(votes):
             for at in group:
-                sums[at] = sum(rewards[each] for each in group)
+                sums[at] = sum(rewards[each] * votes[each].copies for each in group)
     at = max(range(len(endings)), key=lambda each: (round(sums[each], 9), rewards[each], jcd[each], -each))
     return Chosen(votes[at].answer, endings[at], tuple(sums))
 

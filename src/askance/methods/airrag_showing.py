@@ -1,17 +1,18 @@
 """What is told of a tree of AirRAG: its nodes and what they cost, and the answer with its sources."""
 
+from collections.abc import Sequence
 from typing import TYPE_CHECKING
 
 from askance.core.ports import Run
 from askance.core.types import Answer, Citation, Question
-from askance.methods.airrag_budget import Account
-from askance.methods.airrag_choosing import Chosen
+from askance.methods.airrag_choosing import Chosen, Ending
 from askance.methods.airrag_state import RA, State
 from askance.text.answers import short_answer
-from askance.tree.mcts import Node, Tree
+from askance.tree.nodes import Node, Tree
 
 if TYPE_CHECKING:
     from askance.methods.airrag import Airrag
+    from askance.methods.airrag_searching import Searching
 
 
 def show_tree(run: Run, tree: Tree[State, str], exploration: float) -> None:
@@ -24,14 +25,29 @@ def show_tree(run: Run, tree: Tree[State, str], exploration: float) -> None:
             numbers["uct"] = node.uct(exploration)
         if node.is_terminal:
             numbers["reward"] = node.reward
+        if node.state.is_cut:
+            numbers["cut"] = 1.0
         hits = node.state.found[-1] if node.action == RA and node.state.found else ()
         run.trace.expand(
             node.name, node.action, _said(node), passage=hits[0] if hits else None, numbers=numbers
         )
 
 
-def show_spending(run: Run, account: Account, airrag: "Airrag", tree: Tree[State, str]) -> None:
+def show_choice(run: Run, airrag: "Airrag", endings: Sequence[Ending], chosen: Chosen | None) -> None:
+    """The candidates with their scores, and which was taken."""
+    if chosen is None:
+        return
+    numbers: dict[str, float] = {}
+    for ending, score in zip(endings, chosen.scores, strict=True):
+        numbers[ending.vote.answer] = max(score, numbers.get(ending.vote.answer, score))
+    num_answers = sum(ending.vote.copies for ending in endings)
+    why = f"{airrag.verifier} of {num_answers} answers" if num_answers > 1 else "it is the only answer"
+    run.trace.decide("choose", chosen.answer, why, numbers=numbers)
+
+
+def show_spending(run: Run, searching: "Searching", tree: Tree[State, str]) -> None:
     """What the search cost: L_max is about what was read, L_total about all."""
+    airrag, account = searching.airrag, searching.account
     numbers = {
         "input tokens": float(account.num_input),
         "tokens": float(account.num_input + account.num_output),
@@ -39,6 +55,10 @@ def show_spending(run: Run, account: Account, airrag: "Airrag", tree: Tree[State
         "rollouts": float(tree.num_rollouts),
         "failed rollouts": float(tree.num_failed),
     }
+    if searching.num_verifying:
+        numbers["input tokens of the verifier"] = float(searching.num_verifying)
+    if searching.judge is not None:
+        numbers["input tokens of rewards"] = float(searching.judge.num_input)
     if airrag.l_max is not None:
         numbers["l_max"] = float(airrag.l_max)
     why = f"{account.num_calls} calls read {account.num_input:,} tokens"

@@ -133,7 +133,8 @@ class Legality:
         most_depth: steps; the last of them is SA.
         early_summary: SA may come while queries are pending.
         further: other methods, which answer at the root.
-        answers_directly: DA is among the actions.
+
+    DA is a candidate beside the paths, and otherwise the last resort.
     """
 
     is_lite: bool = False
@@ -141,7 +142,6 @@ class Legality:
     most_depth: int = 10
     early_summary: bool = False
     further: tuple[str, ...] = ()
-    answers_directly: bool = True
 
     def actions(self, state: State, dead: frozenset[str] = frozenset()) -> tuple[str, ...]:
         """Those legal, without those that gave nothing here; a summary where no other is left.
@@ -158,11 +158,7 @@ class Legality:
 
     def _legal(self, state: State) -> Sequence[str]:
         if not state.last:
-            return (
-                (RA, QT, *self.further)
-                if self.is_lite
-                else (SAY, *self.further, *((DA,) if self.answers_directly else ()))
-            )
+            return (RA, QT, *self.further) if self.is_lite else (SAY, *self.further)
         if state.last == SAY:
             return (RA, QT)
         if state.depth >= self.most_depth - 1 or state.num_repeats > 1:

@@ -8,87 +8,12 @@ tree that comes out never depends on which of them was done first. State is kept
 
 import math
 import random
-from collections.abc import Awaitable, Callable, Hashable, Iterator, Mapping, Sequence
-from dataclasses import dataclass, field
-from typing import Any, Generic, Literal, TypeVar
+from collections.abc import Awaitable, Callable, Iterator, Mapping, Sequence
+from dataclasses import dataclass
+from typing import Any, Generic, Literal
 
 from askance.tree.abreast import abreast
-
-S = TypeVar("S")
-A = TypeVar("A", bound=Hashable)
-
-
-@dataclass(frozen=True, slots=True)
-class Outcome(Generic[S]):
-    """A state that an action led to; `votes` of the samples drawn were this one."""
-
-    state: S
-    votes: int = 1
-
-
-@dataclass(slots=True, eq=False)
-class Node(Generic[S, A]):
-    """A state in the tree.
-
-    Attributes:
-        action: what led here from `parent`; None at the root.
-        number: its place among the children of its parent, from 1.
-        votes: see `Outcome`.
-        untried: actions that nothing has been drawn for, the first to be tried first.
-        dead: actions that gave nothing.
-        visits: rollouts that came through.
-        value: the sum of their rewards.
-        reward: of a terminal, as it was last computed.
-        num_paid: rollouts that earned it.
-        is_taken: a rollout goes on from here. Only one of a wave may, so that what it finds does not depend
-            on what others do meanwhile.
-    """
-
-    state: S
-    action: A | None = None
-    parent: "Node[S, A] | None" = None
-    number: int = 1
-    votes: int = 1
-    untried: list[A] = field(default_factory=list)
-    dead: set[A] = field(default_factory=set)
-    children: list["Node[S, A]"] = field(default_factory=list)
-    is_terminal: bool = False
-    visits: int = 0
-    value: float = 0.0
-    reward: float = 0.0
-    num_paid: int = 0
-    is_taken: bool = False
-
-    @property
-    def path(self) -> tuple["Node[S, A]", ...]:
-        """From the root to this node."""
-        return (*self.parent.path, self) if self.parent else (self,)
-
-    @property
-    def name(self) -> str:
-        """The numbers along the path, joined by dots behind "0"."""
-        return ".".join(["0", *(str(node.number) for node in self.path[1:])])
-
-    @property
-    def is_exhausted(self) -> bool:
-        """Whether no rollout through it can find anything new."""
-        if self.is_terminal:
-            return self.visits > 0
-        return not self.untried and not self.is_taken and all(each.is_exhausted for each in self.children)
-
-    def uct(self, exploration: float) -> float:
-        """Mean reward, and a bonus for what was visited rarely. Infinite where nobody was."""
-        if not self.visits or self.parent is None:
-            return math.inf
-        bonus = math.sqrt(math.log(self.parent.visits) / self.visits)
-        return self.value / self.visits + exploration * bonus
-
-    def below(self) -> Iterator["Node[S, A]"]:
-        """This node and all under it, each before its children."""
-        yield self
-        for child in self.children:
-            yield from child.below()
-
+from askance.tree.nodes import A, Node, Outcome, S, Tree
 
 Draw = Callable[[Node[S, A], A, int], Awaitable[Sequence[Outcome[S]]]]
 Choose = Callable[[Node[S, A], Sequence[A], int], A]
@@ -109,6 +34,8 @@ class Rules(Generic[S, A]):
             rollout, since those found later may change what the earlier are worth.
         may_start: whether there is still room for a rollout; asked right before one starts.
         ended: told of each rollout that is over, in the order of their numbers.
+        beside: actions at the root that lead to terminals only. They are drawn for once, beside the first
+            rollouts, and what they give is rewarded as if a rollout had come to each. No rollout takes them.
     """
 
     actions: Callable[[S, frozenset[A]], Sequence[A]]
@@ -118,6 +45,7 @@ class Rules(Generic[S, A]):
     rewards: Callable[[Sequence[Node[S, A]]], Sequence[float]]
     may_start: Callable[[int], bool] = lambda rollout: True
     ended: Callable[[int], None] = lambda rollout: None
+    beside: Sequence[A] = ()
 
 
 @dataclass(frozen=True, slots=True)
@@ -151,22 +79,6 @@ class Settings:
         return self.exploration * factors[self.schedule]
 
 
-@dataclass(slots=True)
-class Tree(Generic[S, A]):
-    """What a search found.
-
-    Attributes:
-        terminals: reached by rollouts, in the order of the first time.
-        num_rollouts: that were started.
-        num_failed: of them, those that ended nowhere.
-    """
-
-    root: Node[S, A]
-    terminals: list[Node[S, A]] = field(default_factory=list)
-    num_rollouts: int = 0
-    num_failed: int = 0
-
-
 async def search(start: S, rules: Rules[S, A], settings: Settings) -> Tree[S, A]:
     """Search from `start`; ends early once nothing new can be found, or where no rollout may start."""
     return await _Search(start, rules, settings).run()
@@ -181,14 +93,20 @@ class _Search(Generic[S, A]):
 
     async def run(self) -> Tree[S, A]:
         tree, settings = self._tree, self._settings
+        beside = self._rules.beside
         while tree.num_rollouts < settings.rollouts:
             wave = list(self._wave())
             if not wave:
                 break
-            ends = await abreast(self._go_on(*each) for each in wave)
+            work: list[Awaitable[list[Any]]] = [abreast(self._go_on(*each) for each in wave)]
+            work.append(abreast(self._rules.draw(tree.root, action, 0) for action in beside))
+            ends, drawn = await abreast(work)
             for (path, _, rollout), end in zip(wave, ends, strict=True):
                 self._rules.ended(rollout)
                 self._pay(path, end)
+            for action, outcomes in zip(beside, drawn, strict=True):
+                self._pay_beside(action, outcomes)
+            beside = ()
         return tree
 
     def _wave(self) -> Iterator[tuple[list[Node[S, A]], A | None, int]]:
@@ -280,6 +198,8 @@ class _Search(Generic[S, A]):
         """Where an action was in vain, another may have become legal."""
         if node.dead:
             tried = node.dead | {child.action for child in node.children}
+            if node is self._tree.root:
+                tried |= set(self._rules.beside)
             legal = self._rules.actions(node.state, frozenset(node.dead))
             node.untried = [action for action in legal if action not in tried]
 
@@ -315,6 +235,14 @@ class _Search(Generic[S, A]):
         for terminal, reward in zip(tree.terminals, self._rules.rewards(tree.terminals), strict=True):
             _add_value(terminal, terminal.num_paid * (reward - terminal.reward))
             terminal.reward = reward
+
+    def _pay_beside(self, action: A, outcomes: Sequence[Outcome[S]]) -> None:
+        root = self._tree.root
+        for node in self._add(root, action, outcomes):
+            path = [root]
+            root.visits += 1
+            self._enter(path, node)
+            self._pay(path, node)
 
 
 def _add_value(node: Node[S, A], value: float) -> None:
