@@ -149,12 +149,19 @@ class Searching:
     def _may_start(self, rollout: int) -> bool:
         if rollout in self._rollouts:  # it found no place to go on from in the wave before
             self._rollouts[rollout].allowance.close()
-        allowance = self.account.share(self.airrag.rollouts - rollout)
+        allowance = self.account.share(self._num_sharing(rollout))
         if rollout and not allowance.fits(self._least()):
             allowance.close()
             return False
         self._rollouts[rollout] = _Rollout(allowance, dict(self._memory))
         return True
+
+    def _num_sharing(self, rollout: int) -> int:
+        """Rollouts that what is left is for: no more than could come to an answer by a short path."""
+        num_sharing, left = self.airrag.rollouts - rollout, self.account.left
+        if left is None:
+            return num_sharing
+        return max(1, min(num_sharing, left // (_SHORT_PATH * self._least())))
 
     def _ended(self, rollout: int) -> None:
         mine = self._rollouts[rollout]
@@ -198,6 +205,8 @@ class Searching:
 
 
 _CANDIDATE_TOKENS = 32
+_SHORT_PATH = 6
+"""What SAY, RA with a passage or two, and SA read, in prompts of SA without any passage."""
 
 
 def _share_of_votes(node: Node[State, str]) -> float:
