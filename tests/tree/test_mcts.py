@@ -3,6 +3,7 @@
 import asyncio
 import math
 import random
+from dataclasses import replace
 
 import pytest
 from hypothesis import given, settings
@@ -128,6 +129,40 @@ def test_a_rollout_that_ends_nowhere_leaves_no_visit():
     assert tree.num_failed == 1
     assert tree.root.visits == 2
     check(tree)
+
+
+@pytest.mark.parametrize("wave", [1, 4])
+def test_an_action_that_can_not_be_drawn_for_now_is_tried_again_in_the_next_wave(wave):
+    rules, drawn = game(letters="ab", length=2)
+
+    async def draw(node, action, rollout):
+        found = await rules.draw(node, action, rollout)
+        return None if action == "a" and rollout < 3 else found
+
+    tree = run(replace(rules, draw=draw), rollouts=20, wave=wave)
+    assert sorted(node.state for node in tree.terminals) == ["aa", "ab", "ba", "bb"]
+    assert not any(node.dead or node.postponed for node in tree.root.below())
+    assert len(drawn) > 6
+    check(tree)
+
+
+def test_actions_beside_the_rollouts_are_drawn_once_and_rewarded_as_ends():
+    rules, drawn = game(letters="a", length=1, outcomes=2)
+    beside = replace(rules, actions=lambda state, dead: ["b"], beside=("a",), is_terminal=bool)
+    tree = run(beside, rollouts=9)
+    assert [(node.state, node.visits) for node in tree.root.children] == [
+        ("b", 1), ("B", 1), ("a", 1), ("A", 1),
+    ]  # fmt: skip
+    assert [(action, rollout) for _, action, rollout in drawn] == [("b", 0), ("a", 0)]
+    assert tree.root.visits == tree.num_rollouts + 2
+    assert tree.root.value == pytest.approx(sum(worth(node.state) for node in tree.terminals))
+    in_vain = run(replace(beside, beside=("a",), draw=vain), rollouts=2)
+    assert in_vain.root.dead == {"a", "b"}
+    assert in_vain.num_failed == 1
+
+
+async def vain(node, action, rollout):
+    return []
 
 
 def test_no_rollout_starts_without_room():

@@ -43,12 +43,12 @@ class Acting:
     judge: Judge | None = None
     judging: Allowance | None = None
 
-    async def draw(self, state: State, node: str, action: str) -> list[Outcome[State]]:
-        """The different states that an action leads to; none where it gives nothing or has no room."""
+    async def draw(self, state: State, node: str, action: str) -> list[Outcome[State]] | None:
+        """The different states that an action leads to; none where it gives nothing, None without room."""
         try:
             outcomes = _merged(await self._drawn(state, node, action))
         except NoRoom:
-            return []
+            return None
         if self.judge is not None:
             ends = [each.state for each in outcomes if each.state.answer is not None]
             await self.judge.judge(ends, self.judging or self.allowance)
@@ -111,8 +111,9 @@ class Acting:
             prompt = self._summary(state)
             said = await self._said(SA, (), prompt, node, _final, self.for_judging(state))
         except NoRoom:
-            last = state.history[-1].answer if state.history else ""
-            return [Outcome(state.concluded(SA, last, is_cut=True))] if last else []
+            if not state.history:
+                raise
+            return [Outcome(state.concluded(SA, state.history[-1].answer, is_cut=True))]
         is_cut = self.allowance.was_short
         return [Outcome(state.concluded(SA, answer, is_cut=is_cut), votes) for (answer,), votes in said]
 

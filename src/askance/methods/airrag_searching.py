@@ -98,7 +98,7 @@ class Searching:
         acting = Acting(self.airrag, self.question, self.run, self.account.share(1))
         outcomes = await acting.draw(State(), tree.root.name, DA)
         acting.allowance.close()
-        return [Ending(each.state, Vote(each.state.answer or "", each.votes)) for each in outcomes]
+        return [Ending(each.state, Vote(each.state.answer or "", each.votes)) for each in outcomes or ()]
 
     async def choose(self, endings: Sequence[Ending]) -> Chosen:
         """By the verifier, with what was kept for it."""
@@ -116,7 +116,7 @@ class Searching:
         self.account.set_aside -= self._kept
         self._kept = 0
 
-    async def _draw(self, node: Node[State, str], action: str, rollout: int) -> list[Outcome[State]]:
+    async def _draw(self, node: Node[State, str], action: str, rollout: int) -> list[Outcome[State]] | None:
         mine = self._rollouts[rollout]
         is_beside = self._beside is not None and action == DA and node.parent is None
         allowance = self._beside if is_beside and self._beside else mine.allowance

@@ -15,7 +15,7 @@ from typing import Any, Generic, Literal
 from askance.tree.abreast import abreast
 from askance.tree.nodes import A, Node, Outcome, S, Tree
 
-Draw = Callable[[Node[S, A], A, int], Awaitable[Sequence[Outcome[S]]]]
+Draw = Callable[[Node[S, A], A, int], Awaitable[Sequence[Outcome[S]] | None]]
 Choose = Callable[[Node[S, A], Sequence[A], int], A]
 
 
@@ -27,7 +27,7 @@ class Rules(Generic[S, A]):
         actions: those legal in a state where some were tried in vain, the first preferred; none where it is
             a dead end. Asked again when one was in vain.
         draw: the outcomes of an action at a node in a rollout, each different from the others; none where it
-            gives nothing.
+            gives nothing; None where the rollout can't draw for it, but a later one perhaps can.
         is_terminal: whether a rollout ends in a state.
         choose: the action that a rollout takes at a node while it goes on, out of those untried.
         rewards: of terminals, in the order in which they were first reached; all are asked for after each
@@ -90,6 +90,7 @@ class _Search(Generic[S, A]):
     def __init__(self, start: S, rules: Rules[S, A], settings: Settings) -> None:
         self._rules, self._settings = rules, settings
         self._tree: Tree[S, A] = Tree(self._node(start))
+        self._postponing: list[Node[S, A]] = []
 
     async def run(self) -> Tree[S, A]:
         tree, settings = self._tree, self._settings
@@ -105,8 +106,12 @@ class _Search(Generic[S, A]):
                 self._rules.ended(rollout)
                 self._pay(path, end)
             for action, outcomes in zip(beside, drawn, strict=True):
-                self._pay_beside(action, outcomes)
+                self._pay_beside(action, outcomes or ())
             beside = ()
+            for node in self._postponing:
+                node.postponed.clear()
+                self._refresh(node)
+            self._postponing.clear()
         return tree
 
     def _wave(self) -> Iterator[tuple[list[Node[S, A]], A | None, int]]:
@@ -184,7 +189,11 @@ class _Search(Generic[S, A]):
             return random.Random(f"{self._settings.seed} enter {rollout} {node.name}").choice(children)
         return children[0] if children else None
 
-    def _add(self, node: Node[S, A], action: A, outcomes: Sequence[Outcome[S]]) -> list[Node[S, A]]:
+    def _add(self, node: Node[S, A], action: A, outcomes: Sequence[Outcome[S]] | None) -> list[Node[S, A]]:
+        if outcomes is None:
+            node.postponed.add(action)
+            self._postponing.append(node)
+            return []
         if not outcomes:
             node.dead.add(action)
         children = [
@@ -196,12 +205,12 @@ class _Search(Generic[S, A]):
 
     def _refresh(self, node: Node[S, A]) -> None:
         """Where an action was in vain, another may have become legal."""
-        if node.dead:
-            tried = node.dead | {child.action for child in node.children}
-            if node is self._tree.root:
-                tried |= set(self._rules.beside)
-            legal = self._rules.actions(node.state, frozenset(node.dead))
-            node.untried = [action for action in legal if action not in tried]
+        in_vain = node.dead | node.postponed
+        tried = in_vain | {child.action for child in node.children}
+        if node is self._tree.root:
+            tried |= set(self._rules.beside)
+        legal = self._rules.actions(node.state, frozenset(in_vain))
+        node.untried = [action for action in legal if action not in tried]
 
     def _node(
         self,

@@ -27,6 +27,7 @@ class Node(Generic[S, A]):
         votes: see `Outcome`.
         untried: actions that nothing has been drawn for, the first to be tried first.
         dead: actions that gave nothing.
+        postponed: actions that could not be drawn for in this wave; in the next they are untried again.
         visits: rollouts that came through.
         value: the sum of their rewards.
         reward: of a terminal, as it was last computed.
@@ -42,6 +43,7 @@ class Node(Generic[S, A]):
     votes: int = 1
     untried: list[A] = field(default_factory=list)
     dead: set[A] = field(default_factory=set)
+    postponed: set[A] = field(default_factory=set)
     children: list["Node[S, A]"] = field(default_factory=list)
     is_terminal: bool = False
     visits: int = 0
@@ -65,7 +67,8 @@ class Node(Generic[S, A]):
         """Whether no rollout through it can find anything new."""
         if self.is_terminal:
             return self.visits > 0
-        return not self.untried and not self.is_taken and all(each.is_exhausted for each in self.children)
+        may_go_on = self.untried or self.postponed or self.is_taken
+        return not may_go_on and all(each.is_exhausted for each in self.children)
 
     def uct(self, exploration: float) -> float:
         """Mean reward, and a bonus for what was visited rarely. Infinite where nobody was."""
