@@ -14,7 +14,7 @@ from askance.core.types import (
     Want,
     Watch,
 )
-from askance.runtime.wrapped import WrappedModel
+from askance.core.wrapped import WrappedModel
 
 
 class Needed:

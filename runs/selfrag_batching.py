@@ -28,10 +28,10 @@ from askance.cli_options import knobs_by_name
 from askance.core.ports import Model
 from askance.core.trace import Expanded, Generated, ScoredOptions
 from askance.core.types import Generation, Key, Prompt, Question, Sampling, Scored, Until, Want, Watch
+from askance.core.wrapped import WrappedModel
 from askance.eval.cell import Cell, look_up
 from askance.eval.selection import Selection
 from askance.runtime.durable import write_atomically
-from askance.runtime.wrapped import WrappedModel
 from askance.wire import Engine, load_model
 from runs.grids import grid_options, markdown
 from runs.kept_rows import Row, kept_rows

@@ -10,7 +10,7 @@ from datetime import UTC, datetime
 
 from askance.core.errors import MissingAbility, QuestionError
 from askance.core.knobs import name_of, short_repr
-from askance.core.ports import ChecksModels, Method, Model, Retriever, Run
+from askance.core.ports import ChecksModels, Encoder, Method, Model, Needs, Retriever, Run
 from askance.core.trace import Answered, Asked, Failed, Trace
 from askance.core.types import Answer, Hit, Question, Role, Usage
 from askance.runtime.limit import Budget, Ledger, LimitedModel, LimitedRetriever
@@ -32,6 +32,7 @@ async def ask(
     models: Mapping[Role, Model],
     retriever: Retriever | None = None,
     *,
+    encoder: Encoder | None = None,
     seed: int = 0,
     budget: Budget = Budget(),
     trace: Trace | None = None,
@@ -41,17 +42,18 @@ async def ask(
     Args:
         models: by role; "answer" must be there.
         retriever: needed by methods that search.
+        encoder: needed by methods that compare texts by their vectors.
         budget: of what it may cost.
         trace: give one to listen while it is written; it is complete also when this raises.
 
     Raises:
         QuestionError: the question is empty.
-        MissingAbility: the model, or the lack of a retriever, does not meet the method's needs.
+        MissingAbility: the model, or the lack of a retriever or encoder, does not meet the method's needs.
         ModelFailure, RetrieverFailure: a call broke; the trace says which.
         LimitReached: it has cost what it may cost; the trace has what was done until then.
     """
     check_question(question.text)
-    check_needs(method, models, retriever)
+    check_needs(method, models, retriever, encoder)
     trace = Trace() if trace is None else trace
     trace.add(
         Asked,
@@ -73,6 +75,7 @@ async def ask(
         retriever=RecordedRetriever(LimitedRetriever(retriever or NoRetriever(), ledger), trace),
         trace=trace,
         seed=seed,
+        encoder=encoder,
     )
     try:
         answer = await method.answer(question, run)
@@ -85,8 +88,13 @@ async def ask(
     return Result(answer, usage, trace)
 
 
-def check_needs(method: Method, models: Mapping[Role, Model], retriever: Retriever | None) -> None:
-    """Raise `MissingAbility`, naming what would do, unless models and retriever meet the method's needs."""
+def check_needs(
+    method: Method,
+    models: Mapping[Role, Model],
+    retriever: Retriever | None,
+    encoder: Encoder | None = None,
+) -> None:
+    """Raise `MissingAbility`, naming what would do, unless all that is given meets the method's needs."""
     needs, model, name = method.needs, models.get("answer"), name_of(type(method))
     if model is None:
         raise MissingAbility("no model for the role 'answer': give one, for example --model bundled.")
@@ -95,14 +103,12 @@ def check_needs(method: Method, models: Mapping[Role, Model], retriever: Retriev
             f"method {name} searches, but there is nothing to search: name an index (--index DIR, made by "
             "`askance index`), or choose closed_book, which does not search."
         )
-    lacking: list[str] = sorted((needs.signals - model.signals) | (needs.capabilities - model.capabilities))
-    if needs.one_of and not any(each <= model.capabilities for each in needs.one_of):
-        lacking.append(needs.choice)
-    if lacking:
+    if needs.encoder and encoder is None:
         raise MissingAbility(
-            f"method {name} needs {', '.join(lacking)}, which {model.name} does not give: use a"
-            " local model (bundled, hf:NAME), or a method without that need (`askance methods` lists them)."
+            f"method {name}, set as it is, compares answers by their vectors, but there is no encoder: give "
+            "Engine or ask an encoder, or choose another verifier, for example --set verifier=jcd."
         )
+    _check_abilities(name, needs, model)
     unused = models.keys() - {"answer", *needs.roles, *(("attend",) if needs.attention else ())}
     if unused:
         raise MissingAbility(
@@ -113,6 +119,17 @@ def check_needs(method: Method, models: Mapping[Role, Model], retriever: Retriev
         _check_attention(name, model, models.get("attend"))
     if isinstance(method, ChecksModels):
         method.check_models(models)
+
+
+def _check_abilities(name: str, needs: Needs, model: Model) -> None:
+    lacking: list[str] = sorted((needs.signals - model.signals) | (needs.capabilities - model.capabilities))
+    if needs.one_of and not any(each <= model.capabilities for each in needs.one_of):
+        lacking.append(needs.choice)
+    if lacking:
+        raise MissingAbility(
+            f"method {name} needs {', '.join(lacking)}, which {model.name} does not give: use a"
+            " local model (bundled, hf:NAME), or a method without that need (`askance methods` lists them)."
+        )
 
 
 def _check_attention(method: str, model: Model, proxy: Model | None) -> None:

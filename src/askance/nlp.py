@@ -1,11 +1,11 @@
-"""Linguistics by a spaCy pipeline: its sentences, parts of speech and named entities."""
+"""Linguistics by name: our own, or those of a spaCy pipeline (sentences, parts of speech, named entities)."""
 
 from importlib.util import find_spec
 from pathlib import Path
 from typing import Any
 
-from askance.core.errors import InputError, MissingExtra, ModelSpecError
-from askance.text.linguistics import Linguistics
+from askance.core.errors import InputError, KnobError, MissingExtra, ModelSpecError, UnknownName
+from askance.text.linguistics import OWN, Linguistics
 
 REAL_WORD_TAGS = frozenset({"NOUN", "ADJ", "VERB", "PROPN", "NUM"})
 """Universal parts of speech of the words that carry content, as in the DRAGIN authors' code."""
@@ -92,3 +92,26 @@ def _load(name: str) -> Any:
     raise ModelSpecError(
         f"linguistics 'spacy:{name}': there is no pipeline or folder of this name here: {remedy}."
     )
+
+
+def _own_linguistics(name: str) -> Linguistics:
+    if name:
+        raise KnobError(f"linguistics 'own:{name}': 'own' takes no name; leave out {':' + name!r}.")
+    return OWN
+
+
+LINGUISTICS = {"own": _own_linguistics, "spacy": load_spacy}
+
+
+def load_linguistics(spec: str) -> Linguistics:
+    """The linguistics that `spec` names: ``own``, or ``spacy:PIPELINE`` with a package or a folder.
+
+    Raises:
+        UnknownName: no such kind of linguistics.
+        ModelSpecError: the pipeline can't be found or loaded.
+        MissingExtra: spaCy is missing; names the pip line.
+    """
+    kind, _, name = spec.partition(":")
+    if kind not in LINGUISTICS:
+        raise UnknownName("linguistics", kind, LINGUISTICS, place=f"in {spec!r}")
+    return LINGUISTICS[kind](name)

@@ -8,17 +8,17 @@ from pathlib import Path
 from typing import Any, cast
 
 from askance.ask import Result, ask, check_needs
-from askance.core.errors import InputError, KnobError, UnknownName
+from askance.core.errors import InputError, UnknownName
 from askance.core.knobs import parse_knobs
-from askance.core.ports import Method, Model, Retriever
+from askance.core.ports import Encoder, Method, Model, Retriever
 from askance.core.trace import Listener, Trace
 from askance.core.types import Question, Role
 from askance.models.kinds import parse_spec
+from askance.nlp import load_linguistics
 from askance.presets import OF_MODELS, Preset, open_preset, shipped
 from askance.runtime.cache import CachedModel, CachedRetriever
 from askance.runtime.limit import Budget
 from askance.runtime.store import Store
-from askance.text.linguistics import OWN, Linguistics
 from askance.wordings import open_wording
 
 METHODS = {
@@ -31,42 +31,25 @@ METHODS = {
     "flare_entity": "askance.methods.flare_entity:FlareEntity",
     "dragin": "askance.methods.dragin:Dragin",
     "selfrag": "askance.methods.selfrag:Selfrag",
+    "airrag": "askance.methods.airrag:Airrag",
+    "airrag_lite": "askance.methods.airrag:AirragLite",
 }
 DEFAULT_METHOD = "dragin"
 DEFAULT_MODEL = "bundled"
 ROLES: tuple[Role, ...] = ("answer", "attend", "critic", "reward", "judge")
 
 
-def _own_linguistics(name: str) -> Linguistics:
-    if name:
-        raise KnobError(f"linguistics 'own:{name}': 'own' takes no name; leave out {':' + name!r}.")
-    return OWN
+def _read_actions(text: str) -> object:
+    from askance.methods.airrag_actions import read_actions
+
+    return read_actions(text, METHODS, make_method)
 
 
-def _load_spacy(name: str) -> Linguistics:
-    from askance.nlp import load_spacy
-
-    return load_spacy(name)
-
-
-LINGUISTICS = {"own": _own_linguistics, "spacy": _load_spacy}
-
-
-def load_linguistics(spec: str) -> Linguistics:
-    """The linguistics that `spec` names: ``own``, or ``spacy:PIPELINE`` with a package or a folder.
-
-    Raises:
-        UnknownName: no such kind of linguistics.
-        ModelSpecError: the pipeline can't be found or loaded.
-        MissingExtra: spaCy is missing; names the pip line.
-    """
-    kind, _, name = spec.partition(":")
-    if kind not in LINGUISTICS:
-        raise UnknownName("linguistics", kind, LINGUISTICS, place=f"in {spec!r}")
-    return LINGUISTICS[kind](name)
-
-
-RECORD_KNOBS: dict[str, Callable[[str], Any]] = {"linguistics": load_linguistics, "wording": open_wording}
+RECORD_KNOBS: dict[str, Callable[[str], Any]] = {
+    "linguistics": load_linguistics,
+    "wording": open_wording,
+    "actions": _read_actions,
+}
 """Knobs that are records, by name, and what makes the record from a text."""
 
 
@@ -234,10 +217,12 @@ class Engine:
         retriever: Retriever | None = None,
         seed: int = 0,
         budget: Budget = Budget(),
+        *,
+        encoder: Encoder | None = None,
     ) -> None:
-        check_needs(method, models, retriever)
+        check_needs(method, models, retriever, encoder)
         self.method, self.models, self.retriever = method, models, retriever
-        self.seed, self.budget = seed, budget
+        self.seed, self.budget, self.encoder = seed, budget, encoder
 
     async def answer(self, question: str | Question, *, listener: Listener | None = None) -> Result:
         """Answer one question. `listener` sees every event of the trace as it happens."""
@@ -251,7 +236,14 @@ class Engine:
     async def answer_from(self, retriever: Retriever | None, trace: Trace, question: Question) -> Result:
         """Answer one question with another retriever than the engine's own."""
         return await ask(
-            question, self.method, self.models, retriever, seed=self.seed, budget=self.budget, trace=trace
+            question,
+            self.method,
+            self.models,
+            retriever,
+            encoder=self.encoder,
+            seed=self.seed,
+            budget=self.budget,
+            trace=trace,
         )
 
     def ask(self, question: str | Question, *, listener: Listener | None = None) -> Result:

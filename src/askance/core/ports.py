@@ -146,6 +146,7 @@ class Needs:
         attention: the last layer's attention, of the model that answers or of one in the role attend.
         retriever: something to search.
         roles: further roles that are asked where a model is given for them.
+        encoder: something that turns texts into vectors.
     """
 
     signals: frozenset[Signal] = frozenset()
@@ -154,6 +155,7 @@ class Needs:
     attention: bool = False
     retriever: bool = False
     roles: frozenset[Role] = frozenset()
+    encoder: bool = False
 
     @property
     def choice(self) -> str:
@@ -169,6 +171,7 @@ class Run:
     retriever: Retriever
     trace: Trace
     seed: int = 0
+    encoder: Encoder | None = None
 
     @property
     def model(self) -> Model:

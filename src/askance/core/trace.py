@@ -6,7 +6,7 @@ not take back (`commit`) and what it still may (`draft`). Viewers, costs and met
 
 import time
 from collections.abc import Callable, Iterator
-from contextlib import contextmanager
+from contextlib import AbstractContextManager, contextmanager
 from contextvars import ContextVar
 from dataclasses import dataclass, field, replace
 from typing import Any, ClassVar
@@ -255,9 +255,12 @@ class Trace:
         event: Expanded = self.add(Expanded, node=node, action=action, text=text, **found)
         return event
 
-    @contextmanager
-    def because(self, decision: Event) -> Iterator[None]:
+    def because(self, decision: Event) -> AbstractContextManager[None]:
         """Name `decision` as the parent of the events inside."""
+        return self._because(decision)
+
+    @contextmanager
+    def _because(self, decision: Event) -> Iterator[None]:
         token = _cause.set((self, decision.id))
         try:
             yield
@@ -291,6 +294,10 @@ class Trace:
         """All text committed so far."""
         return "".join(event.text for event in self.events if isinstance(event, Committed))
 
+    def aside(self) -> "Trace":
+        """This trace for a method that works for another: its events are kept, its text is no answer."""
+        return _Aside(self)
+
     def usage(self) -> Usage:
         """What all recorded calls cost, and the seconds since the question was asked."""
         calls = [e for e in self.events if isinstance(e, Generated | ScoredOptions | Attended)]
@@ -312,3 +319,23 @@ class Trace:
     def _tell(self, event: AnyEvent) -> None:
         if self._listener is not None:
             self._listener(event)
+
+
+class _Aside(Trace):
+    """A trace without commits and drafts."""
+
+    def __init__(self, of: Trace) -> None:
+        self.events, self._listener, self._started = of.events, of._listener, of._started
+        self._of = of
+
+    def add(self, kind: type[Any], *, seconds: float = 0.0, **fields: Any) -> Any:
+        return self._of.add(kind, seconds=seconds, **fields)
+
+    def because(self, decision: Event) -> AbstractContextManager[None]:
+        return self._of.because(decision)
+
+    def commit(self, text: str) -> None:
+        pass
+
+    def draft(self, text: str) -> None:
+        pass

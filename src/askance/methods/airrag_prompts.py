@@ -227,3 +227,47 @@ VERIFY = (
     "Give the correct and concise answer to the question. Choose between the candidates by what is known "
     "and by the passages. A number in brackets says how often a candidate was found."
 )
+
+SAY_DEMOS = (
+    Demo(
+        "Is the tallest mountain of Kenya higher than that of Tanzania?",
+        "Which is the tallest mountain of Kenya, and how high is it?\n"
+        "Which is the tallest mountain of Tanzania, and how high is it?",
+    ),
+    Demo(
+        "In which city did the inventor of the saxophone die?",
+        "Who invented the saxophone?\nIn which city did the inventor of the saxophone die?",
+    ),
+    Demo("How many strings has a cello?", "None"),
+)
+QT_DEMOS = (
+    Demo(
+        "In which city did the inventor of the saxophone die?\n"
+        "Known: Who invented the saxophone? Adolphe Sax\n"
+        "Next query: In which city did the inventor of the saxophone die?",
+        "In which city did Adolphe Sax die?",
+    ),
+    Demo(
+        "Which sea does the river of Vienna flow into?\n"
+        "Known: Which river flows through Vienna? the Danube\nNext query: None",
+        "Which sea does the Danube flow into?",
+    ),
+    Demo(
+        "How many strings has a cello?\nKnown: How many strings has a cello? four\nNext query: None", "None"
+    ),
+)
+SA_DEMOS = (
+    Demo(
+        "Known: Who invented the saxophone? Adolphe Sax\n"
+        "Known: In which city did Adolphe Sax die? Paris\n"
+        "Question: In which city did the inventor of the saxophone die?",
+        "Paris",
+    ),
+    Demo(
+        "Known: How high is Mount Kenya? 5,199 m\nKnown: How high is Kilimanjaro? 5,895 m\n"
+        "Question: Is the tallest mountain of Kenya higher than that of Tanzania?",
+        "no",
+    ),
+    Demo("Known: How many strings has a cello? four\nQuestion: How many strings has a cello?", "four"),
+)
+"""Examples of our own, at most three for each; `Question: ` goes in front of them."""

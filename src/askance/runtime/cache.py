@@ -32,8 +32,8 @@ from askance.core.types import (
     Watch,
 )
 from askance.core.version import VERSION
+from askance.core.wrapped import WrappedModel, WrappedRetriever
 from askance.runtime.store import Store
-from askance.runtime.wrapped import WrappedModel, WrappedRetriever
 
 
 def id_of(*asked: Any) -> bytes:

@@ -23,7 +23,7 @@ from askance.core.types import (
     Want,
     Watch,
 )
-from askance.runtime.wrapped import WrappedModel, WrappedRetriever
+from askance.core.wrapped import WrappedModel, WrappedRetriever
 
 
 @dataclass(frozen=True, slots=True)

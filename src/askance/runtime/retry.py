@@ -20,7 +20,7 @@ from askance.core.types import (
     Want,
     Watch,
 )
-from askance.runtime.wrapped import WrappedModel, WrappedRetriever
+from askance.core.wrapped import WrappedModel, WrappedRetriever
 
 T = TypeVar("T")
 Sleep = Callable[[float], Awaitable[None]]

@@ -1,0 +1,266 @@
+"""The actions of AirRAG: what each asks of the model, and the states that its replies lead to."""
+
+from bisect import bisect_left
+from collections.abc import Callable, Sequence
+from contextlib import suppress
+from dataclasses import dataclass, field, replace
+from typing import TYPE_CHECKING
+
+from askance.core.ports import Run
+from askance.core.types import Hit, Prompt, Question, Sampling
+from askance.methods import airrag_prompts as prompts
+from askance.methods.airrag_budget import Allowance, NoRoom
+from askance.methods.airrag_reward import Judge
+from askance.methods.airrag_state import DA, QT, RA, SA, SAY, State
+from askance.text.answers import normalise_answer
+from askance.tree.nodes import Outcome
+
+if TYPE_CHECKING:
+    from askance.methods.airrag import Airrag
+
+Said = tuple[str, ...]
+Memory = dict[tuple[str, ...], tuple[tuple[Said, int], ...]]
+"""What calls without chance have given, by what they were about."""
+
+RA_TOKENS = 256
+"""Set aside for what an answer adds to the last call: the most that it may be long."""
+
+
+@dataclass(slots=True)
+class Acting:
+    """One rollout's calls.
+
+    Attributes:
+        memory: of rollouts that were over before this one began, and of its own.
+        judge: who rewards paths; its calls are paid by `judging`, or by `allowance` where that is None.
+    """
+
+    airrag: "Airrag"
+    question: Question
+    run: Run
+    allowance: Allowance
+    memory: Memory = field(default_factory=dict)
+    judge: Judge | None = None
+    judging: Allowance | None = None
+
+    async def draw(self, state: State, node: str, action: str) -> list[Outcome[State]] | None:
+        """The different states that an action leads to; none where it gives nothing, None without room."""
+        try:
+            outcomes = _merged(await self._drawn(state, node, action))
+        except NoRoom:
+            return None
+        if self.judge is not None:
+            ends = [each.state for each in outcomes if each.state.answer is not None]
+            await self.judge.judge(ends, self.judging or self.allowance)
+        return outcomes
+
+    async def _drawn(self, state: State, node: str, action: str) -> list[Outcome[State]]:
+        own = {
+            SAY: self._analyse,
+            DA: self._answer_directly,
+            RA: self._answer_next,
+            QT: self._transform,
+            SA: self._sum_up,
+        }
+        if action in own:
+            return await own[action](state, node)
+        return await self._further(state, action)
+
+    async def _analyse(self, state: State, node: str) -> list[Outcome[State]]:
+        prompt = prompts.analysis_prompt(self.run.model, self.question, self.airrag.analysis_demos)
+        said = await self._said(SAY, (), prompt, node, prompts.parse_queries, self._closing(state))
+        return [Outcome(state.planned(queries, self.question.text), votes) for queries, votes in said]
+
+    async def _answer_directly(self, state: State, node: str) -> list[Outcome[State]]:
+        prompt = prompts.direct_prompt(self.run.model, self.question)
+        said = await self._said(DA, (), prompt, node, _final, self.for_judging(state))
+        return [Outcome(state.concluded(DA, answer), votes) for (answer,), votes in said]
+
+    async def _transform(self, state: State, node: str) -> list[Outcome[State]]:
+        current = state.pending[0] if state.pending else ""
+        about = (current, *(f"{pair.question}\n{pair.answer}" for pair in state.history))
+        prompt = prompts.transformation_prompt(
+            self.run.model, self.question, state.history, current, self.airrag.transformation_demos
+        )
+        said = await self._said(QT, about, prompt, node, prompts.parse_queries, self._closing(state))
+        return [Outcome(state.transformed(queries), votes) for queries, votes in said]
+
+    async def _answer_next(self, state: State, node: str) -> list[Outcome[State]]:
+        """The head of the queue, answered from passages; without any, nothing is asked of the model."""
+        query = state.pending[0] if state.pending else self.question.text
+        hits = await self._search(query, state)
+        if not hits:
+            return [Outcome(state.answered(query, prompts.REFUSAL, (), refused=True))]
+        closing = self._closing(state)
+        hits, prompt = self._fitting(
+            hits, lambda shown: prompts.retrieval_answer_prompt(self.run.model, shown, query), closing
+        )
+        about = (normalise_answer(query), *(hit.passage.id for hit in hits))
+        said = await self._said(RA, about, prompt, node, _final, closing)
+        return [
+            Outcome(state.answered(query, answer, hits, refused=prompts.is_refusal(answer)), votes)
+            for (answer,), votes in said
+        ]
+
+    async def _sum_up(self, state: State, node: str) -> list[Outcome[State]]:
+        """The final answer; what has no room goes, worst passages first, then the oldest of the history.
+
+        Where not even that leaves room, the last sub-query's answer stands for it.
+        """
+        try:
+            prompt = self._summary(state)
+            said = await self._said(SA, (), prompt, node, _final, self.for_judging(state))
+        except NoRoom:
+            if not state.history:
+                raise
+            return [Outcome(state.concluded(SA, state.history[-1].answer, is_cut=True))]
+        is_cut = self.allowance.was_short
+        return [Outcome(state.concluded(SA, answer, is_cut=is_cut), votes) for (answer,), votes in said]
+
+    async def _further(self, state: State, action: str) -> list[Outcome[State]]:
+        """Another method's answer. One that fails leaves the tree as it was, and the trace says so."""
+        answer = await self.airrag.actions.answer(action, self.question, self.run, self.allowance)
+        short = (answer.short or answer.text) if answer else ""
+        return [Outcome(state.concluded(action, short))] if short.strip() else []
+
+    async def _search(self, query: str, state: State) -> tuple[Hit, ...]:
+        airrag = self.airrag
+        decision = self.run.trace.decide("retrieve", "search", "a sub-query is answered", query=query)
+        with self.run.trace.because(decision):
+            if airrag.passages:
+                return await self.run.retriever.search(query, airrag.passages)
+            found = await self.run.retriever.search(query, airrag.most_passages)
+        return found[: self._num_passages(state, found)]
+
+    def _num_passages(self, state: State, found: Sequence[Hit]) -> int:
+        """How many the allowance has room for, if those still to be asked for get as many."""
+        left = self.allowance.left
+        if left is None or not found:
+            return len(found)
+        planned = max(1, len(state.pending)) if state.plan else self.airrag.most_iterations - state.times(RA)
+        of_all = self.run.model.count(prompts.retrieval_answer_prompt(self.run.model, found, ""))
+        of_one = max(1.0, of_all / len(found))
+        for_summary = self._closing(state) + RA_TOKENS * planned + 0.25 * (self.allowance.most or 0)
+        templates = planned * self.run.model.count(
+            prompts.transformation_prompt(self.run.model, self.question, state.history, "")
+        )
+        room = (left - for_summary - templates) / (max(1, planned) * of_one)
+        return int(min(max(room, 1), len(found)))
+
+    def _closing(self, state: State) -> int:
+        """Input tokens that the final call takes without passages, as things stand."""
+        if self.allowance.left is None:
+            return 0
+        prompt = prompts.summary_prompt(self.run.model, self.question, state.history)
+        return self.run.model.count(prompt) + self.for_judging(state)
+
+    def for_judging(self, state: State) -> int:
+        """Input tokens for the reward model, once the path has ended."""
+        if self.judge is None or self.judging is not None or self.allowance.left is None:
+            return 0
+        each = self.judge.count(state, self.airrag.summary_tokens)
+        return each * self.airrag.answer_samples
+
+    def _summary(self, state: State) -> Prompt:
+        model, question, demos = self.run.model, self.question, self.airrag.summary_demos
+        tops = {hits[0].passage.id for hits in state.found if hits}
+        # Those dropped first stand last: all but the best of each retrieval, the worst of them at the end.
+        ordered = sorted(state.hits, key=lambda hit: hit.passage.id not in tops)
+        keep = self.for_judging(state)
+
+        def has_room(prompt: Prompt) -> bool:
+            return self._has_room(prompt, self.airrag.summary_tokens, keep)
+
+        def with_hits(num_hits: int) -> Prompt:
+            return prompts.summary_prompt(model, question, state.history, ordered[:num_hits], demos)
+
+        num_hits = most_that_fit(len(ordered), lambda number: has_room(with_hits(number)))
+        self.allowance.was_short |= num_hits != len(ordered)
+        if num_hits is not None:
+            return with_hits(num_hits)
+        for oldest in range(len(state.history)):
+            prompt = prompts.summary_prompt(model, question, state.history[oldest:])
+            if has_room(prompt):
+                return prompt
+        raise NoRoom
+
+    def _fitting(
+        self, hits: tuple[Hit, ...], prompt_of: Callable[[Sequence[Hit]], Prompt], keep: int
+    ) -> tuple[tuple[Hit, ...], Prompt]:
+        """As many of the best passages as there is room for; at least one."""
+        num_hits = most_that_fit(
+            len(hits),
+            lambda number: self._has_room(prompt_of(hits[:number]), self.airrag.answer_tokens, keep),
+        )
+        self.allowance.was_short |= num_hits != len(hits)
+        if not num_hits:
+            raise NoRoom
+        return hits[:num_hits], prompt_of(hits[:num_hits])
+
+    def _has_room(self, prompt: Prompt, max_tokens: int, keep: int = 0) -> bool:
+        num_tokens = self.run.model.count(prompt)
+        in_window = num_tokens + max_tokens <= self.run.model.context_tokens
+        return in_window and self.allowance.fits(num_tokens, keep)
+
+    async def _said(
+        self,
+        action: str,
+        about: Said,
+        prompt: Prompt,
+        node: str,
+        read: Callable[[str], Said],
+        keep: int = 0,
+    ) -> tuple[tuple[Said, int], ...]:
+        """The different replies, and how many samples gave each. Empty ones are asked for once more."""
+        sampling, num_samples = self.airrag.sampling(action), self.airrag.samples_of(action)
+        remembered = (action, *about)
+        may_remember = sampling.temperature == 0 and action in (RA, QT)
+        if may_remember and remembered in self.memory:
+            return self.memory[remembered]
+        written = await self._written(prompt, sampling, num_samples, (node, action), keep)
+        num_missing = num_samples - len(written)
+        if num_missing:
+            again = (node, action, "again")
+            with suppress(NoRoom):  # what was written before stands
+                written += await self._written(prompt, sampling, num_missing, again, keep)
+        votes: dict[Said, tuple[Said, int]] = {}
+        for said in map(read, written):
+            if action in (RA, SA, DA) and not said[0]:
+                continue
+            first, count = votes.get(_compared(said), (said, 0))
+            votes[_compared(said)] = (first, count + 1)
+        found = tuple(votes.values())
+        if may_remember:
+            self.memory[remembered] = found
+        return found
+
+    async def _written(
+        self, prompt: Prompt, sampling: Sampling, n: int, key: tuple[str, ...], keep: int
+    ) -> list[str]:
+        generations = await self.allowance.generate(self.run.model, prompt, sampling, n=n, key=key, keep=keep)
+        return [each.text for each in generations if any(map(str.isalnum, each.text))]
+
+
+def most_that_fit(most: int, fits: Callable[[int], bool]) -> int | None:
+    """The greatest number up to `most` that fits, where what is less than one that fits does, too."""
+    if fits(most):
+        return most
+    number = bisect_left(range(most), True, key=lambda each: not fits(each))
+    return number - 1 if number else None
+
+
+def _merged(outcomes: Sequence[Outcome[State]]) -> list[Outcome[State]]:
+    """Outcomes that are the same state as one, such as two replies with nothing but queries asked before."""
+    found: dict[object, Outcome[State]] = {}
+    for each in outcomes:
+        same = found.get(each.state.key)
+        found[each.state.key] = each if same is None else replace(same, votes=same.votes + each.votes)
+    return list(found.values())
+
+
+def _final(text: str) -> Said:
+    return (prompts.parse_final(text),)
+
+
+def _compared(said: Said) -> Said:
+    return tuple(map(normalise_answer, said))

@@ -1,0 +1,116 @@
+"""The actions that AirRAG may take: its own, and other methods that answer at the root."""
+
+from collections.abc import Callable, Iterable, Mapping
+from dataclasses import dataclass, replace
+from itertools import product
+
+from askance.core.errors import AskanceError, KnobError, LimitReached, UnknownName
+from askance.core.ports import ChecksModels, Method, Model, Needs, Run
+from askance.core.types import Answer, Question, Role
+from askance.methods.airrag_budget import Allowance, AllowedModel, NoRoom
+from askance.methods.airrag_state import DA, QT, RA, SA, SAY
+
+FULL, LITE = (SAY, DA, RA, QT, SA), (RA, QT, SA)
+SETS = (FULL, (SAY, RA, QT, SA), LITE)
+"""What the actions of its own may be."""
+
+
+@dataclass(frozen=True, slots=True, repr=False)
+class Actions:
+    """Names of actions.
+
+    Attributes:
+        own: one of `SETS`: all five of AirRAG, the same without a direct answer, or those of AirRAG-Lite.
+        further: other methods, by name.
+
+    Raises:
+        KnobError: another set, or a method twice.
+    """
+
+    own: tuple[str, ...] = FULL
+    further: tuple[tuple[str, Method], ...] = ()
+
+    def __post_init__(self) -> None:
+        if self.own not in SETS:
+            sets = "; ".join(",".join(each) for each in SETS)
+            raise KnobError(
+                f"knob actions={str(self)!r} of method airrag: no path can be made of "
+                f"{','.join(self.own) or 'nothing'}. Give one of these sets, and other methods behind it "
+                f"if you like: {sets}."
+            )
+        for name in self.names:
+            if self.names.count(name) > 1:
+                raise KnobError(f"knob actions={str(self)!r} of method airrag: {name} is there twice.")
+
+    @property
+    def is_lite(self) -> bool:
+        """Whether there is no analysis at the root."""
+        return SAY not in self.own
+
+    @property
+    def names(self) -> tuple[str, ...]:
+        """Of the other methods."""
+        return tuple(name for name, _ in self.further)
+
+    def __repr__(self) -> str:
+        return "+".join([*self.own, *(f"{method!r}" for _, method in self.further)])
+
+    def __str__(self) -> str:
+        return ",".join([*self.own, *self.names])
+
+    def needs(self, own: Needs) -> Needs:
+        """What AirRAG with these actions asks for, which alone asks for `own`."""
+        all_needs = [own, *(method.needs for _, method in self.further)]
+        choices = [each.one_of for each in all_needs if each.one_of]
+        return Needs(
+            signals=frozenset().union(*(each.signals for each in all_needs)),
+            capabilities=frozenset().union(*(each.capabilities for each in all_needs)),
+            one_of=tuple(frozenset().union(*chosen) for chosen in product(*choices)) if choices else (),
+            attention=any(each.attention for each in all_needs),
+            retriever=any(each.retriever for each in all_needs),
+            roles=frozenset().union(*(each.roles for each in all_needs)),
+            encoder=any(each.encoder for each in all_needs),
+        )
+
+    def check_models(self, models: Mapping[Role, Model]) -> None:
+        """Raise MissingAbility where another method can't work with `models`."""
+        for _, method in self.further:
+            if isinstance(method, ChecksModels):
+                method.check_models(models)
+
+    async def answer(self, name: str, question: Question, run: Run, allowance: Allowance) -> Answer | None:
+        """What another method answers within `allowance`; None where it fails, which the trace has."""
+        method = dict(self.further)[name]
+        models = {role: AllowedModel(model, allowance, scope=(name,)) for role, model in run.models.items()}
+        try:
+            return await method.answer(question, replace(run, models=models, trace=run.trace.aside()))
+        except NoRoom:
+            run.trace.decide("action", "no room", f"{name} does not fit into the budget")
+        except LimitReached:
+            raise
+        except AskanceError as error:
+            run.trace.decide("action", "failed", f"{name}: {error}")
+        return None
+
+
+def read_actions(text: str, methods: Iterable[str], make: Callable[[str], Method]) -> Actions:
+    """The actions that `text` names, with commas: ``say,da,ra,qt,sa,dragin``.
+
+    Args:
+        methods: names of methods that may be actions.
+        make: a method by name, as it is without settings.
+
+    Raises:
+        UnknownName: neither an action nor a method.
+        KnobError: a set of actions that no path can be made of, or a name twice.
+    """
+    names, known = [name.strip().lower() for name in text.split(",")], tuple(methods)
+    for name in names:
+        if name not in (*FULL, *known):
+            raise UnknownName("action", name, (*FULL, *known), place=f"in actions={text!r}")
+    own = tuple(name for name in names if name in FULL)
+    ordered = next((each for each in SETS if sorted(each) == sorted(own)), own)
+    return Actions(ordered, tuple((name, make(name)) for name in names if name not in FULL))
+
+
+ALL, WITHOUT_ANALYSIS = Actions(), Actions(LITE)

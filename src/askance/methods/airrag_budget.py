@@ -1,0 +1,168 @@
+"""The tokens that AirRAG may read for one question, and what each rollout may have of them.
+
+Feng et al. 2025 (arXiv 2501.10053), after Yue et al. 2024 (IterDRAG): L_max is the most input tokens of all
+calls together; output, the retriever and encoders don't count. How it is shared out is ours.
+"""
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+
+from askance.core.ports import Model
+from askance.core.types import (
+    Attention,
+    Generation,
+    Key,
+    Prompt,
+    Sampling,
+    Scored,
+    TokenIds,
+    Until,
+    Want,
+    Watch,
+)
+from askance.core.wrapped import WrappedModel
+
+
+class NoRoom(Exception):
+    """A call does not fit; its rollout looks for a shorter way to an answer."""
+
+
+@dataclass(slots=True)
+class Account:
+    """Input tokens of a question.
+
+    Attributes:
+        most: L_max; None is no limit.
+        num_input: read until now.
+        num_output: written until now.
+        num_calls: made until now.
+        set_aside: tokens that rollouts on their way may still read, and what is kept for the last call.
+    """
+
+    most: int | None
+    num_input: int = 0
+    num_output: int = 0
+    num_calls: int = 0
+    set_aside: int = 0
+
+    @property
+    def left(self) -> int | None:
+        """What nobody has or may have; None without a limit."""
+        return None if self.most is None else self.most - self.num_input - self.set_aside
+
+    def share(self, num_sharing: int) -> "Allowance":
+        """An equal part of what is left, for one of so many that are still to come."""
+        return self._lend(None if self.left is None else max(0, self.left) // num_sharing)
+
+    def part(self, num_tokens: int) -> "Allowance":
+        """So many tokens, or none where they would be more than a quarter of what is left."""
+        return self._lend(None if self.left is None else num_tokens if 4 * num_tokens <= self.left else 0)
+
+    def _lend(self, most: int | None) -> "Allowance":
+        self.set_aside += most or 0
+        return Allowance(self, most)
+
+
+@dataclass(slots=True)
+class Allowance:
+    """What one rollout, or one further method, may read.
+
+    Attributes:
+        most: input tokens; None is no limit.
+        num_input: read until now.
+        was_short: some call did not fit.
+    """
+
+    account: Account
+    most: int | None
+    num_input: int = 0
+    was_short: bool = False
+
+    @property
+    def left(self) -> int | None:
+        """None without a limit."""
+        return None if self.most is None else self.most - self.num_input
+
+    def fits(self, num_tokens: int, keep: int = 0) -> bool:
+        """Whether so many tokens can be read, and `keep` after them."""
+        return self.left is None or num_tokens + keep <= self.left
+
+    def close(self) -> None:
+        """Give back what was not read."""
+        if self.left is not None:
+            self.account.set_aside -= self.left
+            self.most = self.num_input
+
+    async def generate(
+        self, model: Model, prompt: Prompt, sampling: Sampling, *, n: int = 1, key: Key, keep: int = 0
+    ) -> tuple[Generation, ...]:
+        """Write; the prompt counts once, however many samples are drawn.
+
+        Raises:
+            NoRoom: the prompt does not fit with `keep` tokens left behind it, or not into the model's window.
+        """
+        self.read(model, prompt, sampling.max_tokens, keep=keep)
+        generations = await model.generate(prompt, sampling, n=n, key=key)
+        self.account.num_output += sum(each.generated_tokens for each in generations)
+        return generations
+
+    def read(
+        self, model: Model, prompt: Prompt | None, max_tokens: int, *, further: int = 0, keep: int = 0
+    ) -> None:
+        """Spend what a call reads: its prompt and `further` tokens; it may write `max_tokens`.
+
+        Raises:
+            NoRoom: there is not as much left, with `keep` tokens behind it, or not in the model's window.
+        """
+        num_tokens = (0 if prompt is None else model.count(prompt)) + further
+        if not self.fits(num_tokens, keep) or num_tokens - further + max_tokens > model.context_tokens:
+            self.was_short = True
+            raise NoRoom
+        self._take(num_tokens)
+
+    def _take(self, num_tokens: int) -> None:
+        self.num_input += num_tokens
+        self.account.num_calls += 1
+        self.account.num_input += num_tokens
+        if self.most is not None:
+            self.account.set_aside -= num_tokens
+        assert self.account.most is None or self.account.num_input <= self.account.most
+
+
+class AllowedModel(WrappedModel):
+    """A model whose calls count against an allowance. Raises NoRoom like it.
+
+    Args:
+        scope: goes in front of the keys, so that two methods never share the randomness of a call.
+    """
+
+    def __init__(self, model: Model, allowance: Allowance, *, scope: Key = ()) -> None:
+        super().__init__(model)
+        self._allowance, self._scope = allowance, scope
+
+    async def generate(
+        self,
+        prompt: Prompt,
+        sampling: Sampling,
+        want: Want = Want(),
+        until: Until | None = None,
+        *,
+        n: int = 1,
+        key: Key,
+        watch: Watch | None = None,
+    ) -> tuple[Generation, ...]:
+        self._allowance.read(self._model, prompt, sampling.max_tokens)
+        full_key = (*self._scope, *key)
+        generations = await self._model.generate(prompt, sampling, want, until, n=n, key=full_key)
+        self._allowance.account.num_output += sum(each.generated_tokens for each in generations)
+        return generations
+
+    async def score(self, prompt: Prompt, options: Sequence[str]) -> tuple[Scored, ...]:
+        num_tokens = sum(len(self._model.tokenize(option)) for option in options)
+        self._allowance.read(self._model, prompt, num_tokens, further=num_tokens)
+        return await self._model.score(prompt, options)
+
+    async def attend(self, text: str | TokenIds, *, bos: bool) -> Attention:
+        num_tokens = len(self._model.tokenize(text) if isinstance(text, str) else text)
+        self._allowance.read(self._model, None, 0, further=num_tokens + bos)
+        return await self._model.attend(text, bos=bos)

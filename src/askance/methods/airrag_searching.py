@@ -1,0 +1,215 @@
+"""One question's tree search in AirRAG: what may be read, which action comes next, what a path earns."""
+
+import random
+from collections.abc import Sequence
+from dataclasses import dataclass, field
+from typing import TYPE_CHECKING
+
+from askance.core.ports import Run
+from askance.core.types import Question
+from askance.methods import airrag_prompts as prompts
+from askance.methods.airrag_acting import Acting, Memory
+from askance.methods.airrag_budget import Account, Allowance
+from askance.methods.airrag_choosing import Chosen, Ending, choose
+from askance.methods.airrag_reward import Judge
+from askance.methods.airrag_state import DA, QT, RA, SA, SAY, State
+from askance.methods.airrag_voting import Vote, jcd_scores
+from askance.tree.mcts import Rules, Settings, search
+from askance.tree.nodes import Node, Outcome, Tree
+
+if TYPE_CHECKING:
+    from askance.methods.airrag import Airrag
+
+
+@dataclass(slots=True)
+class _Rollout:
+    allowance: Allowance
+    memory: Memory
+
+
+@dataclass(slots=True)
+class Searching:
+    """One question's search."""
+
+    airrag: "Airrag"
+    question: Question
+    run: Run
+    account: Account = field(init=False)
+    judge: Judge | None = None
+    _beside: Allowance | None = None
+    _judging: Allowance | None = None
+    _rollouts: dict[int, _Rollout] = field(default_factory=dict)
+    _memory: Memory = field(default_factory=dict)
+    _kept: int = 0
+    num_verifying: int = 0
+
+    def __post_init__(self) -> None:
+        airrag, models = self.airrag, self.run.models
+        self.account = Account(airrag.l_max)
+        self._kept = self._for_verifier()
+        self.account.set_aside += self._kept
+        if airrag.is_judged:
+            self.judge = Judge(models.get("reward", self.run.model), self.question)
+            if airrag.reward == "consistency" and not airrag.count_verifier:
+                self._judging = Account(None).share(1)
+
+    async def tree(self) -> Tree[State, str]:
+        """The search, and for more than one rollout a direct answer beside it."""
+        airrag = self.airrag
+        if airrag.draws_beside:
+            self._beside = self.account.part(self._for_direct_answer())
+        rules = Rules(
+            actions=airrag.legality.actions,
+            draw=self._draw,
+            is_terminal=lambda state: state.answer is not None,
+            choose=self._choose,
+            rewards=self._rewards,
+            may_start=self._may_start,
+            ended=self._ended,
+            beside=(DA,) if self._beside is not None else (),
+        )
+        settings = Settings(
+            rollouts=airrag.rollouts,
+            wave=airrag.wave,
+            exploration=airrag.exploration,
+            schedule=airrag.schedule,
+            expansion=airrag.expansion,
+            revisits=not airrag.skip_exhausted,
+            unexplored=airrag.unexplored,
+            seed=f"{self.run.seed} {self.question.id}",
+        )
+        start = State(pending=(self.question.text,)) if airrag.actions.is_lite else State()
+        return await search(start, rules, settings)
+
+    def endings(self, tree: Tree[State, str]) -> list[Ending]:
+        """Where distinct paths ended, those drawn but not entered included, in the order of the tree."""
+        found: dict[object, Ending] = {}
+        for node in tree.root.below():
+            if node.state.answer is not None:
+                vote = Vote(node.state.answer, node.votes, node.visits, node.reward)
+                found.setdefault(node.state.key, Ending(node.state, vote, self._judged(node.state)))
+        return list(found.values())
+
+    async def last_resort(self, tree: Tree[State, str]) -> list[Ending]:
+        """A direct answer, where no path has ended: with all that is left, if it was not in vain before."""
+        self._release()
+        if self.account.most is None and DA in tree.root.dead:
+            return []
+        acting = Acting(self.airrag, self.question, self.run, self.account.share(1))
+        outcomes = await acting.draw(State(), tree.root.name, DA)
+        acting.allowance.close()
+        return [Ending(each.state, Vote(each.state.answer or "", each.votes)) for each in outcomes or ()]
+
+    async def choose(self, endings: Sequence[Ending]) -> Chosen:
+        """By the verifier, with what was kept for it."""
+        self._release()
+        account = self.account if self.airrag.count_verifier else Account(None)
+        allowance = account.share(1)
+        chosen = await choose(self.airrag, self.question, self.run, endings, allowance)
+        self.num_verifying = allowance.num_input
+        return chosen
+
+    def _release(self) -> None:
+        """Give back what nobody needs any more, once the search is over."""
+        for rollout in self._rollouts.values():
+            rollout.allowance.close()
+        self.account.set_aside -= self._kept
+        self._kept = 0
+
+    async def _draw(self, node: Node[State, str], action: str, rollout: int) -> list[Outcome[State]] | None:
+        mine = self._rollouts[rollout]
+        is_beside = self._beside is not None and action == DA and node.parent is None
+        allowance = self._beside if is_beside and self._beside else mine.allowance
+        acting = Acting(
+            self.airrag, self.question, self.run, allowance, mine.memory, self.judge, self._judging
+        )
+        return await acting.draw(node.state, node.name, action)
+
+    def _choose(self, node: Node[State, str], untried: Sequence[str], rollout: int) -> str:
+        """In the order of the paper's appendix first, afterwards by chance."""
+        if rollout:
+            seed = f"{self.run.seed} {self.question.id} {rollout} {node.name}"
+            return random.Random(seed).choice(untried)
+        wanted = self._next(node.state)
+        return wanted if wanted in untried else untried[0]
+
+    def _next(self, state: State) -> str:
+        if not state.last:
+            return RA if self.airrag.actions.is_lite else SAY
+        if state.last == SAY:
+            return RA
+        if state.last == QT:
+            return RA if state.pending else SA
+        if state.pending:
+            return QT
+        has_no_plan = self.airrag.actions.is_lite or len(state.plan) < 2 or state.refused
+        follows = {"always": True, "never": False, "if_no_plan": has_no_plan}
+        return QT if follows[self.airrag.followup_qt] else SA
+
+    def _may_start(self, rollout: int) -> bool:
+        if rollout in self._rollouts:  # it found no place to go on from in the wave before
+            self._rollouts[rollout].allowance.close()
+        allowance = self.account.share(self._num_sharing(rollout))
+        if rollout and not allowance.fits(self._least()):
+            allowance.close()
+            return False
+        self._rollouts[rollout] = _Rollout(allowance, dict(self._memory))
+        return True
+
+    def _num_sharing(self, rollout: int) -> int:
+        """Rollouts that what is left is for: no more than could come to an answer by a short path."""
+        num_sharing, left = self.airrag.rollouts - rollout, self.account.left
+        if left is None:
+            return num_sharing
+        return max(1, min(num_sharing, left // (_SHORT_PATH * self._least())))
+
+    def _ended(self, rollout: int) -> None:
+        mine = self._rollouts[rollout]
+        mine.allowance.close()
+        self._memory.update(mine.memory)
+
+    def _least(self) -> int:
+        """Input tokens without which no rollout comes to an answer."""
+        return self.run.model.count(prompts.summary_prompt(self.run.model, self.question, ()))
+
+    def _for_verifier(self) -> int:
+        """What is kept for the last call: its template, and room for an answer of each rollout."""
+        airrag = self.airrag
+        may_call = airrag.rollouts > 1 or airrag.samples > 1 or airrag.answer_samples > 1
+        if airrag.l_max is None or airrag.verifier != "sa" or not airrag.count_verifier or not may_call:
+            return 0
+        template = self.run.model.count(prompts.candidates_prompt(self.run.model, self.question, ()))
+        return min(template + _CANDIDATE_TOKENS * airrag.rollouts, airrag.l_max // 2)
+
+    def _for_direct_answer(self) -> int:
+        acting = Acting(self.airrag, self.question, self.run, Allowance(self.account, 0), judge=self.judge)
+        prompt = prompts.direct_prompt(self.run.model, self.question)
+        return self.run.model.count(prompt) + (0 if self._judging else acting.for_judging(State()))
+
+    def _judged(self, state: State) -> float:
+        return 0.0 if self.judge is None else self.judge.reward(state)
+
+    def _rewards(self, terminals: Sequence[Node[State, str]]) -> list[float]:
+        """What the paths that ended are worth, now that these are known."""
+        scores = jcd_scores([node.state.answer or "" for node in terminals])
+        return [self._reward(node, score) for node, score in zip(terminals, scores, strict=True)]
+
+    def _reward(self, node: Node[State, str], score: float) -> float:
+        ending = Ending(node.state, Vote(node.state.answer or ""))
+        if not ending.is_valid:
+            return 0.0
+        consistency: float = score * _share_of_votes(node) ** self.airrag.vote_power
+        judged = self._judged(node.state)
+        mixed = (judged + consistency) / 2
+        return {"consistency": consistency, "rm": judged, "mixed": mixed}[self.airrag.reward]
+
+
+_CANDIDATE_TOKENS = 32
+_SHORT_PATH = 6
+"""What SAY, RA with a passage or two, and SA read, in prompts of SA without any passage."""
+
+
+def _share_of_votes(node: Node[State, str]) -> float:
+    siblings = [] if node.parent is None else node.parent.children
+    drawn = sum(each.votes for each in siblings if each.action == node.action)
+    return node.votes / drawn if drawn else 1.0

@@ -1,0 +1,88 @@
+"""What is told of a tree of AirRAG: its nodes and what they cost, and the answer with its sources."""
+
+from collections.abc import Sequence
+from typing import TYPE_CHECKING
+
+from askance.core.ports import Run
+from askance.core.types import Answer, Citation, Question
+from askance.methods.airrag_choosing import Chosen, Ending
+from askance.methods.airrag_state import RA, State
+from askance.text.answers import short_answer
+from askance.tree.nodes import Node, Tree
+
+if TYPE_CHECKING:
+    from askance.methods.airrag import Airrag
+    from askance.methods.airrag_searching import Searching
+
+
+def show_tree(run: Run, tree: Tree[State, str], exploration: float) -> None:
+    """Every node, each before its children."""
+    for node in tree.root.below():
+        if node.action is None:
+            continue
+        numbers = {"visits": float(node.visits), "value": node.value, "votes": float(node.votes)}
+        if node.visits and node.parent is not None and node.parent.visits:
+            numbers["uct"] = node.uct(exploration)
+        if node.is_terminal:
+            numbers["reward"] = node.reward
+        if node.state.is_cut:
+            numbers["cut"] = 1.0
+        hits = node.state.found[-1] if node.action == RA and node.state.found else ()
+        run.trace.expand(
+            node.name, node.action, _said(node), passage=hits[0] if hits else None, numbers=numbers
+        )
+
+
+def show_choice(run: Run, airrag: "Airrag", endings: Sequence[Ending], chosen: Chosen | None) -> None:
+    """The candidates with their scores, and which was taken."""
+    if chosen is None:
+        return
+    numbers: dict[str, float] = {}
+    for ending, score in zip(endings, chosen.scores, strict=True):
+        numbers[ending.vote.answer] = max(score, numbers.get(ending.vote.answer, score))
+    num_answers = sum(ending.vote.copies for ending in endings)
+    why = f"{airrag.verifier} of {num_answers} answers" if num_answers > 1 else "it is the only answer"
+    run.trace.decide("choose", chosen.answer, why, numbers=numbers)
+
+
+def show_spending(run: Run, searching: "Searching", tree: Tree[State, str]) -> None:
+    """What the search cost: L_max is about what was read, L_total about all."""
+    airrag, account = searching.airrag, searching.account
+    numbers = {
+        "input tokens": float(account.num_input),
+        "tokens": float(account.num_input + account.num_output),
+        "calls": float(account.num_calls),
+        "rollouts": float(tree.num_rollouts),
+        "failed rollouts": float(tree.num_failed),
+    }
+    if searching.num_verifying:
+        numbers["input tokens of the verifier"] = float(searching.num_verifying)
+    if searching.judge is not None:
+        numbers["input tokens of rewards"] = float(searching.judge.num_input)
+    if airrag.l_max is not None:
+        numbers["l_max"] = float(airrag.l_max)
+    why = f"{account.num_calls} calls read {account.num_input:,} tokens"
+    why += f" of {airrag.l_max:,}" if airrag.l_max is not None else ""
+    run.trace.decide("budget", "spent", why, numbers=numbers)
+
+
+def answered(question: Question, run: Run, chosen: Chosen | None) -> Answer:
+    """The answer, and as its sources the best passage of each retrieval on its path."""
+    if chosen is None:
+        run.trace.decide("end", "nothing", "no path came to an answer")
+        return Answer("")
+    text = chosen.answer
+    run.trace.commit(text)
+    tops = {hits[0].passage.id: hits[0].passage for hits in chosen.ending.state.found if hits}
+    citations = tuple(
+        Citation(number, passage, 0, len(text)) for number, passage in enumerate(tops.values(), start=1)
+    )
+    is_open = question.task == "open" or (question.task == "choice" and not question.options)
+    return Answer(text, text if is_open else short_answer(text, question), citations)
+
+
+def _said(node: Node[State, str]) -> str:
+    said = node.state.steps[-1].said
+    if node.action == RA and node.state.history:
+        return f"{node.state.history[-1].question} → {node.state.history[-1].answer}"
+    return "; ".join(said) or "None"

@@ -1,0 +1,173 @@
+"""Where a path of AirRAG stands: what is planned, asked, answered and found, and what may come next.
+
+Feng et al. 2025 (arXiv 2501.10053), section 3 and appendix. A state is its parent's with one step more; the
+paper names the actions and their order, and leaves open what a list of queries does: here it is a queue.
+"""
+
+from collections.abc import Sequence
+from dataclasses import dataclass, replace
+
+from askance.core.types import Demo, Hit
+from askance.text.answers import normalise_answer
+
+SAY, DA, RA, QT, SA = "say", "da", "ra", "qt", "sa"
+"""System analysis, direct answer, retrieval-answer, query transformation, summary-answer."""
+ACTIONS = (SAY, RA, QT, SA, DA)
+"""In the order in which they are tried where nothing else speaks for one."""
+SAME_QUERY = 0.9
+"""Share of common words from which a proposed query counts as asked already."""
+
+
+@dataclass(frozen=True, slots=True)
+class Step:
+    """An action and what it gave: queries, or an answer."""
+
+    action: str
+    said: tuple[str, ...]
+
+
+@dataclass(frozen=True, slots=True)
+class State:
+    """A path so far.
+
+    Attributes:
+        pending: sub-queries not answered yet, the next one first.
+        history: sub-queries with their answers.
+        found: the passages of each retrieval, best first.
+        answer: of the whole path; None until it ends.
+        num_repeats: queries proposed that had been asked.
+        is_cut: the budget ended it before its time.
+        refused: the passages did not hold the last sub-query's answer.
+    """
+
+    steps: tuple[Step, ...] = ()
+    pending: tuple[str, ...] = ()
+    history: tuple[Demo, ...] = ()
+    found: tuple[tuple[Hit, ...], ...] = ()
+    answer: str | None = None
+    num_repeats: int = 0
+    is_cut: bool = False
+    refused: bool = False
+
+    @property
+    def last(self) -> str:
+        """The last action, or nothing at the root."""
+        return self.steps[-1].action if self.steps else ""
+
+    @property
+    def depth(self) -> int:
+        """Steps taken."""
+        return len(self.steps)
+
+    def times(self, action: str) -> int:
+        """How often an action was taken."""
+        return sum(step.action == action for step in self.steps)
+
+    @property
+    def plan(self) -> tuple[str, ...]:
+        """The sub-queries that the analysis gave; none where it saw nothing to gain."""
+        return next((step.said for step in self.steps if step.action == SAY), ())
+
+    @property
+    def hits(self) -> tuple[Hit, ...]:
+        """All passages found, each once, the best of each retrieval first."""
+        ranked = sorted((hit for hits in self.found for hit in hits), key=lambda hit: hit.rank)
+        return tuple({hit.passage.id: hit for hit in reversed(ranked)}.values())[::-1]
+
+    @property
+    def key(self) -> tuple[tuple[str, tuple[str, ...]], ...]:
+        """Paths with equal keys are the same: actions, and what they gave in a form that can be compared."""
+        return tuple((step.action, tuple(map(normalise_answer, step.said))) for step in self.steps)
+
+    def _then(self, action: str, said: tuple[str, ...]) -> "State":
+        return replace(self, steps=(*self.steps, Step(action, said)))
+
+    def planned(self, queries: tuple[str, ...], question: str) -> "State":
+        """After SAY: its queries are the queue, or the question itself where it gave none."""
+        return replace(self._then(SAY, queries), pending=queries or (question,))
+
+    def answered(self, query: str, answer: str, hits: tuple[Hit, ...], *, refused: bool) -> "State":
+        """After RA: the head of the queue is answered."""
+        return replace(
+            self._then(RA, (answer,)),
+            pending=self.pending[1:],
+            history=(*self.history, Demo(query, answer)),
+            found=(*self.found, hits),
+            refused=refused,
+        )
+
+    def transformed(self, queries: tuple[str, ...]) -> "State":
+        """After QT: its queries take the place of the head of the queue; without any, all stays as it is.
+
+        A query that was asked before, or that shares nine words in ten with one, is left out: a model that
+        asks the same for ever would not end.
+        """
+        asked = [pair.question for pair in self.history]
+        fresh = tuple(query for query in queries if not any(is_same(query, each) for each in asked))
+        return replace(
+            self._then(QT, fresh),
+            pending=(*fresh, *self.pending[1:]) if fresh else self.pending,
+            num_repeats=self.num_repeats + (len(fresh) < len(queries)),
+        )
+
+    def concluded(self, action: str, answer: str, *, is_cut: bool = False) -> "State":
+        """After an action that ends the path."""
+        return replace(self._then(action, (answer,)), answer=answer, is_cut=self.is_cut or is_cut)
+
+
+def is_same(query: str, other: str) -> bool:
+    """Whether two queries ask for the same, by their words."""
+    one, two = (set(normalise_answer(each).split()) for each in (query, other))
+    if not one or not two:
+        return normalise_answer(query) == normalise_answer(other)
+    return len(one & two) / len(one | two) >= SAME_QUERY
+
+
+@dataclass(frozen=True, slots=True)
+class Legality:
+    """Which action may follow which (the paper's figure 2 and appendix).
+
+    Attributes:
+        is_lite: of the actions RA, QT and SA alone.
+        most_iterations: of RA, and of QT.
+        most_depth: steps; the last of them is SA.
+        early_summary: SA may come while queries are pending.
+        further: other methods, which answer at the root.
+
+    DA is a candidate beside the paths, and otherwise the last resort.
+    """
+
+    is_lite: bool = False
+    most_iterations: int = 4
+    most_depth: int = 10
+    early_summary: bool = False
+    further: tuple[str, ...] = ()
+
+    def actions(self, state: State, dead: frozenset[str] = frozenset()) -> tuple[str, ...]:
+        """Those legal, without those that gave nothing here; a summary where no other is left.
+
+        At the root, where there is nothing to sum up, the question is searched for as it stands.
+        """
+        if state.answer is not None:
+            return ()
+        left = tuple(action for action in self._legal(state) if action not in dead)
+        if left:
+            return left
+        last_resorts = (SA,) if state.history else (RA, DA)
+        return tuple(action for action in last_resorts if action not in dead)[:1]
+
+    def _legal(self, state: State) -> Sequence[str]:
+        if not state.last:
+            return (RA, QT, *self.further) if self.is_lite else (SAY, *self.further)
+        if state.last == SAY:
+            return (RA, QT)
+        if state.depth >= self.most_depth - 1 or state.num_repeats > 1:
+            return (SA,)
+        may_ask = state.times(RA) < self.most_iterations
+        if state.last == RA:
+            goes_on = may_ask and state.times(QT) < self.most_iterations
+            ends = self.early_summary or not state.pending or not goes_on
+            return (*((QT,) if goes_on else ()), *((SA,) if ends else ()))
+        if state.pending and may_ask:
+            return (RA, SA) if self.early_summary and state.history else (RA,)
+        return (SA,)

@@ -1,0 +1,112 @@
+"""What the tests of AirRAG share: the paper's question, its passages, and a model that plays all actions."""
+
+import asyncio
+
+from askance.ask import ask
+from askance.core.trace import Decided, Expanded, Generated, ScoredOptions
+from askance.core.types import Passage, Question
+from askance.models.scripted import ScriptedModel
+from askance.retrieval.scripted import ScriptedRetriever
+
+QUESTION = Question(
+    "q", "What is the mouth of the watercourse of the body of water at Bartram's Covered Bridge?"
+)
+BRIDGE = Passage("1", "Bartram's Covered Bridge", "It is in Pennsylvania and carries a road over Crum Creek.")
+CREEK = Passage("2", "Crum Creek", "It flows to the Delaware River at Eddystone.")
+OTHER_CREEK = Passage("3", "Crum Creek (New York)", "It flows to the Mohawk.")
+PASSAGES = (BRIDGE, CREEK, OTHER_CREEK)
+
+WHERE = "Where is Bartram's Covered Bridge?"
+MOUTH = "Mouth of the watercourse at the bridge?"
+TRANSFORMED = "Mouth of Crum Creek?"
+SCRIPT = {
+    "say": f"1. {WHERE}\n2. {MOUTH}",
+    "ra": lambda prompt: "Over Crum Creek." if f"Question: {WHERE}" in prompt else "The Delaware River.",
+    "qt": TRANSFORMED,
+    "sa": "Answer: It is the Delaware River.",
+    "da": "The Schuylkill River",
+    "verify": "the Delaware River",
+}
+
+
+def playing(**changes):
+    """Replies by action; a reply may be a function of the prompt, or of the prompt and the sample."""
+    script = SCRIPT | changes
+
+    def reply(prompt, key):
+        action = next(each for each in reversed(key) if each in script)
+        said = script[action]
+        return said(prompt) if callable(said) else said
+
+    return reply
+
+
+def model(*, named="scripted", scores=None, context_tokens=4096, capabilities=None, **changes):
+    """A scripted model that plays AirRAG's actions."""
+    abilities = {} if capabilities is None else {"capabilities": frozenset(capabilities)}
+    return ScriptedModel(
+        playing(**changes), name=named, scores=scores, context_tokens=context_tokens, **abilities
+    )
+
+
+class Varied(ScriptedModel):
+    """Gives the lines of a reply to the samples of a call, one each in turn; `/` breaks a line of its own."""
+
+    async def generate(self, prompt, sampling, want=None, until=None, *, n=1, key, watch=None):
+        found = []
+        for sample in range(n):
+            self.sample = sample
+            found += await super().generate(prompt, sampling, n=1, key=(*key, sample))
+        return tuple(found)
+
+    def _reply(self, shown, key):
+        reply = super()._reply(shown, key)
+        if reply is None or not reply.text:
+            return reply
+        lines = reply.text.splitlines()
+        return type(reply)(lines[self.sample % len(lines)].replace("/", "\n"))
+
+
+def run(method, models=None, passages=PASSAGES, question=QUESTION, *, seed=0, encoder=None):
+    """The result, and what was searched for."""
+    models = models or model()
+    models = models if isinstance(models, dict) else {"answer": models}
+    retriever = passages if hasattr(passages, "search") else ScriptedRetriever(passages)
+    asked = ask(question, method, models, retriever, seed=seed, encoder=encoder)
+    return asyncio.run(asked), getattr(retriever, "queries", [])
+
+
+def nodes(result):
+    """The steps of the tree by name."""
+    return {event.node: event for event in result.trace.events if isinstance(event, Expanded)}
+
+
+def path(result, node):
+    """The actions that lead to a node."""
+    numbers = node.split(".")
+    return [nodes(result)[".".join(numbers[:end])].action for end in range(2, len(numbers) + 1)]
+
+
+def ends(result):
+    """The nodes that answer."""
+    return [name for name, event in nodes(result).items() if event.action in ("sa", "da")]
+
+
+def calls(result):
+    """Actions that the model was asked for, and the last part of each key."""
+    return [event.key for event in result.trace.events if isinstance(event, Generated)]
+
+
+def spent(result):
+    """The numbers of the budget."""
+    (decided,) = [each for each in decisions(result) if each.name == "budget"]
+    return decided.numbers
+
+
+def decisions(result):
+    return [event for event in result.trace.events if isinstance(event, Decided)]
+
+
+def scored(result):
+    """Prompts that a reward model was shown."""
+    return [event.prompt for event in result.trace.events if isinstance(event, ScoredOptions)]

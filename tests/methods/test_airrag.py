@@ -1,0 +1,281 @@
+"""AirRAG on scripted models: its paths, its samples, and models that do not keep to the format."""
+
+import pytest
+
+from askance.core.errors import KnobError, ModelFailure
+from askance.core.types import Question
+from askance.eval.metrics.exact_match import exact_match
+from askance.methods.airrag import Airrag, AirragLite
+from tests.methods.bridge import (
+    BRIDGE,
+    MOUTH,
+    QUESTION,
+    TRANSFORMED,
+    WHERE,
+    Varied,
+    calls,
+    decisions,
+    ends,
+    model,
+    nodes,
+    path,
+    playing,
+    run,
+)
+
+
+def test_the_path_of_the_papers_second_case():
+    result, queries = run(Airrag())
+    assert path(result, "0.1.1.1.1.1") == ["say", "ra", "qt", "ra", "sa"]
+    assert ends(result) == ["0.1.1.1.1.1"]
+    assert queries == [WHERE, TRANSFORMED]
+    assert result.answer.text == "It is the Delaware River"
+    summary = result.trace.events[max(event.id for event in result.trace.events if event.type == "generate")]
+    assert f"Known: {WHERE} Over Crum Creek\nKnown: {TRANSFORMED} The Delaware River\n" in summary.prompt
+    assert [citation.passage for citation in result.answer.citations] == [BRIDGE]
+    assert exact_match(result.answer.text, ["Delaware River"], "airrag") == 0, "a sentence"
+    assert [each.why for each in decisions(result) if each.name == "choose"] == ["it is the only answer"]
+
+
+def test_a_repeated_follow_up_is_none_and_the_path_sums_up():
+    reply = "Which body of water is the bridge on?"
+    result, queries = run(Airrag(followup_qt="always"), model(say="None", qt=QUESTION.text, ra=reply))
+    assert queries == [QUESTION.text]
+    assert path(result, ends(result)[0]) == ["say", "ra", "qt", "sa"]
+    assert [event.text for event in nodes(result).values()][2] == "None"
+
+
+def test_a_model_that_asks_the_same_for_ever_comes_to_an_end_in_every_rollout():
+    result, queries = run(Airrag(rollouts=16), model(say=WHERE, qt=WHERE))
+    assert set(queries) == {WHERE}
+    for end in ends(result):
+        assert len(end.split(".")) <= 7, "two repeats on a path force its summary"
+
+
+def test_without_a_plan_the_question_is_asked_and_a_follow_up_is_sought():
+    result, queries = run(Airrag(), model(say="None", qt="None"))
+    assert queries == [QUESTION.text]
+    assert path(result, ends(result)[0]) == ["say", "ra", "qt", "sa"]
+
+
+@pytest.mark.parametrize(
+    ("followup", "say", "expected"),
+    [
+        ("if_no_plan", f"{WHERE}\n{MOUTH}", ["say", "ra", "qt", "ra", "sa"]),
+        ("always", f"{WHERE}\n{MOUTH}", ["say", "ra", "qt", "ra", "qt", "sa"]),
+        ("if_no_plan", WHERE, ["say", "ra", "qt", "sa"]),
+        ("never", WHERE, ["say", "ra", "sa"]),
+    ],
+)
+def test_when_the_first_rollout_asks_for_a_follow_up(followup, say, expected):
+    result, _ = run(Airrag(followup_qt=followup), model(say=say, qt="None"))
+    assert path(result, ends(result)[0]) == expected
+
+
+def test_lite_begins_with_a_retrieval():
+    result, queries = run(
+        AirragLite(), model(qt=lambda prompt: "None" if TRANSFORMED in prompt else TRANSFORMED)
+    )
+    assert path(result, ends(result)[0]) == ["ra", "qt", "ra", "qt", "sa"]
+    assert queries == [QUESTION.text, TRANSFORMED]
+    assert {key[-1] for key in calls(result)} <= {"ra", "qt", "sa", "verify"}
+
+
+def test_an_early_summary_leaves_queries_unasked():
+    method = Airrag(rollouts=30, early_sa=True)
+    lengths = {len(end.split(".")) for end in ends(run(method)[0]) if "sa" in path(run(method)[0], end)}
+    assert 4 in lengths, "say, ra, sa although a second query waits"
+    assert 4 not in {len(end.split(".")) for end in ends(run(Airrag(rollouts=30))[0])}
+
+
+@pytest.mark.parametrize(
+    ("knobs", "is_there"), [({}, False), ({"include_da": True}, True), ({"rollouts": 2}, True)]
+)
+def test_a_direct_answer_is_a_candidate_beside_the_paths(knobs, is_there):
+    result, _ = run(Airrag(**knobs))
+    found = {event.text: event.numbers for event in nodes(result).values() if event.action == "da"}
+    assert list(found) == (["The Schuylkill River"] if is_there else [])
+    for numbers in found.values():
+        assert (numbers["visits"], numbers["votes"]) == (1, 1)
+        assert numbers["reward"] > 0
+    assert len([key for key in calls(result) if key[-1] == "da"]) == is_there
+
+
+def test_equal_samples_are_one_child_with_all_votes():
+    result, _ = run(Airrag(samples=3, answer_samples=2))
+    assert nodes(result)["0.1"].numbers["votes"] == 3
+    assert nodes(result)["0.1.1"].numbers["votes"] == 2
+    assert not [name for name in nodes(result) if name.endswith(".2")]
+    say = [key for key in calls(result) if key[-1] == "say"]
+    assert len(say) == 3, "one event for each sample"
+
+
+def test_different_samples_are_children_and_candidates_though_only_one_is_entered():
+    varied = Varied(playing(say=f"{WHERE}/{MOUTH}\n{WHERE}\nNone", sa="Delaware\nMohawk\nthe Delaware."))
+    result, _ = run(Airrag(samples=3, answer_samples=3, verifier="jcd"), varied)
+    assert [nodes(result)[f"0.{n}"].text for n in (1, 2, 3)] == [f"{WHERE}; {MOUTH}", WHERE, "None"]
+    assert [nodes(result)[f"0.{n}"].numbers["visits"] for n in (1, 2, 3)] == [1, 0, 0]
+    answers = {event.text: event.numbers["votes"] for event in nodes(result).values() if event.action == "sa"}
+    assert answers == {"Delaware": 2, "Mohawk": 1}
+    assert result.answer.text == "Delaware"
+    chosen = next(each for each in decisions(result) if each.name == "choose")
+    assert chosen.numbers == pytest.approx({"Delaware": 2 / 3, "Mohawk": 1 / 3})
+
+
+def test_replies_that_come_to_the_same_state_are_one_child():
+    varied = Varied(playing(say=WHERE, qt=f"{WHERE}\nNone\nNone"))
+    result, _ = run(Airrag(samples=3), varied)
+    assert nodes(result)["0.1.1.1"].numbers["votes"] == 3
+    assert "0.1.1.2" not in nodes(result)
+
+
+def test_what_is_sampled_how():
+    asked = {}
+
+    class Watching(Varied):
+        async def generate(self, prompt, sampling, *rest, n=1, key, **named):
+            asked[key[-1]] = (sampling, n)
+            return await super().generate(prompt, sampling, *rest, n=n, key=key, **named)
+
+    run(Airrag(rollouts=6, samples=3, answer_samples=2, q_div=0.5, top_k=40), Watching(playing()))
+    for action in ("say", "qt"):
+        sampling, n = asked[action]
+        assert (sampling.temperature, sampling.top_p) == pytest.approx((0.85, 0.9))
+        assert (sampling.top_k, sampling.max_tokens, n) == (40, 256, 3)
+    for action, tokens in (("ra", 256), ("sa", 128), ("da", 128)):
+        sampling, n = asked[action]
+        assert (sampling.temperature, sampling.top_p, sampling.max_tokens, n) == (0.7, 0.8, tokens, 2)
+    assert (asked["verify"][0].temperature, asked["verify"][1]) == (0, 1)
+
+
+def test_vote_power_counts_the_share_of_the_samples():
+    def reward(vote_power):
+        varied = Varied(playing(sa="Delaware\nMohawk\nDelaware"))
+        result, _ = run(Airrag(answer_samples=3, vote_power=vote_power, followup_qt="never"), varied)
+        return nodes(result)[ends(result)[0]].numbers["reward"]
+
+    assert reward(0.0) == pytest.approx(1.0)
+    assert reward(1.0) == pytest.approx(2 / 3)
+    assert reward(2.0) == pytest.approx(4 / 9)
+
+
+def test_worked_examples_stand_in_the_prompts():
+    shown = model()
+    run(Airrag(examples=2), shown)
+    assert ["saxophone" in prompt for prompt in shown.prompts] == [True, False, True, False, True]
+    plain = model()
+    run(Airrag(), plain)
+    assert not any("saxophone" in prompt for prompt in plain.prompts)
+
+
+def test_an_exhausted_tree_ends_the_search():
+    result, _ = run(Airrag(rollouts=1000), model(say=WHERE, qt="None"))
+    assert len(ends(result)) < 30
+    again, _ = run(Airrag(rollouts=40, skip_exhausted=False), model(say=WHERE, qt="None"))
+    visits = [event.numbers["visits"] for name, event in nodes(again).items() if name.count(".") == 1]
+    assert sum(visits) == 41, "of each rollout, and of the direct answer beside them"
+    assert len(ends(again)) == len(ends(result)), "a path twice is one candidate"
+
+
+def seen(result):
+    return [(event.node, event.action, event.text, event.numbers) for event in nodes(result).values()]
+
+
+def test_the_same_seed_gives_the_same_tree_and_another_one_another():
+    def tree(seed, wave):
+        varied = Varied(None)
+        return seen(run(Airrag(rollouts=6, samples=2, wave=wave), varied, seed=seed)[0])
+
+    assert tree(1, 1) == tree(1, 1)
+    assert tree(1, 4) == tree(1, 4)
+    assert tree(1, 1) != tree(2, 1)
+
+
+def test_the_width_of_a_wave_does_not_change_the_answer():
+    method = {wave: run(Airrag(rollouts=100, wave=wave))[0] for wave in (1, 2, 4)}
+    assert len({result.answer for result in method.values()}) == 1
+    paths = [{tuple(path(result, end)) for end in ends(result)} for result in method.values()]
+    assert paths[0] == paths[1] == paths[2]
+
+
+@pytest.mark.parametrize("expansion", ["lazy", "eager"])
+@pytest.mark.parametrize("method", [Airrag, AirragLite])
+def test_visits_and_values_add_up_in_every_tree(method, expansion):
+    for seed in range(4):
+        made = method(rollouts=9, samples=2, answer_samples=2, expansion=expansion)
+        found = nodes(run(made, Varied(None), seed=seed)[0])
+        for name, event in found.items():
+            children = [each for at, each in found.items() if at.rpartition(".")[0] == name]
+            if children:
+                assert event.numbers["visits"] == sum(each.numbers["visits"] for each in children)
+                total = sum(each.numbers["value"] for each in children)
+                assert event.numbers["value"] == pytest.approx(total, abs=1e-9)
+            elif event.action in ("sa", "da"):
+                assert event.numbers["value"] == pytest.approx(
+                    event.numbers["reward"] * event.numbers["visits"], abs=1e-9
+                )
+
+
+def test_what_is_found_without_chance_is_not_asked_twice():
+    method = AirragLite(rollouts=12, wave=1, temperature=0.0, top_p=1.0)
+    plain, remembering = model(), model()
+    run(AirragLite(rollouts=12, wave=1), plain)
+    result, _ = run(method, remembering)
+    assert len(remembering.prompts) < len(plain.prompts)
+    asked = [
+        event.prompt for event in result.trace.events if event.type == "generate" and event.key[-1] == "ra"
+    ]
+    assert len(asked) == len(set(asked))
+
+
+@pytest.mark.parametrize("text", ["", "   ", "\n", "!", "None", "I cannot help with that.", "1.", "- \n- "])
+@pytest.mark.parametrize("method", [Airrag(rollouts=5), AirragLite(rollouts=3), Airrag(answer_samples=2)])
+def test_a_model_that_says_one_thing_whatever_it_is_asked(method, text):
+    always = dict.fromkeys(("say", "ra", "qt", "sa", "da", "verify"), text)
+    result, _ = run(method, model(**always))
+    expected = {"None": "None", "I cannot help with that.": "I cannot help with that", "1.": "1"}
+    assert result.answer.text == expected.get(text, "")
+    if not result.answer.text:
+        assert result.answer.citations == ()
+        assert [each.why for each in decisions(result) if each.name == "end"] == ["no path came to an answer"]
+
+
+def test_refusals_give_way_to_any_answer():
+    refusal = "The passages do not contain the answer."
+    result, _ = run(Airrag(rollouts=4), model(ra=refusal, sa=refusal))
+    assert result.answer.text == "The Schuylkill River"
+    result, _ = run(Airrag(rollouts=4), model(ra=refusal, sa=refusal, da="unknown", verify=refusal))
+    assert result.answer.text == refusal.removesuffix("."), "better than nothing"
+
+
+def test_nothing_found_is_a_refusal_without_a_call():
+    result, queries = run(Airrag(), model(qt=MOUTH), passages=())
+    assert queries == [WHERE, MOUTH]
+    assert "ra" not in {key[-1] for key in calls(result)}
+    assert nodes(result)["0.1.1"].text == f"{WHERE} → The passages do not contain the answer."
+    assert result.answer.citations == ()
+
+
+def test_a_failure_is_the_questions_failure():
+    with pytest.raises(ModelFailure, match="broken"):
+        run(Airrag(rollouts=4), model(qt=OSError("broken")))
+
+
+def test_choices_and_yes_or_no():
+    question = Question("q", "Which?", "choice", ("Mohawk", "Delaware River"))
+    assert run(Airrag(), question=question)[0].answer.short == "Delaware River"
+    question = Question("q", "Is it?", "yes_no")
+    assert run(Airrag(), model(sa="Yes, it is."), question=question)[0].answer.short == "yes"
+
+
+def test_a_model_of_raw_text():
+    raw = model(capabilities={"raw", "score"})
+    result, _ = run(Airrag(rollouts=3), raw)
+    assert result.answer.text == "the Delaware River"
+    assert all(prompt.endswith(("Answer:", "Queries:")) for prompt in raw.prompts)
+
+
+def test_knobs_are_checked():
+    for knobs in ({"rollouts": 0}, {"q_div": 1.5}, {"l_max": 0}, {"verifier": "vote"}, {"examples": 4}):
+        with pytest.raises(KnobError, match=f"knob {next(iter(knobs))}="):
+            Airrag(**knobs)

@@ -1,0 +1,113 @@
+"""The actions of AirRAG by name, and other methods among them."""
+
+from dataclasses import replace
+
+import pytest
+
+from askance.core.errors import KnobError, LimitReached, MissingAbility, UnknownName
+from askance.methods.airrag import Airrag, AirragLite
+from askance.methods.airrag_actions import ALL, FULL, WITHOUT_ANALYSIS, Actions
+from askance.methods.closed_book import ClosedBook
+from askance.methods.dragin import Dragin
+from askance.methods.selfrag import Selfrag
+from askance.models.scripted import ScriptedModel
+from askance.wire import make_method
+from tests.methods.bridge import calls, decisions, nodes, playing, run, spent
+
+
+def test_actions_from_text():
+    assert make_method("airrag", {"actions": "say, da,RA,qt,sa"}) == Airrag()
+    assert make_method("airrag", {"actions": "sa,qt,ra"}).actions == WITHOUT_ANALYSIS
+    assert make_method("airrag_lite", {"actions": "say,da,ra,qt,sa"}).actions == ALL
+    found = make_method("airrag", {"actions": "say,ra,qt,sa,dragin"}).actions
+    assert (found.names, found.further[0][1]) == (("dragin",), Dragin())
+    assert str(found) == "say,ra,qt,sa,dragin"
+    assert "Dragin(" in repr(Airrag(actions=found))
+
+
+@pytest.mark.parametrize(
+    ("text", "expected"),
+    [
+        ("say,da,ra,qt,sa,dragn", "unknown action 'dragn' in actions=.*did you mean 'dragin'"),
+        ("", "unknown action ''"),
+    ],
+)
+def test_unknown_actions(text, expected):
+    with pytest.raises(UnknownName, match=expected):
+        make_method("airrag", {"actions": text})
+
+
+@pytest.mark.parametrize("text", ["say", "ra,sa", "say,da", "da,ra,qt,sa", "dragin", "ra,ra,qt,sa"])
+def test_sets_that_no_path_can_be_made_of(text):
+    with pytest.raises(KnobError, match=r"no path can be made of.*say,da,ra,qt,sa; say,ra,qt,sa; ra,qt,sa"):
+        make_method("airrag", {"actions": text})
+
+
+def test_a_method_twice():
+    with pytest.raises(KnobError, match="single is there twice"):
+        make_method("airrag", {"actions": "ra,qt,sa,single,single"})
+
+
+class Failing:
+    """A method that always fails."""
+
+    needs = ClosedBook().needs
+
+    def __init__(self, error):
+        self.error = error
+
+    async def answer(self, question, run):
+        raise self.error
+
+
+def with_other(method, **knobs):
+    return Airrag(actions=Actions(FULL, (("other", method),)), rollouts=6, **knobs)
+
+
+def test_another_method_is_a_path_of_its_own():
+    def reply(prompt, key):
+        return "The Mohawk River." if "other" in key else playing()(prompt, key)
+
+    result, _ = run(with_other(ClosedBook(elicit=False)), ScriptedModel(reply))
+    others = [event for event in nodes(result).values() if event.action == "other"]
+    assert [event.text for event in others] == ["The Mohawk River."]
+    assert result.trace.committed == result.answer.text, "what the other method wrote is no answer"
+    assert any(key[0] == "other" for key in calls(result)), "its calls have keys of their own"
+    prompts = {event.key: event.prompt_tokens for event in result.trace.events if event.type == "generate"}
+    assert sum(prompts.values()) == spent(result)["input tokens"]
+
+
+def test_another_method_that_fails_leaves_the_tree_as_it_was():
+    result, _ = run(with_other(Failing(UnknownName("thing", "x", ()))))
+    assert "other" not in {event.action for event in nodes(result).values()}
+    assert [each.outcome for each in decisions(result) if each.name == "action"] == ["failed"]
+    assert result.answer.text == "the Delaware River"
+
+
+def test_another_method_that_does_not_fit():
+    def reply(prompt, key):
+        return "Mohawk" if "other" in key else playing()(prompt, key)
+
+    method = with_other(make_method("single", {"passages": 3}))
+    found = set()
+    for l_max in range(800, 3000, 100):
+        result, _ = run(replace(method, l_max=l_max), ScriptedModel(reply))
+        found |= {each.outcome for each in decisions(result) if each.name == "action"}
+        assert result.answer.text == "the Delaware River"
+    assert found == {"no room"}
+
+
+def test_a_limit_of_the_question_is_not_swallowed():
+    with pytest.raises(LimitReached):
+        run(with_other(Failing(LimitReached("enough"))))
+
+
+def test_other_methods_bring_their_needs():
+    text_only = ScriptedModel(capabilities=frozenset({"chat"}), signals=frozenset())
+    with pytest.raises(MissingAbility, match="airrag needs"):
+        run(make_method("airrag", {"actions": "ra,qt,sa,dragin"}), text_only)
+    assert make_method("airrag", {"actions": "ra,qt,sa,dragin"}).needs.attention
+    assert not AirragLite().needs.attention
+    native = Actions(FULL, (("selfrag", Selfrag(scorer="native")),))
+    with pytest.raises(MissingAbility, match="reflection tokens"):
+        run(Airrag(actions=native))

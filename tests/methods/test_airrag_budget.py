@@ -1,0 +1,197 @@
+"""AirRAG within L_max: no more is read whatever the settings, and it answers while anything fits."""
+
+import random
+
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from askance.core.types import Passage, Raw, Span
+from askance.methods.airrag import Airrag, AirragLite
+from askance.methods.airrag_acting import most_that_fit
+from askance.methods.airrag_budget import Account, Allowance, NoRoom
+from askance.models.scripted import ScriptedModel
+from askance.retrieval.scripted import ScriptedRetriever
+from tests.methods.bridge import (
+    BRIDGE,
+    MOUTH,
+    QUESTION,
+    TRANSFORMED,
+    Varied,
+    calls,
+    decisions,
+    nodes,
+    run,
+    spent,
+)
+from tests.methods.bridge import model as made
+
+LONG = tuple(
+    Passage(str(number), f"Creek {number}", " ".join(["It flows to the Delaware"] * (10 * number % 170)))
+    for number in range(1, 60)
+)
+
+
+def ledger(result):
+    """Input tokens of all calls, those of samples drawn at once counted once."""
+    prompts = {}
+    for event in result.trace.events:
+        if event.type == "generate":
+            prompts[event.key] = event.prompt_tokens
+    return sum(prompts.values()) + sum(e.prompt_tokens for e in result.trace.events if e.type == "score")
+
+
+many_settings = {
+    "rollouts": st.integers(1, 12),
+    "samples": st.integers(1, 3),
+    "answer_samples": st.integers(1, 2),
+    "passages": st.sampled_from([0, 1, 3, 30]),
+    "wave": st.sampled_from([1, 4]),
+    "verifier": st.sampled_from(["sa", "jcd", "rm", "rm_vote"]),
+    "reward": st.sampled_from(["consistency", "rm", "mixed"]),
+    "expansion": st.sampled_from(["lazy", "eager"]),
+    "early_sa": st.booleans(),
+    "include_da": st.booleans(),
+    "skip_exhausted": st.booleans(),
+    "examples": st.integers(0, 3),
+    "l_max": st.sampled_from([1, 40, 100, 200, 400, 900, 2048, 8192]),
+}
+
+
+@settings(max_examples=120, deadline=None)
+@given(st.sampled_from([Airrag, AirragLite]), st.fixed_dictionaries(many_settings), st.integers(0, 9))
+def test_no_more_than_l_max_is_read(method, knobs, seed):
+    varied = Varied(None, context_tokens=random.Random(seed).choice([600, 4096, 32768]))
+    result, _ = run(method(**knobs), varied, LONG, seed=seed)
+    assert ledger(result) == spent(result)["input tokens"] <= knobs["l_max"]
+
+
+@settings(max_examples=40, deadline=None)
+@given(st.fixed_dictionaries(many_settings))
+def test_what_the_verifier_reads_may_be_left_out_of_account(knobs):
+    result, _ = run(Airrag(**knobs, count_verifier=False), Varied(None, context_tokens=8192), LONG)
+    numbers = spent(result)
+    assert numbers["input tokens"] <= knobs["l_max"]
+    beside = numbers.get("input tokens of the verifier", 0)
+    if knobs["reward"] == "consistency":
+        beside += numbers.get("input tokens of rewards", 0)
+    assert ledger(result) == numbers["input tokens"] + beside
+
+
+def test_as_many_passages_as_there_is_room_for():
+    same = [
+        Passage(str(n), "Creek", "It flows to the Delaware River at Eddystone, in the south.")
+        for n in range(60)
+    ]
+    found = {}
+    for l_max in (1000, 2000, 4000, None):
+        result, _ = run(Airrag(passages=0, most_passages=40, l_max=l_max), made(context_tokens=20_000), same)
+        shown = [
+            e.prompt.count("Eddystone")
+            for e in result.trace.events
+            if e.type == "generate" and e.key[-1] == "ra"
+        ]
+        assert len(shown) == 2
+        found[l_max] = shown[0]
+    assert 1 <= found[1000] < found[2000] < found[4000] <= found[None] == 40
+
+
+def summary_prompt(result):
+    return next((e.prompt for e in result.trace.events if e.type == "generate" and e.key[-1] == "sa"), "")
+
+
+def retrieval_prompts(result):
+    return [e.prompt for e in result.trace.events if e.type == "generate" and e.key[-1] == "ra"]
+
+
+def test_every_stage_of_running_out():
+    results = {l_max: run(Airrag(l_max=l_max), made(), LONG[5:8])[0] for l_max in range(10, 3000, 10)}
+    shown = {
+        l_max: [prompt.count("Creek ") for prompt in retrieval_prompts(each)]
+        for l_max, each in results.items()
+    }
+    assert {3} <= {number for numbers in shown.values() for number in numbers}
+    assert any(set(numbers) & {1, 2} for numbers in shown.values()), "a call has fewer passages"
+    summaries = {l_max: summary_prompt(each) for l_max, each in results.items() if summary_prompt(each)}
+    with_histories = {prompt.count("Known:") for prompt in summaries.values()}
+    assert {1, 2} <= with_histories, "a path sums up before its queries are answered"
+    assert any("Creek " not in prompt for prompt in summaries.values()), "a summary has no passages"
+    answers = [results[l_max].answer.text for l_max in sorted(results)]
+    assert answers[0] == "", "nothing fits"
+    assert "The Schuylkill River" in answers, "a direct answer fits"
+    first = answers.index("The Schuylkill River")
+    assert set(answers[:first]) == {""}
+    assert "" not in answers[first:], "with more, there always is an answer"
+    assert answers[-1] == "It is the Delaware River"
+
+
+def test_where_no_summary_fits_the_last_answer_stands_and_is_marked():
+    long_answer = made(ra="The " + "very " * 150 + "long river.")
+    found = {}
+    for l_max in range(100, 1200, 10):
+        result, _ = run(Airrag(l_max=l_max), long_answer, (BRIDGE,))
+        cut = [event for event in nodes(result).values() if event.numbers.get("cut")]
+        found[l_max] = {(event.action, event.text[:8]) for event in cut}
+    assert {("sa", "The very")} in found.values()
+
+
+def test_no_rollout_starts_that_could_not_end():
+    few, many = (spent(run(Airrag(rollouts=20, l_max=l_max), made())[0]) for l_max in (700, 20_000))
+    assert few["rollouts"] < many["rollouts"]
+    assert few["l_max"] == 700
+
+
+def test_l_max_is_shared_between_rollouts_and_what_is_left_over_goes_on():
+    account = Account(1000)
+    first = account.share(4)
+    second = account.share(3)
+    assert (first.most, second.most) == (250, 250)
+    first.close()
+    assert account.left == 750
+    assert account.share(2).most == 375
+    second.close()
+    first.close()
+    assert account.set_aside == 375
+    assert Account(100).part(26).most == 0
+    assert Account(100).part(25).most == 25
+    assert Account(None).part(26).most is None
+
+
+def test_an_allowance_never_gives_more_than_it_has():
+    model = ScriptedModel(["x"], context_tokens=20)
+    for most, num_words, max_tokens in ((5, 6, 1), (None, 30, 1), (None, 10, 11)):
+        allowance = Allowance(Account(most), most)
+        with pytest.raises(NoRoom):
+            allowance.read(model, Raw((Span(" word" * num_words),)), max_tokens)
+        assert allowance.was_short
+        assert allowance.account.num_input == 0
+
+
+@pytest.mark.parametrize("limit", range(-1, 8))
+def test_the_most_that_fits(limit):
+    expected = None if limit < 0 else min(limit, 5)
+    assert most_that_fit(5, lambda number: number <= limit) == expected
+
+
+def test_a_small_window_is_a_limit_too():
+    result, _ = run(Airrag(passages=30), made(context_tokens=700), LONG)
+    assert result.answer.text == "It is the Delaware River"
+    result, _ = run(Airrag(), made(context_tokens=100), LONG)
+    assert result.answer.text == ""
+
+
+def test_the_verifier_does_without_a_call_where_none_fits():
+    answers = {}
+    for l_max in range(300, 1500, 20):
+        result, _ = run(Airrag(rollouts=2, l_max=l_max), made())
+        verified = ("verify",) in calls(result)
+        why = [each.outcome for each in decisions(result) if each.name == "choose"]
+        answers.setdefault((verified, "without a call" in why), l_max)
+    assert {(True, False)} <= answers.keys()
+
+
+def test_passages_are_searched_for_as_the_queries_stand():
+    retriever = ScriptedRetriever([BRIDGE])
+    run(Airrag(passages=0, most_passages=7), passages=retriever)
+    assert retriever.queries[1] == TRANSFORMED != MOUTH
+    assert QUESTION.text not in retriever.queries

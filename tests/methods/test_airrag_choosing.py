@@ -1,0 +1,193 @@
+"""AirRAG's verifiers and rewards: who is asked, what is scored, and who wins."""
+
+import math
+
+import pytest
+
+from askance.core.errors import MissingAbility
+from askance.core.types import Hit
+from askance.methods.airrag import Airrag
+from askance.methods.airrag_reward import PASSAGE_TOKENS, path_prompt
+from askance.methods.airrag_state import DA, SA, State
+from askance.models.scripted import ScriptedModel
+from askance.retrieval.scripted import ScriptedEncoder
+from tests.methods.bridge import (
+    BRIDGE,
+    CREEK,
+    QUESTION,
+    SCRIPT,
+    WHERE,
+    Varied,
+    calls,
+    decisions,
+    ends,
+    model,
+    nodes,
+    playing,
+    run,
+    scored,
+    spent,
+)
+
+
+def answers(*given):
+    """A model of one path whose summary is each of these, sample by sample."""
+    return Varied(playing(say=WHERE, sa="\n".join(given)))
+
+
+def drawing(verifier, number, **knobs):
+    return Airrag(answer_samples=number, followup_qt="never", verifier=verifier, **knobs)
+
+
+def chosen(result):
+    return next(each for each in decisions(result) if each.name == "choose")
+
+
+def test_common_words_choose():
+    given = ("Delaware River", "the Delaware River in Eddystone", "Mohawk River")
+    result, _ = run(drawing("jcd", 3), answers(*given))
+    assert result.answer.text == "Delaware River"
+    assert list(chosen(result).numbers.values()) == pytest.approx([0.6111, 0.5667, 0.5111], abs=5e-5)
+
+
+def test_vectors_choose():
+    given = ("Mohawk", "Delaware River", "River Delaware")
+    result, _ = run(drawing("emb", 3), answers(*given), encoder=ScriptedEncoder())
+    assert result.answer.text == "Delaware River"
+    scores = chosen(result).numbers
+    assert scores["Delaware River"] == pytest.approx(scores["River Delaware"]) != scores["Mohawk"]
+
+
+def test_vectors_need_an_encoder():
+    with pytest.raises(MissingAbility, match=r"there is no encoder.*--set verifier=jcd"):
+        run(Airrag(verifier="emb"))
+
+
+def test_a_call_that_sees_all_candidates_chooses():
+    varied = Varied(
+        playing(say=WHERE, sa="Mohawk River\nDelaware River\nmohawk river", verify="The Delaware River.")
+    )
+    result, _ = run(drawing("sa", 3), varied)
+    assert result.answer.text == "The Delaware River"
+    prompt = next(
+        event.prompt for event in result.trace.events if event.type == "generate" and event.key == ("verify",)
+    )
+    assert "- Mohawk River (2)\nKnown: " in prompt
+    assert prompt.index("Mohawk River (2)") < prompt.index("- Delaware River\n")
+    assert spent(result)["input tokens of the verifier"] > 0
+
+
+@pytest.mark.parametrize("given", [("Delaware",), ("Delaware", "delaware.", "The Delaware")])
+def test_without_a_choice_nobody_is_asked(given):
+    result, _ = run(drawing("sa", len(given)), answers(*given))
+    assert ("verify",) not in calls(result)
+    assert result.answer.text == "Delaware"
+
+
+@pytest.mark.parametrize("reply", ["", "unknown", "The passages do not contain the answer."])
+def test_a_verifier_that_says_nothing_leaves_it_to_common_words(reply):
+    varied = Varied(playing(say=WHERE, sa="Mohawk\nDelaware\nDelaware", verify=reply))
+    assert run(drawing("sa", 3), varied)[0].answer.text == "Delaware"
+
+
+def judging(**likely):
+    """A reward model that gives a path the probability of the answer that it ends in, 0.1 otherwise."""
+
+    def score(prompt, option):
+        last = prompt.rpartition("Answer: ")[2]
+        probability = next((value for answer, value in likely.items() if answer in last), 0.1)
+        return math.log(probability if "Yes" in option else 1 - probability)
+
+    return ScriptedModel(scores=score, name="judge")
+
+
+def test_the_reward_model_chooses_alone_or_by_votes():
+    given = ("Mohawk", "Delaware", "Delaware")
+    models = {"answer": answers(*given), "reward": judging(Mohawk=0.7, Delaware=0.5)}
+    result, _ = run(drawing("rm", 3), models)
+    assert result.answer.text == "Mohawk"
+    assert chosen(result).numbers == pytest.approx({"Mohawk": 0.7, "Delaware": 0.5})
+    result, _ = run(drawing("rm_vote", 3), models)
+    assert result.answer.text == "Delaware"
+    assert chosen(result).numbers == pytest.approx({"Mohawk": 0.7, "Delaware": 1.0})
+    assert len(scored(result)) == 2, "each path once"
+
+
+def test_the_answering_model_judges_where_no_other_is_given():
+    varied = Varied(playing(say=WHERE, sa="Mohawk\nDelaware"), scores={"Yes": -1.0, "No": -1.0})
+    result, _ = run(drawing("rm", 2), varied)
+    assert chosen(result).numbers == pytest.approx({"Mohawk": 0.5, "Delaware": 0.5})
+    blind = ScriptedModel(playing(), capabilities=frozenset({"chat"}))
+    with pytest.raises(MissingAbility, match=r"scored, which scripted can't.*--model reward=bundled"):
+        run(Airrag(verifier="rm"), blind)
+    with pytest.raises(MissingAbility, match="asks no model in the role reward"):
+        run(Airrag(), {"answer": model(), "reward": judging()})
+
+
+@pytest.mark.parametrize(("reward", "expected"), [("consistency", 0.5), ("rm", 0.8), ("mixed", 0.65)])
+def test_what_a_path_earns(reward, expected):
+    models = {"answer": model(), "reward": judging(Delaware=0.8, Schuylkill=0.3)}
+    models["answer"] = model(sa="Delaware")
+    method = Airrag(include_da=True, reward=reward, verifier="rm")
+    result, _ = run(method, models)
+    (path,) = [name for name in ends(result) if nodes(result)[name].action == SA]
+    assert nodes(result)[path].numbers["reward"] == pytest.approx(expected)
+    assert result.answer.text == "Delaware"
+
+
+def test_rewards_lead_the_search():
+    script = {
+        "say": f"{WHERE}/None\n{WHERE}",
+        "sa": lambda prompt: "Mohawk" if "Crum" in prompt else "Delaware",
+    }
+
+    def visits(likely):
+        models = {"answer": Varied(playing(**script)), "reward": judging(**likely)}
+        result, _ = run(Airrag(rollouts=12, samples=2, reward="rm", exploration=0.1, wave=1), models)
+        return spent(result)["input tokens of rewards"], nodes(result)
+
+    tokens, found = visits({"Mohawk": 0.9})
+    assert tokens > 0
+    assert all(0 <= event.numbers["value"] <= event.numbers["visits"] for event in found.values())
+
+
+def test_a_refusal_earns_nothing():
+    models = {"answer": model(sa="unknown"), "reward": judging(unknown=0.9)}
+    result, _ = run(Airrag(include_da=True, reward="rm", verifier="rm"), models)
+    rewards = {
+        event.action: event.numbers["reward"] for event in nodes(result).values() if "reward" in event.numbers
+    }
+    assert rewards == pytest.approx({SA: 0.0, DA: 0.1})
+    assert result.answer.text == SCRIPT["da"]
+
+
+@pytest.mark.parametrize("options", [{"Yes": -math.inf, "No": -math.inf}, {"Yes": -1000.0, "No": -1.0}])
+def test_impossible_scores(options):
+    judge = ScriptedModel(scores=options)
+    result, _ = run(drawing("rm_vote", 2), {"answer": answers("Mohawk", "Delaware"), "reward": judge})
+    assert result.answer.text == "Mohawk"
+    assert set(chosen(result).numbers.values()) == {0.0}
+
+
+def test_what_a_reward_model_is_shown():
+    long = type(CREEK)("2", "Creek", "word " * 1000)
+    state = State().planned((WHERE,), QUESTION.text)
+    state = state.answered(WHERE, "Over Crum Creek", (Hit(long, 1, 1), Hit(BRIDGE, 1, 2)), refused=False)
+    state = state.transformed(()).concluded(SA, "the Delaware")
+    raw = ScriptedModel(capabilities=frozenset({"raw", "score"}))
+    shown = raw.decode(raw._prompt_ids(path_prompt(raw, QUESTION, state)))
+    assert shown.endswith(f"Found: {WHERE} Over Crum Creek\nNext: None\nAnswer: the Delaware\nJudgement:")
+    assert f"Question: {QUESTION.text}\nPlan: {WHERE}\nPassage: Creek" in shown
+    assert PASSAGE_TOKENS - 9 < shown.count("word") < PASSAGE_TOKENS
+    chat = ScriptedModel()
+    assert chat.count(path_prompt(chat, QUESTION, state, with_passages=False)) < 100
+
+
+def test_a_judge_with_a_small_window_sees_no_passages_or_nothing():
+    judge, found = judging(Mohawk=0.9), set()
+    for window in range(20, 200, 4):
+        judge.context_tokens = window
+        models = {"answer": answers("Mohawk", "Delaware"), "reward": judge}
+        result, _ = run(drawing("rm", 2), models, passages=(CREEK,))
+        found.add(("Passage:" in "".join(scored(result)), round(chosen(result).numbers["Mohawk"], 6)))
+    assert found == {(True, 0.9), (False, 0.9), (False, 0.0)}

@@ -1,0 +1,136 @@
+"""States of AirRAG: queues, histories, and which action may follow which."""
+
+import random
+from itertools import pairwise
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from askance.core.types import Demo, Hit, Passage
+from askance.methods.airrag_state import DA, QT, RA, SA, SAY, Legality, State, is_same
+
+QUESTION = "Where does the creek under the bridge end?"
+HITS = tuple(Hit(Passage(id, id, id), 1 / rank, rank) for rank, id in enumerate("ab", start=1))
+OTHERS = tuple(Hit(Passage(id, id, id), 1 / rank, rank) for rank, id in enumerate("cb", start=1))
+
+
+def test_a_plan_is_the_queue_and_without_one_the_question_is():
+    assert State().planned(("one", "two"), QUESTION).pending == ("one", "two")
+    bare = State().planned((), QUESTION)
+    assert bare.pending == (QUESTION,)
+    assert bare.plan == ()
+
+
+def test_an_answer_leaves_the_queue_and_joins_the_history():
+    state = State().planned(("one", "two"), QUESTION).answered("one", "1", HITS, refused=False)
+    assert state.pending == ("two",)
+    assert state.history == (Demo("one", "1"),)
+
+
+def test_transformed_queries_take_the_place_of_the_next():
+    state = State().planned(("one", "two", "three"), QUESTION).answered("one", "1", HITS, refused=False)
+    assert state.transformed(("2a", "2b")).pending == ("2a", "2b", "three")
+    assert state.transformed(()).pending == ("two", "three")
+
+
+def test_follow_ups_are_the_queue_where_nothing_is_pending():
+    state = State().planned((), QUESTION).answered(QUESTION, "1", HITS, refused=False)
+    assert state.transformed(("and then",)).pending == ("and then",)
+    assert state.transformed(()).pending == ()
+
+
+def test_what_was_asked_is_not_asked_again():
+    state = State().planned(("Which creek?",), QUESTION).answered("Which creek?", "x", HITS, refused=False)
+    again = state.transformed(("which  creek", "which sea?"))
+    assert again.pending == ("which sea?",)
+    assert again.num_repeats == 1
+    assert state.transformed(("WHICH CREEK",)).pending == ()
+
+
+def test_two_repeats_on_a_path_end_it():
+    state = State().planned(("a b", "c d", "e f"), QUESTION)
+    state = state.answered("a b", "1", HITS, refused=False).transformed(("a b",))
+    assert Legality().actions(state) == (RA,)
+    state = state.answered("c d", "2", HITS, refused=False).transformed(("c d",))
+    assert Legality().actions(state) == (SA,)
+
+
+def test_passages_stand_once_the_best_of_each_retrieval_first():
+    state = State().planned(("one", "two"), QUESTION)
+    state = state.answered("one", "1", HITS, refused=False).answered("two", "2", OTHERS, refused=False)
+    assert [hit.passage.id for hit in state.hits] == ["a", "c", "b"]
+
+
+@pytest.mark.parametrize(
+    ("one", "other", "same"),
+    [
+        ("The Po", "po", True),
+        ("where is the bridge", "where is the ferry", False),
+        ("?", "!", True),
+        ("?", "po", False),
+    ],
+)
+def test_the_same_query(one, other, same):
+    assert is_same(one, other) is same
+
+
+def test_actions_at_the_root():
+    assert Legality().actions(State()) == (SAY,)
+    assert Legality(further=("dragin",)).actions(State()) == (SAY, "dragin")
+    assert Legality(is_lite=True).actions(State()) == (RA, QT)
+
+
+def test_what_gave_nothing_is_replaced_by_a_summary_or_at_the_root_by_a_search():
+    legality = Legality()
+    assert legality.actions(State(), frozenset({SAY})) == (RA,)
+    assert legality.actions(State(), frozenset({SAY, RA})) == (DA,)
+    assert legality.actions(State(), frozenset({SAY, RA, DA})) == ()
+    state = State().planned(("one", "two"), QUESTION).answered("one", "1", HITS, refused=False)
+    assert legality.actions(state, frozenset({QT})) == (SA,)
+    assert legality.actions(state, frozenset({QT, SA})) == ()
+
+
+def step(state, action, chance):
+    if action == SAY:
+        return state.planned(tuple(f"q{n} {chance.random()}" for n in range(chance.randrange(4))), QUESTION)
+    if action == RA:
+        query = state.pending[0] if state.pending else QUESTION
+        return state.answered(query, "x", HITS, refused=chance.random() < 0.3)
+    if action == QT:
+        return state.transformed(tuple(f"t{chance.random()}" for _ in range(chance.randrange(3))))
+    return state.concluded(action, "end")
+
+
+FOLLOWS = {"": {SAY}, SAY: {RA, QT}, RA: {QT, SA}, QT: {RA, SA}}
+FOLLOWS_LITE = {"": {RA, QT}, RA: {QT, SA}, QT: {RA, SA}}
+
+
+@given(st.integers(), st.booleans(), st.booleans())
+def test_every_path_keeps_to_the_table(seed, is_lite, early_summary):
+    chance = random.Random(seed)
+    legality = Legality(is_lite, most_depth=9 if is_lite else 10, early_summary=early_summary)
+    state = State(pending=(QUESTION,) if is_lite else ())
+    while state.answer is None:
+        actions = legality.actions(state)
+        assert actions
+        assert set(actions) <= (FOLLOWS_LITE if is_lite else FOLLOWS)[state.last]
+        if state.last == QT and not state.pending:
+            assert actions == (SA,)
+        if state.last == RA and state.pending and not early_summary and SA in actions:
+            assert QT not in actions
+        state = step(state, chance.choice(actions), chance)
+    taken = [each.action for each in state.steps]
+    assert state.depth <= legality.most_depth
+    assert state.times(RA) <= 4
+    assert state.times(QT) <= 4
+    assert (RA, RA) not in pairwise(taken)
+    assert (QT, QT) not in pairwise(taken)
+    assert taken[-1] == SA
+
+
+def test_equal_paths_have_equal_keys():
+    one = State().planned(("The Po",), QUESTION).concluded(SA, "Turin.")
+    other = State().planned(("po?",), QUESTION).concluded(SA, "the turin")
+    assert one.key == other.key
+    assert one.key != State().planned(("Arno",), QUESTION).concluded(SA, "Turin.").key

@@ -1,0 +1,48 @@
+"""Scores of answers by what they have in common."""
+
+import numpy as np
+import pytest
+
+from askance.methods.airrag_voting import Vote, clustered, emb_scores, jcd_scores, ranking
+
+RIVERS = ("Delaware River", "the Delaware River in Eddystone", "Mohawk River")
+
+
+def test_jcd_of_the_worked_example():
+    assert jcd_scores(RIVERS) == pytest.approx([0.6111, 0.5667, 0.5111], abs=5e-5)
+
+
+def test_copies_count_as_answers_of_their_own():
+    assert jcd_scores(("Delaware", "Mohawk"), (3, 1)) == pytest.approx([0.75, 0.25])
+    assert jcd_scores(("Delaware",) * 3 + ("Mohawk",)) == pytest.approx([0.75] * 3 + [0.25])
+
+
+def test_answers_without_a_word_are_equal():
+    assert jcd_scores(("", "the")) == [1.0, 1.0]
+    assert jcd_scores(()) == []
+
+
+def test_emb_is_the_mean_cosine():
+    vectors = np.array([[1, 0], [0.6, 0.8], [0, 1]], dtype=np.float32)
+    assert emb_scores(vectors) == pytest.approx([1.6 / 3, 2.4 / 3, 1.8 / 3], abs=1e-6)
+    assert emb_scores(vectors, (2, 1, 1)) == pytest.approx([2.6 / 4, 3.0 / 4, 1.8 / 4], abs=1e-6)
+
+
+@pytest.mark.parametrize(
+    ("one", "other"),
+    [
+        (Vote("a", visits=2), Vote("b", visits=1, reward=9)),
+        (Vote("a", reward=0.5), Vote("b", reward=0.4)),
+        (Vote("a"), Vote("b c")),
+        (Vote("a"), Vote("b")),
+    ],
+    ids=["visits", "reward", "words", "earlier"],
+)
+def test_ties(one, other):
+    assert ranking((one, other), (0.5, 0.5 + 1e-12))[0] == 0
+    assert ranking((one, other), (0.4, 0.5))[0] == 1
+
+
+def test_clusters_are_equal_answers():
+    votes = [Vote("The Po"), Vote("Arno"), Vote("po.")]
+    assert clustered(votes) == [[0, 2], [1]]

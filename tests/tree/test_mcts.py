@@ -1,0 +1,240 @@
+"""Tree search on a made-up game: states are letters, terminal at a length, worth what a rule says."""
+
+import asyncio
+import math
+import random
+from dataclasses import replace
+
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from askance.tree.mcts import Rules, Settings, search
+from askance.tree.nodes import Node, Outcome
+
+LENGTH = 3
+
+
+def worth(state):
+    return (sum(map(ord, state)) % 7) / 6
+
+
+def game(*, letters="abc", length=LENGTH, outcomes=1, delays=None, dead=(), rewards=None, may_start=None):
+    """Each letter is an action; it may have several outcomes (capitals are another), or be in vain."""
+    drawn = []
+
+    async def draw(node, action, rollout):
+        drawn.append((node.state, action, rollout))
+        if delays is not None:
+            for _ in range(delays.randrange(4)):
+                await asyncio.sleep(0)
+        if node.state + action in dead:
+            return []
+        letters_of = [action, action.upper()][:outcomes]
+        return [Outcome(node.state + letter, 1) for letter in letters_of]
+
+    rules = Rules(
+        actions=lambda state, dead: [letter for letter in letters if letter not in dead],
+        draw=draw,
+        is_terminal=lambda state: len(state) >= length,
+        choose=lambda node, untried, rollout: random.Random(f"{node.name} {rollout}").choice(untried),
+        rewards=rewards or (lambda terminals: [worth(each.state) for each in terminals]),
+        may_start=may_start or (lambda rollout: True),
+    )
+    return rules, drawn
+
+
+def run(rules, **kwargs):
+    return asyncio.run(search("", rules, Settings(**kwargs)))
+
+
+def shape(tree):
+    return [(node.name, node.state, node.visits, round(node.value, 9)) for node in tree.root.below()]
+
+
+def test_uct_of_the_worked_example():
+    parent = Node("p", visits=4)
+    one = Node("a", "a", parent, visits=2, value=1.5)
+    other = Node("b", "b", parent, visits=1, value=0.9)
+    assert one.uct(2.0) == pytest.approx(2.415, abs=5e-4)
+    assert other.uct(2.0) == pytest.approx(3.255, abs=5e-4)
+    assert Node("c", "c", parent).uct(2.0) == math.inf
+
+
+def test_what_nobody_tried_comes_first_in_the_order_of_the_actions():
+    rules, drawn = game(length=1)
+    tree = run(rules, rollouts=3, wave=1)
+    assert [action for _, action, _ in drawn] == ["a", "b", "c"]
+    assert [node.state for node in tree.terminals] == ["a", "b", "c"]
+
+
+def test_the_search_ends_when_nothing_new_is_left():
+    rules, _ = game(letters="ab", length=2)
+    tree = run(rules, rollouts=100)
+    assert sorted(node.state for node in tree.terminals) == ["aa", "ab", "ba", "bb"]
+    assert tree.num_rollouts == 4
+    assert tree.root.is_exhausted
+
+
+def test_terminals_may_be_visited_again_where_that_is_wanted():
+    rules, drawn = game(letters="ab", length=1)
+    tree = run(rules, rollouts=10, wave=2, revisits=True)
+    assert len(drawn) == 2
+    assert tree.num_rollouts == tree.root.visits == 10
+    assert sum(node.num_paid for node in tree.terminals) == 10
+    assert tree.root.value == pytest.approx(sum(worth(node.state) * node.visits for node in tree.terminals))
+
+
+def test_of_several_outcomes_one_is_entered_and_the_others_wait():
+    rules, drawn = game(letters="a", length=1, outcomes=2)
+    tree = run(rules, rollouts=1)
+    assert [(node.state, node.visits) for node in tree.root.children] == [("a", 1), ("A", 0)]
+    again = run(rules, rollouts=5)
+    assert [node.state for node in again.terminals] == ["a", "A"]
+    assert len(drawn) == 2
+
+
+def test_an_eager_search_draws_for_all_actions_of_a_node():
+    rules, drawn = game(length=2)
+    run(rules, rollouts=1, expansion="eager")
+    assert [(state, action) for state, action, _ in drawn[:3]] in [
+        [("", first), *[("", other) for other in "abc" if other != first]] for first in "abc"
+    ]
+    assert len(drawn) == 6
+
+
+def test_an_action_in_vain_gives_way_to_what_becomes_legal_then():
+    def actions(state, dead):
+        return ["z"] if dead >= {"a", "b"} else [each for each in "ab" if each not in dead]
+
+    async def draw(node, action, rollout):
+        return [Outcome(node.state + action)] if action == "z" else []
+
+    rules = Rules(
+        actions=actions,
+        draw=draw,
+        is_terminal=lambda state: state.endswith("z"),
+        choose=lambda node, untried, rollout: untried[0],
+        rewards=lambda terminals: [1.0] * len(terminals),
+    )
+    tree = run(rules, rollouts=3, wave=1)
+    assert [node.state for node in tree.terminals] == ["z"]
+    assert tree.root.dead == {"a", "b"}
+
+
+def test_a_rollout_that_ends_nowhere_leaves_no_visit():
+    rules, _ = game(letters="ab", length=2, dead={"aa", "ab"})
+    tree = run(rules, rollouts=20)
+    assert sorted(node.state for node in tree.terminals) == ["ba", "bb"]
+    assert tree.num_failed == 1
+    assert tree.root.visits == 2
+    check(tree)
+
+
+@pytest.mark.parametrize("wave", [1, 4])
+def test_an_action_that_can_not_be_drawn_for_now_is_tried_again_in_the_next_wave(wave):
+    rules, drawn = game(letters="ab", length=2)
+
+    async def draw(node, action, rollout):
+        found = await rules.draw(node, action, rollout)
+        return None if action == "a" and rollout < 3 else found
+
+    tree = run(replace(rules, draw=draw), rollouts=20, wave=wave)
+    assert sorted(node.state for node in tree.terminals) == ["aa", "ab", "ba", "bb"]
+    assert not any(node.dead or node.postponed for node in tree.root.below())
+    assert len(drawn) > 6
+    check(tree)
+
+
+def test_actions_beside_the_rollouts_are_drawn_once_and_rewarded_as_ends():
+    rules, drawn = game(letters="a", length=1, outcomes=2)
+    beside = replace(rules, actions=lambda state, dead: ["b"], beside=("a",), is_terminal=bool)
+    tree = run(beside, rollouts=9)
+    assert [(node.state, node.visits) for node in tree.root.children] == [
+        ("b", 1), ("B", 1), ("a", 1), ("A", 1),
+    ]  # fmt: skip
+    assert sorted((action, rollout) for _, action, rollout in drawn) == [("a", 0), ("b", 0)]
+    assert tree.root.visits == tree.num_rollouts + 2
+    assert tree.root.value == pytest.approx(sum(worth(node.state) for node in tree.terminals))
+    in_vain = run(replace(beside, beside=("a",), draw=vain), rollouts=2)
+    assert in_vain.root.dead == {"a", "b"}
+    assert in_vain.num_failed == 1
+
+
+async def vain(node, action, rollout):
+    return []
+
+
+def test_no_rollout_starts_without_room():
+    rules, _ = game(may_start=lambda rollout: rollout < 2)
+    assert run(rules, rollouts=9).num_rollouts == 2
+
+
+def test_the_weight_of_the_bonus_falls_as_the_schedule_says():
+    assert Settings(10).weight(5) == 2.0
+    assert Settings(10, schedule="linear").weight(5) == pytest.approx(2 * 0.55)
+    assert Settings(10, schedule="exponential").weight(10) == pytest.approx(0.2)
+
+
+def test_a_failure_ends_the_search_and_all_of_its_wave():
+    going_on = []
+
+    async def draw(node, action, rollout):
+        if node.state and action == "b":
+            raise ValueError("broken")
+        await asyncio.sleep(0.01 * bool(node.state))
+        going_on.append(node.state)
+        return [Outcome(node.state + action)]
+
+    rules, _ = game()
+    broken = Rules(rules.actions, draw, rules.is_terminal, lambda *_: "a", rules.rewards)
+    with pytest.raises(ValueError, match="broken"):
+        run(broken, rollouts=8)
+    assert len(going_on) < 8
+
+
+def check(tree):
+    """What must hold of every tree."""
+    for node in tree.root.below():
+        ends = [each for each in node.below() if each.is_terminal]
+        assert node.value == pytest.approx(sum(each.num_paid * each.reward for each in ends), abs=1e-9)
+        assert node.visits == sum(each.num_paid for each in ends)
+        assert all(child.parent is node for child in node.children)
+        assert not node.is_taken
+    assert tree.num_rollouts == tree.root.visits + tree.num_failed
+
+
+many_games = {
+    "letters": st.sampled_from(["a", "ab", "abc"]),
+    "length": st.integers(1, 4),
+    "outcomes": st.integers(1, 2),
+    "dead": st.sets(st.text("abc", min_size=1, max_size=4), max_size=6),
+}
+many_settings = {
+    "rollouts": st.integers(1, 24),
+    "wave": st.integers(1, 5),
+    "expansion": st.sampled_from(["lazy", "eager"]),
+    "revisits": st.booleans(),
+    "unexplored": st.sampled_from(["first", "random"]),
+    "seed": st.sampled_from(["1", "2"]),
+}
+
+
+def relative(terminals):
+    """Rewards that change with every terminal that is found."""
+    best = max(worth(each.state) for each in terminals)
+    return [worth(each.state) / best if best else 0.0 for each in terminals]
+
+
+@settings(max_examples=150, deadline=None)
+@given(st.fixed_dictionaries(many_games), st.fixed_dictionaries(many_settings), st.integers())
+def test_visits_and_values_add_up_and_timing_changes_nothing(made, chosen, seed):
+    rules, _ = game(**made, rewards=relative)
+    tree = run(rules, **chosen)
+    check(tree)
+    slow, _ = game(**made, rewards=relative, delays=random.Random(seed))
+    assert shape(run(slow, **chosen)) == shape(tree)
+    names = [node.name for node in tree.root.below()]
+    assert len(names) == len(set(names))
+    if not chosen["revisits"]:
+        assert all(node.num_paid == 1 for node in tree.terminals)
