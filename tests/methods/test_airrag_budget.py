@@ -1,5 +1,6 @@
 """AirRAG within L_max: no more is read whatever the settings, and it answers while anything fits."""
 
+import asyncio
 import random
 
 import pytest
@@ -58,7 +59,7 @@ many_settings = {
 }
 
 
-@settings(max_examples=120, deadline=None)
+@settings(max_examples=60, deadline=None)
 @given(st.sampled_from([Airrag, AirragLite]), st.fixed_dictionaries(many_settings), st.integers(0, 9))
 def test_no_more_than_l_max_is_read(method, knobs, seed):
     varied = Varied(None, context_tokens=random.Random(seed).choice([600, 4096, 32768]))
@@ -66,7 +67,37 @@ def test_no_more_than_l_max_is_read(method, knobs, seed):
     assert ledger(result) == spent(result)["input tokens"] <= knobs["l_max"]
 
 
-@settings(max_examples=40, deadline=None)
+class Dawdling(Varied):
+    """Takes its time, now more, now less."""
+
+    def __init__(self, chance, **named):
+        super().__init__(None, **named)
+        self.chance = chance
+
+    async def generate(self, prompt, sampling, *rest, n=1, key, **named):
+        for _ in range(self.chance.randrange(5)):
+            await asyncio.sleep(0)
+        return await super().generate(prompt, sampling, *rest, n=n, key=key, **named)
+
+    async def score(self, prompt, options):
+        for _ in range(self.chance.randrange(5)):
+            await asyncio.sleep(0)
+        return await super().score(prompt, options)
+
+
+@settings(max_examples=15, deadline=None)
+@given(st.fixed_dictionaries(many_settings | {"temperature": st.sampled_from([0.0, 0.7])}), st.integers())
+def test_timing_changes_neither_tree_nor_answer_nor_cost(knobs, seed):
+    def found(model):
+        result, _ = run(Airrag(**knobs), model, LONG)
+        tree = [(event.text, event.numbers) for event in nodes(result).values()]
+        return result.answer, tree, spent(result)
+
+    prompt_model = Varied(None, context_tokens=8192)
+    assert found(prompt_model) == found(Dawdling(random.Random(seed), context_tokens=8192))
+
+
+@settings(max_examples=20, deadline=None)
 @given(st.fixed_dictionaries(many_settings))
 def test_what_the_verifier_reads_may_be_left_out_of_account(knobs):
     result, _ = run(Airrag(**knobs, count_verifier=False), Varied(None, context_tokens=8192), LONG)
