@@ -1,5 +1,6 @@
 """AirRAG within L_max: no more is read whatever the settings, and it answers while anything fits."""
 
+import asyncio
 import random
 
 import pytest
@@ -58,7 +59,7 @@ many_settings = {
 }
 
 
-@settings(max_examples=120, deadline=None)
+@settings(max_examples=40, deadline=None)
 @given(st.sampled_from([Airrag, AirragLite]), st.fixed_dictionaries(many_settings), st.integers(0, 9))
 def test_no_more_than_l_max_is_read(method, knobs, seed):
     varied = Varied(None, context_tokens=random.Random(seed).choice([600, 4096, 32768]))
@@ -66,7 +67,37 @@ def test_no_more_than_l_max_is_read(method, knobs, seed):
     assert ledger(result) == spent(result)["input tokens"] <= knobs["l_max"]
 
 
-@settings(max_examples=40, deadline=None)
+class Dawdling(Varied):
+    """Takes its time, now more, now less."""
+
+    def __init__(self, chance, **named):
+        super().__init__(None, **named)
+        self.chance = chance
+
+    async def generate(self, prompt, sampling, *rest, n=1, key, **named):
+        for _ in range(self.chance.randrange(5)):
+            await asyncio.sleep(0)
+        return await super().generate(prompt, sampling, *rest, n=n, key=key, **named)
+
+    async def score(self, prompt, options):
+        for _ in range(self.chance.randrange(5)):
+            await asyncio.sleep(0)
+        return await super().score(prompt, options)
+
+
+@settings(max_examples=15, deadline=None)
+@given(st.fixed_dictionaries(many_settings | {"temperature": st.sampled_from([0.0, 0.7])}), st.integers())
+def test_timing_changes_neither_tree_nor_answer_nor_cost(knobs, seed):
+    def found(model):
+        result, _ = run(Airrag(**knobs), model, LONG)
+        tree = [(event.text, event.numbers) for event in nodes(result).values()]
+        return result.answer, tree, spent(result)
+
+    prompt_model = Varied(None, context_tokens=8192)
+    assert found(prompt_model) == found(Dawdling(random.Random(seed), context_tokens=8192))
+
+
+@settings(max_examples=20, deadline=None)
 @given(st.fixed_dictionaries(many_settings))
 def test_what_the_verifier_reads_may_be_left_out_of_account(knobs):
     result, _ = run(Airrag(**knobs, count_verifier=False), Varied(None, context_tokens=8192), LONG)
@@ -105,7 +136,9 @@ def retrieval_prompts(result):
 
 
 def test_every_stage_of_running_out():
-    results = {l_max: run(Airrag(l_max=l_max), made(), LONG[5:8])[0] for l_max in range(10, 3000, 10)}
+    results = {
+        l_max: run(Airrag(l_max=l_max), made(), LONG[5:8])[0] for l_max in (*range(10, 1000, 15), 3000)
+    }
     shown = {
         l_max: [prompt.count("Creek ") for prompt in retrieval_prompts(each)]
         for l_max, each in results.items()
@@ -128,7 +161,7 @@ def test_every_stage_of_running_out():
 def test_where_no_summary_fits_the_last_answer_stands_and_is_marked():
     long_answer = made(ra="The " + "very " * 150 + "long river.")
     found = {}
-    for l_max in range(100, 1200, 10):
+    for l_max in range(100, 1200, 40):
         result, _ = run(Airrag(l_max=l_max), long_answer, (BRIDGE,))
         cut = [event for event in nodes(result).values() if event.numbers.get("cut")]
         found[l_max] = {(event.action, event.text[:8]) for event in cut}

@@ -28,10 +28,10 @@ class Airrag(Knobs):
 
     There is no public code. Where the paper is silent: the queue of sub-queries, the reward (how much an
     answer has in common with all answers found so far, computed anew after each rollout), the exploration
-    weight of rStar, lazy expansion, and the first rollout, which takes the actions in the order of the
-    paper's appendix so that a single one is a path of reasoning. Ours: a query that was asked is not asked
-    again; a retrieval without passages is a refusal; `rollouts` run `wave` at a time, one at most from each
-    node, which changes no result; the budget is shared out between the rollouts.
+    weight of rStar, lazy expansion, the first rollout, which takes the actions in the order of the paper's
+    appendix so that a single one is a path of reasoning, and DA as a candidate beside the paths. Ours: a
+    query that was asked is not asked again; a retrieval without passages is a refusal; `rollouts` run `wave`
+    at a time, one at most from each node, and timing changes nothing; they share the budget.
     """
 
     rollouts: int = knob(1, "paths to try", at_least=1)

@@ -182,7 +182,8 @@ class _Search(Generic[S, A]):
         if self._settings.expansion == "eager":
             actions += node.untried
             node.untried = []
-        found = await abreast(self._rules.draw(node, each, rollout) for each in actions)
+        # One after the other, since they spend what the rollout may spend.
+        found = [await self._rules.draw(node, each, rollout) for each in actions]
         added = {each: self._add(node, each, outcomes) for each, outcomes in zip(actions, found, strict=True)}
         children = added[action]
         if len(children) > 1 and self._settings.unexplored == "random":
