@@ -24,7 +24,10 @@ CODE = ["closed_book", "single", "fixed_length", "fixed_sentence", "dragin"]
 @pytest.mark.parametrize("model_name", ["llama", "qwen", "bundled"])
 def test_method(name, profile, model_name, request, sample_index):
     model = request.getfixturevalue(model_name)
-    few = {"passages": 1, "look_ahead_tokens": 12, "max_tokens": 24}
+    few = {
+        "passages": 1, "look_ahead_tokens": 12, "max_tokens": 24,
+        "query_tokens": 24, "answer_tokens": 16, "summary_tokens": 16,
+    }  # fmt: skip
     knobs = {knob: few[knob] for knob in few if hasattr(method_class(name), knob)}
     method = make_method(name, knobs | ({"profile": profile} if profile else {}))
     result = asyncio.run(ask(QUESTION, method, {"answer": model}, open_index(sample_index)))
