@@ -9,12 +9,14 @@ from askance.core.types import (
     Key,
     Prompt,
     Sampling,
+    Scored,
     TokenIds,
     Until,
     Want,
     Watch,
 )
 from askance.core.wrapped import WrappedModel
+from askance.models.hf import HfModel
 
 
 class Needed:
@@ -38,6 +40,11 @@ class Needed:
         written = [token.id for token in (*generation.tokens, *generation.dropped)]
         self.num_generated += len(written)
         self._add((*generation.prompt_ids, *written[:-1]))
+
+    def score(self, prompt_ids: Sequence[int], options: Sequence[Sequence[int]]) -> None:
+        """Options after a prompt; their last tokens are not fed."""
+        for option in options:
+            self._add((*prompt_ids, *option[:-1]))
 
     def attend(self, ids: Sequence[int]) -> None:
         """A pass of its own."""
@@ -74,6 +81,13 @@ class Noted(WrappedModel):
         for generation in generations:
             self.needed.generate(generation)
         return generations
+
+    async def score(self, prompt: Prompt, options: Sequence[str]) -> tuple[Scored, ...]:
+        scores = await self._model.score(prompt, options)
+        assert isinstance(self._model, HfModel)
+        prompt_ids = self._model._encoding.prompt_ids(prompt)
+        self.needed.score(prompt_ids, [self._model.tokenize(option) for option in options])
+        return scores
 
     async def attend(self, text: str | TokenIds, *, bos: bool) -> Attention:
         attention = await self._model.attend(text, bos=bos)
