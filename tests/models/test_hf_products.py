@@ -31,7 +31,7 @@ def test_every_form_gives_the_same(form):
 def test_each_number_of_tokens_takes_the_form_that_was_quickest_for_it(monkeypatch):
     quickest = dict(zip(TRIED_TOKENS, (FORMS[2], FORMS[0], FORMS[1]), strict=True))
 
-    def seconds(work):
+    def seconds(work, others):
         num_tokens = len(work.args[0])
         return 1.0 if work.func is quickest[num_tokens] else 2.0
 
@@ -44,7 +44,7 @@ def test_each_number_of_tokens_takes_the_form_that_was_quickest_for_it(monkeypat
 def test_a_shape_is_tried_once_and_small_ones_and_single_tokens_never(monkeypatch):
     tried = []
 
-    def seconds(work):
+    def seconds(work, others):
         tried.append(work.args[1].shape)
         return 1.0
 
@@ -61,10 +61,15 @@ def test_a_shape_is_tried_once_and_small_ones_and_single_tokens_never(monkeypatc
 
 def test_a_product_too_large_to_try_takes_the_form_of_fewer_tokens(monkeypatch):
     monkeypatch.setattr(products, "_MOST_OPERATIONS", LARGE.numel() * 16)
-    monkeypatch.setattr(products, "_seconds", lambda work: 0.0 if work.func is FORMS[1] else 1.0)
+    monkeypatch.setattr(products, "_seconds", lambda work, others: 0.0 if work.func is FORMS[1] else 1.0)
     assert form_for(64, LARGE) is form_for(16, LARGE) is FORMS[1]
     monkeypatch.setattr(products, "_quickest", {})
     tried = []
-    monkeypatch.setattr(products, "_seconds", lambda work: tried.append(len(work.args[0])) or 1.0)
+
+    def seconds(work, others):
+        tried.append(len(work.args[0]))
+        return 1.0
+
+    monkeypatch.setattr(products, "_seconds", seconds)
     form_for(64, LARGE)
     assert set(tried) == {4, 16}

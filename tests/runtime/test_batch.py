@@ -9,15 +9,16 @@ from hypothesis.stateful import RuleBasedStateMachine, invariant, precondition, 
 
 from askance.core.errors import ModelFailure
 from askance.runtime import batch as module
-from askance.runtime.batch import Batch
+from askance.runtime.batch import GUESSING_TOKENS, Batch
+from askance.runtime.guessing import MOST_TOKENS
 from askance.runtime.kvcache import BLOCK_TOKENS
-from tests.runtime.tokens import Asked, Tokens, next_id
+from tests.runtime.tokens import Asked, Tokens, next_id, next_in_circles
 
 
-def alone(prompt, num_new=3):
+def alone(prompt, num_new=3, rule=next_id):
     ids = list(prompt)
     for _ in range(num_new):
-        ids.append(next_id(ids))
+        ids.append(rule(ids))
     return ids[len(prompt) :]
 
 
@@ -89,6 +90,62 @@ def test_attention_is_asked_for_behind_the_prompt():
     _, batch = made()
     (asked,) = ran(batch, Asked((5, 6), wants_attention=True))
     assert asked.is_done
+
+
+def circling(prompt=(5, 6), num_new=40, **options):
+    return Asked(prompt, num_new, rule=next_in_circles, **options)
+
+
+def test_what_is_guessed_rightly_takes_fewer_passes():
+    backend, batch = made()
+    (asked,) = ran(batch, circling(wants_attention=True))
+    assert asked.written == alone((5, 6), 40, next_in_circles)
+    assert len(backend.passes) < 20
+    assert max(map(sum, backend.passes)) == 1 + MOST_TOKENS
+    assert batch.num_computed == 2 + 39 + batch.num_missed
+
+
+def test_without_guesses_each_token_takes_a_pass():
+    backend, batch = made(guesses=False)
+    ran(batch, circling())
+    assert backend.passes == [[2], *[[1]] * 39]
+
+
+def test_a_backend_that_can_not_go_back_is_given_no_guesses():
+    backend = Tokens()
+    backend.can_go_back = False
+    ran(Batch(backend, 10_000), circling())
+    assert backend.passes == [[2], *[[1]] * 39]
+
+
+def test_what_was_written_before_is_guessed_until_it_is_forgotten():
+    backend, batch = made()
+    prompt = tuple(range(100, 120))
+    (first,) = ran(batch, Asked(prompt, 30))
+    assert len(backend.passes) == 30
+    (again,) = ran(batch, Asked((1, 2, 3, *prompt), 30, rule=lambda before: next_id(before[3:])))
+    assert again.written == first.written
+    assert len(backend.passes) < 30 + 10
+    backend.passes.clear()
+    batch.forget()
+    ran(batch, Asked(prompt, 30))
+    assert [sum(each) for each in backend.passes] == [20, *[1] * 29]
+
+
+def test_with_many_texts_less_is_guessed():
+    backend, batch = made()
+    ran(batch, *(circling((100 + number, 6)) for number in range(6)))
+    assert 6 < max(map(sum, backend.passes[1:])) <= GUESSING_TOKENS
+    backend.passes.clear()
+    ran(batch, *(circling((200 + number, 6)) for number in range(20)))
+    assert {sum(each) for each in backend.passes[1:]} == {20}
+
+
+def test_a_wrong_guess_is_computed_and_counted():
+    backend, batch = made()
+    ran(batch, Asked((5, 6), 30, rule=lambda before: next_in_circles(before) if len(before) % 15 else 50))
+    assert batch.num_missed > 0
+    assert batch.num_computed == 2 + 29 + batch.num_missed == sum(map(sum, backend.passes))
 
 
 def test_no_more_run_than_there_is_room_for():
@@ -210,9 +267,10 @@ class Schedules(RuleBasedStateMachine):
         own=st.lists(st.integers(100, 104), min_size=1, max_size=20),
         num_new=st.integers(1, 12),
         breaks=st.booleans(),
+        way=st.sampled_from((next_id, next_in_circles)),
     )
-    def ask(self, shared, own, num_new, breaks):
-        asked = Asked((*range(shared), *own, *((666,) if breaks else ())), num_new)
+    def ask(self, shared, own, num_new, breaks, way):
+        asked = Asked((*range(shared), *own, *((666,) if breaks else ())), num_new, rule=way)
         self.asked.append(asked)
         self.batch.put(asked)
 
@@ -235,7 +293,7 @@ class Schedules(RuleBasedStateMachine):
         self.backend.breaks_on = set()
         ran(self.batch)
         for asked in self.asked:
-            assert asked.written == alone(asked.prompt, asked.num_new)[: len(asked.written)]
+            assert asked.written == alone(asked.prompt, asked.num_new, asked.rule)[: len(asked.written)]
             (end,) = asked.ends
             assert asked.is_done or asked.is_abandoned or isinstance(end, RuntimeError | ModelFailure)
         assert self.backend.slots == []

@@ -1,5 +1,6 @@
 """A backend and requests of plain numbers: what is written tells what was before."""
 
+from collections.abc import Callable
 from dataclasses import dataclass, field
 
 from askance.runtime.backend import Fed
@@ -8,7 +9,7 @@ from askance.runtime.backend import Fed
 class Tokens:
     """A backend whose keys and values are the tokens themselves, and whose logits are all tokens before."""
 
-    bytes_per_token, can_restore, max_feeds = 10, True, 100
+    bytes_per_token, can_restore, can_go_back, max_feeds = 10, True, True, 100
 
     def __init__(self):
         self.slots, self.passes, self.breaks_on = [], [], set()
@@ -51,7 +52,7 @@ class Tokens:
             stop = feed.start + len(feed.ids)
             feed.slot[feed.start : stop] = feed.ids
             logits = [tuple(feed.slot[: stop - back]) for back in reversed(range(feed.num_logits))]
-            fed.append(Fed(logits, feed.wants_attention or None))
+            fed.append(Fed(logits, logits if feed.wants_attention else ()))
         return fed
 
 
@@ -59,9 +60,14 @@ def next_id(before):
     return (sum(before) * 31 + len(before)) % 97 + 3
 
 
+def next_in_circles(before):
+    """One of few, by the last two: soon it begins anew."""
+    return (sum(before[-2:]) * 31) % 5 + 3
+
+
 @dataclass(eq=False)
 class Asked:
-    """Writes `num_new` tokens behind its prompt."""
+    """Writes `num_new` tokens behind its prompt, each by a rule."""
 
     prompt: tuple
     num_new: int = 3
@@ -71,6 +77,7 @@ class Asked:
     written: list = field(default_factory=list)
     ends: list = field(default_factory=list)
     num_reused: int = 0
+    rule: Callable = next_id
 
     def __post_init__(self):
         self.ids, self.max_tokens = list(self.prompt), len(self.prompt) + self.num_new
@@ -81,8 +88,8 @@ class Asked:
 
     def take(self, fed, num_reused):
         assert fed.logits[-1] == tuple(self.ids), "keys and values of other tokens"
-        assert bool(fed.attention) == (self.wants_attention and bool(self.written))
+        assert [*fed.attention] == [tuple(self.ids)] * (self.wants_attention and bool(self.written))
         self.num_reused = num_reused
-        self.written.append(next_id(fed.logits[-1]))
+        self.written.append(self.rule(fed.logits[-1]))
         self.ids.append(self.written[-1])
         return not self.is_done

@@ -15,7 +15,7 @@ class Feed(Generic[S]):
     Attributes:
         slot: where the keys and values are; those of `ids` go behind the first `start` tokens in it.
         num_logits: after how many of the last of `ids` logits are wanted.
-        wants_attention: whether the last layer's weights of the last of `ids` are.
+        wants_attention: whether the last layer's weights of those tokens are, too.
     """
 
     slot: S
@@ -31,11 +31,11 @@ class Fed:
 
     Attributes:
         logits: after each of the tokens that they were wanted after.
-        attention: of the last token, over all tokens up to itself; None if it was not wanted.
+        attention: of each of those tokens, over all tokens up to itself; nothing if it was not wanted.
     """
 
     logits: Sequence[Any]
-    attention: Any = None
+    attention: Sequence[Any] = ()
 
 
 class Backend(Protocol[S, B]):
@@ -45,6 +45,7 @@ class Backend(Protocol[S, B]):
         bytes_per_token: of keys and values.
         num_reserved: tokens that there is room for in open slots, and in what comes with them.
         can_restore: whether blocks can be saved and restored.
+        can_go_back: whether a feed may start before what the slot holds, and replaces that.
         max_feeds: of one pass.
     """
 
@@ -54,6 +55,8 @@ class Backend(Protocol[S, B]):
     def num_reserved(self) -> int: ...
     @property
     def can_restore(self) -> bool: ...
+    @property
+    def can_go_back(self) -> bool: ...
     @property
     def max_feeds(self) -> int: ...
 

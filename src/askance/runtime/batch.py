@@ -12,10 +12,13 @@ from typing import Generic, Protocol
 
 from askance.core.errors import ModelFailure
 from askance.runtime.backend import B, Backend, Fed, Feed, S
+from askance.runtime.guessing import MOST_TOKENS, Guesser, Memory
 from askance.runtime.kvcache import BLOCK_TOKENS, PrefixTree
 
 PASS_TOKENS = 512
 """Most tokens of prompts in one pass: what writes meanwhile waits for them."""
+GUESSING_TOKENS = 16
+"""Most tokens of what writes in one pass with guesses: up to here, more of them take little more time."""
 
 
 class Request(Protocol):
@@ -55,6 +58,7 @@ class _Running(Generic[S]):
     num_fed: int
     num_reused: int
     num_prompt: int
+    guesser: Guesser
 
     @property
     def is_reading(self) -> bool:
@@ -72,16 +76,22 @@ class Batch(Generic[S, B]):
         budget_bytes: for keys and values, of what runs and of what is kept.
         max_running: requests at a time.
 
+        guesses: whether to guess how texts go on, where the backend can.
+
     Attributes:
         tree: what is kept.
         num_computed: tokens of all passes until now.
+        num_missed: those of them that were guessed wrongly.
     """
 
-    def __init__(self, backend: Backend[S, B], budget_bytes: int, max_running: int = 64) -> None:
+    def __init__(
+        self, backend: Backend[S, B], budget_bytes: int, max_running: int = 64, *, guesses: bool = True
+    ) -> None:
         self._backend, self._max_running = backend, max_running
         self._budget_tokens = budget_bytes // backend.bytes_per_token
         self.tree: PrefixTree[B] = PrefixTree()
-        self.num_computed = 0
+        self.num_computed = self.num_missed = 0
+        self._guesses, self._memory = guesses and backend.can_go_back, Memory()
         self._waiting = deque[Request]()
         self._running: list[_Running[S]] = []
         self._over: list[Over] = []
@@ -91,6 +101,11 @@ class Batch(Generic[S, B]):
     def is_idle(self) -> bool:
         """Whether there is nothing to do."""
         return not (self._running or self._waiting or self._over)
+
+    def forget(self) -> None:
+        """Keep nothing of what was computed until now."""
+        self.tree.clear()
+        self._memory = Memory()
 
     def put(self, request: Request) -> None:
         """Let a request wait its turn."""
@@ -104,8 +119,8 @@ class Batch(Generic[S, B]):
         """
         self._drop_abandoned()
         self._admit()
-        for running, fed in self._computed(self._turns()):
-            self._go_on(running, fed)
+        for (running, feed), fed in self._computed(self._turns()):
+            self._go_on(running, feed, fed)
         over, self._over = self._over, []
         return over
 
@@ -143,7 +158,8 @@ class Batch(Generic[S, B]):
                 self.tree.clear()
                 self._waiting.appendleft(request)
                 return
-            self._begin(_Running(request, slot, num_known, num_known, len(request.ids)), found)
+            guesser = Guesser(request.ids, self._memory)
+            self._begin(_Running(request, slot, num_known, num_known, len(request.ids), guesser), found)
 
     def _begin(self, running: _Running[S], found: Sequence[tuple[B, int]]) -> None:
         self._running.append(running)
@@ -165,14 +181,22 @@ class Batch(Generic[S, B]):
         self.tree.shrink()
 
     def _turns(self) -> list[Turn[S]]:
-        left, turns = PASS_TOKENS, []
+        left, turns = PASS_TOKENS, list[Turn[S]]()
+        most = self._most_guessed()
         for running in self._running:
             stop = self._stop(running, left)
             if running.is_reading:
                 left -= stop - running.num_fed
             if stop > running.num_fed:
-                turns.append((running, self._feed(running, stop)))
+                turns.append((running, self._feed(running, stop, most)))
         return turns
+
+    def _most_guessed(self) -> int:
+        """How many tokens each text that writes may guess."""
+        num_writing = sum(not running.is_reading for running in self._running)
+        if not self._guesses or not num_writing:
+            return 0
+        return min(MOST_TOKENS, GUESSING_TOKENS // num_writing - 1)
 
     def _stop(self, running: _Running[S], left: int) -> int:
         """Up to which token it is computed in the next pass. What logits are wanted after is not divided."""
@@ -182,17 +206,21 @@ class Batch(Generic[S, B]):
             return end
         return max(start, min(start + left, undivided))
 
-    def _feed(self, running: _Running[S], stop: int) -> Feed[S]:
+    def _feed(self, running: _Running[S], stop: int, most_guessed: int) -> Feed[S]:
         request, start = running.request, running.num_fed
-        num_logits = 1 if not running.is_reading else request.num_logits if stop == running.num_prompt else 0
-        wants_attention = request.wants_attention and not running.is_reading
-        return Feed(running.slot, start, request.ids[start:stop], num_logits, wants_attention)
+        if running.is_reading:
+            num_logits = request.num_logits if stop == running.num_prompt else 0
+            return Feed(running.slot, start, request.ids[start:stop], num_logits, False)
+        # The last token that there may be is never fed.
+        guess = running.guesser.guess(min(most_guessed, request.max_tokens - stop - 1))
+        ids = (*request.ids[start:stop], *guess)
+        return Feed(running.slot, start, ids, len(ids), request.wants_attention)
 
-    def _computed(self, turns: Sequence[Turn[S]]) -> Iterable[tuple[_Running[S], Fed]]:
+    def _computed(self, turns: Sequence[Turn[S]]) -> Iterable[tuple[Turn[S], Fed]]:
         for first in range(0, len(turns), self._backend.max_feeds):
             yield from self._passed(turns[first : first + self._backend.max_feeds])
 
-    def _passed(self, turns: Sequence[Turn[S]]) -> Iterable[tuple[_Running[S], Fed]]:
+    def _passed(self, turns: Sequence[Turn[S]]) -> Iterable[tuple[Turn[S], Fed]]:
         try:
             found = self._backend.forward([feed for _, feed in turns])
         except Exception as error:  # a module may raise anything
@@ -207,16 +235,13 @@ class Batch(Generic[S, B]):
             for turn in turns:
                 yield from self._passed([turn])
             return
-        for (running, feed), fed in zip(turns, found, strict=True):
-            running.num_fed += len(feed.ids)
-            self.num_computed += len(feed.ids)
-            yield running, fed
+        for turn, fed in zip(turns, found, strict=True):
+            self.num_computed += len(turn[1].ids)
+            yield turn, fed
 
-    def _go_on(self, running: _Running[S], fed: Fed) -> None:
+    def _go_on(self, running: _Running[S], feed: Feed[S], fed: Fed) -> None:
         try:
-            if running.num_fed == running.num_prompt:
-                self._keep(running)
-            goes_on = running.is_reading or running.request.take(fed, running.num_reused)
+            goes_on = (self._read if running.is_reading else self._write)(running, feed, fed)
             if not goes_on:
                 self._keep(running)
         except BaseException as error:  # of its own: the others have nothing to do with it
@@ -224,6 +249,28 @@ class Batch(Generic[S, B]):
             return
         if not goes_on:
             self._end(running)
+
+    def _read(self, running: _Running[S], feed: Feed[S], fed: Fed) -> bool:
+        """Take what a part of the prompt gave. Whether there is more to do."""
+        running.num_fed += len(feed.ids)
+        if running.is_reading:
+            return True
+        self._keep(running)
+        return running.request.take(fed, running.num_reused)
+
+    def _write(self, running: _Running[S], feed: Feed[S], fed: Fed) -> bool:
+        """Take one token after the other, as long as each is the one that was guessed."""
+        request, goes_on = running.request, True
+        for number, logits in enumerate(fed.logits):
+            if not goes_on or feed.ids[number] != request.ids[-1]:
+                self.num_missed += len(feed.ids) - number
+                break
+            running.num_fed += 1
+            one = Fed((logits,), fed.attention[number : number + 1])
+            goes_on = request.take(one, running.num_reused)
+        if not goes_on:
+            running.guesser.end()
+        return goes_on
 
     def _keep(self, running: _Running[S]) -> None:
         ids = running.request.ids[: running.num_fed]

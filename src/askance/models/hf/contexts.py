@@ -28,7 +28,7 @@ class Context:
 class Contexts:
     """The `Backend` of a `Batch` over any causal model of transformers. Nothing of a text stays after it."""
 
-    can_restore = False
+    can_restore = can_go_back = False
     max_feeds = 1
 
     def __init__(
@@ -71,11 +71,11 @@ class Contexts:
         feed.slot.cache = output.past_key_values
         logits = output.logits[0]
         rows = rows_of(logits[len(logits) - feed.num_logits :])
-        return Fed(rows, _last_row(capture.weights, feed.start + len(feed.ids)))
+        if capture.weights is None:
+            return Fed(rows)
+        return Fed(rows, (_last_row(capture.weights, feed.start + len(feed.ids)),))
 
 
-def _last_row(weights: Tensor | None, num_tokens: int) -> Tensor | None:
+def _last_row(weights: Tensor, num_tokens: int) -> Tensor:
     """The last token's weights over all tokens: those that a sliding window has dropped are 0."""
-    if weights is None:
-        return None
     return torch.nn.functional.pad(weights[:, -1], (num_tokens - weights.shape[-1], 0))

@@ -48,8 +48,8 @@ class Sample:
     def take(self, fed: Fed, num_reused: int) -> bool:
         """Choose the next token, and give it with its signals to the text."""
         self._num_reused = num_reused
-        if fed.attention is not None and self._job.want.attention is not None:
-            row = _over_heads(fed.attention, self._job.want.attention)
+        if fed.attention and self._job.want.attention is not None:
+            row = _over_heads(fed.attention[-1], self._job.want.attention)
             self._writing.tokens[-1] = replace(self._writing.tokens[-1], attention=row)
         last: Row = fed.logits[-1]
         token_id = self._chooser.choose(last)

@@ -47,6 +47,7 @@ class HfModel:
     Args:
         memory_bytes: for keys and values, of what is computed and of what may come again; otherwise a part of
             what is free.
+        guesses: whether to guess how texts go on: nothing but the time that it takes depends on it.
     """
 
     def __init__(
@@ -57,13 +58,14 @@ class HfModel:
         name: str,
         context_tokens: int,
         memory_bytes: int | None = None,
+        guesses: bool = True,
     ) -> None:
         self._name, self._context_tokens = name, context_tokens
         self._network = Network(module, name)
         self._encoding = Encoding(tokenizer, module, name)
         self._vocabulary, self._prompts = self._encoding.vocabulary, self._encoding.prompts
         batch: Batch[Any, Any] = Batch(
-            self._network.backend, memory_bytes or free_bytes(self._network.device)
+            self._network.backend, memory_bytes or free_bytes(self._network.device), guesses=guesses
         )
         self._batch, self._num_attended = batch, 0
         self._scheduler = Scheduler(batch)
@@ -100,9 +102,14 @@ class HfModel:
         """Tokens that went through all layers until now, whatever they were for."""
         return self._batch.num_computed + self._num_attended
 
+    @property
+    def missed_tokens(self) -> int:
+        """Those of them that were guessed wrongly."""
+        return self._batch.num_missed
+
     async def forget(self) -> None:
         """Compute the next prompts from their beginnings: nothing of earlier ones is kept."""
-        await self._scheduler.alone(self._batch.tree.clear)
+        await self._scheduler.alone(self._batch.forget)
 
     @property
     def _has_attention(self) -> bool:

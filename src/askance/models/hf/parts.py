@@ -11,6 +11,11 @@ from torch.nn.functional import scaled_dot_product_attention
 from askance.models.hf.slots import Slab, Slot
 from askance.runtime.backend import Feed
 
+MOST_TOGETHER = 8
+"""Tokens of a feed that are computed beside those of other feeds, in rows as long as the longest one."""
+Weights = dict[tuple[int, int], Tensor]
+"""By the number of a feed in its pass, and the offset of a token in the feed: shape [heads, tokens]."""
+
 
 @dataclass(frozen=True, slots=True, eq=False)
 class Layer:
@@ -36,8 +41,8 @@ class Part(ABC):
         self._masks: dict[int | None, Tensor | None] = {}
 
     @abstractmethod
-    def attend(self, layer: Layer, output: Tensor, weights: dict[int, Tensor] | None) -> None:
-        """Store the layer's keys and values, fill `output` for these tokens, and `weights` by feed.
+    def attend(self, layer: Layer, output: Tensor, weights: Weights | None) -> None:
+        """Store the layer's keys and values, fill `output` for these tokens, and `weights` where wanted.
 
         Args:
             output: of all tokens of the pass: shape [tokens, heads, size of a value].
@@ -62,7 +67,7 @@ class Reading(Part):
         self._feed, self._place = feed, slice(place, place + len(feed.ids))
         self._stop, self._device = feed.start + len(feed.ids), device
 
-    def attend(self, layer: Layer, output: Tensor, weights: dict[int, Tensor] | None) -> None:
+    def attend(self, layer: Layer, output: Tensor, weights: Weights | None) -> None:
         slab, row, start = self._feed.slot.slab, self._feed.slot.row, self._feed.start
         keys, values = slab.keys[layer.index][row], slab.values[layer.index][row]
         keys[:, start : self._stop] = layer.key[self._place].transpose(0, 1)
@@ -91,87 +96,103 @@ class Reading(Part):
 
 
 class Writing(Part):
-    """The next tokens of several texts in one slab, one of each.
+    """The next few tokens of several texts in one slab, which see what is before them.
 
     Heads that share keys are computed as if they were several tokens, which is what stock attention is quick
-    at.
+    at. Shapes: `width` is the most tokens of a feed.
 
     Args:
-        feeds: by their number in the pass, with their places.
+        feeds: by their number in the pass, with the places of their first tokens.
     """
 
     def __init__(self, feeds: Sequence[tuple[int, int, Feed[Slot]]], device: torch.device) -> None:
         super().__init__()
         in_order = sorted(feeds, key=lambda each: each[2].slot.row)
         self._slab: Slab = in_order[0][2].slot.slab
-        self._starts = [feed.start for _, _, feed in in_order]
-        self._rows = [feed.slot.row for _, _, feed in in_order]
-        self._wanting = [
-            (number, feed.slot.row, feed.start) for number, _, feed in in_order if feed.wants_attention
-        ]
-        self._num_rows, self._num_keys = len(self._slab.slots), max(self._starts) + 1
-        places = [place for _, place, _ in in_order]
+        self._first_row, self._first = in_order[0][2].slot.row, in_order[0][2].start
+        self._wanting = [(number, feed) for number, _, feed in in_order if feed.wants_attention]
+        self._num_rows, self._width = len(self._slab.slots), max(len(feed.ids) for _, _, feed in in_order)
+        self._num_keys = max(feed.start + len(feed.ids) for _, _, feed in in_order)
+        self._is_single = len(in_order) == 1
+        # One entry for each token: where it is in the pass, in which row, how far behind the row's first one.
+        tokens = [(place, feed, back) for _, place, feed in in_order for back in range(len(feed.ids))]
+        places = [place + back for place, _, back in tokens]
         is_one_piece = places == [*range(places[0], places[0] + len(places))]
         self._places = slice(places[0], places[-1] + 1) if is_one_piece else _ids(places, device)
-        self._is_whole = len(places) == self._num_rows
-        self._row_ids, self._start_ids = _ids(self._rows, device), _ids(self._starts, device)
+        self._is_whole = len(places) == self._num_rows * self._width
+        self._rows = _ids([feed.slot.row for _, feed, _ in tokens], device)
+        self._offsets = _ids([back for _, _, back in tokens], device)
+        self._positions = _ids([feed.start + back for _, feed, back in tokens], device)
+        self._is_even = self._is_whole and len({feed.start for _, _, feed in in_order}) == 1
 
-    def attend(self, layer: Layer, output: Tensor, weights: dict[int, Tensor] | None) -> None:
+    def attend(self, layer: Layer, output: Tensor, weights: Weights | None) -> None:
         keys, values = self._stored(layer)
-        query = layer.query[self._places]
-        grouped = self._by_row(query).reshape(self._num_rows, keys.shape[1], -1, query.shape[-1])
+        query = self._grouped(self._by_row(layer.query[self._places]), keys.shape[1])
         mask = self.mask(layer.window)
-        found = scaled_dot_product_attention(grouped, keys, values, attn_mask=mask, scale=layer.scaling)
+        if mask is not None and self._width > 1:  # one for each head that shares keys
+            mask = mask.repeat(1, 1, query.shape[2] // self._width, 1)
+        found = scaled_dot_product_attention(query, keys, values, attn_mask=mask, scale=layer.scaling)
         if weights is not None and self._wanting:
-            self._watch(grouped, keys, mask, layer.scaling, weights)
-        by_row = found.reshape(self._num_rows, *output.shape[1:])
-        output[self._places] = by_row if self._is_whole else by_row[self._row_ids]
+            self._watch(query, keys, mask, layer.scaling, weights)
+        by_row = self._ungrouped(found).flatten(2, 3)
+        output[self._places] = by_row.flatten(0, 1) if self._is_whole else by_row[self._rows, self._offsets]
 
     def _stored(self, layer: Layer) -> tuple[Tensor, Tensor]:
         """Keys and values of all rows, the new ones among them."""
         keys, values = self._slab.keys[layer.index], self._slab.values[layer.index]
-        if len(self._rows) == 1:
-            keys[self._rows[0], :, self._starts[0]] = layer.key[self._places][0]
-            values[self._rows[0], :, self._starts[0]] = layer.value[self._places][0]
+        if self._is_single:
+            new = slice(self._first, self._first + self._width)
+            keys[self._first_row, :, new] = layer.key[self._places].transpose(0, 1)
+            values[self._first_row, :, new] = layer.value[self._places].transpose(0, 1)
         else:
-            keys[self._row_ids, :, self._start_ids] = layer.key[self._places]
-            values[self._row_ids, :, self._start_ids] = layer.value[self._places]
+            keys[self._rows, :, self._positions] = layer.key[self._places]
+            values[self._rows, :, self._positions] = layer.value[self._places]
         return keys[: self._num_rows, :, : self._num_keys], values[: self._num_rows, :, : self._num_keys]
 
     def _by_row(self, query: Tensor) -> Tensor:
+        """Shape [rows, width, heads, size]."""
         if self._is_whole:
-            return query
-        by_row = query.new_zeros((self._num_rows, *query.shape[1:]))
-        by_row[self._row_ids] = query
+            return query.unflatten(0, (self._num_rows, self._width))
+        by_row = query.new_zeros((self._num_rows, self._width, *query.shape[1:]))
+        by_row[self._rows, self._offsets] = query
         return by_row
 
+    def _grouped(self, by_row: Tensor, num_key_heads: int) -> Tensor:
+        """Shape [rows, key heads, heads that share them * width, size]."""
+        return by_row.unflatten(2, (num_key_heads, -1)).permute(0, 2, 3, 1, 4).flatten(2, 3)
+
+    def _ungrouped(self, grouped: Tensor) -> Tensor:
+        """Shape [rows, width, key heads, heads that share them, size]."""
+        return grouped.unflatten(2, (-1, self._width)).permute(0, 3, 1, 2, 4)
+
     def _watch(
-        self, query: Tensor, keys: Tensor, mask: Tensor | None, scaling: float, weights: dict[int, Tensor]
+        self, query: Tensor, keys: Tensor, mask: Tensor | None, scaling: float, weights: Weights
     ) -> None:
         """The weights for those that want them, which stock attention keeps to itself.
 
         In float32 also where the model is coarser: its rounded scores would move them by a half.
         """
         if len(self._wanting) < self._num_rows:
-            rows = _ids([row for _, row, _ in self._wanting], keys.device)
+            rows = _ids([feed.slot.row for _, feed in self._wanting], keys.device)
             query, keys, mask = query[rows], keys[rows], None if mask is None else mask[rows]
         scores = query.float() @ keys.float().transpose(-1, -2) * scaling
         found = torch.softmax(scores if mask is None else scores.masked_fill(~mask, -torch.inf), dim=-1)
-        for by_head, (number, _, start) in zip(found.flatten(1, 2), self._wanting, strict=True):
-            weights[number] = by_head[:, : start + 1]
+        for by_token, (number, feed) in zip(self._ungrouped(found).flatten(2, 3), self._wanting, strict=True):
+            for back in range(len(feed.ids)):
+                weights[number, back] = by_token[back, :, : feed.start + back + 1]
 
     def _new_mask(self, window: int | None) -> Tensor | None:
-        """Which keys are seen, shape [rows, 1, 1, keys]; None where all are."""
+        """Which keys are seen, shape [rows, 1, width, keys]; None where all are."""
         is_short = window is None or self._num_keys <= window
-        if is_short and self._is_whole and min(self._starts) == max(self._starts):
+        if is_short and self._is_even and self._width == 1:
             return None
-        last = torch.zeros(self._num_rows, dtype=torch.long, device=self._row_ids.device)
-        last[self._row_ids] = self._start_ids
-        keys = torch.arange(self._num_keys, device=last.device)[None]
-        sees = keys <= last[:, None]
+        last = torch.zeros((self._num_rows, self._width), dtype=torch.long, device=self._rows.device)
+        last[self._rows, self._offsets] = self._positions
+        keys = torch.arange(self._num_keys, device=last.device)[None, None]
+        sees = keys <= last[..., None]
         if window is not None:
-            sees &= keys > last[:, None] - window
-        return sees[:, None, None]
+            sees &= keys > last[..., None] - window
+        return sees[:, None]
 
 
 def _ids(numbers: Sequence[int], device: torch.device) -> Tensor:

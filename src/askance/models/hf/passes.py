@@ -15,7 +15,7 @@ import torch
 from torch import Tensor
 from transformers.cache_utils import Cache
 
-from askance.models.hf.parts import Layer, Part, Reading, Writing
+from askance.models.hf.parts import MOST_TOGETHER, Layer, Part, Reading, Weights, Writing
 from askance.models.hf.signals import rows_of
 from askance.models.hf.slots import Block, KeyShape, Slab, Slot, Slots
 from askance.models.hf.threads import settle_team
@@ -27,13 +27,13 @@ class Pass:
     """What attention has to know of a pass: its parts, and in which layer weights are wanted.
 
     Attributes:
-        weights: of the last token of feeds, by their number: shape [heads, tokens].
+        weights: of tokens of feeds, by the feed's number and the token's place in it: shape [heads, tokens].
         windows: the sliding windows that the model told, by layer.
     """
 
     parts: list[Part]
     watched_layer: int | None
-    weights: dict[int, Tensor] = field(default_factory=dict)
+    weights: Weights = field(default_factory=dict)
     windows: dict[int, int | None] = field(default_factory=dict)
 
     def attend(self, layer: Layer) -> Tensor:
@@ -129,7 +129,7 @@ class _Through(Cache):  # type: ignore[misc]
 class Passes:
     """The `Backend` of a `Batch` whose attention is computed here."""
 
-    can_restore = True
+    can_restore = can_go_back = True
     max_feeds = 1_000_000
 
     def __init__(
@@ -180,7 +180,9 @@ class Passes:
         rows = rows_of(self._rows(self._tensor(ids), self._tensor(positions), self._tensor(kept), this))
         fed, first = [], 0
         for number, feed in enumerate(feeds):
-            fed.append(Fed(rows[first : first + feed.num_logits], this.weights.get(number)))
+            wanted = range(len(feed.ids) - feed.num_logits, len(feed.ids)) if feed.wants_attention else ()
+            attention = [this.weights[number, offset] for offset in wanted]
+            fed.append(Fed(rows[first : first + feed.num_logits], attention))
             first += feed.num_logits
         return fed, this
 
@@ -190,14 +192,14 @@ class Passes:
     def _parts(self, feeds: Sequence[Feed[Slot]]) -> tuple[list[Part], list[int]]:
         """Parts for all feeds, and the places after which logits are wanted."""
         parts, kept, place = list[Part](), list[int](), 0
-        single: dict[Slab, list[tuple[int, int, Feed[Slot]]]] = {}
+        short: dict[Slab, list[tuple[int, int, Feed[Slot]]]] = {}
         for number, feed in enumerate(feeds):
             stop = place + len(feed.ids)
             kept += range(stop - feed.num_logits, stop)
-            if len(feed.ids) == 1:
-                single.setdefault(feed.slot.slab, []).append((number, place, feed))
+            if len(feed.ids) <= MOST_TOGETHER:
+                short.setdefault(feed.slot.slab, []).append((number, place, feed))
             else:
                 parts.append(Reading(feed, place, self._device))
             place = stop
-        parts += [Writing(together, self._device) for together in single.values()]
+        parts += [Writing(together, self._device) for together in short.values()]
         return parts, kept
