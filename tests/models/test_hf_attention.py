@@ -70,8 +70,7 @@ class Fixed:
     def take(self, fed, num_reused):
         self.num_reused = num_reused
         self.logits.append(fed.logits[-1].logits)
-        if fed.attention is not None:
-            self.rows.append(fed.attention.numpy())
+        self.rows += [row.numpy() for row in fed.attention]
         if not self.more:
             return False
         self.ids.append(self.more.pop(0))
@@ -133,6 +132,22 @@ def test_what_is_known_is_not_computed_again(both):
         batch.step()
     assert request.num_reused == (6 if isinstance(network.backend, Passes) else 0)
     check(request, weights, logits)
+
+
+@pytest.mark.parametrize("earlier", [MORE, [*MORE[:3], 30, 40, 50]], ids=["right", "wrong at last"])
+def test_tokens_that_were_guessed_give_the_same(both, earlier):
+    network, weights, logits = both
+    batch = computed(network, Fixed(PROMPT, earlier))
+    request, passes = Fixed(PROMPT), 0
+    batch.put(request)
+    batch.put(Fixed([*PROMPT[:7], 9, 9]))
+    while not batch.is_idle:
+        batch.step()
+        passes += 1
+    check(request, weights, logits)
+    if isinstance(network.backend, Passes):
+        assert passes < 1 + len(MORE)
+        assert earlier == MORE or batch.num_missed >= 3
 
 
 def test_one_at_a_time_gives_the_same(both):
