@@ -15,6 +15,8 @@ from pathlib import Path
 from typing import Any
 
 from askance.core.types import Question, Raw, Sampling, Span, Want
+from askance.models.bundled import load_plain, load_plain_parts
+from askance.models.hf.load import as_model
 from askance.retrieval.build import build_index
 from askance.sample import CORPUS, QUESTIONS
 from askance.wire import METHODS, Engine, load_model, make_method, open_retriever
@@ -68,21 +70,27 @@ def indexing() -> Iterator[Row]:
 
 
 def decoding() -> Iterator[Row]:
-    """Tokens a second of the plain bundled model, alone and with signals, against `generate`."""
-    model: Any = load_model("bundled:base")
+    """Tokens a second of the plain bundled model, alone and with signals, against `generate`.
+
+    Each token has a pass of its own, as in `generate`; the last rows have guesses.
+    """
+    model = as_model(*load_plain_parts(), name="bundled:base", guesses=False)
+    guessing: Any = load_plain()
     plain, all_signals = Want(), Want(entropy=True, attention="mean")
     for batch in BATCHES:
         ways: dict[str, Callable[[], None]] = {
             "transformers generate": partial(_transformers_generate, model, batch),
             "askance": partial(_generate, model, plain, batch),
             "askance with entropy and attention": partial(_generate, model, all_signals, batch),
+            "askance with guesses": partial(_generate, guessing, plain, batch),
         }
         seconds = _timed_in_turn(ways)
         speeds = {name: batch * TOKENS / taken for name, taken in seconds.items()}
-        base, own, signalling = speeds.values()
+        base, own, signalling, guessed = speeds.values()
         yield Row(f"transformers generate, batch {batch}", base, "tokens/s", 1.0, "itself")
         yield Row(f"askance, batch {batch}", own, "tokens/s", own / base, "transformers generate")
         yield Row("  with entropy and attention", signalling, "tokens/s", signalling / own, "without signals")
+        yield Row("  with guesses", guessed, "tokens/s", guessed / own, "without guesses")
 
 
 def answering() -> Iterator[Row]:

@@ -53,8 +53,10 @@ def load_parts(name: str, *, device: str = "auto", dtype: str = "auto") -> tuple
         return module.to(place), tokenizer
 
 
-def as_model(module: Any, tokenizer: Any, *, name: str) -> HfModel:
+def as_model(module: Any, tokenizer: Any, *, name: str, guesses: bool = True) -> HfModel:
     """The model of a module and its tokenizer; the module's weights can't be trained any more.
+
+    `guesses` as in `HfModel`.
 
     Raises:
         ModelSpecError: there is no memory to run it.
@@ -62,7 +64,11 @@ def as_model(module: Any, tokenizer: Any, *, name: str) -> HfModel:
     context_tokens = context_tokens_of(module.config.get_text_config(), tokenizer)
     with fitting(name, module.device), quiet(), no_team():
         return HfModel(
-            module.eval().requires_grad_(False), tokenizer, name=name, context_tokens=context_tokens
+            module.eval().requires_grad_(False),
+            tokenizer,
+            name=name,
+            context_tokens=context_tokens,
+            guesses=guesses,
         )
 
 

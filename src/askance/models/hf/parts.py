@@ -152,18 +152,21 @@ class Writing(Part):
     def _by_row(self, query: Tensor) -> Tensor:
         """Shape [rows, width, heads, size]."""
         if self._is_whole:
-            return query.unflatten(0, (self._num_rows, self._width))
+            return query.reshape(self._num_rows, self._width, *query.shape[1:])
         by_row = query.new_zeros((self._num_rows, self._width, *query.shape[1:]))
         by_row[self._rows, self._offsets] = query
         return by_row
 
     def _grouped(self, by_row: Tensor, num_key_heads: int) -> Tensor:
         """Shape [rows, key heads, heads that share them * width, size]."""
-        return by_row.unflatten(2, (num_key_heads, -1)).permute(0, 2, 3, 1, 4).flatten(2, 3)
+        rows, width, _, size = by_row.shape
+        split = by_row.reshape(rows, width, num_key_heads, -1, size)
+        return split.permute(0, 2, 3, 1, 4).flatten(2, 3)
 
     def _ungrouped(self, grouped: Tensor) -> Tensor:
         """Shape [rows, width, key heads, heads that share them, size]."""
-        return grouped.unflatten(2, (-1, self._width)).permute(0, 3, 1, 2, 4)
+        split = grouped.reshape(*grouped.shape[:2], -1, self._width, grouped.shape[-1])
+        return split.permute(0, 3, 1, 2, 4)
 
     def _watch(
         self, query: Tensor, keys: Tensor, mask: Tensor | None, scaling: float, weights: Weights

@@ -35,7 +35,7 @@ TRIED_TOKENS = (4, 16, 64)
 """A pass of so many tokens or fewer, and more than the number before, takes the form found for it; a longer
 one that of the last."""
 _TRIALS = 2
-_OTHER_NUMBERS = 2**24
+_OTHER_NUMBERS = 2**23
 """Read before each trial: in a pass, all other weights come between one product and the next of its kind."""
 _MOST_OPERATIONS = 2**29
 """Multiplications of a trial; larger ones would take long, and have the form found for fewer tokens."""
