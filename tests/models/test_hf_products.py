@@ -5,6 +5,7 @@ import torch
 
 from askance.models.hf import products
 from askance.models.hf.products import FORMS, TRIED_TOKENS, Product, form_for
+from askance.models.hf.threads import no_team
 
 LARGE = torch.randn(300, 400, generator=torch.Generator().manual_seed(1))
 
@@ -41,7 +42,7 @@ def test_each_number_of_tokens_takes_the_form_that_was_quickest_for_it(monkeypat
     assert list(taken.values()) == expected
 
 
-def test_a_shape_is_tried_once_and_small_ones_and_single_tokens_never(monkeypatch):
+def test_a_shape_is_tried_once_and_small_ones_single_tokens_and_loading_never(monkeypatch):
     tried = []
 
     def seconds(work, others):
@@ -51,12 +52,14 @@ def test_a_shape_is_tried_once_and_small_ones_and_single_tokens_never(monkeypatc
     monkeypatch.setattr(products, "_seconds", seconds)
     form_for(1, LARGE)
     form_for(9, torch.ones(20, 30))
+    with no_team():
+        form_for(9, LARGE)
     assert not tried
     form_for(9, LARGE)
-    num_trials = len(tried)
-    form_for(30, LARGE + 1)
-    assert set(tried) == {LARGE.shape}
-    assert len(tried) == num_trials == len(FORMS) * len(TRIED_TOKENS) * products._TRIALS
+    form_for(16, LARGE + 1)
+    assert tried == [LARGE.shape] * len(FORMS) * products._TRIALS
+    form_for(30, LARGE)
+    assert len(tried) == 2 * len(FORMS) * products._TRIALS
 
 
 def test_a_product_too_large_to_try_takes_the_form_of_fewer_tokens(monkeypatch):
@@ -72,4 +75,4 @@ def test_a_product_too_large_to_try_takes_the_form_of_fewer_tokens(monkeypatch):
 
     monkeypatch.setattr(products, "_seconds", seconds)
     form_for(64, LARGE)
-    assert set(tried) == {4, 16}
+    assert set(tried) == {16}

@@ -1,7 +1,7 @@
 """Products with weights, each in the form that this machine's library multiplies it in most quickly.
 
 On a CPU the same product may take three times as long in one form as in another, and which one it is depends
-on the processor, the shape and the number of tokens: so the forms are tried when a model is loaded. They
+on the processor, the shape and the number of tokens: so the forms are tried when they are first met. They
 round differently in the last digits, as products of other numbers of tokens do anyway.
 """
 
@@ -13,6 +13,8 @@ from functools import partial
 
 import torch
 from torch import Tensor
+
+from askance.models.hf.threads import computes_alone
 
 Form = Callable[[Tensor, Tensor], Tensor]
 """Tokens by inputs, outputs by inputs: tokens by outputs."""
@@ -58,31 +60,27 @@ class Product:
 
 def form_for(num_tokens: int, weight: Tensor) -> Form:
     """The quickest form of a product of `num_tokens`, as far as it was tried."""
-    if num_tokens < 2 or weight.device.type != "cpu" or weight.numel() < _LEAST_WEIGHTS:
+    is_small = num_tokens < 2 or weight.numel() < _LEAST_WEIGHTS
+    if is_small or weight.device.type != "cpu" or computes_alone():
         return _weights_behind
+    place = min(bisect_left(TRIED_TOKENS, num_tokens), len(TRIED_TOKENS) - 1)
+    while place and TRIED_TOKENS[place] * weight.numel() > _MOST_OPERATIONS:
+        place -= 1
     # With another number of threads another form may be the quickest.
-    kind = (*weight.shape, weight.dtype, torch.get_num_threads())
+    kind = (TRIED_TOKENS[place], *weight.shape, weight.dtype, torch.get_num_threads())
     if kind not in _quickest:
-        _quickest[kind] = _tried(weight)
-    return _quickest[kind][min(bisect_left(TRIED_TOKENS, num_tokens), len(TRIED_TOKENS) - 1)]
+        _quickest[kind] = _tried(TRIED_TOKENS[place], weight)
+    return _quickest[kind]
 
 
-_quickest: dict[tuple[object, ...], tuple[Form, ...]] = {}
+_quickest: dict[tuple[object, ...], Form] = {}
 
 
 @torch.inference_mode()
-def _tried(weight: Tensor) -> tuple[Form, ...]:
-    found: list[Form] = []
-    others = torch.ones(_OTHER_NUMBERS)
-    for num_tokens in TRIED_TOKENS:
-        if found and num_tokens * weight.numel() > _MOST_OPERATIONS:
-            found.append(found[-1])
-            continue
-        x = torch.ones(num_tokens, weight.shape[1], dtype=weight.dtype)
-        trials = [(form, _seconds(partial(form, x, weight), others)) for form in FORMS * _TRIALS]
-        seconds = {form: min(taken for tried, taken in trials if tried is form) for form in FORMS}
-        found.append(min(FORMS, key=lambda form: seconds[form]))
-    return tuple(found)
+def _tried(num_tokens: int, weight: Tensor) -> Form:
+    x, others = torch.ones(num_tokens, weight.shape[1], dtype=weight.dtype), torch.ones(_OTHER_NUMBERS)
+    trials = [(form, _seconds(partial(form, x, weight), others)) for form in FORMS * _TRIALS]
+    return min(FORMS, key=lambda form: min(seconds for tried, seconds in trials if tried is form))
 
 
 def _seconds(work: Callable[[], Tensor], others: Tensor) -> float:
