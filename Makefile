@@ -3,7 +3,7 @@ PYTHON ?= python3
 VENV := .venv
 BIN := $(VENV)/bin
 DEMO := .demo
-QUESTION := Which bridge was opened first, the Clifton Suspension Bridge or the Royal Albert Bridge?
+QUESTION := Where did the scriptwriter of The Third Man die?
 
 .PHONY: demo test check bench clean
 

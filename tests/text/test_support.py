@@ -25,6 +25,18 @@ def test_only_passages_that_were_in_the_prompt_count():
     assert [(c.number, c.start) for c in found] == [(1, 24)]
 
 
+def test_what_was_found_within_a_sentence_supports_it_too():
+    text = "Bonn, however, lies on the Rhine."
+    assert [c.passage.id for c in cite(text, [(0, (ARNO,)), (14, (BONN,))])] == ["b"]
+    assert [c.passage.id for c in cite(text, [(0, (BONN,)), (14, (ARNO,))])] == ["b"]
+
+
+def test_of_passages_that_hold_as_much_the_first_of_the_latest_counts():
+    same = hit("c", "Bonn", "Bonn lies on the Rhine.", rank=1)
+    text = "Bonn, however, lies on the Rhine."
+    assert [c.passage.id for c in cite(text, [(0, (BONN,)), (14, (same, BONN))])] == ["c"]
+
+
 def test_one_shared_word_is_no_evidence():
     assert cite("So the answer is Pisa.", [(0, (ARNO,))]) == ()
 

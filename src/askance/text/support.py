@@ -26,16 +26,22 @@ def cite(
     numbers: dict[str, int] = {}
     found = []
     for start, end in sentence_spans(text):
-        hits = next((hits for offset, hits in reversed(shown) if offset <= start), ())
-        best = _best(text[start:end], hits, least_share)
+        best = _best(text[start:end], _shown_within(start, end, shown), least_share)
         if best is not None:
             number = numbers.setdefault(best.passage.id, len(numbers) + 1)
             found.append(Citation(number, best.passage, start, end))
     return tuple(found)
 
 
+def _shown_within(start: int, end: int, shown: Sequence[tuple[int, Sequence[Hit]]]) -> list[Hit]:
+    """What was in the prompt while the text from `start` to `end` was written, the latest first."""
+    before = [hits for offset, hits in shown if offset <= start][-1:]
+    later = [hits for offset, hits in shown if start < offset < end]
+    return [hit for hits in reversed([*before, *later]) for hit in hits]
+
+
 def _best(sentence: str, hits: Sequence[Hit], least_share: float) -> Hit | None:
     wanted = content_words(sentence)
-    held = [(len(wanted & content_words(f"{h.passage.title} {h.passage.text}")), -h.rank, h) for h in hits]
-    num_held, _, best = max(held, key=lambda entry: entry[:2], default=(0, 0, None))
+    held = [(len(wanted & content_words(f"{h.passage.title} {h.passage.text}")), h) for h in hits]
+    num_held, best = max(held, key=lambda entry: entry[0], default=(0, None))
     return best if num_held >= max(2, least_share * len(wanted)) else None
