@@ -62,15 +62,6 @@ def test_searching_by_meaning(run, documents, tmp_path):
 def test_asking(run, index, tmp_path):
     question = "Where does the Rhine flow?"
     words = ["ask", question, "--index", index, "--method", "single", "--model", "scripted"]
-        "ask",
-        "Where does the Rhine flow?",
-        "--index",
-        index,
-        "--method",
-        "single",
-        "--model",
-        "scripted",
-    ]
     for retriever in ("dense", "hybrid"):
         trace = tmp_path / f"{retriever}.jsonl"
         assert run(*words, "--retriever", retriever, "--trace", trace)[0] == 0

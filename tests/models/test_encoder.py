@@ -28,6 +28,11 @@ def tiny(folder):
 
 
 @pytest.fixture(scope="module")
+def plain(tmp_path_factory):
+    return load_encoder(f"hf:{save_plain(tmp_path_factory.mktemp('plain'))}")
+
+
+@pytest.fixture(scope="module")
 def bundled_encoder():
     return load_encoder("bundled")
 
@@ -45,9 +50,9 @@ class TestPlain(ThreadedEncoderContract):
 
     tolerance = 1e-6
 
-    @pytest.fixture(scope="class")
-    def encoder(self, tmp_path_factory):
-        return load_encoder(f"hf:{save_plain(tmp_path_factory.mktemp('plain'))}")
+    @pytest.fixture
+    def encoder(self, plain):
+        return plain
 
 
 class TestBundled(ThreadedEncoderContract):

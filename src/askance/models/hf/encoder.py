@@ -59,7 +59,8 @@ class SentenceEncoder:
             ModelFailure: the model broke, for example for lack of memory.
         """
         loop = asyncio.get_running_loop()
-        whole = [whole_characters(text) for text in texts]
+        # Of an empty text, a tokenizer that puts nothing around texts would make nothing at all.
+        whole = [whole_characters(text) or " " for text in texts]
         return await loop.run_in_executor(self._thread, self._embed, whole, kind)
 
     def _embed(self, texts: list[str], kind: TextKind) -> NDArray[np.float32]:
