@@ -7,7 +7,8 @@ from typing import cast
 from askance.core.errors import BadIndex, InputError, MissingExtra, UnknownName
 from askance.core.ports import Encoder, Model, Retriever
 from askance.core.types import Role
-from askance.models.kinds import load_encoder, parse_spec
+from askance.models.kinds import load_encoder as load_encoder
+from askance.models.kinds import parse_spec
 from askance.runtime.cache import CachedModel, CachedRetriever
 from askance.runtime.store import Store
 

@@ -178,7 +178,8 @@ def look_up_all(
     Raises:
         GridError: as for `look_up`, with the name of the cell.
     """
-    choose_once, open_once, load_once = cache(choose), cache(open_retriever), cache(load_encoder)
+    choose_once, load_once = cache(choose), cache(load_encoder)
+    open_once = cast(OpenRetriever, cache(open_retriever))
     ready = {}
     for name, cell in cells.items():
         with _named(name):

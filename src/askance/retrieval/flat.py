@@ -108,4 +108,5 @@ def _selector(segment: Segment, places: VectorPlaces) -> Any:
         for document in documents:
             from_row = document.first_row + document.passages
             is_live[document.first_row : from_row] = True
-    return faiss.IDSelectorBitmap(np.packbits(is_live, bitorder="little"))
+    bitmap = np.packbits(is_live, bitorder="little")
+    return faiss.IDSelectorBitmap(bitmap)  # type: ignore[call-arg, arg-type]  # of C++, not of its wrapper

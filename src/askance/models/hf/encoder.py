@@ -133,7 +133,7 @@ def _fingerprint(module: Any) -> str:
         digest.update(weights_fingerprint(getattr(part, "auto_model", part)).encode())
     settings = [module.max_seq_length, module.prompts, module.default_prompt_name, module.truncate_dim]
     digest.update(json.dumps(settings, sort_keys=True, default=str).encode())
-    tokenizer = getattr(module[0], "tokenizer", None)
-    vocabulary = tokenizer.get_vocab() if hasattr(tokenizer, "get_vocab") else {}
+    tokenizer: Any = getattr(module[0], "tokenizer", None)
+    vocabulary = {} if tokenizer is None else tokenizer.get_vocab()
     digest.update(json.dumps(vocabulary, sort_keys=True).encode())
     return digest.hexdigest()
