@@ -105,8 +105,8 @@ def check_needs(
         )
     if needs.encoder and encoder is None:
         raise MissingAbility(
-            f"method {name}, set as it is, compares answers by their vectors, but there is no encoder: give "
-            "Engine or ask an encoder, or choose another verifier, for example --set verifier=jcd."
+            f"method {name}, set as it is, compares answers by their vectors, but there is no encoder: name "
+            "one, for example --encoder bundled, or choose another verifier, for example --set verifier=jcd."
         )
     _check_abilities(name, needs, model)
     unused = models.keys() - {"answer", *needs.roles, *(("attend",) if needs.attention else ())}

@@ -20,15 +20,18 @@ from askance.cli_calibrate import calibrate, presets
 from askance.cli_datasets import datasets
 from askance.cli_eval import evaluate, grid
 from askance.cli_export import export
+from askance.cli_index import index, search
 from askance.cli_judge import judge
 from askance.cli_models import models
 from askance.cli_options import (
     BudgetOption,
     CacheOption,
+    EncoderOption,
     IndexOption,
     JsonFlag,
     ModelOption,
     PresetOption,
+    RetrieverOption,
     SetOption,
     budget_of,
     knobs_by_name,
@@ -42,15 +45,15 @@ from askance.core.knobs import describe_type
 from askance.core.strict_json import json_line
 from askance.core.trace import Trace
 from askance.core.version import VERSION
+from askance.loading import DEFAULT_RETRIEVER
 from askance.runtime.trace_file import check_writable
-from askance.text.printable import printable, printable_record
+from askance.text.printable import printable
 from askance.wire import (
     DEFAULT_METHOD,
     METHODS,
     Engine,
     method_class,
     open_engine,
-    open_retriever,
 )
 from askance.wordings import WORDINGS, open_wording, toml_of
 
@@ -72,8 +75,6 @@ app = typer.Typer(
 )
 out = Console(highlight=False, emoji=False)
 err = Console(stderr=True, highlight=False, emoji=False)
-
-SAMPLE = "@sample"
 
 
 def main() -> None:
@@ -118,53 +119,11 @@ def _root(
 
 
 @app.command()
-def index(
-    docs: Annotated[
-        list[str],
-        typer.Argument(
-            help=f"Files or folders: .txt .md .html .pdf .jsonl .tsv; {SAMPLE} is the sample corpus."
-        ),
-    ],
-    folder: Annotated[Path, typer.Option("--out", help="Folder of the index; made, or brought up to date.")],
-) -> None:
-    """Cut documents into passages and index them. Run again, it adds only what changed."""
-    from askance.retrieval.build import build_index
-    from askance.sample import CORPUS
-    from askance.serve.progress import IndexProgress
-
-    sources = [CORPUS if doc == SAMPLE else Path(doc) for doc in docs]
-    with IndexProgress(err) as progress:
-        report = build_index(sources, folder, progress=progress)
-    for skipped in report.skipped:
-        told = printable(f"skipped {skipped.source}: {skipped.reason}")
-        err.print(told, style="yellow", markup=False, soft_wrap=True)
-    out.print(printable(str(report)), markup=False, soft_wrap=True)
-
-
-@app.command()
-def search(
-    query: Annotated[str, typer.Argument(help="Words to look for.")],
-    index: Annotated[Path, typer.Option("--index", help="Folder made by `askance index`.")],
-    k: Annotated[int, typer.Option("-k", min=1, help="Most passages to show.")] = 3,
-    as_json: JsonFlag = False,
-) -> None:
-    """Search an index."""
-    hits = asyncio.run(open_retriever(index).search(query, k))
-    if as_json:
-        print(json_line({"query": query, "hits": [dataclasses.asdict(hit) for hit in hits]}))
-        return
-    for hit in printable_record(hits):
-        head = Text().append(f"{hit.rank}. ", style="dim").append(hit.passage.title, style="bold")
-        out.print(head.append(f" {hit.score:.2f}  {hit.passage.source}", style="dim"), soft_wrap=True)
-        out.print(Text(f"   {hit.passage.text}"), soft_wrap=not out.is_terminal)
-    if not hits:
-        out.print("nothing found")
-
-
-@app.command()
 def ask(
     question: Annotated[str, typer.Argument(help="The question.")],
     index: IndexOption = None,
+    retriever: RetrieverOption = DEFAULT_RETRIEVER,
+    encoder: EncoderOption = None,
     method: Annotated[str, typer.Option(help="See `askance methods`.")] = DEFAULT_METHOD,
     model: ModelOption = None,
     set_: SetOption = None,
@@ -190,6 +149,8 @@ def ask(
         preset=preset,
         budget=budget_of(budget or ()),
         cache=cache,
+        retriever=retriever,
+        encoder=encoder,
     )
     if as_json:
         _ask_as_json(engine, question, trace)
@@ -263,6 +224,8 @@ def show_prompts(
     out.print(table)
 
 
+app.command()(index)
+app.command()(search)
 app.command(name="trace")(show_trace)
 app.command(name="eval")(evaluate)
 app.command()(grid)

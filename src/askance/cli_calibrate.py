@@ -12,29 +12,31 @@ from rich.table import Table
 from rich.text import Text
 
 from askance.cli_options import (
+    EncoderOption,
     IndexOption,
     InFlightOption,
     JsonFlag,
     ModelOption,
     PresetOption,
+    RetrieverOption,
     SetOption,
     knobs_by_name,
     models_by_role,
 )
 from askance.core.errors import InputError
 from askance.core.strict_json import json_line
+from askance.loading import (
+    DEFAULT_RETRIEVER,
+    check_has_index,
+    check_is_used,
+    load_encoder,
+    load_models,
+    open_retriever,
+)
 from askance.presets import preset_text, shipped
 from askance.runtime.trace_file import check_writable
 from askance.text.printable import printable, printable_record
-from askance.wire import (
-    DEFAULT_METHOD,
-    load_models,
-    make_method,
-    method_class,
-    open_retriever,
-    own_prompts,
-    with_preset,
-)
+from askance.wire import DEFAULT_METHOD, make_method, method_class, own_prompts, with_preset
 
 if TYPE_CHECKING:
     from askance.train.calibrate import Calibration
@@ -48,6 +50,8 @@ def calibrate(
         str, typer.Option(help="Questions: sample, jsonl:FILE, csv:FILE … See `askance datasets`.")
     ],
     index: IndexOption = None,
+    retriever: RetrieverOption = DEFAULT_RETRIEVER,
+    encoder: EncoderOption = None,
     method: Annotated[str, typer.Option(help="See `askance methods`.")] = DEFAULT_METHOD,
     model: ModelOption = None,
     set_: SetOption = None,
@@ -72,17 +76,19 @@ def calibrate(
     given = with_preset(method, knobs_by_name(set_ or ()), answer_model="", preset=preset)
     settings = {**own_prompts(method, specs["answer"]), **given}
     name = chosen_knob(method, knob).name
-    make_method(method, settings)
+    check_has_index(index, retriever)
+    check_is_used(encoder, retriever=retriever, is_needed=make_method(method, settings).needs.encoder)
     if file is not None:
         check_writable(file)
     questions = [example.question for example in read_dataset(dataset, limit)]
-    retriever = None if index is None else open_retriever(index)
+    encodes = None if encoder is None else load_encoder(encoder)
+    searched = None if index is None else open_retriever(index, retriever, encodes)
     models = load_models(specs)
     with CalibrationProgress(err, name, len(questions)) as progress:
         work = find_threshold(
-            method, settings, models, retriever, questions, searches,
+            method, settings, models, searched, questions, searches,
             knob=knob, max_trials=trials, seed=seed, progress=progress,
-            in_flight=in_flight or suits_in_flight(specs["answer"]),
+            in_flight=in_flight or suits_in_flight(specs["answer"]), encoder=encodes,
         )  # fmt: skip
         found = asyncio.run(work)
     if file is not None and found.value is not None:

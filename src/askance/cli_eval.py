@@ -13,18 +13,21 @@ from rich.text import Text
 from askance.cli_options import (
     BudgetOption,
     CacheOption,
+    EncoderOption,
     InFlightOption,
     JsonFlag,
     ModelOption,
     PresetOption,
+    RetrieverOption,
     SetOption,
     budget_of,
     knobs_by_name,
     models_by_role,
 )
 from askance.core.strict_json import json_line
+from askance.loading import DEFAULT_RETRIEVER, Cache, load_models, open_retriever
 from askance.text.printable import printable, printable_record
-from askance.wire import DEFAULT_METHOD, Cache, load_models, open_retriever
+from askance.wire import DEFAULT_METHOD
 
 if TYPE_CHECKING:
     from askance.eval.cell import LoadModels, OpenRetriever
@@ -53,6 +56,8 @@ def evaluate(
         Path | None,
         typer.Option(help="Folder made by `askance index`; @gold finds the dataset's own supporting texts."),
     ] = None,
+    retriever: RetrieverOption = DEFAULT_RETRIEVER,
+    encoder: EncoderOption = None,
     method: Annotated[str, typer.Option(help="See `askance methods`.")] = DEFAULT_METHOD,
     model: ModelOption = None,
     set_: SetOption = None,
@@ -94,6 +99,8 @@ def evaluate(
         method=method,
         selection=Selection(limit, sample, ids),
         index=index,
+        retriever=retriever,
+        encoder=encoder,
         knobs=knobs_by_name(set_ or ()),
         preset=preset,
         prompts=prompts,

@@ -8,10 +8,22 @@ import typer
 
 from askance.core.errors import InputError
 from askance.core.knobs import parse_knobs
+from askance.loading import DEFAULT_MODEL
 from askance.runtime.limit import Budget
-from askance.wire import DEFAULT_MODEL
 
 IndexOption = Annotated[Path | None, typer.Option("--index", help="Folder made by `askance index`.")]
+RetrieverOption = Annotated[
+    str,
+    typer.Option(help="How to search the index: bm25 (words), dense (vectors) or hybrid (both)."),
+]
+EncoderOption = Annotated[
+    str | None,
+    typer.Option(
+        metavar="SPEC",
+        help="What turns texts into vectors, for methods that need it: bundled, hf:NAME or hf:DIRECTORY. "
+        "Vectors are searched with the encoder that the index names, unless one is given.",
+    ),
+]
 JsonFlag = Annotated[bool, typer.Option("--json", help="Print one JSON object and nothing else.")]
 ModelOption = Annotated[
     list[str] | None,

@@ -1,4 +1,4 @@
-"""Names become objects here: the one table of methods and models, which imports them on use."""
+"""Names become objects here: the one table of methods, which imports them on use, and engines."""
 
 import asyncio
 from collections.abc import Callable, Mapping
@@ -13,12 +13,18 @@ from askance.core.knobs import parse_knobs
 from askance.core.ports import Encoder, Method, Model, Retriever
 from askance.core.trace import Listener, Trace
 from askance.core.types import Question, Role
+from askance.loading import DEFAULT_MODEL as DEFAULT_MODEL
+from askance.loading import DEFAULT_RETRIEVER, check_has_index, check_is_used
+from askance.loading import ROLES as ROLES
+from askance.loading import Cache as Cache
+from askance.loading import load_encoder as load_encoder
+from askance.loading import load_model as load_model
+from askance.loading import load_models as load_models
+from askance.loading import open_retriever as open_retriever
 from askance.models.kinds import parse_spec
 from askance.nlp import load_linguistics
 from askance.presets import OF_MODELS, Preset, open_preset, shipped
-from askance.runtime.cache import CachedModel, CachedRetriever
 from askance.runtime.limit import Budget
-from askance.runtime.store import Store
 from askance.wordings import open_wording
 
 METHODS = {
@@ -35,8 +41,6 @@ METHODS = {
     "airrag_lite": "askance.methods.airrag:AirragLite",
 }
 DEFAULT_METHOD = "dragin"
-DEFAULT_MODEL = "bundled"
-ROLES: tuple[Role, ...] = ("answer", "attend", "critic", "reward", "judge")
 
 
 def _read_actions(text: str) -> object:
@@ -153,60 +157,6 @@ def ready_method(
     return make_method(name, with_preset(name, settings, answer_model, preset))
 
 
-def load_model(spec: str) -> Model:
-    """The model that `spec` names, such as ``bundled`` or ``hf:DIRECTORY?dtype=bfloat16``.
-
-    Raises:
-        UnknownName: no such kind of model.
-        ModelSpecError: the model can't be found or loaded.
-        MissingExtra: a package is missing; names the pip line.
-    """
-    kind, name, options = parse_spec(spec)
-    return kind.load(name, options)
-
-
-def load_models(specs: Mapping[str, str]) -> dict[Role, Model]:
-    """Models by role; a specification given for two roles is loaded once."""
-    for role in specs:
-        if role not in ROLES:
-            raise UnknownName("role", role, ROLES)
-    loaded = {spec: load_model(spec) for spec in dict.fromkeys(specs.values())}
-    return {cast(Role, role): loaded[spec] for role, spec in specs.items()}
-
-
-def open_retriever(index: str | Path) -> Retriever:
-    """The retriever over an index folder.
-
-    Queries are analysed as the index says its passages were.
-
-    Raises:
-        BadIndex: missing, empty, damaged, or from a newer version.
-    """
-    from askance.retrieval.bm25 import open_index
-
-    return open_index(Path(index))
-
-
-class Cache:
-    """A file that keeps what models and indexes give, so that none is asked the same again.
-
-    Raises:
-        InputError: the file can't be made or read.
-    """
-
-    def __init__(self, path: Path) -> None:
-        self._store = Store(path)
-
-    def load_models(self, specs: Mapping[str, str]) -> dict[Role, Model]:
-        """As the function of this name. Raises InputError, too, for a model whose answers can't be kept."""
-        models = load_models(specs)
-        return {role: CachedModel(model, self._store) for role, model in models.items()}
-
-    def open_retriever(self, index: str | Path) -> Retriever:
-        """As the function of this name."""
-        return CachedRetriever(open_retriever(index), self._store)
-
-
 class Engine:
     """A method with its models and index, ready to answer any number of questions."""
 
@@ -268,6 +218,8 @@ def open_engine(
     preset: str | Path | None = None,
     budget: Budget = Budget(),
     cache: str | Path | None = None,
+    retriever: str = DEFAULT_RETRIEVER,
+    encoder: str | Encoder | None = None,
 ) -> Engine:
     """Make an engine from names.
 
@@ -281,6 +233,9 @@ def open_engine(
             models ``bundled`` and ``bundled:base`` get what was measured for them.
         budget: of what one question may cost.
         cache: a file that keeps what models and index give, for when they are asked the same again.
+        retriever: "bm25", "dense" or "hybrid"; the latter two search the vectors of the index.
+        encoder: a specification, or an encoder, for methods that need one. Vectors are searched with the
+            encoder that the index names, unless one is given.
 
     Raises:
         InputError: a name, knob, model, index or cache that can't be used; the model is loaded last, once
@@ -288,7 +243,11 @@ def open_engine(
     """
     specs = {"answer": model} if isinstance(model, str) else model
     made = ready_method(method, knobs or {}, specs.get("answer", ""), prompts=prompts, preset=preset)
+    check_has_index(index, retriever)
+    check_is_used(encoder, retriever=retriever, is_needed=made.needs.encoder)
     kept = None if cache is None else Cache(Path(cache))
-    retriever = None if index is None else (kept.open_retriever if kept else open_retriever)(index)
+    encodes = load_encoder(encoder) if isinstance(encoder, str) else encoder
+    open_kind = kept.open_retriever if kept else open_retriever
+    searched = None if index is None else open_kind(index, retriever, encodes)
     models = (kept.load_models if kept else load_models)(specs)
-    return Engine(made, models, retriever, seed, budget)
+    return Engine(made, models, searched, seed, budget, encoder=encodes)

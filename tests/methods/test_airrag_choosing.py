@@ -10,7 +10,7 @@ from askance.methods.airrag import Airrag
 from askance.methods.airrag_reward import PASSAGE_TOKENS, path_prompt
 from askance.methods.airrag_state import DA, SA, State
 from askance.models.scripted import ScriptedModel
-from askance.retrieval.scripted import ScriptedEncoder
+from askance.models.scripted_encoder import ScriptedEncoder
 from tests.methods.bridge import (
     BRIDGE,
     CREEK,

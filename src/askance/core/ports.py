@@ -21,6 +21,7 @@ from askance.core.types import (
     Sampling,
     Scored,
     Signal,
+    TextKind,
     TokenIds,
     Until,
     Want,
@@ -118,10 +119,22 @@ class Encoder(Protocol):
     """Turns texts into vectors of length 1."""
 
     @property
-    def name(self) -> str: ...
+    def name(self) -> str:
+        """Its specification, where it was loaded by one."""
+        ...
 
-    async def embed(self, texts: Sequence[str]) -> NDArray[np.float32]:
-        """Shape [len(texts), dimensions]."""
+    @property
+    def fingerprint(self) -> str:
+        """What tells its vectors from those of any other encoder."""
+        ...
+
+    async def embed(self, texts: Sequence[str], kind: TextKind = "text") -> NDArray[np.float32]:
+        """Shape [len(texts), dimensions], also for no texts.
+
+        Args:
+            kind: some encoders read what is searched for, and what is found, otherwise than texts that are
+                compared with each other.
+        """
         ...
 
 

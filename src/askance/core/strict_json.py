@@ -15,10 +15,11 @@ def json_line(record: Any) -> str:
 
     A lone surrogate, half of a character, becomes U+FFFD: an escape of it is JSON that strict readers refuse.
     """
-    return _whole_characters(json.dumps(_strict(record), ensure_ascii=False, allow_nan=False))
+    return whole_characters(json.dumps(_strict(record), ensure_ascii=False, allow_nan=False))
 
 
-def _whole_characters(text: str) -> str:
+def whole_characters(text: str) -> str:
+    """The text with U+FFFD for lone surrogates, which nothing takes that wants UTF-8."""
     try:
         text.encode()
     except UnicodeEncodeError:

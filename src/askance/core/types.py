@@ -20,6 +20,7 @@ Role = Literal["answer", "attend", "critic", "reward", "judge"]
 Signal = Literal["logprob", "top_logprobs", "entropy", "token_probs", "attention"]
 Capability = Literal["raw", "chat", "continuation", "score", "attend"]
 Task = Literal["open", "yes_no", "choice"]
+TextKind = Literal["text", "query", "passage"]
 Watch = Callable[[str], None]
 """Receives generated text as it appears, only as far as no stop string can take it back."""
 

@@ -6,7 +6,8 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
-from askance.core.ports import Method, Model, Retriever
+from askance.core.errors import InputError
+from askance.core.ports import Encoder, Method, Model, Retriever
 from askance.core.types import Role
 from askance.eval.gold import GOLD, GoldRetrievers
 from askance.eval.harness import Progress, ask_all
@@ -16,16 +17,26 @@ from askance.eval.run_folder import RunWriter, claimed, open_run
 from askance.eval.selection import Chosen, Selection, choose
 from askance.eval.settings import settings_of
 from askance.eval.standing import Standing
+from askance.loading import (
+    DEFAULT_MODEL,
+    DEFAULT_RETRIEVER,
+    check_has_index,
+    check_is_used,
+    load_encoder,
+    open_retriever,
+)
 from askance.models.kinds import suits_in_flight
 from askance.runtime.limit import Budget
-from askance.wire import DEFAULT_MODEL, Engine, open_retriever, ready_method
+from askance.wire import Engine, ready_method
 from askance.wordings import WORDINGS
 
 PROMPTS_OF_DATASET = "dataset"
 LoadModels = Callable[[Mapping[str, str]], dict[Role, Model]]
 """Models by role from specifications by role, as `wire.load_models`."""
-OpenRetriever = Callable[[Path], Retriever]
-"""The retriever over an index folder, as `wire.open_retriever`."""
+OpenRetriever = Callable[[Path, str, Encoder | None], Retriever]
+"""The retriever over an index folder, by its kind and an encoder, as `loading.open_retriever`."""
+LoadEncoder = Callable[[str], Encoder]
+"""The encoder of a specification, as `loading.load_encoder`."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -35,6 +46,8 @@ class Cell:
     Attributes:
         dataset: such as "hotpotqa:FILE".
         index: its folder, or "@gold"; see `GoldRetriever`.
+        retriever: how the index is searched.
+        encoder: specification of one, for methods that need it, and of queries; None for the index's own.
         knobs: of the method; `preset` fills those left open.
         prompts: a packaged set, a file, or "dataset": the set with the dataset's name, or askance's own where
             there is none.
@@ -46,6 +59,8 @@ class Cell:
     method: str
     selection: Selection = Selection()
     index: Path | None = None
+    retriever: str = DEFAULT_RETRIEVER
+    encoder: str | None = None
     knobs: Mapping[str, Any] = field(default_factory=dict)
     preset: str | None = None
     prompts: str | None = None
@@ -64,6 +79,7 @@ class ReadyCell:
     method: Method
     retriever: Retriever | None
     scoring: Scoring
+    encoder: Encoder | None = None
 
 
 @dataclass(frozen=True, slots=True)
@@ -85,8 +101,13 @@ def look_up(
     cell: Cell,
     choose: Callable[[str, Selection], Chosen] = choose,
     open_retriever: OpenRetriever = open_retriever,
+    load_encoder: LoadEncoder = load_encoder,
+    settle: Callable[[Cell, Method], Cell] | None = None,
 ) -> ReadyCell:
     """Find out all that can be wrong with a cell before a model is loaded for it.
+
+    Args:
+        settle: changes what is said of retrieval, once the method is known.
 
     Raises:
         InputError: a name, file, knob or index that can't be used.
@@ -94,13 +115,26 @@ def look_up(
     """
     scoring = open_metrics(cell.metrics)
     is_gold = cell.index == Path(GOLD)
-    retriever = None if cell.index is None or is_gold else open_retriever(cell.index)
     method = ready_method(
         cell.method, cell.knobs, cell.models["answer"], prompts=_prompts(cell), preset=cell.preset
     )
+    cell = cell if settle is None else settle(cell, method)
+    _check_retrieval(cell, method)
+    encoder = None if cell.encoder is None else load_encoder(cell.encoder)
+    retriever = None if cell.index is None or is_gold else open_retriever(cell.index, cell.retriever, encoder)
     questions = choose(cell.dataset, cell.selection)
     retriever = GoldRetrievers(tuple(questions.values())) if is_gold else retriever
-    return ReadyCell(cell, questions, method, retriever, scoring)
+    return ReadyCell(cell, questions, method, retriever, scoring, encoder if method.needs.encoder else None)
+
+
+def _check_retrieval(cell: Cell, method: Method) -> None:
+    check_has_index(cell.index, cell.retriever)
+    if cell.index == Path(GOLD) and cell.retriever != DEFAULT_RETRIEVER:
+        raise InputError(
+            f"--index {GOLD} finds the supporting texts without searching: leave out --retriever "
+            f"{cell.retriever}, or name an index folder."
+        )
+    check_is_used(cell.encoder, retriever=cell.retriever, is_needed=method.needs.encoder)
 
 
 async def evaluate(
@@ -143,14 +177,17 @@ def begin(ready: ReadyCell, folder: Path, load_models: LoadModels) -> None:
 
 def _engine(ready: ReadyCell, load_models: LoadModels) -> Engine:
     cell = ready.cell
-    return Engine(ready.method, load_models(cell.models), ready.retriever, cell.seed, cell.budget)
+    models = load_models(cell.models)
+    return Engine(ready.method, models, ready.retriever, cell.seed, cell.budget, encoder=ready.encoder)
 
 
 def _opened(
     ready: ReadyCell, engine: Engine, folder: Path, terms: Terms
 ) -> AbstractContextManager[tuple[RunWriter, RecordedRun]]:
     cell, examples = ready.cell, tuple(ready.questions.values())
-    settings = settings_of(engine, cell.models, cell.dataset, examples, ready.scoring.names, cell.index)
+    settings = settings_of(
+        engine, cell.models, cell.dataset, examples, ready.scoring.names, cell.index, cell.retriever
+    )
     return open_run(folder, settings, examples, ready.scoring, retry_failures=terms.retry_failures)
 
 

@@ -1,6 +1,7 @@
 """Grids: methods × datasets × models from one TOML file, a run folder each.
 
     index = "wikipedia-index"           # what stands here is for every dataset that does not say otherwise
+    retriever = "bm25"                  # or "dense" or "hybrid"; a method may have one of its own
     prompts = "dataset"
     sample = 50
     budget = { seconds = 60 }           # of each question: tokens, calls, seconds
@@ -37,15 +38,16 @@ from pydantic import BaseModel, ConfigDict, Field, StringConstraints, Validation
 
 from askance.core.errors import GridError, InputError, TooManyFailures, UnknownName
 from askance.core.knobs import parse_knobs
-from askance.core.ports import Model
+from askance.core.ports import Method, Model
 from askance.core.types import Role
 from askance.eval.cell import Cell, LoadModels, OpenRetriever, ReadyCell, Terms, begin, evaluate, look_up
+from askance.eval.gold import GOLD
 from askance.eval.harness import Progress
 from askance.eval.metrics import DEFAULT_METRICS
 from askance.eval.recorded_run import RecordedRun
 from askance.eval.selection import Selection, choose
+from askance.loading import DEFAULT_RETRIEVER, check_retriever, load_encoder, open_retriever
 from askance.runtime.limit import Budget
-from askance.wire import open_retriever
 
 Name = Annotated[str, StringConstraints(pattern=r"^[A-Za-z0-9][A-Za-z0-9_.,+=-]*$")]
 """A name in a grid, which becomes a folder's."""
@@ -61,6 +63,8 @@ class Common(_Table):
     """What may stand at the top, for every dataset, or in the table of one."""
 
     index: str | None = None
+    retriever: str | None = None
+    encoder: str | None = None
     prompts: str | None = None
     limit: int | None = None
     sample: int | None = None
@@ -87,6 +91,7 @@ class MethodTable(_Table):
     """A method, by the table's own name unless it is named, with its knobs."""
 
     method: str | None = None
+    retriever: str | None = None
     preset: str | None = None
     set: dict[str, str | int | float | bool] = Field(default_factory=dict)
 
@@ -126,6 +131,8 @@ class Grid(Common):
             method=table.method or method,
             selection=Selection(chosen.limit, chosen.sample, Path(chosen.ids) if chosen.ids else None),
             index=None if index is None else Path(index),
+            retriever=table.retriever or dataset.retriever or self.retriever or DEFAULT_RETRIEVER,
+            encoder=dataset.encoder or self.encoder,
             knobs=table.set,
             preset=table.preset,
             prompts=prompts,
@@ -171,12 +178,25 @@ def look_up_all(
     Raises:
         GridError: as for `look_up`, with the name of the cell.
     """
-    choose_once, open_once = cache(choose), cache(open_retriever)
+    choose_once, load_once = cache(choose), cache(load_encoder)
+    open_once = cast(OpenRetriever, cache(open_retriever))
     ready = {}
     for name, cell in cells.items():
         with _named(name):
-            ready[name] = _with_models_it_asks(look_up(cell, choose_once, open_once))
+            looked_up = look_up(cell, choose_once, open_once, load_once, _with_retrieval_it_asks)
+            ready[name] = _with_models_it_asks(looked_up)
     return ready
+
+
+def _with_retrieval_it_asks(cell: Cell, method: Method) -> Cell:
+    """Without an encoder that nothing asks, and without a way to search where nothing is searched: others of
+    the grid may have a use for them.
+    """
+    check_retriever(cell.retriever)
+    searches = cell.index not in (None, Path(GOLD))
+    retriever = cell.retriever if searches else DEFAULT_RETRIEVER
+    is_asked = retriever != DEFAULT_RETRIEVER or method.needs.encoder
+    return replace(cell, retriever=retriever, encoder=cell.encoder if is_asked else None)
 
 
 def _with_models_it_asks(ready: ReadyCell) -> ReadyCell:

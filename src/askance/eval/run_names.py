@@ -60,6 +60,8 @@ def _marks(settings: Settings) -> dict[str, str]:
     return {
         **models,
         "index": index,
+        "retriever": settings.retriever,
+        "encoder": f"encoder {settings.encoder.partition(',')[0]}" if settings.encoder else "no encoder",
         "seed": f"seed {settings.seed}",
         "askance": f"askance {settings.askance}",
     }

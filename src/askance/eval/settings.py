@@ -15,9 +15,10 @@ from typing import Any
 from askance.core.knobs import name_of, short_repr
 from askance.core.version import VERSION
 from askance.eval.datasets import Example
+from askance.loading import DEFAULT_RETRIEVER
 from askance.wire import Engine
 
-_PACKAGES = ("numpy", "torch", "transformers", "tantivy")
+_PACKAGES = ("numpy", "torch", "transformers", "tantivy", "faiss-cpu", "sentence-transformers")
 
 
 @dataclass(frozen=True, slots=True)
@@ -33,8 +34,11 @@ class Settings:
         models: name of the loaded model by role; `model_specs`: as they were named.
         index: folder of the index; empty without one.
         budget: of each question: the limits that there were.
-        index_content: hash of the indexed documents and how they were analysed; empty without an index.
+        index_content: hash of the indexed documents and how they were analysed, with dense retrieval also of
+            the encoder; empty without an index.
         versions: of askance's libraries, as far as installed.
+        retriever: how the index is searched.
+        encoder: name and fingerprint of what the method compares texts with; empty without one.
     """
 
     dataset: str
@@ -54,6 +58,8 @@ class Settings:
     machine: str
     started_at: str
     budget: Mapping[str, float] = field(default_factory=dict)
+    retriever: str = DEFAULT_RETRIEVER
+    encoder: str = ""
 
     @property
     def dataset_name(self) -> str:
@@ -70,6 +76,9 @@ class Settings:
             **{f"model {role}": spec for role, spec in self.model_specs.items()},
             **{f"model {role} (loaded)": name for role, name in self.models.items()},
             "index content": self.index_content,
+            # Left out as in runs that began before there was a choice.
+            **({} if self.retriever == DEFAULT_RETRIEVER else {"retriever": self.retriever}),
+            **({"encoder": self.encoder} if self.encoder else {}),
             "seed": self.seed,
             **{f"budget {name}": value for name, value in self.budget.items()},
             "askance": self.askance,
@@ -83,6 +92,7 @@ def settings_of(
     examples: Sequence[Example],
     metrics: Sequence[str],
     index: Path | None = None,
+    retriever: str = DEFAULT_RETRIEVER,
 ) -> Settings:
     """The settings of a run that begins now."""
     return Settings(
@@ -103,6 +113,8 @@ def settings_of(
         machine=f"{os.cpu_count()} cores, {platform.machine()}",
         started_at=datetime.now(UTC).isoformat(timespec="seconds"),
         budget={name: value for name, value in asdict(engine.budget).items() if value is not None},
+        retriever=retriever,
+        encoder="" if engine.encoder is None else f"{engine.encoder.name}, {engine.encoder.fingerprint}",
     )
 
 

@@ -6,7 +6,7 @@ from pathlib import Path
 from typing import cast
 
 from askance.core.errors import ModelSpecError, UnknownName
-from askance.core.ports import Entailment, Model
+from askance.core.ports import Encoder, Entailment, Model
 
 
 @dataclass(frozen=True, slots=True)
@@ -19,6 +19,7 @@ class ModelKind:
         in_flight: how many questions at a time suit it.
         load_entailment: makes what judges entailment of name and options; None where no such model is of
             this kind.
+        load_encoder: the same of what turns texts into vectors.
     """
 
     spec: str
@@ -31,6 +32,7 @@ class ModelKind:
     reader: Callable[[str, Mapping[str, str]], Path | None] = lambda name, options: None
     in_flight: int = 16
     load_entailment: Callable[[str, dict[str, str]], Entailment] | None = None
+    load_encoder: Callable[[str, dict[str, str]], Encoder] | None = None
 
 
 def _load_bundled(name: str, options: dict[str, str]) -> Model:
@@ -76,6 +78,30 @@ def _load_scripted_entailment(name: str, options: dict[str, str]) -> Entailment:
     if name:
         raise ModelSpecError(f"the scripted judge of entailment takes no file: leave {name!r} out.")
     return ScriptedEntailment()
+
+
+def _load_bundled_encoder(name: str, options: dict[str, str]) -> Encoder:
+    from askance.models.bundled_encoder import load_bundled_encoder
+
+    if name:
+        raise ModelSpecError(f"'bundled:{name}' is no encoder: write bundled.")
+    return load_bundled_encoder(**options)
+
+
+def _load_hf_encoder(name: str, options: dict[str, str]) -> Encoder:
+    from askance.models.hf.encoder import load_encoder
+
+    if not name:
+        raise ModelSpecError("encoder 'hf:' names no model: write hf:DIRECTORY or hf:OWNER/NAME.")
+    return load_encoder(name, **options)
+
+
+def _load_scripted_encoder(name: str, options: dict[str, str]) -> Encoder:
+    from askance.models.scripted_encoder import ScriptedEncoder
+
+    if name:
+        raise ModelSpecError(f"the scripted encoder takes no file: leave {name!r} out.")
+    return ScriptedEncoder()
 
 
 def _bundled_reader(name: str, options: Mapping[str, str]) -> Path | None:
@@ -125,6 +151,7 @@ MODEL_KINDS = {
         ("device", "dtype", "adapter"),
         _load_bundled,
         _bundled_reader,
+        load_encoder=_load_bundled_encoder,
     ),
     "hf": ModelKind(
         "hf:NAME[?device=…&dtype=…]",
@@ -137,6 +164,7 @@ MODEL_KINDS = {
         _load_hf,
         _hf_reader,
         load_entailment=_load_hf_entailment,
+        load_encoder=_load_hf_encoder,
     ),
     "scripted": ModelKind(
         "scripted[:FILE]",
@@ -147,6 +175,7 @@ MODEL_KINDS = {
         (),
         _load_scripted,
         load_entailment=_load_scripted_entailment,
+        load_encoder=_load_scripted_encoder,
     ),
 }
 
@@ -190,6 +219,22 @@ def load_entailment(spec: str) -> Entailment:
             "hf:google/t5_xxl_true_nli_mixture or hf:DIRECTORY."
         )
     return kind.load_entailment(name, options)
+
+
+def load_encoder(spec: str) -> Encoder:
+    """The encoder that `spec` names, such as ``bundled`` or ``hf:intfloat/e5-base-v2?device=cuda``.
+
+    Raises:
+        UnknownName: no such kind of model, or no such option of an encoder.
+        ModelSpecError: the encoder can't be found or loaded.
+        MissingExtra: a package is missing; names the pip line.
+    """
+    kind, name, options = parse_spec(spec)
+    if kind.load_encoder is None:
+        raise ModelSpecError(f"model {spec!r} is no encoder: name bundled, hf:OWNER/NAME or hf:DIRECTORY.")
+    for option in options.keys() - {"device"}:
+        raise UnknownName("encoder option", option, ["device"], place=f"in {spec!r}")
+    return kind.load_encoder(name, options)
 
 
 def suits_in_flight(spec: str) -> int:

@@ -5,12 +5,12 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from askance.core.errors import InputError, RetrieverFailure
-from askance.core.types import Hit, Passage
+from askance.core.types import Hit
 from askance.retrieval.analysis import Analysis
 from askance.retrieval.lexical import any_of
+from askance.retrieval.ranking import as_hits, best_with_ties
 from askance.retrieval.store import Store, open_store
 
-_MAX_TIES = 1000
 # Below this (about a millisecond of work) a thread costs more than it frees.
 _MIN_WORK_FOR_THREAD = 3_000_000
 
@@ -57,26 +57,11 @@ class Bm25Retriever:
             raise RetrieverFailure(f"{self.name} could not be searched for {query!r}: {error}") from error
 
     def _search(self, terms: list[str], k: int, exclude: frozenset[str]) -> tuple[Hit, ...]:
-        scored = self._scored(terms, k + len(exclude))
-        left = [(score, passage) for score, passage in scored if passage.id not in exclude]
-        found = sorted(left, key=lambda scored: (-scored[0], scored[1].id))[:k]
-        return tuple(Hit(passage, score, rank) for rank, (score, passage) in enumerate(found, start=1))
-
-    def _scored(self, terms: list[str], k: int) -> list[tuple[float, Passage]]:
-        """The best passages with their scores: `k` of them, and those that tie with the last."""
         lexical, query = self.store.lexical, any_of(terms)
-        k = min(k, lexical.num_passages)
-        for num_wanted in (k + 1, k + _MAX_TIES):
-            best = [(_six_digits(score), address) for score, address in lexical.best(query, num_wanted)]
-            if len(best) < num_wanted or best[-1][0] < best[k - 1][0]:
-                break
-        last = best[:k][-1][0] if best else 0.0
-        return [(score, lexical.passage(address)) for score, address in best if score >= last]
-
-
-def _six_digits(score: float) -> float:
-    """The score without its last bits, which depend on the order in which its terms were added."""
-    return float(f"{score:.6g}")
+        best = best_with_ties(
+            lambda limit: lexical.best(query, limit), k + len(exclude), lexical.num_passages
+        )
+        return as_hits([(score, lexical.passage(address)) for score, address in best], k, exclude)
 
 
 def open_index(path: Path, *, analysis: Analysis | None = None) -> Bm25Retriever:

@@ -8,9 +8,11 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from askance.core.errors import DocumentError
+from askance.core.ports import Encoder
 from askance.retrieval.analysis import Analysis
 from askance.retrieval.documents import SUFFIXES, Document, Skipped, place_of, read_documents
 from askance.retrieval.draft import Draft, open_draft
+from askance.retrieval.encoding import encode_missing, note_of, settle_segments
 from askance.retrieval.ledger import Entry, digest_of
 from askance.retrieval.manifest import Manifest
 from askance.retrieval.passages import cut_passages
@@ -20,12 +22,17 @@ CHECKPOINT_PASSAGES = 100_000
 
 @dataclass(frozen=True, slots=True)
 class BuildProgress:
-    """How far a build is. `source` is the file being read; `passages` counts those written in this run."""
+    """How far a build is. `source` is the file being read; `passages` counts those written in this run.
+
+    Once all is read, `encoded` counts those that got vectors, of `to_encode`.
+    """
 
     source: str
     documents: int
     passages: int
     skipped: int
+    encoded: int = 0
+    to_encode: int = 0
 
 
 @dataclass(frozen=True, slots=True)
@@ -35,6 +42,7 @@ class BuildReport:
     Attributes:
         unchanged: documents that the index had already; those that an interrupted build had written count.
         duplicates: documents met twice in this run, with the same id and content.
+        encoded: passages that got vectors in this run.
     """
 
     folder: Path
@@ -47,6 +55,7 @@ class BuildReport:
     duplicates: int
     skipped: tuple[Skipped, ...]
     seconds: float
+    encoded: int = 0
 
     def __str__(self) -> str:
         changes = {
@@ -56,6 +65,7 @@ class BuildReport:
             "unchanged": self.unchanged,
             "duplicate": self.duplicates,
             "skipped": len(self.skipped),
+            "passages encoded": self.encoded,
         }
         told = ", ".join(f"{count:,} {name}" for name, count in changes.items() if count)
         size = f"{self.passages:,} passages of {self.documents:,} documents"
@@ -67,6 +77,7 @@ def build_index(
     out: Path,
     *,
     analysis: Analysis = Analysis(),
+    encoder: Encoder | None = None,
     progress: Callable[[BuildProgress], None] | None = None,
 ) -> BuildReport:
     """Make the index folder `out` from files and folders, or bring it up to date.
@@ -82,27 +93,35 @@ def build_index(
       folders. Those of other files stay, and so do those of a file that had to be skipped this time.
 
     The old index stays in use until the new one is complete; an interruption, by whatever means, leaves the
-    old one. Every 100,000 passages a checkpoint is kept, from which the next build goes on.
+    old one. Every 100,000 passages, and every 5,000 vectors, a checkpoint is kept, from which the next build
+    goes on.
 
     Args:
-        progress: called after every document.
+        encoder: makes a vector of each passage, for those that have none yet. An index with vectors can only
+            be brought up to date with the encoder that made them.
+        progress: called after every document, and while passages are encoded.
 
     Raises:
         DocumentError: a source that does not exist, a malformed row, or nothing in `sources` to index; the
             index, or its absence, is then what it was before.
         BadIndex: `out` is something else than an index, can't be written, is being written by another
-            process, is newer than this version, or was built with another analysis.
+            process, is damaged or newer than this version, or was built with another analysis or encoder.
+        ModelFailure: the encoder broke; the index is what it was before, and what is encoded is kept for the
+            next build.
         MissingExtra: a package that reads documents, or tantivy, is not installed.
     """
     started = time.perf_counter()
     documents = read_documents(sources, leave_out=out)
-    with open_draft(out, analysis) as draft:
+    note = None if encoder is None else note_of(encoder)
+    with open_draft(out, analysis, note) as draft:
         build = _Build(draft, progress)
         for item in documents:
             build.take(item)
         if not build.num_documents:
             raise _nothing(sources, build.skipped)
         build.remove_vanished(sources)
+        if encoder is not None:
+            build.encode(encoder)
         manifest = build.finish()
     return BuildReport(
         folder=out,
@@ -115,6 +134,7 @@ def build_index(
         duplicates=build.outcomes["duplicate"],
         skipped=tuple(build.skipped),
         seconds=time.perf_counter() - started,
+        encoded=build.num_encoded,
     )
 
 
@@ -122,7 +142,7 @@ class _Build:
     """One run over the documents, and what became of them."""
 
     def __init__(self, draft: Draft, progress: Callable[[BuildProgress], None] | None) -> None:
-        self.num_documents = 0
+        self.num_documents = self.num_encoded = 0
         self.outcomes: Counter[str] = Counter()
         self.skipped: list[Skipped] = []
         self._draft = draft
@@ -136,10 +156,7 @@ class _Build:
         else:
             self.num_documents += 1
             self.outcomes[self._enter(item)] += 1
-        if self._progress:
-            self._progress(
-                BuildProgress(item.source, self.num_documents, self._num_passages, len(self.skipped))
-            )
+        self._report(item.source)
 
     def remove_vanished(self, sources: Sequence[Path]) -> None:
         kept = {skipped.place for skipped in self.skipped if skipped.place}
@@ -148,14 +165,29 @@ class _Build:
             self._draft.ledger.remove(entry)
             self.outcomes["removed"] += 1
 
+    def encode(self, encoder: Encoder) -> None:
+        self.num_encoded = encode_missing(
+            self._draft, encoder, lambda done, of_all: self._report("encoding", done, of_all)
+        )
+
     def finish(self) -> Manifest:
         """Publish what changed; where nothing did, the index stays as it is."""
-        has_changed = self._draft.is_resumed or any(
-            self.outcomes[outcome] for outcome in ("added", "updated", "removed")
+        base = self._draft.base
+        has_changed = (
+            self._draft.is_resumed
+            or self.num_encoded > 0
+            or any(self.outcomes[outcome] for outcome in ("added", "updated", "removed"))
         )
-        if self._draft.base and not has_changed:
-            return self._draft.base
+        if base and not has_changed and (base.encoder is None) == (self._draft.vectors is None):
+            return base
+        if self._draft.vectors is not None:
+            settle_segments(self._draft)
         return self._draft.publish()
+
+    def _report(self, source: str, encoded: int = 0, to_encode: int = 0) -> None:
+        if self._progress:
+            counts = self.num_documents, self._num_passages, len(self.skipped), encoded, to_encode
+            self._progress(BuildProgress(source, *counts))
 
     def _enter(self, document: Document) -> str:
         digest = digest_of(document)

@@ -11,6 +11,7 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from askance.retrieval.documents import Document
+from askance.retrieval.places import VectorPlaces
 
 _TABLES = """
 CREATE TABLE documents (
@@ -43,6 +44,9 @@ class Entry:
 class Ledger:
     """The documents of one generation. Changes become durable together, at `commit`.
 
+    Attributes:
+        places: where the vectors of the documents lie, for those that have some.
+
     Raises:
         sqlite3.DatabaseError: the file is no ledger.
     """
@@ -53,6 +57,8 @@ class Ledger:
         if is_new:
             self._database.executescript(_TABLES)
         self._database.execute(_MET)
+        self.places = VectorPlaces(self._database)
+        self.places.make()
 
     def close(self) -> None:
         """Forget what was not committed."""
@@ -96,6 +102,7 @@ class Ledger:
         values = (document.place, digest, num_passages, entry.number)
         update = "UPDATE documents SET place = ?, digest = ?, passages = ? WHERE number = ?"
         self._database.execute(update, values)
+        self.places.forget(entry.number)
         self._meet(entry.number)
 
     def keep(self, entry: Entry) -> None:
@@ -114,6 +121,7 @@ class Ledger:
     def remove(self, entry: Entry) -> None:
         """Strike out a document."""
         self._database.execute("DELETE FROM documents WHERE number = ?", (entry.number,))
+        self.places.forget(entry.number)
 
     def count(self) -> tuple[int, int]:
         """How many documents and passages there are."""

@@ -111,6 +111,14 @@ class LexicalIndex:
         """The passage at an address that `best` gave."""
         return _unpack(self._searcher.doc(address).get_first(_PASSAGE) or b"")
 
+    def passages_of(self, document_id: str) -> dict[str, Passage]:
+        """The passages of a document by their ids."""
+        query = tantivy.Query.term_query(SCHEMA, _DOCUMENT, document_id, "basic")
+        num_passages = self._searcher.search(query, 1).count or 0
+        found = self._searcher.search(query, max(1, num_passages), count=False).hits
+        passages = (self.passage(address) for _, address in found)
+        return {passage.id: passage for passage in passages}
+
 
 def any_of(terms: Iterable[str]) -> tantivy.Query:
     """Passages with any of `terms`; a repeated term weighs as often as it is repeated, as in Lucene.

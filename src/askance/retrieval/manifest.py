@@ -18,6 +18,21 @@ _INCOMING = ".manifest.json.new"
 
 
 @dataclass(frozen=True, slots=True)
+class EncoderNote:
+    """The encoder that made the vectors of an index.
+
+    Attributes:
+        name: its specification, where it was loaded by one.
+        fingerprint: tells its vectors from those of others.
+        dimensions: numbers in a vector.
+    """
+
+    name: str
+    fingerprint: str
+    dimensions: int
+
+
+@dataclass(frozen=True, slots=True)
 class Manifest:
     """What `manifest.json` says, beside format and schema version.
 
@@ -27,6 +42,7 @@ class Manifest:
         content_hash: of all documents with their ids, wherever they came from and in whatever order.
         engine: the library that wrote it, with its version.
         created_at, updated_at: UTC, ISO 8601.
+        encoder: what made the vectors; None where there are none.
     """
 
     generation: int
@@ -37,6 +53,7 @@ class Manifest:
     engine: str
     created_at: str
     updated_at: str
+    encoder: EncoderNote | None = None
 
 
 def read_manifest(folder: Path) -> Manifest:
@@ -84,6 +101,28 @@ def check_analysis(folder: Path, manifest: Manifest, wanted: Analysis) -> None:
         )
 
 
+def encoder_of(folder: Path, manifest: Manifest) -> EncoderNote:
+    """What made the vectors of the index. Raises BadIndex where there are none."""
+    if manifest.encoder is None:
+        raise BadIndex(
+            f"the index {folder} has no vectors: make them with `askance index DOCS --out {folder} --encoder "
+            "bundled`, or search with bm25."
+        )
+    return manifest.encoder
+
+
+def check_encoder(folder: Path, manifest: Manifest, name: str, fingerprint: str) -> None:
+    """Raises BadIndex unless the index has vectors of the encoder with this fingerprint."""
+    made_by = encoder_of(folder, manifest)
+    if made_by.fingerprint != fingerprint:
+        raise BadIndex(
+            f"the vectors of the index {folder} were made by the encoder {made_by.name} "
+            f"({made_by.dimensions} dimensions, fingerprint {made_by.fingerprint}), not by {name} "
+            f"(fingerprint {fingerprint}): name the former, or build another index, in another folder, with "
+            "the latter."
+        )
+
+
 def is_manifest_file(name: str) -> bool:
     """Whether a file of this name in an index folder is the manifest, finished or not."""
     return name in (MANIFEST, _INCOMING)
@@ -91,8 +130,11 @@ def is_manifest_file(name: str) -> bool:
 
 def _from_json(folder: Path, content: Mapping[str, Any]) -> Manifest:
     try:
-        fields = {field.name: content[field.name] for field in dataclasses.fields(Manifest)}
-        return Manifest(**{**fields, "analysis": Analysis(**content["analysis"])})
+        # Indexes from before there were vectors say nothing of an encoder.
+        whole: dict[str, Any] = {"encoder": None, **content}
+        fields = {field.name: whole[field.name] for field in dataclasses.fields(Manifest)}
+        encoder = None if whole["encoder"] is None else EncoderNote(**whole["encoder"])
+        return Manifest(**{**fields, "analysis": Analysis(**content["analysis"]), "encoder": encoder})
     except (KeyError, TypeError) as error:
         raise _damaged(folder, error) from error
 

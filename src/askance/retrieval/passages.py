@@ -27,16 +27,21 @@ def cut_passages(document: Document) -> Iterator[Passage]:
     whose own id ends in "#" and a number always gets the latter, so that no two passages share an id.
     """
     spans = _spans(document)
-    is_bare = len(spans) == 1 and not _NUMBERED.fullmatch(document.id)
     for number, (start, end) in enumerate(spans, start=1):
         yield Passage(
-            id=document.id if is_bare else f"{document.id}#{number}",
+            id=passage_id(document.id, number, len(spans)),
             title=document.title,
             text=document.text[start:end],
             source=document.source,
             start=start,
             end=end,
         )
+
+
+def passage_id(document_id: str, number: int, num_passages: int) -> str:
+    """The id of a document's passage, counted from 1; see `cut_passages`."""
+    is_bare = num_passages == 1 and not _NUMBERED.fullmatch(document_id)
+    return document_id if is_bare else f"{document_id}#{number}"
 
 
 def _spans(document: Document) -> list[tuple[int, int]]:

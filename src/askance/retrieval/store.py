@@ -3,6 +3,7 @@
     manifest.json            names the one valid generation; replaced in one step
     generation-000002/       that generation, never changed once the manifest names it:
         lexical/                 the passages, in tantivy
+        vectors/                 the vectors of the passages, if there are any (see `vectors`)
         documents.sqlite         the documents, for the next build (see `ledger`)
     writer.lock              held while a build runs
 
@@ -10,13 +11,26 @@ A build works in a generation of its own (see `draft`). Whoever is reading, or c
 whole old generation or the whole new one.
 """
 
+import sqlite3
 from dataclasses import dataclass
 from pathlib import Path
+from typing import TYPE_CHECKING
 
 from askance.core.errors import BadIndex
+from askance.core.ports import Encoder
 from askance.retrieval.analysis import Analysis
 from askance.retrieval.lexical import LexicalIndex
-from askance.retrieval.manifest import Manifest, check_analysis, read_manifest
+from askance.retrieval.manifest import (
+    Manifest,
+    check_analysis,
+    check_encoder,
+    encoder_of,
+    read_manifest,
+)
+from askance.retrieval.vectors import VECTORS
+
+if TYPE_CHECKING:
+    from askance.retrieval.flat import FlatIndex
 
 LOCK = "writer.lock"
 LEXICAL = "lexical"
@@ -26,29 +40,41 @@ _NUM_TRIES = 3
 
 @dataclass(frozen=True, slots=True)
 class Store:
-    """An index opened for reading. It stays valid, and the same, while others build upon it."""
+    """An index opened for reading. It stays valid, and the same, while others build upon it.
+
+    Attributes:
+        vectors: None unless they were asked for.
+    """
 
     folder: Path
     manifest: Manifest
     lexical: LexicalIndex
+    vectors: "FlatIndex | None" = None
 
 
-def open_store(folder: Path, *, analysis: Analysis | None = None) -> Store:
+def open_store(folder: Path, *, analysis: Analysis | None = None, encoder: Encoder | None = None) -> Store:
     """Open the index in `folder`.
 
+    Args:
+        encoder: open the vectors, too, which must be this one's.
+
     Raises:
-        BadIndex: it is missing, empty, damaged, newer than this version, or built with another analysis than
-            the one asked for.
+        BadIndex: it is missing, empty, damaged, newer than this version, built with another analysis than
+            the one asked for, or without vectors of the encoder.
+        MissingExtra: faiss is not installed, which vectors are searched with.
     """
     for _ in range(_NUM_TRIES):
         manifest = read_manifest(folder)
         _check(folder, manifest, analysis)
+        if encoder is not None:
+            check_encoder(folder, manifest, encoder.name, encoder.fingerprint)
+        path = generation_folder(folder, manifest.generation)
         try:
-            return Store(
-                folder, manifest, LexicalIndex(generation_folder(folder, manifest.generation) / LEXICAL)
-            )
-        except ValueError as error:
-            problem = error
+            lexical = LexicalIndex(path / LEXICAL)
+            vectors = None if encoder is None else _open_vectors(folder, manifest)
+            return Store(folder, manifest, lexical, vectors)
+        except (ValueError, OSError, sqlite3.Error) as error:
+            problem: Exception = error
         if read_manifest(folder).generation == manifest.generation:
             break
         # A build has replaced, and removed, this very generation in the meantime.
@@ -56,6 +82,13 @@ def open_store(folder: Path, *, analysis: Analysis | None = None) -> Store:
         f"the index {folder}, written by {manifest.engine}, can't be opened ({problem}): "
         "delete the folder and build the index again."
     ) from problem
+
+
+def _open_vectors(folder: Path, manifest: Manifest) -> "FlatIndex":
+    from askance.retrieval.flat import FlatIndex
+
+    path = generation_folder(folder, manifest.generation)
+    return FlatIndex(path / VECTORS, path / LEDGER, encoder_of(folder, manifest).dimensions)
 
 
 def generation_folder(folder: Path, generation: int) -> Path:

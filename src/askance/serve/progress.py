@@ -51,9 +51,15 @@ class IndexProgress(_Bar):
         super().__init__(console, counted, "indexing", total=None, documents=0, passages=0)
 
     def __call__(self, step: "BuildProgress") -> None:
-        """Take one step of the build."""
+        """Take one step of the build; how many passages are to be encoded is known."""
+        name = f"encoding {step.encoded:,} of {step.to_encode:,}" if step.to_encode else step.source
         self._bar.update(
-            self._task, description=step.source, documents=step.documents, passages=step.passages
+            self._task,
+            description=name,
+            documents=step.documents,
+            passages=step.passages,
+            completed=step.encoded,
+            total=step.to_encode or None,
         )
 
 

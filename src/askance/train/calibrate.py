@@ -16,7 +16,7 @@ from numpy.typing import NDArray
 from askance.ask import check_needs
 from askance.core.errors import AskanceError, InputError
 from askance.core.knobs import SearchKnob, describe_type, knob_field, knob_range, search_knob
-from askance.core.ports import Model, Retriever
+from askance.core.ports import Encoder, Model, Retriever
 from askance.core.types import Question, Role
 from askance.train.bracket import Aim, Tried, by_searches, measured_direction, next_value, widening_value
 from askance.train.curve import Interval, monotone, percentile_interval, resampled_means, value_at
@@ -85,6 +85,7 @@ async def calibrate(
     seed: int = 0,
     in_flight: int = 1,
     progress: Progress = lambda trial, value, done, searches: None,
+    encoder: Encoder | None = None,
 ) -> Calibration:
     """Choose the value of a knob that leads to `searches_per_question` on average.
 
@@ -98,6 +99,7 @@ async def calibrate(
         max_trials: most values tried; each answers all questions.
         tolerance: searches a question; a value this close ends the search.
         in_flight: questions asked at the same time, which changes nothing but how long it takes.
+        encoder: for methods that need one.
 
     Raises:
         InputError: no questions, a method or knob that can't be calibrated, a number that makes no sense.
@@ -115,8 +117,8 @@ async def calibrate(
             f"knob {chosen.name}={told} of method {method_name}: nothing can be found from there; begin "
             "at a number that is not infinite."
         )
-    check_needs(method, models, retriever)
-    trials = Trials(method, chosen.name, models, retriever, questions, seed, in_flight, progress)
+    check_needs(method, models, retriever, encoder)
+    trials = Trials(method, chosen.name, models, retriever, questions, seed, in_flight, progress, encoder)
     tried: list[Trial] = []
     failures: list[Failure] = []
     value: float | None = float(start)

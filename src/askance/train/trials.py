@@ -8,7 +8,7 @@ from typing import Any
 
 from askance.ask import ask
 from askance.core.errors import AskanceError
-from askance.core.ports import Method, Model, Retriever
+from askance.core.ports import Encoder, Method, Model, Retriever
 from askance.core.trace import Trace
 from askance.core.types import Question, Role, Usage
 from askance.runtime.many import many
@@ -53,6 +53,7 @@ class Trials:
     seed: int = 0
     in_flight: int = 1
     progress: Progress = lambda trial, value, done, searches: None
+    encoder: Encoder | None = None
 
     async def run(self, number: int, value: float) -> tuple[Trial, tuple[Failure, ...]]:
         """Answer every question with the knob at `value`; a failure is noted, and the others go on."""
@@ -82,7 +83,13 @@ class Trials:
     async def _ask(self, method: Method, attempt: "_Attempt") -> None:
         try:
             result = await ask(
-                attempt.question, method, self.models, self.retriever, seed=self.seed, trace=attempt.trace
+                attempt.question,
+                method,
+                self.models,
+                self.retriever,
+                encoder=self.encoder,
+                seed=self.seed,
+                trace=attempt.trace,
             )
             attempt.usage = result.usage
         except AskanceError as error:

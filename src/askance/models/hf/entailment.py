@@ -25,6 +25,7 @@ from transformers.models.auto.modeling_auto import (
 )
 
 from askance.core.errors import ModelSpecError
+from askance.core.strict_json import whole_characters
 from askance.models.hf.load import check_whole, context_tokens_of, explain, fitting, placement, source
 from askance.models.hf.noise import quiet
 from askance.models.hf.threads import no_team, settle_team
@@ -47,7 +48,7 @@ class HfEntailment:
     async def entails(self, premise: str, claim: str) -> bool:
         settle_team()
         with torch.inference_mode():
-            return self._judge(_whole(premise), _whole(claim))
+            return self._judge(whole_characters(premise), whole_characters(claim))
 
 
 def load_entailment(name: str, *, device: str = "auto", dtype: str = "auto") -> HfEntailment:
@@ -142,11 +143,6 @@ def _writer(module: Any, tokenizer: Any, name: str) -> Judge:
         return str(tokenizer.decode(written[0], skip_special_tokens=True)).strip() == _YES
 
     return judge
-
-
-def _whole(text: str) -> str:
-    """Lone surrogates, which no tokenizer takes, become U+FFFD."""
-    return text.encode("utf-16", "surrogatepass").decode("utf-16", "replace")
 
 
 def _ids(tokenizer: Any, text: str) -> list[int]:

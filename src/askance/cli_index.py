@@ -1,0 +1,82 @@
+"""The commands that make an index of documents, and search it."""
+
+import asyncio
+import dataclasses
+from pathlib import Path
+from typing import Annotated
+
+import typer
+from rich.console import Console
+from rich.text import Text
+
+from askance.cli_options import EncoderOption, JsonFlag, RetrieverOption
+from askance.core.strict_json import json_line
+from askance.loading import (
+    DEFAULT_RETRIEVER,
+    check_is_used,
+    encoder_to_build_with,
+    load_encoder,
+    open_retriever,
+)
+from askance.text.printable import printable, printable_record
+
+out = Console(highlight=False, emoji=False)
+err = Console(stderr=True, highlight=False, emoji=False)
+
+SAMPLE = "@sample"
+
+
+def index(
+    docs: Annotated[
+        list[str],
+        typer.Argument(
+            help=f"Files or folders: .txt .md .html .pdf .jsonl .tsv; {SAMPLE} is the sample corpus."
+        ),
+    ],
+    folder: Annotated[Path, typer.Option("--out", help="Folder of the index; made, or brought up to date.")],
+    encoder: Annotated[
+        str | None,
+        typer.Option(
+            metavar="SPEC",
+            help="Make vectors, too, for --retriever dense and hybrid: bundled, hf:NAME or hf:DIRECTORY. An "
+            "index that has vectors gets those of new passages without this.",
+        ),
+    ] = None,
+) -> None:
+    """Cut documents into passages and index them. Run again, it adds only what changed."""
+    from askance.retrieval.build import build_index
+    from askance.sample import CORPUS
+    from askance.serve.progress import IndexProgress
+
+    sources = [CORPUS if doc == SAMPLE else Path(doc) for doc in docs]
+    encodes = encoder_to_build_with(folder, encoder)
+    with IndexProgress(err) as progress:
+        report = build_index(sources, folder, encoder=encodes, progress=progress)
+    for skipped in report.skipped:
+        told = printable(f"skipped {skipped.source}: {skipped.reason}")
+        err.print(told, style="yellow", markup=False, soft_wrap=True)
+    out.print(printable(str(report)), markup=False, soft_wrap=True)
+
+
+def search(
+    query: Annotated[str, typer.Argument(help="Words to look for.")],
+    index: Annotated[Path, typer.Option("--index", help="Folder made by `askance index`.")],
+    k: Annotated[int, typer.Option("-k", min=1, help="Most passages to show.")] = 3,
+    retriever: RetrieverOption = DEFAULT_RETRIEVER,
+    encoder: EncoderOption = None,
+    as_json: JsonFlag = False,
+) -> None:
+    """Search an index."""
+    check_is_used(encoder, retriever=retriever, is_needed=False)
+    encodes = None if encoder is None else load_encoder(encoder)
+    hits = asyncio.run(open_retriever(index, retriever, encodes).search(query, k))
+    if as_json:
+        print(json_line({"query": query, "hits": [dataclasses.asdict(hit) for hit in hits]}))
+        return
+    for hit in printable_record(hits):
+        head = Text().append(f"{hit.rank}. ", style="dim").append(hit.passage.title, style="bold")
+        score = f"{hit.score:.2f}" if retriever == "bm25" else f"{hit.score:.4f}"
+        out.print(head.append(f" {score}  {hit.passage.source}", style="dim"), soft_wrap=True)
+        out.print(Text(f"   {hit.passage.text}"), soft_wrap=not out.is_terminal)
+    if not hits:
+        out.print("nothing found")

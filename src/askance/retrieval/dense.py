@@ -1,0 +1,89 @@
+"""Search by meaning: the passages whose vectors are nearest to the query's."""
+
+import asyncio
+import sqlite3
+from dataclasses import dataclass
+from pathlib import Path
+
+import numpy as np
+from numpy.typing import NDArray
+
+from askance.core.errors import InputError, ModelFailure, RetrieverFailure
+from askance.core.ports import Encoder
+from askance.core.types import Hit, Passage
+from askance.retrieval.flat import FlatIndex
+from askance.retrieval.ranking import as_hits, best_with_ties
+from askance.retrieval.store import Store, open_store
+from askance.retrieval.vectors import checked
+
+# Below this many products (about a millisecond of work) a thread costs more than it frees.
+_MIN_WORK_FOR_THREAD = 10_000_000
+
+
+@dataclass(frozen=True, slots=True)
+class DenseRetriever:
+    """A `Retriever` by the inner product of vectors of length 1: the cosine of query and passage.
+
+    Every passage is compared, and any has a score, so that a query with a word finds as many as it asks for.
+    Passages of equal score, to six digits, come in the order of their ids.
+    """
+
+    store: Store
+    vectors: FlatIndex
+    encoder: Encoder
+
+    @property
+    def name(self) -> str:
+        """Names the folder, the number of passages, and the encoder."""
+        return f"dense {self.store.folder} ({self.vectors.num_vectors:,} passages, {self.encoder.name})"
+
+    @property
+    def fingerprint(self) -> str:
+        """Of the indexed documents and the encoder."""
+        return f"dense, {self.store.manifest.content_hash}, {self.encoder.fingerprint}"
+
+    async def search(self, query: str, k: int, *, exclude: frozenset[str] = frozenset()) -> tuple[Hit, ...]:
+        """At most `k` passages, best first; none for a query without a letter or digit.
+
+        Raises:
+            InputError: `k` is below 1.
+            RetrieverFailure: the encoder broke, or the index can't be read any more.
+        """
+        if k < 1:
+            raise InputError(f"k={k}: ask for at least 1 passage.")
+        if not any(character.isalnum() for character in query):
+            return ()
+        try:
+            found = await self.encoder.embed([query], "query")
+            vector = checked(found, 1, self.vectors.dimensions, self.encoder.name)
+            if self.vectors.num_vectors * self.vectors.dimensions < _MIN_WORK_FOR_THREAD:
+                return self._search(vector, k, exclude)
+            return await asyncio.to_thread(self._search, vector, k, exclude)
+        except (ModelFailure, ValueError, OSError, sqlite3.Error) as error:
+            raise RetrieverFailure(f"{self.name} could not be searched for {query!r}: {error}") from error
+
+    def _search(self, vector: NDArray[np.float32], k: int, exclude: frozenset[str]) -> tuple[Hit, ...]:
+        best = best_with_ties(
+            lambda limit: self.vectors.best(vector, limit), k + len(exclude), self.vectors.num_vectors
+        )
+        return as_hits([(score, self._passage(place)) for score, place in best], k, exclude)
+
+    def _passage(self, place: tuple[int, int]) -> Passage:
+        document_id, passage_id = self.vectors.ids_at(place)
+        found = self.store.lexical.passages_of(document_id)
+        if passage_id not in found:
+            raise ValueError(f"the passage {passage_id!r} has a vector and is not in the index")
+        return found[passage_id]
+
+
+def open_dense(path: Path, encoder: Encoder) -> DenseRetriever:
+    """The retriever over the vectors in the index folder `path`, which `encoder` must have made.
+
+    Raises:
+        BadIndex: the index is missing, empty, damaged or newer than this version, has no vectors, or has
+            those of another encoder.
+        MissingExtra: tantivy or faiss is not installed.
+    """
+    store = open_store(path, encoder=encoder)
+    assert store.vectors is not None  # they were asked for
+    return DenseRetriever(store, store.vectors, encoder)

@@ -1,0 +1,43 @@
+"""From scored passages to hits: ties, what is excluded, and ranks, the same for every way to score."""
+
+from collections.abc import Callable, Iterable
+from typing import TypeVar
+
+from askance.core.types import Hit, Passage
+
+A = TypeVar("A")
+
+_MAX_TIES = 1000
+
+
+def best_with_ties(
+    find: Callable[[int], Iterable[tuple[float, A]]], k: int, num_all: int
+) -> list[tuple[float, A]]:
+    """The `k` best, by scores of six digits, and those that tie with the last of them, up to 1,000.
+
+    Args:
+        find: scores and places of as many of the best as it is asked for, best first.
+        num_all: how many there are to be found.
+    """
+    k = min(k, num_all)
+    if k < 1:
+        return []
+    for num_wanted in (k + 1, k + _MAX_TIES):
+        best = [(six_digits(score), place) for score, place in find(num_wanted)]
+        if len(best) < num_wanted or best[-1][0] < best[k - 1][0]:
+            break
+    return [(score, place) for score, place in best if score >= best[:k][-1][0]]
+
+
+def as_hits(
+    scored: Iterable[tuple[float, Passage]], k: int, exclude: frozenset[str] = frozenset()
+) -> tuple[Hit, ...]:
+    """At most `k` hits, best first, equal scores in the order of ids, without passages of `exclude`."""
+    left = [(score, passage) for score, passage in scored if passage.id not in exclude]
+    found = sorted(left, key=lambda scored: (-scored[0], scored[1].id))[:k]
+    return tuple(Hit(passage, score, rank) for rank, (score, passage) in enumerate(found, start=1))
+
+
+def six_digits(score: float) -> float:
+    """The score without its last bits, which depend on the order in which its parts were added."""
+    return float(f"{score:.6g}")

@@ -1,0 +1,47 @@
+"""Tiny random encoders of the sentence-transformers formats: nothing is downloaded."""
+
+import json
+from pathlib import Path
+
+import torch
+from tests.models.tiny import byte_level_tokenizer
+from transformers import AutoConfig, AutoModel
+
+from askance.models.hf.threads import no_team
+
+PROMPTS = {"query": "query: ", "document": "passage: "}
+
+
+def save_encoder(folder: Path, *, seed: int = 0, hidden_size: int = 32, prompts: bool = False) -> Path:
+    """A BERT with the mean of its first 64 tokens; with prompts for queries and passages if asked."""
+    save_plain(folder, seed=seed, hidden_size=hidden_size)
+    modules = [("", "Transformer"), ("1_Pooling", "Pooling"), ("2_Normalize", "Normalize")]
+    listing = [
+        {"idx": number, "name": str(number), "path": path, "type": f"sentence_transformers.models.{name}"}
+        for number, (path, name) in enumerate(modules)
+    ]
+    pooling = {"word_embedding_dimension": hidden_size, "pooling_mode_mean_tokens": True}
+    (folder / "1_Pooling").mkdir()
+    (folder / "2_Normalize").mkdir()
+    (folder / "1_Pooling" / "config.json").write_text(json.dumps(pooling))
+    (folder / "modules.json").write_text(json.dumps(listing))
+    (folder / "sentence_bert_config.json").write_text(json.dumps({"max_seq_length": 64}))
+    if prompts:
+        (folder / "config_sentence_transformers.json").write_text(json.dumps({"prompts": PROMPTS}))
+    return folder
+
+
+def save_plain(folder: Path, *, seed: int = 0, hidden_size: int = 32) -> Path:
+    """A BERT and its tokenizer, without a word on vectors of whole texts."""
+    tokenizer = byte_level_tokenizer()
+    tokenizer.pad_token = "<|endoftext|>"
+    config = AutoConfig.for_model(
+        "bert", vocab_size=len(tokenizer), hidden_size=hidden_size, intermediate_size=48,
+        num_hidden_layers=2, num_attention_heads=2, max_position_embeddings=128, initializer_range=0.3,
+    )  # fmt: skip
+    torch.manual_seed(seed)
+    with no_team():
+        module = AutoModel.from_config(config).eval()
+    module.save_pretrained(folder)
+    tokenizer.save_pretrained(folder)
+    return folder

@@ -1,0 +1,170 @@
+"""Whatever happens to a build with vectors, passages and vectors are whole, and of one generation."""
+
+import random
+import signal
+import time
+
+import pytest
+from tests.retrieval.test_draft import NUM_ROWS, rows_of, start, version_of
+from tests.retrieval.vectors import CountingEncoder, check_vectors, files_of_vectors
+
+from askance.core.errors import BadIndex
+from askance.models.scripted_encoder import ScriptedEncoder
+from askance.retrieval.build import build_index
+from askance.retrieval.store import open_store
+
+BUILD = """
+import os, signal, sys
+from pathlib import Path
+from askance.models.scripted_encoder import ScriptedEncoder
+from askance.retrieval import build, draft, encoding, ledger, lexical, manifest, places, vectors
+encoding.CHECKPOINT_PASSAGES = int(sys.argv[3])
+encoding._PASSAGES_AT_ONCE = 100
+"""
+BUILD_AND_SAY = (
+    BUILD
+    + """
+started = lambda progress: print("started", flush=True) if progress.documents == 1 else None
+build.build_index([Path(sys.argv[1])], Path(sys.argv[2]), encoder=ScriptedEncoder(), progress=started)
+"""
+)
+BUILD_AND_DIE = (
+    BUILD
+    + """
+owner_name, _, name = sys.argv[4].rpartition(".")
+owner = eval(owner_name)
+real, calls = getattr(owner, name), [int(sys.argv[5])]
+def deadly(*given, **named):
+    if calls[0] == 0 and sys.argv[6] == "before":
+        os.kill(os.getpid(), signal.SIGKILL)
+    result = real(*given, **named)
+    if calls[0] == 0:
+        os.kill(os.getpid(), signal.SIGKILL)
+    calls[0] -= 1
+    return result
+setattr(owner, name, deadly)
+build.build_index([Path(sys.argv[1])], Path(sys.argv[2]), encoder=ScriptedEncoder())
+"""
+)
+HALF = NUM_ROWS // 2
+
+
+def mixed_rows(version):
+    """Rows of which the first half never changes, so that its vectors stay where they are."""
+    return [*rows_of("row")[:HALF], *rows_of(version)[HALF:]]
+
+
+def version_with_vectors(index, found):
+    """Which version the index is, after checking that every passage has its vector."""
+    check_vectors(index, NUM_ROWS)
+    texts = found(index, "row", NUM_ROWS * 3)
+    assert len(texts) == NUM_ROWS
+    (version,) = {texts[str(number)].split()[0] for number in range(HALF, NUM_ROWS)}
+    return version
+
+
+def test_sigkill_at_random_moments_leaves_the_old_or_the_new_index(tmp_path, write_rows, found):
+    source, index = write_rows(tmp_path / "rows.jsonl", *mixed_rows("version0")), tmp_path / "index"
+    started = time.perf_counter()
+    build_index([source], index, encoder=ScriptedEncoder())
+    build_seconds = time.perf_counter() - started
+    random_moment = random.Random(7)
+    num_killed = 0
+    for number in range(1, 7):
+        before = version_with_vectors(index, found)
+        write_rows(source, *mixed_rows(f"version{number}"))
+        with start(BUILD_AND_SAY, source, index, 200) as process:
+            process.stdout.readline()
+            time.sleep(random_moment.uniform(0, build_seconds))
+            process.kill()
+        num_killed += process.returncode == -signal.SIGKILL
+        assert version_with_vectors(index, found) in (before, f"version{number}")
+    assert num_killed >= 1
+    build_index([source], index, encoder=ScriptedEncoder())
+    assert version_with_vectors(index, found) == "version6"
+
+
+@pytest.mark.parametrize(
+    ("function", "call", "when", "expected"),
+    [
+        ("draft._link", 5, "before", "old"),
+        ("vectors.VectorWriter.add", 0, "before", "old"),
+        ("vectors.VectorWriter.add", 333, "after", "old"),
+        ("vectors.VectorWriter.commit", 1, "before", "old"),
+        ("vectors.VectorWriter.commit", 1, "after", "old"),
+        ("ledger.Ledger.commit", 1, "after", "old"),
+        ("lexical.LexicalWriter.finish", 0, "after", "old"),
+        ("vectors.VectorWriter.finish", 0, "before", "old"),
+        ("vectors.VectorWriter.finish", 0, "after", "old"),
+        ("draft.write_manifest", 0, "before", "old"),
+        ("draft.write_manifest", 0, "after", "new"),
+        ("draft.shutil.rmtree", 0, "before", "new"),
+    ],
+)
+def test_sigkill_at_each_step(tmp_path, write_rows, found, function, call, when, expected):
+    source, index = write_rows(tmp_path / "rows.jsonl", *mixed_rows("old")), tmp_path / "index"
+    build_index([source], index, encoder=ScriptedEncoder())
+    write_rows(source, *mixed_rows("new"))
+    with start(BUILD_AND_DIE, source, index, 300, function, call, when) as process:
+        process.wait()
+    assert process.returncode == -signal.SIGKILL
+    assert version_with_vectors(index, found) == expected
+    encoder = CountingEncoder()
+    build_index([source], index, encoder=encoder)
+    assert version_with_vectors(index, found) == "new"
+    assert len(encoder.texts) <= NUM_ROWS - HALF
+    assert len(list(index.glob("generation-*"))) == 1
+
+
+def test_sigkill_while_segments_are_settled(tmp_path, write_rows, found):
+    source, index = write_rows(tmp_path / "rows.jsonl", *mixed_rows("old")), tmp_path / "index"
+    build_index([source], index, encoder=ScriptedEncoder())
+    write_rows(source, *mixed_rows("new")[: HALF - 100])
+    with start(BUILD_AND_DIE, source, index, 300, "vectors.VectorWriter.add", 50, "after") as process:
+        process.wait()
+    assert process.returncode == -signal.SIGKILL
+    assert version_with_vectors(index, found) == "old"
+    build_index([source], index, encoder=ScriptedEncoder())
+    check_vectors(index, HALF - 100)
+    assert files_of_vectors(index) == {"000002.f32": (HALF - 100) * 16 * 4}
+
+
+def test_encoding_goes_on_from_the_last_checkpoint(tmp_path, write_rows):
+    source, index = write_rows(tmp_path / "rows.jsonl", *mixed_rows("new")), tmp_path / "index"
+    with start(BUILD_AND_DIE, source, index, 300, "vectors.VectorWriter.add", 1000, "after") as process:
+        process.wait()
+    with pytest.raises(BadIndex, match="holds no index"):
+        open_store(index)
+    encoder = CountingEncoder()
+    report = build_index([source], index, encoder=encoder)
+    assert (report.added, report.unchanged) == (0, NUM_ROWS)
+    assert report.encoded == len(encoder.texts) == NUM_ROWS - 900
+    check_vectors(index, NUM_ROWS)
+
+
+def test_a_full_disk_is_told_and_leaves_the_old_index(tmp_path, write_rows, found):
+    source, index = write_rows(tmp_path / "rows.jsonl", *rows_of("old")), tmp_path / "index"
+    build_index([source], index, encoder=ScriptedEncoder(64))
+    write_rows(source, *rows_of("new"))
+    limited = (
+        "import resource, signal\nsignal.signal(signal.SIGXFSZ, signal.SIG_IGN)\n"
+        + BUILD
+        + """
+from askance.core.errors import BadIndex
+real = encoding.encode_missing
+def in_need(*given):
+    resource.setrlimit(resource.RLIMIT_FSIZE, (200_000, 200_000))
+    return real(*given)
+build.encode_missing = in_need
+try:
+    build.build_index([Path(sys.argv[1])], Path(sys.argv[2]), encoder=ScriptedEncoder(64))
+except BadIndex as error:
+    print(error)
+"""
+    )
+    with start(limited, source, index, 10**9) as process:
+        output = process.stdout.read()
+    assert "can't be written" in output
+    assert "is the disk full?" in output
+    assert version_of(index, found) == "old"
+    check_vectors(index, NUM_ROWS, ScriptedEncoder(64))

