@@ -24,7 +24,7 @@ def fuse(rankings: Sequence[Sequence[T]], *, constant: int = 60) -> list[tuple[T
         the rankings changes no score.
 
     >>> [name for name, _ in fuse(["abc", "cd"])]
-    ['c', 'a', 'd', 'b']
+    ['c', 'a', 'b', 'd']
     """
     shares: dict[T, list[float]] = {}
     for ranking in rankings:
