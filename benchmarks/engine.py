@@ -32,6 +32,8 @@ PROFILES: dict[str, dict[str, Any]] = {
     "selfrag": {"passages": 3, "max_tokens": 64},
     "airrag": SHORT,
     "airrag_lite": SHORT,
+    "iterdrag": {"line_tokens": 32, "answer_tokens": 32},
+    "blender": {"methods": "single,iterdrag", "summary_tokens": 32},
     "dragin paper": {"profile": "paper"},
     "dragin code": CODE,
 }

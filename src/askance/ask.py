@@ -13,6 +13,7 @@ from askance.core.knobs import name_of, short_repr
 from askance.core.ports import ChecksModels, Encoder, Method, Model, Needs, Retriever, Run
 from askance.core.trace import Answered, Asked, Failed, Trace
 from askance.core.types import Answer, Hit, Question, Role, Usage
+from askance.methods.bounded import answer_within
 from askance.runtime.limit import Budget, Ledger, LimitedModel, LimitedRetriever
 from askance.runtime.record import RecordedModel, RecordedRetriever
 
@@ -50,6 +51,7 @@ async def ask(
         QuestionError: the question is empty.
         MissingAbility: the model, or the lack of a retriever or encoder, does not meet the method's needs.
         ModelFailure, RetrieverFailure: a call broke; the trace says which.
+        BudgetTooSmall: the method's `l_max` is used up, and nothing is written yet.
         LimitReached: it has cost what it may cost; the trace has what was done until then.
     """
     check_question(question.text)
@@ -78,7 +80,7 @@ async def ask(
         encoder=encoder,
     )
     try:
-        answer = await method.answer(question, run)
+        answer = await answer_within(method, question, run)
     except BaseException as error:
         if not any(isinstance(event, Failed) for event in trace.events):
             trace.add(Failed, error=type(error).__name__, message=_reason(error), place=name_of(type(method)))

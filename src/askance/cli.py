@@ -244,7 +244,7 @@ def _knob_table(cls: type[Any]) -> Table:
     table = Table(box=None, padding=(0, 1), show_header=False)
     table.add_column(no_wrap=True)
     hints = get_type_hints(cls)
-    for field in dataclasses.fields(cls):
+    for field in sorted(dataclasses.fields(cls), key=lambda field: field.kw_only is True):
         meaning = f"{field.metadata.get('help', '')} ({describe_type(hints[field.name])})"
         table.add_row(*map(Text, (f"  {field.name}", f"{field.default}", meaning)))
     return table

@@ -37,8 +37,10 @@ METHODS = {
     "flare_entity": "askance.methods.flare_entity:FlareEntity",
     "dragin": "askance.methods.dragin:Dragin",
     "selfrag": "askance.methods.selfrag:Selfrag",
+    "iterdrag": "askance.methods.iterdrag:Iterdrag",
     "airrag": "askance.methods.airrag:Airrag",
     "airrag_lite": "askance.methods.airrag:AirragLite",
+    "blender": "askance.methods.blender:Blender",
 }
 DEFAULT_METHOD = "dragin"
 
@@ -49,10 +51,17 @@ def _read_actions(text: str) -> object:
     return read_actions(text, METHODS, make_method)
 
 
+def _read_members(text: str) -> object:
+    from askance.methods.members import read_members
+
+    return read_members(text, METHODS, make_method)
+
+
 RECORD_KNOBS: dict[str, Callable[[str], Any]] = {
     "linguistics": load_linguistics,
     "wording": open_wording,
     "actions": _read_actions,
+    "methods": _read_members,
 }
 """Knobs that are records, by name, and what makes the record from a text."""
 

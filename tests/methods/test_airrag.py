@@ -3,9 +3,10 @@
 import pytest
 
 from askance.core.errors import KnobError, ModelFailure
-from askance.core.types import Question
+from askance.core.types import Passage, Question
 from askance.eval.metrics.exact_match import exact_match
 from askance.methods.airrag import Airrag, AirragLite
+from askance.retrieval.scripted import ScriptedRetriever
 from tests.methods.bridge import (
     BRIDGE,
     MOUTH,
@@ -279,3 +280,36 @@ def test_knobs_are_checked():
     for knobs in ({"rollouts": 0}, {"q_div": 1.5}, {"l_max": 0}, {"verifier": "vote"}, {"examples": 4}):
         with pytest.raises(KnobError, match=f"knob {next(iter(knobs))}="):
             Airrag(**knobs)
+
+
+SECOND = "Where does Crum Creek end?"
+
+
+@pytest.mark.parametrize("passages", [1, 2, 0])
+def test_several_queries_in_one_retrieval(passages):
+    listed = f"{TRANSFORMED}\n{SECOND}"
+    one, queries = run(Airrag(passages=passages), model(qt=listed))
+    assert queries == [WHERE, TRANSFORMED, SECOND]
+    result, queries = run(Airrag(passages=passages, multi_query=True), model(qt=listed))
+    assert queries == [WHERE, TRANSFORMED, SECOND, SECOND], "the second stays in the queue"
+    ra = [event for event in result.trace.events if event.type == "generate" and event.key[-1] == "ra"]
+    assert ra[1].prompt.rstrip().count(f"Question: {TRANSFORMED}") == 1
+    assert f"Question: {SECOND}" not in ra[1].prompt, "the first is answered"
+    summary = [event.prompt for event in result.trace.events if event.type == "generate"][-1]
+    assert f"Known: {TRANSFORMED}" in summary
+    searches = sum(event.type == "search" for event in result.trace.events)
+    assert searches == sum(each.outcome == "search" for each in decisions(result))
+    assert path(one, ends(one)[0])[:4] == path(result, ends(result)[0])[:4]
+
+
+def test_passages_of_several_queries_are_fused_by_their_ranks():
+    found = {WHERE: [0], TRANSFORMED: [1, 2], SECOND: [3, 2]}
+    titles = ("Bridge", "First", "Both", "Second")
+
+    shelf = [Passage(str(number), title, "It flows.") for number, title in enumerate(titles)]
+    retriever = ScriptedRetriever({query: [shelf[n] for n in found[query]] for query in found})
+    result, _ = run(Airrag(passages=2, multi_query=True), model(qt=f"{TRANSFORMED}\n{SECOND}"), retriever)
+    shown = [event for event in nodes(result).values() if event.action == "ra"][1].passage
+    assert (shown.passage.title, shown.rank) == ("Both", 1)
+    ra = [event.prompt for event in result.trace.events if event.type == "generate" and event.key[-1] == "ra"]
+    assert [title for title in titles if title in ra[1]] == ["First", "Both"], "two in all"

@@ -9,8 +9,7 @@ from hypothesis import strategies as st
 
 from askance.core.types import Passage, Raw, Span
 from askance.methods.airrag import Airrag, AirragLite
-from askance.methods.airrag_acting import most_that_fit
-from askance.methods.airrag_budget import Account, Allowance, NoRoom
+from askance.methods.budget import Account, Allowance, NoRoom, most_that_fit
 from askance.models.scripted import ScriptedModel
 from askance.retrieval.scripted import ScriptedRetriever
 from tests.methods.bridge import (

@@ -7,6 +7,7 @@ import pytest
 from askance.ask import ask
 from askance.core.trace import Attended, Decided, Generated, ScoredOptions
 from askance.core.types import Question
+from askance.methods.members import Members
 from askance.retrieval.bm25 import open_index
 from askance.wire import METHODS, make_method, method_class
 
@@ -26,9 +27,16 @@ def test_method(name, profile, model_name, request, sample_index):
     model = request.getfixturevalue(model_name)
     few = {
         "passages": 1, "look_ahead_tokens": 12, "max_tokens": 24,
-        "query_tokens": 24, "answer_tokens": 16, "summary_tokens": 16,
+        "query_tokens": 24, "answer_tokens": 16, "summary_tokens": 16, "line_tokens": 12,
     }  # fmt: skip
-    knobs = {knob: few[knob] for knob in few if hasattr(method_class(name), knob)}
+
+    def knobs_of(name):
+        return {knob: few[knob] for knob in few if hasattr(method_class(name), knob)}
+
+    knobs = knobs_of(name)
+    if name == "blender":
+        members = ("single", "iterdrag", "airrag_lite")
+        knobs["methods"] = Members(tuple((each, make_method(each, knobs_of(each))) for each in members))
     method = make_method(name, knobs | ({"profile": profile} if profile else {}))
     result = asyncio.run(ask(QUESTION, method, {"answer": model}, open_index(sample_index)))
 

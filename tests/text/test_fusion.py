@@ -1,26 +1,46 @@
+from itertools import permutations
+
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
 from askance.text.fusion import fuse
 
-
-def test_ranks_add_up():
-    fused = fuse([["a", "b", "c"], ["c", "a"]])
-    assert fused == [("a", 1 / 61 + 1 / 62), ("c", 1 / 63 + 1 / 61), ("b", 1 / 62)]
-    assert dict(fuse([["a"], ["b", "a"]], constant=0)) == pytest.approx({"a": 1.5, "b": 1.0})
+RANKINGS = st.lists(st.lists(st.integers(0, 12), unique=True, max_size=8), max_size=5)
 
 
-def test_equal_scores_come_as_they_first_appear():
-    assert [item for item, _ in fuse([["b", "x"], ["a", "y"]])] == ["b", "a", "x", "y"]
+def test_by_hand():
+    assert fuse([["a", "b", "c"], ["c", "d"]]) == [
+        ("c", pytest.approx(1 / 63 + 1 / 61)),
+        ("a", pytest.approx(1 / 61)),
+        ("b", pytest.approx(1 / 62)),
+        ("d", pytest.approx(1 / 62)),
+    ]
+
+
+def test_what_all_find_beats_what_one_finds_first():
+    assert fuse([["x", "a"], ["y", "a"], ["z", "a"]])[0][0] == "a"
+    assert fuse([["x", "a"], ["y", "a"]], constant=0)[0] == ("x", 1.0)
+
+
+def test_equal_scores_stand_in_the_order_of_first_appearance():
+    assert [name for name, _ in fuse([["b", "a"], ["a", "b"], ["c", "d"]])] == ["b", "a", "c", "d"]
+
+
+def test_one_ranking_keeps_its_order_and_none_gives_nothing():
+    assert [name for name, _ in fuse([["c", "a", "b"]])] == ["c", "a", "b"]
     assert fuse([]) == fuse([[], []]) == []
 
 
-@given(st.lists(st.lists(st.integers(0, 20), unique=True), max_size=4))
-def test_all_is_ranked_once_best_first(rankings):
+def test_a_thing_twice_in_a_ranking_counts_once_at_its_best_place():
+    assert fuse([["a", "a", "b"]]) == fuse([["a", "b"]])
+
+
+@given(RANKINGS)
+def test_scores_fall_and_no_ranking_weighs_more_than_another(rankings):
     fused = fuse(rankings)
-    assert {item for item, _ in fused} == {item for ranking in rankings for item in ranking}
     scores = [score for _, score in fused]
     assert scores == sorted(scores, reverse=True)
-    if len(rankings) == 1:
-        assert [item for item, _ in fused] == rankings[0]
+    assert {each for each, _ in fused} == {each for ranking in rankings for each in ranking}
+    for order in list(permutations(rankings))[:24]:
+        assert dict(fuse(order)) == dict(fused)

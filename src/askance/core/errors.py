@@ -15,11 +15,13 @@
     │   ├── PromptsError         a prompt file that can't be read or used
     │   ├── ModelSpecError       a model that can't be found or loaded
     │   ├── PromptTooLong        a prompt beyond the model's context window
+    │   ├── BudgetTooSmall       an L_max without room for anything that could be an answer
     │   ├── MissingAbility       a model without a signal or capability a method needs
     │   └── MissingExtra         an optional package is not installed; names the pip line
     ├── TooManyFailures          an evaluation was stopped, since too many of its questions failed
     ├── TrainingFailed           a training stopped learning; names the step
     ├── LimitReached             a question has cost what it may cost
+    ├── AllFailed                of several methods that were asked, none came to an answer
     ├── ModelFailure             the model broke while answering
     │   └── ModelUnavailable     a server is busy or out of reach: it may help to try again
     └── RetrieverFailure         the retriever broke while searching
@@ -113,6 +115,10 @@ class PromptTooLong(InputError):
         )
 
 
+class BudgetTooSmall(InputError):
+    """L_max has no room for a call without which there is nothing to answer."""
+
+
 class MissingAbility(InputError):
     """A model without a signal or capability that a method needs."""
 
@@ -136,6 +142,10 @@ class TrainingFailed(AskanceError):
 
 class LimitReached(AskanceError):
     """A question has cost what it may cost."""
+
+
+class AllFailed(AskanceError):
+    """Several methods were asked the same, and each of them failed; the message says how."""
 
 
 class ModelFailure(AskanceError):

@@ -295,7 +295,10 @@ class Trace:
         return "".join(event.text for event in self.events if isinstance(event, Committed))
 
     def aside(self) -> "Trace":
-        """This trace for a method that works for another: its events are kept, its text is no answer."""
+        """This trace for a method that works for another: its events are kept, its text is no answer.
+
+        `committed` is what that method has committed.
+        """
         return _Aside(self)
 
     def usage(self) -> Usage:
@@ -322,11 +325,15 @@ class Trace:
 
 
 class _Aside(Trace):
-    """A trace without commits and drafts."""
+    """A trace without drafts, and whose commits are its own."""
 
     def __init__(self, of: Trace) -> None:
         self.events, self._listener, self._started = of.events, of._listener, of._started
-        self._of = of
+        self._of, self._text = of, ""
+
+    @property
+    def committed(self) -> str:
+        return self._text
 
     def add(self, kind: type[Any], *, seconds: float = 0.0, **fields: Any) -> Any:
         return self._of.add(kind, seconds=seconds, **fields)
@@ -335,7 +342,7 @@ class _Aside(Trace):
         return self._of.because(decision)
 
     def commit(self, text: str) -> None:
-        pass
+        self._text += text
 
     def draft(self, text: str) -> None:
         pass

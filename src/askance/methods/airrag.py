@@ -70,6 +70,7 @@ class Airrag(Knobs):
         "if_no_plan", "when the first rollout asks for a follow-up once all is answered"
     )
     early_sa: bool = knob(False, "sum up also while sub-queries are left")
+    multi_query: bool = knob(False, "RA searches with all queries of the QT before it, not with one")
     most_iterations: int = knob(4, "most RA, and most QT, of a path", at_least=1)
     examples: int = knob(0, "worked examples in the prompts of SAY, QT and SA", at_least=0, at_most=3)
     query_tokens: int = knob(256, "most new tokens of SAY and QT", at_least=1)

@@ -1,6 +1,5 @@
 """The actions of AirRAG: what each asks of the model, and the states that its replies lead to."""
 
-from bisect import bisect_left
 from collections.abc import Callable, Sequence
 from contextlib import suppress
 from dataclasses import dataclass, field, replace
@@ -9,10 +8,11 @@ from typing import TYPE_CHECKING
 from askance.core.ports import Run
 from askance.core.types import Hit, Prompt, Question, Sampling
 from askance.methods import airrag_prompts as prompts
-from askance.methods.airrag_budget import Allowance, NoRoom
 from askance.methods.airrag_reward import Judge
 from askance.methods.airrag_state import DA, QT, RA, SA, SAY, State
+from askance.methods.budget import Allowance, NoRoom, most_that_fit
 from askance.text.answers import normalise_answer
+from askance.text.fusion import fuse
 from askance.tree.nodes import Outcome
 
 if TYPE_CHECKING:
@@ -124,13 +124,18 @@ class Acting:
         return [Outcome(state.concluded(action, short))] if short.strip() else []
 
     async def _search(self, query: str, state: State) -> tuple[Hit, ...]:
-        airrag = self.airrag
+        """What `query` finds, or all queries of the QT before it, fused by their ranks."""
+        airrag, last = self.airrag, state.steps[-1] if state.steps else None
+        queries = last.said if airrag.multi_query and last and last.action == QT else ()
+        most = airrag.passages or airrag.most_passages
+        found = [await self._found(each, most) for each in queries or (query,)]
+        hits = found[0] if len(found) == 1 else _fused(found)[:most]
+        return hits if airrag.passages else hits[: self._num_passages(state, hits)]
+
+    async def _found(self, query: str, most: int) -> tuple[Hit, ...]:
         decision = self.run.trace.decide("retrieve", "search", "a sub-query is answered", query=query)
         with self.run.trace.because(decision):
-            if airrag.passages:
-                return await self.run.retriever.search(query, airrag.passages)
-            found = await self.run.retriever.search(query, airrag.most_passages)
-        return found[: self._num_passages(state, found)]
+            return await self.run.retriever.search(query, most)
 
     def _num_passages(self, state: State, found: Sequence[Hit]) -> int:
         """How many the allowance has room for, if those still to be asked for get as many."""
@@ -241,12 +246,11 @@ class Acting:
         return [each.text for each in generations if any(map(str.isalnum, each.text))]
 
 
-def most_that_fit(most: int, fits: Callable[[int], bool]) -> int | None:
-    """The greatest number up to `most` that fits, where what is less than one that fits does, too."""
-    if fits(most):
-        return most
-    number = bisect_left(range(most), True, key=lambda each: not fits(each))
-    return number - 1 if number else None
+def _fused(found: Sequence[Sequence[Hit]]) -> tuple[Hit, ...]:
+    """Several lists of hits as one, by reciprocal ranks."""
+    by_id = {hit.passage.id: hit for hits in found for hit in hits}
+    ranked = fuse([[hit.passage.id for hit in hits] for hits in found])
+    return tuple(Hit(by_id[id].passage, score, rank) for rank, (id, score) in enumerate(ranked, start=1))
 
 
 def _merged(outcomes: Sequence[Outcome[State]]) -> list[Outcome[State]]:

@@ -2,13 +2,13 @@
 
 from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass, replace
-from itertools import product
 
 from askance.core.errors import AskanceError, KnobError, LimitReached, UnknownName
-from askance.core.ports import ChecksModels, Method, Model, Needs, Run
+from askance.core.ports import Method, Model, Needs, Run
 from askance.core.types import Answer, Question, Role
-from askance.methods.airrag_budget import Allowance, AllowedModel, NoRoom
 from askance.methods.airrag_state import DA, QT, RA, SA, SAY
+from askance.methods.budget import Allowance, AllowedModel, NoRoom
+from askance.methods.members import check_all, joined_needs
 
 FULL, LITE = (SAY, DA, RA, QT, SA), (RA, QT, SA)
 SETS = (FULL, (SAY, RA, QT, SA), LITE)
@@ -60,23 +60,11 @@ class Actions:
 
     def needs(self, own: Needs) -> Needs:
         """What AirRAG with these actions asks for, which alone asks for `own`."""
-        all_needs = [own, *(method.needs for _, method in self.further)]
-        choices = [each.one_of for each in all_needs if each.one_of]
-        return Needs(
-            signals=frozenset().union(*(each.signals for each in all_needs)),
-            capabilities=frozenset().union(*(each.capabilities for each in all_needs)),
-            one_of=tuple(frozenset().union(*chosen) for chosen in product(*choices)) if choices else (),
-            attention=any(each.attention for each in all_needs),
-            retriever=any(each.retriever for each in all_needs),
-            roles=frozenset().union(*(each.roles for each in all_needs)),
-            encoder=any(each.encoder for each in all_needs),
-        )
+        return joined_needs([own, *(method.needs for _, method in self.further)])
 
     def check_models(self, models: Mapping[Role, Model]) -> None:
         """Raise MissingAbility where another method can't work with `models`."""
-        for _, method in self.further:
-            if isinstance(method, ChecksModels):
-                method.check_models(models)
+        check_all((method for _, method in self.further), models)
 
     async def answer(self, name: str, question: Question, run: Run, allowance: Allowance) -> Answer | None:
         """What another method answers within `allowance`; None where it fails, which the trace has."""

@@ -2,19 +2,25 @@
 
 from collections.abc import Sequence
 from dataclasses import dataclass
-from typing import TYPE_CHECKING
+from typing import Protocol
 
 from askance.core.ports import Run
 from askance.core.types import Hit, Prompt, Question, Sampling
 from askance.methods import airrag_prompts as prompts
-from askance.methods.airrag_budget import Allowance, NoRoom
 from askance.methods.airrag_state import State
 from askance.methods.airrag_voting import Vote, clustered, emb_scores, jcd_scores, ranking
+from askance.methods.budget import Allowance, NoRoom, most_that_fit
 from askance.methods.prompts import STOPS
 from askance.text.answers import normalise_answer
 
-if TYPE_CHECKING:
-    from askance.methods.airrag import Airrag
+
+class Chooses(Protocol):
+    """The knobs of a method that chooses between answers."""
+
+    @property
+    def verifier(self) -> str: ...
+    @property
+    def summary_tokens(self) -> int: ...
 
 
 @dataclass(frozen=True, slots=True)
@@ -48,21 +54,21 @@ def valid(endings: Sequence[Ending]) -> list[Ending]:
 
 
 async def choose(
-    airrag: "Airrag", question: Question, run: Run, endings: Sequence[Ending], allowance: Allowance
+    method: Chooses, question: Question, run: Run, endings: Sequence[Ending], allowance: Allowance
 ) -> Chosen:
     """The answer by the verifier of the method; `endings` are valid ones, at least one."""
     votes = [each.vote for each in endings]
     copies = [vote.copies for vote in votes]
     jcd = jcd_scores([vote.answer for vote in votes], copies)
-    if airrag.verifier == "emb" and len(endings) > 1:
+    if method.verifier == "emb" and len(endings) > 1:
         assert run.encoder is not None  # check_needs
         vectors = await run.encoder.embed([vote.answer for vote in votes])
         return _best(endings, emb_scores(vectors, copies))
-    if airrag.verifier in ("rm", "rm_vote"):
+    if method.verifier in ("rm", "rm_vote"):
         rewards = [each.score for each in endings]
-        return _by_reward(endings, rewards, jcd, is_vote=airrag.verifier == "rm_vote")
-    if airrag.verifier == "sa" and len(clustered(votes)) > 1:
-        return await _verified(airrag, question, run, endings, jcd, allowance)
+        return _by_reward(endings, rewards, jcd, is_vote=method.verifier == "rm_vote")
+    if method.verifier == "sa" and len(clustered(votes)) > 1:
+        return await _verified(method, question, run, endings, jcd, allowance)
     return _best(endings, jcd)
 
 
@@ -86,7 +92,7 @@ def _by_reward(
 
 
 async def _verified(
-    airrag: "Airrag",
+    method: Chooses,
     question: Question,
     run: Run,
     endings: Sequence[Ending],
@@ -106,9 +112,9 @@ async def _verified(
         for at in order
     ]
     hits = {hit.passage.id: hit for at in order for hit in endings[best_of[at]].state.hits}
-    sampling = Sampling(airrag.summary_tokens, stop=STOPS)
+    sampling = Sampling(method.summary_tokens, stop=STOPS)
     try:
-        prompt = _fitting(airrag, question, run, candidates, list(hits.values()), allowance)
+        prompt = _fitting(method, question, run, candidates, list(hits.values()), allowance)
         (written,) = await allowance.generate(run.model, prompt, sampling, key=("verify",))
     except NoRoom:
         run.trace.decide("choose", "without a call", "the budget has no room to compare the candidates")
@@ -128,7 +134,7 @@ def jcd_scores_to(answer: str, others: Sequence[str]) -> list[float]:
 
 
 def _fitting(
-    airrag: "Airrag",
+    method: Chooses,
     question: Question,
     run: Run,
     candidates: Sequence[prompts.Candidate],
@@ -136,12 +142,21 @@ def _fitting(
     allowance: Allowance,
 ) -> Prompt:
     """All candidates with passages, fewer passages, none; without histories; only then fewer candidates."""
-    bare = [prompts.Candidate(each.answer, each.num_paths) for each in candidates]
-    tried = [(candidates, hits[:num_hits]) for num_hits in range(len(hits), -1, -1)]
-    tried += [(bare[:num], hits[:0]) for num in range(len(bare), 1, -1)]
-    for shown, passages in tried:
-        prompt = prompts.candidates_prompt(run.model, question, shown, passages)
+
+    def prompt_of(shown: Sequence[prompts.Candidate], num_hits: int) -> Prompt:
+        return prompts.candidates_prompt(run.model, question, shown, hits[:num_hits])
+
+    def fits(prompt: Prompt) -> bool:
         num_tokens = run.model.count(prompt)
-        if allowance.fits(num_tokens) and num_tokens + airrag.summary_tokens <= run.model.context_tokens:
-            return prompt
-    raise NoRoom
+        in_window = num_tokens + method.summary_tokens <= run.model.context_tokens
+        return in_window and allowance.fits(num_tokens)
+
+    num_hits = most_that_fit(len(hits), lambda number: fits(prompt_of(candidates, number)))
+    if num_hits is not None:
+        return prompt_of(candidates, num_hits)
+    bare = [prompts.Candidate(each.answer, each.num_paths) for each in candidates]
+    fewer = (prompt_of(bare[:num], 0) for num in range(len(bare), 1, -1))
+    fitting = next(filter(fits, fewer), None)
+    if fitting is None:
+        raise NoRoom("the candidates do not fit")
+    return fitting

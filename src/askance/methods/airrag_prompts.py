@@ -185,7 +185,8 @@ def _contexts(hits: Sequence[Hit]) -> tuple[Span, ...]:
 def _history(history: Sequence[Demo]) -> tuple[Span, ...]:
     spans: list[Span] = []
     for pair in history:
-        spans += [Span("Known: "), _line(pair.question), Span(" "), _line(pair.answer), Span("\n")]
+        asked = (_line(pair.question), Span(" ")) if pair.question else ()
+        spans += [Span("Known: "), *asked, _line(pair.answer), Span("\n")]
     return tuple(spans)
 
 

@@ -10,8 +10,8 @@ from dataclasses import dataclass, field
 
 from askance.core.ports import Model
 from askance.core.types import Chat, Prompt, Question, Raw, Span, Turn, untrusted
-from askance.methods.airrag_budget import Allowance, AllowedModel, NoRoom
 from askance.methods.airrag_state import DA, QT, RA, SA, SAY, State
+from askance.methods.budget import Allowance, AllowedModel, NoRoom
 from askance.methods.prompts import passage_text, question_spans
 
 PASSAGE_TOKENS = 128

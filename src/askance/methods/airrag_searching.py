@@ -9,11 +9,11 @@ from askance.core.ports import Run
 from askance.core.types import Question
 from askance.methods import airrag_prompts as prompts
 from askance.methods.airrag_acting import Acting, Memory
-from askance.methods.airrag_budget import Account, Allowance
 from askance.methods.airrag_choosing import Chosen, Ending, choose
 from askance.methods.airrag_reward import Judge
 from askance.methods.airrag_state import DA, QT, RA, SA, SAY, State
 from askance.methods.airrag_voting import Vote, jcd_scores
+from askance.methods.budget import Account, Allowance
 from askance.tree.mcts import Rules, Settings, search
 from askance.tree.nodes import Node, Outcome, Tree
 

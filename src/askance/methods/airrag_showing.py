@@ -1,10 +1,10 @@
 """What is told of a tree of AirRAG: its nodes and what they cost, and the answer with its sources."""
 
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
 from typing import TYPE_CHECKING
 
 from askance.core.ports import Run
-from askance.core.types import Answer, Citation, Question
+from askance.core.types import Answer, Citation, Passage, Question
 from askance.methods.airrag_choosing import Chosen, Ending
 from askance.methods.airrag_state import RA, State
 from askance.text.answers import short_answer
@@ -46,12 +46,10 @@ def show_choice(run: Run, airrag: "Airrag", endings: Sequence[Ending], chosen: C
 
 
 def show_spending(run: Run, searching: "Searching", tree: Tree[State, str]) -> None:
-    """What the search cost: L_max is about what was read, L_total about all."""
-    airrag, account = searching.airrag, searching.account
+    """What the search cost."""
+    account = searching.account
     numbers = {
-        "input tokens": float(account.num_input),
-        "tokens": float(account.num_input + account.num_output),
-        "calls": float(account.num_calls),
+        **account.numbers,
         "rollouts": float(tree.num_rollouts),
         "failed rollouts": float(tree.num_failed),
     }
@@ -59,11 +57,7 @@ def show_spending(run: Run, searching: "Searching", tree: Tree[State, str]) -> N
         numbers["input tokens of the verifier"] = float(searching.num_verifying)
     if searching.judge is not None:
         numbers["input tokens of rewards"] = float(searching.judge.num_input)
-    if airrag.l_max is not None:
-        numbers["l_max"] = float(airrag.l_max)
-    why = f"{account.num_calls} calls read {account.num_input:,} tokens"
-    why += f" of {airrag.l_max:,}" if airrag.l_max is not None else ""
-    run.trace.decide("budget", "spent", why, numbers=numbers)
+    run.trace.decide("budget", "spent", str(account), numbers=numbers)
 
 
 def answered(question: Question, run: Run, chosen: Chosen | None) -> Answer:
@@ -71,11 +65,16 @@ def answered(question: Question, run: Run, chosen: Chosen | None) -> Answer:
     if chosen is None:
         run.trace.decide("end", "nothing", "no path came to an answer")
         return Answer("")
-    text = chosen.answer
+    tops = [hits[0].passage for hits in chosen.ending.state.found if hits]
+    return with_sources(chosen.answer, question, run, tops)
+
+
+def with_sources(text: str, question: Question, run: Run, sources: Iterable[Passage]) -> Answer:
+    """A bare answer, committed; each of `sources` supports all of it."""
     run.trace.commit(text)
-    tops = {hits[0].passage.id: hits[0].passage for hits in chosen.ending.state.found if hits}
+    passages = {passage.id: passage for passage in sources}.values()
     citations = tuple(
-        Citation(number, passage, 0, len(text)) for number, passage in enumerate(tops.values(), start=1)
+        Citation(number, passage, 0, len(text)) for number, passage in enumerate(passages, start=1)
     )
     is_open = question.task == "open" or (question.task == "choice" and not question.options)
     return Answer(text, text if is_open else short_answer(text, question), citations)

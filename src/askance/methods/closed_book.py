@@ -3,17 +3,18 @@
 from dataclasses import dataclass
 from typing import ClassVar, Literal
 
-from askance.core.knobs import Knobs, knob
+from askance.core.knobs import knob
 from askance.core.ports import Needs, Run
 from askance.core.types import Answer, Question, Sampling
 from askance.methods.authors import Answering
+from askance.methods.bounded import Bounded
 from askance.methods.eliciting import finished
 from askance.methods.prompts import STOPS, Layout, answer_prompt, layout_needs
 from askance.methods.wording import OWN, Wording
 
 
 @dataclass(frozen=True, slots=True)
-class ClosedBook(Knobs):
+class ClosedBook(Bounded):
     """One generation without any passage: "wo-RAG" of the DRAGIN paper (Su et al. 2024).
 
     Deviation of profile "default" from the authors' code: stop strings end the answer where an invented next

@@ -3,10 +3,11 @@
 from dataclasses import dataclass
 from typing import ClassVar, Literal
 
-from askance.core.knobs import Knobs, SearchKnob, knob
+from askance.core.knobs import SearchKnob, knob
 from askance.core.ports import Needs, Run
 from askance.core.types import Answer, Capability, Question, Signal
 from askance.methods import dragin_code, dragin_default, dragin_paper
+from askance.methods.bounded import Bounded
 from askance.methods.prompts import Layout, layout_needs
 from askance.methods.queries import QueryMode
 from askance.methods.triggers import TriggerMode
@@ -17,7 +18,7 @@ from askance.text.linguistics import Linguistics
 
 
 @dataclass(frozen=True, slots=True)
-class Dragin(Knobs):
+class Dragin(Bounded):
     """DRAGIN (Su et al. 2024): RIND decides when to search, QFS what to search for.
 
     Profile "default" is ours. After a search with the question the answer is written sentence by sentence,

@@ -5,6 +5,7 @@ from typing import Protocol
 
 from askance.core.ports import Model, Run
 from askance.core.types import Answer, Chat, Hit, Prompt, Question, Sampling
+from askance.methods.budget import has_room
 from askance.methods.prompts import STOPS, Layout, answer_prompt
 from askance.methods.wording import Wording
 from askance.text.answers import awaits_answer, has_answer, short_answer
@@ -43,7 +44,12 @@ async def finished(
         shown: (offset, hits) in order: from this character of `text` on, these were in the prompt.
     """
     whole = text + await elicited(method, question, run, text, shown[-1][1] if shown else ())
-    left, stripped = len(whole) - len(whole.lstrip()), whole.strip()
+    return as_answer(question, whole, shown)
+
+
+def as_answer(question: Question, text: str, shown: Sequence[tuple[int, Sequence[Hit]]]) -> Answer:
+    """The answer that `text` is, as it stands; for `shown` see `finished`."""
+    left, stripped = len(text) - len(text.lstrip()), text.strip()
     citations = cite(stripped, [(max(0, at - left), hits) for at, hits in shown])
     return Answer(stripped, short_answer(stripped, question), citations)
 
@@ -102,6 +108,8 @@ def _obstacle(model: Model, prompt: Prompt, num_tokens: int) -> str:
 
 def no_room(model: Model, prompt: Prompt, num_tokens: int) -> str:
     """Why a prompt with so many new tokens does not fit, or nothing."""
-    if model.count(prompt) + num_tokens <= model.context_tokens:
+    if has_room(model, prompt, num_tokens):
         return ""
+    if model.count(prompt) + num_tokens <= model.context_tokens:
+        return "l_max has no room to ask for it"
     return f"the window of {model.context_tokens} tokens has no room to ask for it"

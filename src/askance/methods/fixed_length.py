@@ -3,10 +3,11 @@
 from dataclasses import dataclass
 from typing import ClassVar, Literal
 
-from askance.core.knobs import Knobs, knob
+from askance.core.knobs import knob
 from askance.core.ports import Needs, Run
 from askance.core.types import Answer, Question
 from askance.methods.authors import Answering
+from askance.methods.bounded import Bounded
 from askance.methods.prompts import Layout, layout_needs
 from askance.methods.rounds import Pieces, answer_in_rounds
 from askance.methods.wording import OWN, Wording
@@ -14,7 +15,7 @@ from askance.text.answers import AnswerEnd
 
 
 @dataclass(frozen=True, slots=True)
-class FixedLength(Knobs):
+class FixedLength(Bounded):
     """The DRAGIN paper's FL-RAG (Su et al. 2024, Table 1), after RETRO and in-context RALM.
 
     The first search is made with the question. Then `every_tokens` tokens are written with the passages

@@ -3,10 +3,11 @@
 from dataclasses import dataclass
 from typing import ClassVar, Literal
 
-from askance.core.knobs import Knobs, knob
+from askance.core.knobs import knob
 from askance.core.ports import Needs, Run
 from askance.core.types import Answer, Question
 from askance.methods.authors import Answering
+from askance.methods.bounded import Bounded
 from askance.methods.prompts import Layout, layout_needs
 from askance.methods.rounds import Pieces, answer_in_rounds
 from askance.methods.wording import OWN as OWN_WORDING
@@ -17,7 +18,7 @@ from askance.text.sentences import SentenceEnd
 
 
 @dataclass(frozen=True, slots=True)
-class FixedSentence(Knobs):
+class FixedSentence(Bounded):
     """The DRAGIN paper's FS-RAG (Su et al. 2024, Table 1), after IRCoT.
 
     The first search is made with the question. Then one sentence is written with the passages found, and it

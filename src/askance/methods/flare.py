@@ -5,10 +5,11 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import ClassVar
 
-from askance.core.knobs import Knobs, SearchKnob, knob
+from askance.core.knobs import SearchKnob, knob
 from askance.core.ports import Needs, Run
 from askance.core.trace import Decided, WordSignal
 from askance.core.types import Answer, Generation, Hit, Key, Question, Sampling, Token, Want
+from askance.methods.bounded import Bounded
 from askance.methods.eliciting import finished
 from askance.methods.prompts import STOPS, Layout, answer_prompt, layout_needs
 from askance.methods.searching import search_with_question
@@ -19,7 +20,7 @@ from askance.text.words import token_words
 
 
 @dataclass(frozen=True, slots=True)
-class Flare(Knobs):
+class Flare(Bounded):
     """FLARE-direct with masked queries: Jiang et al. 2023, section 3.2.
 
     (The paper is "Active Retrieval Augmented Generation".) The next sentence is generated on trial. When one

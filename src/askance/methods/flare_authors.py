@@ -4,11 +4,12 @@ from abc import ABC, abstractmethod
 from dataclasses import dataclass
 from typing import ClassVar, Literal
 
-from askance.core.knobs import Knobs, SearchKnob, knob
+from askance.core.knobs import SearchKnob, knob
 from askance.core.ports import Model, Needs, Run
 from askance.core.trace import Decided, WordSignal
 from askance.core.types import Answer, Question, Want
 from askance.methods.authors import Answering, Written, joined
+from askance.methods.bounded import Bounded
 from askance.methods.flare_masks import MASK, Masked
 from askance.methods.wording import OWN as OWN_WORDING
 from askance.methods.wording import Wording
@@ -17,7 +18,7 @@ from askance.text.linguistics import Linguistics
 
 
 @dataclass(frozen=True, slots=True)
-class AuthorsFlare(Knobs, ABC):
+class AuthorsFlare(Bounded, ABC):
     """Drafts without passages; from the first doubtful sentence on, all is written again with passages.
 
     What a variant adds is `first_doubt`: which sentence of a draft is in doubt, and what of it is masked.

@@ -5,10 +5,12 @@ from dataclasses import dataclass
 from typing import ClassVar, Literal
 
 from askance.core.errors import MissingAbility
-from askance.core.knobs import Knobs, SearchKnob, knob
+from askance.core.knobs import SearchKnob, knob
 from askance.core.ports import Model, Needs, Run
 from askance.core.types import Answer, Question, Role, Signal
 from askance.methods import selfrag_code
+from askance.methods.bounded import Bounded
+from askance.methods.budget import NoRoom
 from askance.methods.eliciting import elicited
 from askance.methods.prompts import Layout, layout_needs
 from askance.methods.reflection_vocabulary import Vocabulary, check_abilities, has_reflection_tokens
@@ -21,13 +23,14 @@ from askance.methods.selfrag_prompted import PromptedWriter
 from askance.methods.selfrag_scorers import NativeScorer, PromptedScorer, ReflectionScorer
 from askance.methods.selfrag_segments import Writer
 from askance.methods.selfrag_short import short_form
+from askance.methods.selfrag_sparing import SparingScorer, SparingWriter
 from askance.methods.selfrag_tasks import Separator, Task, instruction_spans, num_broken
 from askance.methods.wording import OWN, Wording
 from askance.text.answers import short_answer
 
 
 @dataclass(frozen=True, slots=True)
-class Selfrag(Knobs):
+class Selfrag(Bounded):
     """Self-RAG (Asai et al. 2024): reflection tokens decide on retrieval, relevance, support and utility.
 
     Form "short": one search, if any; an answer for each passage, the best by equation 4, or, for questions
@@ -179,11 +182,14 @@ class Selfrag(Knobs):
 
     async def answer_with(self, writer: Writer, question: Question, run: Run) -> Answer:
         """The same with a writer of your own."""
+        sparing = None if self.l_max is None else SparingWriter(writer, run)
         if self.form == "short":
-            path, option = await short_form(self, question, run, writer)
+            path, option = await short_form(self, question, run, sparing or writer)
         else:
-            path, option = await long_form(self, question, run, writer), ""
+            path, option = await long_form(self, question, run, sparing or writer), ""
         text, citations = cited(path, self.citations)
+        if sparing and sparing.was_short and not text:
+            raise NoRoom("no segment had room")
         run.trace.commit(text)
         if isinstance(writer, NativeWriter):
             short = option or (_short(text, question) if options_of(question) else text)
@@ -202,9 +208,10 @@ class Selfrag(Knobs):
 
     def _scorer(self, question: Question, run: Run) -> ReflectionScorer:
         judge = run.models.get("critic", run.model)
+        scorer: ReflectionScorer = PromptedScorer(judge, question, run)
         if self.scorer != "prompted" and has_reflection_tokens(judge):
-            return NativeScorer(judge, instruction_spans(self, question), run)
-        return PromptedScorer(judge, question, run)
+            scorer = NativeScorer(judge, instruction_spans(self, question), run)
+        return scorer if self.l_max is None else SparingScorer(scorer)
 
 
 def _short(text: str, question: Question) -> str:

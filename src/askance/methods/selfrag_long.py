@@ -11,6 +11,7 @@ The paper gives the score of a segment and "return the best sequence"; the rest 
 
 import asyncio
 from collections.abc import Sequence
+from contextlib import AbstractAsyncContextManager, nullcontext
 from dataclasses import replace
 from typing import TYPE_CHECKING
 
@@ -56,9 +57,17 @@ class _Growing:
         self._selfrag, self._question, self._run, self._writer = selfrag, question, run, writer
         self._static: tuple[Hit, ...] | None = None
         self._searching = asyncio.Lock()  # paths of one step must not search for the same side by side
+        # Which of them gets what is left of L_max must not depend on which search is done first.
+        self._turn: AbstractAsyncContextManager[None] = (
+            nullcontext() if selfrag.l_max is None else asyncio.Lock()
+        )
 
     async def grow(self, path: Path) -> Sequence[Path]:
         """The path with each segment that may follow; itself, finished, where none may."""
+        async with self._turn:
+            return await self._grow(path)
+
+    async def _grow(self, path: Path) -> Sequence[Path]:
         action = next_action(self._selfrag, path.onward, path)
         hits = await self._hits(path, action)
         tried: Sequence[Hit | None] = (None,) if action == "continue" else hits

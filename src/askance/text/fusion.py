@@ -1,19 +1,34 @@
-"""One ranking made of several."""
+"""Several rankings of the same things made into one."""
 
 from collections.abc import Hashable, Sequence
+from math import fsum
 from typing import TypeVar
 
 T = TypeVar("T", bound=Hashable)
 
 
 def fuse(rankings: Sequence[Sequence[T]], *, constant: int = 60) -> list[tuple[T, float]]:
-    """Reciprocal-rank fusion (Cormack, Clarke and Büttcher 2009): all that is ranked anywhere, best first.
+    """Reciprocal-rank fusion (Cormack, Clarke and Büttcher 2009, SIGIR).
 
-    Whatever stands at rank r of a ranking, from 1, gets 1 / (constant + r) of it; its score is the sum. Equal
-    scores come in the order in which they first appear.
+    (The paper is "Reciprocal Rank Fusion Outperforms Condorcet and Individual Rank Learning Methods".) The
+    score of a thing is the sum, over the rankings that hold it, of 1 / (constant + rank), ranks from 1. It
+    reads ranks alone, so that rankings by scores of any scale can be fused.
+
+    Args:
+        rankings: of things, such as ids of passages, each best first. A thing that stands twice in one
+            ranking counts there once, at its best place, and those behind it move up.
+        constant: how little the first places weigh more than those behind them; 60 is the paper's.
+
+    Returns:
+        Each thing with its score, best first; equal scores in the order of first appearance. The order of
+        the rankings changes no score.
+
+    >>> [name for name, _ in fuse(["abc", "cd"])]
+    ['c', 'a', 'b', 'd']
     """
-    scores: dict[T, float] = {}
+    shares: dict[T, list[float]] = {}
     for ranking in rankings:
-        for rank, item in enumerate(ranking, start=1):
-            scores[item] = scores.get(item, 0.0) + 1 / (constant + rank)
-    return sorted(scores.items(), key=lambda scored: -scored[1])
+        for rank, each in enumerate(dict.fromkeys(ranking), start=1):
+            shares.setdefault(each, []).append(1 / (constant + rank))
+    scores = [(each, fsum(found)) for each, found in shares.items()]
+    return sorted(scores, key=lambda entry: -entry[1])

@@ -1,10 +1,11 @@
-"""The tokens that AirRAG may read for one question, and what each rollout may have of them.
+"""L_max: the tokens that a method may read for one question, and how they are shared out.
 
-Feng et al. 2025 (arXiv 2501.10053), after Yue et al. 2024 (IterDRAG): L_max is the most input tokens of all
-calls together; output, the retriever and encoders don't count. How it is shared out is ours.
+Feng et al. 2025 (AirRAG, arXiv 2501.10053), after Yue et al. 2024 (IterDRAG, arXiv 2410.04343): L_max is the
+most input tokens of all calls together; output, the retriever and encoders don't count.
 """
 
-from collections.abc import Sequence
+from bisect import bisect_left
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 
 from askance.core.ports import Model
@@ -24,7 +25,7 @@ from askance.core.wrapped import WrappedModel
 
 
 class NoRoom(Exception):
-    """A call does not fit; its rollout looks for a shorter way to an answer."""
+    """A call does not fit, and was not made; its text says why. Who made it looks for a shorter way."""
 
 
 @dataclass(slots=True)
@@ -57,6 +58,20 @@ class Account:
     def part(self, num_tokens: int) -> "Allowance":
         """So many tokens, or none where they would be more than a quarter of what is left."""
         return self._lend(None if self.left is None else num_tokens if 4 * num_tokens <= self.left else 0)
+
+    @property
+    def numbers(self) -> dict[str, float]:
+        """What was spent, for the trace: L_max is about what was read, the paper's L_total about all."""
+        spent = {
+            "input tokens": float(self.num_input),
+            "tokens": float(self.num_input + self.num_output),
+            "calls": float(self.num_calls),
+        }
+        return spent if self.most is None else {**spent, "l_max": float(self.most)}
+
+    def __str__(self) -> str:
+        of = "" if self.most is None else f" of {self.most:,}"
+        return f"{self.num_calls} calls read {self.num_input:,} tokens{of}"
 
     def _lend(self, most: int | None) -> "Allowance":
         self.set_aside += most or 0
@@ -114,10 +129,19 @@ class Allowance:
         Raises:
             NoRoom: there is not as much left, with `keep` tokens behind it, or not in the model's window.
         """
-        num_tokens = (0 if prompt is None else model.count(prompt)) + further
-        if not self.fits(num_tokens, keep) or num_tokens - further + max_tokens > model.context_tokens:
+        num_prompt = 0 if prompt is None else model.count(prompt)
+        num_tokens = num_prompt + further
+        if not self.fits(num_tokens, keep):
             self.was_short = True
-            raise NoRoom
+            raise NoRoom(
+                f"the next call reads {num_tokens:,} tokens, and {max(0, self.left or 0):,} are left"
+            )
+        if num_prompt + max_tokens > model.context_tokens:
+            self.was_short = True
+            raise NoRoom(
+                f"the next prompt has {num_prompt:,} tokens, {max_tokens:,} more were asked for, and "
+                f"{model.name} has a context window of {model.context_tokens:,}"
+            )
         self._take(num_tokens)
 
     def _take(self, num_tokens: int) -> None:
@@ -140,6 +164,10 @@ class AllowedModel(WrappedModel):
         super().__init__(model)
         self._allowance, self._scope = allowance, scope
 
+    def allows(self, num_tokens: int) -> bool:
+        """Whether so many input tokens are left."""
+        return self._allowance.fits(num_tokens) and _allows(self._model, num_tokens)
+
     async def generate(
         self,
         prompt: Prompt,
@@ -153,7 +181,9 @@ class AllowedModel(WrappedModel):
     ) -> tuple[Generation, ...]:
         self._allowance.read(self._model, prompt, sampling.max_tokens)
         full_key = (*self._scope, *key)
-        generations = await self._model.generate(prompt, sampling, want, until, n=n, key=full_key)
+        generations = await self._model.generate(
+            prompt, sampling, want, until, n=n, key=full_key, watch=watch
+        )
         self._allowance.account.num_output += sum(each.generated_tokens for each in generations)
         return generations
 
@@ -166,3 +196,21 @@ class AllowedModel(WrappedModel):
         num_tokens = len(self._model.tokenize(text) if isinstance(text, str) else text)
         self._allowance.read(self._model, None, 0, further=num_tokens + bos)
         return await self._model.attend(text, bos=bos)
+
+
+def has_room(model: Model, prompt: Prompt, max_tokens: int, *, keep: int = 0) -> bool:
+    """Whether a call fits the model's window and, where there is an L_max, leaves `keep` tokens of it."""
+    num_tokens = model.count(prompt)
+    return num_tokens + max_tokens <= model.context_tokens and _allows(model, num_tokens + keep)
+
+
+def _allows(model: Model, num_tokens: int) -> bool:
+    return not isinstance(model, AllowedModel) or model.allows(num_tokens)
+
+
+def most_that_fit(most: int, fits: Callable[[int], bool]) -> int | None:
+    """The greatest number up to `most` that fits, where what is less than one that fits does, too."""
+    if fits(most):
+        return most
+    number = bisect_left(range(most), True, key=lambda each: not fits(each))
+    return number - 1 if number else None

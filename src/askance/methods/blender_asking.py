@@ -1,0 +1,90 @@
+"""How Blender asks one of its methods, and what it takes from the answers into the last call."""
+
+from collections.abc import Sequence
+from dataclasses import dataclass, replace
+from typing import Any, cast
+
+from askance.core.errors import AskanceError, LimitReached
+from askance.core.ports import Method, Run
+from askance.core.types import Answer, Demo, Hit, Question
+from askance.methods.airrag_choosing import Ending
+from askance.methods.airrag_state import State
+from askance.methods.airrag_voting import Vote
+from askance.methods.bounded import NotedRetriever, answer_within
+from askance.methods.budget import Allowance, AllowedModel, NoRoom
+from askance.text.answers import normalise_answer
+from askance.text.fusion import fuse
+
+
+@dataclass(frozen=True, slots=True)
+class Told:
+    """What became of one method.
+
+    Attributes:
+        hits: passages that it found, in the order of its searches, each once.
+        failure: why it has no answer; empty where it came to an end.
+    """
+
+    name: str
+    answer: Answer = Answer("")
+    hits: tuple[Hit, ...] = ()
+    failure: str = ""
+
+    @property
+    def bare(self) -> str:
+        """The short answer, or all that was written where none can be read from it."""
+        return (self.answer.short or self.answer.text).strip()
+
+    @property
+    def before(self) -> tuple[Demo, ...]:
+        """What was written besides, for the last call to see."""
+        written = self.answer.text.strip()
+        is_more = normalise_answer(written) != normalise_answer(self.bare)
+        return (Demo("", written),) if is_more else ()
+
+
+async def ask_member(name: str, method: Method, question: Question, run: Run, allowance: Allowance) -> Told:
+    """What a method answers within `allowance`. Where it fails, the trace says so, and so does `Told`.
+
+    Raises:
+        LimitReached: of the whole question.
+    """
+    trace = run.trace.aside()
+    retriever = NotedRetriever(run.retriever, trace)
+    models = {role: AllowedModel(model, allowance, scope=(name,)) for role, model in run.models.items()}
+    own = replace(run, models=models, retriever=retriever, trace=trace)
+    failure = ""
+    with run.trace.because(run.trace.decide("member", "ask", f"{name} answers on its own")):
+        try:
+            answer = await answer_within(_within(method, allowance.most), question, own)
+        except LimitReached:
+            raise
+        except (AskanceError, NoRoom) as error:
+            answer, failure = Answer(""), str(error) or type(error).__name__
+            run.trace.decide("member", "failed", f"{name}: {failure}")
+        finally:
+            allowance.close()
+    found = {hit.passage.id: hit for _, hits in reversed(retriever.shown) for hit in reversed(hits)}
+    return Told(name, answer, tuple(found.values())[::-1], failure)
+
+
+def endings_of(told: Sequence[Told], most_passages: int) -> list[tuple[Told, Ending]]:
+    """The answers of those that came to an end, with the passages that most methods found early."""
+    ended = [each for each in told if not each.failure]
+    ranked = fuse([[hit.passage.id for hit in each.hits] for each in ended])
+    places = {id: rank for rank, (id, _) in enumerate(ranked[:most_passages], start=1)}
+    return [(each, _ending(each, places)) for each in ended]
+
+
+def _ending(told: Told, places: dict[str, int]) -> Ending:
+    hits = [replace(hit, rank=places[hit.passage.id]) for hit in told.hits if hit.passage.id in places]
+    state = State(history=told.before, found=(tuple(hits),), answer=told.bare)
+    return Ending(state, Vote(told.bare))
+
+
+def _within(method: Method, l_max: int | None) -> Method:
+    """The method with an L_max of at most that, if it can have one; 0 is as good as 1."""
+    if l_max is None or not hasattr(method, "l_max"):
+        return method
+    own = cast(Any, method)
+    return cast(Method, replace(own, l_max=max(1, l_max if own.l_max is None else min(own.l_max, l_max))))

@@ -1,0 +1,83 @@
+"""L_max for a method that makes one call after the other: it ends where no further call fits."""
+
+from collections.abc import Sequence
+from dataclasses import dataclass, replace
+
+from askance.core.errors import BudgetTooSmall
+from askance.core.knobs import Knobs, knob, name_of
+from askance.core.ports import Method, Retriever, Run
+from askance.core.trace import Trace
+from askance.core.types import Answer, Hit, Question
+from askance.core.wrapped import WrappedRetriever
+from askance.methods.budget import Account, AllowedModel, NoRoom
+from askance.methods.eliciting import as_answer
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Bounded(Knobs):
+    """Base of methods that leave it to `answer_within` to keep L_max.
+
+    Those that share it out between several attempts (`airrag`, `blender`) keep it themselves.
+    """
+
+    l_max: int | None = knob(None, "most input tokens of all calls of a question; none: no limit", at_least=1)
+
+
+async def answer_within(method: Method, question: Question, run: Run) -> Answer:
+    """What `method` answers within its `l_max`, if it has one.
+
+    A call that does not fit is not made. A method that can do with less asks beforehand (`budget.has_room`);
+    of any other, what it has committed until then is the answer, and the trace says so.
+
+    Raises:
+        BudgetTooSmall: a call did not fit when nothing was committed.
+    """
+    if not isinstance(method, Bounded) or method.l_max is None:
+        return await method.answer(question, run)
+    account = Account(method.l_max)
+    allowance, retriever = account.share(1), NotedRetriever(run.retriever, run.trace)
+    models = {role: AllowedModel(model, allowance) for role, model in run.models.items()}
+    try:
+        answer = await method.answer(question, replace(run, models=models, retriever=retriever))
+    except NoRoom as why:
+        answer = _so_far(method, question, run, retriever.shown, why)
+    run.trace.decide("budget", "spent", str(account), numbers=account.numbers)
+    return answer
+
+
+class NotedRetriever(WrappedRetriever):
+    """A retriever that remembers what was found, and how long the answer was then.
+
+    Attributes:
+        shown: (characters committed, hits) of each search that found something, in order.
+    """
+
+    def __init__(self, retriever: Retriever, trace: Trace) -> None:
+        super().__init__(retriever)
+        self._trace = trace
+        self.shown: list[tuple[int, tuple[Hit, ...]]] = []
+
+    async def search(self, query: str, k: int, *, exclude: frozenset[str] = frozenset()) -> tuple[Hit, ...]:
+        hits = await super().search(query, k, exclude=exclude)
+        if hits:
+            self.shown.append((len(self._trace.committed), hits))
+        return hits
+
+
+def _so_far(
+    method: Bounded,
+    question: Question,
+    run: Run,
+    shown: Sequence[tuple[int, Sequence[Hit]]],
+    why: NoRoom,
+) -> Answer:
+    text = run.trace.committed
+    if not text.strip():
+        remedy = "set it higher"
+        remedy += ", or show fewer passages (--set passages=N)" if hasattr(method, "passages") else ""
+        raise BudgetTooSmall(
+            f"knob l_max={method.l_max} of method {name_of(type(method))}: {why}, and nothing is written "
+            f"yet: {remedy}."
+        ) from why
+    run.trace.decide("end", "cut", f"l_max is used up: {why}")
+    return as_answer(question, text, shown)

@@ -1,0 +1,75 @@
+"""Self-RAG within L_max: what there is no room for is left out, and what is there is the answer.
+
+One segment is written and judged after the other, so that what is left out never depends on timing.
+"""
+
+from asyncio import Lock
+from collections.abc import Awaitable, Sequence
+
+from askance.core.ports import Run
+from askance.core.types import Hit, Key
+from askance.methods.budget import NoRoom
+from askance.methods.reflection_tokens import Distribution
+from askance.methods.selfrag_scorers import ReflectionScorer
+from askance.methods.selfrag_segments import Action, Path, Segment, Writer
+
+
+class SparingWriter:
+    """A writer whose segments are empty where there is no room for them.
+
+    Attributes:
+        was_short: there was none at least once.
+    """
+
+    def __init__(self, writer: Writer, run: Run) -> None:
+        self._writer, self._run, self._turn = writer, run, Lock()
+        self.was_short = False
+
+    async def begin(self) -> tuple[Path, Distribution]:
+        return await self._writer.begin()
+
+    async def write(self, path: Path, action: Action, hit: Hit | None, *, key: Key, whole: bool) -> Segment:
+        async with self._turn:
+            try:
+                return await self._writer.write(path, action, hit, key=key, whole=whole)
+            except NoRoom as why:
+                self.was_short = True
+                self._run.trace.decide("segment", "no room", str(why))
+                return Segment("", action, hit, finish="no room")
+
+    async def utility(self, path: Path) -> Distribution:
+        async with self._turn:
+            return await _told(self._writer.utility(path))
+
+    async def options(self, path: Path, hit: Hit, options: tuple[str, ...]) -> tuple[float, ...]:
+        async with self._turn:
+            try:
+                return await self._writer.options(path, hit, options)
+            except NoRoom:
+                return (float("-inf"),) * len(options)
+
+
+class SparingScorer:
+    """A scorer that can tell nothing where there is no room to ask."""
+
+    def __init__(self, scorer: ReflectionScorer) -> None:
+        self._scorer = scorer
+
+    async def retrieve(self, so_far: str, hits: Sequence[Hit], *, key: Key) -> Distribution:
+        return await _told(self._scorer.retrieve(so_far, hits, key=key))
+
+    async def relevance(self, hit: Hit, *, key: Key) -> Distribution:
+        return await _told(self._scorer.relevance(hit, key=key))
+
+    async def support(self, so_far: str, sentence: str, hit: Hit, *, key: Key) -> Distribution:
+        return await _told(self._scorer.support(so_far, sentence, hit, key=key))
+
+    async def utility(self, answer: str, *, key: Key) -> Distribution:
+        return await _told(self._scorer.utility(answer, key=key))
+
+
+async def _told(judgement: Awaitable[Distribution]) -> Distribution:
+    try:
+        return await judgement
+    except NoRoom:
+        return {}
