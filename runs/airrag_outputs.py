@@ -12,7 +12,7 @@ see tests/methods/fixtures/airrag_replies.jsonl.
 import argparse
 import asyncio
 import json
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterable, Iterator, Sequence
 from pathlib import Path
 
 from askance.cli import exit_codes
@@ -23,11 +23,12 @@ from askance.eval.selection import Selection, choose
 from askance.methods.airrag import Airrag
 from askance.methods.airrag_state import QT, SAY
 from askance.runtime.durable import write_atomically
+from askance.tree.abreast import abreast
 from askance.wire import Engine, load_model, open_retriever
 
 Reply = dict[str, str]
 Q_DIVS = (0.0, 1.0)
-SHORT = {"answer_tokens": 48, "summary_tokens": 32}
+SHORT = {"answer_tokens": 24, "summary_tokens": 16}
 """What is asked between the replies that count need not be long."""
 
 
@@ -64,16 +65,17 @@ def _collect(options: argparse.Namespace) -> None:
 
 
 async def _replies(
-    spec: str, q_div: float, retriever: Retriever, examples: Iterable[Example], seeds: int
+    spec: str, q_div: float, retriever: Retriever, examples: Sequence[Example], seeds: int
 ) -> list[Reply]:
     method, model = Airrag(rollouts=2, q_div=q_div, **SHORT), load_model(spec)
-    found = []
-    for seed in range(seeds):
-        engine = Engine(method, {"answer": model}, retriever, seed)
-        for example in examples:
-            result = await engine.answer(example.question)
-            found += list(replies_of(result.trace.events, example, spec))
-    return found
+    engines = [Engine(method, {"answer": model}, retriever, seed) for seed in range(seeds)]
+    asked = [(engine, example) for engine in engines for example in examples]
+    results = await abreast(engine.answer(example.question) for engine, example in asked)
+    return [
+        reply
+        for (_, example), result in zip(asked, results, strict=True)
+        for reply in replies_of(result.trace.events, example, spec)
+    ]
 
 
 def replies_of(events: Iterable[AnyEvent], example: Example, spec: str) -> Iterator[Reply]:

@@ -2,7 +2,7 @@
 
 from collections.abc import Callable, Mapping
 from contextlib import AbstractContextManager
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, fields
 from pathlib import Path
 from typing import Any
 
@@ -18,7 +18,7 @@ from askance.eval.settings import settings_of
 from askance.eval.standing import Standing
 from askance.models.kinds import suits_in_flight
 from askance.runtime.limit import Budget
-from askance.wire import DEFAULT_MODEL, Engine, open_retriever, ready_method
+from askance.wire import DEFAULT_MODEL, Engine, method_class, open_retriever, ready_method
 from askance.wordings import WORDINGS
 
 PROMPTS_OF_DATASET = "dataset"
@@ -37,7 +37,7 @@ class Cell:
         index: its folder, or "@gold"; see `GoldRetriever`.
         knobs: of the method; `preset` fills those left open.
         prompts: a packaged set, a file, or "dataset": the set with the dataset's name, or askance's own where
-            there is none.
+            there is none; nothing where the method has prompts of its own alone.
         models: specifications by role.
         budget: of each question.
     """
@@ -157,5 +157,7 @@ def _opened(
 def _prompts(cell: Cell) -> str | None:
     if cell.prompts != PROMPTS_OF_DATASET:
         return cell.prompts
+    if all(field.name != "wording" for field in fields(method_class(cell.method))):
+        return None
     name = cell.dataset.partition(":")[0]
     return name if name in WORDINGS else "own"
