@@ -5,13 +5,14 @@ r"""What a model replies to AirRAG's analysis and query transformation, as it is
 Each question is answered by `airrag` with two rollouts, at temperature 0.7 and, with q_div=1, at 1.0, with
 each seed. A line of the file is one reply: its kind (say or qt), the question, the model, and the text as it
 was written. Of equal replies to a question the first is kept, and no more than `--most` of each kind, model
-and temperature, in the order of the questions. What a person reads in them is theirs to add, as `queries`:
+and temperature, from the questions in turn. What a person reads in them is theirs to add, as `queries`:
 see tests/methods/fixtures/airrag_replies.jsonl.
 """
 
 import argparse
 import asyncio
 import json
+from collections import Counter
 from collections.abc import Iterable, Iterator, Sequence
 from pathlib import Path
 
@@ -87,11 +88,16 @@ def replies_of(events: Iterable[AnyEvent], example: Example, spec: str) -> Itera
 
 
 def chosen(replies: Iterable[Reply], most: int) -> list[Reply]:
-    """Different ones, at most so many of each kind."""
+    """Different ones, at most so many of each kind: the first of every question, then the second of each."""
     different = {tuple(reply.values()): reply for reply in replies}.values()
-    return [
-        reply for kind in (SAY, QT) for reply in [each for each in different if each["kind"] == kind][:most]
-    ]
+    found: list[Reply] = []
+    for kind in (SAY, QT):
+        turns, seen = [], Counter[str]()
+        for reply in (each for each in different if each["kind"] == kind):
+            seen[reply["question"]] += 1
+            turns.append((seen[reply["question"]], reply))
+        found += [reply for _, reply in sorted(turns, key=lambda turn: turn[0])[:most]]
+    return found
 
 
 if __name__ == "__main__":
