@@ -11,11 +11,11 @@ from rich.console import Console
 from askance.cli_eval import MAX_FAILURES
 from askance.cli_runs import compare, report
 from askance.core.errors import InputError, TooManyFailures
-from askance.eval.cell import PROMPTS_OF_DATASET, Terms
+from askance.eval.cell import PROMPTS_OF_DATASET, LoadModels, OpenRetriever, Terms
 from askance.eval.grid import DatasetTable, Grid, MethodTable, ModelTable, look_up_all, run_grid
 from askance.eval.recorded_run import RecordedRun
 from askance.serve.progress import EvaluationProgress
-from askance.wire import DEFAULT_MODEL, load_models
+from askance.wire import DEFAULT_MODEL, Cache, load_models, open_retriever
 
 Setting = str | int | float | bool
 """Of a knob."""
@@ -36,6 +36,24 @@ def grid_options(about: str) -> argparse.ArgumentParser:
         help="dataset: the packaged set of its name; own; or another set or file",
     )
     return parser
+
+
+def add_cache(parser: argparse.ArgumentParser) -> None:
+    """The option of scripts whose runs may share calls; seconds are then of what was left to compute."""
+    parser.add_argument(
+        "--cache",
+        type=Path,
+        metavar="FILE",
+        help="keeps what model and index give, for when they are asked the same again",
+    )
+
+
+def sources(cache: Path | None) -> tuple[LoadModels, OpenRetriever]:
+    """What makes models and retrievers from their names, with a cache if there is to be one."""
+    if cache is None:
+        return load_models, open_retriever
+    kept = Cache(cache)
+    return kept.load_models, kept.open_retriever
 
 
 def make_grid(
@@ -80,14 +98,17 @@ def run_and_show(grid: Grid, out: Path, base: str = "") -> None:
         raise SystemExit(1)
 
 
-def run_cells(grid: Grid, out: Path) -> tuple[dict[str, RecordedRun], tuple[str, ...]]:
+def run_cells(
+    grid: Grid, out: Path, cache: Path | None = None
+) -> tuple[dict[str, RecordedRun], tuple[str, ...]]:
     """Run what is not done yet in OUT/runs: the runs by the names of their cells, DATASET/MODEL/METHOD.
 
     Cells in which too many questions failed are told on standard error, and their names stand apart.
     """
-    cells = look_up_all(grid.cells())
+    load, open_index = sources(cache)
+    cells = look_up_all(grid.cells(), open_index)
     terms = Terms(max_failures=MAX_FAILURES)
-    work = run_grid(cells, out / "runs", load_models, terms, lambda name: EvaluationProgress(err, name))
+    work = run_grid(cells, out / "runs", load, terms, lambda name: EvaluationProgress(err, name))
     found: dict[str, RecordedRun] = {}
     stopped = []
     for name, run in asyncio.run(work).items():

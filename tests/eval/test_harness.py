@@ -7,7 +7,7 @@ from dataclasses import replace
 
 import pytest
 
-from askance.core.errors import MissingAbility, MissingExtra, RunFolderError, TooManyFailures
+from askance.core.errors import InputError, MissingAbility, MissingExtra, RunFolderError, TooManyFailures
 from askance.eval.cell import Cell, Terms, evaluate, look_up
 from askance.eval.recorded_run import read_run
 from askance.models.scripted import ScriptedModel
@@ -180,3 +180,10 @@ def test_prompts_of_the_dataset(cell):
     own = look_up(replace(cell, prompts="dataset")).method
     assert repr(own) == repr(look_up(cell).method)
     assert "hotpotqa" in repr(look_up(replace(cell, prompts="hotpotqa")).method)
+
+
+def test_prompts_of_the_dataset_are_none_where_a_method_has_its_own(cell):
+    airrag = replace(cell, method="airrag", knobs={})
+    assert repr(look_up(replace(airrag, prompts="dataset")).method) == repr(look_up(airrag).method)
+    with pytest.raises(InputError, match="wording"):
+        look_up(replace(airrag, prompts="hotpotqa"))

@@ -2,7 +2,7 @@
 
 from collections.abc import Callable, Mapping
 from contextlib import AbstractContextManager
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, fields
 from pathlib import Path
 from typing import Any
 
@@ -27,7 +27,7 @@ from askance.loading import (
 )
 from askance.models.kinds import suits_in_flight
 from askance.runtime.limit import Budget
-from askance.wire import Engine, ready_method
+from askance.wire import Engine, method_class, ready_method
 from askance.wordings import WORDINGS
 
 PROMPTS_OF_DATASET = "dataset"
@@ -50,7 +50,7 @@ class Cell:
         encoder: specification of one, for methods that need it, and of queries; None for the index's own.
         knobs: of the method; `preset` fills those left open.
         prompts: a packaged set, a file, or "dataset": the set with the dataset's name, or askance's own where
-            there is none.
+            there is none; nothing where the method has prompts of its own alone.
         models: specifications by role.
         budget: of each question.
     """
@@ -194,5 +194,7 @@ def _opened(
 def _prompts(cell: Cell) -> str | None:
     if cell.prompts != PROMPTS_OF_DATASET:
         return cell.prompts
+    if all(field.name != "wording" for field in fields(method_class(cell.method))):
+        return None
     name = cell.dataset.partition(":")[0]
     return name if name in WORDINGS else "own"

@@ -153,7 +153,7 @@ class Airrag(Knobs):
         tree = await searching.tree()
         endings = valid(searching.endings(tree) or await searching.last_resort(tree))
         chosen = await searching.choose(endings) if endings else None
-        show_tree(run, tree, self.exploration)
+        show_tree(run, tree, self.exploration, chosen)
         show_choice(run, self, endings, chosen)
         show_spending(run, searching, tree)
         return answered(question, run, chosen)

@@ -7,6 +7,7 @@ from askance.core.ports import Run
 from askance.core.types import Answer, Citation, Passage, Question
 from askance.methods.airrag_choosing import Chosen, Ending
 from askance.methods.airrag_state import RA, State
+from askance.methods.airrag_voting import Vote
 from askance.text.answers import short_answer
 from askance.tree.nodes import Node, Tree
 
@@ -15,8 +16,8 @@ if TYPE_CHECKING:
     from askance.methods.airrag_searching import Searching
 
 
-def show_tree(run: Run, tree: Tree[State, str], exploration: float) -> None:
-    """Every node, each before its children."""
+def show_tree(run: Run, tree: Tree[State, str], exploration: float, chosen: Chosen | None = None) -> None:
+    """Every node, each before its children; `chosen` is the end whose answer was taken."""
     for node in tree.root.below():
         if node.action is None:
             continue
@@ -27,9 +28,16 @@ def show_tree(run: Run, tree: Tree[State, str], exploration: float) -> None:
             numbers["reward"] = node.reward
         if node.state.is_cut:
             numbers["cut"] = 1.0
+        if chosen is not None and node.state is chosen.ending.state:
+            numbers["chosen"] = 1.0
         hits = node.state.found[-1] if node.action == RA and node.state.found else ()
         run.trace.expand(
-            node.name, node.action, _said(node), passage=hits[0] if hits else None, numbers=numbers
+            node.name,
+            node.action,
+            _said(node),
+            passage=hits[0] if hits else None,
+            numbers=numbers,
+            rejected="" if _is_candidate(node) else "it says that there is no answer",
         )
 
 
@@ -76,8 +84,18 @@ def with_sources(text: str, question: Question, run: Run, sources: Iterable[Pass
     citations = tuple(
         Citation(number, passage, 0, len(text)) for number, passage in enumerate(passages, start=1)
     )
+    return Answer(text, short_form(text, question), citations)
+
+
+def short_form(text: str, question: Question) -> str:
+    """The bare answer in what a path ended in; of an open question, that is all of it."""
     is_open = question.task == "open" or (question.task == "choice" and not question.options)
-    return Answer(text, text if is_open else short_answer(text, question), citations)
+    return text if is_open else short_answer(text, question)
+
+
+def _is_candidate(node: Node[State, str]) -> bool:
+    """Whether its answer is one; a node that is no end may still come to one."""
+    return node.state.answer is None or Ending(node.state, Vote(node.state.answer)).is_valid
 
 
 def _said(node: Node[State, str]) -> str:

@@ -1,6 +1,6 @@
 """The trace of a question on a terminal: decisions scroll by, the answer grows below them."""
 
-from collections.abc import Iterable
+from collections.abc import Iterable, Mapping
 from types import TracebackType
 
 from rich.console import Console, Group, RenderableType
@@ -22,6 +22,7 @@ from askance.core.trace import (
     WordSignal,
 )
 from askance.core.types import Answer, Hit, Usage
+from askance.serve.search_tree import search_trees, tree_block
 from askance.text.printable import printable_record
 
 STRONG, WEAK, SURE, PROVISIONAL, QUERY = "bold red", "yellow", "green", "dim", "cyan"
@@ -80,9 +81,15 @@ class LiveView:
 
 
 def print_trace(events: Iterable[AnyEvent], console: Console) -> None:
-    """A whole recorded trace, one block an event."""
-    for event in events:
-        block = event_block(printable_record(event))
+    """A whole recorded trace, one block an event; steps that make a tree are one, where the last is."""
+    shown = [printable_record(event) for event in events]
+    trees = search_trees(shown)
+    last_of = {tree.steps[-1].id: tree for tree in trees}
+    in_trees = {step.id for tree in trees for step in tree.steps}
+    for event in shown:
+        if event.id in last_of:
+            console.print(tree_block(last_of[event.id]))
+        block = None if event.id in in_trees else event_block(event)
         if block is not None:
             console.print(block)
 
@@ -119,6 +126,12 @@ def usage_line(usage: Usage) -> str:
     )
 
 
+def spending_line(numbers: Mapping[str, float]) -> str:
+    """One line of what a search read and did; L_max and L_total are what papers call limit and sum."""
+    names = {"l_max": "L_max", "tokens": "L_total"}
+    return " · ".join(f"{names.get(name, name)} {value:,.0f}" for name, value in numbers.items())
+
+
 def _asked(event: Asked) -> RenderableType:
     models = ", ".join(name if role == "answer" else f"{role}: {name}" for role, name in event.models.items())
     setting = " · ".join(part for part in (event.title, models, event.retriever) if part)
@@ -126,6 +139,8 @@ def _asked(event: Asked) -> RenderableType:
 
 
 def _decided(event: Decided) -> RenderableType:
+    if event.name == "budget" and event.numbers:
+        return _labelled("budget", Text(spending_line(event.numbers), style=PROVISIONAL))
     is_search = event.outcome == "search"
     why = Text(event.why, style=PROVISIONAL)
     if not event.words:

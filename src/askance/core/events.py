@@ -1,0 +1,221 @@
+"""The events of a trace: a typed union, each with the numbers behind what happened.
+
+`askance.core.trace` collects them; `docs/trace.md` lists them.
+"""
+
+from collections.abc import Callable
+from dataclasses import dataclass, field
+from typing import ClassVar
+
+from askance.core.types import Answer, Hit, Key, Role, Usage
+
+SCHEMA_VERSION = 1
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Event:
+    """What every event has.
+
+    Attributes:
+        id: its place in the trace, from 0.
+        parent: the event that caused it, such as the decision behind a search.
+        at_seconds: when it was complete, since the question was asked.
+        seconds: how long it took.
+    """
+
+    type: ClassVar[str]
+    id: int
+    parent: int | None
+    at_seconds: float
+    seconds: float = 0.0
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Asked(Event):
+    """The question, and everything needed to ask it again.
+
+    Attributes:
+        method: with all its knobs.
+        title: the method with the knobs that are not at their defaults.
+    """
+
+    type: ClassVar[str] = "question"
+    question_id: str
+    text: str
+    method: str
+    title: str
+    models: dict[str, str]
+    retriever: str
+    seed: int
+    started_at: str
+
+
+@dataclass(frozen=True, slots=True)
+class TracedToken:
+    """A generated token with the signals that were asked for; attention rows are left out for size."""
+
+    text: str
+    logprob: float | None = None
+    entropy: float | None = None
+    probs: tuple[float, ...] = ()
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Generated(Event):
+    """One generation of a model. `tokens` are those kept."""
+
+    type: ClassVar[str] = "generate"
+    role: Role
+    key: Key
+    prompt: str
+    text: str
+    finish: str
+    tokens: tuple[TracedToken, ...]
+    prompt_tokens: int
+    generated_tokens: int
+    reused_tokens: int
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class ScoredOptions(Event):
+    """Log-probabilities of options after a prompt."""
+
+    type: ClassVar[str] = "score"
+    role: Role
+    prompt: str
+    options: tuple[str, ...]
+    logprobs: tuple[float, ...]
+    prompt_tokens: int
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Attended(Event):
+    """One extra forward pass for its attention."""
+
+    type: ClassVar[str] = "attend"
+    role: Role
+    prompt_tokens: int
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Searched(Event):
+    """One search and what it found."""
+
+    type: ClassVar[str] = "search"
+    query: str
+    k: int
+    hits: tuple[Hit, ...]
+
+
+@dataclass(frozen=True, slots=True)
+class WordSignal:
+    """A word of a draft and the number a decision read from it; `is_hit` when that made it doubtful."""
+
+    text: str
+    value: float
+    is_hit: bool
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Decided(Event):
+    """A decision and the numbers behind it.
+
+    Attributes:
+        name: what was decided, such as "retrieve".
+        outcome: what was chosen, such as "search" or "keep".
+        why: the reason in one sentence.
+        signal: what `words` carry, with its unit, such as "token probability".
+        threshold: what the numbers were held against.
+        words: the text that was judged, word by word.
+        query: the query that was built, if the outcome is a search.
+        numbers: further named values.
+    """
+
+    type: ClassVar[str] = "decide"
+    name: str
+    outcome: str
+    why: str
+    signal: str = ""
+    threshold: float | None = None
+    words: tuple[WordSignal, ...] = ()
+    query: str = ""
+    numbers: dict[str, float] = field(default_factory=dict)
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Expanded(Event):
+    """A step that a search over answers tried from a place in its tree.
+
+    Attributes:
+        node: its place: the numbers of the steps that lead to it, from 1, joined by dots behind "0".
+        action: what kind of step, such as "retrieve".
+        text: what it adds to the answer, or what it found out.
+        passage: it was taken with.
+        numbers: scores and the like, by name.
+        distributions: probabilities by group and name.
+        rejected: why it was not gone on from; empty if nothing speaks against it.
+    """
+
+    type: ClassVar[str] = "expand"
+    node: str
+    action: str
+    text: str
+    passage: Hit | None = None
+    numbers: dict[str, float] = field(default_factory=dict)
+    distributions: dict[str, dict[str, float]] = field(default_factory=dict)
+    rejected: str = ""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Committed(Event):
+    """Text of the answer that will not be taken back."""
+
+    type: ClassVar[str] = "commit"
+    text: str
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Drafted(Event):
+    """Text that may still be taken back. Goes to listeners only: the trace keeps the whole `Generated`."""
+
+    type: ClassVar[str] = "draft"
+    text: str
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Answered(Event):
+    """The answer and what it cost."""
+
+    type: ClassVar[str] = "answer"
+    answer: Answer
+    usage: Usage
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Failed(Event):
+    """An error; `place` says which call broke."""
+
+    type: ClassVar[str] = "error"
+    error: str
+    message: str
+    place: str
+
+
+AnyEvent = (
+    Asked
+    | Generated
+    | ScoredOptions
+    | Attended
+    | Searched
+    | Decided
+    | Expanded
+    | Committed
+    | Drafted
+    | Answered
+    | Failed
+)
+EVENT_TYPES: tuple[type[AnyEvent], ...] = (
+    Asked, Generated, ScoredOptions, Attended, Searched, Decided, Expanded, Committed,
+    Drafted, Answered, Failed,
+)  # fmt: skip
+Listener = Callable[[AnyEvent], None]
