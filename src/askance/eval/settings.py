@@ -17,7 +17,7 @@ from askance.core.version import VERSION
 from askance.eval.datasets import Example
 from askance.wire import Engine
 
-_PACKAGES = ("numpy", "torch", "transformers", "tantivy")
+_PACKAGES = ("numpy", "torch", "transformers", "tantivy", "openai")
 
 
 @dataclass(frozen=True, slots=True)

@@ -94,15 +94,16 @@ class Connection:
         loop = asyncio.get_running_loop()
         if loop not in self._lanes:
             # A loop that shuts down closes what it knows of asynchronous generators.
-            opened = self._open()
+            opened = self._open(loop)
             self._lanes[loop] = opened, await anext(opened)
         return self._lanes[loop][1]
 
-    async def _open(self) -> AsyncGenerator[_Lane]:
+    async def _open(self, loop: asyncio.AbstractEventLoop) -> AsyncGenerator[_Lane]:
         client = openai.AsyncOpenAI(**self._settings)
         try:
             yield _Lane(client, asyncio.Semaphore(self._in_flight))
         finally:
+            self._lanes.pop(loop, None)
             await client.close()
 
     @cached_property

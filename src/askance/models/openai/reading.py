@@ -54,7 +54,7 @@ class Reading:
 
     def rest(self) -> tuple[list[Token], Token | None]:
         """The last tokens, once all events are there, and the end token if the server told of it."""
-        pieces, end = self._aligner.rest(has_ended=self.finish == "stop")
+        pieces, end = self._aligner.rest(has_ended=self.finish != "length")
         tokens = [self._token(piece) for piece in pieces]
         return tokens, None if end is None else self._token(Piece(b"", end), id_of(end.raw))
 
