@@ -25,13 +25,19 @@ _NO_KEY = "none"
 
 Body = Mapping[str, Any]
 
+_OPEN = set[AsyncGenerator["_Lane"]]()
+"""One whose model is forgotten is closed with its loop all the same: memory that is tidied up would not wait
+for connections to be closed.
+"""
 
-@dataclass(frozen=True, slots=True, eq=False)
+
+@dataclass(slots=True, eq=False)
 class _Lane:
-    """The connections of one event loop."""
+    """The connections of one event loop. `opened` is what closes them."""
 
     client: openai.AsyncOpenAI
     places: asyncio.Semaphore
+    opened: "AsyncGenerator[_Lane] | None" = None
 
 
 class Connection:
@@ -49,8 +55,7 @@ class Connection:
     def __init__(self, url: str, key: str, failures: Failures, *, timeout: float, in_flight: int) -> None:
         self._url, self._key, self._failures = url, key, failures
         self._timeout, self._in_flight = timeout, in_flight
-        self._lanes: WeakKeyDictionary[asyncio.AbstractEventLoop, tuple[AsyncGenerator[_Lane], _Lane]]
-        self._lanes = WeakKeyDictionary()
+        self._lanes: WeakKeyDictionary[asyncio.AbstractEventLoop, _Lane] = WeakKeyDictionary()
 
     @asynccontextmanager
     async def events(self, path: str, body: Body) -> AsyncIterator[AsyncIterator[object]]:
@@ -95,16 +100,20 @@ class Connection:
         if loop not in self._lanes:
             # A loop that shuts down closes what it knows of asynchronous generators.
             opened = self._open(loop)
-            self._lanes[loop] = opened, await anext(opened)
-        return self._lanes[loop][1]
+            lane = self._lanes[loop] = await anext(opened)
+            lane.opened = opened
+            _OPEN.add(opened)
+        return self._lanes[loop]
 
     async def _open(self, loop: asyncio.AbstractEventLoop) -> AsyncGenerator[_Lane]:
-        client = openai.AsyncOpenAI(**self._settings)
+        lane = _Lane(openai.AsyncOpenAI(**self._settings), asyncio.Semaphore(self._in_flight))
         try:
-            yield _Lane(client, asyncio.Semaphore(self._in_flight))
+            yield lane
         finally:
             self._lanes.pop(loop, None)
-            await client.close()
+            if lane.opened is not None:
+                _OPEN.discard(lane.opened)
+            await lane.client.close()
 
     @cached_property
     def _blocking(self) -> openai.OpenAI:
