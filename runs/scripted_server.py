@@ -151,7 +151,9 @@ class ScriptedServer:
         )
         want = Want(logprob=True, top_logprobs=_num_top(body))
         try:
-            (written,) = await self._model.generate(prompt, sampling, want, key=("seed", body.get("seed")))
+            (written,) = await self._model.generate(
+                prompt, sampling, want, key=("seed", body.get("seed", ""))
+            )
         except PromptTooLong as error:
             told = {"message": str(error), "code": "context_length_exceeded"}
             return await _give(Fault(400, body={"error": told}), writer)
@@ -270,9 +272,9 @@ def _echo(model: ScriptedModel, body: Json) -> Json:
         math.log(nonsense(ids[max(0, at - 3) : at]).get(piece, 1e-6)) if at else None
         for at, piece in enumerate(pieces)
     ]
-    told = {"tokens": [*pieces, " more"], "token_logprobs": [*logprobs, -1.0], "top_logprobs": None}
-    text = "".join(told["tokens"] or ())
-    return {"choices": [{"index": 0, "text": text, "logprobs": told, "finish_reason": "length"}]}
+    tokens = [*pieces, " more"]
+    told = {"tokens": tokens, "token_logprobs": [*logprobs, -1.0], "top_logprobs": None}
+    return {"choices": [{"index": 0, "text": "".join(tokens), "logprobs": told, "finish_reason": "length"}]}
 
 
 def _counted(model: ScriptedModel, request: Request) -> Fault:

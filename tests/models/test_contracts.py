@@ -69,14 +69,14 @@ class OverAServer(ModelContract):
         return load_model(f"openai:scripted@{server.url}{self.options}")
 
 
-class TestServerWithEverything(OverAServer):
-    capabilities = frozenset({"raw", "chat", "continuation", "score"})
+class TestServerLikeVllm(OverAServer):
+    capabilities = frozenset({"raw", "chat", "continuation"})
     options = "?server=vllm"
 
 
 class TestServerOfCompletions(OverAServer):
-    capabilities = frozenset({"raw", "continuation"})
-    options = "?chat=0&completions=1&top_logprobs=5"
+    capabilities = frozenset({"raw", "continuation", "score"})
+    options = "?chat=0&completions=1&score=1&top_logprobs=5"
     counts_exactly = False
 
 

@@ -60,7 +60,7 @@ def test_probabilities_beyond_one():
 
 
 @given(st.text())
-@settings(max_examples=200)
+@settings(max_examples=200, deadline=None)
 def test_texts_and_ids_are_inverse(text):
     whole = text.encode("utf-16", "surrogatepass").decode("utf-16", "replace")
     assert texts.decode(texts.tokenize(text)) == whole
@@ -74,6 +74,7 @@ def test_pieces_are_about_as_long_as_tokens():
 
 
 @given(st.binary(max_size=12))
+@settings(deadline=None)
 def test_an_id_stands_for_its_bytes(token):
     assert texts.bytes_of(texts.id_of(token)) == token
 
@@ -235,7 +236,10 @@ def test_when_to_try_again(headers, expected):
 
 def test_nothing_is_assumed_of_a_server():
     assert (Options().signals, Options().capabilities) == (frozenset(), {"chat"})
-    assert read_options({"server": "vllm", "score": "0"}).capabilities == {"raw", "chat", "continuation"}
+    assert read_options({"server": "vllm"}).capabilities == {"raw", "chat", "continuation"}
+    assert read_options({"server": "vllm", "continuation": "0"}).capabilities == {"raw", "chat"}
+    scoring = read_options({"server": "vllm", "chat": "0", "score": "1"})
+    assert scoring.capabilities == {"raw", "continuation", "score"}
     for name in SERVERS:
         assert read_options({"server": name}).capabilities >= {"chat"}
 
@@ -246,7 +250,8 @@ def test_nothing_is_assumed_of_a_server():
         ({"server": "vlm"}, UnknownName, "did you mean 'vllm'"),
         ({"top_logprobs": "many"}, KnobError, "expected int"),
         ({"top_logprobs": "-1"}, KnobError, "0 or more"),
-        ({"score": "1"}, KnobError, "without completions=1"),
+        ({"score": "1", "completions": "1"}, KnobError, "needs chat=0 and completions=1"),
+        ({"score": "1"}, KnobError, "needs chat=0 and completions=1"),
         ({"chat": "0"}, KnobError, "at least one endpoint"),
     ],
 )

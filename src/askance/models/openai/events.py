@@ -7,6 +7,8 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
+from askance.models.openai.texts import utf8
+
 _REPLACEMENT = "\ufffd"
 _ESCAPED = "bytes:"
 """How OpenAI's endpoint completions begins a token that is no text."""
@@ -114,7 +116,7 @@ def _chat_entry(told: Mapping[str, Any]) -> Entry:
     text = _string(told["token"])
     top = [(_string(each["token"]), _logprob(each["logprob"])) for each in told.get("top_logprobs") or ()]
     raw = told.get("bytes")
-    return Entry(text, _utf8(text) if raw is None else bytes(raw), _logprob(told["logprob"]), _ranked(top))
+    return Entry(text, utf8(text) if raw is None else bytes(raw), _logprob(told["logprob"]), _ranked(top))
 
 
 def _completion_entries(told: Mapping[str, Any]) -> list[Entry]:
@@ -141,12 +143,8 @@ def _ranked(pairs: list[tuple[str, float]]) -> Pairs:
 
 def _bytes(text: str) -> bytes:
     if not text.startswith(_ESCAPED + "\\x"):
-        return _utf8(text)
+        return utf8(text)
     return bytes(int(code, 16) for code in re.findall(r"\\x([0-9a-fA-F]{2})", text))
-
-
-def _utf8(text: str) -> bytes:
-    return text.encode("utf-16", "surrogatepass").decode("utf-16", "replace").encode()
 
 
 def _string(value: object) -> str:

@@ -120,9 +120,7 @@ class OpenaiModel:
         if not self._options.score:
             raise self._missing("score options", "score=1")
         if not isinstance(prompt, Raw):
-            raise MissingAbility(
-                f"model {self.name!r} scores options behind raw prompts only: set layout=raw."
-            )
+            raise self._missing("take chats", "chat=1")
         if not all(options):
             raise InputError(f"options to score: {list(options)!r} holds an empty one; remove it.")
         return tuple(await abreast(self._score(prompt, option) for option in options))

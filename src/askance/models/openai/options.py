@@ -24,7 +24,9 @@ class Options(Knobs):
         "chat goes on from the beginning of an answer: 1 where a last message of the assistant is enough, or "
         "where vLLM's continue_final_message says so",
     )
-    score: bool = knob(False, "completions tells log-probabilities of the prompt (echo), and so of options")
+    score: bool = knob(
+        False, "completions tells log-probabilities of its prompt (echo), and so of options; needs chat=0"
+    )
     logprobs: bool = knob(False, "there are log-probabilities of the tokens written")
     top_logprobs: int = knob(0, "so many alternatives to each token are told, too", at_least=0)
     vocabulary: int = knob(
@@ -53,7 +55,9 @@ class Options(Knobs):
         if self.chat:
             found.add("chat")
         if self.completions:
-            found |= {"raw", "score"} if self.score else {"raw"}
+            found.add("raw")
+        if self.score:
+            found.add("score")
         # What goes on from a text may be asked for by either kind of prompt.
         if self.continuation != "0" or (self.completions and not self.chat):
             found.add("continuation")
@@ -71,7 +75,6 @@ SERVERS: dict[str, dict[str, str]] = {
     "vllm": {
         "completions": "1",
         "continuation": "final_message",
-        "score": "1",
         "top_logprobs": "20",
         "top_k": "1",
         "running_usage": "1",
@@ -104,7 +107,7 @@ BOLDEST = {
     "chat": "chat=1",
     "raw": "completions=1",
     "continuation": "continuation=1",
-    "score": "completions=1&score=1",
+    "score": "chat=0&completions=1&score=1",
     "logprob": "logprobs=1",
     "top_logprobs": "top_logprobs=5",
     "entropy": "top_logprobs=5",
@@ -131,6 +134,9 @@ def read_options(settings: Mapping[str, str], *, server: str = "") -> Options:
     options = Options(**parse_knobs(Options, {**SERVERS.get(named, {}), **given}))
     if not options.chat and not options.completions:
         raise KnobError("chat=0 and no completions=1: declare at least one endpoint of the server.")
-    if options.score and not options.completions:
-        raise KnobError("score=1 without completions=1: options are scored by the endpoint completions.")
+    if options.score and (options.chat or not options.completions):
+        raise KnobError(
+            "score=1 needs chat=0 and completions=1: options are scored behind raw prompts alone, and methods "
+            "that can chat have them scored behind chats."
+        )
     return options

@@ -7,7 +7,7 @@ from askance.core.types import Token, Want
 from askance.models.openai.aligning import Aligner, Piece
 from askance.models.openai.bounds import entropy_bounds
 from askance.models.openai.events import Entry, Event, Unusable, Usage
-from askance.models.openai.texts import id_of
+from askance.models.openai.texts import id_of, utf8
 
 
 class NotTold(Exception):
@@ -43,7 +43,7 @@ class Reading:
         self.usage = event.usage or self.usage
         self.finish = event.finish or self.finish
         self.has_choice = self.has_choice or event.has_choice
-        raw = event.text.encode("utf-16", "surrogatepass").decode("utf-16", "replace").encode()
+        raw = utf8(event.text)
         if not self._tells:
             yield from [self._token(Piece(raw))] if raw else []
             return

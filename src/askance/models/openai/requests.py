@@ -1,13 +1,12 @@
 """What is sent to a server for a prompt."""
 
-from collections.abc import Sequence
 from hashlib import blake2b
 from typing import Any
 
 from askance.core.errors import MissingAbility
 from askance.core.types import Chat, Key, Prompt, Sampling, Want
 from askance.models.openai.options import Options
-from askance.models.openai.texts import num_bytes, plain
+from askance.models.openai.texts import plain, utf8
 
 _SEEDS = 1 << 31
 """llama.cpp takes 32 bits."""
@@ -84,7 +83,6 @@ def seed_of(key: Key, sample: int) -> int:
 def most_tokens(prompt: Prompt) -> int:
     """A bound from above of a prompt's tokens: one for each byte of its text, and some around the turns."""
     if not isinstance(prompt, Chat):
-        return 1 + num_bytes(plain((*prompt.parts, *prompt.continuation)))
-    texts: Sequence[str] = [plain(turn.parts) for turn in prompt.turns]
-    num_extra = _TOKENS_OF_A_TURN * (len(texts) + 1)
-    return sum(map(num_bytes, texts)) + num_bytes(plain(prompt.continuation)) + num_extra
+        return 1 + len(utf8(plain((*prompt.parts, *prompt.continuation))))
+    texts = [plain(turn.parts) for turn in prompt.turns] + [plain(prompt.continuation)]
+    return sum(len(utf8(text)) for text in texts) + _TOKENS_OF_A_TURN * len(texts)

@@ -31,7 +31,7 @@ def bytes_of(id: int) -> bytes:
 
 def tokenize(text: str) -> TokenIds:
     """Ids of pieces about as long as tokens are: words, numbers, marks, with the space in front."""
-    return tuple(id_of(_utf8(piece)) for piece in _PIECE.findall(text))
+    return tuple(id_of(utf8(piece)) for piece in _PIECE.findall(text))
 
 
 def decode(ids: Sequence[int]) -> str:
@@ -64,13 +64,12 @@ def plain(parts: Sequence[Part]) -> str:
     return _whole("".join(broken) + text[at:])
 
 
-def num_bytes(text: str) -> int:
-    """Of the text in UTF-8."""
-    return len(_utf8(text))
-
-
-def _utf8(text: str) -> bytes:
-    return _whole(text).encode()
+def utf8(text: str) -> bytes:
+    """The bytes of a text; half a character, which has none, becomes U+FFFD."""
+    try:
+        return text.encode()
+    except UnicodeEncodeError:
+        return _whole(text).encode()
 
 
 def _whole(text: str) -> str:
