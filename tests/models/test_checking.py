@@ -9,7 +9,7 @@ from runs.scripted_server import Fault, ScriptedServer
 from askance.core.errors import ModelUnavailable
 from askance.models import kinds
 from askance.models.checking import PROBES, PROMISES, check
-from askance.models.scripted import ScriptedModel
+from askance.models.scripted import Reply, ScriptedModel
 
 
 @pytest.fixture
@@ -130,3 +130,10 @@ def test_models_that_can_not_be_named_so(run, spec):
     code, out, err = run("models", "--check", spec)
     assert (code, out) == (2, "")
     assert "error:" in err
+
+
+def test_an_entropy_that_its_alternatives_do_not_allow():
+    model = ScriptedModel(lambda shown, key: Reply(" Bonn", {"Bonn": 0.5}, entropies={"Bonn": 0.1}))
+    assert "0.10 nats at the token ' Bonn', where its alternatives allow 0.69" in asyncio.run(
+        PROBES["entropy"](model)
+    )

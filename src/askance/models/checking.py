@@ -6,15 +6,18 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from askance.core.errors import ModelUnavailable
+from askance.core.errors import KnobError, ModelUnavailable
 from askance.core.ports import Model
 from askance.core.types import Chat, Generation, Prompt, Raw, Sampling, Span, Turn, Want
 from askance.models.kinds import options_in, parse_spec
+from askance.models.openai.bounds import entropy_bounds
 
 _KEY = ("check",)
 _TOKENS = 8
 _BEGUN = 3
 """Tokens of a text that is gone on from."""
+_TOP = 5
+"""Alternatives."""
 _TOLERANCE = 0.05
 """Nats, between two calls of one server."""
 _ASKED = "Count from one to twenty in words."
@@ -78,10 +81,7 @@ async def check(spec: str) -> Report:
         if ability in declared:
             findings.append(await _found(ability, True, probe, model, may_raise=not findings))
         elif ability in kind.boldest:
-            option = kind.boldest[ability]
-            bold = load(dict(options_in(option)))
-            found = await _found(ability, False, probe, bold)
-            findings.append(Finding(ability, False, found.works, found.why, option))
+            findings.append(await _tried(ability, probe, kind.boldest[ability], load))
         else:
             findings.append(Finding(ability, False, None))
     promises = {
@@ -89,6 +89,18 @@ async def check(spec: str) -> Report:
     }
     findings += [await _found(name, None, probe, model) for name, probe in promises.items()]
     return Report(model.name, model.context_tokens, tuple(findings))
+
+
+async def _tried(
+    ability: str, probe: Probe, option: str, load: Callable[[Mapping[str, str]], Model]
+) -> Finding:
+    """What is not declared, with the option that declares it."""
+    try:
+        bold = load(dict(options_in(option)))
+    except KnobError as error:  # it contradicts what is declared
+        return Finding(ability, False, None, str(error))
+    found = await _found(ability, False, probe, bold)
+    return Finding(ability, False, found.works, found.why, option)
 
 
 async def _found(
@@ -162,7 +174,7 @@ async def _logprob(model: Model) -> str:
 
 
 async def _top_logprobs(model: Model) -> str:
-    written = await _write(model, _prompt(model), Want(logprob=True, top_logprobs=5))
+    written = await _write(model, _prompt(model), Want(logprob=True, top_logprobs=_TOP))
     tokens = (*written.tokens, *written.dropped)
     if not tokens or not all(token.top for token in tokens):
         return "tokens without alternatives"
@@ -171,9 +183,17 @@ async def _top_logprobs(model: Model) -> str:
 
 
 async def _entropy(model: Model) -> str:
-    written = await _write(model, _prompt(model), Want(entropy=True))
-    values = [token.entropy for token in (*written.tokens, *written.dropped)]
-    return "" if values and all(value is not None and value >= 0 for value in values) else f"it told {values}"
+    """Held against what the alternatives allow."""
+    written = await _write(model, _prompt(model), Want(entropy=True, top_logprobs=_TOP))
+    tokens = (*written.tokens, *written.dropped)
+    if not tokens or any(token.entropy is None for token in tokens):
+        return "tokens without entropy"
+    for token in tokens:
+        least, most = entropy_bounds([logprob for _, logprob in token.top], _TOP)
+        if not least - _TOLERANCE <= (token.entropy or 0.0) <= most + _TOLERANCE:
+            allowed = f"its alternatives allow {least:.2f} to {most:.2f}"
+            return f"{token.entropy:.2f} nats at the token {token.text!r}, where {allowed}"
+    return ""
 
 
 async def _token_probs(model: Model) -> str:

@@ -11,11 +11,16 @@ known, −Σ p_i ln p_i. What the rest adds lies between two bounds:
 import math
 from collections.abc import Sequence
 
+VOCABULARY = 262_144
+"""Tokens that there are, where nobody tells: as many as the largest vocabularies in common use have."""
+
 _SLACK = 0.01
 """By how much probabilities may sum to more than 1: servers round."""
 
 
-def entropy_bounds(logprobs: Sequence[float], wanted: int, vocabulary: int) -> tuple[float, float]:
+def entropy_bounds(
+    logprobs: Sequence[float], wanted: int, vocabulary: int = VOCABULARY
+) -> tuple[float, float]:
     """The least and the greatest entropy (nats) that agree with the log-probabilities told.
 
     Args:

@@ -160,7 +160,7 @@ class OpenaiModel:
     ) -> Generation:
         body = request(self._model, prompt, sampling, want, self._options, key=key, sample=sample)
         writing = Writing(sampling, until, watch)
-        reading = Reading(want, num_alternatives(want, self._options), self._options.vocabulary)
+        reading = Reading(want, num_alternatives(want, self._options))
         try:
             async with self._connection.events(path_of(prompt), body) as events:
                 await _read(events, reading, writing)

@@ -29,9 +29,6 @@ class Options(Knobs):
     )
     logprobs: bool = knob(False, "there are log-probabilities of the tokens written")
     top_logprobs: int = knob(0, "so many alternatives to each token are told, too", at_least=0)
-    vocabulary: int = knob(
-        262_144, "tokens of the model's vocabulary, for the upper bound of entropies", at_least=2
-    )
     top_k: bool = knob(False, "top_k is understood")
     running_usage: bool = knob(False, "usage is told with each piece, so that a cut text has it, too")
     completion_tokens: bool = knob(False, "chat knows max_completion_tokens in place of max_tokens")
@@ -136,7 +133,7 @@ def read_options(settings: Mapping[str, str], *, server: str = "") -> Options:
         raise KnobError("chat=0 and no completions=1: declare at least one endpoint of the server.")
     if options.score and (options.chat or not options.completions):
         raise KnobError(
-            "score=1 needs chat=0 and completions=1: options are scored behind raw prompts alone, and methods "
-            "that can chat have them scored behind chats."
+            "score=1 needs chat=0 and completions=1: options are scored behind raw prompts alone, and where "
+            "chats are taken, methods have them scored behind chats."
         )
     return options

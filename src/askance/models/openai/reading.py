@@ -1,7 +1,7 @@
 """A streamed answer on its way to tokens with their signals."""
 
 import codecs
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator
 
 from askance.core.types import Token, Want
 from askance.models.openai.aligning import Aligner, Piece
@@ -21,11 +21,10 @@ class Reading:
 
     Args:
         num_top: how many alternatives were asked for.
-        vocabulary: number of tokens that there are.
     """
 
-    def __init__(self, want: Want, num_top: int, vocabulary: int) -> None:
-        self._want, self._num_top, self._vocabulary = want, num_top, vocabulary
+    def __init__(self, want: Want, num_top: int) -> None:
+        self._want, self._num_top = want, num_top
         self._tells = want.logprob or num_top > 0
         self._aligner = Aligner()
         self._decoder = codecs.getincrementaldecoder("utf-8")("replace")
@@ -76,17 +75,8 @@ class Reading:
         """The least that agrees with what is told: nothing in it is guessed."""
         if not entry.top:
             raise NotTold(f"no alternatives to the token {entry.text!r}")
-        return bounds_of(entry, self._num_top, self._vocabulary)[0]
-
-
-def bounds_of(entry: Entry, num_top: int, vocabulary: int) -> tuple[float, float]:
-    """Least and greatest entropy (nats) where a token was written.
-
-    Raises:
-        Unusable: probabilities that sum to more than 1.
-    """
-    logprobs: Sequence[float] = [logprob for _, logprob in entry.top[:num_top]]
-    try:
-        return entropy_bounds(logprobs, num_top, vocabulary)
-    except ValueError as error:
-        raise Unusable(f"{error} at the token {entry.text!r}") from error
+        logprobs = [logprob for _, logprob in entry.top[: self._num_top]]
+        try:
+            return entropy_bounds(logprobs, self._num_top)[0]
+        except ValueError as error:
+            raise Unusable(f"{error} at the token {entry.text!r}") from error
