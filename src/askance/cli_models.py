@@ -1,21 +1,82 @@
-"""The command that lists the kinds of models."""
+"""The command that lists the kinds of models, and tries one."""
 
+import asyncio
+from dataclasses import asdict
 from importlib.util import find_spec
+from typing import Annotated
 
+import typer
 from rich.console import Console
 from rich.table import Table
 from rich.text import Text
 
-from askance.models.kinds import MODEL_KINDS
+from askance.cli_options import JsonFlag
+from askance.core.strict_json import json_line
+from askance.models.checking import Finding, Report, check
+from askance.models.kinds import MODEL_KINDS, ModelKind
+from askance.text.printable import printable
 
 out = Console(highlight=False, emoji=False)
 
 
-def models() -> None:
-    """List the kinds of models and whether they can be used here."""
+def models(
+    spec: Annotated[
+        str | None,
+        typer.Option("--check", metavar="SPEC", help="Try everything that this model might be able to do."),
+    ] = None,
+    as_json: JsonFlag = False,
+) -> None:
+    """List the kinds of models and whether they can be used here, or try one model.
+
+    A model is right, and the exit code 0, when all that it declares works.
+    """
+    if spec is None:
+        _list(as_json)
+        return
+    report = asyncio.run(check(spec))
+    if as_json:
+        print(json_line({**asdict(report), "is_right": report.is_right}))
+    else:
+        _show(report)
+    if not report.is_right:
+        raise typer.Exit(1)
+
+
+def _list(as_json: bool) -> None:
+    if as_json:
+        rows = [
+            {"spec": kind.spec, "what": kind.what, "missing": _missing(kind), "install": kind.install}
+            for kind in MODEL_KINDS.values()
+        ]
+        print(json_line({"models": rows}))
+        return
     table = Table("spec", "what it is", "here", box=None, pad_edge=False, header_style="bold")
     for kind in MODEL_KINDS.values():
-        missing = [package for package in kind.needs_packages if find_spec(package) is None]
-        here = f"missing: {kind.install}" if missing else "ready"
+        here = f"missing: {kind.install}" if _missing(kind) else "ready"
         table.add_row(*map(Text, (kind.spec, kind.what, here)))
     out.print(table)
+
+
+def _missing(kind: ModelKind) -> list[str]:
+    return [package for package in kind.needs_packages if find_spec(package) is None]
+
+
+def _show(report: Report) -> None:
+    title = printable(f"{report.model}, window of {report.context_tokens:,} tokens")
+    out.print(Text(title, style="bold"), soft_wrap=True)
+    table = Table("what", "declared", "works", "", box=None, pad_edge=False, header_style="dim")
+    for finding in report.findings:
+        declared = {True: "yes", False: "no", None: "always"}[finding.is_declared]
+        works = {True: "yes", False: "no", None: "not tried"}[finding.works]
+        style = "red" if finding.is_declared and not finding.works else ""
+        cells = (finding.ability, declared, works, printable(_note(finding)))
+        table.add_row(*(Text(cell, style=style) for cell in cells))
+    out.print(table)
+    verdict = "all that is declared works" if report.is_right else "not all that is declared works"
+    out.print(Text(verdict, style="green" if report.is_right else "red"))
+
+
+def _note(finding: Finding) -> str:
+    if finding.works and finding.declare:
+        return f"declare it: ?{finding.declare}"
+    return finding.why

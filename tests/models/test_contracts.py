@@ -1,10 +1,12 @@
 """All adapters of the `Model` port keep the same promises."""
 
 import pytest
+from runs.scripted_server import ScriptedServer
 from tests.contracts.model_contract import ModelContract
 
-from askance.core.types import Raw, Span
+from askance.core.types import Chat, Raw, Span, Turn
 from askance.models.scripted import ScriptedModel
+from askance.wire import load_model
 
 
 class TestScripted(ModelContract):
@@ -48,3 +50,48 @@ class TestBundled(ModelContract):
     @pytest.fixture
     def model(self, bundled):
         return bundled
+
+
+@pytest.fixture(scope="module")
+def server():
+    with ScriptedServer() as server:
+        yield server
+
+
+class OverAServer(ModelContract):
+    """Attention stays behind."""
+
+    signals = frozenset({"logprob", "top_logprobs", "entropy"})
+    options = ""
+
+    @pytest.fixture
+    def model(self, server):
+        return load_model(f"openai:scripted@{server.url}{self.options}")
+
+
+class TestServerLikeVllm(OverAServer):
+    capabilities = frozenset({"raw", "chat", "continuation"})
+    options = "?server=vllm"
+
+
+class TestServerOfCompletions(OverAServer):
+    capabilities = frozenset({"raw", "continuation", "score"})
+    options = "?chat=0&completions=1&score=1&top_logprobs=5"
+    counts_exactly = False
+
+
+class TestServerThatTellsLogprobs(OverAServer):
+    signals = frozenset({"logprob"})
+    capabilities = frozenset({"chat", "continuation"})
+    options = "?continuation=1&logprobs=1"
+    prompt = Chat((Turn("user", (Span("One two three, the cat and the dog sat by the"),)),))
+    counts_exactly = False
+
+
+class TestServerOfChat(OverAServer):
+    """What is assumed where nothing is declared."""
+
+    signals = frozenset()
+    capabilities = frozenset({"chat"})
+    prompt = Chat((Turn("user", (Span("One two three, the cat and the dog sat by the"),)),))
+    counts_exactly = False

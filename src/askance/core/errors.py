@@ -114,6 +114,18 @@ class PromptTooLong(InputError):
             "window."
         )
 
+    @classmethod
+    def told(cls, model: str, reason: str) -> "PromptTooLong":
+        """The same as a server tells it, which counts its tokens alone."""
+        error = cls.__new__(cls)
+        Exception.__init__(
+            error,
+            f"the prompt and what was to be written do not fit into the context window of {model}: {reason}. "
+            "Shorten the question, use fewer passages (--set passages=N) or fewer new tokens (--set "
+            "max_tokens=N).",
+        )
+        return error
+
 
 class BudgetTooSmall(InputError):
     """L_max has no room for a call without which there is nothing to answer."""

@@ -18,7 +18,7 @@ from askance.eval.datasets import Example
 from askance.loading import DEFAULT_RETRIEVER
 from askance.wire import Engine
 
-_PACKAGES = ("numpy", "torch", "transformers", "tantivy", "faiss-cpu", "sentence-transformers")
+_PACKAGES = ("numpy", "torch", "transformers", "tantivy", "faiss-cpu", "sentence-transformers", "openai")
 
 
 @dataclass(frozen=True, slots=True)

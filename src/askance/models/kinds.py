@@ -1,12 +1,13 @@
 """The kinds of models that a specification can name, which are imported on use."""
 
 from collections.abc import Callable, Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from pathlib import Path
 from typing import cast
 
 from askance.core.errors import ModelSpecError, UnknownName
 from askance.core.ports import Encoder, Entailment, Model
+from askance.models.openai.options import BOLDEST, OPTION_NAMES
 
 
 @dataclass(frozen=True, slots=True)
@@ -20,6 +21,8 @@ class ModelKind:
         load_entailment: makes what judges entailment of name and options; None where no such model is of
             this kind.
         load_encoder: the same of what turns texts into vectors.
+        trying: options for finding out what the model can do; others are as they were given.
+        boldest: options that declare all that a model of this kind may be able to do, by what they declare.
     """
 
     spec: str
@@ -33,6 +36,8 @@ class ModelKind:
     in_flight: int = 16
     load_entailment: Callable[[str, dict[str, str]], Entailment] | None = None
     load_encoder: Callable[[str, dict[str, str]], Encoder] | None = None
+    trying: Mapping[str, str] = field(default_factory=dict)
+    boldest: Mapping[str, str] = field(default_factory=dict)
 
 
 def _load_bundled(name: str, options: dict[str, str]) -> Model:
@@ -133,6 +138,12 @@ def _load_adapted(base: str, display_name: str, options: dict[str, str]) -> Mode
     )
 
 
+def _load_openai(name: str, options: dict[str, str]) -> Model:
+    from askance.models.openai.load import load_openai
+
+    return load_openai(name, options)
+
+
 def _load_scripted(name: str, options: dict[str, str]) -> Model:
     from askance.models.replies import read_replies
     from askance.models.scripted import ScriptedModel
@@ -166,6 +177,19 @@ MODEL_KINDS = {
         load_entailment=_load_hf_entailment,
         load_encoder=_load_hf_encoder,
     ),
+    "openai": ModelKind(
+        "openai:NAME[@URL][?server=…]",
+        "a model behind a server that speaks OpenAI's protocol: vLLM, SGLang, llama.cpp, or a hosted one, "
+        "with the key in OPENAI_API_KEY; options declare what the server can do",
+        ("openai",),
+        "pip install 'askance[api]'",
+        None,
+        OPTION_NAMES,
+        _load_openai,
+        in_flight=64,
+        trying={"attempts": "1"},
+        boldest=BOLDEST,
+    ),
     "scripted": ModelKind(
         "scripted[:FILE]",
         "no weights: replays the replies in a JSON Lines file, or writes seeded nonsense; for tests",
@@ -195,12 +219,12 @@ def parse_spec(spec: str) -> tuple[ModelKind, str, dict[str, str]]:
     known = None if kind.names is None else [kind_name, *(f"{kind_name}:{each}" for each in kind.names)]
     if known is not None and named not in known:
         raise UnknownName("model", named, known)
-    pairs = _options(query)
+    pairs = options_in(query)
     for option, value in pairs:
         if option not in kind.options:
-            raise UnknownName("model option", option, kind.options, place=f"in {spec!r}")
+            raise UnknownName("model option", option, kind.options, place=f"in {named!r}")
         if not value or [each for each, _ in pairs].count(option) > 1:
-            raise ModelSpecError(f"model {spec!r}: give {option} one value, such as {option}=….")
+            raise ModelSpecError(f"model {named!r}: give {option} one value, such as {option}=….")
     return kind, name, dict(pairs)
 
 
@@ -243,7 +267,8 @@ def suits_in_flight(spec: str) -> int:
     return kind.in_flight
 
 
-def _options(query: str) -> list[tuple[str, str]]:
+def options_in(query: str) -> list[tuple[str, str]]:
+    """The options behind the ``?`` of a specification, in order."""
     # To the letter, where a URL would have escapes: the path of an adapter may hold any character but &.
     parts = [pair.partition("=") for pair in query.split("&") if pair]
     return [(option, value) for option, _, value in parts]

@@ -110,7 +110,7 @@ class ScriptedModel:
         key: Key,
         watch: Watch | None = None,
     ) -> tuple[Generation, ...]:
-        prompt_ids = self._prompt_ids(prompt)
+        prompt_ids = self.prompt_ids(prompt)
         if sampling.max_tokens < 1:
             raise InputError(f"max_tokens={sampling.max_tokens}: ask for at least 1 token.")
         if len(prompt_ids) + sampling.max_tokens > self.context_tokens:
@@ -130,7 +130,7 @@ class ScriptedModel:
         )
 
     async def score(self, prompt: Prompt, options: Sequence[str]) -> tuple[Scored, ...]:
-        return tuple(self._score(self._prompt_ids(prompt), option) for option in options)
+        return tuple(self._score(self.prompt_ids(prompt), option) for option in options)
 
     async def attend(self, text: str | TokenIds, *, bos: bool) -> Attention:
         ids = self.tokenize(text) if isinstance(text, str) else text
@@ -153,7 +153,7 @@ class ScriptedModel:
         return tuple(self._pieces[i] for i in ids)
 
     def count(self, prompt: Prompt) -> int:
-        return len(self._prompt_ids(prompt))
+        return len(self.prompt_ids(prompt))
 
     def _write(
         self,
@@ -251,7 +251,8 @@ class ScriptedModel:
             ids.append(self._id(piece))
         return Scored(total, len(pieces))
 
-    def _prompt_ids(self, prompt: Prompt) -> TokenIds:
+    def prompt_ids(self, prompt: Prompt) -> TokenIds:
+        """The prompt as it is written for."""
         if isinstance(prompt, Raw):
             return self._encode((*prompt.parts, *prompt.continuation))
         return self._encode((*_chat_parts(prompt), *prompt.continuation))

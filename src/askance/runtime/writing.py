@@ -29,10 +29,14 @@ class Writing:
         """Whether no further token is wanted."""
         return bool(self.finish)
 
-    def end(self, token: Token | None = None) -> None:
-        """The model ended; `token` is its end token, which is not part of the text."""
+    def end(self, token: Token | None = None, *, finish: str = "end") -> None:
+        """The model ended; `token` is its end token, which is not part of the text.
+
+        Args:
+            finish: "length" where a server ended it which counts tokens otherwise.
+        """
         self._ended = [] if token is None else [token]
-        self._close("end", len(self.tokens), len(self._text))
+        self._close(finish, len(self.tokens), len(self._text))
 
     def add(self, token: Token) -> None:
         """Take the next token, whose `start` is where the text so far ends."""

@@ -28,8 +28,8 @@ from askance.models.hf.encoding import Encoding
 from askance.models.hf.fingerprint import model_fingerprint
 from askance.models.hf.free_memory import free_bytes
 from askance.models.hf.network import Network
-from askance.models.hf.signals import check_sampling
 from askance.models.hf.threads import no_team
+from askance.models.sampling import check_sampling
 from askance.runtime.batch import Batch
 from askance.runtime.schedule import Scheduler
 

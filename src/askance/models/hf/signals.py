@@ -10,7 +10,7 @@ import numpy as np
 import torch
 from torch import Tensor
 
-from askance.core.errors import KnobError, ModelFailure
+from askance.core.errors import ModelFailure
 from askance.core.types import Key, Sampling, Want
 
 _LEAST_LOGPROB = -1e4
@@ -155,19 +155,3 @@ def _probabilities(logits: Tensor, sampling: Sampling) -> "np.ndarray[tuple[int]
         beyond = ordered.cumsum(dim=-1) - ordered >= sampling.top_p
         probabilities[ids[beyond]] = 0
     return probabilities.cpu().numpy()
-
-
-def check_sampling(sampling: Sampling, n: int) -> None:
-    """Raises KnobError for a value out of range."""
-    if n < 1:
-        raise KnobError(f"n={n}: ask for at least one sample.")
-    if sampling.max_tokens < 1:
-        raise KnobError(f"max_tokens={sampling.max_tokens}: ask for at least one new token.")
-    if not 0 <= sampling.temperature < math.inf:
-        raise KnobError(f"temperature={sampling.temperature:g}: expected 0 (greedy) or more.")
-    if not 0 < sampling.top_p <= 1:
-        raise KnobError(f"top_p={sampling.top_p:g}: expected more than 0 and at most 1.")
-    if sampling.top_k < 0:
-        raise KnobError(f"top_k={sampling.top_k}: expected 0 (the whole vocabulary) or more.")
-    if "" in sampling.stop:
-        raise KnobError("stop=('',): an empty stop string would end every text before it begins.")

@@ -1,0 +1,141 @@
+r"""How much of a server's throughput is left when many questions are answered over its API at once.
+
+    python -m runs.api_throughput --out FOLDER
+
+A scripted server, in a process of its own, waits before each answer (the network and the prompt) and before
+each token, as a real one would; it serves any number of requests side by side. One question is one request.
+Ideal is what these waits alone allow: all questions in rounds of `--in-flight`, each as long as one request
+waits. Whatever is lost to that is the cost of askance, of the client, and of the scripted server itself.
+Requests are kept with all signals (log-probabilities of tokens and of 5 alternatives, entropy) and without.
+FOLDER/throughput.json has the table.
+"""
+
+import argparse
+import asyncio
+import json
+import math
+import multiprocessing
+import os
+import platform
+import statistics
+import time
+from collections.abc import Iterator
+from contextlib import contextmanager
+from dataclasses import asdict, dataclass
+from multiprocessing.connection import Connection
+from pathlib import Path
+
+from askance.cli import exit_codes
+from askance.core.errors import InputError
+from askance.core.types import Question, Raw, Sampling, Span, Want
+from askance.core.version import VERSION
+from askance.models.scripted import ScriptedModel
+from askance.runtime.durable import write_atomically
+from askance.runtime.many import many
+from askance.wire import load_model
+from runs.grids import markdown
+from runs.scripted_server import ScriptedServer
+
+WANTS = {"text alone": Want(), "all signals": Want(logprob=True, top_logprobs=5, entropy=True)}
+
+
+@dataclass(frozen=True, slots=True)
+class Line:
+    """One way of asking: medians over the repeats.
+
+    Attributes:
+        share: of the ideal throughput that was reached.
+    """
+
+    signals: str
+    questions_a_second: float
+    ideal: float
+    share: float
+
+
+def main(arguments: list[str] | None = None) -> None:
+    parser = argparse.ArgumentParser(
+        description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter
+    )
+    parser.add_argument("--questions", type=int, default=640, metavar="N", help="asked in all (640)")
+    parser.add_argument("--in-flight", type=int, default=64, metavar="N", help="at the same time (64)")
+    parser.add_argument("--latency", type=float, default=0.05, help="seconds before an answer (0.05)")
+    parser.add_argument("--token-seconds", type=float, default=0.02, help="seconds before each token (0.02)")
+    parser.add_argument("--tokens", type=int, default=32, help="of an answer (32)")
+    parser.add_argument("--repeats", type=int, default=3, help="(3)")
+    parser.add_argument("--out", type=Path, required=True, help="folder of the results")
+    with exit_codes():
+        options = parser.parse_args(arguments)
+        if min(options.questions, options.in_flight, options.tokens, options.repeats) < 1:
+            raise InputError("--questions, --in-flight, --tokens and --repeats: give 1 or more.")
+        _measure(options)
+
+
+def _measure(options: argparse.Namespace) -> None:
+    with _server(options) as url:
+        lines = [_line(name, want, url, options) for name, want in WANTS.items()]
+    headings = ("signals", "questions a second", "ideal", "share of the ideal")
+    cells = [
+        (line.signals, f"{line.questions_a_second:.1f}", f"{line.ideal:.1f}", f"{line.share:.2f}")
+        for line in lines
+    ]
+    print(markdown(headings, cells))
+    asked = {name: value for name, value in vars(options).items() if name != "out"}
+    machine = f"{os.cpu_count()} cores, {platform.machine()}, Python {platform.python_version()}"
+    record = {"askance": VERSION, "machine": machine, **asked, "lines": [asdict(line) for line in lines]}
+    options.out.mkdir(parents=True, exist_ok=True)
+    write_atomically(options.out / "throughput.json", json.dumps(record, indent=1) + "\n")
+
+
+def _line(name: str, want: Want, url: str, options: argparse.Namespace) -> Line:
+    # Each event is a token, and the last tells the end.
+    request_seconds = options.latency + (options.tokens + 1) * options.token_seconds
+    rounds = math.ceil(options.questions / options.in_flight)
+    ideal = options.questions / (rounds * request_seconds)
+    spec = f"openai:scripted@{url}?completions=1&top_logprobs=5&in_flight={options.in_flight}"
+    seconds = [asyncio.run(_seconds(spec, want, options)) for _ in range(options.repeats)]
+    reached = options.questions / statistics.median(seconds)
+    return Line(name, reached, ideal, reached / ideal)
+
+
+async def _seconds(spec: str, want: Want, options: argparse.Namespace) -> float:
+    """Of all questions, connections made and all."""
+    model = load_model(spec)
+
+    async def ask(question: Question) -> None:
+        prompt, sampling = Raw((Span(question.text),)), Sampling(options.tokens)
+        (written,) = await model.generate(prompt, sampling, want, key=(question.id,))
+        assert len(written.tokens) == options.tokens
+
+    await ask(Question("warm", "Are you there?"))
+    began = time.perf_counter()
+    questions = (Question(str(number), f"What is {number}?") for number in range(options.questions))
+    async for outcomes in many(questions, ask, options.in_flight):
+        for outcome in outcomes:
+            if outcome.error is not None:
+                raise outcome.error
+    return time.perf_counter() - began
+
+
+@contextmanager
+def _server(options: argparse.Namespace) -> Iterator[str]:
+    ours, theirs = multiprocessing.get_context("spawn").Pipe()
+    waits = (options.latency, options.token_seconds, options.tokens)
+    process = multiprocessing.get_context("spawn").Process(target=_serve, args=(theirs, *waits), daemon=True)
+    process.start()
+    try:
+        yield ours.recv()
+    finally:
+        ours.send("stop")
+        process.join()
+
+
+def _serve(pipe: Connection, latency: float, token_seconds: float, tokens: int) -> None:
+    model = ScriptedModel(lambda shown, key: " word" * tokens)
+    with ScriptedServer(model, latency_seconds=latency, token_seconds=token_seconds) as server:
+        pipe.send(server.url)
+        pipe.recv()
+
+
+if __name__ == "__main__":
+    main()

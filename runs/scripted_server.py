@@ -1,0 +1,290 @@
+"""A server that speaks OpenAI's protocol on loopback, for tests and measurements: a scripted model behind it.
+
+It serves chat and plain completions, streamed or not, with log-probabilities, echo and usage; the ways of
+counting tokens that vLLM, llama.cpp and llama-cpp-python have; and, instead of an answer, any fault.
+"""
+
+import asyncio
+import json
+import math
+import threading
+from collections import deque
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass, field
+from typing import Any, Literal, Self
+
+from askance.core.errors import PromptTooLong
+from askance.core.types import Chat, Generation, Prompt, Raw, Sampling, Span, Token, Turn, Want
+from askance.models.scripted import ScriptedModel
+from askance.models.scripts import VOCABULARY, nonsense
+
+Json = dict[str, Any]
+_DONE = "data: [DONE]\n\n"
+
+
+@dataclass(frozen=True, slots=True)
+class Fault:
+    """What to give in place of an answer.
+
+    Attributes:
+        body: of an answer in one piece: a JSON value, or text as it is.
+        events: of a streamed one: JSON values, or texts that stand for them as they are.
+        ends: with [DONE], without it, or by cutting the connection.
+        seconds: to wait before.
+    """
+
+    status: int = 200
+    headers: Mapping[str, str] = field(default_factory=dict)
+    body: object = None
+    events: Sequence[object] = ()
+    ends: Literal["done", "silent", "cut"] = "done"
+    seconds: float = 0.0
+
+
+@dataclass(frozen=True, slots=True)
+class Request:
+    """What was asked."""
+
+    path: str
+    headers: Mapping[str, str]
+    body: Json
+
+
+class ScriptedServer:
+    """Serves in a thread of its own while it is entered.
+
+    Args:
+        latency_seconds: before each answer; `token_seconds`: before each token.
+        key: that requests must have; empty for none.
+
+    Attributes:
+        faults: what to give next, in order; then answers again.
+        withholds: what it does without: log-probabilities, completions.
+        requests: all that was asked.
+        num_sent: tokens of each streamed answer that went out before the client left.
+    """
+
+    def __init__(
+        self,
+        model: ScriptedModel | None = None,
+        *,
+        latency_seconds: float = 0.0,
+        token_seconds: float = 0.0,
+        key: str = "",
+        port: int = 0,
+    ) -> None:
+        self.faults: deque[Fault] = deque()
+        self.withholds: set[Literal["logprobs", "completions"]] = set()
+        self.requests: list[Request] = []
+        self.num_sent: list[int] = []
+        # Texts fall into the words that it writes, wherever they stand, so that it goes on from its own.
+        self._model = model or ScriptedModel(control=VOCABULARY[:-1])
+        self._latency_seconds, self._token_seconds = latency_seconds, token_seconds
+        self._key, self._port = key, port
+        self._loop = asyncio.new_event_loop()
+        self._stop = asyncio.Event()
+        self._is_up = threading.Event()
+        self._thread = threading.Thread(target=self._run, daemon=True)
+
+    @property
+    def url(self) -> str:
+        """Such as ``http://127.0.0.1:8000/v1``."""
+        return f"http://127.0.0.1:{self._port}/v1"
+
+    def __enter__(self) -> Self:
+        self._thread.start()
+        self._is_up.wait()
+        return self
+
+    def __exit__(self, *raised: object) -> None:
+        self._loop.call_soon_threadsafe(self._stop.set)
+        self._thread.join()
+
+    def _run(self) -> None:
+        with asyncio.Runner(loop_factory=lambda: self._loop) as runner:
+            runner.run(self._serve())
+
+    async def _serve(self) -> None:
+        server = await asyncio.start_server(self._connected, "127.0.0.1", self._port)
+        self._port = server.sockets[0].getsockname()[1]
+        self._is_up.set()
+        await self._stop.wait()
+        server.close()
+
+    async def _connected(self, reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
+        try:
+            while (request := await _read(reader)) is not None:
+                self.requests.append(request)
+                if not await self._answer(request, writer):
+                    break
+        except (ConnectionError, asyncio.IncompleteReadError):
+            pass  # the client has left, as it may
+        finally:
+            writer.close()
+
+    async def _answer(self, request: Request, writer: asyncio.StreamWriter) -> bool:
+        """Whether the connection may be used again."""
+        if self.faults:
+            return await _give(self.faults.popleft(), writer)
+        if self._key and request.headers.get("authorization") != f"Bearer {self._key}":
+            told = f"wrong key: {request.headers.get('authorization')}"
+            return await _give(Fault(401, body={"error": {"message": told}}), writer)
+        await asyncio.sleep(self._latency_seconds)
+        if "completions" in self.withholds and request.path.endswith("/v1/completions"):
+            return await _give(Fault(404, body={"error": {"message": "no such endpoint"}}), writer)
+        if "logprobs" in self.withholds:
+            request.body.pop("logprobs", None)
+        if request.path.endswith("/completions"):
+            return await self._complete(request, writer)
+        return await _give(_counted(self._model, request), writer)
+
+    async def _complete(self, request: Request, writer: asyncio.StreamWriter) -> bool:
+        body, is_chat = request.body, "messages" in request.body
+        if body.get("echo"):
+            return await _give(Fault(body=_echo(self._model, body)), writer)
+        prompt = _prompt(body)
+        sampling = Sampling(
+            body.get("max_completion_tokens") or body.get("max_tokens") or 16,
+            body.get("temperature", 1.0),
+            body.get("top_p", 1.0),
+            body.get("top_k", 0),
+        )
+        want = Want(logprob=True, top_logprobs=_num_top(body))
+        try:
+            (written,) = await self._model.generate(
+                prompt, sampling, want, key=("seed", body.get("seed", ""))
+            )
+        except PromptTooLong as error:
+            told = {"message": str(error), "code": "context_length_exceeded"}
+            return await _give(Fault(400, body={"error": told}), writer)
+        events = list(_events(written, body, is_chat=is_chat))
+        _begin(writer, 200, {"Content-Type": "text/event-stream", "Transfer-Encoding": "chunked"})
+        self.num_sent.append(0)
+        for number, event in enumerate(events):
+            await asyncio.sleep(self._token_seconds) if self._token_seconds else None
+            _chunk(writer, f"data: {json.dumps(event)}\n\n")
+            if self._token_seconds or number == len(events) - 1:
+                await writer.drain()
+            self.num_sent[-1] += 1
+        _chunk(writer, _DONE)
+        _chunk(writer, "")
+        await writer.drain()
+        return True
+
+
+async def _read(reader: asyncio.StreamReader) -> Request | None:
+    first = await reader.readline()
+    if not first.strip():
+        return None
+    headers: dict[str, str] = {}
+    while line := (await reader.readline()).decode("latin-1").strip():
+        name, _, value = line.partition(":")
+        headers[name.lower()] = value.strip()
+    content = await reader.readexactly(int(headers.get("content-length", 0)))
+    return Request(first.decode().split()[1], headers, json.loads(content or b"{}"))
+
+
+def _begin(writer: asyncio.StreamWriter, status: int, headers: Mapping[str, str]) -> None:
+    lines = [f"HTTP/1.1 {status} Status", *(f"{name}: {value}" for name, value in headers.items())]
+    writer.write(("\r\n".join(lines) + "\r\n\r\n").encode())
+
+
+def _chunk(writer: asyncio.StreamWriter, text: str) -> None:
+    content = text.encode()
+    writer.write(f"{len(content):x}\r\n".encode() + content + b"\r\n")
+
+
+async def _give(fault: Fault, writer: asyncio.StreamWriter) -> bool:
+    await asyncio.sleep(fault.seconds)
+    if fault.body is not None or fault.status != 200:
+        text = fault.body if isinstance(fault.body, str) else json.dumps(fault.body)
+        content = text.encode()
+        kind = {"Content-Type": "application/json", "Content-Length": str(len(content))}
+        _begin(writer, fault.status, {**kind, **fault.headers})
+        writer.write(content)
+        await writer.drain()
+        return True
+    _begin(writer, 200, {"Content-Type": "text/event-stream", "Transfer-Encoding": "chunked"})
+    for event in fault.events:
+        _chunk(writer, f"data: {event if isinstance(event, str) else json.dumps(event)}\n\n")
+    if fault.ends == "done":
+        _chunk(writer, _DONE)
+    if fault.ends != "cut":
+        _chunk(writer, "")
+    await writer.drain()
+    return fault.ends != "cut"
+
+
+def _prompt(body: Json) -> Prompt:
+    if "messages" not in body:
+        return Raw((Span(body["prompt"]),))
+    messages = body["messages"]
+    goes_on = messages[-1]["role"] == "assistant"
+    turns = tuple(
+        Turn(message["role"], (Span(message["content"]),)) for message in messages[: -1 if goes_on else None]
+    )
+    return Chat(turns, (Span(messages[-1]["content"]),) if goes_on else ())
+
+
+def _num_top(body: Json) -> int:
+    told = body.get("logprobs")
+    return int(body.get("top_logprobs", 0)) if isinstance(told, bool) else int(told or 0)
+
+
+def _events(written: Generation, body: Json, *, is_chat: bool) -> Iterator[Json]:
+    tells = body.get("logprobs") not in (None, False)
+    options = body.get("stream_options") or {}
+    usage = {"prompt_tokens": written.prompt_tokens, "completion_tokens": written.generated_tokens}
+    running = {"usage": usage} if options.get("continuous_usage_stats") else {}
+    shape = _chat_choice if is_chat else _plain_choice
+    for token in written.tokens:
+        yield {"choices": [shape(token, tells, None)], **running}
+    end = written.dropped[0] if written.dropped else Token(0, "", 0, 0)
+    finish = {"end": "stop"}.get(written.finish, written.finish)
+    yield {"choices": [shape(end, tells and bool(written.dropped), finish)], **running}
+    if options.get("include_usage"):
+        yield {"choices": [], "usage": usage}
+
+
+def _chat_choice(token: Token, tells: bool, finish: str | None) -> Json:
+    told = None
+    if tells:
+        text = token.text or "<|end|>"
+        top = [{"token": text, "logprob": logprob, "bytes": None} for text, logprob in token.top]
+        entry = {"token": text, "logprob": token.logprob, "bytes": list(text.encode()), "top_logprobs": top}
+        told = {"content": [entry]}
+    return {"index": 0, "delta": {"content": token.text}, "logprobs": told, "finish_reason": finish}
+
+
+def _plain_choice(token: Token, tells: bool, finish: str | None) -> Json:
+    told = None
+    if tells:
+        text = token.text or "<|end|>"
+        told = {"tokens": [text], "token_logprobs": [token.logprob], "top_logprobs": [dict(token.top)]}
+    return {"index": 0, "text": token.text, "logprobs": told, "finish_reason": finish}
+
+
+def _echo(model: ScriptedModel, body: Json) -> Json:
+    """The prompt with the log-probability of each of its tokens, and a token behind it."""
+    ids = model.token_ids(body["prompt"])
+    pieces = model.pieces(ids)
+    logprobs = [
+        math.log(nonsense(ids[max(0, at - 3) : at]).get(piece, 1e-6)) if at else None
+        for at, piece in enumerate(pieces)
+    ]
+    tokens = [*pieces, " more"]
+    told = {"tokens": tokens, "token_logprobs": [*logprobs, -1.0], "top_logprobs": None}
+    return {"choices": [{"index": 0, "text": "".join(tokens), "logprobs": told, "finish_reason": "length"}]}
+
+
+def _counted(model: ScriptedModel, request: Request) -> Fault:
+    body = request.body
+    if request.path == "/apply-template":
+        return Fault(body={"prompt": model.decode(model.prompt_ids(_prompt(body)))})
+    if request.path == "/tokenize" and "content" in body:
+        return Fault(body={"tokens": list(model.token_ids(body["content"]))})
+    if request.path == "/tokenize":
+        return Fault(body={"count": model.count(_prompt(body))})
+    if request.path == "/extras/tokenize/count":
+        return Fault(body={"count": len(model.token_ids(body["input"]))})
+    return Fault(404, body={"error": {"message": f"no such path: {request.path}"}})

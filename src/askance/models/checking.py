@@ -1,0 +1,254 @@
+"""Whether a model can do what it declares, and what else it could: one tiny call for each ability."""
+
+import math
+from collections.abc import Awaitable, Callable, Mapping
+from dataclasses import dataclass
+
+import numpy as np
+
+from askance.core.errors import KnobError, ModelUnavailable
+from askance.core.ports import Model
+from askance.core.types import Chat, Generation, Prompt, Raw, Sampling, Span, Turn, Want
+from askance.models.kinds import options_in, parse_spec
+from askance.models.openai.bounds import entropy_bounds
+
+_KEY = ("check",)
+_TOKENS = 8
+_BEGUN = 3
+"""Tokens of a text that is gone on from."""
+_TOP = 5
+"""Alternatives."""
+_TOLERANCE = 0.05
+"""Nats, between two calls of one server."""
+_ASKED = "Count from one to twenty in words."
+_CHAT = Chat((Turn("user", (Span(_ASKED),)),))
+_RAW = Raw((Span("One, two, three, four,"),))
+
+
+@dataclass(frozen=True, slots=True)
+class Finding:
+    """What was found out about one ability.
+
+    Attributes:
+        ability: a signal or capability, or a promise that every model makes.
+        is_declared: None for a promise.
+        works: None where it was not tried.
+        why: not, or how far.
+        declare: the option that would declare it.
+    """
+
+    ability: str
+    is_declared: bool | None
+    works: bool | None
+    why: str = ""
+    declare: str = ""
+
+
+@dataclass(frozen=True, slots=True)
+class Report:
+    """What was found out about a model."""
+
+    model: str
+    context_tokens: int
+    findings: tuple[Finding, ...]
+
+    @property
+    def is_right(self) -> bool:
+        """Whether all that is declared works."""
+        return all(each.works for each in self.findings if each.is_declared)
+
+
+Probe = Callable[[Model], Awaitable[str]]
+"""Gives what is wrong, or nothing."""
+
+
+async def check(spec: str) -> Report:
+    """Try everything on the model that `spec` names.
+
+    Raises:
+        InputError: no such model.
+        ModelUnavailable: its server is busy or out of reach.
+    """
+    kind, name, options = parse_spec(spec)
+
+    def load(more: Mapping[str, str]) -> Model:
+        return kind.load(name, {**options, **kind.trying, **more})
+
+    model = load({})
+    declared = model.signals | model.capabilities
+    findings = list[Finding]()
+    for ability, probe in PROBES.items():
+        if ability in declared:
+            findings.append(await _found(ability, True, probe, model, may_raise=not findings))
+        elif ability in kind.boldest:
+            findings.append(await _tried(ability, probe, kind.boldest[ability], load))
+        else:
+            findings.append(Finding(ability, False, None))
+    promises = {
+        name: probe for name, probe in PROMISES.items() if name != _BEFORE or "top_logprobs" in declared
+    }
+    findings += [await _found(name, None, probe, model) for name, probe in promises.items()]
+    return Report(model.name, model.context_tokens, tuple(findings))
+
+
+async def _tried(
+    ability: str, probe: Probe, option: str, load: Callable[[Mapping[str, str]], Model]
+) -> Finding:
+    """What is not declared, with the option that declares it."""
+    try:
+        bold = load(dict(options_in(option)))
+    except KnobError as error:  # it contradicts what is declared
+        return Finding(ability, False, None, str(error))
+    found = await _found(ability, False, probe, bold)
+    return Finding(ability, False, found.works, found.why, option)
+
+
+async def _found(
+    ability: str, is_declared: bool | None, probe: Probe, model: Model, *, may_raise: bool = False
+) -> Finding:
+    try:
+        why = await probe(model)
+    except ModelUnavailable as error:
+        if may_raise:
+            raise
+        why = str(error)
+    except Exception as error:  # whatever a model raises is why it does not work
+        why = str(error) or type(error).__name__
+    return Finding(ability, is_declared, not why, why)
+
+
+def _prompt(model: Model) -> Prompt:
+    return _RAW if "raw" in model.capabilities else _CHAT
+
+
+async def _write(
+    model: Model, prompt: Prompt, want: Want = Want(), *, max_tokens: int = _TOKENS, temperature: float = 0.0
+) -> Generation:
+    (written,) = await model.generate(prompt, Sampling(max_tokens, temperature), want, key=_KEY)
+    return written
+
+
+async def _chat(model: Model) -> str:
+    return "" if (await _write(model, _CHAT)).generated_tokens else "it wrote nothing"
+
+
+async def _raw(model: Model) -> str:
+    return "" if (await _write(model, _RAW)).generated_tokens else "it wrote nothing"
+
+
+async def _continuation(model: Model) -> str:
+    """What it wrote itself is begun with: it should go on as it did."""
+    prompt = _CHAT if "chat" in model.capabilities else _RAW
+    whole = await _write(model, prompt)
+    kept = whole.tokens[:_BEGUN]
+    begun = "".join(token.text for token in kept)
+    rest = whole.text[len(begun) :]
+    if not rest.strip():
+        return f"nothing can be told from what it wrote: {whole.text!r}"
+    given = (tuple(token.id for token in kept),)
+    again = Chat(prompt.turns, given) if isinstance(prompt, Chat) else Raw(prompt.parts, given)
+    written = (await _write(model, again)).text
+    expected = rest.split()[0]
+    if written.split()[:1] == [expected]:
+        return ""
+    return f"after {begun!r} it went on with {written!r}, where it had written {rest!r} in one go"
+
+
+async def _score(model: Model) -> str:
+    options = (" five", " zebra")
+    scores = await model.score(_RAW if "raw" in model.capabilities else _CHAT, options)
+    usable = all(math.isfinite(each.logprob) and each.logprob <= 0 and each.num_tokens for each in scores)
+    return "" if len(scores) == len(options) and usable else f"scores that are none: {scores}"
+
+
+async def _attend(model: Model) -> str:
+    attention = await model.attend("The cat sat by the river.", bos=True)
+    sums = attention.weights.sum(axis=-1)
+    return "" if np.allclose(sums, 1, atol=1e-3) else "weights that do not sum to 1"
+
+
+async def _logprob(model: Model) -> str:
+    written = await _write(model, _prompt(model), Want(logprob=True))
+    values = [token.logprob for token in (*written.tokens, *written.dropped)]
+    return "" if values and all(value is not None and value <= 0 for value in values) else f"it told {values}"
+
+
+async def _top_logprobs(model: Model) -> str:
+    written = await _write(model, _prompt(model), Want(logprob=True, top_logprobs=_TOP))
+    tokens = (*written.tokens, *written.dropped)
+    if not tokens or not all(token.top for token in tokens):
+        return "tokens without alternatives"
+    off = [token for token in tokens if token.top[0][1] < (token.logprob or 0) - _TOLERANCE]
+    return f"the token {off[0].text!r} is more probable than the most probable" if off else ""
+
+
+async def _entropy(model: Model) -> str:
+    """Held against what the alternatives allow."""
+    written = await _write(model, _prompt(model), Want(entropy=True, top_logprobs=_TOP))
+    tokens = (*written.tokens, *written.dropped)
+    if not tokens or any(token.entropy is None for token in tokens):
+        return "tokens without entropy"
+    for token in tokens:
+        least, most = entropy_bounds([logprob for _, logprob in token.top], _TOP)
+        if not least - _TOLERANCE <= (token.entropy or 0.0) <= most + _TOLERANCE:
+            allowed = f"its alternatives allow {least:.2f} to {most:.2f}"
+            return f"{token.entropy:.2f} nats at the token {token.text!r}, where {allowed}"
+    return ""
+
+
+async def _token_probs(model: Model) -> str:
+    written = await _write(model, _prompt(model))
+    single = [token.text for token in written.tokens if token.text and len(model.tokenize(token.text)) == 1]
+    if not single:
+        return f"no text of one token in what it wrote: {written.text!r}"
+    again = await _write(model, _prompt(model), Want(token_probs=(single[0],)))
+    values = [value for token in again.tokens for value in token.probs]
+    return "" if values and all(0 <= value <= 1 for value in values) else f"it told {values}"
+
+
+async def _attention(model: Model) -> str:
+    written = await _write(model, _prompt(model), Want(attention="mean"))
+    rows = [token.attention for token in (*written.tokens, *written.dropped)[:-1]]
+    usable = rows and all(row is not None and abs(float(row.sum()) - 1) < 1e-3 for row in rows)
+    return "" if usable else "rows that do not sum to 1, or none"
+
+
+async def _repeats(model: Model) -> str:
+    first, second = [await _write(model, _prompt(model), temperature=1.0) for _ in range(2)]
+    return "" if first.text == second.text else f"{first.text!r}, then {second.text!r}"
+
+
+async def _before_temperature(model: Model) -> str:
+    want = Want(logprob=True, top_logprobs=1)
+    cold, hot = [
+        await _write(model, _prompt(model), want, max_tokens=1, temperature=temperature)
+        for temperature in (0.0, 2.0)
+    ]
+    first, second = [(*each.tokens, *each.dropped)[0].top[0][1] for each in (cold, hot)]
+    return "" if abs(first - second) <= _TOLERANCE else f"{first:.3f} at temperature 0, {second:.3f} at 2"
+
+
+async def _counts(model: Model) -> str:
+    written = await _write(model, _prompt(model), max_tokens=1)
+    counted = model.count(_prompt(model))
+    return "" if counted >= written.prompt_tokens else f"{counted}, where it read {written.prompt_tokens}"
+
+
+PROBES: dict[str, Probe] = {
+    "chat": _chat,
+    "raw": _raw,
+    "continuation": _continuation,
+    "score": _score,
+    "attend": _attend,
+    "logprob": _logprob,
+    "top_logprobs": _top_logprobs,
+    "entropy": _entropy,
+    "token_probs": _token_probs,
+    "attention": _attention,
+}
+_BEFORE = "log-probabilities are those before temperature"
+PROMISES: dict[str, Probe] = {
+    "the same key gives the same text": _repeats,
+    _BEFORE: _before_temperature,
+    "prompts are not longer than it counts": _counts,
+}

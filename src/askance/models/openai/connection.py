@@ -1,0 +1,161 @@
+"""One server, as each event loop reaches it: requests, how many at a time, and what their failures mean."""
+
+import asyncio
+import json
+from collections.abc import AsyncGenerator, AsyncIterator, Mapping
+from contextlib import asynccontextmanager
+from dataclasses import dataclass
+from functools import cached_property
+from importlib.util import find_spec
+from typing import Any
+from weakref import WeakKeyDictionary
+
+from askance.core.errors import AskanceError, MissingExtra
+
+if find_spec("openai") is None:
+    raise MissingExtra("openai", "api", "a model behind a server")
+
+import openai  # only once it is known to be there
+
+from askance.models.openai.failures import Failures
+
+_CONNECT_SECONDS = 10.0
+_NO_KEY = "none"
+"""The client insists on a key, also where the server does not."""
+
+Body = Mapping[str, Any]
+
+_OPEN = set[AsyncGenerator["_Lane"]]()
+"""One whose model is forgotten is closed with its loop all the same: memory that is tidied up would not wait
+for connections to be closed.
+"""
+
+
+@dataclass(slots=True, eq=False)
+class _Lane:
+    """The connections of one event loop. `opened` is what closes them."""
+
+    client: openai.AsyncOpenAI
+    places: asyncio.Semaphore
+    opened: "AsyncGenerator[_Lane] | None" = None
+
+
+class Connection:
+    """Requests to one server.
+
+    Every event loop has a client of its own, which is closed when the loop shuts down.
+
+    Args:
+        url: such as ``http://host/v1``.
+        key: of the server; empty for none.
+        timeout: most seconds of a request.
+        in_flight: most requests of one event loop at a time; others wait for a place.
+    """
+
+    def __init__(self, url: str, key: str, failures: Failures, *, timeout: float, in_flight: int) -> None:
+        self._url, self._key, self._failures = url, key, failures
+        self._timeout, self._in_flight = timeout, in_flight
+        self._lanes: WeakKeyDictionary[asyncio.AbstractEventLoop, _Lane] = WeakKeyDictionary()
+
+    @asynccontextmanager
+    async def events(self, path: str, body: Body) -> AsyncIterator[AsyncIterator[object]]:
+        """The events of a streamed answer, as JSON values. Leaving early ends the request.
+
+        Raises:
+            ModelUnavailable: busy, out of reach, too slow, or broken off; it may help to try again.
+            ModelFailure, ModelSpecError, PromptTooLong: it does not.
+        """
+        lane = await self._lane()
+        async with lane.places:
+            with self._told():
+                async with asyncio.timeout(self._timeout):
+                    stream = await lane.client.post(
+                        path, body=body, cast_to=object, stream=True, stream_cls=openai.AsyncStream[object]
+                    )
+                    events = aiter(stream)
+                    try:
+                        yield events
+                    finally:
+                        await stream.close()
+                        await events.aclose()  # type: ignore[attr-defined]
+
+    async def answer(self, path: str, body: Body) -> object:
+        """The JSON value of an answer in one piece. Raises what `events` does."""
+        lane = await self._lane()
+        async with lane.places:
+            with self._told():
+                async with asyncio.timeout(self._timeout):
+                    return await lane.client.post(path, body=body, cast_to=object)
+
+    def answer_now(self, path: str, body: Body) -> object:
+        """The same for code that can't wait: it blocks."""
+        with self._told():
+            return self._blocking.post(path, body=body, cast_to=object)
+
+    def _told(self) -> "_Told":
+        return _Told(self._failures)
+
+    async def _lane(self) -> _Lane:
+        loop = asyncio.get_running_loop()
+        if loop not in self._lanes:
+            # A loop that shuts down closes what it knows of asynchronous generators.
+            opened = self._open(loop)
+            lane = self._lanes[loop] = await anext(opened)
+            lane.opened = opened
+            _OPEN.add(opened)
+        return self._lanes[loop]
+
+    async def _open(self, loop: asyncio.AbstractEventLoop) -> AsyncGenerator[_Lane]:
+        lane = _Lane(openai.AsyncOpenAI(**self._settings), asyncio.Semaphore(self._in_flight))
+        try:
+            yield lane
+        finally:
+            self._lanes.pop(loop, None)
+            if lane.opened is not None:
+                _OPEN.discard(lane.opened)
+            await lane.client.close()
+
+    @cached_property
+    def _blocking(self) -> openai.OpenAI:
+        return openai.OpenAI(**self._settings)
+
+    @property
+    def _settings(self) -> dict[str, Any]:
+        timeout = openai.Timeout(self._timeout, connect=min(_CONNECT_SECONDS, self._timeout))
+        return {
+            "base_url": self._url,
+            "api_key": self._key or _NO_KEY,
+            "timeout": timeout,
+            "max_retries": 0,
+        }
+
+
+class _Told:
+    """Turns what the client raises into our errors.
+
+    The client's own are left out of what is shown: a server may repeat in them what it was sent.
+    """
+
+    def __init__(self, failures: Failures) -> None:
+        self._failures = failures
+
+    def __enter__(self) -> None:
+        pass
+
+    def __exit__(self, kind: object, error: BaseException | None, traceback: object) -> None:
+        failure = self._failure(error)
+        if failure is not None:
+            raise failure from None
+
+    def _failure(self, error: BaseException | None) -> AskanceError | None:
+        if isinstance(error, openai.APIStatusError):
+            return self._failures.of_status(error.status_code, error.body, error.response.headers)
+        if isinstance(error, TimeoutError | openai.APITimeoutError):
+            return self._failures.of_time()
+        if isinstance(error, openai.APIConnectionError):
+            return self._failures.of_reach(error.__cause__)
+        if isinstance(error, openai.APIError):
+            return self._failures.of_event(error.body or error.message)
+        if isinstance(error, json.JSONDecodeError | UnicodeDecodeError):
+            return self._failures.of_answer("no JSON")
+        return None

@@ -1,0 +1,174 @@
+"""What one event of a streamed answer holds. Nothing in it is taken for granted."""
+
+import json
+import math
+import re
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from typing import Any
+
+from askance.models.openai.texts import utf8
+
+_REPLACEMENT = "\ufffd"
+_ESCAPED = "bytes:"
+"""How OpenAI's endpoint completions begins a token that is no text."""
+_MOST_LOGPROB = 1e-3
+"""Nats: servers round."""
+Pairs = tuple[tuple[str, float], ...]
+
+
+class Unusable(ValueError):
+    """An event that is not as it should be; says what the server gave."""
+
+
+@dataclass(frozen=True, slots=True)
+class Entry:
+    """A token as the log-probabilities tell it.
+
+    Attributes:
+        raw: its bytes.
+        top: the most probable tokens there, best first, as far as they are told.
+    """
+
+    text: str
+    raw: bytes
+    logprob: float
+    top: Pairs = ()
+
+    @property
+    def is_vague(self) -> bool:
+        """Whether its bytes are not known: servers say U+FFFD, or nothing, for a part of a character."""
+        return not self.raw or _REPLACEMENT.encode() in self.raw
+
+
+@dataclass(frozen=True, slots=True)
+class Usage:
+    """Tokens of the prompt; `cached` of them were at hand."""
+
+    prompt_tokens: int
+    cached_tokens: int = 0
+
+
+@dataclass(frozen=True, slots=True)
+class Event:
+    """One event.
+
+    Attributes:
+        text: what it adds.
+        entries: the tokens of that text; None where it tells none.
+        finish: why the text ends, or nothing yet.
+    """
+
+    text: str = ""
+    entries: tuple[Entry, ...] | None = None
+    finish: str = ""
+    usage: Usage | None = None
+    has_choice: bool = False
+
+
+def read_event(value: object) -> Event:
+    """An event of either endpoint.
+
+    Raises:
+        Unusable: it is none.
+    """
+    if not isinstance(value, Mapping):
+        raise Unusable(f"an event that is no object: {_shown(value)}")
+    choices, usage = value.get("choices"), _usage(value.get("usage"))
+    if choices is None or choices == []:
+        return Event(usage=usage)
+    if not isinstance(choices, list) or not isinstance(choices[0], Mapping):
+        raise Unusable(f"choices that are none: {_shown(choices)}")
+    choice = choices[0]
+    text, is_hidden = _text(choice)
+    finish = choice.get("finish_reason") or ""
+    return Event(text, None if is_hidden else _entries(choice.get("logprobs")), str(finish), usage, True)
+
+
+def _text(choice: Mapping[str, Any]) -> tuple[str, bool]:
+    """The text, and whether the event holds thoughts in its place, which are no part of it."""
+    delta = choice.get("delta", choice.get("message"))
+    source = choice if delta is None else delta
+    if not isinstance(source, Mapping):
+        raise Unusable(f"a choice without a text: {_shown(choice)}")
+    text = source.get("text" if delta is None else "content")
+    if text is not None and not isinstance(text, str):
+        raise Unusable(f"a text that is none: {_shown(text)}")
+    thoughts = source.get("reasoning_content") or source.get("reasoning")
+    return text or "", bool(thoughts) and not text
+
+
+def _entries(told: object) -> tuple[Entry, ...] | None:
+    if told is None:
+        return None
+    if not isinstance(told, Mapping):
+        raise Unusable(f"log-probabilities that are none: {_shown(told)}")
+    try:
+        if isinstance(told.get("tokens"), list):
+            return tuple(_completion_entries(told))
+        content = told.get("content")
+        return None if content is None else tuple(map(_chat_entry, content))
+    except (KeyError, TypeError, AttributeError, IndexError) as error:
+        raise Unusable(f"log-probabilities that can't be read: {_shown(told)}") from error
+
+
+def _chat_entry(told: Mapping[str, Any]) -> Entry:
+    text = _string(told["token"])
+    top = [(_string(each["token"]), _logprob(each["logprob"])) for each in told.get("top_logprobs") or ()]
+    raw = told.get("bytes")
+    return Entry(text, utf8(text) if raw is None else bytes(raw), _logprob(told["logprob"]), _ranked(top))
+
+
+def _completion_entries(told: Mapping[str, Any]) -> list[Entry]:
+    texts = told["tokens"]
+    logprobs = told.get("token_logprobs") or [None] * len(texts)
+    tops: Sequence[Any] = told.get("top_logprobs") or [None] * len(texts)
+    return [
+        Entry(_string(text), _bytes(text), 0.0 if logprob is None else _logprob(logprob), _pairs(top))
+        for text, logprob, top in zip(texts, logprobs, tops, strict=True)
+    ]
+
+
+def _pairs(top: object) -> Pairs:
+    if not top:
+        return ()
+    if isinstance(top, Mapping):
+        return _ranked([(str(text), _logprob(logprob)) for text, logprob in top.items()])
+    raise TypeError(top)
+
+
+def _ranked(pairs: list[tuple[str, float]]) -> Pairs:
+    return tuple(sorted(pairs, key=lambda pair: -pair[1]))
+
+
+def _bytes(text: str) -> bytes:
+    if not text.startswith(_ESCAPED + "\\x"):
+        return utf8(text)
+    return bytes(int(code, 16) for code in re.findall(r"\\x([0-9a-fA-F]{2})", text))
+
+
+def _string(value: object) -> str:
+    if not isinstance(value, str):
+        raise TypeError(value)
+    return value
+
+
+def _logprob(value: object) -> float:
+    if isinstance(value, bool) or not isinstance(value, int | float):
+        raise Unusable(f"a log-probability that is no number: {_shown(value)}")
+    if math.isnan(value) or value > _MOST_LOGPROB:
+        raise Unusable(f"a log-probability of {value}")
+    return min(0.0, float(value))
+
+
+def _usage(told: object) -> Usage | None:
+    if not isinstance(told, Mapping) or not isinstance(told.get("prompt_tokens"), int):
+        return None
+    details = told.get("prompt_tokens_details")
+    cached = details.get("cached_tokens") if isinstance(details, Mapping) else None
+    return Usage(told["prompt_tokens"], cached if isinstance(cached, int) else 0)
+
+
+def _shown(value: object) -> str:
+    text = json.dumps(value, default=str)
+    return text if len(text) <= 100 else f"{text[:100]}…"

@@ -1,0 +1,138 @@
+"""What went wrong between askance and a server, in words: which server, which model, what to do."""
+
+import math
+import re
+import time
+from collections.abc import Mapping
+from email.utils import parsedate_to_datetime
+
+from askance.core.errors import (
+    AskanceError,
+    ModelFailure,
+    ModelSpecError,
+    ModelUnavailable,
+    PromptTooLong,
+)
+
+_MOST_TOLD = 300
+"""Characters of what a server says."""
+_WINDOW = re.compile(r"context[ _](?:length|size|window)|maximum context|too many tokens", re.IGNORECASE)
+_BUSY = {408, 409, 425, 429, 500, 502, 503, 504, 520, 521, 522, 523, 524, 529}
+_BUSY_EVENTS = re.compile(r"rate.?limit|overloaded|server.?error|unavailable|time.?out", re.IGNORECASE)
+_SPENT = "insufficient_quota"
+_REMEDIES = {
+    400: "See which options of the model the server takes (`askance models --check SPEC`).",
+    401: "Set OPENAI_API_KEY to a key of this server.",
+    403: "Use a key that may use this model.",
+    404: "See that the name of the model is right, and that the URL ends as the server's own (often in /v1).",
+    413: "Ask with fewer passages (--set passages=N).",
+    422: "See which options of the model the server takes (`askance models --check SPEC`).",
+    429: "Ask fewer questions at a time (--in-flight N, or ?in_flight=N after the model).",
+    501: "Leave out of the model's options what the server can't do.",
+}
+_REFUSED = {401, 403, 404}
+
+
+class Failures:
+    """The errors of one model behind one server.
+
+    Args:
+        name: of the model.
+        key: which nothing that is raised may hold.
+    """
+
+    def __init__(self, name: str, url: str, key: str) -> None:
+        self._name, self._url, self._key = name, url, key
+
+    def of_status(self, status: int, body: object, headers: Mapping[str, str]) -> AskanceError:
+        """A status that is an error."""
+        told, code = self._said(body), _code(body)
+        if status in (400, 413, 422, 500) and _WINDOW.search(f"{code} {told}"):
+            return PromptTooLong.told(self._name, told)
+        remedy = _REMEDIES.get(status, "See the log of the server." if status >= 500 else _REMEDIES[400])
+        message = (
+            f"{self._place} answered {status}{f': {told}' if told else ''}. {remedy[:1].upper()}{remedy[1:]}"
+        )
+        if status in _REFUSED:
+            return ModelSpecError(message)
+        if status in _BUSY and _SPENT not in code:
+            return ModelUnavailable(message, after_seconds(headers))
+        return ModelFailure(message)
+
+    def of_event(self, body: object) -> AskanceError:
+        """An error that the server told in the middle of an answer."""
+        told, code = self._said(body), _code(body)
+        if _WINDOW.search(f"{code} {told}"):
+            return PromptTooLong.told(self._name, told)
+        message = f"{self._place} broke off its answer: {told or 'it does not say why'}."
+        statuses = {*map(str, _BUSY)}
+        is_busy = _BUSY_EVENTS.search(f"{code} {told}") or statuses.intersection(code.split())
+        return ModelUnavailable(message) if is_busy else ModelFailure(message)
+
+    def of_time(self) -> AskanceError:
+        """A request that took too long."""
+        return ModelUnavailable(
+            f"{self._place} did not answer in time: give it more (?timeout=SECONDS after the model), or ask "
+            "fewer questions at a time (--in-flight N)."
+        )
+
+    def of_reach(self, cause: BaseException | None) -> AskanceError:
+        """No connection, or one that was cut."""
+        why = self._said(str(cause or "")) or "no connection"
+        return ModelUnavailable(
+            f"{self._place} can't be reached, or cut the connection ({why}): see that it runs, and that the "
+            "URL is right."
+        )
+
+    def of_break(self) -> AskanceError:
+        """An answer without an end."""
+        return ModelUnavailable(f"{self._place} broke off its answer in the middle.")
+
+    def of_answer(self, what: str) -> AskanceError:
+        """An answer that can't be used."""
+        return ModelFailure(f"{self._place} gave {self._said(what)}. See the log of the server.")
+
+    def of_promise(self, what: str, option: str) -> AskanceError:
+        """An answer without what the options declare."""
+        return ModelFailure(
+            f"{self._place} gave {self._said(what)}, though {option} is declared: leave that out of the "
+            "model's options (`askance models --check SPEC` tells what the server can do)."
+        )
+
+    @property
+    def _place(self) -> str:
+        return f"model {self._name!r}: the server at {self._url}"
+
+    def _said(self, body: object) -> str:
+        """What a server says, on one line without the key."""
+        line = " ".join(_told(body).split()).rstrip(".")
+        line = line.replace(self._key, "[key]") if self._key else line
+        return line if len(line) <= _MOST_TOLD else f"{line[:_MOST_TOLD]}…"
+
+
+def after_seconds(headers: Mapping[str, str]) -> float | None:
+    """When to try again, as the server asks: seconds, milliseconds, or a date; None if it does not say."""
+    given = {name.lower(): value.strip() for name, value in headers.items()}
+    for name, unit in (("retry-after-ms", 0.001), ("retry-after", 1.0)):
+        try:
+            seconds = float(given[name]) * unit
+        except (KeyError, ValueError):
+            continue
+        return max(0.0, seconds) if math.isfinite(seconds) else None
+    try:
+        return max(0.0, parsedate_to_datetime(given["retry-after"]).timestamp() - time.time())
+    except (KeyError, ValueError, TypeError):
+        return None
+
+
+def _told(body: object) -> str:
+    if not isinstance(body, Mapping):
+        return str(body or "")
+    inner = next((body[name] for name in ("message", "detail", "error") if body.get(name)), "")
+    return _told(inner) if isinstance(inner, Mapping) else str(inner)
+
+
+def _code(body: object) -> str:
+    if not isinstance(body, Mapping):
+        return ""
+    return " ".join(str(body[name]) for name in ("code", "type") if body.get(name))

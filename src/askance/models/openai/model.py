@@ -1,0 +1,241 @@
+"""The `Model` port over a server that speaks OpenAI's protocol."""
+
+import asyncio
+from collections.abc import AsyncIterator, Sequence
+
+from askance.core.errors import InputError, MissingAbility, PromptTooLong
+from askance.core.types import (
+    Attention,
+    Capability,
+    Chat,
+    Generation,
+    Key,
+    Prompt,
+    Raw,
+    Sampling,
+    Scored,
+    Signal,
+    TokenIds,
+    Until,
+    Want,
+    Watch,
+)
+from askance.models.openai import texts
+from askance.models.openai.connection import Connection
+from askance.models.openai.counting import Counter
+from askance.models.openai.events import Unusable, read_event
+from askance.models.openai.failures import Failures
+from askance.models.openai.options import Options
+from askance.models.openai.reading import NotTold, Reading
+from askance.models.openai.requests import num_alternatives, path_of, request
+from askance.models.openai.scoring import read_score, score_request
+from askance.models.sampling import check_sampling
+from askance.runtime.writing import Writing
+from askance.tree.abreast import abreast
+
+
+class OpenaiModel:
+    """A model behind a server. Make one with `load_openai`, which asks a busy server again, too.
+
+    Texts are streamed: what a method cuts is not waited for, and the request ends with it. A server tells
+    tokens as texts, not as ids; ids are askance's own (`texts.id_of`), and `tokenize` cuts a text into pieces
+    about as long as tokens are.
+
+    Args:
+        model: as the server knows it.
+        url: such as ``http://host/v1``.
+        key: of the server; nothing shows it.
+    """
+
+    def __init__(self, model: str, url: str, key: str, options: Options) -> None:
+        self.name = f"{model}@{url}"
+        self._model, self._options = model, options
+        self._failures = Failures(self.name, url, key)
+        self._connection = Connection(
+            url, key, self._failures, timeout=options.timeout, in_flight=options.in_flight
+        )
+        self._counter = Counter(model, url, options, self._connection, self._failures)
+
+    @property
+    def fingerprint(self) -> str:
+        """Of what is asked and how. A server that puts another model behind the same name is not noticed."""
+        return f"openai {self.name}, {self._options.shaping}"
+
+    @property
+    def signals(self) -> frozenset[Signal]:
+        return self._options.signals
+
+    @property
+    def capabilities(self) -> frozenset[Capability]:
+        return self._options.capabilities
+
+    @property
+    def context_tokens(self) -> int:
+        return self._options.context
+
+    async def generate(
+        self,
+        prompt: Prompt,
+        sampling: Sampling,
+        want: Want = Want(),
+        until: Until | None = None,
+        *,
+        n: int = 1,
+        key: Key,
+        watch: Watch | None = None,
+    ) -> tuple[Generation, ...]:
+        """See `Model.generate`. Each sample is a request of its own, with its own seed.
+
+        Raises:
+            KnobError: a sampling value out of range.
+            MissingAbility: what the options do not declare.
+            PromptTooLong: as the server tells it, or as it is certain beforehand.
+            ModelUnavailable: the server is busy, out of reach, or broke off.
+            ModelSpecError: it refuses the key or does not know the model.
+            ModelFailure: it gave what can't be used.
+        """
+        check_sampling(sampling, n)
+        self._check_abilities(prompt, sampling, want)
+        if sampling.max_tokens >= self._options.context:
+            window = f"{sampling.max_tokens} are to be written, and the window has {self._options.context}"
+            raise PromptTooLong.told(self.name, window)
+        num_different = 1 if sampling.temperature == 0 else n  # greedy ones are all the same
+        watches = [watch, *[None] * (num_different - 1)]
+        generations = tuple(
+            await abreast(
+                self._write(prompt, sampling, want, until, key, sample, watches[sample])
+                for sample in range(num_different)
+            )
+        )
+        return generations if len(generations) == n else generations * n
+
+    async def score(self, prompt: Prompt, options: Sequence[str]) -> tuple[Scored, ...]:
+        """See `Model.score`. Options go on from the prompt without a gap, as plain text.
+
+        Raises:
+            InputError: an empty option.
+            MissingAbility: `score` is not declared, or the prompt is a chat.
+            ModelUnavailable, ModelSpecError, ModelFailure, PromptTooLong: as for `generate`.
+        """
+        if not self._options.score:
+            raise self._missing("score options", "score=1")
+        if not isinstance(prompt, Raw):
+            raise self._missing("take chats", "chat=1")
+        if not all(options):
+            raise InputError(f"options to score: {list(options)!r} holds an empty one; remove it.")
+        return tuple(await abreast(self._score(prompt, option) for option in options))
+
+    async def attend(self, text: str | TokenIds, *, bos: bool) -> Attention:
+        """Always an error: a server shows no attention."""
+        raise MissingAbility(
+            f"the attention of model {self.name!r} can't be read: let a small local model read along in the "
+            "role attend (--model attend=bundled)."
+        )
+
+    def token_ids(self, text: str) -> TokenIds:
+        return texts.tokenize(text)
+
+    def tokenize(self, text: str) -> TokenIds:
+        return texts.tokenize(text)
+
+    def decode(self, ids: TokenIds) -> str:
+        return texts.decode(ids)
+
+    def pieces(self, ids: TokenIds) -> tuple[str, ...]:
+        return texts.pieces(ids)
+
+    def count(self, prompt: Prompt) -> int:
+        """By the server's tokenizer (`tokenize=`), which blocks; otherwise at most how many tokens it has."""
+        return self._counter.count(prompt)
+
+    async def _write(
+        self,
+        prompt: Prompt,
+        sampling: Sampling,
+        want: Want,
+        until: Until | None,
+        key: Key,
+        sample: int,
+        watch: Watch | None,
+    ) -> Generation:
+        body = request(self._model, prompt, sampling, want, self._options, key=key, sample=sample)
+        writing = Writing(sampling, until, watch)
+        reading = Reading(want, num_alternatives(want, self._options))
+        try:
+            async with self._connection.events(path_of(prompt), body) as events:
+                await _read(events, reading, writing)
+            if not writing.is_finished:
+                self._finish(reading, writing)
+        except Unusable as error:
+            raise self._failures.of_answer(str(error)) from error
+        except NotTold as error:
+            raise self._failures.of_promise(str(error), self._declared_signals) from error
+        if reading.usage is not None:
+            return writing.generation((), reading.usage.prompt_tokens, reading.usage.cached_tokens)
+        # A text that was cut has no usage as a rule.
+        return writing.generation((), await asyncio.to_thread(self._counter.count, prompt))
+
+    def _finish(self, reading: Reading, writing: Writing) -> None:
+        """What there is once the server has told everything."""
+        if not reading.has_choice:
+            raise Unusable("an answer without a choice")
+        if not reading.finish:
+            raise self._failures.of_break()
+        if reading.finish == "content_filter":
+            raise self._failures.of_answer("a text that its content filter cut")
+        tokens, end = reading.rest()
+        for token in tokens:
+            if not writing.is_finished:
+                writing.add(token)
+        if not writing.is_finished:
+            writing.end(end, finish="length" if reading.finish == "length" else "end")
+
+    async def _score(self, prompt: Raw, option: str) -> Scored:
+        answer = await self._connection.answer("/completions", score_request(self._model, prompt, option))
+        try:
+            return read_score(answer, prompt, option)
+        except Unusable as error:
+            raise self._failures.of_promise(str(error), "score=1") from error
+
+    @property
+    def _declared_signals(self) -> str:
+        top = self._options.top_logprobs
+        return f"top_logprobs={top}" if top else "logprobs=1"
+
+    def _check_abilities(self, prompt: Prompt, sampling: Sampling, want: Want) -> None:
+        if isinstance(prompt, Chat) and not self._options.chat:
+            raise self._missing("take chats", "chat=1")
+        if isinstance(prompt, Raw) and not self._options.completions:
+            raise self._missing("take raw prompts", "completions=1")
+        if sampling.top_k and sampling.temperature > 0 and not self._options.top_k:
+            raise MissingAbility(
+                f"model {self.name!r} is not declared to understand top_k={sampling.top_k}: add top_k=1 to "
+                "its options if its server does, or set the method's top_k to 0."
+            )
+        if want.attention or want.token_probs:
+            raise MissingAbility(
+                f"model {self.name!r} tells no attention and no probabilities of named tokens."
+            )
+        if want.logprob and "logprob" not in self.signals:
+            raise self._missing("tell log-probabilities", "logprobs=1")
+        if (want.entropy or want.top_logprobs) and not self._options.top_logprobs:
+            raise self._missing("tell alternatives to a token", "top_logprobs=20")
+
+    def _missing(self, what: str, option: str) -> MissingAbility:
+        return MissingAbility(
+            f"model {self.name!r} is not declared to {what}: add {option} to its options if its server "
+            "does (`askance models --check SPEC` tries it)."
+        )
+
+
+async def _read(events: AsyncIterator[object], reading: Reading, writing: Writing) -> None:
+    """Until the text is cut or the events are over. Behind a text of full length only its usage may come."""
+    async for value in events:
+        event = read_event(value)
+        if writing.is_finished and (event.text or writing.finish != "length"):
+            return
+        for token in reading.take(event):
+            if not writing.is_finished:
+                writing.add(token)
+        if writing.is_finished and writing.finish != "length":
+            return

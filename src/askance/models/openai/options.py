@@ -1,0 +1,139 @@
+"""What a server can do, as the specification of a model declares it. Nothing is guessed."""
+
+from collections.abc import Mapping
+from dataclasses import asdict, dataclass, fields
+from typing import Any, ClassVar, Literal
+
+from askance.core.errors import KnobError, UnknownName
+from askance.core.knobs import Knobs, knob, parse_knobs
+from askance.core.types import Capability, Signal
+
+Tokenizer = Literal["none", "vllm", "llama.cpp", "llama-cpp-python"]
+
+
+@dataclass(frozen=True, slots=True)
+class Options(Knobs):
+    """What follows the ``?`` of a specification. The defaults are what every server can."""
+
+    owner: ClassVar[str] = "a model behind a server"
+
+    chat: bool = knob(True, "there is the endpoint chat/completions")
+    completions: bool = knob(False, "there is the endpoint completions, which takes raw prompts")
+    continuation: Literal["0", "1", "final_message"] = knob(
+        "0",
+        "chat goes on from the beginning of an answer: 1 where a last message of the assistant is enough, or "
+        "where vLLM's continue_final_message says so",
+    )
+    score: bool = knob(
+        False, "completions tells log-probabilities of its prompt (echo), and so of options; needs chat=0"
+    )
+    logprobs: bool = knob(False, "there are log-probabilities of the tokens written")
+    top_logprobs: int = knob(0, "so many alternatives to each token are told, too", at_least=0)
+    top_k: bool = knob(False, "top_k is understood")
+    running_usage: bool = knob(False, "usage is told with each piece, so that a cut text has it, too")
+    completion_tokens: bool = knob(False, "chat knows max_completion_tokens in place of max_tokens")
+    tokenize: Tokenizer = knob("none", "whose way of counting tokens there is")
+    context: int = knob(32_768, "tokens of the context window", at_least=2)
+    in_flight: int = knob(64, "most requests at a time", at_least=1)
+    timeout: float = knob(600.0, "most seconds of a request", at_least=0.001)
+    attempts: int = knob(4, "how often a busy server is asked", at_least=1)
+
+    @property
+    def signals(self) -> frozenset[Signal]:
+        """Entropy is a lower bound from the alternatives; see `bounds`."""
+        if self.top_logprobs:
+            return frozenset({"logprob", "top_logprobs", "entropy"})
+        return frozenset({"logprob"} if self.logprobs else ())
+
+    @property
+    def capabilities(self) -> frozenset[Capability]:
+        """Raw prompts are gone on from anyway."""
+        found: set[Capability] = set()
+        if self.chat:
+            found.add("chat")
+        if self.completions:
+            found.add("raw")
+        if self.score:
+            found.add("score")
+        # What goes on from a text may be asked for by either kind of prompt.
+        if self.continuation != "0" or (self.completions and not self.chat):
+            found.add("continuation")
+        return frozenset(found)
+
+    @property
+    def shaping(self) -> dict[str, Any]:
+        """Those that answers depend on."""
+        others = ("context", "in_flight", "timeout", "attempts")
+        return {name: value for name, value in asdict(self).items() if name not in others}
+
+
+SERVERS: dict[str, dict[str, str]] = {
+    "openai": {"completion_tokens": "1"},
+    "vllm": {
+        "completions": "1",
+        "continuation": "final_message",
+        "top_logprobs": "20",
+        "top_k": "1",
+        "running_usage": "1",
+        "tokenize": "vllm",
+    },
+    "sglang": {
+        "completions": "1",
+        "continuation": "final_message",
+        "top_logprobs": "20",
+        "top_k": "1",
+        "running_usage": "1",
+    },
+    "llama.cpp": {
+        "completions": "1",
+        "continuation": "1",
+        "top_logprobs": "20",
+        "top_k": "1",
+        "tokenize": "llama.cpp",
+    },
+    "llama-cpp-python": {
+        "completions": "1",
+        "top_logprobs": "5",
+        "top_k": "1",
+        "tokenize": "llama-cpp-python",
+    },
+}
+"""What servers can do in their usual set-up, by `?server=`; single options after it count more."""
+
+BOLDEST = {
+    "chat": "chat=1",
+    "raw": "completions=1",
+    "continuation": "continuation=1",
+    "score": "chat=0&completions=1&score=1",
+    "logprob": "logprobs=1",
+    "top_logprobs": "top_logprobs=5",
+    "entropy": "top_logprobs=5",
+}
+"""What declares an ability that a server may have."""
+
+OPTION_NAMES = ("server", *(field.name for field in fields(Options)))
+
+
+def read_options(settings: Mapping[str, str], *, server: str = "") -> Options:
+    """The options of a specification.
+
+    Args:
+        server: what it is if `settings` do not say so.
+
+    Raises:
+        UnknownName: no such server or option.
+        KnobError: a value of the wrong type or out of range, or options that contradict each other.
+    """
+    given = dict(settings)
+    named = given.pop("server", server)
+    if named and named not in SERVERS:
+        raise UnknownName("server", named, SERVERS)
+    options = Options(**parse_knobs(Options, {**SERVERS.get(named, {}), **given}))
+    if not options.chat and not options.completions:
+        raise KnobError("chat=0 and no completions=1: declare at least one endpoint of the server.")
+    if options.score and (options.chat or not options.completions):
+        raise KnobError(
+            "score=1 needs chat=0 and completions=1: options are scored behind raw prompts alone, and where "
+            "chats are taken, methods have them scored behind chats."
+        )
+    return options

@@ -1,0 +1,88 @@
+"""What is sent to a server for a prompt."""
+
+from hashlib import blake2b
+from typing import Any
+
+from askance.core.errors import MissingAbility
+from askance.core.types import Chat, Key, Prompt, Sampling, Want
+from askance.models.openai.options import Options
+from askance.models.openai.texts import plain, utf8
+
+_SEEDS = 1 << 31
+"""llama.cpp takes 32 bits."""
+_TOKENS_OF_A_TURN = 16
+"""What a chat template puts around a turn, and around all of them, as a rule."""
+
+
+def path_of(prompt: Prompt) -> str:
+    """The endpoint that takes a prompt."""
+    return "/chat/completions" if isinstance(prompt, Chat) else "/completions"
+
+
+def request(
+    model: str, prompt: Prompt, sampling: Sampling, want: Want, options: Options, *, key: Key, sample: int
+) -> dict[str, Any]:
+    """The body of one request for one text, streamed.
+
+    Stop strings are not sent: a server leaves them out of what it tells, with all that was written of them.
+    """
+    is_chat = isinstance(prompt, Chat)
+    length = "max_completion_tokens" if is_chat and options.completion_tokens else "max_tokens"
+    body: dict[str, Any] = {
+        "model": model,
+        **said(prompt, options),
+        length: sampling.max_tokens,
+        "temperature": sampling.temperature,
+        "stream": True,
+        "stream_options": {"include_usage": True}
+        | ({"continuous_usage_stats": True} if options.running_usage else {}),
+    }
+    if sampling.temperature > 0:
+        body |= {"seed": seed_of(key, sample), "top_p": sampling.top_p}
+        body |= {"top_k": sampling.top_k} if sampling.top_k else {}
+    num_top = num_alternatives(want, options)
+    if want.logprob or num_top:
+        told = {"top_logprobs": num_top} if num_top else {}
+        # Some servers take 0 alternatives for no log-probabilities at all.
+        body |= {"logprobs": True, **told} if is_chat else {"logprobs": max(1, num_top)}
+    return body
+
+
+def num_alternatives(want: Want, options: Options) -> int:
+    """How many alternatives to ask for: all there are where the entropy is wanted."""
+    return options.top_logprobs if want.entropy else min(want.top_logprobs, options.top_logprobs)
+
+
+def said(prompt: Prompt, options: Options) -> dict[str, Any]:
+    """The prompt itself, with what makes the server go on from it.
+
+    Raises:
+        MissingAbility: chat that can't be gone on from.
+    """
+    if not isinstance(prompt, Chat):
+        return {"prompt": plain((*prompt.parts, *prompt.continuation))}
+    messages = [{"role": turn.role, "content": plain(turn.parts)} for turn in prompt.turns]
+    if not prompt.continuation:
+        return {"messages": messages}
+    if options.continuation == "0":
+        raise MissingAbility(
+            "the server is not declared to go on from the beginning of an answer: add continuation=1 to the "
+            "model's options if it does (`askance models --check SPEC` tries it)."
+        )
+    last = {"role": "assistant", "content": plain(prompt.continuation)}
+    flags = {"add_generation_prompt": False, "continue_final_message": True}
+    return {"messages": [*messages, last], **(flags if options.continuation == "final_message" else {})}
+
+
+def seed_of(key: Key, sample: int) -> int:
+    """A function of the call's key and the number of the sample alone."""
+    digest = blake2b(repr((key, sample)).encode(), digest_size=8).digest()
+    return int.from_bytes(digest) % _SEEDS
+
+
+def most_tokens(prompt: Prompt) -> int:
+    """A bound from above of a prompt's tokens: one for each byte of its text, and some around the turns."""
+    if not isinstance(prompt, Chat):
+        return 1 + len(utf8(plain((*prompt.parts, *prompt.continuation))))
+    texts = [plain(turn.parts) for turn in prompt.turns] + [plain(prompt.continuation)]
+    return sum(len(utf8(text)) for text in texts) + _TOKENS_OF_A_TURN * len(texts)

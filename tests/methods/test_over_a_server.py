@@ -1,0 +1,44 @@
+"""Every method that may run on a server by what it needs does run there, whatever the model says."""
+
+import asyncio
+import dataclasses
+
+import pytest
+from runs.scripted_server import ScriptedServer
+
+from askance.ask import ask
+from askance.core.types import Passage, Question
+from askance.models.scripted import ScriptedModel
+from askance.retrieval.scripted import ScriptedEncoder, ScriptedRetriever
+from askance.wire import METHODS, load_model, make_method, method_class
+
+QUESTION = Question("q", "Which river is red?")
+FOUND = tuple(Passage(f"p{number}", "Rivers", f"River {number} is red.") for number in range(3))
+SHORT = {"max_tokens": 12, "top_k": 0, "max_searches": 3, "max_rounds": 3, "passages": 2}
+RAW = "chat=0&completions=1&score=1&logprobs=1"
+
+
+@pytest.fixture(scope="module")
+def server():
+    with ScriptedServer() as server:
+        yield server
+
+
+def short(name):
+    known = {field.name for field in dataclasses.fields(method_class(name))}
+    return make_method(name, {knob: value for knob, value in SHORT.items() if knob in known})
+
+
+@pytest.mark.parametrize("options", ["server=vllm", "continuation=1&logprobs=1", RAW])
+@pytest.mark.parametrize("name", METHODS)
+def test_every_method_that_may_runs(server, name, options):
+    method = short(name)
+    models = {"answer": load_model(f"openai:tiny@{server.url}?{options}&attempts=1")}
+    if not method.needs.capabilities <= models["answer"].capabilities:
+        assert method.needs.capabilities == {"raw"}, "the authors' code of FLARE, and a server of chats"
+        return
+    if method.needs.attention:
+        models["attend"] = ScriptedModel()
+    result = asyncio.run(ask(QUESTION, method, models, ScriptedRetriever(FOUND), encoder=ScriptedEncoder()))
+    assert result.trace.committed.strip() == result.answer.text.strip()
+    assert result.usage.generated_tokens > 0

@@ -1,0 +1,139 @@
+"""What a model declares is tried, and what it might do besides."""
+
+import asyncio
+import json
+
+import pytest
+from runs.scripted_server import Fault, ScriptedServer
+
+from askance.core.errors import ModelUnavailable
+from askance.models import kinds
+from askance.models.checking import PROBES, PROMISES, check
+from askance.models.scripted import Reply, ScriptedModel
+
+
+@pytest.fixture
+def server():
+    with ScriptedServer() as server:
+        yield server
+
+
+def findings(spec):
+    report = asyncio.run(check(spec))
+    return report, {finding.ability: finding for finding in report.findings}
+
+
+def test_all_that_the_scripted_model_declares_works():
+    report, found = findings("scripted")
+    assert report.is_right
+    assert {name for name, finding in found.items() if finding.works} == {*PROBES, *PROMISES}
+
+
+def test_a_local_model(llama_folder):
+    report, found = findings(f"hf:{llama_folder}")
+    assert report.is_right, report
+    assert all(finding.works for finding in found.values())
+
+
+def test_what_a_server_could_do_is_tried_and_how_to_declare_it(server):
+    report, found = findings(f"openai:tiny@{server.url}")
+    assert report.is_right
+    declared = {name: finding.declare for name, finding in found.items() if finding.is_declared is False}
+    assert declared["raw"] == "completions=1"
+    assert declared["top_logprobs"] == "top_logprobs=5"
+    works = {name for name, finding in found.items() if finding.works}
+    assert works >= {"chat", "raw", "continuation", "score", "logprob", "top_logprobs", "entropy"}
+    assert found["attention"].works is None, "no option would declare it"
+    for everything in ("completions=1&continuation=1&top_logprobs=5", found["score"].declare):
+        bold, _ = findings(f"openai:tiny@{server.url}?{everything}")
+        assert bold.is_right, bold
+
+
+@pytest.mark.parametrize(
+    ("options", "ability", "expected"),
+    [
+        ("?top_logprobs=5", "logprob", "no log-probabilities, though top_logprobs=5 is declared"),
+        ("?completions=1", "raw", "answered 404: no such endpoint"),
+        (
+            "?continuation=1",
+            "continuation",
+            "after ' a b c' it went on with ' a b c d', where it had written ' d'",
+        ),
+    ],
+)
+def test_what_does_not_work_has_a_reason(options, ability, expected):
+    with ScriptedServer(ScriptedModel(lambda shown, key: " a b c d")) as server:
+        server.withholds = {"logprobs", "completions"}
+        report, found = findings(f"openai:tiny@{server.url}{options}")
+    assert not report.is_right
+    assert found[ability].works is False
+    assert expected in found[ability].why
+
+
+def test_a_server_out_of_reach_is_an_error_and_not_a_table():
+    with ScriptedServer() as server:
+        spec = f"openai:tiny@{server.url}"
+    with pytest.raises(ModelUnavailable, match="can't be reached"):
+        asyncio.run(check(spec))
+
+
+def test_log_probabilities_behind_the_temperature_are_found_out(server):
+    def told(logprob):
+        tops = {"a": logprob, "b": -5.0}
+        logprobs = {"tokens": ["a"], "token_logprobs": [logprob], "top_logprobs": [tops]}
+        return Fault(events=[{"choices": [{"text": "a", "logprobs": logprobs, "finish_reason": "length"}]}])
+
+    server.faults += [told(-0.1), told(-0.7)]
+    kind, name, options = kinds.parse_spec(
+        f"openai:tiny@{server.url}?chat=0&completions=1&top_logprobs=2&attempts=1"
+    )
+    why = asyncio.run(PROMISES["log-probabilities are those before temperature"](kind.load(name, options)))
+    assert why == "-0.100 at temperature 0, -0.700 at 2"
+
+
+def test_samples_that_are_not_repeated(server):
+    server.faults += [
+        Fault(events=[{"choices": [{"delta": {"content": text}, "finish_reason": "stop"}]}]) for text in "ab"
+    ]
+    kind, name, options = kinds.parse_spec(f"openai:tiny@{server.url}?attempts=1")
+    assert (
+        asyncio.run(PROMISES["the same key gives the same text"](kind.load(name, options))) == "'a', then 'b'"
+    )
+
+
+def test_on_the_screen(run, server):
+    code, out, err = run("models", "--check", f"openai:tiny@{server.url}?top_logprobs=5")
+    assert (code, err) == (0, "")
+    assert "all that is declared works" in out
+    assert "declare it: ?completions=1" in out
+    server.withholds = {"logprobs"}
+    code, out, _ = run("models", "--check", f"openai:tiny@{server.url}?top_logprobs=5")
+    assert code == 1
+    assert "not all that is declared works" in out
+    assert "no log-probabilities" in " ".join(out.split())
+
+
+def test_as_json(run, server):
+    code, out, err = run("models", "--check", f"openai:tiny@{server.url}", "--json")
+    assert (code, err) == (0, "")
+    report = json.loads(out)
+    assert report["is_right"] is True
+    assert {row["ability"] for row in report["findings"]} >= {"chat", "entropy"}
+    code, out, _ = run("models", "--json")
+    assert {row["spec"].partition(":")[0].partition("[")[0] for row in json.loads(out)["models"]} == set(
+        kinds.MODEL_KINDS
+    )
+
+
+@pytest.mark.parametrize("spec", ["opnai:x", "openai:m@ftp://host", "hf:/nowhere", "openai:m@http://h?x=1"])
+def test_models_that_can_not_be_named_so(run, spec):
+    code, out, err = run("models", "--check", spec)
+    assert (code, out) == (2, "")
+    assert "error:" in err
+
+
+def test_an_entropy_that_its_alternatives_do_not_allow():
+    model = ScriptedModel(lambda shown, key: Reply(" Bonn", {"Bonn": 0.5}, entropies={"Bonn": 0.1}))
+    assert "0.10 nats at the token ' Bonn', where its alternatives allow 0.69" in asyncio.run(
+        PROBES["entropy"](model)
+    )

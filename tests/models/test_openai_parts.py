@@ -1,0 +1,299 @@
+"""What is made of a server's words: entropy and its bounds, texts and ids, tokens beside the text."""
+
+import json
+import math
+
+import numpy as np
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from askance.core.errors import KnobError, ModelSpecError, UnknownName
+from askance.core.types import Span, untrusted
+from askance.models.openai import texts
+from askance.models.openai.aligning import Aligner
+from askance.models.openai.bounds import entropy_bounds
+from askance.models.openai.events import Entry, Unusable, read_event
+from askance.models.openai.failures import after_seconds
+from askance.models.openai.load import load_openai
+from askance.models.openai.options import OPTION_NAMES, SERVERS, Options, read_options
+
+NONE = "\ufffd"
+
+
+@pytest.mark.parametrize("sharpness", [0.3, 1.0, 4.0])
+@pytest.mark.parametrize("told", [1, 5, 20])
+def test_the_entropy_lies_between_its_bounds(sharpness, told):
+    random = np.random.default_rng(told)
+    for _ in range(20):
+        logits = sharpness * random.gumbel(size=500)
+        logprobs = np.sort(logits - np.log(np.exp(logits).sum()))[::-1]
+        entropy = -float((np.exp(logprobs) * logprobs).sum())
+        least, most = entropy_bounds(logprobs[:told].tolist(), told, 500)
+        assert least - 1e-9 <= entropy <= most + 1e-9
+        assert entropy_bounds(logprobs[:told].tolist(), told, 5000)[1] >= most
+
+
+def test_both_bounds_are_reached():
+    evenly = entropy_bounds([math.log(0.5)], 1, 3)
+    assert evenly[1] == pytest.approx(0.5 * math.log(2) + 2 * 0.25 * math.log(4))
+    assert evenly[0] == pytest.approx(2 * 0.5 * math.log(2)), "the rest is one token of the same probability"
+    in_steps = entropy_bounds([math.log(0.4), math.log(0.25)], 2, 100)[0]
+    assert in_steps == pytest.approx(-sum(p * math.log(p) for p in (0.4, 0.25, 0.25, 0.1)))
+
+
+def test_what_is_told_whole_has_no_bounds():
+    assert entropy_bounds([math.log(0.75), math.log(0.25)], 20, 1000) == pytest.approx(
+        (0.5623, 0.5623), abs=1e-4
+    )
+    assert entropy_bounds([0.0, -9999.0], 2, 1000) == (0.0, 0.0)
+
+
+def test_where_some_are_lost_the_rest_may_be_one_token():
+    least, _ = entropy_bounds([math.log(0.5), math.log(0.1)], 20, 1000)
+    assert least == pytest.approx(-sum(p * math.log(p) for p in (0.5, 0.1, 0.4)))
+
+
+def test_probabilities_beyond_one():
+    with pytest.raises(ValueError, match=r"sum to 1\.400"):
+        entropy_bounds([math.log(0.7), math.log(0.7)], 2, 10)
+
+
+@given(st.text())
+@settings(max_examples=200, deadline=None)
+def test_texts_and_ids_are_inverse(text):
+    whole = text.encode("utf-16", "surrogatepass").decode("utf-16", "replace")
+    assert texts.decode(texts.tokenize(text)) == whole
+    assert "".join(texts.pieces(texts.tokenize(text))) == whole
+
+
+def test_pieces_are_about_as_long_as_tokens():
+    assert texts.pieces(texts.tokenize("It is 1879, in Köln.\n\n— no_one")) == (
+        "It", " is", " 187", "9", ",", " in", " Köln", ".", "\n\n", "—", " no", "_", "one",
+    )  # fmt: skip
+
+
+@given(st.binary(max_size=12))
+@settings(deadline=None)
+def test_an_id_stands_for_its_bytes(token):
+    assert texts.bytes_of(texts.id_of(token)) == token
+
+
+@pytest.mark.parametrize(
+    "control",
+    ["<|im_start|>", "<｜User｜>", "<s>", "</s>", "[INST]", "<<SYS>>", "<start_of_turn>", "<think>"],
+)
+def test_text_from_outside_holds_no_control_string(control):
+    assert texts.plain((Span(control),)) == control
+    broken = texts.plain((untrusted(f"a{control}b{control}"),))
+    assert control not in broken
+    assert broken.replace("\u200b", "") == f"a{control}b{control}"
+    assert control not in texts.plain((texts.tokenize(control),)), "a model's own words are from outside, too"
+    for cut in range(1, len(control)):
+        for trusted in (True, False):
+            halves = Span(control[:cut], trusted), Span(control[cut:], not trusted)
+            assert control not in texts.plain((Span(control), *halves)).removeprefix(control)
+
+
+def test_other_marks_stay_as_they_are():
+    text = "if a < b | c > d: print([1, 2]) <b>bold</b> [1] <p|q>"
+    assert texts.plain((untrusted(text),)) == text
+
+
+def entries(*told):
+    return [
+        Entry(each, each.encode(), -1.0) if isinstance(each, str) else Entry("", each, -1.0) for each in told
+    ]
+
+
+def aligned(*steps, ended=False):
+    """The bytes of each token, and the end token, from (text, tokens) as they come."""
+    aligner, found = Aligner(), []
+    for text, tokens in steps:
+        found += aligner.take(text.encode(), entries(*tokens))
+    rest, end = aligner.rest(has_ended=ended)
+    return [piece.raw.decode(errors="replace") for piece in (*found, *rest)], end and end.text
+
+
+def test_tokens_are_found_in_their_text_in_any_rhythm():
+    expected = ["The", " cat", "."]
+    assert aligned(("The", ["The"]), (" cat", [" cat"]), (".", ["."]))[0] == expected
+    assert aligned(("The cat.", expected))[0] == expected
+    assert aligned(("", ["The"]), ("The ca", []), ("t.", [" cat", "."]))[0] == expected
+    assert aligned(("The cat", []), (".", expected))[0] == expected
+
+
+def test_the_end_token_stands_behind_the_text():
+    assert aligned(("Yes", ["Yes"]), ("", ["<|im_end|>"]), ended=True) == (["Yes"], "<|im_end|>")
+    assert aligned(("", ["<|im_end|>"]), ended=True) == ([], "<|im_end|>")
+    assert aligned(("Yes", ["Yes"]), ended=True) == (["Yes"], None)
+
+
+def test_a_character_in_parts():
+    flower = "🌸".encode()
+    steps = [("", [b"\xf0\x9f"]), ("🌸", [flower[2:]]), (" is", [" is"])]
+    aligner, raw = Aligner(), []
+    for text, tokens in steps:
+        raw += [piece.raw for piece in aligner.take(text.encode(), entries(*tokens))]
+    assert raw == [b"\xf0\x9f", flower[2:], b" is"]
+
+
+@pytest.mark.parametrize("part", [NONE, ""])
+def test_parts_of_a_character_that_a_server_does_not_tell(part):
+    assert aligned(("a", ["a"]), ("🌸🌸", [part] * 4), (" b", [" b"]))[0] == ["a", "", "", "", "🌸🌸", " b"]
+    assert aligned(("a🌸", ["a", part, part]))[0] == ["a", "", "🌸"]
+    assert aligned(("a🌸", ["a", part, part]), ("", ["<end>"]), ended=True) == (["a", "", "🌸"], "<end>")
+
+
+def test_a_text_that_does_hold_the_sign_of_a_broken_character():
+    assert aligned((f"a{NONE}b", ["a", NONE, "b"]))[0] == ["a", NONE, "b"]
+
+
+def test_half_a_character_at_the_end_of_the_length():
+    assert aligned(("a", ["a"]), ("", [b"\xf0\x9f"]))[0] == ["a", ""]
+
+
+def test_spaces_that_vocabularies_make_ambiguous():
+    assert aligned(("Bonn is", [" Bonn", " is"]))[0] == ["Bonn", " is"]
+    assert aligned(("In Bonn", ["In", "Bonn"]))[0] == ["In", " Bonn"]
+    assert aligned(("B", [" Bonn"]), ("onn", []))[0] == ["Bonn"]
+
+
+def test_a_control_token_that_is_told_as_nothing():
+    assert aligned((" Bonn", ["", " Bonn"]))[0] == ["", " Bonn"]
+
+
+@pytest.mark.parametrize(
+    ("steps", "told"),
+    [
+        ([("The cat", ["The", " dog"])], r"of the token ' dog' where its text has ' cat'"),
+        ([("The cat", ["The"])], r"no log-probabilities for ' cat' at the end"),
+        ([("The", ["The", " cat", " sat"])], r"of the token ' cat' where its text has nothing more"),
+    ],
+)
+def test_tokens_of_another_text(steps, told):
+    with pytest.raises(Unusable, match=told):
+        aligned(*steps)
+
+
+@pytest.mark.parametrize(
+    ("event", "told"),
+    [
+        ([], "no object"),
+        ({"choices": 3}, "choices that are none"),
+        ({"choices": [3]}, "choices that are none"),
+        ({"choices": [{"delta": "x"}]}, "without a text"),
+        ({"choices": [{"delta": {"content": 3}}]}, "a text that is none"),
+        ({"choices": [{"text": "a", "logprobs": 3}]}, "log-probabilities that are none"),
+        (
+            {"choices": [{"text": "a", "logprobs": {"tokens": ["a"], "token_logprobs": ["x"]}}]},
+            "is no number",
+        ),
+        ({"choices": [{"text": "a", "logprobs": {"tokens": ["a"], "token_logprobs": [2.5]}}]}, "of 2.5"),
+        ({"choices": [{"text": "a", "logprobs": {"tokens": [5], "token_logprobs": [-1]}}]}, "can't be read"),
+        (
+            {"choices": [{"delta": {"content": "a"}, "logprobs": {"content": [{"token": "a"}]}}]},
+            "can't be read",
+        ),
+        ({"choices": [{"delta": {"content": "a"}, "logprobs": {"content": 5}}]}, "can't be read"),
+    ],
+)
+def test_events_that_are_none(event, told):
+    with pytest.raises(Unusable, match=told):
+        read_event(event)
+
+
+def test_tokens_that_are_no_text_in_the_endpoint_of_completions():
+    told = {
+        "tokens": ["bytes:\\xf0\\x9f", "b"],
+        "token_logprobs": [None, -1],
+        "top_logprobs": [None, {"b": -1}],
+    }
+    event = read_event({"choices": [{"text": "b", "logprobs": told}]})
+    assert [(entry.raw, entry.logprob) for entry in event.entries] == [(b"\xf0\x9f", 0.0), (b"b", -1.0)]
+
+
+def test_thoughts_are_no_part_of_the_text():
+    told = {"content": [{"token": "Hm", "logprob": -1}]}
+    event = read_event({"choices": [{"delta": {"reasoning_content": "Hm"}, "logprobs": told}]})
+    assert (event.text, event.entries) == ("", None)
+
+
+@pytest.mark.parametrize(
+    ("headers", "expected"),
+    [
+        ({"Retry-After": "7"}, 7),
+        ({"retry-after-ms": "1500", "retry-after": "9"}, 1.5),
+        ({"retry-after": "Thu, 01 Jan 1970 00:00:00 GMT"}, 0),
+        ({"retry-after": "soon"}, None),
+        ({"retry-after": "nan"}, None),
+        ({}, None),
+    ],
+)
+def test_when_to_try_again(headers, expected):
+    assert after_seconds(headers) == expected
+
+
+def test_nothing_is_assumed_of_a_server():
+    assert (Options().signals, Options().capabilities) == (frozenset(), {"chat"})
+    assert read_options({"server": "vllm"}).capabilities == {"raw", "chat", "continuation"}
+    assert read_options({"server": "vllm", "continuation": "0"}).capabilities == {"raw", "chat"}
+    scoring = read_options({"server": "vllm", "chat": "0", "score": "1"})
+    assert scoring.capabilities == {"raw", "continuation", "score"}
+    for name in SERVERS:
+        assert read_options({"server": name}).capabilities >= {"chat"}
+
+
+@pytest.mark.parametrize(
+    ("options", "error", "told"),
+    [
+        ({"server": "vlm"}, UnknownName, "did you mean 'vllm'"),
+        ({"top_logprobs": "many"}, KnobError, "expected int"),
+        ({"top_logprobs": "-1"}, KnobError, "0 or more"),
+        ({"score": "1", "completions": "1"}, KnobError, "needs chat=0 and completions=1"),
+        ({"score": "1"}, KnobError, "needs chat=0 and completions=1"),
+        ({"chat": "0"}, KnobError, "at least one endpoint"),
+    ],
+)
+def test_options_that_can_not_be_used(options, error, told):
+    with pytest.raises(error, match=told):
+        read_options(options)
+
+
+@pytest.mark.parametrize(
+    ("name", "told"),
+    [
+        ("", "names no model"),
+        ("@http://host/v1", "names no model"),
+        ("m@http://", "is no URL"),
+        ("m@http://host:port/v1", "can't be read"),
+        ("m", "api.openai.com wants a key"),
+    ],
+)
+def test_servers_that_can_not_be_asked(name, told):
+    with pytest.raises(ModelSpecError, match=told):
+        load_openai(name, {}, environment={})
+
+
+def test_a_key_in_the_url_is_refused_and_not_shown():
+    with pytest.raises(ModelSpecError, match="the server host holds a name or password") as raised:
+        load_openai("m@http://me:secret@host/v1", {}, environment={})
+    assert "secret" not in str(raised.value)
+
+
+def test_names_and_addresses():
+    environment = {"OPENAI_API_KEY": "sk-1", "OPENAI_BASE_URL": "http://elsewhere/v1/"}
+    assert load_openai("m", {}, environment={"OPENAI_API_KEY": "k"}).name == "m@https://api.openai.com/v1"
+    assert load_openai("m", {}, environment=environment).name == "m@http://elsewhere/v1"
+    model = load_openai("@cf/meta/m:8b@http://host:81/v1/", {"top_logprobs": "3"}, environment=environment)
+    assert model.name == "@cf/meta/m:8b@http://host:81/v1"
+    assert "sk-1" not in json.dumps([model.fingerprint, model.name, repr(model), repr(vars(model))])
+    other = load_openai("@cf/meta/m:8b@http://host:81/v1", {"top_logprobs": "4"}, environment=environment)
+    assert other.fingerprint != model.fingerprint
+    quicker = load_openai("@cf/meta/m:8b@http://host:81/v1", {"top_logprobs": "4", "in_flight": "2"})
+    assert quicker.fingerprint == other.fingerprint
+
+
+def test_options_are_those_of_the_record():
+    assert len(OPTION_NAMES) == len(set(OPTION_NAMES))
+    assert {"server", "top_logprobs", "tokenize"} <= set(OPTION_NAMES)

@@ -1,0 +1,101 @@
+"""The tables of docs/models.md about servers and backends are what the code says."""
+
+import dataclasses
+from pathlib import Path
+from typing import get_args, get_type_hints
+
+import pytest
+
+from askance.ask import check_needs
+from askance.core.errors import MissingAbility
+from askance.core.knobs import describe_type
+from askance.models.openai.options import SERVERS, Options, read_options
+from askance.models.scripted import ALL_CAPABILITIES, ALL_SIGNALS, ScriptedModel
+from askance.retrieval.scripted import ScriptedEncoder, ScriptedRetriever
+from askance.wire import METHODS, make_method, method_class
+
+PAGE = (Path(__file__).parent.parent / "docs" / "models.md").read_text(encoding="utf-8")
+BACKENDS = (
+    "",
+    "?continuation=1",
+    "?continuation=1&logprobs=1",
+    "?completions=1",
+    "?completions=1&logprobs=1",
+)
+
+
+def table(headings, rows):
+    lines = (headings, ["---"] * len(headings), *rows)
+    return "\n".join(
+        "|" + "|".join(f" {cell} " if cell != "---" else cell for cell in line) + "|" for line in lines
+    )
+
+
+def variants():
+    """Every method, once for each profile that it has."""
+    for name in METHODS:
+        profiles = get_args(get_type_hints(method_class(name)).get("profile"))
+        for profile in profiles or (None,):
+            shown = f"`{name}`" if profile in (None, "default") else f"`{name}`, profile {profile}"
+            yield shown, make_method(name, {"profile": profile} if profile else {})
+
+
+def backends():
+    yield "`bundled`, `hf:…`", ALL_SIGNALS, ALL_CAPABILITIES
+    for options in BACKENDS:
+        read = read_options(dict(pair.split("=") for pair in options[1:].split("&") if pair))
+        yield f"`openai:…{options}`", read.signals, read.capabilities
+
+
+def verdict(method, signals, capabilities):
+    answering = ScriptedModel(signals=signals, capabilities=capabilities)
+    for models, said in (({}, "yes"), ({"attend": ScriptedModel()}, "with attend")):
+        try:
+            check_needs(method, {"answer": answering, **models}, ScriptedRetriever(), ScriptedEncoder())
+        except MissingAbility:
+            continue
+        return said
+    return "no"
+
+
+def method_table():
+    columns = list(backends())
+    rows = [
+        (shown, *(verdict(method, signals, capabilities) for _, signals, capabilities in columns))
+        for shown, method in variants()
+    ]
+    return table(("method", *(title for title, _, _ in columns)), rows)
+
+
+def option_table():
+    hints = get_type_hints(Options)
+    rows = [
+        (
+            f"`{field.name}`",
+            {"True": "1", "False": "0"}.get(str(field.default), f"{field.default}"),
+            f"{field.metadata['help']} ({describe_type(hints[field.name])})",
+        )
+        for field in dataclasses.fields(Options)
+    ]
+    return table(("option", "default", "meaning"), rows)
+
+
+def server_table():
+    rows = [
+        (f"`{name}`", f"`{'&'.join(f'{option}={value}' for option, value in options.items())}`")
+        for name, options in SERVERS.items()
+    ]
+    return table(("`server=`", "is short for"), rows)
+
+
+@pytest.mark.parametrize("made", [method_table, option_table, server_table])
+def test_the_page_has_the_table(made):
+    expected = made()
+    assert expected in PAGE, f"docs/models.md is to have this table:\n\n{expected}\n"
+
+
+def test_the_table_tells_servers_apart():
+    assert len(set(method_table().splitlines()[2:])) > 5
+    assert verdict(make_method("dragin"), *next(backends())[1:]) == "yes"
+    assert verdict(make_method("dragin"), frozenset({"logprob"}), frozenset({"raw"})) == "with attend"
+    assert verdict(make_method("dragin"), frozenset(), frozenset({"chat"})) == "no"
