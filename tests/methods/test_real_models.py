@@ -27,7 +27,7 @@ def test_method(name, profile, model_name, request, sample_index):
     model = request.getfixturevalue(model_name)
     few = {
         "passages": 1, "look_ahead_tokens": 12, "max_tokens": 24,
-        "query_tokens": 24, "answer_tokens": 16, "summary_tokens": 16, "line_tokens": 12,
+        "query_tokens": 24, "answer_tokens": 16, "summary_tokens": 16, "line_tokens": 12, "max_iters": 2,
     }  # fmt: skip
 
     def knobs_of(name):
@@ -35,7 +35,7 @@ def test_method(name, profile, model_name, request, sample_index):
 
     knobs = knobs_of(name)
     if name == "blender":
-        members = ("single", "iterdrag", "airrag_lite")
+        members = ("single", "iterdrag")
         knobs["methods"] = Members(tuple((each, make_method(each, knobs_of(each))) for each in members))
     method = make_method(name, knobs | ({"profile": profile} if profile else {}))
     result = asyncio.run(ask(QUESTION, method, {"answer": model}, open_index(sample_index)))
