@@ -1,5 +1,6 @@
 """Models for the tests; each is made once. Torch is imported only where one is asked for."""
 
+import os
 import signal
 import sys
 
@@ -7,7 +8,10 @@ import pytest
 
 
 def pytest_configure():
-    """Ctrl-C is tested, also where a script that runs the tests in its background has it ignored."""
+    """Ctrl-C is tested, also where a script that runs the tests in its background has it ignored; servers on
+    loopback are asked directly, also where there is a proxy.
+    """
+    os.environ["NO_PROXY"] = os.environ["no_proxy"] = "127.0.0.1"
     signal.signal(signal.SIGINT, signal.default_int_handler)
 
 
