@@ -11,7 +11,8 @@ from askance.core.errors import MissingAbility
 from askance.core.knobs import describe_type
 from askance.models.openai.options import SERVERS, Options, read_options
 from askance.models.scripted import ALL_CAPABILITIES, ALL_SIGNALS, ScriptedModel
-from askance.retrieval.scripted import ScriptedEncoder, ScriptedRetriever
+from askance.models.scripted_encoder import ScriptedEncoder
+from askance.retrieval.scripted import ScriptedRetriever
 from askance.wire import METHODS, make_method, method_class
 
 PAGE = (Path(__file__).parent.parent / "docs" / "models.md").read_text(encoding="utf-8")

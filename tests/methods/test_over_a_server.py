@@ -9,7 +9,8 @@ from runs.scripted_server import ScriptedServer
 from askance.ask import ask
 from askance.core.types import Passage, Question
 from askance.models.scripted import ScriptedModel
-from askance.retrieval.scripted import ScriptedEncoder, ScriptedRetriever
+from askance.models.scripted_encoder import ScriptedEncoder
+from askance.retrieval.scripted import ScriptedRetriever
 from askance.wire import METHODS, load_model, make_method, method_class
 
 QUESTION = Question("q", "Which river is red?")
