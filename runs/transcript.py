@@ -3,8 +3,8 @@
     askance ask "…" --index DIR --trace trace.jsonl
     python -m runs.transcript trace.jsonl --out transcript.svg
 
-The pictures in docs/images are made with it, from the sample corpus: demo.svg is the trace of `make demo`, the
-others are answers of the plain bundled model.
+The pictures in docs/images are made with it, from the sample corpus: demo.svg is the trace of `make demo`,
+the others are answers of the plain bundled model.
 """
 
 import argparse
