@@ -1,16 +1,16 @@
 r"""What each verifier of AirRAG takes of the same candidates: one search a question, then all of them.
 
     python -m runs.airrag_verifiers --dataset 2wikimultihopqa:FILE --index DIR --sample 30 --out FOLDER \
-        --encoder PACKAGE.MODULE:FUNCTION
+        --encoder SPEC
 
 The rows are four of the paper's figure 5 (Feng et al. 2025, arXiv 2501.10053): the average of all candidates,
 and what is chosen by common words (jcd), by vectors (emb) and by a call that sees all of them (sa). The
 candidates are those that a verifier chooses from: refusals are none while there is anything else; a path's
 copies count each. A question without a candidate counts as wrong in every row.
 
-`--encoder` names a function that makes an encoder (`askance.core.ports.Encoder`); without one there is no row
-emb. `--cache FILE` keeps all calls, so that another encoder needs no further search. FOLDER/questions.jsonl
-keeps each finished question, so that a stopped measurement goes on; FOLDER/verifiers.json has the table.
+`--encoder` names an encoder, such as bundled; without one there is no row emb. `--cache FILE` keeps all calls,
+so that another encoder needs no further search. FOLDER/questions.jsonl keeps each finished question, so that a
+stopped measurement goes on; FOLDER/verifiers.json has the table.
 """
 
 import argparse
@@ -21,13 +21,12 @@ import sys
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import asdict, dataclass, replace
 from functools import partial
-from importlib import import_module
-from typing import Any, cast
+from typing import cast
 
 from askance.cli import exit_codes
 from askance.cli_options import knobs_by_name
 from askance.core.errors import InputError, ModelFailure
-from askance.core.ports import Encoder, Model, Needs, Run
+from askance.core.ports import Model, Needs, Run
 from askance.core.trace import Decided
 from askance.core.types import Answer, Question, Role
 from askance.eval.cell import Cell, look_up
@@ -39,7 +38,7 @@ from askance.methods.airrag import Airrag, Verifier
 from askance.methods.airrag_choosing import valid
 from askance.methods.airrag_searching import Searching
 from askance.methods.airrag_showing import short_form
-from askance.models.kinds import suits_in_flight
+from askance.models.kinds import load_encoder, suits_in_flight
 from askance.runtime.durable import write_atomically
 from askance.runtime.many import many
 from askance.wire import Engine
@@ -106,7 +105,7 @@ def main(arguments: list[str] | None = None) -> None:
     parser = grid_options(__doc__ or "")
     parser.set_defaults(sample=30)
     parser.add_argument("--dataset", required=True, metavar="NAME:FILE")
-    parser.add_argument("--encoder", metavar="MODULE:FUNCTION", help="makes the encoder of the row emb")
+    parser.add_argument("--encoder", metavar="SPEC", help="of the row emb, such as bundled")
     parser.add_argument("--set", nargs="+", default=[], metavar="KNOB=VALUE", help="of airrag")
     add_cache(parser)
     with exit_codes():
@@ -116,7 +115,7 @@ def main(arguments: list[str] | None = None) -> None:
 def _measure(options: argparse.Namespace) -> None:
     load_models, open_retriever = sources(options.cache)
     ready = look_up(cell_of(options), open_retriever=open_retriever)
-    encoder = None if options.encoder is None else make_encoder(options.encoder)
+    encoder = None if options.encoder is None else load_encoder(options.encoder)
     if encoder is None:
         print("no --encoder is given: the row emb is left out", file=sys.stderr)
     verifiers = tuple(each for each in VERIFIERS if each != "emb" or encoder is not None)
@@ -159,23 +158,6 @@ def cell_of(options: argparse.Namespace) -> Cell:
         knobs={**KNOBS, **further, "verifier": "sa"},
         models={"answer": options.model},
     )
-
-
-def make_encoder(spec: str) -> Encoder:
-    """What a function of a module makes.
-
-    Raises:
-        InputError: there is no such module or function.
-    """
-    module, _, function = spec.partition(":")
-    try:
-        make: Any = getattr(import_module(module), function)
-    except (ImportError, AttributeError, ValueError) as error:
-        raise InputError(
-            f"--encoder {spec}: {error}; write MODULE:FUNCTION, of a function without arguments that makes "
-            "an encoder."
-        ) from error
-    return cast(Encoder, make())
 
 
 async def _ask_all(kept: KeptRows, examples: Sequence[Example], engine: Engine, in_flight: int) -> None:

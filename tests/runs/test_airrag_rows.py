@@ -136,7 +136,7 @@ class Counting(ScriptedModel):
 
 
 def test_a_cache_keeps_the_calls_of_all_rows(options, tmp_path, monkeypatch):
-    monkeypatch.setattr("askance.wire.load_models", lambda specs: {"answer": Counting()})
+    monkeypatch.setattr("askance.loading.load_models", lambda specs: {"answer": Counting()})
     given = [*options, "--rows", "airrag", "--set", *SHORT, "--cache", str(tmp_path / "calls")]
     main_of_rows(given)
     before = Counting.calls

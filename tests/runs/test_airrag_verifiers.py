@@ -10,7 +10,7 @@ from runs import grids
 from tests.methods.bridge import WHERE, Varied, playing
 
 GOLD = "Delaware River"
-ENCODER = "askance.retrieval.scripted:ScriptedEncoder"
+ENCODER = "scripted"
 KNOBS = ("rollouts=1", "samples=1", "answer_samples=3", "followup_qt=never")
 
 
@@ -93,8 +93,8 @@ def test_a_question_without_a_candidate_is_wrong_in_every_row(options, tmp_path,
 @pytest.mark.parametrize(
     ("further", "expected"),
     [
-        (["--encoder", "askance.retrieval.scripted:Nothing"], "--encoder askance.retrieval.scripted:Nothing"),
-        (["--encoder", "no such module"], "write MODULE:FUNCTION"),
+        (["--encoder", "nothing"], "unknown model 'nothing'"),
+        (["--encoder", "scripted?devise=cpu"], "unknown model option 'devise'"),
         (["--set", "verifier=jcd"], "all of them are measured here"),
     ],
 )
