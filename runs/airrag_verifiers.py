@@ -8,9 +8,9 @@ and what is chosen by common words (jcd), by vectors (emb) and by a call that se
 candidates are those that a verifier chooses from: refusals are none while there is anything else; a path's
 copies count each. A question without a candidate counts as wrong in every row.
 
-`--encoder` names an encoder, such as bundled; without one there is no row emb. `--cache FILE` keeps all calls,
-so that another encoder needs no further search. FOLDER/questions.jsonl keeps each finished question, so that a
-stopped measurement goes on; FOLDER/verifiers.json has the table.
+`--encoder` names an encoder, such as bundled; without one there is no row emb. `--cache FILE` keeps all
+calls, so that another encoder needs no further search. FOLDER/questions.jsonl keeps each finished question,
+so that a stopped measurement goes on; FOLDER/verifiers.json has the table.
 """
 
 import argparse
