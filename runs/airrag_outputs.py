@@ -2,11 +2,11 @@ r"""What a model replies to AirRAG's analysis and query transformation, as it is
 
     python -m runs.airrag_outputs --dataset sample --index DIR --sample 5 --out replies.jsonl
 
-Each question is answered by `airrag` with two rollouts, at temperature 0.7 and, with q_div=1, at 1.0, with
-each seed. A line of the file is one reply: its kind (say or qt), the question, the model, and the text as it
-was written. Of equal replies to a question the first is kept, and no more than `--most` of each kind, model
-and temperature, from the questions in turn. What a person reads in them is theirs to add, as `queries`:
-see tests/methods/fixtures/airrag_replies.jsonl.
+Each question is answered by `airrag` on a path of two sub-queries, two samples of each reply, at temperature
+0.7 and, with q_div=1, at 1.0, with each seed. A line of the file is one reply: its kind (say or qt), the
+question, the model, and the text as it was written. Of equal replies to a question the first is kept, and no
+more than `--most` of each kind, model and temperature, from the questions in turn. What a person reads in
+them is theirs to add, as `queries`: see tests/methods/fixtures/airrag_replies.jsonl.
 """
 
 import argparse
@@ -14,6 +14,7 @@ import asyncio
 import json
 from collections import Counter
 from collections.abc import Iterable, Iterator, Sequence
+from dataclasses import replace
 from pathlib import Path
 
 from askance.cli import exit_codes
@@ -29,7 +30,9 @@ from askance.wire import Engine, load_model, open_retriever
 
 Reply = dict[str, str]
 Q_DIVS = (0.0, 1.0)
-SHORT = {"answer_tokens": 24, "summary_tokens": 16}
+ASKING = Airrag(
+    samples=2, passages=1, most_iterations=2, followup_qt="always", answer_tokens=24, summary_tokens=1
+)
 """What is asked between the replies that count need not be long."""
 
 
@@ -60,15 +63,15 @@ def _collect(options: argparse.Namespace) -> None:
         for q_div in Q_DIVS:
             replies = asyncio.run(_replies(spec, q_div, retriever, examples, options.seeds))
             found += chosen(replies, options.most)
-    lines = [json.dumps(reply, ensure_ascii=False) + "\n" for reply in found]
-    write_atomically(options.out, "".join(lines))
-    print(f"{len(found)} replies are in {options.out}")
+            lines = [json.dumps(reply, ensure_ascii=False) + "\n" for reply in found]
+            write_atomically(options.out, "".join(lines))
+            print(f"{len(found)} replies are in {options.out}", flush=True)
 
 
 async def _replies(
     spec: str, q_div: float, retriever: Retriever, examples: Sequence[Example], seeds: int
 ) -> list[Reply]:
-    method, model = Airrag(rollouts=2, q_div=q_div, **SHORT), load_model(spec)
+    method, model = replace(ASKING, q_div=q_div), load_model(spec)
     engines = [Engine(method, {"answer": model}, retriever, seed) for seed in range(seeds)]
     asked = [(engine, example) for engine in engines for example in examples]
     results = await abreast(engine.answer(example.question) for engine, example in asked)

@@ -175,7 +175,8 @@ def line_of(rows: Sequence[Row]) -> Line:
 
 
 def _median(rows: Sequence[Row], what: str, way: str) -> float:
-    return statistics.median(statistics.median(row[what][way]) for row in rows)
+    medians = [statistics.median(row[what][way]) for row in rows]
+    return float(statistics.median(medians))
 
 
 def table(lines: Sequence[Line]) -> str:
