@@ -53,6 +53,15 @@ def test_a_model_that_asks_the_same_for_ever_comes_to_an_end_in_every_rollout():
         assert len(end.split(".")) <= 7, "two repeats on a path force its summary"
 
 
+@pytest.mark.parametrize(
+    ("capabilities", "queries"),
+    [({"chat", "raw", "score"}, [WHERE, TRANSFORMED]), ({"raw", "score"}, [QUESTION.text, TRANSFORMED])],
+)
+def test_a_list_behind_an_announcement_is_read_in_a_chat(capabilities, queries):
+    say = f"Here are the queries:\n\n1. {WHERE}\n\n2. {MOUTH}"
+    assert run(Airrag(), model(say=say, capabilities=capabilities))[1] == queries
+
+
 def test_without_a_plan_the_question_is_asked_and_a_follow_up_is_sought():
     result, queries = run(Airrag(), model(say="None", qt="None"))
     assert queries == [QUESTION.text]

@@ -16,11 +16,11 @@ from askance.methods.airrag_prompts import (
     direct_prompt,
     is_refusal,
     parse_final,
-    parse_queries,
     retrieval_answer_prompt,
     summary_prompt,
     transformation_prompt,
 )
+from askance.methods.airrag_queries import MOST_QUERIES, parse_queries
 from askance.models.scripted import ScriptedModel
 
 QUESTION = Question("q", "Which sea does the river\nof Pisa flow into?")
@@ -201,6 +201,24 @@ def test_models_with_a_chat_format_get_a_chat(qwen, plain_llama):
         ("Who?\nWhere?\nWhen?\nWhy?\nHow?", ("Who?", "Where?", "When?", "Why?")),
         ("Who?\u2028Where?\r\nWhen?", ("Who?", "Where?", "When?")),
         ("Кто он?\n他是谁?", ("Кто он?", "他是谁?")),
+        ("Here are the queries:\n\n1. Who?\n\n2. Where?", ("Who?", "Where?")),
+        ("### Sub-queries\n\n**Queries**\n- Who?", ("Who?",)),
+        ("Sure! I can help you with that.\n\nWho?\nI hope this helps.", ("Who?",)),
+        ("None, since the question is clear", ()),
+        ("None (the question is clear)", ()),
+        ("None. The question is clear.", ()),
+        ("The director was born in Uppsala.", ()),
+        ("The director of the film was born in Uppsala", ()),
+        ("He was born in Uppsala! That is in Sweden", ()),
+        ("Who? The director was born in Uppsala.", ("Who?",)),
+        ("Who was she? Where was she born?", ("Who was she?", "Where was she born?")),
+        ("Who was she? None.", ("Who was she?",)),
+        ("What helps: Many talk of this, online. The passage is silent.", ()),
+        ("Find the director. Then find her birthplace.", ("Find the director. Then find her birthplace.",)),
+        ('**"Who was she?"**', ("Who was she?",)),
+        ("### Who was she?", ("Who was she?",)),
+        ("## Plan\n**The parts**\n1. **mouth of the creek**", ("mouth of the creek",)),
+        ("```sql\nSELECT * FROM rivers\nWHERE name = 'Arno';\n```\nWho?\nWe", ("Who?",)),
     ],
 )  # fmt: skip
 def test_queries_are_read_line_by_line(reply, queries):
@@ -225,6 +243,15 @@ def test_queries_are_read_line_by_line(reply, queries):
         "Questions of Travel was written by whom?",
         "Which answer: yes or no",
         "-273 degrees is the freezing point of what?",
+        "Find the director of Wild Strawberries.",
+        "What is the capital of the U.S.",
+        "In which city was Martin Luther King Jr. born",
+        "mouth of the creek under the bridge",
+        "the film that was made in 1957",
+        "the creek which is under the bridge",
+        "director of Mrs. Dalloway",
+        "Who starred in Quo Vadis? (1951 film)",
+        "Who directed Where Are You? in 1990",
     ],
 )
 def test_what_belongs_to_a_query_stays(query):
@@ -239,7 +266,7 @@ def test_the_most_queries_is_a_setting():
 @given(st.text(alphabet="aN1 .:-*\"'“”`()\n\t\u2028", max_size=60) | st.text(max_size=40))
 def test_whatever_comes_back_queries_are_single_lines_and_stay_what_they_are(text):
     queries = parse_queries(text)
-    assert len(queries) <= airrag.MOST_QUERIES
+    assert len(queries) <= MOST_QUERIES
     for query in queries:
         assert query == query.strip() != ""
         assert len(query.splitlines()) == 1

@@ -11,6 +11,7 @@ from askance.core.types import Answer, Demo, Question, Role, Sampling
 from askance.methods import airrag_prompts as prompts
 from askance.methods.airrag_actions import ALL, WITHOUT_ANALYSIS, Actions
 from askance.methods.airrag_choosing import valid
+from askance.methods.airrag_queries import STOPS as QUERY_STOPS
 from askance.methods.airrag_searching import Searching
 from askance.methods.airrag_showing import answered, show_choice, show_spending, show_tree
 from askance.methods.airrag_state import DA, QT, RA, SAY, Legality
@@ -136,16 +137,17 @@ class Airrag(Knobs):
         """Replies of an action drawn at once."""
         return self.samples if action in (SAY, QT) else self.answer_samples
 
-    def sampling(self, action: str) -> Sampling:
+    def sampling(self, action: str, *, is_chat: bool = False) -> Sampling:
         """How an action's replies are drawn; they end where an invented next question would begin."""
-        far = self.q_div if action in (SAY, QT) else 0.0
+        lists_queries = action in (SAY, QT)
+        far = self.q_div if lists_queries else 0.0
         tokens = {SAY: self.query_tokens, QT: self.query_tokens, RA: self.answer_tokens}
         return Sampling(
             tokens.get(action, self.summary_tokens),
             temperature=self.temperature + far * (1 - self.temperature),
             top_p=self.top_p + far * (1 - self.top_p),
             top_k=self.top_k,
-            stop=STOPS,
+            stop=QUERY_STOPS if lists_queries and is_chat else STOPS,
         )
 
     async def answer(self, question: Question, run: Run) -> Answer:

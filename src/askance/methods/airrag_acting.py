@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING
 from askance.core.ports import Run
 from askance.core.types import Hit, Prompt, Question, Sampling
 from askance.methods import airrag_prompts as prompts
+from askance.methods.airrag_queries import parse_queries
 from askance.methods.airrag_reward import Judge
 from askance.methods.airrag_state import DA, QT, RA, SA, SAY, State
 from askance.methods.budget import Allowance, NoRoom, most_that_fit
@@ -68,7 +69,7 @@ class Acting:
 
     async def _analyse(self, state: State, node: str) -> list[Outcome[State]]:
         prompt = prompts.analysis_prompt(self.run.model, self.question, self.airrag.analysis_demos)
-        said = await self._said(SAY, (), prompt, node, prompts.parse_queries, self._closing(state))
+        said = await self._said(SAY, (), prompt, node, parse_queries, self._closing(state))
         return [Outcome(state.planned(queries, self.question.text), votes) for queries, votes in said]
 
     async def _answer_directly(self, state: State, node: str) -> list[Outcome[State]]:
@@ -82,7 +83,7 @@ class Acting:
         prompt = prompts.transformation_prompt(
             self.run.model, self.question, state.history, current, self.airrag.transformation_demos
         )
-        said = await self._said(QT, about, prompt, node, prompts.parse_queries, self._closing(state))
+        said = await self._said(QT, about, prompt, node, parse_queries, self._closing(state))
         return [Outcome(state.transformed(queries), votes) for queries, votes in said]
 
     async def _answer_next(self, state: State, node: str) -> list[Outcome[State]]:
@@ -217,7 +218,9 @@ class Acting:
         keep: int = 0,
     ) -> tuple[tuple[Said, int], ...]:
         """The different replies, and how many samples gave each. Empty ones are asked for once more."""
-        sampling, num_samples = self.airrag.sampling(action), self.airrag.samples_of(action)
+        is_chat = "chat" in self.run.model.capabilities
+        sampling = self.airrag.sampling(action, is_chat=is_chat)
+        num_samples = self.airrag.samples_of(action)
         remembered = (action, *about)
         may_remember = sampling.temperature == 0 and action in (RA, QT)
         if may_remember and remembered in self.memory:

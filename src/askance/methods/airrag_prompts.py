@@ -1,4 +1,4 @@
-"""The prompts of AirRAG's actions (Feng et al. 2025, arXiv 2501.10053, appendix), and how replies are read.
+"""The prompts of AirRAG's actions (Feng et al. 2025, arXiv 2501.10053, appendix), and how answers are read.
 
 What each must say is the paper's; the words are ours. They are short, since every call of a tree search pays
 for them. The packaged adapter is trained on these very texts: whoever changes one must train it again.
@@ -17,24 +17,11 @@ from askance.core.types import Chat, Demo, Hit, Prompt, Question, Raw, Span, Tur
 from askance.methods.prompts import numbered_passages, question_spans
 from askance.text.answers import normalise_answer
 
-MOST_QUERIES = 4
-"""The paper's cap on the iterations of one path, and ours on the queries of one plan."""
-
-_LEAD = re.compile(
-    r"^(?:[-*•–—+]\s+|\(?\d{1,2}[.)](?!\d)\s*|\d:\s+|\(?[a-z]\)\s+"
-    r"|\**(?:next |sub-?|follow-?up )?(?:query|queries|questions?)(?: \d+)?\**:\**(?:\s+|$))+",
-    re.IGNORECASE,
-)
-"""A bullet, a number or a label; not an initial ("J. Joyce"), nor a number that is a word ("3:10", "1.5")."""
 _PAIRS = (('"', '"'), ("“", "”"), ("'", "'"), ("‘", "’"), ("`", "`"), ("**", "**"))
 _CUE = re.compile(
     r"\b(?:the (?:final |correct )?answer is\b\s*:?|answer(?: is)?\s*:)(?:\*\*(?=\s|$))?\s*", re.IGNORECASE
 )
 _APOSTROPHE = re.compile(r"(?<=\w)['’](?=\w)")
-_NO_QUERY = re.compile(
-    r"(?:none|nothing|na|no(?: (?:further |more |other )?(?:sub)?(?:quer(?:y|ies)|questions?))?)"
-    r"(?: (?:is |are )?(?:needed|necessary|required|gained))?"
-)
 _SHOWN = r"(?:passages?|contexts?|documents?|texts?|sources?|information)"
 _REFUSAL = re.compile(
     r"\b(?:no (?:information|mention)|not mentioned|(?:can ?not|cant) (?:be )?determined?"
@@ -112,21 +99,6 @@ def candidates_prompt(
     return _prompt(model, VERIFY, (*_contexts(hits), *listed, *_asked(question)), "Answer:")
 
 
-def parse_queries(text: str, most: int = MOST_QUERIES) -> tuple[str, ...]:
-    """The queries of a reply of SAY or QT, one a line, each once; none where it says that none is needed.
-
-    Bullets, numbers, labels and the quotation marks around a query go. `None` beside queries is passed over,
-    and so is a line that ends in a colon, which only announces them.
-    """
-    found: dict[str, str] = {}
-    for line in text.splitlines():
-        query = _unquoted(_LEAD.sub("", _unquoted(line)))
-        plain = normalise_answer(query)
-        if not query.endswith(":") and any(map(str.isalnum, query)) and not _NO_QUERY.fullmatch(plain):
-            found.setdefault(plain or query, query)
-    return tuple(found.values())[:most]
-
-
 def parse_final(text: str) -> str:
     """The answer in a reply of RA, SA or DA: its first line, without a final full stop and marks around it.
 
@@ -135,7 +107,7 @@ def parse_final(text: str) -> str:
     """
     pieces = [piece for piece in _CUE.split(text) if any(map(str.isalnum, piece))]
     lines = (line for line in (pieces[-1] if pieces else "").splitlines() if any(map(str.isalnum, line)))
-    return _unquoted(_unquoted(next(lines, "")).removesuffix("."))
+    return unquoted(unquoted(next(lines, "")).removesuffix("."))
 
 
 def is_refusal(answer: str) -> bool:
@@ -194,14 +166,14 @@ def _line(text: str) -> Span:
     return untrusted(" ".join(text.split()))
 
 
-def _unquoted(text: str) -> str:
+def unquoted(text: str) -> str:
     """`text` without the marks around the whole of it; those around a part, such as a title, stay."""
     text = text.strip()
     for begin, end in _PAIRS:
         inner = text[len(begin) : -len(end)]
         marks = _APOSTROPHE.sub("", inner)
         if text == f"{begin}{inner}{end}" and begin not in marks and end not in marks:
-            return _unquoted(inner)
+            return unquoted(inner)
     return text
 
 

@@ -9,6 +9,7 @@ from askance.core.types import Chat, Demo, Question, Raw
 from askance.eval.datasets import Example
 from askance.eval.datasets.grounds import Grounds, Step, Triple
 from askance.methods import airrag_prompts, selfrag_prompts
+from askance.methods.airrag_queries import parse_queries
 from askance.methods.prompts import answer_prompt
 from askance.methods.wording import PLAIN
 from askance.text.answers import has_answer
@@ -165,7 +166,7 @@ def test_questions_are_split_as_they_can_be_asked_at_once():
     (lesson,) = splitting(FILM, BOTH)
     assert lesson.prompt == airrag_prompts.analysis_prompt(BOTH, FILM.question)
     assert lesson.target == "Who directed Heidi?\nWhen was the director of Heidi born?"
-    assert airrag_prompts.parse_queries(lesson.target) == tuple(lesson.target.split("\n"))
+    assert parse_queries(lesson.target) == tuple(lesson.target.split("\n"))
     assert [each.target for each in splitting(ARGON, BOTH)] == ["What is argon?"]
     assert [each.target for each in splitting(TOWER, BOTH)] == ["None"]
 
