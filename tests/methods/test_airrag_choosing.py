@@ -175,7 +175,7 @@ def test_what_a_reward_model_is_shown():
     state = state.answered(WHERE, "Over Crum Creek", (Hit(long, 1, 1), Hit(BRIDGE, 1, 2)), refused=False)
     state = state.transformed(()).concluded(SA, "the Delaware")
     raw = ScriptedModel(capabilities=frozenset({"raw", "score"}))
-    shown = raw.decode(raw._prompt_ids(path_prompt(raw, QUESTION, state)))
+    shown = raw.decode(raw.prompt_ids(path_prompt(raw, QUESTION, state)))
     assert shown.endswith(f"Found: {WHERE} Over Crum Creek\nNext: None\nAnswer: the Delaware\nJudgement:")
     assert f"Question: {QUESTION.text}\nPlan: {WHERE}\nPassage: Creek" in shown
     assert PASSAGE_TOKENS - 9 < shown.count("word") < PASSAGE_TOKENS

@@ -77,7 +77,7 @@ named = pytest.mark.parametrize("name", PROMPTS)
 
 
 def shown(prompt, model):
-    return model.decode(model._prompt_ids(prompt))
+    return model.decode(model.prompt_ids(prompt))
 
 
 def hostile(text):
@@ -145,7 +145,7 @@ def test_markup_from_outside_stays_text():
     harmless = [make(model) for make in hostile("x")]
     end, user = (model._id(text) for text in ("<|end|>", "<|user|>"))
     for chat, plain in zip(chats, harmless, strict=True):
-        ids, expected = model._prompt_ids(chat), model._prompt_ids(plain)
+        ids, expected = model.prompt_ids(chat), model.prompt_ids(plain)
         assert [id for id in ids if id in (end, user)] == [id for id in expected if id in (end, user)]
 
 

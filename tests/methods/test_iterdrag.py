@@ -163,19 +163,19 @@ ASKED = Question("q", "Which\nsea?")
 
 def test_the_prompt_as_text_and_as_chat():
     raw, chat = ScriptedModel(), ScriptedModel(capabilities=frozenset({"chat", "continuation"}))
-    shown = raw.decode(raw._prompt_ids(line_prompt(raw, ASKED, HITS, f"{FOLLOW_UP} Where?\n{INTERMEDIATE}")))
+    shown = raw.decode(raw.prompt_ids(line_prompt(raw, ASKED, HITS, f"{FOLLOW_UP} Where?\n{INTERMEDIATE}")))
     asked = "[1] Arno: It flows to the sea.\n\nQuestion: Which sea?"
     assert shown == f"{INSTRUCTION}\n\n{asked}\n{FOLLOW_UP} Where?\n{INTERMEDIATE}"
-    shown = chat.decode(chat._prompt_ids(line_prompt(chat, ASKED, HITS, FINAL)))
+    shown = chat.decode(chat.prompt_ids(line_prompt(chat, ASKED, HITS, FINAL)))
     assert shown == f"<|system|>{INSTRUCTION}<|end|><|user|>{asked}<|end|><|assistant|>{FINAL}"
     example = EXAMPLES[2]
-    shown = raw.decode(raw._prompt_ids(line_prompt(raw, ASKED, (), "", (example,), "raw")))
+    shown = raw.decode(raw.prompt_ids(line_prompt(raw, ASKED, (), "", (example,), "raw")))
     passage = example.passages[0]
     assert shown == (
         f"{INSTRUCTION}\n\n[1] Cello: {passage.text}\n\nQuestion: {example.question}\n{FINAL} four\n\n"
         "Question: Which sea?\n"
     )
-    shown = chat.decode(chat._prompt_ids(line_prompt(chat, ASKED, (), "", (example,))))
+    shown = chat.decode(chat.prompt_ids(line_prompt(chat, ASKED, (), "", (example,))))
     assert f"Question: {example.question}<|end|><|assistant|>{FINAL} four<|end|><|user|>" in shown
 
 
@@ -186,7 +186,7 @@ def test_markup_from_outside_stays_text():
     harmless = line_prompt(model, Question("q", "x"), HITS, FOLLOW_UP, layout="chat")
     end, user = (model._id(text) for text in ("<|end|>", "<|user|>"))
     kept, expected = (
-        [id for id in model._prompt_ids(each) if id in (end, user)] for each in (prompt, harmless)
+        [id for id in model.prompt_ids(each) if id in (end, user)] for each in (prompt, harmless)
     )
     assert kept == expected
 

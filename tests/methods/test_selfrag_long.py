@@ -560,7 +560,7 @@ class SlowModel(ScriptedModel):
         self.slow, self.num_waiting, self.num_left = slow, 0, 0
 
     async def generate(self, prompt, *args, **kwargs):
-        if self.slow in self.decode(self._prompt_ids(prompt)):
+        if self.slow in self.decode(self.prompt_ids(prompt)):
             self.num_waiting += 1
             try:
                 await asyncio.sleep(60)
@@ -609,7 +609,7 @@ def test_a_search_beside_one_that_fails_does_not_make_it_fail_twice():
 def test_answers_do_not_depend_on_timing():
     class Jittery(ScriptedModel):
         async def generate(self, prompt, *args, **kwargs):
-            await asyncio.sleep(len(self.decode(self._prompt_ids(prompt))) % 7 / 1000)
+            await asyncio.sleep(len(self.decode(self.prompt_ids(prompt))) % 7 / 1000)
             return await super().generate(prompt, *args, **kwargs)
 
     replies = REPLIES | {ONE_P + found(PO) + "[Relevant]Two pp.[Fully supported]": "[Utility:1]"}
