@@ -14,72 +14,22 @@ that a stopped measurement goes on; FOLDER/batching.json has the table.
 """
 
 import argparse
-import asyncio
-import json
 import statistics
-import sys
-from collections.abc import Sequence
-from dataclasses import asdict, dataclass
-from typing import Protocol, cast, runtime_checkable
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
 
 from askance.ask import Result
 from askance.cli import exit_codes
 from askance.cli_options import knobs_by_name
-from askance.core.ports import Model
 from askance.core.trace import Expanded, Generated, ScoredOptions
-from askance.core.types import Generation, Key, Prompt, Question, Sampling, Scored, Until, Want, Watch
-from askance.core.wrapped import WrappedModel
-from askance.eval.cell import Cell, look_up
+from askance.eval.cell import Cell
 from askance.eval.selection import Selection
-from askance.runtime.durable import write_atomically
-from askance.wire import Engine, load_model
-from runs.grids import grid_options, markdown
-from runs.kept_rows import Row, kept_rows
+from runs.grids import markdown
+from runs.kept_rows import Row
+from runs.one_by_one import WAYS, Comparison, compare, comparison_options, median, name_of_line
 
 KNOBS = {"form": "long", "mode": "always", "beam_width": 2, "passages": 5, "max_segments": 4}
 """Searches are not left to the model, so that every beam has its full width."""
-WAYS = ("together", "one by one")
-
-
-@runtime_checkable
-class Forgets(Protocol):
-    """A model that keeps what it has computed."""
-
-    async def forget(self) -> None: ...
-
-
-class OneByOne(WrappedModel):
-    """A model that makes one call at a time, and computes each from nothing."""
-
-    def __init__(self, model: Model) -> None:
-        super().__init__(model)
-        self._lock = asyncio.Lock()
-
-    async def generate(
-        self,
-        prompt: Prompt,
-        sampling: Sampling,
-        want: Want = Want(),
-        until: Until | None = None,
-        *,
-        n: int = 1,
-        key: Key,
-        watch: Watch | None = None,
-    ) -> tuple[Generation, ...]:
-        async with self._lock:
-            await forget(self._model)
-            return await super().generate(prompt, sampling, want, until, n=n, key=key, watch=watch)
-
-    async def score(self, prompt: Prompt, options: Sequence[str]) -> tuple[Scored, ...]:
-        async with self._lock:
-            await forget(self._model)
-            return await super().score(prompt, options)
-
-
-async def forget(model: Model) -> None:
-    """Have it forget all that it has computed; a model without memory has nothing to forget."""
-    if isinstance(model, Forgets):
-        await model.forget()
 
 
 @dataclass(frozen=True, slots=True)
@@ -103,41 +53,9 @@ class Line:
 
 
 def main(arguments: list[str] | None = None) -> None:
-    parser = grid_options(__doc__ or "")
-    parser.set_defaults(sample=3)
-    parser.add_argument("--dataset", required=True, metavar="NAME:FILE")
-    parser.add_argument("--repeats", type=int, default=3, help="answers to each question, each way (3)")
-    parser.add_argument("--set", nargs="+", default=[], metavar="KNOB=VALUE", help="of selfrag")
+    options = comparison_options(__doc__ or "", "selfrag").parse_args(arguments)
     with exit_codes():
-        _measure(parser.parse_args(arguments))
-
-
-def _measure(options: argparse.Namespace) -> None:
-    ready = look_up(cell_of(options))
-    settings = {
-        "dataset": options.dataset,
-        "index": str(options.index or ""),
-        "model": options.model,
-        "repeats": options.repeats,
-        "method": repr(ready.method),
-    }
-    rows = []
-    with kept_rows(options.out, settings) as kept:
-        engine = Engine(ready.method, {"answer": load_model(options.model)}, ready.retriever)
-        for number, example in enumerate(ready.questions.values(), start=1):
-            row = kept.find(example.question.id)
-            if row is None:
-                row = asyncio.run(timed(engine, example.question, options.repeats))
-                kept.add(row)
-                told = f"{number}/{len(ready.questions)}: {line_of([row]).ratio:.2f} times as long one by one"
-                print(told, file=sys.stderr, flush=True)
-            rows.append(row)
-    lines = [*(line_of([row]) for row in rows), line_of(rows)]
-    content = {**settings, "lines": [asdict(line) for line in lines]}
-    write_atomically(options.out / "batching.json", json.dumps(content, indent=1, ensure_ascii=False) + "\n")
-    print(table(lines))
-    if not lines[-1].is_same:
-        raise SystemExit(1)
+        compare(options, cell_of(options), Comparison("batching.json", outcome, figures, line_of, table))
 
 
 def cell_of(options: argparse.Namespace) -> Cell:
@@ -153,30 +71,12 @@ def cell_of(options: argparse.Namespace) -> Cell:
     )
 
 
-async def timed(engine: Engine, question: Question, repeats: int) -> Row:
-    """Answer one question both ways, in turns.
-
-    Raises:
-        ModelFailure, RetrieverFailure: a call broke; the measurement ends there.
-    """
-    model = engine.models["answer"]
-    ways = {
-        WAYS[0]: engine,
-        WAYS[1]: Engine(engine.method, {"answer": cast(Model, OneByOne(model))}, engine.retriever),
-    }
-    found: dict[str, list[Result]] = {way: [] for way in WAYS}
-    for _ in range(repeats):
-        for way, one in ways.items():
-            await forget(model)
-            found[way].append(await one.answer(question))
-    first = found[WAYS[0]][0]
-    calls = [event for event in first.trace.events if isinstance(event, Generated | ScoredOptions)]
+def figures(found: Mapping[str, Sequence[Result]]) -> Row:
+    """Calls of the model and segments of the first answer."""
+    events = found[WAYS[0]][0].trace.events
     return {
-        "id": question.id,
-        "seconds": {way: [each.usage.seconds for each in results] for way, results in found.items()},
-        "calls": len(calls),
-        "segments": sum(isinstance(event, Expanded) for event in first.trace.events),
-        "is_same": all(outcome(each) == outcome(first) for results in found.values() for each in results),
+        "calls": sum(isinstance(event, Generated | ScoredOptions) for event in events),
+        "segments": sum(isinstance(event, Expanded) for event in events),
     }
 
 
@@ -189,9 +89,9 @@ def outcome(result: Result) -> object:
 
 def line_of(rows: Sequence[Row]) -> Line:
     """Of the medians of each question, the median."""
-    medians = {way: statistics.median(statistics.median(row["seconds"][way]) for row in rows) for way in WAYS}
+    medians = {way: median(rows, "seconds", way) for way in WAYS}
     return Line(
-        question=rows[0]["id"] if len(rows) == 1 else f"median of {len(rows)}",
+        question=name_of_line(rows),
         seconds_together=medians[WAYS[0]],
         seconds_one_by_one=medians[WAYS[1]],
         ratio=medians[WAYS[1]] / medians[WAYS[0]],

@@ -1,71 +1,46 @@
-"""Self-RAG's long form on models with reflection tokens: what paths see, search for, score and cite."""
-
-import asyncio
+"""Self-RAG's long form on models with reflection tokens: what paths see, search for and score."""
 
 import pytest
 
-from askance.ask import ask
-from askance.core.errors import RetrieverFailure
-from askance.core.trace import Expanded, Failed, Generated, Trace
+from askance.core.trace import Generated
 from askance.core.types import Passage
 from askance.methods.reflection_tokens import (
-    ALL_TOKENS,
-    FULLY,
     IRRELEVANT,
     KEEP_USING,
     NO_SEARCH,
     RELEVANT,
     SEARCH,
-    UTILITIES,
 )
 from askance.methods.selfrag import Selfrag
-from askance.methods.selfrag_citing import cited as cited_text
 from askance.methods.selfrag_long import path_score
-from askance.methods.selfrag_segments import Path, Segment
-from askance.models.scripted import ScriptedModel
-from askance.retrieval.scripted import ScriptedRetriever
+from askance.methods.selfrag_segments import Path
 from tests.methods.reflecting import (
     ARNO,
     BARE,
     IN_ARNO,
     IN_PO,
     PO,
-    QUESTION,
     TIBER,
-    by_ending,
     cited,
     found,
     native,
     run,
     said,
     slow_score,
-    supported,
     tried,
 )
-
-ASKS = QUESTION.text
-ONE_A, ONE_P = "[Relevant]One a.[Fully supported]", "[Relevant]One p.[Partially supported]"
-DECIDE = said(SEARCH, {SEARCH: 0.7, NO_SEARCH: 0.2})
-FIRST_A = said(ONE_A + SEARCH, {RELEVANT: 0.9, IRRELEVANT: 0.1}, supported(0.8, 0.1, 0.1))
-FIRST_P = said(ONE_P + SEARCH, {RELEVANT: 0.6, IRRELEVANT: 0.2}, supported(0.3, 0.4, 0.1))
-REPLIES = {
-    "### Response:\n": DECIDE,
-    IN_ARNO: FIRST_A,
-    IN_PO: FIRST_P,
-    ONE_A + found(ARNO): "[Relevant]Two aa.[Fully supported][Utility:5]",
-    ONE_A + found(PO): "[Irrelevant]Two ap.[Utility:2]",
-    ONE_P + found(ARNO): "[Relevant]Two pa.[No support / Contradictory][Utility:4]",
-    ONE_P + found(PO): "[Relevant]Two pp.[Fully supported]",
-}
-
-
-def long(**knobs):
-    return Selfrag(form="long", **knobs)
-
-
-def grades(**weights):
-    """Probabilities of grades, as u5=0.6."""
-    return {f"[Utility:{name[1:]}]": value for name, value in weights.items()}
+from tests.methods.reflecting_long import (
+    ASKS,
+    DECIDE,
+    FIRST_A,
+    FIRST_P,
+    ONE_A,
+    ONE_P,
+    REPLIES,
+    continued,
+    grades,
+    long,
+)
 
 
 def test_each_path_sees_its_own_segments_and_the_passage_at_hand_and_nothing_else():
@@ -166,14 +141,6 @@ def test_the_utility_of_answers_that_are_not_finished_is_read_at_their_end():
     assert (read.key, read.generated_tokens) == (("0", "2", "utility"), 1)
     _, prompts, _ = run(long(mode="always", max_segments=1, w_use=0), native(replies))
     assert len(prompts) == 2, "nobody reads it"
-
-
-def continued(text=" More."):
-    return {
-        "### Response:\n": DECIDE,
-        IN_ARNO: said(ONE_A + KEEP_USING, {KEEP_USING: 0.5, SEARCH: 0.3, NO_SEARCH: 0.1}),
-        KEEP_USING: text,
-    }
 
 
 def test_going_on_leaves_the_passage_where_it_was_found():
@@ -318,311 +285,3 @@ def test_the_passage_in_use_is_not_dropped_for_itself():
     assert "drop" not in [each.outcome for each in result.trace.decisions]
     assert prompts[-1].count("<paragraph>") == 1
     assert [each.outcome for each in result.trace.decisions].count("cut") == 2
-
-
-def test_a_segment_that_the_length_cuts_ends_with_its_last_whole_sentence():
-    replies = {
-        IN_ARNO: "[Relevant]One is. Two is.[Fully supported] Three is broken off.",
-        "Two is.[Fully supported]": said(SEARCH, {SEARCH: 0.4, NO_SEARCH: 0.3}),
-        f"Two is.[Fully supported]{found(PO)}": "[Relevant]Three is.[Fully supported][Utility:5]",
-        "### Response:\n": DECIDE,
-    }
-    found_for = {ASKS: [ARNO], f"{ASKS} One is. Two is.": [PO]}
-    result, prompts, queries = run(long(max_tokens=8), native(replies), found_for)
-    kept = "[Relevant]One is. Two is.[Fully supported]"
-    assert prompts == [
-        BARE,
-        BARE + found(ARNO),
-        BARE + found(ARNO) + kept,
-        f"{BARE}[Retrieval]{kept}{found(PO)}",
-    ]
-    assert queries == list(found_for)
-    assert result.answer.text == "One is. Two is. Three is."
-    node = tried(result)["0.1"]
-    assert node.text == "One is. Two is."
-    assert node.distributions["retrieve"] == pytest.approx({SEARCH: 0.4, NO_SEARCH: 0.3, KEEP_USING: 0})
-    assert node.numbers["support"] == 1, "what was judged of the last whole sentence stays"
-    assert node.numbers["sequence"] == pytest.approx(0.99), "what was cut off does not count"
-
-
-@pytest.mark.parametrize(
-    ("written", "kept"),
-    [
-        ("[Relevant]One is broken off", "[Relevant]One is broken off"),
-        ("[Relevant]One is. Two is. ", "[Relevant]One is. Two is. "),
-        ('[Relevant]One is. "Two is."', '[Relevant]One is. "Two is."'),
-        ("[Relevant]One is. Two is[Fully supported]", "[Relevant]One is. Two is[Fully supported]"),
-        ("[Relevant]One is. Two is", "[Relevant]One is."),
-        ("[Relevant]One is.[Fully supported]Two is", "[Relevant]One is.[Fully supported]"),
-    ],
-)
-def test_where_a_cut_segment_closes(written, kept):
-    model = ScriptedModel(control=["[Relevant]", "[Fully supported]"])
-    replies = {"### Response:\n": DECIDE, IN_ARNO: said(written, ends=False), kept: NO_SEARCH, NO_SEARCH: ""}
-    num_tokens = len(model.token_ids(written))
-    _, prompts, _ = run(long(max_tokens=num_tokens), native(replies), (ARNO,))
-    assert prompts[2] == BARE + found(ARNO) + kept
-
-
-def test_a_segment_that_is_complete_when_the_length_is_reached_needs_no_reading():
-    """Its retrieve token is the last that there is room for."""
-    replies = {
-        "### Response:\n": DECIDE,
-        IN_ARNO: "[Relevant]One.[No Retrieval]",
-        NO_SEARCH: "Two.[Utility:5]",
-    }
-    result, prompts, _ = run(long(max_tokens=3), native(replies), (ARNO,))
-    assert prompts == [BARE, BARE + found(ARNO), f"{BARE}[Retrieval][Relevant]One.[No Retrieval]"]
-    assert result.answer.text == "One. Two."
-
-
-@pytest.mark.parametrize(("follows", "utility"), [("[Utility:4]", 0.5), ("", 0.0)])
-def test_a_cut_segment_behind_which_the_answer_ends_is_the_last(follows, utility):
-    replies = {"### Response:\n": DECIDE, IN_ARNO: said(ONE_A, ends=False), IN_ARNO + ONE_A: follows}
-    result, prompts, _ = run(long(max_tokens=4), native(replies), (ARNO,))
-    assert prompts[:3] == [BARE, BARE + found(ARNO), BARE + found(ARNO) + ONE_A]
-    assert len(prompts) == (3 if follows else 4), "an end without a grade leaves the grade to be read"
-    assert tried(result)["0.1"].numbers["utility"] == utility
-    assert result.answer.text == "One a."
-
-
-def test_empty_segments_are_no_candidates():
-    replies = REPLIES | {IN_ARNO: "[Relevant][Retrieval]", ONE_P + found(PO): "[Relevant]Two.[Utility:5]"}
-    result, _, _ = run(long(), native(replies))
-    nodes = tried(result)
-    assert nodes["0.1"].rejected == "it is empty"
-    assert result.answer.text == "One p. Two."
-
-
-def test_where_all_are_empty_the_path_goes_on_without_retrieval_and_then_ends():
-    empty = {"### Response:\n": DECIDE, IN_ARNO: SEARCH, IN_PO: " ", NO_SEARCH: "A river.[Utility:3]"}
-    result, prompts, _ = run(long(), native(empty))
-    assert prompts[-1] == BARE + NO_SEARCH
-    assert result.answer.text == "A river."
-    assert tried(result)["0.3"].action == "none"
-    result, _, _ = run(long(), native(empty | {NO_SEARCH: "[Utility:5]"}))
-    assert (result.answer.text, result.answer.citations) == ("", ())
-    assert [each.rejected for each in tried(result).values()] == ["it is empty"] * 3
-
-
-def test_a_path_that_can_not_go_on_ends_with_what_it_has():
-    replies = {
-        IN_ARNO: FIRST_A,
-        ONE_A + found(ARNO): SEARCH,
-        ONE_A + NO_SEARCH: "",
-        found(ARNO) + ONE_A: said("[Utility:4]", grades(u4=1.0)),
-    }
-    result, prompts, _ = run(long(mode="always"), native(replies), (ARNO,))
-    assert prompts[-2:] == [f"{BARE}[Retrieval]{ONE_A}[No Retrieval]", BARE + found(ARNO) + ONE_A]
-    assert result.answer.text == "One a."
-
-
-def test_a_grade_alone_ends_the_answer_with_that_grade():
-    replies = {IN_ARNO: FIRST_A, ONE_A + found(ARNO): said("[Utility:4]", grades(u4=0.5, u5=0.5))}
-    result, _, _ = run(long(mode="always"), native(replies), (ARNO,))
-    assert result.answer.text == "One a."
-    assert result.trace.decisions[-1].numbers == pytest.approx(
-        {"0.1": slow_score(FIRST_A, whole=False) + 0.5 * 0.75}, abs=1e-6
-    )
-
-
-def test_equal_segments_with_the_same_passage_take_one_place():
-    again = Passage("a", "Arno", "Arno is the name of the river of Pisa.")
-    replies = {
-        IN_ARNO: ONE_A + SEARCH,
-        f"{again.text}</paragraph>": ONE_A + SEARCH,
-        IN_PO: said(ONE_P + SEARCH, {RELEVANT: 0.5, IRRELEVANT: 0.5}),
-        ONE_A: "[Utility:5]",
-        ONE_P: "[Utility:5]",
-    }
-    result, _, _ = run(long(mode="always", max_segments=1), native(replies), (ARNO, again, PO))
-    assert result.trace.decisions[-1].numbers.keys() == {"0.1", "0.3"}
-
-
-def test_a_beam_of_one():
-    result, _, queries = run(long(mode="always", beam_width=1, w_use=0), native(REPLIES))
-    assert queries == [ASKS, f"{ASKS} One a."]
-    assert result.answer.text == "One a. Two aa."
-
-
-def test_no_more_segments_than_allowed():
-    replies = {IN_ARNO: "[Relevant]More.[Retrieval]", "More.": "[Utility:5]"}
-    result, _, queries = run(long(mode="always", max_segments=3), native(replies), (ARNO,))
-    assert len(queries) == 3
-    assert result.answer.text == "More.", "what was said before is not said again"
-    assert list(tried(result)) == ["0.1", "0.1.1", "0.1.1.1"]
-
-
-@pytest.mark.parametrize("passages", [(), (PO,)])
-def test_no_passage_and_one(passages):
-    replies = REPLIES | {NO_SEARCH: "A river.[Utility:3]", ONE_P + found(PO): "[Relevant]Two.[Utility:5]"}
-    result, _, _ = run(long(), native(replies), passages)
-    assert result.answer.text == ("One p. Two." if passages else "A river.")
-
-
-WRONG = "[Relevant]One w.[No support / Contradictory]"
-
-
-def test_a_contradictory_segment_is_rejected_while_searching():
-    replies = REPLIES | {IN_ARNO: WRONG + SEARCH, ONE_P + found(PO): "[Relevant]Two.[Utility:5]"}
-    result, _, queries = run(long(reject_unsupported=True), native(replies))
-    assert tried(result)["0.1"].rejected == "its passage does not support it"
-    assert queries == [ASKS, f"{ASKS} One p."]
-    assert result.answer.text == "One p. Two."
-    _, _, queries = run(
-        long(), native(replies | {f"{WRONG}{found(each)}": "[Utility:1]" for each in (ARNO, PO)})
-    )
-    assert f"{ASKS} One w." in queries
-
-
-def test_where_all_are_rejected_the_path_goes_on_without_retrieval():
-    replies = {"### Response:\n": DECIDE, IN_ARNO: WRONG + SEARCH, NO_SEARCH: "A river.[Utility:3]"}
-    result, prompts, _ = run(long(reject_unsupported=True), native(replies), (ARNO,))
-    assert prompts == [BARE, BARE + found(ARNO), BARE + NO_SEARCH]
-    assert (result.answer.text, result.answer.citations) == ("A river.", ())
-
-
-def test_going_on_may_be_rejected_too():
-    replies = continued("More.[No support / Contradictory][Retrieval]") | {
-        ONE_A + NO_SEARCH: "Enough.[Utility:4]"
-    }
-    result, prompts, _ = run(long(reject_unsupported=True), native(replies), (ARNO,))
-    assert prompts[2:] == [
-        BARE + found(ARNO) + ONE_A + KEEP_USING,
-        f"{BARE}[Retrieval]{ONE_A}[No Retrieval]",
-    ]
-    assert result.answer.text == "One a. Enough."
-    assert list(tried(result)) == ["0.1", "0.1.1", "0.1.2"]
-
-
-def test_an_answer_of_a_low_grade_is_none_whoever_gave_it():
-    best = said("[Relevant]The Arno.[Utility:2]", {RELEVANT: 0.9, IRRELEVANT: 0.1})
-    replies = {IN_ARNO: best, IN_PO: said(ONE_P, {RELEVANT: 0.6, IRRELEVANT: 0.4}), ONE_P: "[Utility:4]"}
-    result, _, _ = run(long(mode="always", least_utility=3), native(replies))
-    assert tried(result)["0.1"].rejected == "its utility is 2, less than 3"
-    assert result.answer.text == "One p."
-    replies |= {IN_ARNO: said(ONE_A, sureness=0.9), ONE_A: "[Utility:4]", ONE_P: "[Utility:1]"}
-    result, _, _ = run(long(mode="always", least_utility=3, w_use=0), native(replies))
-    assert result.trace.decisions[-1].numbers.keys() == {"0.1"}
-    replies |= {ONE_A: "[Utility:1]"}
-    result, _, _ = run(long(mode="always", least_utility=3, w_use=0), native(replies))
-    assert result.trace.decisions[-1].numbers.keys() == {"0.1", "0.2"}, "better than no answer"
-
-
-def segments(*pieces):
-    """A path of (text, action, passage, labels)."""
-    path = Path()
-    for number, (text, action, passage, *labels) in enumerate(pieces, start=1):
-        hit = (
-            None if passage is None else next(iter(asyncio.run(ScriptedRetriever([passage]).search("x", 1))))
-        )
-        path = path.then(Segment(text, action, hit, labels=frozenset(labels)), number)
-    return path
-
-
-@pytest.mark.parametrize(
-    ("which", "sentences"),
-    [
-        ("each_sentence", [(1, "a", "It is long."), (1, "a", "It is old.")]),
-        ("last_sentence", [(1, "a", "It is old.")]),
-    ],
-)
-def test_sentences_of_a_segment_cite_its_passage(which, sentences):
-    text, citations = cited_text(
-        segments((" It is long. It is old.", "retrieve", ARNO, RELEVANT, FULLY)), which
-    )
-    assert [(each.number, each.passage.id, text[each.start : each.end]) for each in citations] == sentences
-
-
-def test_numbers_are_those_of_the_passages_in_order_whatever_is_left_out():
-    path = segments(
-        ("In short:", "lead", None),
-        (" One.", "retrieve", PO, RELEVANT),
-        (" Two.", "retrieve", TIBER, IRRELEVANT),
-        (" One.", "retrieve", TIBER, RELEVANT),
-        (" Three.", "none", None),
-        (" Four.", "retrieve", ARNO, RELEVANT),
-        (" Five.", "continue", ARNO),
-        (" Six.", "retrieve", TIBER, RELEVANT, "[No support / Contradictory]"),
-        (" Seven.", "retrieve", PO, RELEVANT, "[Partially supported]"),
-    )
-    text, citations = cited_text(path, "each_sentence")
-    assert text == "In short: One. Two. Three. Four. Five. Six. Seven."
-    shown = [(each.number, each.passage.id, text[each.start : each.end]) for each in citations]
-    assert shown == [(1, "p", "One."), (2, "a", "Four."), (2, "a", "Five."), (1, "p", "Seven.")]
-
-
-class SlowModel(ScriptedModel):
-    """Waits before it answers some prompts, and counts who waits and who went away."""
-
-    def __init__(self, replies, slow, **settings):
-        super().__init__(by_ending(replies), **settings)
-        self.slow, self.num_waiting, self.num_left = slow, 0, 0
-
-    async def generate(self, prompt, *args, **kwargs):
-        if self.slow in self.decode(self.prompt_ids(prompt)):
-            self.num_waiting += 1
-            try:
-                await asyncio.sleep(60)
-            finally:
-                self.num_left += 1
-        return await super().generate(prompt, *args, **kwargs)
-
-
-class LateFailure(ScriptedRetriever):
-    """Finds passages at once, but takes its time to fail."""
-
-    async def search(self, query, k, **more):
-        try:
-            return await super().search(query, k, **more)
-        except OSError:
-            await asyncio.sleep(0.05)
-            raise
-
-
-def test_a_search_that_fails_in_the_middle_of_a_beam_ends_all_and_is_told_once():
-    model = SlowModel(REPLIES, slow=ONE_A, control=ALL_TOKENS)
-    outcomes = {ASKS: [ARNO, PO], f"{ASKS} One a.": [ARNO, PO], f"{ASKS} One p.": OSError("disk gone")}
-    trace = Trace()
-
-    async def main():
-        with pytest.raises(RetrieverFailure, match=r"retriever scripted: OSError: disk gone"):
-            await ask(QUESTION, long(), {"answer": model}, LateFailure(outcomes), trace=trace)
-        assert asyncio.all_tasks() == {asyncio.current_task()}
-
-    asyncio.run(main())
-    assert model.num_left == model.num_waiting == 2, "who was writing was told to stop"
-    assert [type(event) for event in trace.events].count(Failed) == 1
-    assert isinstance(trace.events[-1], Failed)
-    assert len([event for event in trace.events if isinstance(event, Expanded)]) == 2
-
-
-def test_a_search_beside_one_that_fails_does_not_make_it_fail_twice():
-    model = native(REPLIES)
-    outcomes = {ASKS: [ARNO, PO], f"{ASKS} One a.": OSError("disk gone"), f"{ASKS} One p.": [PO]}
-    trace = Trace()
-    with pytest.raises(RetrieverFailure):
-        asyncio.run(ask(QUESTION, long(), {"answer": model}, ScriptedRetriever(outcomes), trace=trace))
-    assert [type(event) for event in trace.events].count(Failed) == 1
-
-
-def test_answers_do_not_depend_on_timing():
-    class Jittery(ScriptedModel):
-        async def generate(self, prompt, *args, **kwargs):
-            await asyncio.sleep(len(self.decode(self.prompt_ids(prompt))) % 7 / 1000)
-            return await super().generate(prompt, *args, **kwargs)
-
-    replies = REPLIES | {ONE_P + found(PO) + "[Relevant]Two pp.[Fully supported]": "[Utility:1]"}
-    jittery, _, _ = run(long(), Jittery(by_ending(replies), control=ALL_TOKENS))
-    plain, _, _ = run(long(), native(replies))
-    assert jittery.answer == plain.answer
-    assert jittery.trace.decisions[-1].numbers == plain.trace.decisions[-1].numbers
-
-
-def test_the_distribution_of_all_five_grades_is_read():
-    replies = {
-        IN_ARNO: said("[Relevant]The Arno.[Utility:5]", grades(u5=0.4, u4=0.3, u3=0.2, u2=0.05, u1=0.05))
-    }
-    result, _, _ = run(long(mode="always"), native(replies), (ARNO,))
-    assert tuple(tried(result)["0.1"].distributions["utility"]) == UTILITIES
-    assert tried(result)["0.1"].numbers["utility"] == pytest.approx(0.4 + 0.15 - 0.025 - 0.05)

@@ -5,7 +5,8 @@ import json
 from dataclasses import replace
 
 import pytest
-from runs.selfrag_batching import OneByOne, line_of, main, outcome, table
+from runs.one_by_one import OneByOne
+from runs.selfrag_batching import line_of, main, outcome, table
 
 from askance.ask import Result
 from askance.core.trace import Trace

@@ -1,0 +1,52 @@
+"""What tests of Self-RAG's long form share: replies of two segments, and the knobs."""
+
+from askance.methods.reflection_tokens import (
+    IRRELEVANT,
+    KEEP_USING,
+    NO_SEARCH,
+    RELEVANT,
+    SEARCH,
+)
+from askance.methods.selfrag import Selfrag
+from tests.methods.reflecting import (
+    ARNO,
+    IN_ARNO,
+    IN_PO,
+    PO,
+    QUESTION,
+    found,
+    said,
+    supported,
+)
+
+ASKS = QUESTION.text
+ONE_A, ONE_P = "[Relevant]One a.[Fully supported]", "[Relevant]One p.[Partially supported]"
+DECIDE = said(SEARCH, {SEARCH: 0.7, NO_SEARCH: 0.2})
+FIRST_A = said(ONE_A + SEARCH, {RELEVANT: 0.9, IRRELEVANT: 0.1}, supported(0.8, 0.1, 0.1))
+FIRST_P = said(ONE_P + SEARCH, {RELEVANT: 0.6, IRRELEVANT: 0.2}, supported(0.3, 0.4, 0.1))
+REPLIES = {
+    "### Response:\n": DECIDE,
+    IN_ARNO: FIRST_A,
+    IN_PO: FIRST_P,
+    ONE_A + found(ARNO): "[Relevant]Two aa.[Fully supported][Utility:5]",
+    ONE_A + found(PO): "[Irrelevant]Two ap.[Utility:2]",
+    ONE_P + found(ARNO): "[Relevant]Two pa.[No support / Contradictory][Utility:4]",
+    ONE_P + found(PO): "[Relevant]Two pp.[Fully supported]",
+}
+
+
+def long(**knobs):
+    return Selfrag(form="long", **knobs)
+
+
+def grades(**weights):
+    """Probabilities of grades, as u5=0.6."""
+    return {f"[Utility:{name[1:]}]": value for name, value in weights.items()}
+
+
+def continued(text=" More."):
+    return {
+        "### Response:\n": DECIDE,
+        IN_ARNO: said(ONE_A + KEEP_USING, {KEEP_USING: 0.5, SEARCH: 0.3, NO_SEARCH: 0.1}),
+        KEEP_USING: text,
+    }
