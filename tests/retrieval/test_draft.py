@@ -31,9 +31,7 @@ started = lambda progress: print("started", flush=True) if progress.documents ==
 build.build_index([Path(sys.argv[1])], Path(sys.argv[2]), progress=started)
 """
 )
-BUILD_AND_DIE = (
-    BUILD
-    + """
+DIES = """
 import os, signal
 owner_name, _, name = sys.argv[4].rpartition(".")
 owner = eval(owner_name)
@@ -47,9 +45,9 @@ def deadly(*given, **named):
     calls[0] -= 1
     return result
 setattr(owner, name, deadly)
-build.build_index([Path(sys.argv[1])], Path(sys.argv[2]))
 """
-)
+"""Kills the process before or after a call of a function: the function, the number of the call, when."""
+BUILD_AND_DIE = f"{BUILD}{DIES}build.build_index([Path(sys.argv[1])], Path(sys.argv[2]))\n"
 
 
 def start(script, *given):

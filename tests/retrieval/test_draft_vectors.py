@@ -5,7 +5,7 @@ import signal
 import time
 
 import pytest
-from tests.retrieval.test_draft import NUM_ROWS, rows_of, start, version_of
+from tests.retrieval.test_draft import DIES, NUM_ROWS, rows_of, start, version_of
 from tests.retrieval.vectors import CountingEncoder, check_vectors, files_of_vectors
 
 from askance.core.errors import BadIndex
@@ -14,7 +14,7 @@ from askance.retrieval.build import build_index
 from askance.retrieval.store import open_store
 
 BUILD = """
-import os, signal, sys
+import sys
 from pathlib import Path
 from askance.models.scripted_encoder import ScriptedEncoder
 from askance.retrieval import build, draft, encoding, ledger, lexical, manifest, places, vectors
@@ -29,22 +29,7 @@ build.build_index([Path(sys.argv[1])], Path(sys.argv[2]), encoder=ScriptedEncode
 """
 )
 BUILD_AND_DIE = (
-    BUILD
-    + """
-owner_name, _, name = sys.argv[4].rpartition(".")
-owner = eval(owner_name)
-real, calls = getattr(owner, name), [int(sys.argv[5])]
-def deadly(*given, **named):
-    if calls[0] == 0 and sys.argv[6] == "before":
-        os.kill(os.getpid(), signal.SIGKILL)
-    result = real(*given, **named)
-    if calls[0] == 0:
-        os.kill(os.getpid(), signal.SIGKILL)
-    calls[0] -= 1
-    return result
-setattr(owner, name, deadly)
-build.build_index([Path(sys.argv[1])], Path(sys.argv[2]), encoder=ScriptedEncoder())
-"""
+    f"{BUILD}{DIES}build.build_index([Path(sys.argv[1])], Path(sys.argv[2]), encoder=ScriptedEncoder())\n"
 )
 HALF = NUM_ROWS // 2
 

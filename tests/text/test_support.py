@@ -34,7 +34,8 @@ def test_what_was_found_within_a_sentence_supports_it_too():
 def test_of_passages_that_hold_as_much_the_first_of_the_latest_counts():
     same = hit("c", "Bonn", "Bonn lies on the Rhine.", rank=1)
     text = "Bonn, however, lies on the Rhine."
-    assert [c.passage.id for c in cite(text, [(0, (BONN,)), (14, (same, BONN))])] == ["c"]
+    assert [c.passage.id for c in cite(text, [(0, (BONN,)), (14, (BONN, same))])] == ["c"]
+    assert [c.passage.id for c in cite(text, [(0, (same,)), (14, (BONN,))])] == ["b"]
 
 
 def test_one_shared_word_is_no_evidence():

@@ -75,7 +75,6 @@ class Batch(Generic[S, B]):
     Args:
         budget_bytes: for keys and values, of what runs and of what is kept.
         max_running: requests at a time.
-
         guesses: whether to guess how texts go on, where the backend can.
 
     Attributes:
@@ -268,7 +267,7 @@ class Batch(Generic[S, B]):
             running.num_fed += 1
             one = Fed((logits,), fed.attention[number : number + 1])
             goes_on = request.take(one, running.num_reused)
-        if not goes_on:
+        if not goes_on and self._guesses:
             running.guesser.end()
         return goes_on
 

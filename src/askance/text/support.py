@@ -34,10 +34,10 @@ def cite(
 
 
 def _shown_within(start: int, end: int, shown: Sequence[tuple[int, Sequence[Hit]]]) -> list[Hit]:
-    """What was in the prompt while the text from `start` to `end` was written, the latest first."""
+    """What was in the prompt while the text from `start` to `end` was written: the latest first, by rank."""
     before = [hits for offset, hits in shown if offset <= start][-1:]
     later = [hits for offset, hits in shown if start < offset < end]
-    return [hit for hits in reversed([*before, *later]) for hit in hits]
+    return [hit for hits in reversed([*before, *later]) for hit in sorted(hits, key=lambda hit: hit.rank)]
 
 
 def _best(sentence: str, hits: Sequence[Hit], least_share: float) -> Hit | None:

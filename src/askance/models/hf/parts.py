@@ -123,14 +123,13 @@ class Writing(Part):
         self._rows = _ids([feed.slot.row for _, feed, _ in tokens], device)
         self._offsets = _ids([back for _, _, back in tokens], device)
         self._positions = _ids([feed.start + back for _, feed, back in tokens], device)
+        self._masks_of_heads: dict[tuple[int | None, int], Tensor] = {}
         self._is_even = self._is_whole and len({feed.start for _, _, feed in in_order}) == 1
 
     def attend(self, layer: Layer, output: Tensor, weights: Weights | None) -> None:
         keys, values = self._stored(layer)
         query = self._grouped(self._by_row(layer.query[self._places]), keys.shape[1])
-        mask = self.mask(layer.window)
-        if mask is not None and self._width > 1:  # one for each head that shares keys
-            mask = mask.repeat(1, 1, query.shape[2] // self._width, 1)
+        mask = self._mask_of_heads(layer.window, query.shape[2] // self._width)
         found = scaled_dot_product_attention(query, keys, values, attn_mask=mask, scale=layer.scaling)
         if weights is not None and self._wanting:
             self._watch(query, keys, mask, layer.scaling, weights)
@@ -183,6 +182,16 @@ class Writing(Part):
         for by_token, (number, feed) in zip(self._ungrouped(found).flatten(2, 3), self._wanting, strict=True):
             for back in range(len(feed.ids)):
                 weights[number, back] = by_token[back, :, : feed.start + back + 1]
+
+    def _mask_of_heads(self, window: int | None, num_sharing: int) -> Tensor | None:
+        """The mask, once for each head that shares keys; like it, made once a pass."""
+        mask = self.mask(window)
+        if mask is None or self._width == 1:
+            return mask
+        kind = window, num_sharing
+        if kind not in self._masks_of_heads:
+            self._masks_of_heads[kind] = mask.repeat(1, 1, num_sharing, 1)
+        return self._masks_of_heads[kind]
 
     def _new_mask(self, window: int | None) -> Tensor | None:
         """Which keys are seen, shape [rows, 1, width, keys]; None where all are."""
