@@ -6,6 +6,7 @@ layers. One question after the other. Written from the description of the loop, 
 """
 
 from collections.abc import Callable, Sequence
+from dataclasses import dataclass
 from typing import Any, TypeVar
 
 import numpy as np
@@ -34,6 +35,22 @@ from askance.runtime.writing import Writing
 from benchmarks.needed import Needed
 
 T = TypeVar("T")
+
+
+@dataclass(frozen=True, slots=True)
+class _Written:
+    """One token, with both signals in nats."""
+
+    id: int
+    logprob: float
+    entropy: float
+
+    @classmethod
+    def of(cls, token_id: int, logits: torch.Tensor) -> "_Written":
+        """`logits`: shape [1, vocabulary]."""
+        logprobs = torch.log_softmax(logits[0].float(), dim=-1)
+        entropy = torch.special.entr(logprobs.exp()).sum().item()
+        return cls(token_id, logprobs[token_id].item(), entropy)
 
 
 class ReferenceModel:
@@ -71,11 +88,11 @@ class ReferenceModel:
         assert n == 1
         assert sampling.temperature == 0
         ids = self._model._encoding.prompt_ids(prompt)
-        written, scores = await self._alone(lambda: self._written(ids, sampling.max_tokens))
+        written = await self._alone(lambda: self._written(ids, sampling.max_tokens))
         self.num_computed += len(ids) + len(written) - 1
         writing, detokeniser = Writing(sampling, until, watch), Detokeniser(self._model._vocabulary, ids)
-        for token_id, logits in zip(written, scores, strict=True):
-            self._append(writing, detokeniser, token_id, logits, want)
+        for each in written:
+            self._append(writing, detokeniser, each, want)
             if writing.is_finished:
                 break
         generation = writing.generation(ids, len(ids), 0)
@@ -110,7 +127,10 @@ class ReferenceModel:
         return self._model.count(prompt)
 
     async def _alone(self, work: Callable[[], T]) -> T:
-        """In the thread of the other model: a second team of threads would make both slower."""
+        """In the thread of the other model: a second team of threads makes both slower.
+
+        The operations on one token's logits are large enough to start one.
+        """
         return await self._model._scheduler.alone(work)
 
     def _attended(self, ids: TokenIds) -> NDArray[np.float32]:
@@ -119,7 +139,7 @@ class ReferenceModel:
         weights: NDArray[np.float32] = output.attentions[-1][0].numpy()
         return weights
 
-    def _written(self, ids: TokenIds, max_tokens: int) -> tuple[list[int], Sequence[Any]]:
+    def _written(self, ids: TokenIds, max_tokens: int) -> list["_Written"]:
         tensor = torch.tensor([ids])
         with torch.inference_mode():
             output = self._module.generate(
@@ -130,18 +150,14 @@ class ReferenceModel:
                 return_dict_in_generate=True,
                 output_scores=True,
             )
-        return output.sequences[0, len(ids) :].tolist(), [score[0] for score in output.scores]
+            written = output.sequences[0, len(ids) :].tolist()
+            return [_Written.of(*each) for each in zip(written, output.scores, strict=True)]
 
-    def _append(
-        self, writing: Writing, detokeniser: Detokeniser, token_id: int, logits: Any, want: Want
-    ) -> None:
-        entropy = logprob = None
-        if want.entropy or want.logprob:
-            logprobs = torch.log_softmax(logits.float(), dim=-1)
-            logprob = logprobs[token_id].item() if want.logprob else None
-            entropy = torch.special.entr(logprobs.exp()).sum().item() if want.entropy else None
-        is_end = token_id in self._model._vocabulary.end_ids
-        text = "" if is_end else detokeniser.add(token_id)
+    def _append(self, writing: Writing, detokeniser: Detokeniser, written: "_Written", want: Want) -> None:
+        is_end = written.id in self._model._vocabulary.end_ids
+        text = "" if is_end else detokeniser.add(written.id)
         start = writing.tokens[-1].end if writing.tokens else 0
-        token = Token(token_id, text, start, start + len(text), logprob, entropy)
+        logprob = written.logprob if want.logprob else None
+        entropy = written.entropy if want.entropy else None
+        token = Token(written.id, text, start, start + len(text), logprob, entropy)
         writing.end(token) if is_end else writing.add(token)
