@@ -10,7 +10,8 @@ token; reject what is unsupported or irrelevant). They are the paper's ablations
 but for the one without retrieval, which `runs.selfrag_thresholds` has (θ = 1). Differences are paired, with
 95 % intervals; p-values are put right for all lines of a dataset and metric.
 
-Runs are kept in FOLDER/runs; started again, it goes on, and the sample may be greater then. Tables are
+Runs are kept in FOLDER/runs; started again, it goes on, and the sample may be greater then. With `--cache`,
+most calls of one run are found again in the next: seconds are those of what was left to compute. Tables are
 printed as Markdown, and FOLDER/parts.json has the same numbers.
 """
 
@@ -28,7 +29,7 @@ from askance.eval.recorded_run import RecordedRun
 from askance.eval.summaries import RunSummary, main_metrics, scores_of, summarise
 from askance.methods.selfrag import Selfrag
 from askance.runtime.durable import write_atomically
-from runs.grids import Setting, grid_options, make_grid, markdown, run_cells
+from runs.grids import Setting, add_cache, grid_options, make_grid, markdown, run_cells
 
 DEFAULT = "selfrag"
 PARTS: Mapping[str, Mapping[str, Setting]] = {
@@ -59,13 +60,14 @@ def main(arguments: list[str] | None = None) -> None:
     parser.add_argument("--dataset", nargs="+", required=True, metavar="NAME:FILE")
     parser.add_argument("--passages", type=int, default=5, help="of all but the first passage only (5)")
     parser.add_argument("--set", nargs="+", default=[], metavar="KNOB=VALUE", help="of selfrag, in all runs")
+    add_cache(parser)
     with exit_codes():
         _measure(parser.parse_args(arguments))
 
 
 def _measure(options: argparse.Namespace) -> None:
     methods = methods_of(options.passages, knobs_by_name(options.set))
-    found, stopped = run_cells(make_grid(options, options.dataset, methods), options.out)
+    found, stopped = run_cells(make_grid(options, options.dataset, methods), options.out, options.cache)
     means, lines = dict[str, RunSummary](), list[Line]()
     for dataset in dict.fromkeys(name.partition("/")[0] for name in found):
         runs = {name.split("/")[2]: run for name, run in found.items() if name.startswith(f"{dataset}/")}

@@ -33,7 +33,7 @@ from askance.eval.summaries import main_metrics, scores_of
 from askance.methods.reflection_scores import search_share, wants_search
 from askance.methods.reflection_tokens import GROUPS, Distribution
 from askance.runtime.durable import write_atomically
-from runs.grids import Setting, grid_options, make_grid, markdown, run_cells
+from runs.grids import Setting, add_cache, grid_options, make_grid, markdown, run_cells
 from runs.threshold_picture import Curve, picture
 
 THRESHOLDS = tuple(number / 10 for number in range(11))
@@ -73,12 +73,15 @@ def main(arguments: list[str] | None = None) -> None:
     parser.add_argument("--dataset", nargs="+", required=True, metavar="NAME:FILE")
     parser.add_argument("--thresholds", nargs="+", type=float, default=[*THRESHOLDS], help="of the table")
     parser.add_argument("--set", nargs="+", default=[], metavar="KNOB=VALUE", help="of selfrag, in both runs")
+    add_cache(parser)
     with exit_codes():
         _measure(parser.parse_args(arguments))
 
 
 def _measure(options: argparse.Namespace) -> None:
-    found, stopped = run_cells(make_grid(options, options.dataset, methods_of(options.set)), options.out)
+    found, stopped = run_cells(
+        make_grid(options, options.dataset, methods_of(options.set)), options.out, options.cache
+    )
     thresholds = [*sorted({*options.thresholds, DEFAULT_THRESHOLD}), None]
     told = []
     for dataset, always, never in _pairs(found):

@@ -4,7 +4,7 @@ import pytest
 import torch
 
 from askance.models.hf import products
-from askance.models.hf.products import FORMS, TRIED_TOKENS, Product, form_for
+from askance.models.hf.products import FORMS, FORMS_OF_ONE, TRIED_TOKENS, Product, form_for
 from askance.models.hf.threads import no_team
 
 LARGE = torch.randn(300, 400, generator=torch.Generator().manual_seed(1))
@@ -29,20 +29,27 @@ def test_every_form_gives_the_same(form):
     torch.testing.assert_close(form(x, LARGE), x @ LARGE.T, atol=1e-3, rtol=1e-5)
 
 
+@pytest.mark.parametrize("form", FORMS_OF_ONE)
+def test_every_form_of_one_token_gives_the_same(form):
+    x = torch.randn(1, 400, generator=torch.Generator().manual_seed(3))
+    torch.testing.assert_close(form(x, LARGE), x @ LARGE.T, atol=1e-3, rtol=1e-5)
+
+
 def test_each_number_of_tokens_takes_the_form_that_was_quickest_for_it(monkeypatch):
-    quickest = dict(zip(TRIED_TOKENS, (FORMS[2], FORMS[0], FORMS[1]), strict=True))
+    forms = (FORMS_OF_ONE[1], FORMS[2], FORMS[0], FORMS[1], FORMS[2])
+    quickest = dict(zip(TRIED_TOKENS, forms, strict=True))
 
     def seconds(work, others):
         num_tokens = len(work.args[0])
         return 1.0 if work.func is quickest[num_tokens] else 2.0
 
     monkeypatch.setattr(products, "_seconds", seconds)
-    taken = {num_tokens: form_for(num_tokens, LARGE) for num_tokens in (2, 4, 5, 16, 17, 64, 65, 1000)}
-    expected = [FORMS[2], FORMS[2], FORMS[0], FORMS[0], *[FORMS[1]] * 4]
-    assert list(taken.values()) == expected
+    first_last = {1: (1, 1), 4: (2, 4), 8: (5, 8), 16: (9, 16), 64: (17, 1000)}
+    for tried, (first, last) in first_last.items():
+        assert form_for(first, LARGE) is form_for(last, LARGE) is quickest[tried]
 
 
-def test_a_shape_is_tried_once_and_small_ones_single_tokens_and_loading_never(monkeypatch):
+def test_a_shape_is_tried_once_and_small_ones_and_loading_never(monkeypatch):
     tried = []
 
     def seconds(work, others):
@@ -50,7 +57,6 @@ def test_a_shape_is_tried_once_and_small_ones_single_tokens_and_loading_never(mo
         return 1.0
 
     monkeypatch.setattr(products, "_seconds", seconds)
-    form_for(1, LARGE)
     form_for(9, torch.ones(20, 30))
     with no_team():
         form_for(9, LARGE)
@@ -66,6 +72,9 @@ def test_a_product_too_large_to_try_takes_the_form_of_fewer_tokens(monkeypatch):
     monkeypatch.setattr(products, "_MOST_OPERATIONS", LARGE.numel() * 16)
     monkeypatch.setattr(products, "_seconds", lambda work, others: 0.0 if work.func is FORMS[1] else 1.0)
     assert form_for(64, LARGE) is form_for(16, LARGE) is FORMS[1]
+    monkeypatch.setattr(products, "_MOST_OPERATIONS", 1)
+    assert form_for(64, LARGE + 1) is FORMS[1], "not that of one token"
+    monkeypatch.setattr(products, "_MOST_OPERATIONS", LARGE.numel() * 16)
     monkeypatch.setattr(products, "_quickest", {})
     tried = []
 

@@ -12,9 +12,9 @@ from runs.side_by_side import methods_of
 
 from askance.core.trace import Attended, Decided, Generated, ScoredOptions, Trace
 from askance.eval.recorded_run import read_run
-from askance.models.scripted import ScriptedModel
 from askance.wire import METHODS
 from tests.eval.hand_made import record, written
+from tests.runs.counting import Counting
 
 SHORT = ("query_tokens=8", "answer_tokens=8", "summary_tokens=8")
 TOLD = ["vanilla", "airrag_lite", "airrag", MANY]
@@ -122,17 +122,6 @@ def test_the_samples_of_table_2(options, tmp_path):
     ]  # fmt: skip
     assert {each["rollouts"] for each in found} == {"2"}
     assert [line["row"] for line in kept_lines(tmp_path / "out")] == [*SAMPLES]
-
-
-class Counting(ScriptedModel):
-    """Nonsense that can be kept, and how often it was asked."""
-
-    fingerprint = "nonsense"
-    calls = 0
-
-    async def generate(self, *given, **named):
-        Counting.calls += 1
-        return await super().generate(*given, **named)
 
 
 def test_a_cache_keeps_the_calls_of_all_rows(options, tmp_path, monkeypatch):

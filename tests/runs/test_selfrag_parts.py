@@ -6,6 +6,7 @@ from runs.selfrag_parts import PAIRS, compared, lines_table, main, methods_of, s
 
 from askance.eval.recorded_run import read_run
 from tests.eval.hand_made import record, written
+from tests.runs.counting import Counting
 
 
 def test_every_part_is_held_against_the_whole(options, tmp_path, capsys):
@@ -33,6 +34,21 @@ def test_every_part_is_held_against_the_whole(options, tmp_path, capsys):
     assert "| jsonl | hard constraints − selfrag | f1 |" in printed
     main([*options, "--set", "max_tokens=16", "--passages", "2"])
     assert capsys.readouterr().out.split("won")[1] == printed.split("won")[1], "nothing is asked again"
+
+
+def test_a_cache_keeps_the_calls_that_parts_share(options, tmp_path, monkeypatch):
+    monkeypatch.setattr("askance.loading.load_models", lambda specs: {"answer": Counting()})
+    given = [*options, "--set", "max_tokens=8", "mode=always", "--passages", "2"]
+    calls = []
+    for further in (["--out", str(tmp_path / "apart")], ["--cache", str(tmp_path / "calls")]):
+        before = Counting.calls
+        main([*given, *further])
+        calls.append(Counting.calls - before)
+    apart, shared = (
+        json.loads((tmp_path / name / "parts.json").read_text())["lines"] for name in ("apart", "out")
+    )
+    assert shared == apart
+    assert calls[1] < calls[0] / 2
 
 
 def test_differences_are_paired_and_signed(tmp_path):
