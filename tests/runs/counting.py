@@ -1,0 +1,18 @@
+"""A model whose calls can be kept and counted."""
+
+from askance.models.scripted import ScriptedModel
+
+
+class Counting(ScriptedModel):
+    """Nonsense that can be kept, and how often it was asked."""
+
+    fingerprint = "nonsense"
+    calls = 0
+
+    async def generate(self, *given, **named):
+        Counting.calls += 1
+        return await super().generate(*given, **named)
+
+    async def score(self, *given, **named):
+        Counting.calls += 1
+        return await super().score(*given, **named)
