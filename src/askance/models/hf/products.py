@@ -43,7 +43,7 @@ TRIED_TOKENS = (1, 4, 8, 16, 64)
 """A pass of so many tokens or fewer, and more than the number before, takes the form found for it; a longer
 one that of the last. Between neighbours stands what differs: a form as quick as any with 16 tokens may take
 twice as long as others with 8."""
-_TRIALS = 3
+_TRIALS = 2
 _OTHER_NUMBERS = 2**23
 """Read before each trial: in a pass, all other weights come between one product and the next of its kind."""
 _MOST_OPERATIONS = 2**29
