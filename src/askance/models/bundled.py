@@ -83,7 +83,7 @@ def merge_once(target: Path, base: str, adapter: Path) -> Path:
 def _reader_folder() -> Path:
     """The model with our adapter in the cache."""
     source = _gguf_path()
-    from askance.models.hf.adapter import adapter_fingerprint
+    from askance.models.local.adapter_files import adapter_fingerprint
 
     return merge_once(_cached(source, f"reader-{adapter_fingerprint(READER)}-"), str(source), READER)
 

@@ -1,0 +1,105 @@
+"""Token texts come one by one and join to the whole."""
+
+import unicodedata
+
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+from tests.models.test_local_prompt import TOKENIZERS, VOCABULARIES, both
+
+from askance.models.local.detokenise import Detokeniser
+
+many = settings(max_examples=200, deadline=None)
+ids_of_any_kind = st.lists(st.integers(3, len(TOKENIZERS["byte level"]) - 1), max_size=30)
+
+
+def texts(name, ids, before=()):
+    detokeniser = Detokeniser(VOCABULARIES[name], before)
+    pieces = [detokeniser.add(id) for id in ids]
+    return [*pieces, detokeniser.flush()]
+
+
+@both
+@many
+@given(text=st.text(max_size=20), before=st.text(min_size=1, max_size=20))  # a prompt is never empty
+def test_texts_join_to_the_text(name, text, before):
+    ids = VOCABULARIES[name].encode(text, at_start=False)
+    prompt = VOCABULARIES[name].encode(before, at_start=True)
+    assert "".join(texts(name, ids, prompt)) == VOCABULARIES[name].decode_inside(ids)
+    assert unicodedata.normalize("NFC", "".join(texts(name, ids, prompt))) == unicodedata.normalize(
+        "NFC", text
+    )
+
+
+@many
+@given(ids=ids_of_any_kind)
+def test_any_ids_of_a_byte_level_model_join_to_their_text(ids):
+    assert "".join(texts("byte level", ids)) == VOCABULARIES["byte level"].decode(ids)
+
+
+@both
+@pytest.mark.parametrize("character", ["é", "中", "😀", "👩‍🚀", "e\u0301"])
+def test_the_token_that_completes_a_character_has_it(name, character):
+    ids = VOCABULARIES[name].encode(f" a{character}b", at_start=False)
+    pieces = [piece for piece in texts(name, ids) if piece]
+    assert "".join(pieces).strip() == f"a{character}b"
+    assert all("\ufffd" not in piece for piece in pieces)
+
+
+@both
+def test_half_a_character_waits_and_is_told_at_the_end(name):
+    ids = VOCABULARIES[name].encode("😀", at_start=False)[-4:]
+    assert len(ids) == 4
+    assert texts(name, ids) == ["", "", "", "😀", ""]
+    *waiting, told = texts(name, ids[:2])
+    assert waiting == ["", ""]
+    assert set(told) == {"\ufffd"}
+
+
+def test_text_before_half_a_character_is_told_at_once():
+    """Some byte-level tokens hold a letter and the first byte of the next character."""
+
+    class Mixed:
+        def decode(self, ids):
+            return b"".join({1: b"ab\xe4", 2: b"\xb8", 3: b"\xad!"}[id] for id in ids).decode(
+                errors="replace"
+            )
+
+    assert texts_of(Mixed(), [1, 2, 3]) == ["ab", "", "中!"]
+
+
+def texts_of(vocabulary, ids):
+    detokeniser = Detokeniser(vocabulary)
+    return [detokeniser.add(id) for id in ids]
+
+
+@both
+def test_broken_bytes_are_held_back_for_three_tokens_at_most(name):
+    first_byte = VOCABULARIES[name].encode("😀", at_start=False)[-4]
+    assert texts(name, [first_byte] * 5) == ["", "", "", "\ufffd", "\ufffd", "\ufffd" * 3]
+
+
+def test_the_first_token_keeps_its_space():
+    name = "sentencepiece"
+    prompt = VOCABULARIES[name].encode("One two", at_start=True)
+    ids = VOCABULARIES[name].encode(" cat sat", at_start=False)
+    assert "".join(texts(name, ids, prompt)) == " cat sat"
+
+
+@both
+def test_a_character_begun_in_the_prompt_is_completed(name):
+    *begun, last = VOCABULARIES[name].encode("a 😀", at_start=True)
+    assert texts(name, [last], begun)[0].endswith("😀")
+
+
+@both
+def test_control_tokens_show_as_their_strings(name):
+    id, text = next(iter(VOCABULARIES[name].control.items()))
+    assert texts(name, [id])[0] == text
+
+
+@both
+def test_peek_tells_what_would_come(name):
+    detokeniser = Detokeniser(VOCABULARIES[name], VOCABULARIES[name].encode("One two", at_start=True))
+    for id in VOCABULARIES[name].encode(" cat sat", at_start=False):
+        assert detokeniser.peek(id) == detokeniser.add(id)
