@@ -5,7 +5,7 @@ BIN := $(VENV)/bin
 DEMO := .demo
 QUESTION := Where did the scriptwriter of The Third Man die?
 
-.PHONY: demo test check bench clean
+.PHONY: demo test test-gguf check bench clean
 
 $(VENV)/.installed: pyproject.toml constraints.txt
 	$(PYTHON) -m venv $(VENV)
@@ -19,6 +19,13 @@ demo: $(VENV)/.installed  ## Index the sample corpus and answer a question that 
 
 test: $(VENV)/.installed  ## All tests, warnings as errors
 	$(BIN)/python -m pytest
+
+$(VENV)/.gguf: $(VENV)/.installed
+	$(BIN)/python -m pip install -q -c constraints.txt -e '.[gguf]'
+	touch $@
+
+test-gguf: $(VENV)/.gguf  ## Tests of models by llama.cpp, which is compiled first: about ten minutes
+	$(BIN)/python -m pytest tests/models/llama
 
 check: $(VENV)/.installed  ## Style, types, layers, tests
 	$(BIN)/ruff check .

@@ -30,7 +30,7 @@ from askance.core.types import (
     Watch,
 )
 from askance.models.hf import HfModel
-from askance.models.hf.detokenise import Detokeniser
+from askance.models.local.detokenise import Detokeniser
 from askance.runtime.writing import Writing
 from benchmarks.needed import Needed
 

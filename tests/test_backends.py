@@ -42,7 +42,7 @@ def variants():
 
 
 def backends():
-    yield "`bundled`, `hf:…`", ALL_SIGNALS, ALL_CAPABILITIES
+    yield "`bundled`, `hf:…`, `gguf:…`", ALL_SIGNALS, ALL_CAPABILITIES
     for options in BACKENDS:
         read = read_options(dict(pair.split("=") for pair in options[1:].split("&") if pair))
         yield f"`openai:…{options}`", read.signals, read.capabilities

@@ -58,7 +58,10 @@ def _list(as_json: bool) -> None:
 
 
 def _missing(kind: ModelKind) -> list[str]:
-    return [package for package in kind.needs_packages if find_spec(package) is None]
+    """Packages without which it can't be used here, of the set that lacks fewest."""
+    sets = [each for each in (kind.needs_packages, kind.or_packages) if each] or [()]
+    lacking = [[package for package in each if find_spec(package) is None] for each in sets]
+    return min(lacking, key=len)
 
 
 def _show(report: Report) -> None:

@@ -137,7 +137,7 @@ def own_prompts(method: str, model: str) -> dict[str, Any]:
     folder = kind.reader(name, options)
     if folder is None or not (folder / "reader.json").is_file():
         return {}
-    from askance.models.hf.reader_note import read_note
+    from askance.models.local.reader_note import read_note
 
     note = read_note(folder)
     return {} if note is None else {"wording": open_wording(note.prompts)}

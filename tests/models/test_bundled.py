@@ -180,8 +180,9 @@ def cached():
 
 
 def test_a_conversion_keeps_the_fingerprint(tiny_package):
+    from askance.models.hf.fingerprint import weights_fingerprint
     from askance.models.hf.load import load_parts
-    from askance.models.hf.reader_note import chat_template_digest, weights_fingerprint
+    from askance.models.local.encoding import chat_template_digest
 
     read, converted = load_parts(str(tiny_package)), load_plain_parts()
     assert weights_fingerprint(read[0]) == weights_fingerprint(converted[0])

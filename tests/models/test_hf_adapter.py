@@ -10,9 +10,10 @@ from tests.models.test_hf_load import edit, run_python
 from tests.models.tiny import byte_level_tokenizer, save_adapter, save_tiny
 
 from askance.core.errors import ModelSpecError
-from askance.models.hf.adapter import adapter_fingerprint, holds_adapter, merge, open_adapter
+from askance.models.hf.adapter import holds_adapter, merge, open_adapter
 from askance.models.hf.load import load_parts
 from askance.models.hf.noise import quiet
+from askance.models.local.adapter_files import adapter_fingerprint
 
 IDS = torch.tensor([[1, 30, 45, 60, 200, 17, 99]])
 

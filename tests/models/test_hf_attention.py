@@ -70,7 +70,7 @@ class Fixed:
     def take(self, fed, num_reused):
         self.num_reused = num_reused
         self.logits.append(fed.logits[-1].logits)
-        self.rows += [row.numpy() for row in fed.attention]
+        self.rows += fed.attention
         if not self.more:
             return False
         self.ids.append(self.more.pop(0))

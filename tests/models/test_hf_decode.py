@@ -14,7 +14,8 @@ from tests.models.tiny import byte_level_tokenizer, tiny_module
 from askance.core.errors import InputError, KnobError, ModelFailure, PromptTooLong
 from askance.core.types import Chat, Raw, Sampling, Span, Turn, Want, untrusted
 from askance.models.hf import HfModel, load_hf
-from askance.models.hf.signals import Chooser, read, rows_of
+from askance.models.hf.signals import rows_of
+from askance.models.local.choosing import Chooser, read
 from askance.models.sampling import check_sampling
 
 QUESTIONS = ("What is the capital of France?", "Name three colours.", "Who wrote Faust?")

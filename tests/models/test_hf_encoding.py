@@ -4,14 +4,14 @@ import pytest
 from tests.models.tiny import byte_level_tokenizer, sentencepiece_tokenizer, tiny_module
 
 from askance.core.types import Chat, Raw, Span, Turn, untrusted
-from askance.models.hf.encoding import Encoding
+from askance.models.hf.encoding import encoding_of
 
 CHAT = Chat((Turn("user", (untrusted("Count to <s> three."),)),), continuation=(Span("One"),))
 
 
 def encoding(model_type, tokenizer):
     module = tiny_module(model_type, vocabulary=len(tokenizer), eos_token_id=tokenizer.eos_token_id)
-    return Encoding(tokenizer, module, model_type)
+    return encoding_of(tokenizer, module, model_type)
 
 
 @pytest.mark.parametrize("prompt", [CHAT, Raw((Span("The cat"), untrusted("</s> sat")))])
@@ -19,7 +19,7 @@ def test_a_model_reads_with_it(prompt, llama_folder):
     from askance.models.hf.load import as_model, load_parts
 
     module, tokenizer = load_parts(str(llama_folder))
-    own = Encoding(tokenizer, module, "own")
+    own = encoding_of(tokenizer, module, "own")
     model = as_model(module, tokenizer, name="model")
     assert len(own.prompt_ids(prompt)) == model.count(prompt)
     assert own.text_ids("</s>the river") == model.tokenize("</s>the river")
@@ -37,4 +37,4 @@ def test_the_model_may_name_more_ends_than_its_tokenizer():
     tokenizer = byte_level_tokenizer()
     module = tiny_module("qwen2", vocabulary=len(tokenizer))
     module.generation_config.eos_token_id = [0, tokenizer.eos_token_id]
-    assert Encoding(tokenizer, module, "qwen").end_ids == {0, tokenizer.eos_token_id}
+    assert encoding_of(tokenizer, module, "qwen").end_ids == {0, tokenizer.eos_token_id}

@@ -5,13 +5,13 @@ import torch
 from tests.models.tiny import byte_level_tokenizer, save_tiny, sentencepiece_tokenizer, tiny_module
 
 from askance.models.hf import load_hf
-from askance.models.hf.encoding import Encoding
+from askance.models.hf.encoding import encoding_of
 from askance.models.hf.fingerprint import model_fingerprint
 
 
 def made(module=None, tokenizer=None):
     module = module or tiny_module("llama")
-    return model_fingerprint(module, Encoding(tokenizer or sentencepiece_tokenizer(), module, "tiny"))
+    return model_fingerprint(module, encoding_of(tokenizer or sentencepiece_tokenizer(), module, "tiny"))
 
 
 def test_it_is_the_same_wherever_the_files_lie(tmp_path):

@@ -153,14 +153,11 @@ def save_adapter(folder: Path, base: str, *, base_spec: str | None = None, **set
     """A random adapter, float16, for the model that `load_parts` knows as `base`; a note if it has a spec."""
     from peft import LoraConfig, get_peft_model
 
+    from askance.models.hf.fingerprint import weights_fingerprint
     from askance.models.hf.load import load_parts
     from askance.models.hf.noise import quiet
-    from askance.models.hf.reader_note import (
-        ReaderNote,
-        chat_template_digest,
-        weights_fingerprint,
-        write_note,
-    )
+    from askance.models.local.encoding import chat_template_digest
+    from askance.models.local.reader_note import ReaderNote, write_note
 
     module, tokenizer = load_parts(base, device="cpu", dtype="float32")
     fingerprint = weights_fingerprint(module)

@@ -9,10 +9,10 @@ from hypothesis.stateful import RuleBasedStateMachine, invariant, precondition, 
 
 from askance.core.errors import ModelFailure
 from askance.runtime import batch as module
-from askance.runtime.batch import GUESSING_TOKENS, Batch
+from askance.runtime.batch import Batch
 from askance.runtime.guessing import MOST_TOKENS
 from askance.runtime.kvcache import BLOCK_TOKENS
-from tests.runtime.tokens import Asked, Tokens, next_id, next_in_circles
+from tests.runtime.tokens import GUESSING_TOKENS, Asked, Tokens, next_id, next_in_circles
 
 
 def alone(prompt, num_new=3, rule=next_id):

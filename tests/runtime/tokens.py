@@ -5,11 +5,14 @@ from dataclasses import dataclass, field
 
 from askance.runtime.backend import Fed
 
+GUESSING_TOKENS = 16
+
 
 class Tokens:
     """A backend whose keys and values are the tokens themselves, and whose logits are all tokens before."""
 
     bytes_per_token, can_restore, can_go_back, max_feeds = 10, True, True, 100
+    can_share, guessing_tokens = False, GUESSING_TOKENS
 
     def __init__(self):
         self.slots, self.passes, self.breaks_on = [], [], set()
@@ -22,7 +25,13 @@ class Tokens:
     def reserved_with(self, num_tokens):
         return self.num_reserved + num_tokens
 
-    def open(self, num_tokens):
+    def num_known(self, ids):
+        return 0
+
+    def num_held(self, slot):
+        return 0
+
+    def open(self, num_tokens, ids=()):
         self.check(self.opens)
         slot = [None] * num_tokens
         self.slots.append(slot)

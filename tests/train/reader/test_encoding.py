@@ -1,7 +1,7 @@
 """Lessons as ids."""
 
 from askance.core.types import Raw, Span
-from askance.models.hf.encoding import Encoding
+from askance.models.hf.encoding import encoding_of
 from askance.train.reader.encoding import Encoded, encode
 from askance.train.reader.lesson import Lesson
 
@@ -56,7 +56,7 @@ def test_a_model_sees_what_it_will_see_when_it_answers(llama_folder):
     from askance.models.hf.load import as_model, load_parts
 
     module, tokenizer = load_parts(str(llama_folder))
-    (made,), _ = encode([lesson("The cat</s>", " sat</s> on")], Encoding(tokenizer, module, "llama"), 100)
+    (made,), _ = encode([lesson("The cat</s>", " sat</s> on")], encoding_of(tokenizer, module, "llama"), 100)
     model = as_model(module, tokenizer, name="llama")
     prompt, target = made.ids[: made.num_prompt_tokens], made.ids[made.num_prompt_tokens :]
     assert len(prompt) == model.count(Raw((Span("The cat</s>"),)))

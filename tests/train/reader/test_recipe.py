@@ -13,7 +13,9 @@ from askance.core.errors import InputError, ModelSpecError
 from askance.core.types import Question
 from askance.eval.datasets import Example
 from askance.eval.datasets.grounds import Grounds
-from askance.models.hf.reader_note import chat_template_digest, read_note, weights_fingerprint
+from askance.models.hf.fingerprint import weights_fingerprint
+from askance.models.local.encoding import chat_template_digest
+from askance.models.local.reader_note import read_note
 from askance.train.reader.base import load_base
 from askance.train.reader.recipe import train_reader
 from askance.train.reader.settings import ReaderSettings
@@ -316,7 +318,7 @@ def test_a_reader_learns_more(adapter, qwen_folder, tmp_path):
 
 
 def test_nothing_learned_is_the_reader_it_began_from(adapter, qwen_folder, tmp_path):
-    from askance.models.hf.adapter import adapter_fingerprint
+    from askance.models.local.adapter_files import adapter_fingerprint
 
     begun, _, _ = adapter
     train_reader(EXAMPLES, load_base(f"hf:{begun}", "cpu"), settings(learning_rate=0.0), tmp_path / "same")

@@ -7,7 +7,6 @@ chat template. For one without, names and shapes have to do.
 
 import json
 from dataclasses import dataclass
-from hashlib import blake2b
 from importlib.util import find_spec
 from pathlib import Path
 from typing import Any
@@ -15,10 +14,12 @@ from typing import Any
 from safetensors import SafetensorError, safe_open
 
 from askance.core.errors import MissingExtra, ModelSpecError
+from askance.models.hf.fingerprint import weights_fingerprint
 from askance.models.hf.noise import first_line, quiet
-from askance.models.hf.reader_note import ReaderNote, chat_template_digest, read_note, weights_fingerprint
+from askance.models.local.adapter_files import CONFIG, WEIGHTS
+from askance.models.local.encoding import chat_template_digest
+from askance.models.local.reader_note import ReaderNote, read_note
 
-_CONFIG, _WEIGHTS = "adapter_config.json", "adapter_model.safetensors"
 _FETCH = "Fetch or save it again."
 
 
@@ -38,7 +39,7 @@ class Adapter:
 
 def holds_adapter(folder: Path) -> bool:
     """Whether a folder is there that peft wrote an adapter into."""
-    return (folder / _CONFIG).is_file()
+    return (folder / CONFIG).is_file()
 
 
 def open_adapter(folder: Path) -> Adapter:
@@ -52,30 +53,12 @@ def open_adapter(folder: Path) -> Adapter:
         raise MissingExtra("peft", "local", "an adapter")
     if not holds_adapter(folder):
         raise ModelSpecError(
-            f"folder {str(folder)!r} holds no adapter: it has no {_CONFIG}. Name the folder that peft's "
+            f"folder {str(folder)!r} holds no adapter: it has no {CONFIG}. Name the folder that peft's "
             "save_pretrained wrote."
         )
     note, declared = read_note(folder), _declared_base(folder)
     _check_weights(folder)
     return Adapter(folder, declared if note is None else note.base, note)
-
-
-def adapter_fingerprint(folder: Path) -> str:
-    """What tells one adapter from another by all that merging depends on: 16 hexadecimal digits.
-
-    Raises:
-        ModelSpecError: its files can't be read.
-    """
-    digest = blake2b(digest_size=8)
-    for name in (_CONFIG, _WEIGHTS):
-        try:
-            content = (folder / name).read_bytes()
-        except OSError as error:
-            raise ModelSpecError(
-                f"adapter {str(folder)!r}: can't read {name}: {error.strerror}. {_FETCH}"
-            ) from error
-        digest.update(f"{len(content)} ".encode() + content)
-    return digest.hexdigest()
 
 
 def merge(adapter: Adapter, module: Any, tokenizer: Any, base: str) -> Any:
@@ -148,7 +131,7 @@ def _sharing_with_embedding(module: Any) -> frozenset[str]:
 
 
 def _declared_base(folder: Path) -> str | None:
-    path = folder / _CONFIG
+    path = folder / CONFIG
     try:
         name = json.loads(path.read_text(encoding="utf-8")).get("base_model_name_or_path")
     except (OSError, ValueError, AttributeError) as error:
@@ -157,10 +140,10 @@ def _declared_base(folder: Path) -> str | None:
 
 
 def _check_weights(folder: Path) -> None:
-    path = folder / _WEIGHTS
+    path = folder / WEIGHTS
     if not path.is_file():
         raise ModelSpecError(
-            f"adapter {str(folder)!r} has no {_WEIGHTS}: fetch it, or save the adapter again as safetensors."
+            f"adapter {str(folder)!r} has no {WEIGHTS}: fetch it, or save the adapter again as safetensors."
         )
     try:
         with safe_open(path, framework="pt") as file:

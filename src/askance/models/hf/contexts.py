@@ -4,7 +4,9 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Any
 
+import numpy as np
 import torch
+from numpy.typing import NDArray
 from torch import Tensor
 
 from askance.models.hf.attention import capturing
@@ -28,8 +30,9 @@ class Context:
 class Contexts:
     """The `Backend` of a `Batch` over any causal model of transformers. Nothing of a text stays after it."""
 
-    can_restore = can_go_back = False
+    can_restore = can_go_back = can_share = False
     max_feeds = 1
+    guessing_tokens = 0
 
     def __init__(
         self, module: Any, watched_layer: int | None, keeps_logits: bool, bytes_per_token: int
@@ -40,9 +43,15 @@ class Contexts:
     def reserved_with(self, num_tokens: int) -> int:
         return self.num_reserved + num_tokens
 
-    def open(self, num_tokens: int) -> Context:
+    def num_known(self, ids: Sequence[int]) -> int:
+        return 0
+
+    def open(self, num_tokens: int, ids: Sequence[int] = ()) -> Context:
         self.num_reserved += num_tokens
         return Context(num_tokens)
+
+    def num_held(self, slot: Context) -> int:
+        return 0
 
     def close(self, slot: Context) -> None:
         self.num_reserved -= slot.num_tokens
@@ -76,6 +85,8 @@ class Contexts:
         return Fed(rows, (_last_row(capture.weights, feed.start + len(feed.ids)),))
 
 
-def _last_row(weights: Tensor, num_tokens: int) -> Tensor:
+def _last_row(weights: Tensor, num_tokens: int) -> NDArray[np.float32]:
     """The last token's weights over all tokens: those that a sliding window has dropped are 0."""
-    return torch.nn.functional.pad(weights[:, -1], (num_tokens - weights.shape[-1], 0))
+    padded = torch.nn.functional.pad(weights[:, -1], (num_tokens - weights.shape[-1], 0))
+    found: NDArray[np.float32] = padded.cpu().numpy()
+    return found

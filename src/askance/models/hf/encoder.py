@@ -21,9 +21,9 @@ from numpy.typing import NDArray
 from askance.core.errors import MissingExtra, ModelFailure, ModelSpecError
 from askance.core.strict_json import whole_characters
 from askance.core.types import TextKind
+from askance.models.hf.fingerprint import weights_fingerprint
 from askance.models.hf.load import explain, fitting, placement
 from askance.models.hf.noise import first_line, quiet
-from askance.models.hf.reader_note import weights_fingerprint
 from askance.models.hf.threads import no_team, settle_team
 
 _BATCH_TEXTS = 32

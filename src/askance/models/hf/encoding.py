@@ -1,70 +1,14 @@
-"""How one model reads text: whoever runs it and whoever trains it make the same ids."""
+"""How a model of transformers reads text."""
 
-from hashlib import blake2b
 from typing import Any
 
-from askance.core.errors import ModelSpecError
-from askance.core.types import Prompt, Span, TokenIds
-from askance.models.hf.prompt import PromptEncoder
-from askance.models.hf.reader_note import chat_template_digest
-from askance.models.hf.vocabulary import Vocabulary
+from askance.models.local.encoding import Encoding
 
 
-class Encoding:
-    """The tokenizer of a model with what the model itself says about it.
-
-    Attributes:
-        vocabulary: ids to text, control strings, single tokens.
-        prompts: parts and whole prompts to ids.
-        template_digest: of the chat template.
-    """
-
-    def __init__(self, tokenizer: Any, module: Any, name: str) -> None:
-        self.vocabulary = Vocabulary(
-            tokenizer,
-            name,
-            end_ids=_end_ids(module, tokenizer),
-            size=module.get_input_embeddings().num_embeddings,
-        )
-        self.prompts = PromptEncoder(tokenizer, self.vocabulary, name)
-        self.template_digest = chat_template_digest(tokenizer)
-        self._name, self._end_id, self._tokenizer = name, tokenizer.eos_token_id, tokenizer
-
-    @property
-    def fingerprint(self) -> str:
-        """What tells how this model reads text and lays out prompts from how others do."""
-        backend = getattr(self._tokenizer, "backend_tokenizer", None)
-        reads = backend.to_str() if backend is not None else repr(sorted(self._tokenizer.get_vocab().items()))
-        control, ends = sorted(self.vocabulary.control.items()), sorted(self.end_ids)
-        whole = repr((reads, control, ends, self.template_digest))
-        return blake2b(whole.encode("utf-8", "surrogatepass"), digest_size=16).hexdigest()
-
-    @property
-    def end_ids(self) -> frozenset[int]:
-        """The ids that end a text."""
-        return self.vocabulary.end_ids
-
-    @property
-    def end_id(self) -> int:
-        """The one that a model is taught to end its texts with.
-
-        Raises:
-            ModelSpecError: the tokenizer has none.
-        """
-        if self._end_id is None:
-            raise ModelSpecError(
-                f"the tokenizer of {self._name!r} names no end token, so its model can't be taught where "
-                "to stop: set eos_token in its tokenizer_config.json."
-            )
-        return int(self._end_id)
-
-    def prompt_ids(self, prompt: Prompt) -> TokenIds:
-        """The prompt as the model sees it; see `PromptEncoder.encode`."""
-        return self.prompts.encode(prompt)
-
-    def text_ids(self, text: str) -> TokenIds:
-        """Plain text as the model writes it after a prompt: no BOS, no space in front, nothing is control."""
-        return self.prompts.parts((Span(text, trusted=False),), at_start=False)
+def encoding_of(tokenizer: Any, module: Any, name: str) -> Encoding:
+    """The tokenizer of a module with what the module itself says about it."""
+    size: int = module.get_input_embeddings().num_embeddings
+    return Encoding(tokenizer, name, end_ids=_end_ids(module, tokenizer), size=size)
 
 
 def _end_ids(module: Any, tokenizer: Any) -> frozenset[int]:

@@ -8,9 +8,10 @@ import torch
 import transformers
 from torch import Tensor
 
-from askance.models.hf.encoding import Encoding
-from askance.models.hf.reader_note import weights_fingerprint
+from askance.models.local.encoding import Encoding
 
+_DIGEST_BYTES = 16
+_SAMPLED_NUMBERS = 64
 _INTEGERS = {1: torch.int8, 2: torch.int16, 4: torch.int32, 8: torch.int64}
 _OF_NO_CONSEQUENCE = ("_name_or_path", "transformers_version")
 """Entries of a configuration that say where it came from."""
@@ -25,13 +26,29 @@ def model_fingerprint(module: Any, encoding: Encoding) -> str:
     config = {
         name: value for name, value in module.config.to_dict().items() if name not in _OF_NO_CONSEQUENCE
     }
-    digest = blake2b(json.dumps(config, sort_keys=True, default=str).encode(), digest_size=16)
+    digest = blake2b(json.dumps(config, sort_keys=True, default=str).encode(), digest_size=_DIGEST_BYTES)
     digest.update(encoding.fingerprint.encode())
     for name, weights in sorted(module.state_dict().items()):
         digest.update(name.encode())
         digest.update(_row_sums(weights))
     computed_by = (torch.__version__, transformers.__version__, str(module.dtype), module.device.type)
     return ", ".join((weights_fingerprint(module), digest.hexdigest(), *computed_by))
+
+
+def weights_fingerprint(module: Any) -> str:
+    """What tells the weights of one model from those of another: 32 hexadecimal digits.
+
+    Made of the name and shape of every weight and of a few of its numbers in float32, so it is cheap, and
+    does not depend on the kind of file they came from. Take it of weights in the precision of that file or a
+    finer one: what was rounded is another model.
+    """
+    digest = blake2b(digest_size=_DIGEST_BYTES)
+    for name, weights in sorted(module.named_parameters()):
+        digest.update(f"{name} {tuple(weights.shape)}\n".encode())
+        flat = weights.detach().reshape(-1)
+        few = flat[:: max(1, flat.numel() // _SAMPLED_NUMBERS)].to("cpu", torch.float32)
+        digest.update(few.numpy().astype("<f4").tobytes())
+    return digest.hexdigest()
 
 
 def _row_sums(weights: Tensor) -> bytes:

@@ -130,7 +130,9 @@ class Passes:
     """The `Backend` of a `Batch` whose attention is computed here."""
 
     can_restore = can_go_back = True
+    can_share = False
     max_feeds = 1_000_000
+    guessing_tokens = 16
 
     def __init__(
         self,
@@ -154,8 +156,14 @@ class Passes:
     def reserved_with(self, num_tokens: int) -> int:
         return self._slots.reserved_with(num_tokens)
 
-    def open(self, num_tokens: int) -> Slot:
+    def num_known(self, ids: Sequence[int]) -> int:
+        return 0
+
+    def open(self, num_tokens: int, ids: Sequence[int] = ()) -> Slot:
         return self._slots.open(num_tokens)
+
+    def num_held(self, slot: Slot) -> int:
+        return 0
 
     def close(self, slot: Slot) -> None:
         self._slots.close(slot)
@@ -181,7 +189,7 @@ class Passes:
         fed, first = [], 0
         for number, feed in enumerate(feeds):
             wanted = range(len(feed.ids) - feed.num_logits, len(feed.ids)) if feed.wants_attention else ()
-            attention = [this.weights[number, offset] for offset in wanted]
+            attention = [this.weights[number, offset].cpu().numpy() for offset in wanted]
             fed.append(Fed(rows[first : first + feed.num_logits], attention))
             first += feed.num_logits
         return fed, this

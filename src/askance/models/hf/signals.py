@@ -1,20 +1,15 @@
-"""What one step's raw logits tell, before temperature and masks; and the choice of the next token."""
+"""What one step's raw logits tell, where torch computed them."""
 
-import math
-from collections.abc import Sequence
 from dataclasses import dataclass
 from functools import cached_property
-from hashlib import blake2b
 
 import numpy as np
 import torch
+from numpy.typing import NDArray
 from torch import Tensor
 
-from askance.core.errors import ModelFailure
-from askance.core.types import Key, Sampling, Want
-
-_LEAST_LOGPROB = -1e4
-"""Nats; e to the power of it is 0 in float32."""
+from askance.core.types import Sampling
+from askance.models.local.choosing import LEAST_LOGPROB
 
 
 class _Pass:
@@ -42,8 +37,8 @@ class _Pass:
         """Of each row."""
         # Where a probability is 0 its logarithm is -inf, and their product has to be 0.
         if self._is_on_cpu:  # a row stays in its cache, all of them do not
-            return [-torch.dot(row.exp(), row.clamp(min=_LEAST_LOGPROB)).item() for row in self.logprobs]
-        products = self.logprobs.exp() * self.logprobs.clamp(min=_LEAST_LOGPROB)
+            return [-torch.dot(row.exp(), row.clamp(min=LEAST_LOGPROB)).item() for row in self.logprobs]
+        products = self.logprobs.exp() * self.logprobs.clamp(min=LEAST_LOGPROB)
         found: list[float] = (-products.sum(dim=-1)).tolist()
         return found
 
@@ -54,7 +49,7 @@ class _Pass:
 
 @dataclass(frozen=True, slots=True, eq=False)
 class Row:
-    """The logits after one token, before temperature and masks."""
+    """The logits after one token, before temperature and masks: a `Row` of `choosing`."""
 
     of: _Pass
     number: int
@@ -79,6 +74,19 @@ class Row:
         """Nats."""
         return self.of.entropies[self.number]
 
+    def logprob(self, id: int) -> float:
+        """Of one token."""
+        return self.logprobs[id].item()
+
+    def top(self, count: int) -> tuple[tuple[int, float], ...]:
+        """The most probable ids with their log-probabilities, best first."""
+        values, ids = self.logprobs.topk(min(count, len(self.logprobs)))
+        return tuple(zip(ids.tolist(), values.tolist(), strict=True))
+
+    def probabilities(self, sampling: Sampling) -> NDArray[np.float64]:
+        """After temperature, top-k and top-p: shape [vocabulary], those left out are 0."""
+        return _probabilities(self.logits, sampling)
+
 
 def rows_of(logits: Tensor) -> list[Row]:
     """The rows of `logits`, shape [rows, vocabulary]."""
@@ -86,61 +94,7 @@ def rows_of(logits: Tensor) -> list[Row]:
     return [Row(of, number) for number in range(len(logits))]
 
 
-@dataclass(frozen=True, slots=True)
-class Reading:
-    """The signals of one step; `top` holds (id, logprob) pairs, best first. Nats."""
-
-    logprob: float | None = None
-    entropy: float | None = None
-    top: tuple[tuple[int, float], ...] = ()
-    probs: tuple[float, ...] = ()
-
-
-def read(row: Row, chosen: int, want: Want, named_ids: Sequence[int]) -> Reading:
-    """Signals of one row; only those wanted are computed."""
-    return Reading(
-        logprob=row.logprobs[chosen].item() if want.logprob else None,
-        entropy=row.entropy if want.entropy else None,
-        top=_top(row.logprobs, want.top_logprobs) if want.top_logprobs else (),
-        probs=tuple(row.logprobs[list(named_ids)].exp().tolist()) if named_ids else (),
-    )
-
-
-def _top(logprobs: Tensor, count: int) -> tuple[tuple[int, float], ...]:
-    values, ids = logprobs.topk(min(count, len(logprobs)))
-    return tuple(zip(ids.tolist(), values.tolist(), strict=True))
-
-
-class Chooser:
-    """Chooses tokens for one sample of one call: its randomness is a function of `key` and `sample` alone."""
-
-    def __init__(self, sampling: Sampling, key: Key, sample: int, name: str) -> None:
-        self._sampling, self._name = sampling, name
-        digest = blake2b(repr((key, sample)).encode(), digest_size=16).digest()
-        self._random = np.random.Generator(np.random.Philox(key=int.from_bytes(digest)))
-
-    def choose(self, row: Row) -> int:
-        """The next token.
-
-        Raises:
-            ModelFailure: logits that are not numbers.
-        """
-        best, best_id = row.best
-        if not math.isfinite(best):
-            raise ModelFailure(
-                f"model {self._name!r} gave logits that are no numbers (NaN or infinite): its weights are "
-                "broken or overflow in this precision; load it with dtype=float32 or bfloat16."
-            )
-        if self._sampling.temperature == 0:
-            return best_id
-        # Candidates stay in the order of ids, where near-equal probabilities can't swap places by rounding.
-        cumulative = np.cumsum(_probabilities(row.logits, self._sampling))
-        drawn = self._random.random() * cumulative[-1]
-        last = int(np.searchsorted(cumulative, cumulative[-1]))
-        return min(int(np.searchsorted(cumulative, drawn, side="right")), last)
-
-
-def _probabilities(logits: Tensor, sampling: Sampling) -> "np.ndarray[tuple[int], np.dtype[np.float64]]":
+def _probabilities(logits: Tensor, sampling: Sampling) -> NDArray[np.float64]:
     """After temperature, top-k and top-p, in this order: shape [vocabulary], those left out are 0."""
     scaled = logits.double() / sampling.temperature
     if 0 < sampling.top_k < len(scaled):
@@ -154,4 +108,5 @@ def _probabilities(logits: Tensor, sampling: Sampling) -> "np.ndarray[tuple[int]
         # A token is kept while those before it have not yet reached top_p, so the first always is.
         beyond = ordered.cumsum(dim=-1) - ordered >= sampling.top_p
         probabilities[ids[beyond]] = 0
-    return probabilities.cpu().numpy()
+    found: NDArray[np.float64] = probabilities.cpu().numpy()
+    return found

@@ -9,7 +9,7 @@ from safetensors import SafetensorError
 
 from askance.core.errors import InputError
 from askance.methods.wording import PLAIN
-from askance.models.hf.reader_note import ReaderNote, write_note
+from askance.models.local.reader_note import ReaderNote, write_note
 from askance.runtime.durable import sync
 from askance.train.reader.card import Account, card
 

@@ -13,9 +13,11 @@ from askance.core.types import Capability
 from askance.core.version import VERSION
 from askance.eval.datasets import Example
 from askance.models.bundled import BUNDLED, READER
-from askance.models.hf.adapter import Adapter, adapter_fingerprint
-from askance.models.hf.encoding import Encoding
-from askance.models.hf.reader_note import chat_template_digest, weights_fingerprint
+from askance.models.hf.adapter import Adapter
+from askance.models.hf.encoding import encoding_of
+from askance.models.hf.fingerprint import weights_fingerprint
+from askance.models.local.adapter_files import adapter_fingerprint
+from askance.models.local.encoding import Encoding, chat_template_digest
 from askance.train.reader.base import Base
 from askance.train.reader.card import Account
 from askance.train.reader.checkpoint import claimed, remove
@@ -63,7 +65,7 @@ def train_reader(
     """
     check_free(out)
     _check_method(base, settings)
-    encoding = Encoding(base.tokenizer, base.module, base.spec)
+    encoding = encoding_of(base.tokenizer, base.module, base.spec)
     made = make_mixture(examples_by_dataset, encoding, settings)
     window = min(settings.max_tokens, _window(base))
     learned, too_long = encode(made.lessons, encoding, window)

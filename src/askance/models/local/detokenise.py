@@ -2,7 +2,7 @@
 
 from collections.abc import Sequence
 
-from askance.models.hf.vocabulary import Vocabulary
+from askance.models.local.vocabulary import Vocabulary
 
 REPLACEMENT = "\ufffd"
 _MOST_PENDING = 4

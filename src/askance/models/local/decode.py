@@ -6,12 +6,11 @@ from typing import Literal
 
 import numpy as np
 from numpy.typing import NDArray
-from torch import Tensor
 
 from askance.core.types import Generation, Key, Sampling, Scored, Token, TokenIds, Until, Want, Watch
-from askance.models.hf.detokenise import Detokeniser
-from askance.models.hf.signals import Chooser, Reading, Row, read
-from askance.models.hf.vocabulary import Vocabulary
+from askance.models.local.choosing import Chooser, Reading, Row, read
+from askance.models.local.detokenise import Detokeniser
+from askance.models.local.vocabulary import Vocabulary
 from askance.runtime.backend import Fed
 from askance.runtime.writing import Writing
 
@@ -93,7 +92,7 @@ class Option:
     def take(self, fed: Fed, num_reused: int) -> bool:
         """Sum up; there is nothing to go on with."""
         rows: Sequence[Row] = fed.logits
-        self._logprob = sum(row.logprobs[id].item() for row, id in zip(rows, self._option_ids, strict=True))
+        self._logprob = sum(row.logprob(id) for row, id in zip(rows, self._option_ids, strict=True))
         return False
 
     def scored(self) -> Scored:
@@ -101,8 +100,9 @@ class Option:
         return Scored(self._logprob, len(self._option_ids))
 
 
-def _over_heads(row: Tensor, how: Literal["mean", "max", "heads"]) -> NDArray[np.float32]:
+def _over_heads(row: NDArray[np.float32], how: Literal["mean", "max", "heads"]) -> NDArray[np.float32]:
     """The weights of one token, shape [heads, tokens], as they are wanted."""
-    over = row if how == "heads" else row.mean(dim=0) if how == "mean" else row.amax(dim=0)
-    found: NDArray[np.float32] = over.cpu().numpy()
+    found: NDArray[np.float32] = (
+        row if how == "heads" else row.mean(axis=0) if how == "mean" else row.max(axis=0)
+    )
     return found

@@ -9,8 +9,8 @@ from tests.models.tiny import byte_level_tokenizer, hostile_alphabet, sentencepi
 
 from askance.core.errors import InputError, MissingAbility
 from askance.core.types import Chat, Raw, Span, Turn, untrusted
-from askance.models.hf.prompt import PromptEncoder
-from askance.models.hf.vocabulary import Vocabulary
+from askance.models.local.prompt import PromptEncoder
+from askance.models.local.vocabulary import Vocabulary
 
 TOKENIZERS = {"sentencepiece": sentencepiece_tokenizer(), "byte level": byte_level_tokenizer()}
 VOCABULARIES = {

@@ -7,14 +7,10 @@ import torch
 from tests.models.tiny import byte_level_tokenizer, tiny_module
 
 from askance.core.errors import InputError
+from askance.models.hf.fingerprint import weights_fingerprint
 from askance.models.hf.load import load_parts
-from askance.models.hf.reader_note import (
-    ReaderNote,
-    chat_template_digest,
-    read_note,
-    weights_fingerprint,
-    write_note,
-)
+from askance.models.local.encoding import chat_template_digest
+from askance.models.local.reader_note import ReaderNote, read_note, write_note
 
 NOTE = ReaderNote(
     base="hf:tiny/ünal",

@@ -9,7 +9,7 @@ from typing import Any
 
 from askance.core.errors import InputError, MissingAbility
 from askance.core.types import Chat, Part, Prompt, Span, TokenIds, Turn
-from askance.models.hf.vocabulary import Vocabulary
+from askance.models.local.vocabulary import Vocabulary
 
 _PLACEHOLDER = re.compile("\ue000([0-9]+)\ue001")
 

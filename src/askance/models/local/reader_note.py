@@ -8,11 +8,9 @@ chat template, would answer worse without a word: the note is what such a mistak
 """
 
 import json
-from hashlib import blake2b
 from pathlib import Path
-from typing import Annotated, Any, Literal
+from typing import Annotated, Literal
 
-import torch
 from pydantic import BaseModel, ConfigDict, StringConstraints, ValidationError
 
 from askance.core.errors import ModelSpecError, UnknownName
@@ -21,8 +19,6 @@ from askance.runtime.durable import write_atomically
 
 NOTE = "reader.json"
 _FORMAT = 1
-_DIGEST_BYTES = 16
-_SAMPLED_NUMBERS = 64
 _REMEDY = "Write it again by training, or take the file that came with these weights."
 
 Digest = Annotated[str, StringConstraints(pattern=r"^[0-9a-f]{32}$")]
@@ -81,28 +77,6 @@ def write_note(folder: Path, note: ReaderNote) -> None:
         OSError: it can't be written.
     """
     write_atomically(folder / NOTE, json_line({"format": _FORMAT, **note.model_dump()}) + "\n")
-
-
-def weights_fingerprint(module: Any) -> str:
-    """What tells the weights of one model from those of another: 32 hexadecimal digits.
-
-    Made of the name and shape of every weight and of a few of its numbers in float32, so it is cheap, and
-    does not depend on the kind of file they came from. Take it of weights in the precision of that file or a
-    finer one: what was rounded is another model.
-    """
-    digest = blake2b(digest_size=_DIGEST_BYTES)
-    for name, weights in sorted(module.named_parameters()):
-        digest.update(f"{name} {tuple(weights.shape)}\n".encode())
-        flat = weights.detach().reshape(-1)
-        few = flat[:: max(1, flat.numel() // _SAMPLED_NUMBERS)].to("cpu", torch.float32)
-        digest.update(few.numpy().astype("<f4").tobytes())
-    return digest.hexdigest()
-
-
-def chat_template_digest(tokenizer: Any) -> str:
-    """What tells one chat template from another, also from none: 32 hexadecimal digits."""
-    template = json.dumps(getattr(tokenizer, "chat_template", None), sort_keys=True)
-    return blake2b(template.encode(), digest_size=_DIGEST_BYTES).hexdigest()
 
 
 def _flaw(path: Path, error: ValidationError) -> ModelSpecError | UnknownName:

@@ -1,0 +1,199 @@
+"""Keys and values in llama.cpp, and one pass over some of them."""
+
+import ctypes
+import os
+import weakref
+from collections.abc import Sequence
+from typing import Any
+
+import llama_cpp
+import numpy as np
+from numpy.typing import NDArray
+
+from askance.models.llama_cpp.library import first_error, forget_errors
+from askance.models.llama_cpp.watch import Watch
+from askance.models.llama_cpp.weights import Weights
+
+PASS_TOKENS = 512
+"""Most tokens of one pass."""
+PADDING = 256
+"""Streams have room for a multiple of so many tokens."""
+
+
+class Context:
+    """Several streams of tokens, each of which lies by itself, in the order of its tokens.
+
+    Args:
+        num_streams, stream_tokens: how many, and room for how many tokens in each.
+        watches: whether attention can be read; otherwise llama.cpp asks nothing while it computes.
+        flash: whether attention is computed in the way that keeps no weights.
+
+    Raises:
+        RuntimeError: there is no memory for them.
+    """
+
+    def __init__(
+        self, weights: Weights, num_streams: int, stream_tokens: int, *, watches: bool, flash: bool = False
+    ) -> None:
+        self._weights = weights
+        self._watch = (
+            Watch(f"kq_soft_max-{weights.num_layers - 1}", remembers=weights.can_go_back) if watches else None
+        )
+        forget_errors()
+        self._pointer: Any = llama_cpp.llama_init_from_model(
+            weights.pointer, self._settings(num_streams, stream_tokens, flash)
+        )
+        if not self._pointer:
+            raise RuntimeError(
+                f"no room for {num_streams} texts of {stream_tokens:,} tokens: {first_error()}"
+            )
+        # Not when the process ends: a pass may still be computed. The weights, and what is called back, have
+        # to be there for as long.
+        weakref.finalize(self, _free, self._pointer, weights, self._watch).atexit = False
+        self._memory = llama_cpp.llama_get_memory(self._pointer)
+        if weights.adapter is not None:
+            one = (ctypes.POINTER(ctypes.c_void_p) * 1)(weights.adapter)
+            llama_cpp.llama_set_adapters_lora(self._pointer, one, 1, (ctypes.c_float * 1)(1.0))
+        self._row = _Row()
+
+    @property
+    def watches(self) -> bool:
+        """Whether attention can be read."""
+        return self._watch is not None
+
+    def cut(self, stream: int, start: int) -> None:
+        """Forget the tokens of a stream from one on."""
+        llama_cpp.llama_memory_seq_rm(self._memory, stream, start, -1)
+
+    def copy(self, source: int, target: int) -> None:
+        """Let a stream hold what another one holds."""
+        llama_cpp.llama_memory_seq_cp(self._memory, source, target, -1, -1)
+
+    def run(
+        self,
+        streams: Sequence[int],
+        starts: Sequence[int],
+        ids: Sequence[Sequence[int]],
+        num_logits: Sequence[int],
+    ) -> list[list[NDArray[np.float32]]]:
+        """One pass over equally many tokens of neighbouring streams: for each, logits after its last tokens.
+
+        Raises:
+            RuntimeError: llama.cpp can't compute it.
+        """
+        batch = self._row.fill(streams, starts, ids, num_logits)
+        forget_errors()
+        code = llama_cpp.llama_decode(self._pointer, batch)
+        if code:
+            raise RuntimeError(f"llama.cpp broke off with code {code}: {first_error()}")
+        return [
+            [self._logits((number + 1) * len(part) - back) for back in range(count, 0, -1)]
+            for number, (part, count) in enumerate(zip(ids, num_logits, strict=True))
+        ]
+
+    def run_watched(
+        self,
+        streams: Sequence[int],
+        starts: Sequence[int],
+        ids: Sequence[Sequence[int]],
+        num_logits: Sequence[int],
+    ) -> tuple[list[list[NDArray[np.float32]]], NDArray[np.float32]]:
+        """The same, and the last layer's weights: shape [streams, heads, tokens, places of tokens].
+
+        Raises:
+            RuntimeError: llama.cpp can't compute it, or does not show the weights.
+        """
+        watch = self._watch
+        assert watch is not None
+        for _ in range(2):
+            watch.begin()
+            try:
+                logits = self.run(streams, starts, ids, num_logits)
+            finally:
+                watch.end()
+            caught = watch.caught
+            if caught is not None:
+                return logits, _by_stream(caught, len(streams), len(ids[0]))
+            # Llama.cpp built its graph anew, and the tensor lies where another one lay.
+            watch.clear()
+            for stream, start in zip(streams, starts, strict=True):
+                self.cut(stream, start)
+        raise RuntimeError("llama.cpp does not show the attention of the last layer")
+
+    def _logits(self, place: int) -> NDArray[np.float32]:
+        pointer = llama_cpp.llama_get_logits_ith(self._pointer, place)
+        return np.ctypeslib.as_array(pointer, (self._weights.num_tokens,)).copy()
+
+    def _settings(self, num_streams: int, stream_tokens: int, flash: bool) -> Any:
+        settings = llama_cpp.llama_context_default_params()
+        settings.n_ctx, settings.n_seq_max = num_streams * stream_tokens, num_streams
+        settings.n_batch = settings.n_ubatch = PASS_TOKENS
+        settings.n_outputs_max = settings.n_outputs_max_per_seq = 0  # as many as are asked for
+        settings.kv_unified = False
+        settings.n_threads = settings.n_threads_batch = num_threads()
+        if not flash:
+            settings.flash_attn_type = llama_cpp.LLAMA_FLASH_ATTN_TYPE_DISABLED
+        if self._watch is not None:
+            settings.cb_eval = self._watch.callback
+        return settings
+
+
+class _Row:
+    """The tokens of a pass, as llama.cpp reads them."""
+
+    def __init__(self) -> None:
+        self._ids, self._places = np.zeros(PASS_TOKENS, np.int32), np.zeros(PASS_TOKENS, np.int32)
+        self._counts, self._streams = np.ones(PASS_TOKENS, np.int32), np.zeros(PASS_TOKENS, np.int32)
+        self._kept = np.zeros(PASS_TOKENS, np.int8)
+        numbers = ctypes.POINTER(ctypes.c_int32)
+        first, step = self._streams.ctypes.data, self._streams.itemsize
+        self._pointers = (numbers * PASS_TOKENS)(
+            *(ctypes.cast(first + step * place, numbers) for place in range(PASS_TOKENS))
+        )
+        self._batch = llama_cpp.llama_batch(
+            0,
+            self._ids.ctypes.data_as(numbers),
+            None,
+            self._places.ctypes.data_as(numbers),
+            self._counts.ctypes.data_as(numbers),
+            self._pointers,
+            self._kept.ctypes.data_as(ctypes.POINTER(ctypes.c_int8)),
+        )
+
+    def fill(
+        self,
+        streams: Sequence[int],
+        starts: Sequence[int],
+        ids: Sequence[Sequence[int]],
+        num_logits: Sequence[int],
+    ) -> Any:
+        at = 0
+        for stream, start, part, count in zip(streams, starts, ids, num_logits, strict=True):
+            stop = at + len(part)
+            self._ids[at:stop] = part
+            self._places[at:stop] = np.arange(start, start + len(part))
+            self._streams[at:stop] = stream
+            self._kept[at : stop - count], self._kept[stop - count : stop] = 0, 1
+            at = stop
+        self._batch.n_tokens = at
+        return self._batch
+
+
+def num_threads() -> int:
+    """As many as there are cores for this process, or as OMP_NUM_THREADS says."""
+    told = os.environ.get("OMP_NUM_THREADS", "")
+    if told.isdecimal() and int(told):
+        return int(told)
+    if hasattr(os, "sched_getaffinity"):
+        return len(os.sched_getaffinity(0))
+    return os.cpu_count() or 1
+
+
+def _by_stream(caught: NDArray[np.float32], num_streams: int, num_tokens: int) -> NDArray[np.float32]:
+    if caught.shape[0] != num_streams or caught.shape[2] != num_tokens:
+        raise RuntimeError(f"llama.cpp shows attention in a shape that is not understood: {caught.shape}")
+    return caught
+
+
+def _free(pointer: Any, *kept: Any) -> None:
+    llama_cpp.llama_free(pointer)

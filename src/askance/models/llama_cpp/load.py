@@ -1,0 +1,51 @@
+"""A GGUF model from its specification."""
+
+from pathlib import Path
+
+from askance.core.errors import KnobError, ModelSpecError
+from askance.models.llama_cpp.library import first_error
+from askance.models.llama_cpp.model import LlamaModel
+from askance.models.llama_cpp.weights import Weights
+
+_SHAPE = "write gguf:FILE.gguf, or gguf:DIRECTORY for a folder that holds one"
+
+
+def load_gguf(
+    name: str, *, attention: str = "1", display_name: str | None = None, adapter: Path | None = None
+) -> LlamaModel:
+    """A GGUF file, computed by llama.cpp.
+
+    Args:
+        name: a file, or a folder with one .gguf file.
+        attention: "0" does without it, and is a little quicker.
+        display_name: what to call it in traces and messages, instead of `name`.
+        adapter: a GGUF file with a LoRA for it.
+
+    Raises:
+        ModelSpecError: not found, no GGUF file, damaged, not a causal language model, or beyond the memory.
+        KnobError: an unknown value of `attention`.
+    """
+    if attention not in ("0", "1"):
+        raise KnobError(f"attention={attention!r}: expected 0 or 1.")
+    weights = Weights(_file(name), adapter, name=display_name or name)
+    try:
+        return LlamaModel(weights, name=display_name or name, reads_attention=attention == "1")
+    except (RuntimeError, MemoryError) as error:
+        raise ModelSpecError(
+            f"model {name!r} can't be run: {error or first_error()} If memory ran out, name a smaller model."
+        ) from error
+
+
+def _file(name: str) -> Path:
+    if not name:
+        raise ModelSpecError(f"model 'gguf:' names no file: {_SHAPE}.")
+    path = Path(name).expanduser()
+    if not path.is_dir():
+        if not path.is_file():
+            raise ModelSpecError(f"model file {name!r} does not exist: check the path.")
+        return path
+    files = sorted(path.glob("*.gguf"))
+    if len(files) != 1:
+        listed = ", ".join(file.name for file in files[:5]) or "none"
+        raise ModelSpecError(f"folder {name!r} holds {len(files)} .gguf files ({listed}): name one of them.")
+    return files[0]

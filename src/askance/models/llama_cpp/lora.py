@@ -1,0 +1,106 @@
+"""An adapter of peft as a GGUF file, which llama.cpp adds to a model while it computes."""
+
+import json
+import math
+import re
+from collections.abc import Callable, Iterator
+from pathlib import Path
+from typing import Any
+
+import llama_cpp
+import numpy as np
+from numpy.typing import NDArray
+
+from askance.core.errors import MissingExtra, ModelSpecError
+from askance.models.llama_cpp.weights import Weights
+from askance.models.local.adapter_files import CONFIG, WEIGHTS
+
+_NAME = re.compile(r"base_model\.model\.(?P<part>.+)\.lora_(?P<half>[AB])\.weight")
+_PLAIN = {"bias": "none", "use_dora": False, "fan_in_fan_out": False}
+"""What an adapter has to be, beside LoRA."""
+_EMPTY = ("rank_pattern", "alpha_pattern", "modules_to_save", "trainable_token_indices", "target_parameters")
+
+
+def write_lora(folder: Path, base: Weights, target: Path) -> None:
+    """Convert the adapter in a folder for a base of llama.cpp.
+
+    Raises:
+        ModelSpecError: it is no plain LoRA, does not fit, or its files can't be read.
+        MissingExtra: a package is missing.
+    """
+    try:
+        import gguf
+        from safetensors import SafetensorError, safe_open
+    except ImportError as error:
+        raise MissingExtra(str(error.name), "gguf", "an adapter for llama.cpp") from error
+    kind = base.entry("general.architecture")
+    try:
+        alpha = _alpha(folder)
+        writer = gguf.GGUFWriter(target, kind)
+        writer.add_type("adapter")
+        writer.add_string("adapter.type", "lora")
+        writer.add_float32("adapter.lora.alpha", alpha)
+        with safe_open(folder / WEIGHTS, framework="np") as file:
+            halves = ((name, file.get_tensor(name)) for name in file.keys())  # noqa: SIM118
+            for name, numbers in _renamed(halves, _names(kind, base), base, folder):
+                writer.add_tensor(name, np.ascontiguousarray(numbers))
+            writer.write_header_to_file()
+            writer.write_kv_data_to_file()
+            writer.write_tensors_to_file()
+        writer.close()
+    except (OSError, ValueError, KeyError, SafetensorError) as error:
+        raise ModelSpecError(f"the adapter {str(folder)!r} can't be converted: {error}.") from error
+
+
+def _alpha(folder: Path) -> float:
+    """What the adapter is to be multiplied with, times its rank."""
+    settings: dict[str, Any] = json.loads((folder / CONFIG).read_text(encoding="utf-8"))
+    special = [name for name, plain in _PLAIN.items() if settings.get(name, plain) != plain]
+    special += [name for name in _EMPTY if settings.get(name)]
+    if settings.get("peft_type") != "LORA" or special:
+        raise ModelSpecError(
+            f"adapter {str(folder)!r} is no plain LoRA ({', '.join(special) or settings.get('peft_type')}), "
+            "which is all that llama.cpp adds to a model: use it with torch."
+        )
+    alpha, rank = float(settings["lora_alpha"]), int(settings["r"])
+    return alpha * math.sqrt(rank) if settings.get("use_rslora") else alpha
+
+
+def _names(kind: str, base: Weights) -> Callable[[str], str | None]:
+    """What llama.cpp calls a part of a model of transformers."""
+    import gguf
+
+    architecture = next((each for each, name in gguf.MODEL_ARCH_NAMES.items() if name == kind), None)
+    if architecture is None:
+        return lambda part: None
+    table = gguf.get_tensor_name_map(architecture, base.num_layers)
+    return lambda part: table.get_name(part)
+
+
+def _renamed(
+    halves: Iterator[tuple[str, NDArray[Any]]],
+    name_of: Callable[[str], str | None],
+    base: Weights,
+    folder: Path,
+) -> Iterator[tuple[str, NDArray[Any]]]:
+    for name, numbers in halves:
+        match = _NAME.fullmatch(name)
+        part = name_of(match["part"]) if match else None
+        if match is None or part is None:
+            raise ModelSpecError(
+                f"adapter {str(folder)!r} holds {name!r}, for which there is no place in {str(base.path)!r}."
+            )
+        if match["half"] == "B":
+            numbers = _reordered(numbers, match["part"], base)
+        yield f"{part}.weight.lora_{match['half'].lower()}", numbers
+
+
+def _reordered(rows: NDArray[Any], part: str, base: Weights) -> NDArray[Any]:
+    """Queries and keys of llama: llama.cpp turns neighbouring rows of a head, transformers its two halves."""
+    counts = {"q_proj": llama_cpp.llama_model_n_head, "k_proj": llama_cpp.llama_model_n_head_kv}
+    count_of = counts.get(part.rpartition(".")[2])
+    if base.entry("general.architecture") != "llama" or count_of is None:
+        return rows
+    count = int(count_of(base.pointer))
+    halves = rows.reshape(count, 2, len(rows) // count // 2, *rows.shape[1:])
+    return halves.swapaxes(1, 2).reshape(rows.shape)

@@ -1,0 +1,140 @@
+"""The `Model` port over llama.cpp."""
+
+from collections.abc import Sequence
+from functools import cached_property
+from hashlib import blake2b
+from pathlib import Path
+from typing import Any
+
+import llama_cpp
+import numpy as np
+from numpy.typing import NDArray
+
+from askance.core.types import Generation, Key, Prompt, Sampling, TokenIds, Until, Want, Watch
+from askance.models.llama_cpp.context import PADDING, PASS_TOKENS, Context
+from askance.models.llama_cpp.streams import MOST_STREAMS, Streams
+from askance.models.llama_cpp.tokenizer import GgufTokenizer
+from askance.models.llama_cpp.weights import Weights
+from askance.models.local.encoding import Encoding
+from askance.models.local.free_memory import free_bytes_of_machine
+from askance.models.local.model import LocalModel
+from askance.runtime.batch import Batch
+
+_TOLERANCE = 1e-3
+_BLOCK_BYTES = 1 << 22
+
+
+class LlamaModel(LocalModel):
+    """A GGUF model, behind the `Model` port. Make one with `load_gguf`.
+
+    Args:
+        reads_attention: whether to try to; otherwise attention is computed in the way that keeps no weights.
+        memory_bytes: for keys and values; otherwise a part of what is free.
+        guesses: whether to guess how texts go on. Llama.cpp computes several tokens a little otherwise than
+            one, so that numbers depend on it.
+    """
+
+    def __init__(
+        self,
+        weights: Weights,
+        *,
+        name: str,
+        reads_attention: bool = True,
+        memory_bytes: int | None = None,
+        guesses: bool = False,
+    ) -> None:
+        self._weights, self._reads_attention = weights, reads_attention
+        self._shows_attention = reads_attention and shows_attention(weights)
+        budget = (memory_bytes or free_bytes_of_machine()) // weights.bytes_per_token
+        longest = -(-weights.context_tokens // PADDING) * PADDING
+        budget = max(PADDING, min(budget, MOST_STREAMS * longest))
+        self._streams = Streams(weights, budget, longest, flash=not reads_attention)
+        batch: Batch[Any, Any] = Batch(
+            self._streams, budget * weights.bytes_per_token, MOST_STREAMS, guesses=guesses
+        )
+        tokenizer = GgufTokenizer(weights)
+        encoding = Encoding(tokenizer, name, end_ids=tokenizer.end_ids, size=weights.num_tokens)
+        super().__init__(name, weights.context_tokens, encoding, batch)
+        self._attending: Context | None = None
+        self._attending_tokens = 0
+
+    @property
+    def why_no_attention(self) -> str:
+        """Of models that have none."""
+        if not self._reads_attention:
+            return "it is loaded with attention=0"
+        return "llama.cpp shows no weights of its last layer that sum to 1"
+
+    @cached_property
+    def fingerprint(self) -> str:
+        """Of the files, and of what computes. Every byte is looked at, once: quick beside asking."""
+        files = [file for file in (self._weights.path, self._weights.adapter_path) if file is not None]
+        computed_by = ("llama.cpp", llama_cpp.__version__, "plain" if self._reads_attention else "flash")
+        kind = "gpu" if llama_cpp.llama_supports_gpu_offload() else "cpu"
+        return ", ".join((*map(_digest, files), *computed_by, kind))
+
+    async def generate(
+        self,
+        prompt: Prompt,
+        sampling: Sampling,
+        want: Want = Want(),
+        until: Until | None = None,
+        *,
+        n: int = 1,
+        key: Key,
+        watch: Watch | None = None,
+    ) -> tuple[Generation, ...]:
+        """See `LocalModel.generate`. The first time that attention is wanted, it is read from then on."""
+        if want.attention is not None and self._has_attention:
+            self._streams.watches = True
+        return await super().generate(prompt, sampling, want, until, n=n, key=key, watch=watch)
+
+    async def forget(self) -> None:
+        """See `LocalModel.forget`."""
+        await super().forget()
+        await self._scheduler.alone(self._streams.forget)
+
+    @property
+    def _has_attention(self) -> bool:
+        return self._shows_attention
+
+    def _attended(self, ids: TokenIds) -> NDArray[np.float32]:
+        if len(ids) > self._attending_tokens:
+            self._attending = None  # the old one goes before there is a new one
+            self._attending_tokens = -(-2 * len(ids) // PADDING) * PADDING
+            self._attending = Context(self._weights, 1, self._attending_tokens, watches=True)
+        assert self._attending is not None
+        return attended(self._attending, ids)
+
+
+def attended(context: Context, ids: Sequence[int]) -> NDArray[np.float32]:
+    """The last layer's weights of a text in the first stream: shape [heads, ids, ids].
+
+    Raises:
+        RuntimeError: llama.cpp can't compute it, or does not show the weights.
+    """
+    context.cut(0, 0)
+    rows = []
+    for first in range(0, len(ids), PASS_TOKENS):
+        _, weights = context.run_watched([0], [first], [ids[first : first + PASS_TOKENS]], [1])
+        row = weights[0, :, :, : len(ids)]
+        rows.append(np.pad(row, ((0, 0), (0, 0), (0, len(ids) - row.shape[2]))))
+    return np.concatenate(rows, axis=1)
+
+
+def shows_attention(weights: Weights) -> bool:
+    """Whether the last layer's weights can be read, and are what they should be: tried with two tokens."""
+    try:
+        found = attended(Context(weights, 1, PADDING, watches=True), (0, 1))
+    except RuntimeError:
+        return False
+    sums = found.sum(axis=-1)
+    return bool(np.allclose(sums, 1, atol=_TOLERANCE) and not np.triu(found, k=1).any())
+
+
+def _digest(path: Path) -> str:
+    digest = blake2b(digest_size=16)
+    with path.open("rb") as file:
+        while block := file.read(_BLOCK_BYTES):
+            digest.update(block)
+    return digest.hexdigest()

@@ -1,0 +1,79 @@
+"""What one step's raw logits tell, where they are numbers of numpy."""
+
+import math
+from functools import cached_property
+
+import numpy as np
+from numpy.typing import NDArray
+
+from askance.core.types import Sampling
+from askance.models.local.choosing import LEAST_LOGPROB
+
+
+class Row:
+    """The logits after one token, shape [vocabulary], float32: a `Row` of `choosing`."""
+
+    def __init__(self, logits: NDArray[np.float32]) -> None:
+        self.logits = logits
+
+    @cached_property
+    def best(self) -> tuple[float, int]:
+        """The greatest logit and its id."""
+        id = int(self.logits.argmax())
+        return float(self.logits[id]), id
+
+    @cached_property
+    def _below(self) -> NDArray[np.float32]:
+        """How far each logit is from the greatest."""
+        below: NDArray[np.float32] = self.logits - np.float32(self.best[0])
+        return below
+
+    @cached_property
+    def _weights(self) -> tuple[NDArray[np.float32], float]:
+        """Probabilities times their sum, and that."""
+        weights = np.exp(self._below)
+        return weights, float(weights.sum(dtype=np.float64))
+
+    @property
+    def entropy(self) -> float:
+        """Nats."""
+        weights, total = self._weights
+        # Where a probability is 0 its logarithm is -inf, and their product has to be 0. It is no product of
+        # vectors: libraries for those wake threads of their own, for which llama.cpp's would have to wait.
+        products = weights * np.maximum(self._below, np.float32(LEAST_LOGPROB))
+        return max(0.0, math.log(total) - float(products.sum(dtype=np.float64)) / total)
+
+    def logprob(self, id: int) -> float:
+        """Of one token (nats)."""
+        return float(self._below[id]) - math.log(self._weights[1])
+
+    def top(self, count: int) -> tuple[tuple[int, float], ...]:
+        """The most probable ids with their log-probabilities, best first."""
+        ids = _greatest(self.logits, count)
+        return tuple((int(id), self.logprob(id)) for id in ids)
+
+    def probabilities(self, sampling: Sampling) -> NDArray[np.float64]:
+        """After temperature, top-k and top-p: shape [vocabulary], those left out are 0."""
+        scaled = self.logits.astype(np.float64) / sampling.temperature
+        if 0 < sampling.top_k < len(scaled):
+            kept = np.full_like(scaled, -np.inf)
+            ids = _greatest(scaled, sampling.top_k)
+            kept[ids] = scaled[ids]
+            scaled = kept
+        weights = np.exp(scaled - scaled.max())
+        found: NDArray[np.float64] = weights / weights.sum()
+        if sampling.top_p < 1:
+            order = np.argsort(-found, kind="stable")
+            ordered = found[order]
+            # A token is kept while those before it have not yet reached top_p, so the first always is.
+            beyond = np.cumsum(ordered) - ordered >= sampling.top_p
+            found[order[beyond]] = 0
+        return found
+
+
+def _greatest(numbers: NDArray[np.floating], count: int) -> NDArray[np.intp]:
+    """Places of the greatest numbers, the greatest first."""
+    count = min(count, len(numbers))
+    places = np.argpartition(-numbers, count - 1)[:count]
+    found: NDArray[np.intp] = places[np.argsort(-numbers[places], kind="stable")]
+    return found

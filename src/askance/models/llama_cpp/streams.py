@@ -1,0 +1,293 @@
+"""Texts side by side in llama.cpp: the `Backend` of a `Batch`.
+
+Each text has a stream of the key-value cache to itself: in one that they all share, every token would look
+through the cells of all texts. A stream that is free still holds its last text, and whoever comes next with
+the same beginning goes on from there, or has it copied. There is nothing else that is kept.
+
+Llama.cpp adds the numbers of one token in another order than those of several, and computes in 8 bits, which
+makes much of the least difference. So that a text gets the same numbers in any company and whatever is known
+of it, prompts are always read by at least two tokens, and what was written token by token is not shared.
+"""
+
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass, field
+from itertools import count
+
+import numpy as np
+from numpy.typing import NDArray
+
+from askance.models.llama_cpp.context import PADDING, PASS_TOKENS, Context
+from askance.models.llama_cpp.signals import Row
+from askance.models.llama_cpp.weights import Weights
+from askance.runtime.backend import Fed, Feed
+from askance.runtime.guessing import MOST_TOKENS
+
+MOST_STREAMS = 8
+"""More texts at a time are hardly more tokens a second on a few cores."""
+_LEAST_TOKENS = 2048
+_WORTH_COPYING = 64
+"""Tokens: a stream is copied as a whole, which takes as long as computing a few dozen."""
+_CHUNK = 64
+
+
+@dataclass(slots=True, eq=False)
+class Stream:
+    """One stream.
+
+    Attributes:
+        ids: the tokens that it holds.
+        num_read: how many of them were read as a prompt.
+        num_beginning: up to where, at least, its text is prompt; behind the last token of it begins what is
+            written.
+        is_open: whether a text is at work in it.
+        num_held: what it held of that text when it was opened.
+        used_at: grows with time.
+    """
+
+    number: int
+    ids: list[int] = field(default_factory=list)
+    num_read: int = 0
+    num_beginning: int = 0
+    is_open: bool = False
+    num_held: int = 0
+    used_at: int = 0
+
+
+class Streams:
+    """All streams of a model. They are made when the first text comes, and anew, empty, for a longer one.
+
+    Args:
+        budget_tokens: room in all streams.
+        longest: tokens of the longest text.
+        flash: whether attention is computed in the way that keeps no weights.
+
+    Attributes:
+        watches: whether attention will be read; what runs goes on without until it is.
+    """
+
+    can_restore = False
+    guessing_tokens = MOST_TOKENS + 1
+
+    def __init__(self, weights: Weights, budget_tokens: int, longest: int, *, flash: bool = False) -> None:
+        self._weights, self._budget_tokens, self._flash = weights, budget_tokens, flash
+        self._longest, self.watches = _padded(longest), False
+        self.bytes_per_token, self.can_share = weights.bytes_per_token, weights.can_go_back
+        self.can_go_back = weights.can_go_back
+        # Where nothing can be taken back, a pass that broke can't be tried again text by text.
+        self.max_feeds = MOST_STREAMS if weights.can_go_back else 1
+        self._size, self._streams, self._clock = 0, list[Stream](), count(1)
+        self._context: Context | None = None
+
+    @property
+    def num_reserved(self) -> int:
+        return self._size * sum(stream.is_open for stream in self._streams)
+
+    def reserved_with(self, num_tokens: int) -> int:
+        size, num_open = self._size_for(num_tokens), sum(stream.is_open for stream in self._streams)
+        if num_open and (size > self._size or num_open == len(self._streams)):
+            return self._budget_tokens + 1  # it waits for the others to end
+        return (num_open + 1) * size
+
+    def num_known(self, ids: Sequence[int]) -> int:
+        return max((self._num_shared(stream, ids) for stream in self._streams), default=0)
+
+    def open(self, num_tokens: int, ids: Sequence[int] = ()) -> Stream:
+        size = self._size_for(num_tokens)
+        none_open = not any(stream.is_open for stream in self._streams)
+        if size > self._size or (none_open and self.watches and not self._made.watches):
+            self._make(size)
+        stream = self._placed(ids)
+        stream.is_open, stream.num_held, stream.num_beginning = True, len(stream.ids), len(ids)
+        return stream
+
+    def num_held(self, slot: Stream) -> int:
+        return slot.num_held
+
+    def close(self, slot: Stream) -> None:
+        slot.is_open, slot.used_at = False, next(self._clock)
+
+    def restore(self, slot: Stream, blocks: Sequence[tuple[None, int]]) -> None:
+        assert not blocks
+
+    def save(self, slot: Stream, start: int, stop: int) -> None:
+        raise AssertionError("nothing is saved of what can't be restored (can_restore)")
+
+    def forget(self) -> None:
+        """Hold nothing of texts that have ended."""
+        for stream in self._streams:
+            if not stream.is_open:
+                self._cut(stream, 0)
+
+    def forward(self, feeds: Sequence[Feed[Stream]]) -> list[Fed]:
+        if not self._made.watches and any(feed.wants_attention for feed in feeds):
+            self._watch_from_now_on()
+        feeds = [_of_several(feed) if _is_reading(feed) else feed for feed in feeds]
+        found = dict[int, Fed]()
+        for group in _groups(feeds):
+            for number, fed in zip(group, self._together([feeds[number] for number in group]), strict=True):
+                found[number] = fed
+        return [found[number] for number in range(len(feeds))]
+
+    def _together(self, feeds: Sequence[Feed[Stream]]) -> list[Fed]:
+        """One pass over feeds of the same length in neighbouring streams; one long feed takes several."""
+        *_, last = self._passes(feeds) if len(feeds) == 1 else (self._pass(feeds),)
+        return last
+
+    def _passes(self, feeds: Sequence[Feed[Stream]]) -> Iterator[list[Fed]]:
+        (feed,) = feeds
+        rows, first = list[Row](), 0
+        while first < len(feed.ids):
+            left = len(feed.ids) - first
+            ids = feed.ids[first : first + (PASS_TOKENS if left != PASS_TOKENS + 1 else PASS_TOKENS - 1)]
+            num_logits = min(len(ids), max(0, feed.num_logits - left + len(ids)))
+            (fed,) = self._pass([Feed(feed.slot, feed.start + first, ids, num_logits, feed.wants_attention)])
+            rows += fed.logits
+            first += len(ids)
+            yield [Fed(rows, fed.attention)]
+
+    def _pass(self, feeds: Sequence[Feed[Stream]]) -> list[Fed]:
+        for feed in feeds:
+            self._cut(feed.slot, feed.start)
+        streams, starts = [feed.slot.number for feed in feeds], [feed.start for feed in feeds]
+        ids, num_logits = [feed.ids for feed in feeds], [feed.num_logits for feed in feeds]
+        weights: NDArray[np.float32] | None = None
+        if any(feed.wants_attention for feed in feeds):
+            logits, weights = self._made.run_watched(streams, starts, ids, num_logits)
+        else:
+            logits = self._made.run(streams, starts, ids, num_logits)
+        for feed in feeds:
+            feed.slot.ids += feed.ids
+            if _is_reading(feed):
+                feed.slot.num_read = len(feed.slot.ids)
+        return [
+            Fed([Row(each) for each in rows], _attention(feed, None if weights is None else weights[number]))
+            for number, (feed, rows) in enumerate(zip(feeds, logits, strict=True))
+        ]
+
+    def _cut(self, stream: Stream, start: int) -> None:
+        assert start <= len(stream.ids), "a gap"
+        if start < len(stream.ids) or not start:
+            self._made.cut(stream.number, start)
+            del stream.ids[start:]
+            stream.num_read = min(stream.num_read, start)
+
+    @property
+    def _made(self) -> Context:
+        assert self._context is not None
+        return self._context
+
+    def _size_for(self, num_tokens: int) -> int:
+        """Room in each stream, if a text of so many tokens is to have one."""
+        if num_tokens <= self._size:
+            return self._size
+        size = max(self._size, _LEAST_TOKENS)
+        while size < num_tokens:
+            size *= 2
+        return max(_padded(num_tokens), min(size, self._longest, self._budget_tokens // PADDING * PADDING))
+
+    def _make(self, size: int) -> None:
+        """Streams of a size, with nothing in them."""
+        num_streams = max(1, min(MOST_STREAMS, self._budget_tokens // size))
+        self._context, self._streams, self._size = None, [], 0  # the old ones go before there are new ones
+        self._context = Context(self._weights, num_streams, size, watches=self.watches, flash=self._flash)
+        self._streams, self._size = [Stream(number) for number in range(num_streams)], size
+
+    def _watch_from_now_on(self) -> None:
+        """Compute what runs once more, in streams whose attention can be read."""
+        self.watches = True
+        held, size = self._streams, self._size
+        self._make(size)
+        self._streams = held
+        for stream in held:
+            ids, num_read = stream.ids if stream.is_open else [], stream.num_read
+            stream.ids, stream.num_read = [], 0
+            if ids:
+                self._together([Feed(stream, 0, ids[:num_read], 0, False)])
+            for place in range(num_read, len(ids)):
+                self._pass([Feed(stream, place, ids[place : place + 1], 0, False)])
+
+    def _num_shared(self, stream: Stream, ids: Sequence[int]) -> int:
+        """How much of a beginning a stream has to give; a token is left to be read with the last one."""
+        if not self.can_share:
+            return 0
+        return _num_shared(stream.ids[: stream.num_read], ids[: max(0, len(ids) - 1)])
+
+    def _placed(self, ids: Sequence[int]) -> Stream:
+        """A free stream with as much of `ids` as is worth it.
+
+        Texts that run are computed together if they are neighbours, so it is one beside them.
+        """
+        shared = {stream.number: self._num_shared(stream, ids) for stream in self._streams}
+        at_work = [stream.number for stream in self._streams if stream.is_open]
+
+        def distance(stream: Stream) -> int:
+            return min((abs(stream.number - number) for number in at_work), default=0)
+
+        free = [stream for stream in self._streams if not stream.is_open]
+        nearest = min(map(distance, free))
+        near = [stream for stream in free if distance(stream) == nearest]
+        # One that goes on from most of what it holds; else the one that was used least recently.
+        target = max(near, key=lambda each: (2 * shared[each.number] > len(each.ids), -each.used_at))
+        source = max(self._streams, key=lambda each: shared[each.number])
+        num_held = shared[target.number]
+        if shared[source.number] >= num_held + _WORTH_COPYING:
+            self._made.copy(source.number, target.number)
+            target.ids, num_held = [*source.ids], shared[source.number]
+            target.num_read = source.num_read
+        self._cut(target, num_held)
+        return target
+
+
+def _groups(feeds: Sequence[Feed[Stream]]) -> Iterator[list[int]]:
+    """The numbers of feeds that are computed in one pass: equally long, in streams one beside the other."""
+    group = list[int]()
+    for number in sorted(range(len(feeds)), key=lambda each: (len(feeds[each].ids), feeds[each].slot.number)):
+        if group and not _go_together(feeds, group, number):
+            yield group
+            group = []
+        group.append(number)
+    if group:
+        yield group
+
+
+def _go_together(feeds: Sequence[Feed[Stream]], group: Sequence[int], number: int) -> bool:
+    last, this = feeds[group[-1]], feeds[number]
+    return (
+        len(this.ids) == len(last.ids) <= MOST_TOKENS + 1
+        and this.slot.number == last.slot.number + 1
+        and (len(group) + 1) * len(this.ids) <= PASS_TOKENS
+    )
+
+
+def _is_reading(feed: Feed[Stream]) -> bool:
+    """Whether it is a part of a prompt: the last one begins where logits are first wanted, or before."""
+    return feed.start <= feed.slot.num_beginning
+
+
+def _of_several(feed: Feed[Stream]) -> Feed[Stream]:
+    """With the token before it, if it has only one."""
+    if len(feed.ids) > 1 or not feed.start:
+        return feed
+    ids = (feed.slot.ids[feed.start - 1], *feed.ids)
+    return Feed(feed.slot, feed.start - 1, ids, feed.num_logits, feed.wants_attention)
+
+
+def _attention(feed: Feed[Stream], weights: NDArray[np.float32] | None) -> list[NDArray[np.float32]]:
+    """Of each token of a feed, shape [heads, tokens]; in a stream, tokens lie in their order."""
+    if weights is None or not feed.wants_attention:
+        return []
+    return [weights[:, place, : feed.start + place + 1] for place in range(len(feed.ids))]
+
+
+def _padded(num_tokens: int) -> int:
+    return -(-num_tokens // PADDING) * PADDING
+
+
+def _num_shared(first: Sequence[int], second: Sequence[int]) -> int:
+    """How many tokens the two have in common at the beginning; many at a time, since this is asked often."""
+    most, at = min(len(first), len(second)), 0
+    while at < most and list(first[at : at + _CHUNK]) == list(second[at : at + _CHUNK]):
+        at += _CHUNK
+    while at < most and first[at] == second[at]:
+        at += 1
+    return min(at, most)

@@ -1,0 +1,146 @@
+"""The tokenizer inside a GGUF file, by llama.cpp."""
+
+import ctypes
+import json
+from collections.abc import Sequence
+from dataclasses import dataclass
+from datetime import datetime
+from functools import cached_property
+from typing import Any
+
+import llama_cpp
+
+from askance.models.llama_cpp.weights import Weights
+
+_UNKNOWN, _CONTROL, _USER_DEFINED = 1, 8, 16
+"""Of `llama_token_attr`."""
+
+
+@dataclass(frozen=True, slots=True)
+class AddedToken:
+    """A token with a text that is matched before all others."""
+
+    content: str
+    special: bool
+
+
+class GgufTokenizer:
+    """Speaks as tokenizers of transformers do, as far as `Vocabulary`, `PromptEncoder` and `Encoding` ask.
+
+    Attributes:
+        chat_template: None if the file has none.
+        added_tokens_decoder: by id, control tokens and those that were added.
+        end_ids: the ids that llama.cpp takes for the end of a text.
+    """
+
+    def __init__(self, weights: Weights) -> None:
+        self._weights, self._vocabulary, self._size = weights, weights.vocabulary, weights.num_tokens
+        template = llama_cpp.llama_model_chat_template(weights.pointer, None)
+        self.chat_template = None if template is None else template.decode("utf-8", "replace")
+        self._bytes: dict[int, bytes] = {}
+        kinds = {id: llama_cpp.llama_vocab_get_attr(self._vocabulary, id) for id in range(self._size)}
+        self.added_tokens_decoder = {
+            id: AddedToken(self._piece(id).decode("utf-8", "replace"), not kind & _USER_DEFINED)
+            for id, kind in kinds.items()
+            if kind & (_UNKNOWN | _CONTROL | _USER_DEFINED)
+        }
+        self.unk_token_id = next((id for id, kind in kinds.items() if kind & _UNKNOWN), None)
+        self.end_ids = frozenset(
+            id for id in range(self._size) if llama_cpp.llama_vocab_is_eog(self._vocabulary, id)
+        )
+        self._adds_space = self._piece(self._ids("a", framed=False)[0]).startswith(b" ")
+
+    @property
+    def eos_token_id(self) -> int | None:
+        """The id that a text is ended with."""
+        id = int(llama_cpp.llama_vocab_eos(self._vocabulary))
+        return id if id >= 0 else None
+
+    @property
+    def all_special_ids(self) -> list[int]:
+        """The ids of control tokens."""
+        return [id for id, token in self.added_tokens_decoder.items() if token.special]
+
+    @property
+    def all_special_tokens(self) -> list[str]:
+        """Their texts."""
+        return [self.added_tokens_decoder[id].content for id in self.all_special_ids]
+
+    def __call__(self, text: str, *, add_special_tokens: bool = True, verbose: bool = False) -> Any:
+        """The ids of a text under the name of ``input_ids``."""
+        return {"input_ids": self._ids(text, framed=add_special_tokens)}
+
+    def decode(self, ids: Sequence[int], **_: bool) -> str:
+        """The text of ids, control tokens as their strings; broken characters as U+FFFD."""
+        text = b"".join(map(self._piece, ids)).decode("utf-8", "replace")
+        return text.removeprefix(" ") if self._adds_space else text
+
+    def convert_ids_to_tokens(self, ids: Sequence[int]) -> list[str]:
+        """The vocabulary's own strings."""
+        texts = (llama_cpp.llama_vocab_get_text(self._vocabulary, id) for id in ids)
+        return [text.decode("utf-8", "replace") for text in texts]
+
+    def apply_chat_template(self, messages: list[dict[str, str]], **_: bool) -> str:
+        """The turns as the template lays them out, with what begins the model's own.
+
+        Raises:
+            jinja2.TemplateError: it refuses them.
+        """
+        ends = {"bos": llama_cpp.llama_vocab_bos, "eos": llama_cpp.llama_vocab_eos}
+        named = {
+            f"{name}_token": self._piece(id).decode("utf-8", "replace") if id >= 0 else ""
+            for name, id in ((name, find(self._vocabulary)) for name, find in ends.items())
+        }
+        rendered: str = self._template.render(messages=messages, add_generation_prompt=True, **named)
+        return rendered
+
+    @cached_property
+    def _template(self) -> Any:
+        """The template, as transformers compiles it: it is code that came with the file."""
+        from jinja2 import TemplateError
+        from jinja2.ext import loopcontrols
+        from jinja2.sandbox import ImmutableSandboxedEnvironment
+
+        def refuse(message: str) -> None:
+            raise TemplateError(message)
+
+        def to_json(value: Any, indent: int | None = None, **_: Any) -> str:
+            return json.dumps(value, ensure_ascii=False, indent=indent)
+
+        environment = ImmutableSandboxedEnvironment(
+            trim_blocks=True, lstrip_blocks=True, extensions=[loopcontrols]
+        )
+        environment.filters["tojson"] = to_json
+        environment.globals["raise_exception"] = refuse
+        environment.globals["strftime_now"] = lambda layout: datetime.now().strftime(layout)
+        return environment.from_string(self.chat_template or "")
+
+    def _ids(self, text: str, *, framed: bool) -> list[int]:
+        content = text.encode("utf-8")
+        size = len(content) + 8
+        while True:
+            buffer = (llama_cpp.llama_token * size)()
+            # The last argument: control tokens are matched.
+            count = llama_cpp.llama_tokenize(
+                self._vocabulary, content, len(content), buffer, size, framed, True
+            )
+            if count >= 0:
+                return list(buffer[:count])
+            size = -count
+
+    def _piece(self, id: int) -> bytes:
+        """The text of one token."""
+        known = self._bytes.get(id)
+        if known is None:
+            known = self._bytes[id] = self._read_piece(id)
+        return known
+
+    def _read_piece(self, id: int) -> bytes:
+        size = 32
+        while True:
+            buffer = ctypes.create_string_buffer(size)
+            # The last arguments: with a space in front, and control tokens as their strings.
+            count = llama_cpp.llama_token_to_piece(self._vocabulary, id, buffer, size, 0, True)
+            if count >= 0:
+                return buffer.raw[:count]
+            size = -count

@@ -1,0 +1,73 @@
+"""Reads one tensor out of llama.cpp while it computes: the last layer's attention."""
+
+import ctypes
+from typing import Any
+
+import llama_cpp
+import numpy as np
+from numpy.typing import NDArray
+
+from askance.models.llama_cpp.library import TensorHead, name_of, read_tensor
+
+_FLOAT32 = 0
+"""Of `ggml_type`."""
+
+
+class Watch(dict[int, bool]):
+    """What llama.cpp asks, for each of the thousand tensors of a pass, whether it is wanted.
+
+    Asking has to be cheap, so the question goes straight to the look-up of a dictionary: the addresses of
+    tensors that are not wanted are its keys, and no line of Python runs for them. Only an address that is not
+    known has its name looked at. When llama.cpp builds its graph anew, the tensor that is wanted may come to
+    lie where another one was: a pass that caught nothing has to be repeated after `clear`.
+
+    Args:
+        name: of the tensor.
+        remembers: whether addresses are, so that a pass may have to be repeated.
+
+    Attributes:
+        caught: the tensor since `begin`: shape [texts, heads, queries, keys].
+        callback: what llama.cpp is given.
+    """
+
+    caught: NDArray[np.float32] | None = None
+
+    def __init__(self, name: str, *, remembers: bool = True) -> None:
+        super().__init__()
+        self._name, self._remembers = name.encode(), remembers
+        self._is_on = self._is_computed = False
+        # Of the three arguments only the first is taken: the tensor. Whether it is asked for, or there, shows
+        # by the order of the calls; what C passes beyond is left where it is.
+        self._function = ctypes.CFUNCTYPE(ctypes.c_bool, ctypes.c_void_p)(self.__getitem__)
+        self.callback: Any = ctypes.cast(self._function, llama_cpp.ggml_backend_sched_eval_callback)
+
+    def begin(self) -> None:
+        """From now on the tensor is wanted."""
+        self.caught, self._is_on, self._is_computed = None, True, False
+
+    def end(self) -> None:
+        """It is not, any more."""
+        self._is_on = False
+
+    def __missing__(self, tensor: int) -> bool:
+        """Whether to stop behind this tensor, or, once it is computed, to go on."""
+        if name_of(tensor) != self._name:
+            if self._remembers:
+                self[tensor] = False
+            return False
+        if not self._is_on:
+            return False
+        if self._is_computed:
+            self.caught = _numbers(tensor)
+        self._is_computed = not self._is_computed
+        return True
+
+
+def _numbers(tensor: int) -> NDArray[np.float32] | None:
+    head = TensorHead.from_address(tensor)
+    keys, queries, heads, texts = head.extents
+    if head.type != _FLOAT32:
+        return None
+    found = np.empty((texts, heads, queries, keys), np.float32)
+    read_tensor(tensor, found.ctypes.data, 0, found.nbytes)
+    return found

@@ -1,0 +1,1 @@
+"""What all models that run in this process have in common: text, prompts, the choice of tokens."""

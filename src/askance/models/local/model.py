@@ -1,0 +1,261 @@
+"""The `Model` port over a `Batch`. Coroutines wait in order for the one thread that computes."""
+
+import asyncio
+from abc import ABC, abstractmethod
+from collections.abc import Awaitable, Sequence
+from contextlib import nullcontext
+from functools import partial
+from typing import Any, TypeVar
+
+import numpy as np
+from numpy.typing import NDArray
+
+from askance.core.errors import InputError, MissingAbility, ModelFailure, PromptTooLong
+from askance.core.types import (
+    Attention,
+    Capability,
+    Generation,
+    Key,
+    Prompt,
+    Sampling,
+    Scored,
+    Signal,
+    Span,
+    TokenIds,
+    Until,
+    Want,
+    Watch,
+)
+from askance.models.local.decode import Job, Option, Sample
+from askance.models.local.detokenise import Detokeniser
+from askance.models.local.encoding import Encoding
+from askance.models.sampling import check_sampling
+from askance.runtime.batch import Batch
+from askance.runtime.schedule import Scheduler
+
+T = TypeVar("T")
+
+_ANYWHERE: frozenset[Signal] = frozenset({"logprob", "top_logprobs", "entropy", "token_probs"})
+
+
+class LocalModel(ABC):
+    """A causal language model whose logits are at hand: it has every signal, attention where it can be read.
+
+    Args:
+        batch: what computes; nobody else puts anything into it.
+    """
+
+    def __init__(self, name: str, context_tokens: int, encoding: Encoding, batch: Batch[Any, Any]) -> None:
+        self._name, self._context_tokens = name, context_tokens
+        self._encoding, self._batch, self._num_attended = encoding, batch, 0
+        self._vocabulary, self._prompts = encoding.vocabulary, encoding.prompts
+        self._scheduler = Scheduler(batch)
+
+    @property
+    def name(self) -> str:
+        return self._name
+
+    @property
+    @abstractmethod
+    def fingerprint(self) -> str: ...
+
+    @property
+    def signals(self) -> frozenset[Signal]:
+        return _ANYWHERE | {"attention"} if self._has_attention else _ANYWHERE
+
+    @property
+    def capabilities(self) -> frozenset[Capability]:
+        found: set[Capability] = {"raw", "continuation", "score"}
+        if self._has_attention:
+            found.add("attend")
+        if self._prompts.takes_chat:
+            found.add("chat")
+        return frozenset(found)
+
+    @property
+    def context_tokens(self) -> int:
+        return self._context_tokens
+
+    @property
+    def computed_tokens(self) -> int:
+        """Tokens that went through all layers until now, whatever they were for."""
+        return self._batch.num_computed + self._num_attended
+
+    @property
+    def missed_tokens(self) -> int:
+        """Those of them that were guessed wrongly."""
+        return self._batch.num_missed
+
+    async def forget(self) -> None:
+        """Compute the next prompts from their beginnings: nothing of earlier ones is kept."""
+        await self._scheduler.alone(self._batch.forget)
+
+    @property
+    @abstractmethod
+    def why_no_attention(self) -> str:
+        """Of models that have none."""
+
+    @property
+    @abstractmethod
+    def _has_attention(self) -> bool: ...
+
+    @abstractmethod
+    def _attended(self, ids: TokenIds) -> NDArray[np.float32]:
+        """The last layer's weights of one pass over `ids` alone: shape [heads, ids, ids]."""
+
+    async def generate(
+        self,
+        prompt: Prompt,
+        sampling: Sampling,
+        want: Want = Want(),
+        until: Until | None = None,
+        *,
+        n: int = 1,
+        key: Key,
+        watch: Watch | None = None,
+    ) -> tuple[Generation, ...]:
+        """See `Model.generate`.
+
+        Raises:
+            KnobError: a sampling value out of range.
+            InputError: a `token_probs` text that is not exactly one token; an unusable prompt.
+            MissingAbility: attention from a model that can't give it; a chat without a chat template.
+            PromptTooLong: prompt and `max_tokens` do not fit `context_tokens`.
+            ModelFailure: the model broke, or gave logits that are no numbers.
+        """
+        check_sampling(sampling, n)
+        if want.attention is not None:
+            self._require_attention()
+        bridge = None if watch is None else _Bridge(watch)
+        job = Job(
+            prompt_ids=self._fitting(self._encoding.prompt_ids(prompt), sampling.max_tokens),
+            named_ids=tuple(self._vocabulary.single(text) for text in want.token_probs),
+            sampling=sampling,
+            want=want,
+            until=until,
+            key=key,
+            watch=bridge,
+            model_name=self._name,
+        )
+        num_different = 1 if sampling.temperature == 0 else n  # greedy ones are all the same
+        samples = [Sample(self._vocabulary, job, number) for number in range(num_different)]
+        with bridge or nullcontext():
+            await self._done(self._scheduler.compute(samples))
+        generations = tuple(sample.generation() for sample in samples)
+        return generations if len(generations) == n else generations * n
+
+    async def score(self, prompt: Prompt, options: Sequence[str]) -> tuple[Scored, ...]:
+        """See `Model.score`. Options go on from the prompt without a gap, as plain text.
+
+        Raises:
+            InputError: an empty option.
+            PromptTooLong: the prompt with its longest option does not fit.
+        """
+        tokenised = [self.tokenize(option) for option in options]
+        if not all(tokenised):
+            raise InputError(f"options to score: {list(options)!r} holds an empty one; remove it.")
+        longest = max(map(len, tokenised), default=0)
+        prompt_ids = self._fitting(self._encoding.prompt_ids(prompt), longest)
+        if not tokenised:
+            return ()
+        requests = [Option(prompt_ids, ids) for ids in tokenised]
+        await self._done(self._scheduler.compute(requests))
+        return tuple(request.scored() for request in requests)
+
+    async def attend(self, text: str | TokenIds, *, bos: bool) -> Attention:
+        """See `Model.attend`. `bos` puts BOS in front where the tokenizer does so itself.
+
+        Control strings in a text are plain text.
+
+        Raises:
+            InputError: an empty text.
+            PromptTooLong: a text beyond the context window.
+        """
+        self._require_attention()
+        ids = self._prompts.parts((Span(text, trusted=False) if isinstance(text, str) else text,))
+        ids = self._prompts.with_bos(ids) if bos else ids
+        if not ids:
+            raise InputError("attend: the text is empty; give it at least one character.")
+        work = partial(self._attended, self._fitting(ids, 0))
+        weights = await self._done(self._scheduler.alone(work))
+        self._num_attended += len(ids)
+        return Attention(ids, self._texts(ids), weights)
+
+    def token_ids(self, text: str) -> TokenIds:
+        return self._prompts.parts((Span(text),), at_start=False)
+
+    def tokenize(self, text: str) -> TokenIds:
+        return self._encoding.text_ids(text)
+
+    def decode(self, ids: TokenIds) -> str:
+        return self._vocabulary.decode_inside(ids)
+
+    def pieces(self, ids: TokenIds) -> tuple[str, ...]:
+        return self._vocabulary.pieces(ids)
+
+    def count(self, prompt: Prompt) -> int:
+        return len(self._encoding.prompt_ids(prompt))
+
+    def _require_attention(self) -> None:
+        if not self._has_attention:
+            raise MissingAbility(
+                f"the attention of model {self._name!r} can't be read: {self.why_no_attention}. Use a method "
+                "without attention, or a proxy model in the role attend."
+            )
+
+    def _fitting(self, prompt_ids: TokenIds, max_tokens: int) -> TokenIds:
+        if len(prompt_ids) + max_tokens > self._context_tokens:
+            raise PromptTooLong(
+                self._name,
+                prompt_tokens=len(prompt_ids),
+                max_tokens=max_tokens,
+                context_tokens=self._context_tokens,
+            )
+        return prompt_ids
+
+    def _texts(self, ids: TokenIds) -> tuple[str, ...]:
+        """One text per id, joining to the whole; half a character at the end goes to the last."""
+        detokeniser = Detokeniser(self._vocabulary)
+        texts = [detokeniser.add(id) for id in ids]
+        texts[-1] += detokeniser.flush()
+        return tuple(texts)
+
+    async def _done(self, work: Awaitable[T]) -> T:
+        try:
+            return await work
+        except RuntimeError as error:
+            raise ModelFailure(
+                f"model {self._name!r}: {error}. If memory ran out, use fewer passages or a smaller model."
+            ) from error
+
+
+class _Bridge:
+    """Carries text from the worker thread to a watcher on the event loop, in order.
+
+    Nothing is delivered any more behind its `with`, which raises what the watcher raised.
+    """
+
+    def __init__(self, watch: Watch) -> None:
+        self._watch = watch
+        self._loop = asyncio.get_running_loop()
+        self._failure: Exception | None = None
+        self._is_closed = False
+
+    def __call__(self, text: str) -> None:
+        self._loop.call_soon_threadsafe(self._deliver, text)
+
+    def __enter__(self) -> None:
+        pass
+
+    def __exit__(self, kind: object, error: BaseException | None, traceback: object) -> None:
+        self._is_closed = True
+        if error is None and self._failure is not None:
+            raise self._failure
+
+    def _deliver(self, text: str) -> None:
+        if self._is_closed or self._failure is not None:
+            return
+        try:
+            self._watch(text)
+        except Exception as error:  # the watcher's own; raised again where it is awaited
+            self._failure = error

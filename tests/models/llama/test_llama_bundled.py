@@ -1,0 +1,150 @@
+"""The bundled model by llama.cpp: which engine runs, and that its adapter is the one that torch merges."""
+
+import json
+
+import numpy as np
+import pytest
+from tests.contracts.model_contract import ModelContract, computed, run
+from tests.models.tiny import save_adapter, save_tiny_gguf
+
+from askance.core.errors import KnobError, MissingExtra, ModelSpecError
+from askance.core.types import Raw, Sampling, Span, Want
+from askance.models import bundled as module
+from askance.models.bundled import load_bundled, load_bundled_gguf, load_plain, load_plain_gguf
+from askance.models.hf import HfModel
+from askance.models.llama_cpp import LlamaModel
+from askance.models.llama_cpp.lora import write_lora
+from askance.models.llama_cpp.weights import Weights
+from askance.wire import load_model
+
+ALL = Want(logprob=True, entropy=True, attention="heads")
+
+
+@pytest.fixture
+def tiny_package(tmp_path, monkeypatch):
+    """A package with a tiny model in place of the real one, and an empty cache; gives the model's file."""
+    folder = tmp_path / "tiny_llm"
+    folder.mkdir()
+    monkeypatch.syspath_prepend(tmp_path)
+    monkeypatch.setattr(module, "_PACKAGE", "tiny_llm")
+    monkeypatch.setenv("ASKANCE_CACHE", str(tmp_path / "cache"))
+    return save_tiny_gguf(folder / module._FILE)
+
+
+@pytest.fixture
+def tiny_reader(tiny_package, tmp_path, monkeypatch):
+    """An adapter for it, on queries and keys, too, in place of the one that ships."""
+    targets = ["q_proj", "k_proj", "v_proj", "o_proj", "down_proj"]
+    folder = save_adapter(
+        tmp_path / "reader", str(tiny_package), base_spec="bundled:base", target_modules=targets
+    )
+    monkeypatch.setattr(module, "READER", folder)
+    return folder
+
+
+def written(model):
+    ids = tuple(10 + number * 7 % 200 for number in range(60))
+    (generation,) = run(model.generate(Raw((ids,)), Sampling(8), ALL, key=("a",)))
+    return computed(generation)
+
+
+def same(ours, theirs):
+    return [token.id for token in ours] == [token.id for token in theirs] and all(
+        abs(one.entropy - other.entropy) < 5e-3
+        and (one.attention is None or np.allclose(one.attention, other.attention, atol=5e-3))
+        for one, other in zip(ours, theirs, strict=True)
+    )
+
+
+def test_the_adapter_does_what_it_does_in_torch(tiny_reader):
+    ours, theirs = written(load_bundled_gguf()), written(load_bundled())
+    assert same(ours, theirs)
+    assert same(written(load_plain_gguf()), written(load_plain()))
+    assert not same(ours, written(load_plain()))
+
+
+def test_it_is_converted_once(tiny_reader, monkeypatch):
+    before = load_bundled_gguf().fingerprint
+    monkeypatch.setattr("askance.models.llama_cpp.lora.write_lora", lambda *_: pytest.fail("converted again"))
+    assert load_bundled_gguf().fingerprint == before
+    assert load_plain_gguf().fingerprint != before
+
+
+def test_llama_cpp_is_used_unless_torch_is_asked_for(tiny_reader, monkeypatch):
+    engines = {
+        "bundled": LlamaModel,
+        "bundled:base": LlamaModel,
+        "bundled:base?engine=llama.cpp": LlamaModel,
+        "bundled?engine=torch": HfModel,
+        "bundled:base?dtype=float32": HfModel,
+        f"bundled:base?adapter={tiny_reader}": HfModel,
+    }
+    for spec, engine in engines.items():
+        assert isinstance(load_model(spec), engine), spec
+    find_spec = module.find_spec
+    monkeypatch.setattr(module, "find_spec", lambda name: None if name == "llama_cpp" else find_spec(name))
+    assert isinstance(load_model("bundled:base"), HfModel)
+
+
+def test_the_engines_are_told_apart(tiny_reader):
+    ours, theirs = load_model("bundled"), load_model("bundled?engine=torch")
+    assert ours.name == theirs.name == "bundled"
+    assert ours.fingerprint != theirs.fingerprint
+
+
+def test_what_does_not_go_together_is_refused(tiny_reader):
+    with pytest.raises(KnobError, match=r"engine='jax': expected llama\.cpp or torch"):
+        load_model("bundled?engine=jax")
+    with pytest.raises(ModelSpecError, match=r"\?dtype= needs engine=torch"):
+        load_model("bundled?engine=llama.cpp&dtype=float32")
+
+
+@pytest.mark.parametrize(
+    ("setting", "expected"),
+    [
+        ({"use_dora": True}, "use_dora"),
+        ({"rank_pattern": {"a": 1}}, "rank_pattern"),
+        ({"peft_type": "IA3"}, "IA3"),
+    ],
+)
+def test_what_is_no_plain_lora_is_refused(tiny_reader, tiny_package, tmp_path, setting, expected):
+    path = tiny_reader / "adapter_config.json"
+    path.write_text(json.dumps(json.loads(path.read_text()) | setting))
+    with pytest.raises(ModelSpecError, match=rf"is no plain LoRA \({expected}\)"):
+        write_lora(tiny_reader, Weights(tiny_package), tmp_path / "out.gguf")
+
+
+def test_an_adapter_for_another_model(tiny_reader, tiny_package, gguf_files, tmp_path):
+    path = tmp_path / "out.gguf"
+    write_lora(tiny_reader, Weights(tiny_package), path)
+    with pytest.raises(ModelSpecError, match=r"does not fit model .*: .*model arch and LoRA arch mismatch"):
+        Weights(gguf_files["qwen"][0], path)
+
+
+def test_a_damaged_adapter(tiny_reader, tiny_package, tmp_path):
+    path = tiny_reader / "adapter_model.safetensors"
+    path.write_bytes(path.read_bytes()[:1000])
+    with pytest.raises(ModelSpecError, match="can't be converted"):
+        write_lora(tiny_reader, Weights(tiny_package), tmp_path / "out.gguf")
+
+
+def test_what_it_is_converted_with_is_missing(tiny_reader, tiny_package, tmp_path, monkeypatch):
+    monkeypatch.setitem(__import__("sys").modules, "gguf", None)
+    with pytest.raises(MissingExtra, match=r"pip install 'askance\[gguf\]'"):
+        write_lora(tiny_reader, Weights(tiny_package), tmp_path / "out.gguf")
+
+
+@pytest.fixture(scope="module")
+def plain():
+    return load_plain_gguf()
+
+
+class TestBundledByLlamaCpp(ModelContract):
+    control_strings = ("<|im_start|>", "<|im_end|>")
+    prompt = Raw((Span("The three largest cities of Germany are"),))
+    max_tokens = 8
+    tolerance = 2e-2
+
+    @pytest.fixture
+    def model(self, plain):
+        return plain

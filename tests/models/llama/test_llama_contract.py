@@ -1,0 +1,22 @@
+"""GGUF models keep the promises of all models, with tokenizers of both families."""
+
+import pytest
+from tests.contracts.model_contract import ModelContract
+
+
+class TestTinyLlama(ModelContract):
+    control_strings = ("<s>", "</s>", "[INST]", "<unk>")
+    tolerance = 1e-3
+
+    @pytest.fixture
+    def model(self, gguf_models):
+        return gguf_models["llama"]
+
+
+class TestTinyQwen(ModelContract):
+    control_strings = ("<|im_start|>", "<|endoftext|>", "<think>")
+    tolerance = 1e-3
+
+    @pytest.fixture
+    def model(self, gguf_models):
+        return gguf_models["qwen"]

@@ -1,0 +1,143 @@
+"""Files that are missing, cut off, foreign or of another kind; what llama.cpp says of it is not printed."""
+
+import subprocess
+import sys
+
+import pytest
+from tests.contracts.model_contract import run
+from tests.models.tiny_gguf import save_gguf, tiny_llama
+
+from askance.core.errors import (
+    KnobError,
+    MissingAbility,
+    ModelFailure,
+    ModelSpecError,
+    PromptTooLong,
+    UnknownName,
+)
+from askance.core.types import Raw, Sampling, Want
+from askance.models.llama_cpp import LlamaModel, load_gguf, weights
+from askance.models.llama_cpp.weights import Weights
+from askance.wire import load_model
+
+
+def test_a_specification(gguf_files):
+    file, _, _ = gguf_files["qwen"]
+    model = load_model(f"gguf:{file}")
+    assert model.name == str(file)
+    assert model.context_tokens == 512
+    assert load_model(f"gguf:{file}?attention=0").signals == model.signals - {"attention"}
+    with pytest.raises(UnknownName, match="device"):
+        load_model(f"gguf:{file}?device=cpu")
+    with pytest.raises(KnobError, match="attention='yes': expected 0 or 1"):
+        load_model(f"gguf:{file}?attention=yes")
+
+
+def test_a_folder_with_one_file(gguf_files, tmp_path):
+    file, _, _ = gguf_files["qwen"]
+    with pytest.raises(ModelSpecError, match=r"holds 0 \.gguf files \(none\)"):
+        load_gguf(str(tmp_path))
+    (tmp_path / "one.gguf").write_bytes(file.read_bytes())
+    assert load_gguf(str(tmp_path)).context_tokens == 512
+    (tmp_path / "two.gguf").write_bytes(file.read_bytes())
+    with pytest.raises(ModelSpecError, match=r"holds 2 \.gguf files \(one.gguf, two.gguf\): name one"):
+        load_gguf(str(tmp_path))
+
+
+@pytest.mark.parametrize(
+    ("name", "expected"), [("", "names no file"), ("/no/such.gguf", "does not exist: check the path")]
+)
+def test_no_file(name, expected):
+    with pytest.raises(ModelSpecError, match=expected):
+        load_gguf(name)
+
+
+@pytest.mark.parametrize("content", [b"", b"GG", b"PK\3\4 a zip file", b"ggml of long ago"])
+def test_a_foreign_file(tmp_path, content):
+    path = tmp_path / "model.gguf"
+    path.write_bytes(content)
+    with pytest.raises(ModelSpecError, match=r"is no GGUF file: it begins with b'.*Name a \.gguf file"):
+        load_gguf(str(path))
+
+
+@pytest.mark.parametrize("share", [0.0005, 0.01, 0.2, 0.6, 0.999])
+def test_a_file_that_is_cut_off(gguf_files, tmp_path, capfd, share):
+    whole = gguf_files["qwen"][0].read_bytes()
+    path = tmp_path / "cut.gguf"
+    path.write_bytes(whole[: int(len(whole) * share)])
+    with pytest.raises(ModelSpecError, match=r"can't be loaded: .+\. Fetch it again"):
+        load_gguf(str(path))
+    assert capfd.readouterr() == ("", "")
+
+
+def test_an_architecture_that_is_not_known(tmp_path, gguf_files):
+    whole = gguf_files["qwen"][0].read_bytes()
+    path = tmp_path / "new.gguf"
+    path.write_bytes(whole.replace(b"qwen2", b"qwenX"))
+    with pytest.raises(
+        ModelSpecError, match="can't be loaded: error loading model: unknown model architecture: 'qwenX'"
+    ):
+        load_gguf(str(path))
+
+
+def test_nothing_is_printed(gguf_files):
+    code = f"""
+import asyncio
+from askance.core.types import Raw, Sampling, Want
+from askance.wire import load_model
+model = load_model("gguf:{gguf_files["llama"][0]}")
+asyncio.run(model.generate(Raw(((5, 6),)), Sampling(3), Want(attention="mean"), key=("a",)))
+"""
+    done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True)
+    assert (done.stdout, done.stderr) == ("", "")
+
+
+def test_a_model_whose_attention_is_not_shown(gguf_files, monkeypatch):
+    monkeypatch.setattr(Weights, "num_layers", 7)  # there is no such layer
+    model = LlamaModel(Weights(gguf_files["qwen"][0]), name="strange", memory_bytes=10**6)
+    assert model.signals == {"logprob", "top_logprobs", "entropy", "token_probs"}
+    assert "attend" not in model.capabilities
+    with pytest.raises(MissingAbility, match=r"'strange' can't be read: llama\.cpp shows no weights"):
+        run(model.generate(Raw(((5, 6),)), Sampling(3), Want(attention="mean"), key=("a",)))
+    with pytest.raises(MissingAbility):
+        run(model.attend((5, 6), bos=False))
+
+
+def test_a_text_beyond_the_context(gguf_models):
+    with pytest.raises(PromptTooLong, match="500 tokens and 20 more"):
+        run(gguf_models["qwen"].generate(Raw(((5,) * 500,)), Sampling(20), key=("a",)))
+
+
+def test_a_text_beyond_the_memory(gguf_files):
+    opened = Weights(gguf_files["qwen"][0])
+    model = LlamaModel(opened, name="qwen", memory_bytes=256 * opened.bytes_per_token)
+    with pytest.raises(ModelFailure, match="do not fit into the memory for 256"):
+        run(model.generate(Raw(((5,) * 300,)), Sampling(3), key=("a",)))
+    (generation,) = run(model.generate(Raw(((5,) * 200,)), Sampling(3), key=("a",)))
+    assert generation.generated_tokens
+
+
+def test_the_fingerprint_is_that_of_the_file(gguf_files, tmp_path):
+    file, _, _ = gguf_files["llama"]
+    (tmp_path / "copy.gguf").write_bytes(file.read_bytes())
+    other = save_gguf(tmp_path / "other.gguf", *tiny_llama(seed=4))
+    found = [load_gguf(str(path)).fingerprint for path in (file, tmp_path / "copy.gguf", other)]
+    assert found[0] == found[1]
+    assert len({*found, load_gguf(str(file), attention="0").fingerprint}) == 3
+
+
+def test_bytes_of_a_token(gguf_files):
+    layers, heads, size, number = 2, 2, 8, 2
+    assert Weights(gguf_files["llama"][0]).bytes_per_token == layers * heads * (size + size) * number
+
+
+def test_a_file_without_a_tokenizer(gguf_files, monkeypatch):
+    monkeypatch.setattr(weights.llama_cpp, "llama_vocab_type", lambda vocabulary: 0)
+    with pytest.raises(ModelSpecError, match="has no tokenizer: convert the model again"):
+        Weights(gguf_files["llama"][0])
+
+
+def test_an_encoder_is_refused(gguf_files, monkeypatch):
+    monkeypatch.setattr(weights.llama_cpp, "llama_model_has_encoder", lambda model: True)
+    with pytest.raises(ModelSpecError, match="is of the kind llama, no causal language model"):
+        Weights(gguf_files["llama"][0])

@@ -1,0 +1,179 @@
+"""Logits, entropy and attention by llama.cpp are those of torch on the same weights.
+
+Keys and values are float16 here and float32 there: numbers agree to two hundredths, and to a ten-thousandth
+where they are float32 here, too.
+"""
+
+import asyncio
+
+import llama_cpp
+import numpy as np
+import pytest
+from tests.contracts.model_contract import computed, run
+
+from askance.core.types import Raw, Sampling, Span, Want
+from askance.models.hf import HfModel
+from askance.models.llama_cpp import LlamaModel
+from askance.models.llama_cpp.weights import Weights
+
+TOLERANCE = 2e-2
+ALL = Want(logprob=True, top_logprobs=3, entropy=True, attention="heads")
+SHARED = tuple(range(20, 120))
+
+
+@pytest.fixture(params=["llama", "qwen"])
+def both(request, gguf_files, gguf_models):
+    """The same model by torch and by llama.cpp."""
+    _, module, tokenizer = gguf_files[request.param]
+    by_torch = HfModel(module.eval(), tokenizer, name=request.param, context_tokens=512)
+    return by_torch, gguf_models[request.param]
+
+
+@pytest.fixture
+def fresh(gguf_files):
+    """Makes models that hold nothing yet."""
+
+    def made(name="qwen", **options):
+        file, _, _ = gguf_files[name]
+        return LlamaModel(Weights(file), name=name, **options)
+
+    return made
+
+
+def written(model, ids, max_tokens=12, want=ALL, key=("signals",), **sampling):
+    (generation,) = run(model.generate(Raw((ids,)), Sampling(max_tokens, **sampling), want, key=key))
+    return generation
+
+
+def check_same(ours, theirs, tolerance=TOLERANCE):
+    assert [token.id for token in computed(ours)] == [token.id for token in computed(theirs)]
+    for one, other in zip(computed(ours), computed(theirs), strict=True):
+        assert one.logprob == pytest.approx(other.logprob, abs=tolerance)
+        assert one.entropy == pytest.approx(other.entropy, abs=tolerance)
+        assert [p for _, p in one.top] == pytest.approx([p for _, p in other.top], abs=tolerance)
+        assert (one.attention is None) == (other.attention is None)
+        if one.attention is not None:
+            np.testing.assert_allclose(one.attention, other.attention, atol=tolerance)
+
+
+@pytest.mark.parametrize("length", [3, 100, 300])
+def test_signals_are_those_of_torch(both, length):
+    ids = tuple(10 + number * 7 % 200 for number in range(length))
+    check_same(written(both[1], ids), written(both[0], ids))
+
+
+@pytest.mark.parametrize("name", ["llama", "qwen"])
+def test_float16_is_all_that_differs(fresh, gguf_files, name, monkeypatch):
+    settings = llama_cpp.llama_context_default_params()
+    settings.type_k = settings.type_v = 0  # float32
+    monkeypatch.setattr(llama_cpp, "llama_context_default_params", lambda: settings)
+    _, module, tokenizer = gguf_files[name]
+    by_torch = HfModel(module.eval(), tokenizer, name=name, context_tokens=512)
+    ids, ours = tuple(10 + number * 7 % 200 for number in range(60)), fresh(name)
+    check_same(written(ours, ids), written(by_torch, ids), 1e-4)
+    theirs, found = (run(model.attend(ids, bos=False)).weights for model in (by_torch, ours))
+    np.testing.assert_allclose(found, theirs, atol=1e-4)
+
+
+@pytest.mark.parametrize("length", [40, 500])
+def test_attention_of_a_text_is_that_of_torch(both, length):
+    ids = tuple(10 + number * 11 % 200 for number in range(length))
+    theirs, ours = (run(model.attend(ids, bos=False)).weights for model in both)
+    np.testing.assert_allclose(ours, theirs, atol=TOLERANCE)
+
+
+def test_scores_are_those_of_torch(both):
+    prompt = Raw((Span("The cat"),))
+    theirs, ours = (run(model.score(prompt, [" sat on the river", " dog"])) for model in both)
+    for one, other in zip(ours, theirs, strict=True):
+        assert one.num_tokens == other.num_tokens
+        assert one.logprob == pytest.approx(other.logprob, abs=TOLERANCE)
+
+
+def test_a_beginning_that_is_known_changes_nothing(fresh):
+    model = fresh()
+    first = written(model, (*SHARED, 7))
+    again, other = written(model, (*SHARED, 7)), written(model, (*SHARED, 8))
+    assert (first.reused_tokens, again.reused_tokens, other.reused_tokens) == (0, 99, 99)
+    check_same(again, first)
+    check_same(other, written(fresh(), (*SHARED, 8)))
+
+
+def test_texts_side_by_side_share_what_one_of_them_reads(fresh):
+    model = fresh()
+    prompts = [(*SHARED, number) for number in range(5, 11)]
+
+    async def together():
+        calls = [model.generate(Raw((ids,)), Sampling(12), ALL, key=("signals",)) for ids in prompts]
+        return [generation for (generation,) in await asyncio.gather(*calls)]
+
+    found = run(together())
+    assert [generation.reused_tokens for generation in found] == [0, 99, 99, 99, 99, 99]
+    for ids, generation in zip(prompts, found, strict=True):
+        check_same(generation, written(fresh(), ids))
+
+
+def test_guesses_change_nothing_but_the_time(fresh):
+    prompt, sampling = (5, 6, 7, 8) * 6, {"temperature": 0.7, "top_k": 5}
+    quick, plain = fresh(guesses=True), fresh()
+    for key in ("a", "b", "c"):
+        options = {"max_tokens": 40, "key": (key,), **sampling}
+        check_same(written(quick, prompt, **options), written(plain, prompt, **options))
+    assert quick.missed_tokens
+    assert not plain.missed_tokens
+
+
+def test_what_runs_goes_on_when_somebody_first_wants_attention(fresh):
+    model, want = fresh(), Want(logprob=True, entropy=True)
+    expected = written(fresh(), SHARED, 60, want)
+
+    async def one_after_the_other():
+        running = asyncio.create_task(model.generate(Raw((SHARED,)), Sampling(60), want, key=("signals",)))
+        while not model.computed_tokens:
+            await asyncio.sleep(0)
+        (wanted,) = await model.generate(Raw(((5, 6, 7),)), Sampling(5), ALL, key=("signals",))
+        return (await running)[0], wanted
+
+    found, wanted = run(one_after_the_other())
+    assert [token.id for token in computed(found)] == [token.id for token in computed(expected)]
+    check_same(wanted, written(fresh(), (5, 6, 7), 5))
+
+
+def test_nobody_is_asked_before_attention_is_wanted(fresh):
+    model = fresh()
+    written(model, SHARED, want=Want(entropy=True))
+    assert not model._streams._made.watches
+    written(model, SHARED)
+    assert model._streams._made.watches
+
+
+def test_a_tensor_that_came_to_lie_elsewhere_is_found_again(fresh):
+    model = fresh()
+    expected = written(model, SHARED)
+    watch = model._streams._made._watch
+    real = watch.__missing__.__func__
+    wanted = []
+
+    def noted(self, tensor):
+        found = real(self, tensor)
+        wanted.extend([tensor] if found else [])
+        return found
+
+    type(watch).__missing__ = noted
+    try:
+        written(model, SHARED)
+    finally:
+        type(watch).__missing__ = real
+    watch.update(dict.fromkeys(wanted, False))
+    check_same(written(model, SHARED), expected)
+
+
+def test_without_attention(fresh):
+    model = fresh(reads_attention=False)
+    assert "attention" not in model.signals
+    assert "attend" not in model.capabilities
+    want = Want(logprob=True, entropy=True, top_logprobs=3)
+    ours, theirs = written(model, SHARED, want=want), written(fresh(), SHARED, want=want)
+    assert [token.id for token in computed(ours)] == [token.id for token in computed(theirs)]
+    for one, other in zip(computed(ours), computed(theirs), strict=True):
+        assert one.entropy == pytest.approx(other.entropy, abs=5 * TOLERANCE)
