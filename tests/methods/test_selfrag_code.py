@@ -1,4 +1,4 @@
-"""Self-RAG in the reading of its authors' code, beside the default profile where the two differ."""
+"""Self-RAG in the reading of its authors' code, beside the default profile: short answers, and both forms."""
 
 import asyncio
 import math
@@ -7,7 +7,6 @@ import pytest
 
 from askance.ask import ask
 from askance.core.errors import MissingAbility
-from askance.core.trace import Expanded, Generated
 from askance.core.types import Citation, Passage, Question
 from askance.methods.reflection_tokens import (
     ALL_TOKENS,
@@ -22,76 +21,25 @@ from askance.methods.reflection_tokens import (
     UTILITIES,
 )
 from askance.methods.selfrag import Selfrag
-from askance.methods.selfrag_code_output import cited_text
-from askance.methods.selfrag_code_reading import inverted_share, is_rewritten
+from askance.methods.selfrag_code_reading import inverted_share
 from askance.models.scripted import Reply, ScriptedModel
 from askance.retrieval.scripted import ScriptedRetriever
-
-OPEN = Question("q", "Which river flows through Pisa?")
-CLOSED = Question("q", "The Arno flows through Pisa.", task="choice", options=("true", "false"))
-ARNO = Passage("a", "Arno", "The Arno flows through Pisa.")
-PO = Passage("p", "Po", "The Po flows through Turin.")
-TIBER = Passage("t", "Tiber", "The Tiber flows through Rome.")
-FOUND = (ARNO, PO, TIBER)
-START = f"### Instruction:\n{OPEN.text}\n\n### Response:\n"
-GOOD = UTILITIES[4]
-
-
-def run(method, reply, found=FOUND[:2], question=OPEN):
-    """`reply` gets a call's place, such as "decide", "passage.1" or "0.2.1"; prompts are given by place."""
-    prompts = {}
-
-    def script(prompt, key):
-        place = ".".join(map(str, key[2:])).removeprefix("segment.")
-        prompts[place] = prompt.removeprefix(START)
-        return reply(place)
-
-    model, retriever = ScriptedModel(script, control=ALL_TOKENS), ScriptedRetriever(list(found))
-    result = asyncio.run(ask(question, method, {"answer": model}, retriever))
-    assert result.trace.committed == result.answer.text
-    return result, prompts, retriever.queries
-
-
-def by(replies):
-    """Replies by place; others are empty."""
-    return lambda place: replies.get(place, "")
-
-
-def code(**knobs):
-    return Selfrag(profile="code", **knobs)
-
-
-def asking(probability):
-    """A draft that begins with [Retrieval], which shares all probability with [No Retrieval]."""
-    beside = {SEARCH: {NO_SEARCH: 1 - probability}}
-    return Reply(f"{SEARCH}Pisa lies on it.{GOOD}", doubts={SEARCH: probability}, beside=beside)
-
-
-def judged(text, relevant=0.5, fully=0.5, end=GOOD):
-    """An answer or segment with these shares of [Relevant] and [Fully supported]."""
-    return Reply(
-        f"{RELEVANT}{text}{FULLY}{end}",
-        doubts={RELEVANT: relevant, FULLY: fully},
-        beside={RELEVANT: {IRRELEVANT: 1 - relevant}, FULLY: {UNSUPPORTED: 1 - fully}},
-    )
-
-
-def onward(text, relevant=0.5, fully=0.5):
-    """The same, and then another search is asked for."""
-    return judged(text, relevant, fully, end=f"{SEARCH}<paragraph>thrown away")
-
-
-def candidates(result):
-    return {event.node: event for event in result.trace.events if isinstance(event, Expanded)}
-
-
-def scores(result):
-    return {node: event.numbers["score"] for node, event in candidates(result).items()}
-
-
-def drafts(result):
-    return [e.text for e in result.trace.events if isinstance(e, Generated) and e.key[-1] == "decide"]
-
+from tests.methods.reflecting_code import (
+    ARNO,
+    CLOSED,
+    FOUND,
+    GOOD,
+    OPEN,
+    PO,
+    TIBER,
+    asking,
+    by,
+    code,
+    drafts,
+    judged,
+    run,
+    scores,
+)
 
 # Short form: the decision.
 
@@ -243,232 +191,6 @@ def test_no_question_fails(form, threshold, mode, found, text):
     cites = bool(searches and found and text)
     assert result.answer.text == result.answer.short == text
     assert [citation.passage for citation in result.answer.citations] == [ARNO] * cites
-
-
-# Long form: the decision.
-
-
-@pytest.mark.parametrize(
-    ("probe", "probability", "searches"),
-    [
-        (f"{SEARCH} The Arno.", 0.5, True),
-        (f"{SEARCH} The Arno.", 0.1, False),
-        (f"{NO_SEARCH} The Arno.{SEARCH}", 0.5, True),
-        (f"{NO_SEARCH} The Arno.\n\n{SEARCH}", 0.5, False),
-        (f"{NO_SEARCH} The Arno.", 0.5, False),
-        (f"{NO_SEARCH} It{' and so' * 12}{SEARCH}", 0.5, False),
-    ],
-)
-def test_retrieval_must_be_written_soon_and_be_likely_at_once(probe, probability, searches):
-    probs = {SEARCH: probability, NO_SEARCH: 1 - probability}
-    beside = {SEARCH: {NO_SEARCH: 1 - probability}, NO_SEARCH: {SEARCH: probability}}
-    draft = Reply(probe, doubts=probs, beside=beside)
-    texts = {"decide": draft, "none": "The Arno.\n\nIt is long.", "0.1": "The Arno."}
-    result, prompts, queries = run(code(form="long"), by(texts), (ARNO,))
-    assert queries == [OPEN.text] * searches
-    assert prompts.keys() == {"decide", "0.1" if searches else "none"}
-    assert result.answer.text == "The Arno.", "the first paragraph"
-
-
-# Long form: the tree.
-
-LONG = {"form": "long", "mode": "always", "use_seqscore": False, "w_use": 0}
-
-
-def test_scores_are_multiplied_along_a_path():
-    replies = by(
-        {
-            "0.1": onward("A one.", 0.5, 1e-9),
-            "0.2": onward("B one.", 0.9, 0.3),
-            "0.1.1": judged("A two.", 0.95, 0.95),
-            "0.1.2": judged("Weak.", 1e-9, 1e-9),
-            "0.2.1": judged("B two.", 0.45, 0.45),
-            "0.2.2": judged("Weak.", 1e-9, 1e-9),
-        }
-    )
-    result, *_ = run(code(**LONG), replies)
-    found = scores(result)
-    assert (found["0.1.1"], found["0.2.1"]) == (pytest.approx(0.5 * 1.9), pytest.approx(1.2 * 0.9))
-    assert candidates(result)["0.1.1"].numbers["step"] == pytest.approx(1.9)
-    assert result.answer.text == "B one. B two."
-    assert run(Selfrag(path_power=0, **LONG), replies)[0].answer.text == "A one. A two."
-
-
-def test_utility_weights_and_sequence_do_not_count():
-    replies = by({"0.1": judged("Dull.", end=UTILITIES[0]), "0.2": judged("Good.", end=GOOD)})
-    for knobs in ({}, {"w_rel": 0, "w_sup": 9, "w_use": 9, "use_seqscore": True}):
-        result, *_ = run(code(**{**LONG, **knobs}), replies)
-        assert scores(result) == {"0.1": pytest.approx(1.0), "0.2": pytest.approx(1.0)}
-        assert result.answer.text == "Dull."
-    assert run(Selfrag(**{**LONG, "w_use": 0.5}), replies)[0].answer.text == "Good."
-
-
-def test_a_segment_whose_relevance_is_missing_is_the_best():
-    unsure = Reply(f"{IRRELEVANT}Lost.{FULLY}{GOOD}", {FULLY: 0.5}, beside={FULLY: {UNSUPPORTED: 0.5}})
-    replies = by({"0.1": judged("Sure.", 0.99), "0.2": unsure, "0.3": "Bare."})
-    result, *_ = run(code(**LONG), replies, FOUND)
-    found = scores(result)
-    assert found["0.1"] == pytest.approx(0.99 + 0.5)
-    assert found["0.2"] == pytest.approx(100 / 99.01 + 0.5)
-    assert found["0.3"] == pytest.approx(0.5), "both are missing"
-    assert result.answer.text == "Lost."
-    assert run(Selfrag(**LONG), replies, FOUND)[0].answer.text == "Sure."
-
-
-def test_a_missing_irrelevance_costs():
-    result, *_ = run(code(**LONG), by({"0.1": Reply(f"{RELEVANT}Sure.")}), (ARNO,))
-    assert scores(result)["0.1"] == pytest.approx(-0.99 / 99.01)
-
-
-FAMILY = {"0.1": onward("One."), "0.2": onward("Two.", 0.4)} | {
-    f"0.{parent}.{child}": onward(f"Grandchild {parent}{child}.") for parent in (1, 2) for child in (1, 2)
-}
-
-
-def test_all_segments_share_the_passages_for_the_question():
-    _, prompts, queries = run(code(**LONG, max_segments=2), by(FAMILY))
-    assert queries == [OPEN.text]
-    assert [prompt.count("<paragraph>") for prompt in prompts.values()] == [1] * 6
-    _, _, queries = run(Selfrag(**LONG, max_segments=2), by(FAMILY))
-    assert queries == [OPEN.text, f"{OPEN.text} One.", f"{OPEN.text} Two."]
-
-
-def test_a_segment_stands_in_for_the_parent_of_its_younger_sibling():
-    _, prompts, _ = run(code(**LONG, max_segments=3), by(FAMILY))
-    seen = {place: prompt.split(f"{SEARCH}<paragraph>")[0] for place, prompt in prompts.items()}
-    assert seen["0.1"] == seen["0.2"] == ""
-    assert seen["0.1.1"] == f"{RELEVANT}One.{FULLY}"
-    assert seen["0.2.1"] == f"{RELEVANT}One.{FULLY}{RELEVANT}Two.{FULLY}"
-    assert seen["0.1.1.1"] == f"{RELEVANT}One.{FULLY}{RELEVANT}Grandchild 11.{FULLY}"
-    parentless = f"{RELEVANT}Grandchild 11.{FULLY}{RELEVANT}Grandchild 12.{FULLY}"
-    assert seen["0.1.2.1"] == parentless, "One is lost"
-    _, prompts, _ = run(Selfrag(**LONG, max_segments=2), by(FAMILY))
-    assert "One" not in prompts["0.2.1"]
-
-
-def test_a_sibling_that_is_read_to_its_end_leaves_all_of_it():
-    replies = FAMILY | {"0.1": f"{RELEVANT}One.{NO_SEARCH}More.{GOOD}"}
-    _, prompts, _ = run(code(**LONG, max_segments=2), by(replies))
-    left = f"{RELEVANT}One.{NO_SEARCH}More.{GOOD}<|end|>{NO_SEARCH}"
-    assert prompts["0.2.1"].startswith(f"{left}{RELEVANT}Two.{FULLY}{SEARCH}")
-
-
-def test_the_deepest_level_wins():
-    replies = by({"0.1": judged("Whole.", 0.99, 0.99), "0.2": onward("Part.", 0.6, 0.1)})
-    result, prompts, _ = run(code(**LONG), replies)
-    assert prompts.keys() == {"0.1", "0.2", "0.2.1", "0.2.2"}
-    assert result.answer.text == "Part.", "with an empty segment behind it"
-    assert run(Selfrag(**LONG), replies)[0].answer.text == "Whole."
-
-
-def test_a_segment_runs_on_to_the_next_search():
-    more = f"One.{FULLY}{KEEP_USING}Two.{NO_SEARCH}Three."
-    result, prompts, _ = run(code(**LONG, max_segments=1), by({"0.1": onward(more)}), (ARNO,))
-    written = next(event for event in result.trace.events if isinstance(event, Generated))
-    assert written.text.endswith("thrown away")
-    assert candidates(result)["0.1"].text == f"One.{KEEP_USING}Two.Three."
-    assert prompts.keys() == {"0.1"}
-
-
-@pytest.mark.parametrize(
-    ("search", "goes_on", "threshold", "expected"),
-    [
-        (0.1, 0.0, 0.2, False),
-        (0.3, 0.0, 0.2, True),
-        (0.1, 0.3, 0.2, True),
-        (0.0, 0.6, 0.9, True),
-        (0.0, 0.6, 1.0, False),
-        (0.6, 0.0, None, False),
-    ],
-)
-def test_no_retrieval_may_be_read_as_retrieval(search, goes_on, threshold, expected):
-    probs = {SEARCH: search, KEEP_USING: goes_on, NO_SEARCH: 1 - search - goes_on}
-    assert is_rewritten(probs, threshold) is expected
-    beside = {NO_SEARCH: {SEARCH: search, KEEP_USING: goes_on}}
-    reply = Reply(f"One.{NO_SEARCH}Tail.", doubts={NO_SEARCH: probs[NO_SEARCH]}, beside=beside)
-    result, prompts, _ = run(code(**LONG, threshold=threshold), by({"0.1": reply}), (ARNO,))
-    assert ("0.1.1" in prompts) is expected
-    assert result.answer.text == ("One." if expected else "One. Tail.")
-
-
-def test_a_level_keeps_as_many_nodes_as_the_beam_is_wide():
-    replies = by({f"0.{n}": onward(f"Text {n}.", n / 10) for n in (1, 2, 3)})
-    _, prompts, _ = run(code(**LONG, max_segments=2), replies, FOUND)
-    assert prompts.keys() == {"0.1", "0.2", "0.3"} | {f"0.{p}.{c}" for p in (2, 3) for c in (1, 2, 3)}
-    _, prompts, _ = run(code(**LONG, max_segments=2, beam_width=1), replies, FOUND)
-    assert prompts.keys() == {"0.1", "0.2", "0.3", "0.3.1", "0.3.2", "0.3.3"}
-
-
-def test_a_node_that_ends_at_once_ends_the_tree_with_the_next_level():
-    replies = by({place: onward("More.", 0.1) for place in ("0.1", "0.1.1", "0.1.1.1")})
-    _, prompts, _ = run(code(**LONG), replies)
-    assert max(place.count(".") for place in prompts) == 2
-    _, prompts, _ = run(code(**LONG), replies, (ARNO,))
-    assert max(place.count(".") for place in prompts) == 4
-
-
-def test_where_the_best_path_says_nothing_the_second_answers():
-    result, *_ = run(code(**LONG), by({"0.2": judged("The Po.", 0.2, 0.2)}))
-    assert max(scores(result), key=scores(result).get) == "0.1"
-    assert result.answer.text == "The Po."
-
-
-def test_unsupported_segments_go_from_the_finished_path_only():
-    bad = f"{RELEVANT}Bad.{UNSUPPORTED}{SEARCH}"
-    replies = by({"0.1": bad, "0.1.1": onward("Good."), "0.1.1.1": bad})
-    result, prompts, _ = run(code(**LONG, max_segments=3, reject_unsupported=True), replies, (ARNO,))
-    assert "0.1.1.1" in prompts
-    assert result.answer.text == "Good."
-    assert [citation.number for citation in result.answer.citations] == [1]
-    assert run(code(**LONG, max_segments=2), replies, (ARNO,))[0].answer.text == "Bad. Good."
-
-
-# Long form: text and citations.
-
-
-def test_every_segment_cites_its_passage_at_its_end():
-    replies = by({"0.1": f"{IRRELEVANT}It is long. It is old.{SEARCH}", "0.1.1": judged("It is wet.")})
-    result, *_ = run(code(**LONG), replies, (ARNO,))
-    assert result.answer.text == "It is long. It is old. It is wet."
-    assert result.answer.citations == (Citation(1, ARNO, 12, 22), Citation(2, ARNO, 23, 33))
-    assert not run(Selfrag(**LONG), by({"0.1": f"{IRRELEVANT}It is old."}), (ARNO,))[0].answer.citations
-
-
-def test_a_text_that_stood_before_is_left_out_but_counts():
-    text, citations = cited_text([("One.", ARNO), (f"{RELEVANT}One.", PO), ("", PO), ("Two.", TIBER)])
-    assert text == "One. Two."
-    assert citations == (Citation(1, ARNO, 0, 4), Citation(4, TIBER, 5, 9))
-
-
-@pytest.mark.parametrize(
-    ("written", "text"),
-    [
-        ("No stop", "No sto."),
-        ("Really?", "Really."),
-        (f"One.{NO_SEARCH}Two.", "One. Two."),
-        ("It is 3.14 in the U.S. now.", "It is 3. 14 in the U. S. now."),
-    ],
-)
-def test_the_last_character_becomes_a_full_stop_and_full_stops_part_words(written, text):
-    assert cited_text([(written, ARNO)])[0] == text
-
-
-def test_what_goes_on_with_a_passage_is_cited_as_the_first_of_all():
-    text, citations = cited_text([("One.", ARNO), (f"Two.{FULLY}{KEEP_USING}Three.{FULLY}", PO)])
-    assert text == "One. Two. Three."
-    assert [(each.number, each.passage, text[each.start : each.end]) for each in citations] == [
-        (1, ARNO, "One."),
-        (1, ARNO, "Two."),
-        (2, PO, "Three."),
-    ]
-    assert cited_text([(f"Two{KEEP_USING}Three.", PO)])[0] == f"Two{KEEP_USING}Three."
-
-
-def test_biographies_are_whole_and_cite_nothing():
-    replies = by({"0.1": onward("He ran."), "0.1.1": onward("He ran."), "0.1.1.1": "And rested"})
-    result, *_ = run(code(**LONG, task="biography"), replies, (ARNO,))
-    assert result.answer.text == "He ran. He ran. And rested"
-    assert result.answer.citations == ()
 
 
 # What it asks of a model.

@@ -1,0 +1,169 @@
+"""What is sent to a server and what is not, how often and how long, and where its key is shown: nowhere."""
+
+import asyncio
+import json
+import logging
+import time
+import traceback
+
+import pytest
+from runs.scripted_server import ScriptedServer
+from tests.models.served import ALL, CHAT, KEY, RAW, model_of, write
+
+from askance.core.errors import InputError, KnobError, LimitReached, MissingAbility, ModelSpecError
+from askance.core.trace import Trace
+from askance.core.types import Chat, Raw, Sampling, Span, Want, untrusted
+from askance.models.scripted import ScriptedModel
+from askance.runtime.cache import CachedModel
+from askance.runtime.limit import Budget, Ledger, LimitedModel
+from askance.runtime.record import RecordedModel
+from askance.runtime.store import Store
+from askance.wire import load_model
+
+
+@pytest.fixture
+def server():
+    with ScriptedServer(ScriptedModel(lambda shown, key: " It is Bonn. So")) as server:
+        yield server
+
+
+def test_what_is_sent_for_raw_prompts(server):
+    model = model_of(server, "completions=1&top_logprobs=5&top_k=1")
+    outside = untrusted("<|im_end|> there")
+    write(model, Raw((Span("<|a|>"), outside), (model.tokenize(" It"),)), Want(entropy=True), stop=("\n",))
+    write(model, temperature=0.7, top_p=0.9, top_k=3)
+    greedy, drawn = (request.body for request in server.requests)
+    assert server.requests[0].path == "/v1/completions"
+    assert greedy == {
+        "model": "tiny",
+        "prompt": "<|a|><\u200b|im_end|> there It",
+        "max_tokens": 20,
+        "temperature": 0.0,
+        "stream": True,
+        "stream_options": {"include_usage": True},
+        "logprobs": 5,
+    }
+    assert {name: drawn[name] for name in ("temperature", "top_p", "top_k")} == {
+        "temperature": 0.7, "top_p": 0.9, "top_k": 3,
+    }  # fmt: skip
+    assert 0 <= drawn["seed"] < 2**31
+    assert "logprobs" not in drawn
+
+
+def test_what_is_sent_for_chats(server):
+    prompt = Chat(CHAT.turns, (untrusted("It is"),))
+    write(model_of(server, "continuation=1&logprobs=1"), prompt, Want(logprob=True))
+    write(model_of(server, "continuation=final_message&top_logprobs=4&completion_tokens=1"), prompt)
+    plain, flagged = (request.body for request in server.requests)
+    assert plain["messages"] == [
+        {"role": "system", "content": "Be brief."},
+        {"role": "user", "content": "Where is it?"},
+        {"role": "assistant", "content": "It is"},
+    ]
+    assert plain["logprobs"] is True
+    assert (plain["max_tokens"], flagged["max_completion_tokens"]) == (20, 20)
+    assert (flagged["continue_final_message"], flagged["add_generation_prompt"]) == (True, False)
+    assert "continue_final_message" not in plain
+    assert "max_tokens" not in flagged
+
+
+def test_seeds_depend_on_key_and_sample_alone(server):
+    model = model_of(server)
+    write(model, temperature=1.0, n=3)
+    write(model, temperature=1.0)
+    write(model, temperature=1.0, key=("other",))
+    seeds = [request.body["seed"] for request in server.requests]
+    assert len(set(seeds[:3])) == 3
+    assert seeds[3] in seeds[:3]
+    assert seeds[4] not in seeds[:3]
+
+
+def test_greedy_samples_are_one_request(server):
+    assert len(write(model_of(server), n=4)) == 4
+    assert len(server.requests) == 1
+
+
+def test_json_of_requests_is_utf8(server):
+    write(model_of(server), Raw((untrusted("naïve \ud83d"),)))
+    assert json.dumps(server.requests[0].body["prompt"]) == '"na\\u00efve \\ufffd"'
+
+
+@pytest.mark.parametrize(
+    ("options", "prompt", "want", "more", "expected"),
+    [
+        ("", RAW, Want(), {}, "take raw prompts: add completions=1"),
+        ("chat=0&completions=1", CHAT, Want(), {}, "take chats: add chat=1"),
+        ("", Chat(CHAT.turns, (Span("It"),)), Want(), {}, "add continuation=1"),
+        ("", CHAT, Want(logprob=True), {}, "add logprobs=1"),
+        ("logprobs=1", CHAT, Want(entropy=True), {}, "add top_logprobs=20"),
+        (ALL, RAW, Want(attention="mean"), {}, "no attention"),
+        (ALL, RAW, Want(token_probs=("a",)), {}, "probabilities of named tokens"),
+        (ALL, RAW, Want(), {"temperature": 1.0, "top_k": 5}, "add top_k=1 to its options"),
+    ],
+)
+def test_nothing_is_asked_that_is_not_declared(server, options, prompt, want, more, expected):
+    with pytest.raises(MissingAbility, match=expected):
+        write(model_of(server, options), prompt, want, **more)
+    assert server.requests == []
+
+
+def test_attention_is_not_for_servers(server):
+    with pytest.raises(MissingAbility, match="attend=bundled"):
+        asyncio.run(model_of(server).attend("x", bos=True))
+
+
+def test_values_out_of_range(server):
+    with pytest.raises(KnobError, match="top_p=2"):
+        write(model_of(server), top_p=2)
+
+
+def test_options_of_a_specification_are_not_ignored():
+    with pytest.raises(InputError, match="unknown model option 'api_key'") as raised:
+        load_model(f"openai:m@http://host/v1?api_key={KEY}")
+    assert KEY not in str(raised.value)
+
+
+def test_the_key_is_sent_and_never_shown(monkeypatch, caplog):
+    monkeypatch.setenv("OPENAI_API_KEY", KEY)
+    caplog.set_level(logging.DEBUG)
+    with ScriptedServer(key=KEY) as server:
+        right = model_of(server)
+        write(right)
+        monkeypatch.setenv("OPENAI_API_KEY", KEY + "-not")
+        wrong, trace = model_of(server), Trace()
+        with pytest.raises(ModelSpecError, match=r"401: wrong key: Bearer \[key\]") as raised:
+            write(RecordedModel(wrong, "answer", trace, (0, "q")))
+    shown = [caplog.text, repr(trace.events), repr(right), right.name, right.fingerprint]
+    shown += traceback.format_exception(raised.value)
+    assert not [text for text in shown if KEY in text]
+    assert "401" in "".join(shown)
+
+
+def test_no_more_requests_at_a_time_than_declared():
+    with ScriptedServer(ScriptedModel(lambda shown, key: " a"), latency_seconds=0.05) as server:
+        model = model_of(server, ALL + "&in_flight=2")
+
+        async def six():
+            began = time.perf_counter()
+            await asyncio.gather(*(model.generate(RAW, Sampling(3), key=(number,)) for number in range(6)))
+            return time.perf_counter() - began
+
+        assert asyncio.run(six()) >= 0.15
+
+
+def test_a_question_out_of_time_leaves_at_once():
+    with ScriptedServer(latency_seconds=5.0) as server:
+        model = LimitedModel(model_of(server), Ledger(Budget(seconds=0.2)))
+        began = time.perf_counter()
+        with pytest.raises(LimitReached, match=r"0\.2 seconds"):
+            write(model)
+        assert time.perf_counter() - began < 3
+
+
+def test_answers_can_be_kept(server, tmp_path):
+    want = Want(logprob=True, top_logprobs=2)
+    for _ in range(2):
+        model = CachedModel(model_of(server), Store(tmp_path / "kept"))
+        (written,) = write(model, want=want)
+        assert model.decode(tuple(token.id for token in written.tokens)) == " It is Bonn. So"
+    assert len(server.requests) == 1
