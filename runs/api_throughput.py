@@ -5,9 +5,11 @@ r"""How much of a server's throughput is left when many questions are answered o
 A scripted server, in a process of its own, waits before each answer (the network and the prompt) and before
 each token, as a real one would; it serves any number of requests side by side. One question is one request.
 Ideal is what these waits alone allow: all questions in rounds of `--in-flight`, each as long as one request
-waits. Whatever is lost to that is the cost of askance, of the client, and of the scripted server itself.
-Requests are kept with all signals (log-probabilities of tokens and of 5 alternatives, entropy) and without.
-FOLDER/throughput.json has the table.
+waits. Whatever is lost to that is the cost of askance, of the client, and of the scripted server itself, on
+the same machine: what these two allow is measured by a bare client, which sends the same requests as "text
+alone" and looks for nothing in the answers but their end. Requests are kept with all signals
+(log-probabilities of tokens and of 5 alternatives, entropy) and without. All lines are measured in turn; what
+stands in the table are medians over `--repeats`. FOLDER/throughput.json has the table.
 """
 
 import argparse
@@ -19,16 +21,19 @@ import os
 import platform
 import statistics
 import time
-from collections.abc import Iterator
+from collections.abc import Awaitable, Callable, Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import asdict, dataclass
 from multiprocessing.connection import Connection
 from pathlib import Path
+from urllib.parse import urlsplit
 
 from askance.cli import exit_codes
 from askance.core.errors import InputError
 from askance.core.types import Question, Raw, Sampling, Span, Want
 from askance.core.version import VERSION
+from askance.models.openai.options import Options
+from askance.models.openai.requests import path_of, request
 from askance.models.scripted import ScriptedModel
 from askance.runtime.durable import write_atomically
 from askance.runtime.many import many
@@ -37,6 +42,18 @@ from runs.grids import markdown
 from runs.scripted_server import ScriptedServer
 
 WANTS = {"text alone": Want(), "all signals": Want(logprob=True, top_logprobs=5, entropy=True)}
+BARE = "a bare client"
+_END = b"0\r\n\r\n"
+Ask = Callable[[Question], Awaitable[None]]
+
+
+@dataclass(frozen=True, slots=True)
+class Timed:
+    """All questions once: seconds, and those that each of both processes computed."""
+
+    seconds: float
+    client_seconds: float
+    server_seconds: float
 
 
 @dataclass(frozen=True, slots=True)
@@ -45,12 +62,15 @@ class Line:
 
     Attributes:
         share: of the ideal throughput that was reached.
+        client_ms: milliseconds that the client computes for a question; `server_ms`: the server.
     """
 
     signals: str
     questions_a_second: float
     ideal: float
     share: float
+    client_ms: float
+    server_ms: float
 
 
 def main(arguments: list[str] | None = None) -> None:
@@ -72,11 +92,23 @@ def main(arguments: list[str] | None = None) -> None:
 
 
 def _measure(options: argparse.Namespace) -> None:
-    with _server(options) as url:
-        lines = [_line(name, want, url, options) for name, want in WANTS.items()]
-    headings = ("signals", "questions a second", "ideal", "share of the ideal")
+    timed: dict[str, list[Timed]] = {name: [] for name in (*WANTS, BARE)}
+    with _server(options) as server:
+        url = server.recv()
+        for _ in range(options.repeats):
+            for name, found in timed.items():
+                found.append(asyncio.run(_timed(name, url, server, options)))
+    lines = [_line(name, found, options) for name, found in timed.items()]
+    headings = ("signals", "questions a second", "ideal", "share of the ideal", "client, ms", "server, ms")
     cells = [
-        (line.signals, f"{line.questions_a_second:.1f}", f"{line.ideal:.1f}", f"{line.share:.2f}")
+        (
+            line.signals,
+            f"{line.questions_a_second:.1f}",
+            f"{line.ideal:.1f}",
+            f"{line.share:.2f}",
+            f"{line.client_ms:.2f}",
+            f"{line.server_ms:.2f}",
+        )
         for line in lines
     ]
     print(markdown(headings, cells))
@@ -87,19 +119,35 @@ def _measure(options: argparse.Namespace) -> None:
     write_atomically(options.out / "throughput.json", json.dumps(record, indent=1) + "\n")
 
 
-def _line(name: str, want: Want, url: str, options: argparse.Namespace) -> Line:
+def _line(name: str, timed: Sequence[Timed], options: argparse.Namespace) -> Line:
     # Each event is a token, and the last tells the end.
     request_seconds = options.latency + (options.tokens + 1) * options.token_seconds
     rounds = math.ceil(options.questions / options.in_flight)
     ideal = options.questions / (rounds * request_seconds)
-    spec = f"openai:scripted@{url}?completions=1&top_logprobs=5&in_flight={options.in_flight}"
-    seconds = [asyncio.run(_seconds(spec, want, options)) for _ in range(options.repeats)]
-    reached = options.questions / statistics.median(seconds)
-    return Line(name, reached, ideal, reached / ideal)
+    reached = options.questions / statistics.median(each.seconds for each in timed)
+    client, server = (
+        1000 * statistics.median(getattr(each, side) for each in timed) / options.questions
+        for side in ("client_seconds", "server_seconds")
+    )
+    return Line(name, reached, ideal, reached / ideal, client, server)
 
 
-async def _seconds(spec: str, want: Want, options: argparse.Namespace) -> float:
+async def _timed(name: str, url: str, server: Connection, options: argparse.Namespace) -> Timed:
     """Of all questions, connections made and all."""
+    ask = _bare(url, options) if name == BARE else _asking(WANTS[name], url, options)
+    await ask(Question("warm", "Are you there?"))
+    server_began, client_began, began = _seconds_of(server), time.process_time(), time.perf_counter()
+    questions = (Question(str(number), f"What is {number}?") for number in range(options.questions))
+    async for outcomes in many(questions, ask, options.in_flight):
+        for outcome in outcomes:
+            if outcome.error is not None:
+                raise outcome.error
+    seconds, client = time.perf_counter() - began, time.process_time() - client_began
+    return Timed(seconds, client, _seconds_of(server) - server_began)
+
+
+def _asking(want: Want, url: str, options: argparse.Namespace) -> Ask:
+    spec = f"openai:scripted@{url}?completions=1&top_logprobs=5&in_flight={options.in_flight}"
     model = load_model(spec)
 
     async def ask(question: Question) -> None:
@@ -107,24 +155,34 @@ async def _seconds(spec: str, want: Want, options: argparse.Namespace) -> float:
         (written,) = await model.generate(prompt, sampling, want, key=(question.id,))
         assert len(written.tokens) == options.tokens
 
-    await ask(Question("warm", "Are you there?"))
-    began = time.perf_counter()
-    questions = (Question(str(number), f"What is {number}?") for number in range(options.questions))
-    async for outcomes in many(questions, ask, options.in_flight):
-        for outcome in outcomes:
-            if outcome.error is not None:
-                raise outcome.error
-    return time.perf_counter() - began
+    return ask
+
+
+def _bare(url: str, options: argparse.Namespace) -> Ask:
+    address = urlsplit(url)
+
+    async def ask(question: Question) -> None:
+        prompt, sampling = Raw((Span(question.text),)), Sampling(options.tokens)
+        body = json.dumps(
+            request("scripted", prompt, sampling, Want(), Options(), key=(question.id,), sample=0)
+        )
+        head = f"POST {address.path}{path_of(prompt)} HTTP/1.1\r\nContent-Length: {len(body)}\r\n\r\n"
+        reader, writer = await asyncio.open_connection(address.hostname, address.port, limit=1 << 24)
+        writer.write((head + body).encode())
+        await reader.readuntil(_END)
+        writer.close()
+
+    return ask
 
 
 @contextmanager
-def _server(options: argparse.Namespace) -> Iterator[str]:
+def _server(options: argparse.Namespace) -> Iterator[Connection]:
     ours, theirs = multiprocessing.get_context("spawn").Pipe()
     waits = (options.latency, options.token_seconds, options.tokens)
     process = multiprocessing.get_context("spawn").Process(target=_serve, args=(theirs, *waits), daemon=True)
     process.start()
     try:
-        yield ours.recv()
+        yield ours
     finally:
         ours.send("stop")
         process.join()
@@ -134,7 +192,15 @@ def _serve(pipe: Connection, latency: float, token_seconds: float, tokens: int) 
     model = ScriptedModel(lambda shown, key: " word" * tokens)
     with ScriptedServer(model, latency_seconds=latency, token_seconds=token_seconds) as server:
         pipe.send(server.url)
-        pipe.recv()
+        while pipe.recv() == "seconds":
+            pipe.send(time.process_time())
+
+
+def _seconds_of(server: Connection) -> float:
+    """That it has computed so far."""
+    server.send("seconds")
+    told: float = server.recv()
+    return told
 
 
 if __name__ == "__main__":

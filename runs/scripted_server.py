@@ -62,6 +62,7 @@ class ScriptedServer:
         withholds: what it does without: log-probabilities, completions.
         requests: all that was asked.
         num_sent: tokens of each streamed answer that went out before the client left.
+        num_connections: made to it.
     """
 
     def __init__(
@@ -77,6 +78,7 @@ class ScriptedServer:
         self.withholds: set[Literal["logprobs", "completions"]] = set()
         self.requests: list[Request] = []
         self.num_sent: list[int] = []
+        self.num_connections = 0
         # Texts fall into the words that it writes, wherever they stand, so that it goes on from its own.
         self._model = model or ScriptedModel(control=VOCABULARY[:-1])
         self._latency_seconds, self._token_seconds = latency_seconds, token_seconds
@@ -112,6 +114,7 @@ class ScriptedServer:
         server.close()
 
     async def _connected(self, reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
+        self.num_connections += 1
         try:
             while (request := await _read(reader)) is not None:
                 self.requests.append(request)
@@ -160,8 +163,11 @@ class ScriptedServer:
         events = list(_events(written, body, is_chat=is_chat))
         _begin(writer, 200, {"Content-Type": "text/event-stream", "Transfer-Encoding": "chunked"})
         self.num_sent.append(0)
+        began = self._loop.time()
         for number, event in enumerate(events):
-            await asyncio.sleep(self._token_seconds) if self._token_seconds else None
+            if self._token_seconds:  # by the clock: waits that are too long do not add up
+                due = began + (number + 1) * self._token_seconds
+                await asyncio.sleep(max(0.0, due - self._loop.time()))
             _chunk(writer, f"data: {json.dumps(event)}\n\n")
             if self._token_seconds or number == len(events) - 1:
                 await writer.drain()
@@ -203,7 +209,7 @@ async def _give(fault: Fault, writer: asyncio.StreamWriter) -> bool:
         _begin(writer, fault.status, {**kind, **fault.headers})
         writer.write(content)
         await writer.drain()
-        return True
+        return fault.ends != "cut"
     _begin(writer, 200, {"Content-Type": "text/event-stream", "Transfer-Encoding": "chunked"})
     for event in fault.events:
         _chunk(writer, f"data: {event if isinstance(event, str) else json.dumps(event)}\n\n")

@@ -13,10 +13,12 @@ def test_a_measurement(tmp_path, capsys):
     )  # fmt: skip
     shown = capsys.readouterr().out
     record = json.loads((tmp_path / "throughput.json").read_text())
-    assert [line["signals"] for line in record["lines"]] == ["text alone", "all signals"]
+    assert [line["signals"] for line in record["lines"]] == ["text alone", "all signals", "a bare client"]
     for line in record["lines"]:
         assert line["ideal"] == pytest.approx(6 / (2 * (0.02 + 5 * 0.005)))
         assert 0 < line["share"] <= 1
+        assert line["client_ms"] > 0
+        assert line["server_ms"] > 0
         assert f"{line['share']:.2f}" in shown
 
 

@@ -2,11 +2,12 @@
 
 import asyncio
 import json
-from collections.abc import AsyncGenerator, AsyncIterator, Mapping
-from contextlib import asynccontextmanager
+from collections.abc import AsyncGenerator, AsyncIterator, Iterator, Mapping
+from contextlib import aclosing, asynccontextmanager, suppress
 from dataclasses import dataclass
-from functools import cached_property
+from functools import cache, cached_property
 from importlib.util import find_spec
+from ssl import SSLContext
 from typing import Any
 from weakref import WeakKeyDictionary
 
@@ -15,11 +16,15 @@ from askance.core.errors import AskanceError, MissingExtra
 if find_spec("openai") is None:
     raise MissingExtra("openai", "api", "a model behind a server")
 
-import openai  # only once it is known to be there
+import httpx2  # the client is known to be there, and with it what it speaks HTTP with
+import openai
 
 from askance.models.openai.failures import Failures
+from askance.models.openai.streaming import Values
 
 _CONNECT_SECONDS = 10.0
+_DRAIN_SECONDS = 0.1
+"""For the end of an answer whose last event has come: a connection that is read to its end is used again."""
 _NO_KEY = "none"
 """The client insists on a key, also where the server does not."""
 
@@ -33,17 +38,21 @@ for connections to be closed.
 
 @dataclass(slots=True, eq=False)
 class _Lane:
-    """The connections of one event loop. `opened` is what closes them."""
+    """The places of one event loop. `opened` is what closes them.
 
-    client: openai.AsyncOpenAI
+    A place that is taken has a client of its own, and so its own connection: one client for all would look at
+    each connection it has before and after each request, which takes longer than to send one.
+    """
+
     places: asyncio.Semaphore
+    idle: list[openai.AsyncOpenAI]
     opened: "AsyncGenerator[_Lane] | None" = None
 
 
 class Connection:
     """Requests to one server.
 
-    Every event loop has a client of its own, which is closed when the loop shuts down.
+    Every event loop has clients of its own, which are closed when the loop shuts down.
 
     Args:
         url: such as ``http://host/v1``.
@@ -58,42 +67,70 @@ class Connection:
         self._lanes: WeakKeyDictionary[asyncio.AbstractEventLoop, _Lane] = WeakKeyDictionary()
 
     @asynccontextmanager
-    async def events(self, path: str, body: Body) -> AsyncIterator[AsyncIterator[object]]:
-        """The events of a streamed answer, as JSON values. Leaving early ends the request.
+    async def events(self, path: str, body: Body) -> AsyncIterator[AsyncIterator[Iterator[object]]]:
+        """The events of a streamed answer, as JSON values, those together that come together. Leaving early
+        ends the request. An answer that is not streamed is one event.
 
         Raises:
             ModelUnavailable: busy, out of reach, too slow, or broken off; it may help to try again.
             ModelFailure, ModelSpecError, PromptTooLong: it does not.
         """
-        lane = await self._lane()
-        async with lane.places:
-            with self._told():
-                async with asyncio.timeout(self._timeout):
-                    stream = await lane.client.post(
-                        path, body=body, cast_to=object, stream=True, stream_cls=openai.AsyncStream[object]
-                    )
-                    events = aiter(stream)
-                    try:
-                        yield events
-                    finally:
-                        await stream.close()
-                        await events.aclose()  # type: ignore[attr-defined]
+        async with self._client() as client:
+            stream = await client.post(
+                path, body=body, cast_to=object, stream=True, stream_cls=openai.AsyncStream[object]
+            )
+            try:
+                async with aclosing(self._events(stream.response.aiter_bytes())) as events:
+                    yield events
+            finally:
+                await stream.close()
 
     async def answer(self, path: str, body: Body) -> object:
         """The JSON value of an answer in one piece. Raises what `events` does."""
-        lane = await self._lane()
-        async with lane.places:
-            with self._told():
-                async with asyncio.timeout(self._timeout):
-                    return await lane.client.post(path, body=body, cast_to=object)
+        async with self._client() as client:
+            return await client.post(path, body=body, cast_to=object)
 
     def answer_now(self, path: str, body: Body) -> object:
         """The same for code that can't wait: it blocks."""
         with self._told():
             return self._blocking.post(path, body=body, cast_to=object)
 
+    async def _events(self, chunks: AsyncGenerator[bytes]) -> AsyncGenerator[Iterator[object]]:
+        values = Values()
+        try:
+            async with aclosing(chunks):
+                async for chunk in chunks:
+                    yield self._sound(values.take(chunk))
+                    if values.is_done:
+                        await _drain(chunks)
+                        break
+        except httpx2.TimeoutException:
+            raise self._failures.of_time() from None
+        except (OSError, httpx2.RequestError) as error:
+            raise self._failures.of_reach(error) from None
+        yield self._sound(values.rest())
+
+    def _sound(self, events: Iterator[object]) -> Iterator[object]:
+        for event in events:
+            if isinstance(event, Mapping) and event.get("error"):
+                raise self._failures.of_event(event["error"])
+            yield event
+
     def _told(self) -> "_Told":
         return _Told(self._failures)
+
+    @asynccontextmanager
+    async def _client(self) -> AsyncIterator[openai.AsyncOpenAI]:
+        """One that nobody else uses, for one request."""
+        lane = await self._lane()
+        async with lane.places:
+            client = lane.idle.pop() if lane.idle else self._new_client()
+            try:
+                with self._told():
+                    async with asyncio.timeout(self._timeout):
+                        yield client
+            finally:
+                lane.idle.append(client)
 
     async def _lane(self) -> _Lane:
         loop = asyncio.get_running_loop()
@@ -106,14 +143,19 @@ class Connection:
         return self._lanes[loop]
 
     async def _open(self, loop: asyncio.AbstractEventLoop) -> AsyncGenerator[_Lane]:
-        lane = _Lane(openai.AsyncOpenAI(**self._settings), asyncio.Semaphore(self._in_flight))
+        lane = _Lane(asyncio.Semaphore(self._in_flight), [])
         try:
             yield lane
         finally:
             self._lanes.pop(loop, None)
             if lane.opened is not None:
                 _OPEN.discard(lane.opened)
-            await lane.client.close()
+            for client in lane.idle:
+                await client.close()
+
+    def _new_client(self) -> openai.AsyncOpenAI:
+        http = openai.DefaultAsyncHttpxClient(verify=_ssl_context())
+        return openai.AsyncOpenAI(**self._settings, http_client=http)
 
     @cached_property
     def _blocking(self) -> openai.OpenAI:
@@ -128,6 +170,19 @@ class Connection:
             "timeout": timeout,
             "max_retries": 0,
         }
+
+
+@cache
+def _ssl_context() -> SSLContext:
+    """It takes longer to make than all else of a client."""
+    return httpx2.create_ssl_context()
+
+
+async def _drain(chunks: AsyncGenerator[bytes]) -> None:
+    with suppress(TimeoutError, httpx2.RequestError):
+        async with asyncio.timeout(_DRAIN_SECONDS):
+            async for _ in chunks:
+                pass
 
 
 class _Told:

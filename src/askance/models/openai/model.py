@@ -1,7 +1,7 @@
 """The `Model` port over a server that speaks OpenAI's protocol."""
 
 import asyncio
-from collections.abc import AsyncIterator, Sequence
+from collections.abc import AsyncIterator, Iterator, Sequence
 
 from askance.core.errors import InputError, MissingAbility, PromptTooLong
 from askance.core.types import (
@@ -228,14 +228,14 @@ class OpenaiModel:
         )
 
 
-async def _read(events: AsyncIterator[object], reading: Reading, writing: Writing) -> None:
+async def _read(events: AsyncIterator[Iterator[object]], reading: Reading, writing: Writing) -> None:
     """Until the text is cut or the events are over. Behind a text of full length only its usage may come."""
-    async for value in events:
-        event = read_event(value)
-        if writing.is_finished and (event.text or writing.finish != "length"):
-            return
-        for token in reading.take(event):
-            if not writing.is_finished:
-                writing.add(token)
-        if writing.is_finished and writing.finish != "length":
-            return
+    async for values in events:
+        for event in map(read_event, values):
+            if writing.is_finished and (event.text or writing.finish != "length"):
+                return
+            for token in reading.take(event):
+                if not writing.is_finished:
+                    writing.add(token)
+            if writing.is_finished and writing.finish != "length":
+                return
