@@ -8,6 +8,7 @@ Figures of llama.cpp alone are of a plain loop over its functions, greedy, witho
 import argparse
 import asyncio
 import statistics
+import sys
 import tempfile
 import time
 from collections.abc import Callable, Iterator
@@ -40,14 +41,16 @@ def main() -> None:
     for name in options.name or MEASURES:
         for row in MEASURES[name]():
             ratio = "" if row.ratio is None else f"{row.ratio:.2f}"
-            table.add_row(row.what, f"{row.median:,.2f}", row.unit, ratio, row.against)
+            cells = (row.what, f"{row.median:,.2f}", row.unit, ratio, row.against)
+            table.add_row(*cells)
+            print(" · ".join(filter(None, cells)), file=sys.stderr, flush=True)  # the rest may take long
     Console(width=110).print(table)
 
 
 def decoding() -> Iterator[Row]:
     """Tokens a second of one text behind a prompt."""
-    plain, guessing = LlamaModel(_weights(), name="plain", guesses=False), load_plain_gguf()
-    watching = LlamaModel(_weights(), name="watching", guesses=False)
+    plain, watching = LlamaModel(_weights(), name="plain"), LlamaModel(_weights(), name="watching")
+    guessing = LlamaModel(_weights(), name="guessing", guesses=True)
     default, without_flash = _Alone(_weights(), flash=True), _Alone(_weights(), flash=False)
     ways: dict[str, Callable[[], float]] = {
         "llama.cpp": default.write,
@@ -64,8 +67,8 @@ def decoding() -> Iterator[Row]:
 
 
 def together() -> Iterator[Row]:
-    """Tokens a second of several texts, each token in a pass of its own."""
-    model = LlamaModel(_weights(), name="several", guesses=False)
+    """Tokens a second of several texts."""
+    model = load_plain_gguf()
     for want, told in ((Want(), "askance"), (ALL, "askance with entropy and attention")):
         speeds = _speeds({f"{n}": partial(_write, model, want, n) for n in (1, IN_FLIGHT)})
         for number, speed in speeds.items():
@@ -155,7 +158,7 @@ def _write(model: Any, want: Want, num_texts: int = 1) -> float:
 def _speeds(ways: dict[str, Callable[[], float]]) -> dict[str, float]:
     """Tokens a second; one after the other in every round, so that none has the quieter machine."""
     speeds: dict[str, list[float]] = {name: [] for name in ways}
-    for _ in range(5):
+    for _ in range(REPEATS):
         for name, work in ways.items():
             speeds[name].append(work())
     return {name: statistics.median(each) for name, each in speeds.items()}
