@@ -1,7 +1,7 @@
 """The JSON values of a streamed answer, out of its bytes as they come.
 
-The client's own stream makes an object of each event, which takes longer than all else that is done with a
-token.
+Unlike the client's own stream, it reads answers of servers that stream nothing, too, and makes no object of
+each event.
 """
 
 import json
