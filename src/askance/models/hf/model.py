@@ -59,5 +59,8 @@ class HfModel(LocalModel):
     def _has_attention(self) -> bool:
         return self._network.attention_layer is not None
 
+    def _expect_attention(self) -> None:
+        """Each pass is told for whom; there is nothing to prepare."""
+
     def _attended(self, ids: TokenIds) -> NDArray[np.float32]:
         return self._network.attend(ids)

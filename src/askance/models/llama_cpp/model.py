@@ -10,7 +10,7 @@ import llama_cpp
 import numpy as np
 from numpy.typing import NDArray
 
-from askance.core.types import Generation, Key, Prompt, Sampling, TokenIds, Until, Want, Watch
+from askance.core.types import TokenIds
 from askance.models.llama_cpp.context import PADDING, PASS_TOKENS, Context
 from askance.models.llama_cpp.streams import MOST_STREAMS, Streams
 from askance.models.llama_cpp.tokenizer import GgufTokenizer
@@ -73,22 +73,6 @@ class LlamaModel(LocalModel):
         kind = "gpu" if llama_cpp.llama_supports_gpu_offload() else "cpu"
         return ", ".join((*map(_digest, files), *computed_by, kind))
 
-    async def generate(
-        self,
-        prompt: Prompt,
-        sampling: Sampling,
-        want: Want = Want(),
-        until: Until | None = None,
-        *,
-        n: int = 1,
-        key: Key,
-        watch: Watch | None = None,
-    ) -> tuple[Generation, ...]:
-        """See `LocalModel.generate`. The first time that attention is wanted, it is read from then on."""
-        if want.attention is not None and self._has_attention:
-            self._streams.watches = True
-        return await super().generate(prompt, sampling, want, until, n=n, key=key, watch=watch)
-
     async def forget(self) -> None:
         """See `LocalModel.forget`."""
         await super().forget()
@@ -97,6 +81,9 @@ class LlamaModel(LocalModel):
     @property
     def _has_attention(self) -> bool:
         return self._shows_attention
+
+    def _expect_attention(self) -> None:
+        self._streams.watches = True
 
     def _attended(self, ids: TokenIds) -> NDArray[np.float32]:
         if len(ids) > self._attending_tokens:

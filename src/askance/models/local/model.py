@@ -126,6 +126,7 @@ class LocalModel(ABC):
         check_sampling(sampling, n)
         if want.attention is not None:
             self._require_attention()
+            self._expect_attention()
         bridge = None if watch is None else _Bridge(watch)
         job = Job(
             prompt_ids=self._fitting(self._encoding.prompt_ids(prompt), sampling.max_tokens),
@@ -195,6 +196,10 @@ class LocalModel(ABC):
 
     def count(self, prompt: Prompt) -> int:
         return len(self._encoding.prompt_ids(prompt))
+
+    @abstractmethod
+    def _expect_attention(self) -> None:
+        """It will be read while texts are written, from now on."""
 
     def _require_attention(self) -> None:
         if not self._has_attention:
