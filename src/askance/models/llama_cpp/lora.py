@@ -21,6 +21,10 @@ _PLAIN = {"bias": "none", "use_dora": False, "fan_in_fan_out": False}
 _EMPTY = ("rank_pattern", "alpha_pattern", "modules_to_save", "trainable_token_indices", "target_parameters")
 
 
+Halves = dict[str, NDArray[Any]]
+"""Of an adapter's part: "a", shape [rank, inputs], and "b", shape [outputs, rank]."""
+
+
 def write_lora(folder: Path, base: Weights, target: Path) -> None:
     """Convert the adapter in a folder for a base of llama.cpp.
 
@@ -28,28 +32,56 @@ def write_lora(folder: Path, base: Weights, target: Path) -> None:
         ModelSpecError: it is no plain LoRA, does not fit, or its files can't be read.
         MissingExtra: a package is missing.
     """
+    alpha, parts = _read(folder, base)
+    import gguf
+
     try:
-        import gguf
-        from safetensors import SafetensorError, safe_open
-    except ImportError as error:
-        raise MissingExtra(str(error.name), "gguf", "an adapter for llama.cpp") from error
-    kind = base.entry("general.architecture")
-    try:
-        alpha = _alpha(folder)
-        writer = gguf.GGUFWriter(target, kind)
+        writer = gguf.GGUFWriter(target, base.entry("general.architecture"))
         writer.add_type("adapter")
         writer.add_string("adapter.type", "lora")
         writer.add_float32("adapter.lora.alpha", alpha)
+        for name, halves in parts.items():
+            for half, numbers in halves.items():
+                writer.add_tensor(f"{name}.lora_{half}", np.ascontiguousarray(numbers))
+        writer.write_header_to_file()
+        writer.write_kv_data_to_file()
+        writer.write_tensors_to_file()
+        writer.close()
+    except (OSError, ValueError) as error:
+        raise ModelSpecError(f"the adapter {str(folder)!r} can't be converted: {error}.") from error
+
+
+def products(folder: Path, base: Weights) -> Iterator[tuple[str, NDArray[np.float32]]]:
+    """What the adapter in a folder adds to each tensor of a base: its name, shape [outputs, inputs].
+
+    Raises what `write_lora` does.
+    """
+    alpha, parts = _read(folder, base)
+    for name, halves in parts.items():
+        first, second = (halves[half].astype(np.float32) for half in "ab")
+        yield name, (alpha / len(first)) * (second @ first)
+
+
+def _read(folder: Path, base: Weights) -> tuple[float, dict[str, Halves]]:
+    """What products are to be multiplied with, times the rank; and the halves by the names of tensors."""
+    try:
+        import gguf  # noqa: F401
+        from safetensors import SafetensorError, safe_open
+    except ImportError as error:
+        raise MissingExtra(str(error.name), "gguf", "an adapter for llama.cpp") from error
+    parts: dict[str, Halves] = {}
+    try:
+        alpha = _alpha(folder)
         with safe_open(folder / WEIGHTS, framework="np") as file:
             halves = ((name, file.get_tensor(name)) for name in file.keys())  # noqa: SIM118
-            for name, numbers in _renamed(halves, _names(kind, base), base, folder):
-                writer.add_tensor(name, np.ascontiguousarray(numbers))
-            writer.write_header_to_file()
-            writer.write_kv_data_to_file()
-            writer.write_tensors_to_file()
-        writer.close()
+            for name, half, numbers in _renamed(halves, base, folder):
+                parts.setdefault(name, {})[half] = numbers
     except (OSError, ValueError, KeyError, SafetensorError) as error:
         raise ModelSpecError(f"the adapter {str(folder)!r} can't be converted: {error}.") from error
+    for name, found in parts.items():
+        if len(found) < 2:
+            raise ModelSpecError(f"the adapter {str(folder)!r} is damaged: half of it is missing for {name}.")
+    return alpha, parts
 
 
 def _alpha(folder: Path) -> float:
@@ -78,11 +110,9 @@ def _names(kind: str, base: Weights) -> Callable[[str], str | None]:
 
 
 def _renamed(
-    halves: Iterator[tuple[str, NDArray[Any]]],
-    name_of: Callable[[str], str | None],
-    base: Weights,
-    folder: Path,
-) -> Iterator[tuple[str, NDArray[Any]]]:
+    halves: Iterator[tuple[str, NDArray[Any]]], base: Weights, folder: Path
+) -> Iterator[tuple[str, str, NDArray[Any]]]:
+    name_of = _names(base.entry("general.architecture"), base)
     for name, numbers in halves:
         match = _NAME.fullmatch(name)
         part = name_of(match["part"]) if match else None
@@ -92,7 +122,7 @@ def _renamed(
             )
         if match["half"] == "B":
             numbers = _reordered(numbers, match["part"], base)
-        yield f"{part}.weight.lora_{match['half'].lower()}", numbers
+        yield f"{part}.weight", match["half"].lower(), numbers
 
 
 def _reordered(rows: NDArray[Any], part: str, base: Weights) -> NDArray[Any]:

@@ -1,6 +1,7 @@
 """The `Model` port over llama.cpp."""
 
 from collections.abc import Sequence
+from concurrent.futures import ThreadPoolExecutor
 from functools import cached_property
 from hashlib import blake2b
 from pathlib import Path
@@ -44,7 +45,9 @@ class LlamaModel(LocalModel):
         guesses: bool = False,
     ) -> None:
         self._weights, self._reads_attention = weights, reads_attention
-        self._shows_attention = reads_attention and shows_attention(weights)
+        # In a thread that ends with it: while a second thread has helpers of OpenMP, all wait twice as long.
+        with ThreadPoolExecutor(1) as apart:
+            self._shows_attention = reads_attention and apart.submit(shows_attention, weights).result()
         budget = (memory_bytes or free_bytes_of_machine()) // weights.bytes_per_token
         longest = -(-weights.context_tokens // PADDING) * PADDING
         budget = max(PADDING, min(budget, MOST_STREAMS * longest))
