@@ -86,6 +86,12 @@ def test_a_file_becomes_cells(grid_file, sample_index):
     assert cells["all/fake/closed_book"].prompts is None
 
 
+def test_prompts_are_for_the_methods_that_take_any(grid_file):
+    cells = read_grid(grid_file(GRID + "[methods.iterdrag]\n")).cells()
+    assert cells["few/fake/iterdrag"].prompts is None
+    assert cells["few/fake/closed_book"].prompts == "hotpotqa"
+
+
 def test_a_budget_is_one_of_each_cell(grid_file):
     cells = read_grid(grid_file("budget = { seconds = 60, calls = 9 }\n" + GRID)).cells()
     assert {cell.budget for cell in cells.values()} == {Budget(calls=9, seconds=60)}

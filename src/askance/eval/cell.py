@@ -191,10 +191,19 @@ def _opened(
     return open_run(folder, settings, examples, ready.scoring, retry_failures=terms.retry_failures)
 
 
+def takes_prompts(method: str) -> bool:
+    """Whether a method has prompts that can be changed, or its own alone.
+
+    Raises:
+        UnknownName: there is no such method.
+    """
+    return any(field.name == "wording" for field in fields(method_class(method)))
+
+
 def _prompts(cell: Cell) -> str | None:
     if cell.prompts != PROMPTS_OF_DATASET:
         return cell.prompts
-    if all(field.name != "wording" for field in fields(method_class(cell.method))):
+    if not takes_prompts(cell.method):
         return None
     name = cell.dataset.partition(":")[0]
     return name if name in WORDINGS else "own"

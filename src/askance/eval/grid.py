@@ -40,7 +40,17 @@ from askance.core.errors import GridError, InputError, TooManyFailures, UnknownN
 from askance.core.knobs import parse_knobs
 from askance.core.ports import Method, Model
 from askance.core.types import Role
-from askance.eval.cell import Cell, LoadModels, OpenRetriever, ReadyCell, Terms, begin, evaluate, look_up
+from askance.eval.cell import (
+    Cell,
+    LoadModels,
+    OpenRetriever,
+    ReadyCell,
+    Terms,
+    begin,
+    evaluate,
+    look_up,
+    takes_prompts,
+)
 from askance.eval.gold import GOLD
 from askance.eval.harness import Progress
 from askance.eval.metrics import DEFAULT_METRICS
@@ -60,7 +70,11 @@ class _Table(BaseModel):
 
 
 class Common(_Table):
-    """What may stand at the top, for every dataset, or in the table of one."""
+    """What may stand at the top, for every dataset, or in the table of one.
+
+    Attributes:
+        prompts: for methods that take any; others keep their own.
+    """
 
     index: str | None = None
     retriever: str | None = None
@@ -126,16 +140,17 @@ class Grid(Common):
         table = self.methods[method]
         chosen = dataset if {"limit", "sample", "ids"} & dataset.model_fields_set else self
         index, prompts = dataset.index or self.index, dataset.prompts or self.prompts
+        name = table.method or method
         return Cell(
             dataset=dataset.questions,
-            method=table.method or method,
+            method=name,
             selection=Selection(chosen.limit, chosen.sample, Path(chosen.ids) if chosen.ids else None),
             index=None if index is None else Path(index),
             retriever=table.retriever or dataset.retriever or self.retriever or DEFAULT_RETRIEVER,
             encoder=dataset.encoder or self.encoder,
             knobs=table.set,
             preset=table.preset,
-            prompts=prompts,
+            prompts=prompts if takes_prompts(name) else None,
             models=models,
             seed=self.seed,
             budget=Budget(**parse_knobs(Budget, self.budget)),

@@ -45,8 +45,8 @@ def _write(source: Path, target: Path, kind: int) -> None:
     forget_errors()
     if llama_cpp.llama_model_quantize(str(source).encode(), str(target).encode(), settings):
         raise ModelSpecError(
-            f"model file {str(source)!r} can't be packed into {str(target)!r}: {first_error()} Free 700 MB, or "
-            "name another folder in the environment variable ASKANCE_CACHE."
+            f"model file {str(source)!r} can't be packed into {str(target)!r}: {first_error()} Free 700 MB, "
+            "or name another folder in the environment variable ASKANCE_CACHE."
         )
 
 
