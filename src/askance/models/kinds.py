@@ -76,7 +76,16 @@ def _load_hf(name: str, options: dict[str, str]) -> Model:
 def _load_gguf(name: str, options: dict[str, str]) -> Model:
     from askance.models.llama_cpp import load_gguf
 
-    return cast(Model, load_gguf(name, attention=options.get("attention", "1")))
+    adapter = options.get("adapter")
+    return cast(
+        Model,
+        load_gguf(
+            name,
+            attention=options.get("attention", "1"),
+            display_name=f"{name}?adapter={adapter}" if adapter else None,
+            adapter=_named_adapter(options),
+        ),
+    )
 
 
 def _load_hf_entailment(name: str, options: dict[str, str]) -> Entailment:
@@ -191,12 +200,13 @@ MODEL_KINDS = {
         load_encoder=_load_hf_encoder,
     ),
     "gguf": ModelKind(
-        "gguf:FILE[?attention=0]",
-        "a GGUF file, computed by llama.cpp: the quickest where there is no GPU",
+        "gguf:FILE[?attention=0&adapter=FILE]",
+        "a GGUF file, computed by llama.cpp: the quickest where there is no GPU; with a LoRA on it, which is "
+        "a GGUF file, too",
         ("llama_cpp",),
         "pip install 'askance[gguf]'",
         None,
-        ("attention",),
+        ("attention", "adapter"),
         _load_gguf,
         in_flight=8,
     ),

@@ -22,12 +22,16 @@ def load_gguf(
         adapter: a GGUF file with a LoRA for it.
 
     Raises:
-        ModelSpecError: not found, no GGUF file, damaged, not a causal language model, or beyond the memory.
+        ModelSpecError: not found, no GGUF file, damaged, not a causal language model, or beyond the memory;
+            an adapter that is not found, no GGUF file, damaged, or made for another model.
         KnobError: an unknown value of `attention`.
     """
     if attention not in ("0", "1"):
         raise KnobError(f"attention={attention!r}: expected 0 or 1.")
-    weights = Weights(_file(name), adapter, name=display_name or name)
+    path = _file(name)
+    if adapter is not None:
+        _check_adapter(adapter, path)
+    weights = Weights(path, adapter, name=display_name or name)
     try:
         return LlamaModel(weights, name=display_name or name, reads_attention=attention == "1")
     except (RuntimeError, MemoryError) as error:
@@ -49,3 +53,13 @@ def _file(name: str) -> Path:
         listed = ", ".join(file.name for file in files[:5]) or "none"
         raise ModelSpecError(f"folder {name!r} holds {len(files)} .gguf files ({listed}): name one of them.")
     return files[0]
+
+
+def _check_adapter(adapter: Path, base: Path) -> None:
+    if adapter.is_dir():
+        raise ModelSpecError(
+            f"adapter {str(adapter)!r} is a folder, and llama.cpp takes a GGUF file: make one of it with "
+            f"llama.cpp's convert_lora_to_gguf.py, or compute by torch: hf:{base}?adapter={adapter}"
+        )
+    if not adapter.is_file():
+        raise ModelSpecError(f"adapter file {str(adapter)!r} does not exist: check the path.")
