@@ -130,7 +130,8 @@ def test_a_difference_is_explained_by_gaps_as_great(gap, explained):
 def test_the_scripted_model_agrees_with_itself_and_the_measurement_goes_on(tmp_path, capsys, monkeypatch):
     out, model = tmp_path / "out", ScriptedModel()
     monkeypatch.setattr("runs.gguf_decisions.load_model", lambda spec: model)
-    arguments = [str(recording(tmp_path, model)), "--out", str(out), "--base", "scripted", "--model", "scripted?"]
+    named = ["--base", "scripted", "--model", "scripted?"]
+    arguments = [str(recording(tmp_path, model)), "--out", str(out), *named]
     main(arguments)
     first, told = capsys.readouterr()
     assert told.startswith("1/q1: ")
