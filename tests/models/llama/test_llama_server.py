@@ -168,7 +168,7 @@ def test_a_text_beyond_its_window(model):
 
 def test_a_chat_beyond_its_window(model):
     chat = Chat((Turn("user", (Span("one two " * 300),)),))
-    with pytest.raises(ModelFailure, match="an answer without a choice. See the log of the server"):
+    with pytest.raises(ModelFailure, match=r"an answer without a choice\. See the log of the server"):
         write(model, chat)
 
 
