@@ -21,10 +21,10 @@ test: $(VENV)/.installed  ## All tests, warnings as errors
 	$(BIN)/python -m pytest
 
 $(VENV)/.gguf: $(VENV)/.installed
-	$(BIN)/python -m pip install -q -c constraints.txt -e '.[gguf]'
+	$(BIN)/python -m pip install -q -c constraints.txt -e '.[gguf]' 'llama-cpp-python[server]'
 	touch $@
 
-test-gguf: $(VENV)/.gguf  ## Tests of models by llama.cpp, which is compiled first: about ten minutes
+test-gguf: $(VENV)/.gguf  ## Tests of models by llama.cpp and behind its server; compiled first: about ten minutes
 	$(BIN)/python -m pytest tests/models/llama
 
 check: $(VENV)/.installed  ## Style, types, layers, tests

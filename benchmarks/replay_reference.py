@@ -99,7 +99,7 @@ def _marker(run: Record) -> str:
 def replay(record: Record, run: Record, inner: Any, language: RecordedLanguage, with_signals: bool) -> Tally:
     """Compare everything that can be compared of one run."""
     tally, linguistics = Tally(), language.linguistics
-    demos = tuple(Demo(*_split_demo(demo)) for demo in record["demos"])
+    demos = tuple(Demo(*split_demo(demo)) for demo in record["demos"])
     asked = {question["qid"]: question["question"] for question in record["questions"]}
     marker = _marker(run).replace("auto", "Ġ")
     for result in run["results"]:
@@ -124,7 +124,7 @@ def replay(record: Record, run: Record, inner: Any, language: RecordedLanguage, 
     return tally
 
 
-def _split_demo(demo: str) -> tuple[str, str]:
+def split_demo(demo: str) -> tuple[str, str]:
     asked, _, answer = demo.removeprefix("Question: ").partition("\nAnswer: ")
     return asked, answer
 

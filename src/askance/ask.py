@@ -129,8 +129,9 @@ def _check_abilities(name: str, needs: Needs, model: Model) -> None:
         lacking.append(needs.choice)
     if lacking:
         raise MissingAbility(
-            f"method {name} needs {', '.join(lacking)}, which {model.name} does not give: use a"
-            " local model (bundled, hf:NAME), or a method without that need (`askance methods` lists them)."
+            f"method {name} needs {', '.join(lacking)}, which {model.name} does not give: use a "
+            "local model (bundled, hf:NAME, gguf:FILE), or a method without that need (`askance methods` "
+            "lists them)."
         )
 
 
@@ -143,7 +144,8 @@ def _check_attention(method: str, model: Model, proxy: Model | None) -> None:
     if proxy is None and "attention" not in model.signals:
         raise MissingAbility(
             f"method {method} needs attention, which {model.name} does not give: let a small local model "
-            "read along in the role attend (--model attend=bundled), or use a local model (bundled, hf:NAME)."
+            "read along in the role attend (--model attend=bundled), or use a local model (bundled, hf:NAME, "
+            "gguf:FILE)."
         )
 
 

@@ -2,6 +2,7 @@
 
 import asyncio
 import json
+from dataclasses import replace
 
 import pytest
 from runs.scripted_server import Fault, ScriptedServer
@@ -89,6 +90,32 @@ def test_log_probabilities_behind_the_temperature_are_found_out(server):
     )
     why = asyncio.run(PROMISES["log-probabilities are those before temperature"](kind.load(name, options)))
     assert why == "-0.100 at temperature 0, -0.700 at 2"
+
+
+def test_a_server_that_does_not_write_the_most_probable_token(server):
+    tops = {"no": -2.0, "yes": -0.2}
+    logprobs = {"tokens": ["no"], "token_logprobs": [-2.0], "top_logprobs": [tops]}
+    server.faults.append(
+        Fault(events=[{"choices": [{"text": "no", "logprobs": logprobs, "finish_reason": "length"}]}])
+    )
+    kind, name, options = kinds.parse_spec(
+        f"openai:tiny@{server.url}?chat=0&completions=1&top_logprobs=2&attempts=1"
+    )
+    why = asyncio.run(
+        PROMISES["at temperature 0 it writes the most probable token"](kind.load(name, options))
+    )
+    assert why == "it wrote 'no' (-2.00 nats), where 'yes' has -0.20"
+
+
+def test_scores_of_other_tokens_are_found_out():
+    class Moved(ScriptedModel):
+        async def score(self, prompt, options):
+            return tuple(
+                replace(each, logprob=each.logprob - 3) for each in await super().score(prompt, options)
+            )
+
+    assert asyncio.run(PROBES["score"](ScriptedModel())) == ""
+    assert "which it writes with" in asyncio.run(PROBES["score"](Moved()))
 
 
 def test_samples_that_are_not_repeated(server):

@@ -110,6 +110,7 @@ def test_scores_are_read_from_the_repeated_prompt(server):
         (event("It"), "no log-probabilities of the prompt, though score=1 is declared"),
         (event("It", told("It")), "not the prompt that it was to repeat"),
         (event("", told("Where is", " it? Bo", "nn", ".")), "belongs to the prompt and to the option"),
+        (event("Where is it? Bonn.", told("Where is it?", " Bonn")), "moved by one token: none for '.'"),
     ],
 )
 def test_scores_that_can_not_be_read(server, answer, expected):

@@ -46,8 +46,8 @@ def test_what_may_pass_is_tried_again(server, fault):
     [
         (BUSY[0], "tiny.*the server at http://127.0.0.1:.*answered 429: Slow down. Ask fewer questions at a"),
         (BUSY[1], "answered 500: <html>oops</html>. See the log of the server"),
-        (BUSY[3], "can't be reached, or cut the connection"),
-        (BUSY[4], "broke off its answer in the middle"),
+        (BUSY[3], r"cut the connection \(.+\): see its log. Some do so where a prompt does not fit"),
+        (BUSY[4], "broke off its answer in the middle. If it answers one request at a time, ask it so"),
         (BUSY[5], "broke off its answer: Overloaded"),
         (BUSY[6], r"did not answer in time: give it more \(\?timeout=SECONDS"),
     ],

@@ -163,6 +163,24 @@ def test_a_control_token_that_is_told_as_nothing():
     assert aligned((" Bonn", ["", " Bonn"]))[0] == ["", " Bonn"]
 
 
+def test_a_token_of_which_neither_text_nor_bytes_are_told():
+    silent = read_event({"choices": [{"text": "", "logprobs": {"tokens": [""], "token_logprobs": [-1]}}]})
+    aligner = Aligner()
+    assert list(aligner.take(b"a", entries("a"))) != []
+    assert list(aligner.take(b"", silent.entries)) == []
+    with pytest.raises(Unusable, match="it loses characters that are spread over several tokens"):
+        list(aligner.take(b" b", entries(" b")))
+    kept = Aligner()
+    assert list(kept.take(b"", silent.entries)) == []
+    assert [piece.raw.decode() for piece in kept.take("🌸 b".encode(), entries(" b"))] == ["🌸", " b"]
+
+
+def test_nothing_is_lost_where_a_server_says_that_a_token_has_no_bytes():
+    told = {"content": [{"token": "", "bytes": [], "logprob": -1.0}, {"token": "a", "logprob": -1.0}]}
+    event = read_event({"choices": [{"delta": {"content": "a"}, "logprobs": told}]})
+    assert [piece.raw for piece in Aligner().take(b"a", event.entries)] == [b"", b"a"]
+
+
 @pytest.mark.parametrize(
     ("steps", "told"),
     [

@@ -10,7 +10,14 @@ import pytest
 from runs.scripted_server import ScriptedServer
 from tests.models.served import ALL, CHAT, KEY, RAW, model_of, write
 
-from askance.core.errors import InputError, KnobError, LimitReached, MissingAbility, ModelSpecError
+from askance.core.errors import (
+    InputError,
+    KnobError,
+    LimitReached,
+    MissingAbility,
+    ModelSpecError,
+    PromptTooLong,
+)
 from askance.core.trace import Trace
 from askance.core.types import Chat, Raw, Sampling, Span, Want, untrusted
 from askance.models.scripted import ScriptedModel
@@ -65,6 +72,35 @@ def test_what_is_sent_for_chats(server):
     assert (flagged["continue_final_message"], flagged["add_generation_prompt"]) == (True, False)
     assert "continue_final_message" not in plain
     assert "max_tokens" not in flagged
+
+
+def test_a_server_with_penalties_of_its_own_gets_neutral_values(server):
+    model = model_of(server, "completions=1&neutral=1&top_k=1")
+    write(model)
+    write(model, temperature=1.0, top_k=7)
+    greedy, drawn = (request.body for request in server.requests)
+    assert (greedy["repeat_penalty"], greedy["min_p"], greedy["top_k"]) == (1.0, 0.0, 0)
+    assert (drawn["repeat_penalty"], drawn["min_p"], drawn["top_k"]) == (1.0, 0.0, 7)
+
+
+def test_one_alternative_is_asked_for_where_only_log_probabilities_are_wanted(server):
+    write(model_of(server, "top_logprobs=5"), CHAT, Want(logprob=True))
+    write(model_of(server, "logprobs=1"), CHAT, Want(logprob=True))
+    told, without = (request.body for request in server.requests)
+    assert (told["logprobs"], told["top_logprobs"]) == (True, 1)
+    assert "top_logprobs" not in without
+
+
+def test_a_server_that_does_not_guard_its_window_is_asked_how_long_a_prompt_is(server):
+    model, context = model_of(server, "completions=1&tokenize=llama-cpp-python&context=40"), 40
+    exact = ScriptedModel().count(RAW)
+    write(model, max_tokens=10)
+    assert [request.path for request in server.requests] == ["/v1/completions"], "it fits in any case"
+    assert write(model, max_tokens=context - exact)[0].text == " It is Bonn. So"
+    server.requests.clear()
+    with pytest.raises(PromptTooLong, match=f"has {exact} tokens and {context - exact + 1} more were asked"):
+        write(model, max_tokens=context - exact + 1)
+    assert server.requests == []
 
 
 def test_seeds_depend_on_key_and_sample_alone(server):

@@ -124,3 +124,21 @@ def _add_pieces(writer: gguf.GGUFWriter, tokenizer: Any) -> None:
 def _pieces(tokenizer: Any) -> list[str]:
     ids: dict[str, int] = tokenizer.get_vocab()
     return sorted(ids, key=ids.__getitem__)
+
+
+def save_lora(
+    file: Path, kind: str, halves: dict[str, tuple[np.ndarray, np.ndarray]], **entries: str
+) -> Path:
+    """A LoRA as the converter of llama.cpp writes one: by the name of a tensor, its halves A and B."""
+    writer = gguf.GGUFWriter(file, kind)
+    for key, value in {"general.type": "adapter", "adapter.type": "lora"}.items():
+        writer.add_string(key, value)
+    writer.add_float32("adapter.lora.alpha", 16.0)
+    for name, (a, b) in halves.items():
+        writer.add_tensor(f"{name}.weight.lora_a", a)
+        writer.add_tensor(f"{name}.weight.lora_b", b)
+    writer.write_header_to_file()
+    writer.write_kv_data_to_file()
+    writer.write_tensors_to_file()
+    writer.close()
+    return file

@@ -58,7 +58,7 @@ def check_abilities(model: Model) -> None:
     if lacking:
         raise MissingAbility(
             f"method selfrag, set to scorer=native, needs {', '.join(lacking)}, which {model.name} does not "
-            "give: use a local model (hf:NAME), or scorer=prompted, which asks any model in words."
+            "give: use a local model (hf:NAME, gguf:FILE), or scorer=prompted, which asks any model in words."
         )
 
 

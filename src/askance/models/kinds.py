@@ -74,9 +74,17 @@ def _load_hf(name: str, options: dict[str, str]) -> Model:
 
 
 def _load_gguf(name: str, options: dict[str, str]) -> Model:
+    from askance.models.bundled import lora_once
     from askance.models.llama_cpp import load_gguf
+    from askance.models.llama_cpp.load import gguf_file
 
-    return cast(Model, load_gguf(name, attention=options.get("attention", "1")))
+    adapter, display_name = _named_adapter(options), None
+    if adapter is not None:
+        display_name = f"{name}?adapter={options['adapter']}"
+        if adapter.is_dir():
+            adapter = lora_once(adapter, gguf_file(name))
+    attention = options.get("attention", "1")
+    return cast(Model, load_gguf(name, attention=attention, display_name=display_name, adapter=adapter))
 
 
 def _load_hf_entailment(name: str, options: dict[str, str]) -> Entailment:
@@ -129,6 +137,11 @@ def _bundled_reader(name: str, options: Mapping[str, str]) -> Path | None:
 
 def _hf_reader(name: str, options: Mapping[str, str]) -> Path | None:
     return _named_adapter(options) or Path(name).expanduser()
+
+
+def _gguf_reader(name: str, options: Mapping[str, str]) -> Path | None:
+    adapter = _named_adapter(options)
+    return adapter if adapter is not None and adapter.is_dir() else None
 
 
 def _named_adapter(options: Mapping[str, str]) -> Path | None:
@@ -191,13 +204,15 @@ MODEL_KINDS = {
         load_encoder=_load_hf_encoder,
     ),
     "gguf": ModelKind(
-        "gguf:FILE[?attention=0]",
-        "a GGUF file, computed by llama.cpp: the quickest where there is no GPU",
+        "gguf:FILE[?attention=0&adapter=…]",
+        "a GGUF file, computed by llama.cpp: the quickest where there is no GPU; with a LoRA on it, the "
+        "directory of an adapter or another GGUF file",
         ("llama_cpp",),
         "pip install 'askance[gguf]'",
         None,
-        ("attention",),
+        ("attention", "adapter"),
         _load_gguf,
+        _gguf_reader,
         in_flight=8,
     ),
     "openai": ModelKind(

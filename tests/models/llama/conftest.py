@@ -1,10 +1,15 @@
-"""Tiny GGUF models; without llama-cpp-python there is nothing to collect here."""
+"""Tiny GGUF models; without llama-cpp-python there is nothing to collect here, nor tests of its server
+without what that needs.
+"""
 
 from importlib.util import find_spec
 
 import pytest
 
+SERVER = ("fastapi", "pydantic_settings", "sse_starlette", "starlette_context", "uvicorn")
+
 collect_ignore_glob = [] if find_spec("llama_cpp") else ["test_*.py"]
+collect_ignore = [] if all(map(find_spec, SERVER)) else ["test_llama_server.py"]
 
 
 @pytest.fixture(scope="session")

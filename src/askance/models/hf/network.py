@@ -70,7 +70,8 @@ class Network:
         if output.past_key_values is None:
             raise ModelSpecError(
                 f"model {name!r} keeps no key-value cache, which askance decodes with: "
-                "use a transformer model, such as hf:Qwen/Qwen2.5-0.5B-Instruct."
+                "use a transformer model, such as hf:Qwen/Qwen2.5-0.5B-Instruct, or this one as a GGUF "
+                "file (gguf:FILE)."
             )
         return capture
 

@@ -22,12 +22,16 @@ def load_gguf(
         adapter: a GGUF file with a LoRA for it.
 
     Raises:
-        ModelSpecError: not found, no GGUF file, damaged, not a causal language model, or beyond the memory.
+        ModelSpecError: not found, no GGUF file, damaged, not a causal language model, or beyond the memory;
+            an adapter that is not found, no GGUF file, damaged, or made for another model.
         KnobError: an unknown value of `attention`.
     """
     if attention not in ("0", "1"):
         raise KnobError(f"attention={attention!r}: expected 0 or 1.")
-    weights = Weights(_file(name), adapter, name=display_name or name)
+    path = gguf_file(name)
+    if adapter is not None and not adapter.is_file():
+        raise ModelSpecError(f"adapter file {str(adapter)!r} does not exist: check the path.")
+    weights = Weights(path, adapter, name=display_name or name)
     try:
         return LlamaModel(weights, name=display_name or name, reads_attention=attention == "1")
     except (RuntimeError, MemoryError) as error:
@@ -36,7 +40,12 @@ def load_gguf(
         ) from error
 
 
-def _file(name: str) -> Path:
+def gguf_file(name: str) -> Path:
+    """The file that a specification names by itself or by its folder.
+
+    Raises:
+        ModelSpecError: there is none, or more than one.
+    """
     if not name:
         raise ModelSpecError(f"model 'gguf:' names no file: {_SHAPE}.")
     path = Path(name).expanduser()

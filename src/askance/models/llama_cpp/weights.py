@@ -3,7 +3,7 @@
 import ctypes
 import weakref
 from pathlib import Path
-from typing import Any
+from typing import Any, Literal
 
 import llama_cpp
 
@@ -13,6 +13,10 @@ from askance.models.llama_cpp.library import first_error, forget_errors
 _MAGIC = b"GGUF"
 _BYTES_PER_NUMBER = 2
 """Of keys and values, which are kept in float16."""
+_OTHERS = {
+    "model": "folders and names on the hub are models of the kind hf",
+    "adapter": "folders of peft go with models of the kind hf (hf:NAME?adapter=DIR)",
+}
 _FETCH = "Fetch it again, or name a file that this version of llama.cpp runs."
 
 
@@ -28,8 +32,9 @@ class Weights:
 
     def __init__(self, path: Path, adapter: Path | None = None, *, name: str = "") -> None:
         self.path, self.adapter_path, self._name = path, adapter, name or str(path)
-        for file in (path, *([adapter] if adapter else ())):
-            check_is_gguf(file)
+        check_is_gguf(path)
+        if adapter is not None:
+            check_is_gguf(adapter, "adapter")
         forget_errors()
         self.pointer: Any = llama_cpp.llama_model_load_from_file(
             str(path).encode(), llama_cpp.llama_model_default_params()
@@ -103,21 +108,26 @@ class Weights:
         adapter = llama_cpp.llama_adapter_lora_init(self.pointer, str(path).encode())
         if not adapter:
             raise ModelSpecError(
-                f"adapter {str(path)!r} does not fit model {self._name!r}: {first_error()} Name the adapter "
-                "that was made for it."
+                f"adapter {str(path)!r} does not fit model {str(self.path)!r}: {first_error()} Name one that "
+                "was made for this model: a GGUF file with a LoRA."
+            )
+        if llama_cpp.llama_adapter_get_alora_n_invocation_tokens(adapter):
+            raise ModelSpecError(
+                f"adapter {str(path)!r} is to be switched on within a text (aLoRA), which is not done here: "
+                "name a LoRA that is always on."
             )
         return adapter
 
 
-def check_is_gguf(path: Path) -> None:
+def check_is_gguf(path: Path, what: Literal["model", "adapter"] = "model") -> None:
     """Raises ModelSpecError for what is no GGUF file."""
     try:
         with path.open("rb") as file:
             begun = file.read(len(_MAGIC))
     except OSError as error:
-        raise ModelSpecError(f"model file {str(path)!r} can't be read: {error.strerror}.") from error
+        raise ModelSpecError(f"{what} file {str(path)!r} can't be read: {error.strerror}.") from error
     if begun != _MAGIC:
         raise ModelSpecError(
-            f"model file {str(path)!r} is no GGUF file: it begins with {begun!r}, not with {_MAGIC!r}. Name "
-            "a .gguf file; folders and names on the hub are models of the kind hf."
+            f"{what} file {str(path)!r} is no GGUF file: it begins with {begun!r}, not with {_MAGIC!r}. Name "
+            f"a .gguf file; {_OTHERS[what]}."
         )

@@ -62,6 +62,8 @@ class Aligner:
             raise Unusable(f"no log-probabilities for {_shown(self._left)} at the end of the text")
         if any(not each.is_vague and _is_text(each.raw) for each in self._entries):
             raise self._mismatch(self._entries[0])
+        if has_ended and not self._left:
+            self._check_nothing_is_lost(len(self._entries))
         return self._spread(len(self._entries), len(self._left)), end
 
     def _next(self) -> list[Piece]:
@@ -86,7 +88,16 @@ class Aligner:
         # What is told as nothing may also be a control token, which writes nothing.
         least = 1 if any(each.raw for each in self._entries[:num_vague]) else 0
         size = self._left.find(self._entries[num_vague].raw, least)
+        if size == 0:
+            self._check_nothing_is_lost(num_vague)
         return [] if size < 0 else self._spread(num_vague, size)
+
+    def _check_nothing_is_lost(self, num_entries: int) -> None:
+        if not all(each.is_whole for each in self._entries[:num_entries]):
+            raise Unusable(
+                "a token without a text: with log-probabilities it loses characters that are spread over "
+                "several tokens"
+            )
 
     def _with_other_spaces(self, raw: bytes) -> list[bytes]:
         bare = [raw[1:]] if raw.startswith(_SPACE) and not self._has_begun else []

@@ -107,7 +107,7 @@ class Connection:
         except httpx2.TimeoutException:
             raise self._failures.of_time() from None
         except (OSError, httpx2.RequestError) as error:
-            raise self._failures.of_reach(error) from None
+            raise self._failures.of_cut(error) from None
         yield self._sound(values.rest())
 
     def _sound(self, events: Iterator[object]) -> Iterator[object]:

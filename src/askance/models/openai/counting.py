@@ -4,6 +4,7 @@ from collections.abc import Mapping
 from functools import lru_cache
 from typing import Any
 
+from askance.core.errors import PromptTooLong
 from askance.core.types import Chat, Prompt
 from askance.models.openai.connection import Connection
 from askance.models.openai.failures import Failures
@@ -34,6 +35,28 @@ class Counter:
     def is_exact(self) -> bool:
         """Whether a server counts."""
         return self._options.tokenize != "none"
+
+    @property
+    def guards_window(self) -> bool:
+        """Whether it is to be asked before a text is: llama-cpp-python's server writes less than it is asked
+        for, or cuts the connection, and counts texts, but no chats.
+        """
+        return self._options.tokenize == "llama-cpp-python"
+
+    def check_window(self, name: str, prompt: Prompt, max_tokens: int) -> None:
+        """Whether a text fits into the window with what is to be written; it blocks where a server counts.
+
+        Raises:
+            PromptTooLong: it does not.
+        """
+        room = self._options.context - max_tokens
+        if isinstance(prompt, Chat) or most_tokens(prompt) <= room:
+            return
+        counted = self.count(prompt)
+        if counted > room:
+            raise PromptTooLong(
+                name, prompt_tokens=counted, max_tokens=max_tokens, context_tokens=self._options.context
+            )
 
     def count(self, prompt: Prompt) -> int:
         """Tokens of a prompt, its chat template included; at most how many where no server counts.

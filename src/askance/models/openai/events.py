@@ -28,12 +28,15 @@ class Entry:
     Attributes:
         raw: its bytes.
         top: the most probable tokens there, best first, as far as they are told.
+        is_whole: whether these are all; no text, and no bytes, may also be what a server made of half a
+            character.
     """
 
     text: str
     raw: bytes
     logprob: float
     top: Pairs = ()
+    is_whole: bool = True
 
     @property
     def is_vague(self) -> bool:
@@ -116,7 +119,9 @@ def _chat_entry(told: Mapping[str, Any]) -> Entry:
     text = _string(told["token"])
     top = [(_string(each["token"]), _logprob(each["logprob"])) for each in told.get("top_logprobs") or ()]
     raw = told.get("bytes")
-    return Entry(text, utf8(text) if raw is None else bytes(raw), _logprob(told["logprob"]), _ranked(top))
+    whole = bool(text) or raw is not None
+    raw = utf8(text) if raw is None else bytes(raw)
+    return Entry(text, raw, _logprob(told["logprob"]), _ranked(top), whole)
 
 
 def _completion_entries(told: Mapping[str, Any]) -> list[Entry]:
@@ -124,7 +129,13 @@ def _completion_entries(told: Mapping[str, Any]) -> list[Entry]:
     logprobs = told.get("token_logprobs") or [None] * len(texts)
     tops: Sequence[Any] = told.get("top_logprobs") or [None] * len(texts)
     return [
-        Entry(_string(text), _bytes(text), 0.0 if logprob is None else _logprob(logprob), _pairs(top))
+        Entry(
+            text=_string(text),
+            raw=_bytes(text),
+            logprob=0.0 if logprob is None else _logprob(logprob),
+            top=_pairs(top),
+            is_whole=bool(text),
+        )
         for text, logprob, top in zip(texts, logprobs, tops, strict=True)
     ]
 

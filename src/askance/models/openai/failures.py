@@ -84,9 +84,19 @@ class Failures:
             "URL is right."
         )
 
+    def of_cut(self, cause: BaseException) -> AskanceError:
+        """A connection that was cut while an answer came."""
+        return ModelUnavailable(
+            f"{self._place} cut the connection ({self._said(str(cause)) or 'it does not say why'}): see its "
+            "log. Some do so where a prompt does not fit into their context window."
+        )
+
     def of_break(self) -> AskanceError:
         """An answer without an end."""
-        return ModelUnavailable(f"{self._place} broke off its answer in the middle.")
+        return ModelUnavailable(
+            f"{self._place} broke off its answer in the middle. If it answers one request at a time, ask it "
+            "so (?in_flight=1 after the model)."
+        )
 
     def of_answer(self, what: str) -> AskanceError:
         """An answer that can't be used."""

@@ -99,6 +99,8 @@ class OpenaiModel:
         if sampling.max_tokens >= self._options.context:
             window = f"{sampling.max_tokens} are to be written, and the window has {self._options.context}"
             raise PromptTooLong.told(self.name, window)
+        if self._counter.guards_window:
+            await asyncio.to_thread(self._counter.check_window, self.name, prompt, sampling.max_tokens)
         num_different = 1 if sampling.temperature == 0 else n  # greedy ones are all the same
         watches = [watch, *[None] * (num_different - 1)]
         generations = tuple(

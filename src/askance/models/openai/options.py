@@ -30,6 +30,11 @@ class Options(Knobs):
     logprobs: bool = knob(False, "there are log-probabilities of the tokens written")
     top_logprobs: int = knob(0, "so many alternatives to each token are told, too", at_least=0)
     top_k: bool = knob(False, "top_k is understood")
+    neutral: bool = knob(
+        False,
+        "repeat_penalty, min_p and top_k have values of their own unless they are set: they are set to such "
+        "as change nothing",
+    )
     running_usage: bool = knob(False, "usage is told with each piece, so that a cut text has it, too")
     completion_tokens: bool = knob(False, "chat knows max_completion_tokens in place of max_tokens")
     tokenize: Tokenizer = knob("none", "whose way of counting tokens there is")
@@ -89,13 +94,17 @@ SERVERS: dict[str, dict[str, str]] = {
         "continuation": "1",
         "top_logprobs": "20",
         "top_k": "1",
+        "neutral": "1",
         "tokenize": "llama.cpp",
     },
     "llama-cpp-python": {
         "completions": "1",
         "top_logprobs": "5",
         "top_k": "1",
+        "neutral": "1",
         "tokenize": "llama-cpp-python",
+        "context": "2048",
+        "in_flight": "1",
     },
 }
 """What servers can do in their usual set-up, by `?server=`; single options after it count more."""

@@ -37,13 +37,15 @@ def request(
         "stream_options": {"include_usage": True}
         | ({"continuous_usage_stats": True} if options.running_usage else {}),
     }
+    if options.neutral:
+        body |= {"repeat_penalty": 1.0, "min_p": 0.0, "top_k": 0}
     if sampling.temperature > 0:
         body |= {"seed": seed_of(key, sample), "top_p": sampling.top_p}
         body |= {"top_k": sampling.top_k} if sampling.top_k else {}
     num_top = num_alternatives(want, options)
     if want.logprob or num_top:
-        told = {"top_logprobs": num_top} if num_top else {}
         # Some servers take 0 alternatives for no log-probabilities at all.
+        told = {"top_logprobs": max(1, num_top)} if options.top_logprobs else {}
         body |= {"logprobs": True, **told} if is_chat else {"logprobs": max(1, num_top)}
     return body
 

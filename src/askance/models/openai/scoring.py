@@ -9,11 +9,16 @@ from askance.models.openai.texts import plain
 
 
 def score_request(model: str, prompt: Raw, option: str) -> dict[str, object]:
-    """The body of one request. One token is written behind, since some servers want to write."""
+    """The body of one request.
+
+    One token is written behind, since some servers want to write; and what is told of it shows whether
+    log-probabilities stand beside the tokens that they belong to.
+    """
     return {
         "model": model,
         "prompt": whole(prompt, option),
         "max_tokens": 1,
+        "min_tokens": 1,
         "temperature": 0,
         "echo": True,
         "logprobs": 1,
@@ -29,9 +34,11 @@ def read_score(answer: object, prompt: Raw, option: str) -> Scored:
     """The log-probability of the option in what the server repeated.
 
     Raises:
-        Unusable: it did not repeat the prompt with log-probabilities, or one token belongs to both.
+        Unusable: it did not repeat the prompt with log-probabilities, these belong to other tokens, or one
+            token belongs to both.
     """
-    entries = read_event(answer).entries
+    event = read_event(answer)
+    entries = event.entries
     if entries is None:
         raise Unusable("no log-probabilities of the prompt")
     before, text = whole(prompt), whole(prompt, option)
@@ -40,6 +47,10 @@ def read_score(answer: object, prompt: Raw, option: str) -> Scored:
     at = told.find(text)
     if at < 0:
         raise Unusable(f"not the prompt that it was to repeat, but {told[:80]!r}")
+    behind = event.text.removeprefix(text) if event.text.startswith(text) else ""
+    if behind and len(told) == at + len(text):
+        # llama-cpp-python does so with models without BOS: each token has what belongs to the next one.
+        raise Unusable(f"log-probabilities that are moved by one token: none for {behind!r}, which it wrote")
     return _sum(entries, at + len(before), at + len(text))
 
 

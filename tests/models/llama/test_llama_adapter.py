@@ -1,0 +1,140 @@
+"""A GGUF file with a LoRA on a GGUF model: what it does, and what is no adapter for it."""
+
+import copy
+
+import numpy as np
+import pytest
+import torch
+from tests.contracts.model_contract import computed, run
+from tests.models.tiny import save_adapter, save_tiny_gguf
+from tests.models.tiny_gguf import save_gguf, save_lora
+
+from askance.core.errors import ModelSpecError
+from askance.core.types import Raw, Sampling, Want
+from askance.models.llama_cpp import load_gguf
+from askance.wire import load_model, make_method, with_preset
+
+RANK, ALPHA = 4, 16.0
+PART, TENSOR = "model.layers.1.mlp.down_proj", "blk.1.ffn_down"
+
+
+def halves_for(module, part=PART, tensor=TENSOR):
+    rows, columns = module.get_submodule(part).weight.shape
+    random = np.random.default_rng(3)
+    a = random.normal(0, 0.2, (RANK, columns)).astype(np.float32)
+    return {tensor: (a, random.normal(0, 0.2, (rows, RANK)).astype(np.float32))}
+
+
+@pytest.fixture
+def lora(gguf_files, tmp_path):
+    return save_lora(tmp_path / "lora.gguf", "llama", halves_for(gguf_files["llama"][1]))
+
+
+def entropies(model):
+    prompt = Raw((tuple(range(5, 25)),))
+    (generation,) = run(model.generate(prompt, Sampling(6), Want(entropy=True), key=("a",)))
+    return [token.entropy for token in computed(generation)]
+
+
+def test_it_is_added_to_the_weights(gguf_files, lora, tmp_path):
+    file, module, tokenizer = gguf_files["llama"]
+    ((a, b),) = halves_for(module).values()
+    merged = copy.deepcopy(module)
+    with torch.no_grad():
+        merged.get_submodule(PART).weight += torch.from_numpy(b @ a) * ALPHA / RANK
+    expected = entropies(load_gguf(str(save_gguf(tmp_path / "merged.gguf", merged, tokenizer))))
+    model = load_model(f"gguf:{file}?adapter={lora}")
+    assert entropies(model) == pytest.approx(expected, abs=1e-2)
+    assert entropies(load_gguf(str(file))) != pytest.approx(expected, abs=1e-2)
+    assert model.name == f"{file}?adapter={lora}"
+    assert "attention" in model.signals
+
+
+def test_a_model_with_another_adapter_is_another_model(gguf_files, lora, tmp_path):
+    file, module, _ = gguf_files["llama"]
+    other = save_lora(
+        tmp_path / "other.gguf", "llama", halves_for(module, "model.layers.0.mlp.down_proj", "blk.0.ffn_down")
+    )
+    specs = [f"gguf:{file}", f"gguf:{file}?adapter={lora}", f"gguf:{file}?adapter={other}"]
+    assert len({load_model(spec).fingerprint for spec in specs}) == 3
+
+
+def test_with_other_options(gguf_files, lora):
+    model = load_model(f"gguf:{gguf_files['llama'][0]}?attention=0&adapter={lora}")
+    assert "attention" not in model.signals
+
+
+def refused(base, adapter):
+    with pytest.raises(ModelSpecError) as caught:
+        load_model(f"gguf:{base}?adapter={adapter}")
+    return str(caught.value)
+
+
+def test_no_file(gguf_files, tmp_path):
+    told = refused(gguf_files["llama"][0], tmp_path / "none.gguf")
+    assert "adapter file" in told
+    assert "does not exist: check the path" in told
+
+
+def test_a_folder_of_peft_is_converted_once(tmp_path, monkeypatch):
+    monkeypatch.setenv("ASKANCE_CACHE", str(tmp_path / "cache"))
+    base = save_tiny_gguf(tmp_path / "base.gguf")
+    folder = save_adapter(tmp_path / "reader", str(base), base_spec=f"hf:{base}")
+    ours = load_model(f"gguf:{base}?adapter={folder}")
+    assert entropies(ours) == pytest.approx(entropies(load_model(f"hf:{base}?adapter={folder}")), abs=5e-3)
+    assert entropies(ours) != pytest.approx(entropies(load_model(f"gguf:{base}")), abs=5e-3)
+    monkeypatch.setattr("askance.models.llama_cpp.lora.write_lora", lambda *_: pytest.fail("converted again"))
+    assert load_model(f"gguf:{base}?adapter={folder}").fingerprint == ours.fingerprint
+
+
+def test_its_prompts_are_those_it_was_trained_on(tmp_path):
+    base = save_tiny_gguf(tmp_path / "base.gguf")
+    folder = save_adapter(tmp_path / "reader", str(base), base_spec=f"hf:{base}")
+    made = make_method("single", with_preset("single", {}, f"gguf:{base}?adapter={folder}", None))
+    plain = make_method("single", with_preset("single", {}, f"hf:{base}?adapter={folder}", None))
+    assert made == plain != make_method("single", with_preset("single", {}, f"gguf:{base}", None))
+
+
+def test_a_folder_without_an_adapter(gguf_files, tmp_path):
+    told = refused(gguf_files["llama"][0], tmp_path)
+    assert "can't read adapter_config.json" in told
+
+
+def test_a_foreign_file(gguf_files, tmp_path):
+    path = tmp_path / "adapter_model.safetensors"
+    path.write_bytes(b"\x08\x00\x00\x00 a header")
+    told = refused(gguf_files["llama"][0], path)
+    assert "adapter file" in told
+    assert "is no GGUF file: it begins with b'\\x08\\x00\\x00\\x00'" in told
+    assert "folders of peft go with models of the kind hf" in told
+
+
+def test_a_model_in_place_of_an_adapter(gguf_files):
+    told = refused(gguf_files["llama"][0], gguf_files["llama"][0])
+    assert "does not fit model" in told
+    assert "general.type" in told
+
+
+def test_another_architecture(gguf_files, lora):
+    assert "model arch and LoRA arch mismatch" in refused(gguf_files["qwen"][0], lora)
+
+
+@pytest.mark.parametrize(
+    ("tensor", "shape"),
+    [("blk.1.ffn_down", (48, 7)), ("blk.40.ffn_down", (32, 64)), ("blk.1.strange", (4, 4))],
+)
+def test_another_base(gguf_files, tmp_path, tensor, shape):
+    rows, columns = shape
+    halves = np.ones((RANK, columns), np.float32), np.ones((rows, RANK), np.float32)
+    told = refused(gguf_files["llama"][0], save_lora(tmp_path / "o.gguf", "llama", {tensor: halves}))
+    assert "does not fit model" in told
+    assert tensor in told
+    assert "Name one that was made for this model" in told
+
+
+@pytest.mark.parametrize("share", [0.1, 0.5, 0.95])
+def test_a_file_that_is_cut_off(gguf_files, lora, tmp_path, capfd, share):
+    path, whole = tmp_path / "cut.gguf", lora.read_bytes()
+    path.write_bytes(whole[: int(len(whole) * share)])
+    assert "does not fit model" in refused(gguf_files["llama"][0], path)
+    assert capfd.readouterr() == ("", "")
