@@ -6,7 +6,7 @@ import numpy as np
 import pytest
 from tests.contracts.model_contract import ModelContract, computed, run
 from tests.models.tiny import save_adapter, save_tiny_gguf
-from tests.models.tiny_gguf import as_stored, gguf_name
+from tests.models.tiny_gguf import as_stored, gguf_name, save_gguf, tiny_llama
 
 from askance.core.errors import KnobError, MissingExtra, ModelSpecError
 from askance.core.types import Raw, Sampling, Span, Want
@@ -98,8 +98,8 @@ def test_the_plain_model_is_told_from_the_other(tiny_reader):
     assert load_plain_gguf().fingerprint != load_bundled_gguf().fingerprint
 
 
-def test_an_adapter_for_a_model_of_another_size_is_not_packed(tiny_reader, gguf_files, tmp_path):
-    source, _, _ = gguf_files["llama"]
+def test_an_adapter_for_a_model_of_another_size_is_not_packed(tiny_reader, tmp_path):
+    source = save_gguf(tmp_path / "wide.gguf", *tiny_llama(hidden_size=64))
     with pytest.raises(ModelSpecError, match=r"does not fit model .*: it has blk\.0\..* in the shape"):
         pack(source, tmp_path / "out.gguf", tiny_reader)
     assert not list(tmp_path.glob("out.gguf*"))
