@@ -1,5 +1,6 @@
 """Models for the tests; each is made once. Torch is imported only where one is asked for."""
 
+import functools
 import os
 import signal
 import sys
@@ -59,13 +60,37 @@ def qwen(qwen_folder):
 
 
 @pytest.fixture(scope="session")
-def bundled():
+def load_parts_once():
+    """As `load_parts`, for what takes long to read. Who gets a module from it leaves it as it is."""
+    from askance.models.hf.load import load_parts
+
+    return functools.cache(load_parts)
+
+
+@pytest.fixture(scope="session")
+def bundled(load_parts_once):
     """The real one as its authors made it, which no training of ours changes; the first run on a machine
     converts it into the user's cache.
     """
     from askance.models.bundled import load_plain
 
-    return load_plain()
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr("askance.models.hf.load.load_parts", load_parts_once)
+        return load_plain()
+
+
+@pytest.fixture(scope="session")
+def load_bundled_once():
+    from askance.models.bundled import load_bundled
+
+    return functools.cache(load_bundled)
+
+
+@pytest.fixture
+def bundled_by_name(bundled, load_bundled_once, monkeypatch):
+    """Who names a bundled model gets the one that all tests share: what loads it is tested elsewhere."""
+    monkeypatch.setattr("askance.models.bundled.load_bundled", load_bundled_once)
+    monkeypatch.setattr("askance.models.bundled.load_plain", lambda: bundled)
 
 
 @pytest.fixture(scope="session")

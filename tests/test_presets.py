@@ -208,7 +208,7 @@ def test_a_reader_with_prompts_that_are_not_known(tmp_path, qwen_folder):
         with_preset("single", {}, f"hf:{folder}", None)
 
 
-def test_the_trace_shows_the_value_used(bundled, sample_index):
+def test_the_trace_shows_the_value_used(bundled_by_name, sample_index):
     engine = open_engine(method="flare", index=sample_index)
     measured = shipped()["bundled"].methods["flare"]["search_below"]
     result = engine.ask("Where was Ingmar Bergman born?")

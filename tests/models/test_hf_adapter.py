@@ -1,15 +1,17 @@
 """Adapters: merging changes no logit, and what does not belong together is refused."""
 
 import json
+import re
 import shutil
+import sys
 
 import pytest
 import torch
 from safetensors.torch import load_file, save_file
-from tests.models.test_hf_load import edit, run_python
+from tests.models.test_hf_load import edit
 from tests.models.tiny import byte_level_tokenizer, save_adapter, save_tiny
 
-from askance.core.errors import ModelSpecError
+from askance.core.errors import MissingExtra, ModelSpecError
 from askance.models.hf.adapter import holds_adapter, merge, open_adapter
 from askance.models.hf.load import load_parts
 from askance.models.hf.noise import quiet
@@ -171,14 +173,11 @@ def test_embeddings_that_serve_as_output_too_can_not_be_merged(tmp_path):
         merged(folder, base)
 
 
-def test_a_missing_package_is_named(adapter):
-    code = (
-        "import sys\nsys.modules['peft'] = None\nfrom pathlib import Path\n"
-        f"from askance.models.hf.adapter import open_adapter\nopen_adapter(Path({str(adapter)!r}))"
-    )
-    last = run_python(code).stderr.strip().splitlines()[-1]
-    assert last.startswith("askance.core.errors.MissingExtra")
-    assert "needs the package 'peft', which is not installed: pip install 'askance[local]'" in last
+def test_a_missing_package_is_named(adapter, monkeypatch):
+    monkeypatch.setitem(sys.modules, "peft", None)
+    expected = "needs the package 'peft', which is not installed: pip install 'askance[local]'"
+    with pytest.raises(MissingExtra, match=re.escape(expected)):
+        open_adapter(adapter)
 
 
 def test_the_identity_of_an_adapter_is_that_of_weights_and_settings(adapter):

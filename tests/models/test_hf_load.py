@@ -2,14 +2,15 @@
 
 import json
 import logging
-import os
 import shutil
 import subprocess
 import sys
 
+import gguf
 import pytest
 import torch
-from tests.models.tiny import tiny_module
+from huggingface_hub import constants
+from tests.models.tiny import save_tiny_gguf, tiny_module
 
 from askance.core.errors import KnobError, ModelSpecError
 from askance.models.hf import load_hf
@@ -116,22 +117,30 @@ def test_loading_says_nothing_and_leaves_the_logging_alone(copy, capfd):
     assert logger.level == level
 
 
-def run_python(code: str, **environment: str) -> subprocess.CompletedProcess[str]:
-    return subprocess.run(
-        [sys.executable, "-c", code],
-        capture_output=True,
-        text=True,
-        env=os.environ | environment,
-        check=False,
-    )
+def test_a_gguf_file_is_gone_through_once(tmp_path, monkeypatch):
+    opened = []
+
+    class Counting(gguf.GGUFReader):
+        def __init__(self, path):
+            opened.append(path)
+            super().__init__(path)
+
+    monkeypatch.setattr(gguf, "GGUFReader", Counting)
+    load_parts(str(save_tiny_gguf(tmp_path / "tiny.gguf")))
+    assert opened == [str(tmp_path / "tiny.gguf")]
+    assert gguf.GGUFReader is Counting
 
 
-def test_a_name_that_the_hub_can_not_be_asked_for(tmp_path):
-    code = "from askance.models.hf import load_hf\nload_hf('nobody/no-such-model')"
-    result = run_python(code, HF_HUB_OFFLINE="1", HF_HOME=str(tmp_path))
-    last = result.stderr.strip().splitlines()[-1]
-    assert "ModelSpecError: model 'nobody/no-such-model' can't be loaded" in last
-    assert "check the spelling and the network" in last
+def run_python(code: str) -> subprocess.CompletedProcess[str]:
+    return subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=False)
+
+
+def test_a_name_that_the_hub_can_not_be_asked_for(tmp_path, monkeypatch):
+    monkeypatch.setattr(constants, "HF_HUB_OFFLINE", True)
+    monkeypatch.setattr(constants, "HF_HUB_CACHE", str(tmp_path))
+    with pytest.raises(ModelSpecError, match=r"^model 'nobody/no-such-model' can't be loaded: ") as refused:
+        load_hf("nobody/no-such-model")
+    assert "check the spelling and the network" in str(refused.value)
 
 
 @pytest.mark.parametrize("package", ["torch", "transformers"])

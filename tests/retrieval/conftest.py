@@ -7,16 +7,17 @@ import pytest
 from askance.retrieval.bm25 import open_index
 
 
+def rows_file(path: Path, *rows) -> Path:
+    """Write rows, given as (id, text) pairs, to a .jsonl file."""
+    path.parent.mkdir(parents=True, exist_ok=True)
+    path.write_text("".join(json.dumps({"id": id, "text": text}) + "\n" for id, text in rows))
+    return path
+
+
 @pytest.fixture
 def write_rows():
-    """Writes rows, given as (id, text) pairs, to a .jsonl file."""
-
-    def write(path, *rows):
-        path.parent.mkdir(parents=True, exist_ok=True)
-        path.write_text("".join(json.dumps({"id": id, "text": text}) + "\n" for id, text in rows))
-        return path
-
-    return write
+    """See `rows_file`."""
+    return rows_file
 
 
 @pytest.fixture

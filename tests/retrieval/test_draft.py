@@ -1,6 +1,7 @@
 """Whatever happens to a build, the old index or the new one is there: complete, and no mixture."""
 
 import random
+import shutil
 import signal
 import subprocess
 import sys
@@ -8,6 +9,7 @@ import textwrap
 import time
 
 import pytest
+from tests.retrieval.conftest import rows_file
 
 from askance.core.errors import BadIndex
 from askance.retrieval import draft as draft_module
@@ -57,6 +59,21 @@ def start(script, *given):
 
 def rows_of(version):
     return [(str(number), f"{version} row {number}") for number in range(NUM_ROWS)]
+
+
+@pytest.fixture(scope="module")
+def built(tmp_path_factory):
+    """A file of rows, and an index of them which is only ever copied."""
+    folder = tmp_path_factory.mktemp("built")
+    source = rows_file(folder / "rows.jsonl", *rows_of("old"))
+    build_index([source], folder / "index")
+    return source, folder / "index"
+
+
+@pytest.fixture
+def old(built, tmp_path):
+    """A file of rows, and an index that was made of it."""
+    return built[0], shutil.copytree(built[1], tmp_path / "index")
 
 
 def version_of(index, found):
@@ -119,9 +136,8 @@ def test_sigkill_during_the_first_build_leaves_no_index_and_the_next_build_works
         ("draft.shutil.rmtree", 0, "before", "new"),
     ],
 )
-def test_sigkill_at_each_step(tmp_path, write_rows, found, function, call, when, expected):
-    source, index = write_rows(tmp_path / "rows.jsonl", *rows_of("old")), tmp_path / "index"
-    build_index([source], index)
+def test_sigkill_at_each_step(old, write_rows, found, function, call, when, expected):
+    source, index = old
     write_rows(source, *rows_of("new"))
     with start(BUILD_AND_DIE, source, index, 1000, function, call, when) as process:
         process.wait()
@@ -210,9 +226,8 @@ def test_without_hard_links_files_are_copied(tmp_path, write_rows, found, monkey
     assert found(index, "text") == {"a": "text", "b": "new text"}
 
 
-def test_a_full_disk_is_told_and_leaves_the_old_index(tmp_path, write_rows, found):
-    source, index = write_rows(tmp_path / "rows.jsonl", *rows_of("old")), tmp_path / "index"
-    build_index([source], index)
+def test_a_full_disk_is_told_and_leaves_the_old_index(old, write_rows, found):
+    source, index = old
     write_rows(source, *rows_of("new"))
     limited = (
         "import resource, signal\nsignal.signal(signal.SIGXFSZ, signal.SIG_IGN)\n"

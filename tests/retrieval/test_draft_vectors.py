@@ -1,10 +1,12 @@
 """Whatever happens to a build with vectors, passages and vectors are whole, and of one generation."""
 
 import random
+import shutil
 import signal
 import time
 
 import pytest
+from tests.retrieval.conftest import rows_file
 from tests.retrieval.test_draft import DIES, NUM_ROWS, rows_of, start, version_of
 from tests.retrieval.vectors import CountingEncoder, check_vectors, files_of_vectors
 
@@ -37,6 +39,21 @@ HALF = NUM_ROWS // 2
 def mixed_rows(version):
     """Rows of which the first half never changes, so that its vectors stay where they are."""
     return [*rows_of("row")[:HALF], *rows_of(version)[HALF:]]
+
+
+@pytest.fixture(scope="module")
+def built(tmp_path_factory):
+    """A file of rows, and an index of them which is only ever copied."""
+    folder = tmp_path_factory.mktemp("built")
+    source = rows_file(folder / "rows.jsonl", *mixed_rows("old"))
+    build_index([source], folder / "index", encoder=ScriptedEncoder())
+    return source, folder / "index"
+
+
+@pytest.fixture
+def old(built, tmp_path):
+    """A file of rows, and an index that was made of it."""
+    return built[0], shutil.copytree(built[1], tmp_path / "index")
 
 
 def version_with_vectors(index, found):
@@ -86,9 +103,8 @@ def test_sigkill_at_random_moments_leaves_the_old_or_the_new_index(tmp_path, wri
         ("draft.shutil.rmtree", 0, "before", "new"),
     ],
 )
-def test_sigkill_at_each_step(tmp_path, write_rows, found, function, call, when, expected):
-    source, index = write_rows(tmp_path / "rows.jsonl", *mixed_rows("old")), tmp_path / "index"
-    build_index([source], index, encoder=ScriptedEncoder())
+def test_sigkill_at_each_step(old, write_rows, found, function, call, when, expected):
+    source, index = old
     write_rows(source, *mixed_rows("new"))
     with start(BUILD_AND_DIE, source, index, 300, function, call, when) as process:
         process.wait()
@@ -101,9 +117,8 @@ def test_sigkill_at_each_step(tmp_path, write_rows, found, function, call, when,
     assert len(list(index.glob("generation-*"))) == 1
 
 
-def test_sigkill_while_segments_are_settled(tmp_path, write_rows, found):
-    source, index = write_rows(tmp_path / "rows.jsonl", *mixed_rows("old")), tmp_path / "index"
-    build_index([source], index, encoder=ScriptedEncoder())
+def test_sigkill_while_segments_are_settled(old, write_rows, found):
+    source, index = old
     write_rows(source, *mixed_rows("new")[: HALF - 100])
     with start(BUILD_AND_DIE, source, index, 300, "vectors.VectorWriter.add", 50, "after") as process:
         process.wait()

@@ -13,8 +13,9 @@ from transformers import AutoConfig, AutoModelForCausalLM, AutoTokenizer
 from transformers.models.auto.modeling_auto import MODEL_FOR_CAUSAL_LM_MAPPING_NAMES
 
 from askance.core.errors import KnobError, MissingExtra, ModelSpecError
+from askance.models.hf.gguf_reading import read_gguf
 from askance.models.hf.model import HfModel
-from askance.models.hf.noise import first_line, no_gguf_bar, quiet
+from askance.models.hf.noise import first_line, quiet
 from askance.models.hf.threads import no_team
 
 _UNBOUNDED_TOKENS = 10**9
@@ -115,7 +116,7 @@ def _read(name: str, dtype: torch.dtype | None) -> tuple[Any, Any]:
     packing = getattr(transformers, "GgufConfig", None) if gguf_file else None
     unpacked = {"quantization_config": packing(dequantize=True)} if packing else {}
     try:
-        with quiet(), no_team(), no_gguf_bar() if gguf_file else nullcontext():
+        with quiet(), no_team(), read_gguf() if gguf_file else nullcontext():
             if not gguf_file:
                 _check_is_causal(name, AutoConfig.from_pretrained(folder))
             tokenizer = AutoTokenizer.from_pretrained(folder, **gguf)
