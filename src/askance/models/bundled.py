@@ -121,23 +121,14 @@ def merge_once(target: Path, base: str, adapter: Path) -> Path:
     return convert_once(target, write)
 
 
-def lora_once(adapter: Path, base: Path) -> Path:
-    """A GGUF file in the cache with the adapter in a folder, for the GGUF model `base`.
+def converted_lora(adapter: Path, base: Path, write: Callable[[Path], None]) -> Path:
+    """The GGUF file in the cache with the adapter in a folder for the GGUF model `base`; `write` makes it.
 
     Raises:
-        ModelSpecError: it is no plain LoRA, does not fit, its files can't be read, or the cache not written.
-        MissingExtra: llama-cpp-python, or what adapters are read with, is not installed.
+        ModelSpecError: the adapter's files can't be read, or the cache can't be written.
     """
-    from askance.models.llama_cpp.lora import write_lora
-    from askance.models.llama_cpp.weights import Weights, check_is_gguf
-
-    check_is_gguf(base)
     name = f"lora-{adapter_fingerprint(adapter)}-{_fingerprint(base)}-v{_FORMAT}"
-
-    def write(empty: Path) -> None:
-        write_lora(adapter, Weights(base), empty / _LORA)
-
-    return convert_once(cache_folder() / "models" / name, write) / _LORA
+    return convert_once(cache_folder() / "models" / name, lambda empty: write(empty / _LORA)) / _LORA
 
 
 def _load_packed(name: str, adapter: Path | None = None) -> "LlamaModel":

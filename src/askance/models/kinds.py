@@ -74,17 +74,13 @@ def _load_hf(name: str, options: dict[str, str]) -> Model:
 
 
 def _load_gguf(name: str, options: dict[str, str]) -> Model:
-    from askance.models.bundled import lora_once
-    from askance.models.llama_cpp import load_gguf
-    from askance.models.llama_cpp.load import gguf_file
+    if "adapter" in options:
+        from askance.models.adapted_gguf import load_adapted_gguf
 
-    adapter, display_name = _named_adapter(options), None
-    if adapter is not None:
-        display_name = f"{name}?adapter={options['adapter']}"
-        if adapter.is_dir():
-            adapter = lora_once(adapter, gguf_file(name))
-    attention = options.get("attention", "1")
-    return cast(Model, load_gguf(name, attention=attention, display_name=display_name, adapter=adapter))
+        return cast(Model, load_adapted_gguf(name, **options))
+    from askance.models.llama_cpp import load_gguf
+
+    return cast(Model, load_gguf(name, **options))
 
 
 def _load_hf_entailment(name: str, options: dict[str, str]) -> Entailment:
@@ -137,11 +133,6 @@ def _bundled_reader(name: str, options: Mapping[str, str]) -> Path | None:
 
 def _hf_reader(name: str, options: Mapping[str, str]) -> Path | None:
     return _named_adapter(options) or Path(name).expanduser()
-
-
-def _gguf_reader(name: str, options: Mapping[str, str]) -> Path | None:
-    adapter = _named_adapter(options)
-    return adapter if adapter is not None and adapter.is_dir() else None
 
 
 def _named_adapter(options: Mapping[str, str]) -> Path | None:
@@ -205,14 +196,13 @@ MODEL_KINDS = {
     ),
     "gguf": ModelKind(
         "gguf:FILE[?attention=0&adapter=…]",
-        "a GGUF file, computed by llama.cpp: the quickest where there is no GPU; with a LoRA on it, the "
-        "directory of an adapter or another GGUF file",
+        "a GGUF file, computed by llama.cpp: the quickest where there is no GPU; ?adapter= puts a LoRA on it",
         ("llama_cpp",),
         "pip install 'askance[gguf]'",
         None,
         ("attention", "adapter"),
         _load_gguf,
-        _gguf_reader,
+        lambda name, options: _named_adapter(options),
         in_flight=8,
     ),
     "openai": ModelKind(

@@ -83,7 +83,7 @@ def test_a_folder_of_peft_is_converted_once(tmp_path, monkeypatch):
     ours = load_model(f"gguf:{base}?adapter={folder}")
     assert entropies(ours) == pytest.approx(entropies(load_model(f"hf:{base}?adapter={folder}")), abs=5e-3)
     assert entropies(ours) != pytest.approx(entropies(load_model(f"gguf:{base}")), abs=5e-3)
-    monkeypatch.setattr("askance.models.llama_cpp.lora.write_lora", lambda *_: pytest.fail("converted again"))
+    monkeypatch.setattr("askance.models.adapted_gguf.write_lora", lambda *_: pytest.fail("converted again"))
     assert load_model(f"gguf:{base}?adapter={folder}").fingerprint == ours.fingerprint
 
 
