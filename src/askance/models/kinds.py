@@ -80,7 +80,7 @@ def _load_gguf(name: str, options: dict[str, str]) -> Model:
         return cast(Model, load_adapted_gguf(name, **options))
     from askance.models.llama_cpp import load_gguf
 
-    return cast(Model, load_gguf(name, **options))
+    return cast(Model, load_gguf(name, attention=options.get("attention", "1")))
 
 
 def _load_hf_entailment(name: str, options: dict[str, str]) -> Entailment:
