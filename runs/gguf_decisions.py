@@ -39,7 +39,6 @@ from runs.first_difference import MAY_EXPLAIN, Difference, Gaps, Step, compare
 from runs.grids import markdown
 from runs.kept_rows import KeptRows, Row, kept_rows
 from runs.recorded_passages import RecordedPassages, dragin_runs, recorded_wording
-from runs.unpacked_gguf import unpack
 
 UNPACKED = "unpacked"
 
@@ -115,6 +114,7 @@ def _spec(name: str, out: Path) -> str:
     if name != UNPACKED:
         return name
     from askance.models.bundled import gguf_path
+    from askance.models.llama_cpp.packing import unpack
 
     target = out / "unpacked.gguf"
     if not target.exists():

@@ -2,12 +2,9 @@
 
 import json
 
-import gguf
-import numpy as np
 import pytest
 from runs.first_difference import compare
 from runs.gguf_decisions import difference_table, line_of, main, read_recording
-from runs.unpacked_gguf import unpack
 
 from askance.core.errors import InputError
 from askance.models.scripted import ScriptedModel
@@ -157,25 +154,3 @@ def test_a_file_that_is_no_recording(tmp_path, content, expected):
     path.write_text(content)
     with pytest.raises(InputError, match=expected):
         read_recording(path)
-
-
-def test_weights_are_unpacked_and_all_else_is_kept(tmp_path):
-    packed, weights = tmp_path / "packed.gguf", np.linspace(-1, 1, 64, dtype=np.float32).reshape(2, 32)
-    writer = gguf.GGUFWriter(packed, "llama")
-    writer.add_token_list(["a", "b"])
-    writer.add_add_bos_token(True)
-    kind = gguf.GGMLQuantizationType.Q4_1
-    writer.add_tensor("output.weight", gguf.quants.quantize(weights, kind), raw_dtype=kind)
-    writer.add_tensor("norm.weight", weights[0])
-    writer.write_header_to_file()
-    writer.write_kv_data_to_file()
-    writer.write_tensors_to_file()
-    writer.close()
-    unpack(packed, tmp_path / "whole.gguf")
-    reader = gguf.GGUFReader(tmp_path / "whole.gguf")
-    assert reader.fields["tokenizer.ggml.tokens"].contents() == ["a", "b"]
-    assert reader.fields["tokenizer.ggml.add_bos_token"].contents() is True
-    found = {tensor.name: tensor for tensor in reader.tensors}
-    assert {tensor.tensor_type.name for tensor in reader.tensors} == {"F32"}
-    assert np.abs(found["output.weight"].data - weights).max() < 0.05
-    assert (found["norm.weight"].data == weights[0]).all()

@@ -15,7 +15,7 @@ from askance.models.bundled import load_bundled, load_bundled_gguf, load_plain, 
 from askance.models.hf import HfModel
 from askance.models.llama_cpp import LlamaModel, load_gguf
 from askance.models.llama_cpp.lora import write_lora
-from askance.models.llama_cpp.packing import pack
+from askance.models.llama_cpp.packing import pack, unpack
 from askance.models.llama_cpp.weights import Weights
 from askance.wire import load_model
 
@@ -66,10 +66,10 @@ def test_an_adapter_does_what_it_does_in_torch(tiny_reader, tiny_package, tmp_pa
     assert not same(ours, written(load_plain()))
 
 
-def packed_weights(model):
+def weights_in(path):
     import gguf
 
-    tensors = gguf.GGUFReader(model._weights.path).tensors
+    tensors = gguf.GGUFReader(path).tensors
     return {each.name: gguf.dequantize(each.data, each.tensor_type) for each in tensors}
 
 
@@ -77,7 +77,7 @@ def packed_weights(model):
     ("ours", "theirs"), [(load_bundled_gguf, load_bundled), (load_plain_gguf, load_plain)]
 )
 def test_what_is_packed_are_the_weights_of_torch_in_8_bits(tiny_reader, ours, theirs):
-    packed, module = packed_weights(ours()), theirs(dtype="float32")._network.module
+    packed, module = weights_in(ours()._weights.path), theirs(dtype="float32")._network.module
     expected = {
         gguf_name(name): as_stored(name, each, module.config) for name, each in module.state_dict().items()
     }
@@ -86,6 +86,14 @@ def test_what_is_packed_are_the_weights_of_torch_in_8_bits(tiny_reader, ours, th
     for name, weights in expected.items():
         step = np.abs(weights).max(axis=-1, keepdims=True) / 127
         assert np.all(np.abs(packed[name].reshape(weights.shape) - weights) <= 0.6 * step + 1e-6), name
+
+
+def test_what_is_unpacked_are_the_same_numbers(tiny_package, tmp_path):
+    pack(tiny_package, tmp_path / "packed.gguf")
+    unpack(tmp_path / "packed.gguf", tmp_path / "whole.gguf")
+    packed, whole = weights_in(tmp_path / "packed.gguf"), weights_in(tmp_path / "whole.gguf")
+    assert packed.keys() == whole.keys()
+    assert all(np.array_equal(packed[name], whole[name]) for name in packed)
 
 
 def test_they_are_packed_once(tiny_reader, monkeypatch):

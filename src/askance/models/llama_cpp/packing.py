@@ -32,11 +32,20 @@ def pack(source: Path, target: Path, adapter: Path | None = None) -> None:
         return
     unpacked = target.with_name(f"{target.name}.unpacked")
     try:
-        _write(source, unpacked, llama_cpp.LLAMA_FTYPE_ALL_F32)
+        unpack(source, unpacked)
         _add(unpacked, adapter, Weights(source))
         _write(unpacked, target, llama_cpp.LLAMA_FTYPE_MOSTLY_Q8_0)
     finally:
         unpacked.unlink(missing_ok=True)
+
+
+def unpack(source: Path, target: Path) -> None:
+    """Write the model in the file `source` in float32, so that no product is computed in fewer bits.
+
+    Raises:
+        ModelSpecError: a file can't be read or written.
+    """
+    _write(source, target, llama_cpp.LLAMA_FTYPE_ALL_F32)
 
 
 def _write(source: Path, target: Path, kind: int) -> None:
