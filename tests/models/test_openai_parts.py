@@ -175,6 +175,15 @@ def test_a_token_of_which_neither_text_nor_bytes_are_told():
     assert [piece.raw.decode() for piece in kept.take("🌸 b".encode(), entries(" b"))] == ["🌸", " b"]
 
 
+def test_a_text_of_full_length_may_end_in_half_a_character_but_in_no_more():
+    silent = read_event({"choices": [{"text": "", "logprobs": {"tokens": [""], "token_logprobs": [-1]}}]})
+    half, lost = Aligner(), Aligner()
+    assert list(half.take(b"", silent.entries * 3)) == list(lost.take(b"", silent.entries * 4)) == []
+    assert [piece.raw for piece in half.rest(has_ended=False)[0]] == [b""] * 3
+    with pytest.raises(Unusable, match="it loses characters"):
+        lost.rest(has_ended=False)
+
+
 def test_nothing_is_lost_where_a_server_says_that_a_token_has_no_bytes():
     told = {"content": [{"token": "", "bytes": [], "logprob": -1.0}, {"token": "a", "logprob": -1.0}]}
     event = read_event({"choices": [{"delta": {"content": "a"}, "logprobs": told}]})
@@ -310,6 +319,9 @@ def test_names_and_addresses():
     assert other.fingerprint != model.fingerprint
     quicker = load_openai("@cf/meta/m:8b@http://host:81/v1", {"top_logprobs": "4", "in_flight": "2"})
     assert quicker.fingerprint == other.fingerprint
+    neutral = load_openai("@cf/meta/m:8b@http://host:81/v1", {"top_logprobs": "4", "neutral": "1"})
+    assert neutral.fingerprint != other.fingerprint
+    assert "neutral" not in other.fingerprint, "caches from before this option stay valid"
 
 
 def test_options_are_those_of_the_record():

@@ -11,7 +11,7 @@ from tests.models.tiny_gguf import save_gguf, tiny_llama
 
 from askance.core.errors import ModelFailure, ModelUnavailable, PromptTooLong
 from askance.core.types import Chat, Raw, Sampling, Span, Turn, Want
-from askance.models.bundled import gguf_path, load_plain_gguf
+from askance.models.bundled import gguf_path
 from askance.models.checking import check
 from askance.models.llama_cpp import load_gguf
 from askance.models.openai.bounds import entropy_bounds
@@ -23,7 +23,8 @@ import socket, sys
 import uvicorn
 from llama_cpp.server.app import create_app
 from llama_cpp.server.settings import ModelSettings, ServerSettings
-model = ModelSettings(model=sys.argv[1], n_ctx=int(sys.argv[2]), verbose=False)
+threads = {"n_threads": 1, "n_threads_batch": 1}
+model = ModelSettings(model=sys.argv[1], n_ctx=int(sys.argv[2]), verbose=False, **threads)
 app = create_app(server_settings=ServerSettings(), model_settings=[model])
 listening = socket.socket()
 listening.bind(("127.0.0.1", 0))
@@ -71,7 +72,7 @@ def model(served):
 
 @pytest.fixture(scope="module")
 def local():
-    return load_plain_gguf()
+    return load_gguf(str(gguf_path()))
 
 
 @pytest.mark.parametrize("prompt", [CITIES, CHAT], ids=["text", "chat"])
@@ -91,6 +92,13 @@ def test_a_text_with_its_signals(model, local, prompt):
 def test_log_probabilities_without_alternatives(model, prompt):
     (written,) = write(model, prompt, Want(logprob=True), max_tokens=4)
     assert all(token.logprob <= 0 and token.top == () for token in written.tokens)
+
+
+def test_characters_that_it_loses_beside_log_probabilities_are_an_error(model):
+    flowers = Raw((Span("🌸🌻" * 7),))
+    assert write(model, flowers, max_tokens=6)[0].text == "🌸🌸"
+    with pytest.raises(ModelFailure, match="loses characters that are spread over several tokens"):
+        write(model, flowers, Want(logprob=True), max_tokens=6)
 
 
 def test_it_is_streamed_and_ends_with_a_cut(model, local):
@@ -168,7 +176,9 @@ def test_a_text_beyond_its_window(model):
 
 def test_a_chat_beyond_its_window(model):
     chat = Chat((Turn("user", (Span("one two " * 300),)),))
-    with pytest.raises(ModelFailure, match=r"an answer without a choice\. See the log of the server"):
+    with pytest.raises(
+        ModelFailure, match=f"without a choice.* to have {WINDOW} tokens: ask with fewer passages"
+    ):
         write(model, chat)
 
 

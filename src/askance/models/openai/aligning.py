@@ -11,6 +11,8 @@ from dataclasses import dataclass
 from askance.models.openai.events import Entry, Unusable
 
 _SPACE = b" "
+_MOST_OF_HALF = 3
+"""Tokens of a character that a text ends in the middle of: it has at most four bytes."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -62,7 +64,7 @@ class Aligner:
             raise Unusable(f"no log-probabilities for {_shown(self._left)} at the end of the text")
         if any(not each.is_vague and _is_text(each.raw) for each in self._entries):
             raise self._mismatch(self._entries[0])
-        if has_ended and not self._left:
+        if not self._left and (has_ended or len(self._entries) > _MOST_OF_HALF):
             self._check_nothing_is_lost(len(self._entries))
         return self._spread(len(self._entries), len(self._left)), end
 

@@ -98,6 +98,19 @@ class Failures:
             "so (?in_flight=1 after the model)."
         )
 
+    def of_nothing(self, context_tokens: int) -> AskanceError:
+        """An answer without a choice.
+
+        Args:
+            context_tokens: of the window, as it is declared.
+        """
+        return ModelFailure(
+            f"{self._place} gave an answer without a choice. Some do so where a prompt does not fit into "
+            f"their context window, which is declared to have {context_tokens} tokens: ask with fewer "
+            "passages (--set passages=N), or start the server with a larger window and declare that "
+            "(?context=N after the model)."
+        )
+
     def of_answer(self, what: str) -> AskanceError:
         """An answer that can't be used."""
         return ModelFailure(f"{self._place} gave {self._said(what)}. See the log of the server.")

@@ -180,7 +180,7 @@ class OpenaiModel:
     def _finish(self, reading: Reading, writing: Writing) -> None:
         """What there is once the server has told everything."""
         if not reading.has_choice:
-            raise Unusable("an answer without a choice")
+            raise self._failures.of_nothing(self._options.context)
         if not reading.finish:
             raise self._failures.of_break()
         if reading.finish == "content_filter":

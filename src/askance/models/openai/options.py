@@ -67,8 +67,8 @@ class Options(Knobs):
 
     @property
     def shaping(self) -> dict[str, Any]:
-        """Those that answers depend on."""
-        others = ("context", "in_flight", "timeout", "attempts")
+        """Those that answers depend on. `neutral` is told only where it is set: it is younger than caches."""
+        others = ("context", "in_flight", "timeout", "attempts", *(() if self.neutral else ("neutral",)))
         return {name: value for name, value in asdict(self).items() if name not in others}
 
 
