@@ -184,6 +184,15 @@ def test_a_text_of_full_length_may_end_in_half_a_character_but_in_no_more():
         lost.rest(has_ended=False)
 
 
+def test_the_end_itself_may_be_told_as_nothing():
+    silent = read_event({"choices": [{"text": "", "logprobs": {"tokens": [""], "token_logprobs": [-1]}}]})
+    ended, lost = Aligner(), Aligner()
+    assert list(ended.take(b"", silent.entries)) == list(lost.take(b"", silent.entries * 2)) == []
+    assert [piece.raw for piece in ended.rest(has_ended=True)[0]] == [b""]
+    with pytest.raises(Unusable, match="it loses characters"):
+        lost.rest(has_ended=True)
+
+
 def test_nothing_is_lost_where_a_server_says_that_a_token_has_no_bytes():
     told = {"content": [{"token": "", "bytes": [], "logprob": -1.0}, {"token": "a", "logprob": -1.0}]}
     event = read_event({"choices": [{"delta": {"content": "a"}, "logprobs": told}]})
