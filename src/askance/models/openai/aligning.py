@@ -65,8 +65,7 @@ class Aligner:
         if any(not each.is_vague and _is_text(each.raw) for each in self._entries):
             raise self._mismatch(self._entries[0])
         if not self._left and (has_ended or len(self._entries) > _MOST_OF_HALF):
-            # The last one may be the end itself, which some servers tell as nothing.
-            self._check_nothing_is_lost(len(self._entries) - has_ended)
+            self._check_nothing_is_lost(len(self._entries))
         return self._spread(len(self._entries), len(self._left)), end
 
     def _next(self) -> list[Piece]:
