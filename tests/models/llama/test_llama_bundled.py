@@ -1,5 +1,6 @@
 """The bundled model by llama.cpp: which engine runs, and that its weights are those of torch."""
 
+import asyncio
 import json
 
 import numpy as np
@@ -196,6 +197,27 @@ def test_what_it_is_converted_with_is_missing(tiny_reader, tiny_package, tmp_pat
 @pytest.fixture(scope="module")
 def plain():
     return load_plain_gguf()
+
+
+def test_in_any_company_numbers_are_equal_to_the_bit(plain):
+    prompts = [
+        Raw((tuple(1000 + number * 977 + at for at in range(40 + 9 * number)),)) for number in range(4)
+    ]
+    want = Want(entropy=True)
+
+    async def write(prompt):
+        (generation,) = await plain.generate(prompt, Sampling(8), want, key=("a",))
+        return [(token.id, token.entropy) for token in computed(generation)]
+
+    async def together():
+        await plain.forget()
+        return await asyncio.gather(*map(write, prompts))
+
+    alone = []
+    for prompt in prompts:
+        run(plain.forget())
+        alone.append(run(write(prompt)))
+    assert run(together()) == alone
 
 
 class TestBundledByLlamaCpp(ModelContract):
