@@ -236,7 +236,7 @@ def test_any_model_is_asked_in_words():
     assert list(node.distributions["support"].values()) == pytest.approx(shares(-0.1, -2.1, -3.1))
     assert list(node.distributions["utility"].values()) == pytest.approx(shares(-5, -4, -3, -2, -1))
     first = critic.asked[0]
-    assert first.startswith("Does the next sentence of the answer need a search?")
+    assert first.startswith(f"Question: {ASKS}\n\nDoes the next sentence of the answer need a search?")
     assert first.endswith(f"\n\nQuestion: {ASKS}\nAnswer so far:\nJudgement:")
     supports = next(prompt for prompt in critic.asked if "back the sentence" in prompt)
     assert supports.endswith(

@@ -31,33 +31,39 @@ RAW = frozenset({"raw", "score"})
 PROMPTS = {
     "retrieval": (
         lambda model: retrieval_prompt(model, QUESTION, "Pisa lies\nin Italy.", HITS[:1]),
+        f"[1] Arno: The Arno flows through Pisa.\n{ASKED}",
         selfrag.RETRIEVAL_INSTRUCTION,
-        f"[1] Arno: The Arno flows through Pisa.\n{ASKED}Answer so far: Pisa lies in Italy.\n",
+        "Answer so far: Pisa lies in Italy.\n",
     ),
     "retrieval, before the first sentence": (
         lambda model: retrieval_prompt(model, QUESTION, ""),
+        ASKED,
         selfrag.RETRIEVAL_INSTRUCTION,
-        f"{ASKED}Answer so far:\n",
+        "Answer so far:\n",
     ),
     "relevance": (
         lambda model: relevance_prompt(model, QUESTION, ARNO),
-        selfrag.RELEVANCE_INSTRUCTION,
         f"{ASKED}{SHOWN}",
+        selfrag.RELEVANCE_INSTRUCTION,
+        "",
     ),
     "support": (
         lambda model: support_prompt(model, QUESTION, "Pisa is old.", "It lies on\nthe Arno.", ARNO),
+        f"{ASKED}{SHOWN}",
         selfrag.SUPPORT_INSTRUCTION,
-        f"{ASKED}{SHOWN}Answer so far: Pisa is old.\nSentence: It lies on the Arno.\n",
+        "Answer so far: Pisa is old.\nSentence: It lies on the Arno.\n",
     ),
     "support of the first sentence": (
         lambda model: support_prompt(model, QUESTION, " ", "It lies there.", PO),
+        f"{ASKED}Passage: The Po flows through Turin.\n",
         selfrag.SUPPORT_INSTRUCTION,
-        f"{ASKED}Passage: The Po flows through Turin.\nSentence: It lies there.\n",
+        "Sentence: It lies there.\n",
     ),
     "usefulness": (
         lambda model: usefulness_prompt(model, QUESTION, "The Arno.\nIt is long."),
+        ASKED,
         selfrag.USEFULNESS_INSTRUCTION,
-        f"{ASKED}Answer: The Arno. It is long.\n",
+        "Answer: The Arno. It is long.\n",
     ),
 }
 GROUPS = {
@@ -68,6 +74,10 @@ GROUPS = {
 }
 named = pytest.mark.parametrize("name", PROMPTS)
 grouped = pytest.mark.parametrize("group", GROUPS)
+
+
+def laid_out(at_hand, instruction, judged):
+    return f"{at_hand}\n{instruction}\n" + (f"\n{judged}" if judged else "")
 
 
 def shown(prompt, model):
@@ -87,9 +97,9 @@ def hostile(text):
 
 @named
 def test_a_chat_has_a_system_turn_and_one_user_turn_with_all_parts_in_order(name):
-    make, instruction, parts = PROMPTS[name]
+    make, *parts = PROMPTS[name]
     model = ScriptedModel()
-    asked = f"{instruction}\n\n{parts}".removesuffix("\n")
+    asked = laid_out(*parts).removesuffix("\n")
     assert shown(make(model), model) == (
         f"<|system|>{selfrag.SYSTEM}<|end|><|user|>{asked}<|end|><|assistant|>"
     )
@@ -97,9 +107,21 @@ def test_a_chat_has_a_system_turn_and_one_user_turn_with_all_parts_in_order(name
 
 @named
 def test_plain_text_has_the_same_parts_and_ends_in_a_cue(name):
-    make, instruction, parts = PROMPTS[name]
+    make, *parts = PROMPTS[name]
     model = ScriptedModel(capabilities=RAW)
-    assert shown(make(model), model) == f"{instruction}\n\n{parts}Judgement:"
+    assert shown(make(model), model) == f"{laid_out(*parts)}Judgement:"
+
+
+def test_judgements_of_one_passage_begin_alike():
+    """What a model has read for one, it need not read again for the other."""
+    model = ScriptedModel()
+    prompts = [
+        relevance_prompt(model, QUESTION, ARNO),
+        support_prompt(model, QUESTION, "", "It lies there.", ARNO),
+        support_prompt(model, QUESTION, "Pisa is old.", "It lies there.", ARNO),
+    ]
+    beginnings = {shown(prompt, model).partition(SHOWN)[0] for prompt in prompts}
+    assert len(beginnings) == 1
 
 
 def test_markup_from_outside_stays_text():

@@ -264,6 +264,7 @@ def test_many_calls_of_which_some_are_cancelled_and_some_fail(qwen, monkeypatch)
     monkeypatch.undo()
     for number in range(3):  # the last cancelled ones have left by now
         assert asyncio.run(call(number))
+    backend.give_back()
     assert backend._slots._slabs == {}
 
 

@@ -23,9 +23,10 @@ def test_a_product_is_that_of_a_linear_layer(num_tokens, bias):
     torch.testing.assert_close(Product(LARGE, bias)(x), expected, atol=1e-3, rtol=1e-5)
 
 
+@pytest.mark.parametrize("num_tokens", [7, 8, 9, 13, 16, 71])
 @pytest.mark.parametrize("form", FORMS)
-def test_every_form_gives_the_same(form):
-    x = torch.randn(7, 400, generator=torch.Generator().manual_seed(3))
+def test_every_form_gives_the_same(form, num_tokens):
+    x = torch.randn(num_tokens, 400, generator=torch.Generator().manual_seed(3))
     torch.testing.assert_close(form(x, LARGE), x @ LARGE.T, atol=1e-3, rtol=1e-5)
 
 

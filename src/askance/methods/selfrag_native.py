@@ -32,12 +32,13 @@ from askance.methods.reflection_tokens import (
     disarmed,
 )
 from askance.methods.reflection_vocabulary import WANT, Vocabulary, distribution
-from askance.methods.selfrag_judging import judged
+from askance.methods.selfrag_judging import judged, relevance_of
 from askance.methods.selfrag_options import written_options
 from askance.methods.selfrag_scorers import ReflectionScorer
 from askance.methods.selfrag_segments import Action, Path, Segment, fitting
 from askance.methods.selfrag_tasks import before_answer, instruction_spans
 from askance.text.sentences import sentence_spans
+from askance.tree.abreast import both
 
 if TYPE_CHECKING:
     from askance.methods.selfrag import Selfrag
@@ -82,14 +83,17 @@ class NativeWriter:
         passage = hit if action == "retrieve" else path.in_use if action == "continue" else None
         max_tokens = self._selfrag.max_tokens
         prompt = self._fitting(path.segments, action, passage, max_tokens)
-        (written,) = await self._run.model.generate(
-            prompt, Sampling(max_tokens), WANT, None if whole else self._vocabulary.segment_end, key=key
-        )
+        until = None if whole else self._vocabulary.segment_end
+        writing = self._run.model.generate(prompt, Sampling(max_tokens), WANT, until, key=key)
+        judging = relevance_of(self._selfrag, self._scorer, passage if action == "retrieve" else None, key)
+        (written,), relevance = await both(writing, judging)
         is_cut = written.finish == "length" and not whole
         kept = _whole_sentences(written, self._vocabulary.control) if is_cut else written
         segment = self._segment(kept, action, passage)
         if self._scorer is not None:
-            return await judged(self._selfrag, self._scorer, path, segment, key, whole=whole)
+            return await judged(
+                self._selfrag, self._scorer, path, segment, key, whole=whole, relevance=relevance
+            )
         return await self._closed(path, segment, key) if is_cut else segment
 
     async def utility(self, path: Path) -> Distribution:

@@ -8,11 +8,12 @@ from askance.core.ports import Run
 from askance.core.types import Generation, Hit, Key, Prompt, Question, Sampling, Until, Want
 from askance.methods.prompts import STOPS, answer_prompt
 from askance.methods.reflection_tokens import Distribution
-from askance.methods.selfrag_judging import judged
+from askance.methods.selfrag_judging import judged, relevance_of
 from askance.methods.selfrag_scorers import ReflectionScorer
 from askance.methods.selfrag_segments import Action, Path, Segment, fitting
 from askance.text.answers import AnswerEnd, has_answer
 from askance.text.sentences import SentenceEnd
+from askance.tree.abreast import both
 
 if TYPE_CHECKING:
     from askance.methods.selfrag import Selfrag
@@ -31,13 +32,15 @@ class PromptedWriter:
         passage = hit if action == "retrieve" else path.in_use if action == "continue" else None
         max_tokens = self._selfrag.max_tokens
         until: Until = AnswerEnd(path.written) if whole else SentenceEnd()
-        (written,) = await self._run.model.generate(
+        writing = self._run.model.generate(
             self._prompt(path.written, passage, max_tokens),
             Sampling(max_tokens, stop=STOPS),
             Want(logprob=self._selfrag.use_seqscore),
             until,
             key=key,
         )
+        judging = relevance_of(self._selfrag, self._scorer, passage if action == "retrieve" else None, key)
+        (written,), relevance = await both(writing, judging)
         segment = Segment(
             written.text,
             action,
@@ -46,7 +49,7 @@ class PromptedWriter:
             is_last=written.finish in ("end", "stop") or has_answer(path.written + written.text),
             finish=written.finish,
         )
-        return await judged(self._selfrag, self._scorer, path, segment, key, whole=whole)
+        return await judged(self._selfrag, self._scorer, path, segment, key, whole=whole, relevance=relevance)
 
     async def utility(self, path: Path) -> Distribution:
         key = (*path.name.split("."), "utility")

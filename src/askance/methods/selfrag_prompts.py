@@ -1,8 +1,9 @@
 """The prompts of Self-RAG's judgements for a model without reflection tokens (Asai et al. 2024).
 
 A model that was not trained on reflection tokens is asked in words, and the label words are scored. What each
-question must ask is the paper's; the words are ours, and short. The packaged adapter is trained on these very
-texts: whoever changes one must train it again.
+question must ask is the paper's; the words are ours, and short. Question and passage come first, then what is
+asked about them, so that several judgements of one passage have their beginning in common. The packaged
+adapter was trained on the same words with the instruction in front (docs/reader.md).
 
 Each group maps the paper's tokens to label words. The words of a group differ from the first letter on, and
 none begins another, so that their probabilities can be set against each other.
@@ -31,25 +32,25 @@ USEFULNESS: Mapping[str, str] = {f"[Utility:{grade}]": str(grade) for grade in r
 def retrieval_prompt(model: Model, question: Question, so_far: str, hits: Sequence[Hit] = ()) -> Prompt:
     """Whether to search before the answer goes on after `so_far`, with the evidence in use at hand."""
     evidence = numbered_passages(hits) if hits else ()
-    parts = (*evidence, *_question(question), *_answer("Answer so far", so_far))
-    return _prompt(model, RETRIEVAL_INSTRUCTION, parts)
+    told = _answer("Answer so far", so_far)
+    return _prompt(model, (*evidence, *_question(question)), RETRIEVAL_INSTRUCTION, told)
 
 
 def relevance_prompt(model: Model, question: Question, passage: Passage) -> Prompt:
     """Whether `passage` helps with the question."""
-    return _prompt(model, RELEVANCE_INSTRUCTION, (*_question(question), *_passage(passage)))
+    return _prompt(model, (*_question(question), *_passage(passage)), RELEVANCE_INSTRUCTION)
 
 
 def support_prompt(model: Model, question: Question, so_far: str, sentence: str, passage: Passage) -> Prompt:
     """How far `passage` backs `sentence`, which follows `so_far`."""
     before = _answer("Answer so far", so_far) if so_far.strip() else ()
-    parts = (*_question(question), *_passage(passage), *before, *_answer("Sentence", sentence))
-    return _prompt(model, SUPPORT_INSTRUCTION, parts)
+    at_hand = (*_question(question), *_passage(passage))
+    return _prompt(model, at_hand, SUPPORT_INSTRUCTION, (*before, *_answer("Sentence", sentence)))
 
 
 def usefulness_prompt(model: Model, question: Question, answer: str) -> Prompt:
     """How useful the whole `answer` is, from 1 to 5."""
-    return _prompt(model, USEFULNESS_INSTRUCTION, (*_question(question), *_answer("Answer", answer)))
+    return _prompt(model, _question(question), USEFULNESS_INSTRUCTION, _answer("Answer", answer))
 
 
 def options(labels: Mapping[str, str], prompt: Prompt) -> tuple[str, ...]:
@@ -57,9 +58,11 @@ def options(labels: Mapping[str, str], prompt: Prompt) -> tuple[str, ...]:
     return tuple(labels.values() if isinstance(prompt, Chat) else (f" {word}" for word in labels.values()))
 
 
-def _prompt(model: Model, instruction: str, parts: tuple[Span, ...]) -> Prompt:
+def _prompt(
+    model: Model, at_hand: tuple[Span, ...], instruction: str, judged: tuple[Span, ...] = ()
+) -> Prompt:
     # The last part is a line break, which a chat turn does without.
-    spans = (Span(f"{instruction}\n\n"), *parts)
+    spans = (*at_hand, Span(f"\n{instruction}"), *((Span("\n\n"), *judged) if judged else (Span("\n"),)))
     if "chat" in model.capabilities:
         return Chat((Turn("system", (Span(SYSTEM),)), Turn("user", spans[:-1])))
     return Raw((*spans, Span("Judgement:")))

@@ -44,7 +44,7 @@ class Backend(Protocol[S, B]):
 
     Attributes:
         bytes_per_token: of keys and values.
-        num_reserved: tokens that there is room for in open slots, and in what comes with them.
+        num_reserved: tokens that there is room for, in open slots and in what is kept for others.
         can_restore: whether blocks can be saved and restored.
         can_share: whether a slot takes over what it, or another one, holds of an earlier text.
         can_go_back: whether a feed may start before what the slot holds, and replaces that.
@@ -85,6 +85,10 @@ class Backend(Protocol[S, B]):
         ...
 
     def close(self, slot: S) -> None: ...
+
+    def give_back(self) -> None:
+        """Let go of the memory that no open slot needs."""
+        ...
 
     def restore(self, slot: S, blocks: Sequence[tuple[B, int]]) -> None:
         """Fill the beginning of a slot with so many tokens of each block."""

@@ -8,45 +8,18 @@ from collections import deque
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 from traceback import clear_frames
-from typing import Generic, Protocol
+from typing import Generic
 
 from askance.core.errors import ModelFailure
 from askance.runtime.backend import B, Backend, Fed, Feed, S
 from askance.runtime.guessing import MOST_TOKENS, Guesser, Memory
 from askance.runtime.kvcache import BLOCK_TOKENS, PrefixTree
+from askance.runtime.request import Over, Request
 
 PASS_TOKENS = 512
 """Most tokens of prompts in one pass: what writes meanwhile waits for them."""
-
-
-class Request(Protocol):
-    """A text that is to be computed.
-
-    Attributes:
-        ids: all tokens until now, the prompt's first.
-        max_tokens: most tokens that there will ever be.
-        num_logits: after how many of the last of the prompt's tokens logits are wanted.
-        wants_attention: of the tokens behind the prompt.
-        is_abandoned: whether nobody waits for it any more; it may become true at any time.
-    """
-
-    ids: list[int]
-    max_tokens: int
-    num_logits: int
-    wants_attention: bool
-    is_abandoned: bool
-
-    def take(self, fed: Fed, num_reused: int) -> bool:
-        """Take the logits after the last of `ids`, and put the next token behind them. Whether there is one.
-
-        Args:
-            num_reused: how many tokens of the prompt were not computed.
-        """
-        ...
-
-
-Over = tuple[Request, BaseException | None]
-"""A request that has ended, with what stopped it, if something did."""
+_MOST_IDLE = 1 / 2
+"""Of the budget: what slots may hold while nothing runs, so that the next need not make them anew."""
 
 
 @dataclass(slots=True, eq=False)
@@ -135,7 +108,7 @@ class Batch(Generic[S, B]):
         """
         while self._waiting and len(self._running) < self._max_running:
             request = self._waiting[0]
-            room = self._budget_tokens - self._backend.reserved_with(request.max_tokens)
+            room = self._room_beside(request)
             # Logits come from a pass alone, so what they are wanted after is computed in any case.
             beginning = request.ids[: len(request.ids) - request.num_logits]
             found = self.tree.find(beginning)
@@ -151,15 +124,24 @@ class Batch(Generic[S, B]):
             try:
                 slot = self._backend.open(request.max_tokens, beginning)
             except Exception as error:  # the memory is not there after all
-                if not self._running and not self.tree.num_blocks:
+                if not (self._running or self.tree.num_blocks or self._backend.num_reserved):
                     self._over.append((request, error))
                     continue
                 self.tree.clear()
+                self._backend.give_back()
                 self._waiting.appendleft(request)
                 return
             num_known += self._backend.num_held(slot)
             guesser = Guesser(request.ids, self._memory)
             self._begin(_Running(request, slot, num_known, num_known, len(request.ids), guesser), found)
+
+    def _room_beside(self, request: Request) -> int:
+        """What the budget leaves, in tokens; less than none where there is no room for the request."""
+        room = self._budget_tokens - self._backend.reserved_with(request.max_tokens)
+        if room < 0:
+            self._backend.give_back()
+            room = self._budget_tokens - self._backend.reserved_with(request.max_tokens)
+        return room
 
     def _begin(self, running: _Running[S], found: Sequence[tuple[B, int]]) -> None:
         self._running.append(running)
@@ -283,6 +265,8 @@ class Batch(Generic[S, B]):
     def _end(self, running: _Running[S], error: BaseException | None = None) -> None:
         self._running.remove(running)
         self._backend.close(running.slot)
+        if not self._running and self._backend.num_reserved > self._budget_tokens * _MOST_IDLE:
+            self._backend.give_back()
         self._make_room(self._budget_tokens - self._backend.num_reserved)
         self._over.append((running.request, error))
 

@@ -2,9 +2,18 @@
 
 import asyncio
 from collections.abc import Awaitable, Iterable
-from typing import TypeVar
+from typing import Any, TypeVar
 
 T = TypeVar("T")
+A = TypeVar("A")
+B = TypeVar("B")
+
+
+async def both(first: Awaitable[A], second: Awaitable[B]) -> tuple[A, B]:
+    """Two results of different kinds; see `abreast`."""
+    work: tuple[Awaitable[Any], Awaitable[Any]] = (first, second)
+    found = await abreast(work)
+    return found[0], found[1]
 
 
 async def abreast(work: Iterable[Awaitable[T]]) -> list[T]:

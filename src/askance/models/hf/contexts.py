@@ -57,6 +57,9 @@ class Contexts:
         self.num_reserved -= slot.num_tokens
         slot.cache = None
 
+    def give_back(self) -> None:
+        """Nothing is kept."""
+
     def restore(self, slot: Context, blocks: Sequence[tuple[None, int]]) -> None:
         assert not blocks
 

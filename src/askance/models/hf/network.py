@@ -126,6 +126,7 @@ class Network:
         finally:
             for slot in slots:
                 passes.close(slot)
+            passes.give_back()  # what is made in inference mode can't be changed outside it
         alone = [
             self.module(input_ids=torch.tensor([text], device=self.device)).logits[0, -1] for text in texts
         ]

@@ -168,6 +168,9 @@ class Passes:
     def close(self, slot: Slot) -> None:
         self._slots.close(slot)
 
+    def give_back(self) -> None:
+        self._slots.give_back()
+
     def restore(self, slot: Slot, blocks: Sequence[tuple[Block, int]]) -> None:
         slot.slab.restore(slot, blocks)
 

@@ -13,6 +13,7 @@ from functools import partial
 
 import torch
 from torch import Tensor
+from torch.nn.functional import pad
 
 from askance.models.hf.threads import computes_alone
 
@@ -25,11 +26,17 @@ def _weights_behind(x: Tensor, weight: Tensor) -> Tensor:
 
 
 def _weights_in_front(x: Tensor, weight: Tensor) -> Tensor:
-    return torch.mm(weight, x.t()).t()
+    return torch.mm(weight, _in_eights(x).t())[:, : len(x)].t()
 
 
 def _weights_in_front_of_copied(x: Tensor, weight: Tensor) -> Tensor:
-    return torch.mm(weight, x.t().contiguous()).t()
+    return torch.mm(weight, _in_eights(x).t().contiguous())[:, : len(x)].t()
+
+
+def _in_eights(x: Tensor) -> Tensor:
+    # Sixteen tokens may take half as long as ten: what is left over is not multiplied by whole registers.
+    num_more = -len(x) % 8 if len(x) > 8 else 0
+    return pad(x, (0, 0, 0, num_more)) if num_more else x
 
 
 def _weights_in_front_of_two(x: Tensor, weight: Tensor) -> Tensor:

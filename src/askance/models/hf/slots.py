@@ -36,16 +36,14 @@ class Slot:
     row: int
 
 
-@dataclass(frozen=True, slots=True, eq=False)
-class Block:
-    """Keys and values of some tokens: by layer, shape [heads, tokens, size]."""
-
-    keys: tuple[Tensor, ...]
-    values: tuple[Tensor, ...]
+Block = tuple[Tensor, ...]
+"""Keys and values of some tokens: for each of a slab's tensors, shape [layers, heads, tokens, size]."""
 
 
 class Slab:
     """Keys and values of sequences with at most `num_tokens` tokens each.
+
+    Layers of one shape lie in one tensor, so that what belongs to a sequence is moved in few calls.
 
     Attributes:
         keys, values: by layer, shape [rows, heads, num_tokens, size].
@@ -56,11 +54,18 @@ class Slab:
     def __init__(
         self, shapes: Sequence[KeyShape], num_tokens: int, device: torch.device, dtype: torch.dtype
     ) -> None:
-        self.num_tokens, self._shapes = num_tokens, shapes
-        self._device, self._dtype = device, dtype
+        self.num_tokens, self.num_rows = num_tokens, 1
         self.slots: list[Slot] = []
-        self.num_rows = 1
-        self.keys, self.values = self._empty()
+        self._shapes = shapes
+        self._alike = [
+            [index for index, each in enumerate(shapes) if each == shape] for shape in dict.fromkeys(shapes)
+        ]
+        self._stores = [
+            torch.zeros((len(alike), 1, shape.heads, num_tokens, size), device=device, dtype=dtype)
+            for alike, shape in zip(self._alike, dict.fromkeys(shapes), strict=True)
+            for size in (shape.key, shape.value)
+        ]
+        self._look()
 
     def open(self) -> Slot:
         """A row that nobody uses."""
@@ -72,26 +77,24 @@ class Slab:
     def close(self, slot: Slot) -> None:
         """Give a row back, and leave nothing in it: a sequence that overflowed would spoil the next one."""
         last = self.slots.pop()
-        for layer in (*self.keys, *self.values):
+        for store in self._stores:
             if last is not slot:
-                layer[slot.row].copy_(layer[last.row])
-            layer[last.row].zero_()
+                store[:, slot.row] = store[:, last.row]
+            store[:, last.row].zero_()
         if last is not slot:
             self.slots[slot.row], last.row = last, slot.row
 
     def restore(self, slot: Slot, blocks: Sequence[tuple[Block, int]]) -> None:
         """Fill the beginning of a row."""
-        for number, (keys, values) in enumerate(zip(self.keys, self.values, strict=True)):
+        for number, store in enumerate(self._stores):
             start = 0
             for block, count in blocks:
-                keys[slot.row, :, start : start + count] = block.keys[number][:, :count]
-                values[slot.row, :, start : start + count] = block.values[number][:, :count]
+                store[:, slot.row, :, start : start + count] = block[number][:, :, :count]
                 start += count
 
     def save(self, slot: Slot, start: int, stop: int) -> Block:
         """A copy of a part of a row."""
-        keys = tuple(layer[slot.row, :, start:stop].clone() for layer in self.keys)
-        return Block(keys, tuple(layer[slot.row, :, start:stop].clone() for layer in self.values))
+        return tuple(store[:, slot.row, :, start:stop].clone() for store in self._stores)
 
     @property
     def num_new_rows(self) -> int:
@@ -100,24 +103,26 @@ class Slab:
 
     def _grow(self) -> None:
         num_rows = self.num_rows + self.num_new_rows
-        for layers in (self.keys, self.values):
-            for number, layer in enumerate(layers):  # one after the other: the rest is not held twice
-                if len(layer) < num_rows:  # unless it grew before, and the next had no memory
-                    layers[number] = layer.new_zeros((num_rows, *layer.shape[1:]))
-                    layers[number][: len(layer)] = layer
+        for number, store in enumerate(self._stores):  # one after the other: the rest is not held twice
+            if store.shape[1] < num_rows:  # unless it grew before, and the next had no memory
+                self._stores[number] = store.new_zeros((len(store), num_rows, *store.shape[2:]))
+                self._stores[number][:, : store.shape[1]] = store
+                self._look()
         self.num_rows = num_rows
 
-    def _empty(self) -> tuple[list[Tensor], list[Tensor]]:
-        def zeros(heads: int, size: int) -> Tensor:
-            shape = (self.num_rows, heads, self.num_tokens, size)
-            return torch.zeros(shape, device=self._device, dtype=self._dtype)
-
-        keys = [zeros(each.heads, each.key) for each in self._shapes]
-        return keys, [zeros(each.heads, each.value) for each in self._shapes]
+    def _look(self) -> None:
+        """Know each layer's part of the tensors."""
+        of_layer = {
+            index: (keys[at], values[at])
+            for alike, keys, values in zip(self._alike, self._stores[::2], self._stores[1::2], strict=True)
+            for at, index in enumerate(alike)
+        }
+        self.keys = [of_layer[index][0] for index in range(len(self._shapes))]
+        self.values = [of_layer[index][1] for index in range(len(self._shapes))]
 
 
 class Slots:
-    """Slabs for sequences of any length."""
+    """Slabs for sequences of any length. One that nobody uses is kept, since making rows takes time."""
 
     def __init__(self, shapes: Sequence[KeyShape], device: torch.device, dtype: torch.dtype) -> None:
         self._shapes, self._device, self._dtype = shapes, device, dtype
@@ -146,11 +151,12 @@ class Slots:
         return self._slabs[size].open()
 
     def close(self, slot: Slot) -> None:
-        """Give a row back; a slab without any goes."""
-        if slot.slab.slots == [slot]:
-            del self._slabs[slot.slab.num_tokens]
-        else:
-            slot.slab.close(slot)
+        """Give a row back."""
+        slot.slab.close(slot)
+
+    def give_back(self) -> None:
+        """Let go of slabs that nobody uses."""
+        self._slabs = {size: slab for size, slab in self._slabs.items() if slab.slots}
 
 
 def rounded(num_tokens: int) -> int:

@@ -106,6 +106,9 @@ class Streams:
     def close(self, slot: Stream) -> None:
         slot.is_open, slot.used_at = False, next(self._clock)
 
+    def give_back(self) -> None:
+        """A context keeps its size: what its streams hold of texts that have ended is worth it."""
+
     def restore(self, slot: Stream, blocks: Sequence[tuple[None, int]]) -> None:
         assert not blocks
 

@@ -78,26 +78,30 @@ class Sample:
             self._writing.add(token)
 
 
-class Option:
-    """A `Request` for the log-probability of one option after a prompt."""
+class Options:
+    """A `Request` for the log-probabilities of options after a prompt: what follows it is one row for all.
+
+    Args:
+        options: only the first may have more than one token.
+    """
 
     wants_attention = False
 
-    def __init__(self, prompt_ids: TokenIds, option_ids: TokenIds) -> None:
-        self.ids = [*prompt_ids, *option_ids[:-1]]
-        self.max_tokens, self.num_logits = len(self.ids), len(option_ids)
+    def __init__(self, prompt_ids: TokenIds, options: Sequence[TokenIds]) -> None:
+        self.ids = [*prompt_ids, *options[0][:-1]]
+        self.max_tokens, self.num_logits = len(self.ids), len(options[0])
         self.is_abandoned = False
-        self._option_ids, self._logprob = option_ids, 0.0
+        self.scored: Sequence[Scored] = ()
+        self._options = options
 
     def take(self, fed: Fed, num_reused: int) -> bool:
-        """Sum up; there is nothing to go on with."""
+        """Sum up (nats); there is nothing to go on with."""
         rows: Sequence[Row] = fed.logits
-        self._logprob = sum(row.logprob(id) for row, id in zip(rows, self._option_ids, strict=True))
+        self.scored = [
+            Scored(sum(row.logprob(id) for row, id in zip(rows, ids, strict=False)), len(ids))
+            for ids in self._options
+        ]
         return False
-
-    def scored(self) -> Scored:
-        """What was found (nats)."""
-        return Scored(self._logprob, len(self._option_ids))
 
 
 def _over_heads(row: NDArray[np.float32], how: Literal["mean", "max", "heads"]) -> NDArray[np.float32]:

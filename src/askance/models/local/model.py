@@ -26,7 +26,7 @@ from askance.core.types import (
     Want,
     Watch,
 )
-from askance.models.local.decode import Job, Option, Sample
+from askance.models.local.decode import Job, Options, Sample
 from askance.models.local.detokenise import Detokeniser
 from askance.models.local.encoding import Encoding
 from askance.models.sampling import check_sampling
@@ -159,9 +159,15 @@ class LocalModel(ABC):
         prompt_ids = self._fitting(self._encoding.prompt_ids(prompt), longest)
         if not tokenised:
             return ()
-        requests = [Option(prompt_ids, ids) for ids in tokenised]
+        together = _read_together(tokenised)
+        requests = [Options(prompt_ids, [tokenised[place] for place in group]) for group in together]
         await self._done(self._scheduler.compute(requests))
-        return tuple(request.scored() for request in requests)
+        scored = {
+            place: found
+            for group, request in zip(together, requests, strict=True)
+            for place, found in zip(group, request.scored, strict=True)
+        }
+        return tuple(scored[place] for place in range(len(options)))
 
     async def attend(self, text: str | TokenIds, *, bos: bool) -> Attention:
         """See `Model.attend`. `bos` puts BOS in front where the tokenizer does so itself.
@@ -232,6 +238,13 @@ class LocalModel(ABC):
             raise ModelFailure(
                 f"model {self._name!r}: {error}. If memory ran out, use fewer passages or a smaller model."
             ) from error
+
+
+def _read_together(options: Sequence[TokenIds]) -> list[list[int]]:
+    """Places of options, grouped: each longer one by itself, the first with all that have one token."""
+    longer = [[place] for place, ids in enumerate(options) if len(ids) > 1]
+    first, *others = longer or [[]]
+    return [[*first, *(place for place, ids in enumerate(options) if len(ids) == 1)], *others]
 
 
 class _Bridge:
