@@ -237,11 +237,10 @@ def test_any_model_is_asked_in_words():
     assert list(node.distributions["utility"].values()) == pytest.approx(shares(-5, -4, -3, -2, -1))
     first = critic.asked[0]
     assert first.startswith(f"Question: {ASKS}\n\nDoes the next sentence of the answer need a search?")
-    assert first.endswith(f"\n\nQuestion: {ASKS}\nAnswer so far:\nJudgement:")
+    assert first.endswith("if it needs no facts.\n\nAnswer so far:\nJudgement:")
     supports = next(prompt for prompt in critic.asked if "back the sentence" in prompt)
-    assert supports.endswith(
-        f"Passage: Arno: {ARNO.text}\nSentence: The Arno flows there. So the answer is the Arno.\nJudgement:"
-    )
+    assert supports.startswith(f"Question: {ASKS}\nPassage: Arno: {ARNO.text}\n\nHow far")
+    assert supports.endswith("\n\nSentence: The Arno flows there. So the answer is the Arno.\nJudgement:")
 
 
 def test_what_nobody_reads_is_not_asked():

@@ -13,7 +13,8 @@ from collections.abc import Callable, Sequence
 from queue import Empty, SimpleQueue
 from typing import Any, TypeVar, cast
 
-from askance.runtime.batch import Batch, Request
+from askance.runtime.batch import Batch
+from askance.runtime.request import Request
 
 T = TypeVar("T")
 
