@@ -4,8 +4,8 @@ r"""What rollouts side by side are worth: AirRAG as it is, and one call at a tim
 
 Sixteen rollouts in waves of four, three samples of SAY and QT. As it is, the calls of a wave are computed
 side by side, and prompts that begin alike are computed once. Against that stands the same method on the same
-model, as `runs.one_by_one` has it: each call alone, with all that was computed before it forgotten. The
-samples of one request are one call in both. They take turns, so that neither has the quieter machine; the
+model, as `runs.one_by_one` has it: each call alone, with all that was computed before it forgotten, and each
+sample of a request by itself, too. They take turns, so that neither has the quieter machine; the
 figures are medians of all repeats, and the ratio is that of the medians. "Reused" is the share of prompt
 tokens that were not computed again.
 
@@ -41,7 +41,7 @@ class Line:
         seconds_in_waves, seconds_one_by_one: of a whole answer.
         ratio: how many times as long it took one by one.
         reused: share of prompt tokens, in waves.
-        reused_one_by_one: the same, among the samples of one request.
+        reused_one_by_one: the same, which is to be 0.
         calls, steps: of the model, and nodes of the tree, in one answer.
         is_same: whether both ways gave the same answer from the same tree, in every repeat.
     """

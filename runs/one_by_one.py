@@ -5,7 +5,8 @@ import asyncio
 import json
 import statistics
 import sys
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from contextlib import contextmanager
 from dataclasses import asdict, dataclass
 from typing import Any, Protocol, cast, runtime_checkable
 
@@ -14,6 +15,7 @@ from askance.core.ports import Model
 from askance.core.types import Generation, Key, Prompt, Question, Sampling, Scored, Until, Want, Watch
 from askance.core.wrapped import WrappedModel
 from askance.eval.cell import Cell, look_up
+from askance.models.local.model import LocalModel
 from askance.runtime.durable import write_atomically
 from askance.wire import Engine, load_model
 from runs.grids import grid_options
@@ -30,7 +32,7 @@ class Forgets(Protocol):
 
 
 class OneByOne(WrappedModel):
-    """A model that makes one call at a time, and computes each from nothing."""
+    """A model that makes one call at a time, and computes each from nothing, like each of its samples."""
 
     def __init__(self, model: Model) -> None:
         super().__init__(model)
@@ -49,12 +51,28 @@ class OneByOne(WrappedModel):
     ) -> tuple[Generation, ...]:
         async with self._lock:
             await forget(self._model)
-            return await super().generate(prompt, sampling, want, until, n=n, key=key, watch=watch)
+            with one_text_at_a_time(self._model):
+                return await super().generate(prompt, sampling, want, until, n=n, key=key, watch=watch)
 
     async def score(self, prompt: Prompt, options: Sequence[str]) -> tuple[Scored, ...]:
         async with self._lock:
             await forget(self._model)
-            return await super().score(prompt, options)
+            with one_text_at_a_time(self._model):
+                return await super().score(prompt, options)
+
+
+@contextmanager
+def one_text_at_a_time(model: Model) -> Iterator[None]:
+    """Nothing of one text is reused for another; a model that is not local does as it likes."""
+    if not isinstance(model, LocalModel):
+        yield
+        return
+    batch = model._batch
+    max_running, batch.max_running, batch.reuses = batch.max_running, 1, False
+    try:
+        yield
+    finally:
+        batch.max_running, batch.reuses = max_running, True
 
 
 async def forget(model: Model) -> None:

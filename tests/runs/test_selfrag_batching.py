@@ -48,6 +48,26 @@ def test_one_by_one_is_a_call_at_a_time_and_nothing_kept(wrapped, most, forgotte
     assert len(scored) == 1
 
 
+def test_each_sample_of_a_local_model_is_computed_from_nothing(qwen):
+    prompt, sampling = (
+        Raw((Span("Rivers of Italy and what flows into them. " * 4),)),
+        Sampling(4, temperature=1),
+    )
+
+    def written(model):
+        before = qwen.computed_tokens
+        found = asyncio.run(model.generate(prompt, sampling, n=3, key=("a",)))
+        return [each.text for each in found], found, qwen.computed_tokens - before
+
+    alone, found, computed_alone = written(OneByOne(qwen))
+    assert [each.reused_tokens for each in found] == [0, 0, 0]
+    together, _, computed = written(qwen)
+    assert alone == together
+    assert computed_alone - computed >= 2 * qwen.count(prompt) - 8, (
+        "read once for all three, but for the last"
+    )
+
+
 def test_both_ways_are_timed_and_the_measurement_goes_on(options, tmp_path, capsys):
     given = [*options, "--set", "max_tokens=8", "passages=2", "--repeats", "2"]
     main([*given, "--sample", "1"])

@@ -161,6 +161,15 @@ def test_no_more_run_than_there_is_room_for():
     assert all(each.is_done for each in asked)
 
 
+def test_without_reuse_each_is_computed_from_its_beginning():
+    backend, batch = made()
+    batch.reuses, batch.max_running = False, 1
+    first, second = ran(batch, Asked(tuple(range(40))), Asked(tuple(range(40))))
+    assert (first.num_reused, second.num_reused) == (0, 0)
+    assert [sum(each) for each in backend.passes].count(40) == 2
+    assert batch.tree.num_blocks == 0
+
+
 def test_what_slots_took_is_kept_until_its_room_is_needed():
     backend, batch = made(tokens=32)
     ran(batch, Asked((5, 6), 8))

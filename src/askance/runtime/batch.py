@@ -45,11 +45,12 @@ class Batch(Generic[S, B]):
 
     Args:
         budget_bytes: for keys and values, of what runs and of what is kept.
-        max_running: requests at a time.
         guesses: whether to guess how texts go on, where the backend can.
 
     Attributes:
         tree: what is kept.
+        max_running: requests at a time.
+        reuses: whether what was computed for one text serves another that begins alike.
         num_computed: tokens of all passes until now.
         num_missed: those of them that were guessed wrongly.
     """
@@ -57,7 +58,7 @@ class Batch(Generic[S, B]):
     def __init__(
         self, backend: Backend[S, B], budget_bytes: int, max_running: int = 64, *, guesses: bool = True
     ) -> None:
-        self._backend, self._max_running = backend, max_running
+        self._backend, self.max_running, self.reuses = backend, max_running, True
         self._budget_tokens = budget_bytes // backend.bytes_per_token
         self.tree: PrefixTree[B] = PrefixTree()
         self.num_computed = self.num_missed = 0
@@ -106,11 +107,11 @@ class Batch(Generic[S, B]):
 
         One that has no room though nothing else runs can't ever have it.
         """
-        while self._waiting and len(self._running) < self._max_running:
+        while self._waiting and len(self._running) < self.max_running:
             request = self._waiting[0]
             room = self._room_beside(request)
             # Logits come from a pass alone, so what they are wanted after is computed in any case.
-            beginning = request.ids[: len(request.ids) - request.num_logits]
+            beginning = request.ids[: len(request.ids) - request.num_logits] if self.reuses else []
             found = self.tree.find(beginning)
             num_known = sum(count for _, count in found)
             likely = max(num_known, self._backend.num_known(beginning))
@@ -153,14 +154,15 @@ class Batch(Generic[S, B]):
     def _will_be_known(self, request: Request, num_known: int) -> bool:
         """Whether a prompt that is being read shares more with this one than is known yet."""
         least = num_known + BLOCK_TOKENS
-        keeps = self._backend.can_restore or self._backend.can_share
+        keeps = self.reuses and (self._backend.can_restore or self._backend.can_share)
         if not keeps or len(request.ids) < least:
             return False
         beginning = request.ids[:least]
         return any(each.is_reading and each.request.ids[:least] == beginning for each in self._running)
 
     def _make_room(self, num_tokens: int) -> None:
-        self.tree.max_blocks = num_tokens // BLOCK_TOKENS if self._backend.can_restore else 0
+        keeps = self.reuses and self._backend.can_restore
+        self.tree.max_blocks = num_tokens // BLOCK_TOKENS if keeps else 0
         self.tree.shrink()
 
     def _turns(self) -> list[Turn[S]]:

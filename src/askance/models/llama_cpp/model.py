@@ -13,7 +13,7 @@ from numpy.typing import NDArray
 
 from askance.core.types import TokenIds
 from askance.models.llama_cpp.context import PADDING, PASS_TOKENS, Context
-from askance.models.llama_cpp.streams import MOST_STREAMS, Streams
+from askance.models.llama_cpp.streams import MOST_RUNNING, MOST_STREAMS, Streams
 from askance.models.llama_cpp.tokenizer import GgufTokenizer
 from askance.models.llama_cpp.weights import Weights
 from askance.models.local.encoding import Encoding
@@ -53,7 +53,7 @@ class LlamaModel(LocalModel):
         budget = max(PADDING, min(budget, MOST_STREAMS * longest))
         self._streams = Streams(weights, budget, longest, flash=not reads_attention)
         batch: Batch[Any, Any] = Batch(
-            self._streams, budget * weights.bytes_per_token, MOST_STREAMS, guesses=guesses
+            self._streams, budget * weights.bytes_per_token, MOST_RUNNING, guesses=guesses
         )
         tokenizer = GgufTokenizer(weights)
         encoding = Encoding(tokenizer, name, end_ids=tokenizer.end_ids, size=weights.num_tokens)

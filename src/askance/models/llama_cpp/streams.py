@@ -22,8 +22,10 @@ from askance.models.llama_cpp.weights import Weights
 from askance.runtime.backend import Fed, Feed
 from askance.runtime.guessing import MOST_TOKENS
 
-MOST_STREAMS = 8
+MOST_RUNNING = 8
 """More texts at a time are hardly more tokens a second on a few cores."""
+MOST_STREAMS = 16
+"""Those beside them hold texts that have ended, whose beginnings may come again."""
 _LEAST_TOKENS = 2048
 _WORTH_COPYING = 64
 """Tokens: a stream is copied as a whole, which takes as long as computing a few dozen."""
@@ -74,7 +76,7 @@ class Streams:
         self.bytes_per_token, self.can_share = weights.bytes_per_token, weights.can_go_back
         self.can_go_back = weights.can_go_back
         # Where nothing can be taken back, a pass that broke can't be tried again text by text.
-        self.max_feeds = MOST_STREAMS if weights.can_go_back else 1
+        self.max_feeds = MOST_RUNNING if weights.can_go_back else 1
         self._size, self._streams, self._clock = 0, list[Stream](), count(1)
         self._context: Context | None = None
 
