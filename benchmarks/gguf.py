@@ -1,14 +1,12 @@
 """The bundled model by llama.cpp: what signals and many texts cost, and DRAGIN against the reference loop.
 
-    python -m benchmarks.gguf [decoding] [together] [dragin]
+    python -m benchmarks.gguf [decoding] [together] [dragin] [--log FILE]
 
 Figures of llama.cpp alone are of a plain loop over its functions, greedy, without anything of askance.
 """
 
-import argparse
 import asyncio
 import statistics
-import sys
 import tempfile
 import time
 from collections.abc import Callable, Iterator, Mapping, Sequence
@@ -21,8 +19,6 @@ from typing import Any
 
 import llama_cpp
 import numpy as np
-from rich.console import Console
-from rich.table import Table
 
 from askance.core.types import Raw, Sampling, Token, Want
 from askance.models.bundled import load_plain, load_plain_gguf, load_plain_parts
@@ -31,40 +27,35 @@ from askance.models.llama_cpp.context import num_threads
 from benchmarks.engine import CODE, REPEATS, _ask, _method, _questions, _sample_index
 from benchmarks.measures import Row
 from benchmarks.reference_model import ReferenceModel
+from benchmarks.report import report
 
 PROMPT_TOKENS, TOKENS, IN_FLIGHT = 256, 128, 8
+ROUNDS = 9
+"""Of short ways in turn: the machine wanders by more than they are apart."""
 ALL = Want(entropy=True, attention="mean")
-
-
-def main() -> None:
-    parser = argparse.ArgumentParser(description=(__doc__ or "").splitlines()[0])
-    parser.add_argument("name", nargs="*", choices=[[], *MEASURES], help="what to measure; all if not given")
-    options = parser.parse_args()
-    table = Table("what", "value", "unit", "ratio", "against", box=None, header_style="bold")
-    for name in options.name or MEASURES:
-        for row in MEASURES[name]():
-            ratio = "" if row.ratio is None else f"{row.ratio:.2f}"
-            cells = (row.what, f"{row.median:,.2f}", row.unit, ratio, row.against)
-            table.add_row(*cells)
-            print(" · ".join(filter(None, cells)), file=sys.stderr, flush=True)  # the rest may take long
-    Console(width=110).print(table)
 
 
 def decoding() -> Iterator[Row]:
     """Tokens a second of one text behind a prompt."""
     speeds = _speeds({told: (name, 1) for name, told in _ONE_TEXT.items()})
-    first, second = (speeds[_ONE_TEXT[name]] for name in ("default", "without_flash"))
-    for name, speed in speeds.items():
-        yield Row(name, speed, "tokens/s", speed / first, "llama.cpp")
-        yield Row("", speed, "", speed / second, "llama.cpp without flash attention")
+    default, without_flash = (_ONE_TEXT[name] for name in ("default", "without_flash"))
+    for told in speeds:
+        yield _row(told, speeds, told, default)
+        yield _row("", speeds, told, without_flash)
 
 
 def together() -> Iterator[Row]:
     """Tokens a second of several texts."""
     for name, told in (("plain", "askance"), ("watching", "askance with entropy and attention")):
-        speeds = _speeds({f"{count}": (name, count) for count in (1, IN_FLIGHT)})
-        for number, speed in speeds.items():
-            yield Row(f"{told}, {number} in flight", speed, "tokens/s", speed / speeds["1"], "1 in flight")
+        speeds = _speeds({f"{count} in flight": (name, count) for count in (1, IN_FLIGHT)})
+        for number in speeds:
+            yield _row(f"{told}, {number}", speeds, number, "1 in flight")
+
+
+def _row(what: str, speeds: Mapping[str, Sequence[float]], way: str, against: str) -> Row:
+    """Medians of the speeds, and of the ratios in each round."""
+    ratios = [one / other for one, other in zip(speeds[way], speeds[against], strict=True)]
+    return Row(what, statistics.median(speeds[way]), "tokens/s", statistics.median(ratios), against)
 
 
 def dragin() -> Iterator[Row]:
@@ -184,8 +175,8 @@ def _measured(num_texts: int) -> float:
     return _own[0](num_texts)
 
 
-def _speeds(ways: Mapping[str, tuple[str, int]]) -> dict[str, float]:
-    """Tokens a second; one after the other in every round, so that none has the quieter machine.
+def _speeds(ways: Mapping[str, tuple[str, int]]) -> dict[str, list[float]]:
+    """Tokens a second in each round, in which they follow each other, so that none has the quieter machine.
 
     Each way has a process of its own: two teams of OpenMP's threads in one would slow each other.
     """
@@ -197,11 +188,11 @@ def _speeds(ways: Mapping[str, tuple[str, int]]) -> dict[str, float]:
             )
             for name in {name for name, _ in ways.values()}
         }
-        for _ in range(REPEATS):
+        for _ in range(ROUNDS):
             for told, (name, num_texts) in ways.items():
                 speeds[told].append(apart[name].submit(_measured, num_texts).result())
-    return {told: statistics.median(each) for told, each in speeds.items()}
+    return speeds
 
 
 if __name__ == "__main__":
-    main()
+    report(MEASURES, (__doc__ or "").splitlines()[0])

@@ -14,6 +14,7 @@ from tests.contracts.model_contract import computed, run
 from askance.core.types import Raw, Sampling, Span, Want
 from askance.models.hf import HfModel
 from askance.models.llama_cpp import LlamaModel
+from askance.models.llama_cpp.signals import Row
 from askance.models.llama_cpp.weights import Weights
 
 TOLERANCE = 2e-2
@@ -177,3 +178,16 @@ def test_without_attention(fresh):
     assert [token.id for token in computed(ours)] == [token.id for token in computed(theirs)]
     for one, other in zip(computed(ours), computed(theirs), strict=True):
         assert one.entropy == pytest.approx(other.entropy, abs=5 * TOLERANCE)
+
+
+@pytest.mark.parametrize("least", [-20.0, -np.inf])
+def test_a_row_of_many_logits_is_summed_up_in_parts(least):
+    logits = np.random.default_rng(0).normal(0, 3, 50_000).astype(np.float32)
+    logits[::7] = least
+    row, exact = Row(logits), logits.astype(np.float64)
+    logprobs = exact - np.log(np.exp(exact).sum())
+    possible = logprobs[logprobs > -np.inf]
+    assert row.entropy == pytest.approx(-(np.exp(possible) * possible).sum(), abs=1e-5)
+    assert row.logprob(11) == pytest.approx(logprobs[11], abs=1e-5)
+    assert row.logprob(7) == pytest.approx(logprobs[7], abs=1e-5)
+    assert row.best == (logits.max(), logits.argmax())

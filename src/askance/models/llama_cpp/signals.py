@@ -9,6 +9,9 @@ from numpy.typing import NDArray
 from askance.core.types import Sampling
 from askance.models.local.choosing import LEAST_LOGPROB
 
+_PART = 16384
+"""Logits."""
+
 
 class Row:
     """The logits after one token, shape [vocabulary], float32: a `Row` of `choosing`."""
@@ -23,29 +26,35 @@ class Row:
         return float(self.logits[id]), id
 
     @cached_property
-    def _below(self) -> NDArray[np.float32]:
-        """How far each logit is from the greatest."""
-        below: NDArray[np.float32] = self.logits - np.float32(self.best[0])
-        return below
+    def _sums(self) -> tuple[float, float]:
+        """Of e to the power of how far each logit is from the greatest, and of that times this distance.
 
-    @cached_property
-    def _weights(self) -> tuple[NDArray[np.float32], float]:
-        """Probabilities times their sum, and that."""
-        weights = np.exp(self._below)
-        return weights, float(weights.sum(dtype=np.float64))
+        A part at a time: where there are a few more arrays of the whole vocabulary, their memory goes back to
+        the system and is asked for anew at each token, which takes longer than the sums.
+        """
+        best, has_none = np.float32(self.best[0]), math.isinf(self.logits.min())
+        total = weighted = 0.0
+        for first in range(0, len(self.logits), _PART):
+            below = self.logits[first : first + _PART] - best
+            if has_none:  # a weight of 0 times -inf has to be 0
+                np.maximum(below, np.float32(LEAST_LOGPROB), out=below)
+            weights = np.exp(below)
+            total += float(weights.sum())
+            # It is no product of vectors: libraries for those wake threads of their own, for which
+            # llama.cpp's would have to wait.
+            weights *= below
+            weighted += float(weights.sum())
+        return total, weighted
 
     @property
     def entropy(self) -> float:
         """Nats."""
-        weights, total = self._weights
-        # Where a probability is 0 its logarithm is -inf, and their product has to be 0. It is no product of
-        # vectors: libraries for those wake threads of their own, for which llama.cpp's would have to wait.
-        products = weights * np.maximum(self._below, np.float32(LEAST_LOGPROB))
-        return max(0.0, math.log(total) - float(products.sum(dtype=np.float64)) / total)
+        total, weighted = self._sums
+        return max(0.0, math.log(total) - weighted / total)
 
     def logprob(self, id: int) -> float:
         """Of one token (nats)."""
-        return float(self._below[id]) - math.log(self._weights[1])
+        return float(self.logits[id]) - self.best[0] - math.log(self._sums[0])
 
     def top(self, count: int) -> tuple[tuple[int, float], ...]:
         """The most probable ids with their log-probabilities, best first."""
