@@ -155,21 +155,22 @@ class Connection:
 
     def _new_client(self) -> openai.AsyncOpenAI:
         http = openai.DefaultAsyncHttpxClient(verify=_ssl_context())
-        return openai.AsyncOpenAI(**self._settings, http_client=http)
+        # A request's time is watched as a whole: timers of every read take time of their own.
+        timeout = openai.Timeout(None, connect=self._connect_seconds)
+        return openai.AsyncOpenAI(**self._settings, timeout=timeout, http_client=http)
 
     @cached_property
     def _blocking(self) -> openai.OpenAI:
-        return openai.OpenAI(**self._settings)
+        timeout = openai.Timeout(self._timeout, connect=self._connect_seconds)
+        return openai.OpenAI(**self._settings, timeout=timeout)
+
+    @property
+    def _connect_seconds(self) -> float:
+        return min(_CONNECT_SECONDS, self._timeout)
 
     @property
     def _settings(self) -> dict[str, Any]:
-        timeout = openai.Timeout(self._timeout, connect=min(_CONNECT_SECONDS, self._timeout))
-        return {
-            "base_url": self._url,
-            "api_key": self._key or _NO_KEY,
-            "timeout": timeout,
-            "max_retries": 0,
-        }
+        return {"base_url": self._url, "api_key": self._key or _NO_KEY, "max_retries": 0}
 
 
 @cache
