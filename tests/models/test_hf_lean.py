@@ -5,10 +5,11 @@ import torch
 from tests.models.tiny import tiny_module
 from torch import nn
 
-from askance.models.hf import lean
+from askance.models.hf import lean, products
 from askance.models.hf.lean import LeanRows
 from askance.models.hf.network import Network
-from askance.models.hf.passes import ModuleRows
+from askance.models.hf.passes import ModuleRows, Pass
+from askance.models.hf.products import FORMS
 from askance.runtime.backend import Feed
 
 KIN = {
@@ -154,3 +155,28 @@ def test_a_module_that_somebody_watches_is_left_to_itself():
 
 def test_another_activation_is_left_to_itself():
     assert isinstance(Network(tiny_module("llama", hidden_act="gelu"), "gelu").backend._rows, ModuleRows)
+
+
+@pytest.mark.parametrize(("free", "packs"), [(0, False), (10**9, True)])
+def test_weights_are_packed_where_there_is_memory_for_them_twice(monkeypatch, free, packs):
+    monkeypatch.setattr(lean, "free_bytes", lambda device: free)
+    rows = LeanRows(tiny_module("llama"), [None, None])
+    layer = rows._layers[0]
+    every = (layer.query_key_value, layer.attention_out, layer.gate_up, layer.down, rows._logits)
+    assert [each.packs for each in every] == [packs] * 5
+
+
+@pytest.mark.parametrize("form", FORMS)
+def test_the_numbers_of_a_head_lie_side_by_side_in_whatever_form(monkeypatch, form):
+    strides = []
+
+    def attend(self, layer):
+        strides.extend(each.stride(-1) for each in (layer.query, layer.key, layer.value))
+        return attended(self, layer)
+
+    network = Network(tiny_module("llama"), "llama")
+    attended = Pass.attend
+    monkeypatch.setattr(Pass, "attend", attend)
+    monkeypatch.setattr(products, "form_for", lambda num_tokens, product: form)
+    computed(network, network.backend._rows, [5, 3])
+    assert set(strides) == {1}, "else stock attention takes its slow way"

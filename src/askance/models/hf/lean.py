@@ -13,6 +13,7 @@ import torch
 from torch import Tensor, nn
 from torch.nn.functional import embedding, silu
 
+from askance.models.hf.free_memory import free_bytes
 from askance.models.hf.parts import Layer
 from askance.models.hf.passes import Pass
 from askance.models.hf.products import Product
@@ -66,8 +67,9 @@ class LeanRows:
         self._rotation = body.rotary_emb
         self._head_size = int(body.layers[0].self_attn.head_dim)
         self._embedding: Tensor = body.embed_tokens.weight
-        self._layers = [_layer(each, windows[index]) for index, each in enumerate(body.layers)]
-        self._norm, self._logits = _norm(body.norm), _product(module.lm_head)
+        packs = _has_memory_twice(module)
+        self._layers = [_layer(each, windows[index], packs) for index, each in enumerate(body.layers)]
+        self._norm, self._logits = _norm(body.norm), _product(module.lm_head, packs)
 
     def __call__(self, ids: Tensor, positions: Tensor, kept: Tensor, this: Pass) -> Tensor:
         x = embedding(ids, self._embedding)
@@ -83,7 +85,8 @@ class LeanRows:
     def _attended(
         self, index: int, layer: _Layer, x: Tensor, rotation: tuple[Tensor, Tensor], this: Pass
     ) -> Tensor:
-        heads = layer.query_key_value(x).reshape(len(x), -1, self._head_size)
+        # Row by row: stock attention takes its slow way where the numbers of a head are apart.
+        heads = layer.query_key_value(x).contiguous().reshape(len(x), -1, self._head_size)
         num_queries = layer.attention_out.weight.shape[1] // self._head_size
         num_keys = (heads.shape[1] - num_queries) // 2
         turned, value = heads[:, : num_queries + num_keys], heads[:, num_queries + num_keys :]
@@ -112,20 +115,27 @@ def _is_changed(part: Any) -> bool:
     return bool("forward" in vars(part) or part._forward_hooks or part._forward_pre_hooks)
 
 
-def _layer(layer: Any, window: int | None) -> _Layer:
+def _has_memory_twice(module: Any) -> bool:
+    """Whether the weights may be held once more, in the order in which a CPU reads them most quickly."""
+    weights = [*module.parameters()]
+    on_cpu = all(each.device.type == "cpu" for each in weights)
+    return on_cpu and sum(each.nbytes for each in weights) <= free_bytes(torch.device("cpu"))
+
+
+def _layer(layer: Any, window: int | None, packs: bool) -> _Layer:
     attention, mlp = layer.self_attn, layer.mlp
     query_norm, key_norm = (getattr(attention, name, None) for name in ("q_norm", "k_norm"))
     return _Layer(
         attention_norm=_norm(layer.input_layernorm),
-        query_key_value=_joined((attention.q_proj, attention.k_proj, attention.v_proj)),
+        query_key_value=_joined((attention.q_proj, attention.k_proj, attention.v_proj), packs),
         query_norm=None if query_norm is None else _norm(query_norm),
         key_norm=None if key_norm is None else _norm(key_norm),
-        attention_out=_product(attention.o_proj),
+        attention_out=_product(attention.o_proj, packs),
         scaling=float(attention.scaling),
         window=window,
         mlp_norm=_norm(layer.post_attention_layernorm),
-        gate_up=_joined((mlp.gate_proj, mlp.up_proj)),
-        down=_product(mlp.down_proj),
+        gate_up=_joined((mlp.gate_proj, mlp.up_proj), packs),
+        down=_product(mlp.down_proj, packs),
     )
 
 
@@ -134,20 +144,21 @@ def _norm(norm: Any) -> _Norm:
     return _Norm(norm.weight.detach(), epsilon)
 
 
-def _product(part: Any) -> Product:
+def _product(part: Any, packs: bool) -> Product:
     if type(part) is not nn.Linear:  # quantised ones, adapters and the like have weights of their own kinds
         raise TypeError(f"{type(part).__name__} where a plain linear layer was expected")
-    return Product(part.weight.detach(), None if part.bias is None else part.bias.detach())
+    bias = None if part.bias is None else part.bias.detach()
+    return Product(part.weight.detach(), bias, packs=packs)
 
 
-def _joined(parts: Sequence[Any]) -> Product:
+def _joined(parts: Sequence[Any], packs: bool) -> Product:
     """One product for several; the parts keep views of it, so that no weight is held twice."""
-    products = [_product(part) for part in parts]
+    products = [_product(part, packs) for part in parts]
     weight = _shared([part.weight for part in products], parts, "weight")
     biases = [part.bias for part in products if part.bias is not None]
     if biases and len(biases) < len(products):
         raise TypeError("some products have a bias, others have none")
-    return Product(weight, _shared(biases, parts, "bias") if biases else None)
+    return Product(weight, _shared(biases, parts, "bias") if biases else None, packs=packs)
 
 
 def _shared(tensors: Sequence[Tensor], owners: Sequence[Any], name: str) -> Tensor:

@@ -3,13 +3,15 @@
 On a CPU the same product may take three times as long in one form as in another, and which one it is depends
 on the processor, the shape and the number of tokens: so the forms are tried when they are first met. They
 round differently in the last digits, as products of other numbers of tokens do anyway.
+
+Where there is memory for them twice, weights may be packed: in the order in which oneDNN reads them.
 """
 
+import math
 import time
 from bisect import bisect_left
 from collections.abc import Callable
-from dataclasses import dataclass
-from functools import partial
+from functools import cached_property, partial
 
 import torch
 from torch import Tensor
@@ -44,6 +46,13 @@ def _weights_in_front_of_two(x: Tensor, weight: Tensor) -> Tensor:
     return torch.mm(weight, x.repeat(2, 1).t())[:, :1].t()
 
 
+def _weights_packed(x: Tensor, weight: Tensor) -> Tensor:
+    """With `weight` as `Product.packed` has it."""
+    # It has no public name: torch's compiler calls it, and `_packed_is_right` sees whether it is there.
+    found: Tensor = torch.ops.mkldnn._linear_pointwise(x, weight, None, "none", [], "")
+    return found
+
+
 FORMS: tuple[Form, ...] = (_weights_behind, _weights_in_front, _weights_in_front_of_copied)
 FORMS_OF_ONE: tuple[Form, ...] = (_weights_behind, _weights_in_front_of_two)
 TRIED_TOKENS = (1, 4, 8, 16, 64)
@@ -57,32 +66,60 @@ _MOST_OPERATIONS = 2**29
 """Multiplications of a trial; larger ones would take long, and have the form found for fewer tokens."""
 _LEAST_WEIGHTS = 2**16
 """Of smaller weights no form is worth looking for."""
+_WORTH_PACKING = 1.25
+"""Packed weights may take so many times as long in a trial: it is for the most tokens of a kind, and they are
+slower with those only, if at all."""
+_CLOSE = 1000
+"""Roundings of the greatest number, by which forms may differ."""
 
 
-@dataclass(frozen=True, slots=True, eq=False)
 class Product:
-    """A linear layer; `weight` has the shape [outputs, inputs]."""
+    """A linear layer.
 
-    weight: Tensor
-    bias: Tensor | None
+    Args:
+        weight: shape [outputs, inputs]; it must not change from here on.
+        packs: whether the weights may be held a second time, packed.
+    """
+
+    def __init__(self, weight: Tensor, bias: Tensor | None, *, packs: bool = False) -> None:
+        self.weight, self.bias, self.packs = weight, bias, packs
 
     def __call__(self, x: Tensor) -> Tensor:
         """Shape [tokens, inputs] to [tokens, outputs]."""
-        found = form_for(len(x), self.weight)(x, self.weight)
+        found = self.by(form_for(len(x), self), x)
         return found if self.bias is None else found + self.bias
 
+    def by(self, form: Form, x: Tensor) -> Tensor:
+        """In a form, without the bias."""
+        if form is not _weights_packed:
+            return form(x, self.weight)
+        # Where packing came to nothing, after all: there was no memory.
+        return _weights_behind(x, self.weight) if self.packed is None else form(x, self.packed)
 
-def form_for(num_tokens: int, weight: Tensor) -> Form:
+    @cached_property
+    def packed(self) -> Tensor | None:
+        """The weights as oneDNN reads them; None where they may not be packed, or can't."""
+        if not self.packs:
+            return None
+        try:
+            found: Tensor = torch.ops.mkldnn._reorder_linear_weight(self.weight, None)
+        except (AttributeError, RuntimeError):
+            return None
+        return found
+
+
+def form_for(num_tokens: int, product: Product) -> Form:
     """The quickest form of a product of `num_tokens`, as far as it was tried."""
+    weight = product.weight
     if weight.numel() < _LEAST_WEIGHTS or weight.device.type != "cpu" or computes_alone():
         return _weights_behind
     place = min(bisect_left(TRIED_TOKENS, num_tokens), len(TRIED_TOKENS) - 1)
     while place > 1 and TRIED_TOKENS[place] * weight.numel() > _MOST_OPERATIONS:
         place -= 1
     # With another number of threads another form may be the quickest.
-    kind = (TRIED_TOKENS[place], *weight.shape, weight.dtype, torch.get_num_threads())
+    kind = (TRIED_TOKENS[place], *weight.shape, weight.dtype, product.packs, torch.get_num_threads())
     if kind not in _quickest:
-        _quickest[kind] = _tried(TRIED_TOKENS[place], weight)
+        _quickest[kind] = _tried(TRIED_TOKENS[place], product)
     return _quickest[kind]
 
 
@@ -90,11 +127,31 @@ _quickest: dict[tuple[object, ...], Form] = {}
 
 
 @torch.inference_mode()
-def _tried(num_tokens: int, weight: Tensor) -> Form:
-    x, others = torch.ones(num_tokens, weight.shape[1], dtype=weight.dtype), torch.ones(_OTHER_NUMBERS)
+def _tried(num_tokens: int, product: Product) -> Form:
+    weight = product.weight
+    x = torch.linspace(-1, 1, num_tokens * weight.shape[1], dtype=weight.dtype).view(num_tokens, -1)
+    others = torch.ones(_OTHER_NUMBERS)
     forms = FORMS_OF_ONE if num_tokens == 1 else FORMS
-    trials = [(form, _seconds(partial(form, x, weight), others)) for form in forms * _TRIALS]
-    return min(forms, key=lambda form: min(seconds for tried, seconds in trials if tried is form))
+    if _packed_is_right(product, x):
+        forms = (*forms, _weights_packed)
+    trials = [(form, _seconds(partial(product.by, form, x), others)) for form in forms * _TRIALS]
+    quickest = {form: min(seconds for tried, seconds in trials if tried is form) for form in forms}
+    found = min(quickest, key=quickest.__getitem__)
+    as_good = quickest.get(_weights_packed, math.inf) <= _WORTH_PACKING * quickest[found]
+    return _weights_packed if as_good else found
+
+
+def _packed_is_right(product: Product, x: Tensor) -> bool:
+    """Whether packed weights give what weights give."""
+    if product.packed is None:
+        return False
+    try:
+        found = _weights_packed(x, product.packed)
+    except (AttributeError, RuntimeError):  # another torch, or numbers that oneDNN does not multiply here
+        return False
+    expected = _weights_behind(x, product.weight)
+    close = _CLOSE * torch.finfo(x.dtype).eps * expected.abs().max()
+    return bool((found - expected).abs().max() <= close)
 
 
 def _seconds(work: Callable[[], Tensor], others: Tensor) -> float:
