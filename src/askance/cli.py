@@ -10,7 +10,6 @@ from pathlib import Path
 from typing import Annotated, Any, get_type_hints
 
 import typer
-from rich.console import Console
 from rich.table import Table
 from rich.text import Text
 from typer.core import TyperGroup
@@ -47,6 +46,7 @@ from askance.core.trace import Trace
 from askance.core.version import VERSION
 from askance.loading import DEFAULT_RETRIEVER
 from askance.runtime.trace_file import check_writable
+from askance.serve.console import err, out
 from askance.text.printable import printable
 from askance.wire import (
     DEFAULT_METHOD,
@@ -73,8 +73,6 @@ app = typer.Typer(
     add_completion=False,
     pretty_exceptions_enable=False,
 )
-out = Console(highlight=False, emoji=False)
-err = Console(stderr=True, highlight=False, emoji=False)
 
 
 def main() -> None:

@@ -6,7 +6,6 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Annotated
 
 import typer
-from rich.console import Console
 from rich.table import Table
 from rich.text import Text
 
@@ -26,6 +25,7 @@ from askance.cli_options import (
 )
 from askance.core.strict_json import json_line
 from askance.loading import DEFAULT_RETRIEVER, Cache, load_models, open_retriever
+from askance.serve.console import err, out
 from askance.text.printable import printable, printable_record
 from askance.wire import DEFAULT_METHOD
 
@@ -34,8 +34,6 @@ if TYPE_CHECKING:
     from askance.eval.recorded_run import RecordedRun
     from askance.eval.summaries import Costs
 
-out = Console(highlight=False, emoji=False)
-err = Console(stderr=True, highlight=False, emoji=False)
 
 MAX_FAILURES = 20
 MaxFailuresOption = Annotated[

@@ -6,7 +6,6 @@ from pathlib import Path
 from typing import Annotated
 
 import typer
-from rich.console import Console
 from rich.text import Text
 
 from askance.cli_options import EncoderOption, JsonFlag, RetrieverOption
@@ -18,10 +17,8 @@ from askance.loading import (
     load_encoder,
     open_retriever,
 )
+from askance.serve.console import err, out
 from askance.text.printable import printable, printable_record
-
-out = Console(highlight=False, emoji=False)
-err = Console(stderr=True, highlight=False, emoji=False)
 
 SAMPLE = "@sample"
 

@@ -12,14 +12,13 @@ from rich.table import Table
 from askance.cli_options import SetOption, knobs_by_name
 from askance.core.errors import InputError, MissingExtra
 from askance.core.knobs import parse_knobs
+from askance.serve.console import err, out
 
 if TYPE_CHECKING:
     from askance.eval.datasets import Example
     from askance.train.reader.card import Account
 
 train = typer.Typer(no_args_is_help=True, help="Train models on questions with known grounds.")
-out = Console(highlight=False, emoji=False)
-err = Console(stderr=True, highlight=False, emoji=False)
 
 
 @train.callback()
