@@ -1,5 +1,6 @@
 """The commands as a user types them: output, exit codes, and what is left behind."""
 
+import io
 import json
 import os
 import signal
@@ -100,6 +101,60 @@ def test_ask_as_json_prints_one_object(run, script, sample_index, tmp_path):
     assert read_trace(path)[0].text == QUESTION
 
 
+class Piped:
+    """A standard input that holds these bytes."""
+
+    def __init__(self, content):
+        self.buffer = io.BytesIO(content)
+
+
+def test_a_dash_asks_what_standard_input_says(run, script, sample_index, tmp_path, monkeypatch):
+    path = tmp_path / "t.jsonl"
+    words = ("ask", "-", "--method", "single", "--model", script, "--index", sample_index, "--trace", path)
+    monkeypatch.setattr(sys, "stdin", Piped("Wo wurde Dvořák geboren?\n".encode()))
+    assert run(*words)[0] == 0
+    assert read_trace(path)[0].text == "Wo wurde Dvořák geboren?"
+    monkeypatch.setattr(sys, "stdin", Piped(b" \n"))
+    code, _, err = run(*words)
+    assert (code, "the question is empty" in err) == (2, True)
+    monkeypatch.setattr(sys, "stdin", Piped(b"\xff"))
+    code, _, err = run(*words)
+    assert (code, "is not UTF-8" in err) == (2, True)
+
+
+@pytest.mark.parametrize(
+    ("words", "kind", "message"),
+    [
+        (["ask", "Q?", "--model", "gpt-4o"], "UnknownName", "unknown model 'gpt-4o'"),
+        (["ask"], "MissingParameter", "question"),
+        (["ask", "Q?", "--bogus"], "NoSuchOption", "--bogus"),
+        (["search", "x", "--index", "absent"], "BadIndex", "absent"),
+        (["eval", "--dataset", "sample", "--out", "r", "--index", "absent"], "BadIndex", "absent"),
+    ],
+)
+def test_an_error_as_json_is_one_object(run, tmp_path, monkeypatch, words, kind, message):
+    monkeypatch.chdir(tmp_path)
+    code, out, err = run(*words, "--json")
+    told = json.loads(out)
+    assert (code, told["error"]["type"], told["error"]["exit_code"]) == (2, kind, 2)
+    assert list(told) == ["error"]
+    assert message in told["error"]["message"]
+    assert message in " ".join(err.split())
+    assert run(*words)[1] == ""
+
+
+def test_documents_and_their_index_are_told_apart(run, tmp_path, monkeypatch):
+    monkeypatch.chdir(tmp_path)
+    (tmp_path / "docs").mkdir()
+    (tmp_path / "docs/a.txt").write_text("The Arno flows through Florence.")
+    _, _, err = run("ask", "Q?", "--model", "scripted", "--index", "docs")
+    assert "askance index docs --out docs-index" in err
+    _, _, err = run("index", "docs", "--out", "docs")
+    assert "--out docs-index" in err
+    assert run("index", "docs", "--out", "docs-index")[0] == 0
+    assert run("search", "Arno", "--index", "docs-index")[0] == 0
+
+
 def test_an_infinite_threshold_is_no_break_of_json(run, script, sample_index, tmp_path):
     code, out, _ = run(
         "ask", QUESTION, "--index", sample_index, "--model", script, "--set", "threshold=inf", "--json",
@@ -185,6 +240,13 @@ BAD = [
     (["ask", "Q?", "--method", "flair"], "did you mean 'flare'"),
     (["ask", "Q?", "--model", "bundeld"], "did you mean 'bundled'"),
     (["ask", "Q?", "--model", "anser=scripted"], "did you mean 'answer'"),
+    (["ask", "Q?", "--model", "gpt-4o"], "write openai:gpt-4o for a hosted model"),
+    (["ask", "Q?", "--model", "Qwen/Qwen2.5-7B"], "write hf:Qwen/Qwen2.5-7B for a model of the hub"),
+    (["ask", "Q?", "--model", "tiny.gguf"], "a GGUF file is named gguf:tiny.gguf"),
+    (["ask", "Q?", "--model", "/"], "a folder is named hf:/"),
+    (["eval", "--dataset", "own.jsonl", "--out", "r"], "write jsonl:own.jsonl for questions of your own"),
+    (["eval", "--dataset", "own.CSV", "--out", "r"], "write csv:own.CSV"),
+    (["eval", "--dataset", "hotpot:own.json", "--out", "r"], "did you mean 'hotpotqa'"),
     (["ask", "Q?", "--set", "pasages=3"], "did you mean 'passages'"),
     (["ask", "Q?", "--set", "passages=many"], "expected int"),
     (["ask", "Q?", "--set", "threshold=-7"], "expected 0 or more"),

@@ -23,6 +23,7 @@ from askance.cli_index import index, search
 from askance.cli_judge import judge
 from askance.cli_models import models
 from askance.cli_options import (
+    JSON,
     BudgetOption,
     CacheOption,
     EncoderOption,
@@ -39,7 +40,7 @@ from askance.cli_options import (
 from askance.cli_runs import compare, report
 from askance.cli_trace import show_trace
 from askance.cli_train import train
-from askance.core.errors import AskanceError
+from askance.core.errors import AskanceError, QuestionError
 from askance.core.knobs import describe_type
 from askance.core.strict_json import json_line
 from askance.core.trace import Trace
@@ -62,7 +63,7 @@ class Commands(TyperGroup):
     """The group of commands; each runs under `exit_codes`, before the framework can swallow an interrupt."""
 
     def invoke(self, context: Any) -> Any:
-        with exit_codes():
+        with exit_codes(as_json=JSON in context.args):
             return super().invoke(context)
 
 
@@ -89,16 +90,31 @@ def _make_safe(stream: io.TextIOWrapper) -> None:
 
 
 @contextmanager
-def exit_codes() -> Iterator[None]:
-    """Our errors print their message and exit with their code; Ctrl-C exits with 130."""
+def exit_codes(*, as_json: bool) -> Iterator[None]:
+    """Our errors print their message and exit with their code; Ctrl-C exits with 130.
+
+    Args:
+        as_json: print an object with the key ``error`` on standard output, too.
+    """
     try:
         yield
     except AskanceError as error:
+        _print_error_object(as_json, error, str(error), error.exit_code)
         err.print(printable(f"error: {error}"), style="red", markup=False, soft_wrap=True)
         raise SystemExit(error.exit_code) from error
+    except typer.TyperException as error:
+        _print_error_object(as_json, error, error.format_message(), error.exit_code)
+        raise
     except KeyboardInterrupt as error:
+        _print_error_object(as_json, error, "interrupted", 130)
         err.print("interrupted", style="red")
         raise SystemExit(130) from error
+
+
+def _print_error_object(as_json: bool, error: BaseException, message: str, exit_code: int) -> None:
+    if as_json:
+        told = {"type": type(error).__name__, "message": message, "exit_code": exit_code}
+        print(json_line({"error": told}))
 
 
 def _version(wanted: bool) -> None:
@@ -118,7 +134,7 @@ def _root(
 
 @app.command()
 def ask(
-    question: Annotated[str, typer.Argument(help="The question.")],
+    question: Annotated[str, typer.Argument(help="The question; - reads it from standard input.")],
     index: IndexOption = None,
     retriever: RetrieverOption = DEFAULT_RETRIEVER,
     encoder: EncoderOption = None,
@@ -134,6 +150,7 @@ def ask(
     trace: Annotated[Path | None, typer.Option(help="Write the trace to this file (JSON Lines).")] = None,
 ) -> None:
     """Answer a question, searching when the method decides to, and show why."""
+    question = _question_from_input() if question == "-" else question
     check_question(question)
     if trace is not None:
         check_writable(trace)
@@ -156,6 +173,15 @@ def ask(
         _ask_on_screen(engine, question, trace)
 
 
+def _question_from_input() -> str:
+    try:
+        return sys.stdin.buffer.read().decode().strip()
+    except UnicodeDecodeError as error:
+        raise QuestionError(
+            f"the question on standard input is not UTF-8 ({error}): convert it to UTF-8."
+        ) from error
+
+
 def _ask_on_screen(engine: Engine, question: str, path: Path | None) -> None:
     from askance.serve.terminal import LiveView
 
@@ -168,7 +194,7 @@ def _ask_on_screen(engine: Engine, question: str, path: Path | None) -> None:
 def _ask_as_json(engine: Engine, question: str, path: Path | None) -> None:
     with _kept(Trace(), path) as trace:
         result = asyncio.run(engine.answer_into(trace, question))
-        print(json_line(_answer_record(result, trace, path)))
+    print(json_line(_answer_record(result, trace, path)))
 
 
 def _answer_record(result: Result, trace: Trace, path: Path | None) -> dict[str, Any]:

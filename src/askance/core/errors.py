@@ -50,10 +50,20 @@ class InputError(AskanceError):
 class UnknownName(InputError):
     """A name that stands for nothing; the message offers the nearest valid one."""
 
-    def __init__(self, kind: str, name: str, known: Iterable[str], *, place: str = "") -> None:
+    def __init__(
+        self, kind: str, name: str, known: Iterable[str], *, place: str = "", remedy: str = ""
+    ) -> None:
+        """Compose the message.
+
+        Args:
+            known: the valid names.
+            place: where the name was found.
+            remedy: what to write instead; without one, the nearest valid name.
+        """
         names = sorted(known)
         near = get_close_matches(name.lower(), names, n=1, cutoff=0.5)
-        remedy = f"did you mean {near[0]!r}?" if near else "there is none with a similar name."
+        nearest = f"did you mean {near[0]!r}?" if near else "there is none with a similar name."
+        remedy = remedy or nearest
         where = f" {place}" if place else ""
         listing = f" Known: {', '.join(names)}." if names else ""
         super().__init__(f"unknown {kind} {name!r}{where}: {remedy}{listing}")

@@ -194,7 +194,7 @@ def _base_manifest(folder: Path, analysis: Analysis, encoder: EncoderNote | None
     if foreign:
         raise BadIndex(
             f"won't build an index in {folder}: it holds other files ({min(foreign)}) and no index; "
-            "name a new or an empty folder."
+            f"name a new or an empty folder, for example --out {folder}-index."
         )
     return None
 

@@ -71,7 +71,8 @@ def read_manifest(folder: Path) -> Manifest:
         version = int(content["schema_version"])
     except FileNotFoundError as error:
         raise BadIndex(
-            f"{folder} holds no index (no {MANIFEST}): build one there with `askance index`."
+            f"{folder} holds no index (no {MANIFEST}): name the folder that `askance index` wrote, or make "
+            f"one of these documents with `askance index {folder} --out {folder}-index`."
         ) from error
     except (OSError, ValueError, KeyError, TypeError) as error:
         raise _damaged(folder, error) from error
