@@ -82,6 +82,17 @@ def test_the_same_command_goes_on_and_asks_nothing_twice(evaluate, rhine, tmp_pa
     assert (tmp_path / "run" / "records.jsonl").read_bytes() == whole
 
 
+def test_a_finished_run_is_shown_without_its_model(evaluate, rhine, tmp_path, monkeypatch):
+    shown = evaluate("--json")[1]
+    monkeypatch.setattr(ScriptedModel, "__init__", None)
+    assert evaluate("--json")[:2] == (0, shown)
+    assert json.loads(evaluate("--json", "--metric", "f1")[1])["main_metric"] == "f1"
+    assert "knob max_tokens" in evaluate("--set", "max_tokens=5")[2]
+    assert "more than --max-failures 0" in evaluate("--max-failures", 0)[2]
+    with pytest.raises(TypeError):
+        evaluate("--retry-failures")
+
+
 def test_a_question_beyond_its_budget_has_failed(evaluate, rhine):
     code, out, _ = evaluate("--budget", "tokens=3", "--json")
     assert code == 0

@@ -90,7 +90,7 @@ def _make_safe(stream: io.TextIOWrapper) -> None:
 
 
 @contextmanager
-def exit_codes(*, as_json: bool) -> Iterator[None]:
+def exit_codes(*, as_json: bool = False) -> Iterator[None]:
     """Our errors print their message and exit with their code; Ctrl-C exits with 130.
 
     Args:

@@ -13,10 +13,11 @@ from pathlib import Path
 from typing import Any
 
 from askance.core.knobs import name_of, short_repr
+from askance.core.ports import Encoder, Method, Retriever
 from askance.core.version import VERSION
 from askance.eval.datasets import Example
 from askance.loading import DEFAULT_RETRIEVER
-from askance.wire import Engine
+from askance.runtime.limit import Budget
 
 _PACKAGES = ("numpy", "torch", "transformers", "tantivy", "faiss-cpu", "sentence-transformers", "openai")
 
@@ -86,35 +87,46 @@ class Settings:
 
 
 def settings_of(
-    engine: Engine,
+    method: Method,
+    models: Mapping[str, str],
     model_specs: Mapping[str, str],
     dataset: str,
     examples: Sequence[Example],
     metrics: Sequence[str],
+    *,
+    searched: Retriever | None = None,
     index: Path | None = None,
     retriever: str = DEFAULT_RETRIEVER,
+    encoder: Encoder | None = None,
+    seed: int = 0,
+    budget: Budget = Budget(),
 ) -> Settings:
-    """The settings of a run that begins now."""
+    """The settings of a run that begins now.
+
+    Args:
+        models: the names of the loaded models by role; `model_specs`: as they were named.
+        searched: what searches `index`, in the way that `retriever` names.
+    """
     return Settings(
         dataset=dataset,
         num_questions=len(examples),
         questions_sha256=sha256(repr(tuple(examples)).encode()).hexdigest(),
-        method=name_of(type(engine.method)),
-        title=short_repr(engine.method),
-        knobs=_knobs(engine.method),
-        models={role: model.name for role, model in engine.models.items()},
+        method=name_of(type(method)),
+        title=short_repr(method),
+        knobs=_knobs(method),
+        models=dict(models),
         model_specs=dict(model_specs),
         index="" if index is None else str(index),
-        index_content="" if engine.retriever is None else engine.retriever.fingerprint,
-        seed=engine.seed,
+        index_content="" if searched is None else searched.fingerprint,
+        seed=seed,
         metrics=tuple(metrics),
         askance=VERSION,
         versions={"python": platform.python_version(), **_versions()},
         machine=f"{os.cpu_count()} cores, {platform.machine()}",
         started_at=datetime.now(UTC).isoformat(timespec="seconds"),
-        budget={name: value for name, value in asdict(engine.budget).items() if value is not None},
+        budget={name: value for name, value in asdict(budget).items() if value is not None},
         retriever=retriever,
-        encoder="" if engine.encoder is None else f"{engine.encoder.name}, {engine.encoder.fingerprint}",
+        encoder="" if encoder is None else f"{encoder.name}, {encoder.fingerprint}",
     )
 
 
