@@ -96,6 +96,15 @@ def test_shares_of_searches():
     assert shares_of([0, 9, 5], 3) == pytest.approx([1 / 3, 0, 2 / 3])
 
 
+def test_no_bar_covers_the_share_at_the_line_of_the_grid():
+    for searches in ([3, 3], [0] * 5 + [1] * 5, [0] * 3 + [1] * 7, list(range(40))):
+        (figure,) = histograms({"m": searches})
+        share = next(text for text in figure.iter("text") if (text.text or "").endswith("%"))
+        assert share.get("text-anchor") == "end"
+        bars = [float(bar.get("x", "")) for bar in figure.iter("rect")]
+        assert float(share.get("x", "")) < min(bars)
+
+
 def test_histograms_have_the_same_scales():
     often, never = histograms({"often": [1, 2, 2, 3], "never": [0, 0, 0, 0]})
     assert often[0].text == "1 often"
