@@ -51,6 +51,7 @@ class RecordedAnswers:
         self._places = iter([at for at, entry in enumerate(rounds) if entry["kind"] == "generate"])
         self._influences: dict[TokenIds, list[float]] = {}
         self.name, self.fingerprint, self.context_tokens = "recorded", "", 1 << 20
+        self.counts_exactly = True
         self.signals, self.capabilities = inner.signals, inner.capabilities
 
     async def generate(

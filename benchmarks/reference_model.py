@@ -72,6 +72,7 @@ class ReferenceModel:
     def __init__(self, model: HfModel, module: Any) -> None:
         self._model, self._module = model, module
         self.context_tokens = model.context_tokens
+        self.counts_exactly = model.counts_exactly
         self.num_computed, self.needed = 0, Needed()
 
     async def generate(

@@ -94,7 +94,7 @@ def test_ask_as_json_prints_one_object(run, script, sample_index, tmp_path):
     assert shown["answer"].endswith("So the answer is Uppsala.")
     assert set(shown) == {"answer", "short_answer", "citations", "usage", "decisions", "trace_path"}
     assert set(shown["usage"]) == {
-        "prompt_tokens", "generated_tokens", "reused_tokens", "searches", "seconds",
+        "prompt_tokens", "generated_tokens", "reused_tokens", "searches", "seconds", "is_upper_bound",
     }  # fmt: skip
     assert [decision["outcome"] for decision in shown["decisions"]] == ["search", "search", "keep", "stop"]
     assert shown["trace_path"] == str(path)

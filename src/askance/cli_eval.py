@@ -166,7 +166,7 @@ def _grid_table(runs: "dict[str, RecordedRun]") -> Table:
         table.add_row(
             name, f"{failed}{summary.num_finished:,}",
             f"{summary.main_metric} {told}".strip(),
-            f"{summary.costs.searches:.2f}", f"{summary.costs.tokens_computed:,.0f}",
+            f"{summary.costs.searches:.2f}", summary.costs.computed_text,
             f"{summary.costs.median_seconds:.1f}",
         )  # fmt: skip
     return table
@@ -202,7 +202,7 @@ def _show(run: "RecordedRun") -> None:
 
 def _cost_line(costs: "Costs") -> str:
     return (
-        f"a question: {costs.searches:.2f} searches · {costs.tokens_computed:,.0f} tokens computed "
+        f"a question: {costs.searches:.2f} searches · {costs.computed_text} tokens computed "
         f"({costs.tokens_generated:,.0f} generated, {costs.tokens_reused:,.0f} more reused) · "
         f"{costs.median_seconds:.2f} s (median; 95 % within {costs.p95_seconds:.2f} s)"
     )

@@ -116,6 +116,7 @@ class ModelContract:
 
     def test_declares(self, model):
         assert isinstance(model, Model)
+        assert isinstance(model.counts_exactly, bool)
         assert model.signals == self.signals
         assert model.capabilities == self.capabilities
         assert model.name

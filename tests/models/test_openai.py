@@ -70,6 +70,7 @@ def test_prompt_tokens_of_a_text_that_was_cut(server):
     (running,) = write(model_of(server, ALL + "&running_usage=1"), until=After(1))
     (bound,) = write(model_of(server), until=After(1))
     assert exact.prompt_tokens == running.prompt_tokens == whole.prompt_tokens < bound.prompt_tokens
+    assert [each.is_upper_bound for each in (whole, exact, running, bound)] == [False, False, False, True]
 
 
 @pytest.mark.parametrize("tokenizer", ["vllm", "llama.cpp", "llama-cpp-python"])
@@ -80,6 +81,14 @@ def test_servers_count_each_in_its_way(server, tokenizer):
     assert len(server.requests) == 1, "a count is remembered"
     at_most = tokenizer == "llama-cpp-python"
     assert model.count(CHAT) >= alone.count(CHAT) if at_most else model.count(CHAT) == alone.count(CHAT)
+
+
+@pytest.mark.parametrize(
+    ("tokenize", "is_exact"),
+    [("vllm", True), ("llama.cpp", True), ("llama-cpp-python", False), ("none", False)],
+)
+def test_a_count_is_exact_where_the_server_counts_every_prompt(server, tokenize, is_exact):
+    assert model_of(server, f"{ALL}&tokenize={tokenize}").counts_exactly is is_exact
 
 
 def test_a_server_that_does_not_count(server):

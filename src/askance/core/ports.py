@@ -46,6 +46,10 @@ class Model(Protocol):
     def capabilities(self) -> frozenset[Capability]: ...
     @property
     def context_tokens(self) -> int: ...
+    @property
+    def counts_exactly(self) -> bool:
+        """Whether `count` gives the number of tokens, or only an upper bound of it."""
+        ...
 
     async def generate(
         self,
@@ -93,7 +97,7 @@ class Model(Protocol):
         ...
 
     def count(self, prompt: Prompt) -> int:
-        """The prompt's length in tokens, chat template included."""
+        """The prompt's length in tokens, chat template included; see `counts_exactly`."""
         ...
 
 

@@ -46,6 +46,10 @@ class WrappedModel:
     def context_tokens(self) -> int:
         return self._model.context_tokens
 
+    @property
+    def counts_exactly(self) -> bool:
+        return self._model.counts_exactly
+
     async def generate(
         self,
         prompt: Prompt,

@@ -3,6 +3,7 @@
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
+from askance.core.events import UPPER_BOUND
 from askance.core.ports import Run
 from askance.core.types import Question
 from askance.methods.airrag_prompts import candidates_prompt
@@ -63,5 +64,7 @@ class Shares:
         """What was spent in all, and what each method has read."""
         of_all = [account.numbers for account in self.accounts]
         spent = {name: sum(each[name] for each in of_all) for name in ("input tokens", "tokens", "calls")}
+        if any(UPPER_BOUND in each for each in of_all):
+            spent[UPPER_BOUND] = 1.0
         spent |= {f"input tokens of {name}": float(each.num_input) for name, each in self.members.items()}
         return spent if self.l_max is None else {**spent, "l_max": float(self.l_max)}

@@ -152,6 +152,10 @@ class ScriptedModel:
     def pieces(self, ids: TokenIds) -> tuple[str, ...]:
         return tuple(self._pieces[i] for i in ids)
 
+    @property
+    def counts_exactly(self) -> bool:
+        return True
+
     def count(self, prompt: Prompt) -> int:
         return len(self.prompt_ids(prompt))
 

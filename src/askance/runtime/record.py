@@ -79,6 +79,7 @@ class RecordedModel(WrappedModel):
             options=tuple(options),
             logprobs=tuple(score.logprob for score in scores),
             prompt_tokens=self._model.count(prompt) + sum(score.num_tokens for score in scores),
+            is_upper_bound=not self._model.counts_exactly,
         )
         return scores
 
@@ -107,6 +108,7 @@ class RecordedModel(WrappedModel):
             prompt_tokens=generation.prompt_tokens,
             generated_tokens=generation.generated_tokens,
             reused_tokens=generation.reused_tokens,
+            is_upper_bound=generation.is_upper_bound,
         )
 
 

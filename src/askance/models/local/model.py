@@ -200,6 +200,10 @@ class LocalModel(ABC):
     def pieces(self, ids: TokenIds) -> tuple[str, ...]:
         return self._vocabulary.pieces(ids)
 
+    @property
+    def counts_exactly(self) -> bool:
+        return True
+
     def count(self, prompt: Prompt) -> int:
         return len(self._encoding.prompt_ids(prompt))
 

@@ -146,6 +146,10 @@ class OpenaiModel:
     def pieces(self, ids: TokenIds) -> tuple[str, ...]:
         return texts.pieces(ids)
 
+    @property
+    def counts_exactly(self) -> bool:
+        return self._counter.is_exact
+
     def count(self, prompt: Prompt) -> int:
         """By the server's tokenizer (`tokenize=`), which blocks; otherwise at most how many tokens it has."""
         return self._counter.count(prompt)
@@ -175,7 +179,8 @@ class OpenaiModel:
         if reading.usage is not None:
             return writing.generation((), reading.usage.prompt_tokens, reading.usage.cached_tokens)
         # A text that was cut has no usage as a rule.
-        return writing.generation((), await asyncio.to_thread(self._counter.count, prompt))
+        counted = await asyncio.to_thread(self._counter.count, prompt)
+        return writing.generation((), counted, is_upper_bound=not self.counts_exactly)
 
     def _finish(self, reading: Reading, writing: Writing) -> None:
         """What there is once the server has told everything."""
