@@ -6,6 +6,7 @@ import torch
 from askance.train.reader.network import Trainee
 from askance.train.reader.packing import lone_rows
 from tests.models.tiny import tiny_module
+from tests.tolerances import tolerance
 from tests.train.reader.encoded import VOCABULARY, alone, full_settings, some_lessons, trainee
 
 IDS = torch.arange(3, 40)[None]
@@ -101,3 +102,25 @@ def test_the_loss_weighs_each_goal():
     assert student.loss(row).item() == pytest.approx(
         student.losses(row).sum().item() * number**-0.5, rel=1e-5
     )
+
+
+@pytest.mark.parametrize("precision", ["float32", "bfloat16"])
+def test_the_precision_is_the_one_that_is_stated(precision):
+    student = trainee(precision=precision)
+    (row,) = lone_rows(some_lessons(1))
+    expected = alone(student.module, row.lessons[0])
+    found = student.losses(row).detach()
+    assert student.place == f"cpu in {precision}"
+    gap = float((found - expected.detach()).abs().max())
+    assert (gap <= float(expected.max()) * tolerance("float32", "two layers")) == (precision == "float32")
+
+
+@pytest.mark.parametrize("quick", [True, False])
+def test_auto_is_float32_on_every_cpu(monkeypatch, quick):
+    """Whatever the processor is quick in: the same command gives the same weights elsewhere."""
+    for name in ("_is_avx512_bf16_supported", "_is_amx_tile_supported"):
+        monkeypatch.setattr(torch.cpu, name, lambda: quick, raising=False)
+    assert trainee(precision="auto").place == "cpu in float32"
+    settings = full_settings(precision="auto")
+    assert [settings.settled(device).precision for device in ("cpu", "cuda")] == ["float32", "bfloat16"]
+    assert full_settings(precision="bfloat16").settled("cpu").precision == "bfloat16"

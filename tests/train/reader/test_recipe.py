@@ -28,7 +28,7 @@ IDS = torch.arange(3, 60)[None]
 def settings(**changed):
     """The tiny vocabulary makes 200 tokens of a sentence: few lessons fit into its window."""
     given = {"rank": 4, "max_tokens": 512, "rows_per_step": 2, "held_out": 0.0, "learning_rate": 0.01}
-    given |= {"paragraph": 1.0}
+    given |= {"paragraph": 1.0, "precision": "float32"}
     return ReaderSettings(**(given | changed))
 
 
@@ -125,7 +125,8 @@ def test_the_card(adapter):
     assert ", ".join(f"{task} {loss:.3f}" for task, loss in account.held_out.items()) in text
     assert "one by one" not in text
     assert f"({account.place}, " in text
-    assert account.place.startswith("cpu in ")
+    assert account.place == "cpu in float32"
+    assert "| precision | float32 |" in text
 
 
 def test_what_is_too_long_is_left_out_and_told(qwen_folder, tmp_path):
@@ -198,6 +199,7 @@ def interrupted(qwen_folder, out):
         ({"rank": 8}, "rank 4, now it is 8"),
         ({"seed": 1}, "lessons '"),
         ({"epochs": 2}, "epochs 1, now it is 2"),
+        ({"precision": "bfloat16"}, "precision 'float32', now it is 'bfloat16'"),
     ],
 )
 def test_other_settings_are_refused(qwen_folder, tmp_path, changed, told):
