@@ -32,7 +32,8 @@ def test_there_is_no_numeric_bound_beside_the_table():
 
 
 @pytest.mark.parametrize(
-    "text", ["near(1, rel=1)", "pytest.approx(x)", "assert (a - b).abs().max() < 1e-5", "assert abs(x) <= 0.1"]
+    "text",
+    ["near(1, rel=1)", "pytest.approx(x)", "assert (a - b).abs().max() < 1e-5", "assert abs(x) <= 0.1"],
 )
 def test_bounds_are_found(tmp_path, monkeypatch, text):
     monkeypatch.setitem(globals(), "TESTS", tmp_path)
@@ -49,8 +50,12 @@ def test_every_row_is_of_a_known_format_and_has_a_reason():
 
 
 def test_every_row_is_used():
-    text = "\n".join(path.read_text(encoding="utf-8") for path in TESTS.rglob("*.py") if path.name != "tolerances.py")
-    assert [operation for _, operation in TABLE if f'"{operation}"' not in text and operation != "formula"] == []
+    text = "\n".join(
+        path.read_text(encoding="utf-8") for path in TESTS.rglob("*.py") if path.name != "tolerances.py"
+    )
+    assert [
+        operation for _, operation in TABLE if f'"{operation}"' not in text and operation != "formula"
+    ] == []
 
 
 def test_a_bound_is_length_times_roundoff_times_factor():

@@ -3,6 +3,7 @@
 import pytest
 import torch
 from tests.models.tiny import tiny_module
+from tests.tolerances import assert_near
 from torch import nn
 from torch.nn.functional import linear
 
@@ -12,7 +13,6 @@ from askance.models.hf.network import Network
 from askance.models.hf.passes import ModuleRows, Pass
 from askance.models.hf.products import Product, weights_in_front
 from askance.runtime.backend import Feed
-from tests.tolerances import assert_near
 
 KIN = {
     "llama": ("llama", {}),

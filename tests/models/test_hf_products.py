@@ -4,11 +4,11 @@ import time
 
 import pytest
 import torch
+from tests.tolerances import assert_near
 
 from askance.models.hf import products
 from askance.models.hf.products import Product, weights_in_front
 from askance.models.hf.threads import no_team
-from tests.tolerances import assert_near
 
 WEIGHT = torch.randn(300, 400, generator=torch.Generator().manual_seed(1))
 HAS_LIBRARY = torch.backends.mkldnn.is_available()
