@@ -16,7 +16,8 @@ class ReaderSettings(Knobs):
     owner: ClassVar[str] = "askance train reader"
 
     precision: Literal["auto", "float32", "bfloat16"] = knob(
-        "auto", "what products are computed in; auto is bfloat16 on a GPU and float32 on a CPU, whichever it is"
+        "auto",
+        "what products are computed in; auto is bfloat16 on a GPU and float32 on a CPU, whichever it is",
     )
     method: Literal["lora", "full"] = knob("lora", "train an adapter of low rank, or all weights")
     rank: int = knob(32, "rank of the adapter", at_least=1)
