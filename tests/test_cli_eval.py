@@ -7,6 +7,7 @@ from pathlib import Path
 import pytest
 
 from askance.models.scripted import Reply, ScriptedModel
+from tests.tolerances import near
 
 ROWS = [
     {"id": "bonn", "question": "Which river flows through Bonn?", "answers": ["Rhine"], "type": "easy"},
@@ -65,7 +66,7 @@ def test_the_same_as_json(evaluate, rhine):
     shown = json.loads(out)
     assert code == 0
     assert (shown["num_finished"], shown["failures"], shown["main_metric"]) == (3, 1, "f1")
-    assert shown["metrics"]["exact_match"]["mean"] == pytest.approx(1 / 3)
+    assert shown["metrics"]["exact_match"]["mean"] == near(1 / 3)
     assert list(shown["failed"]) == ["rome"]
     assert [part["part"] for part in shown["by_kind"]] == ["easy", "hard"]
 

@@ -108,6 +108,7 @@ def tell(account: "Account", console: Console) -> None:
     for task, count in account.too_long.items():
         told = f"left out: {count:,} lessons in {task}: longer than {window}"
         console.print(told, style="yellow", markup=False)
+    console.print(f"computed in {account.settings.precision}", markup=False)
     if not account.is_packed:
         console.print(
             "lessons are computed one by one: this model's losses change when they stand side by side",

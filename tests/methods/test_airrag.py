@@ -23,6 +23,7 @@ from tests.methods.bridge import (
     playing,
     run,
 )
+from tests.tolerances import near
 
 
 def test_the_path_of_the_papers_second_case():
@@ -129,7 +130,7 @@ def test_different_samples_are_children_and_candidates_though_only_one_is_entere
     assert answers == {"Delaware": 2, "Mohawk": 1}
     assert result.answer.text == "Delaware"
     chosen = next(each for each in decisions(result) if each.name == "choose")
-    assert chosen.numbers == pytest.approx({"Delaware": 2 / 3, "Mohawk": 1 / 3})
+    assert chosen.numbers == near({"Delaware": 2 / 3, "Mohawk": 1 / 3})
 
 
 def test_replies_that_come_to_the_same_state_are_one_child():
@@ -150,7 +151,7 @@ def test_what_is_sampled_how():
     run(Airrag(rollouts=6, samples=3, answer_samples=2, q_div=0.5, top_k=40), Watching(playing()))
     for action in ("say", "qt"):
         sampling, n = asked[action]
-        assert (sampling.temperature, sampling.top_p) == pytest.approx((0.85, 0.9))
+        assert (sampling.temperature, sampling.top_p) == near((0.85, 0.9))
         assert (sampling.top_k, sampling.max_tokens, n) == (40, 256, 3)
     for action, tokens in (("ra", 256), ("sa", 128), ("da", 128)):
         sampling, n = asked[action]
@@ -164,9 +165,9 @@ def test_vote_power_counts_the_share_of_the_samples():
         result, _ = run(Airrag(answer_samples=3, vote_power=vote_power, followup_qt="never"), varied)
         return nodes(result)[ends(result)[0]].numbers["reward"]
 
-    assert reward(0.0) == pytest.approx(1.0)
-    assert reward(1.0) == pytest.approx(2 / 3)
-    assert reward(2.0) == pytest.approx(4 / 9)
+    assert reward(0.0) == near(1.0)
+    assert reward(1.0) == near(2 / 3)
+    assert reward(2.0) == near(4 / 9)
 
 
 def test_worked_examples_stand_in_the_prompts():
@@ -219,11 +220,9 @@ def test_visits_and_values_add_up_in_every_tree(method, expansion):
             if children:
                 assert event.numbers["visits"] == sum(each.numbers["visits"] for each in children)
                 total = sum(each.numbers["value"] for each in children)
-                assert event.numbers["value"] == pytest.approx(total, abs=1e-9)
+                assert event.numbers["value"] == near(total)
             elif event.action in ("sa", "da"):
-                assert event.numbers["value"] == pytest.approx(
-                    event.numbers["reward"] * event.numbers["visits"], abs=1e-9
-                )
+                assert event.numbers["value"] == near(event.numbers["reward"] * event.numbers["visits"])
 
 
 def test_what_is_found_without_chance_is_not_asked_twice():

@@ -33,6 +33,7 @@ from tests.methods.reflecting_code import (
     run,
     scores,
 )
+from tests.tolerances import near
 
 # Long form: the decision.
 
@@ -77,8 +78,8 @@ def test_scores_are_multiplied_along_a_path():
     )
     result, *_ = run(code(**LONG), replies)
     found = scores(result)
-    assert (found["0.1.1"], found["0.2.1"]) == (pytest.approx(0.5 * 1.9), pytest.approx(1.2 * 0.9))
-    assert candidates(result)["0.1.1"].numbers["step"] == pytest.approx(1.9)
+    assert (found["0.1.1"], found["0.2.1"]) == near((0.5 * 1.9, 1.2 * 0.9), "left out", "scripted")
+    assert candidates(result)["0.1.1"].numbers["step"] == near(1.9, "left out", "scripted")
     assert result.answer.text == "B one. B two."
     assert run(Selfrag(path_power=0, **LONG), replies)[0].answer.text == "A one. A two."
 
@@ -87,7 +88,7 @@ def test_utility_weights_and_sequence_do_not_count():
     replies = by({"0.1": judged("Dull.", end=UTILITIES[0]), "0.2": judged("Good.", end=GOOD)})
     for knobs in ({}, {"w_rel": 0, "w_sup": 9, "w_use": 9, "use_seqscore": True}):
         result, *_ = run(code(**{**LONG, **knobs}), replies)
-        assert scores(result) == {"0.1": pytest.approx(1.0), "0.2": pytest.approx(1.0)}
+        assert scores(result) == {"0.1": near(1.0), "0.2": near(1.0)}
         assert result.answer.text == "Dull."
     assert run(Selfrag(**{**LONG, "w_use": 0.5}), replies)[0].answer.text == "Good."
 
@@ -97,16 +98,16 @@ def test_a_segment_whose_relevance_is_missing_is_the_best():
     replies = by({"0.1": judged("Sure.", 0.99), "0.2": unsure, "0.3": "Bare."})
     result, *_ = run(code(**LONG), replies, FOUND)
     found = scores(result)
-    assert found["0.1"] == pytest.approx(0.99 + 0.5)
-    assert found["0.2"] == pytest.approx(100 / 99.01 + 0.5)
-    assert found["0.3"] == pytest.approx(0.5), "both are missing"
+    assert found["0.1"] == near(0.99 + 0.5)
+    assert found["0.2"] == near(100 / 99.01 + 0.5)
+    assert found["0.3"] == near(0.5), "both are missing"
     assert result.answer.text == "Lost."
     assert run(Selfrag(**LONG), replies, FOUND)[0].answer.text == "Sure."
 
 
 def test_a_missing_irrelevance_costs():
     result, *_ = run(code(**LONG), by({"0.1": Reply(f"{RELEVANT}Sure.")}), (ARNO,))
-    assert scores(result)["0.1"] == pytest.approx(-0.99 / 99.01)
+    assert scores(result)["0.1"] == near(-0.99 / 99.01)
 
 
 FAMILY = {"0.1": onward("One."), "0.2": onward("Two.", 0.4)} | {

@@ -32,6 +32,7 @@ from tests.models.tiny import (
     sentencepiece_tokenizer,
     tiny_module,
 )
+from tests.tolerances import near, tolerance
 
 FAMILIES = {"llama": (sentencepiece_tokenizer, True), "qwen2": (byte_level_tokenizer, False)}
 PASSAGES = [
@@ -100,7 +101,7 @@ def test_questions_side_by_side_are_answered_as_each_alone(form, random_model):
         assert tried(one).keys() == tried(other).keys()
         for node, event in tried(one).items():
             assert event.text == tried(other)[node].text
-            assert event.numbers == pytest.approx(tried(other)[node].numbers, abs=1e-5)
+            assert event.numbers == near(tried(other)[node].numbers, "two layers", "float32")
 
 
 @pytest.mark.parametrize("form", ["short", "long"])
@@ -115,7 +116,7 @@ def test_a_random_model_gets_through(form, random_model):
             assert 0 <= event.numbers["sequence"] <= 1
             for name, probs in event.distributions.items():
                 assert tuple(probs) == GROUPS[name]
-                assert 0 <= sum(probs.values()) <= 1 + 1e-6
+                assert 0 <= sum(probs.values()) <= 1 + tolerance("float32", "formula")
 
 
 def asked(model, text, passages=(), **knobs):
@@ -201,7 +202,7 @@ def test_a_segment_cut_by_length_asks_what_would_follow(speaker):
     assert result.answer.text == "The cat is blue now. The boat is red now."
     assert tried(result)["0.1"].distributions["retrieve"][SEARCH] > 0.9
     total = result.trace.decisions[-1].numbers["0.1.1"]
-    assert total == pytest.approx((3 + 3) / 2**0.5 + 0.5, abs=0.2), "its grade was read, too"
+    assert 0.95 < total / ((3 + 3) / 2**0.5 + 0.5) < 1.05, "its grade was read, too"
 
 
 def test_it_judges_what_another_model_wrote(speaker):
@@ -255,4 +256,4 @@ def test_the_bundled_model_is_asked_in_words(bundled, sample_index):
     assert result.answer.text == event.text != ""
     assert 0 < result.trace.decisions[0].numbers["share"] < 1
     for probs in event.distributions.values():
-        assert sum(probs.values()) == pytest.approx(1)
+        assert sum(probs.values()) == near(1)

@@ -45,7 +45,7 @@ class TestBundled(ModelContract):
     control_strings = ("<|im_start|>", "<|im_end|>")
     prompt = Raw((Span("The three largest cities of Germany are"),))
     max_tokens = 8
-    tolerance = 1e-3
+    operation = "thirty layers"
 
     @pytest.fixture
     def model(self, bundled):

@@ -8,6 +8,7 @@ from askance.core.types import Chat, Passage, Raw, Sampling, Span, Turn, Want, u
 from askance.models.scripted import Reply, ScriptedModel
 from askance.retrieval.scripted import ScriptedRetriever
 from askance.runtime.record import RecordedModel, RecordedRetriever
+from tests.tolerances import near
 
 PROMPT = Raw((Span("Say "), untrusted("it")), (untrusted(" now"),))
 
@@ -29,7 +30,7 @@ def test_a_generation_is_traced_with_what_it_cost():
         "end",
     )
     assert (event.prompt_tokens, event.generated_tokens) == (model.count(PROMPT), 3)
-    assert event.tokens[1].logprob == pytest.approx(-1.386, abs=1e-3)
+    assert event.tokens[1].logprob == near(-1.386, "as told", "3 decimals")
     assert event.seconds > 0
 
 
