@@ -53,7 +53,7 @@ def panics_as(kind: type[Exception]) -> Iterator[None]:
     except (Exception, *INTERRUPTIONS):
         raise
     except BaseException as error:
-        raise kind(f"{type(error).__name__}: {error}") from error
+        raise kind(f"an extension panicked ({type(error).__name__}: {error})") from error
 
 
 class AskanceError(Exception):

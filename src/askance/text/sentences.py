@@ -13,6 +13,7 @@ _UNSAFE = re.compile("[\x85\xa0\u1680\u2000-\u200a\u2028\u2029\u202f\u205f\u3000
 which it does not take."""
 _PLAIN_BOUNDARY = re.compile(r"(?<=[.!?…])\s+|(?<=[。！？])|\n\s*\n")
 
+
 def sentence_spans(text: str, language: str = "en") -> tuple[tuple[int, int], ...]:
     """The sentences of `text` as character offsets (start, end), without the white space around them."""
     spans = []
