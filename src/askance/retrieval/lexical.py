@@ -73,12 +73,18 @@ class LexicalWriter:
     def finish(self) -> None:
         """Wait until index files are merged, and end."""
         with _write_errors():
-            self._writer.wait_merging_threads()
+            self._end()
 
     def abandon(self) -> None:
-        """Forget what was not committed, and end."""
-        self._writer.rollback()
-        self._writer.wait_merging_threads()
+        """Forget what was not committed, and end, unless it has ended already."""
+        if self._writer is not None:
+            with _write_errors():
+                self._writer.rollback()
+                self._end()
+
+    def _end(self) -> None:
+        writer, self._writer = self._writer, None
+        writer.wait_merging_threads()
 
 
 @contextmanager

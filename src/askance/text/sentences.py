@@ -26,7 +26,7 @@ def sentence_spans(text: str, language: str = "en") -> tuple[tuple[int, int], ..
 
 
 def _ends(text: str, language: str) -> list[int]:
-    """Where the pieces of `text` end, one after another, by sentencex; by `_PLAIN_BOUNDARY` where that fails."""
+    """Where the pieces of `text` end, by sentencex; by `_PLAIN_BOUNDARY` where that fails."""
     from sentencex import get_sentence_boundaries
 
     # Each unsafe character is replaced by one character, so that all offsets stay what they are.
