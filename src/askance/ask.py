@@ -8,7 +8,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 from datetime import UTC, datetime
 
-from askance.core.errors import MissingAbility, QuestionError
+from askance.core.errors import AskanceError, MissingAbility, QuestionError, panics_as
 from askance.core.knobs import name_of, short_repr
 from askance.core.ports import ChecksModels, Encoder, Method, Model, Needs, Retriever, Run
 from askance.core.trace import Answered, Asked, Failed, Trace
@@ -80,7 +80,8 @@ async def ask(
         encoder=encoder,
     )
     try:
-        answer = await answer_within(method, question, run)
+        with panics_as(AskanceError):  # those of calls have become failures of the model or retriever
+            answer = await answer_within(method, question, run)
     except BaseException as error:
         if not any(isinstance(event, Failed) for event in trace.events):
             trace.add(Failed, error=type(error).__name__, message=_reason(error), place=name_of(type(method)))

@@ -1,12 +1,14 @@
 import asyncio
 import json
+import random
 import shutil
 import subprocess
 import sys
+from contextlib import suppress
 
 import pytest
 
-from askance.core.errors import BadIndex
+from askance.core.errors import AskanceError, BadIndex, RetrieverFailure
 from askance.retrieval.analysis import Analysis
 from askance.retrieval.bm25 import open_index
 from askance.retrieval.build import build_index
@@ -82,6 +84,49 @@ def test_a_lost_generation(index):
     shutil.rmtree(index / "generation-000001")
     with pytest.raises(BadIndex, match=r"written by tantivy .*can't be opened .*build the index again"):
         open_store(index)
+
+
+@pytest.fixture
+def larger(tmp_path, write_rows):
+    rows = [(str(number), f"river {number} flows through town {number % 17}") for number in range(300)]
+    build_index([write_rows(tmp_path / "rows.jsonl", *rows)], tmp_path / "index")
+    return tmp_path / "index"
+
+
+FLIPS_A_FILE = 25
+"""About one of forty makes tantivy panic."""
+
+
+def test_a_damaged_file_never_ends_in_a_panic(larger):
+    chosen = random.Random(3)
+    for path in [each for each in larger.rglob("*") if each.is_file() and each.stat().st_size]:
+        whole = path.read_bytes()
+        for _ in range(FLIPS_A_FILE):
+            damaged = bytearray(whole)
+            damaged[chosen.randrange(len(damaged))] ^= 1 << chosen.randrange(8)
+            path.write_bytes(damaged)
+            with suppress(AskanceError):
+                asyncio.run(open_index(larger).search("river town", 5))
+        path.write_bytes(whole)
+    assert asyncio.run(open_index(larger).search("river town", 5))
+
+
+def test_a_panic_of_tantivy_is_an_error_of_the_index(larger, monkeypatch):
+    class Panic(BaseException):
+        pass
+
+    def panic(*given, **named):
+        raise Panic("range end index 19433 out of range")
+
+    from askance.retrieval import lexical
+
+    opened = open_index(larger)
+    monkeypatch.setattr(lexical, "_unpack", panic)
+    with pytest.raises(RetrieverFailure, match=r"could not be searched .*range end index 19433"):
+        asyncio.run(opened.search("river", 5))
+    monkeypatch.setattr(lexical.tantivy.Index, "open", panic)
+    with pytest.raises(BadIndex, match=r"can't be opened .*range end index 19433.*build the index again"):
+        open_index(larger)
 
 
 def test_another_analysis(index):

@@ -11,7 +11,7 @@ from contextlib import contextmanager
 from importlib.metadata import version
 from pathlib import Path
 
-from askance.core.errors import MissingExtra
+from askance.core.errors import MissingExtra, panics_as
 from askance.core.types import Passage
 from askance.retrieval.analysis import Analysis
 
@@ -62,7 +62,8 @@ class LexicalWriter:
 
     def remove(self, document_id: str) -> None:
         """Remove the passages of a document that were added before."""
-        self._writer.delete_documents_by_term(_DOCUMENT, document_id)
+        with _write_errors():
+            self._writer.delete_documents_by_term(_DOCUMENT, document_id)
 
     def commit(self) -> None:
         """Make everything durable in one step."""
@@ -71,19 +72,27 @@ class LexicalWriter:
 
     def finish(self) -> None:
         """Wait until index files are merged, and end."""
-        self._writer.wait_merging_threads()
+        with _write_errors():
+            self._end()
 
     def abandon(self) -> None:
-        """Forget what was not committed, and end."""
-        self._writer.rollback()
-        self._writer.wait_merging_threads()
+        """Forget what was not committed, and end, unless it has ended already."""
+        if self._writer is not None:
+            with _write_errors():
+                self._writer.rollback()
+                self._end()
+
+    def _end(self) -> None:
+        writer, self._writer = self._writer, None
+        writer.wait_merging_threads()
 
 
 @contextmanager
 def _write_errors() -> Iterator[None]:
     """A full disk and the like are what they are, and not the ValueError that tantivy makes of them."""
     try:
-        yield
+        with panics_as(ValueError):
+            yield
     except ValueError as error:
         raise OSError(str(error)) from error
 
@@ -92,9 +101,10 @@ class LexicalIndex:
     """The index in `folder`, as it was when it was opened.
 
     Raises:
-        ValueError: it can't be opened.
+        ValueError: it can't be opened, or what is asked of it can't be read.
     """
 
+    @panics_as(ValueError)
     def __init__(self, folder: Path) -> None:
         index = tantivy.Index.open(str(folder))
         index.config_reader("manual")
@@ -102,15 +112,18 @@ class LexicalIndex:
         self._searcher = index.searcher()
         self.num_passages = self._searcher.num_docs
 
+    @panics_as(ValueError)
     def best(self, query: tantivy.Query, limit: int) -> list[tuple[float, tantivy.DocAddress]]:
         """BM25 scores (k1 1.2, b 0.75) and addresses of the `limit` best passages, best first."""
         hits: list[tuple[float, tantivy.DocAddress]] = self._searcher.search(query, limit, count=False).hits
         return hits
 
+    @panics_as(ValueError)
     def passage(self, address: tantivy.DocAddress) -> Passage:
         """The passage at an address that `best` gave."""
         return _unpack(self._searcher.doc(address).get_first(_PASSAGE) or b"")
 
+    @panics_as(ValueError)
     def passages_of(self, document_id: str) -> dict[str, Passage]:
         """The passages of a document by their ids."""
         query = tantivy.Query.term_query(SCHEMA, _DOCUMENT, document_id, "basic")
@@ -144,4 +157,7 @@ def _pack(passage: Passage) -> bytes:
 
 
 def _unpack(packed: bytes) -> Passage:
-    return Passage(*json.loads(packed))
+    try:
+        return Passage(*json.loads(packed))
+    except TypeError as error:
+        raise ValueError(f"a passage that can't be read: {error}") from error
