@@ -215,6 +215,31 @@ def test_passages_of_all_members_are_ranked_together():
     assert prompt(0) == []
 
 
+@dataclass(frozen=True, slots=True)
+class SearchesTwice(Says):
+    """A member whose second search finds again, at the end, what its first one found first."""
+
+    async def answer(self, question, run):
+        for query in ("first", "second"):
+            await run.retriever.search(query, 3)
+        return Answer(self.text)
+
+
+def test_a_passage_that_a_member_finds_again_keeps_its_best_place():
+    found = {"first": [CREEK, BRIDGE], "second": [BRIDGE, OTHER_CREEK, CREEK]}
+    model = ScriptedModel(lambda shown, key: "x")
+    method = blender(SearchesTwice("Po"), SearchesTwice("Arno"))
+    run(method, model, ScriptedRetriever(found))
+    assert shown_passages(model)[::-1] == [CREEK.title, BRIDGE.title, OTHER_CREEK.title], "best last"
+
+
+def test_the_last_call_shows_first_what_any_method_found_at_the_best_place():
+    found = {"a": [BRIDGE, OTHER_CREEK], "b": [CREEK, OTHER_CREEK]}
+    model = ScriptedModel(lambda shown, key: "x")
+    run(blender(Says("Po", query="a"), Says("Arno", query="b")), model, ScriptedRetriever(found))
+    assert shown_passages(model)[-1] == OTHER_CREEK.title, "found by both"
+
+
 def test_each_member_has_l_max_of_its_own():
     calls = 10
     one = ScriptedModel(None).count(Raw((Span("one two three"),)))

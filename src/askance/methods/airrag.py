@@ -29,14 +29,16 @@ class Airrag(Knobs):
 
     There is no public code. Where the paper is silent: the queue of sub-queries, the reward (how much an
     answer has in common with all answers found so far, computed anew after each rollout), the exploration
-    weight of rStar, lazy expansion, the first rollout, which takes the actions in the order of the paper's
-    appendix so that a single one is a path of reasoning, and DA as a candidate beside the paths. Ours: a
+    weight of rStar, lazy expansion, and the first rollout, which takes the actions in the order of the
+    paper's appendix. DA runs together with SAY (section 3.1), as a candidate beside the paths. Ours: a
     query that was asked is not asked again; a retrieval without passages is a refusal; `rollouts` run `wave`
     at a time, one at most from each node, and timing changes nothing; they share the budget.
     """
 
     rollouts: int = knob(1, "paths to try", at_least=1)
-    samples: int = knob(1, "replies of SAY and QT to draw at once", at_least=1)
+    samples: int = knob(
+        1, "replies of SAY and QT to draw at once; the one most like all others is followed first", at_least=1
+    )
     answer_samples: int = knob(1, "replies of RA, SA and DA to draw at once", at_least=1)
     q_div: float = knob(
         0.0, "how far SAY and QT go from temperature and top_p to 1 and 1", at_least=0, at_most=1
@@ -66,7 +68,6 @@ class Airrag(Knobs):
     skip_exhausted: bool = knob(True, "never visit an end twice, and stop when nothing is left")
     wave: int = knob(4, "rollouts side by side", at_least=1)
     actions: Actions = knob(ALL, "what a path may consist of: its own, and other methods by name")
-    include_da: bool = knob(False, "a direct answer as a further candidate when there is one rollout")
     followup_qt: Literal["if_no_plan", "always", "never"] = knob(
         "if_no_plan", "when the first rollout asks for a follow-up once all is answered"
     )
@@ -104,7 +105,7 @@ class Airrag(Knobs):
     @property
     def draws_beside(self) -> bool:
         """Whether a direct answer is a candidate beside the paths."""
-        return DA in self.actions.own and (self.rollouts > 1 or self.include_da)
+        return DA in self.actions.own
 
     @property
     def legality(self) -> Legality:

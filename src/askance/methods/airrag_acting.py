@@ -11,6 +11,7 @@ from askance.methods import airrag_prompts as prompts
 from askance.methods.airrag_queries import parse_queries
 from askance.methods.airrag_reward import Judge
 from askance.methods.airrag_state import DA, QT, RA, SA, SAY, State
+from askance.methods.airrag_voting import jcd_scores
 from askance.methods.budget import Allowance, NoRoom, most_that_fit
 from askance.text.answers import normalise_answer
 from askance.text.fusion import fuse
@@ -217,7 +218,10 @@ class Acting:
         read: Callable[[str], Said],
         keep: int = 0,
     ) -> tuple[tuple[Said, int], ...]:
-        """The different replies, and how many samples gave each. Empty ones are asked for once more."""
+        """The different replies, and how many samples gave each. Empty ones are asked for once more.
+
+        The one that has most in common with all samples (equation 2) stands first: a rollout enters it.
+        """
         is_chat = "chat" in self.run.model.capabilities
         sampling = self.airrag.sampling(action, is_chat=is_chat)
         num_samples = self.airrag.samples_of(action)
@@ -237,7 +241,7 @@ class Acting:
                 continue
             first, count = votes.get(_compared(said), (said, 0))
             votes[_compared(said)] = (first, count + 1)
-        found = tuple(votes.values())
+        found = _by_agreement(list(votes.values()))
         if may_remember:
             self.memory[remembered] = found
         return found
@@ -263,6 +267,13 @@ def _merged(outcomes: Sequence[Outcome[State]]) -> list[Outcome[State]]:
         same = found.get(each.state.key)
         found[each.state.key] = each if same is None else replace(same, votes=same.votes + each.votes)
     return list(found.values())
+
+
+def _by_agreement(found: Sequence[tuple[Said, int]]) -> tuple[tuple[Said, int], ...]:
+    """Replies, the one with the most in common with all samples first; equal ones stay in their order."""
+    scores = jcd_scores([" ".join(said) for said, _ in found], [votes for _, votes in found])
+    order = sorted(range(len(found)), key=lambda at: -round(scores[at], 9))
+    return tuple(found[at] for at in order)
 
 
 def _final(text: str) -> Said:

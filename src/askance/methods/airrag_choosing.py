@@ -7,7 +7,7 @@ from typing import Protocol
 from askance.core.ports import Run
 from askance.core.types import Hit, Prompt, Question, Sampling
 from askance.methods import airrag_prompts as prompts
-from askance.methods.airrag_state import State
+from askance.methods.airrag_state import State, each_once
 from askance.methods.airrag_voting import Vote, clustered, emb_scores, jcd_scores, ranking
 from askance.methods.budget import Allowance, NoRoom, most_that_fit
 from askance.methods.prompts import STOPS
@@ -111,10 +111,11 @@ async def _verified(
         )
         for at in order
     ]
-    hits = {hit.passage.id: hit for at in order for hit in endings[best_of[at]].state.hits}
+    found = (hit for at in order for hit in endings[best_of[at]].state.hits)
+    hits = each_once(sorted(found, key=lambda hit: hit.rank))
     sampling = Sampling(method.summary_tokens, stop=STOPS)
     try:
-        prompt = _fitting(method, question, run, candidates, list(hits.values()), allowance)
+        prompt = _fitting(method, question, run, candidates, hits, allowance)
         (written,) = await allowance.generate(run.model, prompt, sampling, key=("verify",))
     except NoRoom:
         run.trace.decide("choose", "without a call", "the budget has no room to compare the candidates")
