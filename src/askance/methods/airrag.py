@@ -47,9 +47,11 @@ class Airrag(Knobs):
     top_p: float = knob(0.8, "probability mass to sample from", at_least=0.01, at_most=1)
     top_k: int = knob(50, "tokens to sample from; 0: all", at_least=0)
     passages: int = knob(
-        3, "passages for a sub-query; 0: as many as l_max has room for, up to most_passages", at_least=0
+        3,
+        "passages for a sub-query; 0: as many as l_max and the window have room for, up to most_passages",
+        at_least=0,
     )
-    most_passages: int = knob(100, "the most of them", at_least=1)
+    most_passages: int | None = knob(None, "the most of them; none: no other limit", at_least=1)
     l_max: int | None = knob(None, "most input tokens of all calls of a question; none: no limit", at_least=1)
     count_verifier: bool = knob(True, "whether the verifier's call counts against l_max")
     verifier: Verifier = knob(

@@ -13,6 +13,7 @@ from askance.methods.airrag_reward import Judge
 from askance.methods.airrag_state import DA, QT, RA, SA, SAY, State
 from askance.methods.airrag_voting import jcd_scores
 from askance.methods.budget import Allowance, NoRoom, most_that_fit
+from askance.methods.searching import num_in_room, search_as_fits, search_for
 from askance.text.answers import normalise_answer
 from askance.text.fusion import fuse
 from askance.tree.nodes import Outcome
@@ -129,30 +130,41 @@ class Acting:
         """What `query` finds, or all queries of the QT before it, fused by their ranks."""
         airrag, last = self.airrag, state.steps[-1] if state.steps else None
         queries = last.said if airrag.multi_query and last and last.action == QT else ()
-        most = airrag.passages or airrag.most_passages
-        found = [await self._found(each, most) for each in queries or (query,)]
-        hits = found[0] if len(found) == 1 else _fused(found)[:most]
-        return hits if airrag.passages else hits[: self._num_passages(state, hits)]
 
-    async def _found(self, query: str, most: int) -> tuple[Hit, ...]:
-        decision = self.run.trace.decide("retrieve", "search", "a sub-query is answered", query=query)
-        with self.run.trace.because(decision):
-            return await self.run.retriever.search(query, most)
+        async def search(k: int) -> tuple[Hit, ...]:
+            found = [
+                await search_for(each, self.run, k, "a sub-query is answered") for each in queries or (query,)
+            ]
+            return found[0] if len(found) == 1 else _fused(found)[:k]
+
+        if airrag.passages:
+            return await search(airrag.passages)
+        hits = await search_as_fits(
+            search, lambda hits: self._num_passages(state, hits), airrag.most_passages
+        )
+        return hits[: self._num_passages(state, hits)]
 
     def _num_passages(self, state: State, found: Sequence[Hit]) -> int:
-        """How many the allowance has room for, if those still to be asked for get as many."""
-        left = self.allowance.left
-        if left is None or not found:
-            return len(found)
-        planned = max(1, len(state.pending)) if state.plan else self.airrag.most_iterations - state.times(RA)
-        of_all = self.run.model.count(prompts.retrieval_answer_prompt(self.run.model, found, ""))
-        of_one = max(1.0, of_all / len(found))
-        for_summary = self._closing(state) + RA_TOKENS * planned + 0.25 * (self.allowance.most or 0)
-        templates = planned * self.run.model.count(
-            prompts.transformation_prompt(self.run.model, self.question, state.history, "")
-        )
-        room = (left - for_summary - templates) / (max(1, planned) * of_one)
-        return int(min(max(room, 1), len(found)))
+        """How many the window has room for, and the allowance, if those still to be asked for get as many.
+
+        Those are the queue; in Lite, where nothing is planned, as many as there may be. A quarter of the
+        allowance is the summary's, but of what is left after the plan only half.
+        """
+        model, left = self.run.model, self.allowance.left
+
+        def count(hits: Sequence[Hit]) -> int:
+            return model.count(prompts.retrieval_answer_prompt(model, hits, ""))
+
+        room: float = model.context_tokens - self.airrag.answer_tokens - count(())
+        if left is not None:
+            is_lite, most = self.airrag.actions.is_lite, self.airrag.most_iterations
+            planned = max(1, most - state.times(RA) if is_lite else len(state.pending))
+            for_summary = self._closing(state) + RA_TOKENS * planned
+            for_summary += min(0.25 * (self.allowance.most or 0), 0.5 * left)
+            transforming = prompts.transformation_prompt(model, self.question, state.history, "")
+            templates = planned * (model.count(transforming) + count(()))
+            room = min(room, (left - for_summary - templates) / planned)
+        return num_in_room(found, room, count)
 
     def _closing(self, state: State) -> int:
         """Input tokens that the final call takes without passages, as things stand."""

@@ -43,7 +43,8 @@ class Blender(Knobs):
     )
     strict_budget: bool = knob(False, "whether l_max is for all of them together, in equal parts")
     verifier: Literal["sa", "jcd"] = knob("sa", "who chooses: a call that sees all answers, or common words")
-    passages: int = knob(100, "most passages that the last call is shown, as far as they fit", at_least=0)
+    passages: int = knob(0, "most passages that the last call is shown; 0: as many as fit", at_least=0)
+    show_passages: bool = knob(True, "whether the last call is shown passages at all")
     summary_tokens: int = knob(128, "most new tokens of the last call", at_least=1)
 
     paper: ClassVar[str] = "Feng et al. 2025 (AirRAG-Blender)"
@@ -81,7 +82,7 @@ class Blender(Knobs):
         run.trace.decide("members", "merge", why, numbers=numbers)
 
     async def _chosen(self, question: Question, run: Run, told: Sequence[Told], shares: Shares) -> Answer:
-        endings = endings_of(told, self.passages)
+        endings = endings_of(told, (self.passages or None) if self.show_passages else 0)
         kept = valid([ending for _, ending in endings])
         if not kept:
             run.trace.decide("end", "nothing", "no method came to an answer")

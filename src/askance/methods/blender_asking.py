@@ -68,8 +68,12 @@ async def ask_member(name: str, method: Method, question: Question, run: Run, al
     return Told(name, answer, found, failure)
 
 
-def endings_of(told: Sequence[Told], most_passages: int) -> list[tuple[Told, Ending]]:
-    """The answers of those that came to an end, with the passages that most methods found early."""
+def endings_of(told: Sequence[Told], most_passages: int | None) -> list[tuple[Told, Ending]]:
+    """The answers of those that came to an end, with the passages that most methods found early.
+
+    Args:
+        most_passages: None for all that were found.
+    """
     ended = [each for each in told if not each.failure]
     ranked = fuse([[hit.passage.id for hit in each.hits] for each in ended])
     places = {id: rank for rank, (id, _) in enumerate(ranked[:most_passages], start=1)}
