@@ -17,6 +17,7 @@ from typing import Any
 from askance.ask import Result, ask
 from askance.cli import exit_codes
 from askance.core.ports import Method
+from askance.core.trace import Generated
 from askance.core.types import Hit, Passage, Question
 from askance.methods.airrag import Airrag, AirragLite
 from askance.methods.blender import Blender
@@ -88,7 +89,7 @@ def use(method: Method, plan: str, options: argparse.Namespace) -> Result:
 
 def cell(result: Result, l_max: int) -> dict[str, float]:
     """The share of L_max that was read, and the passages that the first RA and the last SA were shown."""
-    prompts = {event.key: event for event in result.trace.events if event.type == "generate"}
+    prompts = {event.key: event for event in result.trace.events if isinstance(event, Generated)}
     shown = {str(key[-1]): event.prompt.count("Title ") for key, event in reversed(prompts.items())}
     last = {str(key[-1]): event.prompt.count("Title ") for key, event in prompts.items()}
     read = sum(event.prompt_tokens for event in prompts.values())

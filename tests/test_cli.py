@@ -187,6 +187,8 @@ BAD = [
     (["ask", "Q?", "--model", "anser=scripted"], "did you mean 'answer'"),
     (["ask", "Q?", "--set", "pasages=3"], "did you mean 'passages'"),
     (["ask", "Q?", "--set", "passages=many"], "expected int"),
+    (["ask", "Q?", "--method", "blender", "--set", "single.pasages=3"], "did you mean 'passages'"),
+    (["ask", "Q?", "--method", "blender", "--set", "singel.passages=3"], "did you mean 'single'"),
     (["ask", "Q?", "--set", "threshold=-7"], "expected 0 or more"),
     (["ask", "Q?", "--set", "passages"], "write --set knob=value"),
     (["ask", "Q?", "--set", "passages=1", "--set", "passages=2"], "more than once"),

@@ -86,7 +86,8 @@ class Airrag(Knobs):
     @property
     def needs(self) -> Needs:
         roles: frozenset[Role] = frozenset({"reward"}) if self.is_judged else frozenset()
-        return self.actions.needs(Needs(retriever=True, roles=roles, encoder=self.verifier == "emb"))
+        searches = not self.actions.is_direct
+        return self.actions.needs(Needs(retriever=searches, roles=roles, encoder=self.verifier == "emb"))
 
     def check_models(self, models: Mapping[Role, Model]) -> None:
         """Raise MissingAbility where no model can give rewards, or another method can't work."""
@@ -107,7 +108,7 @@ class Airrag(Knobs):
     @property
     def draws_beside(self) -> bool:
         """Whether a direct answer is a candidate beside the paths."""
-        return DA in self.actions.own
+        return DA in self.actions.own and not self.actions.is_direct
 
     @property
     def legality(self) -> Legality:
@@ -115,6 +116,7 @@ class Airrag(Knobs):
         steps = 2 * self.most_iterations + 1
         return Legality(
             self.actions.is_lite,
+            self.actions.is_direct,
             self.most_iterations,
             steps if self.actions.is_lite else steps + 1,
             self.early_sa,

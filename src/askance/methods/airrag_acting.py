@@ -159,8 +159,8 @@ class Acting:
         if left is not None:
             is_lite, most = self.airrag.actions.is_lite, self.airrag.most_iterations
             planned = max(1, most - state.times(RA) if is_lite else len(state.pending))
-            for_summary = self._closing(state) + RA_TOKENS * planned
-            for_summary += min(0.25 * (self.allowance.most or 0), 0.5 * left)
+            passages = min(0.25 * (self.allowance.most or 0), 0.5 * left)
+            for_summary = self._closing(state) + RA_TOKENS * planned + passages
             transforming = prompts.transformation_prompt(model, self.question, state.history, "")
             templates = planned * (model.count(transforming) + count(()))
             room = min(room, (left - for_summary - templates) / planned)

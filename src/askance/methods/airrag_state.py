@@ -145,15 +145,17 @@ class Legality:
 
     Attributes:
         is_lite: of the actions RA, QT and SA alone.
+        is_direct: of a direct answer alone.
         most_iterations: of RA, and of QT.
         most_depth: steps; the last of them is SA.
         early_summary: SA may come while queries are pending.
         further: other methods, which answer at the root.
 
-    DA is a candidate beside the paths, and otherwise the last resort.
+    DA is a candidate beside the paths, or all there is, and otherwise the last resort.
     """
 
     is_lite: bool = False
+    is_direct: bool = False
     most_iterations: int = 4
     most_depth: int = 10
     early_summary: bool = False
@@ -169,10 +171,12 @@ class Legality:
         left = tuple(action for action in self._legal(state) if action not in dead)
         if left:
             return left
-        last_resorts = (SA,) if state.history else (RA, DA)
+        last_resorts = (SA,) if state.history else () if self.is_direct else (RA, DA)
         return tuple(action for action in last_resorts if action not in dead)[:1]
 
     def _legal(self, state: State) -> Sequence[str]:
+        if not state.last and self.is_direct:
+            return (DA, *self.further)
         if not state.last:
             return (RA, QT, *self.further) if self.is_lite else (SAY, *self.further)
         if state.last == SAY:
