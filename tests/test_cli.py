@@ -157,8 +157,9 @@ def test_methods_and_models_are_listed(run):
 def test_prompts_are_listed_printed_and_used(run, script, tmp_path):
     code, out, _ = run("prompts")
     assert code == 0
-    for word in ("own", "hotpotqa", "2wikimultihopqa", "8", "yes or no"):
+    for word in ("own", "hotpotqa", "2wikimultihopqa", "8", "yes or no", "airrag-reader"):
         assert word in out
+    assert run("prompts", "airrag")[1].startswith('base = "airrag"\nsystem = ')
     code, out, _ = run("prompts", "strategyqa")
     assert code == 0
     path = tmp_path / "mine.toml"

@@ -27,6 +27,7 @@ from askance.nlp import load_linguistics
 from askance.presets import OF_MODELS, Preset, open_preset, shipped
 from askance.runtime.limit import Budget
 from askance.wordings import open_wording
+from askance.wordings.airrag import open_airrag_wording
 
 METHODS = {
     "closed_book": "askance.methods.closed_book:ClosedBook",
@@ -61,6 +62,7 @@ def _read_members(text: str) -> object:
 RECORD_KNOBS: dict[str, Callable[[str], Any]] = {
     "linguistics": load_linguistics,
     "wording": open_wording,
+    "prompts": open_airrag_wording,
     "actions": _read_actions,
     "methods": _read_members,
 }
@@ -193,7 +195,8 @@ def own_prompts(method: str, model: str) -> dict[str, Any]:
 
 
 def _trained_prompts(cls: type[Any], model: str) -> dict[str, Any]:
-    if not model or not is_dataclass(cls) or all(field.name != "wording" for field in fields(cls)):
+    names = {field.name for field in fields(cls)} if is_dataclass(cls) else set()
+    if not model or not names & {"wording", "prompts"}:
         return {}
     kind, name, options = parse_spec(model)
     folder = kind.reader(name, options)
@@ -202,7 +205,10 @@ def _trained_prompts(cls: type[Any], model: str) -> dict[str, Any]:
     from askance.models.local.reader_note import read_note
 
     note = read_note(folder)
-    return {} if note is None else {"wording": open_wording(note.prompts)}
+    if note is None:
+        return {}
+    trained = {"wording": open_wording(note.prompts), "prompts": open_airrag_wording("airrag-reader")}
+    return {knob: words for knob, words in trained.items() if knob in names}
 
 
 def _own_preset(model: str) -> Preset | None:
@@ -222,9 +228,10 @@ def ready_method(
     """A method with its prompts and preset; see `open_engine`."""
     settings = dict(knobs)
     if prompts is not None:
-        if "wording" in settings:
-            raise InputError("--prompts and the knob wording both name the prompts: give one of them.")
-        settings["wording"] = open_wording(prompts)
+        knob = "prompts" if any(each.name == "prompts" for each in fields(method_class(name))) else "wording"
+        if knob in settings:
+            raise InputError(f"--prompts and the knob {knob} both name the prompts: give one of them.")
+        settings[knob] = open_wording(prompts) if knob == "wording" else open_airrag_wording(prompts)
     return make_method(name, with_preset(name, settings, answer_model, preset))
 
 

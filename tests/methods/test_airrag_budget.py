@@ -175,9 +175,9 @@ def test_where_no_summary_fits_the_last_answer_stands_and_is_marked():
 
 
 def test_no_rollout_starts_that_could_not_end():
-    few, many = (spent(run(Airrag(rollouts=20, l_max=l_max), made())[0]) for l_max in (700, 20_000))
+    few, many = (spent(run(Airrag(rollouts=20, l_max=l_max), made())[0]) for l_max in (600, 20_000))
     assert few["rollouts"] < many["rollouts"]
-    assert few["l_max"] == 700
+    assert few["l_max"] == 600
 
 
 def test_l_max_is_shared_between_rollouts_and_what_is_left_over_goes_on():

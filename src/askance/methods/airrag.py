@@ -4,17 +4,17 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import ClassVar, Literal
 
-from askance.core.errors import MissingAbility
+from askance.core.errors import KnobError, MissingAbility
 from askance.core.knobs import Knobs, knob
 from askance.core.ports import Model, Needs, Run
 from askance.core.types import Answer, Demo, Question, Role, Sampling
-from askance.methods import airrag_prompts as prompts
 from askance.methods.airrag_actions import ALL, WITHOUT_ANALYSIS, Actions
 from askance.methods.airrag_choosing import valid
 from askance.methods.airrag_queries import STOPS as QUERY_STOPS
 from askance.methods.airrag_searching import Searching
 from askance.methods.airrag_showing import answered, show_choice, show_spending, show_tree
 from askance.methods.airrag_state import DA, QT, RA, SAY, Legality
+from askance.methods.airrag_wording import OWN, AirragWording
 from askance.methods.prompts import STOPS
 
 Verifier = Literal["sa", "jcd", "emb", "rm", "rm_vote"]
@@ -76,12 +76,23 @@ class Airrag(Knobs):
     early_sa: bool = knob(False, "sum up also while sub-queries are left")
     multi_query: bool = knob(False, "RA searches with all queries of the QT before it, not with one")
     most_iterations: int = knob(4, "most RA, and most QT, of a path", at_least=1)
-    examples: int = knob(0, "worked examples in the prompts of SAY, QT and SA", at_least=0, at_most=3)
+    prompts: AirragWording = knob(OWN, "the words of the prompts, and worked examples: a set, or a file")
+    examples: int | None = knob(
+        None, "worked examples in the prompts of SAY, QT and SA; none: as many as the set says", at_least=0
+    )
     query_tokens: int = knob(256, "most new tokens of SAY and QT", at_least=1)
     answer_tokens: int = knob(256, "most new tokens of RA", at_least=1)
     summary_tokens: int = knob(128, "most new tokens of SA and DA", at_least=1)
 
     paper: ClassVar[str] = "Feng et al. 2025 (AirRAG)"
+
+    def __post_init__(self) -> None:
+        Knobs.__post_init__(self)
+        most = max(map(len, (self.prompts.say_demos, self.prompts.qt_demos, self.prompts.sa_demos)))
+        if self._num_examples > most:
+            raise KnobError(
+                f"knob examples={self._num_examples} of method airrag: {self.prompts} has {most}."
+            )
 
     @property
     def needs(self) -> Needs:
@@ -126,17 +137,21 @@ class Airrag(Knobs):
     @property
     def analysis_demos(self) -> tuple[Demo, ...]:
         """For SAY."""
-        return prompts.SAY_DEMOS[: self.examples]
+        return self.prompts.say_demos[: self._num_examples]
 
     @property
     def transformation_demos(self) -> tuple[Demo, ...]:
         """For QT."""
-        return prompts.QT_DEMOS[: self.examples]
+        return self.prompts.qt_demos[: self._num_examples]
 
     @property
     def summary_demos(self) -> tuple[Demo, ...]:
         """For SA."""
-        return prompts.SA_DEMOS[: self.examples]
+        return self.prompts.sa_demos[: self._num_examples]
+
+    @property
+    def _num_examples(self) -> int:
+        return self.prompts.examples if self.examples is None else self.examples
 
     def samples_of(self, action: str) -> int:
         """Replies of an action drawn at once."""

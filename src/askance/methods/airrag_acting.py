@@ -12,6 +12,7 @@ from askance.methods.airrag_queries import parse_queries
 from askance.methods.airrag_reward import Judge
 from askance.methods.airrag_state import DA, QT, RA, SA, SAY, State
 from askance.methods.airrag_voting import jcd_scores
+from askance.methods.airrag_wording import REFUSAL, AirragWording
 from askance.methods.budget import Allowance, NoRoom, most_that_fit
 from askance.methods.searching import num_in_room, search_as_fits, search_for
 from askance.text.answers import normalise_answer
@@ -46,6 +47,11 @@ class Acting:
     judge: Judge | None = None
     judging: Allowance | None = None
 
+    @property
+    def words(self) -> AirragWording:
+        """Of the prompts."""
+        return self.airrag.prompts
+
     async def draw(self, state: State, node: str, action: str) -> list[Outcome[State]] | None:
         """The different states that an action leads to; none where it gives nothing, None without room."""
         try:
@@ -70,12 +76,14 @@ class Acting:
         return await self._further(state, action)
 
     async def _analyse(self, state: State, node: str) -> list[Outcome[State]]:
-        prompt = prompts.analysis_prompt(self.run.model, self.question, self.airrag.analysis_demos)
+        prompt = prompts.analysis_prompt(
+            self.run.model, self.question, self.airrag.analysis_demos, words=self.words
+        )
         said = await self._said(SAY, (), prompt, node, parse_queries, self._closing(state))
         return [Outcome(state.planned(queries, self.question.text), votes) for queries, votes in said]
 
     async def _answer_directly(self, state: State, node: str) -> list[Outcome[State]]:
-        prompt = prompts.direct_prompt(self.run.model, self.question)
+        prompt = prompts.direct_prompt(self.run.model, self.question, words=self.words)
         said = await self._said(DA, (), prompt, node, _final, self.for_judging(state))
         return [Outcome(state.concluded(DA, answer), votes) for (answer,), votes in said]
 
@@ -83,7 +91,12 @@ class Acting:
         current = state.pending[0] if state.pending else ""
         about = (current, *(f"{pair.question}\n{pair.answer}" for pair in state.history))
         prompt = prompts.transformation_prompt(
-            self.run.model, self.question, state.history, current, self.airrag.transformation_demos
+            self.run.model,
+            self.question,
+            state.history,
+            current,
+            self.airrag.transformation_demos,
+            words=self.words,
         )
         said = await self._said(QT, about, prompt, node, parse_queries, self._closing(state))
         return [Outcome(state.transformed(queries), votes) for queries, votes in said]
@@ -93,10 +106,12 @@ class Acting:
         query = state.pending[0] if state.pending else self.question.text
         hits = await self._search(query, state)
         if not hits:
-            return [Outcome(state.answered(query, prompts.REFUSAL, (), refused=True))]
+            return [Outcome(state.answered(query, REFUSAL, (), refused=True))]
         closing = self._closing(state)
         hits, prompt = self._fitting(
-            hits, lambda shown: prompts.retrieval_answer_prompt(self.run.model, shown, query), closing
+            hits,
+            lambda shown: prompts.retrieval_answer_prompt(self.run.model, shown, query, words=self.words),
+            closing,
         )
         about = (normalise_answer(query), *(hit.passage.id for hit in hits))
         said = await self._said(RA, about, prompt, node, _final, closing)
@@ -153,7 +168,7 @@ class Acting:
         model, left = self.run.model, self.allowance.left
 
         def count(hits: Sequence[Hit]) -> int:
-            return model.count(prompts.retrieval_answer_prompt(model, hits, ""))
+            return model.count(prompts.retrieval_answer_prompt(model, hits, "", words=self.words))
 
         room: float = model.context_tokens - self.airrag.answer_tokens - count(())
         if left is not None:
@@ -161,7 +176,9 @@ class Acting:
             planned = max(1, most - state.times(RA) if is_lite else len(state.pending))
             passages = min(0.25 * (self.allowance.most or 0), 0.5 * left)
             for_summary = self._closing(state) + RA_TOKENS * planned + passages
-            transforming = prompts.transformation_prompt(model, self.question, state.history, "")
+            transforming = prompts.transformation_prompt(
+                model, self.question, state.history, "", words=self.words
+            )
             templates = planned * (model.count(transforming) + count(()))
             room = min(room, (left - for_summary - templates) / planned)
         return num_in_room(found, room, count)
@@ -170,7 +187,7 @@ class Acting:
         """Input tokens that the final call takes without passages, as things stand."""
         if self.allowance.left is None:
             return 0
-        prompt = prompts.summary_prompt(self.run.model, self.question, state.history)
+        prompt = prompts.summary_prompt(self.run.model, self.question, state.history, words=self.words)
         return self.run.model.count(prompt) + self.for_judging(state)
 
     def for_judging(self, state: State) -> int:
@@ -191,14 +208,16 @@ class Acting:
             return self._has_room(prompt, self.airrag.summary_tokens, keep)
 
         def with_hits(num_hits: int) -> Prompt:
-            return prompts.summary_prompt(model, question, state.history, ordered[:num_hits], demos)
+            return prompts.summary_prompt(
+                model, question, state.history, ordered[:num_hits], demos, words=self.words
+            )
 
         num_hits = most_that_fit(len(ordered), lambda number: has_room(with_hits(number)))
         self.allowance.was_short |= num_hits != len(ordered)
         if num_hits is not None:
             return with_hits(num_hits)
         for oldest in range(len(state.history)):
-            prompt = prompts.summary_prompt(model, question, state.history[oldest:])
+            prompt = prompts.summary_prompt(model, question, state.history[oldest:], words=self.words)
             if has_room(prompt):
                 return prompt
         raise NoRoom

@@ -49,7 +49,7 @@ class Searching:
         self._kept = self._for_verifier()
         self.account.set_aside += self._kept
         if airrag.is_judged:
-            self.judge = Judge(models.get("reward", self.run.model), self.question)
+            self.judge = Judge(models.get("reward", self.run.model), self.question, airrag.prompts)
             if airrag.reward == "consistency" and not airrag.count_verifier:
                 self._judging = Account(None).share(1)
 
@@ -174,7 +174,9 @@ class Searching:
 
     def _least(self) -> int:
         """Input tokens without which no rollout comes to an answer."""
-        return self.run.model.count(prompts.summary_prompt(self.run.model, self.question, ()))
+        return self.run.model.count(
+            prompts.summary_prompt(self.run.model, self.question, (), words=self.airrag.prompts)
+        )
 
     def _for_verifier(self) -> int:
         """What is kept for the last call: its template, and room for an answer of each rollout."""
@@ -184,13 +186,15 @@ class Searching:
         )
         if airrag.l_max is None or airrag.verifier != "sa" or not airrag.count_verifier or not may_call:
             return 0
-        template = self.run.model.count(prompts.candidates_prompt(self.run.model, self.question, ()))
+        template = self.run.model.count(
+            prompts.candidates_prompt(self.run.model, self.question, (), words=airrag.prompts)
+        )
         num_candidates = airrag.rollouts + airrag.draws_beside
         return min(template + _CANDIDATE_TOKENS * num_candidates, airrag.l_max // 2)
 
     def _for_direct_answer(self) -> int:
         acting = Acting(self.airrag, self.question, self.run, Allowance(self.account, 0), judge=self.judge)
-        prompt = prompts.direct_prompt(self.run.model, self.question)
+        prompt = prompts.direct_prompt(self.run.model, self.question, words=self.airrag.prompts)
         return self.run.model.count(prompt) + (0 if self._judging else acting.for_judging(State()))
 
     def _judged(self, state: State) -> float:
