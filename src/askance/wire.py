@@ -181,7 +181,9 @@ def _filled(method: Any, typed: Mapping[str, Any], model: str, preset: Preset | 
     if preset is not None and preset.knows(cls, filled):
         filled = {**preset.knobs(cls, filled), **filled}
     for name, member in _members(method, filled).items():
-        filled |= _of_member(name, _filled(member, of_members.get(name, {}), model, preset))
+        # What it may read is up to the method that asks it.
+        given = {"l_max": member.l_max} if hasattr(member, "l_max") else {}
+        filled |= _of_member(name, _filled(member, {**given, **of_members.get(name, {})}, model, preset))
     return filled
 
 
