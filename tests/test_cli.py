@@ -212,8 +212,9 @@ def test_methods_and_models_are_listed(run):
 def test_prompts_are_listed_printed_and_used(run, script, tmp_path):
     code, out, _ = run("prompts")
     assert code == 0
-    for word in ("own", "hotpotqa", "2wikimultihopqa", "8", "yes or no"):
+    for word in ("own", "hotpotqa", "2wikimultihopqa", "8", "yes or no", "airrag-reader"):
         assert word in out
+    assert run("prompts", "airrag")[1].startswith('base = "airrag"\nsystem = ')
     code, out, _ = run("prompts", "strategyqa")
     assert code == 0
     path = tmp_path / "mine.toml"
@@ -249,6 +250,8 @@ BAD = [
     (["eval", "--dataset", "hotpot:own.json", "--out", "r"], "did you mean 'hotpotqa'"),
     (["ask", "Q?", "--set", "pasages=3"], "did you mean 'passages'"),
     (["ask", "Q?", "--set", "passages=many"], "expected int"),
+    (["ask", "Q?", "--method", "blender", "--set", "single.pasages=3"], "did you mean 'passages'"),
+    (["ask", "Q?", "--method", "blender", "--set", "singel.passages=3"], "did you mean 'single'"),
     (["ask", "Q?", "--set", "threshold=-7"], "expected 0 or more"),
     (["ask", "Q?", "--set", "passages"], "write --set knob=value"),
     (["ask", "Q?", "--set", "passages=1", "--set", "passages=2"], "more than once"),

@@ -56,7 +56,8 @@ from askance.wire import (
     method_class,
     open_engine,
 )
-from askance.wordings import WORDINGS, open_wording, toml_of
+from askance.wordings import WORDINGS, open_wording
+from askance.wordings.airrag import AIRRAG_WORDINGS, open_airrag_wording, shown_prompts
 
 
 class Commands(TyperGroup):
@@ -240,11 +241,13 @@ def show_prompts(
 ) -> None:
     """List the prompt sets, or print one whole in the file format, to start from."""
     if name is not None:
-        print(toml_of(open_wording(name)), end="")
+        print(shown_prompts(name), end="")
         return
     table = Table("set", "examples", "for", box=None, pad_edge=False, header_style="bold")
     for known, purpose in WORDINGS.items():
         table.add_row(*map(Text, (known, str(len(open_wording(known).demos)), purpose)))
+    for known, purpose in AIRRAG_WORDINGS.items():
+        table.add_row(*map(Text, (known, str(open_airrag_wording(known).examples), purpose)))
     out.print(table)
 
 

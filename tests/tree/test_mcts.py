@@ -104,6 +104,16 @@ def test_an_eager_search_draws_for_all_actions_of_a_node():
     assert len(drawn) == 6
 
 
+@pytest.mark.parametrize("expansion", ["lazy", "eager"])
+def test_an_action_in_vain_does_not_fail_a_rollout_beside_a_live_sibling(expansion):
+    rules, _ = game(letters="ab", length=2, dead={"a", "ba"})
+    first = replace(rules, choose=lambda node, untried, rollout: untried[0])
+    tree = run(first, rollouts=1, expansion=expansion)
+    assert [node.state for node in tree.terminals] == ["bb"]
+    assert tree.num_failed == 0
+    check(tree)
+
+
 def test_an_action_in_vain_gives_way_to_what_becomes_legal_then():
     def actions(state, dead):
         return ["z"] if dead >= {"a", "b"} else [each for each in "ab" if each not in dead]

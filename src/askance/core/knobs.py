@@ -65,13 +65,16 @@ class Knobs:
 
 def short_repr(method: object) -> str:
     """The method's name with the knobs that are not at their defaults: ``dragin(threshold=1.3)``."""
-    changed = [
-        f"{field.name}={getattr(method, field.name)}"
-        for field in (dataclasses.fields(method) if dataclasses.is_dataclass(method) else ())
-        if getattr(method, field.name) != field.default
-    ]
+    changed = ", ".join(f"{knob}={value}" for knob, value in changed_knobs(method).items())
     name = name_of(type(method))
-    return f"{name}({', '.join(changed)})" if changed else name
+    return f"{name}({changed})" if changed else name
+
+
+def changed_knobs(method: object) -> dict[str, Any]:
+    """The knobs that are not at their defaults."""
+    knobs = dataclasses.fields(method) if dataclasses.is_dataclass(method) else ()
+    values = {field.name: (getattr(method, field.name), field.default) for field in knobs}
+    return {knob: value for knob, (value, default) in values.items() if value != default}
 
 
 def parse_knobs(cls: type[Any], settings: Mapping[str, Any]) -> dict[str, Any]:

@@ -39,7 +39,7 @@ class Shares:
             members = {name: account.share(1) for name, account in zip(names, accounts, strict=False)}
             return cls(most, members, accounts)
         account = Account(most)
-        template = run.model.count(candidates_prompt(run.model, question, ()))
+        template = run.model.count(candidates_prompt(run.model, question, (), words=blender.prompts))
         kept = min(template + _CANDIDATE_TOKENS * len(names), most // 2)
         account.set_aside += kept
         members = {name: account.share(len(names) - number) for number, name in enumerate(names)}
