@@ -123,7 +123,7 @@ class RecordedAnswers:
 class RecordedSearches:
     """A `Retriever` that finds what the recorded prompts show."""
 
-    name, fingerprint = "recorded", ""
+    name, fingerprint, precision = "recorded", "", "float32"
 
     def __init__(self, rounds: list[Record], decode: Any, tally: Tally) -> None:
         self._entries = iter([entry for entry in rounds if entry["kind"] == "retrieve"])

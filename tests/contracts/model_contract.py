@@ -81,6 +81,7 @@ class ModelContract:
         control_strings: texts that are one control token each when a trusted span holds them.
         max_tokens: how long the generations are.
         number_format, operation: the row of the table of tolerances for two ways of computing a number.
+        precision: what the model says that its numbers are computed in.
         counts_exactly: prompts are counted to the token; otherwise, at most how many there are.
     """
 
@@ -91,6 +92,7 @@ class ModelContract:
     control_strings: tuple[str, ...] = ()
     max_tokens = 12
     number_format, operation = "float32", "two layers"
+    precision = "float32"
     counts_exactly = True
 
     def generate(
@@ -130,6 +132,7 @@ class ModelContract:
         assert model.signals == self.signals
         assert model.capabilities == self.capabilities
         assert model.name
+        assert model.precision == self.precision
         assert model.context_tokens > self.max_tokens
 
     def test_pieces_are_one_for_each_id(self, model):

@@ -12,6 +12,7 @@ from importlib.metadata import PackageNotFoundError, version
 from pathlib import Path
 from typing import Any
 
+from askance.ask import precisions_of
 from askance.core.knobs import name_of, short_repr
 from askance.core.version import VERSION
 from askance.eval.datasets import Example
@@ -37,6 +38,7 @@ class Settings:
         index_content: hash of the indexed documents and how they were analysed, with dense retrieval also of
             the encoder; empty without an index.
         versions: of askance's libraries, as far as installed.
+        precisions: what the numbers of the models are computed in, by role, where that is known.
         retriever: how the index is searched.
         encoder: name and fingerprint of what the method compares texts with; empty without one.
     """
@@ -60,6 +62,7 @@ class Settings:
     budget: Mapping[str, float] = field(default_factory=dict)
     retriever: str = DEFAULT_RETRIEVER
     encoder: str = ""
+    precisions: Mapping[str, str] = field(default_factory=dict)
 
     @property
     def dataset_name(self) -> str:
@@ -75,6 +78,7 @@ class Settings:
             **{f"knob {name}": value for name, value in self.knobs.items()},
             **{f"model {role}": spec for role, spec in self.model_specs.items()},
             **{f"model {role} (loaded)": name for role, name in self.models.items()},
+            **{f"precision of model {role}": precision for role, precision in self.precisions.items()},
             "index content": self.index_content,
             # Left out as in runs that began before there was a choice.
             **({} if self.retriever == DEFAULT_RETRIEVER else {"retriever": self.retriever}),
@@ -114,6 +118,7 @@ def settings_of(
         started_at=datetime.now(UTC).isoformat(timespec="seconds"),
         budget={name: value for name, value in asdict(engine.budget).items() if value is not None},
         retriever=retriever,
+        precisions=precisions_of(engine.models),
         encoder="" if engine.encoder is None else f"{engine.encoder.name}, {engine.encoder.fingerprint}",
     )
 
