@@ -14,7 +14,7 @@ from typing import TypeVar
 
 import numpy as np
 import pytest
-from tests.tolerances import assert_near, near, tolerance
+from tests.tolerances import assert_clear, assert_near, near, tolerance
 
 from askance.core.errors import InputError, PromptTooLong
 from askance.core.ports import Model
@@ -145,6 +145,13 @@ class ModelContract:
         first, second = self.greedy(model), self.generate(model, key=("other", 3))[0]
         assert (first.text, first.finish) == (second.text, second.finish)
         assert [token.id for token in first.tokens] == [token.id for token in second.tokens]
+
+    def test_greedy_tokens_may_be_compared_exactly(self, model):
+        """On any processor, and however they are computed: no two candidates are close."""
+        if "top_logprobs" in self.signals:
+            tops = [token.top for token in computed(self.greedy(model, Want(top_logprobs=2)))]
+            gaps = [top[0][1] - top[1][1] for top in tops if len(top) > 1]
+            assert_clear(gaps, self.operation, self.number_format)
 
     def test_same_key_same_sample(self, model):
         texts = [self.generate(model, temperature=1.0, key=("a", 1))[0].text for _ in range(2)]
