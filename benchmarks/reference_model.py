@@ -65,7 +65,7 @@ class ReferenceModel:
         needed: what the same calls need.
     """
 
-    name, fingerprint = "reference", ""
+    name, fingerprint, precision = "reference", "", "float32"
     signals: frozenset[Signal] = frozenset({"logprob", "entropy"})
     capabilities: frozenset[Capability] = frozenset({"raw", "continuation", "attend", "chat"})
 

@@ -3,9 +3,9 @@
     python -m runs.every_processor --out FILE.json [--settings NAME …] [-- ARGUMENTS OF PYTEST …]
 
 A processor can be told to compute like an older one: torch's own loops by ATEN_CPU_CAPABILITY, oneDNN's
-products by ONEDNN_MAX_CPU_ISA. It can't be told to compute like a newer one: torch would break off, so that is
-not run, and oneDNN takes what there is. The table says what each setting really came to. One factor changes at
-a time, but for the oldest and the newest of all together. The exit code is 1 if a test failed anywhere.
+products by ONEDNN_MAX_CPU_ISA. It can't be told to compute like a newer one: torch would break off, so that
+is not run, and oneDNN takes what there is. The table says what each setting came to. One factor changes
+at a time, but for the oldest and the newest of all together. The exit code is 1 if a test failed anywhere.
 """
 
 import argparse

@@ -28,9 +28,17 @@ def test_the_trace_holds_question_and_answer():
     assert isinstance(first, Asked)
     assert isinstance(last, Answered)
     assert (first.text, first.seed, first.models) == ("Which river?", 3, {"answer": "scripted"})
+    assert first.precisions == {}, "nobody tells"
     assert "max_tokens=9" in first.method
     assert (last.answer, last.usage) == (result.answer, result.usage)
     assert result.usage.generated_tokens == 3
+
+
+def test_the_trace_holds_the_precision_of_each_model():
+    model = ScriptedModel([" The Arno."])
+    model.precision = "bfloat16"
+    result = asyncio.run(ask(QUESTION, ClosedBook(elicit=False), {"answer": model}))
+    assert result.trace.events[0].precisions == {"answer": "bfloat16"}
 
 
 @pytest.mark.parametrize("text", ["", "  \n"])

@@ -67,6 +67,7 @@ async def ask(
         retriever="" if retriever is None else retriever.name,
         seed=seed,
         started_at=datetime.now(UTC).isoformat(timespec="seconds"),
+        precisions=precisions_of(models),
     )
     scope, ledger = (seed, question.id), Ledger(budget)
     run = Run(
@@ -122,6 +123,11 @@ def check_needs(
         _check_attention(name, model, models.get("attend"))
     if isinstance(method, ChecksModels):
         method.check_models(models)
+
+
+def precisions_of(models: Mapping[Role, Model]) -> dict[str, str]:
+    """What the models' numbers are computed in, by role; without those of which nobody tells."""
+    return {role: model.precision for role, model in models.items() if model.precision}
 
 
 def _check_abilities(name: str, needs: Needs, model: Model) -> None:

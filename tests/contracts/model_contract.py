@@ -14,7 +14,7 @@ from typing import TypeVar
 
 import numpy as np
 import pytest
-from tests.tolerances import assert_near, near, tolerance
+from tests.tolerances import assert_clear, assert_near, near, tolerance
 
 from askance.core.errors import InputError, PromptTooLong
 from askance.core.ports import Model
@@ -81,6 +81,7 @@ class ModelContract:
         control_strings: texts that are one control token each when a trusted span holds them.
         max_tokens: how long the generations are.
         number_format, operation: the row of the table of tolerances for two ways of computing a number.
+        precision: what the model says that its numbers are computed in.
         counts_exactly: prompts are counted to the token; otherwise, at most how many there are.
     """
 
@@ -91,6 +92,7 @@ class ModelContract:
     control_strings: tuple[str, ...] = ()
     max_tokens = 12
     number_format, operation = "float32", "two layers"
+    precision = "float32"
     counts_exactly = True
 
     def generate(
@@ -131,6 +133,7 @@ class ModelContract:
         assert model.signals == self.signals
         assert model.capabilities == self.capabilities
         assert model.name
+        assert model.precision == self.precision
         assert model.context_tokens > self.max_tokens
 
     def test_pieces_are_one_for_each_id(self, model):
@@ -143,6 +146,13 @@ class ModelContract:
         first, second = self.greedy(model), self.generate(model, key=("other", 3))[0]
         assert (first.text, first.finish) == (second.text, second.finish)
         assert [token.id for token in first.tokens] == [token.id for token in second.tokens]
+
+    def test_greedy_tokens_may_be_compared_exactly(self, model):
+        """On any processor, and however they are computed: no two candidates are close."""
+        if "top_logprobs" in self.signals:
+            tops = [token.top for token in computed(self.greedy(model, Want(top_logprobs=2)))]
+            gaps = [top[0][1] - top[1][1] for top in tops if len(top) > 1]
+            assert_clear(gaps, self.operation, self.number_format)
 
     def test_same_key_same_sample(self, model):
         texts = [self.generate(model, temperature=1.0, key=("a", 1))[0].text for _ in range(2)]

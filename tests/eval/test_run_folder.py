@@ -143,6 +143,16 @@ def test_other_settings_are_refused_with_what_differs(tmp_path):
     )
 
 
+def test_a_run_does_not_go_on_in_another_precision(tmp_path):
+    """As where `auto` is a GPU in bfloat16 on one machine and a CPU in float32 on another."""
+    folder = tmp_path / "run"
+    asked = replace(SETTINGS_OF_4, precisions={"answer": "bfloat16"})
+    add(folder, 1, asked=asked)
+    other = replace(SETTINGS_OF_4, precisions={"answer": "float32"})
+    refused(folder, "other settings (precision of model answer: bfloat16, now float32)", asked=other)
+    assert read_run(folder).settings.precisions == {"answer": "bfloat16"}
+
+
 def test_what_changes_no_answer_may_change(tmp_path):
     folder = tmp_path / "run"
     add(folder, 1)

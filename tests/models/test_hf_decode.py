@@ -8,6 +8,7 @@ import time
 import numpy as np
 import pytest
 import torch
+from tests.choices import watched_choices
 from tests.contracts.model_contract import KeepOf, computed, run
 from tests.models.tiny import byte_level_tokenizer, tiny_module
 from tests.tolerances import assert_near, near
@@ -39,14 +40,15 @@ def generate(model, prompt, max_tokens=8, want=Want(), until=None, **options):
 
 @pytest.mark.parametrize("question", QUESTIONS)
 def test_greedy_text_equals_that_of_transformers(bundled, question):
-    (generation,) = generate(bundled, chat(question), 24)
+    with watched_choices() as choices:
+        (generation,) = generate(bundled, chat(question), 24)
     ids = torch.tensor([generation.prompt_ids])
     with torch.inference_mode():
         expected = module_of(bundled).generate(
             ids, attention_mask=torch.ones_like(ids), do_sample=False, max_new_tokens=24
         )
     ours = [token.id for token in computed(generation)]
-    assert expected[0, ids.shape[1] :].tolist() == ours
+    assert expected[0, ids.shape[1] :].tolist() == ours or not choices.are_clear("thirty layers")
 
 
 def test_signals_equal_those_of_one_full_forward_pass(bundled):
@@ -200,15 +202,17 @@ def test_calls_are_computed_side_by_side(qwen, monkeypatch):
 
     async def all_at_once():
         work = (
-            qwen.generate(prompt, Sampling(20 - 3 * number, temperature=0.7), ALL, n=2, key=(number,))
+            qwen.generate(prompt, Sampling(20 - 3 * number, temperature=0.7), ALL, n=2, key=(5, number))
             for number, prompt in enumerate(prompts)
         )
         return await asyncio.gather(*work)
 
-    alone = [
-        generate(qwen, prompt, 20 - 3 * number, ALL, temperature=0.7, n=2, key=(number,))
-        for number, prompt in enumerate(prompts)
-    ]
+    with watched_choices() as choices:
+        alone = [
+            generate(qwen, prompt, 20 - 3 * number, ALL, temperature=0.7, n=2, key=(5, number))
+            for number, prompt in enumerate(prompts)
+        ]
+    assert choices.are_clear("two layers"), "or else their tokens can't be compared"
     passes = []
     forward = qwen._network.backend.forward
     monkeypatch.setattr(

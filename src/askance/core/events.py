@@ -39,6 +39,7 @@ class Asked(Event):
     Attributes:
         method: with all its knobs.
         title: the method with the knobs that are not at their defaults.
+        precisions: what the numbers of the models are computed in, by role, where that is known.
     """
 
     type: ClassVar[str] = "question"
@@ -50,6 +51,7 @@ class Asked(Event):
     retriever: str
     seed: int
     started_at: str
+    precisions: dict[str, str] = field(default_factory=dict)
 
 
 @dataclass(frozen=True, slots=True)

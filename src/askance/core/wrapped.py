@@ -35,6 +35,10 @@ class WrappedModel:
         return self._model.fingerprint
 
     @property
+    def precision(self) -> str:
+        return self._model.precision
+
+    @property
     def signals(self) -> frozenset[Signal]:
         return self._model.signals
 

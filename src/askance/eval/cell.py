@@ -15,7 +15,7 @@ from askance.eval.metrics import DEFAULT_METRICS, Scoring, open_metrics
 from askance.eval.recorded_run import SETTINGS, RecordedRun, read_run
 from askance.eval.run_folder import RunWriter, claimed, open_run
 from askance.eval.selection import Chosen, Selection, choose
-from askance.eval.settings import settings_of
+from askance.eval.settings import LoadedModels, settings_of
 from askance.eval.standing import Standing
 from askance.loading import (
     DEFAULT_MODEL,
@@ -156,7 +156,8 @@ async def evaluate(
     with claimed(folder):
         models = _models_of_finished(ready, folder, terms)
         engine = None if models else _engine(ready, load_models)
-        with _opened(ready, models or _names(engine), folder, terms) as (writer, before):
+        known = models or LoadedModels.of(engine.models if engine else {})
+        with _opened(ready, known, folder, terms) as (writer, before):
             standing = Standing.of(len(ready.questions), ready.scoring.names, before.records)
             if engine is None:
                 progress(standing)
@@ -179,23 +180,20 @@ def begin(ready: ReadyCell, folder: Path, load_models: LoadModels) -> None:
         RunFolderError, MissingAbility: as for `evaluate`.
     """
     with claimed(folder):
-        models = _models_of_finished(ready, folder, Terms()) or _names(_engine(ready, load_models))
+        finished = _models_of_finished(ready, folder, Terms())
+        models = finished or LoadedModels.of(_engine(ready, load_models).models)
         with _opened(ready, models, folder, Terms()):
             pass
 
 
-def _models_of_finished(ready: ReadyCell, folder: Path, terms: Terms) -> Mapping[str, str] | None:
-    """The names of the models that answered a run, where none of its questions is left to ask."""
+def _models_of_finished(ready: ReadyCell, folder: Path, terms: Terms) -> LoadedModels | None:
+    """The models that answered a run, where none of its questions is left to ask."""
     if not (folder / SETTINGS).exists():
         return None
     run = read_run(folder)
     done = {record.id for record in run.records if not (terms.retry_failures and record.is_failure)}
     asked = {example.question.id for example in ready.questions.values()}
-    return run.settings.models if asked <= done else None
-
-
-def _names(engine: Engine | None) -> Mapping[str, str]:
-    return {} if engine is None else {role: model.name for role, model in engine.models.items()}
+    return LoadedModels(run.settings.models, run.settings.precisions) if asked <= done else None
 
 
 def _engine(ready: ReadyCell, load_models: LoadModels) -> Engine:
@@ -205,9 +203,8 @@ def _engine(ready: ReadyCell, load_models: LoadModels) -> Engine:
 
 
 def _opened(
-    ready: ReadyCell, models: Mapping[str, str], folder: Path, terms: Terms
+    ready: ReadyCell, models: LoadedModels, folder: Path, terms: Terms
 ) -> AbstractContextManager[tuple[RunWriter, RecordedRun]]:
-    """The run of a cell; `models` are the names of those loaded, by role."""
     cell, examples = ready.cell, tuple(ready.questions.values())
     settings = settings_of(
         ready.method, models, cell.models, cell.dataset, examples, ready.scoring.names,

@@ -12,8 +12,10 @@ from importlib.metadata import PackageNotFoundError, version
 from pathlib import Path
 from typing import Any
 
+from askance.ask import precisions_of
 from askance.core.knobs import name_of, short_repr
-from askance.core.ports import Encoder, Method, Retriever
+from askance.core.ports import Encoder, Method, Model, Retriever
+from askance.core.types import Role
 from askance.core.version import VERSION
 from askance.eval.datasets import Example
 from askance.loading import DEFAULT_RETRIEVER
@@ -38,6 +40,7 @@ class Settings:
         index_content: hash of the indexed documents and how they were analysed, with dense retrieval also of
             the encoder; empty without an index.
         versions: of askance's libraries, as far as installed.
+        precisions: what the numbers of the models are computed in, by role, where that is known.
         retriever: how the index is searched.
         encoder: name and fingerprint of what the method compares texts with; empty without one.
     """
@@ -61,6 +64,7 @@ class Settings:
     budget: Mapping[str, float] = field(default_factory=dict)
     retriever: str = DEFAULT_RETRIEVER
     encoder: str = ""
+    precisions: Mapping[str, str] = field(default_factory=dict)
 
     @property
     def dataset_name(self) -> str:
@@ -76,6 +80,7 @@ class Settings:
             **{f"knob {name}": value for name, value in self.knobs.items()},
             **{f"model {role}": spec for role, spec in self.model_specs.items()},
             **{f"model {role} (loaded)": name for role, name in self.models.items()},
+            **{f"precision of model {role}": precision for role, precision in self.precisions.items()},
             "index content": self.index_content,
             # Left out as in runs that began before there was a choice.
             **({} if self.retriever == DEFAULT_RETRIEVER else {"retriever": self.retriever}),
@@ -86,9 +91,22 @@ class Settings:
         }
 
 
+@dataclass(frozen=True, slots=True)
+class LoadedModels:
+    """What a run keeps of its models, by role: their names, and the precisions that are known."""
+
+    names: Mapping[str, str]
+    precisions: Mapping[str, str]
+
+    @classmethod
+    def of(cls, models: Mapping[Role, Model]) -> "LoadedModels":
+        """The same of models that are at hand."""
+        return cls({role: model.name for role, model in models.items()}, precisions_of(models))
+
+
 def settings_of(
     method: Method,
-    models: Mapping[str, str],
+    models: LoadedModels,
     model_specs: Mapping[str, str],
     dataset: str,
     examples: Sequence[Example],
@@ -104,7 +122,7 @@ def settings_of(
     """The settings of a run that begins now.
 
     Args:
-        models: the names of the loaded models by role; `model_specs`: as they were named.
+        model_specs: the models as they were named, by role.
         searched: what searches `index`, in the way that `retriever` names.
     """
     return Settings(
@@ -114,7 +132,7 @@ def settings_of(
         method=name_of(type(method)),
         title=short_repr(method),
         knobs=_knobs(method),
-        models=dict(models),
+        models=models.names,
         model_specs=dict(model_specs),
         index="" if index is None else str(index),
         index_content="" if searched is None else searched.fingerprint,
@@ -126,6 +144,7 @@ def settings_of(
         started_at=datetime.now(UTC).isoformat(timespec="seconds"),
         budget={name: value for name, value in asdict(budget).items() if value is not None},
         retriever=retriever,
+        precisions=models.precisions,
         encoder="" if encoder is None else f"{encoder.name}, {encoder.fingerprint}",
     )
 

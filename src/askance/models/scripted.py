@@ -76,7 +76,7 @@ class ScriptedModel:
     Control tokens are written like ``<|end|>``; chat turns are rendered with them.
     """
 
-    fingerprint = ""
+    fingerprint = precision = ""
 
     def __init__(
         self,

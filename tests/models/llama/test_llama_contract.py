@@ -7,6 +7,7 @@ from tests.contracts.model_contract import ModelContract
 class TestTinyLlama(ModelContract):
     control_strings = ("<s>", "</s>", "[INST]", "<unk>")
     number_format, operation = "float16", "read twice"
+    precision = "weights as in the file, keys and values in float16"
 
     @pytest.fixture
     def model(self, gguf_models):
@@ -16,6 +17,7 @@ class TestTinyLlama(ModelContract):
 class TestTinyQwen(ModelContract):
     control_strings = ("<|im_start|>", "<|endoftext|>", "<think>")
     number_format, operation = "float16", "read twice"
+    precision = "weights as in the file, keys and values in float16"
 
     @pytest.fixture
     def model(self, gguf_models):

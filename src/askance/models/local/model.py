@@ -60,6 +60,10 @@ class LocalModel(ABC):
     def fingerprint(self) -> str: ...
 
     @property
+    @abstractmethod
+    def precision(self) -> str: ...
+
+    @property
     def signals(self) -> frozenset[Signal]:
         return _ANYWHERE | {"attention"} if self._has_attention else _ANYWHERE
 

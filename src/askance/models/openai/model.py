@@ -47,6 +47,8 @@ class OpenaiModel:
         key: of the server; nothing shows it.
     """
 
+    precision = ""
+
     def __init__(self, model: str, url: str, key: str, options: Options) -> None:
         self.name = f"{model}@{url}"
         self._model, self._options = model, options
