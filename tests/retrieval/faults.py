@@ -23,12 +23,13 @@ from functools import partial
 from itertools import count
 from pathlib import Path
 
+from tests.retrieval.conftest import rows_file
+
 from askance.core.errors import BadIndex
 from askance.models.scripted_encoder import ScriptedEncoder
-from askance.retrieval import build, draft, encoding, lexical, store
+from askance.retrieval import build, encoding, lexical, store
 from askance.retrieval.bm25 import open_index
 from askance.retrieval.dense import open_dense
-from tests.retrieval.conftest import rows_file
 
 OLD = [("a", "old river"), ("b", "old town"), ("c", "old bridge")]
 NEW = [("a", "old river"), ("b", "new town"), ("d", "new tower")]
