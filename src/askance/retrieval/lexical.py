@@ -142,8 +142,8 @@ class LexicalIndex:
 def _lockable(folder: Path) -> Iterator[Path]:
     """A folder with the index in which tantivy can lock it, as it does while it opens one.
 
-    Where nothing can be written, that is a temporary folder of links: on a read-only disk, or in the folder of
-    another user. Nobody changes a finished generation, so that it needs no lock.
+    Where nothing can be written, on a read-only disk or in the folder of another user, that is a temporary
+    folder of links. Nobody changes a finished generation, so that it needs no lock.
     """
     lock = folder / _READER_LOCK
     try:
