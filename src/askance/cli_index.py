@@ -39,6 +39,10 @@ def index(
             "index that has vectors gets those of new passages without this.",
         ),
     ] = None,
+    follow_links: Annotated[
+        bool,
+        typer.Option("--follow-links", help="Read what links to files lead to outside the folders of DOCS."),
+    ] = False,
 ) -> None:
     """Cut documents into passages and index them. Run again, it adds only what changed."""
     from askance.retrieval.build import build_index
@@ -48,7 +52,7 @@ def index(
     sources = [CORPUS if doc == SAMPLE else Path(doc) for doc in docs]
     encodes = encoder_to_build_with(folder, encoder)
     with IndexProgress(err) as progress:
-        report = build_index(sources, folder, encoder=encodes, progress=progress)
+        report = build_index(sources, folder, encoder=encodes, follow_links=follow_links, progress=progress)
     for skipped in report.skipped:
         told = printable(f"skipped {skipped.source}: {skipped.reason}")
         err.print(told, style="yellow", markup=False, soft_wrap=True)

@@ -52,7 +52,7 @@ def run(cell, folder, model, *, progress=lambda standing: None, **terms):
 def content(folder):
     """Everything of a run that is not a time or a place."""
     return [
-        replace(record, usage=replace(record.usage, seconds=0), trace_at=0, trace_bytes=0)
+        replace(record, usage=replace(record.usage, seconds=0), trace_at=0, trace_bytes=0, trace_checksum="")
         for record in read_run(folder).records
     ]
 

@@ -2,9 +2,9 @@
 
     python -m tests.retrieval.faults FOLDER kill|error new|old
 
-Operations are whatever changes something on the disk: each SQL statement, each file that is opened for writing,
+Operations are whatever changes something on the disk: each SQL statement, each file opened for writing,
 renamed, linked, cut or removed, each folder made or removed, each `fsync`, and each call of the writer of
-passages. The n-th one fails, or the process dies right before it, for n = 1, 2, 3 … until a build comes to its
+passages. The n-th fails, or the process dies right before it, for n = 1, 2, 3 … until a build comes to its
 end. After each fault the index must be the old one or the new one, and a further build without faults must
 make the new one. Each build runs in a child of this process, which has no thread of its own. What is written
 need not outlive the machine here, so that nobody waits for the disk.

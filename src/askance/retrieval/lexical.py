@@ -5,11 +5,13 @@ Importing this module imports tantivy; only the modules that need an index do. T
 """
 
 import json
+import os
 from collections import Counter
 from collections.abc import Iterable, Iterator
 from contextlib import contextmanager
 from importlib.metadata import version
 from pathlib import Path
+from tempfile import TemporaryDirectory
 
 from askance.core.errors import MissingExtra, panics_as
 from askance.core.types import Passage
@@ -23,6 +25,7 @@ except ImportError as error:
 ENGINE = f"tantivy {version('tantivy')}"
 _TERMS, _DOCUMENT, _PASSAGE = "terms", "document", "passage"
 _HEAP_BYTES = 64_000_000
+_READER_LOCK = ".tantivy-meta.lock"
 
 
 def _schema() -> tantivy.Schema:
@@ -102,14 +105,16 @@ class LexicalIndex:
 
     Raises:
         ValueError: it can't be opened, or what is asked of it can't be read.
+        OSError: there is no such folder, or no place for a temporary one.
     """
 
     @panics_as(ValueError)
     def __init__(self, folder: Path) -> None:
-        index = tantivy.Index.open(str(folder))
-        index.config_reader("manual")
-        index.reload()
-        self._searcher = index.searcher()
+        with _lockable(folder) as place:
+            index = tantivy.Index.open(str(place))
+            index.config_reader("manual")
+            index.reload()
+            self._searcher = index.searcher()
         self.num_passages = self._searcher.num_docs
 
     @panics_as(ValueError)
@@ -131,6 +136,26 @@ class LexicalIndex:
         found = self._searcher.search(query, max(1, num_passages), count=False).hits
         passages = (self.passage(address) for _, address in found)
         return {passage.id: passage for passage in passages}
+
+
+@contextmanager
+def _lockable(folder: Path) -> Iterator[Path]:
+    """A folder with the index in which tantivy can lock it, as it does while it opens one.
+
+    Where nothing can be written, on a read-only disk or in the folder of another user, that is a temporary
+    folder of links. Nobody changes a finished generation, so that it needs no lock.
+    """
+    lock = folder / _READER_LOCK
+    try:
+        os.close(os.open(lock, os.O_WRONLY | os.O_CREAT, 0o666))
+    except OSError:
+        with TemporaryDirectory(prefix="askance-index-") as place:
+            for file in folder.iterdir():
+                if file.suffix != lock.suffix:
+                    Path(place, file.name).symlink_to(file.resolve())
+            yield Path(place)
+    else:
+        yield folder
 
 
 def any_of(terms: Iterable[str]) -> tantivy.Query:

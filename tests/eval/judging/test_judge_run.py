@@ -174,7 +174,10 @@ def test_a_second_process_and_damage_are_told(run):
     with pytest.raises(RunFolderError, match=r"line 5: no judgement. The file is damaged"):
         citations(run, ScriptedEntailment())
     path.write_text(whole.replace("askance-judgements", "x"))
-    with pytest.raises(RunFolderError, match="line 1: not what this judge begins with"):
+    with pytest.raises(
+        RunFolderError,
+        match=r"line 1: its checksum is not that of its content. The file is damaged: move it away",
+    ):
         citations(run, ScriptedEntailment())
 
 
