@@ -218,7 +218,9 @@ class Acting:
             )
 
         num_hits = most_that_fit(len(ordered), lambda number: has_room(with_hits(number)))
-        self.allowance.was_short |= num_hits != len(ordered)
+        # Of as many as fit, some have no room as a rule.
+        least = len(ordered) if self.airrag.passages else min(1, len(ordered))
+        self.allowance.was_short |= num_hits is None or num_hits < least
         if num_hits is not None:
             return with_hits(num_hits)
         for oldest in range(len(state.history)):
