@@ -89,8 +89,7 @@ def test_a_file_becomes_cells(grid_file, sample_index):
 
 def test_a_method_s_members_have_knobs_of_their_own(grid_file):
     text = GRID + '[methods.blender.set]\nl_max = 900\nsingle.passages = 5\n"airrag.rollouts" = 2\n'
-    (name,) = [cell for cell in read_grid(grid_file(text)).cells() if cell == "all/fake/blender"]
-    cell = read_grid(grid_file(text)).cells()[name]
+    cell = read_grid(grid_file(text)).cells()["all/fake/blender"]
     method = ready_method(cell.method, cell.knobs, "scripted")
     assert str(method.methods) == "single[passages=5],iterdrag,airrag_lite,airrag[rollouts=2]"
 

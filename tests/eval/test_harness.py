@@ -216,5 +216,5 @@ def test_prompts_of_the_dataset(cell):
 def test_prompts_of_the_dataset_are_none_where_a_method_has_its_own(cell):
     airrag = replace(cell, method="airrag", knobs={})
     assert repr(look_up(replace(airrag, prompts="dataset")).method) == repr(look_up(airrag).method)
-    with pytest.raises(InputError, match="wording"):
+    with pytest.raises(InputError, match="unknown prompt set 'hotpotqa' of airrag"):
         look_up(replace(airrag, prompts="hotpotqa"))

@@ -10,7 +10,7 @@ from hypothesis import strategies as st
 from askance.core.ports import Run
 from askance.core.trace import Trace
 from askance.core.types import Passage, Raw, Span
-from askance.methods.airrag import Airrag
+from askance.methods.airrag import Airrag, AirragLite
 from askance.methods.airrag_actions import ALL, WITHOUT_ANALYSIS
 from askance.methods.airrag_searching import Searching
 from askance.methods.airrag_state import DA
@@ -130,6 +130,13 @@ def test_as_many_passages_as_there_is_room_for():
         assert len(shown) == 2
         found[l_max] = shown[0]
     assert 1 <= found[1000] < found[2000] < found[4000] <= found[None] == 40
+
+
+def test_what_had_no_room_in_its_call_is_shown_to_the_summary():
+    result, _ = run(AirragLite(passages=0, l_max=2000), made(qt="None"), LONG)
+    (answering,) = retrieval_prompts(result)
+    assert summary_prompt(result).count("Creek ") > answering.count("Creek ") > 0
+    assert not any(event.numbers.get("cut") for event in nodes(result).values()), "as many as fit is no cut"
 
 
 def summary_prompt(result):

@@ -102,21 +102,24 @@ class Acting:
         return [Outcome(state.transformed(queries), votes) for queries, votes in said]
 
     async def _answer_next(self, state: State, node: str) -> list[Outcome[State]]:
-        """The head of the queue, answered from passages; without any, nothing is asked of the model."""
+        """The head of the queue, answered from passages; without any, nothing is asked of the model.
+
+        What was found and has no room here stays on the path: the summary may have room for it.
+        """
         query = state.pending[0] if state.pending else self.question.text
-        hits = await self._search(query, state)
-        if not hits:
+        found = await self._search(query, state)
+        if not found:
             return [Outcome(state.answered(query, REFUSAL, (), refused=True))]
         closing = self._closing(state)
         hits, prompt = self._fitting(
-            hits,
+            found if self.airrag.passages else found[: self._num_passages(state, found)],
             lambda shown: prompts.retrieval_answer_prompt(self.run.model, shown, query, words=self.words),
             closing,
         )
         about = (normalise_answer(query), *(hit.passage.id for hit in hits))
         said = await self._said(RA, about, prompt, node, _final, closing)
         return [
-            Outcome(state.answered(query, answer, hits, refused=prompts.is_refusal(answer)), votes)
+            Outcome(state.answered(query, answer, found, refused=prompts.is_refusal(answer)), votes)
             for (answer,), votes in said
         ]
 
@@ -154,16 +157,18 @@ class Acting:
 
         if airrag.passages:
             return await search(airrag.passages)
-        hits = await search_as_fits(
-            search, lambda hits: self._num_passages(state, hits), airrag.most_passages
+        return await search_as_fits(
+            search, lambda hits: self._num_passages(state, hits, 1), airrag.most_passages
         )
-        return hits[: self._num_passages(state, hits)]
 
-    def _num_passages(self, state: State, found: Sequence[Hit]) -> int:
+    def _num_passages(self, state: State, found: Sequence[Hit], planned: int | None = None) -> int:
         """How many the window has room for, and the allowance, if those still to be asked for get as many.
 
         Those are the queue; in Lite, where nothing is planned, as many as there may be. A quarter of the
         allowance is the summary's, but of what is left after the plan only half.
+
+        Args:
+            planned: retrievals, this one included; None for those still to be asked for.
         """
         model, left = self.run.model, self.allowance.left
 
@@ -173,7 +178,7 @@ class Acting:
         room: float = model.context_tokens - self.airrag.answer_tokens - count(())
         if left is not None:
             is_lite, most = self.airrag.actions.is_lite, self.airrag.most_iterations
-            planned = max(1, most - state.times(RA) if is_lite else len(state.pending))
+            planned = planned or max(1, most - state.times(RA) if is_lite else len(state.pending))
             passages = min(0.25 * (self.allowance.most or 0), 0.5 * left)
             for_summary = self._closing(state) + RA_TOKENS * planned + passages
             transforming = prompts.transformation_prompt(
@@ -213,7 +218,9 @@ class Acting:
             )
 
         num_hits = most_that_fit(len(ordered), lambda number: has_room(with_hits(number)))
-        self.allowance.was_short |= num_hits != len(ordered)
+        # Of as many as fit, some have no room as a rule.
+        least = len(ordered) if self.airrag.passages else min(1, len(ordered))
+        self.allowance.was_short |= num_hits is None or num_hits < least
         if num_hits is not None:
             return with_hits(num_hits)
         for oldest in range(len(state.history)):
