@@ -146,7 +146,7 @@ def test_the_deepest_level_wins():
     replies = by({"0.1": judged("Whole.", 0.99, 0.99), "0.2": onward("Part.", 0.6, 0.1)})
     result, prompts, _ = run(code(**LONG), replies)
     assert prompts.keys() == {"0.1", "0.2", "0.2.1", "0.2.2"}
-    assert result.answer.text == "Part.", "with an empty segment behind it"
+    assert result.answer.text == "Part. .", "the segment behind it is an end token, of which a stop is left"
     assert run(Selfrag(**LONG), replies)[0].answer.text == "Whole."
 
 
@@ -167,6 +167,8 @@ def test_a_segment_runs_on_to_the_next_search():
         (0.1, 0.3, 0.2, True),
         (0.0, 0.6, 0.9, True),
         (0.0, 0.6, 1.0, False),
+        (0.0, 0.0, 0.0, True),
+        (0.0, 0.0, 1e-40, False),
         (0.6, 0.0, None, False),
     ],
 )
@@ -177,7 +179,7 @@ def test_no_retrieval_may_be_read_as_retrieval(search, goes_on, threshold, expec
     reply = Reply(f"One.{NO_SEARCH}Tail.", doubts={NO_SEARCH: probs[NO_SEARCH]}, beside=beside)
     result, prompts, _ = run(code(**LONG, threshold=threshold), by({"0.1": reply}), (ARNO,))
     assert ("0.1.1" in prompts) is expected
-    assert result.answer.text == ("One." if expected else "One. Tail.")
+    assert result.answer.text == ("One. ." if expected else "One. Tail.")
 
 
 def test_a_level_keeps_as_many_nodes_as_the_beam_is_wide():

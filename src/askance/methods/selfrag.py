@@ -87,6 +87,11 @@ class Selfrag(Bounded):
     w_use: float = knob(0.5, "weight of utility, from -1 to 1", at_least=0)
     use_seqscore: bool = knob(True, "add the mean probability of a candidate's tokens to its score")
     seqscore_text_only: bool = knob(False, "that of its words alone, without reflection tokens")
+    use_groundness: bool = knob(True, "read support at all; without it its score is 0")
+    use_utility: bool = knob(True, "read utility at all; without it its score is 0")
+    fixed_weights: bool = knob(
+        True, "weights of 1, 1 and 0.5 and no sequence term, in the long form of profile=code"
+    )
     reject_unsupported: bool = knob(False, "hard constraint: no segment that its passage does not support")
     reject_irrelevant: bool = knob(False, "hard constraint: no segment with an irrelevant passage")
     least_utility: int = knob(1, "hard constraint: no answer of a lower grade", at_least=1, at_most=5)
@@ -140,12 +145,12 @@ class Selfrag(Bounded):
     @property
     def reads_support(self) -> bool:
         """The same of support."""
-        return self.w_sup > 0 or self.reject_unsupported
+        return (self.use_groundness and self.w_sup > 0) or self.reject_unsupported
 
     @property
     def reads_utility(self) -> bool:
         """The same of utility."""
-        return self.w_use > 0 or self.least_utility > 1
+        return (self.use_utility and self.w_use > 0) or self.least_utility > 1
 
     @property
     def scanned_tokens(self) -> int:

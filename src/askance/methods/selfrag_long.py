@@ -17,10 +17,9 @@ from typing import TYPE_CHECKING
 
 from askance.core.ports import Run
 from askance.core.types import Hit, Key, Question
-from askance.methods.reflection_scores import utility_score
 from askance.methods.reflection_tokens import likeliest
 from askance.methods.selfrag_deciding import decided, found_for, next_action, rejection, show, useless
-from askance.methods.selfrag_segments import Action, Path, Segment, Writer, segment_score
+from askance.methods.selfrag_segments import Action, Path, Segment, Writer, segment_score, usefulness
 from askance.tree.abreast import abreast
 from askance.tree.beam import Rules, beam_search
 
@@ -141,7 +140,7 @@ async def _best(selfrag: "Selfrag", run: Run, writer: Writer, paths: Sequence[Pa
     read = dict(zip(map(id, unjudged), await abreast(map(writer.utility, unjudged)), strict=True))
     judged = [replace(path, utility=read.get(id(path), path.utility)) for path in told]
     whole = [path for path in judged if not useless(selfrag, {likeliest(path.utility)})] or judged
-    totals = [path_score(selfrag, path) + selfrag.w_use * utility_score(path.utility) for path in whole]
+    totals = [path_score(selfrag, path) + usefulness(selfrag, path.utility) for path in whole]
     best = max(range(len(whole)), key=lambda at: (totals[at], len(whole[at].segments)))
     numbers = {path.name: total for path, total in zip(whole, totals, strict=True)}
     run.trace.decide("choose", whole[best].name, "the best of the answers in the beam", numbers=numbers)

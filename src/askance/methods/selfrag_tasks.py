@@ -39,7 +39,7 @@ def task_of(task: Task, question: Question) -> Task:
 def instruction_spans(selfrag: "Selfrag", question: Question) -> tuple[Span, ...]:
     """Instruction, separator, question and options; strings of reflection tokens in them are broken."""
     task = task_of(selfrag.task, question)
-    asked = [untrusted(disarmed(_question(task, question))[0])]
+    asked = [untrusted(disarmed(_question(selfrag, task, question))[0])]
     instruction = INSTRUCTIONS.get(task, "")
     if not instruction:
         return tuple(asked)
@@ -48,7 +48,7 @@ def instruction_spans(selfrag: "Selfrag", question: Question) -> tuple[Span, ...
 
 def num_broken(selfrag: "Selfrag", question: Question) -> int:
     """How many strings of reflection tokens `instruction_spans` breaks."""
-    return disarmed(_question(task_of(selfrag.task, question), question))[1]
+    return disarmed(_question(selfrag, task_of(selfrag.task, question), question))[1]
 
 
 def before_answer(instruction: Sequence[Span]) -> tuple[Span, ...]:
@@ -64,10 +64,11 @@ def _separator(selfrag: "Selfrag", task: Task) -> Separator:
     return "training"
 
 
-def _question(task: Task, question: Question) -> str:
+def _question(selfrag: "Selfrag", task: Task, question: Question) -> str:
     said = [f"User: {turn.question}\nAssistant: {turn.answer}" for turn in question.history]
     asked = f"User: {question.text}" if said else question.text
-    return "\n".join([*said, asked, *(shown_options(question) if task == "choice" else ())])
+    shown = shown_options(question) if task == "choice" else ()
+    return "\n".join([*said, asked, *(_four_options(shown) if selfrag.profile == "code" else shown)])
 
 
 def shown_options(question: Question) -> tuple[str, ...]:
@@ -76,6 +77,17 @@ def shown_options(question: Question) -> tuple[str, ...]:
     if lettered(options) or task_of("auto", question) != "choice":
         return options
     return tuple(f"{letter}: {option}" for letter, option in zip(ascii_uppercase, options, strict=False))
+
+
+def _four_options(shown: Sequence[str]) -> Sequence[str]:
+    """Options as the authors' script for ARC shows them: A to D, of which D may be empty; E never.
+
+    Ours: where A, B or C is missing, on which the script fails, the options stay as they are.
+    """
+    texts = dict(lettered(shown).values())
+    if not {"A", "B", "C"} <= texts.keys():
+        return shown
+    return [f"{letter}: {texts.get(letter, '')}" for letter in "ABCD"]
 
 
 INSTRUCTIONS: Mapping[Task, str] = {
