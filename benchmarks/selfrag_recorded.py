@@ -32,7 +32,7 @@ from askance.core.types import (
 )
 from askance.methods.reflection_tokens import ALL_TOKENS
 from askance.methods.selfrag import Selfrag
-from askance.methods.selfrag_tasks import INSTRUCTIONS, Task
+from askance.methods.selfrag_tasks import OWN_INSTRUCTIONS, Task
 
 Case = Mapping[str, Any]
 
@@ -145,7 +145,7 @@ class RecordedEngine:
 
 def base_prompt(case: Case) -> str:
     """The first prompt of a case, with the project's own instruction; empty where theirs failed before."""
-    instruction = INSTRUCTIONS.get(TASKS.get(case.get("task"), "question"), "")
+    instruction = getattr(OWN_INSTRUCTIONS, TASKS.get(case.get("task"), "question"))
     return str(case.get("base_prompt", "")).replace("{{INSTRUCTION}}", instruction)
 
 

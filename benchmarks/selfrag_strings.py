@@ -21,7 +21,7 @@ from askance.eval.metrics.match import match
 from askance.methods.reflection_tokens import KEEP_USING
 from askance.methods.selfrag import Selfrag
 from askance.methods.selfrag_code_output import cited_text, closed_text, segment_text, spaced
-from askance.methods.selfrag_tasks import INSTRUCTIONS, Task, before_answer, instruction_spans
+from askance.methods.selfrag_tasks import OWN_INSTRUCTIONS, Task, before_answer, instruction_spans
 from askance.text.answers import normalise_answer
 from benchmarks.selfrag_recorded import TASKS, Case, lettered_options, with_numbers
 
@@ -84,7 +84,7 @@ def _prompt(task: str, form: str, out_of: Callable[[Any], Any] = lambda out: out
         known: Task = "choice" if task == "obqa" else TASKS.get(task, "question")
         method = Selfrag(profile="code", form=form, task=known, separator=_separator(task))  # type: ignore[arg-type]
         ours = "".join(span.text for span in instruction_spans(method, Question("q", asked)))
-        return ours, str(out_of(out)).replace(NAMED, INSTRUCTIONS.get(known, ""))
+        return ours, str(out_of(out)).replace(NAMED, getattr(OWN_INSTRUCTIONS, known))
 
     return compared
 
@@ -100,7 +100,7 @@ def _arc(stem: str) -> Compared:
         spans = instruction_spans(Selfrag(profile="code", task="choice"), question)
         theirs = out["instruction"] if isinstance(out, Mapping) else str(out)
         instruction = args[1] if len(args) > 1 else NAMED
-        return "".join(span.text for span in spans), theirs.replace(instruction, INSTRUCTIONS["choice"])
+        return "".join(span.text for span in spans), theirs.replace(instruction, OWN_INSTRUCTIONS.choice)
 
     return compared
 

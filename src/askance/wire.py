@@ -26,6 +26,7 @@ from askance.nlp import load_linguistics
 from askance.presets import OF_MODELS, Preset, open_preset, shipped
 from askance.runtime.limit import Budget
 from askance.wordings import open_wording
+from askance.wordings.instructions import open_instructions
 
 METHODS = {
     "closed_book": "askance.methods.closed_book:ClosedBook",
@@ -60,6 +61,7 @@ def _read_members(text: str) -> object:
 RECORD_KNOBS: dict[str, Callable[[str], Any]] = {
     "linguistics": load_linguistics,
     "wording": open_wording,
+    "instructions": open_instructions,
     "actions": _read_actions,
     "methods": _read_members,
 }

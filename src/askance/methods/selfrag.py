@@ -24,7 +24,14 @@ from askance.methods.selfrag_scorers import NativeScorer, PromptedScorer, Reflec
 from askance.methods.selfrag_segments import Writer
 from askance.methods.selfrag_short import short_form
 from askance.methods.selfrag_sparing import SparingScorer, SparingWriter
-from askance.methods.selfrag_tasks import Separator, Task, instruction_spans, num_broken
+from askance.methods.selfrag_tasks import (
+    OWN_INSTRUCTIONS,
+    Instructions,
+    Separator,
+    Task,
+    instruction_spans,
+    num_broken,
+)
 from askance.methods.wording import OWN, Wording
 from askance.text.answers import short_answer
 
@@ -102,7 +109,7 @@ class Selfrag(Bounded):
     beam_width: int = knob(2, "answers that are gone on with, in the long form", at_least=1)
     max_segments: int = knob(6, "most segments of an answer, in the long form", at_least=1)
     path_power: float = knob(
-        0.5, "scores of segments are added up and divided by their number to this power", at_least=0
+        1.0, "scores of segments are added up and divided by their number to this power", at_least=0
     )
     retrieval: Literal["dynamic", "static"] = knob(
         "dynamic", "search anew for each segment, or once, in the long form"
@@ -117,6 +124,7 @@ class Selfrag(Bounded):
         "each_sentence", "the sentences of a segment that cite its passage"
     )
     task: Task = knob("auto", "the instruction before the question, with native tokens")
+    instructions: Instructions = knob(OWN_INSTRUCTIONS, "the instructions of all tasks, with native tokens")
     separator: Separator = knob("auto", "what stands between the two; auto is that of the training data")
     scorer: Literal["auto", "native", "prompted"] = knob(
         "auto", "who judges: reflection tokens, where the judge has them, or answers to questions in words"

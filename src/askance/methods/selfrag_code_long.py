@@ -24,6 +24,7 @@ from askance.methods.selfrag_code_reading import (
     segment,
     segment_scores,
 )
+from askance.methods.selfrag_tasks import task_of
 from askance.tree.abreast import abreast
 
 if TYPE_CHECKING:
@@ -62,7 +63,7 @@ async def long_form(asked: Asked) -> tuple[str, tuple[Citation, ...]]:
 
     A biography has no second.
     """
-    is_biography = asked.selfrag.task == "biography"
+    is_biography = task_of(asked.selfrag.task, asked.question) == "biography"
     hits = await asked.found(await _decided_by_probe(asked))
     if not hits:
         text = segment_text(_first_paragraph(await asked.write_alone()))

@@ -13,6 +13,7 @@ Every text is taken to the letter. `docs/prompts.md` says more.
 import dataclasses
 import re
 import tomllib
+from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
 
@@ -69,23 +70,37 @@ def _quoted(text: str) -> str:
     return f'"{"".join(shown)}"'
 
 
-def _read(path: Path) -> Wording:
+def content_of(path: Path, keys: Sequence[str], start: str = _START) -> dict[str, Any]:
+    """What a file of prompts holds.
+
+    Args:
+        start: how to get a file to start from.
+
+    Raises:
+        PromptsError: it can't be read.
+        UnknownName: it has another key than `keys`.
+    """
     try:
         content = tomllib.loads(path.read_bytes().decode("utf-8-sig"))
     except OSError as error:
-        raise PromptsError(f"can't read the prompts {path}: {error.strerror}. {_START}") from error
+        raise PromptsError(f"can't read the prompts {path}: {error.strerror}. {start}") from error
     except UnicodeDecodeError as error:
         raise PromptsError(f"prompts {path}: not UTF-8 text ({error}). Save it as UTF-8.") from error
     except (ValueError, RecursionError) as error:
-        raise PromptsError(f"prompts {path}: not TOML: {error}. {_START}") from error
+        raise PromptsError(f"prompts {path}: not TOML: {error}. {start}") from error
     for key in content:
-        if key not in ("base", *_KEYS):
-            raise UnknownName("key", key, ("base", *_KEYS), place=f"of prompts {path}")
-    base = _text(path, "base", content.pop("base", "own"))
+        if key not in keys:
+            raise UnknownName("key", key, keys, place=f"of prompts {path}")
+    return content
+
+
+def _read(path: Path) -> Wording:
+    content = content_of(path, ("base", *_KEYS))
+    base = text_of(path, "base", content.pop("base", "own"))
     if base not in WORDINGS:
         raise UnknownName("base", base, WORDINGS, place=f"of prompts {path}")
     values: dict[str, Any] = {
-        key: _demos(path, value) if key == "demos" else _text(path, key, value)
+        key: _demos(path, value) if key == "demos" else text_of(path, key, value)
         for key, value in content.items()
     }
     wording = dataclasses.replace(open_wording(base), **values, name="wording")
@@ -110,7 +125,7 @@ def _demo(path: Path, place: str, row: Any) -> Demo:
             f"prompts {path}, {place}: give it question and answer alone; {has}. What belongs to the whole "
             "set stands above the first [[demos]]."
         )
-    demo = Demo(**{key: _text(path, f"{place}, {key}", text) for key, text in row.items()})
+    demo = Demo(**{key: text_of(path, f"{place}, {key}", text) for key, text in row.items()})
     for key, text in row.items():
         if not text.strip():
             raise PromptsError(f"prompts {path}, {place}, {key}: it is empty. Write it, or drop the example.")
@@ -126,7 +141,8 @@ def _end(text: str) -> str:
     return text if len(text) <= 60 else f"…{text[-60:]}"
 
 
-def _text(path: Path, key: str, value: Any) -> str:
+def text_of(path: Path, key: str, value: Any) -> str:
+    """The value of a key of a file of prompts, if it is a text; raises PromptsError otherwise."""
     if not isinstance(value, str):
         raise PromptsError(f"prompts {path}, {key}: {value!r} is no text. Write it between quotation marks.")
     return value

@@ -1,0 +1,30 @@
+"""Self-RAG's instructions from a file, in TOML: a text for each task; what is left out stays as it is.
+
+    claim = "Is this true? Say true or false."
+    ambiguous = "Answer in several sentences, whatever the question may mean."
+
+The separator between instruction and question is no part of it.
+"""
+
+import dataclasses
+from pathlib import Path
+
+from askance.methods.selfrag_tasks import OWN_INSTRUCTIONS, Instructions
+from askance.wordings import content_of, text_of
+
+_TASKS = tuple(each.name for each in dataclasses.fields(Instructions))
+_START = f"It is TOML with a text for some of {', '.join(_TASKS)}."
+
+
+def open_instructions(name: str | Path) -> Instructions:
+    """Our own ("own"), or those of a file.
+
+    Raises:
+        UnknownName: a key that is no task; names the nearest.
+        PromptsError: a file that can't be read, or a value that is no text.
+    """
+    if name == "own":
+        return OWN_INSTRUCTIONS
+    path = Path(name)
+    content = content_of(path, _TASKS, _START)
+    return Instructions(**{task: text_of(path, task, value) for task, value in content.items()})
