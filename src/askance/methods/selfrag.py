@@ -62,20 +62,24 @@ class Selfrag(Bounded):
     token; the share of [Retrieval] is of logarithms, so that the surer the model is of it, the less it
     searches; without a threshold a [Retrieval] anywhere in the draft decides. A missing probability is e^-100
     (theirs: of a token that is not among the 5000 likeliest; here, one of 0). Closed questions add up the
-    scores of equal texts, not of options. Long form: passages are those for the question; a segment runs to
-    the next [Retrieval] of up to `max_tokens` tokens, also over sentences that don't need its passage; a [No
-    Retrieval] may be read as [Retrieval]; scores are relevance and support alone, whatever the weights, -100
-    for a missing probability of relevance, and are multiplied along the path; what follows a segment may see
-    its sibling's text in place of its parent's; the deepest level wins. A search needs [Retrieval] among 25
-    tokens and its share at the first, and a threshold. Citations: every segment cites its passage, judged
-    irrelevant or not, by its place in the path, once; its last character becomes a full stop; numbers with a
-    full stop fall apart; with `task=biography` there are none. Ours: where the code fails (a single passage,
-    no threshold, no passages, `mode=never`, an empty text) it answers; open answers are stripped of tokens;
-    prompts go on with the tokens written, not with their text; instructions in our own words; and passages
-    come from one search.
+    scores of equal texts, white space and a leading "#" included, not of options; of an exam's options A to D
+    are shown. Long form: passages are those for the question; a segment runs to the next [Retrieval] of up to
+    `max_tokens` tokens, also over sentences that don't need its passage; a [No Retrieval] may be read as
+    [Retrieval]; scores are relevance and support alone, whatever the weights (`fixed_weights`), -100 for a
+    missing probability of relevance, and are multiplied along the path; what follows a segment may see its
+    sibling's text in place of its parent's; the deepest level wins. A search needs [Retrieval] among 25
+    tokens and its share at the first, and a threshold. Control tokens are looked for by their names in the
+    text that the model shows, so that ordinary text that spells one counts, too. Citations: every segment
+    cites its passage, judged irrelevant or not, by its place in the path, once; its last character becomes a
+    full stop, also where it has nothing but control tokens; numbers with a full stop fall apart; biographies
+    have none. Ours: where the code fails (a single passage, no threshold, no passages, `mode=never`, an empty
+    text, support switched off) it answers; open answers lose their control tokens; prompts go on with the
+    tokens written, not with their text; instructions in our own words, unless `instructions` has others; and
+    passages come from one search.
     Of the knobs it reads form, mode, threshold, passages, max_tokens, beam_width, max_segments (their
-    max_depth less 1), task and separator (auto is that of their scripts); in the short form the weights and
-    use_seqscore, in the long form reject_unsupported (their ignore_cont, applied to the finished path).
+    max_depth less 1), use_groundness, use_utility, instructions, task and separator (auto is that of their
+    scripts); in the short form, and without fixed_weights in the long one, the weights and use_seqscore; in
+    the long form reject_unsupported (their ignore_cont, applied to the finished path).
     """
 
     profile: Literal["default", "code"] = knob("default", "whose reading: ours, or the authors' code")
