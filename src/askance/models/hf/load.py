@@ -16,7 +16,7 @@ from askance.core.errors import KnobError, MissingExtra, ModelSpecError
 from askance.models.hf.gguf_reading import read_gguf
 from askance.models.hf.model import HfModel
 from askance.models.hf.noise import first_line, quiet
-from askance.models.hf.sentencepiece import check_readers, warn_without_legacy
+from askance.models.hf.sentencepiece import check_readers, settle_legacy
 from askance.models.hf.threads import no_team
 
 _UNBOUNDED_TOKENS = 10**9
@@ -132,7 +132,7 @@ def _read(name: str, dtype: torch.dtype | None) -> tuple[Any, Any]:
         check_readers(name, error)
         raise ModelSpecError(explain(name, folder, error)) from error
     if not gguf_file:
-        warn_without_legacy(name, folder, tokenizer)
+        settle_legacy(name, folder, tokenizer)
     return module, tokenizer
 
 

@@ -26,14 +26,20 @@ def check_readers(name: str, error: Exception) -> None:
         raise MissingExtra(missing[0], "local", what) from error
 
 
-def warn_without_legacy(name: str, folder: str, tokenizer: Any) -> None:
+def settle_legacy(name: str, folder: str, tokenizer: Any) -> None:
     """A warning where it is not told whether a space stands before text that follows a control token.
+
+    Where it is told, the tokenizer says so when it is saved, too; transformers would leave it out.
 
     Llama's tokenizer has two ways to read it, told apart by `legacy` of its configuration. Older versions of
     transformers put a space there unless told not to, and the Self-RAG checkpoints were trained so; newer
     ones don't unless told to.
     """
-    if hasattr(tokenizer, "legacy") and "legacy" not in _configured(folder):
+    if not hasattr(tokenizer, "legacy"):
+        return
+    if "legacy" in _configured(folder):
+        tokenizer.init_kwargs["legacy"] = tokenizer.legacy
+    else:
         warnings.warn(
             f"the tokenizer of model {name!r} does not say `legacy` in {_CONFIG}, and is read as "
             '"legacy": false. A model that was trained with an older transformers, such as a Self-RAG '
@@ -44,7 +50,12 @@ def warn_without_legacy(name: str, folder: str, tokenizer: Any) -> None:
 
 
 def _configured(folder: str) -> dict[str, Any]:
-    file = cached_file(folder, _CONFIG, _raise_exceptions_for_missing_entries=False)
+    file = cached_file(
+        folder,
+        _CONFIG,
+        _raise_exceptions_for_missing_entries=False,
+        _raise_exceptions_for_connection_errors=False,
+    )
     content = json.loads(Path(file).read_text(encoding="utf-8")) if file else {}
     return content if isinstance(content, dict) else {}
 
