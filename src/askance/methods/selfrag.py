@@ -52,7 +52,7 @@ class Selfrag(Bounded):
     Deviations from the authors' code, which has errors here: the share of [Retrieval] is of probabilities,
     not of their logarithms; a missing judgement scores 0; weights count in the long form, too, and so does
     utility; passages are searched for each segment and siblings don't see each other's text; scores of
-    segments are added up, not multiplied; hard constraints reject while searching, not afterwards; a
+    segments are averaged, not multiplied; hard constraints reject while searching, not afterwards; a
     segment's citation is what it was written with. Without a decision to make, nothing is written to make
     it: in the short form, the authors' code writes a whole answer for its first token. `w_use` is the
     paper's 0.5; the commands in the authors' README run with 1.
