@@ -51,7 +51,7 @@ class Asked:
 
     def text(self, written: Generation) -> str:
         """A generation as text, with the end token where the model's text shows it."""
-        return written.text + (END if self.shows_end(written) else "")
+        return written.text.removesuffix(END) + END if self.shows_end(written) else written.text
 
     def shows_end(self, written: Generation) -> bool:
         """Whether the model ended, and decodes the token by which it did as some text."""

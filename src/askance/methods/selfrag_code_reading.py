@@ -129,7 +129,7 @@ def segment(written: Generation, shows_end: bool, vocabulary: Vocabulary, thresh
         shows_end: the model's text has the end token, and so it has `END`.
     """
     ends = tuple(token.id for token in written.dropped) if shows_end else ()
-    text = written.text + (END if ends else "")
+    text = written.text.removesuffix(END) + END if ends else written.text
     told = _rewritten(text, written.tokens, vocabulary.ids[NO_SEARCH], threshold)
     at = told.find(SEARCH)
     shown = [token for token in written.tokens if token.text or token.id not in vocabulary.control]
@@ -137,7 +137,7 @@ def segment(written: Generation, shows_end: bool, vocabulary: Vocabulary, thresh
         return Read(told[:at], _parts(shown, at), searches=True)
     stray = (vocabulary.ids[NO_SEARCH],) if len(told) > len(text) else ()
     ids = (*(token.id for token in shown), *ends, *stray)
-    return Read(told if at < 0 else told[:at], (ids,), searches=at >= 0, is_end=bool(ends) and told == END)
+    return Read(told if at < 0 else told[:at], (ids,), searches=at >= 0, is_end=told == END)
 
 
 def _rewritten(text: str, tokens: Sequence[Token], no_search: int, threshold: float | None) -> str:
