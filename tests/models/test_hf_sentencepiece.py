@@ -11,11 +11,12 @@ import pytest
 import sentencepiece
 from tests.models.tiny import save_slow_checkpoint
 
-from askance.core.errors import ModelSpecError
+from askance.core.errors import MissingExtra, ModelSpecError
 from askance.core.types import Raw, Span, untrusted
 from askance.methods.reflection_tokens import ALL_TOKENS, RELEVANT, SEARCH
 from askance.methods.reflection_vocabulary import Vocabulary
 from askance.models.hf import load_hf
+from askance.models.hf import sentencepiece as reading
 from askance.models.hf.load import load_parts, save_parts
 
 
@@ -89,15 +90,24 @@ def test_where_legacy_is_not_told_a_warning_says_so(tmp_path, folder):
         load_hf(str(save_slow_checkpoint(tmp_path / "new", legacy=False)))
 
 
-@pytest.mark.parametrize("missing", ["sentencepiece", "google.protobuf"])
-def test_a_package_that_is_not_installed_is_named(folder, missing):
+def test_a_package_that_is_not_installed_is_named(folder):
     """In a process of its own, since what is imported once stays."""
-    hidden = f"import sys; sys.modules[{missing!r}] = None"
+    hidden = "import sys; sys.modules['google.protobuf'] = None"
     load = f"from askance.models.hf import load_hf; load_hf({str(folder)!r})"
     run = subprocess.run([sys.executable, "-c", f"{hidden}; {load}"], capture_output=True, text=True)
-    package = missing.removeprefix("google.")
     assert "MissingExtra" in run.stderr
-    assert re.search(rf"with sentencepiece and protobuf .*'{package}'.*askance\[local\]", run.stderr)
+    assert re.search(r"with sentencepiece and protobuf .*'protobuf'.*askance\[local\]", run.stderr)
+
+
+@pytest.mark.parametrize("missing", ["sentencepiece", "google.protobuf"])
+def test_only_an_error_that_speaks_of_such_files_asks_for_a_package(missing, monkeypatch):
+    monkeypatch.setattr(reading, "find_spec", lambda module: None if module == missing else object())
+    reading.check_readers("m", ValueError("the file is damaged"))
+    for said in ("`tiktoken` is required to read a `tiktoken` file.", "SentencePiece can't be imported"):
+        with pytest.raises(MissingExtra, match=f"'{missing.removeprefix('google.')}'"):
+            reading.check_readers("m", ValueError(said))
+    monkeypatch.undo()
+    reading.check_readers("m", ValueError("`tiktoken` is required to read a `tiktoken` file."))
 
 
 def test_a_tokenizer_that_is_damaged_is_not_told_to_need_a_package(folder, tmp_path):
