@@ -9,11 +9,11 @@ The separator between instruction and question is no part of it.
 import dataclasses
 from pathlib import Path
 
+from askance.core.errors import UnknownName
 from askance.methods.selfrag_tasks import OWN_INSTRUCTIONS, Instructions
-from askance.wordings import content_of, text_of
+from askance.wordings import read_table, read_text
 
 _TASKS = tuple(each.name for each in dataclasses.fields(Instructions))
-_START = f"It is TOML with a text for some of {', '.join(_TASKS)}."
 
 
 def open_instructions(name: str | Path) -> Instructions:
@@ -26,5 +26,8 @@ def open_instructions(name: str | Path) -> Instructions:
     if name == "own":
         return OWN_INSTRUCTIONS
     path = Path(name)
-    content = content_of(path, _TASKS, _START)
-    return Instructions(**{task: text_of(path, task, value) for task, value in content.items()})
+    content = read_table(path)
+    for key in content:
+        if key not in _TASKS:
+            raise UnknownName("task", key, _TASKS, place=f"of instructions {path}")
+    return Instructions(**{task: read_text(path, task, value) for task, value in content.items()})
