@@ -28,6 +28,7 @@ from askance.presets import OF_MODELS, Preset, open_preset, shipped
 from askance.runtime.limit import Budget
 from askance.wordings import open_wording
 from askance.wordings.airrag import open_airrag_wording
+from askance.wordings.instructions import open_instructions
 
 METHODS = {
     "closed_book": "askance.methods.closed_book:ClosedBook",
@@ -63,6 +64,7 @@ RECORD_KNOBS: dict[str, Callable[[str], Any]] = {
     "linguistics": load_linguistics,
     "wording": open_wording,
     "prompts": open_airrag_wording,
+    "instructions": open_instructions,
     "actions": _read_actions,
     "methods": _read_members,
 }

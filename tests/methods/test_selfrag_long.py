@@ -27,6 +27,7 @@ from tests.methods.reflecting import (
     run,
     said,
     slow_score,
+    supported,
     tried,
 )
 from tests.methods.reflecting_long import (
@@ -115,6 +116,21 @@ def test_a_mean_favours_stopping_early(power, text):
         ONE_A + found(PO): SEARCH,
     }
     result, _, _ = run(long(mode="always", path_power=power), native(replies))
+    assert result.answer.text == text
+
+
+@pytest.mark.parametrize(
+    ("knobs", "text"), [({}, "One p."), ({"path_power": 0.5}, "One a. Two. Three. Four.")]
+)
+def test_many_segments_that_nothing_supports_do_not_beat_one_that_something_does(knobs, text):
+    so_far, replies = BARE, {BARE + found(PO): "[Relevant]One p.[Fully supported][Utility:5]"}
+    for each in ("One a.", "Two.", "Three.", "Four."):
+        told = f"{each}[No support / Contradictory]"
+        end = "[Utility:3]" if each == "Four." else SEARCH
+        replies[so_far + found(ARNO)] = said(f"[Relevant]{told}{end}", supported(0.05, 0.1, 0.8))
+        replies.setdefault(so_far + found(PO), SEARCH)
+        so_far = told
+    result, _, _ = run(long(mode="always", w_use=0, **knobs), native(replies))
     assert result.answer.text == text
 
 

@@ -162,11 +162,39 @@ def test_a_beam_of_one():
 
 
 def test_no_more_segments_than_allowed():
-    replies = {IN_ARNO: "[Relevant]More.[Retrieval]", "More.": "[Utility:5]"}
+    more = f"[Relevant]More.{found(ARNO)}"
+    replies = {
+        IN_ARNO: "[Relevant]More.[Retrieval]",
+        more: "[Relevant]And more.[Retrieval]",
+        f"[Relevant]And more.{found(ARNO)}": "[Relevant]Most.[Retrieval]",
+        "Most.": "[Utility:5]",
+    }
     result, _, queries = run(long(mode="always", max_segments=3), native(replies), (ARNO,))
     assert len(queries) == 3
-    assert result.answer.text == "More.", "what was said before is not said again"
+    assert result.answer.text == "More. And more. Most."
     assert list(tried(result)) == ["0.1", "0.1.1", "0.1.1.1"]
+
+
+def test_what_was_said_before_is_rejected_while_searching():
+    """Before it could win: with a better score than what says something new."""
+    replies = {
+        IN_ARNO: said("[Relevant]One.[Retrieval]", {RELEVANT: 0.9, IRRELEVANT: 0.1}),
+        f"One.{found(ARNO)}": said("[Relevant]One.[Utility:5]", {RELEVANT: 0.99, IRRELEVANT: 0.01}),
+        f"One.{found(PO)}": said("[Relevant]Two.[Utility:5]", {RELEVANT: 0.6, IRRELEVANT: 0.4}),
+        IN_PO: "[Irrelevant]Other.[Utility:1]",
+    }
+    result, _, _ = run(long(mode="always", beam_width=1), native(replies), (ARNO, PO))
+    assert tried(result)["0.1.1"].rejected == "it says what an earlier one said"
+    assert result.answer.text == "One. Two."
+    replies = {
+        IN_ARNO: "[Relevant]One.[Retrieval]",
+        f"One.{found(ARNO)}": "[Relevant]One.[Utility:5]",
+        NO_SEARCH: "One.[Utility:2]",
+        "One.": "[Utility:5]",
+    }
+    result, _, _ = run(long(mode="always"), native(replies), (ARNO,))
+    assert [each.rejected != "" for each in tried(result).values()] == [False, True, True]
+    assert result.answer.text == "One.", "nor is it written without a passage then"
 
 
 @pytest.mark.parametrize("passages", [(), (PO,)])

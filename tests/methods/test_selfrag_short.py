@@ -15,6 +15,7 @@ from askance.methods.reflection_tokens import (
     UNSUPPORTED,
 )
 from askance.methods.selfrag import Selfrag
+from askance.methods.selfrag_tasks import OWN_INSTRUCTIONS, Instructions
 from tests.methods.reflecting import (
     ARNO,
     BARE,
@@ -285,6 +286,35 @@ def test_the_instruction_of_a_choice_shows_letters_and_that_of_a_claim_names_its
         "### Instruction:\nDecide whether the statement below is correct. Answer with one word, true or "
         "false.\n\n## Input:\n\nWhich river flows through Pisa?\n\n### Response:\n[No Retrieval]"
     )
+
+
+@pytest.mark.parametrize("profile", ["default", "code"])
+def test_a_question_of_a_data_set_with_a_task_of_its_own_is_recognised(profile):
+    asqa = Question("q", "Who wrote Tosca?", genre="ambiguous")
+    life = Question("q", "Tell me of Elly Ney.", genre="biography")
+    for question, instruction in ((asqa, OWN_INSTRUCTIONS.ambiguous), (life, "")):
+        method = Selfrag(form="long", mode="never", profile=profile)
+        _, prompts, _ = run(method, native({NO_SEARCH: "Puccini.[Utility:5]"}), question=question)
+        separator = "## Input:\n\n" if instruction else ""
+        assert prompts[0].startswith(f"### Instruction:\n{instruction}{separator}{question.text}\n\n###")
+    _, prompts, _ = run(
+        Selfrag(mode="never", task="question"), native({NO_SEARCH: "Puccini."}), question=asqa
+    )
+    assert prompts[0].startswith("### Instruction:\nWho wrote Tosca?\n")
+
+
+def test_instructions_are_replaced():
+    method = Selfrag(mode="never", instructions=Instructions(claim="Is it so?", question="Be brief."))
+    for question, begins in (
+        (choice("true", "false"), "Is it so?## Input:\n\nWhich"),
+        (Question("q", "Why?"), "Be brief.## Input:\n\nWhy?"),
+        (choice("Rome", "Pisa"), OWN_INSTRUCTIONS.choice),
+    ):
+        _, prompts, _ = run(method, native({NO_SEARCH: "true"}), question=question)
+        assert prompts[0].startswith(f"### Instruction:\n{begins}")
+    assert f"instructions={method.instructions!r}" in repr(method)
+    assert str(OWN_INSTRUCTIONS) == "own"
+    assert repr(Instructions(claim="Is it so?")) != repr(OWN_INSTRUCTIONS)
 
 
 def test_earlier_turns_stand_before_the_question():

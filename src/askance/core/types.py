@@ -227,6 +227,8 @@ class Question:
         options: the choices, when there are any.
         demos: few-shot examples to use in place of the method's own.
         history: earlier questions of the same conversation with their answers, oldest first.
+        genre: what kind of text answers it, where its data set tells: "ambiguous" is a question that can be
+            meant in several ways, whose answer covers all of them.
     """
 
     id: str
@@ -235,6 +237,7 @@ class Question:
     options: tuple[str, ...] = ()
     demos: tuple[Demo, ...] | None = None
     history: tuple[Demo, ...] = ()
+    genre: Literal["", "ambiguous", "biography"] = ""
 
 
 @dataclass(frozen=True, slots=True)
