@@ -18,6 +18,8 @@ from askance.models.hf.model import HfModel
 from askance.models.hf.noise import first_line, quiet
 from askance.models.hf.threads import no_team
 
+OWN_CODE_ONLY = {"trust_remote_code": False}
+"""Said to every loader: unless it is said, transformers asks on standard input whether to run a model's code."""
 _UNBOUNDED_TOKENS = 10**9
 _CONTEXT_TOKENS_UNKNOWN = 2048
 """Assumed where neither the model nor its tokenizer tells."""
@@ -118,10 +120,15 @@ def _read(name: str, dtype: torch.dtype | None) -> tuple[Any, Any]:
     try:
         with quiet(), no_team(), read_gguf() if gguf_file else nullcontext():
             if not gguf_file:
-                _check_is_causal(name, AutoConfig.from_pretrained(folder))
-            tokenizer = AutoTokenizer.from_pretrained(folder, **gguf)
+                _check_is_causal(name, AutoConfig.from_pretrained(folder, **OWN_CODE_ONLY))
+            tokenizer = AutoTokenizer.from_pretrained(folder, **OWN_CODE_ONLY, **gguf)
             module, report = AutoModelForCausalLM.from_pretrained(
-                folder, dtype=dtype or "auto", output_loading_info=True, **gguf, **unpacked
+                folder,
+                dtype=dtype or "auto",
+                output_loading_info=True,
+                **OWN_CODE_ONLY,
+                **gguf,
+                **unpacked,
             )
             check_whole(name, report)
     except ModelSpecError:
@@ -218,6 +225,11 @@ def context_tokens_of(config: Any, tokenizer: Any) -> int:
 
 def explain(name: str, folder: str, error: Exception) -> str:
     """Why a model can't be loaded, and what to do."""
+    if "trust_remote_code" in str(error):
+        return (
+            f"model {name!r} brings code of its own, which askance never runs: name one whose code is part of "
+            "transformers or sentence-transformers, or a GGUF file of it (gguf:FILE)."
+        )
     reason = f"{type(error).__name__}: {first_line(error)}"
     if Path(folder).is_dir():
         return f"model {name!r} can't be loaded: {reason} Its files may be damaged: fetch or save it again."
