@@ -19,7 +19,7 @@ from askance.models.hf.noise import first_line, quiet
 from askance.models.hf.threads import no_team
 
 OWN_CODE_ONLY = {"trust_remote_code": False}
-"""Said to every loader: unless it is said, transformers asks on standard input whether to run a model's code."""
+"""Said to every loader: otherwise transformers asks on standard input whether to run a model's code."""
 _UNBOUNDED_TOKENS = 10**9
 _CONTEXT_TOKENS_UNKNOWN = 2048
 """Assumed where neither the model nor its tokenizer tells."""
@@ -227,8 +227,8 @@ def explain(name: str, folder: str, error: Exception) -> str:
     """Why a model can't be loaded, and what to do."""
     if "trust_remote_code" in str(error):
         return (
-            f"model {name!r} brings code of its own, which askance never runs: name one whose code is part of "
-            "transformers or sentence-transformers, or a GGUF file of it (gguf:FILE)."
+            f"model {name!r} brings code of its own, which askance never runs: name one whose code is "
+            "part of transformers or sentence-transformers, or a GGUF file of it (gguf:FILE)."
         )
     reason = f"{type(error).__name__}: {first_line(error)}"
     if Path(folder).is_dir():
