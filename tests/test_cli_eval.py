@@ -84,7 +84,7 @@ def test_the_same_command_goes_on_and_asks_nothing_twice(evaluate, rhine, tmp_pa
 
 def test_a_question_beyond_its_budget_has_failed(evaluate, rhine):
     code, out, _ = evaluate("--budget", "tokens=3", "--json")
-    assert code == 0
+    assert code == 1, "none was answered"
     assert json.loads(out)["failures"] == 3
     assert (
         "LimitReached: a question has 3 tokens, 0 are used, and the next prompt has"

@@ -43,7 +43,7 @@ from askance.cli_train import train
 from askance.core.errors import AskanceError
 from askance.core.knobs import describe_type
 from askance.core.strict_json import json_line
-from askance.core.trace import Trace
+from askance.core.trace import AnyEvent, Noted, Trace
 from askance.core.version import VERSION
 from askance.loading import DEFAULT_RETRIEVER
 from askance.runtime.trace_file import check_writable
@@ -168,9 +168,15 @@ def _ask_on_screen(engine: Engine, question: str, path: Path | None) -> None:
 
 
 def _ask_as_json(engine: Engine, question: str, path: Path | None) -> None:
-    with _kept(Trace(), path) as trace:
+    with _kept(Trace(_tell_note), path) as trace:
         result = asyncio.run(engine.answer_into(trace, question))
         print(json_line(_answer_record(result, trace, path)))
+
+
+def _tell_note(event: AnyEvent) -> None:
+    """What a call noted, such as why it waits, where nothing else is shown of it."""
+    if isinstance(event, Noted):
+        err.print(printable(event.text), markup=False, soft_wrap=True)
 
 
 def _answer_record(result: Result, trace: Trace, path: Path | None) -> dict[str, Any]:

@@ -23,7 +23,8 @@
     ├── LimitReached             a question has cost what it may cost
     ├── AllFailed                of several methods that were asked, none came to an answer
     ├── ModelFailure             the model broke while answering
-    │   └── ModelUnavailable     a server is busy or out of reach: it may help to try again
+    │   ├── ModelUnavailable     a server is busy or out of reach: it may help to try again
+    │   └── RequestRefused       exit code 2: a server does not take what it is asked for
     └── RetrieverFailure         the retriever broke while searching
         └── RetrieverUnavailable the same of a retriever
 
@@ -170,6 +171,12 @@ class ModelUnavailable(ModelFailure):
     def __init__(self, message: str, after_seconds: float | None = None) -> None:
         super().__init__(message)
         self.after_seconds = after_seconds
+
+
+class RequestRefused(ModelFailure):
+    """A model's server does not take what it is asked for: an option, an endpoint, or one text."""
+
+    exit_code = 2
 
 
 class RetrieverFailure(AskanceError):

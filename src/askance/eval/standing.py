@@ -41,6 +41,8 @@ class Standing:
         num_questions: of the whole run.
         num_before: finished when this process began.
         tokens_computed: by this process: prompt tokens that no cache had, and generated ones.
+        num_retries: calls of this process that were made again; `last_note` says why the last one was, or
+            what else a call noted.
     """
 
     num_questions: int
@@ -51,6 +53,8 @@ class Standing:
     num_failures: int = 0
     first_failure: str = ""
     tokens_computed: int = 0
+    num_retries: int = 0
+    last_note: str = ""
     began: float = field(default_factory=time.perf_counter)
 
     @classmethod
@@ -74,6 +78,11 @@ class Standing:
         if record.is_failure:
             self.num_failures += 1
             self.first_failure = self.first_failure or f"{record.id}: {record.error}"
+
+    def note(self, name: str, text: str) -> None:
+        """Take what a call noted."""
+        self.num_retries += name == "retry"
+        self.last_note = text
 
     @property
     def seconds(self) -> float:

@@ -8,6 +8,8 @@ from typing import TYPE_CHECKING, Any, Protocol, Self
 from rich.console import Console
 from rich.progress import BarColumn, Progress, TextColumn, TimeElapsedColumn
 
+from askance.text.printable import printable
+
 if TYPE_CHECKING:
     from askance.eval.standing import RunningMean, Standing
     from askance.retrieval.build import BuildProgress
@@ -103,6 +105,7 @@ class EvaluationProgress(_Bar):
         super().__init__(console, "{task.fields[standing]}", name, total=None, standing="")
         self._name, self._every_seconds, self._shown_at = name, every_seconds, time.monotonic()
         self._standing: Standing | None = None
+        self._told = {""}
 
     def __exit__(
         self, kind: type[BaseException] | None, error: BaseException | None, where: TracebackType | None
@@ -116,6 +119,9 @@ class EvaluationProgress(_Bar):
         """Show a standing."""
         self._standing = standing
         lines = standing_lines(standing)
+        if standing.last_note not in self._told:
+            self._told.add(standing.last_note)
+            self._console.print(printable(standing.last_note), markup=False, soft_wrap=True)
         done, total = standing.num_finished, standing.num_questions
         self._bar.update(self._task, completed=done, total=total, standing="\n".join(lines))
         if not self._console.is_terminal and time.monotonic() - self._shown_at >= self._every_seconds:
@@ -209,7 +215,8 @@ def standing_lines(standing: "Standing") -> tuple[str, str]:
 
 def _done(standing: "Standing") -> str:
     failed = f" · {standing.num_failures:,} failed" if standing.num_failures else ""
-    return f"{standing.num_finished:,}/{standing.num_questions:,}{failed}"
+    retries = f" · {standing.num_retries:,} calls tried again" if standing.num_retries else ""
+    return f"{standing.num_finished:,}/{standing.num_questions:,}{failed}{retries}"
 
 
 def _running(title: str, mean: "RunningMean | None") -> str:

@@ -13,6 +13,7 @@ from askance.core.errors import (
     ModelSpecError,
     ModelUnavailable,
     PromptTooLong,
+    RequestRefused,
 )
 
 _MOST_TOLD = 300
@@ -60,7 +61,7 @@ class Failures:
             return ModelSpecError(message)
         if status in _BUSY and _SPENT not in code:
             return ModelUnavailable(message, after_seconds(headers))
-        return ModelFailure(message)
+        return ModelFailure(message) if status >= 500 and status != 501 else RequestRefused(message)
 
     def of_event(self, body: object) -> AskanceError:
         """An error that the server told in the middle of an answer."""
