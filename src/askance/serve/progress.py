@@ -54,7 +54,9 @@ class IndexProgress(_Bar):
 
     def __call__(self, step: "BuildProgress") -> None:
         """Take one step of the build; how many passages are to be encoded is known."""
-        name = f"encoding {step.encoded:,} of {step.to_encode:,}" if step.to_encode else step.source
+        name = (
+            f"encoding {step.encoded:,} of {step.to_encode:,}" if step.to_encode else printable(step.source)
+        )
         self._bar.update(
             self._task,
             description=name,
@@ -86,7 +88,7 @@ class JudgingProgress(_Bar):
 
     def __init__(self, console: Console, name: str) -> None:
         super().__init__(console, "{task.completed}/{task.total} answers", name, total=None)
-        self._name = name
+        self._name = printable(name)
 
     def __call__(self, kind: str, done: int, total: int) -> None:
         """Take an answer that is judged."""
