@@ -3,11 +3,12 @@
 import asyncio
 import dataclasses
 import io
+import os
 import sys
 from collections.abc import Iterator
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from pathlib import Path
-from typing import Annotated, Any, get_type_hints
+from typing import Annotated, Any, TextIO, get_type_hints
 
 import typer
 from rich.console import Console
@@ -40,8 +41,9 @@ from askance.cli_options import (
 from askance.cli_runs import compare, report
 from askance.cli_trace import show_trace
 from askance.cli_train import train
-from askance.core.errors import AskanceError
+from askance.core.errors import AskanceError, MachineFailure
 from askance.core.knobs import describe_type
+from askance.core.machine import machine_failure
 from askance.core.strict_json import json_line
 from askance.core.trace import AnyEvent, Noted, Trace
 from askance.core.version import VERSION
@@ -82,7 +84,11 @@ def main() -> None:
     for stream in (sys.stdout, sys.stderr):
         if isinstance(stream, io.TextIOWrapper):
             _make_safe(stream)
-    app(prog_name="askance")
+    with exit_codes():
+        try:
+            app(prog_name="askance")
+        finally:
+            sys.stdout.flush()
 
 
 def _make_safe(stream: io.TextIOWrapper) -> None:
@@ -92,15 +98,39 @@ def _make_safe(stream: io.TextIOWrapper) -> None:
 
 @contextmanager
 def exit_codes() -> Iterator[None]:
-    """Our errors print their message and exit with their code; Ctrl-C exits with 130."""
+    """Our errors print their message and exit with their code, failures of the machine with 1; Ctrl-C exits
+    with 130.
+    """
     try:
         yield
     except AskanceError as error:
-        err.print(printable(f"error: {error}"), style="red", markup=False, soft_wrap=True)
-        raise SystemExit(error.exit_code) from error
+        raise _told(machine_failure(error) or error) from error
+    except (MemoryError, OSError, RuntimeError, ImportError) as error:
+        failure = machine_failure(error)
+        if failure is None:
+            raise
+        raise _told(failure) from error
     except KeyboardInterrupt as error:
         err.print("interrupted", style="red")
         raise SystemExit(130) from error
+
+
+def _told(error: AskanceError) -> SystemExit:
+    """Print an error; gives what ends the process with its code."""
+    with suppress(OSError):
+        err.print(printable(f"error: {error}"), style="red", markup=False, soft_wrap=True)
+    if isinstance(error, MachineFailure):
+        # What could not be written would be tried once more when the process ends, with a traceback.
+        for stream in (sys.stdout, sys.stderr):
+            _give_up_where_full(stream)
+    return SystemExit(error.exit_code)
+
+
+def _give_up_where_full(stream: TextIO) -> None:
+    try:
+        stream.flush()
+    except OSError:
+        os.dup2(os.open(os.devnull, os.O_WRONLY), stream.fileno())
 
 
 def _version(wanted: bool) -> None:

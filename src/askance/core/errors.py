@@ -18,6 +18,7 @@
     │   ├── BudgetTooSmall       an L_max without room for anything that could be an answer
     │   ├── MissingAbility       a model without a signal or capability a method needs
     │   └── MissingExtra         an optional package is not installed; names the pip line
+    ├── MachineFailure           no memory, or no room to write
     ├── TooManyFailures          an evaluation was stopped, since too many of its questions failed
     ├── TrainingFailed           a training stopped learning; names the step
     ├── LimitReached             a question has cost what it may cost
@@ -143,6 +144,10 @@ class MissingExtra(InputError):
         super().__init__(
             f"{what} needs the package {package!r}, which is not installed: pip install 'askance[{extra}]'"
         )
+
+
+class MachineFailure(AskanceError):
+    """The machine has no memory, or no room to write."""
 
 
 class TooManyFailures(AskanceError):

@@ -5,6 +5,7 @@ from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 
 from askance.core.errors import AskanceError, ModelFailure, RetrieverFailure
+from askance.core.machine import machine_failure
 from askance.core.notes import Notes, noted
 from askance.core.ports import Model, Retriever
 from askance.core.trace import (
@@ -160,7 +161,7 @@ def _calling(trace: Trace, place: str, kind: type[AskanceError]) -> Iterator[Non
         trace.add(Failed, error=type(error).__name__, message=str(error), place=place)
         if isinstance(error, AskanceError):
             raise
-        raise kind(f"{place}: {type(error).__name__}: {error}") from error
+        raise machine_failure(error) or kind(f"{place}: {type(error).__name__}: {error}") from error
 
 
 def _notes(trace: Trace, place: str) -> Notes:

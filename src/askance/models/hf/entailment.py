@@ -30,7 +30,7 @@ from askance.models.hf.load import (
     OWN_CODE_ONLY,
     check_whole,
     context_tokens_of,
-    explain,
+    explained,
     fitting,
     placement,
     source,
@@ -86,7 +86,7 @@ def load_entailment(name: str, *, device: str = "auto", dtype: str = "auto") -> 
     except ModelSpecError:
         raise
     except Exception as error:  # loaders of files that may hold anything raise anything
-        raise ModelSpecError(explain(name, folder, error)) from error
+        raise explained(name, folder, error) from error
     with fitting(name, place), no_team():
         module = module.eval().requires_grad_(False).to(place)
     make = _writer if family is AutoModelForSeq2SeqLM else _classifier

@@ -12,7 +12,8 @@ from safetensors import SafetensorError
 from transformers import AutoConfig, AutoModelForCausalLM, AutoTokenizer
 from transformers.models.auto.modeling_auto import MODEL_FOR_CAUSAL_LM_MAPPING_NAMES
 
-from askance.core.errors import KnobError, MissingExtra, ModelSpecError
+from askance.core.errors import AskanceError, KnobError, MachineFailure, MissingExtra, ModelSpecError
+from askance.core.machine import is_memory
 from askance.models.hf.gguf_reading import read_gguf
 from askance.models.hf.model import HfModel
 from askance.models.hf.noise import first_line, quiet
@@ -39,6 +40,7 @@ def load_hf(
 
     Raises:
         ModelSpecError: not found, not reachable, not a causal language model, broken, or no such device.
+        MachineFailure: there is no memory for it.
         KnobError: an unknown `dtype`.
     """
     module, tokenizer = load_parts(name, device=device, dtype=dtype)
@@ -62,7 +64,7 @@ def as_model(module: Any, tokenizer: Any, *, name: str, guesses: bool = True) ->
     `guesses` as in `HfModel`.
 
     Raises:
-        ModelSpecError: there is no memory to run it.
+        MachineFailure: there is no memory to run it.
     """
     context_tokens = context_tokens_of(module.config.get_text_config(), tokenizer)
     with fitting(name, module.device), quiet(), no_team():
@@ -100,13 +102,14 @@ def placement(device: str, dtype: str) -> tuple[torch.device, torch.dtype | None
 
 @contextmanager
 def fitting(name: str, place: torch.device) -> Iterator[None]:
-    """What a device does not take is an error that names it."""
+    """What a device does not take is an error that names it, and so is what memory does not."""
     try:
         yield
-    except RuntimeError as error:
+    except (RuntimeError, MemoryError) as error:
+        if is_memory(error):
+            raise _beyond_memory(name, error) from error
         raise ModelSpecError(
-            f"model {name!r} can't run on {place}: {first_line(error)} If it does not fit into memory, "
-            "use dtype=bfloat16, device=cpu or a smaller model."
+            f"model {name!r} can't run on {place}: {first_line(error)} Use device=cpu, or another model."
         ) from error
 
 
@@ -134,7 +137,7 @@ def _read(name: str, dtype: torch.dtype | None) -> tuple[Any, Any]:
     except ModelSpecError:
         raise
     except Exception as error:  # loaders of files that may hold anything raise anything
-        raise ModelSpecError(explain(name, folder, error)) from error
+        raise explained(name, folder, error) from error
     return module, tokenizer
 
 
@@ -223,8 +226,19 @@ def context_tokens_of(config: Any, tokenizer: Any) -> int:
     return int(length) if length and 0 < length < _UNBOUNDED_TOKENS else _CONTEXT_TOKENS_UNKNOWN
 
 
-def explain(name: str, folder: str, error: Exception) -> str:
+def explained(name: str, folder: str, error: Exception) -> AskanceError:
     """Why a model can't be loaded, and what to do."""
+    return _beyond_memory(name, error) if is_memory(error) else ModelSpecError(_why(name, folder, error))
+
+
+def _beyond_memory(name: str, error: Exception) -> MachineFailure:
+    return MachineFailure(
+        f"there is not enough memory for model {name!r} ({first_line(error).rstrip('.')}): use "
+        "dtype=bfloat16, dtype=stored or a smaller model, or allow more memory (ulimit -v, the container)."
+    )
+
+
+def _why(name: str, folder: str, error: Exception) -> str:
     if "trust_remote_code" in str(error):
         return (
             f"model {name!r} brings code of its own, which askance never runs: name one whose code is "
