@@ -104,10 +104,10 @@ def _has_answers(standing: Standing, outcomes: Sequence[_Outcome]) -> bool:
 
 def _check_lasting(outcomes: Sequence[_Outcome], refused: Sequence[_Outcome]) -> None:
     """Raise what ends the run. One refusal may be due to its question, where no other has been answered."""
-    lasting = [each.error for each in outcomes if isinstance(each.error, _LASTING)]
-    lasting += [each.error for each in refused[1:]]
-    if lasting and lasting[0] is not None:
-        raise lasting[0]
+    lasting = [each for each in outcomes if isinstance(each.error, _LASTING)]
+    for each in (*lasting, *refused[1:]):
+        if each.error is not None:
+            raise each.error
 
 
 async def _answer(engine: Engine, attempt: Attempt) -> Result:

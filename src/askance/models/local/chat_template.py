@@ -10,7 +10,7 @@ from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from contextvars import ContextVar
 from datetime import datetime
 from functools import wraps
-from typing import Any, ClassVar
+from typing import Any, cast
 
 from jinja2 import TemplateError, nodes
 from jinja2.ext import Extension, loopcontrols
@@ -83,8 +83,8 @@ class _Bounded(ImmutableSandboxedEnvironment):
     def __init__(self, **settings: Any) -> None:
         super().__init__(**settings)
         self.filters = {name: _counted(each) for name, each in self.filters.items()}
-        own = {"tojson": _to_json, "_turns": _turns, "_joined": _joined, "_shown": _spent}
-        self.filters |= {name: own[name] if name.startswith("_") else _counted(own[name]) for name in own}
+        counting = {"_turns": _turns, "_joined": _joined, "_shown": _spent}
+        self.filters |= {**counting, "tojson": _counted(_to_json)}
         del self.globals["lipsum"]
         self.globals |= {"raise_exception": _refuse, "strftime_now": _now, "namespace": _PlainNamespace}
 
@@ -133,7 +133,7 @@ class _Counting(NodeTransformer):
 class _Generation(Extension):
     """``{% generation %}`` marks what a model is trained to write; here it means nothing."""
 
-    tags: ClassVar[set[str]] = {"generation"}
+    tags = {"generation"}  # noqa: RUF012
 
     def parse(self, parser: Parser) -> list[nodes.Node]:
         """What stands within."""
@@ -161,8 +161,8 @@ class _PlainNamespace(Namespace):
             raise TemplateError(f"a namespace can't hold the name {name!r}")
 
 
-def _filtered(node: nodes.Expr, name: str) -> nodes.Filter:
-    return nodes.Filter(node, name, [], [], None, None, lineno=node.lineno)
+def _filtered(node: nodes.Node, name: str) -> nodes.Filter:
+    return nodes.Filter(cast(nodes.Expr, node), name, [], [], None, None, lineno=node.lineno)
 
 
 def _spend(num_steps: int) -> None:
