@@ -131,15 +131,15 @@ def test_an_error_of_a_model_is_printed_once(run, server):
 def test_a_retry_is_said_and_traced(run, server, tmp_path):
     server.faults += [BUSY, BUSY]
     given = ("ask", "Where?", "--method", "closed_book", "--model", f"openai:tiny@{server.url}")
-    code, out, _ = run(*given, "--trace", tmp_path / "trace.jsonl")
+    code, _, told = run(*given, "--trace", tmp_path / "trace.jsonl")
     assert code == 0
-    told = " ".join(out.split())
     assert (
         "answered 503: loading. See the log of the server. Waiting 0 s, then trying again (2 of 4)." in told
     )
     assert "then trying again (3 of 4)." in told
     notes = [event for event in read_trace(tmp_path / "trace.jsonl") if event.type == "note"]
     assert [(event.name, event.place.partition(" ")[0]) for event in notes] == [("retry", "answer")] * 2
+    assert "Waiting 0 s, then trying again (3 of 4)." in run("trace", tmp_path / "trace.jsonl")[1]
 
 
 def test_a_retry_beside_json_is_said_on_standard_error(run, server):
@@ -166,3 +166,19 @@ def test_airrag_runs_on_a_server_that_does_not_understand_top_k(run, server, sam
     (told,) = [event for event in read_trace(path) if event.type == "note"]
     assert "is not declared to understand top_k=50, and draws from all tokens" in told.text
     assert err.count("top_k=50") == 1
+
+
+@pytest.mark.parametrize(
+    "lie", [10**400, -(10**9), True, 10**12], ids=["huge", "negative", "true", "too many"]
+)
+def test_lies_about_tokens_leave_run_resume_and_report_usable(run, evaluate, server, tmp_path, lie):
+    choice = {"index": 0, "delta": {"content": ANSWER}, "finish_reason": "stop"}
+    usage = {"prompt_tokens": lie, "completion_tokens": lie, "prompt_tokens_details": {"cached_tokens": lie}}
+    server.faults += [Fault(events=[{"choices": [choice]}, {"choices": [], "usage": usage}])] * 10
+    assert evaluate("--limit", 2)[0] == 0
+    code, out, _ = evaluate("--json")
+    assert code == 0
+    assert 0 < json.loads(out)["costs"]["tokens_computed"] < 10_000
+    assert run("report", tmp_path / "run", "--out", tmp_path / "report.html")[0] == 0
+    assert run("compare", tmp_path / "run", "--json")[0] == 0
+    assert run("trace", tmp_path / "run", "--question", "Bonn")[0] == 0

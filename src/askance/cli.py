@@ -44,8 +44,9 @@ from askance.cli_train import train
 from askance.core.errors import AskanceError, MachineFailure
 from askance.core.knobs import describe_type
 from askance.core.machine import machine_failure
+from askance.core.notes import noted
 from askance.core.strict_json import json_line
-from askance.core.trace import AnyEvent, Noted, Trace
+from askance.core.trace import Trace
 from askance.core.version import VERSION
 from askance.loading import DEFAULT_RETRIEVER
 from askance.runtime.trace_file import check_writable
@@ -64,7 +65,7 @@ class Commands(TyperGroup):
     """The group of commands; each runs under `exit_codes`, before the framework can swallow an interrupt."""
 
     def invoke(self, context: Any) -> Any:
-        with exit_codes():
+        with exit_codes(), noted(_Telling()):
             return super().invoke(context)
 
 
@@ -113,6 +114,18 @@ def exit_codes() -> Iterator[None]:
     except KeyboardInterrupt as error:
         err.print("interrupted", style="red")
         raise SystemExit(130) from error
+
+
+class _Telling:
+    """Says on standard error what calls note, such as why one waits; the same only once."""
+
+    def __init__(self) -> None:
+        self._told = set[str]()
+
+    def __call__(self, name: str, text: str) -> None:
+        if text not in self._told:
+            self._told.add(text)
+            err.print(printable(text), style="yellow", markup=False, soft_wrap=True)
 
 
 def _told(error: AskanceError) -> SystemExit:
@@ -198,15 +211,9 @@ def _ask_on_screen(engine: Engine, question: str, path: Path | None) -> None:
 
 
 def _ask_as_json(engine: Engine, question: str, path: Path | None) -> None:
-    with _kept(Trace(_tell_note), path) as trace:
+    with _kept(Trace(), path) as trace:
         result = asyncio.run(engine.answer_into(trace, question))
         print(json_line(_answer_record(result, trace, path)))
-
-
-def _tell_note(event: AnyEvent) -> None:
-    """What a call noted, such as why it waits, where nothing else is shown of it."""
-    if isinstance(event, Noted):
-        err.print(printable(event.text), markup=False, soft_wrap=True)
 
 
 def _answer_record(result: Result, trace: Trace, path: Path | None) -> dict[str, Any]:

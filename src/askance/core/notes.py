@@ -1,7 +1,7 @@
 """What a call met and went on from, told to whoever records the call.
 
-Models and retrievers know no trace. What they note goes to the recorder around the call, however many
-wrappers and tasks lie between, and nowhere if there is none.
+Models and retrievers know no trace. What they note goes to each listener around the call, such as the
+recorder that traces it and the command that shows it, however many wrappers and tasks lie between.
 """
 
 from collections.abc import Callable, Iterator
@@ -15,7 +15,7 @@ _listener: ContextVar[Notes | None] = ContextVar("askance_notes", default=None)
 
 
 def note(name: str, text: str) -> None:
-    """Tell the recorder of this call."""
+    """Tell the listeners around this call."""
     listener = _listener.get()
     if listener is not None:
         listener(name, text)
@@ -23,8 +23,15 @@ def note(name: str, text: str) -> None:
 
 @contextmanager
 def noted(listener: Notes) -> Iterator[None]:
-    """Give `listener` what calls inside note."""
-    token = _listener.set(listener)
+    """Give `listener`, and those around it, what calls inside note."""
+    outer = _listener.get()
+
+    def tell(name: str, text: str) -> None:
+        listener(name, text)
+        if outer is not None:
+            outer(name, text)
+
+    token = _listener.set(tell)
     try:
         yield
     finally:

@@ -65,8 +65,8 @@ async def ask_all(
     _check_failures(standing, max_failures)
 
     def listen(event: AnyEvent) -> None:
-        if isinstance(event, Noted):
-            standing.note(event.name, event.text)
+        if isinstance(event, Noted) and event.name == "retry":
+            standing.num_retries += 1
             progress(standing)
 
     attempts = (Attempt(number, example, Trace(listen)) for number, example in questions.items())

@@ -41,8 +41,7 @@ class Standing:
         num_questions: of the whole run.
         num_before: finished when this process began.
         tokens_computed: by this process: prompt tokens that no cache had, and generated ones.
-        num_retries: calls of this process that were made again; `last_note` says why the last one was, or
-            what else a call noted.
+        num_retries: calls of this process that were made again.
     """
 
     num_questions: int
@@ -54,7 +53,6 @@ class Standing:
     first_failure: str = ""
     tokens_computed: int = 0
     num_retries: int = 0
-    last_note: str = ""
     began: float = field(default_factory=time.perf_counter)
 
     @classmethod
@@ -78,11 +76,6 @@ class Standing:
         if record.is_failure:
             self.num_failures += 1
             self.first_failure = self.first_failure or f"{record.id}: {record.error}"
-
-    def note(self, name: str, text: str) -> None:
-        """Take what a call noted."""
-        self.num_retries += name == "retry"
-        self.last_note = text
 
     @property
     def seconds(self) -> float:

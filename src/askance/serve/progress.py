@@ -107,7 +107,6 @@ class EvaluationProgress(_Bar):
         super().__init__(console, "{task.fields[standing]}", name, total=None, standing="")
         self._name, self._every_seconds, self._shown_at = name, every_seconds, time.monotonic()
         self._standing: Standing | None = None
-        self._told = {""}
 
     def __exit__(
         self, kind: type[BaseException] | None, error: BaseException | None, where: TracebackType | None
@@ -121,9 +120,6 @@ class EvaluationProgress(_Bar):
         """Show a standing."""
         self._standing = standing
         lines = standing_lines(standing)
-        if standing.last_note not in self._told:
-            self._told.add(standing.last_note)
-            self._console.print(printable(standing.last_note), markup=False, soft_wrap=True)
         done, total = standing.num_finished, standing.num_questions
         self._bar.update(self._task, completed=done, total=total, standing="\n".join(lines))
         if not self._console.is_terminal and time.monotonic() - self._shown_at >= self._every_seconds:

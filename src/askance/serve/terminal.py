@@ -58,7 +58,9 @@ class LiveView:
             self._console.print(Text(self._committed.strip()))
 
     def __call__(self, event: AnyEvent) -> None:
-        """Show one event. An error is shown once something follows: the last one is told by who asked."""
+        """Show one event. An error is shown once something follows: the last one is told by who asked. What
+        calls note is told while they wait.
+        """
         event = printable_record(event)
         before, self._failed = self._failed, event if isinstance(event, Failed) else None
         if before is not None:
@@ -72,7 +74,7 @@ class LiveView:
         elif isinstance(event, Searched):
             self._draft = ""
         block = event_block(event)
-        if block is not None and not isinstance(event, Generated | Committed | Failed):
+        if block is not None and not isinstance(event, Generated | Committed | Failed | Noted):
             self._console.print(block, soft_wrap=isinstance(event, Answered) and not self._live)
         if self._live:
             self._live.update(self._growing(), refresh=True)
