@@ -61,6 +61,7 @@ class RecordedEngine:
     """
 
     name, fingerprint, context_tokens = "recorded", "", 1 << 24
+    precision, counts_exactly = "", True
     signals: frozenset[Signal] = frozenset({"logprob", "token_probs"})
     capabilities: frozenset[Capability] = frozenset({"raw"})
 

@@ -3,7 +3,7 @@
 from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass, replace
 
-from askance.core.errors import AskanceError, KnobError, LimitReached, UnknownName
+from askance.core.errors import AskanceError, KnobError, LimitReached, ModelSpecError, UnknownName
 from askance.core.ports import Method, Model, Needs, Run
 from askance.core.types import Answer, Question, Role
 from askance.methods.airrag_state import DA, QT, RA, SA, SAY
@@ -89,7 +89,7 @@ class Actions:
             return await method.answer(question, replace(run, models=models, trace=run.trace.aside()))
         except NoRoom:
             run.trace.decide("action", "no room", f"{name} does not fit into the budget")
-        except LimitReached:
+        except (LimitReached, ModelSpecError):
             raise
         except AskanceError as error:
             run.trace.decide("action", "failed", f"{name}: {error}")
