@@ -28,6 +28,7 @@ from askance.methods.closed_book import ClosedBook
 from askance.methods.dragin import Dragin
 from askance.methods.fixed_length import FixedLength
 from askance.methods.fixed_sentence import FixedSentence
+from askance.methods.flare_entity import FlareEntity
 from askance.methods.flare_token import FlareToken
 from askance.methods.queries import Asking, QueryMode, formulate
 from askance.methods.rind import Doubt, Weighed, first_doubt, influence, read_words, weigh
@@ -44,6 +45,7 @@ from benchmarks.recorded import (
     compute_again,
     passage_block,
 )
+from benchmarks.replay_live import replay_folder, split_demo
 
 TOLERANCE = 1e-4
 
@@ -58,7 +60,7 @@ def make_method(run: Record, wording: Wording, linguistics: Linguistics) -> Meth
             elicit=False,
             threshold=settings["hallucination_threshold"],
             query=settings["query_formulation"],
-            query_top=settings["retrieve_keep_top_k"],
+            query_top=settings.get("retrieve_keep_top_k", 25),
             max_tokens=tokens,
             real_words_only=settings["check_real_words"],
             space_marker=_marker(run),
@@ -87,13 +89,26 @@ def make_method(run: Record, wording: Wording, linguistics: Linguistics) -> Meth
             linguistics=linguistics,
             wording=wording,
         )
+    if kind == "entity":
+        return FlareEntity(
+            elicit=False,
+            threshold=settings["hallucination_threshold"],
+            over_sentence=settings["sentence_solver"],
+            over_entity=settings["entity_solver"],
+            query=settings["query_formulation"],
+            max_tokens=tokens,
+            linguistics=linguistics,
+            wording=wording,
+        )
     if kind == "single-retrieval":
         return Single(profile="code", elicit=False, max_tokens=tokens, wording=wording)
     return ClosedBook(profile="code", elicit=False, max_tokens=tokens, wording=wording)
 
 
 def _marker(run: Record) -> str:
-    return "▁" if "as shipped" in run["name"] else "auto"
+    """Recorded, or as the name of the run tells it."""
+    told: str = run["settings"].get("space_marker", "▁" if "as shipped" in run["name"] else "auto")
+    return told
 
 
 def replay(record: Record, run: Record, inner: Any, language: RecordedLanguage, with_signals: bool) -> Tally:
@@ -122,11 +137,6 @@ def replay(record: Record, run: Record, inner: Any, language: RecordedLanguage, 
         if with_signals:
             asyncio.run(compare_signals(rounds, inner, marker, tally))
     return tally
-
-
-def split_demo(demo: str) -> tuple[str, str]:
-    asked, _, answer = demo.removeprefix("Question: ").partition("\nAnswer: ")
-    return asked, answer
 
 
 async def replay_rules(
@@ -228,7 +238,11 @@ def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__)
     parser.add_argument("path", type=Path)
     parser.add_argument("--signals", action="store_true")
+    parser.add_argument("--show", type=int, default=3, help="most differences to print, of a folder (3)")
     options = parser.parse_args()
+    if options.path.is_dir():
+        linguistics = RecordedLanguage().linguistics
+        raise SystemExit(bool(replay_folder(options.path, linguistics, make_method, options.show)))
     record = json.loads(options.path.read_text(encoding="utf-8"))
     inner = load_plain(device="cpu", dtype="float32")
     language = RecordedLanguage()
