@@ -90,7 +90,7 @@ class RecordedAnswers:
         raise NotImplementedError("no replayed method scores")
 
     async def attend(self, text: str | TokenIds, *, bos: bool) -> Attention:
-        if isinstance(text, str):
+        if isinstance(text, str) or bos:  # a query's own pass; that of a draft has no BOS
             return cast(Attention, await self._inner.attend(text, bos=bos))
         weights = np.zeros((1, len(text), len(text)), dtype=np.float32)
         weights[0, -1] = self._influences[text]

@@ -54,13 +54,15 @@ def make_method(run: Record, wording: Wording, linguistics: Linguistics) -> Meth
     settings = run["settings"]
     tokens = settings["generate_max_length"]
     kind = settings["method"]
-    if kind == "dragin":
+    if kind in ("dragin", "attn_prob"):
         return Dragin(
             profile="code",
             elicit=False,
             threshold=settings["hallucination_threshold"],
             query=settings["query_formulation"],
+            doubt="surprise" if kind == "attn_prob" else "entropy",
             query_top=settings.get("retrieve_keep_top_k", 25),
+            query_share=settings.get("retrieve_keep_ratio"),
             max_tokens=tokens,
             real_words_only=settings["check_real_words"],
             space_marker=_marker(run),
@@ -172,11 +174,13 @@ async def _replay_queries(
     settings: Record,
     marker: str,
     linguistics: Linguistics,
-    inner: Model,
+    inner: Any,
     tally: Tally,
 ) -> None:
-    top = settings["retrieve_keep_top_k"]
-    asking = Asking(question.text, decided["text_before"], doubt, linguistics, marker, top)
+    top, ends = settings["retrieve_keep_top_k"], {inner.decode((id,)) for id in inner._vocabulary.end_ids}
+    asking = Asking(
+        question.text, decided["text_before"], doubt, linguistics, marker, top, control=frozenset(ends)
+    )
     for mode, query in decided["mode_queries"].items():
         ours = await formulate(cast(QueryMode, mode), asking, inner)
         tally.compare("queries of other modes", ours, query)
