@@ -11,9 +11,9 @@ import json
 from collections import Counter
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
+from hashlib import sha1
 from itertools import zip_longest
 from pathlib import Path
-from typing import Any
 
 import numpy as np
 
@@ -90,13 +90,11 @@ def ask_anew(
     model: Model,
     linguistics: Linguistics,
     make_method: MakeMethod,
-    decode: Callable[[TokenIds], str],
 ) -> Differences:
     """Ask one recorded question and hold everything against the recording."""
     rounds = result["rounds"]
     demos = tuple(Demo(*split_demo(demo)) for demo in run.get("demos", recording.record["demos"]))
-    shown = (passage_block(decode(tuple(e["prompt_ids"]))) for e in rounds if e["kind"] == "generate")
-    instruction = next((block[1] for block in shown if block), "")
+    instruction = run["instruction"] if "instruction" in run else _instruction(rounds, model)
     method = make_method(run, Wording(demos, "Context:", instruction), linguistics)
     watched, searches = Watched(model), PlayedSearches(rounds, recording.passages)
     trace, differences = Trace(), Differences()
@@ -117,13 +115,25 @@ def split_demo(demo: str) -> tuple[str, str]:
     return asked, answer
 
 
-def _compare_calls(calls: Sequence[tuple[Any, ...]], rounds: list[Record], differences: Differences) -> None:
-    recorded = [
-        (tuple(e["prompt_ids"]), e["max_new"], tuple(e["new_ids"])) for e in rounds if e["kind"] == "generate"
-    ]
-    for ours, theirs in zip_longest(calls, recorded, fillvalue=(None, None, None)):
-        for what, our, their in zip(("prompts", "lengths", "generated ids"), ours, theirs, strict=True):
-            differences.compare(what, our, their)
+def _instruction(rounds: list[Record], model: Model) -> str:
+    """The line below the passages, which the recorded prompts show."""
+    prompts = (model.decode(tuple(e["prompt_ids"])) for e in rounds if e["kind"] == "generate")
+    return next((block[1] for block in map(passage_block, prompts) if block), "")
+
+
+def _digest(ids: TokenIds) -> str:
+    return sha1(",".join(map(str, ids)).encode(), usedforsecurity=False).hexdigest()
+
+
+def _compare_calls(
+    calls: Sequence[tuple[TokenIds, int, TokenIds]], rounds: list[Record], differences: Differences
+) -> None:
+    ours = [(_digest(prompt), max_tokens, ids) for prompt, max_tokens, ids in calls]
+    generated = [entry for entry in rounds if entry["kind"] == "generate"]
+    theirs = [(each["prompt_ids_sha1"], each["max_new"], tuple(each["new_ids"])) for each in generated]
+    for our, their in zip_longest(ours, theirs, fillvalue=(None, None, None)):
+        for what, one, other in zip(("prompts", "lengths", "generated ids"), our, their, strict=True):
+            differences.compare(what, one, other)
 
 
 def _compare_decisions(trace: Trace, rounds: list[Record], differences: Differences) -> None:
@@ -211,7 +221,7 @@ def replay_folder(folder: Path, linguistics: Linguistics, make_method: MakeMetho
         for run in recording.record["runs"]:
             kinds, num_different = Counter[str](), 0
             for result in run["results"]:
-                found = ask_anew(recording, run, result, model, linguistics, make_method, model.decode).found
+                found = ask_anew(recording, run, result, model, linguistics, make_method).found
                 kinds.update(found.keys())
                 num_different += bool(found)
                 if found and num_shown < most_shown:

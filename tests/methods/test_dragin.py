@@ -269,12 +269,14 @@ def test_an_end_token_in_the_text_is_one_again_and_nothing_else_is():
     assert second.prompt_tokens - first.prompt_tokens == len(model.tokenize(" One <|begin|> two.")) + 1
 
 
-def test_the_query_pass_reads_an_end_token_as_one():
+def test_the_query_pass_reads_a_control_token_that_the_model_wrote_as_one():
     doubt = Doubt("", ("Bonn",), (9.0,), (True,))
-    model = ScriptedModel()
-    end = ("<|end|>", model.tokenize("x")[0])
-    asking = Asking("Who?", "One.<|end|>", doubt, OWN, " ", 3, end)
-    assert asyncio.run(formulate("real_words", asking, model)) == "One.x"
+    seen = []
+    model = ScriptedModel(looks=lambda pieces: seen.append(tuple(pieces)) or [1.0] * len(pieces))
+    for control in ((), ("<|end|>",)):
+        asking = Asking("Who?", "One.<|end|>", doubt, OWN, " ", 3, control=control)
+        asyncio.run(formulate("real_words", asking, model))
+        assert ("<|end|>" in seen[-1]) == bool(control)
 
 
 def test_rounds_are_limited_and_the_reason_is_recorded():

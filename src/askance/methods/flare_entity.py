@@ -23,14 +23,17 @@ class FlareEntity(AuthorsFlare):
     1 − exp(score), its score being the `over_entity` of the log-probabilities of its tokens; a sentence is in
     doubt when the `over_sentence` of these numbers is above `threshold`. Every entity above it is masked.
 
-    Ours, where we know of no definition:
-    - an entity's tokens are those that write at least one of its characters, a token that begins in the space
-      before it included; offsets are exact, so none of the token variant's defects in finding them is here;
-    - a sentence without entities is not in doubt, nor one that a splitter changed so that it is not found in
-      the draft;
-    - the text of an end token is no part of an entity;
-    - unless set, `over_entity` is avg and `threshold` that of the token variant, for want of known values;
-    - entities are found by their spelling, unless `linguistics` names a spaCy pipeline, as the authors used.
+    Where an entity stands is searched for as in the authors' code, defects included:
+    - tokens decoded alone are looked for one behind the other; a space before one belongs to it, and one that
+      is not found, such as half a character, counts from one character back;
+    - a sentence is taken to stand where its text stands first, so that one that comes again is judged by the
+      tokens of the first;
+    - entities are looked for in their order, each from where the last one ended, also inside other words.
+
+    A sentence without entities is not in doubt. Ours: neither is one that a splitter changed so that it is not
+    found in the draft; unless set, `over_entity` is avg and `threshold` that of the token variant, for want of
+    known values; entities are found by their spelling, unless `linguistics` names a spaCy pipeline, as the
+    authors used.
 
     As in the token variant, the query of a sentence that is all entity is empty, and the prompt ends in a
     space after "Answer:", and in two after a search.
