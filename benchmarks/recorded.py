@@ -149,6 +149,12 @@ def passage_block(prompt: str) -> tuple[list[str], str] | None:
     return [line.partition("] ")[2] for line in found[1].splitlines()], found[2]
 
 
+def split_demo(demo: str) -> tuple[str, str]:
+    """The question and the answer of a recorded example."""
+    asked, _, answer = demo.removeprefix("Question: ").partition("\nAnswer: ")
+    return asked, answer
+
+
 class RecordedLanguage:
     """The stand-ins that the recording names: spaCy's rule for sentences, and one for content words."""
 

@@ -37,7 +37,7 @@ from askance.core.types import (
 from askance.core.wrapped import WrappedModel
 from askance.methods.wording import Wording
 from askance.text.linguistics import Linguistics
-from benchmarks.recorded import Record, passage_block
+from benchmarks.recorded import Record, passage_block, split_demo
 
 VALUES_WITHIN = 1e-4
 """Recorded values have six digits and come from float32 sums; a decision that is closer was not recorded."""
@@ -93,7 +93,7 @@ def ask_anew(
 ) -> Differences:
     """Ask one recorded question and hold everything against the recording."""
     rounds = result["rounds"]
-    demos = tuple(Demo(*split_demo(demo)) for demo in run.get("demos", recording.record["demos"]))
+    demos = tuple(Demo(*split_demo(demo)) for demo in run.get("demos") or recording.record["demos"])
     instruction = run["instruction"] if "instruction" in run else _instruction(rounds, model)
     method = make_method(run, Wording(demos, "Context:", instruction), linguistics)
     watched, searches = Watched(model), PlayedSearches(rounds, recording.passages)
@@ -108,11 +108,6 @@ def ask_anew(
     differences.compare("number of searches", num_searches, result["retrieve_count"])
     differences.compare("final texts", answered.answer.text, result["final_text"])
     return differences
-
-
-def split_demo(demo: str) -> tuple[str, str]:
-    asked, _, answer = demo.removeprefix("Question: ").partition("\nAnswer: ")
-    return asked, answer
 
 
 def _instruction(rounds: list[Record], model: Model) -> str:

@@ -44,8 +44,9 @@ from benchmarks.recorded import (
     Tally,
     compute_again,
     passage_block,
+    split_demo,
 )
-from benchmarks.replay_live import replay_folder, split_demo
+from benchmarks.replay_live import replay_folder
 
 TOLERANCE = 1e-4
 

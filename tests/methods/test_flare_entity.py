@@ -48,7 +48,7 @@ class Tokens:
 
 
 def doubt(method, probabilities, text=None):
-    """What is in doubt in a draft of (piece, probability) pairs, whose text they are unless another is given."""
+    """What is in doubt in a draft of (piece, probability) pairs, which are its text unless one is given."""
     pieces = [piece for piece, _ in probabilities]
     tokens = tuple(
         Token(token.id, token.text, token.start, token.end, math.log(probability))

@@ -82,16 +82,16 @@ class Model(Protocol):
         ...
 
     def tokenize(self, text: str | Sequence[Span], *, at_start: bool = False) -> TokenIds:
-        """Ids of `text` in the middle of a text, or, `at_start`, of one that begins with it, without BOS and EOS.
+        """Ids of `text` where it stands in the middle of a text or, with `at_start`, begins one; no BOS, no EOS.
 
-        A string is plain text: control tokens are never among its ids. In spans they are where one is trusted.
+        A string is plain text: control tokens are never among its ids. Trusted spans may yield them.
         """
         ...
 
     def decode(self, ids: TokenIds, *, at_start: bool = False) -> str:
-        """The text of `ids` in the middle of a text, or, `at_start`, of one that begins with them.
+        """The text of `ids` where they stand in the middle of a text or, with `at_start`, begin one.
 
-        They differ where a tokenizer puts a space in front of a text and takes it off again.
+        The two differ where a tokenizer puts a space in front of a text and takes it off again.
         """
         ...
 

@@ -47,7 +47,7 @@ class Dragin(Bounded):
     before each hit (D13), keeps words after it as candidates (D14), takes words (D15) and all hits (D16);
     examples stand in front of the passages (D17); the end test minds letter case (D25).
     Ours: greedy (D18), limited rounds, linguistics without downloads unless others are given; of a model's
-    text only its end token is a control token again.
+    text only the control tokens that it wrote as such are ones again.
     """
 
     profile: Literal["default", "paper", "code"] = knob(

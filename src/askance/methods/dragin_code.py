@@ -29,9 +29,7 @@ async def answer(dragin: "Dragin", question: Question, run: Run) -> Answer:
     )
     for step in range(dragin.max_rounds):
         chars_before = len(so_far.text)
-        draft = await so_far.write(
-            _joint(so_far.text), dragin.max_tokens, ("draft", step), want=trigger.want
-        )
+        draft = await so_far.write(_joint(so_far.text), dragin.max_tokens, ("draft", step), want=trigger.want)
         doubt = await trigger.first_doubt(draft, run.model)
         if doubt is None:
             run.trace.decide("retrieve", "keep", "no sentence of the draft is in doubt")

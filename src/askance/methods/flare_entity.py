@@ -30,10 +30,10 @@ class FlareEntity(AuthorsFlare):
       tokens of the first;
     - entities are looked for in their order, each from where the last one ended, also inside other words.
 
-    A sentence without entities is not in doubt. Ours: neither is one that a splitter changed so that it is not
-    found in the draft; unless set, `over_entity` is avg and `threshold` that of the token variant, for want of
-    known values; entities are found by their spelling, unless `linguistics` names a spaCy pipeline, as the
-    authors used.
+    A sentence without entities is not in doubt. Ours: neither is one that a splitter changed so that it is
+    not found in the draft; unless set, `over_entity` is avg and `threshold` that of the token variant, for
+    want of known values; entities are found by their spelling, unless `linguistics` names a spaCy pipeline,
+    as the authors used.
 
     As in the token variant, the query of a sentence that is all entity is empty, and the prompt ends in a
     space after "Answer:", and in two after a search.

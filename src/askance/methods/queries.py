@@ -132,7 +132,11 @@ def top_words(
     keep_words: int,
     share: float | None = None,
 ) -> str:
-    """The weightiest words with content that are no hits, in the order of the text: `keep_words`, or a share."""
+    """The weightiest words with content that are no hits, in the order of the text.
+
+    Args:
+        keep_words: how many, unless there is a `share` of them to keep, rounded down.
+    """
     candidates = [
         at for at, word in enumerate(words) if at not in hits and has_content(word.text, real_words)
     ]
