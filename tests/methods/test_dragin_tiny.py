@@ -71,7 +71,7 @@ def test_the_excerpt_has_what_is_easily_got_wrong(name):
     assert any(search["query_tokens"] > 64 for search in searches)
     assert any(ENDS[name] in search["query"] for search in searches)
     doubts = [entry for entry in entries(name, "decision") if entry["hallucination"]]
-    assert any(ENDS[name] in doubt["prev"] for doubt in doubts)
+    assert any(ENDS[name] in doubt["text_before"] for doubt in doubts)
     assert any(doubt.get("hit") and not any(doubt["hit"]) for doubt in doubts)
     assert any(None in search["scores"] for search in searches)
 

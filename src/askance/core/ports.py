@@ -82,14 +82,14 @@ class Model(Protocol):
         ...
 
     def tokenize(self, text: str | Sequence[Span], *, at_start: bool = False) -> TokenIds:
-        """Ids of `text` where it stands in the middle of a text or, with `at_start`, begins one; no BOS, no EOS.
+        """Ids of `text` in the middle of a text or, with `at_start`, at the start of one; no BOS, no EOS.
 
         A string is plain text: control tokens are never among its ids. Trusted spans may yield them.
         """
         ...
 
     def decode(self, ids: TokenIds, *, at_start: bool = False) -> str:
-        """The text of `ids` where they stand in the middle of a text or, with `at_start`, begin one.
+        """The text of `ids` in the middle of a text or, with `at_start`, at the start of one.
 
         The two differ where a tokenizer puts a space in front of a text and takes it off again.
         """
