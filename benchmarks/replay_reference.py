@@ -1,7 +1,9 @@
 """Replay recorded runs of the DRAGIN authors' code: python -m benchmarks.replay_reference PATH [--signals].
 
-Generations, entropies, attentions and passages come from the record; everything that is decided or built from
-them is askance's own and must be equal. What the record lacks (the attention behind a query, FLARE's
+PATH is a recording, or the folder of one whose models are at hand; see `replay_live` for the latter.
+
+Generations, entropies, attentions and passages of a recording are played back; everything that is decided or
+built from them is askance's own and must be equal. What it lacks (the attention behind a query, FLARE's
 probabilities) is computed by the plain bundled model in float32. With --signals that model computes the
 recorded numbers, too. The recording split sentences with spaCy's rules: pip install spacy (no model).
 """

@@ -269,7 +269,7 @@ def test_it_ends_when_the_text_does_not_grow_or_is_too_long():
     ],
 )
 def test_control_tokens_that_the_model_wrote_are_ones_again_and_their_mere_spelling_is_not(text, pieces):
-    result, model, _ = run(code(), [text, " So the answer is two."], look=None)
+    result, _, _ = run(code(), [text, " So the answer is two."], look=None)
     first, second = [event for event in result.trace.events if isinstance(event, Generated)]
     assert tuple(token.text for token in first.tokens) == pieces[:-1]
     assert second.prompt_tokens - first.prompt_tokens == len(pieces)

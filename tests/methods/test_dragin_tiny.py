@@ -17,6 +17,12 @@ from benchmarks.recorded import RecordedAnswers, Tally
 from benchmarks.replay_live import ask_anew, read_recordings
 from benchmarks.replay_reference import make_method
 
+from askance.core.ports import Run
+from askance.core.trace import Trace
+from askance.core.types import Question
+from askance.methods.authors import Answering
+from askance.methods.wording import OWN
+from askance.retrieval.scripted import ScriptedRetriever
 from askance.text.linguistics import Linguistics
 
 FOLDER = Path(__file__).parent / "dragin_tiny"
@@ -91,3 +97,38 @@ def test_a_query_with_an_end_token_is_read_by_the_model_where_generations_are_pl
     ids = (*model.tokenize("Who? Bonn."), *tiny[name]._vocabulary.end_ids, *model.tokenize("So"))
     attention = asyncio.run(model.attend(ids, bos=True))
     assert attention.ids[-len(ids) :] == ids
+
+
+QUERIES = [
+    "",
+    " ",
+    "Who?",
+    "  two spaces  inside  and around ",
+    "END",
+    "So it is.END Question: Who?END",
+    "Answer:END",
+    "ENDEND  What END",
+    "born?\nAnswer:\n\nQuestion",
+    "José Ōe — 夜の川 🙂 naïve",
+    "▁was ▁born Ġon ĠMay",
+    "1 9 , 8 9",
+    "Wanda M. Silva " * 12 + "ENDSo",
+    "é" * 70 + "END",
+]
+
+
+@pytest.mark.parametrize("name", ENDS)
+@pytest.mark.parametrize("query", QUERIES)
+def test_queries_are_cut_as_transformers_cuts_them(name, query, tiny):
+    """On the left, then decoded without special tokens."""
+    from transformers import AutoTokenizer
+
+    text = query.replace("END", ENDS[name])
+    tokenizer = AutoTokenizer.from_pretrained(FOLDER / "models" / name, truncation_side="left")
+    ids = tokenizer(text, truncation=True, max_length=64, add_special_tokens=False)["input_ids"]
+    (end,) = tiny[name]._vocabulary.end_ids
+    retriever = ScriptedRetriever([])
+    run = Run({"answer": tiny[name]}, retriever, Trace())
+    so_far = Answering(Question("q", "?"), run, OWN, 3, 64, control={ENDS[name]: end})
+    asyncio.run(so_far.search(text))
+    assert retriever.queries == [tokenizer.decode(ids, skip_special_tokens=True)]
