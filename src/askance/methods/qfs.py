@@ -6,7 +6,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from askance.core.ports import Model
-from askance.core.types import Token, TokenIds
+from askance.core.types import Span, Token, TokenIds
 from askance.text.words import token_words
 
 _REPLACEMENT = "\ufffd"
@@ -35,7 +35,7 @@ def attended_context(row: NDArray[np.float32], ids: TokenIds, model: Model, top_
 
 def token_texts(ids: TokenIds, model: Model) -> list[str | None]:
     """The text that each token completes: empty for a character's first parts, None for control tokens."""
-    control = {id for id in set(ids) if _is_control(id, model)}
+    control = {id for id in set(ids) if is_control(id, model)}
     texts, begin = list[str | None](), 0
     for at, id in enumerate(ids):
         text = None if id in control else model.decode(ids[begin : at + 1])
@@ -46,9 +46,10 @@ def token_texts(ids: TokenIds, model: Model) -> list[str | None]:
     return texts
 
 
-def _is_control(id: int, model: Model) -> bool:
+def is_control(id: int, model: Model) -> bool:
+    """Whether a token is a control token: the one that its own text gives only where that text is trusted."""
     text = model.decode((id,))
-    return _REPLACEMENT not in text and id not in model.tokenize(text)
+    return model.tokenize((Span(text),)) == (id,) != model.tokenize(text)
 
 
 def _placed(ids: TokenIds, texts: Sequence[str | None]) -> list[Token]:
