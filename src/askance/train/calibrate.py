@@ -110,12 +110,13 @@ async def calibrate(
     if not questions or max_trials < 1:
         raise InputError("there is nothing to calibrate with: give at least one question and one trial.")
     method: Any = make_method(method_name, settings)
-    start: float | None = getattr(method, chosen.name)
+    start = chosen.value_of(method)
     if start is None or not isfinite(start):
-        told = "none" if start is None else f"{start:g}"
+        given: float | None = getattr(method, chosen.name)
+        told = "none" if given is None else f"{given:g}"
         raise InputError(
             f"knob {chosen.name}={told} of method {method_name}: nothing can be found from there; begin "
-            "at a number that is not infinite."
+            f"at a number that is not infinite{_of_scale(method, chosen) if given is None else ''}."
         )
     check_needs(method, models, retriever, encoder)
     trials = Trials(method, chosen.name, models, retriever, questions, seed, in_flight, progress, encoder)
@@ -162,6 +163,11 @@ def chosen_knob(method_name: str, name: str | None) -> SearchKnob:
             "have a fraction (float) can be calibrated."
         )
     return chosen
+
+
+def _of_scale(method: object, knob: SearchKnob) -> str:
+    """What else stands in the way where a knob has no value of its own."""
+    return f" ({knob.scale}={getattr(method, knob.scale)} is held against none)" if knob.scale else ""
 
 
 def _aim(method_name: str, knob: SearchKnob, wanted: float, tolerance: float) -> Aim:
