@@ -158,6 +158,7 @@ def _grid_table(runs: "dict[str, RecordedRun]") -> Table:
 
     table = Table(box=None, pad_edge=False, header_style="bold")
     table.add_column("run", no_wrap=True)
+    table.add_column("method")
     for heading in ("asked", "worth (95 %)", "searches", "tokens", "s"):
         table.add_column(heading, justify="right", no_wrap=True)
     for name, run in runs.items():
@@ -166,7 +167,7 @@ def _grid_table(runs: "dict[str, RecordedRun]") -> Table:
         told = "–" if worth is None else f"{worth.mean:.3f} ({worth.low:.3f}–{worth.high:.3f})"
         failed = f"{summary.failures:,} failed, " if summary.failures else ""
         table.add_row(
-            name, f"{failed}{summary.num_finished:,}",
+            name, summary.method, f"{failed}{summary.num_finished:,}",
             f"{summary.main_metric} {told}".strip(),
             f"{summary.costs.searches:.2f}", f"{summary.costs.tokens_computed:,.0f}",
             f"{summary.costs.median_seconds:.1f}",

@@ -36,7 +36,7 @@ class Asked(Event):
 
     Attributes:
         method: with all its knobs.
-        title: the method with the knobs that are not at their defaults.
+        title: the method with its profile and the knobs that are not at their defaults.
     """
 
     type: ClassVar[str] = "question"

@@ -7,7 +7,7 @@ import dataclasses
 import math
 import re
 import types
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from typing import Any, ClassVar, Literal, TypeVar, Union, cast, get_args, get_origin, get_type_hints
 
 from askance.core.errors import KnobError, UnknownName
@@ -73,14 +73,21 @@ class Knobs:
 
 
 def short_repr(method: object) -> str:
-    """The method's name with the knobs that are not at their defaults: ``dragin(threshold=1.3)``."""
+    """The method's name with its profile, if it has several readings, and the knobs that are not at their
+    defaults: ``dragin (paper, threshold=1.3)``.
+    """
     changed = [
         f"{field.name}={getattr(method, field.name)}"
         for field in (dataclasses.fields(method) if dataclasses.is_dataclass(method) else ())
-        if getattr(method, field.name) != field.default
+        if field.name != "profile" and getattr(method, field.name) != field.default
     ]
-    name = name_of(type(method))
-    return f"{name}({', '.join(changed)})" if changed else name
+    return titled(name_of(type(method)), getattr(method, "profile", ""), changed)
+
+
+def titled(name: str, profile: str, told: Sequence[str] = ()) -> str:
+    """A method as tables and screens show it, such as ``dragin (paper)`` or ``flare (search_below=0.3)``."""
+    inside = [*filter(None, [profile]), *told]
+    return f"{name} ({', '.join(inside)})" if inside else name
 
 
 def parse_knobs(cls: type[Any], settings: Mapping[str, Any]) -> dict[str, Any]:

@@ -27,8 +27,10 @@ class Differing:
 
     @property
     def is_told_by_names(self) -> bool:
-        """Whether it is a knob that stands in the names of all runs but those of one value."""
+        """Whether it is the profile, or a knob that the names of all runs have but those of one value."""
         knob = self.setting.removeprefix("knob ")
+        if knob == "profile":
+            return True
         untold = [names for _, names in self.values if not all(f"{knob}=" in name for name in names)]
         return knob != self.setting and len(untold) < 2
 

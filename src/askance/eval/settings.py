@@ -29,7 +29,7 @@ class Settings:
         dataset: as it was named, such as "hotpotqa:FILE".
         num_questions: how many were chosen of it.
         questions_sha256: of the chosen questions with all that is known about them, in their order.
-        title: the method with the knobs that are not at their defaults.
+        title: the method with its profile and the knobs that are not at their defaults.
         knobs: all of them, as text.
         models: name of the loaded model by role; `model_specs`: as they were named.
         index: folder of the index; empty without one.
@@ -65,6 +65,11 @@ class Settings:
     def dataset_name(self) -> str:
         """Such as "hotpotqa"; the file may lie anywhere."""
         return self.dataset.partition(":")[0]
+
+    @property
+    def profile(self) -> str:
+        """Whose reading of the method it is; empty for a method that has one only."""
+        return self.knobs.get("profile", "")
 
     @property
     def identity(self) -> dict[str, object]:

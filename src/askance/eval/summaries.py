@@ -10,6 +10,7 @@ from operator import attrgetter
 from typing import Any
 
 from askance.core.errors import RunFolderError
+from askance.core.knobs import titled
 from askance.core.types import Task
 from askance.eval.compare import MeanInterval, mean_interval
 from askance.eval.metrics.costs import COSTS
@@ -56,7 +57,8 @@ class RunSummary:
     """A run in numbers.
 
     Attributes:
-        title: the method with the knobs that are not at their defaults.
+        title: the method with its profile and the knobs that are not at their defaults; `method` is the
+            method with its profile alone.
         num_questions: of the run; `num_finished` of them are, and only these count below.
         failures: how many questions broke; they are among the finished ones.
         main_metric: the one to judge by, see `main_metric`; empty where no metric has a score.
@@ -69,6 +71,7 @@ class RunSummary:
     folder: str
     dataset: str
     title: str
+    method: str
     models: Mapping[str, str]
     num_questions: int
     num_finished: int
@@ -110,6 +113,7 @@ def summarise(run: RecordedRun, prices: Prices | None = None) -> RunSummary:
         folder=str(run.folder),
         dataset=run.settings.dataset,
         title=run.settings.title,
+        method=titled(run.settings.method, run.settings.profile),
         models=dict(run.settings.models),
         num_questions=run.settings.num_questions,
         num_finished=len(records),

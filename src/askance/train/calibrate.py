@@ -15,7 +15,7 @@ from numpy.typing import NDArray
 
 from askance.ask import check_needs
 from askance.core.errors import AskanceError, InputError
-from askance.core.knobs import SearchKnob, describe_type, knob_field, knob_range, search_knob
+from askance.core.knobs import SearchKnob, describe_type, knob_field, knob_range, search_knob, titled
 from askance.core.ports import Encoder, Model, Retriever
 from askance.core.types import Question, Role
 from askance.train.bracket import Aim, Tried, by_searches, measured_direction, next_value, widening_value
@@ -47,6 +47,7 @@ class Calibration:
 
     Attributes:
         method: with all its knobs, as its repr shows it; the calibrated one at `value` where there is one.
+        title: its name with its profile, as tables show it.
         value: None when no value tried leads there; `remark` says what can be reached.
         interval: 95 %, by resampling the questions.
         is_interval_cut: an end of the interval is the last value tried, so the true one may lie beyond.
@@ -58,6 +59,7 @@ class Calibration:
 
     method_name: str
     method: str
+    title: str
     model: str
     knob: str
     wanted: float
@@ -234,6 +236,7 @@ def _calibration(
     return Calibration(
         method_name=method_name,
         method=repr(replace(trials.method, **changed)),  # type: ignore[type-var]
+        title=titled(method_name, getattr(trials.method, "profile", "")),
         model=trials.models["answer"].name,
         knob=trials.knob,
         wanted=aim.wanted,
