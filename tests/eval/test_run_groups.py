@@ -3,9 +3,9 @@ from pathlib import Path
 
 import pytest
 
-from askance.core.errors import InputError, RunFolderError
+from askance.core.errors import InputError, RunFolderError, UnknownName
 from askance.core.knobs import titled
-from askance.eval.run_groups import group_runs
+from askance.eval.run_groups import group_runs, places_of
 from askance.eval.run_names import names_of
 from tests.eval.hand_made import record, run_of
 
@@ -128,6 +128,15 @@ def test_every_name_tells_whose_reading_ran():
     assert alone.names == ("dragin (paper)",)
     old = run_of(three(), "old", title="dragin(profile=paper)", knobs={"profile": "paper"})
     assert names_of([old]) == ("dragin (paper)",), "also of a run that was titled otherwise"
+
+
+def test_a_base_may_be_named_by_its_method_where_one_run_is_of_it():
+    runs = [run_of(three(), "a"), dragin("b"), dragin("c", profile="paper")]
+    groups = group_runs(runs)
+    assert places_of("single", groups) == [0]
+    assert places_of("dragin (paper)", groups) == [2]
+    with pytest.raises(UnknownName, match=r"dragin \(default\)"):
+        places_of("dragin", groups)
 
 
 def test_settings_that_differ():

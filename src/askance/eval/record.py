@@ -8,6 +8,7 @@ from askance.core.strict_json import json_line
 from askance.core.trace import Answered, Trace
 from askance.core.types import Answer, Task, Usage
 from askance.eval.datasets import Example
+from askance.eval.readings import DEFAULT_READING, ReadingName
 
 
 @dataclass(frozen=True, slots=True)
@@ -24,6 +25,7 @@ class Record:
         error: why the question failed; empty if it did not.
         trace_at, trace_bytes: where its trace is in ``traces.jsonl.gz``: a gzip member of its own.
         options: of a choice.
+        reading: how `short` was read out of the answer.
     """
 
     number: int
@@ -44,6 +46,7 @@ class Record:
     trace_at: int = 0
     trace_bytes: int = 0
     options: tuple[str, ...] = ()
+    reading: ReadingName = DEFAULT_READING
 
     @property
     def is_failure(self) -> bool:
@@ -63,6 +66,7 @@ def make_record(
     trace: Trace,
     scores: Mapping[str, float | None],
     error: str = "",
+    reading: ReadingName = DEFAULT_READING,
 ) -> Record:
     """The record of a question that was just answered, or that failed with `error`."""
     answer = answer or Answer("")
@@ -83,6 +87,7 @@ def make_record(
         usage=_usage(trace),
         error=error,
         options=example.question.options,
+        reading=reading,
     )
 
 

@@ -109,8 +109,8 @@ def group_runs(runs: Sequence[RecordedRun], *, common: bool = False) -> tuple[Ru
 
 
 def places_of(base: str, groups: Sequence[RunGroup]) -> list[int]:
-    """Where the run called `base`, by its folder or by its name in tables, is in each group; the first one in
-    groups without it.
+    """Where the run called `base`, by its folder, by its name in tables or as the only one of its method, is in
+    each group; the first one in groups without it.
 
     Raises:
         UnknownName: no group has it.
@@ -126,7 +126,10 @@ def _place_of(base: str, group: RunGroup) -> int | None:
     folders = [run.folder.resolve() for run in group.whole]
     if Path(base).resolve() in folders:
         return folders.index(Path(base).resolve())
-    return group.names.index(base) if base in group.names else None
+    if base in group.names:
+        return group.names.index(base)
+    of_method = [place for place, run in enumerate(group.whole) if run.settings.method == base]
+    return of_method[0] if len(of_method) == 1 else None
 
 
 def _check_given_once(runs: Sequence[RecordedRun]) -> None:
@@ -213,7 +216,13 @@ def _with(run: RecordedRun, records: Sequence[Record]) -> RecordedRun:
 def _told_settings(settings: Settings) -> dict[str, str]:
     identity = {key: str(value) for key, value in settings.identity.items() if not _NOT_TOLD.fullmatch(key)}
     versions = {f"version of {package}": version for package, version in settings.versions.items()}
-    return {**identity, "index": Path(settings.index).name, **versions, "machine": settings.machine}
+    return {
+        **identity,
+        "reading": settings.reading,
+        "index": Path(settings.index).name,
+        **versions,
+        "machine": settings.machine,
+    }
 
 
 def _shortened(value: str) -> str:

@@ -66,5 +66,6 @@ def _marks(settings: Settings) -> dict[str, str]:
         "retriever": settings.retriever,
         "encoder": f"encoder {settings.encoder.partition(',')[0]}" if settings.encoder else "no encoder",
         "seed": f"seed {settings.seed}",
+        "reading": f"reading={settings.reading}",
         "askance": f"askance {settings.askance}",
     }

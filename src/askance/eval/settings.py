@@ -15,6 +15,8 @@ from typing import Any
 from askance.core.knobs import name_of, short_repr
 from askance.core.version import VERSION
 from askance.eval.datasets import Example
+from askance.eval.metrics import Scoring
+from askance.eval.readings import DEFAULT_READING, ReadingName
 from askance.loading import DEFAULT_RETRIEVER
 from askance.wire import Engine
 
@@ -39,6 +41,7 @@ class Settings:
         versions: of askance's libraries, as far as installed.
         retriever: how the index is searched.
         encoder: name and fingerprint of what the method compares texts with; empty without one.
+        reading: how short answers are read, see `eval.readings`.
     """
 
     dataset: str
@@ -60,6 +63,7 @@ class Settings:
     budget: Mapping[str, float] = field(default_factory=dict)
     retriever: str = DEFAULT_RETRIEVER
     encoder: str = ""
+    reading: ReadingName = DEFAULT_READING
 
     @property
     def dataset_name(self) -> str:
@@ -73,7 +77,9 @@ class Settings:
 
     @property
     def identity(self) -> dict[str, object]:
-        """All that answers depend on, by the name a user knows it by. Scores can be made anew from traces."""
+        """All that answers depend on, by the name a user knows it by. They can be read and scored anew from
+        traces.
+        """
         return {
             "dataset": self.dataset_name,
             "method": self.method,
@@ -95,7 +101,7 @@ def settings_of(
     model_specs: Mapping[str, str],
     dataset: str,
     examples: Sequence[Example],
-    metrics: Sequence[str],
+    scoring: Scoring,
     index: Path | None = None,
     retriever: str = DEFAULT_RETRIEVER,
 ) -> Settings:
@@ -112,7 +118,7 @@ def settings_of(
         index="" if index is None else str(index),
         index_content="" if engine.retriever is None else engine.retriever.fingerprint,
         seed=engine.seed,
-        metrics=tuple(metrics),
+        metrics=scoring.names,
         askance=VERSION,
         versions={"python": platform.python_version(), **_versions()},
         machine=f"{os.cpu_count()} cores, {platform.machine()}",
@@ -120,6 +126,7 @@ def settings_of(
         budget={name: value for name, value in asdict(engine.budget).items() if value is not None},
         retriever=retriever,
         encoder="" if engine.encoder is None else f"{engine.encoder.name}, {engine.encoder.fingerprint}",
+        reading=scoring.reading.name,
     )
 
 

@@ -15,6 +15,7 @@ from askance.core.types import Task
 from askance.eval.compare import MeanInterval, mean_interval
 from askance.eval.metrics.costs import COSTS
 from askance.eval.metrics.prices import Prices, cost
+from askance.eval.readings import DEFAULT_READING, ReadingName
 from askance.eval.record import Record
 from askance.eval.recorded_run import RecordedRun
 
@@ -61,6 +62,7 @@ class RunSummary:
             method with its profile alone.
         num_questions: of the run; `num_finished` of them are, and only these count below.
         failures: how many questions broke; they are among the finished ones.
+        reading: how short answers were read, see `eval.readings`.
         main_metric: the one to judge by, see `main_metric`; empty where no metric has a score.
         metrics: by name; only those that apply to a question, each over the questions it applies to.
         share_answered: of questions whose answer has a short form.
@@ -82,6 +84,7 @@ class RunSummary:
     share_answered: float
     by_kind: tuple[PartSummary, ...]
     by_hops: tuple[PartSummary, ...]
+    reading: ReadingName = DEFAULT_READING
 
     @property
     def remark(self) -> str:
@@ -124,7 +127,13 @@ def summarise(run: RecordedRun, prices: Prices | None = None) -> RunSummary:
         share_answered=statistics.fmean(bool(record.short) for record in records),
         by_kind=_parts(records, main, attrgetter("kind")),
         by_hops=_parts(records, main, attrgetter("hops")),
+        reading=run.settings.reading,
     )
+
+
+def reading_told(reading: ReadingName) -> str:
+    """What is added to a line about answers that are not read in our own way."""
+    return ", answers read as the DRAGIN authors read them" if reading == "authors" else ""
 
 
 def main_metric(run: RecordedRun) -> str:
