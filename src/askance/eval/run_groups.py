@@ -109,8 +109,10 @@ def group_runs(runs: Sequence[RecordedRun], *, common: bool = False) -> tuple[Ru
 
 
 def places_of(base: str, groups: Sequence[RunGroup]) -> list[int]:
-    """Where the run called `base`, by its folder, by its name in tables or as the only one of its method, is in
-    each group; the first one in groups without it.
+    """Where the run called `base` is in each group; the first one in groups without it.
+
+    Args:
+        base: its folder, its name in tables, or its method where only one run is of it.
 
     Raises:
         UnknownName: no group has it.
