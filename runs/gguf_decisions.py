@@ -139,7 +139,7 @@ def _courses(
             row = kept.find(id)
             if row is None:
                 question = Question(result["qid"], asked[result["qid"]])
-                row = {"id": id, "run": run["name"], "threshold": method.threshold} | {
+                row = {"id": id, "run": run["name"], "threshold": method.theta} | {
                     name: asyncio.run(course_of(method, question, model, retriever))
                     for name, model in models.items()
                 }

@@ -32,9 +32,8 @@ from askance.eval.selection import Selection
 from askance.methods.dragin import Dragin
 from askance.methods.dragin_default import attended_query
 from askance.methods.looking import Look, own_look, proxy_look
-from askance.methods.rind_sentence import judge
+from askance.methods.rind_sentence import judge, places_with_content
 from askance.runtime.durable import write_atomically
-from askance.text.words import words
 from askance.wire import Engine, load_model
 from runs.agreement import OWN, agreement, matched_threshold
 from runs.grids import grid_options
@@ -83,7 +82,7 @@ def _compare(options: argparse.Namespace) -> None:
         engine = Engine(ready.method, {"answer": models[options.model]}, ready.retriever)
         proxies = {spec: models[spec] for spec in options.proxy}
         rows = _judge_all(engine, tuple(ready.questions.values()), proxies, kept)
-    _show(rows, cast(Dragin, ready.method).threshold, options, settings)
+    _show(rows, cast(Dragin, ready.method).theta, options, settings)
 
 
 def cell_of(options: argparse.Namespace) -> Cell:
@@ -127,25 +126,22 @@ async def judge_one(engine: Engine, example: Example, proxies: Mapping[str, Mode
         for written, so_far in listening.sentences:
             looks = {OWN: own_look(written, asked.text, so_far, model)}
             for name, proxy in proxies.items():
-                looks[name] = await proxy_look(written, asked.text, so_far, proxy, dragin.heads)
-            before = f"{asked.text} {so_far}"
-            judged.append({name: _read(dragin, written, look, before) for name, look in looks.items()})
+                looks[name] = await proxy_look(written, asked.text, so_far, proxy)
+            judged.append({name: _read(dragin, written, look) for name, look in looks.items()})
     except Exception as problem:
         judged, error = [], f"{type(problem).__name__}: {problem}"
     return {"id": asked.id, "sentences": judged, "error": error}
 
 
-def _read(dragin: Dragin, written: Generation, look: Look, before: str) -> Row:
+def _read(dragin: Dragin, written: Generation, look: Look) -> Row:
     """Of each word with content: its text, its score, and the query if it were the doubtful one."""
     judged = judge(dragin, written, look, is_over=False)
-    real = dragin.linguistics.real_words(written.text)
-    pairs = zip(judged.words, judged.values, strict=True)
-    read = [(word, score) for word, score in pairs if real.intersection(words(word.text))]
-    doubts = [replace(judged, at=word.start) for word, _ in read]
+    read = places_with_content(judged.words, written.text, dragin.linguistics)
+    doubts = [replace(judged, at=judged.words[place].start) for place in read]
     return {
-        "words": [word.text for word, _ in read],
-        "scores": [score for _, score in read],
-        "queries": [attended_query(dragin, before, doubt, look) for doubt in doubts],
+        "words": [judged.words[place].text for place in read],
+        "scores": [judged.values[place] for place in read],
+        "queries": [attended_query(dragin, doubt, look) for doubt in doubts],
     }
 
 

@@ -196,7 +196,7 @@ def test_methods_and_models_are_listed(run):
     for word in (
         "closed_book",
         "single",
-        "dragin (default)",
+        "dragin, the default",
         "selfrag",
         "search_below",
         "0.8",

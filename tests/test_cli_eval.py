@@ -49,7 +49,7 @@ def test_what_is_shown_at_the_end(evaluate, rhine, tmp_path):
     assert code == 0
     lines = [" ".join(line.split()) for line in out.splitlines()]
     assert lines[:3] == [
-        "closed_book scripted, 3 questions of jsonl",
+        "closed_book (default) scripted, 3 questions of jsonl",
         "metric mean 95 % interval questions",
         "exact_match 0.333 0.000 to 1.000 3",
     ]
@@ -175,9 +175,9 @@ def test_a_grid_from_a_file(run, questions, rhine, tmp_path):
     code, out, _ = run("grid", path, "--out", tmp_path / "out")
     lines = [" ".join(line.split()) for line in out.splitlines()]
     assert code == 0
-    assert lines[0] == "run asked worth (95 %) searches tokens s"
-    assert lines[1].startswith("rivers/fake/closed_book 1 failed, 3 f1 0.333 (0.000–1.000) 0.00 ")
-    assert lines[2].startswith("rivers/fake/short 1 failed, 3 f1 0.333 (0.000–1.000) 0.00 ")
+    assert lines[0] == "run method asked worth (95 %) searches tokens s"
+    assert lines[1].startswith("rivers/fake/closed_book closed_book 1 failed, 3 f1 0.333 (0.000–1.000) 0.00 ")
+    assert lines[3].startswith("rivers/fake/short closed_book 1 failed, 3 f1 0.333 (0.000–1.000) 0.00 ")
     code, _, err = run("grid", path, "--out", tmp_path / "out", "--max-failures", 0)
     assert code == 1
     assert "stopped: rivers/fake/short: 1 of 3 questions failed, more than --max-failures 0" in err
@@ -191,7 +191,7 @@ def test_a_grid_with_a_metric_that_applies_to_no_question(run, questions, rhine,
     )
     code, out, _ = run("grid", path, "--out", tmp_path / "out")
     assert code == 0
-    assert "rivers/fake/closed_book 1 failed, 3 – 0.00" in " ".join(out.split())
+    assert "rivers/fake/closed_book closed_book (default) 1 failed, 3 – 0.00" in " ".join(out.split())
 
 
 def test_questions_without_golds_and_with_letters_go_all_the_way(run, tmp_path, monkeypatch):

@@ -94,6 +94,24 @@ def test_a_threshold_is_left_out_where_the_words_beside_it_are_others():
     assert filled("dragin", HOTPOT, profile="paper", trigger="rind").threshold == 1.2
 
 
+@pytest.mark.parametrize("profile", ["default", "paper", "code"])
+def test_a_threshold_without_words_beside_it_is_the_default_trigger_s(tmp_path, profile):
+    path = tmp_path / "p.toml"
+    path.write_text(f"[dragin.{profile}]\nthreshold = 0.6\nquery_top = 30\n")
+    other = filled("dragin", path, profile=profile, trigger="token_probability")
+    assert (other.threshold, other.query_top) == (None, 30)
+    assert other.theta < 0.6
+    assert filled("dragin", path, profile=profile).threshold == 0.6
+    assert filled("dragin", path, profile=profile, trigger="rind").threshold == 0.6
+
+
+def test_a_threshold_of_another_trigger_is_kept_for_it(tmp_path):
+    path = tmp_path / "p.toml"
+    path.write_text('[dragin.paper]\ntrigger = "token_probability"\nthreshold = 0.6\n')
+    assert filled("dragin", path, profile="paper").theta == 0.6
+    assert filled("dragin", path, profile="paper", trigger="rind").theta == 1.0
+
+
 @pytest.mark.parametrize(
     ("method", "settings", "error", "expected"),
     [

@@ -1,13 +1,15 @@
 import asyncio
+from typing import get_args, get_type_hints
 
 import pytest
 
 from askance.core.errors import BadIndex, InputError, KnobError, ModelSpecError, UnknownName
+from askance.core.knobs import short_repr
 from askance.core.ports import Method
 from askance.methods.flare import Flare
 from askance.methods.wording import Wording
 from askance.models.scripted import ScriptedModel
-from askance.wire import METHODS, load_model, load_models, make_method, open_engine
+from askance.wire import METHODS, load_model, load_models, make_method, method_class, open_engine
 from askance.wordings import open_wording
 
 
@@ -18,6 +20,14 @@ def test_every_method_can_be_made_and_says_what_it_is(name):
     assert type(method).__doc__
     assert type(method).paper
     assert method.needs is not None
+
+
+@pytest.mark.parametrize("name", METHODS)
+def test_a_title_tells_whose_reading_of_a_method_it_is(name):
+    hint = get_type_hints(method_class(name)).get("profile")
+    for profile in get_args(hint) or [""]:
+        told = short_repr(make_method(name, {"profile": profile} if profile else {}))
+        assert told == (f"{name} ({profile})" if profile else name)
 
 
 def test_knobs_from_strings():

@@ -271,7 +271,7 @@ def methods() -> None:
     """List the methods with their papers, knobs and needs."""
     for name in METHODS:
         cls = method_class(name)
-        mark = " (default)" if name == DEFAULT_METHOD else ""
+        mark = ", the default" if name == DEFAULT_METHOD else ""
         out.print(f"[bold]{name}[/bold]{mark}  [dim]{cls.paper}[/dim]")
         out.print(f"  {(cls.__doc__ or '').strip().splitlines()[0]}", markup=False)
         out.print(f"  needs: {_needs(cls)}", markup=False)

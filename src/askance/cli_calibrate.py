@@ -125,7 +125,7 @@ def _show(found: "Calibration", file: Path | None) -> None:
     low, high = found.interval
     leads = "should give" if found.remark else "gives"
     out.print(
-        f"{found.knob}={found.value:g} {leads} {found.wanted:g} searches a question with {found.method_name} "
+        f"{found.knob}={found.value:g} {leads} {found.wanted:g} searches a question with {found.title} "
         f"on {found.model} (95 % interval {low:g} to {high:g}, {found.num_counted} questions)",
         markup=False, soft_wrap=True,
     )  # fmt: skip

@@ -24,6 +24,7 @@ from askance.cli_options import (
     models_by_role,
 )
 from askance.core.strict_json import json_line
+from askance.eval.readings import DEFAULT_READING
 from askance.loading import DEFAULT_RETRIEVER, Cache, load_models, open_retriever
 from askance.serve.console import err, out
 from askance.text.printable import printable, printable_record
@@ -40,6 +41,13 @@ MaxFailuresOption = Annotated[
     int,
     typer.Option(
         min=0, metavar="N", help="Stop, with exit code 1, once more than N questions of a run have failed."
+    ),
+]
+ReadingOption = Annotated[
+    str,
+    typer.Option(
+        help="How short answers are read before they are scored: own, or authors, as the DRAGIN authors read "
+        "those of 2wikimultihopqa, hotpotqa, iirc and strategyqa. A run that is there is read anew.",
     ),
 ]
 RetryFlag = Annotated[
@@ -76,6 +84,7 @@ def evaluate(
     metric: Annotated[
         list[str] | None, typer.Option(help="A metric, in place of the usual ones; may be given again.")
     ] = None,
+    reading: ReadingOption = DEFAULT_READING,
     cache: CacheOption = None,
     in_flight: InFlightOption = None,
     max_failures: MaxFailuresOption = MAX_FAILURES,
@@ -106,6 +115,7 @@ def evaluate(
         seed=seed,
         budget=budget_of(budget or ()),
         metrics=tuple(metric or DEFAULT_METRICS),
+        reading=reading,
     )
     load, open_index = _sources(cache)
     ready = look_up(cell, open_retriever=open_index)
@@ -163,6 +173,7 @@ def _grid_table(runs: "dict[str, RecordedRun]") -> Table:
 
     table = Table(box=None, pad_edge=False, header_style="bold")
     table.add_column("run", no_wrap=True)
+    table.add_column("method")
     for heading in ("asked", "worth (95 %)", "searches", "tokens", "s"):
         table.add_column(heading, justify="right", no_wrap=True)
     for name, run in runs.items():
@@ -171,7 +182,7 @@ def _grid_table(runs: "dict[str, RecordedRun]") -> Table:
         told = "–" if worth is None else f"{worth.mean:.3f} ({worth.low:.3f}–{worth.high:.3f})"
         failed = f"{summary.failures:,} failed, " if summary.failures else ""
         table.add_row(
-            name, f"{failed}{summary.num_finished:,}",
+            name, summary.method, f"{failed}{summary.num_finished:,}",
             f"{summary.main_metric} {told}".strip(),
             f"{summary.costs.searches:.2f}", summary.costs.computed_text,
             f"{summary.costs.median_seconds:.1f}",
@@ -187,7 +198,7 @@ def _show_as_json(run: "RecordedRun") -> None:
 
 
 def _show(run: "RecordedRun") -> None:
-    from askance.eval.summaries import summarise
+    from askance.eval.summaries import reading_told, summarise
     from askance.serve.tables import interval_table
 
     for record in run.records:
@@ -197,7 +208,8 @@ def _show(run: "RecordedRun") -> None:
     summary = printable_record(summarise(run))
     asked = f"{summary.num_finished:,} questions of {run.settings.dataset_name}"
     models = ", ".join(dict.fromkeys(summary.models.values()))
-    head = Text(summary.title, style="bold").append(f"  {models}, {asked}", style="not bold dim")
+    told = f"  {models}, {asked}{reading_told(summary.reading)}"
+    head = Text(summary.title, style="bold").append(told, style="not bold dim")
     out.print(head, soft_wrap=True)
     out.print(interval_table(summary.metrics))
     out.print(_cost_line(summary.costs), soft_wrap=True)

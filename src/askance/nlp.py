@@ -5,6 +5,7 @@ from pathlib import Path
 from typing import Any
 
 from askance.core.errors import InputError, KnobError, MissingExtra, ModelSpecError, UnknownName
+from askance.text.entities import Spans
 from askance.text.linguistics import OWN, Linguistics
 
 REAL_WORD_TAGS = frozenset({"NOUN", "ADJ", "VERB", "PROPN", "NUM"})
@@ -36,7 +37,9 @@ def load_spacy(name: str) -> Linguistics:
     if find_spec("spacy") is None:
         raise MissingExtra("spacy", "nlp", f"linguistics 'spacy:{name}'")
     pipeline = _Pipeline(name)
-    return Linguistics(pipeline.version, pipeline.sentences, pipeline.real_words, pipeline.entities)
+    return Linguistics(
+        pipeline.version, pipeline.sentences, pipeline.real_words, pipeline.entities, pipeline.content_spans
+    )
 
 
 class _Pipeline:
@@ -59,10 +62,14 @@ class _Pipeline:
         return tuple(sentence for sentence in stripped if sentence)
 
     def real_words(self, text: str) -> frozenset[str]:
-        self._require("POS")
-        return frozenset(token.text for token in self._read(text) if token.pos_ in REAL_WORD_TAGS)
+        return frozenset(text[start:end] for start, end in self.content_spans(text))
 
-    def entities(self, text: str) -> tuple[tuple[int, int], ...]:
+    def content_spans(self, text: str) -> Spans:
+        self._require("POS")
+        real = (token for token in self._read(text) if token.pos_ in REAL_WORD_TAGS)
+        return tuple((token.idx, token.idx + len(token)) for token in real)
+
+    def entities(self, text: str) -> Spans:
         self._require("ENT_IOB")
         return tuple((entity.start_char, entity.end_char) for entity in self._read(text).ents)
 

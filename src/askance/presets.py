@@ -12,7 +12,8 @@ user's own (`askance calibrate --out`) holds one. Either is TOML:
     search_below = 0.35
 
 A preset fills the knobs that are not set otherwise. Its threshold is meant for the words and flags that stand
-beside it: whoever sets one of these knobs to another value does not get the threshold.
+beside it, and for the default trigger where none does: whoever sets one of these knobs to another value does
+not get the threshold.
 """
 
 import dataclasses
@@ -172,7 +173,8 @@ def _profile(cls: type[Any], settings: Mapping[str, Any]) -> str | None:
 def _wanted(cls: type[Any], knobs: Mapping[str, Any], given: Mapping[str, Any]) -> dict[str, Any]:
     """The knobs that are not `given`; the threshold only among the words and flags it belongs to."""
     own = search_knob(cls)
-    words = {knob: value for knob, value in knobs.items() if isinstance(value, str | bool)}
+    scale = {own.scale: knob_field(cls, own.scale).default} if own is not None and own.scale else {}
+    words = scale | {knob: value for knob, value in knobs.items() if isinstance(value, str | bool)}
     is_other = any(given.get(knob, value) != value for knob, value in words.items())
     left_out = {*given, *({own.name} if own is not None and is_other else ())}
     return {knob: value for knob, value in knobs.items() if knob not in left_out}

@@ -5,6 +5,8 @@ import pytest
 
 from askance.core.errors import KnobError, UnknownName
 from askance.core.knobs import Knobs, describe_type, knob, name_of, parse_knobs, short_repr
+from askance.methods.dragin import Dragin
+from askance.methods.flare_token import FlareToken
 
 
 @dataclass(frozen=True, slots=True)
@@ -84,4 +86,10 @@ def test_types_are_described_as_a_user_writes_them():
 
 def test_a_short_repr_has_what_is_not_at_its_default():
     assert short_repr(Dials()) == "dials"
-    assert short_repr(Dials(theta=0.5, layout="chat")) == "dials(theta=0.5, layout=chat)"
+    assert short_repr(Dials(theta=0.5, layout="chat")) == "dials (theta=0.5, layout=chat)"
+
+
+def test_a_short_repr_tells_the_profile_of_a_method_that_has_several():
+    assert short_repr(Dragin()) == "dragin (default)"
+    assert short_repr(Dragin(profile="code", passages=5)) == "dragin (code, passages=5)"
+    assert short_repr(FlareToken()) == "flare_token (code)"

@@ -39,7 +39,7 @@ def settings(records, **fields):
         "dataset": "jsonl:bridges.jsonl",
         "num_questions": len(records),
         "questions_sha256": "0" * 64,
-        "method": fields.get("title", "single").partition("(")[0],
+        "method": fields.get("title", "single").partition("(")[0].strip(),
         "title": "single",
         "knobs": {"passages": "3"},
         "models": {"answer": "tiny"},

@@ -50,7 +50,11 @@ def test_runs_that_search_otherwise_are_other_runs(cell, tmp_path):
     runs = {kind: run(replace(cell, retriever=kind), tmp_path / kind) for kind in ("bm25", "dense", "hybrid")}
     assert len({each.settings.index_content for each in runs.values()}) == 3
     assert [each.settings.retriever for each in runs.values()] == list(runs)
-    assert names_of(list(runs.values())) == ("single, bm25", "single, dense", "single, hybrid")
+    assert names_of(list(runs.values())) == (
+        "single (default), bm25",
+        "single (default), dense",
+        "single (default), hybrid",
+    )
     with pytest.raises(RunFolderError, match="retriever: none, now dense"):
         run(replace(cell, retriever="dense"), tmp_path / "bm25")
     with pytest.raises(RunFolderError, match="retriever: dense, now hybrid"):

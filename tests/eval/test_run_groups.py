@@ -3,8 +3,9 @@ from pathlib import Path
 
 import pytest
 
-from askance.core.errors import InputError, RunFolderError
-from askance.eval.run_groups import group_runs
+from askance.core.errors import InputError, RunFolderError, UnknownName
+from askance.core.knobs import titled
+from askance.eval.run_groups import group_runs, places_of
 from askance.eval.run_names import names_of
 from tests.eval.hand_made import record, run_of
 
@@ -97,23 +98,45 @@ def test_names_say_what_differs():
 
 
 def dragin(folder, **knobs):
-    title = f"dragin({', '.join(f'{knob}={value}' for knob, value in knobs.items())})" if knobs else "dragin"
+    told = [f"{knob}={value}" for knob, value in knobs.items() if knob != "profile"]
+    title = titled("dragin", knobs.get("profile", "default"), told)
     defaults = {"profile": "default", "threshold": "1.0", "max_tokens": "128"}
     return run_of(three(), folder, title=title, knobs=defaults | knobs)
 
 
 def test_a_name_tells_only_the_knobs_that_other_runs_of_the_method_set_otherwise():
     runs = [
-        run_of(three(), "a", title="single(max_tokens=64)", knobs={"passages": "3", "max_tokens": "64"}),
+        run_of(three(), "a", title="single (max_tokens=64)", knobs={"passages": "3", "max_tokens": "64"}),
         dragin("b", threshold="1.3", max_tokens="64"),
         dragin("c", profile="paper", max_tokens="64"),
     ]
     (group,) = group_runs(runs)
-    assert group.names == ("single", "dragin(threshold=1.3)", "dragin(profile=paper)")
+    assert group.names == ("single", "dragin (default, threshold=1.3)", "dragin (paper)")
     assert group.shared_knobs == {"max_tokens": "64"}
     assert not group.differing
     (alone,) = group_runs(runs[1:2])
-    assert (alone.names, alone.shared_knobs) == (("dragin",), {"threshold": "1.3", "max_tokens": "64"})
+    assert alone.names == ("dragin (default)",)
+    assert alone.shared_knobs == {"threshold": "1.3", "max_tokens": "64"}
+
+
+def test_every_name_tells_whose_reading_ran():
+    runs = [dragin(profile, profile=profile) for profile in ("default", "paper", "code")]
+    (group,) = group_runs(runs)
+    assert group.names == ("dragin (default)", "dragin (paper)", "dragin (code)")
+    assert not group.differing
+    (alone,) = group_runs(runs[1:2])
+    assert alone.names == ("dragin (paper)",)
+    old = run_of(three(), "old", title="dragin(profile=paper)", knobs={"profile": "paper"})
+    assert names_of([old]) == ("dragin (paper)",), "also of a run that was titled otherwise"
+
+
+def test_a_base_may_be_named_by_its_method_where_one_run_is_of_it():
+    runs = [run_of(three(), "a"), dragin("b"), dragin("c", profile="paper")]
+    groups = group_runs(runs)
+    assert places_of("single", groups) == [0]
+    assert places_of("dragin (paper)", groups) == [2]
+    with pytest.raises(UnknownName, match=r"dragin \(default\)"):
+        places_of("dragin", groups)
 
 
 def test_settings_that_differ():

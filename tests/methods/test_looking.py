@@ -8,13 +8,27 @@ from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
 from askance.core.types import Question, Sampling, Want
-from askance.methods.looking import Look, own_look, proxy_look, weightiest
+from askance.methods.looking import Look, own_look, place_of, proxy_look, weightiest
 from askance.methods.prompts import answer_prompt
+from askance.methods.qfs import token_texts
+from askance.text.align import token_offsets
+from askance.text.linguistics import OWN, Linguistics
+from askance.text.words import WORD
 from tests.tolerances import near
 
 TEXTS = st.text(alphabet=st.characters(exclude_categories=("Cs", "Cc")), max_size=30)
 NUM_HEADS = 4
 FEW = settings(max_examples=25, deadline=None, suppress_health_check=[HealthCheck.function_scoped_fixture])
+
+
+def word_spans(text):
+    return tuple(word.span() for word in WORD.finditer(text))
+
+
+def words_before(look, at):
+    """Every word with its attention, whether or not it has content."""
+    every = Linguistics("every word", OWN.sentences, OWN.real_words, content_spans=word_spans)
+    return look.words_before(at, every, "max")
 
 
 def look_by_hand():
@@ -33,16 +47,16 @@ def look_by_hand():
 
 def test_influence_is_the_greatest_attention_of_what_follows():
     look = look_by_hand()
-    assert look.influence(1, 3) == near(0.2), "of ' B' and 'o' on ' is'"
-    assert look.influence(4, 6) == 0.0, "nothing that follows ' Bo' has been fed"
+    assert look.influence(1, 3, "max") == near(0.2), "of ' B' and 'o' on ' is'"
+    assert look.influence(4, 6, "max") == 0.0, "nothing that follows ' Bo' has been fed"
 
 
 def test_words_before_have_the_row_that_predicted_what_follows():
-    words = look_by_hand().words_before(4)
+    words = words_before(look_by_hand(), 4)
     assert [(word, near(weight)) for word, weight in words] == [
         ("Who", 0.5), ("He", 0.3), ("is", 0.1)
     ]  # fmt: skip
-    assert look_by_hand().words_before(0) == [("Who", 0.5), ("He", near(0.3))], "no row: the next"
+    assert words_before(look_by_hand(), 0) == [("Who", 0.5), ("He", near(0.3))], "no row: the next"
 
 
 def test_weightiest_keeps_the_order_of_the_text():
@@ -62,8 +76,8 @@ def test_own_attention_stands_where_the_text_stands(name, request, question, so_
     for offsets, row in zip(look.offsets, look.rows, strict=True):
         assert row is None or len(row) == look.offsets.index(offsets) + 1 or offsets[0] == offsets[1]
     for token in written.tokens:
-        assert 0.0 <= look.influence(token.start, token.end) <= 1.0
-    weights = [weight for _, weight in look.words_before(len(written.text))]
+        assert 0.0 <= look.influence(token.start, token.end, "max") <= 1.0
+    weights = [weight for _, weight in words_before(look, len(written.text))]
     assert all(0.0 <= weight <= NUM_HEADS for weight in weights)
     asked, shown = " ".join(question.split()), model.decode(written.prompt_ids)
     if shown.endswith(f"Question: {asked}\nAnswer:{so_far}"):
@@ -76,13 +90,16 @@ def test_characters_of_several_tokens_stay_in_their_words(name, request):
     question, so_far = "Who founded Malmö, Łódź and 北京?", " Кто 😀 Ångström"
     prompt = answer_prompt(model, Question("q", question, demos=()), (), so_far, "raw")
     (written,) = asyncio.run(model.generate(prompt, Sampling(6), Want(attention="max"), key=("k",)))
-    words = [word for word, _ in own_look(written, question, so_far, model).words_before(0)]
+    words = [word for word, _ in words_before(own_look(written, question, so_far, model), 0)]
     assert words == ["Who", "founded", "Malmö", "Łódź", "and", "北京", "Кто", "Ångström"]
 
 
 def test_at_the_end_of_a_text_the_last_row_that_is_known_counts():
-    assert look_by_hand().words_before(6)[:2] == [("Who", near(0.1)), ("He", near(0.1))]
-    assert look_by_hand().words_before(8)[:2] == look_by_hand().words_before(6)[:2]
+    assert words_before(look_by_hand(), 6)[:2] == [
+        ("Who", near(0.1)),
+        ("He", near(0.1)),
+    ]
+    assert words_before(look_by_hand(), 8)[:2] == words_before(look_by_hand(), 6)[:2]
 
 
 @pytest.mark.parametrize(("name", "proxy_name"), [("llama", "qwen"), ("qwen", "llama")])
@@ -92,7 +109,7 @@ def test_a_proxy_with_another_tokenizer_reads_the_same_words(name, proxy_name, r
     model, proxy = request.getfixturevalue(name), request.getfixturevalue(proxy_name)
     prompt = answer_prompt(model, Question("q", question, demos=()), (), so_far, "raw")
     (written,) = asyncio.run(model.generate(prompt, Sampling(6), Want(), key=("k",)))
-    look = asyncio.run(proxy_look(written, question, so_far, proxy, "max"))
+    look = asyncio.run(proxy_look(written, question, so_far, proxy))
     flat = [offset for pair in look.offsets for offset in pair]
     assert flat == sorted(flat)
     assert flat[-1] == len(look.text)
@@ -100,5 +117,37 @@ def test_a_proxy_with_another_tokenizer_reads_the_same_words(name, proxy_name, r
     assert look.text[begin:end] == " ".join(question.split())
     assert look.text[start : look.sentence] == so_far
     for token in written.tokens:
-        assert 0.0 <= look.influence(token.start, token.end) <= 1.0
-    assert all(word in look.text for word, _ in look.words_before(len(written.text)))
+        assert 0.0 <= look.influence(token.start, token.end, "max") <= 1.0
+    assert all(word in look.text for word, _ in words_before(look, len(written.text)))
+
+
+def context_of_last(model, text, weights, top_tokens):
+    """Of a text that is all answer, whose last token has a row of `weights`."""
+    ids = (*((1,) if model.decode((1,)) == "<s>" else ()), *model.tokenize(text))
+    texts = [" " if each is None else each for each in token_texts(ids, model)]
+    shown = "".join(texts)
+    rows = (*[None] * (len(ids) - 1), np.array(weights(len(ids)), np.float32))
+    look = Look(shown, ((0, 0), (0, len(shown))), 0, token_offsets(texts, shown), rows)
+    return look.context_of(len(ids) - 1, top_tokens, "max", whole=True)
+
+
+def falling(number):
+    return np.linspace(2, 1, number)
+
+
+def test_the_papers_query_passes_over_control_tokens_and_bare_punctuation(llama):
+    assert context_of_last(llama, "The river , Arno .", falling, 99) == "The river Arno"
+    assert context_of_last(llama, "The river , Arno .", falling, 1) == "The"
+
+
+@pytest.mark.parametrize("name", ["llama", "qwen"])
+def test_a_word_whose_characters_are_several_tokens_is_one_word_of_the_papers_query(name, request):
+    model = request.getfixturevalue(name)
+    assert context_of_last(model, "Malmö Łódź 北京.", falling, 99) == "Malmö Łódź 北京"
+
+
+def test_a_question_is_found_where_a_tokenizer_changes_white_space_or_case():
+    text = "Question: Who is who?\nAnswer: x.\n\nQuestion: who  is\twho ?\nAnswer: who"
+    begin, end = place_of("Who is who ?", text, text.rindex(" who"))
+    assert text[begin:end] == "who  is\twho ?"
+    assert place_of("Who is he?", text, 9) == (0, 9), "nowhere: all of it"

@@ -8,7 +8,7 @@ from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
 from askance.methods.authors import space_marker
-from askance.methods.qfs import attended_context, token_texts
+from askance.methods.qfs import token_texts
 from askance.methods.queries import Asking, formulate, looked_back, top_words
 from askance.methods.rind import Doubt, Weighed, align, first_doubt, influence, read_words, scores, weigh
 from askance.models.scripted import ScriptedModel
@@ -130,20 +130,6 @@ def test_content_words():
 def test_the_space_marker_is_found(model_name, marker, request):
     assert space_marker("auto", request.getfixturevalue(model_name)) == marker
     assert space_marker("▁", request.getfixturevalue(model_name)) == "▁"
-
-
-def test_attended_context_passes_over_control_tokens_and_bare_punctuation(llama):
-    ids = (1, *llama.tokenize("The river , Arno"))
-    row = np.linspace(2, 1, len(ids), dtype=np.float32)
-    assert attended_context(row, ids, llama, len(ids)) == "The river Arno"
-    assert attended_context(row, ids, llama, 1) == "The"
-
-
-@pytest.mark.parametrize("model_name", ["llama", "qwen"])
-def test_a_word_whose_characters_are_several_tokens_is_one_word_of_the_query(model_name, request):
-    model = request.getfixturevalue(model_name)
-    ids = model.tokenize("Malmö Łódź 北京")
-    assert attended_context(np.ones(len(ids)), ids, model, len(ids)) == "Malmö Łódź 北京"
 
 
 ANY_TEXT = st.text(st.characters(exclude_categories=("Cs",)), max_size=40)

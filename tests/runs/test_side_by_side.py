@@ -28,11 +28,11 @@ def test_all_cells_answer_the_same_questions(options, runs, tmp_path, capsys):
     assert {record.usage.searches for record in read_run(runs / "single").records} == {1}
     printed = capsys.readouterr().out
     assert printed.startswith("## jsonl:")
-    assert "| single | 1.00 |" in printed
-    assert "**Difference in f1: run minus single**" in printed
-    assert "| dragin(profile=code) |" in printed
+    assert "| single (default) | 1.00 |" in printed
+    assert "**Difference in f1: run minus single (default)**" in printed
+    assert "| dragin (code) |" in printed
     page = (tmp_path / "out" / "report.html").read_text(encoding="utf-8")
-    assert "dragin(profile=code)" in page
+    assert "dragin (code)" in page
 
 
 def contents(runs):
@@ -50,7 +50,7 @@ def test_a_run_goes_on_and_grows(options, runs, tmp_path, capsys):
     capsys.readouterr()
     main([*options, *cells, "dragin"])
     assert contents(runs) == three, "nothing is asked again"
-    assert "Difference in f1: run minus single**" in capsys.readouterr().out
+    assert "Difference in f1: run minus single (default)**" in capsys.readouterr().out
 
 
 def test_other_settings_are_refused(options, runs, capsys):
@@ -83,7 +83,7 @@ def test_each_dataset_has_its_tables(options, questions, tmp_path, sample_index,
     main(words)
     printed = capsys.readouterr().out
     assert printed.index("## jsonl:") < printed.index("## sample, 3 questions")
-    assert printed.count("**Difference in f1: run minus single**") == 2
+    assert printed.count("**Difference in f1: run minus single (default)**") == 2
     with pytest.raises(SystemExit, match="2"):
         main(["--dataset", questions, questions, *options[2:]])
     assert "dataset 'jsonl' is named twice" in capsys.readouterr().err

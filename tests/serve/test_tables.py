@@ -7,7 +7,7 @@ from rich.console import Console
 from askance.eval.tables import ResultTable
 from askance.serve.tables import print_tables
 
-RUN = "dragin(profile=paper)"
+RUN = "dragin (paper, t=1.3)"
 TABLE = ResultTable("Some", ("run", "one", "two words", "three"), ((RUN, "0.250", "0.500", "12"),))
 
 

@@ -90,16 +90,16 @@ def test_has_answer_needs_words_after_the_marker():
     ],
 )
 def test_open_as_the_authors_read_it(text, expected):
-    assert authors_short_answer(text, "open") == expected
+    assert authors_short_answer(text) == expected
 
 
 def test_what_differs_by_dataset():
     two_wiki, iirc = AUTHORS_READINGS["2wikimultihopqa"], AUTHORS_READINGS["iirc"]
-    assert authors_short_answer(" Nothing said.\nNote: no", "open", two_wiki) == "Nothing said."
-    assert authors_short_answer("So the answer is Arno.", "open", two_wiki) == "Arno"
-    assert authors_short_answer("So the answer is", "open", two_wiki) == ""
-    assert authors_short_answer("So the answer is 7.\n</s>", "open", iirc) == "7"
-    assert authors_short_answer("So the answer is 7.\n</s>", "open") == "7.\n"
+    assert authors_short_answer(" Nothing said.\nNote: no", two_wiki) == "Nothing said."
+    assert authors_short_answer("So the answer is Arno.", two_wiki) == "Arno"
+    assert authors_short_answer("So the answer is", two_wiki) == ""
+    assert authors_short_answer("So the answer is 7.\n</s>", iirc) == "7"
+    assert authors_short_answer("So the answer is 7.\n</s>") == "7.\n"
 
 
 @pytest.mark.parametrize(
@@ -110,12 +110,14 @@ def test_what_differs_by_dataset():
         ("So the answer is yesterday.", "yes"),
         ("So the answer is maybe.", "no"),
         ("So the answer is  yes", "no"),
-        ("Yes, they are.", "no"),
-        ("", "no"),
+        ("the answer is", "no"),
+        ("Yes, they are.", ""),
+        ("So The answer is yes.", ""),
+        ("", ""),
     ],
 )
 def test_yes_or_no_as_the_authors_read_it(text, expected):
-    assert authors_short_answer(text, "yes_no", AUTHORS_READINGS["strategyqa"]) == expected
+    assert authors_short_answer(text, AUTHORS_READINGS["strategyqa"]) == expected
 
 
 @pytest.mark.parametrize(

@@ -119,7 +119,7 @@ def test_values_on_either_side_for_the_interval():
 
 
 def test_a_threshold_without_effect():
-    found = run("dragin", {**DRAGIN, "trigger": "every_sentence"}, 0.5)
+    found = run("dragin", {**DRAGIN, "trigger": "every_sentence", "threshold": 1.0}, 0.5)
     assert found.value is None
     assert "threshold changes nothing here" in found.remark
 

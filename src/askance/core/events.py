@@ -38,7 +38,7 @@ class Asked(Event):
 
     Attributes:
         method: with all its knobs.
-        title: the method with the knobs that are not at their defaults.
+        title: the method with its profile and the knobs that are not at their defaults.
         precisions: what the numbers of the models are computed in, by role, where that is known.
     """
 

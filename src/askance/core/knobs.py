@@ -7,7 +7,7 @@ import dataclasses
 import math
 import re
 import types
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from typing import Any, ClassVar, Literal, TypeVar, Union, cast, get_args, get_origin, get_type_hints
 
 from askance.core.errors import KnobError, UnknownName
@@ -38,11 +38,20 @@ class SearchKnob:
     Attributes:
         rises: a greater value means more searches.
         belongs_to: knobs without which a value of this one means nothing; a preset names them beside it.
+        scale: the one of these that says what number it is held against; a preset that does not name it means
+            its default.
+        in_force: the attribute with the value that counts where the knob itself may be none.
     """
 
     name: str
     rises: bool = False
     belongs_to: tuple[str, ...] = ()
+    scale: str = ""
+    in_force: str = ""
+
+    def value_of(self, method: object) -> float | None:
+        """The value that a method decides by."""
+        return cast("float | None", getattr(method, self.in_force or self.name))
 
 
 class Knobs:
@@ -64,10 +73,11 @@ class Knobs:
 
 
 def short_repr(method: object) -> str:
-    """The method's name with the knobs that are not at their defaults: ``dragin(threshold=1.3)``."""
-    changed = ", ".join(f"{knob}={value}" for knob, value in changed_knobs(method).items())
-    name = name_of(type(method))
-    return f"{name}({changed})" if changed else name
+    """The method's name with its profile, if it has several readings, and the knobs that are not at their
+    defaults: ``dragin (paper, threshold=1.3)``.
+    """
+    changed = [f"{knob}={value}" for knob, value in changed_knobs(method).items() if knob != "profile"]
+    return titled(name_of(type(method)), getattr(method, "profile", ""), changed)
 
 
 def changed_knobs(method: object) -> dict[str, Any]:
@@ -75,6 +85,12 @@ def changed_knobs(method: object) -> dict[str, Any]:
     knobs = dataclasses.fields(method) if dataclasses.is_dataclass(method) else ()
     values = {field.name: (getattr(method, field.name), field.default) for field in knobs}
     return {knob: value for knob, (value, default) in values.items() if value != default}
+
+
+def titled(name: str, profile: str, told: Sequence[str] = ()) -> str:
+    """A method as tables and screens show it, such as ``dragin (paper)`` or ``flare (search_below=0.3)``."""
+    inside = [*filter(None, [profile]), *told]
+    return f"{name} ({', '.join(inside)})" if inside else name
 
 
 def parse_knobs(cls: type[Any], settings: Mapping[str, Any]) -> dict[str, Any]:

@@ -12,6 +12,7 @@ from askance.core.types import Role
 from askance.eval.gold import GOLD, GoldRetrievers
 from askance.eval.harness import Progress, ask_all, check_failures
 from askance.eval.metrics import DEFAULT_METRICS, Scoring, open_metrics
+from askance.eval.readings import DEFAULT_READING, open_reading
 from askance.eval.recorded_run import SETTINGS, RecordedRun, read_run
 from askance.eval.run_folder import RunWriter, claimed, open_run
 from askance.eval.selection import Chosen, Selection, choose
@@ -53,6 +54,7 @@ class Cell:
             there is none; nothing where the method has prompts of its own alone.
         models: specifications by role.
         budget: of each question.
+        reading: how short answers are read, see `eval.readings`.
     """
 
     dataset: str
@@ -68,6 +70,7 @@ class Cell:
     seed: int = 0
     budget: Budget = Budget()
     metrics: tuple[str, ...] = DEFAULT_METRICS
+    reading: str = DEFAULT_READING
 
 
 @dataclass(frozen=True, slots=True)
@@ -113,7 +116,7 @@ def look_up(
         InputError: a name, file, knob or index that can't be used.
         MissingExtra: a metric's package is missing; names the pip line.
     """
-    scoring = open_metrics(cell.metrics)
+    scoring = open_metrics(cell.metrics, open_reading(cell.reading, cell.dataset))
     is_gold = cell.index == Path(GOLD)
     method = ready_method(
         cell.method, cell.knobs, cell.models["answer"], prompts=_prompts(cell), preset=cell.preset
@@ -207,7 +210,7 @@ def _opened(
 ) -> AbstractContextManager[tuple[RunWriter, RecordedRun]]:
     cell, examples = ready.cell, tuple(ready.questions.values())
     settings = settings_of(
-        ready.method, models, cell.models, cell.dataset, examples, ready.scoring.names,
+        ready.method, models, cell.models, cell.dataset, examples, ready.scoring,
         searched=ready.retriever, index=cell.index, retriever=cell.retriever, encoder=ready.encoder,
         seed=cell.seed, budget=cell.budget,
     )  # fmt: skip

@@ -54,6 +54,7 @@ from askance.eval.cell import (
 from askance.eval.gold import GOLD
 from askance.eval.harness import Progress
 from askance.eval.metrics import DEFAULT_METRICS
+from askance.eval.readings import DEFAULT_READING
 from askance.eval.recorded_run import RecordedRun
 from askance.eval.selection import Selection, choose
 from askance.loading import DEFAULT_RETRIEVER, check_retriever, load_encoder, open_retriever
@@ -74,12 +75,14 @@ class Common(_Table):
 
     Attributes:
         prompts: for methods that take any; others keep their own.
+        reading: how short answers are read, see `eval.readings`.
     """
 
     index: str | None = None
     retriever: str | None = None
     encoder: str | None = None
     prompts: str | None = None
+    reading: str | None = None
     limit: int | None = None
     sample: int | None = None
     ids: str | None = None
@@ -155,6 +158,7 @@ class Grid(Common):
             seed=self.seed,
             budget=Budget(**parse_knobs(Budget, self.budget)),
             metrics=tuple(self.metrics),
+            reading=dataset.reading or self.reading or DEFAULT_READING,
         )
 
 

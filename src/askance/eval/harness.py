@@ -119,10 +119,11 @@ async def _answer(engine: Engine, attempt: Attempt) -> Result:
 
 def _record(outcome: _Outcome, scoring: Scoring) -> Record:
     attempt, error = outcome.item, outcome.error
-    answer = None if outcome.result is None else outcome.result.answer
-    scores = scoring.scores(attempt.example, answer, attempt.trace.events)
+    events, reading = attempt.trace.events, scoring.reading
+    answer = None if outcome.result is None else reading.read(outcome.result.answer, events)
+    scores = scoring.scores(attempt.example, answer, events)
     told = "" if error is None else f"{type(error).__name__}: {error}"
-    return make_record(attempt.number, attempt.example, answer, attempt.trace, scores, told)
+    return make_record(attempt.number, attempt.example, answer, attempt.trace, scores, told, reading.name)
 
 
 def check_failures(standing: Standing, max_failures: int | None) -> None:

@@ -16,7 +16,8 @@ class Published:
     """One row of a paper's table.
 
     Attributes:
-        method: as printed; `counterpart` is the method of askance that it is, or empty.
+        method: as printed; `counterpart` is the method of askance that it is, as tables name it, or empty.
+            Where a method has several readings it is the paper's, or that of the authors' code, never ours.
         scores: by metric, as shares; `searches` among them are a mean.
     """
 

@@ -8,6 +8,7 @@ from askance.core.strict_json import json_line
 from askance.core.trace import Answered, Trace
 from askance.core.types import Answer, Task, Usage
 from askance.eval.datasets import Example
+from askance.eval.readings import DEFAULT_READING, ReadingName
 from askance.runtime.checksum import sealed
 
 
@@ -26,6 +27,7 @@ class Record:
         trace_at, trace_bytes, trace_checksum: where its trace is in ``traces.jsonl.gz``, a gzip member of its
             own, and the checksum of that; empty in a record from before there were checksums.
         options: of a choice.
+        reading: how `short` was read out of the answer.
     """
 
     number: int
@@ -47,6 +49,7 @@ class Record:
     trace_bytes: int = 0
     options: tuple[str, ...] = ()
     trace_checksum: str = ""
+    reading: ReadingName = DEFAULT_READING
 
     @property
     def is_failure(self) -> bool:
@@ -66,6 +69,7 @@ def make_record(
     trace: Trace,
     scores: Mapping[str, float | None],
     error: str = "",
+    reading: ReadingName = DEFAULT_READING,
 ) -> Record:
     """The record of a question that was just answered, or that failed with `error`."""
     answer = answer or Answer("")
@@ -86,6 +90,7 @@ def make_record(
         usage=_usage(trace),
         error=error,
         options=example.question.options,
+        reading=reading,
     )
 
 

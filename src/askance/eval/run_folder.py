@@ -102,8 +102,8 @@ def open_run(
 ) -> Iterator[tuple[RunWriter, RecordedRun]]:
     """Begin a run in a claimed folder, or go on with the one that is there.
 
-    Gives a writer, and the run as far as it is finished. Where it was scored by other metrics, it is scored
-    anew, from its traces.
+    Gives a writer, and the run as far as it is finished. Where its answers were read in another way, or
+    scored by other metrics, they are read and scored anew, from its traces.
 
     Args:
         examples: all questions of the run. More of them than before may be asked for, other ones may not.
@@ -137,11 +137,15 @@ def open_run(
 
 
 def _scored(folder: Path, record: Record, example: Example, scoring: Scoring) -> Record:
-    """The record with scores by these metrics; those of the settings may not be its own yet, after a kill."""
-    if tuple(record.scores) == scoring.names:
+    """The record read and scored in this way; that of the settings may not be its own yet, after a kill."""
+    reading = scoring.reading
+    if tuple(record.scores) == scoring.names and record.reading == reading.name:
         return record
     events = read_recorded_trace(folder, record)
-    return replace(record, scores=scoring.scores(example, last_answer(events), events))
+    answer = last_answer(events)
+    answer = None if answer is None else reading.read(answer, events)
+    scores = scoring.scores(example, answer, events)
+    return replace(record, short=answer.short if answer else "", scores=scores, reading=reading.name)
 
 
 def _unwritable(folder: Path, error: OSError) -> RunFolderError:

@@ -27,8 +27,10 @@ class Differing:
 
     @property
     def is_told_by_names(self) -> bool:
-        """Whether it is a knob that stands in the names of all runs but those of one value."""
+        """Whether it is the profile, or a knob that the names of all runs have but those of one value."""
         knob = self.setting.removeprefix("knob ")
+        if knob == "profile":
+            return True
         untold = [names for _, names in self.values if not all(f"{knob}=" in name for name in names)]
         return knob != self.setting and len(untold) < 2
 
@@ -107,8 +109,10 @@ def group_runs(runs: Sequence[RecordedRun], *, common: bool = False) -> tuple[Ru
 
 
 def places_of(base: str, groups: Sequence[RunGroup]) -> list[int]:
-    """Where the run called `base`, by its folder or by its name in tables, is in each group; the first one in
-    groups without it.
+    """Where the run called `base` is in each group; the first one in groups without it.
+
+    Args:
+        base: its folder, its name in tables, or its method where only one run is of it.
 
     Raises:
         UnknownName: no group has it.
@@ -124,7 +128,10 @@ def _place_of(base: str, group: RunGroup) -> int | None:
     folders = [run.folder.resolve() for run in group.whole]
     if Path(base).resolve() in folders:
         return folders.index(Path(base).resolve())
-    return group.names.index(base) if base in group.names else None
+    if base in group.names:
+        return group.names.index(base)
+    of_method = [place for place, run in enumerate(group.whole) if run.settings.method == base]
+    return of_method[0] if len(of_method) == 1 else None
 
 
 def _check_given_once(runs: Sequence[RecordedRun]) -> None:
@@ -211,7 +218,13 @@ def _with(run: RecordedRun, records: Sequence[Record]) -> RecordedRun:
 def _told_settings(settings: Settings) -> dict[str, str]:
     identity = {key: str(value) for key, value in settings.identity.items() if not _NOT_TOLD.fullmatch(key)}
     versions = {f"version of {package}": version for package, version in settings.versions.items()}
-    return {**identity, "index": Path(settings.index).name, **versions, "machine": settings.machine}
+    return {
+        **identity,
+        "reading": settings.reading,
+        "index": Path(settings.index).name,
+        **versions,
+        "machine": settings.machine,
+    }
 
 
 def _shortened(value: str) -> str:

@@ -3,13 +3,14 @@
 from collections.abc import Callable, Sequence
 from pathlib import Path
 
+from askance.core.knobs import titled
 from askance.eval.recorded_run import RecordedRun
 from askance.eval.settings import Settings
 
 
 def names_of(runs: Sequence[RecordedRun]) -> tuple[str, ...]:
-    """The method with the knobs that other runs of it set otherwise; where that repeats, with what else
-    differs; where that does, too, the folder.
+    """The method with its profile and the knobs that other runs of it set otherwise; where that repeats, with
+    what else differs; where that does, too, the folder.
     """
     choices: tuple[Callable[[RecordedRun], str], ...] = (
         lambda run: _brief(run.settings, runs),
@@ -33,22 +34,24 @@ def _distinguished(run: RecordedRun, runs: Sequence[RecordedRun]) -> str:
 
 
 def _brief(settings: Settings, runs: Sequence[RecordedRun]) -> str:
-    """``dragin(profile=paper)`` where another run is of another profile, else ``dragin``."""
+    """``dragin (paper, threshold=1.3)`` where another run has another threshold, else ``dragin (paper)``."""
     others = [run.settings for run in runs if run.settings.method == settings.method]
     told = [
         f"{knob}={value}"
         for knob, value in set_knobs(settings).items()
         if any(other.knobs.get(knob) != value for other in others)
     ]
-    return f"{settings.method}({', '.join(told)})" if told else settings.method
+    return titled(settings.method, settings.profile, told)
 
 
 def set_knobs(settings: Settings) -> dict[str, str]:
-    """The knobs that are not at their defaults: those that the title tells."""
+    """The knobs that are not at their defaults, without the profile, which every name has: those that the
+    title tells.
+    """
     return {
         knob: value
         for knob, value in settings.knobs.items()
-        if f"({knob}=" in settings.title or f", {knob}=" in settings.title
+        if knob != "profile" and (f"({knob}=" in settings.title or f", {knob}=" in settings.title)
     }
 
 
@@ -63,5 +66,6 @@ def _marks(settings: Settings) -> dict[str, str]:
         "retriever": settings.retriever,
         "encoder": f"encoder {settings.encoder.partition(',')[0]}" if settings.encoder else "no encoder",
         "seed": f"seed {settings.seed}",
+        "reading": f"reading={settings.reading}",
         "askance": f"askance {settings.askance}",
     }

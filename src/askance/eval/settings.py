@@ -18,6 +18,8 @@ from askance.core.ports import Encoder, Method, Model, Retriever
 from askance.core.types import Role
 from askance.core.version import VERSION
 from askance.eval.datasets import Example
+from askance.eval.metrics import Scoring
+from askance.eval.readings import DEFAULT_READING, ReadingName
 from askance.loading import DEFAULT_RETRIEVER
 from askance.runtime.limit import Budget
 
@@ -32,7 +34,7 @@ class Settings:
         dataset: as it was named, such as "hotpotqa:FILE".
         num_questions: how many were chosen of it.
         questions_sha256: of the chosen questions with all that is known about them, in their order.
-        title: the method with the knobs that are not at their defaults.
+        title: the method with its profile and the knobs that are not at their defaults.
         knobs: all of them, as text.
         models: name of the loaded model by role; `model_specs`: as they were named.
         index: folder of the index; empty without one.
@@ -43,6 +45,7 @@ class Settings:
         precisions: what the numbers of the models are computed in, by role, where that is known.
         retriever: how the index is searched.
         encoder: name and fingerprint of what the method compares texts with; empty without one.
+        reading: how short answers are read, see `eval.readings`.
     """
 
     dataset: str
@@ -65,6 +68,7 @@ class Settings:
     retriever: str = DEFAULT_RETRIEVER
     encoder: str = ""
     precisions: Mapping[str, str] = field(default_factory=dict)
+    reading: ReadingName = DEFAULT_READING
 
     @property
     def dataset_name(self) -> str:
@@ -72,8 +76,15 @@ class Settings:
         return self.dataset.partition(":")[0]
 
     @property
+    def profile(self) -> str:
+        """Whose reading of the method it is; empty for a method that has one only."""
+        return self.knobs.get("profile", "")
+
+    @property
     def identity(self) -> dict[str, object]:
-        """All that answers depend on, by the name a user knows it by. Scores can be made anew from traces."""
+        """All that answers depend on, by the name a user knows it by. They can be read and scored anew from
+        traces.
+        """
         return {
             "dataset": self.dataset_name,
             "method": self.method,
@@ -110,7 +121,7 @@ def settings_of(
     model_specs: Mapping[str, str],
     dataset: str,
     examples: Sequence[Example],
-    metrics: Sequence[str],
+    scoring: Scoring,
     *,
     searched: Retriever | None = None,
     index: Path | None = None,
@@ -137,7 +148,7 @@ def settings_of(
         index="" if index is None else str(index),
         index_content="" if searched is None else searched.fingerprint,
         seed=seed,
-        metrics=tuple(metrics),
+        metrics=scoring.names,
         askance=VERSION,
         versions={"python": platform.python_version(), **_versions()},
         machine=f"{os.cpu_count()} cores, {platform.machine()}",
@@ -146,6 +157,7 @@ def settings_of(
         retriever=retriever,
         precisions=models.precisions,
         encoder="" if encoder is None else f"{encoder.name}, {encoder.fingerprint}",
+        reading=scoring.reading.name,
     )
 
 

@@ -10,10 +10,12 @@ from operator import attrgetter
 from typing import Any
 
 from askance.core.errors import RunFolderError
+from askance.core.knobs import titled
 from askance.core.types import Task
 from askance.eval.compare import MeanInterval, mean_interval
 from askance.eval.metrics.costs import COSTS
 from askance.eval.metrics.prices import Prices, cost
+from askance.eval.readings import DEFAULT_READING, ReadingName
 from askance.eval.record import Record
 from askance.eval.recorded_run import RecordedRun
 
@@ -63,9 +65,11 @@ class RunSummary:
     """A run in numbers.
 
     Attributes:
-        title: the method with the knobs that are not at their defaults.
+        title: the method with its profile and the knobs that are not at their defaults; `method` is the
+            method with its profile alone.
         num_questions: of the run; `num_finished` of them are, and only these count below.
         failures: how many questions broke; they are among the finished ones.
+        reading: how short answers were read, see `eval.readings`.
         main_metric: the one to judge by, see `main_metric`; empty where no metric has a score.
         metrics: by name; only those that apply to a question, each over the questions it applies to.
         share_answered: of questions whose answer has a short form.
@@ -76,6 +80,7 @@ class RunSummary:
     folder: str
     dataset: str
     title: str
+    method: str
     models: Mapping[str, str]
     num_questions: int
     num_finished: int
@@ -86,6 +91,7 @@ class RunSummary:
     share_answered: float
     by_kind: tuple[PartSummary, ...]
     by_hops: tuple[PartSummary, ...]
+    reading: ReadingName = DEFAULT_READING
 
     @property
     def remark(self) -> str:
@@ -117,6 +123,7 @@ def summarise(run: RecordedRun, prices: Prices | None = None) -> RunSummary:
         folder=str(run.folder),
         dataset=run.settings.dataset,
         title=run.settings.title,
+        method=titled(run.settings.method, run.settings.profile),
         models=dict(run.settings.models),
         num_questions=run.settings.num_questions,
         num_finished=len(records),
@@ -127,7 +134,13 @@ def summarise(run: RecordedRun, prices: Prices | None = None) -> RunSummary:
         share_answered=statistics.fmean(bool(record.short) for record in records),
         by_kind=_parts(records, main, attrgetter("kind")),
         by_hops=_parts(records, main, attrgetter("hops")),
+        reading=run.settings.reading,
     )
+
+
+def reading_told(reading: ReadingName) -> str:
+    """What is added to a line about answers that are not read in our own way."""
+    return ", answers read as the DRAGIN authors read them" if reading == "authors" else ""
 
 
 def main_metric(run: RecordedRun) -> str:

@@ -7,7 +7,7 @@ from dataclasses import dataclass
 from askance.eval.compare import MeanInterval
 from askance.eval.paired_runs import Comparison, Comparisons
 from askance.eval.permutation import MOST_ENUMERATED
-from askance.eval.summaries import Costs, PartSummary, RunSummary
+from askance.eval.summaries import Costs, PartSummary, RunSummary, reading_told
 
 NONE = "–"
 _TAG = re.compile(r"<(?=[A-Za-z/!?])")
@@ -86,8 +86,10 @@ def results_table(found: Comparisons) -> ResultTable:
         (name, *_intervals(summary, found.metrics), f"{summary.share_answered:.2f}", f"{summary.failures}")
         for name, summary in zip(found.names, found.summaries, strict=True)
     ]
+    (reading, *others) = dict.fromkeys(summary.reading for summary in found.summaries)
     note = (
-        f"Means over {counted(found.num_questions)}, failed ones as 0; intervals: bootstrap over questions. "
+        f"Means over {counted(found.num_questions)}, failed ones as 0"
+        f"{'' if others else reading_told(reading)}; intervals: bootstrap over questions. "
         "Short answer: share of questions with one."
     )
     return ResultTable("Results", tuple(headings), tuple(rows), note=note)

@@ -1,5 +1,6 @@
 """DRAGIN: search where the model is in doubt about a word that matters, for what it was attending to."""
 
+import math
 from dataclasses import dataclass
 from typing import ClassVar, Literal
 
@@ -8,6 +9,7 @@ from askance.core.ports import Needs, Run
 from askance.core.types import Answer, Capability, Question, Signal
 from askance.methods import dragin_code, dragin_default, dragin_paper
 from askance.methods.bounded import Bounded
+from askance.methods.looking import Heads
 from askance.methods.prompts import Layout, layout_needs
 from askance.methods.queries import QueryMode
 from askance.methods.triggers import DoubtMeasure, TriggerMode
@@ -15,6 +17,8 @@ from askance.methods.wording import OWN as OWN_WORDING
 from askance.methods.wording import Wording
 from askance.text.linguistics import OWN as OWN_LINGUISTICS
 from askance.text.linguistics import Linguistics
+
+QueryContext = Literal["question_and_answer", "whole_prompt"]
 
 
 @dataclass(frozen=True, slots=True)
@@ -33,11 +37,13 @@ class Dragin(Bounded):
 
     Profile "paper": a sentence is judged token by token when it is complete, since the attention to a token
     is known only then. The first token whose entropy times the greatest attention of a later token is above
-    `threshold` ends the text, also inside a word; function words don't. The `query_top` tokens of all the
-    context that it attends to give the query, and writing goes on with the passages found until others
-    replace them. The paper leaves open how heads are summed up; with the mean no token of a small model
-    reaches its thresholds. Ours: the token right after a search can't cause another (it would for ever); the
-    answer ends when it has been stated and where an invented question would begin.
+    `threshold` ends the text, also inside a word; function words don't. Of question and answer so far, the
+    `query_top` tokens that it attends to most give the query, and writing goes on with the passages found
+    until others replace them. The paper speaks of the whole context, but its case study shows words of
+    question and answer alone; `query_context` takes it at its word. It leaves open how heads are summed up;
+    with the mean no token of a small model reaches its thresholds. Ours: the token right after a search can't
+    cause another (it would for ever); the answer ends when it has been stated and where an invented question
+    would begin.
 
     Profile "code" is the authors' code. It deviates from the paper: attention comes from a pass over the
     draft alone (D1) with each token's own included (D2), the maximum over queries averaged over heads (D3),
@@ -55,13 +61,24 @@ class Dragin(Bounded):
     )
     trigger: TriggerMode = knob("rind", "when to search")
     query: QueryMode = knob("real_words", "what to search for; real_words is QFS")
-    threshold: float = knob(
-        1.0, "search when the trigger's number is above this; it belongs to a model", at_least=0
+    threshold: float | None = knob(
+        None,
+        "search when the trigger's number is above this; it belongs to a model and a trigger; none: 1 for "
+        "rind, 0.2 for token_probability, 0.08 in profile code",
+        at_least=0,
     )
     passages: int = knob(3, "passages in the prompt", at_least=1)
     query_top: int = knob(25, "most words (real_words) or tokens (last_n_tokens) of a query", at_least=1)
     max_tokens: int = knob(128, "most new tokens of a draft, and the length that ends the answer", at_least=1)
-    heads: Literal["max", "mean"] = knob("max", "how heads are summed up, not in profile code")
+    heads: Heads = knob("max", "how heads are summed up for the trigger rind, not in profile code")
+    query_heads: Heads | None = knob(
+        None,
+        "how heads are summed up for the query real_words, not in profile code; none: mean in profile paper, "
+        "as for the trigger in profile default",
+    )
+    query_context: QueryContext = knob(
+        "question_and_answer", "what the query real_words is taken from, in profile paper"
+    )
     search_first: bool = knob(True, "search with the question before the first sentence, in profile default")
     kept_passages: int = knob(
         1, "how many of the passages at hand stay when others are found, in profile default", at_least=0
@@ -94,8 +111,32 @@ class Dragin(Bounded):
 
     paper: ClassVar[str] = "Su et al. 2024 (DRAGIN)"
     calibrated: ClassVar[SearchKnob] = SearchKnob(
-        "threshold", belongs_to=("trigger", "heads", "search_first")
+        "threshold", belongs_to=("trigger", "heads", "search_first"), scale="trigger", in_force="theta"
     )
+
+    @property
+    def theta(self) -> float:
+        """The threshold that counts: `threshold`, or the trigger's own; infinite where it has none.
+
+        Those of token_probability are FLARE's: a token of less than 0.8 (Jiang et al. 2023), and in profile
+        code the mean over a sentence that the DRAGIN authors' configurations have.
+        """
+        if self.threshold is not None:
+            return self.threshold
+        improbable = 0.08 if self.profile == "code" else 0.2
+        return {"rind": 1.0, "token_probability": improbable}.get(self.trigger, math.inf)
+
+    @property
+    def heads_of_query(self) -> Heads:
+        """How heads are summed up for QFS."""
+        return self.query_heads or ("mean" if self.profile == "paper" else self.heads)
+
+    @property
+    def attention(self) -> Literal["max", "mean", "heads"] | None:
+        """The attention that trigger and query read: per head, where they do not sum heads up alike."""
+        read = {self.heads} if self.trigger == "rind" else set[Heads]()
+        read |= {self.heads_of_query} if self.query == "real_words" else set()
+        return "heads" if len(read) > 1 else next(iter(read), None)
 
     @property
     def attends(self) -> bool:

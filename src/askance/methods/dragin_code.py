@@ -20,7 +20,7 @@ async def answer(dragin: "Dragin", question: Question, run: Run) -> Answer:
     marker = space_marker(dragin.space_marker, run.model)
     trigger = Trigger(
         dragin.trigger,
-        dragin.threshold,
+        dragin.theta,
         dragin.every_tokens,
         marker,
         dragin.linguistics,
@@ -74,8 +74,8 @@ def _joint(*parts: str) -> str:
 def _decide(dragin: "Dragin", run: Run, doubt: Doubt, query: str) -> Decided:
     most = max(doubt.scores, default=0.0)
     whys = {
-        "rind": f"a word scores {most:.2f}, above {dragin.threshold:g}",
-        "token_probability": f"the sentence is improbable by more than {dragin.threshold:g}",
+        "rind": f"a word scores {most:.2f}, above {dragin.theta:g}",
+        "token_probability": f"the sentence is improbable by more than {dragin.theta:g}",
         "every_sentence": "every sentence is searched for",
         "every_tokens": f"{dragin.every_tokens} tokens are due",
     }
@@ -85,7 +85,7 @@ def _decide(dragin: "Dragin", run: Run, doubt: Doubt, query: str) -> Decided:
         "search",
         whys[dragin.trigger],
         signal=signals.get(dragin.trigger, ""),
-        threshold=dragin.threshold if dragin.trigger in signals else None,
+        threshold=dragin.theta if dragin.trigger in signals else None,
         words=tuple(map(WordSignal, doubt.words, doubt.scores, doubt.hits)),
         query=query,
         numbers={"kept characters": float(len(doubt.kept))},

@@ -19,7 +19,7 @@ async def answer(dragin: "Dragin", question: Question, run: Run) -> Answer:
     """Write sentence by sentence; a doubtful one is cut before the doubt and goes on with other passages."""
     so_far = Progress(question, run)
     reason = f"there were {dragin.max_rounds} rounds"
-    sentences = set[str]()
+    sentences, begun = set[str](), ""
     if dragin.search_first:
         why = "the first search is made with the question itself"
         decision = run.trace.decide("retrieve", "search", why, query=question.text)
@@ -39,17 +39,18 @@ async def answer(dragin: "Dragin", question: Question, run: Run) -> Answer:
         if found:
             so_far.keep(judged.kept, sum(token.end <= len(judged.kept) for token in written.tokens))
             so_far.show((*found, *old))
+            begun = "" if judged.is_whole else begun + judged.kept
             may_search = judged.is_whole and so_far.num_searches < dragin.max_searches
             continue
-        if written.text in sentences and written.finish != "length":
-            reason = "the sentence was written before, word for word"
+        sentence = begun + written.text
+        is_repeated = sentence in sentences and written.finish != "length"
+        if begun or not is_repeated:  # what has been begun is written to its end
+            so_far.keep(written.text, len(written.tokens))
+        if is_repeated or ended:
+            reason = "the sentence was written before, word for word" if is_repeated else ended
             break
-        so_far.keep(written.text, len(written.tokens))
-        sentences.add(written.text)
-        may_search = so_far.num_searches < dragin.max_searches
-        if ended:
-            reason = ended
-            break
+        sentences.add(sentence)
+        begun, may_search = "", so_far.num_searches < dragin.max_searches
     run.trace.decide("end", "stop", reason)
     return await finished(dragin, question, run, so_far.text, so_far.shown)
 
@@ -58,7 +59,7 @@ def _want(dragin: "Dragin", run: Run) -> Want:
     return Want(
         logprob=dragin.trigger in ("rind", "token_probability"),
         entropy="entropy" in run.model.signals and dragin.trigger == "rind",
-        attention=dragin.heads if dragin.attends and "attend" not in run.models else None,
+        attention=None if "attend" in run.models else dragin.attention,
     )
 
 
@@ -68,36 +69,30 @@ async def _look(dragin: "Dragin", so_far: Progress, written: Generation) -> Look
     proxy = so_far.run.models.get("attend")
     if proxy is None:
         return own_look(written, so_far.question.text, so_far.text, so_far.run.model)
-    return await proxy_look(written, so_far.question.text, so_far.text, proxy, dragin.heads)
+    return await proxy_look(written, so_far.question.text, so_far.text, proxy)
 
 
 async def _query(dragin: "Dragin", so_far: Progress, judged: Judged, look: Look | None) -> str:
     if judged.at is None:
         return ""
     if dragin.query == "real_words":
-        before = f"{so_far.question.text} {so_far.text}"
-        return attended_query(dragin, before, judged, look) if look else ""
+        return attended_query(dragin, judged, look) if look else ""
     asking = so_far.asking(judged.doubt(), dragin.linguistics, dragin.query_top)
     return await formulate_in_words(dragin.query, asking, so_far.run.model)
 
 
-def attended_query(dragin: "Dragin", before: str, judged: Judged, look: Look) -> str:
-    """QFS: the words with content that the prediction of what stands at `judged.at` attended to most.
-
-    Args:
-        before: question and answer before the sentence.
-    """
-    real = dragin.linguistics.real_words(before + judged.kept)
-    words = look.words_before(judged.at or 0)
-    return weightiest([(word, weight) for word, weight in words if word in real], dragin.query_top)
+def attended_query(dragin: "Dragin", judged: Judged, look: Look) -> str:
+    """QFS: the words with content that the prediction of what stands at `judged.at` attended to most."""
+    words = look.words_before(judged.at or 0, dragin.linguistics, dragin.heads_of_query)
+    return weightiest(words, dragin.query_top)
 
 
 def _decide(dragin: "Dragin", so_far: Progress, judged: Judged, query: str, *, may_search: bool) -> Decided:
     signal = SIGNALS.get(dragin.trigger, "")
     if query:
-        why = f"a word is above {dragin.threshold:g}" if signal else f"{dragin.trigger} is due"
+        why = f"a word is above {dragin.theta:g}" if signal else f"{dragin.trigger} is due"
     elif judged.at is None:
-        why = f"no word is above {dragin.threshold:g}" if signal else "the answer is over"
+        why = f"no word is above {dragin.theta:g}" if signal else "the answer is over"
     elif may_search:
         why = "in doubt, but there is nothing to ask"
     elif so_far.num_searches >= dragin.max_searches:
@@ -109,7 +104,7 @@ def _decide(dragin: "Dragin", so_far: Progress, judged: Judged, query: str, *, m
         "search" if query else "keep",
         why,
         signal=signal,
-        threshold=dragin.threshold if signal else None,
+        threshold=dragin.theta if signal else None,
         words=judged.word_signals(),
         query=query,
     )

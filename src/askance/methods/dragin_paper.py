@@ -2,12 +2,12 @@
 
 from typing import TYPE_CHECKING
 
-from askance.core.ports import Model, Run
+from askance.core.ports import Run
 from askance.core.trace import Decided
 from askance.core.types import Answer, Question
 from askance.methods.eliciting import finished
+from askance.methods.looking import own_look
 from askance.methods.progress import Progress
-from askance.methods.qfs import attended_context
 from askance.methods.queries import formulate_in_words
 from askance.methods.rind_paper import Stretch, judge, want
 
@@ -49,41 +49,45 @@ async def _query(dragin: "Dragin", so_far: Progress, stretch: Stretch) -> str:
     if stretch.at is None or so_far.num_searches >= dragin.max_searches:
         return ""
     if dragin.query == "real_words":
-        return _attended(dragin, so_far.run.model, stretch)
+        return _attended(dragin, so_far, stretch)
     asking = so_far.asking(stretch.doubt(), dragin.linguistics, dragin.query_top)
     return await formulate_in_words(dragin.query, asking, so_far.run.model)
 
 
-def _attended(dragin: "Dragin", model: Model, stretch: Stretch) -> str:
+def _attended(dragin: "Dragin", so_far: Progress, stretch: Stretch) -> str:
     """From the row of the doubtful token, or of the last one that has been fed."""
     written = stretch.written
     tokens = (*written.tokens, *written.dropped)
     fed = [at for at, token in enumerate(tokens[: (stretch.at or 0) + 1]) if token.attention is not None]
-    row = tokens[fed[-1]].attention if fed else None
-    if row is None:
+    if not fed:
         return ""
-    ids = (*written.prompt_ids, *(token.id for token in tokens[: fed[-1]]))
-    return attended_context(row, ids, model, dragin.query_top)
+    look = own_look(written, so_far.question.text, so_far.text, so_far.run.model)
+    return look.context_of(
+        len(written.prompt_ids) + fed[-1],
+        dragin.query_top,
+        dragin.heads_of_query,
+        whole=dragin.query_context == "whole_prompt",
+    )
 
 
 def _decide(dragin: "Dragin", so_far: Progress, stretch: Stretch, query: str) -> Decided:
     signals = {"rind": "entropy (nats) × attention", "token_probability": "1 − probability"}
     if query:
-        why = f"above {dragin.threshold:g}" if dragin.trigger in signals else f"{dragin.trigger} is due"
+        why = f"above {dragin.theta:g}" if dragin.trigger in signals else f"{dragin.trigger} is due"
     elif stretch.at is not None and so_far.num_searches >= dragin.max_searches:
         why = f"in doubt, but {dragin.max_searches} searches are the most"
     elif stretch.at is not None:
         why = "in doubt, but there is nothing to ask"
-    elif signals.get(dragin.trigger) and max(stretch.values, default=0.0) > dragin.threshold:
+    elif signals.get(dragin.trigger) and max(stretch.values, default=0.0) > dragin.theta:
         why = "in doubt where the last search was made, which made another of no use"
     else:
-        why = f"nothing is above {dragin.threshold:g}" if dragin.trigger in signals else "the answer is over"
+        why = f"nothing is above {dragin.theta:g}" if dragin.trigger in signals else "the answer is over"
     return so_far.run.trace.decide(
         "retrieve",
         "search" if query else "keep",
         why,
         signal=signals.get(dragin.trigger, ""),
-        threshold=dragin.threshold if dragin.trigger in signals else None,
+        threshold=dragin.theta if dragin.trigger in signals else None,
         words=stretch.word_signals(),
         query=query,
     )

@@ -1,6 +1,8 @@
 """What a sentence looks back at, by characters: one form for a model's own attention and for a proxy's."""
 
+import re
 from bisect import bisect_left, bisect_right
+from collections import deque
 from collections.abc import Sequence
 from dataclasses import dataclass
 from operator import itemgetter
@@ -13,9 +15,21 @@ from askance.core.ports import Model
 from askance.core.types import Generation
 from askance.methods.qfs import token_texts
 from askance.text.align import Offsets, token_offsets
-from askance.text.words import WORD
+from askance.text.linguistics import Linguistics
 
+_SPACED = re.compile(r"\S+")
+Heads = Literal["max", "mean"]
+"""How the heads of a layer are summed up."""
 Row = NDArray[np.float32]
+"""The attention of one token: shape [tokens], summed up over heads, or [heads, tokens]."""
+
+
+def over_heads(row: Row, how: Heads) -> Row:
+    """Shape [tokens]. A row that has been summed up stays as it is."""
+    if row.ndim == 1:
+        return row
+    found: Row = row.max(axis=0) if how == "max" else row.mean(axis=0)
+    return found
 
 
 @dataclass(frozen=True, slots=True, eq=False)
@@ -37,7 +51,7 @@ class Look:
     offsets: tuple[Offsets, ...]
     rows: tuple[Row | None, ...]
 
-    def influence(self, start: int, end: int) -> float:
+    def influence(self, start: int, end: int, heads: Heads) -> float:
         """The greatest attention that a token behind `end` pays to one in the sentence's `start` to `end`."""
         first, last = self._covering(self.sentence + start, self.sentence + end)
         behind = [
@@ -45,10 +59,14 @@ class Look:
             for (begin, _), row in zip(self.offsets[last:], self.rows[last:], strict=True)
             if row is not None and begin >= self.sentence + end
         ]
-        return max((float(row[first:last].max()) for row in behind), default=0.0) if first < last else 0.0
+        if first == last:
+            return 0.0
+        paid = (over_heads(row[..., first:last], heads) for row in behind)
+        return max((float(each.max()) for each in paid), default=0.0)
 
-    def words_before(self, at: int) -> list[tuple[str, float]]:
-        """The words of question and answer before offset `at` of the sentence, each with its attention.
+    def words_before(self, at: int, linguistics: Linguistics, heads: Heads) -> list[tuple[str, float]]:
+        """The words with content of question and answer before offset `at` of the sentence, each with the
+        attention to it.
 
         That is the row of the token before `at`, which predicted what stands there; where it is not known, of
         the one at `at`, or else of the last one before. Without any row, no words.
@@ -56,13 +74,46 @@ class Look:
         row = self._row(self.sentence + at)
         if row is None:
             return []
-        question, (start, _) = self.asked
+        weights = over_heads(row, heads)
         found = []
-        for begin, end in (question, (start, self.sentence + at)):
-            for match in WORD.finditer(self.text, begin, end):
-                first, last = self._covering(*match.span())
-                found.append((match.group(), float(row[first:last].sum())))
+        for begin, end in self._asked_before(self.sentence + at):
+            for word in linguistics.content_words(self.text[begin:end]):
+                start, stop = (begin + offset for offset in word)
+                first, last = self._covering(start, stop)
+                found.append((self.text[start:stop], float(weights[first:last].sum())))
         return found
+
+    def context_of(self, token: int, top_tokens: int, heads: Heads, *, whole: bool) -> str:
+        """QFS as the DRAGIN paper has it: the `top_tokens` tokens before `token` that it attends to most, as
+        words, in the order of the text.
+
+        Tokens that write no part of a word with a letter or digit are passed over: control tokens, line
+        breaks and dashes stand for nothing that could be asked.
+
+        Args:
+            token: its place among all tokens; it must have a row.
+            whole: every token before it is a candidate, those of examples, passages and instructions, too,
+                rather than those of question and answer alone.
+        """
+        row = self.rows[token]
+        assert row is not None, "the token has not been fed"
+        place, weights = self.offsets[token][0], over_heads(row, heads)
+        regions = ((0, place),) if whole else self._asked_before(place)
+        spans = [word.span() for region in regions for word in _SPACED.finditer(self.text, *region)]
+        words = [span for span in spans if any(map(str.isalnum, self.text[slice(*span)]))]
+        written = [range(*self._covering(*span)) for span in words]
+        candidates = sorted({at for tokens in written for at in tokens if at < token})
+        chosen = frozenset(sorted(candidates, key=lambda at: -weights[at])[:top_tokens])
+        return " ".join(
+            self.text[slice(*span)]
+            for span, tokens in zip(words, written, strict=True)
+            if not chosen.isdisjoint(tokens)
+        )
+
+    def _asked_before(self, place: int) -> tuple[Offsets, Offsets]:
+        """Question, and answer so far up to `place`."""
+        question, (start, _) = self.asked
+        return question, (start, place)
 
     def _row(self, place: int) -> Row | None:
         at, _ = self._covering(place, place + 1)
@@ -86,23 +137,32 @@ def own_look(written: Generation, question: str, so_far: str, model: Model) -> L
     text, sentence = "".join(texts), sum(map(len, prompt))
     rows = (*[None] * len(prompt), *(token.attention for token in tokens))
     asked, answer = " ".join(question.split()), sentence - len(so_far)
-    begin = text.rfind(asked, 0, answer)
-    # A tokenizer that rewrites text may have changed the question: then all of the prompt is asked about.
-    place = (begin, begin + len(asked)) if begin >= 0 else (0, answer)
+    place = place_of(asked, text, answer)
     return Look(text, (place, (answer, sentence)), sentence, token_offsets(texts, text), rows)
 
 
-async def proxy_look(
-    written: Generation, question: str, so_far: str, proxy: Model, heads: Literal["max", "mean"]
-) -> Look:
+def place_of(asked: str, text: str, end: int) -> Offsets:
+    """Where the question stands last before `end`.
+
+    A tokenizer may change white space and letter case. Where it changes more, all before `end` is asked
+    about.
+    """
+    begin = text.rfind(asked, 0, end)
+    if begin >= 0:
+        return begin, begin + len(asked)
+    form = r"\s*".join(map(re.escape, asked.split()))
+    found = deque(re.compile(form, re.IGNORECASE).finditer(text, 0, end), maxlen=1)
+    return found[0].span() if found else (0, end)
+
+
+async def proxy_look(written: Generation, question: str, so_far: str, proxy: Model) -> Look:
     """The attention of another model, which reads question, answer so far and sentence in one pass."""
     asked = " ".join(question.split())
     label = "Question: "
     before = f"{label}{asked}\nAnswer:{so_far}"
     text = before + "".join(token.text for token in (*written.tokens, *written.dropped))
     attention = await proxy.attend(text, bos=True)
-    over: Row = attention.weights.max(axis=0) if heads == "max" else attention.weights.mean(axis=0)
-    rows = tuple(row[: at + 1] for at, row in enumerate(over))
+    rows = tuple(attention.weights[:, at, : at + 1] for at in range(attention.weights.shape[1]))
     regions = ((len(label), len(label) + len(asked)), (len(before) - len(so_far), len(before)))
     return Look(text, regions, len(before), token_offsets(attention.texts, text), rows)
 

@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING
 
 from askance.core.trace import WordSignal
 from askance.core.types import Cut, Generation, Token, Want
+from askance.methods.looking import Heads, over_heads
 from askance.methods.rind import Doubt
 from askance.text.sentences import SentenceEnd
 from askance.text.words import FUNCTION_WORDS, TokenWord, token_words
@@ -17,11 +18,17 @@ if TYPE_CHECKING:
 
 @dataclass(frozen=True, slots=True)
 class Stretch:
-    """A sentence, or some tokens, with a number for each token; a search is due at token `at`, or not."""
+    """A sentence, or some tokens, with a number for each token.
+
+    Attributes:
+        hits: which of the numbers are above the threshold.
+        at: the token at which a search is due; None for no search.
+    """
 
     written: Generation
     words: tuple[TokenWord, ...]
     values: tuple[float, ...]
+    hits: tuple[bool, ...]
     at: int | None
 
     @property
@@ -35,9 +42,11 @@ class Stretch:
         return "".join(token.text for token in self.kept_tokens)
 
     def word_signals(self) -> tuple[WordSignal, ...]:
-        """Each word with its greatest number."""
+        """Each word with its greatest number; one with a token above the threshold is a hit."""
         return tuple(
-            WordSignal(word.text, max(self.values[word.first : word.last]), self._holds(word))
+            WordSignal(
+                word.text, max(self.values[word.first : word.last]), any(self.hits[word.first : word.last])
+            )
             for word in self.words
         )
 
@@ -46,9 +55,6 @@ class Stretch:
         signals = self.word_signals()
         words, scores = tuple(s.text for s in signals), tuple(s.value for s in signals)
         return Doubt(self.kept.strip(), words, scores, tuple(s.is_hit for s in signals))
-
-    def _holds(self, word: TokenWord) -> bool:
-        return self.at is not None and word.first <= self.at < word.last
 
 
 @dataclass(frozen=True, slots=True)
@@ -62,18 +68,18 @@ class SentenceFollowed:
 
 
 def want(dragin: "Dragin") -> Want:
-    attention = dragin.heads if dragin.trigger == "rind" or dragin.query == "real_words" else None
     is_improbable = dragin.trigger == "token_probability"
-    return Want(logprob=is_improbable, entropy=dragin.trigger == "rind", attention=attention)
+    return Want(logprob=is_improbable, entropy=dragin.trigger == "rind", attention=dragin.attention)
 
 
 def judge(dragin: "Dragin", written: Generation, *, is_over: bool, may_start: bool) -> Stretch:
     tokens, words = written.tokens, token_words(written.tokens)
     values = _values(dragin, written, words)
+    hits = tuple(value > dragin.theta for value in values)
     if dragin.trigger in ("every_sentence", "every_tokens"):
-        return Stretch(written, words, values, None if is_over else len(tokens))
-    above = (at for at, value in enumerate(values) if value > dragin.threshold and (at or may_start))
-    return Stretch(written, words, values, next(above, None))
+        return Stretch(written, words, values, hits, None if is_over else len(tokens))
+    above = (at for at, is_hit in enumerate(hits) if is_hit and (at or may_start))
+    return Stretch(written, words, values, hits, next(above, None))
 
 
 def _values(dragin: "Dragin", written: Generation, words: Sequence[TokenWord]) -> tuple[float, ...]:
@@ -85,16 +91,17 @@ def _values(dragin: "Dragin", written: Generation, words: Sequence[TokenWord]) -
         return (0.0,) * len(tokens)
     stops = {at for word in words if _is_stopword(word.text) for at in range(word.first, word.last)}
     return tuple(
-        0.0 if at in stops else (token.entropy or 0.0) * most_attention(written, at)
+        0.0 if at in stops else (token.entropy or 0.0) * most_attention(written, at, dragin.heads)
         for at, token in enumerate(tokens)
     )
 
 
-def most_attention(written: Generation, at: int) -> float:
+def most_attention(written: Generation, at: int, heads: Heads) -> float:
     """The greatest attention that a later token pays to token `at`; 0 while none has been fed."""
     later = (*written.tokens, *written.dropped)[at + 1 :]
     column = written.prompt_tokens + at
-    return max((float(t.attention[column]) for t in later if t.attention is not None), default=0.0)
+    rows = (over_heads(token.attention, heads) for token in later if token.attention is not None)
+    return max((float(row[column]) for row in rows), default=0.0)
 
 
 def _is_stopword(word: str) -> bool:

@@ -11,8 +11,8 @@ from askance.core.trace import WordSignal
 from askance.core.types import Generation, Token
 from askance.methods.looking import Look
 from askance.methods.rind import Doubt
+from askance.text.linguistics import Linguistics
 from askance.text.words import TokenWord, token_words
-from askance.text.words import words as parts
 
 if TYPE_CHECKING:
     from askance.methods.dragin import Dragin
@@ -65,15 +65,24 @@ def judge(dragin: "Dragin", written: Generation, look: Look | None, *, is_over: 
     if dragin.trigger in ("every_sentence", "every_tokens"):
         none = (False,) * len(words)
         return Judged(written.text, words, (0.0,) * len(words), none, None if is_over else len(written.text))
-    real = dragin.linguistics.real_words(written.text)
-    with_content = [at for at, word in enumerate(words) if real.intersection(parts(word.text))]
+    with_content = places_with_content(words, written.text, dragin.linguistics)
     scores = _scores(dragin, written, [words[at] for at in with_content], look)
     values = [0.0] * len(words)
     for at, score in zip(with_content, scores, strict=True):
         values[at] = score
-    hits = tuple(at in with_content and value > dragin.threshold for at, value in enumerate(values))
+    hits = tuple(at in with_content and value > dragin.theta for at, value in enumerate(values))
     first = next((word.start for word, hit in zip(words, hits, strict=True) if hit), None)
     return Judged(written.text, words, tuple(values), hits, first)
+
+
+def places_with_content(words: Sequence[TokenWord], text: str, linguistics: Linguistics) -> list[int]:
+    """Which of the words of `text` share a character with one that has content."""
+    spans = linguistics.content_words(text)
+    return [
+        at
+        for at, word in enumerate(words)
+        if any(start < word.end and word.start < end for start, end in spans)
+    ]
 
 
 def _scores(
@@ -83,7 +92,7 @@ def _scores(
     if dragin.trigger == "token_probability" or look is None:
         return [max(1 - math.exp(token.logprob or 0.0) for token in each) for each in tokens]
     doubts = [float(np.mean([_doubt(token) for token in each])) for each in tokens]
-    influences = [look.influence(word.start, word.end) for word in words]
+    influences = [look.influence(word.start, word.end, dragin.heads) for word in words]
     return [doubt * influence for doubt, influence in zip(doubts, influences, strict=True)]
 
 

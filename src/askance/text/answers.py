@@ -7,7 +7,7 @@ import string
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 
-from askance.core.types import Cut, Question, Task, Token
+from askance.core.types import Cut, Question, Token
 from askance.text.options import named_option
 from askance.text.sentences import first_sentence_end, sentence_spans
 
@@ -54,40 +54,64 @@ class AuthorsReading:
     Attributes:
         whole_text: a text that states no answer is the answer, rather than an empty one.
         strips_newline: a final line break goes, too.
+        is_yes_no: what is stated is "yes" where it begins so, and "no" whatever else it is.
     """
 
     whole_text: bool = False
     strips_newline: bool = False
+    is_yes_no: bool = False
 
 
 AUTHORS_READINGS: Mapping[str, AuthorsReading] = {
     "2wikimultihopqa": AuthorsReading(whole_text=True),
     "hotpotqa": AuthorsReading(),
     "iirc": AuthorsReading(strips_newline=True),
-    "strategyqa": AuthorsReading(),
+    "strategyqa": AuthorsReading(is_yes_no=True),
 }
 
 
-def authors_short_answer(text: str, task: Task, reading: AuthorsReading = AuthorsReading()) -> str:
+def authors_statement(text: str, prompt: str, elicited: str) -> str:
+    """`text` with what a model wrote when it was made to state its answer, where the authors read both.
+
+    That is where `text`, as far as it invents no further question, does not hold "the answer is", and
+    `prompt`, which `elicited` goes on from, ends in it.
+    """
+    kept = _before(text.strip(), least_at=1)
+    at = prompt.rfind(_AUTHORS_MARKER)
+    begun = prompt[at:] if at >= 0 and not prompt[at:].removeprefix(_AUTHORS_MARKER).strip() else ""
+    if _AUTHORS_MARKER in kept or not begun:
+        return text
+    return f"{kept} {begun}{_before(elicited, least_at=0)}"
+
+
+def authors_short_answer(text: str, reading: AuthorsReading = AuthorsReading()) -> str:
     """The answer as the DRAGIN authors' evaluation reads it (Su et al. 2024, their code).
 
     The text ends before the first sign of an invented further question. The answer is all that follows the
     first "the answer is" and one more character, less end tokens and one full stop; it may run over several
-    sentences. A yes-or-no question is answered "yes" when that begins with "yes", else "no".
+    sentences. Of a yes-or-no question that is "yes" where it begins with "yes", else "no"; where nothing was
+    stated, it stays empty.
 
     Deviations: the end tokens of every model family are known, not those of Llama 2 alone. The code makes a
-    model that stated no answer write 20 more tokens; here nothing is generated.
+    model that stated no answer write 20 more tokens; here nothing is generated (see `authors_statement`).
     """
-    ends = [at for at in map(text.find, _BEHIND_THE_ANSWER) if at > 0]
-    text = text[: min(ends, default=len(text))].strip()
+    text = _before(text, least_at=1).strip()
     _, marker, behind = text.partition(_AUTHORS_MARKER)
+    if not marker:
+        return text if reading.whole_text else ""
     stated = _END_TOKENS.sub("", behind[1:])
     if reading.strips_newline:
         stated = stated.removesuffix("\n")
     stated = stated.removesuffix(".")
-    if task == "yes_no":
+    if reading.is_yes_no:
         return "yes" if stated[:3].lower() == "yes" else "no"
-    return text if reading.whole_text and not marker else stated
+    return stated
+
+
+def _before(text: str, *, least_at: int) -> str:
+    """`text` without the questions and notes that a model invents; what begins before `least_at` stays."""
+    ends = [at for at in map(text.find, _BEHIND_THE_ANSWER) if at >= least_at]
+    return text[: min(ends, default=len(text))]
 
 
 def normalise_answer(text: str) -> str:

@@ -15,7 +15,7 @@ from numpy.typing import NDArray
 
 from askance.ask import check_needs
 from askance.core.errors import AskanceError, InputError
-from askance.core.knobs import SearchKnob, describe_type, knob_field, knob_range, search_knob
+from askance.core.knobs import SearchKnob, describe_type, knob_field, knob_range, search_knob, titled
 from askance.core.ports import Encoder, Model, Retriever
 from askance.core.types import Question, Role
 from askance.train.bracket import Aim, Tried, by_searches, measured_direction, next_value, widening_value
@@ -47,6 +47,7 @@ class Calibration:
 
     Attributes:
         method: with all its knobs, as its repr shows it; the calibrated one at `value` where there is one.
+        title: its name with its profile, as tables show it.
         value: None when no value tried leads there; `remark` says what can be reached.
         interval: 95 %, by resampling the questions.
         is_interval_cut: an end of the interval is the last value tried, so the true one may lie beyond.
@@ -58,6 +59,7 @@ class Calibration:
 
     method_name: str
     method: str
+    title: str
     model: str
     knob: str
     wanted: float
@@ -110,12 +112,13 @@ async def calibrate(
     if not questions or max_trials < 1:
         raise InputError("there is nothing to calibrate with: give at least one question and one trial.")
     method: Any = make_method(method_name, settings)
-    start: float | None = getattr(method, chosen.name)
+    start = chosen.value_of(method)
     if start is None or not isfinite(start):
-        told = "none" if start is None else f"{start:g}"
+        given: float | None = getattr(method, chosen.name)
+        told = "none" if given is None else f"{given:g}"
         raise InputError(
             f"knob {chosen.name}={told} of method {method_name}: nothing can be found from there; begin "
-            "at a number that is not infinite."
+            f"at a number that is not infinite{_of_scale(method, chosen) if given is None else ''}."
         )
     check_needs(method, models, retriever, encoder)
     trials = Trials(method, chosen.name, models, retriever, questions, seed, in_flight, progress, encoder)
@@ -162,6 +165,11 @@ def chosen_knob(method_name: str, name: str | None) -> SearchKnob:
             "have a fraction (float) can be calibrated."
         )
     return chosen
+
+
+def _of_scale(method: object, knob: SearchKnob) -> str:
+    """What else stands in the way where a knob has no value of its own."""
+    return f" ({knob.scale}={getattr(method, knob.scale)} is held against none)" if knob.scale else ""
 
 
 def _aim(method_name: str, knob: SearchKnob, wanted: float, tolerance: float) -> Aim:
@@ -228,6 +236,7 @@ def _calibration(
     return Calibration(
         method_name=method_name,
         method=repr(replace(trials.method, **changed)),  # type: ignore[type-var]
+        title=titled(method_name, getattr(trials.method, "profile", "")),
         model=trials.models["answer"].name,
         knob=trials.knob,
         wanted=aim.wanted,

@@ -19,6 +19,7 @@ from askance.core.errors import InputError, MissingExtra, UnknownName
 from askance.core.trace import AnyEvent
 from askance.core.types import Answer
 from askance.eval.datasets import Example
+from askance.eval.readings import Reading
 
 Reads = Literal["short answer", "text", "citations", "trace"]
 Score = Callable[[Example, Answer, Sequence[AnyEvent]], float | None]
@@ -160,10 +161,11 @@ DEFAULT_METRICS = (
 
 @dataclass(frozen=True, slots=True)
 class Scoring:
-    """Metrics, ready to be used; `names` as they were given."""
+    """Metrics, ready to be used; `names` as they were given, and how the answers they judge are read."""
 
     names: tuple[str, ...]
     _scores: tuple[Score, ...] = field(repr=False)
+    reading: Reading = Reading()
 
     def scores(
         self, example: Example, answer: Answer | None, events: Iterable[AnyEvent]
@@ -183,7 +185,7 @@ class Scoring:
         }
 
 
-def open_metrics(names: Sequence[str] = DEFAULT_METRICS) -> Scoring:
+def open_metrics(names: Sequence[str] = DEFAULT_METRICS, reading: Reading = Reading()) -> Scoring:
     """The metrics of these names, checked and imported before anything runs.
 
     A parameter follows the name: ``f1:airrag`` names a normalisation, ``supporting_recall@5`` a number.
@@ -196,7 +198,7 @@ def open_metrics(names: Sequence[str] = DEFAULT_METRICS) -> Scoring:
     if not names:
         raise InputError(f"no metric is named: name one or more, such as {DEFAULT_METRICS[0]}.")
     _check_each_is_named_once(names)
-    return Scoring(tuple(names), tuple(_open(name) for name in names))
+    return Scoring(tuple(names), tuple(_open(name) for name in names), reading)
 
 
 def _check_each_is_named_once(names: Iterable[str]) -> None:

@@ -42,7 +42,7 @@ def published_table(group: RunGroup, found: Comparisons, rows: Sequence[Publishe
             _source(
                 f"{row.paper} (arXiv {row.arxiv}), {row.table}", row.model, row.corpus, row.num_questions
             ),
-            row.method if row.counterpart in ("", row.method) else f"{row.method} ({row.counterpart})",
+            f"{row.method}, here {row.counterpart}" if row.counterpart else row.method,
             *(_text(row.scores.get(name)) for name in metrics),
             _text(row.scores.get("searches")),
         )
@@ -53,7 +53,8 @@ def published_table(group: RunGroup, found: Comparisons, rows: Sequence[Publishe
         ("source, model, corpus", "method", *map(label, metrics), "searches"),
         (*_own_rows(group, found, metrics), *theirs),
         num_text_columns=2,
-        note="Names in brackets are those of askance's methods.",
+        note="“Here” names askance's method, in the reading of the paper or of its authors' code: our own "
+        "reading of a method is not what they measured.",
         is_grouped=True,
     )
 
