@@ -183,6 +183,15 @@ class Drafted(Event):
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
+class Uncited(Event):
+    """A sentence of the answer that cites nothing, or not what the model named, and why."""
+
+    type: ClassVar[str] = "uncited"
+    text: str
+    why: str
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
 class Answered(Event):
     """The answer and what it cost."""
 
@@ -211,11 +220,12 @@ AnyEvent = (
     | Expanded
     | Committed
     | Drafted
+    | Uncited
     | Answered
     | Failed
 )
 EVENT_TYPES: tuple[type[AnyEvent], ...] = (
     Asked, Generated, ScoredOptions, Attended, Searched, Decided, Expanded, Committed,
-    Drafted, Answered, Failed,
+    Drafted, Uncited, Answered, Failed,
 )  # fmt: skip
 Listener = Callable[[AnyEvent], None]

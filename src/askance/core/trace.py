@@ -29,6 +29,7 @@ from askance.core.events import (
     ScoredOptions,
     Searched,
     TracedToken,
+    Uncited,
     WordSignal,
 )
 from askance.core.types import Usage
@@ -52,6 +53,7 @@ __all__ = [
     "Searched",
     "Trace",
     "TracedToken",
+    "Uncited",
     "WordSignal",
 ]
 

@@ -12,6 +12,7 @@ from askance.methods.airrag_queries import parse_queries
 from askance.methods.airrag_reward import Judge
 from askance.methods.airrag_state import DA, QT, RA, SA, SAY, State
 from askance.methods.budget import Allowance, NoRoom, most_that_fit
+from askance.methods.plain_trace import without_markers
 from askance.text.answers import normalise_answer
 from askance.text.fusion import fuse
 from askance.tree.nodes import Outcome
@@ -246,7 +247,8 @@ class Acting:
         self, prompt: Prompt, sampling: Sampling, n: int, key: tuple[str, ...], keep: int
     ) -> list[str]:
         generations = await self.allowance.generate(self.run.model, prompt, sampling, n=n, key=key, keep=keep)
-        return [each.text for each in generations if any(map(str.isalnum, each.text))]
+        told = [without_markers(each.text, self.question, self.run.trace) for each in generations]
+        return [text for text in told if any(map(str.isalnum, text))]
 
 
 def _fused(found: Sequence[Sequence[Hit]]) -> tuple[Hit, ...]:

@@ -47,6 +47,12 @@ def has_answer(text: str) -> bool:
     return marker is not None and bool(text[marker.end() :].strip())
 
 
+def statement_of(sentence: str) -> tuple[str, str]:
+    """What `sentence` says before "the answer is", and what behind; all of it before where it states none."""
+    marker = _MARKER.search(sentence)
+    return (sentence, "") if marker is None else (sentence[: marker.start()], sentence[marker.end() :])
+
+
 @dataclass(frozen=True, slots=True)
 class AuthorsReading:
     """What the DRAGIN authors read differently from one dataset to another.
