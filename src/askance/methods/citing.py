@@ -82,13 +82,15 @@ def checked(
     """A text and citations of a method that names its evidence itself: no markers, and what the check leaves.
 
     Args:
-        judged: whether the method has judged that each passage supports its sentence; all stay then.
+        judged: whether the method has judged that each passage supports its sentence; all that say anything
+            stay then.
     """
     written = plain_of(text, question, trace)
     kept, refused = list[Citation](), list[Finding]()
     for each in citations:
         start, end = written.offset(each.start), written.offset(each.end)
-        objection = "" if judged else claim_of(written.text[start:end], question.text).objection(each.passage)
+        claim = claim_of(written.text[start:end], question.text)
+        objection = "" if judged and claim.words else claim.objection(each.passage)
         if objection:
             refused.append(Finding(start, end, (), f"it was written with a passage, but {objection}"))
         else:

@@ -2,12 +2,13 @@
 
 Prompts number their passages "[1] …", and models copy that. What counts as a marker: one number of up to
 three digits in square brackets, or several, "[1, 2]" and "[1-3]"; brackets of East Asian scripts, "【1】" and
-"［1］", too; and a chain of these. The white space before it, or behind it at the start of a line, belongs to it.
+"［1］", too; and a chain of these. The white space before it belongs to it, or, at the start of a line, that
+behind it.
 
-What only looks like one is text, and stays: what holds a 0; a link, "[1](…)"; what stands in backticks, behind
-"=" or "{", or directly behind one small letter, a name with "_" or an opened call, "a[1]", "f([1])"; what the
-question holds; and what a passage holds directly behind the same word, "matrix[2]", or as the same list. A
-list stays where no passage was shown, too.
+What only looks like one is text, and stays: what holds a 0; a link, "[1](…)"; what stands in backticks, or
+behind "=" or "{", or directly behind one small letter, a name with "_" or an opened call, "a[1]", "f([1])";
+what the question holds; and what a passage holds directly behind the same word, "matrix[2]", or as the same
+list. A list stays where no passage was shown, too.
 """
 
 import re
@@ -23,9 +24,9 @@ _JOINT = rf"(?:{_SPACE}?(?:[,;&]|and){_SPACE}?|{_SPACE}*)"
 _CHAIN = re.compile(rf"{_ONE}(?:{_JOINT}{_ONE})*(?!\()")
 _BEGUN = rf"{_OPEN}(?:{_SPACE}?\^?[\d,;、，–— -]{{0,24}}(?:†[^\]】］\n]{{0,40}})?)"
 _CUT_OFF = re.compile(rf"{_SPACE}*{_BEGUN}\Z")
-_UNDECIDED = re.compile(
-    rf"{_SPACE}*\(?(?:{_ONE}(?:{_JOINT}{_ONE})*(?:{_SPACE}?(?:[,;&]|an?d?))?{_SPACE}*)?(?:{_BEGUN})?\Z"
-)
+_ANY_CHAIN = re.compile(rf"{_ONE}(?:{_JOINT}{_ONE})*")
+_MAY_GO_ON = re.compile(rf"(?:{_SPACE}?(?:[,;&]|an?d?))?{_SPACE}*(?:{_BEGUN})?")
+_MAY_BEGIN = re.compile(rf"(?:{_BEGUN})?\Z")
 _CODE = re.compile(r"(?:[={]\s*|\b[a-z]|\w*_\w*|\w\()\Z")
 _GLUED = re.compile(r"\w+\Z")
 _RANGE = re.compile(rf"(\d{{1,3}}){_SPACE}?[–—-]{_SPACE}?(\d{{1,3}})")
@@ -140,17 +141,25 @@ def plain(text: str, sources: Sources) -> Plain:
 
 
 def _undecided(text: str, start: int) -> int:
-    """From where on `text` may still become a marker."""
-    found = _UNDECIDED.search(text, start)
-    return found.start() if found else len(text)
+    """From where on `text` may still become a marker, or white space before one."""
+    last = max(_ANY_CHAIN.finditer(text, start), key=re.Match.end, default=None)
+    if last is not None and _MAY_GO_ON.fullmatch(text, last.end()):
+        first = last.start()
+    else:
+        begun = _MAY_BEGIN.search(text, max(start, len(text) - _NEAR))
+        first = begun.start() if begun else len(text)
+    first = _skip_back(text, first, start)
+    return _skip_back(text, first - 1, start) if first > start and text[first - 1] == "(" else first
 
 
 def _chains(text: str, start: int, end: int, sources: Sources) -> list[Marker]:
     """The markers that end in `text[start:end]`."""
-    found = []
+    found, num_ticks, counted = list[Marker](), 0, 0
     for chain in _CHAIN.finditer(text, start):
         numbers = _numbers(chain[0])
-        if chain.end() <= end and 0 not in numbers and not _is_text(text, chain, sources):
+        num_ticks, counted = num_ticks + text.count("`", counted, chain.start()), chain.start()
+        is_code = num_ticks % 2 == 1 or 0 in numbers
+        if chain.end() <= end and not is_code and not _is_text(text, chain, sources):
             found.append(Marker(*_with_spaces(text, chain.start(), chain.end(), start), numbers))
     return found
 
@@ -174,7 +183,7 @@ def _skip_back(text: str, at: int, least: int) -> int:
 def _is_text(text: str, chain: re.Match[str], sources: Sources) -> bool:
     """Whether what looks like a marker is part of what is said, see the top of this file."""
     before = text[max(0, chain.start() - _NEAR) : chain.start()]
-    if _CODE.search(before) or text.count("`", 0, chain.start()) % 2:
+    if _CODE.search(before):
         return True
     question, *passages = sources()
     is_list = len(_NUMBER.findall(chain[0])) > len(re.findall(_OPEN, chain[0]))

@@ -23,7 +23,7 @@ from dataclasses import dataclass
 from functools import lru_cache
 
 from askance.core.types import Citation, Hit, Passage
-from askance.text.answers import statement_of
+from askance.text.answers import is_yes_or_no, statement_of
 from askance.text.entities import entity_spans
 from askance.text.sentences import sentence_spans
 from askance.text.words import content_words
@@ -79,6 +79,7 @@ class Claim:
             return f"{passage.title!r} lacks {', '.join(map(repr, lacking[:3]))}"
         num_held = self.held(passage)
         few = f"{passage.title!r} holds {num_held} of its {len(self.words)} words"
+        few = few if self.words else "it has no word to look for"
         return few if num_held < self.least else ""
 
 
@@ -102,6 +103,8 @@ def claim_of(sentence: str, question: str = "", short: str = "") -> Claim:
         return Claim(needed, words, max(LEAST_WORDS, LEAST_SHARE * len(words)))
     if words:
         return Claim(words, words | asked, LEAST_WORDS)
+    if not is_yes_or_no(stated or said):
+        return Claim(frozenset(), frozenset(), LEAST_WORDS)
     return Claim(_named(question), asked, max(LEAST_WORDS, LEAST_SHARE * len(asked)))
 
 
