@@ -6,6 +6,7 @@ from dataclasses import replace
 from askance.core.trace import Trace, Uncited
 from askance.core.types import Citation, Passage, Question
 from askance.methods.plain_trace import plain_of
+from askance.text.answers import says
 from askance.text.markers import Plain
 from askance.text.support import (
     Asked,
@@ -89,8 +90,9 @@ def checked(
     kept, refused = list[Citation](), list[Finding]()
     for each in citations:
         start, end = written.offset(each.start), written.offset(each.end)
-        claim = claim_of(written.text[start:end], question.text)
-        objection = "" if judged and claim.words else claim.objection(each.passage)
+        said = written.text[start:end]
+        stays = judged and says(said)
+        objection = "" if stays else claim_of(said, question.text).objection(each.passage)
         if objection:
             refused.append(Finding(start, end, (), f"it was written with a passage, but {objection}"))
         else:

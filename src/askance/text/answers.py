@@ -23,7 +23,7 @@ _NO_PUNCTUATION = str.maketrans("", "", string.punctuation)
 
 
 def short_answer(text: str, question: Question) -> str:
-    """The answer after the first "the answer is" with anything behind, to the end of its sentence, or nothing.
+    """The answer after the first "the answer is" that says one, to the end of its sentence, or nothing.
 
     The final full stop and quotation marks go. A yes-or-no question gives "yes" or "no"; a choice gives the
     option that is named first, as it is written among the options (`text.options`).
@@ -39,19 +39,19 @@ def short_answer(text: str, question: Question) -> str:
     for marker in _MARKER.finditer(text):
         end = next((end for end in ends if end > marker.end()), len(text))
         line = text[marker.end() : end].split("\n", 1)[0]
-        if _says(line):
+        if says(line):
             return line.strip().removesuffix(".").strip(" \"“”'")
     return ""
 
 
-def _says(text: str) -> bool:
+def says(text: str) -> bool:
     """Whether `text` says anything: white space, control characters and the ends of sentences do not."""
     return any(each.isprintable() and not each.isspace() and each not in _ENDS for each in text)
 
 
 def has_answer(text: str) -> bool:
     """Whether `text` states its answer, in any letter case."""
-    return any(map(_says, _MARKER.split(text)[1:]))
+    return any(map(says, _MARKER.split(text)[1:]))
 
 
 def is_yes_or_no(text: str) -> bool:
