@@ -1,18 +1,18 @@
 """How often a citation stands on a passage that bears its statement out, and how often on one that can't.
 
-    python -m runs.citing FOLDER
+    python -m runs.citing FOLDER --out citing.json
 
 FOLDER holds the train files of 2WikiMultihopQA, MuSiQue and HotpotQA, each in a folder of its name. Statements
 whose passages are known: each step of 2WikiMultihopQA as a sentence, "The director of X is Y.", among the ten
-paragraphs of its question; sub-questions of MuSiQue with their answers, among twenty; whole questions with their
-answers. Each is also told with the answer to another question of the same kind, which no passage bears out.
-Precision is the share of citations on a gold passage; recall, of statements whose citation is on one.
+paragraphs of its question; sub-questions of MuSiQue with their answers, among twenty; whole questions with
+their answers. Each is also told with the answer to another question of the same kind, which no passage bears
+out. Precision is the share of citations on a gold passage; recall, of statements whose citation is on one.
 """
 
+import argparse
 import json
 import random
 import re
-import sys
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
 from pathlib import Path
@@ -91,8 +91,8 @@ def _of_musique(item: dict[str, Any]) -> Iterator[Statement]:
     yield Statement("musique, answers", item["question"], BARE, item["answer"], passages, gold)
 
 
-def row(kind: str, known: Sequence[Statement], cites: Cites) -> str:
-    """One line of the table."""
+def measured(known: Sequence[Statement], cites: Cites) -> dict[str, float]:
+    """The numbers of one way to cite."""
     draw, num_cited, num_right, num_false = random.Random(0), 0, 0, 0
     for each in known:
         found = cites(each.question, each.told, each.answer, each.passages)
@@ -100,16 +100,31 @@ def row(kind: str, known: Sequence[Statement], cites: Cites) -> str:
         num_right += found is not None and found.id in each.gold
         others = [other.answer for other in known if other.answer != each.answer]
         num_false += cites(each.question, each.told, draw.choice(others), each.passages) is not None
-    precision, recall = num_right / max(1, num_cited), num_right / len(known)
-    name = cites.__name__.replace("_", " ")
-    return (
-        f"| {kind} | {name} | {len(known)} | {precision:.3f} | {recall:.3f} | {num_false / len(known):.3f} |"
-    )
+    return {
+        "statements": len(known),
+        "precision": num_right / max(1, num_cited),
+        "recall": num_right / len(known),
+        "wrong ones cited": num_false / len(known),
+    }
 
 
-if __name__ == "__main__":
-    every = list(statements(Path(sys.argv[1])))
+def main() -> None:
+    """Print the table as Markdown, and write it as JSON."""
+    arguments = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawTextHelpFormatter)
+    arguments.add_argument("folder", type=Path)
+    arguments.add_argument("--out", type=Path, required=True)
+    given = arguments.parse_args()
+    every, rows = list(statements(given.folder)), []
     print("| statements | cited | n | precision | recall | of wrong ones cited |\n|---|---|---|---|---|---|")
     for kind in dict.fromkeys(each.kind for each in every):
         for cites in (by_shared_words, by_support):
-            print(row(kind, [each for each in every if each.kind == kind], cites), flush=True)
+            numbers = measured([each for each in every if each.kind == kind], cites)
+            name = cites.__name__.replace("_", " ")
+            rows.append({"kind": kind, "cited": name, **numbers})
+            shown = " | ".join(f"{each:.3f}" for each in list(numbers.values())[1:])
+            print(f"| {kind} | {name} | {numbers['statements']} | {shown} |", flush=True)
+    given.out.write_text(json.dumps(rows, indent=1) + "\n", encoding="utf-8")
+
+
+if __name__ == "__main__":
+    main()
