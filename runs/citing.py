@@ -2,11 +2,12 @@
 
     python -m runs.citing FOLDER --out citing.json
 
-FOLDER holds the train files of 2WikiMultihopQA, MuSiQue and HotpotQA, each in a folder of its name.
-Statements whose passages are known: each step of 2WikiMultihopQA as a sentence, "The director of X is Y.", among the ten
-paragraphs of its question; sub-questions of MuSiQue with their answers, among twenty; whole questions with
-their answers. Each is also told with the answer to another question of the same kind, which no passage bears
-out. Precision is the share of citations on a gold passage; recall, of statements whose citation is on one.
+FOLDER holds the train files of 2WikiMultihopQA, MuSiQue and HotpotQA, each in a folder of its name. There are
+statements whose passages are known: each step of 2WikiMultihopQA as a sentence, "The director of X is Y.",
+among the ten paragraphs of its question; sub-questions of MuSiQue with their answers, among twenty; and whole
+questions with their answers. Each is also told with the answer to another question of the same kind, which no
+passage bears out. Precision is the share of citations on a gold passage; recall, of statements whose citation
+is on one.
 """
 
 import argparse
