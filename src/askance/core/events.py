@@ -209,6 +209,15 @@ class Drafted(Event):
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
+class Uncited(Event):
+    """A sentence of the answer that cites nothing, or not what the model named, and why."""
+
+    type: ClassVar[str] = "uncited"
+    text: str
+    why: str
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
 class Answered(Event):
     """The answer and what it cost."""
 
@@ -238,11 +247,12 @@ AnyEvent = (
     | Noted
     | Committed
     | Drafted
+    | Uncited
     | Answered
     | Failed
 )
 EVENT_TYPES: tuple[type[AnyEvent], ...] = (
     Asked, Generated, ScoredOptions, Attended, Searched, Decided, Expanded, Noted,
-    Committed, Drafted, Answered, Failed,
+    Committed, Drafted, Uncited, Answered, Failed,
 )  # fmt: skip
 Listener = Callable[[AnyEvent], None]

@@ -30,6 +30,7 @@ from askance.core.events import (
     ScoredOptions,
     Searched,
     TracedToken,
+    Uncited,
     WordSignal,
 )
 from askance.core.types import Usage
@@ -54,6 +55,7 @@ __all__ = [
     "Searched",
     "Trace",
     "TracedToken",
+    "Uncited",
     "WordSignal",
 ]
 

@@ -7,6 +7,7 @@ from askance.core.errors import AskanceError, KnobError, LimitReached, ModelSpec
 from askance.core.ports import Method, Model, Needs, Run
 from askance.core.types import Answer, Question, Role
 from askance.methods.airrag_state import DA, QT, RA, SA, SAY
+from askance.methods.bounded import answer_within
 from askance.methods.budget import Allowance, AllowedModel, NoRoom
 from askance.methods.members import Named, check_all, joined_needs, told
 
@@ -86,7 +87,7 @@ class Actions:
         method = dict(self.further)[name]
         models = {role: AllowedModel(model, allowance, scope=(name,)) for role, model in run.models.items()}
         try:
-            return await method.answer(question, replace(run, models=models, trace=run.trace.aside()))
+            return await answer_within(method, question, replace(run, models=models, trace=run.trace.aside()))
         except NoRoom:
             run.trace.decide("action", "no room", f"{name} does not fit into the budget")
         except (LimitReached, ModelSpecError):

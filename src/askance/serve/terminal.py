@@ -21,6 +21,7 @@ from askance.core.trace import (
     Generated,
     Noted,
     Searched,
+    Uncited,
     WordSignal,
 )
 from askance.core.types import Answer, Hit, Usage
@@ -116,6 +117,8 @@ def event_block(event: AnyEvent) -> RenderableType | None:
         return _generated(event)
     if isinstance(event, Committed):
         return _labelled("commit", Text(event.text.strip()))
+    if isinstance(event, Uncited):
+        return _labelled("uncited", Text(f"{event.text}\n{event.why}", style=PROVISIONAL))
     if isinstance(event, Answered):
         return _answered(event.answer, event.usage)
     if isinstance(event, Noted):
