@@ -27,12 +27,11 @@ $(VENV)/.gguf: $(VENV)/.installed
 test-gguf: $(VENV)/.gguf  ## Tests of models by llama.cpp and behind its server; compiled first: about ten minutes
 	$(BIN)/python -m pytest tests/models/llama
 
-check: $(VENV)/.installed  ## Style, types, layers, tests
+check: $(VENV)/.installed  ## Style, types, layers
 	$(BIN)/ruff check .
 	$(BIN)/ruff format --check .
 	$(BIN)/mypy
 	$(BIN)/lint-imports
-	$(BIN)/python -m pytest
 
 bench: $(VENV)/.installed  ## Measurements: on the screen, as JSON in .bench/, and as an entry of docs/LOG.md
 	$(BIN)/python -m benchmarks --log docs/LOG.md

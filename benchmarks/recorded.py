@@ -50,7 +50,9 @@ class RecordedAnswers:
         self._rounds, self._inner, self._marker, self._tally = rounds, inner, space_marker, tally
         self._places = iter([at for at, entry in enumerate(rounds) if entry["kind"] == "generate"])
         self._influences: dict[TokenIds, list[float]] = {}
-        self.name, self.fingerprint, self.context_tokens = "recorded", "", 1 << 20
+        self.name, self.fingerprint, self.precision = "recorded", "", "float32"
+        self.context_tokens = 1 << 20
+        self.counts_exactly = True
         self.signals, self.capabilities = inner.signals, inner.capabilities
 
     async def generate(

@@ -65,13 +65,14 @@ class ReferenceModel:
         needed: what the same calls need.
     """
 
-    name, fingerprint = "reference", ""
+    name, fingerprint, precision = "reference", "", "float32"
     signals: frozenset[Signal] = frozenset({"logprob", "entropy"})
     capabilities: frozenset[Capability] = frozenset({"raw", "continuation", "attend", "chat"})
 
     def __init__(self, model: HfModel, module: Any) -> None:
         self._model, self._module = model, module
         self.context_tokens = model.context_tokens
+        self.counts_exactly = model.counts_exactly
         self.num_computed, self.needed = 0, Needed()
 
     async def generate(

@@ -5,10 +5,11 @@ r"""What the parts of Self-RAG are worth: without one at a time, question by que
 
 The default is held against one search and one answer of the same length over as many passages (`single`).
 Against the default are held: scores without support (`w_sup=0`), the first passage alone (`passages=1`), and
-hard constraints in place of the threshold and beside the scores (search where [Retrieval] is the likeliest
-token; reject what is unsupported or irrelevant). They are the paper's ablations that need no other training,
-but for the one without retrieval, which `runs.selfrag_thresholds` has (θ = 1). Differences are paired, with
-95 % intervals; p-values are put right for all lines of a dataset and metric.
+the hard constraint, a search where [Retrieval] is the likeliest token (`threshold=none`). They are the
+paper's ablations that need no other training, but for the one without retrieval, which
+`runs.selfrag_thresholds` has (θ = 1). The paper's hard constraint changes only when it searches. A part of
+our own is to reject what is unsupported or irrelevant (`reject_unsupported`, `reject_irrelevant`).
+Differences are paired, with 95 % intervals; p-values are put right for all lines of a dataset and metric.
 
 Runs are kept in FOLDER/runs; started again, it goes on, and the sample may be greater then. With `--cache`,
 most calls of one run are found again in the next: seconds are those of what was left to compute. Tables are
@@ -35,7 +36,8 @@ DEFAULT = "selfrag"
 PARTS: Mapping[str, Mapping[str, Setting]] = {
     "without support": {"w_sup": 0},
     "first passage only": {"passages": 1},
-    "hard constraints": {"threshold": "none", "reject_unsupported": True, "reject_irrelevant": True},
+    "hard constraint": {"threshold": "none"},
+    "rejecting segments": {"reject_unsupported": True, "reject_irrelevant": True},
 }
 PAIRS = ((DEFAULT, "single"), *((part, DEFAULT) for part in PARTS))
 

@@ -36,7 +36,7 @@ def llama(llama_folder):
     """SentencePiece-like tokenizer, BOS, an instruct template without system turns."""
     from askance.models.hf import load_hf
 
-    return load_hf(str(llama_folder), display_name="llama")
+    return load_hf(str(llama_folder), device="cpu", dtype="float32", display_name="llama")
 
 
 @pytest.fixture(scope="session")
@@ -48,7 +48,7 @@ def plain_llama(tmp_path_factory):
     tokenizer = sentencepiece_tokenizer()
     tokenizer.chat_template = None
     folder = save_tiny(tmp_path_factory.mktemp("plain"), "llama", tokenizer, num_key_value_heads=4)
-    return load_hf(str(folder), display_name="plain llama")
+    return load_hf(str(folder), device="cpu", dtype="float32", display_name="plain llama")
 
 
 @pytest.fixture(scope="session")
@@ -56,7 +56,7 @@ def qwen(qwen_folder):
     """Byte-level tokenizer, no BOS, ChatML, grouped heads."""
     from askance.models.hf import load_hf
 
-    return load_hf(str(qwen_folder), display_name="qwen")
+    return load_hf(str(qwen_folder), device="cpu", dtype="float32", display_name="qwen")
 
 
 @pytest.fixture(scope="session")
@@ -76,7 +76,7 @@ def bundled(load_parts_once):
 
     with pytest.MonkeyPatch.context() as patch:
         patch.setattr("askance.models.hf.load.load_parts", load_parts_once)
-        return load_plain()
+        return load_plain(device="cpu", dtype="float32")
 
 
 @pytest.fixture(scope="session")

@@ -4,7 +4,7 @@ from dataclasses import dataclass
 import pytest
 
 from askance.ask import ask
-from askance.core.errors import MissingAbility, ModelFailure, QuestionError
+from askance.core.errors import AskanceError, MissingAbility, ModelFailure, QuestionError
 from askance.core.ports import ChecksModels, Needs
 from askance.core.trace import Answered, Asked, Failed, Generated, Trace
 from askance.core.types import Answer, Question, Raw, Sampling, Span
@@ -28,9 +28,17 @@ def test_the_trace_holds_question_and_answer():
     assert isinstance(first, Asked)
     assert isinstance(last, Answered)
     assert (first.text, first.seed, first.models) == ("Which river?", 3, {"answer": "scripted"})
+    assert first.precisions == {}, "nobody tells"
     assert "max_tokens=9" in first.method
     assert (last.answer, last.usage) == (result.answer, result.usage)
     assert result.usage.generated_tokens == 3
+
+
+def test_the_trace_holds_the_precision_of_each_model():
+    model = ScriptedModel([" The Arno."])
+    model.precision = "bfloat16"
+    result = asyncio.run(ask(QUESTION, ClosedBook(elicit=False), {"answer": model}))
+    assert result.trace.events[0].precisions == {"answer": "bfloat16"}
 
 
 @pytest.mark.parametrize("text", ["", "  \n"])
@@ -165,3 +173,23 @@ def test_an_interruption_is_in_the_trace():
     assert isinstance(trace.events[-1], Failed)
     assert (trace.events[-1].error, trace.events[-1].message) == ("CancelledError", "interrupted")
     assert trace.committed == "One sheep."
+
+
+@pytest.mark.parametrize("where", ["model", "tokenizer"])
+def test_a_panic_becomes_an_error_of_ours(where):
+    """Whoever asks sees no exception that is no `Exception`; the trace has it once."""
+
+    class Panic(BaseException):
+        pass
+
+    def panic(*given, **named):
+        raise Panic("not a char boundary")
+
+    model = ScriptedModel(panic if where == "model" else None)
+    if where == "tokenizer":
+        model.count = model.tokenize = model.token_ids = panic
+    trace = Trace()
+    with pytest.raises(AskanceError, match="Panic: not a char boundary"):
+        asyncio.run(ask(Question("q", "Where?"), ClosedBook(), {"answer": model}, trace=trace))
+    (failed,) = [event for event in trace.events if isinstance(event, Failed)]
+    assert "not a char boundary" in failed.message

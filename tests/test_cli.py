@@ -1,5 +1,6 @@
 """The commands as a user types them: output, exit codes, and what is left behind."""
 
+import io
 import json
 import os
 import signal
@@ -93,11 +94,65 @@ def test_ask_as_json_prints_one_object(run, script, sample_index, tmp_path):
     assert shown["answer"].endswith("So the answer is Uppsala.")
     assert set(shown) == {"answer", "short_answer", "citations", "usage", "decisions", "trace_path"}
     assert set(shown["usage"]) == {
-        "prompt_tokens", "generated_tokens", "reused_tokens", "searches", "seconds",
+        "prompt_tokens", "generated_tokens", "reused_tokens", "searches", "seconds", "is_upper_bound",
     }  # fmt: skip
     assert [decision["outcome"] for decision in shown["decisions"]] == ["search", "search", "keep", "stop"]
     assert shown["trace_path"] == str(path)
     assert read_trace(path)[0].text == QUESTION
+
+
+class Piped:
+    """A standard input that holds these bytes."""
+
+    def __init__(self, content):
+        self.buffer = io.BytesIO(content)
+
+
+def test_a_dash_asks_what_standard_input_says(run, script, sample_index, tmp_path, monkeypatch):
+    path = tmp_path / "t.jsonl"
+    words = ("ask", "-", "--method", "single", "--model", script, "--index", sample_index, "--trace", path)
+    monkeypatch.setattr(sys, "stdin", Piped("Wo wurde Dvořák geboren?\n".encode()))
+    assert run(*words)[0] == 0
+    assert read_trace(path)[0].text == "Wo wurde Dvořák geboren?"
+    monkeypatch.setattr(sys, "stdin", Piped(b" \n"))
+    code, _, err = run(*words)
+    assert (code, "the question is empty" in err) == (2, True)
+    monkeypatch.setattr(sys, "stdin", Piped(b"\xff"))
+    code, _, err = run(*words)
+    assert (code, "is not UTF-8" in err) == (2, True)
+
+
+@pytest.mark.parametrize(
+    ("words", "kind", "message"),
+    [
+        (["ask", "Q?", "--model", "gpt-4o"], "UnknownName", "unknown model 'gpt-4o'"),
+        (["ask"], "MissingParameter", "question"),
+        (["ask", "Q?", "--bogus"], "NoSuchOption", "--bogus"),
+        (["search", "x", "--index", "absent"], "BadIndex", "absent"),
+        (["eval", "--dataset", "sample", "--out", "r", "--index", "absent"], "BadIndex", "absent"),
+    ],
+)
+def test_an_error_as_json_is_one_object(run, tmp_path, monkeypatch, words, kind, message):
+    monkeypatch.chdir(tmp_path)
+    code, out, err = run(*words, "--json")
+    told = json.loads(out)
+    assert (code, told["error"]["type"], told["error"]["exit_code"]) == (2, kind, 2)
+    assert list(told) == ["error"]
+    assert message in told["error"]["message"]
+    assert message in " ".join(err.split())
+    assert run(*words)[1] == ""
+
+
+def test_documents_and_their_index_are_told_apart(run, tmp_path, monkeypatch):
+    monkeypatch.chdir(tmp_path)
+    (tmp_path / "docs").mkdir()
+    (tmp_path / "docs/a.txt").write_text("The Arno flows through Florence.")
+    _, _, err = run("ask", "Q?", "--model", "scripted", "--index", "docs")
+    assert "askance index docs --out docs-index" in err
+    _, _, err = run("index", "docs", "--out", "docs")
+    assert "--out docs-index" in err
+    assert run("index", "docs", "--out", "docs-index")[0] == 0
+    assert run("search", "Arno", "--index", "docs-index")[0] == 0
 
 
 def test_an_infinite_threshold_is_no_break_of_json(run, script, sample_index, tmp_path):
@@ -157,8 +212,9 @@ def test_methods_and_models_are_listed(run):
 def test_prompts_are_listed_printed_and_used(run, script, tmp_path):
     code, out, _ = run("prompts")
     assert code == 0
-    for word in ("own", "hotpotqa", "2wikimultihopqa", "8", "yes or no"):
+    for word in ("own", "hotpotqa", "2wikimultihopqa", "8", "yes or no", "airrag-reader"):
         assert word in out
+    assert run("prompts", "airrag")[1].startswith('base = "airrag"\nsystem = ')
     code, out, _ = run("prompts", "strategyqa")
     assert code == 0
     path = tmp_path / "mine.toml"
@@ -185,8 +241,17 @@ BAD = [
     (["ask", "Q?", "--method", "flair"], "did you mean 'flare'"),
     (["ask", "Q?", "--model", "bundeld"], "did you mean 'bundled'"),
     (["ask", "Q?", "--model", "anser=scripted"], "did you mean 'answer'"),
+    (["ask", "Q?", "--model", "gpt-4o"], "write openai:gpt-4o for a hosted model"),
+    (["ask", "Q?", "--model", "Qwen/Qwen2.5-7B"], "write hf:Qwen/Qwen2.5-7B for a model of the hub"),
+    (["ask", "Q?", "--model", "tiny.gguf"], "a GGUF file is named gguf:tiny.gguf"),
+    (["ask", "Q?", "--model", "/"], "a folder is named hf:/"),
+    (["eval", "--dataset", "own.jsonl", "--out", "r"], "write jsonl:own.jsonl for questions of your own"),
+    (["eval", "--dataset", "own.CSV", "--out", "r"], "write csv:own.CSV"),
+    (["eval", "--dataset", "hotpot:own.json", "--out", "r"], "did you mean 'hotpotqa'"),
     (["ask", "Q?", "--set", "pasages=3"], "did you mean 'passages'"),
     (["ask", "Q?", "--set", "passages=many"], "expected int"),
+    (["ask", "Q?", "--method", "blender", "--set", "single.pasages=3"], "did you mean 'passages'"),
+    (["ask", "Q?", "--method", "blender", "--set", "singel.passages=3"], "did you mean 'single'"),
     (["ask", "Q?", "--set", "threshold=-7"], "expected 0 or more"),
     (["ask", "Q?", "--set", "passages"], "write --set knob=value"),
     (["ask", "Q?", "--set", "passages=1", "--set", "passages=2"], "more than once"),

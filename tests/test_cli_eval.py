@@ -7,6 +7,7 @@ from pathlib import Path
 import pytest
 
 from askance.models.scripted import Reply, ScriptedModel
+from tests.tolerances import near
 
 ROWS = [
     {"id": "bonn", "question": "Which river flows through Bonn?", "answers": ["Rhine"], "type": "easy"},
@@ -65,7 +66,7 @@ def test_the_same_as_json(evaluate, rhine):
     shown = json.loads(out)
     assert code == 0
     assert (shown["num_finished"], shown["failures"], shown["main_metric"]) == (3, 1, "f1")
-    assert shown["metrics"]["exact_match"]["mean"] == pytest.approx(1 / 3)
+    assert shown["metrics"]["exact_match"]["mean"] == near(1 / 3)
     assert list(shown["failed"]) == ["rome"]
     assert [part["part"] for part in shown["by_kind"]] == ["easy", "hard"]
 
@@ -80,6 +81,17 @@ def test_the_same_command_goes_on_and_asks_nothing_twice(evaluate, rhine, tmp_pa
     assert whole.count(b"\n") == 3
     assert evaluate()[0] == 0
     assert (tmp_path / "run" / "records.jsonl").read_bytes() == whole
+
+
+def test_a_finished_run_is_shown_without_its_model(evaluate, rhine, tmp_path, monkeypatch):
+    shown = evaluate("--json")[1]
+    monkeypatch.setattr(ScriptedModel, "__init__", None)
+    assert evaluate("--json")[:2] == (0, shown)
+    assert json.loads(evaluate("--json", "--metric", "f1")[1])["main_metric"] == "f1"
+    assert "knob max_tokens" in evaluate("--set", "max_tokens=5")[2]
+    assert "more than --max-failures 0" in evaluate("--max-failures", 0)[2]
+    with pytest.raises(TypeError):
+        evaluate("--retry-failures")
 
 
 def test_a_question_beyond_its_budget_has_failed(evaluate, rhine):

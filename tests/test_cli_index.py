@@ -127,3 +127,19 @@ def test_an_encoder_that_is_not_where_it_was(run, index):
     assert "Name it with --encoder, where it lies now." in told
     words = ["search", "rhine", "--index", index, "--retriever", "dense", "--encoder", "scripted"]
     assert run(*words)[0] == 0
+
+
+def test_links_out_of_a_folder(run, tmp_path):
+    folder, index = tmp_path / "docs", tmp_path / "index"
+    folder.mkdir()
+    (folder / "rhine.txt").write_text("The Rhine flows through Bonn.")
+    (tmp_path / "key.txt").write_text("A private key.")
+    (folder / "key.txt").symlink_to(tmp_path / "key.txt")
+    code, out, err = run("index", folder, "--out", index)
+    assert (code, "1 added, 1 skipped" in out) == (0, True)
+    assert f"skipped {folder / 'key.txt'}: a link to a file outside; --follow-links reads it" in err
+    assert "private" not in run("search", "private key", "--index", index)[1]
+    assert "(1 added, 1 unchanged)" in run("index", folder, "--out", index, "--follow-links")[1]
+    assert "A private key." in run("search", "private key", "--index", index)[1]
+    assert "(1 removed, 1 unchanged, 1 skipped)" in run("index", folder, "--out", index)[1]
+    assert "private" not in run("search", "private key", "--index", index)[1]

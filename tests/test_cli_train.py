@@ -94,6 +94,7 @@ def test_a_dry_run(run, dataset, qwen_folder, tmp_path):
     assert (code, told) == (0, "")
     shown = " ".join(shown.split())
     assert "jsonl 3 " in shown
+    assert "computed in float32" in shown
     assert " steps; " in shown
     assert left(tmp_path) == []
 

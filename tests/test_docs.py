@@ -18,6 +18,7 @@ from askance.eval.judging.facts import fact_scores
 from askance.eval.metrics import METRICS
 from askance.eval.metrics.costs import COSTS
 from askance.eval.metrics.exact_match import exact_match
+from askance.methods.airrag_wording import AirragWording
 from askance.methods.wording import Wording
 from askance.models.kinds import MODEL_KINDS
 from askance.presets import open_preset
@@ -25,6 +26,7 @@ from askance.train.reader.lesson import Task
 from askance.train.reader.settings import ReaderSettings
 from askance.wire import METHODS, method_class
 from askance.wordings import WORDINGS, open_wording
+from askance.wordings.airrag import AIRRAG_WORDINGS
 from tests.eval.hand_made import record, written
 
 ROOT = Path(__file__).parent.parent
@@ -161,6 +163,7 @@ def test_every_event_is_documented():
 
 def test_the_page_on_prompts_names_every_key_and_set(tmp_path):
     page = (ROOT / "docs" / "prompts.md").read_text(encoding="utf-8")
+    page, of_airrag = page.split("## The prompts of AirRAG")
     sets, keys = re.findall(r"\| set \|.*?\n\n|\| key \|.*?\n\n", page, flags=re.DOTALL)
     examples = {
         name: int(number) for name, number in re.findall(r"^\| `(\w+)`.*? \| (\d) \|", sets, flags=re.M)
@@ -171,6 +174,10 @@ def test_the_page_on_prompts_names_every_key_and_set(tmp_path):
     (shown,) = re.findall(r"```toml\n(.*?)```", page, flags=re.DOTALL)
     (tmp_path / "mine.toml").write_text(shown, encoding="utf-8")
     assert len(open_wording(tmp_path / "mine.toml").demos) == 2
+    rows = re.findall(r"^\| (`.*?) \|", of_airrag, flags=re.M)
+    named = set(re.findall(r"`([\w-]+)`", " ".join(rows)))
+    content = {field.name for field in dataclasses.fields(AirragWording) if field.compare}
+    assert named == {"base", *content, *AIRRAG_WORDINGS}
 
 
 def test_the_question_on_the_page_on_readers_is_one_on_a_line_of_a_file(tmp_path):

@@ -9,6 +9,12 @@ from askance.wire import make_method, method_class, open_engine, read_settings, 
 from askance.wordings import open_wording
 from tests.models.tiny import save_adapter
 
+AIRRAG = {
+    "paper": (1, 1, 0.0, 0, 8192),
+    "paper/table3": (32, 3, 1.0, 3, None),
+    "paper/table5": (1, 1, 0.0, 5, None),
+}
+"""R, n, q_div, k and L_max of the AirRAG paper's tables: 1 and 4, 3 (with 2), 5."""
 HOTPOT = "llama2-13b-chat/hotpotqa"
 DRAGIN = method_class("dragin")
 
@@ -28,7 +34,7 @@ def test_everything_that_ships_fits_its_method(name):
 def test_the_paper_s_table_is_whole():
     names = {f"{model}/{data}" for model in ("llama2-13b-chat", "llama2-7b-chat", "vicuna-13b-v1.5")
              for data in ("2wikimultihopqa", "hotpotqa", "iirc", "strategyqa")}  # fmt: skip
-    assert set(shipped()) == {*names, *OF_MODELS}
+    assert set(shipped()) == {*names, *OF_MODELS, *AIRRAG}
     for name in names:
         known = {(method, profile) for method, profile, _ in shipped()[name].entries()}
         assert known == {("dragin", "paper"), ("dragin", "code"), ("flare_token", "code")}
@@ -50,6 +56,26 @@ def test_the_profile_decides_between_the_table_and_the_configurations(
 ):
     dragin = filled("dragin", name, profile=profile)
     assert (dragin.threshold, dragin.query_top, dragin.max_tokens) == (threshold, query_top, max_tokens)
+
+
+@pytest.mark.parametrize("name", AIRRAG)
+def test_the_settings_of_the_airrag_paper(name):
+    rollouts, samples, q_div, passages, l_max = AIRRAG[name]
+    for method in ("airrag", "airrag_lite"):
+        airrag = filled(method, name)
+        assert (airrag.rollouts, airrag.samples, airrag.answer_samples) == (rollouts, samples, 1)
+        assert (airrag.q_div, airrag.passages, airrag.l_max) == (q_div, passages, l_max)
+        assert (airrag.temperature, airrag.top_p, airrag.top_k, airrag.most_iterations) == (0.7, 0.8, 50, 4)
+    assert filled("airrag", name).draws_beside, "a direct answer runs together with the analysis"
+    for baseline in ("single", "iterdrag"):
+        assert (filled(baseline, name).passages, filled(baseline, name).l_max) == (passages, l_max)
+    blender = filled("blender", name)
+    assert blender.l_max == l_max
+    assert {member: method.passages for member, method in blender.methods.named} == dict.fromkeys(
+        ("single", "iterdrag", "airrag_lite", "airrag"), passages
+    )
+    assert filled("airrag", name, l_max=32768).l_max == 32768
+    assert all(method.l_max is None for _, method in filled("blender", name, l_max=32768).methods.named)
 
 
 def test_the_variant_of_flare_in_the_same_configurations():

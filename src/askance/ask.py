@@ -8,7 +8,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 from datetime import UTC, datetime
 
-from askance.core.errors import MissingAbility, QuestionError
+from askance.core.errors import AskanceError, MissingAbility, QuestionError, panics_as
 from askance.core.knobs import name_of, short_repr
 from askance.core.ports import ChecksModels, Encoder, Method, Model, Needs, Retriever, Run
 from askance.core.trace import Answered, Asked, Failed, Trace
@@ -67,6 +67,7 @@ async def ask(
         retriever="" if retriever is None else retriever.name,
         seed=seed,
         started_at=datetime.now(UTC).isoformat(timespec="seconds"),
+        precisions=precisions_of(models),
     )
     scope, ledger = (seed, question.id), Ledger(budget)
     run = Run(
@@ -80,7 +81,8 @@ async def ask(
         encoder=encoder,
     )
     try:
-        answer = await answer_within(method, question, run)
+        with panics_as(AskanceError):  # those of calls have become failures of the model or retriever
+            answer = await answer_within(method, question, run)
     except BaseException as error:
         if not any(isinstance(event, Failed) for event in trace.events):
             trace.add(Failed, error=type(error).__name__, message=_reason(error), place=name_of(type(method)))
@@ -121,6 +123,11 @@ def check_needs(
         _check_attention(name, model, models.get("attend"))
     if isinstance(method, ChecksModels):
         method.check_models(models)
+
+
+def precisions_of(models: Mapping[Role, Model]) -> dict[str, str]:
+    """What the models' numbers are computed in, by role; without those of which nobody tells."""
+    return {role: model.precision for role, model in models.items() if model.precision}
 
 
 def _check_abilities(name: str, needs: Needs, model: Model) -> None:

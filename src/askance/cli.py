@@ -10,7 +10,6 @@ from pathlib import Path
 from typing import Annotated, Any, get_type_hints
 
 import typer
-from rich.console import Console
 from rich.table import Table
 from rich.text import Text
 from typer.core import TyperGroup
@@ -24,6 +23,7 @@ from askance.cli_index import index, search
 from askance.cli_judge import judge
 from askance.cli_models import models
 from askance.cli_options import (
+    JSON,
     BudgetOption,
     CacheOption,
     EncoderOption,
@@ -40,13 +40,14 @@ from askance.cli_options import (
 from askance.cli_runs import compare, report
 from askance.cli_trace import show_trace
 from askance.cli_train import train
-from askance.core.errors import AskanceError
+from askance.core.errors import AskanceError, QuestionError
 from askance.core.knobs import describe_type
 from askance.core.strict_json import json_line
 from askance.core.trace import Trace
 from askance.core.version import VERSION
 from askance.loading import DEFAULT_RETRIEVER
 from askance.runtime.trace_file import check_writable
+from askance.serve.console import err, out
 from askance.text.printable import printable
 from askance.wire import (
     DEFAULT_METHOD,
@@ -55,14 +56,15 @@ from askance.wire import (
     method_class,
     open_engine,
 )
-from askance.wordings import WORDINGS, open_wording, toml_of
+from askance.wordings import WORDINGS, open_wording
+from askance.wordings.airrag import AIRRAG_WORDINGS, open_airrag_wording, shown_prompts
 
 
 class Commands(TyperGroup):
     """The group of commands; each runs under `exit_codes`, before the framework can swallow an interrupt."""
 
     def invoke(self, context: Any) -> Any:
-        with exit_codes():
+        with exit_codes(as_json=JSON in context.args):
             return super().invoke(context)
 
 
@@ -73,8 +75,6 @@ app = typer.Typer(
     add_completion=False,
     pretty_exceptions_enable=False,
 )
-out = Console(highlight=False, emoji=False)
-err = Console(stderr=True, highlight=False, emoji=False)
 
 
 def main() -> None:
@@ -91,16 +91,31 @@ def _make_safe(stream: io.TextIOWrapper) -> None:
 
 
 @contextmanager
-def exit_codes() -> Iterator[None]:
-    """Our errors print their message and exit with their code; Ctrl-C exits with 130."""
+def exit_codes(*, as_json: bool = False) -> Iterator[None]:
+    """Our errors print their message and exit with their code; Ctrl-C exits with 130.
+
+    Args:
+        as_json: print an object with the key ``error`` on standard output, too.
+    """
     try:
         yield
     except AskanceError as error:
+        _print_error_object(as_json, error, str(error), error.exit_code)
         err.print(printable(f"error: {error}"), style="red", markup=False, soft_wrap=True)
         raise SystemExit(error.exit_code) from error
+    except typer.TyperException as error:
+        _print_error_object(as_json, error, error.format_message(), error.exit_code)
+        raise
     except KeyboardInterrupt as error:
+        _print_error_object(as_json, error, "interrupted", 130)
         err.print("interrupted", style="red")
         raise SystemExit(130) from error
+
+
+def _print_error_object(as_json: bool, error: BaseException, message: str, exit_code: int) -> None:
+    if as_json:
+        told = {"type": type(error).__name__, "message": message, "exit_code": exit_code}
+        print(json_line({"error": told}))
 
 
 def _version(wanted: bool) -> None:
@@ -120,7 +135,7 @@ def _root(
 
 @app.command()
 def ask(
-    question: Annotated[str, typer.Argument(help="The question.")],
+    question: Annotated[str, typer.Argument(help="The question; - reads it from standard input.")],
     index: IndexOption = None,
     retriever: RetrieverOption = DEFAULT_RETRIEVER,
     encoder: EncoderOption = None,
@@ -136,6 +151,7 @@ def ask(
     trace: Annotated[Path | None, typer.Option(help="Write the trace to this file (JSON Lines).")] = None,
 ) -> None:
     """Answer a question, searching when the method decides to, and show why."""
+    question = _question_from_input() if question == "-" else question
     check_question(question)
     if trace is not None:
         check_writable(trace)
@@ -158,6 +174,15 @@ def ask(
         _ask_on_screen(engine, question, trace)
 
 
+def _question_from_input() -> str:
+    try:
+        return sys.stdin.buffer.read().decode().strip()
+    except UnicodeDecodeError as error:
+        raise QuestionError(
+            f"the question on standard input is not UTF-8 ({error}): convert it to UTF-8."
+        ) from error
+
+
 def _ask_on_screen(engine: Engine, question: str, path: Path | None) -> None:
     from askance.serve.terminal import LiveView
 
@@ -170,7 +195,7 @@ def _ask_on_screen(engine: Engine, question: str, path: Path | None) -> None:
 def _ask_as_json(engine: Engine, question: str, path: Path | None) -> None:
     with _kept(Trace(), path) as trace:
         result = asyncio.run(engine.answer_into(trace, question))
-        print(json_line(_answer_record(result, trace, path)))
+    print(json_line(_answer_record(result, trace, path)))
 
 
 def _answer_record(result: Result, trace: Trace, path: Path | None) -> dict[str, Any]:
@@ -216,11 +241,13 @@ def show_prompts(
 ) -> None:
     """List the prompt sets, or print one whole in the file format, to start from."""
     if name is not None:
-        print(toml_of(open_wording(name)), end="")
+        print(shown_prompts(name), end="")
         return
     table = Table("set", "examples", "for", box=None, pad_edge=False, header_style="bold")
     for known, purpose in WORDINGS.items():
         table.add_row(*map(Text, (known, str(len(open_wording(known).demos)), purpose)))
+    for known, purpose in AIRRAG_WORDINGS.items():
+        table.add_row(*map(Text, (known, str(open_airrag_wording(known).examples), purpose)))
     out.print(table)
 
 

@@ -7,7 +7,6 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
-from rich.console import Console
 from rich.table import Table
 from rich.text import Text
 
@@ -35,14 +34,12 @@ from askance.loading import (
 )
 from askance.presets import preset_text, shipped
 from askance.runtime.trace_file import check_writable
+from askance.serve.console import err, out
 from askance.text.printable import printable, printable_record
 from askance.wire import DEFAULT_METHOD, make_method, method_class, own_prompts, with_preset
 
 if TYPE_CHECKING:
     from askance.train.calibrate import Calibration
-
-out = Console(highlight=False, emoji=False)
-err = Console(stderr=True, highlight=False, emoji=False)
 
 
 def calibrate(

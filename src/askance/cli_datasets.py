@@ -5,16 +5,14 @@ from collections.abc import Iterable, Sequence
 from typing import TYPE_CHECKING, Annotated
 
 import typer
-from rich.console import Console
 from rich.table import Table
 from rich.text import Text
 
+from askance.serve.console import out
 from askance.text.printable import printable, printable_record
 
 if TYPE_CHECKING:
     from askance.eval.datasets import Dataset, Example
-
-out = Console(highlight=False, emoji=False)
 
 
 def datasets(

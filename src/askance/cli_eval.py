@@ -6,7 +6,6 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Annotated
 
 import typer
-from rich.console import Console
 from rich.table import Table
 from rich.text import Text
 
@@ -27,6 +26,7 @@ from askance.cli_options import (
 from askance.core.strict_json import json_line
 from askance.eval.readings import DEFAULT_READING
 from askance.loading import DEFAULT_RETRIEVER, Cache, load_models, open_retriever
+from askance.serve.console import err, out
 from askance.text.printable import printable, printable_record
 from askance.wire import DEFAULT_METHOD
 
@@ -35,8 +35,6 @@ if TYPE_CHECKING:
     from askance.eval.recorded_run import RecordedRun
     from askance.eval.summaries import Costs
 
-out = Console(highlight=False, emoji=False)
-err = Console(stderr=True, highlight=False, emoji=False)
 
 MAX_FAILURES = 20
 MaxFailuresOption = Annotated[
@@ -179,7 +177,7 @@ def _grid_table(runs: "dict[str, RecordedRun]") -> Table:
         table.add_row(
             name, summary.method, f"{failed}{summary.num_finished:,}",
             f"{summary.main_metric} {told}".strip(),
-            f"{summary.costs.searches:.2f}", f"{summary.costs.tokens_computed:,.0f}",
+            f"{summary.costs.searches:.2f}", summary.costs.computed_text,
             f"{summary.costs.median_seconds:.1f}",
         )  # fmt: skip
     return table
@@ -216,7 +214,7 @@ def _show(run: "RecordedRun") -> None:
 
 def _cost_line(costs: "Costs") -> str:
     return (
-        f"a question: {costs.searches:.2f} searches · {costs.tokens_computed:,.0f} tokens computed "
+        f"a question: {costs.searches:.2f} searches · {costs.computed_text} tokens computed "
         f"({costs.tokens_generated:,.0f} generated, {costs.tokens_reused:,.0f} more reused) · "
         f"{costs.median_seconds:.2f} s (median; 95 % within {costs.p95_seconds:.2f} s)"
     )

@@ -4,11 +4,11 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Annotated
 
 import typer
-from rich.console import Console
 
 from askance.core.errors import InputError
 from askance.runtime.durable import write_atomically
 from askance.runtime.trace_file import check_writable
+from askance.serve.console import out
 from askance.text.printable import printable
 
 if TYPE_CHECKING:
@@ -17,7 +17,6 @@ if TYPE_CHECKING:
 export = typer.Typer(
     help="Write a run in the format of another evaluation.", no_args_is_help=True, add_completion=False
 )
-out = Console(highlight=False, emoji=False)
 
 RunArgument = Annotated[Path, typer.Argument(metavar="RUN", help="A folder written by `askance eval`.")]
 OutOption = Annotated[Path, typer.Option("--out", help="The file to write; there must be none yet.")]

@@ -6,7 +6,6 @@ from pathlib import Path
 from typing import Annotated
 
 import typer
-from rich.console import Console
 from rich.text import Text
 
 from askance.cli_options import EncoderOption, JsonFlag, RetrieverOption
@@ -18,10 +17,8 @@ from askance.loading import (
     load_encoder,
     open_retriever,
 )
+from askance.serve.console import err, out
 from askance.text.printable import printable, printable_record
-
-out = Console(highlight=False, emoji=False)
-err = Console(stderr=True, highlight=False, emoji=False)
 
 SAMPLE = "@sample"
 
@@ -42,6 +39,10 @@ def index(
             "index that has vectors gets those of new passages without this.",
         ),
     ] = None,
+    follow_links: Annotated[
+        bool,
+        typer.Option("--follow-links", help="Read what links to files lead to outside the folders of DOCS."),
+    ] = False,
 ) -> None:
     """Cut documents into passages and index them. Run again, it adds only what changed."""
     from askance.retrieval.build import build_index
@@ -51,7 +52,7 @@ def index(
     sources = [CORPUS if doc == SAMPLE else Path(doc) for doc in docs]
     encodes = encoder_to_build_with(folder, encoder)
     with IndexProgress(err) as progress:
-        report = build_index(sources, folder, encoder=encodes, progress=progress)
+        report = build_index(sources, folder, encoder=encodes, follow_links=follow_links, progress=progress)
     for skipped in report.skipped:
         told = printable(f"skipped {skipped.source}: {skipped.reason}")
         err.print(told, style="yellow", markup=False, soft_wrap=True)

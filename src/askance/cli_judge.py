@@ -6,12 +6,12 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Annotated
 
 import typer
-from rich.console import Console
 from rich.text import Text
 
 from askance.cli_options import CacheOption, InFlightOption, JsonFlag
 from askance.core.errors import InputError
 from askance.core.strict_json import json_line
+from askance.serve.console import err, out
 from askance.text.printable import printable, printable_record
 from askance.wire import Cache, load_models, open_retriever
 
@@ -19,9 +19,6 @@ if TYPE_CHECKING:
     from askance.eval.judging.facts import FactJudge
     from askance.eval.judging.judge_run import Judged
     from askance.eval.recorded_run import RecordedRun
-
-out = Console(highlight=False, emoji=False)
-err = Console(stderr=True, highlight=False, emoji=False)
 
 
 def judge(

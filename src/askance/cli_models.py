@@ -6,7 +6,6 @@ from importlib.util import find_spec
 from typing import Annotated
 
 import typer
-from rich.console import Console
 from rich.table import Table
 from rich.text import Text
 
@@ -14,9 +13,8 @@ from askance.cli_options import JsonFlag
 from askance.core.strict_json import json_line
 from askance.models.checking import Finding, Report, check
 from askance.models.kinds import MODEL_KINDS, ModelKind
+from askance.serve.console import out
 from askance.text.printable import printable
-
-out = Console(highlight=False, emoji=False)
 
 
 def models(

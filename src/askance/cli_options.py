@@ -24,7 +24,11 @@ EncoderOption = Annotated[
         "Vectors are searched with the encoder that the index names, unless one is given.",
     ),
 ]
-JsonFlag = Annotated[bool, typer.Option("--json", help="Print one JSON object and nothing else.")]
+JSON = "--json"
+JsonFlag = Annotated[
+    bool,
+    typer.Option(JSON, help="Print one JSON object and nothing else; of an error, one with the key 'error'."),
+]
 ModelOption = Annotated[
     list[str] | None,
     typer.Option(help="[ROLE=]SPEC, see `askance models`; may be given once a role. Otherwise bundled."),

@@ -8,7 +8,6 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Annotated
 
 import typer
-from rich.console import Console
 from rich.text import Text
 
 from askance.cli_options import JsonFlag
@@ -16,13 +15,13 @@ from askance.core.errors import InputError
 from askance.core.strict_json import json_line
 from askance.runtime.durable import write_atomically
 from askance.runtime.trace_file import check_writable
+from askance.serve.console import out
 from askance.text.printable import printable, printable_record
 
 if TYPE_CHECKING:
     from askance.eval.paired_runs import Comparisons
     from askance.eval.report.page import Reported
 
-out = Console(highlight=False, emoji=False)
 
 RunsArgument = Annotated[list[Path], typer.Argument(metavar="RUN", help="Folders written by `askance eval`.")]
 BaseOption = Annotated[

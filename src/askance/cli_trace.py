@@ -5,13 +5,11 @@ from pathlib import Path
 from typing import Annotated
 
 import typer
-from rich.console import Console
 
 from askance.core.errors import InputError
 from askance.core.trace import AnyEvent
 from askance.runtime.trace_file import read_trace
-
-out = Console(highlight=False, emoji=False)
+from askance.serve.console import out
 
 
 def show_trace(

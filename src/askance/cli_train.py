@@ -12,14 +12,13 @@ from rich.table import Table
 from askance.cli_options import SetOption, knobs_by_name
 from askance.core.errors import InputError, MissingExtra
 from askance.core.knobs import parse_knobs
+from askance.serve.console import err, out
 
 if TYPE_CHECKING:
     from askance.eval.datasets import Example
     from askance.train.reader.card import Account
 
 train = typer.Typer(no_args_is_help=True, help="Train models on questions with known grounds.")
-out = Console(highlight=False, emoji=False)
-err = Console(stderr=True, highlight=False, emoji=False)
 
 
 @train.callback()
@@ -109,6 +108,7 @@ def tell(account: "Account", console: Console) -> None:
     for task, count in account.too_long.items():
         told = f"left out: {count:,} lessons in {task}: longer than {window}"
         console.print(told, style="yellow", markup=False)
+    console.print(f"computed in {account.settings.precision}", markup=False)
     if not account.is_packed:
         console.print(
             "lessons are computed one by one: this model's losses change when they stand side by side",

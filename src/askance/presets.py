@@ -1,8 +1,8 @@
 """Presets: knobs that belong to a model and a data set, by name or from a file.
 
-`presets.toml` beside this module holds those that ship: the DRAGIN paper's, and ``bundled`` and
-``bundled:base`` for the models that travel with askance. A file of the user's own (`askance calibrate --out`)
-holds one. Either is TOML:
+`presets.toml` beside this module holds those that ship: the DRAGIN paper's, ``paper`` and its like for the
+AirRAG paper, and ``bundled`` and ``bundled:base`` for the models that travel with askance. A file of the
+user's own (`askance calibrate --out`) holds one. Either is TOML:
 
     about = "what it is and where it comes from"
     [dragin.paper]          # method, then profile

@@ -2,14 +2,14 @@
 
 import asyncio
 from collections.abc import Callable, Mapping
-from dataclasses import fields
+from dataclasses import fields, is_dataclass, replace
 from importlib import import_module
 from pathlib import Path
 from typing import Any, cast
 
 from askance.ask import Result, ask, check_needs
 from askance.core.errors import InputError, UnknownName
-from askance.core.knobs import parse_knobs
+from askance.core.knobs import changed_knobs, name_of, parse_knobs
 from askance.core.ports import Encoder, Method, Model, Retriever
 from askance.core.trace import Listener, Trace
 from askance.core.types import Question, Role
@@ -21,11 +21,14 @@ from askance.loading import load_encoder as load_encoder
 from askance.loading import load_model as load_model
 from askance.loading import load_models as load_models
 from askance.loading import open_retriever as open_retriever
+from askance.methods.members import HoldsMethods, by_member
 from askance.models.kinds import parse_spec
 from askance.nlp import load_linguistics
 from askance.presets import OF_MODELS, Preset, open_preset, shipped
 from askance.runtime.limit import Budget
 from askance.wordings import open_wording
+from askance.wordings.airrag import open_airrag_wording
+from askance.wordings.instructions import open_instructions
 
 METHODS = {
     "closed_book": "askance.methods.closed_book:ClosedBook",
@@ -60,6 +63,8 @@ def _read_members(text: str) -> object:
 RECORD_KNOBS: dict[str, Callable[[str], Any]] = {
     "linguistics": load_linguistics,
     "wording": open_wording,
+    "prompts": open_airrag_wording,
+    "instructions": open_instructions,
     "actions": _read_actions,
     "methods": _read_members,
 }
@@ -87,20 +92,64 @@ def make_method(name: str, settings: Mapping[str, Any] | None = None) -> Method:
         InputError: a record that can't be made, such as linguistics of a missing package, or
             prompts of a file with an error.
     """
-    return cast(Method, method_class(name)(**read_settings(name, settings or {})))
+    return _changed(method_class(name)(), read_settings(name, settings or {}))
 
 
 def read_settings(name: str, settings: Mapping[str, Any]) -> dict[str, Any]:
-    """The settings of a method as values of the knobs' types; see `make_method`."""
-    cls = method_class(name)
+    """The settings of a method as values of the knobs' types; see `make_method`.
+
+    Those of a member of `blender`, or of a method that is an action of `airrag`, have its name in front:
+    ``{"single.passages": 5}``.
+    """
+    return _typed(method_class(name)(), settings)
+
+
+def _typed(method: Any, settings: Mapping[str, Any]) -> dict[str, Any]:
+    cls = type(method)
     names = {field.name for field in fields(cls)}
+    own, of_members = by_member(settings)
     made = {
         key: RECORD_KNOBS[key](value)
         if isinstance(value, str) and key in names & RECORD_KNOBS.keys()
         else value
-        for key, value in settings.items()
+        for key, value in own.items()
     }
-    return parse_knobs(cls, made)
+    typed = parse_knobs(cls, made)
+    members = _members(method, typed)
+    for member, knobs in of_members.items():
+        if member not in members:
+            raise UnknownName("member", member, members, place=f"of method {name_of(cls)}")
+        typed |= _of_member(member, _typed(members[member], knobs))
+    return typed
+
+
+def _of_member(member: str, settings: Mapping[str, Any]) -> dict[str, Any]:
+    return {f"{member}.{knob}": value for knob, value in settings.items()}
+
+
+def _changed(method: Any, typed: Mapping[str, Any]) -> Method:
+    """A method with settings that are values of the knobs' types."""
+    own, of_members = by_member(typed)
+    holding = _held(method, own)
+    if of_members and holding is not None:
+        knob, held = holding
+        named = ((name, _changed(member, of_members.get(name, {}))) for name, member in held.named)
+        own[knob] = held.having(tuple(named))
+    return cast(Method, replace(method, **own) if own else method)
+
+
+def _members(method: Any, typed: Mapping[str, Any]) -> dict[str, Method]:
+    """The methods that a method with some settings asks, by name."""
+    holding = _held(method, typed)
+    return {} if holding is None else dict(holding[1].named)
+
+
+def _held(method: Any, typed: Mapping[str, Any]) -> tuple[str, HoldsMethods] | None:
+    """The knob that holds other methods, and what it holds, where a method has one."""
+    knobs = fields(method) if is_dataclass(method) else ()
+    values = {field.name: typed.get(field.name, getattr(method, field.name)) for field in knobs}
+    held = ((knob, value) for knob, value in values.items() if isinstance(value, HoldsMethods))
+    return next(held, None)
 
 
 def with_preset(
@@ -113,16 +162,31 @@ def with_preset(
             ``bundled:base`` have presets of their own, which apply when none is named, as far as they know
             the method and its profile. A trained reader is asked with the prompts it was trained on.
 
+    The same is filled into the members of `blender`, and methods that are actions of `airrag`, as far as the
+    preset knows them.
+
     Raises:
         UnknownName: no such method, knob or preset.
         PresetError: the preset named can't be read, or does not know the method or its profile.
     """
-    cls, typed = method_class(name), read_settings(name, settings)
-    typed = {**own_prompts(name, answer_model), **typed}
-    if preset is not None:
-        return {**open_preset(preset).knobs(cls, typed), **typed}
-    own = _own_preset(answer_model)
-    return {**own.knobs(cls, typed), **typed} if own is not None and own.knows(cls, typed) else typed
+    method, typed = method_class(name)(), read_settings(name, settings)
+    if preset is None:
+        return _filled(method, typed, answer_model, _own_preset(answer_model))
+    named = open_preset(preset)
+    named.knobs(type(method), by_member(typed)[0])  # it must know the method, if not all of its members
+    return _filled(method, typed, answer_model, named)
+
+
+def _filled(method: Any, typed: Mapping[str, Any], model: str, preset: Preset | None) -> dict[str, Any]:
+    cls, (own, of_members) = type(method), by_member(typed)
+    filled = {**_trained_prompts(cls, model), **changed_knobs(method), **own}
+    if preset is not None and preset.knows(cls, filled):
+        filled = {**preset.knobs(cls, filled), **filled}
+    for name, member in _members(method, filled).items():
+        # What it may read is up to the method that asks it.
+        given = {"l_max": member.l_max} if hasattr(member, "l_max") else {}
+        filled |= _of_member(name, _filled(member, {**given, **of_members.get(name, {})}, model, preset))
+    return filled
 
 
 def own_prompts(method: str, model: str) -> dict[str, Any]:
@@ -131,7 +195,12 @@ def own_prompts(method: str, model: str) -> dict[str, Any]:
     Raises:
         UnknownName, ModelSpecError: a model that can't be named so, or whose `reader.json` can't be read.
     """
-    if not model or all(field.name != "wording" for field in fields(method_class(method))):
+    return _trained_prompts(method_class(method), model)
+
+
+def _trained_prompts(cls: type[Any], model: str) -> dict[str, Any]:
+    names = {field.name for field in fields(cls)} if is_dataclass(cls) else set()
+    if not model or not names & {"wording", "prompts"}:
         return {}
     kind, name, options = parse_spec(model)
     folder = kind.reader(name, options)
@@ -140,7 +209,10 @@ def own_prompts(method: str, model: str) -> dict[str, Any]:
     from askance.models.local.reader_note import read_note
 
     note = read_note(folder)
-    return {} if note is None else {"wording": open_wording(note.prompts)}
+    if note is None:
+        return {}
+    trained = {"wording": open_wording(note.prompts), "prompts": open_airrag_wording("airrag-reader")}
+    return {knob: words for knob, words in trained.items() if knob in names}
 
 
 def _own_preset(model: str) -> Preset | None:
@@ -160,9 +232,10 @@ def ready_method(
     """A method with its prompts and preset; see `open_engine`."""
     settings = dict(knobs)
     if prompts is not None:
-        if "wording" in settings:
-            raise InputError("--prompts and the knob wording both name the prompts: give one of them.")
-        settings["wording"] = open_wording(prompts)
+        knob = "prompts" if any(each.name == "prompts" for each in fields(method_class(name))) else "wording"
+        if knob in settings:
+            raise InputError(f"--prompts and the knob {knob} both name the prompts: give one of them.")
+        settings[knob] = open_wording(prompts) if knob == "wording" else open_airrag_wording(prompts)
     return make_method(name, with_preset(name, settings, answer_model, preset))
 
 

@@ -8,6 +8,7 @@ from hypothesis import strategies as st
 
 from askance.core.errors import InputError
 from askance.eval.compare import mean_interval, paired_difference
+from tests.tolerances import near, tolerance
 
 SCORES = st.lists(st.floats(0, 1), min_size=1, max_size=20)
 
@@ -21,9 +22,9 @@ def test_a_mean_against_all_possible_resamples():
     scores = [0.0, 0.5, 1.0]
     means = sorted(sum(drawn) / 3 for drawn in itertools.product(scores, repeat=3))
     found = mean_interval(scores, confidence=0.8, resamples=40_000)
-    assert found.mean == pytest.approx(0.5)
-    assert found.low == pytest.approx(means[2])  # the 10th percentile of 27 values: 1/6
-    assert found.high == pytest.approx(means[-3])
+    assert found.mean == near(0.5)
+    assert found.low == near(means[2])  # the 10th percentile of 27 values: 1/6
+    assert found.high == near(means[-3])
     assert (found.num_questions, found.confidence) == (3, 0.8)
 
 
@@ -31,8 +32,8 @@ def test_an_interval_of_many_questions_is_close_to_the_normal_one():
     scores = [float(number % 4 == 0) for number in range(400)]
     found = mean_interval(scores)
     half = 1.96 * math.sqrt(0.25 * 0.75 / 400)
-    assert found.low == pytest.approx(0.25 - half, abs=0.004)
-    assert found.high == pytest.approx(0.25 + half, abs=0.004)
+    assert found.low == near(0.25 - half, "interval of 400", "draws")
+    assert found.high == near(0.25 + half, "interval of 400", "draws")
 
 
 def test_pairing_narrows_the_interval():
@@ -40,7 +41,7 @@ def test_pairing_narrows_the_interval():
     second = random.random(100)
     first = second + 0.1 + 0.01 * random.standard_normal(100)
     found = paired_difference(by_id(first), by_id(second))
-    assert found.mean == pytest.approx(0.1, abs=0.005)
+    assert found.mean == near(0.1, "mean of 100", "draws")
     assert found.high - found.low < 0.01
     assert found.share_above_zero == 1
     apart = mean_interval(first)
@@ -51,7 +52,7 @@ def test_the_share_above_zero_leaves_out_ties():
     """One gain, one loss: of four equally likely resamples one is above 0, two are ties."""
     found = paired_difference({"a": 1.0, "b": 0.0}, {"a": 0.0, "b": 1.0}, resamples=20_000)
     assert found.mean == 0
-    assert found.share_above_zero == pytest.approx(0.25, abs=0.02)
+    assert found.share_above_zero == near(0.25, "share of 20,000", "draws")
 
 
 def test_rounding_is_no_gain():
@@ -87,7 +88,7 @@ def test_a_method_against_itself(scores):
 @settings(max_examples=40)
 def test_the_interval_stays_within_the_scores(scores, seed):
     found = mean_interval(scores, resamples=200, seed=seed)
-    slack = 1e-9
+    slack = tolerance("float64", "formula")
     assert min(scores) - slack <= found.low <= found.high <= max(scores) + slack
 
 
@@ -99,8 +100,8 @@ def test_exchanging_the_methods_mirrors_the_difference(pairs):
         paired_difference(first, second, resamples=99),
         paired_difference(second, first, resamples=99),
     )
-    assert there.mean == pytest.approx(-back.mean)
-    assert (there.low, there.high) == pytest.approx((-back.high, -back.low))
+    assert there.mean == near(-back.mean)
+    assert (there.low, there.high) == near((-back.high, -back.low))
     assert there.share_above_zero + back.share_above_zero <= 1
 
 

@@ -12,6 +12,7 @@ from askance.eval.cell import Terms
 from askance.eval.grid import look_up_all, read_grid, run_grid
 from askance.models.scripted import ScriptedModel
 from askance.runtime.limit import Budget
+from askance.wire import ready_method
 
 GRID = """
 index = "INDEX"
@@ -84,6 +85,13 @@ def test_a_file_becomes_cells(grid_file, sample_index):
     assert (cell.prompts, cell.seed, cell.index) == ("hotpotqa", 7, sample_index)
     assert cells["all/fake/closed_book"].selection.sample == 6
     assert cells["all/fake/closed_book"].prompts is None
+
+
+def test_a_method_s_members_have_knobs_of_their_own(grid_file):
+    text = GRID + '[methods.blender.set]\nl_max = 900\nsingle.passages = 5\n"airrag.rollouts" = 2\n'
+    cell = read_grid(grid_file(text)).cells()["all/fake/blender"]
+    method = ready_method(cell.method, cell.knobs, "scripted")
+    assert str(method.methods) == "single[passages=5],iterdrag,airrag_lite,airrag[rollouts=2]"
 
 
 def test_prompts_are_for_the_methods_that_take_any(grid_file):

@@ -6,6 +6,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from askance.eval.permutation import MOST_ENUMERATED, PValue, holm, sign_flip_p
+from tests.tolerances import near
 
 GAINS = st.lists(st.floats(-1, 1), max_size=24)
 PS = st.lists(st.floats(0, 1), max_size=12)
@@ -42,7 +43,7 @@ def test_more_questions_are_drawn_and_come_close_to_the_sign_test():
     found = sign_flip_p(gains, draws=40_000)
     exact = 2 * sum(math.comb(20, k) for k in range(7)) / 2**20
     assert not found.is_exact
-    assert found.p == pytest.approx(exact, abs=0.006)
+    assert found.p == near(exact, "share of 40,000", "draws")
 
 
 def test_drawn_and_enumerated_agree():
@@ -51,7 +52,7 @@ def test_drawn_and_enumerated_agree():
     exact, drawn = sign_flip_p(gains), sign_flip_p([*gains, 1e-12], draws=40_000)
     assert exact.is_exact
     assert not drawn.is_exact
-    assert drawn.p == pytest.approx(exact.p, abs=0.01)
+    assert drawn.p == near(exact.p, "share of 40,000", "draws")
 
 
 def test_a_drawn_p_is_never_zero_and_depends_on_the_seed_alone():
@@ -76,7 +77,7 @@ def test_exchanging_the_methods_changes_nothing(gains):
 
 def test_holm_by_hand():
     # Ranked: .01 × 4, .02 × 3, .03 × 2, .04 × 1, each at least as large as the one before.
-    assert holm([0.04, 0.01, 0.03, 0.02]) == pytest.approx([0.06, 0.04, 0.06, 0.06])
+    assert holm([0.04, 0.01, 0.03, 0.02]) == near([0.06, 0.04, 0.06, 0.06])
     assert holm([0.5, 0.9]) == [1.0, 1.0]
     assert holm([0.03]) == [0.03]
     assert holm([]) == []

@@ -3,6 +3,7 @@
 import gzip
 import json
 import os
+import random
 import re
 import tempfile
 from contextlib import contextmanager
@@ -87,7 +88,7 @@ def test_a_record_cut_short_by_a_crash_is_asked_for_again(tmp_path, left):
     (folder / RECORDS).write_bytes(lines[0] + lines[1][:left])
     assert [each.id for each in read_run(folder).records] == ["q1"]
     assert add(folder, 2) == ["q1"]
-    assert (folder / RECORDS).read_bytes().startswith(lines[0] + b'{"number": 2')
+    assert (folder / RECORDS).read_bytes().startswith(lines[0] + b'{"checksum": ')
     assert [each.id for each in read_run(folder).records] == ["q1", "q2"]
     assert read_run(folder).trace(read_run(folder).records[1])[1].text == "Bonn 2"
 
@@ -141,6 +142,16 @@ def test_other_settings_are_refused_with_what_differs(tmp_path):
     refused(
         folder, "other settings (knob passages: 3, now 5; seed: 0, now 3; knob new: none, now 1)", asked=other
     )
+
+
+def test_a_run_does_not_go_on_in_another_precision(tmp_path):
+    """As where `auto` is a GPU in bfloat16 on one machine and a CPU in float32 on another."""
+    folder = tmp_path / "run"
+    asked = replace(SETTINGS_OF_4, precisions={"answer": "bfloat16"})
+    add(folder, 1, asked=asked)
+    other = replace(SETTINGS_OF_4, precisions={"answer": "float32"})
+    refused(folder, "other settings (precision of model answer: bfloat16, now float32)", asked=other)
+    assert read_run(folder).settings.precisions == {"answer": "bfloat16"}
 
 
 def test_what_changes_no_answer_may_change(tmp_path):
@@ -291,17 +302,76 @@ def test_a_forbidden_folder(mode, name):
         assert not list(Path(place).iterdir())
 
 
+def without_checksums(folder):
+    """The run as it was written before there were checksums."""
+    for name in (RECORDS, SETTINGS):
+        content = (folder / name).read_bytes()
+        content = re.sub(rb', "trace_checksum": "[0-9a-f]{16}"', b"", content)
+        (folder / name).write_bytes(re.sub(rb'"checksum": "[0-9a-f]{16}", ', b"", content))
+    traces = gzip.decompress((folder / TRACES).read_bytes())
+    assert b'"checksum"' in traces
+    assert b'"checksum"' not in (folder / RECORDS).read_bytes() + (folder / SETTINGS).read_bytes()
+
+
 def flawed(folder, name, change):
+    """What checksums do not find is still found otherwise."""
     add(folder, 1, 2)
+    without_checksums(folder)
     path = folder / name
     path.write_text(change(path.read_text()))
     return path
 
 
+def test_a_run_from_before_there_were_checksums_goes_on_and_what_is_new_has_some(tmp_path):
+    folder = tmp_path / "run"
+    add(folder, 1, 2)
+    without_checksums(folder)
+    assert [each.id for each in read_run(folder).records] == ["q1", "q2"]
+    assert add(folder, 3) == ["q1", "q2"]
+    lines = (folder / RECORDS).read_bytes().splitlines()
+    assert [b"checksum" in line for line in lines] == [False, False, True]
+    assert [read_run(folder).trace(each)[1].text for each in read_run(folder).records] == [
+        "Bonn 1", "Bonn 2", "Bonn 3"
+    ]  # fmt: skip
+
+
+@pytest.mark.parametrize("name", [RECORDS, SETTINGS, TRACES])
+def test_one_wrong_bit_in_any_byte_is_refused(tmp_path, name):
+    """With the file and, where it has lines, the line, wherever a run is read or gone on with."""
+    folder = tmp_path / "run"
+    add(folder, 1, 2)
+    path, chosen = folder / name, random.Random(8)
+    whole = path.read_bytes()
+    for at in range(len(whole)):
+        damaged = bytearray(whole)
+        damaged[at] ^= 1 << chosen.randrange(8)
+        path.write_bytes(damaged)
+        with pytest.raises(RunFolderError) as caught:
+            read_run(folder)
+        line = 1 + whole[:at].count(b"\n") if name == RECORDS else 1
+        place = f"{path}, line {line}:" if name != TRACES else f"{path} ("
+        assert place in str(caught.value)
+        assert "The file is damaged: restore it" in str(caught.value)
+        if at % 50 == 0:
+            refused(folder, place)
+    path.write_bytes(whole)
+    assert len(read_run(folder).records) == 2
+
+
+def test_a_last_line_whose_break_is_damaged_is_not_taken_for_half_a_line(tmp_path):
+    folder = tmp_path / "run"
+    add(folder, 1, 2)
+    content = (folder / RECORDS).read_bytes()
+    (folder / RECORDS).write_bytes(content[:-1] + b"\x0b")
+    refused(folder, "records.jsonl, line 2: its line break is damaged")
+    (folder / RECORDS).write_bytes(content[:-1])
+    assert add(folder, 2) == ["q1"]
+
+
 @pytest.mark.parametrize(
     ("name", "change", "message"),
     [
-        (RECORDS, lambda text: "x" + text, "line 1: Invalid JSON"),
+        (RECORDS, lambda text: text.replace('"id"', "id", 1), "line 1: Invalid JSON"),
         (RECORDS, lambda text: text.replace('"number": 2', '"number": "two"'), "line 2, field number: "),
         (SETTINGS, lambda text: text.replace('"schema": 1', '"schema": 7'), "has schema 7, this"),
         (SETTINGS, lambda text: text.replace("askance-run", "other"), "holds no settings of a run"),
@@ -321,10 +391,10 @@ def test_damage_is_named_and_not_repaired(tmp_path, name, change, message):
 def test_a_damaged_trace_is_named(tmp_path):
     folder = tmp_path / "run"
     add(folder, 1)
+    run = read_run(folder)
     content = bytearray((folder / TRACES).read_bytes())
     content[20] ^= 255
     (folder / TRACES).write_bytes(content)
-    run = read_run(folder)
     with pytest.raises(
         RunFolderError, match=r"can't read the trace of question 'q1' in .*The file is damaged"
     ):
@@ -334,14 +404,16 @@ def test_a_damaged_trace_is_named(tmp_path):
 def test_a_trace_that_is_not_there_is_named_and_nothing_is_put_in_its_place(tmp_path):
     folder = tmp_path / "run"
     add(folder, 1, 2)
-    size = (folder / TRACES).stat().st_size
+    size, run = (folder / TRACES).stat().st_size, read_run(folder)
     os.truncate(folder / TRACES, size - 1)
-    refused(folder, f"has {size - 1} bytes, but the finished questions have {size} bytes of traces")
-    run = read_run(folder)
+    refused(folder, "can't read the trace of question 'q2'")
+    with pytest.raises(RunFolderError, match=r"question 'q2' in .*: it ends before that trace does"):
+        read_run(folder)
     assert run.trace(run.records[0])
     with pytest.raises(RunFolderError, match=r"question 'q2' in .*: it ends before that trace does"):
         run.trace(run.records[1])
     (folder / TRACES).unlink()
+    refused(folder, "gz is missing: restore it")
     with pytest.raises(RunFolderError, match="gz is missing: restore it"):
         run.trace(run.records[0])
 

@@ -5,6 +5,8 @@ import asyncio
 from askance.ask import ask
 from askance.core.trace import Decided, Expanded, Generated, ScoredOptions
 from askance.core.types import Passage, Question
+from askance.methods.airrag_actions import Actions
+from askance.methods.airrag_state import QT, RA, SA, SAY
 from askance.models.scripted import ScriptedModel
 from askance.retrieval.scripted import ScriptedRetriever
 
@@ -15,6 +17,9 @@ BRIDGE = Passage("1", "Bartram's Covered Bridge", "It is in Pennsylvania and car
 CREEK = Passage("2", "Crum Creek", "It flows to the Delaware River at Eddystone.")
 OTHER_CREEK = Passage("3", "Crum Creek (New York)", "It flows to the Mohawk.")
 PASSAGES = (BRIDGE, CREEK, OTHER_CREEK)
+
+PATHS_ALONE = Actions((SAY, RA, QT, SA))
+"""Without a direct answer beside the paths."""
 
 WHERE = "Where is Bartram's Covered Bridge?"
 MOUTH = "Mouth of the watercourse at the bridge?"

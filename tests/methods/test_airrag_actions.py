@@ -90,7 +90,7 @@ def test_another_method_that_does_not_fit():
 
     method = with_other(make_method("single", {"passages": 3}))
     found = set()
-    for l_max in range(800, 3000, 100):
+    for l_max in range(780, 3000, 20):
         result, _ = run(replace(method, l_max=l_max), ScriptedModel(reply))
         found |= {each.outcome for each in decisions(result) if each.name == "action"}
         assert result.answer.text == "the Delaware River"

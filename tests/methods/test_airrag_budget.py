@@ -7,14 +7,20 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
+from askance.core.ports import Run
+from askance.core.trace import Trace
 from askance.core.types import Passage, Raw, Span
 from askance.methods.airrag import Airrag, AirragLite
+from askance.methods.airrag_actions import ALL, WITHOUT_ANALYSIS
+from askance.methods.airrag_searching import Searching
+from askance.methods.airrag_state import DA
 from askance.methods.budget import Account, Allowance, NoRoom, most_that_fit
 from askance.models.scripted import ScriptedModel
 from askance.retrieval.scripted import ScriptedRetriever
 from tests.methods.bridge import (
     BRIDGE,
     MOUTH,
+    PATHS_ALONE,
     QUESTION,
     TRANSFORMED,
     Varied,
@@ -51,7 +57,7 @@ many_settings = {
     "reward": st.sampled_from(["consistency", "rm", "mixed"]),
     "expansion": st.sampled_from(["lazy", "eager"]),
     "early_sa": st.booleans(),
-    "include_da": st.booleans(),
+    "actions": st.sampled_from([ALL, PATHS_ALONE, WITHOUT_ANALYSIS]),
     "skip_exhausted": st.booleans(),
     "examples": st.integers(0, 3),
     "l_max": st.sampled_from([1, 40, 100, 200, 400, 900, 2048, 8192]),
@@ -59,10 +65,10 @@ many_settings = {
 
 
 @settings(max_examples=40, deadline=None)
-@given(st.sampled_from([Airrag, AirragLite]), st.fixed_dictionaries(many_settings), st.integers(0, 9))
-def test_no_more_than_l_max_is_read(method, knobs, seed):
+@given(st.fixed_dictionaries(many_settings), st.integers(0, 9))
+def test_no_more_than_l_max_is_read(knobs, seed):
     varied = Varied(None, context_tokens=random.Random(seed).choice([600, 4096, 32768]))
-    result, _ = run(method(**knobs), varied, LONG, seed=seed)
+    result, _ = run(Airrag(**knobs), varied, LONG, seed=seed)
     assert ledger(result) == spent(result)["input tokens"] <= knobs["l_max"]
 
 
@@ -126,6 +132,13 @@ def test_as_many_passages_as_there_is_room_for():
     assert 1 <= found[1000] < found[2000] < found[4000] <= found[None] == 40
 
 
+def test_what_had_no_room_in_its_call_is_shown_to_the_summary():
+    result, _ = run(AirragLite(passages=0, l_max=2000), made(qt="None"), LONG)
+    (answering,) = retrieval_prompts(result)
+    assert summary_prompt(result).count("Creek ") > answering.count("Creek ") > 0
+    assert not any(event.numbers.get("cut") for event in nodes(result).values()), "as many as fit is no cut"
+
+
 def summary_prompt(result):
     return next((e.prompt for e in result.trace.events if e.type == "generate" and e.key[-1] == "sa"), "")
 
@@ -136,7 +149,8 @@ def retrieval_prompts(result):
 
 def test_every_stage_of_running_out():
     results = {
-        l_max: run(Airrag(l_max=l_max), made(), LONG[5:8])[0] for l_max in (*range(10, 1000, 15), 3000)
+        l_max: run(Airrag(l_max=l_max, actions=PATHS_ALONE), made(), LONG[5:8])[0]
+        for l_max in (*range(10, 1000, 15), 3000)
     }
     shown = {
         l_max: [prompt.count("Creek ") for prompt in retrieval_prompts(each)]
@@ -168,9 +182,9 @@ def test_where_no_summary_fits_the_last_answer_stands_and_is_marked():
 
 
 def test_no_rollout_starts_that_could_not_end():
-    few, many = (spent(run(Airrag(rollouts=20, l_max=l_max), made())[0]) for l_max in (700, 20_000))
+    few, many = (spent(run(Airrag(rollouts=20, l_max=l_max), made())[0]) for l_max in (600, 20_000))
     assert few["rollouts"] < many["rollouts"]
-    assert few["l_max"] == 700
+    assert few["l_max"] == 600
 
 
 def test_l_max_is_shared_between_rollouts_and_what_is_left_over_goes_on():
@@ -205,8 +219,19 @@ def test_the_most_that_fits(limit):
     assert most_that_fit(5, lambda number: number <= limit) == expected
 
 
+@pytest.mark.parametrize("rollouts", [1, 5])
+def test_what_was_set_aside_for_judged_calls_is_given_back(rollouts):
+    method = Airrag(rollouts=rollouts, reward="rm", verifier="rm", l_max=4000)
+    models = {"answer": made(scores={"Yes": -1.0, "No": -1.0})}
+    searching = Searching(method, QUESTION, Run(models, ScriptedRetriever(LONG), Trace()))
+    tree = asyncio.run(searching.tree())
+    assert DA in {node.action for node in tree.terminals}
+    assert searching.account.set_aside == 0
+    assert searching.account.left == 4000 - searching.account.num_input
+
+
 def test_a_small_window_is_a_limit_too():
-    result, _ = run(Airrag(passages=30), made(context_tokens=700), LONG)
+    result, _ = run(Airrag(passages=30, actions=PATHS_ALONE), made(context_tokens=700), LONG)
     assert result.answer.text == "It is the Delaware River"
     result, _ = run(Airrag(), made(context_tokens=100), LONG)
     assert result.answer.text == ""

@@ -7,9 +7,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from askance.core.types import Chat, Demo, Hit, Passage, Question, Sampling
-from askance.methods import airrag_prompts as airrag
 from askance.methods.airrag_prompts import (
-    REFUSAL,
     Candidate,
     analysis_prompt,
     candidates_prompt,
@@ -21,6 +19,7 @@ from askance.methods.airrag_prompts import (
     transformation_prompt,
 )
 from askance.methods.airrag_queries import MOST_QUERIES, parse_queries
+from askance.methods.airrag_wording import OWN, REFUSAL
 from askance.models.scripted import ScriptedModel
 
 QUESTION = Question("q", "Which sea does the river\nof Pisa flow into?")
@@ -36,39 +35,39 @@ EXAMPLE = Demo("Who was the father of the queen?", "Who was the queen?\nWho was 
 RAW = frozenset({"raw", "score"})
 
 PROMPTS = {
-    "SAY": (lambda model: analysis_prompt(model, QUESTION), airrag.SAY, ASKED, "Queries:"),
+    "SAY": (lambda model: analysis_prompt(model, QUESTION), OWN.say, ASKED, "Queries:"),
     "RA": (
         lambda model: retrieval_answer_prompt(model, HITS, "Which  river?"),
-        airrag.RA,
+        OWN.ra,
         f"{SHOWN}Question: Which river?",
         "Answer:",
     ),
     "QT": (
         lambda model: transformation_prompt(model, QUESTION, HISTORY, "Which\nsea?"),
-        airrag.QT,
+        OWN.qt,
         f"{ASKED}\n{KNOWN}Next query: Which sea?",
         "Queries:",
     ),
     "QT, nothing pending": (
         lambda model: transformation_prompt(model, QUESTION, (), " "),
-        airrag.QT,
+        OWN.qt,
         f"{ASKED}\nNext query: None",
         "Queries:",
     ),
     "SA": (
         lambda model: summary_prompt(model, QUESTION, HISTORY, HITS),
-        airrag.SA,
+        OWN.sa,
         f"{SHOWN}{KNOWN}{ASKED}",
         "Answer:",
     ),
     "SA, no passages": (
-        lambda model: summary_prompt(model, QUESTION, HISTORY), airrag.SA, f"{KNOWN}{ASKED}", "Answer:"
+        lambda model: summary_prompt(model, QUESTION, HISTORY), OWN.sa, f"{KNOWN}{ASKED}", "Answer:"
     ),
     "verifier": (
         lambda model: candidates_prompt(
             model, QUESTION, (Candidate("The\nTyrrhenian Sea", 3, HISTORY), Candidate("The Adriatic")), HITS
         ),
-        airrag.VERIFY,
+        OWN.verify,
         f"{SHOWN}Candidates:\n- The Tyrrhenian Sea (3)\n{KNOWN}- The Adriatic\n{ASKED}",
         "Answer:",
     ),
@@ -99,7 +98,7 @@ def test_a_chat_has_a_system_turn_and_one_user_turn_with_all_parts_in_order(name
     make, instruction, parts, _ = PROMPTS[name]
     model = ScriptedModel()
     assert shown(make(model), model) == (
-        f"<|system|>{airrag.SYSTEM}<|end|><|user|>{instruction}\n\n{parts}<|end|><|assistant|>"
+        f"<|system|>{OWN.system}<|end|><|user|>{instruction}\n\n{parts}<|end|><|assistant|>"
     )
 
 
@@ -107,7 +106,7 @@ def test_a_chat_has_a_system_turn_and_one_user_turn_with_all_parts_in_order(name
 def test_plain_text_has_the_same_parts_and_ends_in_a_cue(name):
     make, instruction, parts, cue = PROMPTS[name]
     model = ScriptedModel(capabilities=RAW)
-    assert shown(make(model), model) == f"{airrag.SYSTEM} {instruction}\n\n{parts}\n{cue}"
+    assert shown(make(model), model) == f"{OWN.system} {instruction}\n\n{parts}\n{cue}"
 
 
 def test_a_direct_answer_is_asked_for_with_the_bare_question():
@@ -135,7 +134,7 @@ def test_options_stand_below_the_question():
 def test_examples_are_turns_of_a_chat_and_lines_with_the_cue_in_plain_text(make, cue):
     chat, raw = ScriptedModel(), ScriptedModel(capabilities=RAW)
     turns = f"<|user|>Question: {EXAMPLE.question}<|end|><|assistant|>{EXAMPLE.answer}<|end|><|user|>"
-    assert f"{airrag.SYSTEM}<|end|>{turns}" in shown(make(chat), chat)
+    assert f"{OWN.system}<|end|>{turns}" in shown(make(chat), chat)
     assert f"\n\nQuestion: {EXAMPLE.question}\n{cue} {EXAMPLE.answer}\n\n{ASKED}" in shown(make(raw), raw)
 
 
@@ -316,7 +315,7 @@ def test_the_final_answer_is_read_behind_the_last_cue(reply, answer):
 def test_the_sentence_asked_for_is_a_refusal_and_stands_in_the_prompt():
     assert is_refusal(REFUSAL)
     assert is_refusal(parse_final(REFUSAL))
-    assert airrag.RA.endswith(f"say: {REFUSAL}")
+    assert OWN.ra.endswith(f"say: {REFUSAL}")
 
 
 @pytest.mark.parametrize(

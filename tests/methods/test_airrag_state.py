@@ -62,6 +62,29 @@ def test_passages_stand_once_the_best_of_each_retrieval_first():
     assert [hit.passage.id for hit in state.hits] == ["a", "c", "b"]
 
 
+def ranked(ids):
+    return tuple(Hit(Passage(id, id, id), 1 / rank, rank) for rank, id in enumerate(ids, start=1))
+
+
+@pytest.mark.parametrize("again", ["cdefb", "cb", "bc"])
+def test_a_passage_keeps_its_best_rank_wherever_it_is_found_again(again):
+    state = State().planned(("one", "two"), QUESTION).answered("one", "1", ranked("axb"), refused=False)
+    state = state.answered("two", "2", ranked(again), refused=False)
+    places = {hit.passage.id: hit.rank for hit in state.hits}
+    assert places["b"] == min(3, again.index("b") + 1)
+    assert [hit.rank for hit in state.hits] == sorted(places.values())
+    assert len(state.hits) == len(set("axb" + again))
+
+
+def test_a_query_that_is_pending_already_is_not_queued_twice():
+    state = State().planned(("one way", "two ways", "Two ways?", "three ways"), QUESTION)
+    assert state.pending == ("one way", "two ways", "three ways")
+    state = state.answered("one way", "1", HITS, refused=False)
+    assert state.transformed(("THREE ways", "new")).pending == ("THREE ways", "new")
+    assert state.transformed(("new", "three ways?", "New")).pending == ("new", "three ways?")
+    assert state.transformed(("three ways",)).num_repeats == 0, "it has not been answered yet"
+
+
 @pytest.mark.parametrize(
     ("one", "other", "same"),
     [

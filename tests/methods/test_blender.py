@@ -15,22 +15,26 @@ from askance.core.errors import (
     ModelFailure,
     UnknownName,
 )
+from askance.core.knobs import short_repr
 from askance.core.ports import Needs
 from askance.core.trace import Decided, Failed, Generated, Searched
 from askance.core.types import Answer, Citation, Question, Raw, Sampling, Span
 from askance.methods.airrag import Airrag
+from askance.methods.airrag_actions import LITE, Actions
 from askance.methods.blender import OF_THE_PAPER, Blender
 from askance.methods.closed_book import ClosedBook
 from askance.methods.dragin import Dragin
 from askance.methods.members import Members
 from askance.methods.selfrag import Selfrag
 from askance.methods.single import Single
+from askance.methods.wording import PLAIN
 from askance.models.scripted import ScriptedModel
 from askance.retrieval.scripted import ScriptedRetriever
 from askance.runtime.limit import Budget
-from askance.wire import make_method
-from tests.methods.bridge import BRIDGE, CREEK, OTHER_CREEK, PASSAGES, QUESTION, decisions, run
+from askance.wire import make_method, with_preset
+from tests.methods.bridge import BRIDGE, CREEK, OTHER_CREEK, PASSAGES, QUESTION, decisions, playing, run
 from tests.methods.test_bounded import num_read
+from tests.tolerances import near
 
 CHOSEN = "It is the Delaware River"
 
@@ -91,7 +95,7 @@ def test_different_answers_are_refined_by_one_call_that_sees_all_of_them():
     assert "It flows to the Mohawk" in shown
     choice = named(result, "choose")[-1]
     assert choice.why == "nearest to m0"
-    assert choice.numbers["m0"] == pytest.approx(0.5)
+    assert choice.numbers["m0"] == near(0.5)
     assert named(result, "members")[0].numbers == {"methods": 4, "failed": 0}
 
 
@@ -201,10 +205,10 @@ def shown_passages(model):
 def test_passages_of_all_members_are_ranked_together():
     found = {"a": [BRIDGE, CREEK], "b": [OTHER_CREEK, CREEK], "c": []}
 
-    def prompt(passages):
+    def prompt(passages, **knobs):
         model = ScriptedModel(lambda shown, key: "x")
         run(
-            blender(*(Says(f"answer {q}", query=q) for q in "abc"), passages=passages),
+            blender(*(Says(f"answer {q}", query=q) for q in "abc"), passages=passages, **knobs),
             model,
             ScriptedRetriever(found),
         )
@@ -212,7 +216,33 @@ def test_passages_of_all_members_are_ranked_together():
 
     assert set(prompt(100)) == {BRIDGE.title, CREEK.title, OTHER_CREEK.title}
     assert prompt(1) == [CREEK.title], "found by two"
-    assert prompt(0) == []
+    assert set(prompt(0)) == set(prompt(100)), "as many as fit"
+    assert prompt(0, show_passages=False) == []
+
+
+@dataclass(frozen=True, slots=True)
+class SearchesTwice(Says):
+    """A member whose second search finds again, at the end, what its first one found first."""
+
+    async def answer(self, question, run):
+        for query in ("first", "second"):
+            await run.retriever.search(query, 3)
+        return Answer(self.text)
+
+
+def test_a_passage_that_a_member_finds_again_keeps_its_best_place():
+    found = {"first": [CREEK, BRIDGE], "second": [BRIDGE, OTHER_CREEK, CREEK]}
+    model = ScriptedModel(lambda shown, key: "x")
+    method = blender(SearchesTwice("Po"), SearchesTwice("Arno"))
+    run(method, model, ScriptedRetriever(found))
+    assert shown_passages(model)[::-1] == [CREEK.title, BRIDGE.title, OTHER_CREEK.title], "best last"
+
+
+def test_the_last_call_shows_first_what_any_method_found_at_the_best_place():
+    found = {"a": [BRIDGE, OTHER_CREEK], "b": [CREEK, OTHER_CREEK]}
+    model = ScriptedModel(lambda shown, key: "x")
+    run(blender(Says("Po", query="a"), Says("Arno", query="b")), model, ScriptedRetriever(found))
+    assert shown_passages(model)[-1] == OTHER_CREEK.title, "found by both"
 
 
 def test_each_member_has_l_max_of_its_own():
@@ -323,6 +353,108 @@ def test_members_by_name():
         make_method("blender", {"methods": "single,single"})
     with pytest.raises(KnobError, match="name one method or more"):
         make_method("blender", {"methods": " "})
+
+
+@pytest.mark.parametrize(
+    "settings",
+    [
+        {"single.passages": "5", "airrag.actions": "ra,qt,sa,dragin", "airrag.dragin.wording": "plain"},
+        {"single": {"passages": 5}, "airrag": {"actions": "ra,qt,sa,dragin", "dragin": {"wording": PLAIN}}},
+    ],
+)
+def test_members_take_knobs_by_name(settings):
+    made = dict(make_method("blender", settings).methods.named)
+    further = (("dragin", Dragin(wording=PLAIN)),)
+    assert made == {
+        **dict(OF_THE_PAPER.named),
+        "single": Single(passages=5),
+        "airrag": Airrag(actions=Actions(LITE, further)),
+    }
+    assert short_repr(make_method("blender", {"single.passages": 5})) == (
+        "blender(methods=single[passages=5],iterdrag,airrag_lite,airrag)"
+    )
+    action = make_method("airrag", {"actions": "say,ra,qt,sa,single", "single.passages": "9"})
+    assert action.actions.further == (("single", Single(passages=9)),)
+
+
+@pytest.mark.parametrize(
+    ("method", "settings", "error", "expected"),
+    [
+        (
+            "blender",
+            {"singl.passages": "5"},
+            UnknownName,
+            "member 'singl' of method blender: did you mean 'sin",
+        ),
+        (
+            "blender",
+            {"dragin.passages": "5"},
+            UnknownName,
+            "member 'dragin' of method blender.*Known: airrag,",
+        ),
+        (
+            "blender",
+            {"single.passage": "5"},
+            UnknownName,
+            "knob 'passage' of method single: did you mean 'pas",
+        ),
+        ("blender", {"single.passages": "few"}, KnobError, "passages='few' of method single: expected int"),
+        ("blender", {"single.passages": "-1"}, KnobError, "passages=-1 of method single: expected 0 or more"),
+        ("blender", {"airrag.single.passages": 3}, UnknownName, "unknown member 'single' of method airrag"),
+        ("dragin", {"single.passages": "5"}, UnknownName, "unknown member 'single' of method dragin"),
+        ("blender", {"methods": "one=two"}, UnknownName, "unknown method 'two' in methods='one=two'"),
+        ("blender", {"methods": "a.b=single"}, KnobError, "'a.b' is no name"),
+        ("blender", {"methods": "single,single=dragin"}, KnobError, "single is there twice"),
+    ],
+)
+def test_knobs_of_members_are_checked(method, settings, error, expected):
+    with pytest.raises(error, match=expected):
+        make_method(method, settings)
+
+
+def test_a_preset_and_trained_prompts_reach_the_members(tmp_path):
+    (tmp_path / "p.toml").write_text(
+        "[blender]\nl_max = 900\n[single.default]\npassages = 7\n[airrag]\nrollouts = 2\n"
+    )
+    settings = {"methods": "single,more=single,airrag,closed_book", "more.passages": 1}
+    filled = with_preset("blender", settings, "", tmp_path / "p.toml")
+    made = make_method("blender", filled)
+    assert made.l_max == 900
+    assert made.methods.named == (
+        ("single", Single(passages=7)),
+        ("more", Single(passages=1)),
+        ("airrag", Airrag(rollouts=2)),
+        ("closed_book", ClosedBook()),
+    )
+    trained = dict(make_method("blender", with_preset("blender", {}, "bundled", None)).methods.named)
+    assert (
+        trained["single"].wording == make_method("single", with_preset("single", {}, "bundled", None)).wording
+    )
+
+
+ZERO_SHOT = {"methods": "zero=airrag,airrag", "zero.actions": "da"}
+
+
+@pytest.mark.parametrize("settings", [{"methods": "closed_book,airrag"}, ZERO_SHOT])
+def test_zero_shot_may_be_a_member(settings):
+    def reply(shown, key):
+        return "Mohawk" if {"zero", "closed_book"} & set(key) else playing()(shown, key)
+
+    result, _ = run(make_method("blender", settings), ScriptedModel(reply))
+    verifying = [event for event in result.trace.events if getattr(event, "key", ()) == ("verify",)]
+    assert "- Mohawk\n" in verifying[0].prompt
+    assert result.answer.text == "the Delaware River"
+
+
+@pytest.mark.parametrize("settings", [{"methods": "closed_book"}, {**ZERO_SHOT, "airrag.actions": "da"}])
+def test_zero_shot_needs_no_index(settings):
+    method = make_method("blender", settings)
+    assert not method.needs.retriever
+    model = ScriptedModel(lambda shown, key: "Mohawk")
+    result = asyncio.run(ask(QUESTION, method, {"answer": model}))
+    assert result.answer.text == "Mohawk"
+    assert result.usage.searches == 0
+    assert all(QUESTION.text in prompt for prompt in model.prompts)
 
 
 def test_members_bring_their_needs():

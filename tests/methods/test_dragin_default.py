@@ -13,6 +13,7 @@ from askance.methods.dragin import Dragin
 from askance.models.scripted import Reply, ScriptedModel
 from askance.retrieval.scripted import ScriptedRetriever
 from tests.methods.test_dragin import ARENA, EMPLOYER, FIRST, KANSAS, PEOPLE, SEATS, SONG, TELLING
+from tests.tolerances import near
 
 LOGPROBS = frozenset({"logprob"})
 
@@ -75,7 +76,7 @@ def test_the_decision_carries_the_numbers():
     assert (keep.outcome, search.outcome) == ("keep", "search")
     hits = [word for word in search.words if word.is_hit]
     assert [word.text for word in hits] == ["4,250."]
-    assert hits[0].value == pytest.approx(3.0, abs=0.1)
+    assert hits[0].value == near(3.0, "entropy", "scripted")
     assert {word.text: word.value for word in search.words}["a"] == 0.0, "a function word is never in doubt"
     assert result.trace.decisions[-1].why == "the model ended its answer"
 
@@ -163,7 +164,7 @@ def test_a_proxy_judges_and_asks_for_a_model_that_gives_log_probabilities_only()
     assert result.answer == own.answer
     assert {event.role for event in result.trace.events if isinstance(event, Attended)} == {"attend"}
     number = next(word for word in result.trace.decisions[1].words if word.text == "4,250.")
-    assert number.value == pytest.approx(-math.log(0.02), rel=0.05)
+    assert number.value == near(-math.log(0.02), "entropy", "scripted")
 
 
 def test_without_attention_the_error_names_the_remedy():

@@ -7,10 +7,12 @@ import pytest
 from runs.scripted_server import ScriptedServer
 
 from askance.ask import ask
+from askance.core.events import UPPER_BOUND
 from askance.core.types import Passage, Question
 from askance.models.scripted import ScriptedModel
 from askance.models.scripted_encoder import ScriptedEncoder
 from askance.retrieval.scripted import ScriptedRetriever
+from askance.serve.terminal import spending_line, usage_line
 from askance.wire import METHODS, load_model, make_method, method_class
 
 QUESTION = Question("q", "Which river is red?")
@@ -28,6 +30,24 @@ def server():
 def short(name):
     known = {field.name for field in dataclasses.fields(method_class(name))}
     return make_method(name, {knob: value for knob, value in SHORT.items() if knob in known})
+
+
+def test_tokens_that_nobody_counted_are_shown_as_an_upper_bound(server):
+    def asked(options, **knobs):
+        models = {"answer": load_model(f"openai:tiny@{server.url}?{options}&attempts=1")}
+        method = make_method("flare", {"max_tokens": 12, "passages": 1, **knobs})
+        return asyncio.run(ask(QUESTION, method, models, ScriptedRetriever(FOUND)))
+
+    bound, exact = asked(RAW, l_max=100_000), asked("server=vllm", l_max=100_000)
+    assert (bound.usage.is_upper_bound, exact.usage.is_upper_bound) == (True, False)
+    spent = {result: result.trace.decisions[-1] for result in (bound, exact)}
+    assert "calls read ≤ " in spent[bound].why
+    assert "≤" not in spent[exact].why
+    assert " · ≤ " in usage_line(bound.usage)
+    assert "≤" not in usage_line(exact.usage)
+    assert "L_total ≤ " in spending_line(spent[bound].numbers)
+    assert UPPER_BOUND not in spending_line(spent[bound].numbers)
+    assert "≤" not in spending_line(spent[exact].numbers)
 
 
 @pytest.mark.parametrize("options", ["server=vllm", "continuation=1&logprobs=1", RAW])

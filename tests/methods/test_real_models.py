@@ -10,10 +10,13 @@ from askance.core.types import Question
 from askance.methods.members import Members
 from askance.retrieval.bm25 import open_index
 from askance.wire import METHODS, make_method, method_class
+from tests.choices import watched_choices
 
 QUESTION = Question("q", "In which city was the director of Fanny and Alexander born?", demos=())
 
 
+OPERATIONS = {"llama": "two layers", "qwen": "two layers", "bundled": "thirty layers"}
+"""What the numbers of each model may be off by."""
 CODE = ["closed_book", "single", "fixed_length", "fixed_sentence", "dragin"]
 """Methods whose default is not the reading of the authors' code; it is tried, too."""
 
@@ -48,8 +51,10 @@ def test_method(name, profile, model_name, request, sample_index):
     assert result.usage.searches == sum(
         isinstance(event, Decided) and event.outcome == "search" for event in result.trace.events
     )
-    again = asyncio.run(ask(QUESTION, method, {"answer": model}, open_index(sample_index)))
-    assert again.answer == result.answer
+    with watched_choices() as choices:
+        again = asyncio.run(ask(QUESTION, method, {"answer": model}, open_index(sample_index)))
+    # What is known of the first time is not computed again, so sums are added up otherwise.
+    assert again.answer == result.answer or not choices.are_clear(OPERATIONS[model_name])
 
 
 def test_sampling_depends_on_nothing_but_seed_question_and_call(bundled, sample_index):
@@ -60,5 +65,7 @@ def test_sampling_depends_on_nothing_but_seed_question_and_call(bundled, sample_
     async def together():
         return await asyncio.gather(*(ask(q, method, {"answer": bundled}, retriever) for q in questions))
 
-    alone = [asyncio.run(ask(q, method, {"answer": bundled}, retriever)) for q in questions]
-    assert [r.answer for r in asyncio.run(together())] == [r.answer for r in alone]
+    with watched_choices() as choices:
+        alone = [asyncio.run(ask(q, method, {"answer": bundled}, retriever)) for q in questions]
+    found = [result.answer for result in asyncio.run(together())]
+    assert found == [result.answer for result in alone] or not choices.are_clear("thirty layers")

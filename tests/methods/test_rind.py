@@ -14,6 +14,7 @@ from askance.methods.rind import Doubt, Weighed, align, first_doubt, influence, 
 from askance.models.scripted import ScriptedModel
 from askance.text.linguistics import OWN, Linguistics
 from askance.text.words import PieceWord, piece_words
+from tests.tolerances import assert_near
 
 
 def word_texts(pieces, marker="▁", ids=None, **options):
@@ -44,8 +45,8 @@ def test_attention_is_summed_and_entropy_averaged():
 
 def test_influence_is_the_greatest_over_queries_and_the_mean_over_heads():
     heads = np.array([[[1, 0], [0.2, 0.8]], [[1, 0], [0.6, 0.4]]], dtype=np.float32)
-    np.testing.assert_allclose(influence(heads), [1.0, 0.6])
-    np.testing.assert_allclose(influence(heads, "</s>"), [1 / 0.6, 1.0], rtol=1e-6)
+    assert_near(influence(heads), [1.0, 0.6], "formula")
+    assert_near(influence(heads, "</s>"), [1 / 0.6, 1.0], "formula")
 
 
 def test_sentences_take_the_shortest_run_of_words():

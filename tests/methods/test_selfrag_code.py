@@ -40,6 +40,7 @@ from tests.methods.reflecting_code import (
     run,
     scores,
 )
+from tests.tolerances import near
 
 # Short form: the decision.
 
@@ -61,7 +62,7 @@ def test_the_surer_of_retrieval_the_less_it_searches(probability, searches, sear
 def test_the_share_of_logarithms():
     assert inverted_share({SEARCH: 0.7244, NO_SEARCH: 0.2756}) > 0.2
     assert inverted_share({SEARCH: 0.7246, NO_SEARCH: 0.2754}) < 0.2
-    assert inverted_share({SEARCH: math.exp(-25)}) == pytest.approx(0.2), "a missing one counts -100"
+    assert inverted_share({SEARCH: math.exp(-25)}) == near(0.2), "a missing one counts -100"
     assert inverted_share({SEARCH: 1.0, NO_SEARCH: 1.0}) == 0, "theirs divides by zero"
 
 
@@ -99,10 +100,10 @@ def test_scores_are_those_of_the_paper_with_the_weights_as_given():
         beside={RELEVANT: {IRRELEVANT: 0.1}, FULLY: {PARTIALLY: 0.1, UNSUPPORTED: 0.1}, GOOD: grades},
     )
     result, *_ = run(code(mode="always", use_seqscore=False), lambda place: reply)
-    assert scores(result)["0.1"] == pytest.approx(2.0625)
+    assert scores(result)["0.1"] == near(2.0625)
     result, *_ = run(code(mode="always", w_rel=2, w_sup=0, w_use=1), lambda place: reply)
     with_its_end = math.prod([0.9, 0.99, 0.99, 0.8, 0.6, 0.99]) ** (1 / 6)
-    assert scores(result)["0.1"] == pytest.approx(with_its_end + 2 * 0.9 + 0.625)
+    assert scores(result)["0.1"] == near(with_its_end + 2 * 0.9 + 0.625)
 
 
 BARE = {"mode": "always", "use_seqscore": False, "w_use": 0}
@@ -111,18 +112,22 @@ BARE = {"mode": "always", "use_seqscore": False, "w_use": 0}
 def test_a_missing_probability_is_a_very_small_one():
     replies = by({"passage.1": judged("The Arno.", 0.2, 1e-9), "passage.2": "The Po."})
     result, *_ = run(code(**BARE), replies)
-    assert scores(result) == {"0.1": pytest.approx(0.2), "0.2": pytest.approx(0.5)}
+    assert scores(result) == near({"0.1": 0.2, "0.2": 0.5}, "left out", "scripted")
     assert result.answer.text == "The Po."
     assert run(Selfrag(**BARE), replies)[0].answer.text == "The Arno."
 
 
-def test_open_answers_are_stripped_and_not_added_up():
+def test_open_answers_lose_their_tokens_and_are_not_added_up():
     replies = {"passage.1": judged("#The Arno.", 0.6), "passage.2": judged("The Po.", 0.8)}
     result, *_ = run(code(**BARE), by({**replies, "passage.3": judged("#The Arno.", 0.6)}), FOUND)
     assert (result.answer.text, result.answer.short) == ("The Po.", "The Po.")
     assert result.answer.citations == (Citation(1, PO, 0, 7),)
-    replies["passage.3"] = judged("# The\n Arno.", 0.9)
-    assert run(code(**BARE), by(replies), FOUND)[0].answer.text == "The Arno."
+    replies["passage.3"] = judged("# The\n Arno. ", 0.9)
+    answer = run(code(**BARE), by(replies), FOUND)[0].answer
+    assert (answer.text, answer.short) == ("# The\n Arno. ", "# The\n Arno."), "[Relevant] comes first"
+    replies = by({"none": f"#: The Arno.{GOOD}", "passage.1": f"#: The Arno.{GOOD}"})
+    for mode in ("always", "never"):
+        assert run(code(mode=mode), replies, (ARNO,))[0].answer.text == ": The Arno.", "one sign goes"
 
 
 def test_of_equal_scores_the_better_passage_wins():
@@ -148,8 +153,53 @@ def test_closed_answers_are_added_up_by_their_text_and_not_by_option():
     assert result.answer.short == "false"
     (chosen,) = [decision for decision in result.trace.decisions if decision.name == "choose"]
     sums = {"true": 0.5, "false": 0.9, f"true{KEEP_USING}": 0.6}
-    assert chosen.numbers == pytest.approx(sums), "their list of control tokens lacks one"
+    assert chosen.numbers == near(sums, "left out", "scripted"), "their list of control tokens lacks one"
     assert run(Selfrag(**BARE), votes, FOUND, CLOSED)[0].answer.short == "true"
+
+
+def test_closed_answers_group_with_their_white_space_and_signs():
+    votes = voting(("true", 0.5), ("#true", 0.8), ("true ", 0.6), ("tr\nue", 0.1))
+    result, *_ = run(code(**BARE), votes, (*FOUND, Passage("x", "X", "X")), CLOSED)
+    (chosen,) = [decision for decision in result.trace.decisions if decision.name == "choose"]
+    assert chosen.numbers == pytest.approx({"true": 0.6, "#true": 0.8, "true ": 0.6})
+    assert (result.answer.text, result.answer.short) == ("true", "true"), "the sign goes from the best alone"
+
+
+@pytest.mark.parametrize(
+    ("options", "shown"),
+    [
+        (("A: x", "B: y", "C: z", "D: w", "E: v"), "\nA: x\nB: y\nC: z\nD: w\n\n###"),
+        (("A: x", "B: y", "C: z"), "\nA: x\nB: y\nC: z\nD: \n\n###"),
+        (("x", "y", "z"), "\nA: x\nB: y\nC: z\nD: \n\n###"),
+        (("A: x", "B: y"), "\nA: x\nB: y\n\n###"),
+    ],
+)
+def test_options_are_four_for_their_script(options, shown):
+    choice = Question("q", "Which?", task="choice", options=options)
+    _, prompts, _ = run(code(mode="never"), lambda place: "A", question=choice)
+    assert shown in prompts["none"]
+    _, prompts, _ = run(Selfrag(mode="never"), lambda place: "A", question=choice)
+    assert all("D: \n" not in prompt for prompt in prompts.values())
+    assert all(("E: v" in prompt) == ("E: v" in options) for prompt in prompts.values())
+
+
+def test_terms_are_switched_off():
+    reply = lambda place: judged("The Arno.", 0.5, 0.25)  # noqa: E731
+    for method in (code, Selfrag):
+        for form in ("short", "long"):
+            knobs = {"mode": "always", "form": form, "use_seqscore": False, "max_segments": 1}
+            if method is Selfrag:
+                knobs["profile"] = "default"
+            ours = run(method(**knobs, use_groundness=False, use_utility=False), reply)[0]
+            assert scores(ours)["0.1"] == pytest.approx(0.5)
+            assert scores(run(method(**knobs, use_utility=False), reply)[0])["0.1"] == pytest.approx(0.75)
+
+
+def test_their_script_has_weights_of_its_own_unless_its_function_is_meant():
+    knobs = {"form": "long", "mode": "always", "w_rel": 2, "w_sup": 4, "use_seqscore": False}
+    reply = lambda place: judged("The Arno.", 0.5, 0.25)  # noqa: E731
+    assert scores(run(code(**knobs), reply)[0])["0.1"] == pytest.approx(0.75)
+    assert scores(run(code(**knobs, fixed_weights=False), reply)[0])["0.1"] == pytest.approx(2.0)
 
 
 def test_their_scripts_part_instruction_and_question_in_other_ways():
@@ -189,8 +239,11 @@ def test_no_question_fails(form, threshold, mode, found, text):
     result, *_ = run(method, lambda place: asking(0.5) if place == "decide" else text, found)
     searches = mode == "always" or (mode == "adaptive" and not (form == "long" and threshold is None))
     cites = bool(searches and found and text)
-    assert result.answer.text == result.answer.short == text
-    assert [citation.passage for citation in result.answer.citations] == [ARNO] * cites
+    ended = form == "long" and bool(searches and found)  # Their text of an end token is "</s>", a segment.
+    told = text or ("." if ended else "")
+    assert result.answer.text == result.answer.short == told
+    cited = found[-1:] if ended and not text else found[:1]  # Where the best path says nothing, the second.
+    assert [each.passage for each in result.answer.citations] == list(cited if cites or ended else ())
 
 
 # What it asks of a model.

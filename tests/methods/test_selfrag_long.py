@@ -27,6 +27,7 @@ from tests.methods.reflecting import (
     run,
     said,
     slow_score,
+    supported,
     tried,
 )
 from tests.methods.reflecting_long import (
@@ -41,6 +42,7 @@ from tests.methods.reflecting_long import (
     grades,
     long,
 )
+from tests.tolerances import near
 
 
 def test_each_path_sees_its_own_segments_and_the_passage_at_hand_and_nothing_else():
@@ -73,7 +75,7 @@ def test_scores_are_those_of_a_slow_sum():
     nodes = tried(result)
     first = {"0.1": slow_score(FIRST_A, **weights), "0.2": slow_score(FIRST_P, **weights)}
     for name, score in first.items():
-        assert nodes[name].numbers["score"] == pytest.approx(score, abs=1e-6)
+        assert nodes[name].numbers["score"] == near(score)
     second = {
         "0.1.1": (said(REPLIES[ONE_A + found(ARNO)]), 1.0),
         "0.1.2": (said(REPLIES[ONE_A + found(PO)]), -0.5),
@@ -82,11 +84,11 @@ def test_scores_are_those_of_a_slow_sum():
     totals = result.trace.decisions[-1].numbers
     for name, (reply, utility) in second.items():
         score = slow_score(reply, **weights)
-        assert nodes[name].numbers["score"] == pytest.approx(score, abs=1e-6)
-        assert totals[name] == pytest.approx((first[name[:3]] + score) / 2**0.7 + 0.4 * utility, abs=1e-6)
+        assert nodes[name].numbers["score"] == near(score)
+        assert totals[name] == near((first[name[:3]] + score) / 2**0.7 + 0.4 * utility)
     ended = slow_score(said(REPLIES[ONE_P + found(PO)]), **weights | {"whole": True})
     useless = (0.7 * -1 + 0.1 * -0.5) / 0.8
-    assert totals["0.2.2"] == pytest.approx((first["0.2"] + ended) / 2**0.7 + 0.4 * useless, abs=1e-6)
+    assert totals["0.2.2"] == near((first["0.2"] + ended) / 2**0.7 + 0.4 * useless)
 
 
 @pytest.mark.parametrize(
@@ -100,7 +102,7 @@ def test_scores_are_those_of_a_slow_sum():
     ],
 )
 def test_the_power_of_the_number_of_segments(power, scores, total):
-    assert path_score(Selfrag(path_power=power), Path(scores=scores)) == pytest.approx(total)
+    assert path_score(Selfrag(path_power=power), Path(scores=scores)) == near(total)
 
 
 @pytest.mark.parametrize(("power", "text"), [(1.0, "One p."), (0.0, "One a. Two.")])
@@ -114,6 +116,21 @@ def test_a_mean_favours_stopping_early(power, text):
         ONE_A + found(PO): SEARCH,
     }
     result, _, _ = run(long(mode="always", path_power=power), native(replies))
+    assert result.answer.text == text
+
+
+@pytest.mark.parametrize(
+    ("knobs", "text"), [({}, "One p."), ({"path_power": 0.5}, "One a. Two. Three. Four.")]
+)
+def test_many_segments_that_nothing_supports_do_not_beat_one_that_something_does(knobs, text):
+    so_far, replies = BARE, {BARE + found(PO): "[Relevant]One p.[Fully supported][Utility:5]"}
+    for each in ("One a.", "Two.", "Three.", "Four."):
+        told = f"{each}[No support / Contradictory]"
+        end = "[Utility:3]" if each == "Four." else SEARCH
+        replies[so_far + found(ARNO)] = said(f"[Relevant]{told}{end}", supported(0.05, 0.1, 0.8))
+        replies.setdefault(so_far + found(PO), SEARCH)
+        so_far = told
+    result, _, _ = run(long(mode="always", w_use=0, **knobs), native(replies))
     assert result.answer.text == text
 
 
@@ -168,7 +185,7 @@ def test_going_on_leaves_the_passage_where_it_was_found():
 def test_going_on_is_not_scored():
     result, _, _ = run(long(), native(continued("[Relevant]More.[Utility:5]")), (ARNO,))
     alone = slow_score(said(ONE_A), whole=False)
-    assert result.trace.decisions[-1].numbers == pytest.approx({"0.1.1": alone + 0.5}, abs=1e-6)
+    assert result.trace.decisions[-1].numbers == near({"0.1.1": alone + 0.5})
 
 
 def test_going_on_needs_a_passage():

@@ -39,6 +39,7 @@ from tests.methods.reflecting_long import (
     grades,
     long,
 )
+from tests.tolerances import near
 
 
 def segments(*pieces):
@@ -66,12 +67,11 @@ def test_sentences_of_a_segment_cite_its_passage(which, sentences):
     assert [(each.number, each.passage.id, text[each.start : each.end]) for each in citations] == sentences
 
 
-def test_numbers_are_those_of_the_passages_in_order_whatever_is_left_out():
+def test_numbers_are_those_of_the_passages_in_order():
     path = segments(
         ("In short:", "lead", None),
         (" One.", "retrieve", PO, RELEVANT),
         (" Two.", "retrieve", TIBER, IRRELEVANT),
-        (" One.", "retrieve", TIBER, RELEVANT),
         (" Three.", "none", None),
         (" Four.", "retrieve", ARNO, RELEVANT),
         (" Five.", "continue", ARNO),
@@ -157,4 +157,4 @@ def test_the_distribution_of_all_five_grades_is_read():
     }
     result, _, _ = run(long(mode="always"), native(replies), (ARNO,))
     assert tuple(tried(result)["0.1"].distributions["utility"]) == UTILITIES
-    assert tried(result)["0.1"].numbers["utility"] == pytest.approx(0.4 + 0.15 - 0.025 - 0.05)
+    assert tried(result)["0.1"].numbers["utility"] == near(0.4 + 0.15 - 0.025 - 0.05)

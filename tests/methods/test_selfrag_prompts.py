@@ -19,6 +19,7 @@ from askance.methods.selfrag_prompts import (
     usefulness_prompt,
 )
 from askance.models.scripted import ScriptedModel
+from tests.tolerances import tolerance
 
 QUESTION = Question("q", "Which river\nflows through Pisa?")
 ASKED = "Question: Which river flows through Pisa?\n"
@@ -184,4 +185,5 @@ def test_labels_are_scored_by_models(name, judgement, request):
     assert len(set(probabilities)) == len(labels)
     assert all(each.num_tokens >= 1 for each in scored)
     assert all(probability > 0.0 for probability in probabilities)
-    assert sum(probabilities) <= 1.0 + 1e-6, "no label begins another: the events exclude each other"
+    most = 1.0 + tolerance("float32", "formula")
+    assert sum(probabilities) <= most, "no label begins another: the events exclude each other"

@@ -15,6 +15,7 @@ from askance.methods.reflection_tokens import (
     UNSUPPORTED,
 )
 from askance.methods.selfrag import Selfrag
+from askance.methods.selfrag_tasks import OWN_INSTRUCTIONS, Instructions
 from tests.methods.reflecting import (
     ARNO,
     BARE,
@@ -34,6 +35,7 @@ from tests.methods.reflecting import (
     supported,
     tried,
 )
+from tests.tolerances import near
 
 WANTS = said(SEARCH, {SEARCH: 0.7, NO_SEARCH: 0.2, KEEP_USING: 0.05})
 GOOD = said(
@@ -65,9 +67,7 @@ def test_an_answer_for_each_passage_and_the_best_is_taken():
     assert cited(result.answer) == [(1, "a", "The Arno.")]
     decision = result.trace.decisions[0]
     assert (decision.outcome, decision.signal, decision.threshold) == ("search", "share of [Retrieval]", 0.2)
-    assert decision.numbers == pytest.approx(
-        {SEARCH: 0.7, NO_SEARCH: 0.2, KEEP_USING: 0.05, "share": 0.7 / 0.9}
-    )
+    assert decision.numbers == near({SEARCH: 0.7, NO_SEARCH: 0.2, KEEP_USING: 0.05, "share": 0.7 / 0.9})
 
 
 @pytest.mark.parametrize(
@@ -83,8 +83,8 @@ def test_an_answer_for_each_passage_and_the_best_is_taken():
 def test_scores_are_those_of_a_slow_sum(knobs, slow):
     result, _, _ = run(Selfrag(**knobs), native(REPLIES))
     nodes = tried(result)
-    assert nodes["0.1"].numbers["score"] == pytest.approx(slow_score(GOOD, **slow), abs=1e-6)
-    assert nodes["0.2"].numbers["score"] == pytest.approx(slow_score(POOR, **slow), abs=1e-6)
+    assert nodes["0.1"].numbers["score"] == near(slow_score(GOOD, **slow))
+    assert nodes["0.2"].numbers["score"] == near(slow_score(POOR, **slow))
 
 
 def test_the_trace_shows_each_candidate():
@@ -96,12 +96,12 @@ def test_the_trace_shows_each_candidate():
         ARNO,
         "",
     )
-    assert good.distributions["relevance"] == pytest.approx({RELEVANT: 0.9, IRRELEVANT: 0.05})
-    assert good.distributions["support"] == pytest.approx(supported(0.8, 0.1, 0.05))
-    assert good.numbers["utility"] == pytest.approx((0.6 + 0.1 - 0.1) / 0.9)
+    assert good.distributions["relevance"] == near({RELEVANT: 0.9, IRRELEVANT: 0.05})
+    assert good.distributions["support"] == near(supported(0.8, 0.1, 0.05))
+    assert good.numbers["utility"] == near((0.6 + 0.1 - 0.1) / 0.9)
     assert poor.passage.passage == PO
     assert poor.distributions.keys() == {"relevance", "utility"}, "an irrelevant passage supports nothing"
-    assert (poor.numbers["relevance"], poor.numbers["support"]) == (pytest.approx(1 / 3), 0)
+    assert (poor.numbers["relevance"], poor.numbers["support"]) == (near(1 / 3), 0)
 
 
 def test_always_asks_no_one():
@@ -288,6 +288,35 @@ def test_the_instruction_of_a_choice_shows_letters_and_that_of_a_claim_names_its
     )
 
 
+@pytest.mark.parametrize("profile", ["default", "code"])
+def test_a_question_of_a_data_set_with_a_task_of_its_own_is_recognised(profile):
+    asqa = Question("q", "Who wrote Tosca?", genre="ambiguous")
+    life = Question("q", "Tell me of Elly Ney.", genre="biography")
+    for question, instruction in ((asqa, OWN_INSTRUCTIONS.ambiguous), (life, "")):
+        method = Selfrag(form="long", mode="never", profile=profile)
+        _, prompts, _ = run(method, native({NO_SEARCH: "Puccini.[Utility:5]"}), question=question)
+        separator = "## Input:\n\n" if instruction else ""
+        assert prompts[0].startswith(f"### Instruction:\n{instruction}{separator}{question.text}\n\n###")
+    _, prompts, _ = run(
+        Selfrag(mode="never", task="question"), native({NO_SEARCH: "Puccini."}), question=asqa
+    )
+    assert prompts[0].startswith("### Instruction:\nWho wrote Tosca?\n")
+
+
+def test_instructions_are_replaced():
+    method = Selfrag(mode="never", instructions=Instructions(claim="Is it so?", question="Be brief."))
+    for question, begins in (
+        (choice("true", "false"), "Is it so?## Input:\n\nWhich"),
+        (Question("q", "Why?"), "Be brief.## Input:\n\nWhy?"),
+        (choice("Rome", "Pisa"), OWN_INSTRUCTIONS.choice),
+    ):
+        _, prompts, _ = run(method, native({NO_SEARCH: "true"}), question=question)
+        assert prompts[0].startswith(f"### Instruction:\n{begins}")
+    assert f"instructions={method.instructions!r}" in repr(method)
+    assert str(OWN_INSTRUCTIONS) == "own"
+    assert repr(Instructions(claim="Is it so?")) != repr(OWN_INSTRUCTIONS)
+
+
 def test_earlier_turns_stand_before_the_question():
     question = Question("q", "And Turin?", history=(Demo("Which river flows through Pisa?", "The Arno."),))
     _, prompts, _ = run(Selfrag(mode="never"), native({NO_SEARCH: "The Po."}), question=question)
@@ -396,7 +425,7 @@ def test_a_candidate_without_judgement_scores_its_words_alone():
     result, _, _ = run(Selfrag(mode="always"), native({IN_ARNO: "The Arno."}), (ARNO,))
     numbers = tried(result)["0.1"].numbers
     assert (numbers["relevance"], numbers["support"], numbers["utility"]) == (0, 0, 0)
-    assert numbers["score"] == numbers["sequence"] == pytest.approx(0.99)
+    assert numbers["score"] == numbers["sequence"] == near(0.99)
 
 
 def test_support_and_utility_are_those_that_come_first():

@@ -10,6 +10,7 @@ from askance.wire import load_model
 
 
 class TestScripted(ModelContract):
+    precision = ""
     control_strings = ("<|end|>",)
 
     @pytest.fixture
@@ -18,6 +19,7 @@ class TestScripted(ModelContract):
 
 
 class TestScriptedWithControlTokens(ModelContract):
+    precision = ""
     control_strings = ("<|end|>", "[No Retrieval]", "<paragraph>", "</paragraph>")
 
     @pytest.fixture
@@ -45,7 +47,7 @@ class TestBundled(ModelContract):
     control_strings = ("<|im_start|>", "<|im_end|>")
     prompt = Raw((Span("The three largest cities of Germany are"),))
     max_tokens = 8
-    tolerance = 1e-3
+    operation = "thirty layers"
 
     @pytest.fixture
     def model(self, bundled):
@@ -61,6 +63,7 @@ def server():
 class OverAServer(ModelContract):
     """Attention stays behind."""
 
+    precision = ""
     signals = frozenset({"logprob", "top_logprobs", "entropy"})
     options = ""
 

@@ -3,10 +3,10 @@
 import asyncio
 import sys
 
-import numpy as np
 import pytest
 from tests.contracts.encoder_contract import ThreadedEncoderContract
 from tests.models.tiny_encoder import PROMPTS, save_encoder, save_plain
+from tests.tolerances import assert_near
 
 from askance.core.errors import MissingExtra, ModelFailure, ModelSpecError, UnknownName
 from askance.models import bundled_encoder as module
@@ -38,7 +38,7 @@ def bundled_encoder():
 
 
 class TestTiny(ThreadedEncoderContract):
-    tolerance = 1e-6
+    operation = "encoder"
 
     @pytest.fixture
     def encoder(self, tiny):
@@ -48,7 +48,7 @@ class TestTiny(ThreadedEncoderContract):
 class TestPlain(ThreadedEncoderContract):
     """A model without a modules.json: the mean of its tokens."""
 
-    tolerance = 1e-6
+    operation = "encoder"
 
     @pytest.fixture
     def encoder(self, plain):
@@ -56,7 +56,7 @@ class TestPlain(ThreadedEncoderContract):
 
 
 class TestBundled(ThreadedEncoderContract):
-    tolerance = 1e-6
+    operation = "encoder"
 
     @pytest.fixture
     def encoder(self, bundled_encoder):
@@ -78,7 +78,7 @@ def test_the_bundled_encoder_knows_what_is_alike(bundled_encoder):
 
 def test_long_texts_are_cut_at_their_end(tiny):
     head = "word " * 200
-    np.testing.assert_allclose(*embed(tiny, head + "cat", head + "dog"), atol=1e-6)
+    assert_near(*embed(tiny, head + "cat", head + "dog"), "encoder")
     assert tiny.max_tokens == 64
 
 
@@ -97,9 +97,8 @@ def test_names_and_fingerprints(folder, tiny, tmp_path):
 def test_prompts_for_queries_and_passages(tiny, tmp_path):
     encoder = load_encoder(f"hf:{save_encoder(tmp_path, prompts=True)}")
     for kind, prompt in (("query", PROMPTS["query"]), ("passage", PROMPTS["document"]), ("text", "")):
-        np.testing.assert_allclose(
-            embed(encoder, "the river", kind=kind), embed(tiny, f"{prompt}the river"), atol=1e-6
-        )
+        found, expected = embed(encoder, "the river", kind=kind), embed(tiny, f"{prompt}the river")
+        assert_near(found, expected, "encoder")
 
 
 def test_a_model_that_breaks(tiny, monkeypatch):

@@ -1,9 +1,9 @@
 """Captured attention equals eager attention, and capturing does not change what the model computes."""
 
-import numpy as np
 import pytest
 import torch
 from tests.models.tiny import tiny_module
+from tests.tolerances import assert_near
 
 from askance.models.hf.attention import ATTENTION_NAME
 from askance.models.hf.contexts import Contexts
@@ -90,15 +90,15 @@ def computed(network, *requests, backend=None):
 
 def check(request, weights, logits):
     for at, (last, expected) in enumerate(zip(request.logits, logits[len(PROMPT) - 1 :], strict=True)):
-        torch.testing.assert_close(last, expected, atol=1e-4, rtol=1e-4)
+        assert_near(last, expected, "two layers")
         if at:
             tokens = len(PROMPT) + at
-            np.testing.assert_allclose(request.rows[at - 1], weights[:, tokens - 1, :tokens], atol=1e-5)
+            assert_near(request.rows[at - 1], weights[:, tokens - 1, :tokens], "two layers")
 
 
 def test_prefill_agrees_with_eager(both):
     network, weights, _ = both
-    np.testing.assert_allclose(network.attend(PROMPT + MORE), weights, atol=1e-5)
+    assert_near(network.attend(PROMPT + MORE), weights, "two layers")
 
 
 def test_decoding_agrees_with_eager(both):
@@ -193,7 +193,7 @@ def test_a_model_beside_the_interface_has_no_attention_but_works(model_type):
     computed(network, request, Fixed(range(3, 9), []))
     with torch.inference_mode():
         expected = module(torch.tensor([PROMPT + MORE])).logits[0, len(PROMPT) - 1 :]
-    torch.testing.assert_close(torch.stack(request.logits), expected, atol=1e-4, rtol=1e-4)
+    assert_near(torch.stack(request.logits), expected, "two layers")
 
 
 @pytest.mark.parametrize(

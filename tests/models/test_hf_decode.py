@@ -8,8 +8,10 @@ import time
 import numpy as np
 import pytest
 import torch
+from tests.choices import watched_choices
 from tests.contracts.model_contract import KeepOf, computed, run
 from tests.models.tiny import byte_level_tokenizer, tiny_module
+from tests.tolerances import assert_near, near
 
 from askance.core.errors import InputError, KnobError, ModelFailure, PromptTooLong
 from askance.core.types import Chat, Raw, Sampling, Span, Turn, Want, untrusted
@@ -38,14 +40,15 @@ def generate(model, prompt, max_tokens=8, want=Want(), until=None, **options):
 
 @pytest.mark.parametrize("question", QUESTIONS)
 def test_greedy_text_equals_that_of_transformers(bundled, question):
-    (generation,) = generate(bundled, chat(question), 24)
+    with watched_choices() as choices:
+        (generation,) = generate(bundled, chat(question), 24)
     ids = torch.tensor([generation.prompt_ids])
     with torch.inference_mode():
         expected = module_of(bundled).generate(
             ids, attention_mask=torch.ones_like(ids), do_sample=False, max_new_tokens=24
         )
     ours = [token.id for token in computed(generation)]
-    assert expected[0, ids.shape[1] :].tolist() == ours
+    assert expected[0, ids.shape[1] :].tolist() == ours or not choices.are_clear("thirty layers")
 
 
 def test_signals_equal_those_of_one_full_forward_pass(bundled):
@@ -57,9 +60,9 @@ def test_signals_equal_those_of_one_full_forward_pass(bundled):
     logprobs = torch.log_softmax(logits, dim=-1)
     entropies = -(logprobs.exp() * logprobs).sum(dim=-1)
     for token, row, entropy in zip(tokens, logprobs, entropies, strict=True):
-        assert token.logprob == pytest.approx(row[token.id].item(), abs=1e-4)
-        assert token.entropy == pytest.approx(entropy.item(), abs=1e-4)
-        assert [p for _, p in token.top] == pytest.approx(row.topk(3).values.tolist(), abs=1e-4)
+        assert token.logprob == near(row[token.id].item(), "thirty layers", "float32")
+        assert token.entropy == near(entropy.item(), "thirty layers", "float32")
+        assert [p for _, p in token.top] == near(row.topk(3).values.tolist(), "thirty layers", "float32")
 
 
 def test_attention_while_decoding_equals_attend(bundled):
@@ -67,7 +70,7 @@ def test_attention_while_decoding_equals_attend(bundled):
     ids = (*generation.prompt_ids, *(token.id for token in generation.tokens))
     weights = run(bundled.attend(ids, bos=False)).weights
     for at, token in enumerate(generation.tokens[:-1], start=generation.prompt_tokens):
-        np.testing.assert_allclose(token.attention, weights[:, at, : at + 1], atol=1e-5)
+        assert_near(token.attention, weights[:, at, : at + 1], "attention of thirty layers")
 
 
 def test_score_equals_the_sum_of_a_full_forward_pass(qwen):
@@ -80,7 +83,7 @@ def test_score_equals_the_sum_of_a_full_forward_pass(qwen):
     expected = sum(logprobs[at, id].item() for at, id in enumerate(added))
     (scored,) = run(qwen.score(prompt, [option]))
     assert scored.num_tokens == len(added)
-    assert scored.logprob == pytest.approx(expected, abs=1e-4)
+    assert scored.logprob == near(expected, "two layers", "float32")
 
 
 def test_the_end_token_is_dropped_with_its_signals(bundled):
@@ -98,9 +101,9 @@ def test_token_probs_take_control_tokens_and_plain_words(bundled):
     want = Want(logprob=True, token_probs=("<|im_end|>", " Paris"))
     (generation,) = generate(bundled, chat(QUESTIONS[0]), 40, want)
     (end,) = generation.dropped
-    assert end.probs[0] == pytest.approx(math.exp(end.logprob), abs=1e-5)
+    assert end.probs[0] == near(math.exp(end.logprob), "formula", "float32")
     (paris,) = [token for token in generation.tokens if token.text == " Paris"]
-    assert paris.probs[1] == pytest.approx(math.exp(paris.logprob), abs=1e-5)
+    assert paris.probs[1] == near(math.exp(paris.logprob), "formula", "float32")
 
 
 @pytest.mark.parametrize("name", ["two words", ""])
@@ -199,15 +202,17 @@ def test_calls_are_computed_side_by_side(qwen, monkeypatch):
 
     async def all_at_once():
         work = (
-            qwen.generate(prompt, Sampling(20 - 3 * number, temperature=0.7), ALL, n=2, key=(number,))
+            qwen.generate(prompt, Sampling(20 - 3 * number, temperature=0.7), ALL, n=2, key=(5, number))
             for number, prompt in enumerate(prompts)
         )
         return await asyncio.gather(*work)
 
-    alone = [
-        generate(qwen, prompt, 20 - 3 * number, ALL, temperature=0.7, n=2, key=(number,))
-        for number, prompt in enumerate(prompts)
-    ]
+    with watched_choices() as choices:
+        alone = [
+            generate(qwen, prompt, 20 - 3 * number, ALL, temperature=0.7, n=2, key=(5, number))
+            for number, prompt in enumerate(prompts)
+        ]
+    assert choices.are_clear("two layers"), "or else their tokens can't be compared"
     passes = []
     forward = qwen._network.backend.forward
     monkeypatch.setattr(
@@ -219,9 +224,9 @@ def test_calls_are_computed_side_by_side(qwen, monkeypatch):
         for one, other in zip(expected, found, strict=True):
             assert [token.id for token in computed(one)] == [token.id for token in computed(other)]
             for first, second in zip(computed(one), computed(other), strict=True):
-                assert first.entropy == pytest.approx(second.entropy, abs=1e-5)
+                assert first.entropy == near(second.entropy, "two layers", "float32")
                 if first.attention is not None:
-                    np.testing.assert_allclose(first.attention, second.attention, atol=1e-5)
+                    assert_near(first.attention, second.attention, "two layers")
 
 
 def test_a_text_that_does_not_fit_the_memory_is_a_failure_with_the_numbers(qwen_folder):
@@ -345,12 +350,12 @@ def drawn(count=2000, **options):
 
 
 def test_sampling_follows_the_distribution():
-    np.testing.assert_allclose(drawn(), [0.05, 0.5, 0.1, 0.3, 0.05], atol=0.04)
+    assert_near(drawn(), [0.05, 0.5, 0.1, 0.3, 0.05], "share of 2,000", "draws")
 
 
 def test_top_k_and_top_p_leave_out_the_improbable():
-    np.testing.assert_allclose(drawn(top_k=2), [0, 0.625, 0, 0.375, 0], atol=0.04)
-    np.testing.assert_allclose(drawn(top_p=0.6), [0, 0.625, 0, 0.375, 0], atol=0.04)
+    assert_near(drawn(top_k=2), [0, 0.625, 0, 0.375, 0], "share of 2,000", "draws")
+    assert_near(drawn(top_p=0.6), [0, 0.625, 0, 0.375, 0], "share of 2,000", "draws")
     assert drawn(top_p=0.4)[1] == 1
     assert drawn(top_k=1)[1] == 1
 
@@ -364,7 +369,7 @@ def test_an_impossible_token_is_never_drawn():
 def test_signals_of_a_distribution_with_impossible_tokens():
     logits = torch.tensor([0.0, -torch.inf, 0.0])
     reading = read(row(logits), 0, Want(logprob=True, entropy=True, top_logprobs=9, token_probs=("x",)), (1,))
-    assert reading.logprob == pytest.approx(math.log(0.5))
-    assert reading.entropy == pytest.approx(math.log(2))
+    assert reading.logprob == near(math.log(0.5), "formula", "float32")
+    assert reading.entropy == near(math.log(2), "formula", "float32")
     assert reading.probs == (0.0,)
     assert len(reading.top) == 3

@@ -44,7 +44,9 @@ def test_parts_can_be_trained(llama_folder):
 
 
 def test_another_precision(llama_folder):
-    assert load_hf(str(llama_folder), dtype="bfloat16")._network.module.dtype == torch.bfloat16
+    model = load_hf(str(llama_folder), device="cpu", dtype="bfloat16")
+    assert model._network.module.dtype == torch.bfloat16
+    assert model.precision == "bfloat16"
 
 
 @pytest.mark.parametrize("name", ["/nowhere/model", "./nowhere", "~/nowhere", "nowhere.gguf"])

@@ -6,6 +6,7 @@ import time
 import pytest
 from runs.scripted_server import Fault, ScriptedServer
 from tests.models.served import ALL, CHAT, RAW, After, event, model_of, texts, told, write
+from tests.tolerances import near
 
 from askance.core.errors import MissingAbility, ModelFailure, ModelSpecError
 from askance.core.types import Raw, Sampling, Span, Want
@@ -30,7 +31,7 @@ def test_a_text_with_its_signals(server, prompt):
     )
     for here, there in zip(written.tokens, alone.tokens, strict=True):
         assert (here.logprob, here.top) == (there.logprob, there.top)
-        assert here.entropy == pytest.approx(there.entropy), "all of the distribution is told"
+        assert here.entropy == near(there.entropy), "all of the distribution is told"
     assert written.prompt_tokens == alone.prompt_tokens
 
 
@@ -70,6 +71,7 @@ def test_prompt_tokens_of_a_text_that_was_cut(server):
     (running,) = write(model_of(server, ALL + "&running_usage=1"), until=After(1))
     (bound,) = write(model_of(server), until=After(1))
     assert exact.prompt_tokens == running.prompt_tokens == whole.prompt_tokens < bound.prompt_tokens
+    assert [each.is_upper_bound for each in (whole, exact, running, bound)] == [False, False, False, True]
 
 
 @pytest.mark.parametrize("tokenizer", ["vllm", "llama.cpp", "llama-cpp-python"])
@@ -80,6 +82,14 @@ def test_servers_count_each_in_its_way(server, tokenizer):
     assert len(server.requests) == 1, "a count is remembered"
     at_most = tokenizer == "llama-cpp-python"
     assert model.count(CHAT) >= alone.count(CHAT) if at_most else model.count(CHAT) == alone.count(CHAT)
+
+
+@pytest.mark.parametrize(
+    ("tokenize", "is_exact"),
+    [("vllm", True), ("llama.cpp", True), ("llama-cpp-python", False), ("none", False)],
+)
+def test_a_count_is_exact_where_the_server_counts_every_prompt(server, tokenize, is_exact):
+    assert model_of(server, f"{ALL}&tokenize={tokenize}").counts_exactly is is_exact
 
 
 def test_a_server_that_does_not_count(server):

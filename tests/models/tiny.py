@@ -1,5 +1,7 @@
 """Tiny random models with tokenizers of both families, made on the spot: nothing is downloaded."""
 
+import io
+import json
 import string
 from pathlib import Path
 from typing import Any
@@ -54,6 +56,48 @@ def sentencepiece_tokenizer(text: str = TEXT, num_learned: int = 220) -> PreTrai
         additional_special_tokens=special,
         chat_template=INSTRUCT_TEMPLATE,
     )
+
+
+def save_slow_tokenizer(folder: Path, *added: str, **settings: Any) -> Path:
+    """A tokenizer as Llama 2's and the Self-RAG checkpoints' are: a SentencePiece model, no tokenizer.json.
+
+    Args:
+        added: tokens behind its own.
+        settings: of its configuration, such as `legacy`.
+    """
+    import sentencepiece
+
+    folder.mkdir(exist_ok=True)
+    trained = io.BytesIO()
+    sentencepiece.SentencePieceTrainer.train(
+        sentence_iterator=iter([TEXT, "A B C D E true false yes no"] * 20),
+        model_writer=trained,
+        model_type="bpe",
+        vocab_size=350,
+        byte_fallback=True,
+        pad_id=-1,
+        normalization_rule_name="identity",
+        remove_extra_whitespaces=False,
+        minloglevel=2,
+    )
+    (folder / "tokenizer.model").write_bytes(trained.getvalue())
+    config = {"tokenizer_class": "LlamaTokenizer", "bos_token": "<s>", "eos_token": "</s>"}
+    config |= {"unk_token": "<unk>", "add_bos_token": True, "add_eos_token": False, **settings}
+    (folder / "tokenizer_config.json").write_text(json.dumps(config))
+    ids = {token: 350 + number for number, token in enumerate(added)}
+    (folder / "added_tokens.json").write_text(json.dumps(ids))
+    return folder
+
+
+def save_slow_checkpoint(folder: Path, **settings: Any) -> Path:
+    """A random model with the files of the released Self-RAG checkpoints; `settings` of its tokenizer."""
+    from askance.methods.reflection_tokens import ALL_TOKENS
+
+    added = (*ALL_TOKENS, "<pad>")
+    save_slow_tokenizer(folder, *added, **settings)
+    module = tiny_module("llama", vocabulary=350 + len(added), eos_token_id=2)
+    module.save_pretrained(folder)
+    return folder
 
 
 def byte_level_tokenizer() -> PreTrainedTokenizerFast:

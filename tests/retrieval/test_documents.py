@@ -88,6 +88,40 @@ def test_bad_files_are_skipped_with_the_reason_and_reading_goes_on(tmp_path):
         assert reason in skipped[name], name
 
 
+@pytest.fixture
+def linked(tmp_path):
+    """A folder with links to a file inside it and to one outside."""
+    folder = tmp_path / "docs"
+    (folder / "sub").mkdir(parents=True)
+    (tmp_path / "secret.txt").write_text("secret")
+    (folder / "a.txt").write_text("inside")
+    (folder / "inner.txt").symlink_to(folder / "a.txt")
+    (folder / "sub" / "out.txt").symlink_to("../../secret.txt")
+    (folder / "out.jsonl").symlink_to(folder / "sub" / "out.txt")
+    (folder / "round.txt").symlink_to("round.txt")
+    return folder
+
+
+def test_a_link_out_of_a_folder_is_followed_on_request_only(linked):
+    documents, skipped = read(linked)
+    assert [each.text for each in documents] == ["inside", "inside"]
+    reason = "a link to a file outside; --follow-links reads it"
+    assert (skipped["out.txt"], skipped["out.jsonl"]) == (reason, reason)
+    assert "Too many levels of symbolic links" in skipped["round.txt"]
+    (linked / "out.jsonl").unlink()
+    documents, skipped = read(linked, follow_links=True)
+    assert [(each.id, each.text) for each in documents] == [
+        ("a.txt", "inside"), ("inner.txt", "inside"), ("sub/out.txt", "secret")
+    ]  # fmt: skip
+    assert set(skipped) == {"round.txt"}
+
+
+def test_links_that_are_given_are_read(linked, tmp_path):
+    (tmp_path / "other").symlink_to(linked)
+    assert [each.text for each in read(linked / "sub" / "out.txt")[0]] == ["secret"]
+    assert [each.text for each in read(tmp_path / "other")[0]] == ["inside", "inside"]
+
+
 def test_an_explicit_file_of_an_unknown_kind_is_skipped(tmp_path):
     (tmp_path / "a.doc").write_text("x")
     assert "unknown kind" in read(tmp_path / "a.doc")[1]["a.doc"]

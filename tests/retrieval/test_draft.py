@@ -1,12 +1,18 @@
 """Whatever happens to a build, the old index or the new one is there: complete, and no mixture."""
 
+import json
+import os
 import random
 import shutil
 import signal
+import sqlite3
 import subprocess
 import sys
+import tempfile
 import textwrap
 import time
+from contextlib import closing
+from pathlib import Path
 
 import pytest
 from tests.retrieval.conftest import rows_file
@@ -146,6 +152,33 @@ def test_sigkill_at_each_step(old, write_rows, found, function, call, when, expe
     build_index([source], index)
     assert version_of(index, found) == "new"
     assert len(list(index.glob("generation-*"))) == 1
+
+
+@pytest.mark.parametrize("begin", ["new", "old"])
+@pytest.mark.parametrize("kind", ["kill", "error"])
+def test_a_fault_at_each_operation_leaves_the_old_or_the_new_index(kind, begin):
+    """See `faults`: a rerun makes the same index, and an error is one of ours."""
+    in_memory = Path("/dev/shm")  # where there is one, hundreds of builds wait for no disk
+    with tempfile.TemporaryDirectory(dir=in_memory if os.access(in_memory, os.W_OK) else None) as folder:
+        command = [sys.executable, "-m", "tests.retrieval.faults", folder, kind, begin]
+        ended = subprocess.run(command, capture_output=True, text=True, check=False)
+    assert ended.returncode == 0, ended.stderr[-2000:]
+    found = json.loads(ended.stdout)
+    assert found["flaws"] == [], ended.stderr[-2000:]
+    assert found["operations"] >= 60
+
+
+@pytest.mark.parametrize("tables", ["", "documents", "documents and state"])
+def test_a_ledger_that_a_kill_left_half_made_is_begun_anew(tmp_path, write_rows, tables):
+    """Ledgers were made in several steps once."""
+    source, index = write_rows(tmp_path / "rows.jsonl", *rows_of("new")), tmp_path / "index"
+    (index / "generation-000001" / "lexical").mkdir(parents=True)
+    with closing(sqlite3.connect(index / "generation-000001" / "documents.sqlite")) as ledger:
+        if tables:
+            ledger.execute("CREATE TABLE documents (number INTEGER PRIMARY KEY)")
+        if tables.endswith("state"):
+            ledger.execute("CREATE TABLE state (stamp TEXT NOT NULL)")
+    assert build_index([source], index).added == NUM_ROWS
 
 
 def test_a_build_goes_on_from_the_last_checkpoint(tmp_path, write_rows, found):

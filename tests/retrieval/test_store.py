@@ -1,15 +1,24 @@
 import asyncio
+import errno
 import json
+import os
+import random
 import shutil
 import subprocess
 import sys
+import tempfile
+from contextlib import contextmanager, suppress
+from pathlib import Path
 
 import pytest
+from tests.retrieval.conftest import snapshot
 
-from askance.core.errors import BadIndex
+from askance.core.errors import AskanceError, BadIndex, RetrieverFailure
+from askance.models.scripted_encoder import ScriptedEncoder
 from askance.retrieval.analysis import Analysis
 from askance.retrieval.bm25 import open_index
 from askance.retrieval.build import build_index
+from askance.retrieval.dense import open_dense
 from askance.retrieval.manifest import SCHEMA_VERSION
 from askance.retrieval.store import open_store
 
@@ -82,6 +91,154 @@ def test_a_lost_generation(index):
     shutil.rmtree(index / "generation-000001")
     with pytest.raises(BadIndex, match=r"written by tantivy .*can't be opened .*build the index again"):
         open_store(index)
+
+
+@pytest.fixture
+def larger(tmp_path, write_rows):
+    rows = [(str(number), f"river {number} flows through town {number % 17}") for number in range(300)]
+    build_index([write_rows(tmp_path / "rows.jsonl", *rows)], tmp_path / "index")
+    return tmp_path / "index"
+
+
+FLIPS_A_FILE = 25
+"""About one of forty makes tantivy panic."""
+
+
+def test_a_damaged_file_never_ends_in_a_panic(larger):
+    chosen = random.Random(3)
+    for path in [each for each in larger.rglob("*") if each.is_file() and each.stat().st_size]:
+        whole = path.read_bytes()
+        for _ in range(FLIPS_A_FILE):
+            damaged = bytearray(whole)
+            damaged[chosen.randrange(len(damaged))] ^= 1 << chosen.randrange(8)
+            path.write_bytes(damaged)
+            with suppress(AskanceError):
+                asyncio.run(open_index(larger).search("river town", 5))
+        path.write_bytes(whole)
+    assert asyncio.run(open_index(larger).search("river town", 5))
+
+
+def test_a_panic_of_tantivy_is_an_error_of_the_index(larger, monkeypatch):
+    class Panic(BaseException):
+        pass
+
+    def panic(*given, **named):
+        raise Panic("range end index 19433 out of range")
+
+    from askance.retrieval import lexical
+
+    opened = open_index(larger)
+    monkeypatch.setattr(lexical, "_unpack", panic)
+    with pytest.raises(RetrieverFailure, match=r"could not be searched .*range end index 19433"):
+        asyncio.run(opened.search("river", 5))
+    monkeypatch.setattr(lexical.tantivy.Index, "open", panic)
+    with pytest.raises(BadIndex, match=r"can't be opened .*range end index 19433.*build the index again"):
+        open_index(larger)
+
+
+@contextmanager
+def by_somebody_else(folder, mode):
+    """Nobody may write to `folder`, and root, to whom nothing is forbidden, is somebody else for a while."""
+    is_root = os.geteuid() == 0
+    paths = [folder, *folder.rglob("*")]
+    for path in paths:
+        path.chmod(mode | (path.is_dir() and mode & 0o444) >> 2)
+    if is_root:
+        os.seteuid(65534)
+    try:
+        yield
+    finally:
+        if is_root:
+            os.seteuid(0)
+        for path in paths:
+            path.chmod(0o755)
+
+
+@pytest.fixture
+def shared(write_rows):
+    """An index in a folder that everybody may look into."""
+    with tempfile.TemporaryDirectory() as place:
+        Path(place).chmod(0o755)
+        source = write_rows(Path(place) / "rows.jsonl", ("a", "old river"), ("b", "old town"))
+        build_index([source], Path(place) / "index", encoder=ScriptedEncoder())
+        # What is imported only now might not be anybody else's to read.
+        open_dense(Path(place) / "index", ScriptedEncoder())
+        yield Path(place) / "index"
+
+
+@pytest.mark.parametrize("has_lock", [True, False])
+def test_an_index_of_somebody_else_is_searched_and_stays_as_it_is(shared, has_lock):
+    lock = shared / "generation-000001" / "lexical" / ".tantivy-meta.lock"
+    assert lock.exists()
+    if not has_lock:
+        lock.unlink()
+    before = snapshot(shared)
+    with by_somebody_else(shared, 0o444):
+        for opened in (open_index(shared), open_dense(shared, ScriptedEncoder())):
+            hits = asyncio.run(opened.search("river", 5))
+            assert hits[0].passage.text == "old river"
+            assert asyncio.run(opened.search("town", 5))[0].passage.text == "old town"
+        with pytest.raises(BadIndex, match=r"can't write an index in .*: Permission denied; name another"):
+            build_index([shared.parent / "rows.jsonl"], shared, encoder=ScriptedEncoder())
+    assert snapshot(shared) == before
+
+
+def test_an_index_on_a_read_only_disk_is_searched(index, monkeypatch):
+    """The system then says of each file that it can't be written."""
+    really = os.open
+
+    def read_only(path, flags, *given, **named):
+        if flags & os.O_WRONLY:
+            raise OSError(errno.EROFS, os.strerror(errno.EROFS), path)
+        return really(path, flags, *given, **named)
+
+    monkeypatch.setattr(os, "open", read_only)
+    lexical = index / "generation-000001" / "lexical"
+    (lexical / ".tantivy-meta.lock").unlink()
+    opened = open_index(index)
+    assert [hit.passage.text for hit in asyncio.run(opened.search("river", 5))] == ["old river"]
+    assert not (lexical / ".tantivy-meta.lock").exists()
+
+
+@pytest.mark.parametrize("name", ["manifest.json", "generation-000001", "meta.json", "*.store"])
+def test_what_may_not_be_read_is_told_and_is_nothing_to_delete(shared, name):
+    (path,) = shared.rglob(name)
+    is_root = os.geteuid() == 0
+    path.chmod(0o000)
+    if is_root:
+        os.seteuid(65534)
+    try:
+        with pytest.raises(BadIndex, match=r"have its owner let you read") as caught:
+            open_index(shared)
+    finally:
+        if is_root:
+            os.seteuid(0)
+        path.chmod(0o755)
+    assert "delete" not in str(caught.value)
+
+
+@pytest.mark.parametrize("number", [errno.EROFS, errno.EACCES, errno.EIO, errno.ENOSPC])
+def test_an_error_of_the_system_is_no_damage(index, monkeypatch, tmp_path, number):
+    from askance.retrieval import draft, lexical, store
+
+    def fails(*given, **named):
+        raise OSError(number, os.strerror(number))
+
+    def told(work):
+        with pytest.raises(BadIndex) as caught:
+            work()
+        assert os.strerror(number) in str(caught.value)
+        assert "delete" not in str(caught.value)
+
+    with monkeypatch.context() as patched:
+        patched.setattr(lexical.tantivy.Index, "open", fails)
+        told(lambda: open_index(index))
+    with monkeypatch.context() as patched:
+        patched.setattr(Path, "read_text", fails)
+        told(lambda: store.open_store(index))
+    with monkeypatch.context() as patched:
+        patched.setattr(draft, "_start", fails)
+        told(lambda: build_index([tmp_path / "rows.jsonl"], index))
 
 
 def test_another_analysis(index):

@@ -4,6 +4,7 @@ import asyncio
 from pathlib import Path
 
 import numpy as np
+from tests.tolerances import assert_near
 
 from askance.models.scripted_encoder import ScriptedEncoder
 from askance.retrieval.dense import open_dense
@@ -51,7 +52,7 @@ def check_vectors(index: Path, num_passages: int, encoder=None) -> None:
     assert len({hit.passage.id for hit in hits}) == len(hits) == num_passages
     own = asyncio.run(encoder.embed([text_of(hit.passage) for hit in hits]))
     query = asyncio.run(encoder.embed(["word"]))[0]
-    np.testing.assert_allclose([hit.score for hit in hits], own @ query, atol=1e-5)
+    assert_near([hit.score for hit in hits], own @ query, "unit vector")
 
 
 def files_of_vectors(index: Path) -> dict[str, int]:

@@ -10,8 +10,9 @@ from runs.judging_quality import area, ask, compare, main, of_articles, refusals
 from askance.core.types import Question
 from askance.eval.datasets import Example
 from askance.eval.datasets.grounds import Grounds, Paragraph
-from askance.methods.airrag_prompts import REFUSAL
+from askance.methods.airrag_wording import REFUSAL
 from askance.models.scripted import ScriptedModel
+from tests.tolerances import near
 
 PISA = Paragraph("Pisa", "Pisa lies on the Arno.", ((0, 22),))
 ANSWERABLE = Example(Question("a", "Which river?"), ("Arno",), ("Pisa",), "answerable", 1, Grounds((PISA,)))
@@ -44,7 +45,7 @@ def test_balanced_accuracy_counts_both_kinds_alike():
     ]
     refused = [{"is_answerable": False, "is_refused": True}]
     found = refusals(answered + refused)
-    assert found["mean"] == pytest.approx((0.75 + 1) / 2)
+    assert found["mean"] == near((0.75 + 1) / 2)
     assert found["parts"] == {"answerable": 0.75, "unanswerable": 1.0}
     assert found["num_questions"] == 5
 
@@ -60,7 +61,7 @@ def test_the_area_is_the_share_of_pairs_in_order():
     ]
     found = relevance(rows)
     assert (found["mean"], found["num_questions"]) == (0.75, 2)
-    assert found["parts"]["all pairs"] == pytest.approx(4.5 / 9)
+    assert found["parts"]["all pairs"] == near(4.5 / 9)
 
 
 def test_all_paragraphs_of_a_question_are_scored():

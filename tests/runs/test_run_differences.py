@@ -12,6 +12,7 @@ from askance.eval.metrics import open_metrics
 from askance.eval.recorded_run import read_run
 from askance.eval.run_folder import claimed, open_run
 from tests.eval.hand_made import record, run_of, settings, written
+from tests.tolerances import near
 
 
 def test_times_and_cached_tokens_may_differ(tmp_path):
@@ -67,10 +68,10 @@ def traced(folder, value):
 
 
 def test_numbers_in_traces_may_differ_in_their_last_digits(tmp_path):
-    first, near = traced(tmp_path / "a", 0.5), traced(tmp_path / "b", 0.5 + TOLERANCE / 2)
-    found = run_differences(first, near)
+    first, close = traced(tmp_path / "a", 0.5), traced(tmp_path / "b", 0.5 + TOLERANCE / 2)
+    found = run_differences(first, close)
     assert found.are_none
-    assert found.largest_gap == pytest.approx(TOLERANCE / 2)
+    assert found.largest_gap == near(TOLERANCE / 2)
     far = run_differences(first, traced(tmp_path / "c", 0.5 + 2 * TOLERANCE))
     assert far.differing["traces"] == ("q1",)
     assert not far.are_none

@@ -15,23 +15,21 @@ def test_every_part_is_held_against_the_whole(options, tmp_path, capsys):
     found = {folder.name: read_run(folder).settings.knobs for folder in runs.iterdir()}
     assert {name: knobs["passages"] for name, knobs in found.items()} == {
         "single": "2", "selfrag": "2", "without_support": "2", "first_passage_only": "1",
-        "hard_constraints": "2",
+        "hard_constraint": "2", "rejecting_segments": "2",
     }  # fmt: skip
     assert {knobs["max_tokens"] for knobs in found.values()} == {"16"}
     assert found["without_support"]["w_sup"] == "0"
-    hard = found["hard_constraints"]
-    assert (hard["threshold"], hard["reject_unsupported"], hard["reject_irrelevant"]) == (
-        "None",
-        "True",
-        "True",
-    )
+    hard, rejecting = found["hard_constraint"], found["rejecting_segments"]
+    names = ("threshold", "reject_unsupported", "reject_irrelevant")
+    assert [hard[name] for name in names] == ["None", "False", "False"], "it changes when it searches"
+    assert [rejecting[name] for name in names] == ["0.2", "True", "True"]
     content = json.loads((tmp_path / "out" / "parts.json").read_text())
     lines = [(line["run"], line["base"]) for line in content["lines"] if line["metric"] == "f1"]
     assert lines == list(PAIRS)
     assert content["runs"].keys() == {f"jsonl/{name}" for name in found}
     assert content["runs"]["jsonl/single"]["costs"]["searches"] == 1
     printed = capsys.readouterr().out
-    assert "| jsonl | hard constraints − selfrag | f1 |" in printed
+    assert "| jsonl | hard constraint − selfrag | f1 |" in printed
     main([*options, "--set", "max_tokens=16", "--passages", "2"])
     assert capsys.readouterr().out.split("won")[1] == printed.split("won")[1], "nothing is asked again"
 
@@ -53,7 +51,7 @@ def test_a_cache_keeps_the_calls_that_parts_share(options, tmp_path, monkeypatch
 
 
 def test_differences_are_paired_and_signed(tmp_path):
-    folders = {"single": [0.0, 0.0], "selfrag": [1.0, 0.0], "hard_constraints": [0.0, 0.0]}
+    folders = {"single": [0.0, 0.0], "selfrag": [1.0, 0.0], "hard_constraint": [0.0, 0.0]}
     runs = {
         spoken(name): written(
             tmp_path / name, [record(at, scores={"f1": f1}) for at, f1 in enumerate(scores, start=1)]
@@ -62,7 +60,7 @@ def test_differences_are_paired_and_signed(tmp_path):
     }
     lines = [line for line in compared("sample", runs) if line.metric == "f1"]
     gains = {(line.run, line.base): (line.difference.mean, line.won, line.lost) for line in lines}
-    assert gains == {("selfrag", "single"): (0.5, 1, 0), ("hard constraints", "selfrag"): (-0.5, 0, 1)}
+    assert gains == {("selfrag", "single"): (0.5, 1, 0), ("hard constraint", "selfrag"): (-0.5, 0, 1)}
     assert lines_table(lines[:1]).splitlines()[-1].startswith("| sample | selfrag − single | f1 | +0.500 (")
 
 

@@ -16,6 +16,7 @@ from askance.eval.summaries import scores_of
 from askance.methods.reflection_tokens import KEEP_USING, NO_SEARCH, SEARCH
 from askance.models.scripted import ScriptedModel
 from runs import grids
+from tests.tolerances import near
 
 # Of the three questions, by a word in each: what "search" is more likely by than "unneeded", and the answers.
 LEAN = {"Triton": 2.0, "Bonn": 0.0, "Cairo": -1.0}
@@ -100,9 +101,9 @@ def test_the_curve_is_that_of_runs_at_its_thresholds(scripted, options, question
     assert len(runs) == len(told)
     for run, point in zip(runs.values(), told.values(), strict=True):
         scores = scores_of(run.records, "f1").values()
-        assert sum(scores) / len(scores) == pytest.approx(point["score"]["mean"])
+        assert sum(scores) / len(scores) == near(point["score"]["mean"])
         searched = [record.usage.searches for record in run.records]
-        assert sum(searched) / len(searched) == pytest.approx(point["share_searched"])
+        assert sum(searched) / len(searched) == near(point["share_searched"])
     assert len({(point["share_searched"], point["score"]["mean"]) for point in told.values()}) == 4
     assert "| 0.6 | 33.3% | 0.667 |" in printed
     drawn = ElementTree.parse(tmp_path / "out" / "jsonl.svg").getroot()

@@ -55,6 +55,30 @@ def test_a_failure_stops_nothing_else():
     assert [str(outcomes[n].error) for n in (1, 3, 5)] == ["1 is odd", "3 is odd", "5 is odd"]
 
 
+class Panic(BaseException):
+    """Like that of a Rust extension: no `Exception`."""
+
+
+def test_a_panic_stops_nothing_else():
+    async def two_panics(number):
+        if number == 2:
+            raise Panic("not a char boundary")
+        return number
+
+    outcomes = {each.item: each for each in collect(range(5), two_panics, 2)}
+    assert [outcomes[n].result for n in (0, 1, 3, 4)] == [0, 1, 3, 4]
+    assert str(outcomes[2].error) == "not a char boundary"
+
+
+@pytest.mark.parametrize("interruption", [KeyboardInterrupt, SystemExit])
+def test_an_interruption_stops_all(interruption):
+    async def interrupted(number):
+        raise interruption
+
+    with pytest.raises(interruption):
+        collect(range(3), interrupted, 1)
+
+
 def test_what_cancels_itself_has_failed_and_stops_nothing_else():
     async def first_waits_for_what_is_cancelled(number):
         if number == 0:

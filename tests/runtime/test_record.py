@@ -8,6 +8,7 @@ from askance.core.types import Chat, Passage, Raw, Sampling, Span, Turn, Want, u
 from askance.models.scripted import Reply, ScriptedModel
 from askance.retrieval.scripted import ScriptedRetriever
 from askance.runtime.record import RecordedModel, RecordedRetriever
+from tests.tolerances import near
 
 PROMPT = Raw((Span("Say "), untrusted("it")), (untrusted(" now"),))
 
@@ -29,7 +30,7 @@ def test_a_generation_is_traced_with_what_it_cost():
         "end",
     )
     assert (event.prompt_tokens, event.generated_tokens) == (model.count(PROMPT), 3)
-    assert event.tokens[1].logprob == pytest.approx(-1.386, abs=1e-3)
+    assert event.tokens[1].logprob == near(-1.386, "as told", "3 decimals")
     assert event.seconds > 0
 
 
@@ -113,3 +114,44 @@ def test_searches_are_traced_and_failures_named():
     with pytest.raises(RetrieverFailure, match="retriever broken: OSError: disk gone"):
         asyncio.run(RecordedRetriever(Broken(), trace).search("river", 3))
     assert isinstance(trace.events[-1], Failed)
+
+
+class Panic(BaseException):
+    """Like that of a Rust extension: no `Exception`."""
+
+
+class Panicking(ScriptedModel):
+    def _panic(self, *given, **named):
+        raise Panic("not a char boundary")
+
+    generate = score = attend = _panic
+
+
+@pytest.mark.parametrize(
+    "call",
+    [
+        lambda model: model.generate(PROMPT, Sampling(3), key=("draft", 0)),
+        lambda model: model.score(PROMPT, ["yes"]),
+        lambda model: model.attend("red", bos=True),
+    ],
+)
+def test_the_panic_of_a_model_is_a_failure_of_it(call):
+    model, trace = recorded(Panicking())
+    with pytest.raises(ModelFailure, match=r"answer model scripted, .*: Panic: not a char boundary"):
+        asyncio.run(call(model))
+    assert [(event.error, event.message) for event in trace.events] == [("Panic", "not a char boundary")]
+
+
+def test_the_panic_of_a_retriever_is_a_failure_of_it_and_an_interruption_is_none():
+    class Broken:
+        name = "broken"
+
+        async def search(self, query, k, *, exclude=frozenset()):
+            raise Panic("slice") if query == "panic" else SystemExit
+
+    trace = Trace()
+    with pytest.raises(RetrieverFailure, match="retriever broken: Panic: slice"):
+        asyncio.run(RecordedRetriever(Broken(), trace).search("panic", 3))
+    with pytest.raises(SystemExit):
+        asyncio.run(RecordedRetriever(Broken(), trace).search("exit", 3))
+    assert len(trace.events) == 1

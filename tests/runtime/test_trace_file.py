@@ -1,5 +1,7 @@
 import asyncio
 import json
+import random
+import re
 
 import pytest
 
@@ -72,7 +74,7 @@ def test_nowhere_to_write(trace, tmp_path):
         (lambda lines: lines[1:], "is not a trace"),
         (lambda lines: [lines[0].replace('"schema": 1', '"schema": 99'), *lines[1:]], "schema 99"),
         (lambda lines: [*lines[:3], lines[3][:20]], "line 4: not JSON"),
-        (lambda lines: [lines[0], "[1]"], "line 2: expected an object"),
+        (lambda lines: [lines[0], "[1]"], "line 2: it does not begin with a checksum"),
         (lambda lines: [lines[0], '{"type": "dance"}'], "line 2: unknown event type 'dance'"),
         (lambda lines: [lines[0], lines[1].replace('"seed": 0', '"seed": "x"')], "line 2, field seed"),
     ],
@@ -80,10 +82,31 @@ def test_nowhere_to_write(trace, tmp_path):
 def test_damage_is_named_by_line(trace, tmp_path, change, expected):
     path = tmp_path / "trace.jsonl"
     write_trace(trace, path)
-    path.write_text("\n".join(change(path.read_text(encoding="utf-8").splitlines())), encoding="utf-8")
+    # As a trace was written before there were checksums.
+    lines = re.sub('"checksum": "[0-9a-f]{16}", ', "", path.read_text(encoding="utf-8")).splitlines()
+    path.write_text("\n".join(lines), encoding="utf-8")
+    assert read_trace(path) == tuple(trace.events)
+    path.write_text("\n".join(change(lines)), encoding="utf-8")
     with pytest.raises(TraceFileError) as error:
         read_trace(path)
     assert expected in str(error.value)
+
+
+def test_one_wrong_bit_is_named_by_line(tmp_path):
+    trace, path, chosen = Trace(), tmp_path / "trace.jsonl", random.Random(4)
+    trace.decide("retrieve", "keep", "Köln is certain")
+    trace.commit("Köln")
+    write_trace(trace, path)
+    whole = path.read_bytes()
+    for at in range(len(whole)):
+        damaged = bytearray(whole)
+        damaged[at] ^= 1 << chosen.randrange(8)
+        path.write_bytes(damaged)
+        with pytest.raises(TraceFileError) as caught:
+            read_trace(path)
+        line = 1 + whole[:at].count(b"\n")
+        named = ("is not a trace", "is not UTF-8", f"{path}, line {line}: ")
+        assert any(each in str(caught.value) for each in named)
 
 
 def test_missing_or_binary(tmp_path):

@@ -10,7 +10,7 @@ from askance.core.types import Hit, Passage
 from askance.methods.airrag import Airrag
 from askance.serve.search_tree import search_trees
 from askance.serve.terminal import print_trace
-from tests.methods.bridge import WHERE, Varied, playing, run
+from tests.methods.bridge import PATHS_ALONE, WHERE, Varied, playing, run
 
 CREEK = Hit(Passage("2", "Crum\nCreek", "It flows to the Delaware."), 2.0, 1)
 
@@ -140,7 +140,7 @@ def test_a_step_without_its_parent_hangs_from_the_nearest_above():
 
 def test_what_airrag_traces_is_shown_with_the_path_of_its_answer():
     given = Varied(playing(say=WHERE, sa="Mohawk\nDelaware\nunknown\nDelaware"))
-    result, _ = run(Airrag(answer_samples=4, followup_qt="never", verifier="jcd"), given)
+    result, _ = run(Airrag(answer_samples=4, followup_qt="never", verifier="jcd", actions=PATHS_ALONE), given)
     (tree,) = search_trees(result.trace.events)
     on_path = [step.text for step in tree.steps if tree.leads_to_chosen(step)]
     assert on_path == [WHERE, f"{WHERE} → Over Crum Creek", "Delaware"]

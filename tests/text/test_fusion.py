@@ -1,20 +1,20 @@
 from itertools import permutations
 
-import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
 from askance.text.fusion import fuse
+from tests.tolerances import near
 
 RANKINGS = st.lists(st.lists(st.integers(0, 12), unique=True, max_size=8), max_size=5)
 
 
 def test_by_hand():
     assert fuse([["a", "b", "c"], ["c", "d"]]) == [
-        ("c", pytest.approx(1 / 63 + 1 / 61)),
-        ("a", pytest.approx(1 / 61)),
-        ("b", pytest.approx(1 / 62)),
-        ("d", pytest.approx(1 / 62)),
+        ("c", near(1 / 63 + 1 / 61)),
+        ("a", near(1 / 61)),
+        ("b", near(1 / 62)),
+        ("d", near(1 / 62)),
     ]
 
 

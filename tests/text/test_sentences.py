@@ -1,7 +1,11 @@
+import sys
+
 import pytest
+import sentencex
 from hypothesis import given
 from hypothesis import strategies as st
 
+from askance.text import sentences as module
 from askance.text.sentences import SentenceEnd, first_sentence_end, sentence_spans, sentences
 from tests.text.pieces import tokens_of
 
@@ -24,15 +28,82 @@ def test_sentences(text, expected):
     assert sentences(text) == expected
 
 
-@given(st.text(max_size=80))
-def test_spans_are_ordered_stripped_and_hold_all_text(text):
-    spans = sentence_spans(text)
+def check_spans(text):
+    """Spans are ordered, stripped and hold all of the text."""
     at = 0
-    for start, end in spans:
+    for start, end in sentence_spans(text):
         assert not text[at:start].strip()
         assert text[start:end].strip() == text[start:end] != ""
         at = end
     assert not text[at:].strip()
+
+
+ANY_CHARACTER = st.characters(exclude_categories=())
+"""Halves of characters, too, which `st.text` leaves out."""
+
+
+@given(st.text(ANY_CHARACTER, max_size=80))
+def test_spans_are_ordered_stripped_and_hold_all_text(text):
+    check_spans(text)
+
+
+@given(st.text(st.sampled_from("W. \n\r\xa0\u2028\u3000\ud800a!?。()\"'1"), max_size=30))
+def test_spans_of_what_boundaries_are_made_of(text):
+    check_spans(text)
+
+
+@pytest.fixture
+def by_sentencex_alone(monkeypatch):
+    """What sentencex can't take fails."""
+    monkeypatch.setattr(module, "_PLAIN_BOUNDARY", None)
+
+
+CHARACTERS_A_TEXT = 512
+"""Each character is a paragraph, so that none changes how another is split: more of them take less time."""
+
+
+def test_every_character_between_letters_and_before_and_after_a_full_stop(by_sentencex_alone):
+    characters = list(map(chr, range(sys.maxunicode + 1)))
+    assert len(characters) == 1_114_112
+    for first in range(0, len(characters), CHARACTERS_A_TEXT):
+        some = characters[first : first + CHARACTERS_A_TEXT]
+        check_spans("\n\n".join(f"a{each}b W{each}. B.{each}C" for each in some))
+
+
+@pytest.mark.parametrize("text", ["W\u2028.", "W\xa0. It is", "a W \x85.", "W\u3000\u3000.", "W\ud800. It"])
+def test_a_text_that_sentencex_can_not_take_is_split_all_the_same(by_sentencex_alone, text):
+    with pytest.raises(BaseException, match=r"char boundary|surrogates"):
+        sentencex.get_sentence_boundaries("en", text)
+    check_spans(text)
+
+
+def test_white_space_outside_ascii_ends_a_sentence_like_a_space():
+    assert sentences("It is Bonn.\xa0It is Köln.\u2028Is it?") == ("It is Bonn.", "It is Köln.", "Is it?")
+
+
+@pytest.mark.parametrize("flaw", ["panic", "error", "too short", "unordered"])
+def test_where_sentencex_fails_a_plain_rule_splits(monkeypatch, flaw):
+    class Panic(BaseException):
+        pass
+
+    def failing(language, text):
+        if flaw in ("panic", "error"):
+            raise Panic("not a char boundary") if flaw == "panic" else ValueError("no")
+        return [{"end_index": at} for at in ([5] if flaw == "too short" else [5, 3, len(text)])]
+
+    monkeypatch.setattr("sentencex.get_sentence_boundaries", failing)
+    text = "It is. Is it? 东京是首都。大阪也是城市。\n\nYes"
+    assert sentences(text) == ("It is.", "Is it?", "东京是首都。", "大阪也是城市。", "Yes")
+    check_spans(text)
+
+
+def test_an_interruption_is_no_failure_of_sentencex(monkeypatch):
+    def interrupted(language, text):
+        raise KeyboardInterrupt
+
+    monkeypatch.setattr("sentencex.get_sentence_boundaries", interrupted)
+    with pytest.raises(KeyboardInterrupt):
+        sentences("It is.")
 
 
 @pytest.mark.parametrize(

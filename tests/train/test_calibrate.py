@@ -85,7 +85,7 @@ def test_another_knob_whose_direction_is_not_known():
     assert 0.35 <= found.value < 0.45
     none_masked = run("flare", {**FLARE, "search_below": 1.0}, 1.0, knob="mask_below")
     assert none_masked.knob == "mask_below"
-    assert none_masked.value == pytest.approx(0.99, abs=0.015), "from there on no word is left for a query"
+    assert 0.975 <= none_masked.value <= 1.005, "from there on no word is left for a query"
 
 
 def test_the_search_that_always_comes_first_counts():
@@ -113,7 +113,9 @@ def test_values_on_either_side_for_the_interval():
     assert found.table[0].searches < 0.5 - 0.3 < 0.5 + 0.3 <= found.table[-1].searches
     assert not found.is_interval_cut
     # A share of 10 questions has a standard error of 0.16; here the value is nearly the share.
-    assert found.interval == pytest.approx((0.5 - 0.31, 0.5 + 0.31), abs=0.13)
+    low, high = found.interval
+    assert 0.06 <= low <= 0.32
+    assert 0.68 <= high <= 0.94
 
 
 def test_a_threshold_without_effect():
@@ -175,7 +177,7 @@ def test_a_jump_over_the_number_wanted_is_told():
         return Reply(" So the answer is Bonn.", sureness=0.5)
 
     found = run("flare_token", {}, 0.5, script=script, max_trials=20)
-    assert found.value == pytest.approx(0.5, rel=2e-3)
+    assert 0.499 <= found.value <= 0.501
     assert found.remark.startswith("no value tried gave 0.5: it lies between 0.00 (threshold=0.5")
     assert run("flare", FLARE, 0.5).remark == ""
 

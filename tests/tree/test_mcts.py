@@ -11,6 +11,7 @@ from hypothesis import strategies as st
 
 from askance.tree.mcts import Rules, Settings, search
 from askance.tree.nodes import Node, Outcome
+from tests.tolerances import near
 
 LENGTH = 3
 
@@ -56,8 +57,8 @@ def test_uct_of_the_worked_example():
     parent = Node("p", visits=4)
     one = Node("a", "a", parent, visits=2, value=1.5)
     other = Node("b", "b", parent, visits=1, value=0.9)
-    assert one.uct(2.0) == pytest.approx(2.415, abs=5e-4)
-    assert other.uct(2.0) == pytest.approx(3.255, abs=5e-4)
+    assert one.uct(2.0) == near(2.415, "as told", "3 decimals")
+    assert other.uct(2.0) == near(3.255, "as told", "3 decimals")
     assert Node("c", "c", parent).uct(2.0) == math.inf
 
 
@@ -82,7 +83,7 @@ def test_terminals_may_be_visited_again_where_that_is_wanted():
     assert len(drawn) == 2
     assert tree.num_rollouts == tree.root.visits == 10
     assert sum(node.num_paid for node in tree.terminals) == 10
-    assert tree.root.value == pytest.approx(sum(worth(node.state) * node.visits for node in tree.terminals))
+    assert tree.root.value == near(sum(worth(node.state) * node.visits for node in tree.terminals))
 
 
 def test_of_several_outcomes_one_is_entered_and_the_others_wait():
@@ -101,6 +102,16 @@ def test_an_eager_search_draws_for_all_actions_of_a_node():
         [("", first), *[("", other) for other in "abc" if other != first]] for first in "abc"
     ]
     assert len(drawn) == 6
+
+
+@pytest.mark.parametrize("expansion", ["lazy", "eager"])
+def test_an_action_in_vain_does_not_fail_a_rollout_beside_a_live_sibling(expansion):
+    rules, _ = game(letters="ab", length=2, dead={"a", "ba"})
+    first = replace(rules, choose=lambda node, untried, rollout: untried[0])
+    tree = run(first, rollouts=1, expansion=expansion)
+    assert [node.state for node in tree.terminals] == ["bb"]
+    assert tree.num_failed == 0
+    check(tree)
 
 
 def test_an_action_in_vain_gives_way_to_what_becomes_legal_then():
@@ -155,7 +166,7 @@ def test_actions_beside_the_rollouts_are_drawn_once_and_rewarded_as_ends():
     ]  # fmt: skip
     assert sorted((action, rollout) for _, action, rollout in drawn) == [("a", 0), ("b", 0)]
     assert tree.root.visits == tree.num_rollouts + 2
-    assert tree.root.value == pytest.approx(sum(worth(node.state) for node in tree.terminals))
+    assert tree.root.value == near(sum(worth(node.state) for node in tree.terminals))
     in_vain = run(replace(beside, beside=("a",), draw=vain), rollouts=2)
     assert in_vain.root.dead == {"a", "b"}
     assert in_vain.num_failed == 1
@@ -172,8 +183,8 @@ def test_no_rollout_starts_without_room():
 
 def test_the_weight_of_the_bonus_falls_as_the_schedule_says():
     assert Settings(10).weight(5) == 2.0
-    assert Settings(10, schedule="linear").weight(5) == pytest.approx(2 * 0.55)
-    assert Settings(10, schedule="exponential").weight(10) == pytest.approx(0.2)
+    assert Settings(10, schedule="linear").weight(5) == near(2 * 0.55)
+    assert Settings(10, schedule="exponential").weight(10) == near(0.2)
 
 
 def test_a_failure_ends_the_search_and_all_of_its_wave():
@@ -197,7 +208,7 @@ def check(tree):
     """What must hold of every tree."""
     for node in tree.root.below():
         ends = [each for each in node.below() if each.is_terminal]
-        assert node.value == pytest.approx(sum(each.num_paid * each.reward for each in ends), abs=1e-9)
+        assert node.value == near(sum(each.num_paid * each.reward for each in ends))
         assert node.visits == sum(each.num_paid for each in ends)
         assert all(child.parent is node for child in node.children)
         assert not node.is_taken

@@ -31,8 +31,29 @@ A message names the value, the place and the remedy. An `InputError` is raised
 before anything is written or computed wherever that can be known.
 """
 
-from collections.abc import Iterable
+from asyncio import CancelledError
+from collections.abc import Iterable, Iterator
+from contextlib import contextmanager
 from difflib import get_close_matches
+
+INTERRUPTIONS = (KeyboardInterrupt, SystemExit, GeneratorExit, CancelledError)
+"""What ends a program, a generator or a task from outside, and is always passed on. Any other exception is a
+failure, also one that is no `Exception`: the panic of a Rust extension is only a `BaseException`."""
+
+
+@contextmanager
+def panics_as(kind: type[Exception]) -> Iterator[None]:
+    """Turn the panic of an extension into an ordinary exception, so that whoever handles those handles it.
+
+    Raises:
+        kind: an extension panicked; the message holds the panic's own.
+    """
+    try:
+        yield
+    except (Exception, *INTERRUPTIONS):
+        raise
+    except BaseException as error:
+        raise kind(f"an extension panicked ({type(error).__name__}: {error})") from error
 
 
 class AskanceError(Exception):
@@ -50,10 +71,20 @@ class InputError(AskanceError):
 class UnknownName(InputError):
     """A name that stands for nothing; the message offers the nearest valid one."""
 
-    def __init__(self, kind: str, name: str, known: Iterable[str], *, place: str = "") -> None:
+    def __init__(
+        self, kind: str, name: str, known: Iterable[str], *, place: str = "", remedy: str = ""
+    ) -> None:
+        """Compose the message.
+
+        Args:
+            known: the valid names.
+            place: where the name was found.
+            remedy: what to write instead; without one, the nearest valid name.
+        """
         names = sorted(known)
         near = get_close_matches(name.lower(), names, n=1, cutoff=0.5)
-        remedy = f"did you mean {near[0]!r}?" if near else "there is none with a similar name."
+        nearest = f"did you mean {near[0]!r}?" if near else "there is none with a similar name."
+        remedy = remedy or nearest
         where = f" {place}" if place else ""
         listing = f" Known: {', '.join(names)}." if names else ""
         super().__init__(f"unknown {kind} {name!r}{where}: {remedy}{listing}")

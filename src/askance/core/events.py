@@ -10,6 +10,8 @@ from typing import ClassVar
 from askance.core.types import Answer, Hit, Key, Role, Usage
 
 SCHEMA_VERSION = 1
+UPPER_BOUND = "upper bound"
+"""Key in `Decided.numbers` of a budget whose counts of tokens are upper bounds."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -37,6 +39,7 @@ class Asked(Event):
     Attributes:
         method: with all its knobs.
         title: the method with its profile and the knobs that are not at their defaults.
+        precisions: what the numbers of the models are computed in, by role, where that is known.
     """
 
     type: ClassVar[str] = "question"
@@ -48,6 +51,7 @@ class Asked(Event):
     retriever: str
     seed: int
     started_at: str
+    precisions: dict[str, str] = field(default_factory=dict)
 
 
 @dataclass(frozen=True, slots=True)
@@ -62,7 +66,12 @@ class TracedToken:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Generated(Event):
-    """One generation of a model. `tokens` are those kept."""
+    """One generation of a model.
+
+    Attributes:
+        tokens: those kept.
+        is_upper_bound: `prompt_tokens` is an upper bound, since nothing told the exact number.
+    """
 
     type: ClassVar[str] = "generate"
     role: Role
@@ -74,11 +83,12 @@ class Generated(Event):
     prompt_tokens: int
     generated_tokens: int
     reused_tokens: int
+    is_upper_bound: bool = False
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ScoredOptions(Event):
-    """Log-probabilities of options after a prompt."""
+    """Log-probabilities of options after a prompt; for `is_upper_bound` see `Generated`."""
 
     type: ClassVar[str] = "score"
     role: Role
@@ -86,6 +96,7 @@ class ScoredOptions(Event):
     options: tuple[str, ...]
     logprobs: tuple[float, ...]
     prompt_tokens: int
+    is_upper_bound: bool = False
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

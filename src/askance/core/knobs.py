@@ -76,11 +76,7 @@ def short_repr(method: object) -> str:
     """The method's name with its profile, if it has several readings, and the knobs that are not at their
     defaults: ``dragin (paper, threshold=1.3)``.
     """
-    changed = [
-        f"{field.name}={getattr(method, field.name)}"
-        for field in (dataclasses.fields(method) if dataclasses.is_dataclass(method) else ())
-        if field.name != "profile" and getattr(method, field.name) != field.default
-    ]
+    changed = [f"{knob}={value}" for knob, value in changed_knobs(method).items() if knob != "profile"]
     return titled(name_of(type(method)), getattr(method, "profile", ""), changed)
 
 
@@ -88,6 +84,13 @@ def titled(name: str, profile: str, told: Sequence[str] = ()) -> str:
     """A method as tables and screens show it, such as ``dragin (paper)`` or ``flare (search_below=0.3)``."""
     inside = [*filter(None, [profile]), *told]
     return f"{name} ({', '.join(inside)})" if inside else name
+
+
+def changed_knobs(method: object) -> dict[str, Any]:
+    """The knobs that are not at their defaults."""
+    knobs = dataclasses.fields(method) if dataclasses.is_dataclass(method) else ()
+    values = {field.name: (getattr(method, field.name), field.default) for field in knobs}
+    return {knob: value for knob, (value, default) in values.items() if value != default}
 
 
 def parse_knobs(cls: type[Any], settings: Mapping[str, Any]) -> dict[str, Any]:

@@ -41,11 +41,20 @@ class Model(Protocol):
         ...
 
     @property
+    def precision(self) -> str:
+        """What its numbers are computed in, such as "float32"; empty where nobody tells."""
+        ...
+
+    @property
     def signals(self) -> frozenset[Signal]: ...
     @property
     def capabilities(self) -> frozenset[Capability]: ...
     @property
     def context_tokens(self) -> int: ...
+    @property
+    def counts_exactly(self) -> bool:
+        """Whether `count` gives the number of tokens, or only an upper bound of it."""
+        ...
 
     async def generate(
         self,
@@ -93,7 +102,7 @@ class Model(Protocol):
         ...
 
     def count(self, prompt: Prompt) -> int:
-        """The prompt's length in tokens, chat template included."""
+        """The prompt's length in tokens, chat template included; see `counts_exactly`."""
         ...
 
 

@@ -136,12 +136,14 @@ class Trace:
         """What all recorded calls cost, and the seconds since the question was asked."""
         calls = [e for e in self.events if isinstance(e, Generated | ScoredOptions | Attended)]
         generated = [e for e in calls if isinstance(e, Generated)]
+        counted = [e for e in calls if isinstance(e, Generated | ScoredOptions)]
         return Usage(
             prompt_tokens=sum(e.prompt_tokens for e in calls),
             generated_tokens=sum(e.generated_tokens for e in generated),
             reused_tokens=sum(e.reused_tokens for e in generated),
             searches=sum(isinstance(e, Searched) for e in self.events),
             seconds=time.perf_counter() - self._started,
+            is_upper_bound=any(e.is_upper_bound for e in counted),
         )
 
     def _make(self, kind: type[Any], **fields: Any) -> Any:

@@ -154,6 +154,7 @@ class Generation:
         finish: "end" (the model ended), "length", "stop", or the reason of a `Cut`.
         prompt_ids: the prompt as the model saw it; empty where the model does not tell.
         prompt_tokens, reused_tokens: length of the prompt, and how much of it came from a cache.
+        is_upper_bound: `prompt_tokens` is an upper bound, since nothing told the exact number.
     """
 
     text: str
@@ -163,6 +164,7 @@ class Generation:
     prompt_ids: TokenIds = ()
     prompt_tokens: int = 0
     reused_tokens: int = 0
+    is_upper_bound: bool = False
 
     @property
     def generated_tokens(self) -> int:
@@ -225,6 +227,8 @@ class Question:
         options: the choices, when there are any.
         demos: few-shot examples to use in place of the method's own.
         history: earlier questions of the same conversation with their answers, oldest first.
+        genre: what kind of text answers it, where its data set tells: "ambiguous" is a question that can be
+            meant in several ways, whose answer covers all of them.
     """
 
     id: str
@@ -233,6 +237,7 @@ class Question:
     options: tuple[str, ...] = ()
     demos: tuple[Demo, ...] | None = None
     history: tuple[Demo, ...] = ()
+    genre: Literal["", "ambiguous", "biography"] = ""
 
 
 @dataclass(frozen=True, slots=True)
@@ -256,13 +261,19 @@ class Answer:
 
 @dataclass(frozen=True, slots=True)
 class Usage:
-    """What answering cost. `generated_tokens` counts dropped tokens too."""
+    """What answering cost.
+
+    Attributes:
+        generated_tokens: of all generations, dropped tokens included.
+        is_upper_bound: `prompt_tokens` is an upper bound: the exact number of some prompt is not known.
+    """
 
     prompt_tokens: int = 0
     generated_tokens: int = 0
     reused_tokens: int = 0
     searches: int = 0
     seconds: float = 0.0
+    is_upper_bound: bool = False
 
     @property
     def computed_tokens(self) -> int:

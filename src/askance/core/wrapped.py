@@ -35,6 +35,10 @@ class WrappedModel:
         return self._model.fingerprint
 
     @property
+    def precision(self) -> str:
+        return self._model.precision
+
+    @property
     def signals(self) -> frozenset[Signal]:
         return self._model.signals
 
@@ -45,6 +49,10 @@ class WrappedModel:
     @property
     def context_tokens(self) -> int:
         return self._model.context_tokens
+
+    @property
+    def counts_exactly(self) -> bool:
+        return self._model.counts_exactly
 
     async def generate(
         self,

@@ -10,13 +10,13 @@ from askance.core.errors import InputError
 from askance.core.ports import Encoder, Method, Model, Retriever
 from askance.core.types import Role
 from askance.eval.gold import GOLD, GoldRetrievers
-from askance.eval.harness import Progress, ask_all
+from askance.eval.harness import Progress, ask_all, check_failures
 from askance.eval.metrics import DEFAULT_METRICS, Scoring, open_metrics
 from askance.eval.readings import DEFAULT_READING, open_reading
-from askance.eval.recorded_run import RecordedRun, read_run
+from askance.eval.recorded_run import SETTINGS, RecordedRun, read_run
 from askance.eval.run_folder import RunWriter, claimed, open_run
 from askance.eval.selection import Chosen, Selection, choose
-from askance.eval.settings import settings_of
+from askance.eval.settings import LoadedModels, settings_of
 from askance.eval.standing import Standing
 from askance.loading import (
     DEFAULT_MODEL,
@@ -149,17 +149,25 @@ async def evaluate(
 ) -> RecordedRun:
     """Ask the questions of a cell that are not finished in `folder` yet; gives the whole run.
 
+    No model is loaded where none is left to ask.
+
     Raises:
         RunFolderError: the folder can't be used for this cell.
         MissingAbility: models or index do not meet the method's needs.
         TooManyFailures: see `ask_all`.
     """
     with claimed(folder):
-        engine = _engine(ready, load_models)
-        with _opened(ready, engine, folder, terms) as (writer, before):
+        models = _models_of_finished(ready, folder, terms)
+        engine = None if models else _engine(ready, load_models)
+        known = models or LoadedModels.of(engine.models if engine else {})
+        with _opened(ready, known, folder, terms) as (writer, before):
+            standing = Standing.of(len(ready.questions), ready.scoring.names, before.records)
+            if engine is None:
+                progress(standing)
+                check_failures(standing, terms.max_failures)
+                return read_run(folder)
             done = {record.id for record in before.records}
             left = {n: each for n, each in ready.questions.items() if each.question.id not in done}
-            standing = Standing.of(len(ready.questions), ready.scoring.names, before.records)
             in_flight = terms.in_flight or suits_in_flight(ready.cell.models["answer"])
             await ask_all(
                 engine, left, writer, ready.scoring, standing,
@@ -174,8 +182,21 @@ def begin(ready: ReadyCell, folder: Path, load_models: LoadModels) -> None:
     Raises:
         RunFolderError, MissingAbility: as for `evaluate`.
     """
-    with claimed(folder), _opened(ready, _engine(ready, load_models), folder, Terms()):
-        pass
+    with claimed(folder):
+        finished = _models_of_finished(ready, folder, Terms())
+        models = finished or LoadedModels.of(_engine(ready, load_models).models)
+        with _opened(ready, models, folder, Terms()):
+            pass
+
+
+def _models_of_finished(ready: ReadyCell, folder: Path, terms: Terms) -> LoadedModels | None:
+    """The models that answered a run, where none of its questions is left to ask."""
+    if not (folder / SETTINGS).exists():
+        return None
+    run = read_run(folder)
+    done = {record.id for record in run.records if not (terms.retry_failures and record.is_failure)}
+    asked = {example.question.id for example in ready.questions.values()}
+    return LoadedModels(run.settings.models, run.settings.precisions) if asked <= done else None
 
 
 def _engine(ready: ReadyCell, load_models: LoadModels) -> Engine:
@@ -185,12 +206,14 @@ def _engine(ready: ReadyCell, load_models: LoadModels) -> Engine:
 
 
 def _opened(
-    ready: ReadyCell, engine: Engine, folder: Path, terms: Terms
+    ready: ReadyCell, models: LoadedModels, folder: Path, terms: Terms
 ) -> AbstractContextManager[tuple[RunWriter, RecordedRun]]:
     cell, examples = ready.cell, tuple(ready.questions.values())
     settings = settings_of(
-        engine, cell.models, cell.dataset, examples, ready.scoring, cell.index, cell.retriever
-    )
+        ready.method, models, cell.models, cell.dataset, examples, ready.scoring,
+        searched=ready.retriever, index=cell.index, retriever=cell.retriever, encoder=ready.encoder,
+        seed=cell.seed, budget=cell.budget,
+    )  # fmt: skip
     return open_run(folder, settings, examples, ready.scoring, retry_failures=terms.retry_failures)
 
 

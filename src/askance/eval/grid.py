@@ -32,7 +32,7 @@ from dataclasses import replace
 from functools import cache
 from itertools import groupby
 from pathlib import Path
-from typing import Annotated, cast
+from typing import Annotated, Any, cast
 
 from pydantic import BaseModel, ConfigDict, Field, StringConstraints, ValidationError
 
@@ -105,12 +105,12 @@ class ModelTable(_Table):
 
 
 class MethodTable(_Table):
-    """A method, by the table's own name unless it is named, with its knobs."""
+    """A method, by the table's own name unless it is named, with its knobs and those of its members."""
 
     method: str | None = None
     retriever: str | None = None
     preset: str | None = None
-    set: dict[str, str | int | float | bool] = Field(default_factory=dict)
+    set: dict[str, str | int | float | bool | dict[str, Any]] = Field(default_factory=dict)
 
 
 class Grid(Common):

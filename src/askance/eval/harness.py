@@ -54,7 +54,7 @@ async def ask_all(
         RunFolderError: the folder can't be written any more.
     """
     progress(standing)
-    _check_failures(standing, max_failures)
+    check_failures(standing, max_failures)
     attempts = (Attempt(number, example) for number, example in questions.items())
     finishing = many(attempts, lambda attempt: _answer(engine, attempt), in_flight)
     try:
@@ -65,7 +65,7 @@ async def ask_all(
             for record, _ in finished:
                 standing.add(record)
             progress(standing)
-            _check_failures(standing, max_failures)
+            check_failures(standing, max_failures)
     finally:
         await finishing.aclose()
 
@@ -86,7 +86,8 @@ def _record(outcome: Outcome[Attempt, Result], scoring: Scoring) -> Record:
     return make_record(attempt.number, attempt.example, answer, attempt.trace, scores, told, reading.name)
 
 
-def _check_failures(standing: Standing, max_failures: int | None) -> None:
+def check_failures(standing: Standing, max_failures: int | None) -> None:
+    """Raise `TooManyFailures` where more questions of a run have failed than it may have."""
     if max_failures is not None and standing.num_failures > max_failures:
         first = standing.first_failure.rstrip(".")
         raise TooManyFailures(

@@ -9,6 +9,7 @@ from askance.core.trace import Answered, Trace
 from askance.core.types import Answer, Task, Usage
 from askance.eval.datasets import Example
 from askance.eval.readings import DEFAULT_READING, ReadingName
+from askance.runtime.checksum import sealed
 
 
 @dataclass(frozen=True, slots=True)
@@ -23,7 +24,8 @@ class Record:
         decisions: how many decisions had which outcome, such as ``{"search": 2, "keep": 1}``.
         scores: by metric; nothing where the metric does not apply to the question.
         error: why the question failed; empty if it did not.
-        trace_at, trace_bytes: where its trace is in ``traces.jsonl.gz``: a gzip member of its own.
+        trace_at, trace_bytes, trace_checksum: where its trace is in ``traces.jsonl.gz``, a gzip member of its
+            own, and the checksum of that; empty in a record from before there were checksums.
         options: of a choice.
         reading: how `short` was read out of the answer.
     """
@@ -47,6 +49,7 @@ class Record:
     trace_bytes: int = 0
     options: tuple[str, ...] = ()
     reading: ReadingName = DEFAULT_READING
+    trace_checksum: str = ""
 
     @property
     def is_failure(self) -> bool:
@@ -56,7 +59,7 @@ class Record:
     @property
     def line(self) -> bytes:
         """As it stands in the file, its line break included."""
-        return (json_line(self) + "\n").encode()
+        return sealed(json_line(self).encode()) + b"\n"
 
 
 def make_record(

@@ -5,16 +5,18 @@
     traces.jsonl.gz    their traces, one gzip member each; `zcat` reads all of them
     lock               held by the process that writes
 
-A question is finished once its trace and then its record are on the disk.
+A question is finished once its trace and then its record are on the disk. Settings, records and traces carry
+checksums (see `runtime.checksum`), which are verified whenever a run is gone on with or read.
 """
 
 import gzip
 import json
 import zlib
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
+from contextlib import contextmanager
 from dataclasses import dataclass, field
 from pathlib import Path
-from typing import TypeVar
+from typing import BinaryIO, TypeVar
 
 from pydantic import TypeAdapter, ValidationError
 
@@ -23,7 +25,7 @@ from askance.core.trace import Answered, AnyEvent
 from askance.core.types import Answer
 from askance.eval.record import Record
 from askance.eval.settings import Settings
-from askance.runtime.append_only import whole_lines
+from askance.runtime.checksum import DamagedLine, checksum, unsealed, unsealed_lines
 from askance.runtime.trace_file import parse_trace
 
 T = TypeVar("T")
@@ -72,39 +74,75 @@ def read_run(folder: Path) -> RecordedRun:
     """
     settings = read_settings(folder)
     records, _ = read_records(folder)
+    check_traces(folder, records)
     return RecordedRun(folder, settings, tuple(sorted(records, key=lambda record: record.number)))
 
 
 def read_recorded_trace(folder: Path, record: Record) -> tuple[AnyEvent, ...]:
     """The trace of one question of a run."""
+    with _open_traces(folder) as traces, _named(folder, record):
+        text = gzip.decompress(_member(traces, record)).decode()
+    return parse_trace(text, f"{folder / TRACES}, question {record.id}")
+
+
+def check_traces(folder: Path, records: Sequence[Record]) -> None:
+    """Raises RunFolderError unless the traces of all these records are there and undamaged.
+
+    Where one is not, what is added to the run would take its place.
+    """
+    if records:
+        with _open_traces(folder) as traces:
+            for record in records:
+                with _named(folder, record):
+                    _member(traces, record)
+
+
+def _member(traces: BinaryIO, record: Record) -> bytes:
+    traces.seek(record.trace_at)
+    member = traces.read(record.trace_bytes)
+    if len(member) < record.trace_bytes:
+        raise EOFError("it ends before that trace does")
+    if record.trace_checksum and checksum(member) != record.trace_checksum:
+        raise ValueError("its checksum is not that of its content")
+    return member
+
+
+def _open_traces(folder: Path) -> BinaryIO:
     path = folder / TRACES
     try:
-        with path.open("rb") as file:
-            file.seek(record.trace_at)
-            member = file.read(record.trace_bytes)
-        if len(member) < record.trace_bytes:
-            raise EOFError("it ends before that trace does")
-        text = gzip.decompress(member).decode()
+        return path.open("rb")
     except FileNotFoundError as error:
         raise RunFolderError(f"{path} is missing: restore it, for the traces are nowhere else.") from error
-    except (OSError, EOFError, zlib.error, UnicodeDecodeError) as error:
+    except OSError as error:
+        raise RunFolderError(f"can't read {path}: {error.strerror}. Check the path.") from error
+
+
+@contextmanager
+def _named(folder: Path, record: Record) -> Iterator[None]:
+    """Say whose trace it is that can't be read."""
+    try:
+        yield
+    except (OSError, EOFError, zlib.error, ValueError) as error:
         raise RunFolderError(
-            f"can't read the trace of question {record.id!r} in {path}: {error}. The file is damaged: "
-            "restore it."
+            f"can't read the trace of question {record.id!r} in {folder / TRACES} ({record.trace_bytes:,} "
+            f"bytes from byte {record.trace_at:,}): {error}. {_DAMAGED}"
         ) from error
-    return parse_trace(text, f"{path}, question {record.id}")
 
 
 def read_settings(folder: Path) -> Settings:
     path = folder / SETTINGS
     try:
-        content = json.loads(path.read_text(encoding="utf-8"))
+        text = unsealed(path.read_bytes(), old=b"{\n")
     except FileNotFoundError as error:
         raise RunFolderError(
             f"{folder} holds no run (no {SETTINGS}): name the folder that `askance eval --out` wrote."
         ) from error
     except OSError as error:
         raise RunFolderError(f"can't read {path}: {error.strerror}. Check the path.") from error
+    except ValueError as error:
+        raise RunFolderError(f"{path}, line 1: {error}. {_DAMAGED}") from error
+    try:
+        content = json.loads(text)
     except ValueError as error:
         raise RunFolderError(f"{path} is not JSON ({error}). {_DAMAGED}") from error
     if not isinstance(content, dict) or content.get("format") != FORMAT:
@@ -124,13 +162,14 @@ def read_records(folder: Path) -> tuple[list[Record], int]:
     if not path.exists():
         return [], 0
     try:
-        whole = whole_lines(path.read_bytes())
+        lines, size_bytes = unsealed_lines(path.read_bytes(), old=b'{"number": ')
     except OSError as error:
         raise RunFolderError(f"can't read {path}: {error.strerror}. Check the path.") from error
-    lines = whole.split(b"\n")[:-1]
+    except DamagedLine as error:
+        raise RunFolderError(f"{path}, line {error.number}: {error}. {_DAMAGED}") from error
     records = [_validated(_RECORD, line, f"{path}, line {at}") for at, line in enumerate(lines, start=1)]
     _check_each_once(path, records)
-    return records, len(whole)
+    return records, size_bytes
 
 
 def _check_each_once(path: Path, records: Sequence[Record]) -> None:

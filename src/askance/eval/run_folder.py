@@ -25,6 +25,7 @@ from askance.eval.recorded_run import (
     SETTINGS,
     TRACES,
     RecordedRun,
+    check_traces,
     last_answer,
     read_recorded_trace,
     read_records,
@@ -32,6 +33,7 @@ from askance.eval.recorded_run import (
 )
 from askance.eval.settings import Settings, continued, differences
 from askance.runtime.append_only import AppendOnlyFile
+from askance.runtime.checksum import checksum, sealed
 from askance.runtime.durable import write_atomically
 from askance.runtime.lock import locked_folder
 from askance.runtime.trace_file import trace_text
@@ -57,7 +59,8 @@ class RunWriter:
             at = self._traces.append(blobs)
             lines = []
             for (record, _), blob in zip(finished, blobs, strict=True):
-                lines.append(replace(record, trace_at=at, trace_bytes=len(blob)).line)
+                placed = replace(record, trace_at=at, trace_bytes=len(blob), trace_checksum=checksum(blob))
+                lines.append(placed.line)
                 at += len(blob)
             self._records.append(lines)
         except OSError as error:
@@ -116,7 +119,7 @@ def open_run(
             _check_same(folder, before, settings)
             found, size_bytes = read_records(folder)
             _check_questions(folder, found, wanted)
-            _check_traces(folder / TRACES, found)
+            check_traces(folder, found)
             kept = [
                 _scored(folder, record, wanted[record.id], scoring)
                 for record in found
@@ -204,24 +207,14 @@ def _check_questions(folder: Path, records: Sequence[Record], wanted: Mapping[st
             )
 
 
-def _check_traces(path: Path, records: Sequence[Record]) -> None:
-    """What is finished has its trace on the disk: where it has not, what is added would take its place."""
-    end = _end_of_traces(records)
-    size = path.stat().st_size if path.exists() else 0
-    if size < end:
-        raise RunFolderError(
-            f"{path} has {size:,} bytes, but the finished questions have {end:,} bytes of traces: restore "
-            "the file, or name another --out."
-        )
-
-
 def _end_of_traces(records: Iterable[Record]) -> int:
     return max((record.trace_at + record.trace_bytes for record in records), default=0)
 
 
 def _write_settings(folder: Path, settings: Settings) -> None:
     content = {"format": FORMAT, "schema": SCHEMA_VERSION, **dataclasses.asdict(settings)}
-    _replace(folder / SETTINGS, json.dumps(content, indent=1, ensure_ascii=False) + "\n")
+    text = json.dumps(content, indent=1, ensure_ascii=False) + "\n"
+    _replace(folder / SETTINGS, sealed(text.encode(errors="backslashreplace")).decode())
 
 
 def _replace(path: Path, text: str) -> None:

@@ -12,13 +12,16 @@ from importlib.metadata import PackageNotFoundError, version
 from pathlib import Path
 from typing import Any
 
+from askance.ask import precisions_of
 from askance.core.knobs import name_of, short_repr
+from askance.core.ports import Encoder, Method, Model, Retriever
+from askance.core.types import Role
 from askance.core.version import VERSION
 from askance.eval.datasets import Example
 from askance.eval.metrics import Scoring
 from askance.eval.readings import DEFAULT_READING, ReadingName
 from askance.loading import DEFAULT_RETRIEVER
-from askance.wire import Engine
+from askance.runtime.limit import Budget
 
 _PACKAGES = ("numpy", "torch", "transformers", "tantivy", "faiss-cpu", "sentence-transformers", "openai")
 
@@ -39,6 +42,7 @@ class Settings:
         index_content: hash of the indexed documents and how they were analysed, with dense retrieval also of
             the encoder; empty without an index.
         versions: of askance's libraries, as far as installed.
+        precisions: what the numbers of the models are computed in, by role, where that is known.
         retriever: how the index is searched.
         encoder: name and fingerprint of what the method compares texts with; empty without one.
         reading: how short answers are read, see `eval.readings`.
@@ -64,6 +68,7 @@ class Settings:
     retriever: str = DEFAULT_RETRIEVER
     encoder: str = ""
     reading: ReadingName = DEFAULT_READING
+    precisions: Mapping[str, str] = field(default_factory=dict)
 
     @property
     def dataset_name(self) -> str:
@@ -86,6 +91,7 @@ class Settings:
             **{f"knob {name}": value for name, value in self.knobs.items()},
             **{f"model {role}": spec for role, spec in self.model_specs.items()},
             **{f"model {role} (loaded)": name for role, name in self.models.items()},
+            **{f"precision of model {role}": precision for role, precision in self.precisions.items()},
             "index content": self.index_content,
             # Left out as in runs that began before there was a choice.
             **({} if self.retriever == DEFAULT_RETRIEVER else {"retriever": self.retriever}),
@@ -96,36 +102,61 @@ class Settings:
         }
 
 
+@dataclass(frozen=True, slots=True)
+class LoadedModels:
+    """What a run keeps of its models, by role: their names, and the precisions that are known."""
+
+    names: Mapping[str, str]
+    precisions: Mapping[str, str]
+
+    @classmethod
+    def of(cls, models: Mapping[Role, Model]) -> "LoadedModels":
+        """The same of models that are at hand."""
+        return cls({role: model.name for role, model in models.items()}, precisions_of(models))
+
+
 def settings_of(
-    engine: Engine,
+    method: Method,
+    models: LoadedModels,
     model_specs: Mapping[str, str],
     dataset: str,
     examples: Sequence[Example],
     scoring: Scoring,
+    *,
+    searched: Retriever | None = None,
     index: Path | None = None,
     retriever: str = DEFAULT_RETRIEVER,
+    encoder: Encoder | None = None,
+    seed: int = 0,
+    budget: Budget = Budget(),
 ) -> Settings:
-    """The settings of a run that begins now."""
+    """The settings of a run that begins now.
+
+    Args:
+        model_specs: the models as they were named, by role.
+        searched: what searches `index`, in the way that `retriever` names.
+    """
     return Settings(
         dataset=dataset,
         num_questions=len(examples),
         questions_sha256=sha256(repr(tuple(examples)).encode()).hexdigest(),
-        method=name_of(type(engine.method)),
-        title=short_repr(engine.method),
-        knobs=_knobs(engine.method),
-        models={role: model.name for role, model in engine.models.items()},
+        method=name_of(type(method)),
+        title=short_repr(method),
+        knobs=_knobs(method),
+        models=models.names,
         model_specs=dict(model_specs),
         index="" if index is None else str(index),
-        index_content="" if engine.retriever is None else engine.retriever.fingerprint,
-        seed=engine.seed,
+        index_content="" if searched is None else searched.fingerprint,
+        seed=seed,
         metrics=scoring.names,
         askance=VERSION,
         versions={"python": platform.python_version(), **_versions()},
         machine=f"{os.cpu_count()} cores, {platform.machine()}",
         started_at=datetime.now(UTC).isoformat(timespec="seconds"),
-        budget={name: value for name, value in asdict(engine.budget).items() if value is not None},
+        budget={name: value for name, value in asdict(budget).items() if value is not None},
         retriever=retriever,
-        encoder="" if engine.encoder is None else f"{engine.encoder.name}, {engine.encoder.fingerprint}",
+        precisions=models.precisions,
+        encoder="" if encoder is None else f"{encoder.name}, {encoder.fingerprint}",
         reading=scoring.reading.name,
     )
 

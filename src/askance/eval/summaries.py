@@ -31,6 +31,7 @@ class Costs:
         tokens_computed: of prompts, as far as no cache had them, and generated ones, kept or not.
         p95_seconds: 95 % of the questions took no longer; between two questions it is interpolated.
         price: in the currency of the prices that were given; None without prices.
+        is_upper_bound: `tokens_computed` is an upper bound, since the tokens of some prompts are not known.
     """
 
     searches: float
@@ -40,6 +41,12 @@ class Costs:
     median_seconds: float
     p95_seconds: float
     price: float | None = None
+    is_upper_bound: bool = False
+
+    @property
+    def computed_text(self) -> str:
+        """`tokens_computed` as it is shown."""
+        return f"{'≤ ' if self.is_upper_bound else ''}{self.tokens_computed:,.0f}"
 
 
 @dataclass(frozen=True, slots=True)
@@ -171,6 +178,7 @@ def costs_of(records: Sequence[Record], prices: Prices | None = None) -> Costs:
         median_seconds=found["seconds"]["median"],
         p95_seconds=found["seconds"]["p95"],
         price=None if prices is None else statistics.fmean(cost(usage, prices) for usage in usages),
+        is_upper_bound=any(usage.is_upper_bound for usage in usages),
     )
 
 

@@ -18,7 +18,7 @@ _P = (
 )
 COST_COLUMNS: dict[str, Callable[[Costs], str]] = {
     "searches": lambda costs: f"{costs.searches:.2f}",
-    "tokens computed": lambda costs: f"{costs.tokens_computed:,.0f}",
+    "tokens computed": lambda costs: costs.computed_text,
     "generated": lambda costs: f"{costs.tokens_generated:,.0f}",
     "reused": lambda costs: f"{costs.tokens_reused:,.0f}",
     "median s": lambda costs: f"{costs.median_seconds:.2f}",

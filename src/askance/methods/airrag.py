@@ -4,17 +4,17 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import ClassVar, Literal
 
-from askance.core.errors import MissingAbility
+from askance.core.errors import KnobError, MissingAbility
 from askance.core.knobs import Knobs, knob
 from askance.core.ports import Model, Needs, Run
 from askance.core.types import Answer, Demo, Question, Role, Sampling
-from askance.methods import airrag_prompts as prompts
 from askance.methods.airrag_actions import ALL, WITHOUT_ANALYSIS, Actions
 from askance.methods.airrag_choosing import valid
 from askance.methods.airrag_queries import STOPS as QUERY_STOPS
 from askance.methods.airrag_searching import Searching
 from askance.methods.airrag_showing import answered, show_choice, show_spending, show_tree
 from askance.methods.airrag_state import DA, QT, RA, SAY, Legality
+from askance.methods.airrag_wording import OWN, AirragWording
 from askance.methods.prompts import STOPS
 
 Verifier = Literal["sa", "jcd", "emb", "rm", "rm_vote"]
@@ -29,14 +29,16 @@ class Airrag(Knobs):
 
     There is no public code. Where the paper is silent: the queue of sub-queries, the reward (how much an
     answer has in common with all answers found so far, computed anew after each rollout), the exploration
-    weight of rStar, lazy expansion, the first rollout, which takes the actions in the order of the paper's
-    appendix so that a single one is a path of reasoning, and DA as a candidate beside the paths. Ours: a
+    weight of rStar, lazy expansion, and the first rollout, which takes the actions in the order of the
+    paper's appendix. DA runs together with SAY (section 3.1), as a candidate beside the paths. Ours: a
     query that was asked is not asked again; a retrieval without passages is a refusal; `rollouts` run `wave`
     at a time, one at most from each node, and timing changes nothing; they share the budget.
     """
 
     rollouts: int = knob(1, "paths to try", at_least=1)
-    samples: int = knob(1, "replies of SAY and QT to draw at once", at_least=1)
+    samples: int = knob(
+        1, "replies of SAY and QT to draw at once; the one most like all others is followed first", at_least=1
+    )
     answer_samples: int = knob(1, "replies of RA, SA and DA to draw at once", at_least=1)
     q_div: float = knob(
         0.0, "how far SAY and QT go from temperature and top_p to 1 and 1", at_least=0, at_most=1
@@ -45,9 +47,11 @@ class Airrag(Knobs):
     top_p: float = knob(0.8, "probability mass to sample from", at_least=0.01, at_most=1)
     top_k: int = knob(50, "tokens to sample from; 0: all", at_least=0)
     passages: int = knob(
-        3, "passages for a sub-query; 0: as many as l_max has room for, up to most_passages", at_least=0
+        3,
+        "passages for a sub-query; 0: as many as l_max and the window have room for, up to most_passages",
+        at_least=0,
     )
-    most_passages: int = knob(100, "the most of them", at_least=1)
+    most_passages: int | None = knob(None, "the most of them; none: no other limit", at_least=1)
     l_max: int | None = knob(None, "most input tokens of all calls of a question; none: no limit", at_least=1)
     count_verifier: bool = knob(True, "whether the verifier's call counts against l_max")
     verifier: Verifier = knob(
@@ -66,24 +70,35 @@ class Airrag(Knobs):
     skip_exhausted: bool = knob(True, "never visit an end twice, and stop when nothing is left")
     wave: int = knob(4, "rollouts side by side", at_least=1)
     actions: Actions = knob(ALL, "what a path may consist of: its own, and other methods by name")
-    include_da: bool = knob(False, "a direct answer as a further candidate when there is one rollout")
     followup_qt: Literal["if_no_plan", "always", "never"] = knob(
         "if_no_plan", "when the first rollout asks for a follow-up once all is answered"
     )
     early_sa: bool = knob(False, "sum up also while sub-queries are left")
     multi_query: bool = knob(False, "RA searches with all queries of the QT before it, not with one")
     most_iterations: int = knob(4, "most RA, and most QT, of a path", at_least=1)
-    examples: int = knob(0, "worked examples in the prompts of SAY, QT and SA", at_least=0, at_most=3)
+    prompts: AirragWording = knob(OWN, "the words of the prompts, and worked examples: a set, or a file")
+    examples: int | None = knob(
+        None, "worked examples in the prompts of SAY, QT and SA; none: as many as the set says", at_least=0
+    )
     query_tokens: int = knob(256, "most new tokens of SAY and QT", at_least=1)
     answer_tokens: int = knob(256, "most new tokens of RA", at_least=1)
     summary_tokens: int = knob(128, "most new tokens of SA and DA", at_least=1)
 
     paper: ClassVar[str] = "Feng et al. 2025 (AirRAG)"
 
+    def __post_init__(self) -> None:
+        Knobs.__post_init__(self)
+        most = max(map(len, (self.prompts.say_demos, self.prompts.qt_demos, self.prompts.sa_demos)))
+        if self._num_examples > most:
+            raise KnobError(
+                f"knob examples={self._num_examples} of method airrag: {self.prompts} has {most}."
+            )
+
     @property
     def needs(self) -> Needs:
         roles: frozenset[Role] = frozenset({"reward"}) if self.is_judged else frozenset()
-        return self.actions.needs(Needs(retriever=True, roles=roles, encoder=self.verifier == "emb"))
+        searches = not self.actions.is_direct
+        return self.actions.needs(Needs(retriever=searches, roles=roles, encoder=self.verifier == "emb"))
 
     def check_models(self, models: Mapping[Role, Model]) -> None:
         """Raise MissingAbility where no model can give rewards, or another method can't work."""
@@ -104,7 +119,7 @@ class Airrag(Knobs):
     @property
     def draws_beside(self) -> bool:
         """Whether a direct answer is a candidate beside the paths."""
-        return DA in self.actions.own and (self.rollouts > 1 or self.include_da)
+        return DA in self.actions.own and not self.actions.is_direct
 
     @property
     def legality(self) -> Legality:
@@ -112,6 +127,7 @@ class Airrag(Knobs):
         steps = 2 * self.most_iterations + 1
         return Legality(
             self.actions.is_lite,
+            self.actions.is_direct,
             self.most_iterations,
             steps if self.actions.is_lite else steps + 1,
             self.early_sa,
@@ -121,17 +137,21 @@ class Airrag(Knobs):
     @property
     def analysis_demos(self) -> tuple[Demo, ...]:
         """For SAY."""
-        return prompts.SAY_DEMOS[: self.examples]
+        return self.prompts.say_demos[: self._num_examples]
 
     @property
     def transformation_demos(self) -> tuple[Demo, ...]:
         """For QT."""
-        return prompts.QT_DEMOS[: self.examples]
+        return self.prompts.qt_demos[: self._num_examples]
 
     @property
     def summary_demos(self) -> tuple[Demo, ...]:
         """For SA."""
-        return prompts.SA_DEMOS[: self.examples]
+        return self.prompts.sa_demos[: self._num_examples]
+
+    @property
+    def _num_examples(self) -> int:
+        return self.prompts.examples if self.examples is None else self.examples
 
     def samples_of(self, action: str) -> int:
         """Replies of an action drawn at once."""

@@ -11,7 +11,10 @@ from askance.methods import airrag_prompts as prompts
 from askance.methods.airrag_queries import parse_queries
 from askance.methods.airrag_reward import Judge
 from askance.methods.airrag_state import DA, QT, RA, SA, SAY, State
+from askance.methods.airrag_voting import jcd_scores
+from askance.methods.airrag_wording import REFUSAL, AirragWording
 from askance.methods.budget import Allowance, NoRoom, most_that_fit
+from askance.methods.searching import num_in_room, search_as_fits, search_for
 from askance.text.answers import normalise_answer
 from askance.text.fusion import fuse
 from askance.tree.nodes import Outcome
@@ -44,6 +47,11 @@ class Acting:
     judge: Judge | None = None
     judging: Allowance | None = None
 
+    @property
+    def words(self) -> AirragWording:
+        """Of the prompts."""
+        return self.airrag.prompts
+
     async def draw(self, state: State, node: str, action: str) -> list[Outcome[State]] | None:
         """The different states that an action leads to; none where it gives nothing, None without room."""
         try:
@@ -68,12 +76,14 @@ class Acting:
         return await self._further(state, action)
 
     async def _analyse(self, state: State, node: str) -> list[Outcome[State]]:
-        prompt = prompts.analysis_prompt(self.run.model, self.question, self.airrag.analysis_demos)
+        prompt = prompts.analysis_prompt(
+            self.run.model, self.question, self.airrag.analysis_demos, words=self.words
+        )
         said = await self._said(SAY, (), prompt, node, parse_queries, self._closing(state))
         return [Outcome(state.planned(queries, self.question.text), votes) for queries, votes in said]
 
     async def _answer_directly(self, state: State, node: str) -> list[Outcome[State]]:
-        prompt = prompts.direct_prompt(self.run.model, self.question)
+        prompt = prompts.direct_prompt(self.run.model, self.question, words=self.words)
         said = await self._said(DA, (), prompt, node, _final, self.for_judging(state))
         return [Outcome(state.concluded(DA, answer), votes) for (answer,), votes in said]
 
@@ -81,25 +91,35 @@ class Acting:
         current = state.pending[0] if state.pending else ""
         about = (current, *(f"{pair.question}\n{pair.answer}" for pair in state.history))
         prompt = prompts.transformation_prompt(
-            self.run.model, self.question, state.history, current, self.airrag.transformation_demos
+            self.run.model,
+            self.question,
+            state.history,
+            current,
+            self.airrag.transformation_demos,
+            words=self.words,
         )
         said = await self._said(QT, about, prompt, node, parse_queries, self._closing(state))
         return [Outcome(state.transformed(queries), votes) for queries, votes in said]
 
     async def _answer_next(self, state: State, node: str) -> list[Outcome[State]]:
-        """The head of the queue, answered from passages; without any, nothing is asked of the model."""
+        """The head of the queue, answered from passages; without any, nothing is asked of the model.
+
+        What was found and has no room here stays on the path: the summary may have room for it.
+        """
         query = state.pending[0] if state.pending else self.question.text
-        hits = await self._search(query, state)
-        if not hits:
-            return [Outcome(state.answered(query, prompts.REFUSAL, (), refused=True))]
+        found = await self._search(query, state)
+        if not found:
+            return [Outcome(state.answered(query, REFUSAL, (), refused=True))]
         closing = self._closing(state)
         hits, prompt = self._fitting(
-            hits, lambda shown: prompts.retrieval_answer_prompt(self.run.model, shown, query), closing
+            found if self.airrag.passages else found[: self._num_passages(state, found)],
+            lambda shown: prompts.retrieval_answer_prompt(self.run.model, shown, query, words=self.words),
+            closing,
         )
         about = (normalise_answer(query), *(hit.passage.id for hit in hits))
         said = await self._said(RA, about, prompt, node, _final, closing)
         return [
-            Outcome(state.answered(query, answer, hits, refused=prompts.is_refusal(answer)), votes)
+            Outcome(state.answered(query, answer, found, refused=prompts.is_refusal(answer)), votes)
             for (answer,), votes in said
         ]
 
@@ -128,36 +148,51 @@ class Acting:
         """What `query` finds, or all queries of the QT before it, fused by their ranks."""
         airrag, last = self.airrag, state.steps[-1] if state.steps else None
         queries = last.said if airrag.multi_query and last and last.action == QT else ()
-        most = airrag.passages or airrag.most_passages
-        found = [await self._found(each, most) for each in queries or (query,)]
-        hits = found[0] if len(found) == 1 else _fused(found)[:most]
-        return hits if airrag.passages else hits[: self._num_passages(state, hits)]
 
-    async def _found(self, query: str, most: int) -> tuple[Hit, ...]:
-        decision = self.run.trace.decide("retrieve", "search", "a sub-query is answered", query=query)
-        with self.run.trace.because(decision):
-            return await self.run.retriever.search(query, most)
+        async def search(k: int) -> tuple[Hit, ...]:
+            found = [
+                await search_for(each, self.run, k, "a sub-query is answered") for each in queries or (query,)
+            ]
+            return found[0] if len(found) == 1 else _fused(found)[:k]
 
-    def _num_passages(self, state: State, found: Sequence[Hit]) -> int:
-        """How many the allowance has room for, if those still to be asked for get as many."""
-        left = self.allowance.left
-        if left is None or not found:
-            return len(found)
-        planned = max(1, len(state.pending)) if state.plan else self.airrag.most_iterations - state.times(RA)
-        of_all = self.run.model.count(prompts.retrieval_answer_prompt(self.run.model, found, ""))
-        of_one = max(1.0, of_all / len(found))
-        for_summary = self._closing(state) + RA_TOKENS * planned + 0.25 * (self.allowance.most or 0)
-        templates = planned * self.run.model.count(
-            prompts.transformation_prompt(self.run.model, self.question, state.history, "")
+        if airrag.passages:
+            return await search(airrag.passages)
+        return await search_as_fits(
+            search, lambda hits: self._num_passages(state, hits, 1), airrag.most_passages
         )
-        room = (left - for_summary - templates) / (max(1, planned) * of_one)
-        return int(min(max(room, 1), len(found)))
+
+    def _num_passages(self, state: State, found: Sequence[Hit], planned: int | None = None) -> int:
+        """How many the window has room for, and the allowance, if those still to be asked for get as many.
+
+        Those are the queue; in Lite, where nothing is planned, as many as there may be. A quarter of the
+        allowance is the summary's, but of what is left after the plan only half.
+
+        Args:
+            planned: retrievals, this one included; None for those still to be asked for.
+        """
+        model, left = self.run.model, self.allowance.left
+
+        def count(hits: Sequence[Hit]) -> int:
+            return model.count(prompts.retrieval_answer_prompt(model, hits, "", words=self.words))
+
+        room: float = model.context_tokens - self.airrag.answer_tokens - count(())
+        if left is not None:
+            is_lite, most = self.airrag.actions.is_lite, self.airrag.most_iterations
+            planned = planned or max(1, most - state.times(RA) if is_lite else len(state.pending))
+            passages = min(0.25 * (self.allowance.most or 0), 0.5 * left)
+            for_summary = self._closing(state) + RA_TOKENS * planned + passages
+            transforming = prompts.transformation_prompt(
+                model, self.question, state.history, "", words=self.words
+            )
+            templates = planned * (model.count(transforming) + count(()))
+            room = min(room, (left - for_summary - templates) / planned)
+        return num_in_room(found, room, count)
 
     def _closing(self, state: State) -> int:
         """Input tokens that the final call takes without passages, as things stand."""
         if self.allowance.left is None:
             return 0
-        prompt = prompts.summary_prompt(self.run.model, self.question, state.history)
+        prompt = prompts.summary_prompt(self.run.model, self.question, state.history, words=self.words)
         return self.run.model.count(prompt) + self.for_judging(state)
 
     def for_judging(self, state: State) -> int:
@@ -178,14 +213,18 @@ class Acting:
             return self._has_room(prompt, self.airrag.summary_tokens, keep)
 
         def with_hits(num_hits: int) -> Prompt:
-            return prompts.summary_prompt(model, question, state.history, ordered[:num_hits], demos)
+            return prompts.summary_prompt(
+                model, question, state.history, ordered[:num_hits], demos, words=self.words
+            )
 
         num_hits = most_that_fit(len(ordered), lambda number: has_room(with_hits(number)))
-        self.allowance.was_short |= num_hits != len(ordered)
+        # Of as many as fit, some have no room as a rule.
+        least = len(ordered) if self.airrag.passages else min(1, len(ordered))
+        self.allowance.was_short |= num_hits is None or num_hits < least
         if num_hits is not None:
             return with_hits(num_hits)
         for oldest in range(len(state.history)):
-            prompt = prompts.summary_prompt(model, question, state.history[oldest:])
+            prompt = prompts.summary_prompt(model, question, state.history[oldest:], words=self.words)
             if has_room(prompt):
                 return prompt
         raise NoRoom
@@ -217,7 +256,10 @@ class Acting:
         read: Callable[[str], Said],
         keep: int = 0,
     ) -> tuple[tuple[Said, int], ...]:
-        """The different replies, and how many samples gave each. Empty ones are asked for once more."""
+        """The different replies, and how many samples gave each. Empty ones are asked for once more.
+
+        The one that has most in common with all samples (equation 2) stands first: a rollout enters it.
+        """
         is_chat = "chat" in self.run.model.capabilities
         sampling = self.airrag.sampling(action, is_chat=is_chat)
         num_samples = self.airrag.samples_of(action)
@@ -237,7 +279,7 @@ class Acting:
                 continue
             first, count = votes.get(_compared(said), (said, 0))
             votes[_compared(said)] = (first, count + 1)
-        found = tuple(votes.values())
+        found = _by_agreement(list(votes.values()))
         if may_remember:
             self.memory[remembered] = found
         return found
@@ -263,6 +305,13 @@ def _merged(outcomes: Sequence[Outcome[State]]) -> list[Outcome[State]]:
         same = found.get(each.state.key)
         found[each.state.key] = each if same is None else replace(same, votes=same.votes + each.votes)
     return list(found.values())
+
+
+def _by_agreement(found: Sequence[tuple[Said, int]]) -> tuple[tuple[Said, int], ...]:
+    """Replies, the one with the most in common with all samples first; equal ones stay in their order."""
+    scores = jcd_scores([" ".join(said) for said, _ in found], [votes for _, votes in found])
+    order = sorted(range(len(found)), key=lambda at: -round(scores[at], 9))
+    return tuple(found[at] for at in order)
 
 
 def _final(text: str) -> Said:

@@ -8,10 +8,10 @@ from askance.core.ports import Method, Model, Needs, Run
 from askance.core.types import Answer, Question, Role
 from askance.methods.airrag_state import DA, QT, RA, SA, SAY
 from askance.methods.budget import Allowance, AllowedModel, NoRoom
-from askance.methods.members import check_all, joined_needs
+from askance.methods.members import Named, check_all, joined_needs, told
 
-FULL, LITE = (SAY, DA, RA, QT, SA), (RA, QT, SA)
-SETS = (FULL, (SAY, RA, QT, SA), LITE)
+FULL, LITE, DIRECT = (SAY, DA, RA, QT, SA), (RA, QT, SA), (DA,)
+SETS = (FULL, (SAY, RA, QT, SA), LITE, DIRECT)
 """What the actions of its own may be."""
 
 
@@ -20,7 +20,8 @@ class Actions:
     """Names of actions.
 
     Attributes:
-        own: one of `SETS`: all five of AirRAG, the same without a direct answer, or those of AirRAG-Lite.
+        own: one of `SETS`: all five of AirRAG, the same without a direct answer, those of AirRAG-Lite, or a
+            direct answer alone, which is the paper's zero-shot question answering.
         further: other methods, by name.
 
     Raises:
@@ -28,7 +29,7 @@ class Actions:
     """
 
     own: tuple[str, ...] = FULL
-    further: tuple[tuple[str, Method], ...] = ()
+    further: Named = ()
 
     def __post_init__(self) -> None:
         if self.own not in SETS:
@@ -45,18 +46,32 @@ class Actions:
     @property
     def is_lite(self) -> bool:
         """Whether there is no analysis at the root."""
-        return SAY not in self.own
+        return self.own == LITE
+
+    @property
+    def is_direct(self) -> bool:
+        """Whether nothing is searched for."""
+        return self.own == DIRECT
 
     @property
     def names(self) -> tuple[str, ...]:
         """Of the other methods."""
         return tuple(name for name, _ in self.further)
 
+    @property
+    def named(self) -> Named:
+        """The other methods; see `HoldsMethods`."""
+        return self.further
+
+    def having(self, named: Named) -> "Actions":
+        """The same with these other methods."""
+        return replace(self, further=named)
+
     def __repr__(self) -> str:
         return "+".join([*self.own, *(f"{method!r}" for _, method in self.further)])
 
     def __str__(self) -> str:
-        return ",".join([*self.own, *self.names])
+        return ",".join([*self.own, *(told(*each) for each in self.further)])
 
     def needs(self, own: Needs) -> Needs:
         """What AirRAG with these actions asks for, which alone asks for `own`."""

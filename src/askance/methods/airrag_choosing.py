@@ -7,8 +7,9 @@ from typing import Protocol
 from askance.core.ports import Run
 from askance.core.types import Hit, Prompt, Question, Sampling
 from askance.methods import airrag_prompts as prompts
-from askance.methods.airrag_state import State
+from askance.methods.airrag_state import State, each_once
 from askance.methods.airrag_voting import Vote, clustered, emb_scores, jcd_scores, ranking
+from askance.methods.airrag_wording import AirragWording
 from askance.methods.budget import Allowance, NoRoom, most_that_fit
 from askance.methods.prompts import STOPS
 from askance.text.answers import normalise_answer
@@ -21,6 +22,8 @@ class Chooses(Protocol):
     def verifier(self) -> str: ...
     @property
     def summary_tokens(self) -> int: ...
+    @property
+    def prompts(self) -> AirragWording: ...
 
 
 @dataclass(frozen=True, slots=True)
@@ -111,10 +114,11 @@ async def _verified(
         )
         for at in order
     ]
-    hits = {hit.passage.id: hit for at in order for hit in endings[best_of[at]].state.hits}
+    found = (hit for at in order for hit in endings[best_of[at]].state.hits)
+    hits = each_once(sorted(found, key=lambda hit: hit.rank))
     sampling = Sampling(method.summary_tokens, stop=STOPS)
     try:
-        prompt = _fitting(method, question, run, candidates, list(hits.values()), allowance)
+        prompt = _fitting(method, question, run, candidates, hits, allowance)
         (written,) = await allowance.generate(run.model, prompt, sampling, key=("verify",))
     except NoRoom:
         run.trace.decide("choose", "without a call", "the budget has no room to compare the candidates")
@@ -144,7 +148,7 @@ def _fitting(
     """All candidates with passages, fewer passages, none; without histories; only then fewer candidates."""
 
     def prompt_of(shown: Sequence[prompts.Candidate], num_hits: int) -> Prompt:
-        return prompts.candidates_prompt(run.model, question, shown, hits[:num_hits])
+        return prompts.candidates_prompt(run.model, question, shown, hits[:num_hits], words=method.prompts)
 
     def fits(prompt: Prompt) -> bool:
         num_tokens = run.model.count(prompt)

@@ -1,7 +1,6 @@
 """The prompts of AirRAG's actions (Feng et al. 2025, arXiv 2501.10053, appendix), and how answers are read.
 
-What each must say is the paper's; the words are ours. They are short, since every call of a tree search pays
-for them. The packaged adapter is trained on these very texts: whoever changes one must train it again.
+The words are those of an `AirragWording`.
 
 A model with a chat format gets a system turn, a pair of turns for each example, and a user turn. Another
 gets the same as plain text with a cue at its end. Hits are given best first, as retrievers do, and shown
@@ -14,6 +13,7 @@ from dataclasses import dataclass
 
 from askance.core.ports import Model
 from askance.core.types import Chat, Demo, Hit, Prompt, Question, Raw, Span, Turn, untrusted
+from askance.methods.airrag_wording import OWN, AirragWording
 from askance.methods.prompts import numbered_passages, question_spans
 from askance.text.answers import normalise_answer
 
@@ -47,20 +47,24 @@ class Candidate:
     history: tuple[Demo, ...] = ()
 
 
-def analysis_prompt(model: Model, question: Question, demos: Sequence[Demo] = ()) -> Prompt:
+def analysis_prompt(
+    model: Model, question: Question, demos: Sequence[Demo] = (), *, words: AirragWording = OWN
+) -> Prompt:
     """SAY: the question, to be rephrased, generalised or split into sub-queries, or `None`."""
-    return _prompt(model, SAY, _asked(question), "Queries:", demos)
+    return _prompt(model, words, words.say, _asked(question), "Queries:", demos)
 
 
-def direct_prompt(model: Model, question: Question) -> Prompt:
+def direct_prompt(model: Model, question: Question, *, words: AirragWording = OWN) -> Prompt:
     """DA: the bare question, without an instruction; in plain text, with the cue for an answer."""
-    return _prompt(model, "", question_spans(question), "Answer:")
+    return _prompt(model, words, "", question_spans(question), "Answer:")
 
 
-def retrieval_answer_prompt(model: Model, hits: Sequence[Hit], query: str) -> Prompt:
+def retrieval_answer_prompt(
+    model: Model, hits: Sequence[Hit], query: str, *, words: AirragWording = OWN
+) -> Prompt:
     """RA: a short answer to `query` from passages, or `REFUSAL`."""
     asked = (Span("Question: "), _line(query))
-    return _prompt(model, RA, (*_contexts(hits), *asked), "Answer:")
+    return _prompt(model, words, words.ra, (*_contexts(hits), *asked), "Answer:")
 
 
 def transformation_prompt(
@@ -69,11 +73,13 @@ def transformation_prompt(
     history: Sequence[Demo],
     current: str,
     demos: Sequence[Demo] = (),
+    *,
+    words: AirragWording = OWN,
 ) -> Prompt:
     """QT: what to ask next, given what is answered; `current` is the query that would come next, or empty."""
     parts = (*_asked(question), Span("\n"), *_history(history))
     due = (Span("Next query: "), untrusted(" ".join(current.split()) or "None"))
-    return _prompt(model, QT, (*parts, *due), "Queries:", demos)
+    return _prompt(model, words, words.qt, (*parts, *due), "Queries:", demos)
 
 
 def summary_prompt(
@@ -82,21 +88,28 @@ def summary_prompt(
     history: Sequence[Demo],
     hits: Sequence[Hit] = (),
     demos: Sequence[Demo] = (),
+    *,
+    words: AirragWording = OWN,
 ) -> Prompt:
     """SA: the final, concise answer out of sub-queries with their answers, and passages where they fit."""
     parts = (*_contexts(hits), *_history(history), *_asked(question))
-    return _prompt(model, SA, parts, "Answer:", demos)
+    return _prompt(model, words, words.sa, parts, "Answer:", demos)
 
 
 def candidates_prompt(
-    model: Model, question: Question, candidates: Sequence[Candidate], hits: Sequence[Hit] = ()
+    model: Model,
+    question: Question,
+    candidates: Sequence[Candidate],
+    hits: Sequence[Hit] = (),
+    *,
+    words: AirragWording = OWN,
 ) -> Prompt:
     """SA as verifier: which of several answers is right. Equal ones come as one, the likeliest first."""
     listed: list[Span] = [Span("Candidates:\n")]
     for candidate in candidates:
         count = f" ({candidate.num_paths})" if candidate.num_paths > 1 else ""
         listed += [Span("- "), _line(candidate.answer), Span(f"{count}\n"), *_history(candidate.history)]
-    return _prompt(model, VERIFY, (*_contexts(hits), *listed, *_asked(question)), "Answer:")
+    return _prompt(model, words, words.verify, (*_contexts(hits), *listed, *_asked(question)), "Answer:")
 
 
 def parse_final(text: str) -> str:
@@ -120,13 +133,18 @@ def is_refusal(answer: str) -> bool:
 
 
 def _prompt(
-    model: Model, instruction: str, parts: tuple[Span, ...], cue: str, demos: Sequence[Demo] = ()
+    model: Model,
+    words: AirragWording,
+    instruction: str,
+    parts: tuple[Span, ...],
+    cue: str,
+    demos: Sequence[Demo] = (),
 ) -> Prompt:
     if "chat" in model.capabilities:
         head = (Span(f"{instruction}\n\n"),) if instruction else ()
-        system, asked = Turn("system", (Span(SYSTEM),)), Turn("user", (*head, *parts))
+        system, asked = Turn("system", (Span(words.system),)), Turn("user", (*head, *parts))
         return Chat((system, *_example_turns(demos), asked))
-    head = (Span(f"{SYSTEM} {instruction}\n\n"),) if instruction else ()
+    head = (Span(f"{words.system} {instruction}\n\n"),) if instruction else ()
     return Raw((*head, *_example_spans(demos, cue), *parts, Span(f"\n{cue}")))
 
 
@@ -175,72 +193,3 @@ def unquoted(text: str) -> str:
         if text == f"{begin}{inner}{end}" and begin not in marks and end not in marks:
             return unquoted(inner)
     return text
-
-
-REFUSAL = "The passages do not contain the answer."
-"""What RA asks for where the passages hold no answer."""
-
-SYSTEM = "You are an expert at answering questions."
-
-SAY = (
-    "Rephrase the question, make it more general, or split it into sub-queries, so that searching and "
-    "answering get easier. Write one query per line and nothing else, or None if nothing is gained."
-)
-RA = (
-    "Answer the question from the passages, which may or may not be relevant. Be brief. If they do not hold "
-    f"the answer, say: {REFUSAL}"
-)
-QT = (
-    "Given what is known, decide whether to rephrase, summarise or split the next query, or to ask a "
-    "follow-up, so that searching and answering get easier. Write one query per line, or None if none is "
-    "needed."
-)
-SA = "Give the correct and concise answer to the question, from the passages and from what is known."
-VERIFY = (
-    "Give the correct and concise answer to the question. Choose between the candidates by what is known "
-    "and by the passages. A number in brackets says how often a candidate was found."
-)
-
-SAY_DEMOS = (
-    Demo(
-        "Is the tallest mountain of Kenya higher than that of Tanzania?",
-        "Which is the tallest mountain of Kenya, and how high is it?\n"
-        "Which is the tallest mountain of Tanzania, and how high is it?",
-    ),
-    Demo(
-        "In which city did the inventor of the saxophone die?",
-        "Who invented the saxophone?\nIn which city did the inventor of the saxophone die?",
-    ),
-    Demo("How many strings has a cello?", "None"),
-)
-QT_DEMOS = (
-    Demo(
-        "In which city did the inventor of the saxophone die?\n"
-        "Known: Who invented the saxophone? Adolphe Sax\n"
-        "Next query: In which city did the inventor of the saxophone die?",
-        "In which city did Adolphe Sax die?",
-    ),
-    Demo(
-        "Which sea does the river of Vienna flow into?\n"
-        "Known: Which river flows through Vienna? the Danube\nNext query: None",
-        "Which sea does the Danube flow into?",
-    ),
-    Demo(
-        "How many strings has a cello?\nKnown: How many strings has a cello? four\nNext query: None", "None"
-    ),
-)
-SA_DEMOS = (
-    Demo(
-        "Known: Who invented the saxophone? Adolphe Sax\n"
-        "Known: In which city did Adolphe Sax die? Paris\n"
-        "Question: In which city did the inventor of the saxophone die?",
-        "Paris",
-    ),
-    Demo(
-        "Known: How high is Mount Kenya? 5,199 m\nKnown: How high is Kilimanjaro? 5,895 m\n"
-        "Question: Is the tallest mountain of Kenya higher than that of Tanzania?",
-        "no",
-    ),
-    Demo("Known: How many strings has a cello? four\nQuestion: How many strings has a cello?", "four"),
-)
-"""Examples of our own, at most three for each; `Question: ` goes in front of them."""

@@ -11,6 +11,7 @@ from dataclasses import dataclass, field
 from askance.core.ports import Model
 from askance.core.types import Chat, Prompt, Question, Raw, Span, Turn, untrusted
 from askance.methods.airrag_state import DA, QT, RA, SA, SAY, State
+from askance.methods.airrag_wording import OWN, AirragWording
 from askance.methods.budget import Allowance, AllowedModel, NoRoom
 from askance.methods.prompts import passage_text, question_spans
 
@@ -29,6 +30,7 @@ class Judge:
 
     model: Model
     question: Question
+    words: AirragWording = OWN
     num_input: int = 0
     _rewards: dict[object, float] = field(default_factory=dict)
 
@@ -45,12 +47,14 @@ class Judge:
 
     def count(self, state: State, num_more: int) -> int:
         """Tokens that judging a path takes which gets `num_more` tokens longer."""
-        prompt = path_prompt(self.model, self.question, state)
+        prompt = path_prompt(self.model, self.question, state, words=self.words)
         return self.model.count(prompt) + self._num_options(prompt) + num_more
 
     async def _judged(self, state: State, allowance: Allowance) -> float:
         for with_passages in (True, False):
-            prompt = path_prompt(self.model, self.question, state, with_passages=with_passages)
+            prompt = path_prompt(
+                self.model, self.question, state, with_passages=with_passages, words=self.words
+            )
             before = allowance.num_input
             try:
                 yes, no = await AllowedModel(self.model, allowance).score(prompt, _options(prompt))
@@ -64,13 +68,20 @@ class Judge:
         return sum(len(self.model.tokenize(option)) for option in _options(prompt))
 
 
-def path_prompt(model: Model, question: Question, state: State, *, with_passages: bool = True) -> Prompt:
+def path_prompt(
+    model: Model,
+    question: Question,
+    state: State,
+    *,
+    with_passages: bool = True,
+    words: AirragWording = OWN,
+) -> Prompt:
     """Whether a path leads to the right answer: its steps, each retrieval with its best passage."""
     parts = [Span("Question: "), *question_spans(question), Span("\n"), *_steps(model, state, with_passages)]
     if "chat" in model.capabilities:
-        asked = Turn("user", (Span(f"{JUDGE}\n\n"), *parts))
+        asked = Turn("user", (Span(f"{words.judge}\n\n"), *parts))
         return Chat((Turn("system", (Span(SYSTEM),)), asked))
-    return Raw((Span(f"{SYSTEM} {JUDGE}\n\n"), *parts, Span("Judgement:")))
+    return Raw((Span(f"{SYSTEM} {words.judge}\n\n"), *parts, Span("Judgement:")))
 
 
 def _steps(model: Model, state: State, with_passages: bool) -> list[Span]:
@@ -107,8 +118,3 @@ def _share(yes: float, no: float) -> float:
 _LABELS = {SAY: "Plan", RA: "Found", QT: "Next", SA: "Answer", DA: "Answer"}
 
 SYSTEM = "You judge how questions are being answered."
-
-JUDGE = (
-    "Do these steps lead to the correct answer to the question? Look at whether the plan fits, each finding "
-    "holds and the answer follows. Reply Yes or No."
-)

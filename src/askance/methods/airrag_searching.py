@@ -49,12 +49,12 @@ class Searching:
         self._kept = self._for_verifier()
         self.account.set_aside += self._kept
         if airrag.is_judged:
-            self.judge = Judge(models.get("reward", self.run.model), self.question)
+            self.judge = Judge(models.get("reward", self.run.model), self.question, airrag.prompts)
             if airrag.reward == "consistency" and not airrag.count_verifier:
                 self._judging = Account(None).share(1)
 
     async def tree(self) -> Tree[State, str]:
-        """The search, and for more than one rollout a direct answer beside it."""
+        """The search, and beside it a direct answer."""
         airrag = self.airrag
         if airrag.draws_beside:
             self._beside = self.account.part(self._for_direct_answer())
@@ -86,7 +86,8 @@ class Searching:
         found: dict[object, Ending] = {}
         for node in tree.root.below():
             if node.state.answer is not None:
-                vote = Vote(node.state.answer, node.votes, node.visits, node.reward)
+                is_grounded = any(node.state.found)
+                vote = Vote(node.state.answer, node.votes, node.visits, node.reward, is_grounded)
                 found.setdefault(node.state.key, Ending(node.state, vote, self._judged(node.state)))
         return list(found.values())
 
@@ -123,7 +124,10 @@ class Searching:
         acting = Acting(
             self.airrag, self.question, self.run, allowance, mine.memory, self.judge, self._judging
         )
-        return await acting.draw(node.state, node.name, action)
+        outcomes = await acting.draw(node.state, node.name, action)
+        if is_beside:
+            allowance.close()
+        return outcomes
 
     def _choose(self, node: Node[State, str], untried: Sequence[str], rollout: int) -> str:
         """In the order of the paper's appendix first, afterwards by chance."""
@@ -170,34 +174,43 @@ class Searching:
 
     def _least(self) -> int:
         """Input tokens without which no rollout comes to an answer."""
-        return self.run.model.count(prompts.summary_prompt(self.run.model, self.question, ()))
+        return self.run.model.count(
+            prompts.summary_prompt(self.run.model, self.question, (), words=self.airrag.prompts)
+        )
 
     def _for_verifier(self) -> int:
         """What is kept for the last call: its template, and room for an answer of each rollout."""
         airrag = self.airrag
-        may_call = airrag.rollouts > 1 or airrag.samples > 1 or airrag.answer_samples > 1
+        may_call = (
+            airrag.rollouts > 1 or airrag.samples > 1 or airrag.answer_samples > 1 or airrag.draws_beside
+        )
         if airrag.l_max is None or airrag.verifier != "sa" or not airrag.count_verifier or not may_call:
             return 0
-        template = self.run.model.count(prompts.candidates_prompt(self.run.model, self.question, ()))
-        return min(template + _CANDIDATE_TOKENS * airrag.rollouts, airrag.l_max // 2)
+        template = self.run.model.count(
+            prompts.candidates_prompt(self.run.model, self.question, (), words=airrag.prompts)
+        )
+        num_candidates = airrag.rollouts + airrag.draws_beside
+        return min(template + _CANDIDATE_TOKENS * num_candidates, airrag.l_max // 2)
 
     def _for_direct_answer(self) -> int:
         acting = Acting(self.airrag, self.question, self.run, Allowance(self.account, 0), judge=self.judge)
-        prompt = prompts.direct_prompt(self.run.model, self.question)
+        prompt = prompts.direct_prompt(self.run.model, self.question, words=self.airrag.prompts)
         return self.run.model.count(prompt) + (0 if self._judging else acting.for_judging(State()))
 
     def _judged(self, state: State) -> float:
         return 0.0 if self.judge is None else self.judge.reward(state)
 
     def _rewards(self, terminals: Sequence[Node[State, str]]) -> list[float]:
-        """What the paths that ended are worth, now that these are known."""
-        scores = jcd_scores([node.state.answer or "" for node in terminals])
-        return [self._reward(node, score) for node, score in zip(terminals, scores, strict=True)]
+        """What the paths that ended are worth, now that these are known; nothing where one is no answer.
+
+        The N of equation 2 counts answers: refusals take nothing from what these have in common.
+        """
+        answers = {node.name: node.state.answer or "" for node in terminals}
+        told = {name: answer for name, answer in answers.items() if Ending(State(), Vote(answer)).is_valid}
+        scores = dict(zip(told, jcd_scores(list(told.values())), strict=True))
+        return [self._reward(node, scores[node.name]) if node.name in told else 0.0 for node in terminals]
 
     def _reward(self, node: Node[State, str], score: float) -> float:
-        ending = Ending(node.state, Vote(node.state.answer or ""))
-        if not ending.is_valid:
-            return 0.0
         consistency: float = score * _share_of_votes(node) ** self.airrag.vote_power
         judged = self._judged(node.state)
         mixed = (judged + consistency) / 2

@@ -4,7 +4,7 @@ Feng et al. 2025 (arXiv 2501.10053), section 3 and appendix. A state is its pare
 paper names the actions and their order, and leaves open what a list of queries does: here it is a queue.
 """
 
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, replace
 
 from askance.core.types import Demo, Hit
@@ -70,9 +70,8 @@ class State:
 
     @property
     def hits(self) -> tuple[Hit, ...]:
-        """All passages found, each once, the best of each retrieval first."""
-        ranked = sorted((hit for hits in self.found for hit in hits), key=lambda hit: hit.rank)
-        return tuple({hit.passage.id: hit for hit in reversed(ranked)}.values())[::-1]
+        """All passages found, each once and at its best rank, the best of each retrieval first."""
+        return each_once(sorted((hit for hits in self.found for hit in hits), key=lambda hit: hit.rank))
 
     @property
     def key(self) -> tuple[tuple[str, tuple[str, ...]], ...]:
@@ -84,7 +83,7 @@ class State:
 
     def planned(self, queries: tuple[str, ...], question: str) -> "State":
         """After SAY: its queries are the queue, or the question itself where it gave none."""
-        return replace(self._then(SAY, queries), pending=queries or (question,))
+        return replace(self._then(SAY, queries), pending=_each_asked_once(queries) or (question,))
 
     def answered(self, query: str, answer: str, hits: tuple[Hit, ...], *, refused: bool) -> "State":
         """After RA: the head of the queue is answered."""
@@ -100,19 +99,36 @@ class State:
         """After QT: its queries take the place of the head of the queue; without any, all stays as it is.
 
         A query that was asked before, or that shares nine words in ten with one, is left out: a model that
-        asks the same for ever would not end.
+        asks the same for ever would not end. A query that stands in the queue already moves to its head.
         """
         asked = [pair.question for pair in self.history]
         fresh = tuple(query for query in queries if not any(is_same(query, each) for each in asked))
         return replace(
             self._then(QT, fresh),
-            pending=(*fresh, *self.pending[1:]) if fresh else self.pending,
+            pending=_each_asked_once((*fresh, *self.pending[1:])) if fresh else self.pending,
             num_repeats=self.num_repeats + (len(fresh) < len(queries)),
         )
 
     def concluded(self, action: str, answer: str, *, is_cut: bool = False) -> "State":
         """After an action that ends the path."""
         return replace(self._then(action, (answer,)), answer=answer, is_cut=self.is_cut or is_cut)
+
+
+def each_once(hits: Iterable[Hit]) -> tuple[Hit, ...]:
+    """Hits in their order, without those of a passage that stands further in front."""
+    first: dict[str, Hit] = {}
+    for hit in hits:
+        first.setdefault(hit.passage.id, hit)
+    return tuple(first.values())
+
+
+def _each_asked_once(queries: Sequence[str]) -> tuple[str, ...]:
+    """Queries in their order, without those that ask the same as one further in front."""
+    kept: list[str] = []
+    for query in queries:
+        if not any(is_same(query, each) for each in kept):
+            kept.append(query)
+    return tuple(kept)
 
 
 def is_same(query: str, other: str) -> bool:
@@ -129,15 +145,17 @@ class Legality:
 
     Attributes:
         is_lite: of the actions RA, QT and SA alone.
+        is_direct: of a direct answer alone.
         most_iterations: of RA, and of QT.
         most_depth: steps; the last of them is SA.
         early_summary: SA may come while queries are pending.
         further: other methods, which answer at the root.
 
-    DA is a candidate beside the paths, and otherwise the last resort.
+    DA is a candidate beside the paths, or all there is, and otherwise the last resort.
     """
 
     is_lite: bool = False
+    is_direct: bool = False
     most_iterations: int = 4
     most_depth: int = 10
     early_summary: bool = False
@@ -153,10 +171,12 @@ class Legality:
         left = tuple(action for action in self._legal(state) if action not in dead)
         if left:
             return left
-        last_resorts = (SA,) if state.history else (RA, DA)
+        last_resorts = (SA,) if state.history else () if self.is_direct else (RA, DA)
         return tuple(action for action in last_resorts if action not in dead)[:1]
 
     def _legal(self, state: State) -> Sequence[str]:
+        if not state.last and self.is_direct:
+            return (DA, *self.further)
         if not state.last:
             return (RA, QT, *self.further) if self.is_lite else (SAY, *self.further)
         if state.last == SAY:

@@ -18,12 +18,14 @@ class Vote:
         copies: samples that gave this very answer at this place; each counts as an answer of its own.
         visits: rollouts that came to it.
         reward: what they earned.
+        is_grounded: passages were found on its path.
     """
 
     answer: str
     copies: int = 1
     visits: int = 1
     reward: float = 0.0
+    is_grounded: bool = False
 
 
 def jcd_scores(answers: Sequence[str], copies: Sequence[int] | None = None) -> list[float]:
@@ -55,13 +57,14 @@ def emb_scores(vectors: NDArray[np.float32], copies: Sequence[int] | None = None
 def ranking(votes: Sequence[Vote], scores: Sequence[float]) -> list[int]:
     """Places of votes, the best first.
 
-    The greatest score; then more visits, a greater reward, fewer words, the earlier. Scores that differ by
-    rounding alone are equal.
+    The greatest score; then more visits, a greater reward, from passages rather than from memory, fewer
+    words, the earlier. Scores that differ by rounding alone are equal.
     """
 
-    def order(at: int) -> tuple[float, int, float, int, int]:
+    def order(at: int) -> tuple[float, int, float, bool, int, int]:
         vote = votes[at]
-        return -round(scores[at], 9), -vote.visits, -round(vote.reward, 9), len(vote.answer.split()), at
+        before = -round(scores[at], 9), -vote.visits, -round(vote.reward, 9), not vote.is_grounded
+        return *before, len(vote.answer.split()), at
 
     return sorted(range(len(votes)), key=order)
 

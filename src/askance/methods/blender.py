@@ -11,6 +11,7 @@ from askance.core.types import Answer, Question, Role
 from askance.methods.airrag import Airrag, AirragLite
 from askance.methods.airrag_choosing import choose, valid
 from askance.methods.airrag_showing import with_sources
+from askance.methods.airrag_wording import OWN, AirragWording
 from askance.methods.blender_asking import Told, ask_member, endings_of
 from askance.methods.blender_budget import Shares
 from askance.methods.iterdrag import Iterdrag
@@ -43,8 +44,10 @@ class Blender(Knobs):
     )
     strict_budget: bool = knob(False, "whether l_max is for all of them together, in equal parts")
     verifier: Literal["sa", "jcd"] = knob("sa", "who chooses: a call that sees all answers, or common words")
-    passages: int = knob(100, "most passages that the last call is shown, as far as they fit", at_least=0)
+    passages: int = knob(0, "most passages that the last call is shown; 0: as many as fit", at_least=0)
+    show_passages: bool = knob(True, "whether the last call is shown passages at all")
     summary_tokens: int = knob(128, "most new tokens of the last call", at_least=1)
+    prompts: AirragWording = knob(OWN, "the words of the last call: a set for airrag, or a file")
 
     paper: ClassVar[str] = "Feng et al. 2025 (AirRAG-Blender)"
 
@@ -81,7 +84,7 @@ class Blender(Knobs):
         run.trace.decide("members", "merge", why, numbers=numbers)
 
     async def _chosen(self, question: Question, run: Run, told: Sequence[Told], shares: Shares) -> Answer:
-        endings = endings_of(told, self.passages)
+        endings = endings_of(told, (self.passages or None) if self.show_passages else 0)
         kept = valid([ending for _, ending in endings])
         if not kept:
             run.trace.decide("end", "nothing", "no method came to an answer")

@@ -8,7 +8,7 @@ from askance.core.errors import AskanceError, LimitReached
 from askance.core.ports import Method, Run
 from askance.core.types import Answer, Demo, Hit, Question
 from askance.methods.airrag_choosing import Ending
-from askance.methods.airrag_state import State
+from askance.methods.airrag_state import State, each_once
 from askance.methods.airrag_voting import Vote
 from askance.methods.bounded import NotedRetriever, answer_within
 from askance.methods.budget import Allowance, AllowedModel, NoRoom
@@ -21,7 +21,7 @@ class Told:
     """What became of one method.
 
     Attributes:
-        hits: passages that it found, in the order of its searches, each once.
+        hits: passages that it found, in the order of its searches, each once and where it came first.
         failure: why it has no answer; empty where it came to an end.
     """
 
@@ -64,12 +64,16 @@ async def ask_member(name: str, method: Method, question: Question, run: Run, al
             run.trace.decide("member", "failed", f"{name}: {failure}")
         finally:
             allowance.close()
-    found = {hit.passage.id: hit for _, hits in reversed(retriever.shown) for hit in reversed(hits)}
-    return Told(name, answer, tuple(found.values())[::-1], failure)
+    found = each_once(hit for _, hits in retriever.shown for hit in hits)
+    return Told(name, answer, found, failure)
 
 
-def endings_of(told: Sequence[Told], most_passages: int) -> list[tuple[Told, Ending]]:
-    """The answers of those that came to an end, with the passages that most methods found early."""
+def endings_of(told: Sequence[Told], most_passages: int | None) -> list[tuple[Told, Ending]]:
+    """The answers of those that came to an end, with the passages that most methods found early.
+
+    Args:
+        most_passages: None for all that were found.
+    """
     ended = [each for each in told if not each.failure]
     ranked = fuse([[hit.passage.id for hit in each.hits] for each in ended])
     places = {id: rank for rank, (id, _) in enumerate(ranked[:most_passages], start=1)}
@@ -79,7 +83,7 @@ def endings_of(told: Sequence[Told], most_passages: int) -> list[tuple[Told, End
 def _ending(told: Told, places: dict[str, int]) -> Ending:
     hits = [replace(hit, rank=places[hit.passage.id]) for hit in told.hits if hit.passage.id in places]
     state = State(history=told.before, found=(tuple(hits),), answer=told.bare)
-    return Ending(state, Vote(told.bare))
+    return Ending(state, Vote(told.bare, is_grounded=bool(told.hits)))
 
 
 def _within(method: Method, l_max: int | None) -> Method:

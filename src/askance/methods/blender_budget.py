@@ -3,6 +3,7 @@
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
+from askance.core.events import UPPER_BOUND
 from askance.core.ports import Run
 from askance.core.types import Question
 from askance.methods.airrag_prompts import candidates_prompt
@@ -38,7 +39,7 @@ class Shares:
             members = {name: account.share(1) for name, account in zip(names, accounts, strict=False)}
             return cls(most, members, accounts)
         account = Account(most)
-        template = run.model.count(candidates_prompt(run.model, question, ()))
+        template = run.model.count(candidates_prompt(run.model, question, (), words=blender.prompts))
         kept = min(template + _CANDIDATE_TOKENS * len(names), most // 2)
         account.set_aside += kept
         members = {name: account.share(len(names) - number) for number, name in enumerate(names)}
@@ -63,5 +64,7 @@ class Shares:
         """What was spent in all, and what each method has read."""
         of_all = [account.numbers for account in self.accounts]
         spent = {name: sum(each[name] for each in of_all) for name in ("input tokens", "tokens", "calls")}
+        if any(UPPER_BOUND in each for each in of_all):
+            spent[UPPER_BOUND] = 1.0
         spent |= {f"input tokens of {name}": float(each.num_input) for name, each in self.members.items()}
         return spent if self.l_max is None else {**spent, "l_max": float(self.l_max)}

@@ -8,6 +8,7 @@ from bisect import bisect_left
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 
+from askance.core.events import UPPER_BOUND
 from askance.core.ports import Model
 from askance.core.types import (
     Attention,
@@ -38,6 +39,7 @@ class Account:
         num_output: written until now.
         num_calls: made until now.
         set_aside: tokens that rollouts on their way may still read, and what is kept for the last call.
+        is_upper_bound: some prompt was counted by a model that only bounds its tokens from above.
     """
 
     most: int | None
@@ -45,6 +47,7 @@ class Account:
     num_output: int = 0
     num_calls: int = 0
     set_aside: int = 0
+    is_upper_bound: bool = False
 
     @property
     def left(self) -> int | None:
@@ -67,11 +70,13 @@ class Account:
             "tokens": float(self.num_input + self.num_output),
             "calls": float(self.num_calls),
         }
-        return spent if self.most is None else {**spent, "l_max": float(self.most)}
+        spent |= {} if self.most is None else {"l_max": float(self.most)}
+        return {**spent, UPPER_BOUND: 1.0} if self.is_upper_bound else spent
 
     def __str__(self) -> str:
         of = "" if self.most is None else f" of {self.most:,}"
-        return f"{self.num_calls} calls read {self.num_input:,} tokens{of}"
+        at_most = "≤ " if self.is_upper_bound else ""
+        return f"{self.num_calls} calls read {at_most}{self.num_input:,} tokens{of}"
 
     def _lend(self, most: int | None) -> "Allowance":
         self.set_aside += most or 0
@@ -131,6 +136,7 @@ class Allowance:
         """
         num_prompt = 0 if prompt is None else model.count(prompt)
         num_tokens = num_prompt + further
+        self.account.is_upper_bound |= prompt is not None and not model.counts_exactly
         if not self.fits(num_tokens, keep):
             self.was_short = True
             raise NoRoom(

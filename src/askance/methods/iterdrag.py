@@ -35,7 +35,7 @@ class Iterdrag(Bounded):
     passages: int = knob(
         3, "passages per search; 0: as follows from l_max or the window, up to most_passages", at_least=0
     )
-    most_passages: int = knob(100, "the most of them", at_least=1)
+    most_passages: int | None = knob(None, "the most of them; none: no other limit", at_least=1)
     max_iters: int = knob(5, "most lines before the final answer is forced; 0: no follow-up", at_least=0)
     examples: int = knob(0, "worked examples in the prompt", at_least=0, at_most=len(EXAMPLES))
     line_tokens: int = knob(64, "most new tokens of a follow-up or an intermediate answer", at_least=1)

@@ -1,6 +1,8 @@
 """An answer of IterDRAG on its way: its lines, the passages behind them, and what there is room for."""
 
+import math
 import re
+from collections.abc import Awaitable, Sequence
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING
 
@@ -8,7 +10,7 @@ from askance.core.ports import Run
 from askance.core.types import Answer, Hit, Key, Prompt, Question, Sampling
 from askance.methods.budget import NoRoom, has_room, most_that_fit
 from askance.methods.iterdrag_prompts import EXAMPLES, FINAL, FOLLOW_UP, INTERMEDIATE, line_prompt, read_line
-from askance.methods.searching import search_for
+from askance.methods.searching import num_in_room, search_as_fits, search_for
 from askance.text.answers import normalise_answer, short_answer
 from askance.text.support import cite
 
@@ -49,10 +51,17 @@ class Lines:
 
     async def search(self, query: str, why: str) -> None:
         """Add what is found for a query to the passages, the best of it last."""
-        wanted = self.num_passages or self.iterdrag.passages or self.iterdrag.most_passages
-        found = await search_for(query, self.run, wanted, why)
-        if not self.num_passages and found:
-            self.num_passages = self.iterdrag.passages or self._affordable(found)
+
+        def search(k: int) -> Awaitable[tuple[Hit, ...]]:
+            return search_for(query, self.run, k, why)
+
+        self.num_passages = self.num_passages or self.iterdrag.passages
+        if self.num_passages:
+            found = await search(self.num_passages)
+        else:
+            most = self.iterdrag.most_passages
+            found = await search_as_fits(search, self._affordable, most)
+            self.num_passages = min(self._affordable(found), len(found))
         known = {hit.passage.id for hit in self.hits}
         fresh = [hit for hit in found[: self.num_passages] if hit.passage.id not in known]
         self.hits = (*self.hits, *reversed(fresh))
@@ -122,11 +131,9 @@ class Lines:
         bare = self._prompt((), f"{begun}\n{FOLLOW_UP}\n{INTERMEDIATE}\n{FINAL}")
         return self.run.model.count(bare) + self.iterdrag.line_tokens
 
-    def _affordable(self, found: tuple[Hit, ...]) -> int:
+    def _affordable(self, found: Sequence[Hit]) -> int:
         """Passages per search that leave a tenth of L_max, or of the window, after the last of all rounds."""
         model, iterdrag = self.run.model, self.iterdrag
-        most = iterdrag.l_max or model.context_tokens
-        num_tokens = model.count(self._prompt(found, "")) - model.count(self._prompt((), ""))
-        of_one = max(1.0, num_tokens / len(found))
-        room = int(_SHARE_OF_PASSAGES * most / ((iterdrag.max_iters + 1) * of_one))
-        return min(max(room, 1), len(found))
+        most = min(model.context_tokens, iterdrag.l_max or math.inf)
+        room = _SHARE_OF_PASSAGES * most / (iterdrag.max_iters + 1)
+        return num_in_room(found, room, lambda hits: model.count(self._prompt(tuple(hits), "")))

@@ -3,10 +3,26 @@
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from itertools import product
+from typing import Any, Protocol, Self, runtime_checkable
 
 from askance.core.errors import KnobError, UnknownName
+from askance.core.knobs import changed_knobs
 from askance.core.ports import ChecksModels, Method, Model, Needs
 from askance.core.types import Role
+
+Named = tuple[tuple[str, Method], ...]
+
+
+@runtime_checkable
+class HoldsMethods(Protocol):
+    """A knob that holds methods, each of which has a name and knobs of its own."""
+
+    @property
+    def named(self) -> Named: ...
+
+    def having(self, named: Named) -> Self:
+        """The same with these methods."""
+        ...
 
 
 @dataclass(frozen=True, slots=True, repr=False)
@@ -14,10 +30,10 @@ class Members:
     """Methods by name, in order.
 
     Raises:
-        KnobError: none, or one twice.
+        KnobError: none, or one name twice.
     """
 
-    named: tuple[tuple[str, Method], ...]
+    named: Named
 
     def __post_init__(self) -> None:
         if not self.named:
@@ -32,10 +48,39 @@ class Members:
         return tuple(name for name, _ in self.named)
 
     def __repr__(self) -> str:
-        return "+".join(f"{method!r}" for _, method in self.named)
+        return "+".join(f"{name}={method!r}" for name, method in self.named)
 
     def __str__(self) -> str:
-        return ",".join(self.names)
+        return ",".join(told(*each) for each in self.named)
+
+    def having(self, named: Named) -> "Members":
+        """These methods instead."""
+        return Members(named)
+
+
+def told(name: str, method: Method) -> str:
+    """A member with the knobs that are not at their defaults: ``single[passages=5]``.
+
+    The brackets are not those of a run's title, in which knobs of the method itself stand.
+    """
+    changed = " ".join(f"{knob}={value}" for knob, value in changed_knobs(method).items())
+    return f"{name}[{changed}]" if changed else name
+
+
+def by_member(settings: Mapping[str, Any]) -> tuple[dict[str, Any], dict[str, dict[str, Any]]]:
+    """Settings of a method itself, and those of its members by their names.
+
+    ``{"single.passages": 5}`` and ``{"single": {"passages": 5}}`` both set `passages` of the member `single`.
+    """
+    own: dict[str, Any] = {}
+    of_members: dict[str, dict[str, Any]] = {}
+    for key, value in settings.items():
+        member, dot, knob = key.partition(".")
+        if dot or isinstance(value, Mapping):
+            of_members.setdefault(member, {}).update({knob: value} if dot else value)
+        else:
+            own[key] = value
+    return own, of_members
 
 
 def joined_needs(needs: Sequence[Needs]) -> Needs:
@@ -62,15 +107,21 @@ def check_all(methods: Iterable[Method], models: Mapping[Role, Model]) -> None:
 def read_members(text: str, methods: Iterable[str], make: Callable[[str], Method]) -> Members:
     """The methods that `text` names, with commas: ``single,dragin``.
 
+    A method that is to be there twice, with other knobs, gets a name of its own: ``single,more=single``.
+
     Args:
         make: a method by name, as it is without settings.
 
     Raises:
         UnknownName: no such method.
-        KnobError: none, or one twice.
+        KnobError: none, one name twice, or a name that is none.
     """
-    names, known = [name.strip().lower() for name in text.split(",") if name.strip()], tuple(methods)
-    for name in names:
-        if name not in known:
-            raise UnknownName("method", name, known, place=f"in methods={text!r}")
-    return Members(tuple((name, make(name)) for name in names))
+    known, named = tuple(methods), []
+    for part in filter(None, map(str.strip, text.lower().split(","))):
+        own, equals, method = (each.strip() for each in part.partition("="))
+        if equals and not own.isidentifier():
+            raise KnobError(f"knob methods={text!r} of method blender: {own!r} is no name, such as more.")
+        if (method or own) not in known:
+            raise UnknownName("method", method or own, known, place=f"in methods={text!r}")
+        named.append((own, make(method or own)))
+    return Members(tuple(named))

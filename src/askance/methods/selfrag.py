@@ -24,7 +24,14 @@ from askance.methods.selfrag_scorers import NativeScorer, PromptedScorer, Reflec
 from askance.methods.selfrag_segments import Writer
 from askance.methods.selfrag_short import short_form
 from askance.methods.selfrag_sparing import SparingScorer, SparingWriter
-from askance.methods.selfrag_tasks import Separator, Task, instruction_spans, num_broken
+from askance.methods.selfrag_tasks import (
+    OWN_INSTRUCTIONS,
+    Instructions,
+    Separator,
+    Task,
+    instruction_spans,
+    num_broken,
+)
 from askance.methods.wording import OWN, Wording
 from askance.text.answers import short_answer
 
@@ -45,7 +52,7 @@ class Selfrag(Bounded):
     Deviations from the authors' code, which has errors here: the share of [Retrieval] is of probabilities,
     not of their logarithms; a missing judgement scores 0; weights count in the long form, too, and so does
     utility; passages are searched for each segment and siblings don't see each other's text; scores of
-    segments are added up, not multiplied; hard constraints reject while searching, not afterwards; a
+    segments are averaged, not multiplied; hard constraints reject while searching, not afterwards; a
     segment's citation is what it was written with. Without a decision to make, nothing is written to make
     it: in the short form, the authors' code writes a whole answer for its first token. `w_use` is the
     paper's 0.5; the commands in the authors' README run with 1.
@@ -55,20 +62,24 @@ class Selfrag(Bounded):
     token; the share of [Retrieval] is of logarithms, so that the surer the model is of it, the less it
     searches; without a threshold a [Retrieval] anywhere in the draft decides. A missing probability is e^-100
     (theirs: of a token that is not among the 5000 likeliest; here, one of 0). Closed questions add up the
-    scores of equal texts, not of options. Long form: passages are those for the question; a segment runs to
-    the next [Retrieval] of up to `max_tokens` tokens, also over sentences that don't need its passage; a [No
-    Retrieval] may be read as [Retrieval]; scores are relevance and support alone, whatever the weights, -100
-    for a missing probability of relevance, and are multiplied along the path; what follows a segment may see
-    its sibling's text in place of its parent's; the deepest level wins. A search needs [Retrieval] among 25
-    tokens and its share at the first, and a threshold. Citations: every segment cites its passage, judged
-    irrelevant or not, by its place in the path, once; its last character becomes a full stop; numbers with a
-    full stop fall apart; with `task=biography` there are none. Ours: where the code fails (a single passage,
-    no threshold, no passages, `mode=never`, an empty text) it answers; open answers are stripped of tokens;
-    prompts go on with the tokens written, not with their text; instructions in our own words; and passages
-    come from one search.
+    scores of equal texts, white space and a leading "#" included, not of options; of an exam's options A to D
+    are shown. Long form: passages are those for the question; a segment runs to the next [Retrieval] of up to
+    `max_tokens` tokens, also over sentences that don't need its passage; a [No Retrieval] may be read as
+    [Retrieval]; scores are relevance and support alone, whatever the weights (`fixed_weights`), -100 for a
+    missing probability of relevance, and are multiplied along the path; what follows a segment may see its
+    sibling's text in place of its parent's; the deepest level wins. A search needs [Retrieval] among 25
+    tokens and its share at the first, and a threshold. Control tokens are looked for by their names in the
+    text that the model shows, so that ordinary text that spells one counts, too. Citations: every segment
+    cites its passage, judged irrelevant or not, by its place in the path, once; its last character becomes a
+    full stop, also where it has nothing but control tokens; numbers with a full stop fall apart; biographies
+    have none. Ours: where the code fails (a single passage, no threshold, no passages, `mode=never`, an empty
+    text, support switched off) it answers; open answers lose their control tokens; prompts go on with the
+    tokens written, not with their text; instructions in our own words, unless `instructions` has others; and
+    passages come from one search.
     Of the knobs it reads form, mode, threshold, passages, max_tokens, beam_width, max_segments (their
-    max_depth less 1), task and separator (auto is that of their scripts); in the short form the weights and
-    use_seqscore, in the long form reject_unsupported (their ignore_cont, applied to the finished path).
+    max_depth less 1), use_groundness, use_utility, instructions, task and separator (auto is that of their
+    scripts); in the short form, and without fixed_weights in the long one, the weights and use_seqscore; in
+    the long form reject_unsupported (their ignore_cont, applied to the finished path).
     """
 
     profile: Literal["default", "code"] = knob("default", "whose reading: ours, or the authors' code")
@@ -87,6 +98,11 @@ class Selfrag(Bounded):
     w_use: float = knob(0.5, "weight of utility, from -1 to 1", at_least=0)
     use_seqscore: bool = knob(True, "add the mean probability of a candidate's tokens to its score")
     seqscore_text_only: bool = knob(False, "that of its words alone, without reflection tokens")
+    use_groundness: bool = knob(True, "read support at all; without it its score is 0")
+    use_utility: bool = knob(True, "read utility at all; without it its score is 0")
+    fixed_weights: bool = knob(
+        True, "weights of 1, 1 and 0.5 and no sequence term, in the long form of profile=code"
+    )
     reject_unsupported: bool = knob(False, "hard constraint: no segment that its passage does not support")
     reject_irrelevant: bool = knob(False, "hard constraint: no segment with an irrelevant passage")
     least_utility: int = knob(1, "hard constraint: no answer of a lower grade", at_least=1, at_most=5)
@@ -97,7 +113,7 @@ class Selfrag(Bounded):
     beam_width: int = knob(2, "answers that are gone on with, in the long form", at_least=1)
     max_segments: int = knob(6, "most segments of an answer, in the long form", at_least=1)
     path_power: float = knob(
-        0.5, "scores of segments are added up and divided by their number to this power", at_least=0
+        1.0, "scores of segments are added up and divided by their number to this power", at_least=0
     )
     retrieval: Literal["dynamic", "static"] = knob(
         "dynamic", "search anew for each segment, or once, in the long form"
@@ -112,6 +128,7 @@ class Selfrag(Bounded):
         "each_sentence", "the sentences of a segment that cite its passage"
     )
     task: Task = knob("auto", "the instruction before the question, with native tokens")
+    instructions: Instructions = knob(OWN_INSTRUCTIONS, "the instructions of all tasks, with native tokens")
     separator: Separator = knob("auto", "what stands between the two; auto is that of the training data")
     scorer: Literal["auto", "native", "prompted"] = knob(
         "auto", "who judges: reflection tokens, where the judge has them, or answers to questions in words"
@@ -140,12 +157,12 @@ class Selfrag(Bounded):
     @property
     def reads_support(self) -> bool:
         """The same of support."""
-        return self.w_sup > 0 or self.reject_unsupported
+        return (self.use_groundness and self.w_sup > 0) or self.reject_unsupported
 
     @property
     def reads_utility(self) -> bool:
         """The same of utility."""
-        return self.w_use > 0 or self.least_utility > 1
+        return (self.use_utility and self.w_use > 0) or self.least_utility > 1
 
     @property
     def scanned_tokens(self) -> int:

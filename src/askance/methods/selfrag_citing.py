@@ -12,17 +12,15 @@ def cited(path: Path, which: Literal["each_sentence", "last_sentence"]) -> tuple
     """The answer on one line, and its citations in order.
 
     A segment cites the passage that it was written with, unless that was judged irrelevant or not to support
-    it; so does one that continues to use it. A segment whose text stood before is left out. Passages are
-    numbered in the order of their first citation, from 1.
+    it; so does one that continues to use it. Passages are numbered in the order of their first citation,
+    from 1.
     """
     text, citations = "", list[Citation]()
     numbers: dict[str, int] = {}
-    said = set[str]()
     for segment in path.segments:
         piece = without_tokens(segment.text)
-        if not piece or piece in said:
+        if not piece:
             continue
-        said.add(piece)
         text += (" " if text else "") + piece
         hit = _evidence(segment)
         if hit is not None:

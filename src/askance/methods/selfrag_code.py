@@ -11,7 +11,7 @@ from askance.methods.reflection_tokens import SEARCH
 from askance.methods.reflection_vocabulary import has_reflection_tokens
 from askance.methods.selfrag_code_asking import Asked
 from askance.methods.selfrag_code_long import long_form
-from askance.methods.selfrag_code_output import short_text
+from askance.methods.selfrag_code_output import bare, closed_text, without_sign
 from askance.methods.selfrag_code_reading import (
     answer_scores,
     first_distribution,
@@ -43,14 +43,14 @@ async def answer(selfrag: "Selfrag", question: Question, run: Run) -> Answer:
     asked = Asked(selfrag, question, run)
     text, citations = await (_short_form(asked) if selfrag.form == "short" else long_form(asked))
     run.trace.commit(text)
-    return Answer(text, named_option(text, question) if options_of(question) else text, citations)
+    return Answer(text, named_option(text, question) if options_of(question) else text.strip(), citations)
 
 
 async def _short_form(asked: Asked) -> tuple[str, tuple[Citation, ...]]:
     """An answer for each passage, and the best of them; ties go to the better passage."""
     hits = await asked.found(await _decided_by_draft(asked))
     if not hits:
-        return short_text(await asked.write_alone()), ()
+        return _told(closed_text(await asked.write_alone())), ()
     written = await abreast(
         asked.write_with(hit, key=("passage", number)) for number, hit in enumerate(hits, start=1)
     )
@@ -61,6 +61,7 @@ async def _short_form(asked: Asked) -> tuple[str, tuple[Citation, ...]]:
     if options_of(asked.question):
         candidates = _greatest_sum(asked, candidates)
     _, text, hit = max(candidates, key=lambda candidate: candidate[0])
+    text = _told(text)
     return text, (Citation(1, hit.passage, 0, len(text)),) if text else ()
 
 
@@ -73,7 +74,7 @@ async def _decided_by_draft(asked: Asked) -> Decided:
     if selfrag.mode == "never":
         return asked.decided_by_mode()
     if selfrag.threshold is None:
-        searches = SEARCH in asked.words(draft)
+        searches = SEARCH in draft.text
         return asked.decided(searches, f"the draft {'has' if searches else 'lacks'} a {SEARCH}")
     probs = first_distribution(draft, "retrieve")
     kind = f"share of {SEARCH} in logarithms"
@@ -83,9 +84,14 @@ async def _decided_by_draft(asked: Asked) -> Decided:
 def _candidate(asked: Asked, number: int, hit: Hit, written: Generation) -> _Candidate:
     judged = judgements(written, asked.vocabulary)
     numbers = answer_scores(asked.selfrag, written, judged)
-    text = short_text(asked.words(written))
-    asked.show(f"0.{number}", text, hit, numbers, judged)
-    return numbers["score"], text, hit
+    text = asked.text(written)
+    asked.show(f"0.{number}", closed_text(text).strip(), hit, numbers, judged)
+    return numbers["score"], closed_text(text) if options_of(asked.question) else text, hit
+
+
+def _told(text: str) -> str:
+    """An answer as it is given: less one sign that begins it, then less tokens."""
+    return bare(without_sign(text))
 
 
 def _greatest_sum(asked: Asked, candidates: Sequence[_Candidate]) -> list[_Candidate]:

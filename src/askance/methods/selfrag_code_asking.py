@@ -5,10 +5,11 @@ from typing import TYPE_CHECKING
 
 from askance.core.ports import Run
 from askance.core.trace import Decided
-from askance.core.types import Generation, Hit, Key, Part, Question, Raw, Sampling, Span, TokenIds
+from askance.core.types import Generation, Hit, Key, Part, Question, Raw, Sampling, Span
 from askance.methods.reflection_tokens import NO_SEARCH, SEARCH, Distribution
 from askance.methods.reflection_vocabulary import WANT, Vocabulary
-from askance.methods.selfrag_code_reading import Judgements, words
+from askance.methods.selfrag_code_output import END
+from askance.methods.selfrag_code_reading import Judgements
 from askance.methods.selfrag_deciding import decided, found_for, note_disarmed
 from askance.methods.selfrag_native import passage_parts
 from askance.methods.selfrag_segments import Action, fitting
@@ -33,12 +34,12 @@ class Asked:
         (written,) = await self.run.model.generate(Raw(self._before, behind), sampling, WANT, key=key)
         return written
 
-    async def write_with(self, hit: Hit, *, behind: TokenIds = (), key: Key) -> Generation:
+    async def write_with(self, hit: Hit, *, behind: tuple[Part, ...] = (), key: Key) -> Generation:
         """All that follows a passage, which follows `behind`."""
         run, max_tokens = self.run, self.selfrag.max_tokens
 
         def prompt_with(shown: Hit) -> Raw:
-            return Raw(self._before, (behind, Span(SEARCH), *passage_parts(shown)))
+            return Raw(self._before, (*behind, Span(SEARCH), *passage_parts(shown)))
 
         prompt = fitting(run, run.model, prompt_with, hit, max_tokens)
         (written,) = await run.model.generate(prompt, Sampling(max_tokens), WANT, key=key)
@@ -46,11 +47,16 @@ class Asked:
 
     async def write_alone(self) -> str:
         """The answer without passages."""
-        return self.words(await self.write(Span(NO_SEARCH), key=("none",)))
+        return self.text(await self.write(Span(NO_SEARCH), key=("none",)))
 
-    def words(self, written: Generation) -> str:
-        """The text of a generation, with the names of control tokens."""
-        return words(written.tokens, self.vocabulary)
+    def text(self, written: Generation) -> str:
+        """A generation as text, with the end token where the model's text shows it."""
+        return written.text.removesuffix(END) + END if self.shows_end(written) else written.text
+
+    def shows_end(self, written: Generation) -> bool:
+        """Whether the model ended, and decodes the token by which it did as some text."""
+        ends = tuple(token.id for token in written.dropped) if written.finish == "end" else ()
+        return bool(ends and self.run.model.decode(ends))
 
     async def found(self, decision: Decided) -> tuple[Hit, ...]:
         """The passages for the question, where the decision is to search for them."""

@@ -2,13 +2,21 @@
 
 from collections.abc import Sequence
 from dataclasses import dataclass
+from typing import TYPE_CHECKING
 
 from askance.core.trace import Decided
-from askance.core.types import Citation, Hit, TokenIds
+from askance.core.types import Citation, Hit, Part
 from askance.methods.reflection_scores import search_share
 from askance.methods.reflection_tokens import SEARCH, UNSUPPORTED
 from askance.methods.selfrag_code_asking import Asked
-from askance.methods.selfrag_code_output import Told, cited_text, line, spaced
+from askance.methods.selfrag_code_output import (
+    Told,
+    cited_text,
+    says_nothing,
+    segment_text,
+    spaced,
+    whole_text,
+)
 from askance.methods.selfrag_code_reading import (
     Read,
     first_distribution,
@@ -16,7 +24,11 @@ from askance.methods.selfrag_code_reading import (
     segment,
     segment_scores,
 )
+from askance.methods.selfrag_tasks import task_of
 from askance.tree.abreast import abreast
+
+if TYPE_CHECKING:
+    from askance.methods.selfrag import Selfrag
 
 _PROBE_TOKENS = 25
 
@@ -28,13 +40,13 @@ class Node:
     Attributes:
         name: its place: the numbers of the segments that lead to it.
         before: what the prompts of its children have before its own text; not its parents' texts in all
-            cases, see `_children`.
+            cases, see `children_of`.
         score: its own times its parent's.
     """
 
     name: str = "0"
-    read: Read = Read("", (), searches=True, is_empty=False)
-    before: TokenIds = ()
+    read: Read = Read("", searches=True)
+    before: tuple[Part, ...] = ()
     score: float = 1.0
     hit: Hit | None = None
     parent: "Node | None" = None
@@ -49,26 +61,44 @@ class Node:
 async def long_form(asked: Asked) -> tuple[str, tuple[Citation, ...]]:
     """The best node of the deepest level, and what leads to it; the second best where that says nothing.
 
-    A level is the best of the children of the one above. Nodes without children are lost where any other
-    beside them has some. One that ended at once ends the tree with the next level.
+    A biography has no second.
     """
+    is_biography = task_of(asked.selfrag.task, asked.question) == "biography"
     hits = await asked.found(await _decided_by_probe(asked))
     if not hits:
-        text = line(_first_paragraph(await asked.write_alone()))
-        return spaced(text) if asked.selfrag.task == "biography" else text, ()
-    level = deepest = [Node()]
-    for _ in range(asked.selfrag.max_segments):
-        is_over = any(node.read.is_empty for node in level)
-        grown = await abreast(_children(asked, node, hits) for node in level if node.read.searches)
-        children = [child for siblings in grown for child in siblings]
-        level = sorted(children, key=lambda node: node.score, reverse=True)[: asked.selfrag.beam_width]
-        deepest = level or deepest
-        if is_over or not level:
-            break
+        text = segment_text(_first_paragraph(await asked.write_alone()))
+        return (spaced(text) if is_biography else text), ()
+    *_, deepest = await kept_levels(asked, hits)
     scores = {node.name: node.score for node in deepest}
     asked.run.trace.decide("choose", deepest[0].name, "the best of the deepest level", numbers=scores)
-    best, *others = [_output(asked, node) for node in deepest[:2]]
-    return best if best[0] or not others else others[0]
+    paths = [supported_path(asked.selfrag, node) for node in deepest]
+    if is_biography:
+        return spaced(whole_text(paths[0])), ()
+    return cited_text(paths[1] if len(paths) > 1 and says_nothing(paths[0]) else paths[0])
+
+
+async def kept_levels(asked: Asked, hits: Sequence[Hit]) -> list[list[Node]]:
+    """The best nodes of each level that is not empty, the root's first.
+
+    A level is the best of the children of the one above. Nodes without children are lost where any other
+    beside them has some. One that is nothing but the end token ends the tree with the next level.
+    """
+    levels = [[Node()]]
+    for _ in range(asked.selfrag.max_segments):
+        is_over = any(node.read.is_end for node in levels[-1])
+        grown = await abreast(children_of(asked, node, hits) for node in levels[-1] if node.read.searches)
+        children = [child for siblings in grown for child in siblings]
+        level = sorted(children, key=lambda node: node.score, reverse=True)[: asked.selfrag.beam_width]
+        levels += [level] if level else []
+        if is_over or not level:
+            break
+    return levels
+
+
+def supported_path(selfrag: "Selfrag", node: Node) -> list[Told]:
+    """What leads to a node, and the node; segments without support go only now, where they are rejected."""
+    rejects = selfrag.reject_unsupported
+    return [(text, passage) for text, passage in node.path if not (rejects and UNSUPPORTED in text)]
 
 
 async def _decided_by_probe(asked: Asked) -> Decided:
@@ -76,7 +106,7 @@ async def _decided_by_probe(asked: Asked) -> Decided:
     if asked.selfrag.mode != "adaptive":
         return asked.decided_by_mode()
     probe = await asked.write(key=("decide",), max_tokens=_PROBE_TOKENS)
-    if SEARCH not in _first_paragraph(asked.words(probe)):
+    if SEARCH not in _first_paragraph(probe.text):
         return asked.decided(False, f"{SEARCH} is not in the first paragraph of {_PROBE_TOKENS} tokens")
     threshold, probs = asked.selfrag.threshold, first_distribution(probe, "retrieve")
     if threshold is None:
@@ -84,13 +114,13 @@ async def _decided_by_probe(asked: Asked) -> Decided:
     return asked.decided_by_share(search_share(probs), threshold, f"share of {SEARCH}", probs)
 
 
-async def _children(asked: Asked, parent: Node, hits: Sequence[Hit]) -> list[Node]:
+async def children_of(asked: Asked, parent: Node, hits: Sequence[Hit]) -> list[Node]:
     """A segment with each passage.
 
     What follows the first goes on from the parent's text and its own. What follows any other has, in place of
     the parent's text, that of the sibling before it: in the code one variable holds both.
     """
-    behind = (*parent.before, *parent.read.ids)
+    behind = (*parent.before, *parent.read.behind)
     written = await abreast(
         asked.write_with(hit, behind=behind, key=("segment", *parent.name.split("."), number))
         for number, hit in enumerate(hits, start=1)
@@ -98,22 +128,14 @@ async def _children(asked: Asked, parent: Node, hits: Sequence[Hit]) -> list[Nod
     children = list[Node]()
     for number, (hit, each) in enumerate(zip(hits, written, strict=True), start=1):
         name, judged = f"{parent.name}.{number}", judgements(each, asked.vocabulary)
-        read = segment(each, asked.vocabulary, asked.selfrag.threshold)
-        numbers = segment_scores(judged)
+        read = segment(each, asked.shows_end(each), asked.vocabulary, asked.selfrag.threshold)
+        numbers = segment_scores(asked.selfrag, each, judged)
         score = parent.score * numbers["score"]
-        asked.show(name, line(read.text), hit, {**numbers, "score": score, "step": numbers["score"]}, judged)
-        overwritten = children[-1].read.ids if children else parent.read.ids
+        numbers |= {"score": score, "step": numbers["score"]}
+        asked.show(name, segment_text(read.text).strip(), hit, numbers, judged)
+        overwritten = children[-1].read.behind if children else parent.read.behind
         children.append(Node(name, read, (*parent.before, *overwritten), score, hit, parent))
     return children
-
-
-def _output(asked: Asked, node: Node) -> tuple[str, tuple[Citation, ...]]:
-    """As their script for the task writes it; segments without support go only now."""
-    rejects = asked.selfrag.reject_unsupported
-    path = [(text, passage) for text, passage in node.path if not (rejects and UNSUPPORTED in text)]
-    if asked.selfrag.task == "biography":
-        return spaced(line(" ".join(text for text, _ in path))), ()
-    return cited_text(path)
 
 
 def _first_paragraph(text: str) -> str:

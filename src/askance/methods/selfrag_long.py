@@ -2,8 +2,9 @@
 
 The paper gives the score of a segment and "return the best sequence"; the rest is ours:
 - the paths of a beam are compared by the sum of their segments' scores over a power of their number
-  (`path_power`; 1 is the mean, which favours stopping early, 0 the sum; the authors' code multiplies scores
-  that may be negative or above 1);
+  (`path_power`; 1 is the mean; less favours going on, also with segments that nothing supports, and 0 is the
+  sum; the authors' code multiplies scores that may be negative or above 1);
+- a segment that says what an earlier one of its path said is rejected, as a hard constraint would do;
 - utility counts once, at the end, since it is a judgement of whole answers;
 - each path searches with what it wrote last, and sees no other's text (in the authors' code passages are the
   same for all segments, and siblings see each other's text).
@@ -17,10 +18,9 @@ from typing import TYPE_CHECKING
 
 from askance.core.ports import Run
 from askance.core.types import Hit, Key, Question
-from askance.methods.reflection_scores import utility_score
-from askance.methods.reflection_tokens import likeliest
+from askance.methods.reflection_tokens import likeliest, without_tokens
 from askance.methods.selfrag_deciding import decided, found_for, next_action, rejection, show, useless
-from askance.methods.selfrag_segments import Action, Path, Segment, Writer, segment_score
+from askance.methods.selfrag_segments import Action, Path, Segment, Writer, segment_score, usefulness
 from askance.tree.abreast import abreast
 from askance.tree.beam import Rules, beam_search
 
@@ -107,6 +107,7 @@ class _Growing:
         # Nothing more to say than that the answer is complete.
         is_over = segment.is_last and not segment.text and bool(path.segments)
         rejected = rejection(selfrag, segment) if segment.text or is_over else "it is empty"
+        rejected = rejected or ("it says what an earlier one said" if _is_repeated(path, segment) else "")
         score = segment_score(selfrag, segment)
         show(self._run, f"{path.name}.{number}", segment, score, rejected)
         if rejected:
@@ -120,6 +121,12 @@ class _Growing:
             onward=segment.onward,
             is_finished=segment.is_last,
         )
+
+
+def _is_repeated(path: Path, segment: Segment) -> bool:
+    """Whether what a reader sees of a segment stands in its path already."""
+    text = without_tokens(segment.text)
+    return bool(text) and any(text == without_tokens(each.text) for each in path.segments)
 
 
 def _key(path: Path, number: int) -> Key:
@@ -141,7 +148,7 @@ async def _best(selfrag: "Selfrag", run: Run, writer: Writer, paths: Sequence[Pa
     read = dict(zip(map(id, unjudged), await abreast(map(writer.utility, unjudged)), strict=True))
     judged = [replace(path, utility=read.get(id(path), path.utility)) for path in told]
     whole = [path for path in judged if not useless(selfrag, {likeliest(path.utility)})] or judged
-    totals = [path_score(selfrag, path) + selfrag.w_use * utility_score(path.utility) for path in whole]
+    totals = [path_score(selfrag, path) + usefulness(selfrag, path.utility) for path in whole]
     best = max(range(len(whole)), key=lambda at: (totals[at], len(whole[at].segments)))
     numbers = {path.name: total for path, total in zip(whole, totals, strict=True)}
     run.trace.decide("choose", whole[best].name, "the best of the answers in the beam", numbers=numbers)

@@ -6,7 +6,7 @@ from collections.abc import Collection, Iterator, Mapping, Sequence
 from dataclasses import replace
 from typing import TYPE_CHECKING
 
-from askance.core.ports import Run
+from askance.core.ports import Model, Run
 from askance.core.types import (
     Generation,
     Hit,
@@ -103,10 +103,11 @@ class NativeWriter:
         return distribution(_first_token(await self._next(path.segments, key)), "utility")
 
     async def options(self, path: Path, hit: Hit, options: tuple[str, ...]) -> tuple[float, ...]:
-        written = written_options(self._selfrag, self._question)
-        longest = max(len(self._run.model.tokenize(option)) for option in written)
+        model = self._run.model
+        written = [as_written(model, each) for each in written_options(self._selfrag, self._question)]
+        longest = max(len(model.tokenize(option)) for option in written)
         prompt = self._fitting(path.segments, "retrieve", hit, longest, Span(RELEVANT))
-        scores = await self._run.model.score(prompt, written)
+        scores = await model.score(prompt, written)
         return tuple(each.logprob / each.num_tokens for each in scores)
 
     async def _next(self, segments: Sequence[Segment], key: Key) -> Generation:
@@ -221,6 +222,17 @@ def passage_parts(hit: Hit) -> tuple[Part, ...]:
     """A passage between its two tokens; strings of reflection tokens in it are broken."""
     title, text = disarmed(hit.passage.title)[0], disarmed(hit.passage.text)[0]
     return (Span(OPENS), untrusted(title), Span("\n"), untrusted(text), Span(CLOSES))
+
+
+def as_written(model: Model, option: str) -> str:
+    """`option` as the model writes it behind [Relevant].
+
+    Some tokenizers, Llama 2's among them, put a space before a text that follows a control token; a model
+    that was trained on it so writes "▁A", not "A".
+    """
+    ids = model.token_ids(RELEVANT + option)[1:]
+    text = model.decode(ids)
+    return text if model.tokenize(text) == ids else option
 
 
 def _first_token(written: Generation) -> Token | None:

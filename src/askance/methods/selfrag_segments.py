@@ -109,16 +109,18 @@ class Writer(Protocol):
 def segment_score(selfrag: "Selfrag", segment: Segment) -> float:
     """Equation 4 without the utility, which only whole answers have."""
     sequence = segment.sequence_score if selfrag.use_seqscore else 0.0
-    return (
-        sequence
-        + selfrag.w_rel * relevance_score(segment.relevance)
-        + selfrag.w_sup * support_score(segment.support)
-    )
+    support = selfrag.w_sup * support_score(segment.support) if selfrag.use_groundness else 0.0
+    return sequence + selfrag.w_rel * relevance_score(segment.relevance) + support
 
 
 def answer_score(selfrag: "Selfrag", segment: Segment) -> float:
     """Equation 4 of a segment that is a whole answer."""
-    return segment_score(selfrag, segment) + selfrag.w_use * utility_score(segment.utility)
+    return segment_score(selfrag, segment) + usefulness(selfrag, segment.utility)
+
+
+def usefulness(selfrag: "Selfrag", utility: Distribution) -> float:
+    """What a whole answer's utility adds to its score."""
+    return selfrag.w_use * utility_score(utility) if selfrag.use_utility else 0.0
 
 
 def fitting(run: Run, model: Model, prompt_with: Callable[[Hit], P], hit: Hit, max_tokens: int) -> P:

@@ -1,6 +1,7 @@
 """Search once with the question, then answer."""
 
-from collections.abc import Sequence
+import math
+from collections.abc import Awaitable, Sequence
 from dataclasses import dataclass
 from typing import ClassVar, Literal
 
@@ -13,7 +14,7 @@ from askance.methods.bounded import Bounded
 from askance.methods.budget import has_room, most_that_fit
 from askance.methods.eliciting import finished
 from askance.methods.prompts import STOPS, Layout, answer_prompt, layout_needs
-from askance.methods.searching import search_with_question
+from askance.methods.searching import num_in_room, search_as_fits, search_with_question
 from askance.methods.wording import OWN, Wording
 
 
@@ -33,7 +34,7 @@ class Single(Bounded):
     passages: int = knob(
         3, "passages; 0: as many as l_max and the window have room for, up to most_passages", at_least=0
     )
-    most_passages: int = knob(100, "the most of them", at_least=1)
+    most_passages: int | None = knob(None, "the most of them; none: no other limit", at_least=1)
     max_tokens: int = knob(128, "most new tokens of the answer", at_least=1)
     query_tokens: int = knob(64, "a query keeps this many of its last tokens, in profile code", at_least=1)
     elicit: bool = knob(True, "ask for the short answer where the text states none")
@@ -60,7 +61,7 @@ class Single(Bounded):
             hits = await so_far.search_for(question.text, why)
             so_far.replace((await so_far.write("", self.max_tokens, ("answer",), hits)).text)
             return await so_far.answer(self)
-        hits = await search_with_question(question, run, self.passages or self.most_passages, why)
+        hits = await self._search(question, run, why)
         if not self.passages or self.l_max is not None:
             hits = self._fitting(question, run, hits)
         sampling = Sampling(self.max_tokens, stop=STOPS)
@@ -68,6 +69,18 @@ class Single(Bounded):
             self._prompt(question, run, hits), sampling, key=("answer",), watch=run.trace.commit
         )
         return await finished(self, question, run, written.text, ((0, hits),))
+
+    async def _search(self, question: Question, run: Run, why: str) -> tuple[Hit, ...]:
+        def search(k: int) -> Awaitable[tuple[Hit, ...]]:
+            return search_with_question(question, run, k, why)
+
+        def count(hits: Sequence[Hit]) -> int:
+            return run.model.count(self._prompt(question, run, hits))
+
+        if self.passages:
+            return await search(self.passages)
+        room = min(run.model.context_tokens - self.max_tokens, self.l_max or math.inf) - count(())
+        return await search_as_fits(search, lambda hits: num_in_room(hits, room, count), self.most_passages)
 
     def _prompt(self, question: Question, run: Run, hits: Sequence[Hit]) -> Prompt:
         return answer_prompt(run.model, question, hits, layout=self.layout, wording=self.wording)

@@ -3,6 +3,7 @@
 from collections.abc import Sequence
 from dataclasses import dataclass, field, fields
 from hashlib import blake2b
+from typing import Any
 
 from askance.core.types import Demo, Question, Raw, Span, untrusted
 
@@ -58,11 +59,16 @@ class Wording:
     name: str = field(default="wording", compare=False, kw_only=True)
 
     def __repr__(self) -> str:
-        content = repr(tuple(getattr(self, each.name) for each in fields(self) if each.compare))
-        return f"{self.name}-{blake2b(content.encode(), digest_size=4).hexdigest()}"
+        return content_name(self)
 
     def __str__(self) -> str:
         return next((known.name for known in (OWN, PLAIN) if self == known), repr(self))
+
+
+def content_name(words: Any) -> str:
+    """A dataclass's own name and a checksum of all its fields that are compared."""
+    content = repr(tuple(getattr(words, each.name) for each in fields(words) if each.compare))
+    return f"{words.name}-{blake2b(content.encode(), digest_size=4).hexdigest()}"
 
 
 OWN = Wording(name="own")

@@ -2,6 +2,7 @@
 
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
+from difflib import get_close_matches
 from pathlib import Path
 from typing import cast
 
@@ -242,7 +243,7 @@ def parse_spec(spec: str) -> tuple[ModelKind, str, dict[str, str]]:
     named, _, query = spec.partition("?")
     kind_name, _, name = named.partition(":")
     if kind_name not in MODEL_KINDS:
-        raise UnknownName("model", spec, MODEL_KINDS)
+        raise UnknownName("model", spec, MODEL_KINDS, remedy=_with_its_kind(named))
     kind = MODEL_KINDS[kind_name]
     known = None if kind.names is None else [kind_name, *(f"{kind_name}:{each}" for each in kind.names)]
     if known is not None and named not in known:
@@ -254,6 +255,21 @@ def parse_spec(spec: str) -> tuple[ModelKind, str, dict[str, str]]:
         if not value or [each for each, _ in pairs].count(option) > 1:
             raise ModelSpecError(f"model {named!r}: give {option} one value, such as {option}=….")
     return kind, name, dict(pairs)
+
+
+def _with_its_kind(name: str) -> str:
+    """What to write in place of a model's bare name, or nothing where it is a misspelt kind."""
+    kind, colon, _ = name.partition(":")
+    if colon or get_close_matches(kind.lower(), MODEL_KINDS, n=1, cutoff=0.7):
+        return ""
+    if name.endswith(".gguf"):
+        return f"a GGUF file is named gguf:{name}."
+    if Path(name).expanduser().is_dir():
+        return f"a folder is named hf:{name}."
+    behind_server = f"openai:{name}@http://HOST:PORT/v1 behind a server"
+    if "/" in name:
+        return f"write hf:{name} for a model of the hub, or {behind_server}."
+    return f"write openai:{name} for a hosted model, or {behind_server}."
 
 
 def load_entailment(spec: str) -> Entailment:

@@ -76,7 +76,7 @@ class ScriptedModel:
     Control tokens are written like ``<|end|>``; chat turns are rendered with them.
     """
 
-    fingerprint = ""
+    fingerprint = precision = ""
 
     def __init__(
         self,
@@ -151,6 +151,10 @@ class ScriptedModel:
 
     def pieces(self, ids: TokenIds) -> tuple[str, ...]:
         return tuple(self._pieces[i] for i in ids)
+
+    @property
+    def counts_exactly(self) -> bool:
+        return True
 
     def count(self, prompt: Prompt) -> int:
         return len(self.prompt_ids(prompt))

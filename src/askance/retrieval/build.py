@@ -78,6 +78,7 @@ def build_index(
     *,
     analysis: Analysis = Analysis(),
     encoder: Encoder | None = None,
+    follow_links: bool = False,
     progress: Callable[[BuildProgress], None] | None = None,
 ) -> BuildReport:
     """Make the index folder `out` from files and folders, or bring it up to date.
@@ -99,6 +100,8 @@ def build_index(
     Args:
         encoder: makes a vector of each passage, for those that have none yet. An index with vectors can only
             be brought up to date with the encoder that made them.
+        follow_links: read files outside the folders of `sources` that links in them lead to. Without it they
+            are skipped, and removed if an earlier build read them.
         progress: called after every document, and while passages are encoded.
 
     Raises:
@@ -111,7 +114,7 @@ def build_index(
         MissingExtra: a package that reads documents, or tantivy, is not installed.
     """
     started = time.perf_counter()
-    documents = read_documents(sources, leave_out=out)
+    documents = read_documents(sources, leave_out=out, follow_links=follow_links)
     note = None if encoder is None else note_of(encoder)
     with open_draft(out, analysis, note) as draft:
         build = _Build(draft, progress)

@@ -68,11 +68,17 @@ class _Found:
         return Skipped(_printable(self.path), reason, self.place)
 
 
-def read_documents(paths: Sequence[Path], *, leave_out: Path | None = None) -> Iterator[Document | Skipped]:
+def read_documents(
+    paths: Sequence[Path], *, leave_out: Path | None = None, follow_links: bool = False
+) -> Iterator[Document | Skipped]:
     """Every document in `paths`, in their order; the content of a folder sorted by name.
 
     Folders are read with all folders below them. Hidden files, links to folders and the folder `leave_out`
     are passed over; a file reached twice is read once.
+
+    Args:
+        follow_links: read what links to files lead to outside the folder that they are in; they are skipped
+            otherwise. A link that is itself one of `paths` is read in any case.
 
     Raises:
         DocumentError: a path that does not exist (at once), or a malformed row (when it is reached).
@@ -83,7 +89,7 @@ def read_documents(paths: Sequence[Path], *, leave_out: Path | None = None) -> I
             raise DocumentError(
                 f"there is no file or folder {_printable(path)}: check the spelling of the path."
             )
-    return _read_all(paths, leave_out)
+    return _read_all(paths, leave_out, follow_links)
 
 
 def place_of(path: Path) -> str:
@@ -91,12 +97,17 @@ def place_of(path: Path) -> str:
     return str(path.resolve() if path.is_dir() else path.parent.resolve() / path.name)
 
 
-def _read_all(paths: Sequence[Path], leave_out: Path | None) -> Iterator[Document | Skipped]:
+def _read_all(
+    paths: Sequence[Path], leave_out: Path | None, follow_links: bool
+) -> Iterator[Document | Skipped]:
     places = set[str]()
     for path in paths:
         for found in _walk(path, "", leave_out) if path.is_dir() else [_Found(path, path.name)]:
             if isinstance(found, Skipped):
                 yield found
+            elif not follow_links and found.path != path and _leads_out(found.path, path):
+                # Without a place: what an earlier build read through it does not stay in the index.
+                yield Skipped(_printable(found.path), "a link to a file outside; --follow-links reads it")
             elif found.place not in places:
                 places.add(found.place)
                 yield from _read_file(found)
@@ -117,6 +128,14 @@ def _walk(folder: Path, prefix: str, leave_out: Path | None) -> Iterator[_Found 
             yield from _walk(entry, f"{prefix}{entry.name}/", leave_out)
         else:
             yield _Found(entry, prefix + entry.name)
+
+
+def _leads_out(path: Path, folder: Path) -> bool:
+    """Whether a path is a link to a file that is not in or below `folder`."""
+    try:
+        return path.is_symlink() and path.is_file() and not path.resolve().is_relative_to(folder.resolve())
+    except OSError:
+        return False  # `_flaw` finds out why
 
 
 def _read_file(found: _Found) -> Iterator[Document | Skipped]:

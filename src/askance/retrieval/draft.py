@@ -11,6 +11,7 @@ import sqlite3
 from collections.abc import Iterator
 from contextlib import ExitStack, closing, contextmanager
 from datetime import UTC, datetime
+from errno import EACCES, EPERM, EROFS
 from pathlib import Path
 
 from askance.core.errors import BadIndex
@@ -137,7 +138,7 @@ class Draft:
         try:
             with closing(Ledger(self._path / LEDGER)) as ledger:
                 return ledger.stamp == self._stamp()
-        except (sqlite3.DatabaseError, OSError, ValueError):
+        except (sqlite3.DatabaseError, OSError, ValueError, LookupError, TypeError):
             # Whatever a kill left of it is of no use, and is replaced.
             return False
 
@@ -155,7 +156,8 @@ def open_draft(folder: Path, analysis: Analysis, encoder: EncoderNote | None = N
             encoder.
     """
     # Looked at before the lock so that a foreign folder is never touched, and again under it.
-    _base_manifest(folder, analysis, encoder)
+    with _for_writing(folder):
+        _base_manifest(folder, analysis, encoder)
     with _locked(folder):
         base = _base_manifest(folder, analysis, encoder)
         _sweep(folder, {base.generation, base.generation + 1} if base else {1})
@@ -167,7 +169,9 @@ def open_draft(folder: Path, analysis: Analysis, encoder: EncoderNote | None = N
                 f"the index {folder} is damaged ({error}): delete the folder and build the index again."
             ) from error
         except (OSError, sqlite3.Error) as error:
-            raise BadIndex(f"the index {folder} can't be written ({error}): is the disk full?") from error
+            is_forbidden = getattr(error, "errno", None) in (EACCES, EPERM, EROFS)
+            remedy = "name a folder that you may write to." if is_forbidden else "is the disk full?"
+            raise BadIndex(f"the index {folder} can't be written ({error}): {remedy}") from error
 
 
 @contextmanager
@@ -194,7 +198,7 @@ def _base_manifest(folder: Path, analysis: Analysis, encoder: EncoderNote | None
     if foreign:
         raise BadIndex(
             f"won't build an index in {folder}: it holds other files ({min(foreign)}) and no index; "
-            "name a new or an empty folder."
+            f"name a new or an empty folder, for example --out {folder}-index."
         )
     return None
 
@@ -212,19 +216,21 @@ def _check_goes_on(folder: Path, manifest: Manifest, encoder: EncoderNote | None
 @contextmanager
 def _locked(folder: Path) -> Iterator[None]:
     with ExitStack() as stack:
-        try:
+        with _for_writing(folder):
             stack.enter_context(locked_folder(folder, LOCK))
-        except BlockingIOError as error:
-            raise _busy(folder) from error
-        except OSError as error:
-            raise BadIndex(
-                f"can't write an index in {folder}: {error.strerror}; name another folder."
-            ) from error
         yield
 
 
-def _busy(folder: Path) -> BadIndex:
-    return BadIndex(f"the index {folder} is being written by another process: try again when that has ended.")
+@contextmanager
+def _for_writing(folder: Path) -> Iterator[None]:
+    try:
+        yield
+    except BlockingIOError as error:
+        raise BadIndex(
+            f"the index {folder} is being written by another process: try again when that has ended."
+        ) from error
+    except OSError as error:
+        raise BadIndex(f"can't write an index in {folder}: {error.strerror}; name another folder.") from error
 
 
 def _start(path: Path, base: Path | None) -> None:

@@ -10,7 +10,7 @@ from collections.abc import Callable, Mapping
 from html.parser import HTMLParser
 from pathlib import Path
 
-from askance.core.errors import DocumentError, MissingExtra
+from askance.core.errors import INTERRUPTIONS, DocumentError, MissingExtra
 
 _HEADING = re.compile(r"#{1,6}[ \t]+(.+?)[ \t]*#*[ \t]*")
 _FENCE = re.compile(r" {0,3}(```|~~~)")
@@ -63,9 +63,9 @@ def read_pdf(path: Path) -> tuple[str, str]:
             raise DocumentError("an encrypted PDF; remove its password first")
         text = "\n".join(page.extract_text() for page in reader.pages)
         title = (reader.metadata.title if reader.metadata else None) or ""
-    except (DocumentError, OSError):
+    except (DocumentError, OSError, *INTERRUPTIONS):
         raise
-    except Exception as error:
+    except BaseException as error:
         # A broken PDF can make the parser fail anywhere, and with any type of error.
         raise DocumentError(f"a PDF that can't be read: {error}") from error
     if not text.strip():

@@ -11,10 +11,11 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from askance.retrieval.documents import Document
-from askance.retrieval.places import VectorPlaces
+from askance.retrieval.places import PLACES_TABLES, VectorPlaces
 
-_TABLES = """
-CREATE TABLE documents (
+_TABLES = f"""
+BEGIN IMMEDIATE;
+CREATE TABLE IF NOT EXISTS documents (
     number INTEGER PRIMARY KEY,
     id TEXT NOT NULL UNIQUE,    -- unique in the index
     given_id TEXT NOT NULL,     -- as the document has it
@@ -22,10 +23,13 @@ CREATE TABLE documents (
     digest BLOB NOT NULL,
     passages INTEGER NOT NULL
 );
-CREATE INDEX by_given_id ON documents (given_id);
-CREATE TABLE state (stamp TEXT NOT NULL);
-INSERT INTO state VALUES ('');
+CREATE INDEX IF NOT EXISTS by_given_id ON documents (given_id);
+CREATE TABLE IF NOT EXISTS state (stamp TEXT NOT NULL);
+INSERT INTO state SELECT '' WHERE NOT EXISTS (SELECT 1 FROM state);
+{PLACES_TABLES}
+COMMIT;
 """
+"""One transaction, which leaves alone what is there: a ledger has all of this or none of it."""
 _MET = "CREATE TEMPORARY TABLE met (number INTEGER PRIMARY KEY)"
 _IS_MET = "EXISTS (SELECT 1 FROM met WHERE met.number = documents.number)"
 
@@ -52,13 +56,14 @@ class Ledger:
     """
 
     def __init__(self, path: Path) -> None:
-        is_new = not path.exists()
         self._database = sqlite3.connect(path)
-        if is_new:
+        try:
             self._database.executescript(_TABLES)
-        self._database.execute(_MET)
+            self._database.execute(_MET)
+        except sqlite3.Error:
+            self._database.close()
+            raise
         self.places = VectorPlaces(self._database)
-        self.places.make()
 
     def close(self) -> None:
         """Forget what was not committed."""

@@ -5,13 +5,15 @@ Importing this module imports tantivy; only the modules that need an index do. T
 """
 
 import json
+import os
 from collections import Counter
 from collections.abc import Iterable, Iterator
 from contextlib import contextmanager
 from importlib.metadata import version
 from pathlib import Path
+from tempfile import TemporaryDirectory
 
-from askance.core.errors import MissingExtra
+from askance.core.errors import MissingExtra, panics_as
 from askance.core.types import Passage
 from askance.retrieval.analysis import Analysis
 
@@ -23,6 +25,7 @@ except ImportError as error:
 ENGINE = f"tantivy {version('tantivy')}"
 _TERMS, _DOCUMENT, _PASSAGE = "terms", "document", "passage"
 _HEAP_BYTES = 64_000_000
+_READER_LOCK = ".tantivy-meta.lock"
 
 
 def _schema() -> tantivy.Schema:
@@ -62,7 +65,8 @@ class LexicalWriter:
 
     def remove(self, document_id: str) -> None:
         """Remove the passages of a document that were added before."""
-        self._writer.delete_documents_by_term(_DOCUMENT, document_id)
+        with _write_errors():
+            self._writer.delete_documents_by_term(_DOCUMENT, document_id)
 
     def commit(self) -> None:
         """Make everything durable in one step."""
@@ -71,19 +75,27 @@ class LexicalWriter:
 
     def finish(self) -> None:
         """Wait until index files are merged, and end."""
-        self._writer.wait_merging_threads()
+        with _write_errors():
+            self._end()
 
     def abandon(self) -> None:
-        """Forget what was not committed, and end."""
-        self._writer.rollback()
-        self._writer.wait_merging_threads()
+        """Forget what was not committed, and end, unless it has ended already."""
+        if self._writer is not None:
+            with _write_errors():
+                self._writer.rollback()
+                self._end()
+
+    def _end(self) -> None:
+        writer, self._writer = self._writer, None
+        writer.wait_merging_threads()
 
 
 @contextmanager
 def _write_errors() -> Iterator[None]:
     """A full disk and the like are what they are, and not the ValueError that tantivy makes of them."""
     try:
-        yield
+        with panics_as(ValueError):
+            yield
     except ValueError as error:
         raise OSError(str(error)) from error
 
@@ -92,25 +104,31 @@ class LexicalIndex:
     """The index in `folder`, as it was when it was opened.
 
     Raises:
-        ValueError: it can't be opened.
+        ValueError: it can't be opened, or what is asked of it can't be read.
+        OSError: there is no such folder, or no place for a temporary one.
     """
 
+    @panics_as(ValueError)
     def __init__(self, folder: Path) -> None:
-        index = tantivy.Index.open(str(folder))
-        index.config_reader("manual")
-        index.reload()
-        self._searcher = index.searcher()
+        with _lockable(folder) as place:
+            index = tantivy.Index.open(str(place))
+            index.config_reader("manual")
+            index.reload()
+            self._searcher = index.searcher()
         self.num_passages = self._searcher.num_docs
 
+    @panics_as(ValueError)
     def best(self, query: tantivy.Query, limit: int) -> list[tuple[float, tantivy.DocAddress]]:
         """BM25 scores (k1 1.2, b 0.75) and addresses of the `limit` best passages, best first."""
         hits: list[tuple[float, tantivy.DocAddress]] = self._searcher.search(query, limit, count=False).hits
         return hits
 
+    @panics_as(ValueError)
     def passage(self, address: tantivy.DocAddress) -> Passage:
         """The passage at an address that `best` gave."""
         return _unpack(self._searcher.doc(address).get_first(_PASSAGE) or b"")
 
+    @panics_as(ValueError)
     def passages_of(self, document_id: str) -> dict[str, Passage]:
         """The passages of a document by their ids."""
         query = tantivy.Query.term_query(SCHEMA, _DOCUMENT, document_id, "basic")
@@ -118,6 +136,26 @@ class LexicalIndex:
         found = self._searcher.search(query, max(1, num_passages), count=False).hits
         passages = (self.passage(address) for _, address in found)
         return {passage.id: passage for passage in passages}
+
+
+@contextmanager
+def _lockable(folder: Path) -> Iterator[Path]:
+    """A folder with the index in which tantivy can lock it, as it does while it opens one.
+
+    Where nothing can be written, on a read-only disk or in the folder of another user, that is a temporary
+    folder of links. Nobody changes a finished generation, so that it needs no lock.
+    """
+    lock = folder / _READER_LOCK
+    try:
+        os.close(os.open(lock, os.O_WRONLY | os.O_CREAT, 0o666))
+    except OSError:
+        with TemporaryDirectory(prefix="askance-index-") as place:
+            for file in folder.iterdir():
+                if file.suffix != lock.suffix:
+                    Path(place, file.name).symlink_to(file.resolve())
+            yield Path(place)
+    else:
+        yield folder
 
 
 def any_of(terms: Iterable[str]) -> tantivy.Query:
@@ -144,4 +182,7 @@ def _pack(passage: Passage) -> bytes:
 
 
 def _unpack(packed: bytes) -> Passage:
-    return Passage(*json.loads(packed))
+    try:
+        return Passage(*json.loads(packed))
+    except TypeError as error:
+        raise ValueError(f"a passage that can't be read: {error}") from error

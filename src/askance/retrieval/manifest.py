@@ -62,18 +62,24 @@ def read_manifest(folder: Path) -> Manifest:
     Raises:
         BadIndex: there is no such folder, it holds no index, or the index is newer than this version.
     """
-    if not folder.is_dir():
-        problem = "is a file" if folder.exists() else "does not exist"
-        raise BadIndex(f"the index {folder} {problem}: name the folder that `askance index` wrote.")
     try:
+        if not folder.is_dir():
+            problem = "is a file" if folder.exists() else "does not exist"
+            raise BadIndex(f"the index {folder} {problem}: name the folder that `askance index` wrote.")
         content = json.loads((folder / MANIFEST).read_text(encoding="utf-8"))
         is_ours = content["format"] == FORMAT
         version = int(content["schema_version"])
     except FileNotFoundError as error:
         raise BadIndex(
-            f"{folder} holds no index (no {MANIFEST}): build one there with `askance index`."
+            f"{folder} holds no index (no {MANIFEST}): name the folder that `askance index` wrote, or make "
+            f"one of these documents with `askance index {folder} --out {folder}-index`."
         ) from error
-    except (OSError, ValueError, KeyError, TypeError) as error:
+    except OSError as error:
+        raise BadIndex(
+            f"the index {folder} can't be read ({error.strerror}): have its owner let you read it, or name "
+            "another."
+        ) from error
+    except (ValueError, KeyError, TypeError) as error:
         raise _damaged(folder, error) from error
     if not is_ours:
         raise BadIndex(f"{folder} holds no askance index, but one of format {content['format']!r}.")

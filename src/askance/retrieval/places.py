@@ -9,7 +9,7 @@ import weakref
 from dataclasses import dataclass
 from pathlib import Path
 
-_TABLES = """
+PLACES_TABLES = """
 CREATE TABLE IF NOT EXISTS vectors (
     document INTEGER PRIMARY KEY,   -- its number
     segment INTEGER NOT NULL,
@@ -48,10 +48,6 @@ class VectorPlaces:
 
     def __init__(self, database: sqlite3.Connection) -> None:
         self._database = database
-
-    def make(self) -> None:
-        """Make the table, if it is not there."""
-        self._database.executescript(_TABLES)
 
     def enter(self, document: int, segment: int, first_row: int) -> None:
         """Enter where the vectors of a document begin, in place of what was entered before."""

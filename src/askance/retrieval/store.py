@@ -80,8 +80,24 @@ def open_store(folder: Path, *, analysis: Analysis | None = None, encoder: Encod
         # A build has replaced, and removed, this very generation in the meantime.
     raise BadIndex(
         f"the index {folder}, written by {manifest.engine}, can't be opened ({problem}): "
-        "delete the folder and build the index again."
+        f"{_remedy(path, problem)}."
     ) from problem
+
+
+def _remedy(path: Path, problem: Exception) -> str:
+    """What helps; only what is damaged is worth deleting."""
+    try:
+        # The libraries that read an index do not tell what is forbidden from what is damaged.
+        for each in path.rglob("*"):
+            if each.is_file():
+                each.open("rb").close()
+    except PermissionError as error:
+        problem = error
+    if isinstance(problem, PermissionError):
+        return f"have its owner let you read {problem.filename or path}"
+    if isinstance(problem, OSError) and not isinstance(problem, FileNotFoundError):
+        return "mend what the message says, and try again"
+    return "delete the folder and build the index again"
 
 
 def _open_vectors(folder: Path, manifest: Manifest) -> "FlatIndex":

@@ -102,6 +102,6 @@ class Backend(Protocol[S, B]):
         """One pass over all feeds, each behind what its own slot holds.
 
         Raises:
-            Exception: the pass broke. If it had several feeds, each is tried again by itself.
+            BaseException: the pass broke. If it had several feeds, each is tried again by itself.
         """
         ...

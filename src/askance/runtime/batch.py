@@ -124,7 +124,7 @@ class Batch(Generic[S, B]):
             self._make_room(room)
             try:
                 slot = self._backend.open(request.max_tokens, beginning)
-            except Exception as error:  # the memory is not there after all
+            except BaseException as error:  # the memory is not there after all
                 if not (self._running or self.tree.num_blocks or self._backend.num_reserved):
                     self._over.append((request, error))
                     continue
@@ -148,7 +148,7 @@ class Batch(Generic[S, B]):
         self._running.append(running)
         try:
             self._backend.restore(running.slot, found)
-        except Exception as error:  # as in a pass
+        except BaseException as error:  # as in a pass
             self._end(running, error)
 
     def _will_be_known(self, request: Request, num_known: int) -> bool:
@@ -208,7 +208,7 @@ class Batch(Generic[S, B]):
     def _passed(self, turns: Sequence[Turn[S]]) -> Iterable[tuple[Turn[S], Fed]]:
         try:
             found = self._backend.forward([feed for _, feed in turns])
-        except Exception as error:  # a module may raise anything
+        except BaseException as error:  # a module may raise anything
             if len(turns) == 1:
                 clear_frames(error.__traceback__)  # whoever keeps the error must not keep tensors
                 self._end(turns[0][0], error)

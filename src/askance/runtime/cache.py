@@ -133,6 +133,7 @@ def _plain_generation(generation: Generation) -> dict[str, Any]:
         "finish": generation.finish,
         "prompt_ids": generation.prompt_ids,
         "prompt_tokens": generation.prompt_tokens,
+        "is_upper_bound": generation.is_upper_bound,
     }
 
 
@@ -152,6 +153,7 @@ def _generation(plain: dict[str, Any]) -> Generation:
         tuple(plain["prompt_ids"]),
         plain["prompt_tokens"],
         plain["prompt_tokens"],
+        plain.get("is_upper_bound", False),
     )
 
 

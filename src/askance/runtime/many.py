@@ -6,7 +6,7 @@ from dataclasses import dataclass
 from itertools import islice
 from typing import Generic, TypeVar
 
-from askance.core.errors import InputError
+from askance.core.errors import INTERRUPTIONS, InputError
 
 T = TypeVar("T")
 R = TypeVar("R")
@@ -18,7 +18,7 @@ class Outcome(Generic[T, R]):
 
     item: T
     result: R | None = None
-    error: Exception | asyncio.CancelledError | None = None
+    error: BaseException | None = None
 
 
 async def many(
@@ -59,5 +59,7 @@ async def _outcome(number: int, item: T, work: Callable[[T], Awaitable[R]]) -> t
         if task is None or task.cancelling():
             raise
         return number, Outcome(item, error=error)
-    except Exception as error:  # whatever broke, the other items go on; the caller records it
+    except INTERRUPTIONS:
+        raise
+    except BaseException as error:  # whatever broke, the other items go on; the caller records it
         return number, Outcome(item, error=error)

@@ -1,9 +1,10 @@
 """Wrappers that write every call into the trace. A method is given nothing but these."""
 
 import time
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
+from contextlib import contextmanager
 
-from askance.core.errors import AskanceError, ModelFailure, RetrieverFailure
+from askance.core.errors import INTERRUPTIONS, AskanceError, ModelFailure, RetrieverFailure
 from askance.core.ports import Model, Retriever
 from askance.core.trace import Attended, Failed, Generated, ScoredOptions, Searched, Trace, TracedToken
 from askance.core.types import (
@@ -47,14 +48,10 @@ class RecordedModel(WrappedModel):
         began = time.perf_counter()
         full_key = (*self._scope, *key)
         guarded = None if watch is None else _Guarded(watch)
-        try:
+        with _traced(self._trace, f"{self._role} model {self.name}, {_name(key)}", ModelFailure):
             generations = await self._model.generate(
                 prompt, sampling, want, until, n=n, key=full_key, watch=guarded
             )
-        except Exception as error:
-            raise _failed(
-                self._trace, error, f"{self._role} model {self.name}, {_name(key)}", ModelFailure
-            ) from error
         if guarded is not None and guarded.error is not None:
             raise guarded.error
         seconds = time.perf_counter() - began
@@ -65,12 +62,8 @@ class RecordedModel(WrappedModel):
 
     async def score(self, prompt: Prompt, options: Sequence[str]) -> tuple[Scored, ...]:
         began = time.perf_counter()
-        try:
+        with _traced(self._trace, f"{self._role} model {self.name}, score", ModelFailure):
             scores = await self._model.score(prompt, options)
-        except Exception as error:
-            raise _failed(
-                self._trace, error, f"{self._role} model {self.name}, score", ModelFailure
-            ) from error
         self._trace.add(
             ScoredOptions,
             seconds=time.perf_counter() - began,
@@ -79,17 +72,14 @@ class RecordedModel(WrappedModel):
             options=tuple(options),
             logprobs=tuple(score.logprob for score in scores),
             prompt_tokens=self._model.count(prompt) + sum(score.num_tokens for score in scores),
+            is_upper_bound=not self._model.counts_exactly,
         )
         return scores
 
     async def attend(self, text: str | TokenIds, *, bos: bool) -> Attention:
         began = time.perf_counter()
-        try:
+        with _traced(self._trace, f"{self._role} model {self.name}, attend", ModelFailure):
             attention = await self._model.attend(text, bos=bos)
-        except Exception as error:
-            raise _failed(
-                self._trace, error, f"{self._role} model {self.name}, attend", ModelFailure
-            ) from error
         seconds = time.perf_counter() - began
         self._trace.add(Attended, seconds=seconds, role=self._role, prompt_tokens=len(attention.ids))
         return attention
@@ -107,6 +97,7 @@ class RecordedModel(WrappedModel):
             prompt_tokens=generation.prompt_tokens,
             generated_tokens=generation.generated_tokens,
             reused_tokens=generation.reused_tokens,
+            is_upper_bound=generation.is_upper_bound,
         )
 
 
@@ -133,10 +124,8 @@ class RecordedRetriever(WrappedRetriever):
 
     async def search(self, query: str, k: int, *, exclude: frozenset[str] = frozenset()) -> tuple[Hit, ...]:
         began = time.perf_counter()
-        try:
+        with _traced(self._trace, f"retriever {self.name}", RetrieverFailure):
             hits = await self._retriever.search(query, k, exclude=exclude)
-        except Exception as error:
-            raise _failed(self._trace, error, f"retriever {self.name}", RetrieverFailure) from error
         self._trace.add(Searched, seconds=time.perf_counter() - began, query=query, k=k, hits=hits)
         return hits
 
@@ -153,11 +142,18 @@ def _parts_text(parts: Sequence[Part], model: Model) -> str:
     return "".join(part.text if isinstance(part, Span) else model.decode(part) for part in parts)
 
 
-def _failed(trace: Trace, error: Exception, place: str, kind: type[AskanceError]) -> AskanceError:
-    trace.add(Failed, error=type(error).__name__, message=str(error), place=place)
-    if isinstance(error, AskanceError):
-        return error
-    return kind(f"{place}: {type(error).__name__}: {error}")
+@contextmanager
+def _traced(trace: Trace, place: str, kind: type[AskanceError]) -> Iterator[None]:
+    """Write into the trace what breaks, and raise it as an error of ours."""
+    try:
+        yield
+    except INTERRUPTIONS:
+        raise
+    except BaseException as error:
+        trace.add(Failed, error=type(error).__name__, message=str(error), place=place)
+        if isinstance(error, AskanceError):
+            raise
+        raise kind(f"{place}: {type(error).__name__}: {error}") from error
 
 
 def _name(key: Key) -> str:

@@ -1,8 +1,12 @@
-"""Traces on disk: JSON Lines, a header with the schema version first, then one event a line."""
+"""Traces on disk: JSON Lines, a header with the schema version first, then one event a line.
+
+Each line carries its checksum (see `checksum`).
+"""
 
 import dataclasses
 import json
 import os
+import re
 from functools import cache
 from pathlib import Path
 from typing import Any
@@ -11,9 +15,11 @@ from askance.core.errors import InputError, TraceFileError
 from askance.core.strict_json import json_line
 from askance.core.trace import EVENT_TYPES, SCHEMA_VERSION, AnyEvent, Trace
 from askance.core.version import VERSION
+from askance.runtime.checksum import sealed, unsealed
 from askance.runtime.durable import write_atomically
 
 _TYPES = {event_type.type: event_type for event_type in EVENT_TYPES}
+_HEADER = re.compile(r'\{("checksum": "[0-9a-f]{16}", )?"type": "header"')
 
 
 def event_record(event: AnyEvent) -> dict[str, Any]:
@@ -32,8 +38,8 @@ def _shallow(event: AnyEvent) -> dict[str, Any]:
 def trace_text(trace: Trace) -> str:
     """A trace as it stands in a file."""
     header = {"type": "header", "schema": SCHEMA_VERSION, "askance": VERSION}
-    lines = [json_line(record) for record in (header, *map(_shallow, trace.events))]
-    return "\n".join(lines) + "\n"
+    lines = [sealed(json_line(record).encode()) for record in (header, *map(_shallow, trace.events))]
+    return b"\n".join([*lines, b""]).decode()
 
 
 def write_trace(trace: Trace, path: Path) -> None:
@@ -79,7 +85,7 @@ def parse_trace(text: str, place: str) -> tuple[AnyEvent, ...]:
     """The events of a trace that was read from `place`; see `read_trace`."""
     # Only a line feed ends a line: texts may hold the other line breaks of Unicode.
     lines = text.removesuffix("\n").split("\n")
-    if not lines[0].startswith('{"type": "header"'):
+    if not _HEADER.match(lines[0]):
         raise TraceFileError(
             f"{place} is not a trace: its first line is no header. `askance ask --trace FILE` makes one."
         )
@@ -94,13 +100,13 @@ def parse_trace(text: str, place: str) -> tuple[AnyEvent, ...]:
 
 def _record(source: str, number: int, line: str) -> dict[str, Any]:
     try:
-        record = json.loads(line)
+        record: dict[str, Any] = json.loads(unsealed(line.encode(), old=b'{"type": "'))
     except json.JSONDecodeError as error:
         raise TraceFileError(
             f"{source}, line {number}: not JSON ({error.msg}); the file is damaged."
         ) from error
-    if not isinstance(record, dict):
-        raise TraceFileError(f"{source}, line {number}: expected an object, found {type(record).__name__}.")
+    except ValueError as error:
+        raise TraceFileError(f"{source}, line {number}: {error}; the file is damaged: restore it.") from error
     return record
 
 

@@ -55,13 +55,21 @@ class Writing:
             self._show(self._safe_chars())
 
     def generation(
-        self, prompt_ids: TokenIds = (), prompt_tokens: int = 0, reused_tokens: int = 0
+        self,
+        prompt_ids: TokenIds = (),
+        prompt_tokens: int = 0,
+        reused_tokens: int = 0,
+        *,
+        is_upper_bound: bool = False,
     ) -> Generation:
         """The finished generation; before it, entries of `tokens` may be replaced by ones with attention."""
         kept = [_clipped(token, self._keep_chars) for token in self.tokens[: self._keep_tokens]]
         dropped = (*self.tokens[self._keep_tokens :], *self._ended)
         text = self._text[: self._keep_chars]
-        return Generation(text, tuple(kept), dropped, self.finish, prompt_ids, prompt_tokens, reused_tokens)
+        return Generation(
+            text, tuple(kept), dropped, self.finish,
+            prompt_ids, prompt_tokens, reused_tokens, is_upper_bound,
+        )  # fmt: skip
 
     def _close(self, finish: str, keep_tokens: int, keep_chars: int) -> None:
         self.finish, self._keep_tokens, self._keep_chars = finish, keep_tokens, keep_chars

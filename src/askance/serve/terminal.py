@@ -8,6 +8,7 @@ from rich.live import Live
 from rich.table import Table
 from rich.text import Text
 
+from askance.core.events import UPPER_BOUND
 from askance.core.trace import (
     Answered,
     AnyEvent,
@@ -120,8 +121,9 @@ def event_block(event: AnyEvent) -> RenderableType | None:
 def usage_line(usage: Usage) -> str:
     """One line of cost."""
     searches = f"{usage.searches} search{'' if usage.searches == 1 else 'es'}"
+    at_most = "≤ " if usage.is_upper_bound else ""
     return (
-        f"{searches} · {usage.prompt_tokens:,} prompt tokens ({usage.reused_tokens:,} reused) · "
+        f"{searches} · {at_most}{usage.prompt_tokens:,} prompt tokens ({usage.reused_tokens:,} reused) · "
         f"{usage.generated_tokens:,} generated · {usage.seconds:.1f} s"
     )
 
@@ -129,7 +131,12 @@ def usage_line(usage: Usage) -> str:
 def spending_line(numbers: Mapping[str, float]) -> str:
     """One line of what a search read and did; L_max and L_total are what papers call limit and sum."""
     names = {"l_max": "L_max", "tokens": "L_total"}
-    return " · ".join(f"{names.get(name, name)} {value:,.0f}" for name, value in numbers.items())
+    at_most = "≤ " if UPPER_BOUND in numbers else ""
+    signs = {name: at_most for name in numbers if "tokens" in name}
+    told = {name: value for name, value in numbers.items() if name != UPPER_BOUND}
+    return " · ".join(
+        f"{names.get(name, name)} {signs.get(name, '')}{value:,.0f}" for name, value in told.items()
+    )
 
 
 def _asked(event: Asked) -> RenderableType:
@@ -192,9 +199,9 @@ def _expanded(event: Expanded) -> RenderableType:
 
 
 def _generated(event: Generated) -> RenderableType:
-    cost = (
-        f"{event.prompt_tokens:,} + {event.generated_tokens:,} tokens, {event.seconds:.1f} s, {event.finish}"
-    )
+    at_most = "≤ " if event.is_upper_bound else ""
+    tokens = f"{at_most}{event.prompt_tokens:,} + {event.generated_tokens:,} tokens"
+    cost = f"{tokens}, {event.seconds:.1f} s, {event.finish}"
     key = " ".join(map(str, event.key))
     return _labelled("write", Group(Text(event.text.strip()), Text(f"{key}: {cost}", style=PROVISIONAL)))
 

@@ -1,23 +1,43 @@
 """Sentence boundaries, by the rules of `sentencex`: initials, abbreviations and decimals do not end one."""
 
+import re
 from collections.abc import Sequence
 from dataclasses import dataclass
 from itertools import pairwise
 
+from askance.core.errors import panics_as
 from askance.core.types import Cut, Token
+
+_UNSAFE = re.compile("[\x85\xa0\u1680\u2000-\u200a\u2028\u2029\u202f\u205f\u3000\ud800-\udfff]")
+"""White space outside ASCII, in which sentencex cuts characters apart and panics, and halves of characters,
+which it does not take."""
+_PLAIN_BOUNDARY = re.compile(r"(?<=[.!?…])\s+|(?<=[。！？])|\n\s*\n")
 
 
 def sentence_spans(text: str, language: str = "en") -> tuple[tuple[int, int], ...]:
     """The sentences of `text` as character offsets (start, end), without the white space around them."""
-    from sentencex import get_sentence_boundaries
-
     spans = []
-    for boundary in get_sentence_boundaries(language, text):
-        piece = text[boundary["start_index"] : boundary["end_index"]]
+    for begin, end in pairwise((0, *_ends(text, language))):
+        piece = text[begin:end]
         if piece.strip():
-            start = boundary["start_index"] + len(piece) - len(piece.lstrip())
+            start = begin + len(piece) - len(piece.lstrip())
             spans.append((start, start + len(piece.strip())))
     return tuple(spans)
+
+
+def _ends(text: str, language: str) -> list[int]:
+    """Where the pieces of `text` end, by sentencex; by `_PLAIN_BOUNDARY` where that fails."""
+    from sentencex import get_sentence_boundaries
+
+    # Each unsafe character is replaced by one character, so that all offsets stay what they are.
+    safe = _UNSAFE.sub(lambda unsafe: " " if unsafe[0].isspace() else "\ufffd", text)
+    try:
+        with panics_as(ValueError):
+            ends = [boundary["end_index"] for boundary in get_sentence_boundaries(language, safe)]
+    except ValueError:
+        ends = []
+    holds_all = ends[-1:] == [len(text)] and ends == sorted(ends)
+    return ends if holds_all else [*(each.end() for each in _PLAIN_BOUNDARY.finditer(text)), len(text)]
 
 
 def sentences(text: str) -> tuple[str, ...]:

@@ -177,7 +177,10 @@ class _Search(Generic[S, A]):
         return node
 
     async def _drawn(self, node: Node[S, A], action: A, rollout: int) -> Node[S, A] | None:
-        """Draw for `action`, or for all of a node at once; the child that is entered, if there is one."""
+        """Draw for `action`, or for all of a node at once; the child that is entered, if there is one.
+
+        Where `action` itself gave nothing, the rollout takes another one of those that gave something.
+        """
         actions = [action]
         if self._settings.expansion == "eager":
             actions += node.untried
@@ -185,10 +188,14 @@ class _Search(Generic[S, A]):
         # One after the other, since they spend what the rollout may spend.
         found = [await self._rules.draw(node, each, rollout) for each in actions]
         added = {each: self._add(node, each, outcomes) for each, outcomes in zip(actions, found, strict=True)}
-        children = added[action]
+        live = [each for each in actions if added[each]]
+        if not live:
+            return None
+        taken = action if action in live else self._rules.choose(node, live, rollout)
+        children = added[taken]
         if len(children) > 1 and self._settings.unexplored == "random":
             return random.Random(f"{self._settings.seed} enter {rollout} {node.name}").choice(children)
-        return children[0] if children else None
+        return children[0]
 
     def _add(self, node: Node[S, A], action: A, outcomes: Sequence[Outcome[S]] | None) -> list[Node[S, A]]:
         if outcomes is None:

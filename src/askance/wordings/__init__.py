@@ -13,6 +13,7 @@ Every text is taken to the letter. `docs/prompts.md` says more.
 import dataclasses
 import re
 import tomllib
+from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
 
@@ -57,10 +58,25 @@ def open_wording(name: str | Path) -> Wording:
 
 def toml_of(wording: Wording) -> str:
     """The whole set in the file format; reading it gives an equal `Wording`."""
-    lines = [f"{key} = {_quoted(getattr(wording, key))}" for key in _KEYS if key != "demos"]
-    for demo in wording.demos:
-        lines += ["", "[[demos]]", f"question = {_quoted(demo.question)}", f"answer = {_quoted(demo.answer)}"]
-    return "\n".join(lines if wording.demos else ["demos = []", *lines]) + "\n"
+    return toml_text({key: getattr(wording, key) for key in _KEYS})
+
+
+def toml_text(content: Mapping[str, Any]) -> str:
+    """A file of texts and numbers by their keys, and below them of examples, in tables named by theirs."""
+    lists = {key: value for key, value in content.items() if isinstance(value, tuple)}
+    lines = [f"{key} = []" for key, demos in lists.items() if not demos]
+    for key, value in content.items():
+        if key not in lists:
+            lines.append(f"{key} = {_quoted(value) if isinstance(value, str) else value}")
+    for key, demos in lists.items():
+        for demo in demos:
+            lines += [
+                "",
+                f"[[{key}]]",
+                f"question = {_quoted(demo.question)}",
+                f"answer = {_quoted(demo.answer)}",
+            ]
+    return "\n".join(lines) + "\n"
 
 
 def _quoted(text: str) -> str:
@@ -69,25 +85,40 @@ def _quoted(text: str) -> str:
     return f'"{"".join(shown)}"'
 
 
-def _read(path: Path) -> Wording:
+def read_table(path: Path) -> dict[str, Any]:
+    """What stands in a file of prompts.
+
+    Raises:
+        PromptsError: it can't be read, or is not TOML.
+    """
     try:
-        content = tomllib.loads(path.read_bytes().decode("utf-8-sig"))
+        return tomllib.loads(path.read_bytes().decode("utf-8-sig"))
     except OSError as error:
         raise PromptsError(f"can't read the prompts {path}: {error.strerror}. {_START}") from error
     except UnicodeDecodeError as error:
         raise PromptsError(f"prompts {path}: not UTF-8 text ({error}). Save it as UTF-8.") from error
     except (ValueError, RecursionError) as error:
         raise PromptsError(f"prompts {path}: not TOML: {error}. {_START}") from error
+
+
+def _read(path: Path) -> Wording:
+    content = read_table(path)
     for key in content:
         if key not in ("base", *_KEYS):
             raise UnknownName("key", key, ("base", *_KEYS), place=f"of prompts {path}")
-    base = _text(path, "base", content.pop("base", "own"))
+    base = read_text(path, "base", content.pop("base", "own"))
     if base not in WORDINGS:
         raise UnknownName("base", base, WORDINGS, place=f"of prompts {path}")
     values: dict[str, Any] = {
-        key: _demos(path, value) if key == "demos" else _text(path, key, value)
+        key: read_demos(path, key, value) if key == "demos" else read_text(path, key, value)
         for key, value in content.items()
     }
+    for number, demo in enumerate(values.get("demos", ()), start=1):
+        if not has_answer(demo.answer):
+            raise PromptsError(
+                f"prompts {path}, demos, example {number}, answer: {_end(demo.answer)!r} does not state the "
+                'answer in the words that answers are recognised by. End it with "So the answer is ….".'
+            )
     wording = dataclasses.replace(open_wording(base), **values, name="wording")
     if not awaits_answer(wording.elicitation):
         raise PromptsError(
@@ -97,28 +128,25 @@ def _read(path: Path) -> Wording:
     return wording
 
 
-def _demos(path: Path, value: Any) -> tuple[Demo, ...]:
+def read_demos(path: Path, key: str, value: Any) -> tuple[Demo, ...]:
+    """The examples under a key of a file of prompts; raises PromptsError where they are none."""
     if not isinstance(value, list):
-        raise PromptsError(f"prompts {path}, demos: expected tables. Begin each example with [[demos]].")
-    return tuple(_demo(path, f"demos, example {number}", row) for number, row in enumerate(value, start=1))
+        raise PromptsError(f"prompts {path}, {key}: expected tables. Begin each example with [[{key}]].")
+    return tuple(_demo(path, key, number, row) for number, row in enumerate(value, start=1))
 
 
-def _demo(path: Path, place: str, row: Any) -> Demo:
+def _demo(path: Path, list_key: str, number: int, row: Any) -> Demo:
+    place = f"{list_key}, example {number}"
     if not isinstance(row, dict) or set(row) != {"question", "answer"}:
         has = f"it has {', '.join(row) or 'nothing'}" if isinstance(row, dict) else f"it is {row!r}"
         raise PromptsError(
             f"prompts {path}, {place}: give it question and answer alone; {has}. What belongs to the whole "
-            "set stands above the first [[demos]]."
+            f"set stands above the first [[{list_key}]]."
         )
-    demo = Demo(**{key: _text(path, f"{place}, {key}", text) for key, text in row.items()})
+    demo = Demo(**{key: read_text(path, f"{place}, {key}", text) for key, text in row.items()})
     for key, text in row.items():
         if not text.strip():
             raise PromptsError(f"prompts {path}, {place}, {key}: it is empty. Write it, or drop the example.")
-    if not has_answer(demo.answer):
-        raise PromptsError(
-            f"prompts {path}, {place}, answer: {_end(demo.answer)!r} does not state the answer in the words "
-            'that answers are recognised by. End it with "So the answer is ….".'
-        )
     return demo
 
 
@@ -126,7 +154,8 @@ def _end(text: str) -> str:
     return text if len(text) <= 60 else f"…{text[-60:]}"
 
 
-def _text(path: Path, key: str, value: Any) -> str:
+def read_text(path: Path, key: str, value: Any) -> str:
+    """A text of a file of prompts; raises PromptsError where it is none."""
     if not isinstance(value, str):
         raise PromptsError(f"prompts {path}, {key}: {value!r} is no text. Write it between quotation marks.")
     return value

@@ -20,9 +20,13 @@ MOON = Question("s1", "Can the Moon be seen from Bonn?", task="yes_no")
 HARP = "Would a harp fit into a matchbox?"
 NOVELS = "Which novel has the older author, Buddenbrooks or Professor Unrat?"
 BONN = "Which river flows through Bonn?"
-CLARA = Question("Clara Schumann", "Write a short biography of Clara Schumann.")
-ELLY = Question("Elly Ney", "Write a short biography of Elly Ney.")
-TOSCA = Example(Question("6", "Who wrote Tosca?"), ("Puccini wrote it.",), answer_groups=(("Puccini",),))
+CLARA = Question("Clara Schumann", "Write a short biography of Clara Schumann.", genre="biography")
+ELLY = Question("Elly Ney", "Write a short biography of Elly Ney.", genre="biography")
+TOSCA = Example(
+    Question("6", "Who wrote Tosca?", genre="ambiguous"),
+    ("Puccini wrote it.",),
+    answer_groups=(("Puccini",),),
+)
 
 
 def claim(id, text):
@@ -160,7 +164,7 @@ PINNED = {
     "asqa:asqa.json": (
         2,
         Example(
-            Question("-3", "When was the bridge of Bonn opened?"),
+            Question("-3", "When was the bridge of Bonn opened?", genre="ambiguous"),
             (
                 "The old bridge was opened in 1898, the new one in 1949.",
                 "Bonn's first bridge opened in 1898.",
@@ -169,7 +173,7 @@ PINNED = {
             answer_groups=(("1898",), ("12 November 1949", "1949")),
         ),
         Example(
-            Question("-4", "Who wrote Fidelio?"),
+            Question("-4", "Who wrote Fidelio?", genre="ambiguous"),
             ("Beethoven", "Sonnleithner"),
             answer_groups=(("Beethoven",), ("Sonnleithner", "Beethoven")),
         ),
@@ -183,7 +187,7 @@ PINNED = {
     "biographies:biographies.jsonl": (
         2,
         Example(
-            Question("Clara Schumann", "Tell me of Clara Schumann."),
+            Question("Clara Schumann", "Tell me of Clara Schumann.", genre="biography"),
             (),
             ("Clara Schumann",),
             "rare, Europe",

@@ -176,6 +176,10 @@ def test_own_questions(tmp_path):
             {"question": "Who?", "answer": ["Ada"]},
             "line 1: there is no field 'answer': did you mean 'answers'\\? A line is",
         ),
+        (
+            {"question": "Who?", "answer": "Ada"},
+            r'line 1: the field "answers" is a list: write "answers": \["Ada"\] for "answer"\. A line is',
+        ),
         ({"Question": "Who?", "answers": ["Ada"]}, "no field 'Question': did you mean 'question'"),
         (
             {"question": "Who?", "answers": ["Ada"], "supporting_facts": ["Bonn"]},

@@ -13,6 +13,7 @@ from askance.eval.judging.facts import FactJudge, fact_scores, facts_in, is_refu
 from askance.eval.judging.judgements import Finding
 from askance.models.scripted import ScriptedModel
 from askance.retrieval.scripted import ScriptedRetriever
+from tests.tolerances import near
 
 CLARA = Passage("1", "Clara Schumann", "Clara Schumann was a pianist, born in Leipzig.")
 OTHER = Passage("2", "Leipzig", "Leipzig is a city. " * 100)
@@ -116,7 +117,7 @@ def test_other_beginnings_are_no_refusals(text):
 def test_the_length_penalty():
     found = [Finding(str(number), number < 6) for number in range(8)]
     assert fact_scores(found)["supported_facts"] == 6 / 8
-    assert fact_scores(found)["factscore"] == pytest.approx(6 / 8 * math.exp(1 - 10 / 8))
+    assert fact_scores(found)["factscore"] == near(6 / 8 * math.exp(1 - 10 / 8))
     assert fact_scores(found, gamma=8)["factscore"] == fact_scores(found, gamma=0)["factscore"] == 6 / 8
     assert fact_scores(found)["facts"] == 8
 

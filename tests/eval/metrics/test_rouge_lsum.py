@@ -2,6 +2,7 @@ import pytest
 
 from askance.eval.metrics.rouge_l import rouge_l
 from askance.eval.metrics.rouge_lsum import rouge_lsum
+from tests.tolerances import near
 
 
 @pytest.mark.parametrize(
@@ -15,10 +16,10 @@ from askance.eval.metrics.rouge_lsum import rouge_lsum
     ],
 )
 def test_by_hand(text, golds, expected):
-    assert rouge_lsum(text, golds) == pytest.approx(expected)
+    assert rouge_lsum(text, golds) == near(expected)
 
 
 def test_sentences_may_change_places_unlike_in_rouge_l():
     text, gold = "It opened in 1949. It fell in 1945.", "It fell in 1945. It opened in 1949."
     assert rouge_lsum(text, [gold]) == 1
-    assert rouge_l(text, [gold]) == pytest.approx(4 / 8)
+    assert rouge_l(text, [gold]) == near(4 / 8)

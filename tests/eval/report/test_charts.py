@@ -3,7 +3,6 @@
 import math
 from itertools import combinations
 
-import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
@@ -13,6 +12,7 @@ from askance.eval.report.frontier import Point, frontier, frontier_chart, points
 from askance.eval.report.histogram import MOST_BARS, histograms, shares_of
 from askance.eval.run_groups import group_runs
 from tests.eval.hand_made import record, run_of
+from tests.tolerances import near
 
 
 def point(number, cost, worth):
@@ -93,7 +93,16 @@ def test_runs_without_any_difference_have_a_chart():
 
 def test_shares_of_searches():
     assert shares_of([0, 1, 1, 3], 4) == [0.25, 0.5, 0.0, 0.25]
-    assert shares_of([0, 9, 5], 3) == pytest.approx([1 / 3, 0, 2 / 3])
+    assert shares_of([0, 9, 5], 3) == near([1 / 3, 0, 2 / 3])
+
+
+def test_no_bar_covers_the_share_at_the_line_of_the_grid():
+    for searches in ([3, 3], [0] * 5 + [1] * 5, [0] * 3 + [1] * 7, list(range(40))):
+        (figure,) = histograms({"m": searches})
+        share = next(text for text in figure.iter("text") if (text.text or "").endswith("%"))
+        assert share.get("text-anchor") == "end"
+        bars = [float(bar.get("x", "")) for bar in figure.iter("rect")]
+        assert float(share.get("x", "")) < min(bars)
 
 
 def test_histograms_have_the_same_scales():
@@ -101,7 +110,7 @@ def test_histograms_have_the_same_scales():
     assert often[0].text == "1 often"
     heights = [float(bar.get("height")) for bar in by_class(often, "bar")]
     (whole,) = [float(bar.get("height")) for bar in by_class(never, "bar")]
-    assert heights == pytest.approx([whole / 4, whole / 2, whole / 4], abs=0.06)
+    assert heights == near([whole / 4, whole / 2, whole / 4], "as told", "1 decimal")
     assert [each.text for each in by_class(never, "label")] == ["50%", "0", "1", "2", "3", "mean 0.00"]
     assert next(often.iter("title")).text.endswith(
         "mean 2.00; share of questions by searches: 1: 25%, 2: 50%, 3: 25%"

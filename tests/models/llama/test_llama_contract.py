@@ -6,7 +6,8 @@ from tests.contracts.model_contract import ModelContract
 
 class TestTinyLlama(ModelContract):
     control_strings = ("<s>", "</s>", "[INST]", "<unk>")
-    tolerance = 1e-3
+    number_format, operation = "float16", "read twice"
+    precision = "weights as in the file, keys and values in float16"
 
     @pytest.fixture
     def model(self, gguf_models):
@@ -15,7 +16,8 @@ class TestTinyLlama(ModelContract):
 
 class TestTinyQwen(ModelContract):
     control_strings = ("<|im_start|>", "<|endoftext|>", "<think>")
-    tolerance = 1e-3
+    number_format, operation = "float16", "read twice"
+    precision = "weights as in the file, keys and values in float16"
 
     @pytest.fixture
     def model(self, gguf_models):

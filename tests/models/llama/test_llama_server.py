@@ -8,6 +8,7 @@ import pytest
 from tests.contracts.model_contract import run
 from tests.models.served import After, write
 from tests.models.tiny_gguf import save_gguf, tiny_llama
+from tests.tolerances import near, tolerance
 
 from askance.core.errors import ModelFailure, ModelUnavailable, PromptTooLong
 from askance.core.types import Chat, Raw, Sampling, Span, Turn, Want
@@ -18,6 +19,7 @@ from askance.models.openai.bounds import entropy_bounds
 from askance.wire import load_model
 
 WINDOW = 512
+BOUND = "thirty layers", "8 bits"
 SERVE = """
 import socket, sys
 import uvicorn
@@ -81,11 +83,12 @@ def test_a_text_with_its_signals(model, local, prompt):
     (here,), (there,) = (write(each, prompt, want, max_tokens=12) for each in (model, local))
     assert here.text == there.text
     assert [token.text for token in here.tokens] == [token.text for token in there.tokens]
+    slack = tolerance(*reversed(BOUND))
     for ours, theirs in zip(here.tokens, there.tokens, strict=True):
-        assert ours.logprob == pytest.approx(theirs.logprob, abs=0.2)
+        assert ours.logprob == near(theirs.logprob, *BOUND)
         assert ours.top[0][0] == theirs.top[0][0]
-        assert ours.entropy <= theirs.entropy + 0.2, "a bound from below"
-        assert ours.entropy >= entropy_bounds([logprob for _, logprob in ours.top], 3)[0] - 0.2
+        assert ours.entropy <= theirs.entropy + slack, "a bound from below"
+        assert ours.entropy >= entropy_bounds([logprob for _, logprob in ours.top], 3)[0] - slack
 
 
 @pytest.mark.parametrize("prompt", [CITIES, CHAT], ids=["text", "chat"])
@@ -163,7 +166,7 @@ def test_scores_of_a_model_with_bos(tmp_path):
     there = run(load_gguf(str(file)).score(prompt, options))
     for ours, theirs in zip(here, there, strict=True):
         assert ours.num_tokens == theirs.num_tokens
-        assert ours.logprob == pytest.approx(theirs.logprob, abs=1e-2)
+        assert ours.logprob == near(theirs.logprob, "weights, keys and values", "float16")
 
 
 def test_a_text_beyond_its_window(model):

@@ -10,6 +10,7 @@ import llama_cpp
 import numpy as np
 import pytest
 from tests.contracts.model_contract import computed, run
+from tests.tolerances import assert_near, near
 
 from askance.core.types import Raw, Sampling, Span, Want
 from askance.models.hf import HfModel
@@ -17,7 +18,7 @@ from askance.models.llama_cpp import LlamaModel
 from askance.models.llama_cpp.signals import Row
 from askance.models.llama_cpp.weights import Weights
 
-TOLERANCE = 2e-2
+BOUND = "keys and values", "float16"
 ALL = Want(logprob=True, top_logprobs=3, entropy=True, attention="heads")
 SHARED = tuple(range(20, 120))
 
@@ -46,15 +47,15 @@ def written(model, ids, max_tokens=12, want=ALL, key=("signals",), **sampling):
     return generation
 
 
-def check_same(ours, theirs, tolerance=TOLERANCE):
+def check_same(ours, theirs, bound=BOUND):
     assert [token.id for token in computed(ours)] == [token.id for token in computed(theirs)]
     for one, other in zip(computed(ours), computed(theirs), strict=True):
-        assert one.logprob == pytest.approx(other.logprob, abs=tolerance)
-        assert one.entropy == pytest.approx(other.entropy, abs=tolerance)
-        assert [p for _, p in one.top] == pytest.approx([p for _, p in other.top], abs=tolerance)
+        assert one.logprob == near(other.logprob, *bound)
+        assert one.entropy == near(other.entropy, *bound)
+        assert [p for _, p in one.top] == near([p for _, p in other.top], *bound)
         assert (one.attention is None) == (other.attention is None)
         if one.attention is not None:
-            np.testing.assert_allclose(one.attention, other.attention, atol=tolerance)
+            assert_near(one.attention, other.attention, *bound)
 
 
 @pytest.mark.parametrize("length", [3, 100, 300])
@@ -71,16 +72,16 @@ def test_float16_is_all_that_differs(fresh, gguf_files, name, monkeypatch):
     _, module, tokenizer = gguf_files[name]
     by_torch = HfModel(module.eval(), tokenizer, name=name, context_tokens=512)
     ids, ours = tuple(10 + number * 7 % 200 for number in range(60)), fresh(name)
-    check_same(written(ours, ids), written(by_torch, ids), 1e-4)
+    check_same(written(ours, ids), written(by_torch, ids), ("llama.cpp", "float32"))
     theirs, found = (run(model.attend(ids, bos=False)).weights for model in (by_torch, ours))
-    np.testing.assert_allclose(found, theirs, atol=1e-4)
+    assert_near(found, theirs, "llama.cpp")
 
 
 @pytest.mark.parametrize("length", [40, 500])
 def test_attention_of_a_text_is_that_of_torch(both, length):
     ids = tuple(10 + number * 11 % 200 for number in range(length))
     theirs, ours = (run(model.attend(ids, bos=False)).weights for model in both)
-    np.testing.assert_allclose(ours, theirs, atol=TOLERANCE)
+    assert_near(ours, theirs, *BOUND)
 
 
 def test_scores_are_those_of_torch(both):
@@ -88,7 +89,7 @@ def test_scores_are_those_of_torch(both):
     theirs, ours = (run(model.score(prompt, [" sat on the river", " dog"])) for model in both)
     for one, other in zip(ours, theirs, strict=True):
         assert one.num_tokens == other.num_tokens
-        assert one.logprob == pytest.approx(other.logprob, abs=TOLERANCE)
+        assert one.logprob == near(other.logprob, *BOUND)
 
 
 def test_a_beginning_that_is_known_changes_nothing(fresh):
@@ -177,7 +178,7 @@ def test_without_attention(fresh):
     ours, theirs = written(model, SHARED, want=want), written(fresh(), SHARED, want=want)
     assert [token.id for token in computed(ours)] == [token.id for token in computed(theirs)]
     for one, other in zip(computed(ours), computed(theirs), strict=True):
-        assert one.entropy == pytest.approx(other.entropy, abs=5 * TOLERANCE)
+        assert one.entropy == near(other.entropy, "flash attention", "float16")
 
 
 @pytest.mark.parametrize("least", [-20.0, -np.inf])
@@ -187,7 +188,7 @@ def test_a_row_of_many_logits_is_summed_up_in_parts(least):
     row, exact = Row(logits), logits.astype(np.float64)
     logprobs = exact - np.log(np.exp(exact).sum())
     possible = logprobs[logprobs > -np.inf]
-    assert row.entropy == pytest.approx(-(np.exp(possible) * possible).sum(), abs=1e-5)
-    assert row.logprob(11) == pytest.approx(logprobs[11], abs=1e-5)
-    assert row.logprob(7) == pytest.approx(logprobs[7], abs=1e-5)
+    assert row.entropy == near(-(np.exp(possible) * possible).sum(), "distribution", "float32")
+    assert row.logprob(11) == near(logprobs[11], "distribution", "float32")
+    assert row.logprob(7) == near(logprobs[7], "distribution", "float32")
     assert row.best == (logits.max(), logits.argmax())

@@ -36,7 +36,13 @@ def some_lessons(number: int, *, seed: int = 0) -> tuple[Encoded, ...]:
 
 
 def full_settings(**changed: Any) -> ReaderSettings:
-    settings = {"method": "full", "row_tokens": 128, "rows_per_step": 2, "learning_rate": 0.01}
+    settings = {
+        "precision": "float32",
+        "method": "full",
+        "row_tokens": 128,
+        "rows_per_step": 2,
+        "learning_rate": 0.01,
+    }
     return ReaderSettings(**(settings | changed))
 
 

@@ -10,6 +10,7 @@ from askance.eval.datasets import Example
 from askance.eval.datasets.grounds import Grounds, Step, Triple
 from askance.methods import airrag_prompts, selfrag_prompts
 from askance.methods.airrag_queries import parse_queries
+from askance.methods.airrag_wording import READER, REFUSAL
 from askance.methods.prompts import answer_prompt
 from askance.methods.wording import PLAIN
 from askance.text.answers import has_answer
@@ -104,7 +105,7 @@ def test_questions_on_a_paragraph_are_answered_or_refused_by_the_prompt_that_all
     assert told == {
         ("p1", " Pisa lies on the Arno. So the answer is Arno.", answer_prompt(BOTH, Question("p1",
         asked["p1"]), hits, "", "raw", PLAIN)), ("p1", "Arno", airrag_prompts.retrieval_answer_prompt(BOTH,
-        hits, asked["p1"])), ("p2", airrag_prompts.REFUSAL, airrag_prompts.retrieval_answer_prompt(BOTH, hits,
+        hits, asked["p1"])), ("p2", REFUSAL, airrag_prompts.retrieval_answer_prompt(BOTH, hits,
         asked["p2"])),
     }  # fmt: skip
 
@@ -122,7 +123,7 @@ def test_a_part_that_is_not_shown_is_refused():
         (text_of(each.prompt).count("[2]"), each.target)
         for each in many(on_parts, FILM, as_hits([DWAN]), BOTH, "raw")
     }
-    refused = {target for _, target in targets if target == airrag_prompts.REFUSAL}
+    refused = {target for _, target in targets if target == REFUSAL}
     assert refused
     assert "Allan Dwan" not in {target for _, target in targets}  # the director: Heidi's paragraph is missing
     assert "3 April 1885" in {target for _, target in targets}
@@ -180,7 +181,9 @@ def test_following_up_puts_what_is_known_in_place():
     planned = "When was the director of Heidi born?"
 
     def asked(history, current):
-        return text_of(airrag_prompts.transformation_prompt(BOTH, FILM.question, history, current))
+        return text_of(
+            airrag_prompts.transformation_prompt(BOTH, FILM.question, history, current, words=READER)
+        )
 
     assert found == {
         (asked([first], planned), "When was Allan Dwan born?"),

@@ -6,6 +6,7 @@ import torch
 from askance.train.reader.network import Trainee
 from askance.train.reader.packing import lone_rows
 from tests.models.tiny import tiny_module
+from tests.tolerances import assert_near, near, tolerance
 from tests.train.reader.encoded import VOCABULARY, alone, full_settings, some_lessons, trainee
 
 IDS = torch.arange(3, 40)[None]
@@ -41,16 +42,16 @@ def test_an_adapter_computes_what_peft_does(model_type):
     for layer in own:
         vars(layer).pop("forward", None)
     expected = student.module(input_ids=IDS).logits
-    torch.testing.assert_close(found, expected, rtol=1e-5, atol=1e-5)
+    assert_near(found, expected, "two layers")
     for name, gradient in gradients(student, expected).items():
         scale = float(gradient.abs().max())
-        torch.testing.assert_close(found_gradients[name], gradient, rtol=0, atol=1e-5 * scale, msg=name)
+        assert_near(found_gradients[name] / scale, gradient / scale, "two layers")
 
 
 def test_a_fresh_adapter_changes_nothing_and_stands_beside_every_linear_layer_but_the_last():
     plain = tiny_module("llama", vocabulary=VOCABULARY)(input_ids=IDS).logits
     student = Trainee(tiny_module("llama", vocabulary=VOCABULARY), full_settings(method="lora", rank=4))
-    torch.testing.assert_close(student.module(input_ids=IDS).logits, plain)
+    assert_near(student.module(input_ids=IDS).logits, plain, "two layers")
     places = {name.split("layers.")[-1].split(".lora")[0].partition(".")[2] for name in student.trainable}
     projections = ("q_proj", "k_proj", "v_proj", "o_proj")
     assert places == {f"self_attn.{name}" for name in projections} | {
@@ -89,15 +90,37 @@ def test_models_of_other_kinds_lose_what_they_lose_by_the_plain_way(model_type):
     module = tiny_module(model_type, vocabulary=VOCABULARY, **sizes)
     student = Trainee(module, full_settings())
     (lesson,) = some_lessons(1)
-    torch.testing.assert_close(
-        student.losses(lone_rows([lesson])[0]), alone(module, lesson), rtol=1e-5, atol=1e-5
-    )
+    assert_near(student.losses(lone_rows([lesson])[0]), alone(module, lesson), "two layers")
 
 
 def test_the_loss_weighs_each_goal():
     student = trainee()
     (row,) = lone_rows(some_lessons(1))
     number = len(row.goals)
-    assert student.loss(row).item() == pytest.approx(
-        student.losses(row).sum().item() * number**-0.5, rel=1e-5
+    assert student.loss(row).item() == near(
+        student.losses(row).sum().item() * number**-0.5, "formula", "float32"
     )
+
+
+@pytest.mark.parametrize("precision", ["float32", "bfloat16"])
+def test_the_precision_is_the_one_that_is_stated(precision):
+    student = trainee(precision=precision)
+    (row,) = lone_rows(some_lessons(1))
+    expected = alone(student.module, row.lessons[0])
+    found = student.losses(row).detach()
+    assert student.place == f"cpu in {precision}"
+    gap = float((found - expected).detach().abs().max())
+    assert (gap <= float(expected.detach().max()) * tolerance("float32", "two layers")) == (
+        precision == "float32"
+    )
+
+
+@pytest.mark.parametrize("quick", [True, False])
+def test_auto_is_float32_on_every_cpu(monkeypatch, quick):
+    """Whatever the processor is quick in: the same command gives the same weights elsewhere."""
+    for name in ("_is_avx512_bf16_supported", "_is_amx_tile_supported"):
+        monkeypatch.setattr(torch.cpu, name, lambda: quick, raising=False)
+    assert trainee(precision="auto").place == "cpu in float32"
+    settings = full_settings(precision="auto")
+    assert [settings.settled(device).precision for device in ("cpu", "cuda")] == ["float32", "bfloat16"]
+    assert full_settings(precision="bfloat16").settled("cpu").precision == "bfloat16"

@@ -229,12 +229,22 @@ def located(spec: str) -> tuple[Dataset, Path | None, dict[str, str]]:
     named, _, query = spec.partition("?")
     name, _, path = named.partition(":")
     if name not in DATASETS:
-        raise UnknownName("dataset", name, DATASETS, place="(write NAME:FILE)")
+        place = "(write NAME:FILE)"
+        raise UnknownName("dataset", name, DATASETS, place=place, remedy=_with_its_name(name))
     dataset = DATASETS[name]
     if bool(path) != dataset.takes_path:
         problem = "names no file" if dataset.takes_path else f"takes no file; leave out {path!r}"
         raise DatasetError(f"dataset {spec!r} {problem}: write {dataset.spec}.")
     return dataset, Path(path) if path else None, _options(dataset, spec, query)
+
+
+def _with_its_name(file: str) -> str:
+    """What to write in place of a file's bare name, or nothing where it is a misspelt dataset."""
+    kinds = {".jsonl": "jsonl", ".json": "jsonl", ".csv": "csv", ".tsv": "csv"}
+    kind = kinds.get(Path(file).suffix.lower())
+    if kind is None:
+        return ""
+    return f"write {kind}:{file} for questions of your own, or the dataset's name in place of {kind}."
 
 
 def _options(dataset: Dataset, spec: str, query: str) -> dict[str, str]:

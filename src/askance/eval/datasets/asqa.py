@@ -13,10 +13,11 @@ unless ``?split=train`` names the other.
       "annotations": [{"long_answer": "The old bridge was opened in 1898, the new one in 1949.",
                        "knowledge": [{"content": "It was opened in 1949.", "wikipage": "Kennedy Bridge"}]}]}]
 
-becomes an open question with two groups of answers, ("1898",) and ("12 November 1949", "1949"), by which
-`str_em` judges it. The golds are the long answers, by which `rouge_lsum` does; without them `answer`, ALCE's
-one long answer, and without that all short ones. The contexts and pieces of knowledge are paragraphs, all of
-them supporting, and their pages the supporting titles. `docs`, what ALCE's retriever found, is passed over.
+becomes an open question of the genre "ambiguous" with two groups of answers, ("1898",) and ("12 November
+1949", "1949"), by which `str_em` judges it. The golds are the long answers, by which `rouge_lsum` does;
+without them `answer`, ALCE's one long answer, and without that all short ones. The contexts and pieces of
+knowledge are paragraphs, all of them supporting, and their pages the supporting titles. `docs`, what ALCE's
+retriever found, is passed over.
 """
 
 from collections.abc import Iterator
@@ -87,7 +88,7 @@ class AsqaRecord(Record):
         short_answers = (answer for group in groups for answer in group)
         paragraphs = tuple(self._paragraphs())
         return Example(
-            Question(self.id, self.question),
+            Question(self.id, self.question, genre="ambiguous"),
             unique(long_answers or short_answers),
             unique(each.title for each in paragraphs if each.title),
             grounds=Grounds(paragraphs),

@@ -44,7 +44,8 @@ class PersonRecord(Record):
         """As it is asked."""
         name = " ".join(self.topic.split())
         asked = self.input.strip().removeprefix("Question:").strip() or f"Write a short biography of {name}."
-        return Example(Question(name, asked), (), (name,), kind=", ".join(unique(self.cat)))
+        question = Question(name, asked, genre="biography")
+        return Example(question, (), (name,), kind=", ".join(unique(self.cat)))
 
 
 def read(path: Path) -> Iterator[Example]:

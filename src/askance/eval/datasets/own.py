@@ -24,6 +24,7 @@ has "evidence": ["sentence as it stands in the text", …] or "supporting": true
 """
 
 import dataclasses
+import json
 from collections.abc import Collection, Iterator
 from difflib import get_close_matches
 from typing import Annotated, Any
@@ -144,5 +145,8 @@ def check_spelling(row: dict[str, Any], known: Collection[str]) -> None:
     missing = [name for name in known if name not in row]
     for name in (name for name in row if name not in (*known, *_FIELDS_OF_OTHERS)):
         near = get_close_matches(name.casefold(), missing, n=1, cutoff=_LOOKS_LIKE)
+        if near and near[0] == f"{name}s" and isinstance(row[name], str):
+            listed = json.dumps(row[name], ensure_ascii=False)
+            raise ValueError(f'the field "{near[0]}" is a list: write "{near[0]}": [{listed}] for "{name}"')
         if near:
             raise ValueError(f"there is no field {name!r}: did you mean {near[0]!r}?")

@@ -19,7 +19,8 @@ from pydantic import TypeAdapter, ValidationError
 
 from askance.core.errors import RunFolderError
 from askance.core.strict_json import json_line
-from askance.runtime.append_only import AppendOnlyFile, whole_lines
+from askance.runtime.append_only import AppendOnlyFile
+from askance.runtime.checksum import DamagedLine, sealed, unsealed_lines
 from askance.runtime.durable import write_atomically
 from askance.runtime.lock import locked_folder
 
@@ -71,7 +72,7 @@ class Judgements:
             RunFolderError: they can't be written; what was there before is as it was.
         """
         try:
-            self._file.append([(json_line(each) + "\n").encode() for each in judgements])
+            self._file.append([_line(json_line(each)) for each in judgements])
         except OSError as error:
             raise _unwritable(self.path, error) from error
         self._kept |= {each.id: each for each in judgements}
@@ -105,16 +106,16 @@ def open_judgements(run: Path, kind: Kind, judge: Mapping[str, str]) -> Iterator
     Raises:
         RunFolderError: the folder can't be written, another process judges, or the file is damaged.
     """
-    header = json_line({"format": FORMAT, "schema": SCHEMA_VERSION, "kind": kind, **judge}) + "\n"
-    path = run / FOLDER / f"{kind}-{sha256(header.encode()).hexdigest()[:8]}.jsonl"
+    header = json_line({"format": FORMAT, "schema": SCHEMA_VERSION, "kind": kind, **judge})
+    name = sha256((header + "\n").encode()).hexdigest()[:8]
+    path = run / FOLDER / f"{kind}-{name}.jsonl"
     try:
         with locked_folder(path.parent, LOCK):
-            whole = whole_lines(path.read_bytes()) if path.exists() else b""
-            kept = _read(path, whole, header)
-            file = AppendOnlyFile(path, len(whole))
+            kept, size_bytes = _read(path, header) if path.exists() else ({}, 0)
+            file = AppendOnlyFile(path, size_bytes)
             try:
-                if not whole:
-                    file.append([header.encode()])
+                if not size_bytes:
+                    file.append([_line(header)])
                 yield Judgements(path, kept, file)
             finally:
                 file.close()
@@ -126,12 +127,23 @@ def open_judgements(run: Path, kind: Kind, judge: Mapping[str, str]) -> Iterator
         raise _unwritable(path, error) from error
 
 
-def _read(path: Path, whole: bytes, header: str) -> dict[str, Judgement]:
-    first, *lines = whole.split(b"\n")[:-1] or [b""]
-    if whole and first.decode(errors="replace") + "\n" != header:
+def _line(text: str) -> bytes:
+    return sealed(text.encode()) + b"\n"
+
+
+def _read(path: Path, header: str) -> tuple[dict[str, Judgement], int]:
+    """The judgements of a file, and how many bytes of it are whole."""
+    try:
+        # The header and the judgements of files from before there were checksums begin in these ways.
+        lines, size_bytes = unsealed_lines(path.read_bytes(), old=(b'{"format": ', b'{"id": '))
+    except DamagedLine as error:
+        raise RunFolderError(
+            f"{path}, line {error.number}: {error}. The file is damaged: move it away to judge anew."
+        ) from error
+    if lines and lines[0].decode(errors="replace") != header:
         raise RunFolderError(f"{path}, line 1: not what this judge begins with. Move the file away.")
     found: dict[str, Judgement] = {}
-    for number, line in enumerate(lines, start=2):
+    for number, line in enumerate(lines[1:], start=2):
         try:
             judgement = _JUDGEMENT.validate_python(json.loads(line))
         except (ValueError, ValidationError) as error:
@@ -139,7 +151,7 @@ def _read(path: Path, whole: bytes, header: str) -> dict[str, Judgement]:
                 f"{path}, line {number}: no judgement. The file is damaged: move it away to judge anew."
             ) from error
         found[judgement.id] = judgement
-    return found
+    return found, size_bytes
 
 
 def _unwritable(path: Path, error: OSError) -> RunFolderError:

@@ -13,10 +13,9 @@ import torch
 from torch import Tensor, nn
 from torch.nn.functional import embedding, silu
 
-from askance.models.hf.free_memory import free_bytes
 from askance.models.hf.parts import Layer
 from askance.models.hf.passes import Pass
-from askance.models.hf.products import Product
+from askance.models.hf.products import MOST_PACKED_BYTES, Product
 
 MODEL_TYPES = ("llama", "mistral", "qwen2", "qwen3")
 """Kinds that differ in nothing but biases, windows, and norms of queries and keys."""
@@ -67,7 +66,7 @@ class LeanRows:
         self._rotation = body.rotary_emb
         self._head_size = int(body.layers[0].self_attn.head_dim)
         self._embedding: Tensor = body.embed_tokens.weight
-        packs = _has_memory_twice(module)
+        packs = sum(weights.nbytes for weights in module.parameters()) <= MOST_PACKED_BYTES
         self._layers = [_layer(each, windows[index], packs) for index, each in enumerate(body.layers)]
         self._norm, self._logits = _norm(body.norm), _product(module.lm_head, packs)
 
@@ -113,13 +112,6 @@ def is_kin(module: Any) -> bool:
 def _is_changed(part: Any) -> bool:
     """Whether somebody made a part compute otherwise than its class does."""
     return bool("forward" in vars(part) or part._forward_hooks or part._forward_pre_hooks)
-
-
-def _has_memory_twice(module: Any) -> bool:
-    """Whether the weights may be held once more, in the order in which a CPU reads them most quickly."""
-    weights = [*module.parameters()]
-    on_cpu = all(each.device.type == "cpu" for each in weights)
-    return on_cpu and sum(each.nbytes for each in weights) <= free_bytes(torch.device("cpu"))
 
 
 def _layer(layer: Any, window: int | None, packs: bool) -> _Layer:

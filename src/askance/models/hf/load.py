@@ -16,6 +16,7 @@ from askance.core.errors import KnobError, MissingExtra, ModelSpecError
 from askance.models.hf.gguf_reading import read_gguf
 from askance.models.hf.model import HfModel
 from askance.models.hf.noise import first_line, quiet
+from askance.models.hf.sentencepiece import check_readers, settle_legacy
 from askance.models.hf.threads import no_team
 
 _UNBOUNDED_TOKENS = 10**9
@@ -37,6 +38,7 @@ def load_hf(
 
     Raises:
         ModelSpecError: not found, not reachable, not a causal language model, broken, or no such device.
+        MissingExtra: its tokenizer needs a package that is not installed.
         KnobError: an unknown `dtype`.
     """
     module, tokenizer = load_parts(name, device=device, dtype=dtype)
@@ -127,7 +129,10 @@ def _read(name: str, dtype: torch.dtype | None) -> tuple[Any, Any]:
     except ModelSpecError:
         raise
     except Exception as error:  # loaders of files that may hold anything raise anything
+        check_readers(name, error)
         raise ModelSpecError(explain(name, folder, error)) from error
+    if not gguf_file:
+        settle_legacy(name, folder, tokenizer)
     return module, tokenizer
 
 

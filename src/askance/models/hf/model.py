@@ -52,6 +52,10 @@ class HfModel(LocalModel):
             return model_fingerprint(self._network.module, self._encoding)
 
     @property
+    def precision(self) -> str:
+        return str(self._network.module.dtype).removeprefix("torch.")
+
+    @property
     def why_no_attention(self) -> str:
         """Of models that have none."""
         return "its layers do not use transformers' attention interface"

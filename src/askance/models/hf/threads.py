@@ -52,11 +52,6 @@ def no_team() -> Iterator[None]:
             torch.set_num_threads(1 if _teams.num_blocks else _num_threads)
 
 
-def computes_alone() -> bool:
-    """Whether the calling thread is in a `no_team`."""
-    return _teams.num_blocks > 0
-
-
 def settle_team() -> None:
     """Give a thread, when it first computes, the threads that it has outside of others' `no_team`."""
     if _teams.is_settled or _teams.num_blocks:

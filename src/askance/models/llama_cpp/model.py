@@ -76,6 +76,10 @@ class LlamaModel(LocalModel):
         kind = "gpu" if llama_cpp.llama_supports_gpu_offload() else "cpu"
         return ", ".join((*map(_digest, files), *computed_by, kind))
 
+    @property
+    def precision(self) -> str:
+        return "weights as in the file, keys and values in float16"
+
     async def forget(self) -> None:
         """See `LocalModel.forget`."""
         await super().forget()

@@ -60,6 +60,10 @@ class LocalModel(ABC):
     def fingerprint(self) -> str: ...
 
     @property
+    @abstractmethod
+    def precision(self) -> str: ...
+
+    @property
     def signals(self) -> frozenset[Signal]:
         return _ANYWHERE | {"attention"} if self._has_attention else _ANYWHERE
 
@@ -199,6 +203,10 @@ class LocalModel(ABC):
 
     def pieces(self, ids: TokenIds) -> tuple[str, ...]:
         return self._vocabulary.pieces(ids)
+
+    @property
+    def counts_exactly(self) -> bool:
+        return True
 
     def count(self, prompt: Prompt) -> int:
         return len(self._encoding.prompt_ids(prompt))

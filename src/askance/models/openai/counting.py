@@ -33,8 +33,8 @@ class Counter:
 
     @property
     def is_exact(self) -> bool:
-        """Whether a server counts."""
-        return self._options.tokenize != "none"
+        """Whether every prompt is counted by a server; llama-cpp-python's counts no chats."""
+        return self._options.tokenize in ("vllm", "llama.cpp")
 
     @property
     def guards_window(self) -> bool:
@@ -63,7 +63,7 @@ class Counter:
 
         Raises what `Connection.answer_now` does.
         """
-        return self._counted(prompt) if self.is_exact else most_tokens(prompt)
+        return most_tokens(prompt) if self._options.tokenize == "none" else self._counted(prompt)
 
     def _ask(self, prompt: Prompt) -> int:
         return self._ways[self._options.tokenize](prompt)

@@ -47,6 +47,8 @@ class OpenaiModel:
         key: of the server; nothing shows it.
     """
 
+    precision = ""
+
     def __init__(self, model: str, url: str, key: str, options: Options) -> None:
         self.name = f"{model}@{url}"
         self._model, self._options = model, options
@@ -146,6 +148,10 @@ class OpenaiModel:
     def pieces(self, ids: TokenIds) -> tuple[str, ...]:
         return texts.pieces(ids)
 
+    @property
+    def counts_exactly(self) -> bool:
+        return self._counter.is_exact
+
     def count(self, prompt: Prompt) -> int:
         """By the server's tokenizer (`tokenize=`), which blocks; otherwise at most how many tokens it has."""
         return self._counter.count(prompt)
@@ -175,7 +181,8 @@ class OpenaiModel:
         if reading.usage is not None:
             return writing.generation((), reading.usage.prompt_tokens, reading.usage.cached_tokens)
         # A text that was cut has no usage as a rule.
-        return writing.generation((), await asyncio.to_thread(self._counter.count, prompt))
+        counted = await asyncio.to_thread(self._counter.count, prompt)
+        return writing.generation((), counted, is_upper_bound=not self.counts_exactly)
 
     def _finish(self, reading: Reading, writing: Writing) -> None:
         """What there is once the server has told everything."""

@@ -33,7 +33,7 @@ class Trainee:
         self.module.eval()
         self._plain = module
         self._keeps_logits = "logits_to_keep" in inspect.signature(module.forward).parameters
-        self._precision = _precision(module.device)
+        self._precision = getattr(torch, settings.settled(module.device.type).precision)
 
     @property
     def trainable(self) -> dict[str, Tensor]:
@@ -87,13 +87,3 @@ class Trainee:
         ids = torch.tensor([row.ids], device=places.device)
         logits: Tensor = self._plain(input_ids=ids, use_cache=False, **options).logits[0]
         return logits if self._keeps_logits else logits[places]
-
-
-def _precision(device: torch.device) -> torch.dtype:
-    """Bfloat16 where the machine computes with it: elsewhere it is several times slower than float32."""
-    if device.type == "cuda":
-        is_quick = torch.cuda.is_bf16_supported(including_emulation=False)
-    else:
-        probe = getattr(torch.cpu, "_is_avx512_bf16_supported", None)
-        is_quick = device.type == "cpu" and probe is not None and probe()
-    return torch.bfloat16 if is_quick else torch.float32

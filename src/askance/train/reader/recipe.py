@@ -65,6 +65,7 @@ def train_reader(
     """
     check_free(out)
     _check_method(base, settings)
+    settings = settings.settled(base.module.device.type)
     encoding = encoding_of(base.tokenizer, base.module, base.spec)
     made = make_mixture(examples_by_dataset, encoding, settings)
     window = min(settings.max_tokens, _window(base))

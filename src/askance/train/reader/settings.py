@@ -1,6 +1,6 @@
 """How a reader is trained."""
 
-from dataclasses import asdict, dataclass
+from dataclasses import asdict, dataclass, replace
 from typing import Any, ClassVar, Literal
 
 from askance.core.knobs import Knobs, knob
@@ -15,6 +15,10 @@ class ReaderSettings(Knobs):
 
     owner: ClassVar[str] = "askance train reader"
 
+    precision: Literal["auto", "float32", "bfloat16"] = knob(
+        "auto",
+        "what products are computed in; auto is bfloat16 on a GPU and float32 on a CPU, whichever it is",
+    )
     method: Literal["lora", "full"] = knob("lora", "train an adapter of low rank, or all weights")
     rank: int = knob(32, "rank of the adapter", at_least=1)
     alpha: int = knob(32, "its scale is alpha / rank", at_least=0)
@@ -51,6 +55,12 @@ class ReaderSettings(Knobs):
     chat: float = knob(
         0.1, "share of the answers in the chat format, where raw prompts are possible", at_least=0, at_most=1
     )
+
+    def settled(self, device_type: str) -> "ReaderSettings":
+        """The same with the precision that `auto` means on a device of this type, such as "cpu"."""
+        if self.precision != "auto":
+            return self
+        return replace(self, precision="bfloat16" if device_type == "cuda" else "float32")
 
     @property
     def decisive(self) -> dict[str, Any]:

@@ -11,7 +11,8 @@ from askance.core.ports import Model
 from askance.core.types import Hit
 from askance.eval.datasets import Example
 from askance.eval.datasets.squad2 import UNANSWERABLE
-from askance.methods.airrag_prompts import REFUSAL, retrieval_answer_prompt
+from askance.methods.airrag_prompts import retrieval_answer_prompt
+from askance.methods.airrag_wording import READER, REFUSAL
 from askance.methods.prompts import Layout
 from askance.train.reader.composing import parts
 from askance.train.reader.lesson import Lesson, reply
@@ -63,7 +64,7 @@ def on_parts(
 
 def retrieval_answer(id: str, question: str, answer: str, hits: Sequence[Hit], model: Model) -> Lesson:
     """RA with a known answer."""
-    prompt = retrieval_answer_prompt(model, hits, question)
+    prompt = retrieval_answer_prompt(model, hits, question, words=READER)
     return reply("single_hop", id, prompt, answer)
 
 

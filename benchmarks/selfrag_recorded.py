@@ -1,0 +1,214 @@
+"""What a scripted run of the Self-RAG authors' functions gives: a model that plays it, and the question.
+
+A case names, for each prompt, the pieces that were generated, their log-probabilities, and those of the
+control tokens beside them; the prompt is told by what stands behind the question's own and by a passage.
+"""
+
+import math
+import re
+from collections.abc import Mapping, Sequence
+from typing import Any
+
+from askance.core.types import (
+    Answer,
+    Attention,
+    Capability,
+    Chat,
+    Generation,
+    Key,
+    Part,
+    Passage,
+    Prompt,
+    Question,
+    Sampling,
+    Scored,
+    Signal,
+    Span,
+    Token,
+    TokenIds,
+    Until,
+    Want,
+    Watch,
+)
+from askance.methods.reflection_tokens import ALL_TOKENS
+from askance.methods.selfrag import Selfrag
+from askance.methods.selfrag_tasks import OWN_INSTRUCTIONS, Task
+
+Case = Mapping[str, Any]
+
+END = "</s>"
+TASKS: Mapping[str | None, Task] = {
+    "fever": "claim",
+    "arc_c": "choice",
+    "asqa": "ambiguous",
+    "eli5": "explain",
+    "factscore": "biography",
+}
+_LETTERS = dict(zip("12345", "ABCDE", strict=True))
+_CONTROL = re.compile("|".join(map(re.escape, ALL_TOKENS)))
+_FIRST_ORDINARY_ID = 1 << 17
+_EMPTY: Case = {"pieces": [END], "logprobs": [0.0], "top": {}, "finish": "stop"}
+
+
+class RecordedEngine:
+    """A `Model` that plays the generations of a case; elsewhere, as behind a failure, it writes nothing.
+
+    As the recorded engine, it shows control tokens and the end token in its texts, or doesn't (`text_mode`).
+
+    Attributes:
+        calls: the prompts and `max_tokens` in the order asked; each prompt by its number in the script, or
+            its text where it is not there.
+    """
+
+    name, fingerprint, context_tokens = "recorded", "", 1 << 24
+    signals: frozenset[Signal] = frozenset({"logprob", "token_probs"})
+    capabilities: frozenset[Capability] = frozenset({"raw"})
+
+    def __init__(self, case: Case, token_ids: Mapping[str, int]) -> None:
+        self.calls: list[tuple[int | str, int]] = []
+        self._ids = dict(token_ids)
+        self._pieces = {id: name for name, id in self._ids.items()}
+        self._mode = case["text_mode"]
+        base, passages = base_prompt(case), passages_of(case)
+        self._script = case["script"]
+        self._places = {
+            base + each["behind"] + _shown(passages, each["passage"]): place
+            for place, each in enumerate(self._script)
+        }
+
+    async def generate(
+        self,
+        prompt: Prompt,
+        sampling: Sampling,
+        want: Want = Want(),
+        until: Until | None = None,
+        *,
+        n: int = 1,
+        key: Key,
+        watch: Watch | None = None,
+    ) -> tuple[Generation, ...]:
+        text = self._text(prompt)
+        place = self._places.get(text)
+        self.calls.append((text if place is None else place, sampling.max_tokens))
+        entry = _EMPTY if place is None else self._script[place]
+        tokens, written = list[Token](), ""
+        for step, (piece, logprob) in enumerate(zip(entry["pieces"], entry["logprobs"], strict=True)):
+            shown = "" if piece == END or self._hides(piece) else piece
+            beside = {piece: logprob, **entry["top"].get(str(step), {})}
+            probs = tuple(math.exp(beside[name]) if name in beside else 0.0 for name in want.token_probs)
+            end = len(written) + len(shown)
+            tokens.append(Token(self._id(piece), shown, len(written), end, logprob, probs=probs))
+            written += shown
+        ends = entry["finish"] == "stop"
+        kept, dropped = (tokens[:-1], tokens[-1:]) if ends else (tokens, [])
+        finish = "end" if ends else "length"
+        return (Generation(written, tuple(kept), tuple(dropped), finish),)
+
+    async def score(self, prompt: Prompt, options: Sequence[str]) -> tuple[Scored, ...]:
+        raise NotImplementedError
+
+    async def attend(self, text: str | TokenIds, *, bos: bool) -> Attention:
+        raise NotImplementedError
+
+    def token_ids(self, text: str) -> TokenIds:
+        found = _CONTROL.fullmatch(text)
+        return (self._id(text),) if found else self.tokenize(text)
+
+    def tokenize(self, text: str) -> TokenIds:
+        return tuple(map(self._id, text))
+
+    def decode(self, ids: TokenIds) -> str:
+        return "".join(self.pieces(ids))
+
+    def pieces(self, ids: TokenIds) -> tuple[str, ...]:
+        return tuple("" if id == self._ids[END] and self._hides(END) else self._pieces[id] for id in ids)
+
+    def count(self, prompt: Prompt) -> int:
+        return len(self._text(prompt))
+
+    def _text(self, prompt: Prompt) -> str:
+        assert not isinstance(prompt, Chat)
+        parts: tuple[Part, ...] = (*prompt.parts, *prompt.continuation)
+        return "".join(part.text if isinstance(part, Span) else self.decode(part) for part in parts)
+
+    def _hides(self, piece: str) -> bool:
+        if piece == END:
+            return bool(self._mode != "kept_eos")
+        return bool(self._mode == "stripped") and piece in ALL_TOKENS
+
+    def _id(self, piece: str) -> int:
+        if piece not in self._ids:
+            id = _FIRST_ORDINARY_ID + len(self._ids)
+            self._ids[piece], self._pieces[id] = id, piece
+        return self._ids[piece]
+
+
+def base_prompt(case: Case) -> str:
+    """The first prompt of a case, with the project's own instruction; empty where theirs failed before."""
+    instruction = getattr(OWN_INSTRUCTIONS, TASKS.get(case.get("task"), "question"))
+    return str(case.get("base_prompt", "")).replace("{{INSTRUCTION}}", instruction)
+
+
+def passages_of(case: Case) -> list[Passage]:
+    """Those in use, best first; none where the case has none."""
+    row = case["row"]
+    found = row.get("ctxs") or row.get("top_contexts") or row.get("docs") or []
+    limit = case["args"]["ndocs"] if case.get("driver", "main") == "main" else len(found)
+    return [Passage(each["id"], each["title"], each["text"]) for each in found[:limit]]
+
+
+def question_of(case: Case) -> Question:
+    """As the project's data sets would ask it."""
+    row, task = case["row"], case.get("task")
+    if task == "arc_c":
+        return Question("q", row["question"], task="choice", options=lettered_options(row["choices"]))
+    if task == "fever":
+        return Question("q", row["question"], task="choice", options=("true", "false"))
+    return Question("q", row.get("question") or row.get("input") or "Where is it?")
+
+
+def lettered_options(choices: Mapping[str, Sequence[str]]) -> tuple[str, ...]:
+    """Choices of ARC as `eval.datasets.arc` gives them: "A: iron"."""
+    told = zip(choices["label"], choices["text"], strict=True)
+    return tuple(f"{_LETTERS.get(label, label)}: {text}" for label, text in told)
+
+
+def with_numbers(answer: Answer) -> str:
+    """The text of an answer with the number of each citation before the last character that it covers."""
+    text = answer.text
+    for each in reversed(answer.citations):
+        text = f"{text[: each.end - 1]} [{each.number}]{text[each.end - 1 :]}"
+    return text
+
+
+def method_of(case: Case) -> Selfrag:
+    """The authors' reading with the case's settings."""
+    args, driver = case["args"], case.get("driver")
+    modes = {"always_retrieve": "always", "no_retrieval": "never"}
+    knobs = {
+        "profile": "code",
+        "form": "short" if driver is None else "long",
+        "task": TASKS.get(case.get("task"), "question"),
+        "mode": modes.get(args.get("mode"), "adaptive"),
+        "threshold": args["threshold"],
+        "passages": max(args.get("ndocs", 1), len(passages_of(case)), 1),
+        "max_tokens": args["max_new_tokens"],
+        "use_groundness": args.get("use_groundness", args.get("use_grounding")),
+        "use_utility": args["use_utility"],
+        "use_seqscore": args["use_seqscore"],
+        "fixed_weights": driver == "main",
+        "reject_unsupported": args.get("ignore_cont", False),
+        "beam_width": args.get("beam_width", 1),
+        "max_segments": args.get("max_depth", 2) - 1,
+    }
+    knobs |= {name: args[name] for name in ("w_rel", "w_sup", "w_use") if name in args}
+    if driver == "call_model_beam_batch":
+        knobs["use_seqscore"] = False  # It is not passed on.
+    return Selfrag(**knobs)
+
+
+def _shown(passages: Sequence[Passage], place: int | None) -> str:
+    if place is None:
+        return ""
+    passage = passages[place]
+    return f"[Retrieval]<paragraph>{passage.title}\n{passage.text}</paragraph>"

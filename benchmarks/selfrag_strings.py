@@ -1,0 +1,150 @@
+"""The smaller functions of the Self-RAG authors' code beside what does their work here.
+
+Not compared, since nothing here does the same: the script of their baselines (`run_baseline_lm`,
+`postprocess_answers_closed`), `find_entity_tags`, `accuracy` (it compares characters of strings), the making
+of training data (`postprocess_data`, `convert_score_to_…`, `postprocess_relevance_reward_token`,
+`run_reward_vllm`, `chatgpt_…`), and of `process_data_evidences` the passages, which a retriever finds here.
+
+Theirs fail on some inputs, where ours answers; and an empty accepted answer, which is in every text by
+theirs, is ignored by ours.
+"""
+
+import math
+from collections.abc import Callable, Mapping, Sequence
+from statistics import fmean
+from typing import Any
+
+from askance.core.types import Answer, Passage, Question
+from askance.eval.metrics.exact_match import exact_match
+from askance.eval.metrics.f1 import f1
+from askance.eval.metrics.match import match
+from askance.methods.reflection_tokens import KEEP_USING
+from askance.methods.selfrag import Selfrag
+from askance.methods.selfrag_code_output import cited_text, closed_text, segment_text, spaced
+from askance.methods.selfrag_tasks import OWN_INSTRUCTIONS, Task, before_answer, instruction_spans
+from askance.text.answers import normalise_answer
+from benchmarks.selfrag_recorded import TASKS, Case, lettered_options, with_numbers
+
+NAMED = "{{INSTRUCTION}}"
+
+
+def string_differences(case: Case) -> list[str] | None:
+    """What is not equal; None where nothing here does the same."""
+    compared = COUNTERPARTS.get(case["class"])
+    if compared is None:
+        return None
+    args, expected = case["args"], case["expected"]
+    ours, theirs = compared(args, expected.get("out"))
+    if "raises" in expected or ours is None or _equal(ours, theirs):
+        return []
+    return [f"ours {ours!r}, theirs {theirs!r}"]
+
+
+def _equal(ours: Any, theirs: Any) -> bool:
+    if isinstance(ours, float):
+        return math.isclose(ours, theirs, rel_tol=1e-12)
+    return bool(ours == theirs)
+
+
+Compared = Callable[[Sequence[Any], Any], tuple[Any, Any]]
+"""Their arguments and their value in, our value and theirs out; ours is None where there is none."""
+
+
+def _text(ours: Callable[[str], str]) -> Compared:
+    return lambda args, out: (ours(args[0]), out)
+
+
+def _score(ours: Callable[[str, Sequence[str]], float | None]) -> Compared:
+    def compared(args: Sequence[Any], out: Any) -> tuple[Any, Any]:
+        golds = [args[1]] if isinstance(args[1], str) else args[1]
+        return (ours(args[0], golds) or 0.0 if golds else None), float(out or 0)
+
+    return compared
+
+
+def _match(args: Sequence[Any], out: Any) -> tuple[Any, Any]:
+    text, golds = args
+    return (None if "" in golds else match(text, golds) or 0.0), float(out)
+
+
+def _mean_f1(args: Sequence[Any], out: Any) -> tuple[Any, Any]:
+    golds = [[each] if isinstance(each, str) else each for each in args[1]]
+    scores = [f1(said, accepted) or 0.0 for said, accepted in zip(args[0], golds, strict=True)]
+    return 100 * fmean(scores), out
+
+
+def _prompt(task: str, form: str, out_of: Callable[[Any], Any] = lambda out: out) -> Compared:
+    """The instruction before the question; that of OpenBookQA is "choice" here."""
+
+    def compared(args: Sequence[Any], out: Any) -> tuple[Any, Any]:
+        row = (
+            args[0]["data"][0] if "data" in args[0] else args[0][0] if isinstance(args[0], list) else args[0]
+        )
+        asked = row.get("instruction") or row.get("question") or row["input"]
+        known: Task = "choice" if task == "obqa" else TASKS.get(task, "question")
+        method = Selfrag(profile="code", form=form, task=known, separator=_separator(task))  # type: ignore[arg-type]
+        ours = "".join(span.text for span in instruction_spans(method, Question("q", asked)))
+        return ours, str(out_of(out)).replace(NAMED, getattr(OWN_INSTRUCTIONS, known))
+
+    return compared
+
+
+def _separator(task: str) -> str:
+    return "short_form" if task == "obqa" else "auto"
+
+
+def _arc(stem: str) -> Compared:
+    def compared(args: Sequence[Any], out: Any) -> tuple[Any, Any]:
+        options = lettered_options(args[0]["choices"])
+        question = Question("q", args[0][stem], task="choice", options=options)
+        spans = instruction_spans(Selfrag(profile="code", task="choice"), question)
+        theirs = out["instruction"] if isinstance(out, Mapping) else str(out)
+        instruction = args[1] if len(args) > 1 else NAMED
+        return "".join(span.text for span in spans), theirs.replace(instruction, OWN_INSTRUCTIONS.choice)
+
+    return compared
+
+
+def _evidences(args: Sequence[Any], out: Any) -> tuple[Any, Any]:
+    question = Question("q", args[0]["instruction"])
+    spans = before_answer(instruction_spans(Selfrag(profile="code"), question))
+    return "".join(span.text for span in spans), out["prompt"]
+
+
+def _alce(args: Sequence[Any], out: Any) -> tuple[Any, Any]:
+    """Theirs is an older form of what their script does: it repeats texts and leaves spaces alone."""
+    texts = [segment_text(text) for text in args[0] if text]
+    if out is None or len(set(texts)) < len(texts) or any(f".{KEEP_USING}" in text[:-1] for text in texts):
+        return None, None
+    path = [(text, Passage(id, "", "")) for text, id in zip(args[0], args[1], strict=True)][1:]
+    text, citations = cited_text(path)
+    ours = with_numbers(Answer(text, "", citations)), [each.passage.id for each in citations]
+    return ours, (spaced(out["output"]), out["docs"])
+
+
+COUNTERPARTS: Mapping[str, Compared] = {
+    "postprocess_answer_option_conditioned": _text(closed_text),
+    "postprocess": _text(segment_text),
+    "postprocess_output:asqa_no_tree": _text(segment_text),
+    "fix_spacing": _text(spaced),
+    "normalize_answer": _text(normalise_answer),
+    "exact_match_score": _score(exact_match),
+    "metric_max_over_ground_truths:exact_match_score": _score(exact_match),
+    "qa_f1_score": _score(f1),
+    "metric_max_over_ground_truths:qa_f1_score": _score(f1),
+    "f1": _mean_f1,
+    "match": _match,
+    "postprocess_output:asqa": _alce,
+    "process_arc_instruction": _arc("instruction"),
+    "preprocess_input_data:arc_c": _arc("question"),
+    "preprocess_input_data:fever": _prompt("fever", "short"),
+    "preprocess_input_data:popqa": _prompt("popqa", "short"),
+    "preprocess_input_data:triviaqa": _prompt("triviaqa", "short"),
+    "preprocess_input_data:asqa": _prompt("asqa", "short"),
+    "preprocess_input_data:obqa": _prompt("obqa", "short"),
+    "preprocess_input:qa": _prompt("qa", "short", lambda out: out[0]["instruction"]),
+    "preprocess_input:asqa": _prompt("asqa", "long", lambda out: out[0]["instruction"]),
+    "preprocess_input:eli5": _prompt("eli5", "long", lambda out: out[0]["instruction"]),
+    "preprocess_input:factscore": _prompt("factscore", "long", lambda out: out[0]["instruction"]),
+    "process_data_evidences": _evidences,
+}

@@ -1,0 +1,123 @@
+"""Tokenizers that are a SentencePiece model alone: how the Self-RAG checkpoints come."""
+
+import re
+import subprocess
+import sys
+import tomllib
+import warnings
+from pathlib import Path
+
+import pytest
+import sentencepiece
+from tests.models.tiny import save_slow_checkpoint
+
+from askance.core.errors import MissingExtra, ModelSpecError
+from askance.core.types import Raw, Span, untrusted
+from askance.methods.reflection_tokens import ALL_TOKENS, RELEVANT, SEARCH
+from askance.methods.reflection_vocabulary import Vocabulary
+from askance.models.hf import load_hf
+from askance.models.hf import sentencepiece as reading
+from askance.models.hf.load import load_parts, save_parts
+
+
+@pytest.fixture(scope="module")
+def folder(tmp_path_factory):
+    return save_slow_checkpoint(tmp_path_factory.mktemp("checkpoint"), legacy=True)
+
+
+@pytest.fixture(scope="module")
+def model(folder):
+    return load_hf(str(folder))
+
+
+def pieces_by_itself(folder, text):
+    """As the slow tokenizer of the training reads it: every text between added tokens by itself."""
+    processor = sentencepiece.SentencePieceProcessor(model_file=str(folder / "tokenizer.model"))
+    parts = re.split("(" + "|".join(map(re.escape, ALL_TOKENS)) + ")", text)
+    found = [[part] if part in ALL_TOKENS else processor.encode(part, out_type=str) for part in parts if part]
+    return [piece for pieces in found for piece in pieces]
+
+
+def test_a_checkpoint_is_read_as_it_was_trained(folder, model):
+    vocabulary = Vocabulary.of(model)
+    assert not (folder / "tokenizer.json").exists()
+    assert [vocabulary.ids[token] for token in ALL_TOKENS] == [350 + at for at in range(15)]
+    prompt = (
+        f"### Instruction:\nWho is it?\n\n### Response:\n{SEARCH}<paragraph>Arno\nThe é river.</paragraph>"
+    )
+    ids = model._encoding.prompt_ids(Raw((Span(prompt),)))
+    assert model.pieces(ids) == ("<s>", *pieces_by_itself(folder, prompt))
+    split = Raw((Span("### Instruction:\n"), untrusted("Who is it?"), Span("\n\n### Response:\n" + SEARCH)))
+    behind = (Span("<paragraph>"), untrusted("Arno"), Span("\n"), untrusted("The é river."))
+    whole = Raw(split.parts, (*behind, Span("</paragraph>")))
+    assert model._encoding.prompt_ids(whole) == ids, "however it is put together"
+    assert model.token_ids(f"{RELEVANT}the")[1:] == model.tokenize(" the")
+    assert model.pieces(model.token_ids(f"{RELEVANT}the")) == (RELEVANT, "▁the")
+    assert model.decode(model.token_ids(f"{RELEVANT}the é")) == f"{RELEVANT} the é"
+
+
+def test_it_is_read_so_when_it_was_saved_again(folder, tmp_path, model):
+    module, tokenizer = load_parts(str(folder))
+    save_parts(module, tokenizer, tmp_path)
+    with warnings.catch_warnings():
+        warnings.simplefilter("error")
+        again = load_hf(str(tmp_path))
+    text = f"{SEARCH}<paragraph>the river</paragraph>{RELEVANT}the"
+    assert again.token_ids(text) == model.token_ids(text)
+
+
+@pytest.mark.parametrize(("adds_bos", "adds_eos"), [(False, False), (False, True), (True, True)])
+def test_without_bos_or_with_an_end_token_behind(tmp_path, model, adds_bos, adds_eos):
+    settings = {"add_bos_token": adds_bos, "add_eos_token": adds_eos}
+    other = load_hf(str(save_slow_checkpoint(tmp_path, legacy=True, **settings)))
+    prompt = Raw(
+        (Span(f"Who is é?{SEARCH}<paragraph>"), untrusted("巴黎 🙂</s>[Relevant]"), Span("</paragraph>"))
+    )
+    theirs, ours = model._encoding.prompt_ids(prompt), other._encoding.prompt_ids(prompt)
+    assert ours == (theirs if adds_bos else theirs[1:])
+    assert theirs[:1] == (1,)
+    assert not {2, model.token_ids(RELEVANT)[0]} & {*ours}, "no end, and no control token of a passage"
+    assert other.decode(other.tokenize("巴黎 🙂</s>")) == "巴黎 🙂</s>", "byte by byte, and back"
+
+
+def test_where_legacy_is_not_told_a_warning_says_so(tmp_path, folder):
+    with pytest.warns(UserWarning, match=r'does not say `legacy` in tokenizer_config\.json.*"legacy": true'):
+        untold = load_hf(str(save_slow_checkpoint(tmp_path / "untold")))
+    assert untold.pieces(untold.token_ids(f"{RELEVANT}the"))[1] != "▁the"
+    with warnings.catch_warnings():
+        warnings.simplefilter("error")
+        load_hf(str(folder))
+        load_hf(str(save_slow_checkpoint(tmp_path / "new", legacy=False)))
+
+
+def test_a_package_that_is_not_installed_is_named(folder):
+    """In a process of its own, since what is imported once stays."""
+    hidden = "import sys; sys.modules['google.protobuf'] = None"
+    load = f"from askance.models.hf import load_hf; load_hf({str(folder)!r})"
+    run = subprocess.run([sys.executable, "-c", f"{hidden}; {load}"], capture_output=True, text=True)
+    assert "MissingExtra" in run.stderr
+    assert re.search(r"with sentencepiece and protobuf .*'protobuf'.*askance\[local\]", run.stderr)
+
+
+@pytest.mark.parametrize("missing", ["sentencepiece", "google.protobuf"])
+def test_only_an_error_that_speaks_of_such_files_asks_for_a_package(missing, monkeypatch):
+    monkeypatch.setattr(reading, "find_spec", lambda module: None if module == missing else object())
+    reading.check_readers("m", ValueError("the file is damaged"))
+    for said in ("`tiktoken` is required to read a `tiktoken` file.", "SentencePiece can't be imported"):
+        with pytest.raises(MissingExtra, match=f"'{missing.removeprefix('google.')}'"):
+            reading.check_readers("m", ValueError(said))
+    monkeypatch.undo()
+    reading.check_readers("m", ValueError("`tiktoken` is required to read a `tiktoken` file."))
+
+
+def test_a_tokenizer_that_is_damaged_is_not_told_to_need_a_package(folder, tmp_path):
+    damaged = save_slow_checkpoint(tmp_path / "damaged", legacy=True)
+    (damaged / "tokenizer.model").write_bytes(b"nothing")
+    with pytest.raises(ModelSpecError, match="can't be loaded"):
+        load_hf(str(damaged))
+
+
+def test_the_extra_that_loads_models_has_both():
+    project = tomllib.loads((Path(__file__).parents[2] / "pyproject.toml").read_text(encoding="utf-8"))
+    packages = [re.split(r"[>=<]", each)[0] for each in project["project"]["optional-dependencies"]["local"]]
+    assert {"sentencepiece", "protobuf"} <= {*packages}

@@ -1,0 +1,55 @@
+"""How much of L_max is read by methods that take as many passages as fit."""
+
+import json
+
+import pytest
+from runs.budget_use import PLANS, cell, main, rows, use
+
+from askance.core.trace import Searched
+from askance.methods.airrag import Airrag
+from askance.methods.single import Single
+
+LEAST_USE = 0.95
+"""Of L_max: what is missing has no room for one more passage in each of the few calls of a path."""
+FILLED = ("single", "iterdrag", "airrag_lite", *(f"airrag, {plan}" for plan in PLANS))
+"""Where one path is all there is; of several, the last may leave something over."""
+
+
+class Options:
+    """Passages of a hundred words, more than fit, and a window that does not matter."""
+
+    collection, words, window = 3000, 100, 200_000
+
+
+@pytest.mark.parametrize("l_max", [8192, 32768, 131072])
+@pytest.mark.parametrize("name", FILLED)
+def test_a_budget_that_can_be_used_is_used(name, l_max):
+    method, plan = rows(l_max)[name]
+    assert LEAST_USE < cell(use(method, plan, Options), l_max)["share"] <= 1
+
+
+@pytest.mark.parametrize("method", [Single(passages=0), Airrag(passages=0)])
+def test_without_l_max_the_window_is_filled(method):
+    most = use(method, PLANS["no plan"], Options)
+    prompts = [event.prompt_tokens for event in most.trace.events if event.type == "generate"]
+    assert LEAST_USE < max(prompts) / Options.window <= 1
+
+
+def test_a_second_search_is_made_only_where_there_is_room_for_more_than_the_first_found():
+    def searches(**knobs):
+        found = use(Single(passages=0, **knobs), "", Options).trace.events
+        return [len(event.hits) for event in found if isinstance(event, Searched)]
+
+    assert searches(l_max=8192) == [100]
+    (first, second) = searches(l_max=32768)
+    assert first == 100 < second < 500
+    assert searches(l_max=131072, most_passages=150) == [100, 150]
+    assert searches(l_max=131072, most_passages=100) == [100]
+    assert searches(l_max=131072, most_passages=40) == [40]
+
+
+def test_the_table_is_kept(tmp_path, capsys):
+    main(["--out", str(tmp_path), "--collection", "20", "--words", "5"])
+    table = json.loads((tmp_path / "use.json").read_text(encoding="utf-8"))
+    assert set(table) == set(rows(8192))
+    assert capsys.readouterr().out.count("\n") == len(table) + 2
