@@ -39,19 +39,22 @@ SETTINGS: Mapping[str, Mapping[str, str]] = {
     "oneDNN: AVX512_CORE_BF16": {"ONEDNN_MAX_CPU_ISA": "AVX512_CORE_BF16"},
     "1 thread": {"OMP_NUM_THREADS": "1"},
     "2 threads": {"OMP_NUM_THREADS": "2"},
-    "4 threads": {"OMP_NUM_THREADS": "4"},
+    "4 threads": {"OMP_NUM_THREADS": "4", "MKL_DYNAMIC": "FALSE"},
     "oldest": {"ATEN_CPU_CAPABILITY": "default", "ONEDNN_MAX_CPU_ISA": "SSE41", "OMP_NUM_THREADS": "1"},
     "newest": {
         "ATEN_CPU_CAPABILITY": "avx512", "ONEDNN_MAX_CPU_ISA": "AVX512_CORE_BF16", "OMP_NUM_THREADS": "4",
+        "MKL_DYNAMIC": "FALSE",
     },
     "no language, no home": {"LC_ALL": "C", "LANG": "", "HOME": EMPTY_HOME},
 }  # fmt: skip
-"""What each setting adds to the environment; all others of these variables are taken out of it."""
+"""What each setting adds to the environment; all others of these variables are taken out of it. Unless it is
+told not to, MKL takes no more threads than there are cores."""
 _LOOPS = ("default", "avx2", "avx512")
 """Of torch, each of which a processor with a later one has, too."""
 _PROBE = """
 import torch
-torch.nn.functional.conv1d(torch.ones(1, 8, 8), torch.ones(8, 8, 3))
+if torch.backends.mkldnn.is_available():
+    torch.ones(64, 64).to_mkldnn().to_dense()
 print("torch", torch.backends.cpu.get_cpu_capability())
 print("threads", torch.get_num_threads())
 """

@@ -1,8 +1,10 @@
 """What `import askance` gives, and what it costs."""
 
+import os
 import resource
 import subprocess
 import sys
+from pathlib import Path
 
 import askance
 
@@ -39,3 +41,24 @@ def processor_seconds(code):
 def test_the_engine_can_be_wired_without_torch():
     code = "import sys; from askance.wire import open_engine; assert 'torch' not in sys.modules"
     subprocess.run([sys.executable, "-c", code], check=True)
+
+
+def test_a_home_that_can_not_be_written_is_no_hindrance(tmp_path):
+    """A file stands where the home folder should be, which even a superuser can't write into."""
+    (tmp_path / "home").write_text("")
+    (tmp_path / "test_cache.py").write_text(
+        "from pathlib import Path\n"
+        "from askance.models.bundled import cache_folder\n"
+        "from tests.conftest import can_write\n"
+        "def test_cache():\n"
+        f"    assert not can_write(Path({str(tmp_path / 'home')!r}) / 'x')\n"
+        "    assert can_write(cache_folder())\n"
+    )
+    environment = {key: value for key, value in os.environ.items() if "CACHE" not in key}
+    environment |= {"HOME": str(tmp_path / "home"), "LC_ALL": "C"}
+    command = [sys.executable, "-m", "pytest", "-p", "tests.conftest", "-p", "no:cacheprovider"]
+    ended = subprocess.run(
+        [*command, str(tmp_path / "test_cache.py")],
+        cwd=Path(__file__).parent.parent, env=environment, capture_output=True,
+    )  # fmt: skip
+    assert ended.returncode == 0, ended.stdout.decode()

@@ -105,4 +105,4 @@ def test_what_a_setting_comes_to_is_asked_of_the_libraries():
     found = every_processor._taken(given)
     assert found["threads"] == "1"
     assert found["torch"] in ("DEFAULT", "NO AVX")
-    assert found["oneDNN"]
+    assert "SSE4.1" in found["oneDNN"] or found["oneDNN"] == "none"
