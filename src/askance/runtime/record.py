@@ -4,7 +4,8 @@ import time
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 
-from askance.core.errors import INTERRUPTIONS, AskanceError, ModelFailure, RetrieverFailure
+from askance.core.errors import AskanceError, ModelFailure, RetrieverFailure
+from askance.core.panics import INTERRUPTIONS
 from askance.core.ports import Model, Retriever
 from askance.core.trace import Attended, Failed, Generated, ScoredOptions, Searched, Trace, TracedToken
 from askance.core.types import (
