@@ -8,8 +8,9 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 from datetime import UTC, datetime
 
-from askance.core.errors import AskanceError, MissingAbility, QuestionError, panics_as
+from askance.core.errors import AskanceError, MissingAbility, QuestionError
 from askance.core.knobs import name_of, short_repr
+from askance.core.panics import panics_as
 from askance.core.ports import ChecksModels, Encoder, Method, Model, Needs, Retriever, Run
 from askance.core.trace import Answered, Asked, Failed, Trace
 from askance.core.types import Answer, Hit, Question, Role, Usage

@@ -101,7 +101,7 @@ def larger(tmp_path, write_rows):
 
 
 FLIPS_A_FILE = 25
-"""About one of forty makes tantivy panic."""
+"""About one of twenty-five makes tantivy panic."""
 
 
 def test_a_damaged_file_never_ends_in_a_panic(larger):

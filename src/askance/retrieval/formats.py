@@ -10,7 +10,8 @@ from collections.abc import Callable, Mapping
 from html.parser import HTMLParser
 from pathlib import Path
 
-from askance.core.errors import INTERRUPTIONS, DocumentError, MissingExtra
+from askance.core.errors import DocumentError, MissingExtra
+from askance.core.panics import INTERRUPTIONS
 
 _HEADING = re.compile(r"#{1,6}[ \t]+(.+?)[ \t]*#*[ \t]*")
 _FENCE = re.compile(r" {0,3}(```|~~~)")

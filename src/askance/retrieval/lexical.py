@@ -13,7 +13,8 @@ from importlib.metadata import version
 from pathlib import Path
 from tempfile import TemporaryDirectory
 
-from askance.core.errors import MissingExtra, panics_as
+from askance.core.errors import MissingExtra
+from askance.core.panics import panics_as
 from askance.core.types import Passage
 from askance.retrieval.analysis import Analysis
 

@@ -4,9 +4,10 @@ import time
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 
-from askance.core.errors import INTERRUPTIONS, AskanceError, ModelFailure, RetrieverFailure
+from askance.core.errors import AskanceError, ModelFailure, RetrieverFailure
 from askance.core.machine import machine_failure
 from askance.core.notes import Notes, noted
+from askance.core.panics import INTERRUPTIONS
 from askance.core.ports import Model, Retriever
 from askance.core.trace import (
     Attended,
