@@ -35,6 +35,16 @@ def test_without_l_max_the_window_is_filled(method):
     assert LEAST_USE < max(prompts) / Options.window <= 1
 
 
+def test_iterdrag_has_room_for_a_follow_up_where_l_max_is_larger_than_the_window():
+    class Narrow(Options):
+        window = 8192
+
+    method, _ = rows(131072)["iterdrag"]
+    result = use(method, "", Narrow)
+    queries = {event.query for event in result.trace.events if isinstance(event, Searched)}
+    assert len(queries) > 1
+
+
 def test_a_second_search_is_made_only_where_there_is_room_for_more_than_the_first_found():
     def searches(**knobs):
         found = use(Single(passages=0, **knobs), "", Options).trace.events

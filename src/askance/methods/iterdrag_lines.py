@@ -1,6 +1,5 @@
 """An answer of IterDRAG on its way: its lines, the passages behind them, and what there is room for."""
 
-import math
 import re
 from collections.abc import Awaitable, Sequence
 from dataclasses import dataclass, field
@@ -144,8 +143,14 @@ class Lines:
         return self.run.model.count(bare) + self.iterdrag.line_tokens
 
     def _affordable(self, found: Sequence[Hit]) -> int:
-        """Passages per search that leave a tenth of L_max, or of the window, after the last of all rounds."""
+        """Passages per search that leave a tenth of L_max, or of the window, after the last of all rounds.
+
+        With an L_max that is larger than the window, those of two searches fit into the window.
+        """
         model, iterdrag = self.run.model, self.iterdrag
-        most = min(model.context_tokens, iterdrag.l_max or math.inf)
-        room = _SHARE_OF_PASSAGES * most / (iterdrag.max_iters + 1)
+        window = model.context_tokens
+        most = min(
+            (iterdrag.l_max or window) / (iterdrag.max_iters + 1), window / min(2, iterdrag.max_iters + 1)
+        )
+        room = _SHARE_OF_PASSAGES * most
         return num_in_room(found, room, lambda hits: model.count(self._prompt(tuple(hits), "")))
