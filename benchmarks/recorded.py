@@ -2,7 +2,8 @@
 
 import re
 from collections import Counter
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
+from itertools import groupby
 from typing import Any, cast
 
 import numpy as np
@@ -16,6 +17,7 @@ from askance.core.types import (
     Prompt,
     Raw,
     Sampling,
+    Span,
     Token,
     TokenIds,
     Until,
@@ -90,7 +92,7 @@ class RecordedAnswers:
         raise NotImplementedError("no replayed method scores")
 
     async def attend(self, text: str | TokenIds, *, bos: bool) -> Attention:
-        if isinstance(text, str):
+        if isinstance(text, str) or bos:  # a query's own pass; that of a draft has no BOS
             return cast(Attention, await self._inner.attend(text, bos=bos))
         weights = np.zeros((1, len(text), len(text)), dtype=np.float32)
         weights[0, -1] = self._influences[text]
@@ -99,11 +101,11 @@ class RecordedAnswers:
     def token_ids(self, text: str) -> TokenIds:
         return cast(TokenIds, self._inner.token_ids(text))
 
-    def tokenize(self, text: str) -> TokenIds:
-        return cast(TokenIds, self._inner.tokenize(text))
+    def tokenize(self, text: str | Sequence[Span], *, at_start: bool = False) -> TokenIds:
+        return cast(TokenIds, self._inner.tokenize(text, at_start=at_start))
 
-    def decode(self, ids: TokenIds) -> str:
-        return cast(str, self._inner.decode(ids))
+    def decode(self, ids: TokenIds, *, at_start: bool = False) -> str:
+        return cast(str, self._inner.decode(ids, at_start=at_start))
 
     def pieces(self, ids: TokenIds) -> tuple[str, ...]:
         return cast(tuple[str, ...], self._inner.pieces(ids))
@@ -149,6 +151,12 @@ def passage_block(prompt: str) -> tuple[list[str], str] | None:
     return [line.partition("] ")[2] for line in found[1].splitlines()], found[2]
 
 
+def split_demo(demo: str) -> tuple[str, str]:
+    """The question and the answer of a recorded example."""
+    asked, _, answer = demo.removeprefix("Question: ").partition("\nAnswer: ")
+    return asked, answer
+
+
 class RecordedLanguage:
     """The stand-ins that the recording names: spaCy's rule for sentences, and one for content words."""
 
@@ -157,7 +165,7 @@ class RecordedLanguage:
 
         self._read = spacy.blank("en")
         self._read.add_pipe("sentencizer")
-        self.linguistics = Linguistics("recorded", self._sentences, self._real_words)
+        self.linguistics = Linguistics("recorded", self._sentences, self._real_words, self._entities)
 
     def count_sentences(self, text: str) -> int:
         """Blank ones included."""
@@ -169,11 +177,21 @@ class RecordedLanguage:
     def _real_words(self, text: str) -> frozenset[str]:
         return frozenset(token.text for token in self._read(text) if _is_real(token))
 
+    def _entities(self, text: str) -> tuple[tuple[int, int], ...]:
+        """The longest runs of numbers, and of words with content that begin with a capital."""
+        runs = groupby(self._read(text), key=_is_of_entity)
+        found = [tuple(tokens) for is_of_entity, tokens in runs if is_of_entity]
+        return tuple((tokens[0].idx, tokens[-1].idx + len(tokens[-1])) for tokens in found)
+
 
 def _is_real(token: Any) -> bool:
     if token.is_space or token.is_punct:
         return False
     return token.like_num or (not token.is_stop and any(c.isalnum() for c in token.text))
+
+
+def _is_of_entity(token: Any) -> bool:
+    return _is_real(token) and (token.like_num or token.text[0].isupper())
 
 
 async def compute_again(inner: Any, entry: Record, want: Want) -> tuple[Token, ...]:

@@ -115,11 +115,11 @@ class ReferenceModel:
     def token_ids(self, text: str) -> TokenIds:
         return self._model.token_ids(text)
 
-    def tokenize(self, text: str) -> TokenIds:
-        return self._model.tokenize(text)
+    def tokenize(self, text: str | Sequence[Span], *, at_start: bool = False) -> TokenIds:
+        return self._model.tokenize(text, at_start=at_start)
 
-    def decode(self, ids: TokenIds) -> str:
-        return self._model.decode(ids)
+    def decode(self, ids: TokenIds, *, at_start: bool = False) -> str:
+        return self._model.decode(ids, at_start=at_start)
 
     def pieces(self, ids: TokenIds) -> tuple[str, ...]:
         return self._model.pieces(ids)

@@ -1,7 +1,9 @@
 """Replay recorded runs of the DRAGIN authors' code: python -m benchmarks.replay_reference PATH [--signals].
 
-Generations, entropies, attentions and passages come from the record; everything that is decided or built from
-them is askance's own and must be equal. What the record lacks (the attention behind a query, FLARE's
+PATH is a recording, or the folder of one whose models are at hand; see `replay_live` for the latter.
+
+Generations, entropies, attentions and passages of a recording are played back; everything that is decided or
+built from them is askance's own and must be equal. What it lacks (the attention behind a query, FLARE's
 probabilities) is computed by the plain bundled model in float32. With --signals that model computes the
 recorded numbers, too. The recording split sentences with spaCy's rules: pip install spacy (no model).
 """
@@ -28,6 +30,7 @@ from askance.methods.closed_book import ClosedBook
 from askance.methods.dragin import Dragin
 from askance.methods.fixed_length import FixedLength
 from askance.methods.fixed_sentence import FixedSentence
+from askance.methods.flare_entity import FlareEntity
 from askance.methods.flare_token import FlareToken
 from askance.methods.queries import Asking, QueryMode, formulate
 from askance.methods.rind import Doubt, Weighed, first_doubt, influence, read_words, weigh
@@ -43,7 +46,9 @@ from benchmarks.recorded import (
     Tally,
     compute_again,
     passage_block,
+    split_demo,
 )
+from benchmarks.replay_live import replay_folder
 
 TOLERANCE = 1e-4
 
@@ -52,13 +57,15 @@ def make_method(run: Record, wording: Wording, linguistics: Linguistics) -> Meth
     settings = run["settings"]
     tokens = settings["generate_max_length"]
     kind = settings["method"]
-    if kind == "dragin":
+    if kind in ("dragin", "attn_prob"):
         return Dragin(
             profile="code",
             elicit=False,
             threshold=settings["hallucination_threshold"],
             query=settings["query_formulation"],
-            query_top=settings["retrieve_keep_top_k"],
+            doubt="surprise" if kind == "attn_prob" else "entropy",
+            query_top=settings.get("retrieve_keep_top_k", 25),
+            query_share=settings.get("retrieve_keep_ratio"),
             max_tokens=tokens,
             real_words_only=settings["check_real_words"],
             space_marker=_marker(run),
@@ -87,13 +94,26 @@ def make_method(run: Record, wording: Wording, linguistics: Linguistics) -> Meth
             linguistics=linguistics,
             wording=wording,
         )
+    if kind == "entity":
+        return FlareEntity(
+            elicit=False,
+            threshold=settings["hallucination_threshold"],
+            over_sentence=settings["sentence_solver"],
+            over_entity=settings["entity_solver"],
+            query=settings["query_formulation"],
+            max_tokens=tokens,
+            linguistics=linguistics,
+            wording=wording,
+        )
     if kind == "single-retrieval":
         return Single(profile="code", elicit=False, max_tokens=tokens, wording=wording)
     return ClosedBook(profile="code", elicit=False, max_tokens=tokens, wording=wording)
 
 
 def _marker(run: Record) -> str:
-    return "▁" if "as shipped" in run["name"] else "auto"
+    """Recorded, or as the name of the run tells it."""
+    told: str = run["settings"].get("space_marker", "▁" if "as shipped" in run["name"] else "auto")
+    return told
 
 
 def replay(record: Record, run: Record, inner: Any, language: RecordedLanguage, with_signals: bool) -> Tally:
@@ -122,11 +142,6 @@ def replay(record: Record, run: Record, inner: Any, language: RecordedLanguage, 
         if with_signals:
             asyncio.run(compare_signals(rounds, inner, marker, tally))
     return tally
-
-
-def split_demo(demo: str) -> tuple[str, str]:
-    asked, _, answer = demo.removeprefix("Question: ").partition("\nAnswer: ")
-    return asked, answer
 
 
 async def replay_rules(
@@ -162,11 +177,13 @@ async def _replay_queries(
     settings: Record,
     marker: str,
     linguistics: Linguistics,
-    inner: Model,
+    inner: Any,
     tally: Tally,
 ) -> None:
-    top = settings["retrieve_keep_top_k"]
-    asking = Asking(question.text, decided["text_before"], doubt, linguistics, marker, top)
+    top, ends = settings["retrieve_keep_top_k"], {inner.decode((id,)) for id in inner._vocabulary.end_ids}
+    asking = Asking(
+        question.text, decided["text_before"], doubt, linguistics, marker, top, control=frozenset(ends)
+    )
     for mode, query in decided["mode_queries"].items():
         ours = await formulate(cast(QueryMode, mode), asking, inner)
         tally.compare("queries of other modes", ours, query)
@@ -228,7 +245,11 @@ def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__)
     parser.add_argument("path", type=Path)
     parser.add_argument("--signals", action="store_true")
+    parser.add_argument("--show", type=int, default=3, help="most differences to print, of a folder (3)")
     options = parser.parse_args()
+    if options.path.is_dir():
+        linguistics = RecordedLanguage().linguistics
+        raise SystemExit(bool(replay_folder(options.path, linguistics, make_method, options.show)))
     record = json.loads(options.path.read_text(encoding="utf-8"))
     inner = load_plain(device="cpu", dtype="float32")
     language = RecordedLanguage()

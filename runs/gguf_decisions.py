@@ -23,8 +23,8 @@ from pathlib import Path
 from typing import cast
 
 import numpy as np
-from benchmarks.recorded import Record, RecordedLanguage
-from benchmarks.replay_reference import make_method, split_demo
+from benchmarks.recorded import Record, RecordedLanguage, split_demo
+from benchmarks.replay_reference import make_method
 
 from askance.cli import exit_codes
 from askance.core.errors import InputError

@@ -352,6 +352,23 @@ class ModelContract:
     def test_tokenize_and_decode_are_inverse(self, model):
         for text in ("The cat sat.", " the dog", "two\nlines", "naïve café"):
             assert model.decode(model.tokenize(text)) == text
+            whole = text.lstrip()  # a space that a tokenizer would put there itself may get lost
+            assert model.decode(model.tokenize(whole, at_start=True), at_start=True) == whole
+
+    def test_a_text_by_itself_is_tokenised_as_a_prompt_is(self, model):
+        if "raw" not in self.capabilities:
+            return
+        (generation,) = self.generate(model, Raw((Span("The cat sat"),)), max_tokens=1)
+        ids = model.tokenize("The cat sat", at_start=True)
+        if generation.prompt_ids:
+            assert generation.prompt_ids[-len(ids) :] == ids
+
+    def test_in_spans_control_strings_are_matched_where_one_is_trusted(self, model):
+        for control in self.control_strings:
+            (id,) = model.token_ids(control)
+            spans = (Span("cat", trusted=False), Span(control), Span(control, trusted=False))
+            for at_start in (False, True):
+                assert model.tokenize(spans, at_start=at_start).count(id) == 1
 
     def test_a_continuation_equals_a_longer_prompt(self, model):
         if not {"raw", "continuation"} <= self.capabilities:

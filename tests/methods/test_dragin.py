@@ -262,20 +262,42 @@ def test_it_ends_when_the_text_does_not_grow_or_is_too_long():
     assert "more than 2 tokens" in result.trace.decisions[-1].why
 
 
-def test_an_end_token_in_the_text_is_one_again_and_nothing_else_is():
-    replies = [" One <|begin|> two.", " So the answer is two."]
-    result, model, _ = run(code(), replies, look=None)
+@pytest.mark.parametrize(
+    ("text", "pieces"),
+    [
+        (" One<|begin|> two.", (" One", "<|begin|>", " two.", "<|end|>")),
+        (" One <|begin|> two.", (" One", " <", "|begin|>", " two.", "<|end|>")),
+    ],
+)
+def test_control_tokens_that_the_model_wrote_are_ones_again_and_their_mere_spelling_is_not(text, pieces):
+    result, _, _ = run(code(), [text, " So the answer is two."], look=None)
     first, second = [event for event in result.trace.events if isinstance(event, Generated)]
-    # " One", " <", "|begin|>", " two." and the end; the end, were it mere text, would be two tokens.
-    assert second.prompt_tokens - first.prompt_tokens == len(model.tokenize(" One <|begin|> two.")) + 1
+    assert tuple(token.text for token in first.tokens) == pieces[:-1]
+    assert second.prompt_tokens - first.prompt_tokens == len(pieces)
 
 
-def test_the_query_pass_reads_an_end_token_as_one():
+def test_doubt_by_surprise():
+    """A word that is written against all odds, at the entropy that every other word has."""
+    replies = [
+        Reply(" It is Bonn. So", {"Bonn": 0.01}, entropies={"Bonn": 0.0}),
+        " It is Paris.",
+        " So the answer is Paris.",
+    ]
+    _, _, retriever = run(code(threshold=2.0), replies, look=None)
+    assert retriever.queries == []
+    result, _, retriever = run(code(threshold=2.0, doubt="surprise"), replies, look=None)
+    assert [word.text for word in searches(result)[0].words if word.is_hit] == ["Bonn."]
+    assert Dragin(profile="code", doubt="surprise").needs.signals == {"logprob"}
+
+
+def test_the_query_pass_reads_a_control_token_that_the_model_wrote_as_one():
     doubt = Doubt("", ("Bonn",), (9.0,), (True,))
-    model = ScriptedModel()
-    end = ("<|end|>", model.tokenize("x")[0])
-    asking = Asking("Who?", "One.<|end|>", doubt, OWN, " ", 3, end)
-    assert asyncio.run(formulate("real_words", asking, model)) == "One.x"
+    seen = []
+    model = ScriptedModel(looks=lambda pieces: seen.append(tuple(pieces)) or [1.0] * len(pieces))
+    for control in ((), ("<|end|>",)):
+        asking = Asking("Who?", "One.<|end|>", doubt, OWN, " ", 3, control=control)
+        asyncio.run(formulate("real_words", asking, model))
+        assert ("<|end|>" in seen[-1]) == bool(control)
 
 
 def test_rounds_are_limited_and_the_reason_is_recorded():

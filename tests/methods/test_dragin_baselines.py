@@ -82,6 +82,20 @@ def test_fixed_sentence_asks_with_the_last_sentence():
     assert result.answer.short == "two"
 
 
+@pytest.mark.parametrize(
+    "method",
+    [
+        FixedSentence(profile="code", elicit=False, query_tokens=3, wording=BARE),
+        FixedLength(profile="code", elicit=False, query_tokens=3, wording=BARE),
+    ],
+)
+def test_queries_are_searched_for_without_an_end_token_which_counts_all_the_same(method):
+    result, model, retriever = run(method, [" One is here", " So the answer is one."])
+    assert [each.query for each in result.trace.decisions[:2]] == [QUESTION.text, "One is here<|end|>"]
+    assert retriever.queries == [" flows through Pisa?", " is here"]
+    assert model.prompts[1].endswith(f"{CASE}  One is here<|end|>")
+
+
 def test_fixed_sentence_ends_without_a_sentence():
     result, _, retriever = run(
         FixedSentence(profile="code", elicit=False, max_tokens=1), [Reply("\n", ends=False)]
@@ -117,6 +131,14 @@ def test_flare_token_masks_and_writes_all_the_rest_again():
     assert retriever.queries == ["Bonn it is it is."]
     assert model.prompts == [f"{CASE} ", f"{BLOCK}{CASE}  "]
     assert result.answer.text == "  The Arno. It is. So the answer is Arno.<|end|>"
+
+
+def test_flare_token_writes_later_drafts_again_with_the_answers_leading_space():
+    """Only where the first draft was kept whole does the answer begin with one."""
+    method = FlareToken(wording=BARE, passages=1, threshold=0.5, max_tokens=50)
+    replies = [" It is so.", Reply(" Bonn it is.", {"Bonn": 0.1}), " So the answer is Arno."]
+    _, model, _ = run(method, replies)
+    assert model.prompts[1:] == [f"{CASE}  It is so.<|end|>", f"{BLOCK}{CASE}  It is so.<|end|> "]
 
 
 def test_flare_token_may_ask_with_all_before_the_sentence():

@@ -38,18 +38,25 @@ def run(method, replies):
     return result, model, retriever
 
 
-def draft(probabilities, end=""):
-    """A generation of (piece, probability) pairs."""
+class Tokens:
+    """A model that only tells the texts of its tokens."""
+
+    def __init__(self, texts):
+        self._texts = texts
+
+    def decode(self, ids, *, at_start=False):
+        return "".join(self._texts[id] for id in ids)
+
+
+def doubt(method, probabilities, text=None):
+    """What is in doubt in a draft of (piece, probability) pairs, which are its text unless one is given."""
     pieces = [piece for piece, _ in probabilities]
     tokens = tuple(
         Token(token.id, token.text, token.start, token.end, math.log(probability))
         for token, (_, probability) in zip(tokens_of(pieces), probabilities, strict=True)
     )
-    return Written("".join(pieces) + end, (), tokens, end)
-
-
-def doubt(method, probabilities, end=""):
-    return method.first_doubt(draft(probabilities, end), ScriptedModel())
+    draft = Written(text or "".join(pieces), tuple(range(len(pieces))), tokens)
+    return method.first_doubt(draft, Tokens(pieces))
 
 
 def test_improbable_words_that_are_no_entities_do_not_count():
@@ -105,16 +112,23 @@ def test_entities_of_a_sentence(over_sentence, is_doubt):
         assert (found.kept, found.text) == ("It is.", "Bonn or [xxx], [xxx]")
 
 
-def test_a_sentence_is_looked_for_behind_the_one_before_it():
-    pieces = [("Bonn.", 0.9), (" Bonn.", 0.1)]
-    found = doubt(FlareEntity(linguistics=CITIES, threshold=0.4), pieces)
-    assert (found.kept, found.text, found.values) == ("Bonn.", "[xxx].", (near(0.9),))
+def test_a_sentence_again_is_judged_by_the_tokens_of_the_first():
+    method = FlareEntity(linguistics=CITIES, threshold=0.4)
+    assert doubt(method, [("Bonn.", 0.9), (" Bonn.", 0.1)]) is None
+    assert doubt(method, [("Bonn.", 0.1), (" Bonn.", 0.9)]).kept == ""
 
 
-def test_a_token_without_text_counts_where_it_stands():
-    pieces = [("By ", 0.9), ("", 0.1), ("Köln", 0.9)]
+def test_an_entity_is_looked_for_from_where_the_last_one_ended():
+    """Also inside another word: the first "Bonn" behind the sentence's beginning writes the entity."""
+    far = Linguistics("far", sentences, CITIES.real_words, lambda text: ((10, 14),))
+    pieces = [("Bonnie", 0.1), (" or", 0.9), (" Bonn", 0.9)]
+    assert doubt(FlareEntity(linguistics=far, threshold=0.4), pieces).text == "[xxx]ie or Bonn"
+
+
+def test_half_characters_count_with_the_character():
+    pieces = [("By", 0.9), (" K", 0.9), ("\ufffd", 0.1), ("\ufffd", 0.9), ("ln", 0.9)]
     method = FlareEntity(linguistics=CITIES, threshold=0.4, over_entity="min")
-    assert doubt(method, pieces).values == (near(0.9),)
+    assert doubt(method, pieces, "By Köln").values == (near(0.9),)
 
 
 def test_a_sentence_that_the_splitter_changed_is_not_judged():
@@ -122,12 +136,6 @@ def test_a_sentence_that_the_splitter_changed_is_not_judged():
     found = doubt(FlareEntity(linguistics=shouting), [("Bonn.", 0.1), (" Köln.", 0.1)])
     assert found.kept == "BONN."
     assert found.text == "[xxx]."
-
-
-def test_the_text_of_an_end_token_is_no_entity():
-    pieces = [("It is.", 0.5)]
-    assert doubt(FlareEntity(linguistics=CITIES), pieces, end="<Bonn>") is None
-    assert doubt(FlareEntity(linguistics=CITIES), [*pieces, ("\n", 0.5)], end="Bonn") is None
 
 
 def test_rounds_are_limited():

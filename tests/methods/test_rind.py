@@ -98,6 +98,9 @@ def test_the_weightiest_words_stay_in_order():
     real = frozenset({"Arno", "Pisa", "sea", "hit"})
     assert top_words(words, [0.1, 0.9, 0.5, 0.3, 1.0], frozenset({4}), real, 2) == "Pisa sea"
     assert top_words(words, [0.0] * 5, frozenset(), real, 2) == "Arno Pisa", "without weights the first ones"
+    for share, kept in ((0.0, ""), (0.66, "Pisa"), (0.67, "Pisa sea"), (1.0, "Arno Pisa sea")):
+        found = top_words(words, [0.1, 0.9, 0.5, 0.3, 1.0], frozenset({4}), real, 25, share)
+        assert found == kept, "a share of three words, rounded down"
 
 
 @pytest.mark.parametrize(

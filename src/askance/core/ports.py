@@ -21,6 +21,7 @@ from askance.core.types import (
     Sampling,
     Scored,
     Signal,
+    Span,
     TextKind,
     TokenIds,
     Until,
@@ -89,12 +90,18 @@ class Model(Protocol):
         """Ids of `text` in the middle of a prompt of askance's own: control tokens are matched."""
         ...
 
-    def tokenize(self, text: str) -> TokenIds:
-        """Ids of `text` as plain text: control tokens are never among them, nor are BOS and EOS."""
+    def tokenize(self, text: str | Sequence[Span], *, at_start: bool = False) -> TokenIds:
+        """Ids of `text` in the middle of a text or, with `at_start`, at the start of one; no BOS, no EOS.
+
+        A string is plain text: control tokens are never among its ids. Trusted spans may yield them.
+        """
         ...
 
-    def decode(self, ids: TokenIds) -> str:
-        """The text of `ids`."""
+    def decode(self, ids: TokenIds, *, at_start: bool = False) -> str:
+        """The text of `ids` in the middle of a text or, with `at_start`, at the start of one.
+
+        The two differ where a tokenizer puts a space in front of a text and takes it off again.
+        """
         ...
 
     def pieces(self, ids: TokenIds) -> tuple[str, ...]:

@@ -40,6 +40,11 @@ def untrusted(text: str) -> Span:
     return Span(text, trusted=False)
 
 
+def as_spans(text: str | Sequence[Span]) -> Sequence[Span]:
+    """Spans as they are; a string is untrusted text."""
+    return (untrusted(text),) if isinstance(text, str) else text
+
+
 Part = Span | TokenIds
 
 

@@ -13,6 +13,7 @@ from askance.core.types import (
     Sampling,
     Scored,
     Signal,
+    Span,
     TokenIds,
     Until,
     Want,
@@ -76,11 +77,11 @@ class WrappedModel:
     def token_ids(self, text: str) -> TokenIds:
         return self._model.token_ids(text)
 
-    def tokenize(self, text: str) -> TokenIds:
-        return self._model.tokenize(text)
+    def tokenize(self, text: str | Sequence[Span], *, at_start: bool = False) -> TokenIds:
+        return self._model.tokenize(text, at_start=at_start)
 
-    def decode(self, ids: TokenIds) -> str:
-        return self._model.decode(ids)
+    def decode(self, ids: TokenIds, *, at_start: bool = False) -> str:
+        return self._model.decode(ids, at_start=at_start)
 
     def pieces(self, ids: TokenIds) -> tuple[str, ...]:
         return self._model.pieces(ids)

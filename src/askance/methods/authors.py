@@ -18,7 +18,8 @@ from askance.core.types import (
     Want,
 )
 from askance.methods.eliciting import Elicits, no_room
-from askance.methods.wording import Wording, raw_prompt
+from askance.methods.qfs import is_control
+from askance.methods.wording import Wording, control_spans, raw_prompt
 from askance.text.answers import short_answer
 from askance.text.support import cite
 
@@ -27,12 +28,14 @@ _END_TEST = "the answer is"
 
 @dataclasses.dataclass(frozen=True, slots=True)
 class Written:
-    """A generation as the code sees it: an end token is part of it, and its string a part of the text."""
+    """A generation as the code sees it: an end token is part of it, and its string a part of the text.
+
+    The text stands by itself: where a tokenizer puts a space in front of a text, it has none.
+    """
 
     text: str
     ids: TokenIds
     tokens: tuple[Token, ...]
-    end: str
 
 
 @dataclasses.dataclass(slots=True)
@@ -42,7 +45,8 @@ class Answering:
     Attributes:
         text: the answer so far, spaces in front and behind included, as the code keeps it.
         shown: for the citations.
-        end: text and id of the end token, once the model has written it; in later prompts it is one again.
+        control: text and id of the control tokens that the model has written, as a rule its end token; in
+            later prompts they are these tokens again.
     """
 
     question: Question
@@ -52,7 +56,7 @@ class Answering:
     query_tokens: int = 0
     text: str = ""
     shown: list[tuple[int, Sequence[Hit]]] = dataclasses.field(default_factory=list)
-    end: tuple[str, int] | None = None
+    control: dict[str, int] = dataclasses.field(default_factory=dict)
 
     async def write(
         self, so_far: str, max_tokens: int, key: Key, hits: Sequence[Hit] | None = None, want: Want = Want()
@@ -62,15 +66,16 @@ class Answering:
             self._prompt(so_far, hits), Sampling(max_tokens), want, key=key, watch=self.run.trace.draft
         )
         found = written(generation, self.run.model)
-        if found.end:
-            self.end = (found.end, found.ids[-1])
+        new = (id for id in set(found.ids) if is_control(id, self.run.model))
+        self.control |= {self.run.model.decode((id,)): id for id in new}
         return found
 
     async def search(self, query: str) -> tuple[Hit, ...]:
-        """The passages for the last `query_tokens` tokens of `query`."""
-        ids = self.run.model.tokenize(query)
-        cut = query if len(ids) <= self.query_tokens else self.run.model.decode(ids[-self.query_tokens :])
-        hits = await self.run.retriever.search(cut, self.passages)
+        """The passages for the last `query_tokens` tokens of `query`, without the control ones among them."""
+        model = self.run.model
+        ids = model.tokenize(control_spans(query, self.control), at_start=True)[-self.query_tokens :]
+        plain = tuple(id for id in ids if id not in self.control.values())
+        hits = await self.run.retriever.search(model.decode(plain, at_start=True), self.passages)
         self.shown.append((len(self.text.strip()), hits))
         return hits
 
@@ -123,8 +128,7 @@ class Answering:
         return short_answer(text[max(0, text.find(_END_TEST)) :], self.question)
 
     def _prompt(self, so_far: str, hits: Sequence[Hit] | None = None) -> Raw:
-        end = self.end[0] if self.end else ""
-        return raw_prompt(self.wording, self.question, so_far, self._bodies(hits), end)
+        return raw_prompt(self.wording, self.question, so_far, self._bodies(hits), self.control)
 
     def _bodies(self, hits: Sequence[Hit] | None) -> list[str] | None:
         if hits is None:
@@ -145,8 +149,7 @@ def written(generation: Generation, model: Model) -> Written:
     """With the end token, if there is one."""
     tokens = (*generation.tokens, *generation.dropped)
     ids = tuple(token.id for token in tokens)
-    end = model.decode(ids[len(generation.tokens) :])
-    return Written(generation.text + end, ids, tokens, end)
+    return Written(model.decode(ids, at_start=True), ids, tokens)
 
 
 def joined(*parts: str) -> str:

@@ -12,7 +12,7 @@ from askance.methods.bounded import Bounded
 from askance.methods.looking import Heads
 from askance.methods.prompts import Layout, layout_needs
 from askance.methods.queries import QueryMode
-from askance.methods.triggers import TriggerMode
+from askance.methods.triggers import DoubtMeasure, TriggerMode
 from askance.methods.wording import OWN as OWN_WORDING
 from askance.methods.wording import Wording
 from askance.text.linguistics import OWN as OWN_LINGUISTICS
@@ -53,7 +53,7 @@ class Dragin(Bounded):
     before each hit (D13), keeps words after it as candidates (D14), takes words (D15) and all hits (D16);
     examples stand in front of the passages (D17); the end test minds letter case (D25).
     Ours: greedy (D18), limited rounds, linguistics without downloads unless others are given; of a model's
-    text only its end token is a control token again.
+    text only the control tokens that it wrote as such are ones again.
     """
 
     profile: Literal["default", "paper", "code"] = knob(
@@ -85,6 +85,15 @@ class Dragin(Bounded):
     )
     every_tokens: int = knob(25, "tokens between searches of the trigger every_tokens", at_least=1)
     real_words_only: bool = knob(True, "only words with content count as hits, in profile code")
+    doubt: DoubtMeasure = knob(
+        "entropy", "what doubt is: the entropy, or the surprise at the token written; in profile code"
+    )
+    query_share: float | None = knob(
+        None,
+        "the share of the words with content that a query keeps, in place of query_top, in profile code",
+        at_least=0,
+        at_most=1,
+    )
     query_tokens: int = knob(64, "a query keeps this many of its last tokens, in profile code", at_least=1)
     space_marker: str = knob(
         "auto", "what begins a word in the vocabulary, in profile code; auto is the piece of a space"
@@ -102,7 +111,10 @@ class Dragin(Bounded):
 
     paper: ClassVar[str] = "Su et al. 2024 (DRAGIN)"
     calibrated: ClassVar[SearchKnob] = SearchKnob(
-        "threshold", belongs_to=("trigger", "heads", "search_first"), scale="trigger", in_force="theta"
+        "threshold",
+        belongs_to=("trigger", "heads", "search_first", "doubt"),
+        scale=("trigger", "doubt"),
+        in_force="theta",
     )
 
     @property
@@ -136,7 +148,11 @@ class Dragin(Bounded):
 
     @property
     def needs(self) -> Needs:
-        signals: dict[TriggerMode, Signal] = {"rind": "entropy", "token_probability": "logprob"}
+        by_surprise = self.profile == "code" and self.doubt == "surprise"
+        signals: dict[TriggerMode, Signal] = {
+            "rind": "logprob" if by_surprise else "entropy",
+            "token_probability": "logprob",
+        }
         wanted = {signals[self.trigger]} if self.trigger in signals else set[Signal]()
         writing = layout_needs(self.layout, goes_on=True)
         if self.profile == "default":

@@ -8,7 +8,7 @@ from askance.core.types import Answer, Hit, Key, Question
 from askance.methods.authors import Answering, joined, space_marker
 from askance.methods.queries import Asking, formulate
 from askance.methods.rind import Doubt
-from askance.methods.triggers import WANTS, Trigger
+from askance.methods.triggers import Trigger
 
 if TYPE_CHECKING:
     from askance.methods.dragin import Dragin
@@ -25,19 +25,25 @@ async def answer(dragin: "Dragin", question: Question, run: Run) -> Answer:
         marker,
         dragin.linguistics,
         dragin.real_words_only,
+        dragin.doubt,
     )
     for step in range(dragin.max_rounds):
         chars_before = len(so_far.text)
-        draft = await so_far.write(
-            _joint(so_far.text), dragin.max_tokens, ("draft", step), want=WANTS[dragin.trigger]
-        )
+        draft = await so_far.write(_joint(so_far.text), dragin.max_tokens, ("draft", step), want=trigger.want)
         doubt = await trigger.first_doubt(draft, run.model)
         if doubt is None:
             run.trace.decide("retrieve", "keep", "no sentence of the draft is in doubt")
             so_far.replace(f"{so_far.text.strip()} {draft.text.strip()}")
         else:
             asking = Asking(
-                question.text, so_far.text, doubt, dragin.linguistics, marker, dragin.query_top, so_far.end
+                question.text,
+                so_far.text,
+                doubt,
+                dragin.linguistics,
+                marker,
+                dragin.query_top,
+                dragin.query_share,
+                so_far.control,
             )
             decision = _decide(dragin, run, doubt, await formulate(dragin.query, asking, run.model))
             with run.trace.because(decision):
@@ -73,7 +79,7 @@ def _decide(dragin: "Dragin", run: Run, doubt: Doubt, query: str) -> Decided:
         "every_sentence": "every sentence is searched for",
         "every_tokens": f"{dragin.every_tokens} tokens are due",
     }
-    signals = {"rind": "relative attention × entropy (nats)", "token_probability": "1 − probability"}
+    signals = {"rind": f"relative attention × {dragin.doubt} (nats)", "token_probability": "1 − probability"}
     return run.trace.decide(
         "retrieve",
         "search",

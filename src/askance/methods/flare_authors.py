@@ -65,9 +65,10 @@ class AuthorsFlare(Bounded, ABC):
                 decision = self._decide(doubt, question, so_far.text, run)
                 with run.trace.because(decision):
                     hits = await so_far.search(decision.query)
-                    before = f"{text} {doubt.kept.strip()}"
-                    again = await so_far.write(f" {before}", self.max_tokens, ("again", step), hits)
-                so_far.replace(f"{before} {again.text.strip()}")
+                    kept = doubt.kept.strip()
+                    before = f" {so_far.text} {kept}"
+                    again = await so_far.write(before, self.max_tokens, ("again", step), hits)
+                so_far.replace(f"{text} {kept} {again.text.strip()}")
             ended = so_far.end_reason(chars_before, self.max_tokens)
             if ended:
                 reason = ended

@@ -10,7 +10,7 @@ from askance.core.ports import Model
 from askance.core.types import Token
 from askance.methods.authors import Written
 from askance.methods.flare_authors import AuthorsFlare
-from askance.methods.flare_masks import MASK, Masked, summed_up
+from askance.methods.flare_masks import Masked, mask, single_text, summed_up
 
 Span = tuple[int, int]
 
@@ -23,14 +23,17 @@ class FlareEntity(AuthorsFlare):
     1 − exp(score), its score being the `over_entity` of the log-probabilities of its tokens; a sentence is in
     doubt when the `over_sentence` of these numbers is above `threshold`. Every entity above it is masked.
 
-    Ours, where we know of no definition:
-    - an entity's tokens are those that write at least one of its characters, a token that begins in the space
-      before it included; offsets are exact, so none of the token variant's defects in finding them is here;
-    - a sentence without entities is not in doubt, nor one that a splitter changed so that it is not found in
-      the draft;
-    - the text of an end token is no part of an entity;
-    - unless set, `over_entity` is avg and `threshold` that of the token variant, for want of known values;
-    - entities are found by their spelling, unless `linguistics` names a spaCy pipeline, as the authors used.
+    Where an entity stands is searched for as in the authors' code, defects included:
+    - tokens decoded alone are looked for one behind the other; a space before one belongs to it, and one that
+      is not found, such as half a character, counts from one character back;
+    - a sentence is taken to stand where its text stands first, so that one that comes again is judged by the
+      tokens of the first;
+    - entities are looked for in their order, each from where the last one ended, also inside other words.
+
+    A sentence without entities is not in doubt. Ours: neither is one that a splitter changed so that it is
+    not found in the draft; unless set, `over_entity` is avg and `threshold` that of the token variant, for
+    want of known values; entities are found by their spelling, unless `linguistics` names a spaCy pipeline,
+    as the authors used.
 
     As in the token variant, the query of a sentence that is all entity is empty, and the prompt ends in a
     space after "Answer:", and in two after a search.
@@ -43,30 +46,44 @@ class FlareEntity(AuthorsFlare):
     paper: ClassVar[str] = "Su et al. 2024 (DRAGIN), FLARE in its entity variant"
 
     def first_doubt(self, draft: Written, model: Model) -> Masked | None:
+        writers = _writers(draft.text, [single_text(id, model) for id in draft.ids])
         sentences = self.linguistics.sentences(draft.text)
-        chars_written = len(draft.text) - len(draft.end)
-        begin = 0
         for at, sentence in enumerate(sentences):
-            start = draft.text.find(sentence, begin)
+            start = draft.text.find(sentence)
             if start < 0:
                 continue
-            begin = start + len(sentence)
-            spans = self.linguistics.entities(sentence[: max(chars_written - start, 0)])
-            values = [self._improbable(draft.tokens, start + first, start + last) for first, last in spans]
+            entities = [sentence[first:last] for first, last in self.linguistics.entities(sentence)]
+            spans = _find_in_turn(entities, draft.text, start)
+            values = [self._improbable(draft.tokens, writers, span) for span in spans]
             if values and summed_up(values, self.over_sentence) > self.threshold:
-                masked = _mask(sentence, spans, values, self.threshold)
-                pieces = tuple(sentence[first:last] for first, last in spans)
-                return Masked(" ".join(sentences[:at]), masked, pieces, tuple(values))
+                masked = mask(sentence, entities, values, self.threshold)
+                return Masked(" ".join(sentences[:at]), masked, tuple(entities), tuple(values))
         return None
 
-    def _improbable(self, tokens: Sequence[Token], start: int, end: int) -> float:
-        # A token without text (the first byte of a character) counts where it stands.
-        inside = [t for t in tokens if t.start < end and max(t.end, t.start + 1) > start]
-        return 1 - math.exp(summed_up([token.logprob or 0.0 for token in inside], self.over_entity))
+    def _improbable(self, tokens: Sequence[Token], writers: Sequence[int], span: Span) -> float:
+        first, last = writers[span[0]], writers[span[1] - 1]
+        logprobs = [token.logprob or 0.0 for token in tokens[first : last + 1]]
+        return 1 - math.exp(summed_up(logprobs, self.over_entity)) if logprobs else 0.0
 
 
-def _mask(sentence: str, spans: Sequence[Span], values: Sequence[float], threshold: float) -> str:
-    for (start, end), value in reversed(list(zip(spans, values, strict=True))):
-        if value > threshold:
-            sentence = sentence[:start] + MASK + sentence[end:]
-    return sentence
+def _writers(text: str, tokens: Sequence[str]) -> list[int]:
+    """The token that the code takes for the writer of each character of `text`; −1 where none is.
+
+    Tokens are looked for one behind the other; what stands before one, as a rule a space, belongs to it. One
+    that is not found, such as half a character, counts from one character back.
+    """
+    writers: list[int] = []
+    for at, token in enumerate(tokens):
+        end = text[len(writers) :].find(token) + len(writers) + len(token)
+        writers += [at] * (end - len(writers))
+    return [*writers, *[-1] * len(text)][: len(text)]
+
+
+def _find_in_turn(entities: Sequence[str], text: str, start: int) -> list[Span]:
+    """Where in `text` entities stand, looked for one behind the other from `start` on."""
+    spans = []
+    for entity in entities:
+        begin = text.find(entity, start)
+        start = begin + len(entity)
+        spans.append((begin, start))
+    return spans

@@ -20,8 +20,7 @@ class Masked:
 
 def single_text(id: int, model: Model) -> str:
     """The text of one token decoded alone: SentencePiece tokenizers then drop the space in front."""
-    text = model.decode((id,))
-    return text[1:] if text.startswith(" ") and model.pieces((id,))[0].startswith("▁") else text
+    return model.decode((id,), at_start=True)
 
 
 def last_token(sentence: str, texts: Sequence[str], first: int) -> int:

@@ -1,7 +1,7 @@
 """What the tokens of a text say, each for itself: what QFS lays attention over."""
 
 from askance.core.ports import Model
-from askance.core.types import TokenIds
+from askance.core.types import Span, TokenIds
 
 _REPLACEMENT = "\ufffd"
 _MOST_TOKENS_OF_A_CHARACTER = 4
@@ -9,7 +9,7 @@ _MOST_TOKENS_OF_A_CHARACTER = 4
 
 def token_texts(ids: TokenIds, model: Model) -> list[str | None]:
     """The text that each token completes: empty for a character's first parts, None for control tokens."""
-    control = {id for id in set(ids) if _is_control(id, model)}
+    control = {id for id in set(ids) if is_control(id, model)}
     texts, begin = list[str | None](), 0
     for at, id in enumerate(ids):
         text = None if id in control else model.decode(ids[begin : at + 1])
@@ -20,6 +20,7 @@ def token_texts(ids: TokenIds, model: Model) -> list[str | None]:
     return texts
 
 
-def _is_control(id: int, model: Model) -> bool:
+def is_control(id: int, model: Model) -> bool:
+    """Whether a token is a control token: the one that its own text gives only where that text is trusted."""
     text = model.decode((id,))
-    return _REPLACEMENT not in text and id not in model.tokenize(text)
+    return model.tokenize((Span(text),)) == (id,) != model.tokenize(text)

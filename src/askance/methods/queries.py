@@ -1,6 +1,6 @@
 """*What* to search for: the query formulations of DRAGIN and its baselines. Any goes with any trigger."""
 
-from collections.abc import Sequence
+from collections.abc import Collection, Sequence
 from dataclasses import dataclass
 from typing import Literal
 
@@ -10,6 +10,7 @@ from numpy.typing import NDArray
 from askance.core.ports import Model
 from askance.core.types import TokenIds
 from askance.methods.rind import Doubt, has_content, read_words
+from askance.methods.wording import control_spans
 from askance.text.linguistics import Linguistics
 from askance.text.words import PieceWord
 
@@ -33,8 +34,9 @@ class Asking:
         text: the answer before this draft.
         doubt: the doubtful sentence of the draft, and what stands before it.
         space_marker: what begins a word in the vocabulary.
-        end: text and id of the end token, where the model has written one into the answer.
         last_tokens: how many tokens `last_n_tokens` takes, and how many words `real_words` keeps.
+        share: the share of the words with content that `real_words` keeps instead.
+        control: the control tokens that the model has written; see `control_spans`.
     """
 
     question: str
@@ -43,12 +45,17 @@ class Asking:
     linguistics: Linguistics
     space_marker: str
     last_tokens: int
-    end: tuple[str, int] | None = None
+    share: float | None = None
+    control: Collection[str] = ()
 
     @property
     def so_far(self) -> str:
         """The question and all of the answer before the doubtful sentence."""
         return " ".join(part for part in (self.question, self.text, self.doubt.kept) if part)
+
+    def ids(self, text: str, model: Model) -> TokenIds:
+        """Of a text by itself, without BOS."""
+        return model.tokenize(control_spans(text, self.control), at_start=True)
 
 
 async def formulate(mode: QueryMode, asking: Asking, model: Model) -> str:
@@ -79,7 +86,7 @@ async def formulate_in_words(mode: QueryMode, asking: Asking, model: Model) -> s
 
 
 def _last_pieces(asking: Asking, model: Model) -> str:
-    pieces = model.pieces(model.tokenize(asking.so_far))
+    pieces = model.pieces(asking.ids(asking.so_far, model))
     if len(pieces) <= asking.last_tokens:
         return asking.so_far
     return " ".join(pieces[len(pieces) - asking.last_tokens :])
@@ -89,19 +96,13 @@ async def attended_words(asking: Asking, model: Model) -> str:
     """QFS in the reading of the authors' code: the content words that the hits' prediction looked back at."""
     doubt = asking.doubt
     full = f"{asking.question} {asking.text} {doubt.kept} {' '.join(doubt.words)}"
-    attention = await model.attend(_ids_with_ends(full, asking.end, model), bos=True)
+    attention = await model.attend(asking.ids(full, model), bos=True)
     words = read_words(attention.ids, model.pieces(attention.ids), asking.space_marker)
     first = len(words) - len(doubt.words)
     hits = frozenset(first + at for at, hit in enumerate(doubt.hits) if hit and first + at >= 0)
     weights = looked_back(attention.weights.astype(np.float64).mean(axis=0), words, hits)
-    return top_words(words, weights, hits, asking.linguistics.real_words(full), asking.last_tokens)
-
-
-def _ids_with_ends(text: str, end: tuple[str, int] | None, model: Model) -> str | TokenIds:
-    if end is None or end[0] not in text:
-        return text
-    ids = [id for piece in text.split(end[0]) for id in (end[1], *model.tokenize(piece))]
-    return tuple(ids[1:])
+    real = asking.linguistics.real_words(full)
+    return top_words(words, weights, hits, real, asking.last_tokens, asking.share)
 
 
 def looked_back(
@@ -129,10 +130,16 @@ def top_words(
     hits: frozenset[int],
     real_words: frozenset[str],
     keep_words: int,
+    share: float | None = None,
 ) -> str:
-    """The `keep_words` weightiest words with content that are no hits, in the order of the text."""
+    """The weightiest words with content that are no hits, in the order of the text.
+
+    Args:
+        keep_words: how many, unless there is a `share` of them to keep, rounded down.
+    """
     candidates = [
         at for at, word in enumerate(words) if at not in hits and has_content(word.text, real_words)
     ]
-    weightiest = sorted(candidates, key=lambda at: -weights[at])[:keep_words]
+    keep = keep_words if share is None else int(len(candidates) * share)
+    weightiest = sorted(candidates, key=lambda at: -weights[at])[:keep]
     return " ".join(words[at].text for at in sorted(weightiest))

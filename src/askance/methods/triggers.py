@@ -9,17 +9,13 @@ import numpy as np
 from askance.core.ports import Model
 from askance.core.types import Want
 from askance.methods.authors import Written
-from askance.methods.rind import Doubt, Weighed, align, first_doubt, influence, read_words, weigh
+from askance.methods.rind import Doubt, align, first_doubt, influence, read_words, weigh
 from askance.text.linguistics import Linguistics
 
 TriggerMode = Literal["rind", "token_probability", "every_sentence", "every_tokens"]
 
-WANTS: dict[TriggerMode, Want] = {
-    "rind": Want(entropy=True),
-    "token_probability": Want(logprob=True),
-    "every_sentence": Want(),
-    "every_tokens": Want(),
-}
+DoubtMeasure = Literal["entropy", "surprise"]
+"""Of a token: the entropy of what could have been written, or −log p of what was; both in nats."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -32,6 +28,14 @@ class Trigger:
     space_marker: str
     linguistics: Linguistics
     real_words_only: bool
+    doubt: DoubtMeasure = "entropy"
+
+    @property
+    def want(self) -> Want:
+        """The signals of a draft that are looked at."""
+        is_rind = self.mode == "rind"
+        surprise = self.mode == "token_probability" or (is_rind and self.doubt == "surprise")
+        return Want(logprob=surprise, entropy=is_rind and not surprise)
 
     async def first_doubt(self, draft: Written, model: Model) -> Doubt | None:
         """Where `draft` is to be written again, or None to keep all of it."""
@@ -51,13 +55,11 @@ class Trigger:
         if not draft.ids:
             return None
         attention = influence((await model.attend(draft.ids, bos=False)).weights, pieces[0])
-        entropies = [token.entropy or 0.0 for token in draft.tokens]
-        weighed = weigh(words, attention.tolist(), entropies)
-        return self._doubt(draft.text, weighed)
-
-    def _doubt(self, text: str, weighed: Weighed) -> Doubt | None:
+        by_surprise = self.doubt == "surprise"
+        doubts = [(-(t.logprob or 0.0) if by_surprise else t.entropy) or 0.0 for t in draft.tokens]
+        weighed = weigh(words, attention.tolist(), doubts)
         return first_doubt(
-            text, weighed, self.threshold, self.linguistics, real_words_only=self.real_words_only
+            draft.text, weighed, self.threshold, self.linguistics, real_words_only=self.real_words_only
         )
 
     def _improbable_sentence(

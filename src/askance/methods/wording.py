@@ -1,6 +1,7 @@
 """The words of a prompt, which any method takes another set of, and the layout of the DRAGIN authors."""
 
-from collections.abc import Sequence
+import re
+from collections.abc import Collection, Sequence
 from dataclasses import dataclass, field, fields
 from hashlib import blake2b
 from typing import Any
@@ -77,7 +78,11 @@ PLAIN = Wording(demos=(), instruction="Answer from these passages.", name="plain
 
 
 def raw_prompt(
-    wording: Wording, question: Question, so_far: str, passages: Sequence[str] | None, end: str = ""
+    wording: Wording,
+    question: Question,
+    so_far: str,
+    passages: Sequence[str] | None,
+    control: Collection[str] = (),
 ) -> Raw:
     """Examples, passages, question, answer so far, in the order and with the line breaks of the authors.
 
@@ -85,7 +90,7 @@ def raw_prompt(
 
     Args:
         so_far: put directly behind "Answer:", white space included.
-        end: the end token's text; where `so_far` holds it, it is that token again, as in the authors' code.
+        control: the control tokens that the model wrote; see `control_spans`.
         passages: None leaves their block out; an empty text gives an empty numbered line.
     """
     spans: list[Span] = []
@@ -98,10 +103,11 @@ def raw_prompt(
             spans += [Span(f"[{number}] "), untrusted(passage), Span("\n")]
         spans.append(Span(f"{wording.instruction}\n"))
     spans += [Span(f"{wording.before_question}Question: "), untrusted(question.text), Span("\nAnswer:")]
-    return Raw(tuple(spans), _with_ends(so_far, end))
+    return Raw(tuple(spans), control_spans(so_far, control))
 
 
-def _with_ends(text: str, end: str) -> tuple[Span, ...]:
-    pieces = text.split(end) if end else [text]
-    spans = [span for piece in pieces for span in (Span(end), untrusted(piece))][1:]
-    return tuple(span for span in spans if span.text)
+def control_spans(text: str, control: Collection[str]) -> tuple[Span, ...]:
+    """`text`, untrusted but for the strings in `control`, which are the tokens again that a model wrote."""
+    longest_first = sorted(control, key=len, reverse=True)
+    pieces = re.split(f"({'|'.join(map(re.escape, longest_first))})", text) if control else [text]
+    return tuple(Span(piece, trusted=piece in control) for piece in pieces if piece)

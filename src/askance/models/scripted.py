@@ -30,6 +30,7 @@ from askance.core.types import (
     Until,
     Want,
     Watch,
+    as_spans,
 )
 from askance.models.scripts import (
     END,
@@ -143,10 +144,10 @@ class ScriptedModel:
     def token_ids(self, text: str) -> TokenIds:
         return self._encode((Span(text),))
 
-    def tokenize(self, text: str) -> TokenIds:
-        return self._encode((Span(text, trusted=False),))
+    def tokenize(self, text: str | Sequence[Span], *, at_start: bool = False) -> TokenIds:
+        return self._encode(as_spans(text))
 
-    def decode(self, ids: TokenIds) -> str:
+    def decode(self, ids: TokenIds, *, at_start: bool = False) -> str:
         return "".join(self._pieces[i] for i in ids)
 
     def pieces(self, ids: TokenIds) -> tuple[str, ...]:

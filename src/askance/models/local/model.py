@@ -25,6 +25,7 @@ from askance.core.types import (
     Until,
     Want,
     Watch,
+    as_spans,
 )
 from askance.models.local.decode import Job, Options, Sample
 from askance.models.local.detokenise import Detokeniser
@@ -195,11 +196,11 @@ class LocalModel(ABC):
     def token_ids(self, text: str) -> TokenIds:
         return self._prompts.parts((Span(text),), at_start=False)
 
-    def tokenize(self, text: str) -> TokenIds:
-        return self._encoding.text_ids(text)
+    def tokenize(self, text: str | Sequence[Span], *, at_start: bool = False) -> TokenIds:
+        return self._prompts.parts(as_spans(text), at_start=at_start)
 
-    def decode(self, ids: TokenIds) -> str:
-        return self._vocabulary.decode_inside(ids)
+    def decode(self, ids: TokenIds, *, at_start: bool = False) -> str:
+        return self._vocabulary.decode(ids) if at_start else self._vocabulary.decode_inside(ids)
 
     def pieces(self, ids: TokenIds) -> tuple[str, ...]:
         return self._vocabulary.pieces(ids)

@@ -15,10 +15,12 @@ from askance.core.types import (
     Sampling,
     Scored,
     Signal,
+    Span,
     TokenIds,
     Until,
     Want,
     Watch,
+    as_spans,
 )
 from askance.models.openai import texts
 from askance.models.openai.connection import Connection
@@ -139,10 +141,10 @@ class OpenaiModel:
     def token_ids(self, text: str) -> TokenIds:
         return texts.tokenize(text)
 
-    def tokenize(self, text: str) -> TokenIds:
-        return texts.tokenize(text)
+    def tokenize(self, text: str | Sequence[Span], *, at_start: bool = False) -> TokenIds:
+        return texts.tokenize("".join(span.text for span in as_spans(text)))
 
-    def decode(self, ids: TokenIds) -> str:
+    def decode(self, ids: TokenIds, *, at_start: bool = False) -> str:
         return texts.decode(ids)
 
     def pieces(self, ids: TokenIds) -> tuple[str, ...]:
