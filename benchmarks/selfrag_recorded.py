@@ -61,6 +61,7 @@ class RecordedEngine:
     """
 
     name, fingerprint, context_tokens = "recorded", "", 1 << 24
+    precision, counts_exactly = "", True
     signals: frozenset[Signal] = frozenset({"logprob", "token_probs"})
     capabilities: frozenset[Capability] = frozenset({"raw"})
 
@@ -114,10 +115,11 @@ class RecordedEngine:
         found = _CONTROL.fullmatch(text)
         return (self._id(text),) if found else self.tokenize(text)
 
-    def tokenize(self, text: str) -> TokenIds:
-        return tuple(map(self._id, text))
+    def tokenize(self, text: str | Sequence[Span], *, at_start: bool = False) -> TokenIds:
+        plain = text if isinstance(text, str) else "".join(span.text for span in text)
+        return tuple(map(self._id, plain))
 
-    def decode(self, ids: TokenIds) -> str:
+    def decode(self, ids: TokenIds, *, at_start: bool = False) -> str:
         return "".join(self.pieces(ids))
 
     def pieces(self, ids: TokenIds) -> tuple[str, ...]:

@@ -372,3 +372,22 @@ def test_ctrl_c_while_asking_keeps_the_trace(bundled, sample_index, tmp_path):
     assert "interrupted" in err
     assert "Traceback" not in err
     assert read_trace(path)[-1].message == "interrupted"
+
+
+def test_nothing_that_a_model_or_a_passage_says_commands_the_terminal(run, tmp_path):
+    """C0, C1, a line separator and isolates, on the screen and as JSON, in texts and in names of files."""
+    hostile = "\x1b[2J\x9b2J\u2028\u2067\x7f"
+    (tmp_path / "replies.jsonl").write_text(json.dumps({"text": f" So the answer is{hostile} Bonn."}))
+    docs = tmp_path / f"a{hostile}b.txt"
+    docs.write_text(f"Bonn{hostile} lies on the Rhine.")
+    run("index", docs, "--out", tmp_path / "index")
+    given = ("Where?", "--index", tmp_path / "index")
+    asked = ("ask", *given, "--method", "single", "--model", f"scripted:{tmp_path / 'replies.jsonl'}")
+    trace = tmp_path / "trace.jsonl"
+    shown = [run(*asked), run(*asked, "--json", "--trace", trace), run("trace", trace)]
+    shown += [run("search", "Bonn", *given[1:]), run("search", "Bonn", *given[1:], "--json")]
+    shown.append(run("index", tmp_path / f"none{hostile}.txt", "--out", tmp_path / "other"))
+    assert [code for code, _, _ in shown] == [0, 0, 0, 0, 0, 2]
+    for _, out, err in shown:
+        assert "Bonn" in out + err or "none" in err
+        assert not {*hostile} - {*"[2J"} & {*(out + err)}

@@ -96,7 +96,7 @@ def test_a_finished_run_is_shown_without_its_model(evaluate, rhine, tmp_path, mo
 
 def test_a_question_beyond_its_budget_has_failed(evaluate, rhine):
     code, out, _ = evaluate("--budget", "tokens=3", "--json")
-    assert code == 0
+    assert code == 1, "none was answered"
     assert json.loads(out)["failures"] == 3
     assert (
         "LimitReached: a question has 3 tokens, 0 are used, and the next prompt has"

@@ -3,11 +3,12 @@
 import asyncio
 import dataclasses
 import io
+import os
 import sys
 from collections.abc import Iterator
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from pathlib import Path
-from typing import Annotated, Any, get_type_hints
+from typing import Annotated, Any, TextIO, get_type_hints
 
 import typer
 from rich.table import Table
@@ -40,8 +41,10 @@ from askance.cli_options import (
 from askance.cli_runs import compare, report
 from askance.cli_trace import show_trace
 from askance.cli_train import train
-from askance.core.errors import AskanceError, QuestionError
+from askance.core.errors import AskanceError, MachineFailure, QuestionError
 from askance.core.knobs import describe_type
+from askance.core.machine import machine_failure
+from askance.core.notes import noted
 from askance.core.strict_json import json_line
 from askance.core.trace import Trace
 from askance.core.version import VERSION
@@ -64,7 +67,7 @@ class Commands(TyperGroup):
     """The group of commands; each runs under `exit_codes`, before the framework can swallow an interrupt."""
 
     def invoke(self, context: Any) -> Any:
-        with exit_codes(as_json=JSON in context.args):
+        with exit_codes(as_json=JSON in context.args), noted(_Telling()):
             return super().invoke(context)
 
 
@@ -82,7 +85,11 @@ def main() -> None:
     for stream in (sys.stdout, sys.stderr):
         if isinstance(stream, io.TextIOWrapper):
             _make_safe(stream)
-    app(prog_name="askance")
+    with exit_codes():
+        try:
+            app(prog_name="askance")
+        finally:
+            sys.stdout.flush()
 
 
 def _make_safe(stream: io.TextIOWrapper) -> None:
@@ -92,7 +99,8 @@ def _make_safe(stream: io.TextIOWrapper) -> None:
 
 @contextmanager
 def exit_codes(*, as_json: bool = False) -> Iterator[None]:
-    """Our errors print their message and exit with their code; Ctrl-C exits with 130.
+    """Our errors print their message and exit with their code, failures of the machine with 1; Ctrl-C exits
+    with 130.
 
     Args:
         as_json: print an object with the key ``error`` on standard output, too.
@@ -100,22 +108,57 @@ def exit_codes(*, as_json: bool = False) -> Iterator[None]:
     try:
         yield
     except AskanceError as error:
-        _print_error_object(as_json, error, str(error), error.exit_code)
-        err.print(printable(f"error: {error}"), style="red", markup=False, soft_wrap=True)
-        raise SystemExit(error.exit_code) from error
+        raise _told(machine_failure(error) or error, as_json=as_json) from error
     except typer.TyperException as error:
-        _print_error_object(as_json, error, error.format_message(), error.exit_code)
+        _print_error_object(error, error.format_message(), error.exit_code, wanted=as_json)
         raise
+    except (MemoryError, OSError, RuntimeError, ImportError) as error:
+        failure = machine_failure(error)
+        if failure is None:
+            raise
+        raise _told(failure, as_json=as_json) from error
     except KeyboardInterrupt as error:
-        _print_error_object(as_json, error, "interrupted", 130)
+        _print_error_object(error, "interrupted", 130, wanted=as_json)
         err.print("interrupted", style="red")
         raise SystemExit(130) from error
 
 
-def _print_error_object(as_json: bool, error: BaseException, message: str, exit_code: int) -> None:
-    if as_json:
+def _print_error_object(error: BaseException, message: str, exit_code: int, *, wanted: bool) -> None:
+    if wanted:
         told = {"type": type(error).__name__, "message": message, "exit_code": exit_code}
         print(json_line({"error": told}))
+
+
+class _Telling:
+    """Says on standard error what calls note, such as why one waits; the same only once."""
+
+    def __init__(self) -> None:
+        self._told = set[str]()
+
+    def __call__(self, name: str, text: str) -> None:
+        if text not in self._told:
+            self._told.add(text)
+            err.print(printable(text), style="yellow", markup=False, soft_wrap=True)
+
+
+def _told(error: AskanceError, *, as_json: bool) -> SystemExit:
+    """Print an error; gives what ends the process with its code."""
+    with suppress(OSError):
+        _print_error_object(error, str(error), error.exit_code, wanted=as_json)
+    with suppress(OSError):
+        err.print(printable(f"error: {error}"), style="red", markup=False, soft_wrap=True)
+    if isinstance(error, MachineFailure):
+        # What could not be written would be tried once more when the process ends, with a traceback.
+        for stream in (sys.stdout, sys.stderr):
+            _give_up_where_full(stream)
+    return SystemExit(error.exit_code)
+
+
+def _give_up_where_full(stream: TextIO) -> None:
+    try:
+        stream.flush()
+    except OSError:
+        os.dup2(os.open(os.devnull, os.O_WRONLY), stream.fileno())
 
 
 def _version(wanted: bool) -> None:

@@ -123,6 +123,8 @@ def evaluate(
         terms = Terms(in_flight, max_failures, retry_failures)
         run = asyncio.run(run_cell(ready, folder, load, terms, progress))
     _show_as_json(run) if as_json else _show(run)
+    if _has_failed(run):
+        raise typer.Exit(1)
 
 
 def grid(
@@ -148,8 +150,13 @@ def grid(
     out.print(_grid_table({name: run for name, run in found.items() if not isinstance(run, TooManyFailures)}))
     for name, error in stopped.items():
         err.print(printable(f"stopped: {name}: {error}"), style="red", markup=False, soft_wrap=True)
-    if stopped:
+    if any(isinstance(run, TooManyFailures) or _has_failed(run) for run in found.values()):
         raise typer.Exit(1)
+
+
+def _has_failed(run: "RecordedRun") -> bool:
+    """Whether no question of a run was answered."""
+    return bool(run.records) and all(record.is_failure for record in run.records)
 
 
 def _sources(cache: Path | None) -> "tuple[LoadModels, OpenRetriever]":

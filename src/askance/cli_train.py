@@ -8,11 +8,13 @@ from typing import TYPE_CHECKING, Annotated
 import typer
 from rich.console import Console
 from rich.table import Table
+from rich.text import Text
 
 from askance.cli_options import SetOption, knobs_by_name
 from askance.core.errors import InputError, MissingExtra
 from askance.core.knobs import parse_knobs
 from askance.serve.console import err, out
+from askance.text.printable import printable
 
 if TYPE_CHECKING:
     from askance.eval.datasets import Example
@@ -100,10 +102,12 @@ def tell(account: "Account", console: Console) -> None:
     for heading in ("dataset", "questions", "lessons", "of which"):
         table.add_column(heading, justify="left" if heading in ("dataset", "of which") else "right")
     for name, num_examples, num_lessons, of_which in made.told:
-        table.add_row(name, f"{num_examples:,}", f"{num_lessons:,}", of_which)
+        table.add_row(
+            Text(printable(name)), f"{num_examples:,}", f"{num_lessons:,}", Text(printable(of_which))
+        )
     console.print(table)
     for what in made.told_left_out:
-        console.print(f"left out: {what}", style="yellow", markup=False)
+        console.print(printable(f"left out: {what}"), style="yellow", markup=False)
     window = f"max_tokens={account.settings.max_tokens} or the model's own window"
     for task, count in account.too_long.items():
         told = f"left out: {count:,} lessons in {task}: longer than {window}"
@@ -127,8 +131,10 @@ def _show(account: "Account", folder: Path) -> None:
     last = account.curve[-1]
     held_out = "" if last.held_out is None else f", {last.held_out:.3f} on what was held out"
     out.print(
-        f"{last.num_steps:,} steps in {last.seconds / 60:,.0f} minutes, loss {last.loss:.3f}{held_out}; "
-        f"the reader is in {folder}, its card in {folder / 'README.md'}",
+        printable(
+            f"{last.num_steps:,} steps in {last.seconds / 60:,.0f} minutes, loss {last.loss:.3f}{held_out}; "
+            f"the reader is in {folder}, its card in {folder / 'README.md'}"
+        ),
         markup=False, soft_wrap=True,
     )  # fmt: skip
-    out.print(f"use it: --model hf:{folder}", markup=False, soft_wrap=True)
+    out.print(printable(f"use it: --model hf:{folder}"), markup=False, soft_wrap=True)

@@ -100,9 +100,9 @@ def test_different_answers_are_refined_by_one_call_that_sees_all_of_them():
 
 
 def test_equal_answers_need_no_call():
-    result, model, _ = asked(blender(Says("Delaware"), Says("the Delaware.")))
+    result, model, _ = asked(blender(Says("Delaware River"), Says("the Delaware River.")))
     assert model.prompts == []
-    assert result.answer.text == "Delaware"
+    assert result.answer.text == "Delaware River"
     assert [each.number for each in result.answer.citations] == [1]
 
 

@@ -91,7 +91,7 @@ def test_a_chain_of_follow_ups():
     assert [prompt.rsplit("\n", 1)[1] for prompt in model.prompts] == ["", INTERMEDIATE, "", INTERMEDIATE, ""]
     cited = {result.answer.text[each.start : each.end]: each.passage for each in result.answer.citations}
     assert not any(line.startswith(FOLLOW_UP) for line in cited)
-    assert cited[f"{INTERMEDIATE} It flows to the Delaware River at Eddystone."] == CREEK
+    assert cited["It flows to the Delaware River at Eddystone."] == CREEK
     assert [event.text for event in result.trace.events if event.type == "commit"]
 
 

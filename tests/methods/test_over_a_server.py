@@ -17,7 +17,7 @@ from askance.wire import METHODS, load_model, make_method, method_class
 
 QUESTION = Question("q", "Which river is red?")
 FOUND = tuple(Passage(f"p{number}", "Rivers", f"River {number} is red.") for number in range(3))
-SHORT = {"max_tokens": 12, "top_k": 0, "max_searches": 3, "max_rounds": 3, "passages": 2}
+SHORT = {"max_tokens": 12, "max_searches": 3, "max_rounds": 3, "passages": 2}
 RAW = "chat=0&completions=1&score=1&logprobs=1"
 
 

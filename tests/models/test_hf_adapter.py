@@ -195,3 +195,46 @@ def test_the_identity_of_an_adapter_is_that_of_weights_and_settings(adapter):
     path.unlink()
     with pytest.raises(ModelSpecError, match=r"can't read adapter_model\.safetensors: No such file"):
         adapter_fingerprint(adapter)
+
+
+def test_a_pattern_means_the_modules_that_it_matches(foreign, llama_folder):
+    """One of the kind that trainers write."""
+    expected = logits(merged(foreign, llama_folder))
+    names = "|".join(json.loads((foreign / "adapter_config.json").read_text())["target_modules"])
+    pattern = (
+        rf"(?:.*?(?:language|text|layers).*?(?:self_attn|mlp).*?(?:{names}).*?)"
+        rf"|(?:\bmodel\.layers\.[\d]{{1,}}\.(?:self_attn|mlp)\.(?:(?:{names})))"
+    )
+    edit(foreign / "adapter_config.json", target_modules=pattern)
+    assert torch.equal(logits(merged(foreign, llama_folder)), expected)
+
+
+@pytest.mark.parametrize("field", ["target_modules", "exclude_modules"])
+def test_a_pattern_that_a_backtracking_engine_never_ends_is_matched(foreign, llama_folder, field):
+    edit(foreign / "adapter_config.json", **{field: r"(([a-z0-9_.]+)+)+!"})
+    if field == "exclude_modules":
+        merged(foreign, llama_folder)
+        return
+    with pytest.raises(ModelSpecError, match="does not fit 'hf:base'"):
+        merged(foreign, llama_folder)
+
+
+@pytest.mark.parametrize(
+    ("settings", "why"),
+    [
+        ({"target_modules": r"(.*)\1q_proj"}, "can't be matched in linear time"),
+        ({"target_modules": "q_proj("}, "can't be matched in linear time"),
+        ({"target_modules": "(a{1000}){1000}"}, "can't be matched in linear time"),
+        ({"rank_pattern": {"(a+)+!": 8}}, "a group, or more than one repetition"),
+        ({"alpha_pattern": {".*.*.*.*!": 8}}, "a group, or more than one repetition"),
+        ({"modules_to_save": ["(a+)+!"]}, "a group, or more than one repetition"),
+        (
+            {"layers_pattern": "(a+)+", "layers_to_transform": [0], "target_modules": ["q_proj"]},
+            "a group, or more than one repetition",
+        ),
+    ],
+)
+def test_patterns_that_are_not_used(foreign, llama_folder, settings, why):
+    edit(foreign / "adapter_config.json", **settings)
+    with pytest.raises(ModelSpecError, match=f"is not used, since .*{why}: write a list of names of modules"):
+        merged(foreign, llama_folder)

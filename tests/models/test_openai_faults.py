@@ -4,7 +4,13 @@ import pytest
 from runs.scripted_server import Fault, ScriptedServer
 from tests.models.served import ALL, event, model_of, told, write
 
-from askance.core.errors import ModelFailure, ModelSpecError, ModelUnavailable, PromptTooLong
+from askance.core.errors import (
+    ModelFailure,
+    ModelSpecError,
+    ModelUnavailable,
+    PromptTooLong,
+    RequestRefused,
+)
 from askance.core.types import Want
 from askance.models.scripted import ScriptedModel
 from askance.runtime.retry import Patience, RetryingModel
@@ -68,13 +74,17 @@ def test_nobody_there():
 FINAL = [
     (
         Fault(400, body={"error": {"message": "logprobs is not allowed"}}),
-        ModelFailure,
+        RequestRefused,
         "400: logprobs is not",
     ),
     (Fault(401, body={"error": {"message": "no"}}), ModelSpecError, "401: no. Set OPENAI_API_KEY"),
     (Fault(404, body={"error": {"message": "no model"}}), ModelSpecError, "404: no model. See that the name"),
-    (Fault(429, body={"error": {"message": "pay", "code": "insufficient_quota"}}), ModelFailure, "429: pay"),
-    (Fault(501, body={"error": {"message": "no echo"}}), ModelFailure, "501: no echo. Leave out"),
+    (
+        Fault(429, body={"error": {"message": "pay", "code": "insufficient_quota"}}),
+        RequestRefused,
+        "429: pay",
+    ),
+    (Fault(501, body={"error": {"message": "no echo"}}), RequestRefused, "501: no echo. Leave out"),
     (Fault(events=["{oops"]), ModelFailure, "gave no JSON"),
     (Fault(events=[[1]]), ModelFailure, "gave an event that is no object"),
     (Fault(events=[{"choices": []}]), ModelFailure, "an answer without a choice"),

@@ -299,6 +299,28 @@ def test_options_that_can_not_be_used(options, error, told):
 
 
 @pytest.mark.parametrize(
+    ("name", "corrected"),
+    [
+        ("llama3.2@localhost:11434", "llama3.2@http://localhost:11434/v1"),
+        ("llama3.2@localhost:11434/v1/", "llama3.2@http://localhost:11434/v1"),
+        ("m@10.0.0.7", "m@http://10.0.0.7/v1"),
+        ("m@api.example.com", "m@https://api.example.com/v1"),
+        ("m@//api.example.com/openai", "m@https://api.example.com/openai"),
+        ("m@ftp://host", "m@http://host/v1"),
+        ("m@HTTP://host", "m@http://host/v1"),
+        ("@localhost:1", "MODEL@http://localhost:1/v1"),
+        ("m@", "m@http://HOST/v1"),
+        ("m@me:secret@host", "MODEL@http://host/v1"),
+    ],
+)
+@pytest.mark.parametrize("environment", [{"OPENAI_API_KEY": "k"}, {"OPENAI_BASE_URL": "http://elsewhere/v1"}])
+def test_a_host_without_a_scheme_is_no_model_of_the_default_server(name, corrected, environment):
+    with pytest.raises(ModelSpecError, match=f"write openai:{corrected}, or") as raised:
+        load_openai(name, {}, environment=environment)
+    assert "secret" not in str(raised.value)
+
+
+@pytest.mark.parametrize(
     ("name", "told"),
     [
         ("", "names no model"),

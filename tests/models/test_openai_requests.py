@@ -18,6 +18,7 @@ from askance.core.errors import (
     ModelSpecError,
     PromptTooLong,
 )
+from askance.core.notes import noted
 from askance.core.trace import Trace
 from askance.core.types import Chat, Raw, Sampling, Span, Want, untrusted
 from askance.models.scripted import ScriptedModel
@@ -134,13 +135,23 @@ def test_json_of_requests_is_utf8(server):
         ("logprobs=1", CHAT, Want(entropy=True), {}, "add top_logprobs=20"),
         (ALL, RAW, Want(attention="mean"), {}, "no attention"),
         (ALL, RAW, Want(token_probs=("a",)), {}, "probabilities of named tokens"),
-        (ALL, RAW, Want(), {"temperature": 1.0, "top_k": 5}, "add top_k=1 to its options"),
     ],
 )
 def test_nothing_is_asked_that_is_not_declared(server, options, prompt, want, more, expected):
     with pytest.raises(MissingAbility, match=expected):
         write(model_of(server, options), prompt, want, **more)
     assert server.requests == []
+
+
+def test_top_k_is_left_out_where_it_is_not_declared_and_that_is_noted(server):
+    notes = []
+    with noted(lambda name, text: notes.append((name, text))):
+        write(model_of(server), temperature=1.0, top_k=5)
+        write(model_of(server), temperature=0.0, top_k=5)
+    assert "top_k" not in server.requests[0].body
+    ((name, text),) = notes
+    assert name == "top_k"
+    assert "not declared to understand top_k=5, and draws from all tokens: add top_k=1 to its" in text
 
 
 def test_attention_is_not_for_servers(server):

@@ -9,9 +9,9 @@ from hypothesis import strategies as st
 from runs.scripted_server import Fault, ScriptedServer
 from tests.models.served import ALL, RAW, event, model_of, texts, told, write
 
-from askance.core.errors import ModelFailure, ModelUnavailable
+from askance.core.errors import ModelFailure, ModelSpecError, ModelUnavailable
 from askance.core.types import Sampling, Want
-from askance.models.openai.streaming import Values
+from askance.models.openai.streaming import NoJson, Values
 from askance.models.scripted import ScriptedModel
 
 
@@ -68,14 +68,14 @@ def test_an_event_without_an_end_is_none():
 
 @pytest.mark.parametrize("raw", [b"data: {oops\n\n", b'data: "\xff"\n\n', b'{"a": ', b"[\xff]"])
 def test_what_is_no_json(raw):
-    with pytest.raises((json.JSONDecodeError, UnicodeDecodeError)):
+    with pytest.raises(NoJson):
         values_of(raw)
 
 
 def test_what_came_before_broken_bytes_is_told():
     values = Values().take(b"data: 1\n\ndata: {oops\n\n")
     assert next(values) == 1
-    with pytest.raises(json.JSONDecodeError):
+    with pytest.raises(NoJson):
         next(values)
 
 
@@ -111,7 +111,11 @@ def test_a_server_that_does_not_stream_although_it_is_asked_to(server):
         ({"choices": []}, ModelFailure, "an answer without a choice"),
         ([1], ModelFailure, "an event that is no object"),
         ("{oops", ModelFailure, "no JSON"),
-        ("<html>oops</html>", ModelFailure, "an answer without a choice"),
+        (
+            "<html>oops</html>",
+            ModelSpecError,
+            "a web page .'<html>oops</html>'.*the URL ends as",
+        ),
     ],
 )
 def test_answers_in_one_piece_that_are_none(server, body, error, expected):

@@ -141,3 +141,11 @@ def test_the_normal_form(text, expected):
 def test_the_normal_form_of_a_normal_form_is_itself(text):
     once = normalise_answer(text)
     assert normalise_answer(once) == once
+
+
+@pytest.mark.parametrize("nothing", [".", " .", ": \x07", " \u200b.", "…"])
+def test_what_says_nothing_states_no_answer(nothing):
+    text = f"The answer is{nothing}"
+    assert (short_answer(text, Question("q", "Which?")), has_answer(text)) == ("", False)
+    text += "\nSo the answer is Bonn."
+    assert (short_answer(text, Question("q", "Which?")), has_answer(text)) == ("Bonn", True)

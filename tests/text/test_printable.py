@@ -1,3 +1,5 @@
+import pytest
+
 from askance.core.types import Hit, Passage
 from askance.text.printable import printable, printable_record
 
@@ -5,7 +7,16 @@ from askance.text.printable import printable, printable_record
 def test_controls_go_and_everything_else_stays():
     assert printable("a\x1b[2Jb\x00\x9b\x7f\ud800") == "a�[2Jb����"
     assert printable("two\nlines\tand 😀 é 한") == "two\nlines and 😀 é 한"
-    assert printable("שלום \u200f\u2067a\u2069 a\u202eb\u202dc") == "שלום \u200f\u2067a\u2069 a�b�c"
+    assert printable("שלום \u200f a\u202eb\u202dc\u2028d\x85") == "שלום \u200f a�b�c�d�"
+
+
+@pytest.mark.parametrize("code", [*range(0x202A, 0x202F), *range(0x2066, 0x206A)])
+def test_nothing_reorders_a_line(code):
+    assert printable(f"a{chr(code)}b") == "a�b"
+
+
+def test_keys_are_texts_too():
+    assert printable_record({"a\x1b[2J": {"b\x9b": 1}, 2: "\u2067"}) == {"a�[2J": {"b�": 1}, 2: "�"}
 
 
 def test_records_are_cleaned_however_deep():

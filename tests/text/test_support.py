@@ -1,5 +1,7 @@
+import pytest
+
 from askance.core.types import Hit, Passage
-from askance.text.support import cite
+from askance.text.support import Mark, cite, findings
 
 
 def hit(id, title, text, rank=1):
@@ -46,3 +48,102 @@ def test_nothing_to_cite():
     assert cite("It is.", [(0, (ARNO,))]) == ()
     assert cite("", [(0, (ARNO,))]) == ()
     assert cite("Bonn lies on the Rhine.", []) == ()
+
+
+# Names, numbers and the answer have to be there.
+
+TOSCA = hit("t", "Tosca", "Tosca is an opera by Giacomo Puccini. It was first performed in Rome in 1900.")
+PUCCINI = hit(
+    "p", "Giacomo Puccini", "Giacomo Puccini was an Italian composer, born in Lucca in 1858.", rank=2
+)
+WHERE = "Where was the composer of Tosca born?"
+
+
+def cited(text, *hits, asked=WHERE, short="", marks=()):
+    found = findings(text, [(0, hits)], [(0, asked)], short, marks)
+    return [[passage.id for passage in each.passages] for each in found]
+
+
+def test_a_passage_that_lacks_a_name_or_a_number_is_not_cited():
+    assert cited("Tosca is an opera by Verdi.", TOSCA, PUCCINI) == [[]]
+    assert cited("Tosca was first performed in Rome in 1901.", TOSCA) == [[]]
+    assert cited("Tosca was first performed in Rome in 1900.", TOSCA) == [["t"]]
+
+
+def test_a_sentence_that_gives_the_answer_needs_a_passage_that_names_it():
+    text = "The opera Tosca was written in lucca."
+    assert cited(text, TOSCA) == [["t"]], "half of its words, and all its names"
+    assert cited(text, TOSCA, short="lucca") == [[]]
+    assert cited(text, TOSCA, PUCCINI, short="lucca") == [[]], "it does not name the opera"
+
+
+def test_the_stated_answer_is_read_with_the_question():
+    assert cited("So the answer is Lucca.", TOSCA, PUCCINI) == [["p"]]
+    assert cited("So the answer is Lucca.", PUCCINI, asked="Who?") == [[]], "one word is no evidence"
+    assert cited("So the answer is Turin.", TOSCA, PUCCINI) == [[]]
+    assert cited("So the answer is Giacomo Puccini.", PUCCINI, asked="Who?") == [["p"]]
+
+
+def test_yes_and_no_need_the_names_of_the_question():
+    asked = "Was Tosca first performed in Rome?"
+    assert cited("So the answer is yes.", TOSCA, PUCCINI, asked=asked) == [["t"]]
+    assert cited("So the answer is no.", TOSCA, asked="Was Tosca first performed in Paris?") == [[]]
+    assert cited("No.", PUCCINI, asked="Is it?") == [[]]
+
+
+@pytest.mark.parametrize(
+    ("sentence", "passage"),
+    [
+        ("Zürich has 4,250 fountains.", "In Zurich there are 4,250 fountains."),
+        ("The singer Lee Soung-yong is from South Korea.", "Lee Soung Yong is a South Korean singer."),
+        ("The operas of Verdi are long.", "Verdi's opera is long."),
+    ],
+)
+def test_how_words_are_compared(sentence, passage):
+    assert cited(sentence, hit("z", "", passage), asked="") == [["z"]]
+
+
+def test_a_number_is_not_the_beginning_of_another():
+    assert cited("It has 12345 long steps.", hit("n", "", "It has 1234567 long steps."), asked="") == [[]]
+
+
+# Markers that the model wrote.
+
+
+def test_of_passages_that_support_a_sentence_the_one_that_the_model_named_is_cited():
+    text, same = "Tosca is an opera by Giacomo Puccini.", hit("s", "Opera", TOSCA.passage.text, rank=3)
+    assert cited(text, TOSCA, same) == [["t"]]
+    assert cited(text, TOSCA, same, marks=[Mark(len(text), (same.passage,))]) == [["s"]]
+    assert cited(text, TOSCA, same, marks=[Mark(5, (same.passage, TOSCA.passage))]) == [["s", "t"]]
+
+
+def test_a_marker_does_not_make_a_passage_support_a_sentence():
+    text = "Tosca is an opera by Giacomo Puccini."
+    (found,) = findings(text, [(0, (TOSCA, PUCCINI))], (), "", [Mark(9, (PUCCINI.passage,), (7,))])
+    assert [passage.id for passage in found.passages] == ["t"]
+    assert found.why == (
+        "the model named it, but 'Giacomo Puccini' lacks 'tosca'; "
+        "the model wrote [7], which names no passage shown"
+    )
+
+
+def test_why_nothing_is_cited():
+    (found,) = findings("Tosca was sung in Turin.", [(0, (TOSCA, PUCCINI))])
+    assert (found.passages, found.why) == ((), "no passage shown supports it: 'Tosca' lacks 'turin'")
+    (found,) = findings("Tosca was sung in Turin.", [])
+    assert (found.passages, found.why) == ((), "")
+
+
+@pytest.mark.parametrize(
+    ("at", "sentence"), [(0, 0), (4, 0), (11, 0), (12, 0), (18, 1), (23, 1), (24, 2), (30, 2)]
+)
+def test_which_sentence_a_marker_belongs_to(at, sentence):
+    """At the start of a line to the one behind it, elsewhere to the one before it."""
+    text = "One is old. Two is new.\nThree is lost."
+    found = findings(text, [(0, (TOSCA,))], (), "", [Mark(at, (), (9,))])
+    assert ["[9]" in each.why for each in found].index(True) == sentence
+
+
+def test_a_line_is_a_sentence():
+    text = "Tosca is an opera\nGiacomo Puccini was a composer"
+    assert cited(text, TOSCA, PUCCINI) == [["t"], ["p"]]

@@ -18,12 +18,14 @@
     │   ├── BudgetTooSmall       an L_max without room for anything that could be an answer
     │   ├── MissingAbility       a model without a signal or capability a method needs
     │   └── MissingExtra         an optional package is not installed; names the pip line
+    ├── MachineFailure           no memory, or no room to write
     ├── TooManyFailures          an evaluation was stopped, since too many of its questions failed
     ├── TrainingFailed           a training stopped learning; names the step
     ├── LimitReached             a question has cost what it may cost
     ├── AllFailed                of several methods that were asked, none came to an answer
     ├── ModelFailure             the model broke while answering
-    │   └── ModelUnavailable     a server is busy or out of reach: it may help to try again
+    │   ├── ModelUnavailable     a server is busy or out of reach: it may help to try again
+    │   └── RequestRefused       exit code 2: a server does not take what it is asked for
     └── RetrieverFailure         the retriever broke while searching
         └── RetrieverUnavailable the same of a retriever
 
@@ -175,6 +177,10 @@ class MissingExtra(InputError):
         )
 
 
+class MachineFailure(AskanceError):
+    """The machine has no memory, or no room to write."""
+
+
 class TooManyFailures(AskanceError):
     """An evaluation was stopped, since too many of its questions failed; what is finished is kept."""
 
@@ -201,6 +207,12 @@ class ModelUnavailable(ModelFailure):
     def __init__(self, message: str, after_seconds: float | None = None) -> None:
         super().__init__(message)
         self.after_seconds = after_seconds
+
+
+class RequestRefused(ModelFailure):
+    """A model's server does not take what it is asked for: an option, an endpoint, or one text."""
+
+    exit_code = 2
 
 
 class RetrieverFailure(AskanceError):

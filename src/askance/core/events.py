@@ -178,6 +178,21 @@ class Expanded(Event):
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
+class Noted(Event):
+    """What a call met and went on from.
+
+    Attributes:
+        name: "retry" where a server was asked again; "top_k" where it does not take what was to be asked for.
+        place: which call.
+    """
+
+    type: ClassVar[str] = "note"
+    name: str
+    text: str
+    place: str
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
 class Committed(Event):
     """Text of the answer that will not be taken back."""
 
@@ -191,6 +206,15 @@ class Drafted(Event):
 
     type: ClassVar[str] = "draft"
     text: str
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Uncited(Event):
+    """A sentence of the answer that cites nothing, or not what the model named, and why."""
+
+    type: ClassVar[str] = "uncited"
+    text: str
+    why: str
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -220,13 +244,15 @@ AnyEvent = (
     | Searched
     | Decided
     | Expanded
+    | Noted
     | Committed
     | Drafted
+    | Uncited
     | Answered
     | Failed
 )
 EVENT_TYPES: tuple[type[AnyEvent], ...] = (
-    Asked, Generated, ScoredOptions, Attended, Searched, Decided, Expanded, Committed,
-    Drafted, Answered, Failed,
+    Asked, Generated, ScoredOptions, Attended, Searched, Decided, Expanded, Noted,
+    Committed, Drafted, Uncited, Answered, Failed,
 )  # fmt: skip
 Listener = Callable[[AnyEvent], None]

@@ -80,17 +80,17 @@ def short_repr(method: object) -> str:
     return titled(name_of(type(method)), getattr(method, "profile", ""), changed)
 
 
-def titled(name: str, profile: str, told: Sequence[str] = ()) -> str:
-    """A method as tables and screens show it, such as ``dragin (paper)`` or ``flare (search_below=0.3)``."""
-    inside = [*filter(None, [profile]), *told]
-    return f"{name} ({', '.join(inside)})" if inside else name
-
-
 def changed_knobs(method: object) -> dict[str, Any]:
     """The knobs that are not at their defaults."""
     knobs = dataclasses.fields(method) if dataclasses.is_dataclass(method) else ()
     values = {field.name: (getattr(method, field.name), field.default) for field in knobs}
     return {knob: value for knob, (value, default) in values.items() if value != default}
+
+
+def titled(name: str, profile: str, told: Sequence[str] = ()) -> str:
+    """A method as tables and screens show it, such as ``dragin (paper)`` or ``flare (search_below=0.3)``."""
+    inside = [*filter(None, [profile]), *told]
+    return f"{name} ({', '.join(inside)})" if inside else name
 
 
 def parse_knobs(cls: type[Any], settings: Mapping[str, Any]) -> dict[str, Any]:

@@ -5,17 +5,23 @@ writes all the same.
 import dataclasses
 import json
 import math
+import re
 from typing import Any
+
+_COMMANDS = re.compile("[\x7f-\x9f\u2028-\u202e\u2066-\u2069]")
+"""What JSON takes as it is, and a terminal for a command, the end of a line, or another direction."""
 
 
 def json_line(record: Any) -> str:
     """One line of JSON; a dataclass is an object of its fields.
 
-    Numbers that are not finite are the texts ``Infinity``, ``-Infinity`` and ``NaN``.
+    Numbers that are not finite are the texts ``Infinity``, ``-Infinity`` and ``NaN``. Control characters are
+    escaped, so that the line is safe to show.
 
     A lone surrogate, half of a character, becomes U+FFFD: an escape of it is JSON that strict readers refuse.
     """
-    return whole_characters(json.dumps(_strict(record), ensure_ascii=False, allow_nan=False))
+    line = whole_characters(json.dumps(_strict(record), ensure_ascii=False, allow_nan=False))
+    return _COMMANDS.sub(lambda found: f"\\u{ord(found[0]):04x}", line)
 
 
 def whole_characters(text: str) -> str:

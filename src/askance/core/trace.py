@@ -26,9 +26,11 @@ from askance.core.events import (
     Failed,
     Generated,
     Listener,
+    Noted,
     ScoredOptions,
     Searched,
     TracedToken,
+    Uncited,
     WordSignal,
 )
 from askance.core.types import Usage
@@ -48,10 +50,12 @@ __all__ = [
     "Failed",
     "Generated",
     "Listener",
+    "Noted",
     "ScoredOptions",
     "Searched",
     "Trace",
     "TracedToken",
+    "Uncited",
     "WordSignal",
 ]
 

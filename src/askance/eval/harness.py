@@ -1,11 +1,11 @@
 """Asking all questions of a run: many in flight, each finished one kept before the next is counted."""
 
-from collections.abc import Callable
-from dataclasses import dataclass, field
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
 
 from askance.ask import Result
-from askance.core.errors import TooManyFailures
-from askance.core.trace import Trace
+from askance.core.errors import MissingAbility, ModelSpecError, RequestRefused, TooManyFailures
+from askance.core.trace import AnyEvent, Noted, Trace
 from askance.eval.datasets import Example
 from askance.eval.gold import GoldRetrievers
 from askance.eval.metrics import Scoring
@@ -17,6 +17,8 @@ from askance.runtime.many import Outcome, many
 from askance.wire import Engine
 
 Progress = Callable[[Standing], None]
+_LASTING = (ModelSpecError, MissingAbility)
+"""Every other question would meet these, too: a key that is refused, a model that a server does not have."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -25,7 +27,10 @@ class Attempt:
 
     number: int
     example: Example
-    trace: Trace = field(default_factory=Trace)
+    trace: Trace
+
+
+_Outcome = Outcome[Attempt, Result]
 
 
 async def ask_all(
@@ -41,7 +46,8 @@ async def ask_all(
 ) -> None:
     """Ask `questions`, those of a run that are not finished yet, and keep each as soon as it is.
 
-    A question that fails, whatever broke, is kept with its reason and counts as answered wrongly.
+    A question that fails, whatever broke, is kept with its reason and counts as answered wrongly. What the
+    other questions would meet, too, ends the run, and no question is kept as failed for it.
 
     Args:
         standing: of the run before; kept up to date.
@@ -51,23 +57,57 @@ async def ask_all(
 
     Raises:
         TooManyFailures: see `max_failures`; those in flight are abandoned.
+        ModelSpecError, MissingAbility: of the model, which no further question would change.
+        RequestRefused: the server refused two questions, and none of the run has been answered.
         RunFolderError: the folder can't be written any more.
     """
     progress(standing)
     check_failures(standing, max_failures)
-    attempts = (Attempt(number, example) for number, example in questions.items())
+
+    def listen(event: AnyEvent) -> None:
+        if isinstance(event, Noted) and event.name == "retry":
+            standing.num_retries += 1
+            progress(standing)
+
+    attempts = (Attempt(number, example, Trace(listen)) for number, example in questions.items())
     finishing = many(attempts, lambda attempt: _answer(engine, attempt), in_flight)
+    refused = list[_Outcome]()
+
+    def keep(outcomes: Sequence[_Outcome]) -> None:
+        finished = [(_record(outcome, scoring), outcome.item.trace) for outcome in outcomes]
+        # Not in a thread: an interrupted thread would write to a file that has been closed.
+        writer.add(finished)
+        for record, _ in finished:
+            standing.add(record)
+        progress(standing)
+
     try:
         async for outcomes in finishing:
-            finished = [(_record(outcome, scoring), outcome.item.trace) for outcome in outcomes]
-            # Not in a thread: an interrupted thread would write to a file that has been closed.
-            writer.add(finished)
-            for record, _ in finished:
-                standing.add(record)
-            progress(standing)
+            kept = [*refused, *(each for each in outcomes if not isinstance(each.error, _LASTING))]
+            refused = [] if _has_answers(standing, kept) else [each for each in kept if _is_refusal(each)]
+            keep([each for each in kept if not refused or not _is_refusal(each)])
+            _check_lasting(outcomes, refused)
             check_failures(standing, max_failures)
+        if refused:
+            keep(refused)
     finally:
         await finishing.aclose()
+
+
+def _is_refusal(outcome: _Outcome) -> bool:
+    return isinstance(outcome.error, RequestRefused)
+
+
+def _has_answers(standing: Standing, outcomes: Sequence[_Outcome]) -> bool:
+    return standing.num_finished > standing.num_failures or any(each.error is None for each in outcomes)
+
+
+def _check_lasting(outcomes: Sequence[_Outcome], refused: Sequence[_Outcome]) -> None:
+    """Raise what ends the run. One refusal may be due to its question, where no other has been answered."""
+    lasting = [each for each in outcomes if isinstance(each.error, _LASTING)]
+    for each in (*lasting, *refused[1:]):
+        if each.error is not None:
+            raise each.error
 
 
 async def _answer(engine: Engine, attempt: Attempt) -> Result:
@@ -77,7 +117,7 @@ async def _answer(engine: Engine, attempt: Attempt) -> Result:
     return await engine.answer_from(retriever, attempt.trace, attempt.example.question)
 
 
-def _record(outcome: Outcome[Attempt, Result], scoring: Scoring) -> Record:
+def _record(outcome: _Outcome, scoring: Scoring) -> Record:
     attempt, error = outcome.item, outcome.error
     events, reading = attempt.trace.events, scoring.reading
     answer = None if outcome.result is None else reading.read(outcome.result.answer, events)

@@ -48,8 +48,8 @@ class Record:
     trace_at: int = 0
     trace_bytes: int = 0
     options: tuple[str, ...] = ()
-    reading: ReadingName = DEFAULT_READING
     trace_checksum: str = ""
+    reading: ReadingName = DEFAULT_READING
 
     @property
     def is_failure(self) -> bool:

@@ -67,8 +67,8 @@ class Settings:
     budget: Mapping[str, float] = field(default_factory=dict)
     retriever: str = DEFAULT_RETRIEVER
     encoder: str = ""
-    reading: ReadingName = DEFAULT_READING
     precisions: Mapping[str, str] = field(default_factory=dict)
+    reading: ReadingName = DEFAULT_READING
 
     @property
     def dataset_name(self) -> str:

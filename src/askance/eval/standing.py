@@ -41,6 +41,7 @@ class Standing:
         num_questions: of the whole run.
         num_before: finished when this process began.
         tokens_computed: by this process: prompt tokens that no cache had, and generated ones.
+        num_retries: calls of this process that were made again.
     """
 
     num_questions: int
@@ -51,6 +52,7 @@ class Standing:
     num_failures: int = 0
     first_failure: str = ""
     tokens_computed: int = 0
+    num_retries: int = 0
     began: float = field(default_factory=time.perf_counter)
 
     @classmethod

@@ -14,6 +14,7 @@ from askance.methods.airrag_state import DA, QT, RA, SA, SAY, State
 from askance.methods.airrag_voting import jcd_scores
 from askance.methods.airrag_wording import REFUSAL, AirragWording
 from askance.methods.budget import Allowance, NoRoom, most_that_fit
+from askance.methods.plain_trace import without_markers
 from askance.methods.searching import num_in_room, search_as_fits, search_for
 from askance.text.answers import normalise_answer
 from askance.text.fusion import fuse
@@ -288,7 +289,8 @@ class Acting:
         self, prompt: Prompt, sampling: Sampling, n: int, key: tuple[str, ...], keep: int
     ) -> list[str]:
         generations = await self.allowance.generate(self.run.model, prompt, sampling, n=n, key=key, keep=keep)
-        return [each.text for each in generations if any(map(str.isalnum, each.text))]
+        told = [without_markers(each.text, self.question, self.run.trace) for each in generations]
+        return [text for text in told if any(map(str.isalnum, text))]
 
 
 def _fused(found: Sequence[Sequence[Hit]]) -> tuple[Hit, ...]:

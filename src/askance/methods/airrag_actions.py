@@ -3,10 +3,11 @@
 from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass, replace
 
-from askance.core.errors import AskanceError, KnobError, LimitReached, UnknownName
+from askance.core.errors import AskanceError, KnobError, LimitReached, ModelSpecError, UnknownName
 from askance.core.ports import Method, Model, Needs, Run
 from askance.core.types import Answer, Question, Role
 from askance.methods.airrag_state import DA, QT, RA, SA, SAY
+from askance.methods.bounded import answer_within
 from askance.methods.budget import Allowance, AllowedModel, NoRoom
 from askance.methods.members import Named, check_all, joined_needs, told
 
@@ -86,10 +87,10 @@ class Actions:
         method = dict(self.further)[name]
         models = {role: AllowedModel(model, allowance, scope=(name,)) for role, model in run.models.items()}
         try:
-            return await method.answer(question, replace(run, models=models, trace=run.trace.aside()))
+            return await answer_within(method, question, replace(run, models=models, trace=run.trace.aside()))
         except NoRoom:
             run.trace.decide("action", "no room", f"{name} does not fit into the budget")
-        except LimitReached:
+        except (LimitReached, ModelSpecError):
             raise
         except AskanceError as error:
             run.trace.decide("action", "failed", f"{name}: {error}")

@@ -11,6 +11,7 @@ from askance.methods.airrag_state import State, each_once
 from askance.methods.airrag_voting import Vote, clustered, emb_scores, jcd_scores, ranking
 from askance.methods.airrag_wording import AirragWording
 from askance.methods.budget import Allowance, NoRoom, most_that_fit
+from askance.methods.plain_trace import without_markers
 from askance.methods.prompts import STOPS
 from askance.text.answers import normalise_answer
 
@@ -123,7 +124,7 @@ async def _verified(
     except NoRoom:
         run.trace.decide("choose", "without a call", "the budget has no room to compare the candidates")
         return _best(endings, jcd)
-    answer = prompts.parse_final(written.text)
+    answer = prompts.parse_final(without_markers(written.text, question, run.trace))
     if not answer or prompts.is_refusal(answer):
         return _best(endings, jcd)
     nearest = jcd_scores_to(answer, [each.vote.answer for each in endings])

@@ -1,14 +1,16 @@
 """What is told of a tree of AirRAG: its nodes and what they cost, and the answer with its sources."""
 
-from collections.abc import Iterable, Sequence
+from collections.abc import Sequence
 from typing import TYPE_CHECKING
 
 from askance.core.ports import Run
-from askance.core.types import Answer, Citation, Passage, Question
+from askance.core.types import Answer, Hit, Question
 from askance.methods.airrag_choosing import Chosen, Ending
 from askance.methods.airrag_state import RA, State
 from askance.methods.airrag_voting import Vote
+from askance.methods.citing import Evidence, whole_cited
 from askance.text.answers import short_answer
+from askance.text.words import content_words
 from askance.tree.nodes import Node, Tree
 
 if TYPE_CHECKING:
@@ -69,22 +71,41 @@ def show_spending(run: Run, searching: "Searching", tree: Tree[State, str]) -> N
 
 
 def answered(question: Question, run: Run, chosen: Chosen | None) -> Answer:
-    """The answer, and as its sources the best passage of each retrieval on its path."""
+    """The answer, and as its sources those passages on its path that it was written from and that support it.
+
+    A retrieval whose own answer is that of the path is looked at with its sub-query. Where there is none,
+    all passages are, with the question.
+    """
     if chosen is None:
         run.trace.decide("end", "nothing", "no path came to an answer")
         return Answer("")
-    tops = [hits[0].passage for hits in chosen.ending.state.found if hits]
-    return with_sources(chosen.answer, question, run, tops)
+    state = chosen.ending.state
+    own = [
+        (pair.question, [hit.passage for hit in hits])
+        for pair, hits in zip(state.history, state.found, strict=False)
+        if _gives(pair.answer, chosen.answer)
+    ]
+    return with_sources(chosen.answer, question, run, own, state.hits)
 
 
-def with_sources(text: str, question: Question, run: Run, sources: Iterable[Passage]) -> Answer:
-    """A bare answer, committed; each of `sources` supports all of it."""
+def _gives(answer: str, final: str) -> bool:
+    """Whether the answer to a sub-query is the final one, whatever words without content stand around it."""
+    said = content_words(answer)
+    return said == content_words(final) and bool(said)
+
+
+def with_sources(
+    text: str, question: Question, run: Run, own: Sequence[Evidence], others: Sequence[Hit]
+) -> Answer:
+    """A bare answer, committed, and its sources.
+
+    Args:
+        own: (question, passages) whose answer it is.
+        others: what else it was written from; looked at where none of `own` supports it.
+    """
     run.trace.commit(text)
-    passages = {passage.id: passage for passage in sources}.values()
-    citations = tuple(
-        Citation(number, passage, 0, len(text)) for number, passage in enumerate(passages, start=1)
-    )
-    return Answer(text, short_form(text, question), citations)
+    evidence = [*own, (question.text, [hit.passage for hit in others])]
+    return Answer(text, short_form(text, question), whole_cited(run.trace, text, evidence))
 
 
 def short_form(text: str, question: Question) -> str:

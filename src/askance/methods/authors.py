@@ -17,11 +17,12 @@ from askance.core.types import (
     TokenIds,
     Want,
 )
+from askance.methods.citing import cited_as_written
 from askance.methods.eliciting import Elicits, no_room
+from askance.methods.plain_trace import without_markers
 from askance.methods.qfs import is_control
 from askance.methods.wording import Wording, control_spans, raw_prompt
 from askance.text.answers import short_answer
-from askance.text.support import cite
 
 _END_TEST = "the answer is"
 
@@ -103,8 +104,9 @@ class Answering:
     async def answer(self, method: Elicits) -> Answer:
         """The answer, with the white space that the code keeps; its text never has what was elicited."""
         left = len(self.text) - len(self.text.lstrip())
-        citations = cite(self.text, [(at and at + left, hits) for at, hits in self.shown])
-        return Answer(self.text, await self._short(method), citations)
+        shown, short = [(at and at + left, hits) for at, hits in self.shown], await self._short(method)
+        citations = cited_as_written(self.question, self.run.trace, self.text, shown, short)
+        return Answer(self.text, short, citations)
 
     async def _short(self, method: Elicits) -> str:
         """The short answer of the text up to where it invents questions or notes.
@@ -125,7 +127,8 @@ class Answering:
                 self.run.trace.decide("end", "elicit", why)
                 more = await self.write(f" {begun} ", method.elicit_tokens, ("elicit",))
                 text = f"{begun} {_cut(more.text, least_at=0)}"
-        return short_answer(text[max(0, text.find(_END_TEST)) :], self.question)
+        stated = text[max(0, text.find(_END_TEST)) :]
+        return short_answer(without_markers(stated, self.question, self.run.trace), self.question)
 
     def _prompt(self, so_far: str, hits: Sequence[Hit] | None = None) -> Raw:
         return raw_prompt(self.wording, self.question, so_far, self._bodies(hits), self.control)

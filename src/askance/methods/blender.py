@@ -100,5 +100,5 @@ class Blender(Knobs):
         scored = zip(kept, chosen.scores, strict=True)
         numbers = {by_ending[id(ending)].name: score for ending, score in scored}
         run.trace.decide("choose", chosen.answer, f"nearest to {nearest.name}", numbers=numbers)
-        sources = [citation.passage for citation in nearest.answer.citations]
-        return with_sources(chosen.answer, question, run, sources)
+        own = [(question.text, [citation.passage for citation in nearest.answer.citations])]
+        return with_sources(chosen.answer, question, run, own, chosen.ending.state.hits)

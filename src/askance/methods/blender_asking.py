@@ -4,7 +4,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass, replace
 from typing import Any, cast
 
-from askance.core.errors import AskanceError, LimitReached
+from askance.core.errors import AskanceError, LimitReached, ModelSpecError
 from askance.core.ports import Method, Run
 from askance.core.types import Answer, Demo, Hit, Question
 from askance.methods.airrag_choosing import Ending
@@ -57,7 +57,7 @@ async def ask_member(name: str, method: Method, question: Question, run: Run, al
     with run.trace.because(run.trace.decide("member", "ask", f"{name} answers on its own")):
         try:
             answer = await answer_within(_within(method, allowance.most), question, own)
-        except LimitReached:
+        except (LimitReached, ModelSpecError):
             raise
         except (AskanceError, NoRoom) as error:
             answer, failure = Answer(""), str(error) or type(error).__name__

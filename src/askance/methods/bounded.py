@@ -11,6 +11,7 @@ from askance.core.types import Answer, Hit, Question
 from askance.core.wrapped import WrappedRetriever
 from askance.methods.budget import Account, AllowedModel, NoRoom
 from askance.methods.eliciting import as_answer
+from askance.methods.plain_trace import PlainTrace, num_written, settled
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -26,12 +27,23 @@ class Bounded(Knobs):
 async def answer_within(method: Method, question: Question, run: Run) -> Answer:
     """What `method` answers within its `l_max`, if it has one.
 
+    What it tells meanwhile is without the markers that the model writes, except in the authors' own reading
+    (profile "code"), whose text stays to the letter.
+
     A call that does not fit is not made. A method that can do with less asks beforehand (`budget.has_room`);
     of any other, what it has committed until then is the answer, and the trace says so.
 
     Raises:
         BudgetTooSmall: a call did not fit when nothing was committed.
     """
+    if getattr(method, "profile", "") != "code":
+        run = replace(run, trace=PlainTrace(run.trace, question))
+    answer = await _within(method, question, run)
+    settled(run.trace)
+    return answer
+
+
+async def _within(method: Method, question: Question, run: Run) -> Answer:
     if not isinstance(method, Bounded) or method.l_max is None:
         return await method.answer(question, run)
     account = Account(method.l_max)
@@ -49,7 +61,7 @@ class NotedRetriever(WrappedRetriever):
     """A retriever that remembers what was found, and how long the answer was then.
 
     Attributes:
-        shown: (characters committed, hits) of each search that found something, in order.
+        shown: (characters committed, with markers, and hits) of each search that found something, in order.
     """
 
     def __init__(self, retriever: Retriever, trace: Trace) -> None:
@@ -60,7 +72,7 @@ class NotedRetriever(WrappedRetriever):
     async def search(self, query: str, k: int, *, exclude: frozenset[str] = frozenset()) -> tuple[Hit, ...]:
         hits = await super().search(query, k, exclude=exclude)
         if hits:
-            self.shown.append((len(self._trace.committed), hits))
+            self.shown.append((num_written(self._trace), hits))
         return hits
 
 
@@ -71,8 +83,7 @@ def _so_far(
     shown: Sequence[tuple[int, Sequence[Hit]]],
     why: NoRoom,
 ) -> Answer:
-    text = run.trace.committed
-    if not text.strip():
+    if not settled(run.trace).text.strip():
         remedy = "set it higher"
         remedy += ", or show fewer passages (--set passages=N)" if hasattr(method, "passages") else ""
         raise BudgetTooSmall(
@@ -80,4 +91,4 @@ def _so_far(
             f"yet: {remedy}."
         ) from why
     run.trace.decide("end", "cut", f"l_max is used up: {why}")
-    return as_answer(question, text, shown)
+    return as_answer(question, run, shown)

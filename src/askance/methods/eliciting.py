@@ -1,16 +1,19 @@
 """The last step of an answer: where the text does not state its short answer, the model is asked for it."""
 
 from collections.abc import Sequence
+from dataclasses import replace
 from typing import Protocol
 
 from askance.core.ports import Model, Run
 from askance.core.types import Answer, Chat, Hit, Prompt, Question, Sampling
 from askance.methods.budget import has_room
+from askance.methods.citing import cited
+from askance.methods.plain_trace import settled, without_markers
 from askance.methods.prompts import STOPS, Layout, answer_prompt
 from askance.methods.wording import Wording
 from askance.text.answers import awaits_answer, has_answer, short_answer
 from askance.text.sentences import SentenceEnd
-from askance.text.support import cite
+from askance.text.support import Shown
 
 SHORTEST_ANSWER = 3
 """Characters: " no." is a sentence, a lone full stop is not."""
@@ -34,28 +37,31 @@ class Answers(Elicits, Protocol):
     def wording(self) -> Wording: ...
 
 
-async def finished(
-    method: Answers, question: Question, run: Run, text: str, shown: Sequence[tuple[int, Sequence[Hit]]]
-) -> Answer:
+async def finished(method: Answers, question: Question, run: Run, text: str, shown: Shown) -> Answer:
     """The answer of a finished `text`, with what was elicited, its short answer and its citations.
 
     Args:
-        text: all that was committed, white space around it included.
+        text: all that was committed, markers and white space around it included.
         shown: (offset, hits) in order: from this character of `text` on, these were in the prompt.
     """
-    whole = text + await elicited(method, question, run, text, shown[-1][1] if shown else ())
-    return as_answer(question, whole, shown)
+    await elicited(method, question, run, text, shown[-1][1] if shown else ())
+    return as_answer(question, run, shown)
 
 
-def as_answer(question: Question, text: str, shown: Sequence[tuple[int, Sequence[Hit]]]) -> Answer:
-    """The answer that `text` is, as it stands; for `shown` see `finished`."""
-    left, stripped = len(text) - len(text.lstrip()), text.strip()
-    citations = cite(stripped, [(max(0, at - left), hits) for at, hits in shown])
-    return Answer(stripped, short_answer(stripped, question), citations)
+def as_answer(question: Question, run: Run, shown: Shown) -> Answer:
+    """The answer that was committed, as it stands, without markers; for `shown` see `finished`."""
+    written = settled(run.trace)
+    text = written.text.strip()
+    left, short = len(written.text) - len(written.text.lstrip()), short_answer(text, question)
+    citations = cited(question, run.trace, written, shown, short)
+    moved = tuple(replace(each, start=each.start - left, end=each.end - left) for each in citations)
+    return Answer(text, short, moved)
 
 
 async def elicited(method: Answers, question: Question, run: Run, text: str, hits: Sequence[Hit]) -> str:
     """What makes a finished `text` state its answer, already committed; empty where there is nothing to add.
+
+    Markers that the model wrote are left out of the prompt and of what is returned.
 
     The sentence that would state it is begun (`Wording.elicitation`), and the model ends it, greedily, in at
     most `method.elicit_tokens` tokens. The DRAGIN authors (Su et al. 2024) do so before they score an answer.
@@ -69,6 +75,8 @@ async def elicited(method: Answers, question: Question, run: Run, text: str, hit
     length limit cut in mid-sentence is gone on from all the same; of words that it ends in already, only the
     rest is added. Where the model can't go on from a text, or has no room left, that is recorded.
     """
+    settled(run.trace)
+    text = without_markers(text, question, run.trace)
     if not method.elicit or has_answer(text):
         return ""
     so_far = text.rstrip()
@@ -84,13 +92,13 @@ async def elicited(method: Answers, question: Question, run: Run, text: str, hit
         (written,) = await run.model.generate(
             prompt, sampling, until=until, key=("elicit",), watch=run.trace.draft
         )
-    whole = so_far + written.text
+    whole = without_markers(so_far + written.text, question, run.trace)
     if not has_answer(whole) or not short_answer(whole, question):
         return ""
     added = begun + written.text
     added = added.lstrip() if text[-1:].isspace() else added
     run.trace.commit(added)
-    return added
+    return without_markers(added, question, run.trace)
 
 
 def _not_yet_begun(text: str, phrase: str) -> str:

@@ -9,14 +9,17 @@ from typing import TYPE_CHECKING
 from askance.core.ports import Run
 from askance.core.types import Answer, Hit, Key, Prompt, Question, Sampling
 from askance.methods.budget import NoRoom, has_room, most_that_fit
+from askance.methods.citing import cited
 from askance.methods.iterdrag_prompts import EXAMPLES, FINAL, FOLLOW_UP, INTERMEDIATE, line_prompt, read_line
+from askance.methods.plain_trace import settled, without_markers
 from askance.methods.searching import num_in_room, search_as_fits, search_for
 from askance.text.answers import normalise_answer, short_answer
-from askance.text.support import cite
 
 if TYPE_CHECKING:
     from askance.methods.iterdrag import Iterdrag
 
+_BESIDE = re.compile(rf"^(?:{FOLLOW_UP}.*|{INTERMEDIATE})", re.MULTILINE)
+"""What of the lines claims nothing."""
 _SHARE_OF_PASSAGES = 0.9
 """Of L_max, where the number of passages follows from it."""
 
@@ -51,6 +54,7 @@ class Lines:
 
     async def search(self, query: str, why: str) -> None:
         """Add what is found for a query to the passages, the best of it last."""
+        query = without_markers(query, self.question, self.run.trace)
 
         def search(k: int) -> Awaitable[tuple[Hit, ...]]:
             return search_for(query, self.run, k, why)
@@ -110,9 +114,17 @@ class Lines:
 
     def answer(self) -> Answer:
         """All lines; the short answer is read from the last alone, and follow-ups cite nothing."""
-        stated = re.sub(rf"^{FOLLOW_UP}.*$", lambda line: " " * len(line[0]), self.text, flags=re.MULTILINE)
-        short = short_answer(f"{FINAL} {self.final}", self.question) if self.final else ""
-        return Answer(self.text, short, cite(stated, self.shown))
+        written = settled(self.run.trace)
+        final = without_markers(f"{FINAL} {self.final}", self.question, self.run.trace)
+        short = short_answer(final, self.question) if self.final else ""
+        asked, due = list[tuple[int, str]](), self.question.text
+        for line in re.finditer(r"^.*$", written.text, re.MULTILINE):
+            if line[0].startswith(FOLLOW_UP):
+                due = line[0].removeprefix(FOLLOW_UP)
+            asked.append((line.start(), self.question.text if line[0].startswith(FINAL) else due))
+        stated = _BESIDE.sub(lambda line: " " * len(line[0]), written.text)
+        citations = cited(self.question, self.run.trace, written, self.shown, short, asked, stated)
+        return Answer(written.text, short, citations)
 
     async def _written(self, prompt: Prompt, max_tokens: int, key: Key) -> str:
         sampling = Sampling(max_tokens, stop=("\n",))

@@ -11,6 +11,7 @@ from askance.core.types import Answer, Question, Role, Signal
 from askance.methods import selfrag_code
 from askance.methods.bounded import Bounded
 from askance.methods.budget import NoRoom
+from askance.methods.citing import checked
 from askance.methods.eliciting import elicited
 from askance.methods.prompts import Layout, layout_needs
 from askance.methods.reflection_vocabulary import Vocabulary, check_abilities, has_reflection_tokens
@@ -204,11 +205,13 @@ class Selfrag(Bounded):
             path, option = await short_form(self, question, run, sparing or writer)
         else:
             path, option = await long_form(self, question, run, sparing or writer), ""
-        text, citations = cited(path, self.citations)
+        is_native = isinstance(writer, NativeWriter)
+        judged = is_native or self.reads_support
+        text, citations = checked(question, run.trace, *cited(path, self.citations), judged=judged)
         if sparing and sparing.was_short and not text:
             raise NoRoom("no segment had room")
         run.trace.commit(text)
-        if isinstance(writer, NativeWriter):
+        if is_native:
             short = option or (_short(text, question) if options_of(question) else text)
             return Answer(text, short, citations)
         shown = () if path.in_use is None else (path.in_use,)

@@ -5,8 +5,19 @@ from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 
 from askance.core.errors import INTERRUPTIONS, AskanceError, ModelFailure, RetrieverFailure
+from askance.core.machine import machine_failure
+from askance.core.notes import Notes, noted
 from askance.core.ports import Model, Retriever
-from askance.core.trace import Attended, Failed, Generated, ScoredOptions, Searched, Trace, TracedToken
+from askance.core.trace import (
+    Attended,
+    Failed,
+    Generated,
+    Noted,
+    ScoredOptions,
+    Searched,
+    Trace,
+    TracedToken,
+)
 from askance.core.types import (
     Attention,
     Chat,
@@ -48,7 +59,7 @@ class RecordedModel(WrappedModel):
         began = time.perf_counter()
         full_key = (*self._scope, *key)
         guarded = None if watch is None else _Guarded(watch)
-        with _traced(self._trace, f"{self._role} model {self.name}, {_name(key)}", ModelFailure):
+        with _calling(self._trace, f"{self._role} model {self.name}, {_name(key)}", ModelFailure):
             generations = await self._model.generate(
                 prompt, sampling, want, until, n=n, key=full_key, watch=guarded
             )
@@ -62,7 +73,7 @@ class RecordedModel(WrappedModel):
 
     async def score(self, prompt: Prompt, options: Sequence[str]) -> tuple[Scored, ...]:
         began = time.perf_counter()
-        with _traced(self._trace, f"{self._role} model {self.name}, score", ModelFailure):
+        with _calling(self._trace, f"{self._role} model {self.name}, score", ModelFailure):
             scores = await self._model.score(prompt, options)
         self._trace.add(
             ScoredOptions,
@@ -78,7 +89,7 @@ class RecordedModel(WrappedModel):
 
     async def attend(self, text: str | TokenIds, *, bos: bool) -> Attention:
         began = time.perf_counter()
-        with _traced(self._trace, f"{self._role} model {self.name}, attend", ModelFailure):
+        with _calling(self._trace, f"{self._role} model {self.name}, attend", ModelFailure):
             attention = await self._model.attend(text, bos=bos)
         seconds = time.perf_counter() - began
         self._trace.add(Attended, seconds=seconds, role=self._role, prompt_tokens=len(attention.ids))
@@ -124,7 +135,7 @@ class RecordedRetriever(WrappedRetriever):
 
     async def search(self, query: str, k: int, *, exclude: frozenset[str] = frozenset()) -> tuple[Hit, ...]:
         began = time.perf_counter()
-        with _traced(self._trace, f"retriever {self.name}", RetrieverFailure):
+        with _calling(self._trace, f"retriever {self.name}", RetrieverFailure):
             hits = await self._retriever.search(query, k, exclude=exclude)
         self._trace.add(Searched, seconds=time.perf_counter() - began, query=query, k=k, hits=hits)
         return hits
@@ -143,17 +154,29 @@ def _parts_text(parts: Sequence[Part], model: Model) -> str:
 
 
 @contextmanager
-def _traced(trace: Trace, place: str, kind: type[AskanceError]) -> Iterator[None]:
-    """Write into the trace what breaks, and raise it as an error of ours."""
+def _calling(trace: Trace, place: str, kind: type[AskanceError]) -> Iterator[None]:
+    """A call: what it notes and how it fails is traced. An error that is not ours becomes one of `kind`."""
     try:
-        yield
+        with noted(_notes(trace, place)):
+            yield
     except INTERRUPTIONS:
         raise
-    except BaseException as error:
+    except BaseException as error:  # the panic of an extension is no Exception
         trace.add(Failed, error=type(error).__name__, message=str(error), place=place)
         if isinstance(error, AskanceError):
             raise
-        raise kind(f"{place}: {type(error).__name__}: {error}") from error
+        raise machine_failure(error) or kind(f"{place}: {type(error).__name__}: {error}") from error
+
+
+def _notes(trace: Trace, place: str) -> Notes:
+    """Puts notes into the trace; what is so for all calls, which a retry is not, once."""
+
+    def take(name: str, text: str) -> None:
+        before = (event for event in trace.events if isinstance(event, Noted))
+        if name == "retry" or all((event.name, event.text) != (name, text) for event in before):
+            trace.add(Noted, name=name, text=text, place=place)
+
+    return take
 
 
 def _name(key: Key) -> str:

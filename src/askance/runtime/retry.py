@@ -6,6 +6,7 @@ from dataclasses import dataclass
 from typing import TypeVar
 
 from askance.core.errors import AskanceError, InputError, ModelUnavailable, RetrieverUnavailable
+from askance.core.notes import note
 from askance.core.ports import Model, Retriever
 from askance.core.types import (
     Attention,
@@ -57,7 +58,12 @@ class Patience:
             except (ModelUnavailable, RetrieverUnavailable) as error:
                 if attempt == self.attempts:
                     raise self._gave_up(error) from error
-                await sleep(self.wait_seconds(attempt, error.after_seconds))
+                seconds = self.wait_seconds(attempt, error.after_seconds)
+                note(
+                    "retry",
+                    f"{error} Waiting {seconds:g} s, then trying again ({attempt + 1} of {self.attempts}).",
+                )
+                await sleep(seconds)
         raise AssertionError("unreachable")
 
     def _gave_up(self, error: AskanceError) -> AskanceError:

@@ -58,6 +58,8 @@ def check_writable(path: Path) -> None:
     """Raise `InputError` now, rather than after the work, if `path` can't become a file."""
     if path.is_dir():
         raise InputError(f"can't write {path}: it is a folder. Name a file.")
+    if path.exists() and not path.is_file():  # a file would take the place of the device
+        raise InputError(f"can't write {path}: it is a device or a pipe. Name a file.")
     if not path.parent.is_dir():
         raise InputError(f"can't write {path}: the folder {path.parent} does not exist; make it first.")
     if not os.access(path.parent, os.W_OK):

@@ -8,6 +8,8 @@ from typing import TYPE_CHECKING, Any, Protocol, Self
 from rich.console import Console
 from rich.progress import BarColumn, Progress, TextColumn, TimeElapsedColumn
 
+from askance.text.printable import printable
+
 if TYPE_CHECKING:
     from askance.eval.standing import RunningMean, Standing
     from askance.retrieval.build import BuildProgress
@@ -52,7 +54,9 @@ class IndexProgress(_Bar):
 
     def __call__(self, step: "BuildProgress") -> None:
         """Take one step of the build; how many passages are to be encoded is known."""
-        name = f"encoding {step.encoded:,} of {step.to_encode:,}" if step.to_encode else step.source
+        name = (
+            f"encoding {step.encoded:,} of {step.to_encode:,}" if step.to_encode else printable(step.source)
+        )
         self._bar.update(
             self._task,
             description=name,
@@ -84,7 +88,7 @@ class JudgingProgress(_Bar):
 
     def __init__(self, console: Console, name: str) -> None:
         super().__init__(console, "{task.completed}/{task.total} answers", name, total=None)
-        self._name = name
+        self._name = printable(name)
 
     def __call__(self, kind: str, done: int, total: int) -> None:
         """Take an answer that is judged."""
@@ -209,7 +213,8 @@ def standing_lines(standing: "Standing") -> tuple[str, str]:
 
 def _done(standing: "Standing") -> str:
     failed = f" · {standing.num_failures:,} failed" if standing.num_failures else ""
-    return f"{standing.num_finished:,}/{standing.num_questions:,}{failed}"
+    retries = f" · {standing.num_retries:,} calls tried again" if standing.num_retries else ""
+    return f"{standing.num_finished:,}/{standing.num_questions:,}{failed}{retries}"
 
 
 def _running(title: str, mean: "RunningMean | None") -> str:

@@ -19,7 +19,9 @@ from askance.core.trace import (
     Expanded,
     Failed,
     Generated,
+    Noted,
     Searched,
+    Uncited,
     WordSignal,
 )
 from askance.core.types import Answer, Hit, Usage
@@ -39,6 +41,7 @@ class LiveView:
     def __init__(self, console: Console) -> None:
         self._console = console
         self._committed, self._draft = "", ""
+        self._failed: Failed | None = None
         self._live = (
             Live(console=console, transient=True, auto_refresh=False) if console.is_terminal else None
         )
@@ -57,8 +60,13 @@ class LiveView:
             self._console.print(Text(self._committed.strip()))
 
     def __call__(self, event: AnyEvent) -> None:
-        """Show one event."""
+        """Show one event. An error is shown once something follows: the last one is told by who asked. What
+        calls note is told while they wait.
+        """
         event = printable_record(event)
+        before, self._failed = self._failed, event if isinstance(event, Failed) else None
+        if before is not None:
+            self._console.print(event_block(before))
         if isinstance(event, Drafted):
             self._draft += event.text
         elif isinstance(event, Committed):
@@ -68,7 +76,7 @@ class LiveView:
         elif isinstance(event, Searched):
             self._draft = ""
         block = event_block(event)
-        if block is not None and not isinstance(event, Generated | Committed):
+        if block is not None and not isinstance(event, Generated | Committed | Failed | Noted):
             self._console.print(block, soft_wrap=isinstance(event, Answered) and not self._live)
         if self._live:
             self._live.update(self._growing(), refresh=True)
@@ -109,8 +117,12 @@ def event_block(event: AnyEvent) -> RenderableType | None:
         return _generated(event)
     if isinstance(event, Committed):
         return _labelled("commit", Text(event.text.strip()))
+    if isinstance(event, Uncited):
+        return _labelled("uncited", Text(f"{event.text}\n{event.why}", style=PROVISIONAL))
     if isinstance(event, Answered):
         return _answered(event.answer, event.usage)
+    if isinstance(event, Noted):
+        return _labelled("note", Text(f"{event.place}: {event.text}", style=WEAK))
     if isinstance(event, Failed):
         return _labelled(
             "error", Text(f"{event.place}: {event.message or event.error}", style=STRONG), STRONG

@@ -12,6 +12,7 @@ from askance.text.options import named_option
 from askance.text.sentences import first_sentence_end, sentence_spans
 
 _MARKER = re.compile(r"\bthe\s+(?:final\s+|correct\s+)?answer\s+is\b\s*:?\s*", re.IGNORECASE)
+_ENDS = ".,;:!?…"
 _YES_NO = re.compile(r"\b(yes|no|true|false)\b", re.IGNORECASE)
 _POLARITY = {"yes": "yes", "true": "yes", "no": "no", "false": "no"}
 _AUTHORS_MARKER = "the answer is"
@@ -22,7 +23,7 @@ _NO_PUNCTUATION = str.maketrans("", "", string.punctuation)
 
 
 def short_answer(text: str, question: Question) -> str:
-    """The answer after the first "the answer is", to the end of its sentence; empty when it was never given.
+    """The answer after the first "the answer is" that says one, to the end of its sentence, or nothing.
 
     The final full stop and quotation marks go. A yes-or-no question gives "yes" or "no"; a choice gives the
     option that is named first, as it is written among the options (`text.options`).
@@ -34,17 +35,34 @@ def short_answer(text: str, question: Question) -> str:
         return _POLARITY[found.group().lower()] if found else ""
     if question.task == "choice":
         return named_option(stated or text, question.options)
-    if not stated.strip() or marker is None:
-        return ""
-    end = next(end for _, end in sentence_spans(text) if end > marker.end())
-    line = text[marker.end() : end].split("\n", 1)[0]
-    return line.strip().removesuffix(".").strip(" \"“”'")
+    ends = [end for _, end in sentence_spans(text)]
+    for marker in _MARKER.finditer(text):
+        end = next((end for end in ends if end > marker.end()), len(text))
+        line = text[marker.end() : end].split("\n", 1)[0]
+        if says(line):
+            return line.strip().removesuffix(".").strip(" \"“”'")
+    return ""
+
+
+def says(text: str) -> bool:
+    """Whether `text` says anything: white space, control characters and the ends of sentences do not."""
+    return any(each.isprintable() and not each.isspace() and each not in _ENDS for each in text)
 
 
 def has_answer(text: str) -> bool:
     """Whether `text` states its answer, in any letter case."""
-    marker = _MARKER.search(text)
-    return marker is not None and bool(text[marker.end() :].strip())
+    return any(map(says, _MARKER.split(text)[1:]))
+
+
+def is_yes_or_no(text: str) -> bool:
+    """Whether `text` holds a yes or no, as an answer to a yes-or-no question would."""
+    return _YES_NO.search(text) is not None
+
+
+def statement_of(sentence: str) -> tuple[str, str]:
+    """What `sentence` says before "the answer is", and what behind; all of it before where it states none."""
+    marker = _MARKER.search(sentence)
+    return (sentence, "") if marker is None else (sentence[: marker.start()], sentence[marker.end() :])
 
 
 @dataclass(frozen=True, slots=True)

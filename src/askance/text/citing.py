@@ -4,9 +4,9 @@ import re
 from dataclasses import dataclass
 
 from askance.core.types import Answer, Passage
+from askance.text.markers import plain
 from askance.text.sentences import sentence_spans
 
-_MARKER = re.compile(r"\s?\[\d{1,3}\]")
 _CLOSING = re.compile(r"[.!?…]+[\"'”’)]*\Z")
 
 
@@ -19,12 +19,12 @@ class CitedSentence:
 
 
 def unmarked(text: str) -> str:
-    """`text` without markers.
+    """`text` without markers (`text.markers`); what passages it was written from is not known here.
 
     >>> unmarked("It is Bonn [1][2].")
     'It is Bonn.'
     """
-    return _MARKER.sub("", text)
+    return plain(text, lambda: ("",)).text
 
 
 def cited_sentences(answer: Answer) -> tuple[CitedSentence, ...]:

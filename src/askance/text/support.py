@@ -1,47 +1,215 @@
-"""Which passage supports which sentence, judged by shared words."""
+"""Which passage supports which sentence, judged by shared words.
 
+This is evidence, not a proof of entailment. A passage supports a sentence if it holds
+
+- all that the sentence names: the words of its names, its numbers and dates;
+- all words of the short answer, where the sentence states it;
+- at least half of its words with content, and at least two of them.
+
+A sentence that says nothing but the answer ("So the answer is Pisa.") is read with the question: the passage
+holds all words of the answer and, if that is one word alone, one of the question; of a bare yes or no, the
+names of the question and half of its words. Words are compared without case, accents, hyphens and a plural's
+"s"; the endings of long ones may differ by two letters ("Korea", "Korean").
+
+A passage counts if it was in the prompt while the sentence was written. Of those that support it, the ones
+that the model named in a marker of its own are cited, or else the one that holds most of its words, of equals
+the latest found and best ranked.
+"""
+
+import re
+import unicodedata
 from collections.abc import Sequence
+from dataclasses import dataclass
+from functools import lru_cache
 
-from askance.core.types import Citation, Hit
+from askance.core.types import Citation, Hit, Passage
+from askance.text.answers import is_yes_or_no, statement_of
+from askance.text.entities import entity_spans
 from askance.text.sentences import sentence_spans
 from askance.text.words import content_words
 
+LEAST_SHARE = 0.5
+"""Of the words with content of a sentence, which a passage that supports it holds."""
+LEAST_WORDS = 2
+STEM_LETTERS, MOST_ENDING = 5, 2
+"""Two words of at least so many letters are one where they differ by at most so many at the end."""
 
-def cite(
-    text: str, shown: Sequence[tuple[int, Sequence[Hit]]], least_share: float = 0.5
-) -> tuple[Citation, ...]:
-    """Cite, for each sentence of `text`, the passage that holds most of its content words.
+Shown = Sequence[tuple[int, Sequence[Hit]]]
+"""(offset, hits) in order: from this character of the answer on, these were the passages in the prompt."""
+Asked = Sequence[tuple[int, str]]
+"""(offset, question) in order: from this character on, the answer is one to this question."""
 
-    This is evidence by shared words, not a proof of entailment: a sentence is cited only when a passage the
-    model had before it holds at least two of its content words, and at least `least_share` of them.
+
+@dataclass(frozen=True, slots=True)
+class Mark:
+    """A marker that the model wrote at an offset of its answer, and which passages it named.
+
+    Attributes:
+        lost: numbers that no passage in the prompt had.
+    """
+
+    at: int
+    passages: tuple[Passage, ...]
+    lost: tuple[int, ...] = ()
+
+
+@dataclass(frozen=True, slots=True)
+class Claim:
+    """What a sentence says, as far as it can be looked for in a passage.
+
+    Attributes:
+        needed: words that a passage must hold.
+        words: words of which it must hold at least `least`.
+    """
+
+    needed: frozenset[str]
+    words: frozenset[str]
+    least: float
+
+    def held(self, passage: Passage) -> int:
+        """How many of the words `passage` holds."""
+        held = _words(f"{passage.title}\n{passage.text}")
+        return sum(_holds(held, word) for word in self.words)
+
+    def objection(self, passage: Passage) -> str:
+        """Why `passage` does not support it; nothing where it does."""
+        held = _words(f"{passage.title}\n{passage.text}")
+        lacking = sorted(word for word in self.needed if not _holds(held, word))
+        if lacking:
+            return f"{passage.title!r} lacks {', '.join(map(repr, lacking[:3]))}"
+        num_held = self.held(passage)
+        few = f"{passage.title!r} holds {num_held} of its {len(self.words)} words"
+        few = few if self.words else "it has no word to look for"
+        return few if num_held < self.least else ""
+
+
+@dataclass(frozen=True, slots=True)
+class Finding:
+    """What a sentence, `text[start:end]` of an answer, cites, and why it cites no more."""
+
+    start: int
+    end: int
+    passages: tuple[Passage, ...]
+    why: str = ""
+
+
+def claim_of(sentence: str, question: str = "", short: str = "") -> Claim:
+    """What `sentence` says in an answer to `question` whose short answer is `short`."""
+    said, stated = statement_of(sentence)
+    words, asked = _words(f"{said} {stated}"), _words(question)
+    if len(_words(said)) >= LEAST_WORDS:
+        answer = _words(short)
+        needed = _named(said) | _words(stated) | (answer if answer <= words else frozenset())
+        return Claim(needed, words, max(LEAST_WORDS, LEAST_SHARE * len(words)))
+    if words:
+        return Claim(words, words | asked, LEAST_WORDS)
+    if not is_yes_or_no(stated or said):
+        return Claim(frozenset(), frozenset(), LEAST_WORDS)
+    return Claim(_named(question), asked, max(LEAST_WORDS, LEAST_SHARE * len(asked)))
+
+
+def findings(
+    text: str, shown: Shown, asked: Asked = (), short: str = "", marks: Sequence[Mark] = ()
+) -> tuple[Finding, ...]:
+    """What each sentence of `text`, an answer without markers, cites.
 
     Args:
-        text: the whole answer.
-        shown: (offset, hits) in order: from this character on, these were the passages in the prompt.
-        least_share: from 0 to 1.
-
-    Returns:
-        Citations in order of the text; passages are numbered in order of their first citation, from 1.
+        asked: the questions that it answers; where there is none, a bare answer cites nothing.
+        short: the short answer.
+        marks: the markers that the model wrote.
     """
-    numbers: dict[str, int] = {}
+    spans = _spans(text)
+    marked = [_sentence_of(mark.at, text, spans) for mark in marks]
     found = []
-    for start, end in sentence_spans(text):
-        best = _best(text[start:end], _shown_within(start, end, shown), least_share)
-        if best is not None:
-            number = numbers.setdefault(best.passage.id, len(numbers) + 1)
-            found.append(Citation(number, best.passage, start, end))
+    for at, (start, end) in enumerate(spans):
+        own = [mark for mark, place in zip(marks, marked, strict=True) if place == at]
+        question = next((told for offset, told in reversed(asked) if offset <= start), "")
+        claim = claim_of(text[start:end], question, short)
+        passages, why = _supporting(claim, [hit.passage for hit in _shown_within(start, end, shown)], own)
+        found.append(Finding(start, end, passages, why))
     return tuple(found)
 
 
-def _shown_within(start: int, end: int, shown: Sequence[tuple[int, Sequence[Hit]]]) -> list[Hit]:
+def citations_of(found: Sequence[Finding]) -> tuple[Citation, ...]:
+    """Citations in order of the text; passages are numbered in order of their first citation, from 1."""
+    numbers: dict[str, int] = {}
+    return tuple(
+        Citation(numbers.setdefault(passage.id, len(numbers) + 1), passage, each.start, each.end)
+        for each in found
+        for passage in each.passages
+    )
+
+
+def cite(text: str, shown: Shown, asked: Asked = (), short: str = "") -> tuple[Citation, ...]:
+    """The citations of `findings`."""
+    return citations_of(findings(text, shown, asked, short))
+
+
+def best_support(claim: Claim, passages: Sequence[Passage]) -> tuple[Passage | None, str]:
+    """Of the passages that support a claim the one that holds most of its words, or why there is none."""
+    ranked = sorted(passages, key=claim.held, reverse=True)
+    objections = [claim.objection(passage) for passage in ranked]
+    best = next((each for each, objection in zip(ranked, objections, strict=True) if not objection), None)
+    return best, "" if best or not ranked else f"no passage shown supports it: {objections[0]}"
+
+
+def _supporting(
+    claim: Claim, shown: Sequence[Passage], marks: Sequence[Mark]
+) -> tuple[tuple[Passage, ...], str]:
+    named = {passage.id: passage for mark in marks for passage in mark.passages}
+    objections = {id: claim.objection(passage) for id, passage in named.items()}
+    supporting = tuple(passage for id, passage in named.items() if not objections[id])
+    lost = "".join(f"[{number}]" for mark in marks for number in mark.lost)
+    reasons = [f"the model named it, but {objection}" for objection in objections.values() if objection]
+    reasons += [f"the model wrote {lost}, which names no passage shown"] if lost else []
+    if not supporting and shown:
+        best, why = best_support(claim, shown)
+        supporting = (best,) if best else ()
+        reasons += [why] if why else []
+    return supporting, "; ".join(reasons)
+
+
+def _spans(text: str) -> list[tuple[int, int]]:
+    """The sentences; the end of a line ends one, too."""
+    lines = re.finditer(r"[^\n]+", text)
+    return [(line.start() + a, line.start() + b) for line in lines for a, b in sentence_spans(line[0])]
+
+
+def _sentence_of(at: int, text: str, spans: Sequence[tuple[int, int]]) -> int:
+    """The sentence that a marker belongs to: at the start of a line the next, or else the last."""
+    begins_line = not text[:at].rstrip(" \t") or text[:at].rstrip(" \t").endswith("\n")
+    behind = sum(start < at for start, _ in spans)
+    return min(behind, len(spans) - 1) if begins_line else max(behind - 1, 0)
+
+
+def _shown_within(start: int, end: int, shown: Shown) -> list[Hit]:
     """What was in the prompt while the text from `start` to `end` was written: the latest first, by rank."""
     before = [hits for offset, hits in shown if offset <= start][-1:]
     later = [hits for offset, hits in shown if start < offset < end]
     return [hit for hits in reversed([*before, *later]) for hit in sorted(hits, key=lambda hit: hit.rank)]
 
 
-def _best(sentence: str, hits: Sequence[Hit], least_share: float) -> Hit | None:
-    wanted = content_words(sentence)
-    held = [(len(wanted & content_words(f"{h.passage.title} {h.passage.text}")), h) for h in hits]
-    num_held, best = max(held, key=lambda entry: entry[0], default=(0, None))
-    return best if num_held >= max(2, least_share * len(wanted)) else None
+@lru_cache(maxsize=256)  # each passage is looked at for every sentence
+def _words(text: str) -> frozenset[str]:
+    """The words with content, without accents and hyphens, plurals without their "s"."""
+    plain = "".join(each for each in unicodedata.normalize("NFKD", text) if not unicodedata.combining(each))
+    parts = {part for word in content_words(plain) for part in re.split(r"[-.'’]", word) if part}
+    return frozenset(part[:-1] if len(part) > 3 and part.endswith("s") else part for part in parts)
+
+
+def _named(text: str) -> frozenset[str]:
+    return frozenset(word for start, end in entity_spans(text) for word in _words(text[start:end]))
+
+
+def _holds(held: frozenset[str], word: str) -> bool:
+    return word in held or (len(word) >= STEM_LETTERS and any(_are_near(word, each) for each in held))
+
+
+def _are_near(one: str, other: str) -> bool:
+    shorter, longer = sorted((one, other), key=len)
+    return (
+        len(shorter) >= STEM_LETTERS
+        and len(longer) - len(shorter) <= MOST_ENDING
+        and longer.startswith(shorter)
+        and not shorter.isdigit()
+    )

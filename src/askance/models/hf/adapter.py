@@ -14,6 +14,7 @@ from typing import Any
 from safetensors import SafetensorError, safe_open
 
 from askance.core.errors import MissingExtra, ModelSpecError
+from askance.models.hf.adapter_patterns import settle_patterns
 from askance.models.hf.fingerprint import weights_fingerprint
 from askance.models.hf.noise import first_line, quiet
 from askance.models.local.adapter_files import CONFIG, WEIGHTS
@@ -104,6 +105,7 @@ def _merged(folder: Path, module: Any) -> Any:
             f"adapter {str(folder)!r} is of the kind {config.peft_type.value}, which can't be added to "
             "weights: name one of another kind, such as LORA."
         )
+    settle_patterns(config, module, str(folder))
     shared = _sharing_with_embedding(module)
     wrapped = PeftModel(module, config)
     tied = shared.intersection(wrapped.base_model.targeted_module_names)

@@ -22,7 +22,7 @@ from askance.core.errors import MissingExtra, ModelFailure, ModelSpecError
 from askance.core.strict_json import whole_characters
 from askance.core.types import TextKind
 from askance.models.hf.fingerprint import weights_fingerprint
-from askance.models.hf.load import explain, fitting, placement
+from askance.models.hf.load import OWN_CODE_ONLY, explained, fitting, placement
 from askance.models.hf.noise import first_line, quiet
 from askance.models.hf.threads import no_team, settle_team
 
@@ -101,9 +101,10 @@ def load_encoder(name: str, *, device: str = "auto", display_name: str | None = 
                 device="cpu",
                 local_files_only=Path(folder).is_dir(),
                 model_kwargs={"dtype": torch.float32},
+                **OWN_CODE_ONLY,
             )
     except Exception as error:  # loaders of files that may hold anything raise anything
-        raise ModelSpecError(explain(name, folder, error)) from error
+        raise explained(name, folder, error) from error
     if module.get_embedding_dimension() is None:
         raise ModelSpecError(f"model {name!r} is no encoder: it does not say how long its vectors are.")
     with fitting(name, place), no_team():

@@ -26,7 +26,15 @@ from transformers.models.auto.modeling_auto import (
 
 from askance.core.errors import ModelSpecError
 from askance.core.strict_json import whole_characters
-from askance.models.hf.load import check_whole, context_tokens_of, explain, fitting, placement, source
+from askance.models.hf.load import (
+    OWN_CODE_ONLY,
+    check_whole,
+    context_tokens_of,
+    explained,
+    fitting,
+    placement,
+    source,
+)
 from askance.models.hf.noise import quiet
 from askance.models.hf.threads import no_team, settle_team
 
@@ -68,17 +76,17 @@ def load_entailment(name: str, *, device: str = "auto", dtype: str = "auto") -> 
         raise ModelSpecError(f"model {name!r} judges no entailment: GGUF files hold models that write text.")
     try:
         with quiet(), no_team():
-            config = AutoConfig.from_pretrained(folder)
+            config = AutoConfig.from_pretrained(folder, **OWN_CODE_ONLY)
             family = _family(name, config)
-            tokenizer = AutoTokenizer.from_pretrained(folder)
+            tokenizer = AutoTokenizer.from_pretrained(folder, **OWN_CODE_ONLY)
             module, report = family.from_pretrained(
-                folder, dtype=precision or "auto", output_loading_info=True
+                folder, dtype=precision or "auto", output_loading_info=True, **OWN_CODE_ONLY
             )
             check_whole(name, report)
     except ModelSpecError:
         raise
     except Exception as error:  # loaders of files that may hold anything raise anything
-        raise ModelSpecError(explain(name, folder, error)) from error
+        raise explained(name, folder, error) from error
     with fitting(name, place), no_team():
         module = module.eval().requires_grad_(False).to(place)
     make = _writer if family is AutoModelForSeq2SeqLM else _classifier

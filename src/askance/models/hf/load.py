@@ -12,13 +12,16 @@ from safetensors import SafetensorError
 from transformers import AutoConfig, AutoModelForCausalLM, AutoTokenizer
 from transformers.models.auto.modeling_auto import MODEL_FOR_CAUSAL_LM_MAPPING_NAMES
 
-from askance.core.errors import KnobError, MissingExtra, ModelSpecError
+from askance.core.errors import AskanceError, KnobError, MachineFailure, MissingExtra, ModelSpecError
+from askance.core.machine import is_memory
 from askance.models.hf.gguf_reading import read_gguf
 from askance.models.hf.model import HfModel
 from askance.models.hf.noise import first_line, quiet
 from askance.models.hf.sentencepiece import check_readers, settle_legacy
 from askance.models.hf.threads import no_team
 
+OWN_CODE_ONLY = {"trust_remote_code": False}
+"""Said to every loader: otherwise transformers asks on standard input whether to run a model's code."""
 _UNBOUNDED_TOKENS = 10**9
 _CONTEXT_TOKENS_UNKNOWN = 2048
 """Assumed where neither the model nor its tokenizer tells."""
@@ -39,6 +42,7 @@ def load_hf(
     Raises:
         ModelSpecError: not found, not reachable, not a causal language model, broken, or no such device.
         MissingExtra: its tokenizer needs a package that is not installed.
+        MachineFailure: there is no memory for it.
         KnobError: an unknown `dtype`.
     """
     module, tokenizer = load_parts(name, device=device, dtype=dtype)
@@ -62,7 +66,7 @@ def as_model(module: Any, tokenizer: Any, *, name: str, guesses: bool = True) ->
     `guesses` as in `HfModel`.
 
     Raises:
-        ModelSpecError: there is no memory to run it.
+        MachineFailure: there is no memory to run it.
     """
     context_tokens = context_tokens_of(module.config.get_text_config(), tokenizer)
     with fitting(name, module.device), quiet(), no_team():
@@ -100,13 +104,14 @@ def placement(device: str, dtype: str) -> tuple[torch.device, torch.dtype | None
 
 @contextmanager
 def fitting(name: str, place: torch.device) -> Iterator[None]:
-    """What a device does not take is an error that names it."""
+    """What a device does not take is an error that names it, and so is what memory does not."""
     try:
         yield
-    except RuntimeError as error:
+    except (RuntimeError, MemoryError) as error:
+        if is_memory(error):
+            raise _beyond_memory(name, error) from error
         raise ModelSpecError(
-            f"model {name!r} can't run on {place}: {first_line(error)} If it does not fit into memory, "
-            "use dtype=bfloat16, device=cpu or a smaller model."
+            f"model {name!r} can't run on {place}: {first_line(error)} Use device=cpu, or another model."
         ) from error
 
 
@@ -120,17 +125,22 @@ def _read(name: str, dtype: torch.dtype | None) -> tuple[Any, Any]:
     try:
         with quiet(), no_team(), read_gguf() if gguf_file else nullcontext():
             if not gguf_file:
-                _check_is_causal(name, AutoConfig.from_pretrained(folder))
-            tokenizer = AutoTokenizer.from_pretrained(folder, **gguf)
+                _check_is_causal(name, AutoConfig.from_pretrained(folder, **OWN_CODE_ONLY))
+            tokenizer = AutoTokenizer.from_pretrained(folder, **OWN_CODE_ONLY, **gguf)
             module, report = AutoModelForCausalLM.from_pretrained(
-                folder, dtype=dtype or "auto", output_loading_info=True, **gguf, **unpacked
+                folder,
+                dtype=dtype or "auto",
+                output_loading_info=True,
+                **OWN_CODE_ONLY,
+                **gguf,
+                **unpacked,
             )
             check_whole(name, report)
     except ModelSpecError:
         raise
     except Exception as error:  # loaders of files that may hold anything raise anything
         check_readers(name, error)
-        raise ModelSpecError(explain(name, folder, error)) from error
+        raise explained(name, folder, error) from error
     if not gguf_file:
         settle_legacy(name, folder, tokenizer)
     return module, tokenizer
@@ -221,8 +231,24 @@ def context_tokens_of(config: Any, tokenizer: Any) -> int:
     return int(length) if length and 0 < length < _UNBOUNDED_TOKENS else _CONTEXT_TOKENS_UNKNOWN
 
 
-def explain(name: str, folder: str, error: Exception) -> str:
+def explained(name: str, folder: str, error: Exception) -> AskanceError:
     """Why a model can't be loaded, and what to do."""
+    return _beyond_memory(name, error) if is_memory(error) else ModelSpecError(_why(name, folder, error))
+
+
+def _beyond_memory(name: str, error: Exception) -> MachineFailure:
+    return MachineFailure(
+        f"there is not enough memory for model {name!r} ({first_line(error).rstrip('.')}): use "
+        "dtype=bfloat16, dtype=stored or a smaller model, or allow more memory (ulimit -v, the container)."
+    )
+
+
+def _why(name: str, folder: str, error: Exception) -> str:
+    if "trust_remote_code" in str(error):
+        return (
+            f"model {name!r} brings code of its own, which askance never runs: name one whose code is "
+            "part of transformers or sentence-transformers, or a GGUF file of it (gguf:FILE)."
+        )
     reason = f"{type(error).__name__}: {first_line(error)}"
     if Path(folder).is_dir():
         return f"model {name!r} can't be loaded: {reason} Its files may be damaged: fetch or save it again."

@@ -1,11 +1,8 @@
 """The tokenizer inside a GGUF file, by llama.cpp."""
 
 import ctypes
-import json
 from collections.abc import Sequence
 from dataclasses import dataclass
-from datetime import datetime
-from functools import cached_property
 from typing import Any
 
 import llama_cpp
@@ -80,40 +77,14 @@ class GgufTokenizer:
         texts = (llama_cpp.llama_vocab_get_text(self._vocabulary, id) for id in ids)
         return [text.decode("utf-8", "replace") for text in texts]
 
-    def apply_chat_template(self, messages: list[dict[str, str]], **_: bool) -> str:
-        """The turns as the template lays them out, with what begins the model's own.
-
-        Raises:
-            jinja2.TemplateError: it refuses them.
-        """
+    @property
+    def special_tokens_map(self) -> dict[str, str]:
+        """What chat templates call the tokens that begin and end a text."""
         ends = {"bos": llama_cpp.llama_vocab_bos, "eos": llama_cpp.llama_vocab_eos}
-        named = {
+        return {
             f"{name}_token": self._piece(id).decode("utf-8", "replace") if id >= 0 else ""
             for name, id in ((name, find(self._vocabulary)) for name, find in ends.items())
         }
-        rendered: str = self._template.render(messages=messages, add_generation_prompt=True, **named)
-        return rendered
-
-    @cached_property
-    def _template(self) -> Any:
-        """The template, as transformers compiles it: it is code that came with the file."""
-        from jinja2 import TemplateError
-        from jinja2.ext import loopcontrols
-        from jinja2.sandbox import ImmutableSandboxedEnvironment
-
-        def refuse(message: str) -> None:
-            raise TemplateError(message)
-
-        def to_json(value: Any, indent: int | None = None, **_: Any) -> str:
-            return json.dumps(value, ensure_ascii=False, indent=indent)
-
-        environment = ImmutableSandboxedEnvironment(
-            trim_blocks=True, lstrip_blocks=True, extensions=[loopcontrols]
-        )
-        environment.filters["tojson"] = to_json
-        environment.globals["raise_exception"] = refuse
-        environment.globals["strftime_now"] = lambda layout: datetime.now().strftime(layout)
-        return environment.from_string(self.chat_template or "")
 
     def _ids(self, text: str, *, framed: bool) -> list[int]:
         content = text.encode("utf-8")

@@ -5,11 +5,14 @@ from bisect import bisect_right
 from collections.abc import Iterator, Sequence
 from functools import cached_property
 from itertools import accumulate, groupby, pairwise
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from askance.core.errors import InputError, MissingAbility
 from askance.core.types import Chat, Part, Prompt, Span, TokenIds, Turn
 from askance.models.local.vocabulary import Vocabulary
+
+if TYPE_CHECKING:
+    from askance.models.local.chat_template import ChatTemplate
 
 _PLACEHOLDER = re.compile("\ue000([0-9]+)\ue001")
 
@@ -153,16 +156,22 @@ class PromptEncoder:
         from jinja2 import TemplateError
 
         try:
-            rendered: str = self._tokenizer.apply_chat_template(
-                messages, tokenize=False, add_generation_prompt=True
-            )
+            return self._template.render(messages)
         except TemplateError as error:
             roles = ", ".join(message["role"] for message in messages) or "no turns"
             raise InputError(
                 f"the chat template of model {self._name!r} refuses these turns ({roles}): {error}. "
                 "Many models want user and assistant to alternate, the user first."
             ) from error
-        return rendered
+
+    @cached_property
+    def _template(self) -> "ChatTemplate":
+        from askance.models.local.chat_template import ChatTemplate
+
+        source = self._tokenizer.chat_template
+        if isinstance(source, dict):  # several, by name
+            source = source.get("default") or next(iter(source.values()))
+        return ChatTemplate(source, self._tokenizer.special_tokens_map)
 
 
 def _folded(turns: Sequence[Turn]) -> Sequence[Turn]:

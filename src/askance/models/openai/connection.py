@@ -1,7 +1,6 @@
 """One server, as each event loop reaches it: requests, how many at a time, and what their failures mean."""
 
 import asyncio
-import json
 from collections.abc import AsyncGenerator, AsyncIterator, Iterator, Mapping
 from contextlib import aclosing, asynccontextmanager, suppress
 from dataclasses import dataclass
@@ -9,7 +8,7 @@ from functools import cache, cached_property
 from importlib.util import find_spec
 from ssl import SSLContext
 from typing import Any
-from weakref import WeakKeyDictionary
+from weakref import WeakKeyDictionary, finalize
 
 from askance.core.errors import AskanceError, MissingExtra
 
@@ -20,7 +19,8 @@ import httpx2  # the client is known to be there, and with it what it speaks HTT
 import openai
 
 from askance.models.openai.failures import Failures
-from askance.models.openai.streaming import Values
+from askance.models.openai.guarding import Guard
+from askance.models.openai.streaming import NoJson, Values, read_json
 
 _CONNECT_SECONDS = 10.0
 _DRAIN_SECONDS = 0.1
@@ -64,6 +64,7 @@ class Connection:
     def __init__(self, url: str, key: str, failures: Failures, *, timeout: float, in_flight: int) -> None:
         self._url, self._key, self._failures = url, key, failures
         self._timeout, self._in_flight = timeout, in_flight
+        self._guard = Guard(url, failures)
         self._lanes: WeakKeyDictionary[asyncio.AbstractEventLoop, _Lane] = WeakKeyDictionary()
 
     @asynccontextmanager
@@ -88,12 +89,13 @@ class Connection:
     async def answer(self, path: str, body: Body) -> object:
         """The JSON value of an answer in one piece. Raises what `events` does."""
         async with self._client() as client:
-            return await client.post(path, body=body, cast_to=object)
+            answer = await client.post(path, body=body, cast_to=httpx2.Response)
+            return read_json(answer.content)
 
     def answer_now(self, path: str, body: Body) -> object:
         """The same for code that can't wait: it blocks."""
         with self._told():
-            return self._blocking.post(path, body=body, cast_to=object)
+            return read_json(self._blocking.post(path, body=body, cast_to=httpx2.Response).content)
 
     async def _events(self, chunks: AsyncGenerator[bytes]) -> AsyncGenerator[Iterator[object]]:
         values = Values()
@@ -154,7 +156,7 @@ class Connection:
                 await client.close()
 
     def _new_client(self) -> openai.AsyncOpenAI:
-        http = openai.DefaultAsyncHttpxClient(verify=_ssl_context())
+        http = openai.DefaultAsyncHttpxClient(verify=_ssl_context(), **self._guard.settings(is_async=True))
         # A request's time is watched as a whole: timers of every read take time of their own.
         timeout = openai.Timeout(None, connect=self._connect_seconds)
         return openai.AsyncOpenAI(**self._settings, timeout=timeout, http_client=http)
@@ -162,7 +164,9 @@ class Connection:
     @cached_property
     def _blocking(self) -> openai.OpenAI:
         timeout = openai.Timeout(self._timeout, connect=self._connect_seconds)
-        return openai.OpenAI(**self._settings, timeout=timeout)
+        http = openai.DefaultHttpxClient(**self._guard.settings(is_async=False))
+        finalize(self, http.close)
+        return openai.OpenAI(**self._settings, timeout=timeout, http_client=http)
 
     @property
     def _connect_seconds(self) -> float:
@@ -209,9 +213,10 @@ class _Told:
         if isinstance(error, TimeoutError | openai.APITimeoutError):
             return self._failures.of_time()
         if isinstance(error, openai.APIConnectionError):
-            return self._failures.of_reach(error.__cause__)
+            cause = error.__cause__
+            return cause if isinstance(cause, AskanceError) else self._failures.of_reach(cause)
         if isinstance(error, openai.APIError):
             return self._failures.of_event(error.body or error.message)
-        if isinstance(error, json.JSONDecodeError | UnicodeDecodeError):
-            return self._failures.of_answer("no JSON")
+        if isinstance(error, NoJson):
+            return self._failures.of_no_json(str(error), error.beginning)
         return None

@@ -7,6 +7,7 @@ from typing import Any
 from askance.core.errors import PromptTooLong
 from askance.core.types import Chat, Prompt
 from askance.models.openai.connection import Connection
+from askance.models.openai.events import num_tokens
 from askance.models.openai.failures import Failures
 from askance.models.openai.options import Options
 from askance.models.openai.requests import most_tokens, said
@@ -78,6 +79,8 @@ class Counter:
         if is_chat:
             told = self._answer("/apply-template", said(prompt, self._options))
             text = told.get("prompt")
+            if not isinstance(text, str):
+                raise self._failures.of_promise("no prompt", "tokenize=llama.cpp")
         # A template writes its own control tokens, BOS among them.
         told = self._answer(
             "/tokenize", {"content": text, "add_special": not is_chat, "parse_special": is_chat}
@@ -98,8 +101,7 @@ class Counter:
 
     def _number(self, told: Mapping[str, Any], name: str) -> int:
         found = told.get(name)
-        if isinstance(found, list):
-            return len(found)
-        if isinstance(found, int) and not isinstance(found, bool):
-            return found
-        raise self._failures.of_promise("no count of tokens", f"tokenize={self._options.tokenize}")
+        counted = len(found) if isinstance(found, list) else num_tokens(found)
+        if counted is None:
+            raise self._failures.of_promise("no count of tokens", f"tokenize={self._options.tokenize}")
+        return counted

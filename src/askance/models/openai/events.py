@@ -1,7 +1,6 @@
 """What one event of a streamed answer holds. Nothing in it is taken for granted."""
 
 import json
-import math
 import re
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
@@ -12,8 +11,10 @@ from askance.models.openai.texts import utf8
 _REPLACEMENT = "\ufffd"
 _ESCAPED = "bytes:"
 """How OpenAI's endpoint completions begins a token that is no text."""
-_MOST_LOGPROB = 1e-3
-"""Nats: servers round."""
+_MOST_LOGPROB, _LEAST_LOGPROB = 1e-3, -1e6
+"""Nats: servers round; and -9999 stands for no probability at all where there is no infinity."""
+MOST_TOKENS = 10**8
+"""More than any prompt has: what is said to be beyond is no number of tokens."""
 Pairs = tuple[tuple[str, float], ...]
 
 
@@ -84,8 +85,17 @@ def read_event(value: object) -> Event:
         raise Unusable(f"choices that are none: {_shown(choices)}")
     choice = choices[0]
     text, is_hidden = _text(choice)
-    finish = choice.get("finish_reason") or ""
-    return Event(text, None if is_hidden else _entries(choice.get("logprobs")), str(finish), usage, True)
+    entries = None if is_hidden else _entries(choice.get("logprobs"))
+    return Event(text, entries, _finish(choice), usage, True)
+
+
+def _finish(choice: Mapping[str, Any]) -> str:
+    if choice.get("index") not in (None, 0):
+        raise Unusable(f"a choice that nobody asked for, of the index {_shown(choice['index'])}")
+    finish = choice.get("finish_reason")
+    if finish is not None and not isinstance(finish, str):
+        raise Unusable(f"a reason for the end that is none: {_shown(finish)}")
+    return finish or ""
 
 
 def _text(choice: Mapping[str, Any]) -> tuple[str, bool]:
@@ -111,7 +121,9 @@ def _entries(told: object) -> tuple[Entry, ...] | None:
             return tuple(_completion_entries(told))
         content = told.get("content")
         return None if content is None else tuple(map(_chat_entry, content))
-    except (KeyError, TypeError, AttributeError, IndexError) as error:
+    except Unusable:
+        raise
+    except (KeyError, TypeError, AttributeError, IndexError, ValueError) as error:
         raise Unusable(f"log-probabilities that can't be read: {_shown(told)}") from error
 
 
@@ -120,7 +132,7 @@ def _chat_entry(told: Mapping[str, Any]) -> Entry:
     top = [(_string(each["token"]), _logprob(each["logprob"])) for each in told.get("top_logprobs") or ()]
     raw = told.get("bytes")
     whole = bool(text) or raw is not None
-    raw = utf8(text) if raw is None else bytes(raw)
+    raw = utf8(text) if raw is None else bytes(_list(raw))
     return Entry(text, raw, _logprob(told["logprob"]), _ranked(top), whole)
 
 
@@ -158,6 +170,12 @@ def _bytes(text: str) -> bytes:
     return bytes(int(code, 16) for code in re.findall(r"\\x([0-9a-fA-F]{2})", text))
 
 
+def _list(value: object) -> list[Any]:
+    if not isinstance(value, list):
+        raise TypeError(value)
+    return value
+
+
 def _string(value: object) -> str:
     if not isinstance(value, str):
         raise TypeError(value)
@@ -167,19 +185,31 @@ def _string(value: object) -> str:
 def _logprob(value: object) -> float:
     if isinstance(value, bool) or not isinstance(value, int | float):
         raise Unusable(f"a log-probability that is no number: {_shown(value)}")
-    if math.isnan(value) or value > _MOST_LOGPROB:
-        raise Unusable(f"a log-probability of {value}")
+    if not _LEAST_LOGPROB <= value <= _MOST_LOGPROB:
+        raise Unusable(f"a log-probability of {_shown(value)}")
     return min(0.0, float(value))
 
 
+def num_tokens(value: object, most: int = MOST_TOKENS) -> int | None:
+    """A number of tokens as a server says it; None where it can be none."""
+    if isinstance(value, bool) or not isinstance(value, int):
+        return None
+    return value if 0 <= value <= most else None
+
+
 def _usage(told: object) -> Usage | None:
-    if not isinstance(told, Mapping) or not isinstance(told.get("prompt_tokens"), int):
+    """None where it is not told, or can't be: then askance counts, as it does for servers that do not."""
+    prompt_tokens = num_tokens(told.get("prompt_tokens")) if isinstance(told, Mapping) else None
+    if not isinstance(told, Mapping) or prompt_tokens is None:
         return None
     details = told.get("prompt_tokens_details")
     cached = details.get("cached_tokens") if isinstance(details, Mapping) else None
-    return Usage(told["prompt_tokens"], cached if isinstance(cached, int) else 0)
+    return Usage(prompt_tokens, num_tokens(cached, prompt_tokens) or 0)
 
 
 def _shown(value: object) -> str:
-    text = json.dumps(value, default=str)
+    try:
+        text = json.dumps(value, default=str)
+    except (ValueError, RecursionError):  # a number of thousands of digits, or lists within lists
+        text = f"what can't be shown ({type(value).__name__})"
     return text if len(text) <= 100 else f"{text[:100]}…"

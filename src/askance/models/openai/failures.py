@@ -4,6 +4,7 @@ import math
 import re
 import time
 from collections.abc import Mapping
+from datetime import UTC
 from email.utils import parsedate_to_datetime
 
 from askance.core.errors import (
@@ -12,11 +13,13 @@ from askance.core.errors import (
     ModelSpecError,
     ModelUnavailable,
     PromptTooLong,
+    RequestRefused,
 )
 
 _MOST_TOLD = 300
 """Characters of what a server says."""
 _WINDOW = re.compile(r"context[ _](?:length|size|window)|maximum context|too many tokens", re.IGNORECASE)
+_PAGE = re.compile(r"\s*<(?:!doctype|html|head|body|\?xml)\b", re.IGNORECASE)
 _BUSY = {408, 409, 425, 429, 500, 502, 503, 504, 520, 521, 522, 523, 524, 529}
 _BUSY_EVENTS = re.compile(r"rate.?limit|overloaded|server.?error|unavailable|time.?out", re.IGNORECASE)
 _SPENT = "insufficient_quota"
@@ -47,7 +50,8 @@ class Failures:
     def of_status(self, status: int, body: object, headers: Mapping[str, str]) -> AskanceError:
         """A status that is an error."""
         told, code = self._said(body), _code(body)
-        if status in (400, 413, 422, 500) and _WINDOW.search(f"{code} {told}"):
+        is_window = _WINDOW.search(f"{code} {told}") and not _PAGE.match(told)
+        if is_window and status in (400, 413, 422, 500):
             return PromptTooLong.told(self._name, told)
         remedy = _REMEDIES.get(status, "See the log of the server." if status >= 500 else _REMEDIES[400])
         message = (
@@ -57,7 +61,7 @@ class Failures:
             return ModelSpecError(message)
         if status in _BUSY and _SPENT not in code:
             return ModelUnavailable(message, after_seconds(headers))
-        return ModelFailure(message)
+        return ModelFailure(message) if status >= 500 and status != 501 else RequestRefused(message)
 
     def of_event(self, body: object) -> AskanceError:
         """An error that the server told in the middle of an answer."""
@@ -115,6 +119,26 @@ class Failures:
         """An answer that can't be used."""
         return ModelFailure(f"{self._place} gave {self._said(what)}. See the log of the server.")
 
+    def of_no_json(self, what: str, beginning: str) -> AskanceError:
+        """An answer that is not of the protocol; `beginning` is how it begins."""
+        if not _PAGE.match(beginning):
+            return self.of_answer(f"{what}{f': {beginning!r}' if beginning else ''}")
+        return ModelSpecError(
+            f"{self._place} gave a web page ({self._said(beginning)!r}), where an answer of OpenAI's "
+            "protocol was to come: see that the URL ends as the server's own (often in /v1)."
+        )
+
+    def of_size(self, most_bytes: int) -> AskanceError:
+        """An answer that does not end."""
+        return self.of_answer(f"an answer of more than {most_bytes >> 20} MiB")
+
+    def of_redirect(self, url: str) -> AskanceError:
+        """A redirect that is not followed."""
+        return ModelSpecError(
+            f"{self._place} sends on to {self._said(url)}, where the prompt and the key were not meant to "
+            "go: name that address in the model's specification (openai:MODEL@URL) if it is the server's own."
+        )
+
     def of_promise(self, what: str, option: str) -> AskanceError:
         """An answer without what the options declare."""
         return ModelFailure(
@@ -143,8 +167,9 @@ def after_seconds(headers: Mapping[str, str]) -> float | None:
             continue
         return max(0.0, seconds) if math.isfinite(seconds) else None
     try:
-        return max(0.0, parsedate_to_datetime(given["retry-after"]).timestamp() - time.time())
-    except (KeyError, ValueError, TypeError):
+        date = parsedate_to_datetime(given["retry-after"])
+        return max(0.0, date.replace(tzinfo=date.tzinfo or UTC).timestamp() - time.time())
+    except (KeyError, ValueError, TypeError, OverflowError):
         return None
 
 

@@ -26,10 +26,15 @@ def load_openai(
         environment: where OPENAI_API_KEY is; it is sent to the server, whichever that is.
 
     Raises:
-        ModelSpecError: no model, or no URL that can be used.
+        ModelSpecError: no model, no URL that can be used, or an ``@`` without one.
         UnknownName, KnobError: an option that can't be used.
     """
     match = _SPEC.fullmatch(name)
+    if match is None and "@" in name and "@http" not in name:
+        raise ModelSpecError(
+            "model 'openai:': what follows the @ is no URL, and nothing is sent to a server that was not "
+            f"named: write openai:{_corrected(name)}, or name a model without an @."
+        )
     model = match["model"] if match else name
     url = (match["url"] if match else environment.get("OPENAI_BASE_URL") or _HOSTED).rstrip("/")
     host = _host(url)
@@ -43,6 +48,16 @@ def load_openai(
         )
     read = read_options(options, server="openai" if url == _HOSTED else "")
     return RetryingModel(OpenaiModel(model, url, key, read), Patience(attempts=read.attempts))
+
+
+def _corrected(name: str) -> str:
+    """The specification with a URL, from one that names a host alone."""
+    model, _, address = name.rpartition("@")
+    model = "" if "@" in model else model  # it may hold a password
+    address = re.sub(r"^[a-z]*:?/+", "", address, flags=re.IGNORECASE).rstrip("/")
+    host, _, path = address.partition("/")
+    is_near = ":" in host or "." not in host or host.replace(".", "").isdigit()
+    return f"{model or 'MODEL'}@{'http' if is_near else 'https'}://{host or 'HOST'}/{path or 'v1'}"
 
 
 def _host(url: str) -> str:

@@ -4,6 +4,7 @@ import asyncio
 from collections.abc import AsyncIterator, Iterator, Sequence
 
 from askance.core.errors import InputError, MissingAbility, PromptTooLong
+from askance.core.notes import note
 from askance.core.types import (
     Attention,
     Capability,
@@ -219,9 +220,10 @@ class OpenaiModel:
         if isinstance(prompt, Raw) and not self._options.completions:
             raise self._missing("take raw prompts", "completions=1")
         if sampling.top_k and sampling.temperature > 0 and not self._options.top_k:
-            raise MissingAbility(
-                f"model {self.name!r} is not declared to understand top_k={sampling.top_k}: add top_k=1 to "
-                "its options if its server does, or set the method's top_k to 0."
+            note(
+                "top_k",
+                f"Model {self.name!r} is not declared to understand top_k={sampling.top_k}, and draws from "
+                "all tokens: add top_k=1 to its options if its server does.",
             )
         if want.attention or want.token_probs:
             raise MissingAbility(

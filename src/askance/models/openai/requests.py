@@ -25,6 +25,7 @@ def request(
     """The body of one request for one text, streamed.
 
     Stop strings are not sent: a server leaves them out of what it tells, with all that was written of them.
+    Nor is `top_k`, where the server is not declared to understand it.
     """
     is_chat = isinstance(prompt, Chat)
     length = "max_completion_tokens" if is_chat and options.completion_tokens else "max_tokens"
@@ -41,7 +42,7 @@ def request(
         body |= {"repeat_penalty": 1.0, "min_p": 0.0, "top_k": 0}
     if sampling.temperature > 0:
         body |= {"seed": seed_of(key, sample), "top_p": sampling.top_p}
-        body |= {"top_k": sampling.top_k} if sampling.top_k else {}
+        body |= {"top_k": sampling.top_k} if sampling.top_k and options.top_k else {}
     num_top = num_alternatives(want, options)
     if want.logprob or num_top:
         # Some servers take 0 alternatives for no log-probabilities at all.

@@ -1,0 +1,131 @@
+"""How often a citation stands on a passage that bears its statement out, and how often on one that can't.
+
+    python -m runs.citing FOLDER --out citing.json
+
+FOLDER holds the train files of 2WikiMultihopQA, MuSiQue and HotpotQA, each in a folder of its name. There are
+statements whose passages are known: each step of 2WikiMultihopQA as a sentence, "The director of X is Y.",
+among the ten paragraphs of its question; sub-questions of MuSiQue with their answers, among twenty; and whole
+questions with their answers. Each is also told with the answer to another question of the same kind, which no
+passage bears out. Precision is the share of citations on a gold passage; recall, of statements whose citation
+is on one.
+"""
+
+import argparse
+import json
+import random
+import re
+from collections.abc import Callable, Iterator, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+from askance.core.types import Hit, Passage
+from askance.text.support import best_support, claim_of, findings
+from askance.text.words import content_words
+
+Cites = Callable[[str, str, str, Sequence[Passage]], Passage | None]
+
+
+@dataclass(frozen=True, slots=True)
+class Statement:
+    """A question with a true answer; `told` is the sentence that gives an answer, with a gap for it."""
+
+    kind: str
+    question: str
+    told: str
+    answer: str
+    passages: tuple[Passage, ...]
+    gold: frozenset[str]
+
+
+def by_shared_words(question: str, told: str, answer: str, passages: Sequence[Passage]) -> Passage | None:
+    """As it was: the passage that shares most words with a sentence, two and half of them at least."""
+    words = content_words(told.replace(GAP, answer))
+    held = [(len(words & content_words(f"{each.title} {each.text}")), each) for each in passages]
+    most, best = max(held, key=lambda pair: pair[0])
+    return best if most >= max(2, 0.5 * len(words)) else None
+
+
+def by_support(question: str, told: str, answer: str, passages: Sequence[Passage]) -> Passage | None:
+    """As it is."""
+    if told == BARE:
+        return best_support(claim_of(told.replace(GAP, answer), question), passages)[0]
+    hits = [Hit(passage, 1.0, rank) for rank, passage in enumerate(passages, start=1)]
+    found = findings(told.replace(GAP, answer), [(0, hits)], [(0, question)], answer)
+    return next((passage for each in found for passage in each.passages), None)
+
+
+GAP = "<answer>"
+BARE = f"The answer is {GAP}."
+
+
+def statements(folder: Path) -> Iterator[Statement]:
+    """Those of the three datasets."""
+    for name in ("2wikimultihopqa", "hotpotqa"):
+        for item in json.loads((folder / name / "train_subset.json").read_text(encoding="utf-8")):
+            yield from _of_titles(name, item)
+    for line in (folder / "musique/musique_ans_train_subset.jsonl").read_text(encoding="utf-8").splitlines():
+        yield from _of_musique(json.loads(line))
+
+
+def _of_titles(name: str, item: dict[str, Any]) -> Iterator[Statement]:
+    passages = tuple(Passage(str(at), t, "".join(s)) for at, (t, s) in enumerate(item["context"]))
+    titles = {title for title, _ in item["supporting_facts"]}
+    gold = frozenset(each.id for each in passages if each.title in titles)
+    for subject, relation, answer in item.get("evidences", ()):
+        about = [each for each in passages if subject.lower() in f"{each.title} {each.text[:200]}".lower()]
+        own = gold & {each.id for each in about}
+        if own:
+            told = f"The {relation} of {subject} is {GAP}."
+            yield Statement(f"{name}, steps", item["question"], told, answer, passages, own)
+    if item["answer"] not in ("yes", "no"):
+        yield Statement(f"{name}, answers", item["question"], BARE, item["answer"], passages, gold)
+
+
+def _of_musique(item: dict[str, Any]) -> Iterator[Statement]:
+    passages = tuple(Passage(str(p["idx"]), p["title"], p["paragraph_text"]) for p in item["paragraphs"])
+    answers = [step["answer"] for step in item["question_decomposition"]]
+    for step in item["question_decomposition"]:
+        asked = re.sub(r"#(\d)", lambda number: answers[int(number[1]) - 1], step["question"])
+        gold = frozenset({str(step["paragraph_support_idx"])})
+        yield Statement("musique, steps", asked, BARE, step["answer"], passages, gold)
+    yield Statement("musique, answers", item["question"], BARE, item["answer"], passages, gold)
+
+
+def measured(known: Sequence[Statement], cites: Cites) -> dict[str, float]:
+    """The numbers of one way to cite."""
+    draw, num_cited, num_right, num_false = random.Random(0), 0, 0, 0
+    for each in known:
+        found = cites(each.question, each.told, each.answer, each.passages)
+        num_cited += found is not None
+        num_right += found is not None and found.id in each.gold
+        others = [other.answer for other in known if other.answer != each.answer]
+        num_false += cites(each.question, each.told, draw.choice(others), each.passages) is not None
+    return {
+        "statements": len(known),
+        "precision": num_right / max(1, num_cited),
+        "recall": num_right / len(known),
+        "wrong ones cited": num_false / len(known),
+    }
+
+
+def main() -> None:
+    """Print the table as Markdown, and write it as JSON."""
+    arguments = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawTextHelpFormatter)
+    arguments.add_argument("folder", type=Path)
+    arguments.add_argument("--out", type=Path, required=True)
+    given = arguments.parse_args()
+    every, rows = list(statements(given.folder)), []
+    print("| statements | cited | n | precision | recall | of wrong ones cited |\n|---|---|---|---|---|---|")
+    for kind in dict.fromkeys(each.kind for each in every):
+        for cites in (by_shared_words, by_support):
+            numbers = measured([each for each in every if each.kind == kind], cites)
+            name = cites.__name__.replace("_", " ")
+            rows.append({"kind": kind, "cited": name, **numbers})
+            shown = " | ".join(f"{each:.3f}" for each in list(numbers.values())[1:])
+            print(f"| {kind} | {name} | {numbers['statements']} | {shown} |", flush=True)
+    given.out.write_text(json.dumps(rows, indent=1) + "\n", encoding="utf-8")
+
+
+if __name__ == "__main__":
+    main()

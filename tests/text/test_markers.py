@@ -1,0 +1,128 @@
+"""Markers that a model wrote: which they are, where they stood, and a text that grows without them."""
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from askance.text.markers import Unmarking, plain
+
+QUESTION = "What does row[3] hold in [7], and who was Ruth Kane?"
+PASSAGES = ("The cell matrix[2] holds it, in the range [1, 10].", "Ruth Kane [1] was a painter.")
+
+
+def sources():
+    return (QUESTION, *PASSAGES)
+
+
+def told(text):
+    """What is told of a text that comes one character at a time."""
+    growing = Unmarking(sources)
+    return [*map(growing.add, text), growing.end()]
+
+
+@pytest.mark.parametrize(
+    ("written", "left", "marks"),
+    [
+        ("Ruth Kane [1].", "Ruth Kane.", [(9, (1,))]),
+        ("Ruth Kane. [1]", "Ruth Kane.", [(10, (1,))]),
+        ("Ruth Kane[1] was", "Ruth Kane was", [(9, (1,))]),
+        ("[1] Ruth Kane was.", "Ruth Kane was.", [(0, (1,))]),
+        ("One.\n[2] Two.", "One.\nTwo.", [(5, (2,))]),
+        ("It is [1][2].", "It is.", [(5, (1, 2))]),
+        ("It is [1] [2], [4] and [6].", "It is.", [(5, (1, 2, 4, 6))]),
+        ("It is [1, 2].", "It is.", [(5, (1, 2))]),
+        ("It is [1-3], so", "It is, so", [(5, (1, 2, 3))]),
+        ("It is [2–4].", "It is.", [(5, (2, 3, 4))]),
+        ("It is ([1]).", "It is.", [(5, (1,))]),
+        ("It is [^1].", "It is.", [(5, (1,))]),
+        ("It is【1†source】.", "It is.", [(5, (1,))]),
+        ("ルース・ケイン【1】。次［２］", "ルース・ケイン。次", [(7, (1,)), (9, (2,))]),
+        ("Ein naïver Fluß 🌊 [1].", "Ein naïver Fluß 🌊.", [(17, (1,))]),
+        ("It is [12].", "It is.", [(5, (12,))]),
+        ("It is [1] and it is.", "It is and it is.", [(5, (1,))]),
+        ("It is **Ruth Kane**[1].", "It is **Ruth Kane**.", [(19, (1,))]),
+    ],
+)
+def test_markers_go(written, left, marks):
+    found = plain(written, sources)
+    assert (found.text, list(found.marks)) == (left, marks)
+    assert "".join(told(written)) == left
+
+
+@pytest.mark.parametrize(
+    "text",
+    [
+        "In [1949] it was.",
+        "It is [sic] so.",
+        "The list a[1] of f([1]) is x = [1, 2].",
+        "The cell row_of_b[2] and row[3].",
+        "In [7] it is.",
+        "The cell matrix[2] holds it.",
+        "It goes from 1 to 10, [1, 10] in all.",
+        "The first is a[0], and [0] too.",
+        "Write `[1]` or `b [2]`.",
+        "See [1](https://example.org).",
+        "Half of it [is",
+    ],
+)
+def test_what_only_looks_like_a_marker_stays(text):
+    assert plain(text, sources).text == text
+    assert "".join(told(text)) == text
+
+
+def test_a_list_stays_where_there_was_nothing_to_cite():
+    assert plain("It is [1, 10].", lambda: ("Which interval?",)).text == "It is [1, 10]."
+    assert plain("It is [3].", lambda: ("Which interval?",)).text == "It is."
+
+
+@pytest.mark.parametrize("cut_off", [" [", " [1", " [1,", " [1, 2", "【3", " [^", " (["])
+def test_a_marker_that_was_cut_off_goes(cut_off):
+    assert "".join(told(f"Ruth Kane{cut_off}")).strip(" (") == "Ruth Kane"
+
+
+def test_nothing_is_told_before_it_is_decided():
+    assert told("Kane [1] was") == [*"Kane", "", "", "", "", "", " w", "a", "s", ""]
+    assert told("Kane [in] it")[4:9] == ["", "", " [i", "n", "]"]
+    assert told("It, [1] so")[2:] == [",", "", "", "", "", "", " s", "o", ""]
+
+
+def test_white_space_at_the_end_comes_with_what_follows():
+    growing = Unmarking(sources)
+    assert [growing.add("Kane. "), growing.end(), growing.add("So")] == ["Kane.", "", " So"]
+
+
+@pytest.mark.parametrize("piece", [" ", "[1]", "[1, ", "(", "`[1]", "[1", "(["])
+def test_long_texts_take_no_longer_than_they_are_long(piece):
+    """A pattern that goes back and forth would take hours."""
+    growing = Unmarking(sources)
+    growing.add(piece * 30_000 + "x")
+    growing.end()
+    assert growing.told == len(growing.text)
+
+
+PIECES = st.lists(
+    st.sampled_from(
+        ["[1]", "[", "]", "1", "2, ", " ", "\n", "a", "Kane", "(", ")", "`", "【3】", "and", ".", "-"]
+    )
+)
+
+
+@given(PIECES)
+def test_a_text_that_grows_tells_what_the_whole_one_does(pieces):
+    text = "".join(pieces)
+    growing = Unmarking(sources)
+    parts = [*map(growing.add, pieces), growing.end()]
+    whole = plain(text, sources)
+    assert "".join(parts).rstrip() == whole.text.rstrip()
+    assert growing.text == text
+
+
+@given(PIECES)
+def test_offsets_lead_there_and_back(pieces):
+    found = plain("".join(pieces), sources)
+    for offset in range(len(found.text) + 1):
+        assert found.offset(found.written_offset(offset)) == offset
+        if offset < len(found.text):
+            place = found.written_offset(offset)
+            inside = [each for each in found.markers if each.start == place]
+            assert inside or found.written[place] == found.text[offset]
