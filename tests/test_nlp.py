@@ -68,7 +68,7 @@ def test_a_method_reads_with_the_pipeline_that_its_knob_names(pipeline):
     )
     retriever = ScriptedRetriever([Passage("a", "A", "Text.")])
     asyncio.run(ask(Question("q", "Who?"), method, {"answer": model}, retriever))
-    assert retriever.queries == ["Ann met ."]
+    assert retriever.queries == ["Ann met .<|end|>"]
 
 
 def test_a_missing_component_is_named_when_it_is_needed(pipeline):
