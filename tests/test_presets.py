@@ -101,6 +101,7 @@ def test_a_threshold_without_words_beside_it_is_the_default_trigger_s(tmp_path, 
     other = filled("dragin", path, profile=profile, trigger="token_probability")
     assert (other.threshold, other.query_top) == (None, 30)
     assert other.theta < 0.6
+    assert filled("dragin", path, profile=profile, doubt="surprise").threshold is None
     assert filled("dragin", path, profile=profile).threshold == 0.6
     assert filled("dragin", path, profile=profile, trigger="rind").threshold == 0.6
 

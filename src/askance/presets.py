@@ -173,7 +173,7 @@ def _profile(cls: type[Any], settings: Mapping[str, Any]) -> str | None:
 def _wanted(cls: type[Any], knobs: Mapping[str, Any], given: Mapping[str, Any]) -> dict[str, Any]:
     """The knobs that are not `given`; the threshold only among the words and flags it belongs to."""
     own = search_knob(cls)
-    scale = {own.scale: knob_field(cls, own.scale).default} if own is not None and own.scale else {}
+    scale = {knob: knob_field(cls, knob).default for knob in (own.scale if own is not None else ())}
     words = scale | {knob: value for knob, value in knobs.items() if isinstance(value, str | bool)}
     is_other = any(given.get(knob, value) != value for knob, value in words.items())
     left_out = {*given, *({own.name} if own is not None and is_other else ())}

@@ -371,7 +371,7 @@ def test_members_take_knobs_by_name(settings):
         "airrag": Airrag(actions=Actions(LITE, further)),
     }
     assert short_repr(make_method("blender", {"single.passages": 5})) == (
-        "blender(methods=single[passages=5],iterdrag,airrag_lite,airrag)"
+        "blender (methods=single[passages=5],iterdrag,airrag_lite,airrag)"
     )
     action = make_method("airrag", {"actions": "say,ra,qt,sa,single", "single.passages": "9"})
     assert action.actions.further == (("single", Single(passages=9)),)

@@ -258,7 +258,7 @@ def test_a_trigger_without_a_threshold_can_not_be_calibrated():
     work = calibrate(
         "dragin", settings, {"answer": ScriptedModel()}, ScriptedRetriever([FOUND]), [ASKED], 1.0
     )
-    with pytest.raises(InputError, match=r"threshold=none .*trigger=every_sentence is held against none"):
+    with pytest.raises(InputError, match=r"=none .*trigger=every_sentence, doubt=entropy: held against none"):
         asyncio.run(work)
 
 

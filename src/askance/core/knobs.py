@@ -38,15 +38,15 @@ class SearchKnob:
     Attributes:
         rises: a greater value means more searches.
         belongs_to: knobs without which a value of this one means nothing; a preset names them beside it.
-        scale: the one of these that says what number it is held against; a preset that does not name it means
-            its default.
+        scale: those of these that say what number it is held against; a preset that does not name them means
+            their defaults.
         in_force: the attribute with the value that counts where the knob itself may be none.
     """
 
     name: str
     rises: bool = False
     belongs_to: tuple[str, ...] = ()
-    scale: str = ""
+    scale: tuple[str, ...] = ()
     in_force: str = ""
 
     def value_of(self, method: object) -> float | None:

@@ -111,7 +111,10 @@ class Dragin(Bounded):
 
     paper: ClassVar[str] = "Su et al. 2024 (DRAGIN)"
     calibrated: ClassVar[SearchKnob] = SearchKnob(
-        "threshold", belongs_to=("trigger", "heads", "search_first"), scale="trigger", in_force="theta"
+        "threshold",
+        belongs_to=("trigger", "heads", "search_first", "doubt"),
+        scale=("trigger", "doubt"),
+        in_force="theta",
     )
 
     @property

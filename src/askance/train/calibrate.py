@@ -169,7 +169,8 @@ def chosen_knob(method_name: str, name: str | None) -> SearchKnob:
 
 def _of_scale(method: object, knob: SearchKnob) -> str:
     """What else stands in the way where a knob has no value of its own."""
-    return f" ({knob.scale}={getattr(method, knob.scale)} is held against none)" if knob.scale else ""
+    told = ", ".join(f"{name}={getattr(method, name)}" for name in knob.scale)
+    return f" ({told}: held against none)" if told else ""
 
 
 def _aim(method_name: str, knob: SearchKnob, wanted: float, tolerance: float) -> Aim:
