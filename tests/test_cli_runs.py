@@ -43,7 +43,7 @@ def test_compare_with_another_base(run, runs):
         _, out, _ = run("compare", runs / "a", runs / "b", "--base", base)
         assert "run minus dragin" in out
     code, out, err = run("compare", runs / "a", runs / "b", "--base", "dragon")
-    assert (code, out) == (2, "")
+    assert (code, out == "") == (2, "--json" not in words_given)
     assert "unknown run 'dragon' in --base (and no such folder among the runs given): did you mean" in words(
         err
     )
