@@ -43,7 +43,7 @@ def test_compare_with_another_base(run, runs):
         _, out, _ = run("compare", runs / "a", runs / "b", "--base", base)
         assert "run minus dragin" in out
     code, out, err = run("compare", runs / "a", runs / "b", "--base", "dragon")
-    assert (code, out == "") == (2, "--json" not in words_given)
+    assert (code, out) == (2, "")
     assert "unknown run 'dragon' in --base (and no such folder among the runs given): did you mean" in words(
         err
     )
@@ -113,7 +113,7 @@ def test_an_unfinished_run(run, runs):
 def test_bad_input_of_compare(run, runs, monkeypatch, words_given, expected):
     monkeypatch.chdir(runs)
     code, out, err = run("compare", *words_given)
-    assert (code, out) == (2, "")
+    assert (code, out == "") == (2, "--json" not in words_given)
     assert expected in words(err)
 
 
