@@ -141,9 +141,7 @@ def run_setting(name: str, arguments: Sequence[str]) -> Outcome:
             *arguments,
         ]
         began = time.perf_counter()
-        ended = subprocess.run(
-            [*command, *arguments], cwd=ROOT, env=environment, capture_output=True, text=True
-        )
+        ended = subprocess.run(command, cwd=ROOT, env=environment, capture_output=True, text=True)
         seconds = time.perf_counter() - began
         passed, skipped, failures = _counted(report)
         if ended.returncode and not failures:
