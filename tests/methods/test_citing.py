@@ -26,7 +26,7 @@ from askance.methods.selfrag import Selfrag
 from askance.methods.single import Single
 from askance.models.scripted import ScriptedModel
 from askance.retrieval.scripted import ScriptedRetriever
-from askance.serve.terminal import LiveView
+from askance.serve.terminal import LiveView, print_trace
 
 QUESTION = Question("q", "Who painted the harbour of Whitby?")
 KANE = Passage("k", "Ruth Kane", "Ruth Kane was a painter. She painted the harbour of Whitby in 1931.")
@@ -120,6 +120,17 @@ def test_the_authors_code_cites_the_sentences_as_they_stand():
         "Ruth Kane painted the harbour [1].": "k",
         "So the answer is Ruth Kane [1].": "k",
     }
+
+
+@pytest.mark.parametrize("method", CODE)
+def test_an_end_token_of_the_authors_code_is_no_part_of_what_is_said(method):
+    """It stays in the text, but neither in the short answer nor in what a passage must hold."""
+    result = asked(method, TEXT.removesuffix("."))
+    assert result.answer.text.endswith("Ruth Kane [1]<|end|>")
+    assert result.answer.short == "Ruth Kane"
+    assert [text for text, _ in uncited(result) if "end" in text] == []
+    said = "So the answer is Ruth Kane"
+    assert (said in cites(result)) == bool(result.trace.usage().searches)
 
 
 @pytest.mark.parametrize("method", [Single(), FixedLength(every_tokens=5), Flare(), Dragin()])
@@ -228,6 +239,41 @@ def test_the_final_screen_numbers_what_is_cited_and_nothing_else():
     assert "Ruth Kane painted the harbour. [1] So the answer is Ruth Kane. [1]" in screen
     assert "[1] Ruth Kane" in screen
     assert "it, but 'Whitby' lacks 'kane'" in screen
+
+
+@pytest.mark.parametrize("recorded", [False, True])
+def test_the_screen_of_the_authors_code_doubles_no_marker(recorded):
+    """The answer keeps what the model wrote, to the letter; the screen has our numbers alone."""
+    text = "[4], Ruth Kane painted it [1]. So the answer is Ruth Kane [1][2]."
+    question = Question("q", QUESTION.text, options=("[4], Ruth Kane", "Ada Hall"))
+    result = asked(Single(profile="code"), text, question=question)
+    assert result.answer.text.endswith("Ruth Kane [1][2].<|end|>")
+    out = io.StringIO()
+    console = Console(file=out, width=200)
+    if recorded:
+        print_trace(result.trace.events, console)
+    else:
+        with LiveView(console) as view:
+            for event in result.trace.events:
+                view(event)
+    screen = out.getvalue()
+    cited = "[4], Ruth Kane painted it. So the answer is Ruth Kane. [1]<|end|>"
+    assert cited in screen
+    committed = [line for line in screen.splitlines() if line.startswith("commit")]
+    assert len(committed) == recorded
+    assert all("[4], Ruth Kane painted it. So the answer is Ruth Kane." in line for line in committed)
+
+
+def test_what_grows_on_a_terminal_has_no_marker_of_the_authors_code():
+    out = io.StringIO()
+    console = Console(file=out, width=200, force_terminal=True)
+    result = asked(Single(profile="code"), heard=(heard := []))
+    with LiveView(console) as view:
+        for event in heard[:-1]:
+            view(event)
+    assert "harbour [1]. So" in result.trace.committed
+    assert "Ruth Kane painted the harbour. So the answer is Ruth Kane." in out.getvalue()
+    assert "[1]" not in out.getvalue()
 
 
 @pytest.mark.parametrize("method", [*WRITERS, *TREES, *CODE, Iterdrag()])

@@ -105,7 +105,8 @@ class Answering:
         """The answer, with the white space that the code keeps; its text never has what was elicited."""
         left = len(self.text) - len(self.text.lstrip())
         shown, short = [(at and at + left, hits) for at, hits in self.shown], await self._short(method)
-        citations = cited_as_written(self.question, self.run.trace, self.text, shown, short)
+        said = self._said(self.text)
+        citations = cited_as_written(self.question, self.run.trace, said, shown, short)
         return Answer(self.text, short, citations)
 
     async def _short(self, method: Elicits) -> str:
@@ -128,7 +129,13 @@ class Answering:
                 more = await self.write(f" {begun} ", method.elicit_tokens, ("elicit",))
                 text = f"{begun} {_cut(more.text, least_at=0)}"
         stated = text[max(0, text.find(_END_TEST)) :]
-        return short_answer(without_markers(stated, self.question, self.run.trace), self.question)
+        said = without_markers(self._said(stated), self.question, self.run.trace)
+        return short_answer(said, self.question)
+
+    def _said(self, text: str) -> str:
+        """`text` with blanks for the control tokens that the model wrote, which say nothing."""
+        spans = control_spans(text, self.control)
+        return "".join(" " * len(span.text) if span.trusted else span.text for span in spans)
 
     def _prompt(self, so_far: str, hits: Sequence[Hit] | None = None) -> Raw:
         return raw_prompt(self.wording, self.question, so_far, self._bodies(hits), self.control)

@@ -1,6 +1,6 @@
 """The text of an answer without the citation markers that the model wrote, also while it is written."""
 
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
 from contextlib import AbstractContextManager
 from typing import Any
 
@@ -19,7 +19,7 @@ class PlainTrace(Trace):
     def __init__(self, of: Trace, question: Question) -> None:
         self.events, self._listener, self._started = of.events, of._listener, of._started
         self._of = of
-        self._kept = Unmarking(lambda: quotable(question, of))
+        self._kept = Unmarking(lambda: quotable(question, of.events))
         self._draft, self._draft_since = self._kept, -1
 
     @property
@@ -67,9 +67,9 @@ def num_written(trace: Trace) -> int:
     return len(trace.written.written if isinstance(trace, PlainTrace) else trace.committed)
 
 
-def quotable(question: Question, trace: Trace) -> Sequence[str]:
+def quotable(question: Question, events: Iterable[Event]) -> Sequence[str]:
     """What an answer may quote: the question with its options, then the passages found so far."""
-    hits = (hit for event in trace.events if isinstance(event, Searched) for hit in event.hits)
+    hits = (hit for event in events if isinstance(event, Searched) for hit in event.hits)
     found = dict.fromkeys(f"{hit.passage.title}\n{hit.passage.text}" for hit in hits)
     return ("\n".join((question.text, *question.options)), *found)
 
@@ -81,4 +81,4 @@ def without_markers(text: str, question: Question, trace: Trace) -> str:
 
 def plain_of(text: str, question: Question, trace: Trace) -> Plain:
     """What a model wrote, and which markers stand in it."""
-    return plain(text, lambda: quotable(question, trace))
+    return plain(text, lambda: quotable(question, trace.events))
