@@ -5,6 +5,7 @@ The passages are `tests.methods.bridge`'s; a model that writes "[1]" means the f
 
 import asyncio
 import io
+from typing import get_args
 
 import pytest
 from rich.console import Console
@@ -22,9 +23,10 @@ from askance.methods.flare import Flare
 from askance.methods.flare_token import FlareToken
 from askance.methods.iterdrag import Iterdrag
 from askance.methods.members import Members
+from askance.methods.queries import QueryMode
 from askance.methods.selfrag import Selfrag
 from askance.methods.single import Single
-from askance.models.scripted import ScriptedModel
+from askance.models.scripted import Reply, ScriptedModel
 from askance.retrieval.scripted import ScriptedRetriever
 from askance.serve.terminal import LiveView, print_trace
 
@@ -144,7 +146,7 @@ def test_a_marker_is_taken_for_the_passage_that_the_prompt_numbers_so(method):
 
 def test_a_marker_means_the_passages_of_its_time():
     """A search between two pieces gives [1] another meaning, wherever the first stands then."""
-    found = {QUESTION.text: [KANE], "Kane painted the harbour [1].": [WHITBY]}
+    found = {QUESTION.text: [KANE], "Ruth Kane painted the harbour.": [WHITBY]}
     text = (
         "Ruth Kane painted the harbour [1]. Whitby has a harbour on the Esk [1]. So the answer is Ruth Kane."
     )
@@ -172,6 +174,43 @@ def test_a_sentence_without_support_stands_without_a_number_and_the_trace_says_w
     assert result.answer.text == "Ada Hall painted the harbour of Whitby. So the answer is Ada Hall."
     assert result.answer.citations == ()
     assert [why.rsplit(": ", 1)[1] for _, why in uncited(result)] == ["'Ruth Kane' lacks 'ada', 'hall'"] * 2
+
+
+@pytest.mark.parametrize(
+    "method",
+    [
+        *(Dragin(profile="paper", query=query, threshold=1) for query in get_args(QueryMode)),
+        *(Dragin(query=query, threshold=1) for query in get_args(QueryMode)),
+        Dragin(profile="paper", trigger="token_probability"),
+        Dragin(trigger="token_probability"),
+        Flare(search_below=0.5),
+    ],
+)
+@pytest.mark.parametrize("marker", ["[1]", "[ 1 ]"])
+def test_a_marker_is_not_in_doubt_and_not_searched_for(method, marker):
+    """However it is split into tokens; the word before it, as doubtful, is searched for."""
+    in_doubt, text = ("[1]", "[", "1", "]", "harbour"), TEXT.replace("[1]", marker)
+    unlikely, doubts = dict.fromkeys(in_doubt, 0.01), dict.fromkeys(in_doubt, 900.0)
+    result = asked(method, lambda shown, key: Reply(going_on(text)(shown, key), unlikely, entropies=doubts))
+    assert any(
+        "harbour" in word.text for each in result.trace.decisions for word in each.words if word.is_hit
+    )
+    told = [word.text for each in result.trace.decisions for word in each.words]
+    queries = [event.query for event in result.trace.events if event.type == "search"]
+    assert not any("[" in each or "1" in each for each in (*told, *queries))
+
+
+@pytest.mark.parametrize(
+    ("method", "query"),
+    [
+        (FixedLength(every_tokens=8, query_last_tokens=4), "the harbour. So the"),
+        (FixedSentence(), "Ruth Kane painted the harbour."),
+    ],
+)
+def test_a_marker_is_no_part_of_the_next_query(method, query):
+    result = asked(method)
+    queries = [event.query for event in result.trace.events if event.type == "search"]
+    assert queries == [QUESTION.text, query]
 
 
 @pytest.mark.parametrize("method", TREES)

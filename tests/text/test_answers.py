@@ -5,6 +5,7 @@ from hypothesis import strategies as st
 from askance.core.types import Question
 from askance.text.answers import (
     AUTHORS_READINGS,
+    answer_end,
     authors_short_answer,
     has_answer,
     normalise_answer,
@@ -12,6 +13,19 @@ from askance.text.answers import (
 )
 
 OPEN = Question("q", "Which river?")
+
+
+@pytest.mark.parametrize(
+    "text",
+    [
+        "It is by the sea. So the answer is Arno.| It is long.",
+        "So the answer is Arno|\nNote: it is long.",
+        "So the answer is: . The answer is Arno.| The answer is Po.",
+        "It is by the sea.\nThe answer is|",
+    ],
+)
+def test_where_what_is_stated_ends(text):
+    assert answer_end(text.replace("|", "")) == text.index("|")
 
 
 @pytest.mark.parametrize(

@@ -118,6 +118,15 @@ def test_a_text_that_grows_tells_what_the_whole_one_does(pieces):
 
 
 @given(PIECES)
+def test_blanks_stand_where_markers_stood(pieces):
+    found = plain("".join(pieces), sources)
+    assert len(found.blanked) == len(found.written)
+    for at, (blank, written) in enumerate(zip(found.blanked, found.written, strict=True)):
+        inside = any(each.start <= at < each.end for each in found.markers)
+        assert blank == (" " if inside else written)
+
+
+@given(PIECES)
 def test_offsets_lead_there_and_back(pieces):
     found = plain("".join(pieces), sources)
     for offset in range(len(found.text) + 1):

@@ -2,10 +2,12 @@
 
 from collections.abc import Iterable, Sequence
 from contextlib import AbstractContextManager
+from dataclasses import replace
 from typing import Any
 
 from askance.core.trace import Event, Searched, Trace
-from askance.core.types import Question
+from askance.core.types import Generation, Question
+from askance.text.answers import answer_end
 from askance.text.markers import Plain, Unmarking, plain
 
 
@@ -72,6 +74,24 @@ def quotable(question: Question, events: Iterable[Event]) -> Sequence[str]:
     hits = (hit for event in events if isinstance(event, Searched) for hit in event.hits)
     found = dict.fromkeys(f"{hit.passage.title}\n{hit.passage.text}" for hit in hits)
     return ("\n".join((question.text, *question.options)), *found)
+
+
+def judgeable(written: Generation, before: str, question: Question, trace: Trace) -> Generation:
+    """`written`, which goes on from `before`, as far as it can be in doubt or searched for.
+
+    Tokens of markers, and those behind the statement of the answer, have blanks for a text, and no signals.
+    """
+    whole = plain_of(before + written.text, question, trace).blanked
+    end = answer_end(whole)
+    said = (whole[:end] + " " * (len(whole) - end))[len(before) :]
+    texts = (said[token.start : token.end] for token in written.tokens)
+    return replace(
+        written,
+        tokens=tuple(
+            token if text == token.text else replace(token, text=text, logprob=None, entropy=None)
+            for text, token in zip(texts, written.tokens, strict=True)
+        ),
+    )
 
 
 def without_markers(text: str, question: Question, trace: Trace) -> str:

@@ -35,13 +35,26 @@ def short_answer(text: str, question: Question) -> str:
         return _POLARITY[found.group().lower()] if found else ""
     if question.task == "choice":
         return named_option(stated or text, question.options)
+    start, end = _statement(text) or (0, 0)
+    return text[start:end].strip().removesuffix(".").strip(" \"“”'")
+
+
+def answer_end(text: str) -> int:
+    """Where the answer that `text` states ends, with its sentence or line; if it states none, its length."""
+    stated = _statement(text)
+    return stated[1] if stated else len(text)
+
+
+def _statement(text: str) -> tuple[int, int] | None:
+    """What follows the first "the answer is" that says something, to the end of its sentence or line."""
     ends = [end for _, end in sentence_spans(text)]
     for marker in _MARKER.finditer(text):
-        end = next((end for end in ends if end > marker.end()), len(text))
-        line = text[marker.end() : end].split("\n", 1)[0]
+        start = marker.end()
+        sentence_end = next((end for end in ends if end > start), len(text))
+        line = text[start:sentence_end].split("\n", 1)[0]
         if says(line):
-            return line.strip().removesuffix(".").strip(" \"“”'")
-    return ""
+            return start, start + len(line)
+    return None
 
 
 def says(text: str) -> bool:

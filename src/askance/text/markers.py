@@ -114,6 +114,13 @@ class Plain:
         return "".join(self.written[end:start] for (_, end), (start, _) in pairwise(bounds))
 
     @property
+    def blanked(self) -> str:
+        """`written` with blanks in place of the markers."""
+        bounds = [(0, 0), *((each.start, each.end) for each in self.markers), (len(self.written),) * 2]
+        kept = ((end - start, self.written[end:begin]) for (start, end), (begin, _) in pairwise(bounds))
+        return "".join(" " * blanks + text for blanks, text in kept)
+
+    @property
     def marks(self) -> tuple[tuple[int, tuple[int, ...]], ...]:
         """Each marker as (offset in `text`, numbers)."""
         return tuple((self.offset(each.start), each.numbers) for each in self.markers)
