@@ -113,6 +113,8 @@ def test_what_differs_by_dataset():
     assert authors_short_answer("So the answer is Arno.", two_wiki) == "Arno"
     assert authors_short_answer("So the answer is", two_wiki) == ""
     assert authors_short_answer("So the answer is 7.\n</s>", iirc) == "7"
+    for end in ("<|im_end|>", "<|eot_id|>", "<end_of_turn>", "<eos>", "<｜end▁of▁sentence｜>", "</s></s>"):
+        assert authors_short_answer(f"So the answer is Arno.{end}", two_wiki) == "Arno"
     assert authors_short_answer("So the answer is 7.\n</s>") == "7.\n"
 
 
