@@ -31,6 +31,7 @@ def told(text):
         ("[1] Ruth Kane was.", "Ruth Kane was.", [(0, (1,))]),
         ("One.\n[2] Two.", "One.\nTwo.", [(5, (2,))]),
         ("It is [1][2].", "It is.", [(5, (1, 2))]),
+        ("The Qur`an [1] is, it`s `x` [2].", "The Qur`an is, it`s `x`.", [(10, (1,)), (23, (2,))]),
         ("It is [1] [2], [4] and [6].", "It is.", [(5, (1, 2, 4, 6))]),
         ("It is [1, 2].", "It is.", [(5, (1, 2))]),
         ("It is [1-3], so", "It is, so", [(5, (1, 2, 3))]),

@@ -5,10 +5,10 @@ three digits in square brackets, or several, "[1, 2]" and "[1-3]"; brackets of E
 "［1］", too; one in parentheses, "([1])"; and a chain of these. The white space before it belongs to it, or,
 at the start of a line, that behind it.
 
-What only looks like one is text, and stays: what holds a 0; a link, "[1](…)"; what stands in backticks, or
-behind "=" or "{", or directly behind one small letter, a name with "_" or an opened call, "a[1]", "f([1])";
-what the question holds; and what a passage holds directly behind the same word, "matrix[2]", or as the same
-list. A list stays where no passage was shown, too.
+What only looks like one is text, and stays: what holds a 0; a link, "[1](…)"; what stands in backticks (one
+inside a word is an apostrophe), or behind "=" or "{", or directly behind one small letter, a name with "_" or
+an opened call, "a[1]", "f([1])"; what the question holds; and what a passage holds directly behind the same
+word, "matrix[2]", or as the same list. A list stays where no passage was shown, too.
 """
 
 import re
@@ -29,6 +29,7 @@ _CUT_OFF = re.compile(rf"{_SPACE}*{_BEGUN}\Z")
 _MAY_GO_ON = re.compile(rf"(?:{_SPACE}?(?:[,;&]|an?d?))?{_SPACE}*(?:\(?{_BEGUN}|\()?")
 _MAY_BEGIN = re.compile(rf"(?:\(?{_BEGUN}|\()?\Z")
 _CODE = re.compile(r"(?:[={]\s*|\b[a-z]|\w*_\w*|\w\()\Z")
+_TICK = re.compile(r"(?<!\w)`|`(?!\w)")
 _GLUED = re.compile(r"\w+\Z")
 _RANGE = re.compile(rf"(\d{{1,3}}){_SPACE}?[–—-]{_SPACE}?(\d{{1,3}})")
 _NUMBER = re.compile(r"\d+")
@@ -173,7 +174,8 @@ def _chains(text: str, start: int, end: int, sources: Sources) -> list[Marker]:
     found, num_ticks, counted = list[Marker](), 0, 0
     for chain in _CHAIN.finditer(text, start):
         numbers = _numbers(chain[0])
-        num_ticks, counted = num_ticks + text.count("`", counted, chain.start()), chain.start()
+        num_ticks += len(_TICK.findall(text, counted, chain.start()))
+        counted = chain.start()
         is_code = num_ticks % 2 == 1 or 0 in numbers
         if chain.end() <= end and not is_code and not _is_text(text, chain, sources):
             least = found[-1].end if found else start
