@@ -6,7 +6,7 @@ from dataclasses import replace
 from typing import Any
 
 from askance.core.trace import Event, Searched, Trace
-from askance.core.types import Generation, Question
+from askance.core.types import Generation, Question, Token
 from askance.text.answers import answer_end
 from askance.text.markers import Plain, Unmarking, plain
 
@@ -84,14 +84,14 @@ def judgeable(written: Generation, before: str, question: Question, trace: Trace
     whole = plain_of(before + written.text, question, trace).blanked
     end = answer_end(whole)
     said = (whole[:end] + " " * (len(whole) - end))[len(before) :]
-    texts = (said[token.start : token.end] for token in written.tokens)
-    return replace(
-        written,
-        tokens=tuple(
-            token if text == token.text else replace(token, text=text, logprob=None, entropy=None)
-            for text, token in zip(texts, written.tokens, strict=True)
-        ),
-    )
+
+    def as_said(token: Token) -> Token:
+        place = slice(token.start, token.end)
+        if said[place] == written.text[place]:
+            return token
+        return replace(token, text=said[place], logprob=None, entropy=None)
+
+    return replace(written, tokens=tuple(map(as_said, written.tokens)))
 
 
 def without_markers(text: str, question: Question, trace: Trace) -> str:
