@@ -97,7 +97,8 @@ def test_has_answer_needs_words_after_the_marker():
         ("So the answer is Arno#10000000Question:", "Arno"),
         ("Question: Which? So the answer is Arno.", "Arno"),
         ("Question: Which? Question: So the answer is Arno. Note: no", "Arno"),
-        (" Question: the answer is Arno", ""),
+        (" Question: the answer is Arno", "Arno"),  # texts are stripped before they are read
+        ("It rains. Question: the answer is Arno", ""),
         ("Nothing was said.", ""),
         ("So the answer is", ""),
         ("", ""),

@@ -110,10 +110,9 @@ def authors_statement(text: str, prompt: str, elicited: str) -> str:
     """
     kept = before_invention(text.strip(), least_at=1)
     at = prompt.rfind(AUTHORS_MARKER)
-    begun = prompt[at:] if at >= 0 and not prompt[at:].removeprefix(AUTHORS_MARKER).strip() else ""
-    if AUTHORS_MARKER in kept or not begun:
+    if AUTHORS_MARKER in kept or at < 0 or prompt[at:].strip() != AUTHORS_MARKER:
         return text
-    return f"{kept} {begun}{before_invention(elicited, least_at=0)}"
+    return before_invention(f"{kept} {AUTHORS_MARKER} {elicited.strip()}", least_at=0)
 
 
 def authors_short_answer(text: str, reading: AuthorsReading = AuthorsReading()) -> str:
@@ -127,7 +126,7 @@ def authors_short_answer(text: str, reading: AuthorsReading = AuthorsReading()) 
     Deviations: the end tokens of every model family are known, not those of Llama 2 alone. The code makes a
     model that stated no answer write 20 more tokens; here nothing is generated (see `authors_statement`).
     """
-    text = before_invention(text, least_at=1).strip()
+    text = before_invention(text.strip(), least_at=1).strip()
     _, marker, behind = text.partition(AUTHORS_MARKER)
     if not marker:
         return text if reading.whole_text else ""
