@@ -37,6 +37,8 @@ class Flare(Bounded):
     - generation ends when the answer has been stated, on an empty sentence, on one that was written before
       word for word, and where an invented next question would begin; the code ends on a blank line or at the
       length limit;
+    - a marker that the model copied from its prompt ("[1]"), and what follows the line that states the
+      answer, are neither in doubt nor asked for;
     - the few-shot examples are our own, and carry no passages;
     - sentences are split by `sentencex` instead of Punkt;
     - queries are never truncated; by default the look-ahead already keeps them to the code's 64 tokens;

@@ -78,11 +78,11 @@ class Progress:
         self.num_tokens += num_tokens
 
     def judgeable(self, written: Generation) -> Generation:
-        """What of the next text can be in doubt."""
+        """What of `written`, which goes on from the text, can be in doubt."""
         return judgeable(written, self.text, self.question, self.run.trace)
 
     def readable(self, look: Look, written: Generation) -> Look:
-        """`look` without the words that are no words of an answer: markers."""
+        """`look` with blanks for the markers in the answer."""
         return look.with_answer(plain_of(self.text + written.text, self.question, self.run.trace).blanked)
 
     def end_reason(self, written: Generation, room: int) -> str:
