@@ -69,6 +69,7 @@ async def ask(
         seed=seed,
         started_at=datetime.now(UTC).isoformat(timespec="seconds"),
         precisions=precisions_of(models),
+        options=question.options,
     )
     scope, ledger = (seed, question.id), Ledger(budget)
     run = Run(

@@ -178,7 +178,10 @@ def run_cli(request):
     [
         ("It rains.", "A: It rains. So the answer is ", "Arno.", "It rains. the answer is Arno."),
         ("It rains.", "A: It rains. So the answer is", " Arno.", "It rains. the answer is Arno."),
+        ("It rains.", "A: It rains. So the answer is ", " yes\n", "It rains. the answer is yes"),
+        ("It rains.", "A: It rains. So the answer is", "yes", "It rains. the answer is yes"),
         ("It rains.", "…the answer is ", "Question: x", "It rains. the answer is "),
+        ("Question: x", "…the answer is ", "Arno", ""),
         (" It rains. Question: x", "…the answer is ", "Po Note: y", "It rains.  the answer is Po "),
         ("So the answer is Po.", "…the answer is ", "Arno", "So the answer is Po."),
         ("It rains.", "", "", "It rains."),

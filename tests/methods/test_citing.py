@@ -5,6 +5,7 @@ The passages are `tests.methods.bridge`'s; a model that writes "[1]" means the f
 
 import asyncio
 import io
+from typing import get_args
 
 import pytest
 from rich.console import Console
@@ -22,11 +23,12 @@ from askance.methods.flare import Flare
 from askance.methods.flare_token import FlareToken
 from askance.methods.iterdrag import Iterdrag
 from askance.methods.members import Members
+from askance.methods.queries import QueryMode
 from askance.methods.selfrag import Selfrag
 from askance.methods.single import Single
-from askance.models.scripted import ScriptedModel
+from askance.models.scripted import Reply, ScriptedModel
 from askance.retrieval.scripted import ScriptedRetriever
-from askance.serve.terminal import LiveView
+from askance.serve.terminal import LiveView, print_trace
 
 QUESTION = Question("q", "Who painted the harbour of Whitby?")
 KANE = Passage("k", "Ruth Kane", "Ruth Kane was a painter. She painted the harbour of Whitby in 1931.")
@@ -122,6 +124,17 @@ def test_the_authors_code_cites_the_sentences_as_they_stand():
     }
 
 
+@pytest.mark.parametrize("method", CODE)
+def test_an_end_token_of_the_authors_code_is_no_part_of_what_is_said(method):
+    """It stays in the text, but neither in the short answer nor in what a passage must hold."""
+    result = asked(method, TEXT.removesuffix("."))
+    assert result.answer.text.endswith("Ruth Kane [1]<|end|>")
+    assert result.answer.short == "Ruth Kane"
+    assert [text for text, _ in uncited(result) if "end" in text] == []
+    said = "So the answer is Ruth Kane"
+    assert (said in cites(result)) == bool(result.trace.usage().searches)
+
+
 @pytest.mark.parametrize("method", [Single(), FixedLength(every_tokens=5), Flare(), Dragin()])
 def test_a_marker_is_taken_for_the_passage_that_the_prompt_numbers_so(method):
     twin = Passage("t", "Whitby harbour", "Ruth Kane painted the harbour.")
@@ -133,7 +146,7 @@ def test_a_marker_is_taken_for_the_passage_that_the_prompt_numbers_so(method):
 
 def test_a_marker_means_the_passages_of_its_time():
     """A search between two pieces gives [1] another meaning, wherever the first stands then."""
-    found = {QUESTION.text: [KANE], "Kane painted the harbour [1].": [WHITBY]}
+    found = {QUESTION.text: [KANE], "Ruth Kane painted the harbour.": [WHITBY]}
     text = (
         "Ruth Kane painted the harbour [1]. Whitby has a harbour on the Esk [1]. So the answer is Ruth Kane."
     )
@@ -161,6 +174,43 @@ def test_a_sentence_without_support_stands_without_a_number_and_the_trace_says_w
     assert result.answer.text == "Ada Hall painted the harbour of Whitby. So the answer is Ada Hall."
     assert result.answer.citations == ()
     assert [why.rsplit(": ", 1)[1] for _, why in uncited(result)] == ["'Ruth Kane' lacks 'ada', 'hall'"] * 2
+
+
+@pytest.mark.parametrize(
+    "method",
+    [
+        *(Dragin(profile="paper", query=query, threshold=1) for query in get_args(QueryMode)),
+        *(Dragin(query=query, threshold=1) for query in get_args(QueryMode)),
+        Dragin(profile="paper", trigger="token_probability"),
+        Dragin(trigger="token_probability"),
+        Flare(search_below=0.5),
+    ],
+)
+@pytest.mark.parametrize("marker", ["[1]", "[ 1 ]"])
+def test_a_marker_is_not_in_doubt_and_not_searched_for(method, marker):
+    """However it is split into tokens; the word before it, as doubtful, is searched for."""
+    in_doubt, text = ("[1]", "[", "1", "]", "harbour"), TEXT.replace("[1]", marker)
+    unlikely, doubts = dict.fromkeys(in_doubt, 0.01), dict.fromkeys(in_doubt, 900.0)
+    result = asked(method, lambda shown, key: Reply(going_on(text)(shown, key), unlikely, entropies=doubts))
+    assert any(
+        "harbour" in word.text for each in result.trace.decisions for word in each.words if word.is_hit
+    )
+    told = [word.text for each in result.trace.decisions for word in each.words]
+    queries = [event.query for event in result.trace.events if event.type == "search"]
+    assert not any("[" in each or "1" in each for each in (*told, *queries))
+
+
+@pytest.mark.parametrize(
+    ("method", "query"),
+    [
+        (FixedLength(every_tokens=8, query_last_tokens=4), "the harbour. So the"),
+        (FixedSentence(), "Ruth Kane painted the harbour."),
+    ],
+)
+def test_a_marker_is_no_part_of_the_next_query(method, query):
+    result = asked(method)
+    queries = [event.query for event in result.trace.events if event.type == "search"]
+    assert queries == [QUESTION.text, query]
 
 
 @pytest.mark.parametrize("method", TREES)
@@ -228,6 +278,41 @@ def test_the_final_screen_numbers_what_is_cited_and_nothing_else():
     assert "Ruth Kane painted the harbour. [1] So the answer is Ruth Kane. [1]" in screen
     assert "[1] Ruth Kane" in screen
     assert "it, but 'Whitby' lacks 'kane'" in screen
+
+
+@pytest.mark.parametrize("recorded", [False, True])
+def test_the_screen_of_the_authors_code_doubles_no_marker(recorded):
+    """The answer keeps what the model wrote, to the letter; the screen has our numbers alone."""
+    text = "[4], Ruth Kane painted it [1]. So the answer is Ruth Kane [1][2]."
+    question = Question("q", QUESTION.text, options=("[4], Ruth Kane", "Ada Hall"))
+    result = asked(Single(profile="code"), text, question=question)
+    assert result.answer.text.endswith("Ruth Kane [1][2].<|end|>")
+    out = io.StringIO()
+    console = Console(file=out, width=200)
+    if recorded:
+        print_trace(result.trace.events, console)
+    else:
+        with LiveView(console) as view:
+            for event in result.trace.events:
+                view(event)
+    screen = out.getvalue()
+    cited = "[4], Ruth Kane painted it. So the answer is Ruth Kane. [1]<|end|>"
+    assert cited in screen
+    committed = [line for line in screen.splitlines() if line.startswith("commit")]
+    assert len(committed) == recorded
+    assert all("[4], Ruth Kane painted it. So the answer is Ruth Kane." in line for line in committed)
+
+
+def test_what_grows_on_a_terminal_has_no_marker_of_the_authors_code():
+    out = io.StringIO()
+    console = Console(file=out, width=200, force_terminal=True)
+    result = asked(Single(profile="code"), heard=(heard := []))
+    with LiveView(console) as view:
+        for event in heard[:-1]:
+            view(event)
+    assert "harbour [1]. So" in result.trace.committed
+    assert "Ruth Kane painted the harbour. So the answer is Ruth Kane." in out.getvalue()
+    assert "[1]" not in out.getvalue()
 
 
 @pytest.mark.parametrize("method", [*WRITERS, *TREES, *CODE, Iterdrag()])

@@ -91,6 +91,34 @@ def test_real_tokenizers_give_words_of_question_and_answer_only(name, request):
         assert all(word in result.answer.text for word in words), "the last one may be a part of a word"
 
 
+# Where an answer has been stated.
+
+
+@pytest.mark.parametrize("profile", ["default", "paper"])
+@pytest.mark.parametrize("trigger", ["rind", "token_probability"])
+def test_nothing_behind_the_line_that_states_the_answer_is_searched_for(profile, trigger):
+    """Small models go on with notes of their own."""
+    reply = Reply(
+        " So the answer is Bonn\nNote: Berlin lies there now. It is",
+        {"Berlin": 0.01},
+        entropies={"Berlin": 900.0},
+    )
+    method = Dragin(profile=profile, trigger=trigger, elicit=False, search_first=False)
+    result, _, retriever = run(method, [reply, ANSWER])
+    assert retriever.queries == []
+    assert result.answer.short == "Bonn"
+
+
+def test_the_statement_may_have_begun_before_a_search():
+    replies = [
+        Reply(" So the answer is Berlin.", entropies={"answer": 900.0}),
+        Reply(" answer is Bonn\nNote: Berlin lies there now. It is", entropies={"Berlin": 900.0}),
+    ]
+    result, _, retriever = run(paper(threshold=1.0), replies)
+    assert retriever.queries == ["Which river crosses Bremen? So the"]
+    assert result.answer.short == "Bonn"
+
+
 # How heads are summed up.
 
 

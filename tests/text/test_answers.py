@@ -5,6 +5,7 @@ from hypothesis import strategies as st
 from askance.core.types import Question
 from askance.text.answers import (
     AUTHORS_READINGS,
+    answer_end,
     authors_short_answer,
     has_answer,
     normalise_answer,
@@ -12,6 +13,19 @@ from askance.text.answers import (
 )
 
 OPEN = Question("q", "Which river?")
+
+
+@pytest.mark.parametrize(
+    "text",
+    [
+        "It is by the sea. So the answer is Arno.| It is long.",
+        "So the answer is Arno|\nNote: it is long.",
+        "So the answer is: . The answer is Arno.| The answer is Po.",
+        "It is by the sea.\nThe answer is|",
+    ],
+)
+def test_where_what_is_stated_ends(text):
+    assert answer_end(text.replace("|", "")) == text.index("|")
 
 
 @pytest.mark.parametrize(
@@ -83,7 +97,8 @@ def test_has_answer_needs_words_after_the_marker():
         ("So the answer is Arno#10000000Question:", "Arno"),
         ("Question: Which? So the answer is Arno.", "Arno"),
         ("Question: Which? Question: So the answer is Arno. Note: no", "Arno"),
-        (" Question: the answer is Arno", ""),
+        (" Question: the answer is Arno", "Arno"),  # texts are stripped before they are read
+        ("It rains. Question: the answer is Arno", ""),
         ("Nothing was said.", ""),
         ("So the answer is", ""),
         ("", ""),
@@ -99,6 +114,8 @@ def test_what_differs_by_dataset():
     assert authors_short_answer("So the answer is Arno.", two_wiki) == "Arno"
     assert authors_short_answer("So the answer is", two_wiki) == ""
     assert authors_short_answer("So the answer is 7.\n</s>", iirc) == "7"
+    for end in ("<|im_end|>", "<|eot_id|>", "<end_of_turn>", "<eos>", "<｜end▁of▁sentence｜>", "</s></s>"):
+        assert authors_short_answer(f"So the answer is Arno.{end}", two_wiki) == "Arno"
     assert authors_short_answer("So the answer is 7.\n</s>") == "7.\n"
 
 

@@ -1,5 +1,7 @@
 """Markers that a model wrote: which they are, where they stood, and a text that grows without them."""
 
+from itertools import pairwise
+
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
@@ -29,11 +31,18 @@ def told(text):
         ("[1] Ruth Kane was.", "Ruth Kane was.", [(0, (1,))]),
         ("One.\n[2] Two.", "One.\nTwo.", [(5, (2,))]),
         ("It is [1][2].", "It is.", [(5, (1, 2))]),
+        ("The Qur`an [1] is, it`s `x` [2].", "The Qur`an is, it`s `x`.", [(10, (1,)), (23, (2,))]),
         ("It is [1] [2], [4] and [6].", "It is.", [(5, (1, 2, 4, 6))]),
         ("It is [1, 2].", "It is.", [(5, (1, 2))]),
         ("It is [1-3], so", "It is, so", [(5, (1, 2, 3))]),
         ("It is [2–4].", "It is.", [(5, (2, 3, 4))]),
         ("It is ([1]).", "It is.", [(5, (1,))]),
+        ("It is ([1], [2]) [3].", "It is.", [(5, (1, 2, 3))]),
+        ("One.\n([1]) Two.", "One.\nTwo.", [(5, (1,))]),
+        ("([1]) 【3】 It is.", "It is.", [(0, (1, 3))]),
+        ("[1] (see [2]) It is.", "(see) It is.", [(0, (1,)), (4, (2,))]),
+        ("It is [1, 2, 3, 4, 5, 6, 7, 8, 9, 10].", "It is.", [(5, tuple(range(1, 11)))]),
+        ("It is [11\u3000].", "It is.", [(5, (11,))]),
         ("It is [^1].", "It is.", [(5, (1,))]),
         ("It is【1†source】.", "It is.", [(5, (1,))]),
         ("ルース・ケイン【1】。次［２］", "ルース・ケイン。次", [(7, (1,)), (9, (2,))]),
@@ -102,7 +111,10 @@ def test_long_texts_take_no_longer_than_they_are_long(piece):
 
 PIECES = st.lists(
     st.sampled_from(
-        ["[1]", "[", "]", "1", "2, ", " ", "\n", "a", "Kane", "(", ")", "`", "【3】", "and", ".", "-"]
+        [
+            *("[1]", "[^1]", "[0]", "【3】", "([1])", " ([2])", "[", "]", "(", ")", "1", "2, "),
+            *(" ", "\n", "\u3000", "a", "Kane", "and", "`", ".", "-"),
+        ]
     )
 )
 
@@ -114,7 +126,24 @@ def test_a_text_that_grows_tells_what_the_whole_one_does(pieces):
     parts = [*map(growing.add, pieces), growing.end()]
     whole = plain(text, sources)
     assert "".join(parts).rstrip() == whole.text.rstrip()
+    assert tuple(growing.markers) == whole.markers
     assert growing.text == text
+
+
+@given(PIECES)
+def test_no_character_belongs_to_two_markers(pieces):
+    found = plain("".join(pieces), sources)
+    assert all(one.end <= other.start for one, other in pairwise(found.markers))
+    assert all(0 <= found.offset(at) <= len(found.text) for at in range(len(found.written) + 1))
+
+
+@given(PIECES)
+def test_blanks_stand_where_markers_stood(pieces):
+    found = plain("".join(pieces), sources)
+    assert len(found.blanked) == len(found.written)
+    for at, (blank, written) in enumerate(zip(found.blanked, found.written, strict=True)):
+        inside = any(each.start <= at < each.end for each in found.markers)
+        assert blank == (" " if inside else written)
 
 
 @given(PIECES)

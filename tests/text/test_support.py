@@ -1,11 +1,15 @@
 import pytest
 
 from askance.core.types import Hit, Passage
-from askance.text.support import Mark, cite, findings
+from askance.text.support import Mark, citations_of, findings
 
 
 def hit(id, title, text, rank=1):
     return Hit(Passage(id, title, text), 1.0, rank)
+
+
+def cite(*given):
+    return citations_of(findings(*given))
 
 
 ARNO = hit("a", "Arno", "The Arno flows through Florence and Pisa.")

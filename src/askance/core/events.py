@@ -40,6 +40,7 @@ class Asked(Event):
         method: with all its knobs.
         title: the method with its profile and the knobs that are not at their defaults.
         precisions: what the numbers of the models are computed in, by role, where that is known.
+        options: the answers to choose from, if there are any.
     """
 
     type: ClassVar[str] = "question"
@@ -52,6 +53,7 @@ class Asked(Event):
     seed: int
     started_at: str
     precisions: dict[str, str] = field(default_factory=dict)
+    options: tuple[str, ...] = ()
 
 
 @dataclass(frozen=True, slots=True)

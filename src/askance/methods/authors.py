@@ -22,9 +22,7 @@ from askance.methods.eliciting import Elicits, no_room
 from askance.methods.plain_trace import without_markers
 from askance.methods.qfs import is_control
 from askance.methods.wording import Wording, control_spans, raw_prompt
-from askance.text.answers import short_answer
-
-_END_TEST = "the answer is"
+from askance.text.answers import AUTHORS_MARKER, before_invention, short_answer
 
 
 @dataclasses.dataclass(frozen=True, slots=True)
@@ -93,8 +91,8 @@ class Answering:
 
     def end_reason(self, chars_before: int, max_tokens: int) -> str:
         """Why no further round follows, or nothing. `chars_before` is the text's length before this one."""
-        if _END_TEST in self.text:
-            return f"the text holds {_END_TEST!r}"
+        if AUTHORS_MARKER in self.text:
+            return f"the text holds {AUTHORS_MARKER!r}"
         if len(self.text) <= chars_before:
             return "the text did not grow"
         if self.text and self.run.model.count(Raw((Span(self.text),))) > max_tokens:
@@ -105,7 +103,8 @@ class Answering:
         """The answer, with the white space that the code keeps; its text never has what was elicited."""
         left = len(self.text) - len(self.text.lstrip())
         shown, short = [(at and at + left, hits) for at, hits in self.shown], await self._short(method)
-        citations = cited_as_written(self.question, self.run.trace, self.text, shown, short)
+        said = self._said(self.text)
+        citations = cited_as_written(self.question, self.run.trace, said, shown, short)
         return Answer(self.text, short, citations)
 
     async def _short(self, method: Elicits) -> str:
@@ -113,22 +112,28 @@ class Answering:
 
         As in the code, a text without "the answer is", in these letters, is gone on from without passages,
         with a space behind the words that begin the answer. The code reads all that follows them, by rules
-        that depend on the data set; here it is read as for every method. Ours: a window
-        without room for this is recorded, and what there is is read.
+        that depend on the data set; here it is read as for every method. Ours: a window without room for
+        this is recorded, and what there is is read.
         """
-        text = _cut(self.text.strip(), least_at=1)
-        if method.elicit and _END_TEST not in text:
+        text = before_invention(self.text.strip(), least_at=1)
+        if method.elicit and AUTHORS_MARKER not in text:
             begun = f"{text}{self.wording.elicitation}".lstrip()
             obstacle = no_room(self.run.model, self._prompt(f" {begun} "), method.elicit_tokens)
-            why = f"the text does not hold {_END_TEST!r}"
+            why = f"the text does not hold {AUTHORS_MARKER!r}"
             if obstacle:
                 self.run.trace.decide("end", "unstated", f"{why}, and {obstacle}")
             else:
                 self.run.trace.decide("end", "elicit", why)
                 more = await self.write(f" {begun} ", method.elicit_tokens, ("elicit",))
-                text = f"{begun} {_cut(more.text, least_at=0)}"
-        stated = text[max(0, text.find(_END_TEST)) :]
-        return short_answer(without_markers(stated, self.question, self.run.trace), self.question)
+                text = f"{begun} {before_invention(more.text, least_at=0)}"
+        stated = text[max(0, text.find(AUTHORS_MARKER)) :]
+        said = without_markers(self._said(stated), self.question, self.run.trace)
+        return short_answer(said, self.question)
+
+    def _said(self, text: str) -> str:
+        """`text` with blanks for the control tokens that the model wrote, which say nothing."""
+        spans = control_spans(text, self.control)
+        return "".join(" " * len(span.text) if span.trusted else span.text for span in spans)
 
     def _prompt(self, so_far: str, hits: Sequence[Hit] | None = None) -> Raw:
         return raw_prompt(self.wording, self.question, so_far, self._bodies(hits), self.control)
@@ -138,14 +143,6 @@ class Answering:
             return None
         bodies = [" ".join(hit.passage.text.split("\n")) for hit in hits]
         return bodies + [""] * (self.passages - len(bodies))
-
-
-def _cut(text: str, least_at: int) -> str:
-    """`text` without what the model invents after an answer; what begins before `least_at` stays."""
-    for begins in ("Question:", "#10000000", "Note:"):
-        at = text.find(begins)
-        text = text[:at] if at >= least_at else text
-    return text
 
 
 def written(generation: Generation, model: Model) -> Written:

@@ -43,7 +43,7 @@ class Dragin(Bounded):
     question and answer alone; `query_context` takes it at its word. It leaves open how heads are summed up;
     with the mean no token of a small model reaches its thresholds. Ours: the token right after a search can't
     cause another (it would for ever); the answer ends when it has been stated and where an invented question
-    would begin.
+    would begin, and nothing behind the line that states it is in doubt.
 
     Profile "code" is the authors' code. It deviates from the paper: attention comes from a pass over the
     draft alone (D1) with each token's own included (D2), the maximum over queries averaged over heads (D3),

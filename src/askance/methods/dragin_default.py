@@ -30,7 +30,7 @@ async def answer(dragin: "Dragin", question: Question, run: Run) -> Answer:
         written = await so_far.write(dragin, _want(dragin, run), room, step)
         ended = so_far.end_reason(written, room)
         look = await _look(dragin, so_far, written)
-        judged = judge(dragin, written, look, is_over=bool(ended))
+        judged = judge(dragin, so_far.judgeable(written), look, is_over=bool(ended))
         query = await _query(dragin, so_far, judged, look) if may_search else ""
         decision = _decide(dragin, so_far, judged, query, may_search=may_search)
         old = so_far.hits[: min(dragin.kept_passages, dragin.passages - 1)]
@@ -66,10 +66,12 @@ def _want(dragin: "Dragin", run: Run) -> Want:
 async def _look(dragin: "Dragin", so_far: Progress, written: Generation) -> Look | None:
     if not dragin.attends or not written.tokens:
         return None
-    proxy = so_far.run.models.get("attend")
+    asked, proxy = so_far.question.text, so_far.run.models.get("attend")
     if proxy is None:
-        return own_look(written, so_far.question.text, so_far.text, so_far.run.model)
-    return await proxy_look(written, so_far.question.text, so_far.text, proxy)
+        look = own_look(written, asked, so_far.text, so_far.run.model)
+    else:
+        look = await proxy_look(written, asked, so_far.text, proxy)
+    return so_far.readable(look, written)
 
 
 async def _query(dragin: "Dragin", so_far: Progress, judged: Judged, look: Look | None) -> str:

@@ -27,7 +27,7 @@ async def answer(dragin: "Dragin", question: Question, run: Run) -> Answer:
         room = dragin.max_tokens - so_far.num_tokens
         written = await so_far.write(dragin, want(dragin), room, step)
         ended = so_far.end_reason(written, room)
-        stretch = judge(dragin, written, is_over=bool(ended), may_start=not has_searched)
+        stretch = judge(dragin, so_far.judgeable(written), is_over=bool(ended), may_start=not has_searched)
         query = await _query(dragin, so_far, stretch)
         decision = _decide(dragin, so_far, stretch, query)
         has_searched = bool(query)
@@ -62,7 +62,7 @@ def _attended(dragin: "Dragin", so_far: Progress, stretch: Stretch) -> str:
     if not fed:
         return ""
     look = own_look(written, so_far.question.text, so_far.text, so_far.run.model)
-    return look.context_of(
+    return so_far.readable(look, written).context_of(
         len(written.prompt_ids) + fed[-1],
         dragin.query_top,
         dragin.heads_of_query,

@@ -66,7 +66,7 @@ class FixedSentence(Bounded):
             pieces = Pieces(
                 self.max_tokens,
                 until=lambda text: SentenceEnd(),
-                query=lambda text, piece: piece.text,
+                query=lambda text, piece: piece,
                 why=why,
             )
             return await answer_in_rounds(self, pieces, question, run)

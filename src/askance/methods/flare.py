@@ -11,6 +11,7 @@ from askance.core.trace import Decided, WordSignal
 from askance.core.types import Answer, Generation, Hit, Key, Question, Sampling, Token, Want
 from askance.methods.bounded import Bounded
 from askance.methods.eliciting import finished
+from askance.methods.plain_trace import judgeable
 from askance.methods.prompts import STOPS, Layout, answer_prompt, layout_needs
 from askance.methods.searching import search_with_question
 from askance.methods.wording import OWN, Wording
@@ -36,6 +37,8 @@ class Flare(Bounded):
     - generation ends when the answer has been stated, on an empty sentence, on one that was written before
       word for word, and where an invented next question would begin; the code ends on a blank line or at the
       length limit;
+    - a marker that the model copied from its prompt ("[1]"), and what follows the line that states the
+      answer, are neither in doubt nor asked for;
     - the few-shot examples are our own, and carry no passages;
     - sentences are split by `sentencex` instead of Punkt;
     - queries are never truncated; by default the look-ahead already keeps them to the code's 64 tokens;
@@ -72,7 +75,7 @@ class Flare(Bounded):
         for step in range(self.max_tokens):
             room = min(self.look_ahead_tokens, self.max_tokens - kept_tokens)
             sentence = await self._sentence(question, hits, text, run, ("look_ahead", step), room)
-            decision = self._decide(sentence, run)
+            decision = self._decide(judgeable(sentence, text, question, run.trace), run)
             if decision.query:
                 with run.trace.because(decision):
                     found = await run.retriever.search(decision.query, self.passages)

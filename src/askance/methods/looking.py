@@ -4,7 +4,7 @@ import re
 from bisect import bisect_left, bisect_right
 from collections import deque
 from collections.abc import Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from operator import itemgetter
 from typing import Literal
 
@@ -50,6 +50,11 @@ class Look:
     sentence: int
     offsets: tuple[Offsets, ...]
     rows: tuple[Row | None, ...]
+
+    def with_answer(self, said: str) -> "Look":
+        """The same with another text of the answer, the sentence included, of the same length."""
+        start = self.asked[1][0]
+        return replace(self, text=self.text[:start] + said + self.text[start + len(said) :])
 
     def influence(self, start: int, end: int, heads: Heads) -> float:
         """The greatest attention that a token behind `end` pays to one in the sentence's `start` to `end`."""

@@ -1,11 +1,13 @@
 """The text of an answer without the citation markers that the model wrote, also while it is written."""
 
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
 from contextlib import AbstractContextManager
+from dataclasses import replace
 from typing import Any
 
 from askance.core.trace import Event, Searched, Trace
-from askance.core.types import Question
+from askance.core.types import Generation, Question, Token
+from askance.text.answers import answer_end
 from askance.text.markers import Plain, Unmarking, plain
 
 
@@ -19,7 +21,7 @@ class PlainTrace(Trace):
     def __init__(self, of: Trace, question: Question) -> None:
         self.events, self._listener, self._started = of.events, of._listener, of._started
         self._of = of
-        self._kept = Unmarking(lambda: quotable(question, of))
+        self._kept = Unmarking(lambda: quotable(question, of.events))
         self._draft, self._draft_since = self._kept, -1
 
     @property
@@ -67,11 +69,29 @@ def num_written(trace: Trace) -> int:
     return len(trace.written.written if isinstance(trace, PlainTrace) else trace.committed)
 
 
-def quotable(question: Question, trace: Trace) -> Sequence[str]:
+def quotable(question: Question, events: Iterable[Event]) -> Sequence[str]:
     """What an answer may quote: the question with its options, then the passages found so far."""
-    hits = (hit for event in trace.events if isinstance(event, Searched) for hit in event.hits)
+    hits = (hit for event in events if isinstance(event, Searched) for hit in event.hits)
     found = dict.fromkeys(f"{hit.passage.title}\n{hit.passage.text}" for hit in hits)
     return ("\n".join((question.text, *question.options)), *found)
+
+
+def judgeable(written: Generation, before: str, question: Question, trace: Trace) -> Generation:
+    """`written`, which goes on from `before`, as far as it can be in doubt or searched for.
+
+    Tokens of markers, and those behind the statement of the answer, have blanks for a text, and no signals.
+    """
+    whole = plain_of(before + written.text, question, trace).blanked
+    end = answer_end(whole)
+    said = (whole[:end] + " " * (len(whole) - end))[len(before) :]
+
+    def as_said(token: Token) -> Token:
+        place = slice(token.start, token.end)
+        if said[place] == written.text[place]:
+            return token
+        return replace(token, text=said[place], logprob=None, entropy=None)
+
+    return replace(written, tokens=tuple(map(as_said, written.tokens)))
 
 
 def without_markers(text: str, question: Question, trace: Trace) -> str:
@@ -81,4 +101,4 @@ def without_markers(text: str, question: Question, trace: Trace) -> str:
 
 def plain_of(text: str, question: Question, trace: Trace) -> Plain:
     """What a model wrote, and which markers stand in it."""
-    return plain(text, lambda: quotable(question, trace))
+    return plain(text, lambda: quotable(question, trace.events))

@@ -1,11 +1,13 @@
 """An answer of DRAGIN on its way: what is written, which passages were shown, why it ends."""
 
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from typing import TYPE_CHECKING
 
 from askance.core.ports import Run
 from askance.core.trace import Decided
 from askance.core.types import Generation, Hit, Question, Sampling, Until, Want
+from askance.methods.looking import Look
+from askance.methods.plain_trace import judgeable, plain_of, without_markers
 from askance.methods.prompts import STOPS, answer_prompt
 from askance.methods.queries import Asking
 from askance.methods.rind import Doubt
@@ -75,6 +77,14 @@ class Progress:
         self.text += text
         self.num_tokens += num_tokens
 
+    def judgeable(self, written: Generation) -> Generation:
+        """What of `written`, which goes on from the text, can be in doubt."""
+        return judgeable(written, self.text, self.question, self.run.trace)
+
+    def readable(self, look: Look, written: Generation) -> Look:
+        """`look` with blanks for the markers in the answer."""
+        return look.with_answer(plain_of(self.text + written.text, self.question, self.run.trace).blanked)
+
     def end_reason(self, written: Generation, room: int) -> str:
         """Why the answer ends with what was just written, or nothing."""
         if written.finish in ("end", "stop") or not written.text.strip():
@@ -85,4 +95,8 @@ class Progress:
 
     def asking(self, doubt: Doubt, linguistics: Linguistics, last_tokens: int) -> Asking:
         """What a query is made from."""
-        return Asking(self.question.text, self.text.strip(), doubt, linguistics, "", last_tokens)
+        text, kept = (
+            without_markers(part, self.question, self.run.trace).strip() for part in (self.text, doubt.kept)
+        )
+        doubt = replace(doubt, kept=kept)
+        return Asking(self.question.text, text, doubt, linguistics, "", last_tokens)

@@ -39,7 +39,7 @@ class Stretch:
     @property
     def kept(self) -> str:
         """The text before the search."""
-        return "".join(token.text for token in self.kept_tokens)
+        return "".join(self.written.text[token.start : token.end] for token in self.kept_tokens)
 
     def word_signals(self) -> tuple[WordSignal, ...]:
         """Each word with its greatest number; one with a token above the threshold is a hit."""

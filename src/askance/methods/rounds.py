@@ -7,6 +7,7 @@ from typing import Protocol
 from askance.core.ports import Run
 from askance.core.types import Answer, Generation, Hit, Question, Sampling, Until
 from askance.methods.eliciting import Answers, finished
+from askance.methods.plain_trace import plain_of
 from askance.methods.prompts import STOPS, answer_prompt
 from askance.methods.searching import search_for
 from askance.text.answers import has_answer
@@ -30,13 +31,13 @@ class Pieces:
     Attributes:
         max_tokens: of one piece.
         until: what ends a piece early, given the text before it.
-        query: from the text so far, the last piece included, and from that piece.
+        query: from the text so far, the last piece included, and from that piece, both without markers.
         why: a search is made.
     """
 
     max_tokens: int
     until: Callable[[str], Until]
-    query: Callable[[str, Generation], str]
+    query: Callable[[str, str], str]
     why: str
 
 
@@ -68,7 +69,9 @@ async def answer_in_rounds(method: Rounds, pieces: Pieces, question: Question, r
         if ended:
             reason = ended
             break
-        query = pieces.query(text, piece).strip()
+        written = plain_of(text, question, run.trace)
+        last = written.text[written.offset(len(text) - len(piece.text)) :]
+        query = pieces.query(written.text, last).strip()
     run.trace.decide("end", "stop", reason)
     return await finished(method, question, run, text, shown)
 

@@ -1,6 +1,6 @@
 """The trace of a question on a terminal: decisions scroll by, the answer grows below them."""
 
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable, Mapping, Sequence
 from types import TracebackType
 
 from rich.console import Console, Group, RenderableType
@@ -24,8 +24,10 @@ from askance.core.trace import (
     Uncited,
     WordSignal,
 )
-from askance.core.types import Answer, Hit, Usage
+from askance.core.types import Answer, Hit, Question, Usage
+from askance.methods.plain_trace import quotable
 from askance.serve.search_tree import search_trees, tree_block
+from askance.text.markers import Plain, plain
 from askance.text.printable import printable_record
 
 STRONG, WEAK, SURE, PROVISIONAL, QUERY = "bold red", "yellow", "green", "dim", "cyan"
@@ -41,6 +43,7 @@ class LiveView:
     def __init__(self, console: Console) -> None:
         self._console = console
         self._committed, self._draft = "", ""
+        self._quotable: list[AnyEvent] = []
         self._failed: Failed | None = None
         self._live = (
             Live(console=console, transient=True, auto_refresh=False) if console.is_terminal else None
@@ -57,7 +60,7 @@ class LiveView:
         if self._live:
             self._live.stop()
         if error is not None and self._committed.strip():
-            self._console.print(Text(self._committed.strip()))
+            self._console.print(Text(_plain(self._committed, self._quotable).text.strip()))
 
     def __call__(self, event: AnyEvent) -> None:
         """Show one event. An error is shown once something follows: the last one is told by who asked. What
@@ -67,6 +70,8 @@ class LiveView:
         before, self._failed = self._failed, event if isinstance(event, Failed) else None
         if before is not None:
             self._console.print(event_block(before))
+        if isinstance(event, Asked | Searched):
+            self._quotable.append(event)
         if isinstance(event, Drafted):
             self._draft += event.text
         elif isinstance(event, Committed):
@@ -75,7 +80,7 @@ class LiveView:
             self._committed = ""
         elif isinstance(event, Searched):
             self._draft = ""
-        block = event_block(event)
+        block = event_block(event, self._quotable)
         if block is not None and not isinstance(event, Generated | Committed | Failed | Noted):
             self._console.print(block, soft_wrap=isinstance(event, Answered) and not self._live)
         if self._live:
@@ -83,8 +88,10 @@ class LiveView:
 
     def _growing(self) -> Text:
         """The answer so far and the draft, as many of the last lines as the terminal can redraw."""
-        text = Text(self._committed.lstrip())
-        text.append(self._draft if text.plain else self._draft.lstrip(), style=PROVISIONAL)
+        written = _plain(self._committed + self._draft, self._quotable)
+        text, draft = Text(written.text), written.offset(len(self._committed))
+        text.stylize(PROVISIONAL, draft)
+        text = text[len(written.text) - len(written.text.lstrip()) :]
         lines = text.wrap(self._console, self._console.width)
         return Text("\n").join(lines[-max(1, self._console.height - 2) :])
 
@@ -95,16 +102,20 @@ def print_trace(events: Iterable[AnyEvent], console: Console) -> None:
     trees = search_trees(shown)
     last_of = {tree.steps[-1].id: tree for tree in trees}
     in_trees = {step.id for tree in trees for step in tree.steps}
-    for event in shown:
+    for at, event in enumerate(shown):
         if event.id in last_of:
             console.print(tree_block(last_of[event.id]))
-        block = None if event.id in in_trees else event_block(event)
+        block = None if event.id in in_trees else event_block(event, shown[:at])
         if block is not None:
             console.print(block)
 
 
-def event_block(event: AnyEvent) -> RenderableType | None:
-    """What one event looks like; None for events that are not shown."""
+def event_block(event: AnyEvent, before: Sequence[AnyEvent] = ()) -> RenderableType | None:
+    """What one event looks like; None for events that are not shown.
+
+    Args:
+        before: those before it, which say what an answer may quote.
+    """
     if isinstance(event, Asked):
         return _asked(event)
     if isinstance(event, Decided):
@@ -116,11 +127,11 @@ def event_block(event: AnyEvent) -> RenderableType | None:
     if isinstance(event, Generated):
         return _generated(event)
     if isinstance(event, Committed):
-        return _labelled("commit", Text(event.text.strip()))
+        return _labelled("commit", Text(_plain(event.text, before).text.strip()))
     if isinstance(event, Uncited):
         return _labelled("uncited", Text(f"{event.text}\n{event.why}", style=PROVISIONAL))
     if isinstance(event, Answered):
-        return _answered(event.answer, event.usage)
+        return _answered(event.answer, event.usage, before)
     if isinstance(event, Noted):
         return _labelled("note", Text(f"{event.place}: {event.text}", style=WEAK))
     if isinstance(event, Failed):
@@ -218,8 +229,8 @@ def _generated(event: Generated) -> RenderableType:
     return _labelled("write", Group(Text(event.text.strip()), Text(f"{key}: {cost}", style=PROVISIONAL)))
 
 
-def _answered(answer: Answer, usage: Usage) -> RenderableType:
-    lines: list[Text] = [Text(""), _cited_text(answer)]
+def _answered(answer: Answer, usage: Usage, before: Sequence[AnyEvent]) -> RenderableType:
+    lines: list[Text] = [Text(""), _cited_text(answer, before)]
     if answer.short and answer.short != answer.text:
         lines += [Text().append("Answer: ", style="bold").append(answer.short, style=f"bold {SURE}")]
     sources = {citation.number: citation.passage for citation in answer.citations}
@@ -229,12 +240,20 @@ def _answered(answer: Answer, usage: Usage) -> RenderableType:
     return Group(*lines, Text(""), Text(usage_line(usage), style=PROVISIONAL))
 
 
-def _cited_text(answer: Answer) -> Text:
-    text, at = Text(), 0
+def _cited_text(answer: Answer, before: Sequence[AnyEvent]) -> Text:
+    written, text, at = _plain(answer.text, before), Text(), 0
     for citation in answer.citations:
-        text.append(answer.text[at : citation.end]).append(f" [{citation.number}]", style=QUERY)
-        at = citation.end
-    return text.append(answer.text[at:])
+        end = written.offset(citation.end)
+        text.append(written.text[at:end]).append(f" [{citation.number}]", style=QUERY)
+        at = end
+    return text.append(written.text[at:])
+
+
+def _plain(text: str, before: Sequence[AnyEvent]) -> Plain:
+    """What a model wrote, and the markers in it: in profile "code" they stay in text and answer."""
+    asked = next((event for event in before if isinstance(event, Asked)), None)
+    question = Question(asked.question_id, asked.text, options=asked.options) if asked else Question("", "")
+    return plain(text, lambda: quotable(question, before))
 
 
 def _labelled(label: str, content: RenderableType, style: str = PROVISIONAL) -> RenderableType:

@@ -15,9 +15,10 @@ _MARKER = re.compile(r"\bthe\s+(?:final\s+|correct\s+)?answer\s+is\b\s*:?\s*", r
 _ENDS = ".,;:!?…"
 _YES_NO = re.compile(r"\b(yes|no|true|false)\b", re.IGNORECASE)
 _POLARITY = {"yes": "yes", "true": "yes", "no": "no", "false": "no"}
-_AUTHORS_MARKER = "the answer is"
+AUTHORS_MARKER = "the answer is"
+"""What states an answer in the authors' code, in these letters."""
 _BEHIND_THE_ANSWER = ("Question:", "#10000000", "Note:")
-_END_TOKENS = re.compile(r"(?:</s>|<\|\w+\|>)+$")
+_END_TOKENS = re.compile(r"(?:</s>|<\|\w+\|>|<eos>|<end_of_turn>|<｜[^｜]*｜>)+$")
 _ARTICLES = re.compile(r"\b(a|an|the)\b")
 _NO_PUNCTUATION = str.maketrans("", "", string.punctuation)
 
@@ -35,13 +36,26 @@ def short_answer(text: str, question: Question) -> str:
         return _POLARITY[found.group().lower()] if found else ""
     if question.task == "choice":
         return named_option(stated or text, question.options)
+    start, end = _statement(text) or (0, 0)
+    return text[start:end].strip().removesuffix(".").strip(" \"“”'")
+
+
+def answer_end(text: str) -> int:
+    """Where the answer that `text` states ends, with its sentence or line; if it states none, its length."""
+    stated = _statement(text)
+    return stated[1] if stated else len(text)
+
+
+def _statement(text: str) -> tuple[int, int] | None:
+    """What follows the first "the answer is" that says something, to the end of its sentence or line."""
     ends = [end for _, end in sentence_spans(text)]
     for marker in _MARKER.finditer(text):
-        end = next((end for end in ends if end > marker.end()), len(text))
-        line = text[marker.end() : end].split("\n", 1)[0]
+        start = marker.end()
+        sentence_end = next((end for end in ends if end > start), len(text))
+        line = text[start:sentence_end].split("\n", 1)[0]
         if says(line):
-            return line.strip().removesuffix(".").strip(" \"“”'")
-    return ""
+            return start, start + len(line)
+    return None
 
 
 def says(text: str) -> bool:
@@ -94,12 +108,11 @@ def authors_statement(text: str, prompt: str, elicited: str) -> str:
     That is where `text`, as far as it invents no further question, does not hold "the answer is", and
     `prompt`, which `elicited` goes on from, ends in it.
     """
-    kept = _before(text.strip(), least_at=1)
-    at = prompt.rfind(_AUTHORS_MARKER)
-    begun = prompt[at:] if at >= 0 and not prompt[at:].removeprefix(_AUTHORS_MARKER).strip() else ""
-    if _AUTHORS_MARKER in kept or not begun:
+    kept = before_invention(text.strip(), least_at=1)
+    at = prompt.rfind(AUTHORS_MARKER)
+    if AUTHORS_MARKER in kept or at < 0 or prompt[at:].strip() != AUTHORS_MARKER:
         return text
-    return f"{kept} {begun}{_before(elicited, least_at=0)}"
+    return before_invention(f"{kept} {AUTHORS_MARKER} {elicited.strip()}", least_at=0)
 
 
 def authors_short_answer(text: str, reading: AuthorsReading = AuthorsReading()) -> str:
@@ -113,8 +126,8 @@ def authors_short_answer(text: str, reading: AuthorsReading = AuthorsReading()) 
     Deviations: the end tokens of every model family are known, not those of Llama 2 alone. The code makes a
     model that stated no answer write 20 more tokens; here nothing is generated (see `authors_statement`).
     """
-    text = _before(text, least_at=1).strip()
-    _, marker, behind = text.partition(_AUTHORS_MARKER)
+    text = before_invention(text.strip(), least_at=1).strip()
+    _, marker, behind = text.partition(AUTHORS_MARKER)
     if not marker:
         return text if reading.whole_text else ""
     stated = _END_TOKENS.sub("", behind[1:])
@@ -126,7 +139,7 @@ def authors_short_answer(text: str, reading: AuthorsReading = AuthorsReading()) 
     return stated
 
 
-def _before(text: str, *, least_at: int) -> str:
+def before_invention(text: str, *, least_at: int) -> str:
     """`text` without the questions and notes that a model invents; what begins before `least_at` stays."""
     ends = [at for at in map(text.find, _BEHIND_THE_ANSWER) if at >= least_at]
     return text[: min(ends, default=len(text))]

@@ -2,32 +2,34 @@
 
 Prompts number their passages "[1] …", and models copy that. What counts as a marker: one number of up to
 three digits in square brackets, or several, "[1, 2]" and "[1-3]"; brackets of East Asian scripts, "【1】" and
-"［1］", too; and a chain of these. The white space before it belongs to it, or, at the start of a line, that
-behind it.
+"［1］", too; one in parentheses, "([1])"; and a chain of these. The white space before it belongs to it, or,
+at the start of a line, that behind it.
 
-What only looks like one is text, and stays: what holds a 0; a link, "[1](…)"; what stands in backticks, or
-behind "=" or "{", or directly behind one small letter, a name with "_" or an opened call, "a[1]", "f([1])";
-what the question holds; and what a passage holds directly behind the same word, "matrix[2]", or as the same
-list. A list stays where no passage was shown, too.
+What only looks like one is text, and stays: what holds a 0; a link, "[1](…)"; what stands in backticks (one
+inside a word is an apostrophe), or behind "=" or "{", or directly behind one small letter, a name with "_" or
+an opened call, "a[1]", "f([1])"; what the question holds; and what a passage holds directly behind the same
+word, "matrix[2]", or as the same list. A list stays where no passage was shown, too.
 """
 
 import re
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import dataclass, field
-from itertools import pairwise
 
 _SPACE = r"[^\S\n]"
 _OPEN, _CLOSE = r"[\[【［]", r"[\]】］]"
 _LIST = rf"\d{{1,3}}(?:{_SPACE}?[,;、，–—-]{_SPACE}?\d{{1,3}})*"
 _ONE = rf"{_OPEN}{_SPACE}?\^?{_LIST}{_SPACE}?(?:†[^\]】］\n]{{0,40}})?{_CLOSE}"
 _JOINT = rf"(?:{_SPACE}?(?:[,;&]|and){_SPACE}?|{_SPACE}*)"
-_CHAIN = re.compile(rf"{_ONE}(?:{_JOINT}{_ONE})*(?!\()")
-_BEGUN = rf"{_OPEN}(?:{_SPACE}?\^?[\d,;、，–— -]{{0,24}}(?:†[^\]】］\n]{{0,40}})?)"
+_PART = rf"(?:{_ONE}|\({_ONE}(?:{_JOINT}{_ONE})*\))"
+_WHOLE = rf"{_PART}(?:{_JOINT}{_PART})*"
+_CHAIN = re.compile(rf"{_WHOLE}(?:(?<=\))|(?!\())")
+_GROWING = re.compile(rf"(?:{_WHOLE}|\({_WHOLE})(?:{_JOINT}\({_WHOLE})?")
+_BEGUN = rf"{_OPEN}(?:{_SPACE}?\^?(?:{_SPACE}|[\d,;、，–—-]){{0,60}}(?:†[^\]】］\n]{{0,40}})?)"
 _CUT_OFF = re.compile(rf"{_SPACE}*{_BEGUN}\Z")
-_ANY_CHAIN = re.compile(rf"{_ONE}(?:{_JOINT}{_ONE})*")
-_MAY_GO_ON = re.compile(rf"(?:{_SPACE}?(?:[,;&]|an?d?))?{_SPACE}*(?:{_BEGUN})?")
-_MAY_BEGIN = re.compile(rf"(?:{_BEGUN})?\Z")
+_MAY_GO_ON = re.compile(rf"(?:{_SPACE}?(?:[,;&]|an?d?))?{_SPACE}*(?:\(?{_BEGUN}|\()?")
+_MAY_BEGIN = re.compile(rf"(?:\(?{_BEGUN}|\()?\Z")
 _CODE = re.compile(r"(?:[={]\s*|\b[a-z]|\w*_\w*|\w\()\Z")
+_TICK = re.compile(r"(?<!\w)`|`(?!\w)")
 _GLUED = re.compile(r"\w+\Z")
 _RANGE = re.compile(rf"(\d{{1,3}}){_SPACE}?[–—-]{_SPACE}?(\d{{1,3}})")
 _NUMBER = re.compile(r"\d+")
@@ -89,8 +91,9 @@ class Unmarking:
 
     def _tell(self, markers: Iterable[Marker], until: int) -> str:
         found = list(markers)
-        bounds = [(self.told, self.told), *((each.start, each.end) for each in found), (until, until)]
-        piece = "".join(self.text[end:start] for (_, end), (start, _) in pairwise(bounds))
+        # White space behind a marker at the start of a line goes with it, and is decided with it.
+        until = max([until, *(each.end for each in found)])
+        piece = "".join(self.text[start:end] for start, end in _between(found, self.told, until))
         self.markers += found
         self.told = until
         return piece
@@ -110,8 +113,15 @@ class Plain:
     @property
     def text(self) -> str:
         """What is left."""
-        bounds = [(0, 0), *((each.start, each.end) for each in self.markers), (len(self.written),) * 2]
-        return "".join(self.written[end:start] for (_, end), (start, _) in pairwise(bounds))
+        return "".join(self.written[start:end] for start, end in _between(self.markers, 0, len(self.written)))
+
+    @property
+    def blanked(self) -> str:
+        """`written` with blanks in place of the markers."""
+        said = self.written
+        for each in self.markers:
+            said = said[: each.start] + " " * (each.end - each.start) + said[each.end :]
+        return said
 
     @property
     def marks(self) -> tuple[tuple[int, tuple[int, ...]], ...]:
@@ -140,16 +150,23 @@ def plain(text: str, sources: Sources) -> Plain:
     return Plain(text, tuple(growing.markers))
 
 
+def _between(markers: Iterable[Marker], start: int, end: int) -> Iterator[tuple[int, int]]:
+    """What stands between markers, as ranges."""
+    for each in markers:
+        yield start, each.start
+        start = each.end
+    yield start, end
+
+
 def _undecided(text: str, start: int) -> int:
     """From where on `text` may still become a marker, or white space before one."""
-    last = max(_ANY_CHAIN.finditer(text, start), key=re.Match.end, default=None)
+    last = max(_GROWING.finditer(text, start), key=re.Match.end, default=None)
     if last is not None and _MAY_GO_ON.fullmatch(text, last.end()):
         first = last.start()
     else:
         begun = _MAY_BEGIN.search(text, max(start, len(text) - _NEAR))
         first = begun.start() if begun else len(text)
-    first = _skip_back(text, first, start)
-    return _skip_back(text, first - 1, start) if first > start and text[first - 1] == "(" else first
+    return _skip_back(text, first, start)
 
 
 def _chains(text: str, start: int, end: int, sources: Sources) -> list[Marker]:
@@ -157,18 +174,18 @@ def _chains(text: str, start: int, end: int, sources: Sources) -> list[Marker]:
     found, num_ticks, counted = list[Marker](), 0, 0
     for chain in _CHAIN.finditer(text, start):
         numbers = _numbers(chain[0])
-        num_ticks, counted = num_ticks + text.count("`", counted, chain.start()), chain.start()
+        num_ticks += len(_TICK.findall(text, counted, chain.start()))
+        counted = chain.start()
         is_code = num_ticks % 2 == 1 or 0 in numbers
         if chain.end() <= end and not is_code and not _is_text(text, chain, sources):
-            found.append(Marker(*_with_spaces(text, chain.start(), chain.end(), start), numbers))
+            least = found[-1].end if found else start
+            found.append(Marker(*_with_spaces(text, chain.start(), chain.end(), least), numbers))
     return found
 
 
 def _with_spaces(text: str, first: int, last: int, least: int) -> tuple[int, int]:
-    """A marker with the white space before it, or behind it at the start of a line; so is one in brackets."""
+    """A marker with the white space before it, or behind it at the start of a line."""
     first = _skip_back(text, first, least)
-    if first > least and text[first - 1] == "(" and text[last : last + 1] == ")":
-        first, last = _skip_back(text, first - 1, least), last + 1
     if first == 0 or text[first - 1] == "\n":
         last += len(text[last:]) - len(text[last:].lstrip(" \t\u00a0\u3000"))
     return first, last
@@ -183,7 +200,7 @@ def _skip_back(text: str, at: int, least: int) -> int:
 def _is_text(text: str, chain: re.Match[str], sources: Sources) -> bool:
     """Whether what looks like a marker is part of what is said, see the top of this file."""
     before = text[max(0, chain.start() - _NEAR) : chain.start()]
-    if _CODE.search(before):
+    if _CODE.search(f"{before}(" if chain[0].startswith("(") else before):
         return True
     question, *passages = sources()
     is_list = len(_NUMBER.findall(chain[0])) > len(re.findall(_OPEN, chain[0]))

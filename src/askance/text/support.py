@@ -140,11 +140,6 @@ def citations_of(found: Sequence[Finding]) -> tuple[Citation, ...]:
     )
 
 
-def cite(text: str, shown: Shown, asked: Asked = (), short: str = "") -> tuple[Citation, ...]:
-    """The citations of `findings`."""
-    return citations_of(findings(text, shown, asked, short))
-
-
 def best_support(claim: Claim, passages: Sequence[Passage]) -> tuple[Passage | None, str]:
     """Of the passages that support a claim the one that holds most of its words, or why there is none."""
     ranked = sorted(passages, key=claim.held, reverse=True)
