@@ -373,6 +373,8 @@ def test_members_take_knobs_by_name(settings):
     assert short_repr(make_method("blender", {"single.passages": 5})) == (
         "blender (methods=single[passages=5],iterdrag,airrag_lite,airrag)"
     )
+    twice = make_method("blender", {"methods": "Single,More=SINGLE", "More.passages": "9"})
+    assert short_repr(twice) == "blender (methods=single,More=single[passages=9])", "with what More is"
     action = make_method("airrag", {"actions": "say,ra,qt,sa,single", "single.passages": "9"})
     assert action.actions.further == (("single", Single(passages=9)),)
 
@@ -401,7 +403,12 @@ def test_members_take_knobs_by_name(settings):
         ("blender", {"single.passages": "few"}, KnobError, "passages='few' of method single: expected int"),
         ("blender", {"single.passages": "-1"}, KnobError, "passages=-1 of method single: expected 0 or more"),
         ("blender", {"airrag.single.passages": 3}, UnknownName, "unknown member 'single' of method airrag"),
-        ("dragin", {"single.passages": "5"}, UnknownName, "unknown member 'single' of method dragin"),
+        (
+            "dragin",
+            {"dragin.passages": "5"},
+            UnknownName,
+            "unknown knob 'dragin.passages' of method dragin: did you mean 'passages'",
+        ),
         ("blender", {"methods": "one=two"}, UnknownName, "unknown method 'two' in methods='one=two'"),
         ("blender", {"methods": "a.b=single"}, KnobError, "'a.b' is no name"),
         ("blender", {"methods": "single,single=dragin"}, KnobError, "single is there twice"),
