@@ -27,6 +27,7 @@ AIRRAG_WORDINGS = {
 
 _BUILT_IN = {"airrag": OWN, "airrag-reader": READER}
 _KEYS = tuple(each.name for each in dataclasses.fields(AirragWording) if each.compare)
+_START = "`askance prompts airrag` prints a set to start from."
 _DEMOS = ("say_demos", "qt_demos", "sa_demos")
 
 
@@ -42,7 +43,7 @@ def open_airrag_wording(name: str | Path) -> AirragWording:
     if isinstance(name, str) and re.fullmatch(r"[\w-]*", name):
         place = f"of airrag (a file is named with its ending, or as ./{name})"
         raise UnknownName("prompt set", name, AIRRAG_WORDINGS, place=place)
-    return _read(Path(name), read_table(Path(name)))
+    return _read(Path(name), read_table(Path(name), start=_START))
 
 
 def shown_prompts(name: str | Path) -> str:
