@@ -13,7 +13,7 @@ from askance.methods.bounded import NotedRetriever
 from askance.methods.budget import Allowance, NoRoom
 from askance.methods.members import answer_of
 from askance.text.answers import normalise_answer
-from askance.text.fusion import fuse
+from askance.text.fusion import fuse_hits
 
 
 @dataclass(frozen=True, slots=True)
@@ -74,8 +74,8 @@ def endings_of(told: Sequence[Told], most_passages: int | None) -> list[tuple[To
         most_passages: None for all that were found.
     """
     ended = [each for each in told if not each.failure]
-    ranked = fuse([[hit.passage.id for hit in each.hits] for each in ended])
-    places = {id: rank for rank, (id, _) in enumerate(ranked[:most_passages], start=1)}
+    ranked = fuse_hits([each.hits for each in ended])
+    places = {hit.passage.id: hit.rank for hit in ranked[:most_passages]}
     return [(each, _ending(each, places)) for each in ended]
 
 
