@@ -150,6 +150,11 @@ class Selfrag(Bounded):
         if self.scorer == "native":
             Vocabulary.of(judge)
             check_abilities(judge)
+        if self.closed_aggregation == "option_likelihood" and "score" not in model.capabilities:
+            raise MissingAbility(
+                f"closed_aggregation=option_likelihood needs the likelihood of options, which {model.name} "
+                "does not give: leave it at score_sum, or use a local model (bundled, hf:NAME, gguf:FILE)."
+            )
         if has_reflection_tokens(model):
             return
         layouts = layout_needs(self.layout, goes_on=self.form == "long")
@@ -158,11 +163,6 @@ class Selfrag(Bounded):
                 f"method selfrag, set to form={self.form} and layout={self.layout}, writes prompts that "
                 f"{model.name} can't take: use form=short with layout=auto, or a local model "
                 "(bundled, hf:NAME, gguf:FILE)."
-            )
-        if self.closed_aggregation == "option_likelihood" and "score" not in model.capabilities:
-            raise MissingAbility(
-                f"closed_aggregation=option_likelihood needs the likelihood of options, which {model.name} "
-                "does not give: leave it at score_sum, or use a local model (bundled, hf:NAME, gguf:FILE)."
             )
 
     async def answer(self, question: Question, run: Run) -> Answer:

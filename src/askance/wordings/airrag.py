@@ -1,6 +1,6 @@
 r"""Prompt sets of AirRAG and Blender: the packaged ones by name, and those of users, in TOML files.
 
-    base = "airrag"                         # says that it is such a set; what is left out comes from there
+    base = "airrag"                         # says that it is such a set; texts left out come from there
     qt = "Rewrite the next query, or write None."
     examples = 2                            # how many of each action's are shown; all that the file has
     [[qt_demos]]
@@ -52,7 +52,9 @@ def shown_prompts(name: str | Path) -> str:
     Raises:
         UnknownName, PromptsError: as for `open_wording`.
     """
-    if name in AIRRAG_WORDINGS or (Path(name).is_file() and read_table(Path(name)).get("base") in _BUILT_IN):
+    if name in AIRRAG_WORDINGS or (
+        Path(name).is_file() and read_table(Path(name)).get("base") in [*_BUILT_IN]
+    ):
         words = open_airrag_wording(name)
         return toml_text({"base": "airrag"} | {key: getattr(words, key) for key in _KEYS})
     if isinstance(name, str) and re.fullmatch(r"[\w-]*", name) and name not in WORDINGS:
@@ -78,6 +80,6 @@ def _read(path: Path, content: dict[str, Any]) -> AirragWording:
 def _number(path: Path, value: Any, most: int) -> int:
     if not isinstance(value, int) or isinstance(value, bool) or not 0 <= value <= most:
         raise PromptsError(
-            f"prompts {path}, examples: {value!r} is no number from 0 to {most}, which it has."
+            f"prompts {path}, examples: {value!r} is no number from 0 to {most}, as many as the file has."
         )
     return value
