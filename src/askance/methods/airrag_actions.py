@@ -75,7 +75,7 @@ class Actions:
         return replace(self, further=named)
 
     def __repr__(self) -> str:
-        return "+".join([*self.own, *(f"{method!r}" for _, method in self.further)])
+        return "+".join([*self.own, *(f"{name}={method!r}" for name, method in self.further)])
 
     def __str__(self) -> str:
         return ",".join([*self.own, *(told(*each) for each in self.further)])
