@@ -120,24 +120,34 @@ def with_preset(
 ) -> dict[str, Any]:
     """The settings of a method, and what a preset has for the knobs that they leave open; all typed.
 
+    The same is filled into the members of `blender`, and methods that are actions of `airrag`, as far as the
+    preset knows them.
+
     Args:
         answer_model: the specification of the model that answers, or nothing. ``bundled`` and
             ``bundled:base`` have presets of their own, which apply when none is named, as far as they know
             the method and its profile. A trained reader is asked with the prompts it was trained on.
 
-    The same is filled into the members of `blender`, and methods that are actions of `airrag`, as far as the
-    preset knows them.
-
     Raises:
         UnknownName: no such method, knob or preset.
-        PresetError: the preset named can't be read, or does not know the method or its profile.
+        PresetError: the preset named can't be read, or knows neither the method in its profile nor a member.
     """
     method, typed = method_class(name)(), read_settings(name, settings)
     if preset is None:
         return _filled(method, typed, answer_model, own_preset(answer_model))
     named = open_preset(preset)
-    named.knobs(type(method), by_member(typed)[0])  # it must know the method, if not all of its members
+    if not _is_known(named, method, typed):
+        named.knobs(type(method), by_member(typed)[0])  # raises, and says what it knows
     return _filled(method, typed, answer_model, named)
+
+
+def _is_known(preset: Preset, method: Any, typed: Mapping[str, Any]) -> bool:
+    """Whether a preset has something for a method or one of its members."""
+    own, of_members = by_member(typed)
+    members = (members_of(method, own) or {}).items()
+    return preset.knows(type(method), {**changed_knobs(method), **own}) or any(
+        _is_known(preset, member, of_members.get(name, {})) for name, member in members
+    )
 
 
 def _filled(method: Any, typed: Mapping[str, Any], model: str, preset: Preset | None) -> dict[str, Any]:

@@ -13,6 +13,7 @@ from askance.core.errors import (
     LimitReached,
     MissingAbility,
     ModelFailure,
+    PresetError,
     UnknownName,
 )
 from askance.core.knobs import short_repr
@@ -37,6 +38,7 @@ from tests.methods.test_bounded import num_read
 from tests.tolerances import near
 
 CHOSEN = "It is the Delaware River"
+HOTPOT = "llama2-13b-chat/hotpotqa"
 
 
 @dataclass(frozen=True, slots=True)
@@ -437,6 +439,16 @@ def test_a_preset_and_trained_prompts_reach_the_members(tmp_path):
     assert (
         trained["single"].wording == make_method("single", with_preset("single", {}, "bundled", None)).wording
     )
+
+
+def test_a_preset_may_know_nothing_but_a_member():
+    settings = {"methods": "single,dragin", "dragin.profile": "paper"}
+    dragin = dict(make_method("blender", with_preset("blender", settings, "", HOTPOT)).methods.named)[
+        "dragin"
+    ]
+    assert dragin == make_method("dragin", with_preset("dragin", {"profile": "paper"}, "", HOTPOT))
+    with pytest.raises(PresetError, match="has nothing for method blender: it knows dragin"):
+        with_preset("blender", {"methods": "single,dragin"}, "", HOTPOT)
 
 
 ZERO_SHOT = {"methods": "zero=airrag,airrag", "zero.actions": "da"}
