@@ -116,6 +116,12 @@ def open_preset(name: str | Path) -> Preset:
         ) from error
 
 
+def own_preset(model: str) -> Preset | None:
+    """What was measured for the model of a specification; with an adapter on it, it is another model."""
+    name, _, query = model.partition("?")
+    return None if name not in OF_MODELS or "adapter=" in query else shipped()[name]
+
+
 @cache
 def shipped() -> Mapping[str, Preset]:
     """The presets that ship with askance, by name."""

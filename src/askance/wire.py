@@ -2,7 +2,7 @@
 
 import asyncio
 from collections.abc import Callable, Mapping
-from dataclasses import fields, is_dataclass, replace
+from dataclasses import fields, is_dataclass
 from importlib import import_module
 from pathlib import Path
 from typing import Any, cast
@@ -21,10 +21,11 @@ from askance.loading import load_encoder as load_encoder
 from askance.loading import load_model as load_model
 from askance.loading import load_models as load_models
 from askance.loading import open_retriever as open_retriever
-from askance.methods.members import HoldsMethods, by_member
+from askance.methods.airrag_actions import read_actions
+from askance.methods.members import by_member, members_of, of_member, read_members, with_settings
 from askance.models.kinds import parse_spec
 from askance.nlp import load_linguistics
-from askance.presets import OF_MODELS, Preset, open_preset, shipped
+from askance.presets import Preset, open_preset, own_preset
 from askance.runtime.limit import Budget
 from askance.wordings import open_wording
 from askance.wordings.airrag import open_airrag_wording
@@ -48,25 +49,13 @@ METHODS = {
 DEFAULT_METHOD = "dragin"
 
 
-def _read_actions(text: str) -> object:
-    from askance.methods.airrag_actions import read_actions
-
-    return read_actions(text, METHODS, make_method)
-
-
-def _read_members(text: str) -> object:
-    from askance.methods.members import read_members
-
-    return read_members(text, METHODS, make_method)
-
-
 RECORD_KNOBS: dict[str, Callable[[str], Any]] = {
     "linguistics": load_linguistics,
     "wording": open_wording,
     "prompts": open_airrag_wording,
     "instructions": open_instructions,
-    "actions": _read_actions,
-    "methods": _read_members,
+    "actions": lambda text: read_actions(text, METHODS, make_method),
+    "methods": lambda text: read_members(text, METHODS, make_method),
 }
 """Knobs that are records, by name, and what makes the record from a text."""
 
@@ -92,7 +81,7 @@ def make_method(name: str, settings: Mapping[str, Any] | None = None) -> Method:
         InputError: a record that can't be made, such as linguistics of a missing package, or
             prompts of a file with an error.
     """
-    return _changed(method_class(name)(), read_settings(name, settings or {}))
+    return with_settings(method_class(name)(), read_settings(name, settings or {}))
 
 
 def read_settings(name: str, settings: Mapping[str, Any]) -> dict[str, Any]:
@@ -115,41 +104,15 @@ def _typed(method: Any, settings: Mapping[str, Any]) -> dict[str, Any]:
         for key, value in own.items()
     }
     typed = parse_knobs(cls, made)
-    members = _members(method, typed)
+    members = members_of(method, typed)
     for member, knobs in of_members.items():
+        if members is None:  # a slip, as in "dragin.threshold" of dragin itself
+            slip = f"{member}.{next(iter(knobs), '')}"
+            raise UnknownName("knob", slip, names, place=f"of method {name_of(cls)}")
         if member not in members:
             raise UnknownName("member", member, members, place=f"of method {name_of(cls)}")
-        typed |= _of_member(member, _typed(members[member], knobs))
+        typed |= of_member(member, _typed(members[member], knobs))
     return typed
-
-
-def _of_member(member: str, settings: Mapping[str, Any]) -> dict[str, Any]:
-    return {f"{member}.{knob}": value for knob, value in settings.items()}
-
-
-def _changed(method: Any, typed: Mapping[str, Any]) -> Method:
-    """A method with settings that are values of the knobs' types."""
-    own, of_members = by_member(typed)
-    holding = _held(method, own)
-    if of_members and holding is not None:
-        knob, held = holding
-        named = ((name, _changed(member, of_members.get(name, {}))) for name, member in held.named)
-        own[knob] = held.having(tuple(named))
-    return cast(Method, replace(method, **own) if own else method)
-
-
-def _members(method: Any, typed: Mapping[str, Any]) -> dict[str, Method]:
-    """The methods that a method with some settings asks, by name."""
-    holding = _held(method, typed)
-    return {} if holding is None else dict(holding[1].named)
-
-
-def _held(method: Any, typed: Mapping[str, Any]) -> tuple[str, HoldsMethods] | None:
-    """The knob that holds other methods, and what it holds, where a method has one."""
-    knobs = fields(method) if is_dataclass(method) else ()
-    values = {field.name: typed.get(field.name, getattr(method, field.name)) for field in knobs}
-    held = ((knob, value) for knob, value in values.items() if isinstance(value, HoldsMethods))
-    return next(held, None)
 
 
 def with_preset(
@@ -157,24 +120,34 @@ def with_preset(
 ) -> dict[str, Any]:
     """The settings of a method, and what a preset has for the knobs that they leave open; all typed.
 
+    The same is filled into the members of `blender`, and methods that are actions of `airrag`, as far as the
+    preset knows them.
+
     Args:
         answer_model: the specification of the model that answers, or nothing. ``bundled`` and
             ``bundled:base`` have presets of their own, which apply when none is named, as far as they know
             the method and its profile. A trained reader is asked with the prompts it was trained on.
 
-    The same is filled into the members of `blender`, and methods that are actions of `airrag`, as far as the
-    preset knows them.
-
     Raises:
         UnknownName: no such method, knob or preset.
-        PresetError: the preset named can't be read, or does not know the method or its profile.
+        PresetError: the preset named can't be read, or knows neither the method in its profile nor a member.
     """
     method, typed = method_class(name)(), read_settings(name, settings)
     if preset is None:
-        return _filled(method, typed, answer_model, _own_preset(answer_model))
+        return _filled(method, typed, answer_model, own_preset(answer_model))
     named = open_preset(preset)
-    named.knobs(type(method), by_member(typed)[0])  # it must know the method, if not all of its members
+    if not _is_known(named, method, typed):
+        named.knobs(type(method), by_member(typed)[0])  # raises, and says what it knows
     return _filled(method, typed, answer_model, named)
+
+
+def _is_known(preset: Preset, method: Any, typed: Mapping[str, Any]) -> bool:
+    """Whether a preset has something for a method or one of its members."""
+    own, of_members = by_member(typed)
+    members = (members_of(method, own) or {}).items()
+    return preset.knows(type(method), {**changed_knobs(method), **own}) or any(
+        _is_known(preset, member, of_members.get(name, {})) for name, member in members
+    )
 
 
 def _filled(method: Any, typed: Mapping[str, Any], model: str, preset: Preset | None) -> dict[str, Any]:
@@ -182,10 +155,10 @@ def _filled(method: Any, typed: Mapping[str, Any], model: str, preset: Preset | 
     filled = {**_trained_prompts(cls, model), **changed_knobs(method), **own}
     if preset is not None and preset.knows(cls, filled):
         filled = {**preset.knobs(cls, filled), **filled}
-    for name, member in _members(method, filled).items():
+    for name, member in (members_of(method, filled) or {}).items():
         # What it may read is up to the method that asks it.
         given = {"l_max": member.l_max} if hasattr(member, "l_max") else {}
-        filled |= _of_member(name, _filled(member, {**given, **of_members.get(name, {})}, model, preset))
+        filled |= of_member(name, _filled(member, {**given, **of_members.get(name, {})}, model, preset))
     return filled
 
 
@@ -213,12 +186,6 @@ def _trained_prompts(cls: type[Any], model: str) -> dict[str, Any]:
         return {}
     trained = {"wording": open_wording(note.prompts), "prompts": open_airrag_wording("airrag-reader")}
     return {knob: words for knob, words in trained.items() if knob in names}
-
-
-def _own_preset(model: str) -> Preset | None:
-    """What was measured for the model of a specification; with an adapter on it, it is another model."""
-    name, _, query = model.partition("?")
-    return None if name not in OF_MODELS or "adapter=" in query else shipped()[name]
 
 
 def ready_method(

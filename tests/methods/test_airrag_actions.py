@@ -97,6 +97,15 @@ def test_another_method_that_does_not_fit():
     assert found == {"no room"}
 
 
+def test_another_method_knows_what_it_may_read():
+    """It plans with that; a method that knew nothing of it would count what it was never given."""
+    result, _ = run(with_other(Airrag(rollouts=8), expansion="eager", l_max=600), ScriptedModel(playing()))
+    spent_by = [event for event in decisions(result) if "rollouts" in event.numbers]
+    assert len(spent_by) > 1, "the other one, and the whole"
+    for event in spent_by:
+        assert event.numbers["input tokens"] <= event.numbers["l_max"] <= 600
+
+
 def test_a_limit_of_the_question_is_not_swallowed():
     with pytest.raises(LimitReached):
         run(with_other(Failing(LimitReached("enough"))))

@@ -44,7 +44,9 @@ def test_what_was_asked_is_not_asked_again():
     state = State().planned(("Which creek?",), QUESTION).answered("Which creek?", "x", HITS, refused=False)
     again = state.transformed(("which  creek", "which sea?"))
     assert again.pending == ("which sea?",)
-    assert again.num_repeats == 1
+    assert again.num_repeats == 0, "it asks something new, too"
+    assert state.transformed(("Which creek?", "which  creek")).num_repeats == 1
+    assert state.transformed(()).num_repeats == 0
     assert state.transformed(("WHICH CREEK",)).pending == ()
 
 

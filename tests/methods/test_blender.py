@@ -13,6 +13,7 @@ from askance.core.errors import (
     LimitReached,
     MissingAbility,
     ModelFailure,
+    PresetError,
     UnknownName,
 )
 from askance.core.knobs import short_repr
@@ -37,6 +38,7 @@ from tests.methods.test_bounded import num_read
 from tests.tolerances import near
 
 CHOSEN = "It is the Delaware River"
+HOTPOT = "llama2-13b-chat/hotpotqa"
 
 
 @dataclass(frozen=True, slots=True)
@@ -373,6 +375,8 @@ def test_members_take_knobs_by_name(settings):
     assert short_repr(make_method("blender", {"single.passages": 5})) == (
         "blender (methods=single[passages=5],iterdrag,airrag_lite,airrag)"
     )
+    twice = make_method("blender", {"methods": "Single,More=SINGLE", "More.passages": "9"})
+    assert short_repr(twice) == "blender (methods=single,More=single[passages=9])", "with what More is"
     action = make_method("airrag", {"actions": "say,ra,qt,sa,single", "single.passages": "9"})
     assert action.actions.further == (("single", Single(passages=9)),)
 
@@ -401,7 +405,12 @@ def test_members_take_knobs_by_name(settings):
         ("blender", {"single.passages": "few"}, KnobError, "passages='few' of method single: expected int"),
         ("blender", {"single.passages": "-1"}, KnobError, "passages=-1 of method single: expected 0 or more"),
         ("blender", {"airrag.single.passages": 3}, UnknownName, "unknown member 'single' of method airrag"),
-        ("dragin", {"single.passages": "5"}, UnknownName, "unknown member 'single' of method dragin"),
+        (
+            "dragin",
+            {"dragin.passages": "5"},
+            UnknownName,
+            "unknown knob 'dragin.passages' of method dragin: did you mean 'passages'",
+        ),
         ("blender", {"methods": "one=two"}, UnknownName, "unknown method 'two' in methods='one=two'"),
         ("blender", {"methods": "a.b=single"}, KnobError, "'a.b' is no name"),
         ("blender", {"methods": "single,single=dragin"}, KnobError, "single is there twice"),
@@ -430,6 +439,16 @@ def test_a_preset_and_trained_prompts_reach_the_members(tmp_path):
     assert (
         trained["single"].wording == make_method("single", with_preset("single", {}, "bundled", None)).wording
     )
+
+
+def test_a_preset_may_know_nothing_but_a_member():
+    settings = {"methods": "single,dragin", "dragin.profile": "paper"}
+    dragin = dict(make_method("blender", with_preset("blender", settings, "", HOTPOT)).methods.named)[
+        "dragin"
+    ]
+    assert dragin == make_method("dragin", with_preset("dragin", {"profile": "paper"}, "", HOTPOT))
+    with pytest.raises(PresetError, match="has nothing for method blender: it knows dragin"):
+        with_preset("blender", {"methods": "single,dragin"}, "", HOTPOT)
 
 
 ZERO_SHOT = {"methods": "zero=airrag,airrag", "zero.actions": "da"}

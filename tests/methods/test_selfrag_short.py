@@ -361,6 +361,25 @@ def test_ties_of_likelihood_go_to_the_first_option(first, second, won):
     assert run(method, model, question=choice("Rome", "Pisa"))[0].answer.short == won
 
 
+YES_OR_NO = Question("q", "Is it long?", task="yes_no")
+MANY = tuple(f"river {number}" for number in range(27))
+
+
+@pytest.mark.parametrize(
+    ("question", "options"),
+    [(choice("true", "false"), ("true", "false")), (YES_OR_NO, ("yes", "no")), (choice(*MANY), MANY)],
+)
+def test_options_without_letters_are_scored_by_their_words(question, options):
+    """Also where they are said to be a choice; and where there are more options than letters."""
+    model = native(
+        {IN_ARNO: relevant(0.8, "so")}, scores=lambda prompt, option: -float(option != options[-1])
+    )
+    method = Selfrag(closed_aggregation="option_likelihood", task="choice", **RELEVANCE_ALONE)
+    result, prompts, _ = run(method, model, (ARNO,), question=question)
+    assert result.answer.short == options[-1]
+    assert all(option in prompts[0] for option in question.options)
+
+
 CONTRADICTS = relevant(0.99, "The Po.[No support / Contradictory][Utility:5]", supported(0.1, 0.2, 0.7))
 IRRELEVANT_ONE = said("[Irrelevant]The Po.[Utility:5]", {IRRELEVANT: 0.9, RELEVANT: 0.1})
 USELESS = relevant(0.99, "The Po.[Fully supported][Utility:3]")

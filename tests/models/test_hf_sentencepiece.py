@@ -80,9 +80,13 @@ def test_without_bos_or_with_an_end_token_behind(tmp_path, model, adds_bos, adds
     assert other.decode(other.tokenize("巴黎 🙂</s>")) == "巴黎 🙂</s>", "byte by byte, and back"
 
 
-def test_where_legacy_is_not_told_a_warning_says_so(tmp_path, folder):
-    with pytest.warns(UserWarning, match=r'does not say `legacy` in tokenizer_config\.json.*"legacy": true'):
+def test_where_legacy_is_not_told_a_warning_says_so(tmp_path, folder, run):
+    says = r'does not say `legacy` in tokenizer_config\.json.*"legacy": true'
+    with pytest.warns(UserWarning, match=says):
         untold = load_hf(str(save_slow_checkpoint(tmp_path / "untold")))
+    _, _, err = run("ask", "Who?", "--method", "closed_book", "--model", f"hf:{tmp_path / 'untold'}")
+    assert re.search(f"^the tokenizer of model .*{says}", err, re.MULTILINE)
+    assert "sentencepiece.py" not in err, "where in the code it was found is nothing to a user"
     assert untold.pieces(untold.token_ids(f"{RELEVANT}the"))[1] != "▁the"
     with warnings.catch_warnings():
         warnings.simplefilter("error")

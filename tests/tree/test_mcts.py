@@ -167,6 +167,9 @@ def test_actions_beside_the_rollouts_are_drawn_once_and_rewarded_as_ends():
     assert sorted((action, rollout) for _, action, rollout in drawn) == [("a", 0), ("b", 0)]
     assert tree.root.visits == tree.num_rollouts + 2
     assert tree.root.value == near(sum(worth(node.state) for node in tree.terminals))
+    again = run(beside, rollouts=9, revisits=True)
+    assert [node.visits for node in again.root.children if node.action == "a"] == [1, 1], "by no rollout"
+    assert again.num_rollouts == 9
     in_vain = run(replace(beside, beside=("a",), draw=vain), rollouts=2)
     assert in_vain.root.dead == {"a", "b"}
     assert in_vain.num_failed == 1

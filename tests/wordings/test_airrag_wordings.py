@@ -145,9 +145,10 @@ def test_more_examples_than_there_are():
 BAD = [
     ("sy = 'x'", r"unknown key 'sy'.*mine\.toml: did you mean 'say'"),
     ("base = 'hotpotqa'", "unknown base 'hotpotqa'.*Known: airrag, airrag-reader"),
+    ("base = ['airrag']", r"base: \['airrag'\] is no text"),
     ("say = 3", "say: 3 is no text"),
     ("say = x", r"mine\.toml: not TOML"),
-    ("examples = 1", "examples: 1 is no number from 0 to 0, which it has"),
+    ("examples = 1", "examples: 1 is no number from 0 to 0, as many as the file has"),
     ("examples = true", "examples: True is no number"),
     ("say_demos = ['x']", "say_demos, example 1: give it question and answer alone; it is 'x'"),
     ("qt_demos = 3", r"Begin each example with \[\[qt_demos\]\]"),
@@ -160,6 +161,11 @@ def test_a_file_that_cannot_be_used_says_where_and_what_to_do(tmp_path, text, ex
     with pytest.raises(InputError, match=expected) as error:
         make_method("airrag", {"prompts": str(written(tmp_path, text))})
     assert "mine.toml" in str(error.value)
+
+
+def test_a_base_that_is_no_text_is_told_also_where_the_set_is_printed(tmp_path):
+    with pytest.raises(PromptsError, match=r"mine\.toml, base: \['airrag'\] is no text"):
+        shown_prompts(written(tmp_path, "base = ['airrag']"))
 
 
 def test_names_that_stand_for_nothing(tmp_path):

@@ -29,7 +29,7 @@ def test_a_file_replaces_what_it_names(tmp_path):
     [
         ('clame = "Is it?"', UnknownName, "clame.*claim"),
         ("claim = 1", PromptsError, r"mine\.toml, claim: 1 is no text"),
-        ("claim =", PromptsError, r"mine\.toml: not TOML"),
+        ("claim =", PromptsError, r"mine\.toml: not TOML.*a text for each task"),
     ],
 )
 def test_errors_name_the_file_the_key_and_the_remedy(text, error, says, tmp_path):
@@ -38,5 +38,8 @@ def test_errors_name_the_file_the_key_and_the_remedy(text, error, says, tmp_path
 
 
 def test_a_file_that_is_not_there(tmp_path):
-    with pytest.raises(PromptsError, match=r"can't read the prompts .*nowhere"):
-        open_instructions(tmp_path / "nowhere.toml")
+    for name in (tmp_path / "nowhere.toml", "nowhere"):
+        with pytest.raises(
+            PromptsError, match=r"can't read the prompts .*nowhere.*\"own\", or .*: question, claim"
+        ):
+            open_instructions(name)

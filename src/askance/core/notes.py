@@ -14,11 +14,12 @@ Notes = Callable[[str, str], None]
 _listener: ContextVar[Notes | None] = ContextVar("askance_notes", default=None)
 
 
-def note(name: str, text: str) -> None:
-    """Tell the listeners around this call."""
+def note(name: str, text: str) -> bool:
+    """Tell the listeners around this call, and whether there was any."""
     listener = _listener.get()
     if listener is not None:
         listener(name, text)
+    return listener is not None
 
 
 @contextmanager

@@ -5,7 +5,7 @@ from dataclasses import dataclass
 from typing import ClassVar, Literal
 
 from askance.core.errors import KnobError, MissingAbility
-from askance.core.knobs import Knobs, knob
+from askance.core.knobs import Knobs, knob, name_of
 from askance.core.ports import Model, Needs, Run
 from askance.core.types import Answer, Demo, Question, Role, Sampling
 from askance.methods.airrag_actions import ALL, WITHOUT_ANALYSIS, Actions
@@ -90,8 +90,9 @@ class Airrag(Knobs):
         Knobs.__post_init__(self)
         most = max(map(len, (self.prompts.say_demos, self.prompts.qt_demos, self.prompts.sa_demos)))
         if self._num_examples > most:
+            name = name_of(type(self))
             raise KnobError(
-                f"knob examples={self._num_examples} of method airrag: {self.prompts} has {most}."
+                f"knob examples={self._num_examples} of method {name}: {self.prompts} has {most}."
             )
 
     @property

@@ -17,7 +17,7 @@ from askance.methods.budget import Allowance, NoRoom, most_that_fit
 from askance.methods.plain_trace import without_markers
 from askance.methods.searching import num_in_room, search_as_fits, search_for
 from askance.text.answers import normalise_answer
-from askance.text.fusion import fuse
+from askance.text.fusion import fuse_hits
 from askance.tree.nodes import Outcome
 
 if TYPE_CHECKING:
@@ -154,7 +154,7 @@ class Acting:
             found = [
                 await search_for(each, self.run, k, "a sub-query is answered") for each in queries or (query,)
             ]
-            return found[0] if len(found) == 1 else _fused(found)[:k]
+            return found[0] if len(found) == 1 else fuse_hits(found)[:k]
 
         if airrag.passages:
             return await search(airrag.passages)
@@ -291,13 +291,6 @@ class Acting:
         generations = await self.allowance.generate(self.run.model, prompt, sampling, n=n, key=key, keep=keep)
         told = [without_markers(each.text, self.question, self.run.trace) for each in generations]
         return [text for text in told if any(map(str.isalnum, text))]
-
-
-def _fused(found: Sequence[Sequence[Hit]]) -> tuple[Hit, ...]:
-    """Several lists of hits as one, by reciprocal ranks."""
-    by_id = {hit.passage.id: hit for hits in found for hit in hits}
-    ranked = fuse([[hit.passage.id for hit in hits] for hits in found])
-    return tuple(Hit(by_id[id].passage, score, rank) for rank, (id, score) in enumerate(ranked, start=1))
 
 
 def _merged(outcomes: Sequence[Outcome[State]]) -> list[Outcome[State]]:

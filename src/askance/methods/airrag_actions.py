@@ -3,13 +3,19 @@
 from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass, replace
 
-from askance.core.errors import AskanceError, KnobError, LimitReached, ModelSpecError, UnknownName
+from askance.core.errors import (
+    AskanceError,
+    BudgetTooSmall,
+    KnobError,
+    LimitReached,
+    ModelSpecError,
+    UnknownName,
+)
 from askance.core.ports import Method, Model, Needs, Run
 from askance.core.types import Answer, Question, Role
 from askance.methods.airrag_state import DA, QT, RA, SA, SAY
-from askance.methods.bounded import answer_within
-from askance.methods.budget import Allowance, AllowedModel, NoRoom
-from askance.methods.members import Named, check_all, joined_needs, told
+from askance.methods.budget import Allowance, NoRoom
+from askance.methods.members import Named, answer_of, check_all, joined_needs, told
 
 FULL, LITE, DIRECT = (SAY, DA, RA, QT, SA), (RA, QT, SA), (DA,)
 SETS = (FULL, (SAY, RA, QT, SA), LITE, DIRECT)
@@ -69,7 +75,7 @@ class Actions:
         return replace(self, further=named)
 
     def __repr__(self) -> str:
-        return "+".join([*self.own, *(f"{method!r}" for _, method in self.further)])
+        return "+".join([*self.own, *(f"{name}={method!r}" for name, method in self.further)])
 
     def __str__(self) -> str:
         return ",".join([*self.own, *(told(*each) for each in self.further)])
@@ -85,10 +91,9 @@ class Actions:
     async def answer(self, name: str, question: Question, run: Run, allowance: Allowance) -> Answer | None:
         """What another method answers within `allowance`; None where it fails, which the trace has."""
         method = dict(self.further)[name]
-        models = {role: AllowedModel(model, allowance, scope=(name,)) for role, model in run.models.items()}
         try:
-            return await answer_within(method, question, replace(run, models=models, trace=run.trace.aside()))
-        except NoRoom:
+            return await answer_of(name, method, question, replace(run, trace=run.trace.aside()), allowance)
+        except (NoRoom, BudgetTooSmall):
             run.trace.decide("action", "no room", f"{name} does not fit into the budget")
         except (LimitReached, ModelSpecError):
             raise

@@ -35,7 +35,7 @@ class State:
         history: sub-queries with their answers.
         found: the passages of each retrieval, best first.
         answer: of the whole path; None until it ends.
-        num_repeats: queries proposed that had been asked.
+        num_repeats: transformations that gave nothing but queries asked before.
         is_cut: the budget ended it before its time.
         refused: the passages did not hold the last sub-query's answer.
     """
@@ -106,7 +106,7 @@ class State:
         return replace(
             self._then(QT, fresh),
             pending=_each_asked_once((*fresh, *self.pending[1:])) if fresh else self.pending,
-            num_repeats=self.num_repeats + (len(fresh) < len(queries)),
+            num_repeats=self.num_repeats + (bool(queries) and not fresh),
         )
 
     def concluded(self, action: str, answer: str, *, is_cut: bool = False) -> "State":

@@ -2,7 +2,6 @@
 
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
-from typing import Any, cast
 
 from askance.core.errors import AskanceError, LimitReached, ModelSpecError
 from askance.core.ports import Method, Run
@@ -10,10 +9,11 @@ from askance.core.types import Answer, Demo, Hit, Question
 from askance.methods.airrag_choosing import Ending
 from askance.methods.airrag_state import State, each_once
 from askance.methods.airrag_voting import Vote
-from askance.methods.bounded import NotedRetriever, answer_within
-from askance.methods.budget import Allowance, AllowedModel, NoRoom
+from askance.methods.bounded import NotedRetriever
+from askance.methods.budget import Allowance, NoRoom
+from askance.methods.members import answer_of
 from askance.text.answers import normalise_answer
-from askance.text.fusion import fuse
+from askance.text.fusion import fuse_hits
 
 
 @dataclass(frozen=True, slots=True)
@@ -51,12 +51,11 @@ async def ask_member(name: str, method: Method, question: Question, run: Run, al
     """
     trace = run.trace.aside()
     retriever = NotedRetriever(run.retriever, trace)
-    models = {role: AllowedModel(model, allowance, scope=(name,)) for role, model in run.models.items()}
-    own = replace(run, models=models, retriever=retriever, trace=trace)
+    own = replace(run, retriever=retriever, trace=trace)
     failure = ""
     with run.trace.because(run.trace.decide("member", "ask", f"{name} answers on its own")):
         try:
-            answer = await answer_within(_within(method, allowance.most), question, own)
+            answer = await answer_of(name, method, question, own, allowance)
         except (LimitReached, ModelSpecError):
             raise
         except (AskanceError, NoRoom) as error:
@@ -75,8 +74,8 @@ def endings_of(told: Sequence[Told], most_passages: int | None) -> list[tuple[To
         most_passages: None for all that were found.
     """
     ended = [each for each in told if not each.failure]
-    ranked = fuse([[hit.passage.id for hit in each.hits] for each in ended])
-    places = {id: rank for rank, (id, _) in enumerate(ranked[:most_passages], start=1)}
+    ranked = fuse_hits([each.hits for each in ended])
+    places = {hit.passage.id: hit.rank for hit in ranked[:most_passages]}
     return [(each, _ending(each, places)) for each in ended]
 
 
@@ -84,11 +83,3 @@ def _ending(told: Told, places: dict[str, int]) -> Ending:
     hits = [replace(hit, rank=places[hit.passage.id]) for hit in told.hits if hit.passage.id in places]
     state = State(history=told.before, found=(tuple(hits),), answer=told.bare)
     return Ending(state, Vote(told.bare, is_grounded=bool(told.hits)))
-
-
-def _within(method: Method, l_max: int | None) -> Method:
-    """The method with an L_max of at most that, if it can have one; 0 is as good as 1."""
-    if l_max is None or not hasattr(method, "l_max"):
-        return method
-    own = cast(Any, method)
-    return cast(Method, replace(own, l_max=max(1, l_max if own.l_max is None else min(own.l_max, l_max))))

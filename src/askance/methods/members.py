@@ -1,14 +1,16 @@
 """Methods that work for another one, by name: what they need together, and how each is asked."""
 
 from collections.abc import Callable, Iterable, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, fields, is_dataclass, replace
 from itertools import product
-from typing import Any, Protocol, Self, runtime_checkable
+from typing import Any, Protocol, Self, cast, runtime_checkable
 
 from askance.core.errors import KnobError, UnknownName
-from askance.core.knobs import changed_knobs
-from askance.core.ports import ChecksModels, Method, Model, Needs
-from askance.core.types import Role
+from askance.core.knobs import changed_knobs, name_of
+from askance.core.ports import ChecksModels, Method, Model, Needs, Run
+from askance.core.types import Answer, Question, Role
+from askance.methods.bounded import answer_within
+from askance.methods.budget import Allowance, AllowedModel
 
 Named = tuple[tuple[str, Method], ...]
 
@@ -59,12 +61,14 @@ class Members:
 
 
 def told(name: str, method: Method) -> str:
-    """A member with the knobs that are not at their defaults: ``single[passages=5]``.
+    """A member with the knobs that are not at their defaults: ``single[passages=5]``, or ``more=single``
+    where its name is not its method's.
 
     The brackets are not those of a run's title, in which knobs of the method itself stand.
     """
+    asked = name if name == name_of(type(method)) else f"{name}={name_of(type(method))}"
     changed = " ".join(f"{knob}={value}" for knob, value in changed_knobs(method).items())
-    return f"{name}[{changed}]" if changed else name
+    return f"{asked}[{changed}]" if changed else asked
 
 
 def by_member(settings: Mapping[str, Any]) -> tuple[dict[str, Any], dict[str, dict[str, Any]]]:
@@ -81,6 +85,54 @@ def by_member(settings: Mapping[str, Any]) -> tuple[dict[str, Any], dict[str, di
         else:
             own[key] = value
     return own, of_members
+
+
+def of_member(member: str, settings: Mapping[str, Any]) -> dict[str, Any]:
+    """A member's settings as `by_member` reads them."""
+    return {f"{member}.{knob}": value for knob, value in settings.items()}
+
+
+def with_settings(method: Any, settings: Mapping[str, Any]) -> Method:
+    """A method with settings, its own and those of its members, that are values of the knobs' types."""
+    own, of_members = by_member(settings)
+    holding = _held(method, own)
+    if of_members and holding is not None:
+        knob, held = holding
+        members = ((name, with_settings(each, of_members.get(name, {}))) for name, each in held.named)
+        own[knob] = held.having(tuple(members))
+    return cast(Method, replace(method, **own) if own else method)
+
+
+def members_of(method: Any, settings: Mapping[str, Any]) -> dict[str, Method] | None:
+    """The methods that a method with some settings asks, by name; None for one that never asks any."""
+    holding = _held(method, settings)
+    return None if holding is None else dict(holding[1].named)
+
+
+def _held(method: Any, settings: Mapping[str, Any]) -> tuple[str, HoldsMethods] | None:
+    """The knob that holds other methods, and what it holds, where a method has one."""
+    knobs = fields(method) if is_dataclass(method) else ()
+    values = {field.name: settings.get(field.name, getattr(method, field.name)) for field in knobs}
+    held = ((knob, value) for knob, value in values.items() if isinstance(value, HoldsMethods))
+    return next(held, None)
+
+
+async def answer_of(name: str, method: Method, question: Question, run: Run, allowance: Allowance) -> Answer:
+    """What a member answers within `allowance`, of which it knows if it can keep an L_max.
+
+    Raises:
+        BudgetTooSmall, NoRoom: there is no room for an answer.
+    """
+    models = {role: AllowedModel(model, allowance, scope=(name,)) for role, model in run.models.items()}
+    return await answer_within(_within(method, allowance.left), question, replace(run, models=models))
+
+
+def _within(method: Method, l_max: int | None) -> Method:
+    """The method with an L_max of at most that, if it can have one; 0 is as good as 1."""
+    if l_max is None or not hasattr(method, "l_max"):
+        return method
+    own = cast(Any, method)
+    return cast(Method, replace(own, l_max=max(1, l_max if own.l_max is None else min(own.l_max, l_max))))
 
 
 def joined_needs(needs: Sequence[Needs]) -> Needs:
@@ -117,11 +169,12 @@ def read_members(text: str, methods: Iterable[str], make: Callable[[str], Method
         KnobError: none, one name twice, or a name that is none.
     """
     known, named = tuple(methods), []
-    for part in filter(None, map(str.strip, text.lower().split(","))):
-        own, equals, method = (each.strip() for each in part.partition("="))
+    for part in filter(None, map(str.strip, text.split(","))):
+        own, equals, asked = (each.strip() for each in part.partition("="))
+        method = (asked or own).lower()
         if equals and not own.isidentifier():
             raise KnobError(f"knob methods={text!r} of method blender: {own!r} is no name, such as more.")
-        if (method or own) not in known:
-            raise UnknownName("method", method or own, known, place=f"in methods={text!r}")
-        named.append((own, make(method or own)))
+        if method not in known:
+            raise UnknownName("method", method, known, place=f"in methods={text!r}")
+        named.append((own if equals else method, make(method)))
     return Members(tuple(named))

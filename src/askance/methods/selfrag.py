@@ -50,37 +50,9 @@ class Selfrag(Bounded):
     (`scorer=prompted`); segments are sentences then. A model in the role critic judges in place of the one
     that answers.
 
-    Deviations from the authors' code, which has errors here: the share of [Retrieval] is of probabilities,
-    not of their logarithms; a missing judgement scores 0; weights count in the long form, too, and so does
-    utility; passages are searched for each segment and siblings don't see each other's text; scores of
-    segments are averaged, not multiplied; hard constraints reject while searching, not afterwards; a
-    segment's citation is what it was written with. Without a decision to make, nothing is written to make
-    it: in the short form, the authors' code writes a whole answer for its first token. `w_use` is the
-    paper's 0.5; the commands in the authors' README run with 1.
-
-    Profile "code" is the authors' code, with reflection tokens only, for runs that are to match theirs. It
-    deviates from the paper and from profile "default" so. Short form: a whole draft is written for its first
-    token; the share of [Retrieval] is of logarithms, so that the surer the model is of it, the less it
-    searches; without a threshold a [Retrieval] anywhere in the draft decides. A missing probability is e^-100
-    (theirs: of a token that is not among the 5000 likeliest; here, one of 0). Closed questions add up the
-    scores of equal texts, white space and a leading "#" included, not of options; of an exam's options A to D
-    are shown. Long form: passages are those for the question; a segment runs to the next [Retrieval] of up to
-    `max_tokens` tokens, also over sentences that don't need its passage; a [No Retrieval] may be read as
-    [Retrieval]; scores are relevance and support alone, whatever the weights (`fixed_weights`), -100 for a
-    missing probability of relevance, and are multiplied along the path; what follows a segment may see its
-    sibling's text in place of its parent's; the deepest level wins. A search needs [Retrieval] among 25
-    tokens and its share at the first, and a threshold. Control tokens are looked for by their names in the
-    text that the model shows, so that ordinary text that spells one counts, too. Citations: every segment
-    cites its passage, judged irrelevant or not, by its place in the path, once; its last character becomes a
-    full stop, also where it has nothing but control tokens; numbers with a full stop fall apart; biographies
-    have none. Ours: where the code fails (a single passage, no threshold, no passages, `mode=never`, an empty
-    text, support switched off) it answers; open answers lose their control tokens; prompts go on with the
-    tokens written, not with their text; instructions in our own words, unless `instructions` has others; and
-    passages come from one search.
-    Of the knobs it reads form, mode, threshold, passages, max_tokens, beam_width, max_segments (their
-    max_depth less 1), use_groundness, use_utility, instructions, task and separator (auto is that of their
-    scripts); in the short form, and without fixed_weights in the long one, the weights and use_seqscore; in
-    the long form reject_unsupported (their ignore_cont, applied to the finished path).
+    Profile "code" is the authors' code with its errors, for runs that are to match theirs; it needs a model
+    with the tokens. The page (docs/methods/selfrag.md) has a row for each place where paper, authors' code
+    and this differ, and the knobs that profile "code" reads.
     """
 
     profile: Literal["default", "code"] = knob("default", "whose reading: ours, or the authors' code")
@@ -178,6 +150,11 @@ class Selfrag(Bounded):
         if self.scorer == "native":
             Vocabulary.of(judge)
             check_abilities(judge)
+        if self.closed_aggregation == "option_likelihood" and "score" not in model.capabilities:
+            raise MissingAbility(
+                f"closed_aggregation=option_likelihood needs the likelihood of options, which {model.name} "
+                "does not give: leave it at score_sum, or use a local model (bundled, hf:NAME, gguf:FILE)."
+            )
         if has_reflection_tokens(model):
             return
         layouts = layout_needs(self.layout, goes_on=self.form == "long")
@@ -186,11 +163,6 @@ class Selfrag(Bounded):
                 f"method selfrag, set to form={self.form} and layout={self.layout}, writes prompts that "
                 f"{model.name} can't take: use form=short with layout=auto, or a local model "
                 "(bundled, hf:NAME, gguf:FILE)."
-            )
-        if self.closed_aggregation == "option_likelihood" and "score" not in model.capabilities:
-            raise MissingAbility(
-                f"closed_aggregation=option_likelihood needs the likelihood of options, which {model.name} "
-                "does not give: leave it at score_sum, or use a local model (bundled, hf:NAME, gguf:FILE)."
             )
 
     async def answer(self, question: Question, run: Run) -> Answer:

@@ -19,9 +19,9 @@ def options_of(question: Question) -> tuple[str, ...]:
 
 def written_options(selfrag: "Selfrag", question: Question) -> tuple[str, ...]:
     """Each option as an instruction with native tokens asks for it: by its letter where it has one."""
-    if task_of(selfrag.task, question) != "choice":
-        return options_of(question)
-    return tuple(letter for letter, _ in lettered(shown_options(question)).values())
+    letters = tuple(letter for letter, _ in lettered(shown_options(question)).values())
+    by_letter = letters and task_of(selfrag.task, question) == "choice"
+    return letters if by_letter else options_of(question)
 
 
 def named_option(text: str, question: Question) -> str:

@@ -105,9 +105,11 @@ def _question(selfrag: "Selfrag", task: Task, question: Question) -> str:
 
 
 def shown_options(question: Question) -> tuple[str, ...]:
-    """The options of a choice, each with a letter; those of a claim, true and false, have none."""
+    """The options of a choice, each with a letter, as far as letters go; true and false, of a claim, have
+    none.
+    """
     options = question.options
-    if lettered(options) or task_of("auto", question) != "choice":
+    if lettered(options) or task_of("auto", question) != "choice" or len(options) > len(ascii_uppercase):
         return options
     return tuple(f"{letter}: {option}" for letter, option in zip(ascii_uppercase, options, strict=False))
 

@@ -9,7 +9,7 @@ from askance.core.ports import Encoder, Retriever
 from askance.core.types import Hit
 from askance.retrieval.bm25 import Bm25Retriever
 from askance.retrieval.dense import open_dense
-from askance.text.fusion import fuse
+from askance.text.fusion import fuse_hits
 
 RANKS_FUSED = 100
 """How far down each ranking is looked at, for any k up to this."""
@@ -50,9 +50,7 @@ class HybridRetriever:
         rankings = await asyncio.gather(
             *(each.search(query, num_fused, exclude=exclude) for each in (self.first, self.second))
         )
-        passages = {hit.passage.id: hit.passage for hits in rankings for hit in hits}
-        fused = fuse([[hit.passage.id for hit in hits] for hits in rankings])[:k]
-        return tuple(Hit(passages[id], score, rank) for rank, (id, score) in enumerate(fused, start=1))
+        return fuse_hits(rankings)[:k]
 
 
 def open_hybrid(path: Path, encoder: Encoder) -> HybridRetriever:

@@ -4,6 +4,8 @@ from collections.abc import Hashable, Sequence
 from math import fsum
 from typing import TypeVar
 
+from askance.core.types import Hit
+
 T = TypeVar("T", bound=Hashable)
 
 
@@ -32,3 +34,10 @@ def fuse(rankings: Sequence[Sequence[T]], *, constant: int = 60) -> list[tuple[T
             shares.setdefault(each, []).append(1 / (constant + rank))
     scores = [(each, fsum(found)) for each, found in shares.items()]
     return sorted(scores, key=lambda entry: -entry[1])
+
+
+def fuse_hits(rankings: Sequence[Sequence[Hit]]) -> tuple[Hit, ...]:
+    """Lists of hits as one, by the ids of their passages, with the scores and ranks that `fuse` gives."""
+    passages = {hit.passage.id: hit.passage for hits in rankings for hit in hits}
+    fused = fuse([[hit.passage.id for hit in hits] for hits in rankings])
+    return tuple(Hit(passages[id], score, rank) for rank, (id, score) in enumerate(fused, start=1))

@@ -152,11 +152,16 @@ class _Search(Generic[S, A]):
             return [node], first
         weight = self._settings.weight(rollout)
         for child in sorted(node.children, key=lambda each: each.uct(weight), reverse=True):
+            if self._is_beside(child):
+                continue
             if self._settings.revisits or not child.is_exhausted:
                 below = self._select(child, rollout)
                 if below is not None:
                     return [node, *below[0]], below[1]
         return None
+
+    def _is_beside(self, node: Node[S, A]) -> bool:
+        return node.parent is self._tree.root and node.action in self._rules.beside
 
     async def _go_on(self, path: list[Node[S, A]], action: A | None, rollout: int) -> Node[S, A] | None:
         """From the end of `path`, which grows with it, to a terminal; None from where none is reached."""

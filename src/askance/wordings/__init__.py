@@ -85,8 +85,11 @@ def _quoted(text: str) -> str:
     return f'"{"".join(shown)}"'
 
 
-def read_table(path: Path) -> dict[str, Any]:
+def read_table(path: Path, *, start: str = _START) -> dict[str, Any]:
     """What stands in a file of prompts.
+
+    Args:
+        start: how to come by such a file, for errors.
 
     Raises:
         PromptsError: it can't be read, or is not TOML.
@@ -94,11 +97,11 @@ def read_table(path: Path) -> dict[str, Any]:
     try:
         return tomllib.loads(path.read_bytes().decode("utf-8-sig"))
     except OSError as error:
-        raise PromptsError(f"can't read the prompts {path}: {error.strerror}. {_START}") from error
+        raise PromptsError(f"can't read the prompts {path}: {error.strerror}. {start}") from error
     except UnicodeDecodeError as error:
         raise PromptsError(f"prompts {path}: not UTF-8 text ({error}). Save it as UTF-8.") from error
     except (ValueError, RecursionError) as error:
-        raise PromptsError(f"prompts {path}: not TOML: {error}. {_START}") from error
+        raise PromptsError(f"prompts {path}: not TOML: {error}. {start}") from error
 
 
 def _read(path: Path) -> Wording:

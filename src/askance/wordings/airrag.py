@@ -1,6 +1,6 @@
 r"""Prompt sets of AirRAG and Blender: the packaged ones by name, and those of users, in TOML files.
 
-    base = "airrag"                         # says that it is such a set; what is left out comes from there
+    base = "airrag"                         # says that it is such a set; texts left out come from there
     qt = "Rewrite the next query, or write None."
     examples = 2                            # how many of each action's are shown; all that the file has
     [[qt_demos]]
@@ -27,6 +27,7 @@ AIRRAG_WORDINGS = {
 
 _BUILT_IN = {"airrag": OWN, "airrag-reader": READER}
 _KEYS = tuple(each.name for each in dataclasses.fields(AirragWording) if each.compare)
+_START = "`askance prompts airrag` prints a set to start from."
 _DEMOS = ("say_demos", "qt_demos", "sa_demos")
 
 
@@ -42,7 +43,7 @@ def open_airrag_wording(name: str | Path) -> AirragWording:
     if isinstance(name, str) and re.fullmatch(r"[\w-]*", name):
         place = f"of airrag (a file is named with its ending, or as ./{name})"
         raise UnknownName("prompt set", name, AIRRAG_WORDINGS, place=place)
-    return _read(Path(name), read_table(Path(name)))
+    return _read(Path(name), read_table(Path(name), start=_START))
 
 
 def shown_prompts(name: str | Path) -> str:
@@ -51,7 +52,9 @@ def shown_prompts(name: str | Path) -> str:
     Raises:
         UnknownName, PromptsError: as for `open_wording`.
     """
-    if name in AIRRAG_WORDINGS or (Path(name).is_file() and read_table(Path(name)).get("base") in _BUILT_IN):
+    if name in AIRRAG_WORDINGS or (
+        Path(name).is_file() and read_table(Path(name)).get("base") in [*_BUILT_IN]
+    ):
         words = open_airrag_wording(name)
         return toml_text({"base": "airrag"} | {key: getattr(words, key) for key in _KEYS})
     if isinstance(name, str) and re.fullmatch(r"[\w-]*", name) and name not in WORDINGS:
@@ -77,6 +80,6 @@ def _read(path: Path, content: dict[str, Any]) -> AirragWording:
 def _number(path: Path, value: Any, most: int) -> int:
     if not isinstance(value, int) or isinstance(value, bool) or not 0 <= value <= most:
         raise PromptsError(
-            f"prompts {path}, examples: {value!r} is no number from 0 to {most}, which it has."
+            f"prompts {path}, examples: {value!r} is no number from 0 to {most}, as many as the file has."
         )
     return value

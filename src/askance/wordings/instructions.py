@@ -14,6 +14,7 @@ from askance.methods.selfrag_tasks import OWN_INSTRUCTIONS, Instructions
 from askance.wordings import read_table, read_text
 
 _TASKS = tuple(each.name for each in dataclasses.fields(Instructions))
+_START = f'Give "own", or a TOML file with a text for each task that is to change: {", ".join(_TASKS)}.'
 
 
 def open_instructions(name: str | Path) -> Instructions:
@@ -26,7 +27,7 @@ def open_instructions(name: str | Path) -> Instructions:
     if name == "own":
         return OWN_INSTRUCTIONS
     path = Path(name)
-    content = read_table(path)
+    content = read_table(path, start=_START)
     for key in content:
         if key not in _TASKS:
             raise UnknownName("task", key, _TASKS, place=f"of instructions {path}")

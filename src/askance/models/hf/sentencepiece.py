@@ -9,6 +9,7 @@ from typing import Any
 from transformers.utils.hub import cached_file
 
 from askance.core.errors import MissingExtra
+from askance.core.notes import note
 
 _PACKAGES = {"sentencepiece": "sentencepiece", "protobuf": "google.protobuf"}
 _CONFIG = "tokenizer_config.json"
@@ -27,7 +28,9 @@ def check_readers(name: str, error: Exception) -> None:
 
 
 def settle_legacy(name: str, folder: str, tokenizer: Any) -> None:
-    """A warning where it is not told whether a space stands before text that follows a control token.
+    """Notes where it is not told whether a space stands before text that follows a control token.
+
+    It is a warning where nobody listens, as when a program of one's own loads the model.
 
     Where it is told, the tokenizer says so when it is saved, too; transformers would leave it out.
 
@@ -39,14 +42,15 @@ def settle_legacy(name: str, folder: str, tokenizer: Any) -> None:
         return
     if "legacy" in _configured(folder):
         tokenizer.init_kwargs["legacy"] = tokenizer.legacy
-    else:
-        warnings.warn(
-            f"the tokenizer of model {name!r} does not say `legacy` in {_CONFIG}, and is read as "
-            '"legacy": false. A model that was trained with an older transformers, such as a Self-RAG '
-            'checkpoint, needs "legacy": true there: without it, text behind a control token is read as '
-            "other tokens than it was trained with.",
-            stacklevel=2,
-        )
+        return
+    told = (
+        f"the tokenizer of model {name!r} does not say `legacy` in {_CONFIG}, and is read as "
+        '"legacy": false. A model that was trained with an older transformers, such as a Self-RAG '
+        'checkpoint, needs "legacy": true there: without it, text behind a control token is read as '
+        "other tokens than it was trained with."
+    )
+    if not note("tokenizer", told):
+        warnings.warn(told, stacklevel=2)
 
 
 def _configured(folder: str) -> dict[str, Any]:
