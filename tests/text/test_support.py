@@ -88,6 +88,33 @@ def test_the_stated_answer_is_read_with_the_question():
     assert cited("So the answer is Giacomo Puccini.", PUCCINI, asked="Who?") == [["p"]]
 
 
+GREENE = hit("g", "Graham Greene", "Greene settled in Antibes and died at Vevey in 1991.", rank=2)
+FILM = hit("f", "The Third Man", "Carol Reed directed The Third Man from a script by Graham Greene.")
+ASKED = [(0, "Where did the scriptwriter of The Third Man die?")]
+
+
+def test_a_statement_of_the_answer_rests_on_the_sentence_that_found_it():
+    text = "Graham Greene died in Vevey. So the answer is Vevey."
+    found = findings(text, [(0, (FILM, GREENE))], ASKED, "Vevey")
+    assert [[passage.id for passage in each.passages] for each in found] == [["g"], ["g"]]
+    assert [each.why for each in found] == ["", ""]
+
+
+@pytest.mark.parametrize(
+    "text",
+    [
+        "Graham Greene died in Antibes. So the answer is Vevey.",  # the sentence says another answer
+        "Someone unheard of died in Vevey. So the answer is Vevey.",  # the sentence cites nothing
+        "So the answer is Vevey. Graham Greene died in Vevey.",  # nothing comes before
+        "Graham Greene died in Vevey. The answer, in Zürich, is Vevey.",  # it says more than the answer
+    ],
+)
+def test_a_statement_that_rests_on_nothing_stands_without_a_number(text):
+    found = findings(text, [(0, (FILM, GREENE))], ASKED, "Vevey")
+    statement = next(each for each in found if "nswer" in text[each.start : each.end])
+    assert (statement.passages, bool(statement.why)) == ((), True)
+
+
 def test_yes_and_no_need_the_names_of_the_question():
     asked = "Was Tosca first performed in Rome?"
     assert cited("So the answer is yes.", TOSCA, PUCCINI, asked=asked) == [["t"]]

@@ -11,6 +11,9 @@ holds all words of the answer and, if that is one word alone, one of the questio
 names of the question and half of its words. Words are compared without case, accents, hyphens and a plural's
 "s"; the endings of long ones may differ by two letters ("Korea", "Korean").
 
+Where no passage does, the statement rests on an earlier sentence that says the answer, too: it cites the
+passages of that sentence that hold it.
+
 A passage counts if it was in the prompt while the sentence was written. Of those that support it, the ones
 that the model named in a marker of its own are cited, or else the one that holds most of its words, of equals
 the latest found and best ranked.
@@ -120,14 +123,29 @@ def findings(
     """
     spans = _spans(text)
     marked = [_sentence_of(mark.at, text, spans) for mark in marks]
-    found = []
+    found = list[Finding]()
     for at, (start, end) in enumerate(spans):
         own = [mark for mark, place in zip(marks, marked, strict=True) if place == at]
         question = next((told for offset, told in reversed(asked) if offset <= start), "")
         claim = claim_of(text[start:end], question, short)
         passages, why = _supporting(claim, [hit.passage for hit in _shown_within(start, end, shown)], own)
-        found.append(Finding(start, end, passages, why))
+        restated = () if passages else _cited_before(text[start:end], text, found)
+        found.append(Finding(start, end, passages or restated, "" if restated else why))
     return tuple(found)
+
+
+def _cited_before(sentence: str, text: str, found: Sequence[Finding]) -> tuple[Passage, ...]:
+    """What an earlier sentence cites for the answer, where `sentence` says nothing but that answer."""
+    said, stated = statement_of(sentence)
+    if _words(said) or not _words(stated):
+        return ()
+    answer = Claim(_words(stated), frozenset(), 0)
+    for each in reversed(found):
+        if _words(stated) <= _words(text[each.start : each.end]):
+            holding = tuple(passage for passage in each.passages if not answer.objection(passage))
+            if holding:
+                return holding
+    return ()
 
 
 def citations_of(found: Sequence[Finding]) -> tuple[Citation, ...]:
