@@ -147,7 +147,7 @@ def save_tiny(folder: Path, model_type: str, tokenizer: PreTrainedTokenizerFast,
 
 
 def make_tokenizer_panic(folder: Path) -> None:
-    """Damage a saved tokenizer so that it loads, and panics with each text: it frames texts by an unknown one."""
+    """Damage a saved tokenizer so that it loads, and panics with each text: it frames texts by no token."""
     path = folder / "tokenizer.json"
     unknown = {"SpecialToken": {"id": "<unknown>", "type_id": 0}}
     first, second = ({"Sequence": {"id": id, "type_id": 0}} for id in "AB")
