@@ -97,7 +97,7 @@ def _open_what_is_closed() -> None:
     """Nothing is read from a standard stream that was closed, and what is written to it goes nowhere."""
     for name in ("stdin", "stdout", "stderr"):
         if getattr(sys, name) is None:
-            setattr(sys, name, Path(os.devnull).open("r+", encoding="utf-8"))
+            setattr(sys, name, Path(os.devnull).open("r+", encoding="utf-8"))  # noqa: SIM115
 
 
 def _make_safe(stream: io.TextIOWrapper) -> None:
