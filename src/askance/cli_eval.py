@@ -9,6 +9,7 @@ import typer
 from rich.table import Table
 from rich.text import Text
 
+from askance.ask import models_told
 from askance.cli_options import (
     BudgetOption,
     CacheOption,
@@ -210,7 +211,7 @@ def _show(run: "RecordedRun") -> None:
             err.print(told, style="yellow", markup=False, soft_wrap=True)
     summary = printable_record(summarise(run))
     asked = f"{summary.num_finished:,} questions of {run.settings.dataset_name}"
-    models = ", ".join(dict.fromkeys(summary.models.values()))
+    models = printable(models_told(run.settings.models, run.settings.precisions))
     told = f"  {models}, {asked}{reading_told(summary.reading)}"
     head = Text(summary.title, style="bold").append(told, style="not bold dim")
     out.print(head, soft_wrap=True)

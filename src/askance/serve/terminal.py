@@ -8,6 +8,7 @@ from rich.live import Live
 from rich.table import Table
 from rich.text import Text
 
+from askance.ask import models_told
 from askance.core.events import UPPER_BOUND
 from askance.core.trace import (
     Answered,
@@ -152,7 +153,7 @@ def spending_line(numbers: Mapping[str, float]) -> str:
 
 
 def _asked(event: Asked) -> RenderableType:
-    models = ", ".join(name if role == "answer" else f"{role}: {name}" for role, name in event.models.items())
+    models = models_told(event.models, event.precisions)
     setting = " · ".join(part for part in (event.title, models, event.retriever) if part)
     return Group(Text(event.text, style="bold"), Text(setting, style=PROVISIONAL), Text(""))
 
