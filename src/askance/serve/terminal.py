@@ -62,7 +62,7 @@ class LiveView:
 
     def __call__(self, event: AnyEvent) -> None:
         """Show one event. An error is shown once something follows: the last one is told by who asked. What
-        calls note is told while they wait.
+        calls note is told on standard error, where the growing answer makes room for it.
         """
         event = printable_record(event)
         before, self._failed = self._failed, event if isinstance(event, Failed) else None
@@ -80,7 +80,7 @@ class LiveView:
         if block is not None and not isinstance(event, Generated | Committed | Failed | Noted):
             self._console.print(block, soft_wrap=isinstance(event, Answered) and not self._live)
         if self._live:
-            self._live.update(self._growing(), refresh=True)
+            self._live.update(Group() if isinstance(event, Noted) else self._growing(), refresh=True)
 
     def _growing(self) -> Text:
         """The answer so far and the draft, as many of the last lines as the terminal can redraw."""
