@@ -105,6 +105,16 @@ def test_a_question_beyond_its_budget_has_failed(evaluate, rhine):
     )
 
 
+def test_a_question_about_memory_is_no_lack_of_it(run, tmp_path):
+    path = tmp_path / "crashes.jsonl"
+    path.write_text('{"id": "a", "question": "Why did it stop?", "answer": "It ran out of memory"}')
+    given = ("--method", "closed_book", "--model", "scripted", "--out", tmp_path / "run")
+    code, _, err = run("eval", "--dataset", f"jsonl:{path}", *given)
+    assert code == 2
+    assert f"{path}, line 1" in err
+    assert 'write "answers": ["It ran out of memory"] for "answer"' in " ".join(err.split())
+
+
 def test_what_a_model_computes_in_is_told_beside_its_name(run, questions, llama_folder, tmp_path):
     given = ("--method", "closed_book", "--model", f"hf:{llama_folder}?device=cpu&dtype=bfloat16")
     told = f"{llama_folder} (bfloat16)"
