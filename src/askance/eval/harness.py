@@ -83,7 +83,7 @@ async def ask_all(
         async for outcomes in finishing:
             kept = [*refused, *(each for each in outcomes if not isinstance(each.error, LASTING))]
             refused = [] if _has_answers(standing, kept) else [each for each in kept if _is_refusal(each)]
-            keep([each for each in kept if not refused or not _is_refusal(each)])
+            keep([each for each in kept if each not in refused])
             _check_lasting(outcomes, refused)
             check_failures(standing, max_failures)
         if refused:
