@@ -132,7 +132,7 @@ def _run(
             break
         grid = make_grid(options, options.dataset, {name: methods[name] for name in names})
         grid = grid.model_copy(update={"seed": seed, "metrics": list(METRICS)})
-        runs, stopped = run_cells(grid, options.out / f"seed-{seed}", options.cache)
+        runs, stopped = run_cells(grid.cells(), options.out / f"seed-{seed}", options.cache)
         is_stopped |= bool(stopped)
         for cell, run in runs.items():
             dataset, _, name = cell.split("/")

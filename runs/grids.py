@@ -6,21 +6,18 @@ import re
 from collections.abc import Iterable, Mapping, Sequence
 from pathlib import Path
 
-from rich.console import Console
-
 from askance.cli_eval import MAX_FAILURES
 from askance.cli_runs import compare, report
-from askance.core.errors import InputError, TooManyFailures
-from askance.eval.cell import PROMPTS_OF_DATASET, LoadModels, OpenRetriever, Terms
+from askance.core.errors import AskanceError, InputError
+from askance.eval.cell import PROMPTS_OF_DATASET, Cell, LoadModels, OpenRetriever, Terms
 from askance.eval.grid import DatasetTable, Grid, MethodTable, ModelTable, look_up_all, run_grid
 from askance.eval.recorded_run import RecordedRun
+from askance.serve.console import err
 from askance.serve.progress import EvaluationProgress
 from askance.wire import DEFAULT_MODEL, Cache, load_models, open_retriever
 
 Setting = str | int | float | bool
 """Of a knob."""
-
-err = Console(stderr=True, highlight=False, emoji=False)
 
 
 def grid_options(about: str) -> argparse.ArgumentParser:
@@ -90,29 +87,29 @@ def run_and_show(grid: Grid, out: Path, base: str = "") -> None:
         base: the method that the others are held against, if it is in the grid; otherwise the first.
 
     Raises:
-        SystemExit: with code 1, in the end, if too many questions of a cell failed; it is in no table.
+        SystemExit: with code 1, in the end, if a cell was given up; it is in no table.
     """
-    found, stopped = run_cells(grid, out)
+    found, stopped = run_cells(grid.cells(), out)
     _show(found, grid.datasets, out, base)
     if stopped:
         raise SystemExit(1)
 
 
 def run_cells(
-    grid: Grid, out: Path, cache: Path | None = None
+    cells: Mapping[str, Cell], out: Path, cache: Path | None = None
 ) -> tuple[dict[str, RecordedRun], tuple[str, ...]]:
     """Run what is not done yet in OUT/runs: the runs by the names of their cells, DATASET/MODEL/METHOD.
 
-    Cells in which too many questions failed are told on standard error, and their names stand apart.
+    Cells that were given up are told on standard error, and their names stand apart.
     """
     load, open_index = sources(cache)
-    cells = look_up_all(grid.cells(), open_index)
+    ready = look_up_all(cells, open_index)
     terms = Terms(max_failures=MAX_FAILURES)
-    work = run_grid(cells, out / "runs", load, terms, lambda name: EvaluationProgress(err, name))
+    work = run_grid(ready, out / "runs", load, terms, lambda name: EvaluationProgress(err, name))
     found: dict[str, RecordedRun] = {}
     stopped = []
     for name, run in asyncio.run(work).items():
-        if isinstance(run, TooManyFailures):
+        if isinstance(run, AskanceError):
             err.print(f"stopped: {name}: {run}", style="red", markup=False, soft_wrap=True)
             stopped.append(name)
         else:

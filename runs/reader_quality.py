@@ -13,25 +13,19 @@ Markdown, FOLDER/reading.json has the same numbers.
 """
 
 import argparse
-import asyncio
 import json
 from collections.abc import Iterator, Mapping
 from dataclasses import asdict, dataclass
 from pathlib import Path
 
 from askance.cli import exit_codes
-from askance.cli_eval import MAX_FAILURES
-from askance.core.errors import TooManyFailures
-from askance.eval.cell import Terms
 from askance.eval.compare import mean_interval, paired_difference
 from askance.eval.gold import GOLD
-from askance.eval.grid import DatasetTable, Grid, MethodTable, ModelTable, look_up_all, run_grid
+from askance.eval.grid import DatasetTable, Grid, MethodTable, ModelTable
 from askance.eval.record import Record
 from askance.eval.recorded_run import RecordedRun
 from askance.runtime.durable import write_atomically
-from askance.serve.progress import EvaluationProgress
-from askance.wire import load_models
-from runs.grids import err, folder_name
+from runs.grids import folder_name, run_cells
 
 SEARCHED = {
     "closed_book": MethodTable(),
@@ -71,15 +65,7 @@ def main(arguments: list[str] | None = None) -> None:
 def _measure(options: argparse.Namespace) -> None:
     cells = {name: cell for grid in grids(options) for name, cell in grid.cells().items()}
     by_model = dict(sorted(cells.items(), key=lambda entry: entry[0].split("/")[1]))
-    terms = Terms(max_failures=MAX_FAILURES)
-    work = run_grid(
-        look_up_all(by_model),
-        options.out / "runs",
-        load_models,
-        terms,
-        lambda name: EvaluationProgress(err, name),
-    )
-    found = {name: run for name, run in asyncio.run(work).items() if not isinstance(run, TooManyFailures)}
+    found, _ = run_cells(by_model, options.out)
     lines = list(table(found))
     write_atomically(options.out / "reading.json", json.dumps([asdict(line) for line in lines], indent=1))
     print("| dataset | model | what | mean (95 %) | questions |\n|---|---|---|---|---|")

@@ -69,7 +69,8 @@ def main(arguments: list[str] | None = None) -> None:
 
 def _measure(options: argparse.Namespace) -> None:
     methods = methods_of(options.passages, knobs_by_name(options.set))
-    found, stopped = run_cells(make_grid(options, options.dataset, methods), options.out, options.cache)
+    grid = make_grid(options, options.dataset, methods)
+    found, stopped = run_cells(grid.cells(), options.out, options.cache)
     means, lines = dict[str, RunSummary](), list[Line]()
     for dataset in dict.fromkeys(name.partition("/")[0] for name in found):
         runs = {name.split("/")[2]: run for name, run in found.items() if name.startswith(f"{dataset}/")}

@@ -79,9 +79,8 @@ def main(arguments: list[str] | None = None) -> None:
 
 
 def _measure(options: argparse.Namespace) -> None:
-    found, stopped = run_cells(
-        make_grid(options, options.dataset, methods_of(options.set)), options.out, options.cache
-    )
+    grid = make_grid(options, options.dataset, methods_of(options.set))
+    found, stopped = run_cells(grid.cells(), options.out, options.cache)
     thresholds = [*sorted({*options.thresholds, DEFAULT_THRESHOLD}), None]
     told = []
     for dataset, always, never in _pairs(found):

@@ -3,7 +3,7 @@ from dataclasses import dataclass
 
 import pytest
 
-from askance.ask import ask
+from askance.ask import ask, models_told
 from askance.core.errors import AskanceError, MissingAbility, ModelFailure, QuestionError
 from askance.core.ports import ChecksModels, Needs
 from askance.core.trace import Answered, Asked, Failed, Generated, Trace
@@ -193,3 +193,8 @@ def test_a_panic_becomes_an_error_of_ours(where):
         asyncio.run(ask(Question("q", "Where?"), ClosedBook(), {"answer": model}, trace=trace))
     (failed,) = [event for event in trace.events if isinstance(event, Failed)]
     assert "not a char boundary" in failed.message
+
+
+def test_models_are_told_with_what_they_compute_in_where_that_is_known():
+    assert models_told({"attend": "b", "answer": "a"}, {"answer": "float32"}) == "a (float32), attend: b"
+    assert models_told({}, {}) == "none"

@@ -1,5 +1,6 @@
 """`askance eval` and `askance grid` as a user types them."""
 
+import html
 import json
 import sys
 from pathlib import Path
@@ -102,6 +103,26 @@ def test_a_question_beyond_its_budget_has_failed(evaluate, rhine):
         "LimitReached: a question has 3 tokens, 0 are used, and the next prompt has"
         in json.loads(out)["failed"]["bonn"]
     )
+
+
+def test_a_question_about_memory_is_no_lack_of_it(run, tmp_path):
+    path = tmp_path / "crashes.jsonl"
+    path.write_text('{"id": "a", "question": "Why did it stop?", "answer": "It ran out of memory"}')
+    given = ("--method", "closed_book", "--model", "scripted", "--out", tmp_path / "run")
+    code, _, err = run("eval", "--dataset", f"jsonl:{path}", *given)
+    assert code == 2
+    assert f"{path}, line 1" in err
+    assert 'write "answers": ["It ran out of memory"] for "answer"' in " ".join(err.split())
+
+
+def test_what_a_model_computes_in_is_told_beside_its_name(run, questions, llama_folder, tmp_path):
+    given = ("--method", "closed_book", "--model", f"hf:{llama_folder}?device=cpu&dtype=bfloat16")
+    told = f"{llama_folder} (bfloat16)"
+    assert told in " ".join(run("ask", "Where?", *given, "--set", "max_tokens=4")[1].split())
+    evaluated = ("--dataset", questions, "--limit", 1, "--set", "max_tokens=4", "--out", tmp_path / "run")
+    assert told in run("eval", *given, *evaluated)[1]
+    run("report", tmp_path / "run", "--out", tmp_path / "report.html")
+    assert told in html.unescape((tmp_path / "report.html").read_text(encoding="utf-8"))
 
 
 def test_what_is_in_the_cache_is_not_computed_again(run, questions, llama_folder, tmp_path):

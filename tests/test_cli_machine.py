@@ -44,6 +44,17 @@ def test_an_output_that_is_full_loses_no_trace(tmp_path):
     assert [path.name for path in tmp_path.iterdir()] == ["trace.jsonl"]
 
 
+@pytest.mark.parametrize(
+    ("closed", "words", "code"),
+    [(0, ("ask", "-", *ASK[2:]), 2), (1, ASK, 0), (1, ("--version",), 0), (2, ("ask", "", *ASK[2:]), 2)],
+    ids=str,
+)
+def test_a_standard_stream_that_is_closed(closed, words, code):
+    done = askance(*words, before=partial(os.close, closed))
+    assert done.returncode == code
+    assert "Traceback" not in done.stderr
+
+
 def test_a_device_is_not_replaced_by_a_file(run, tmp_path):
     os.mkfifo(tmp_path / "pipe")
     code, _, err = run(*ASK, "--trace", tmp_path / "pipe")

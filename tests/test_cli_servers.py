@@ -111,6 +111,24 @@ def test_a_grid_in_which_every_question_failed(run, evaluate, server, tmp_path):
     assert code == 1
 
 
+def test_a_key_that_is_refused_ends_the_cells_of_its_model_alone(run, evaluate, server, tmp_path):
+    evaluate("--limit", 1)  # writes the questions
+    grid = tmp_path / "grid.toml"
+    with ScriptedServer(ScriptedModel(lambda shown, key: Reply(ANSWER)), key="another") as other:
+        grid.write_text(
+            f'[datasets.rivers]\nquestions = "jsonl:{tmp_path}/rivers.jsonl"\n'
+            f'[models.refusing]\nanswer = "openai:tiny@{other.url}"\n'
+            f'[models.tiny]\nanswer = "openai:tiny@{server.url}"\n'
+            '[methods.closed_book]\n[methods.short]\nmethod = "closed_book"\n'
+        )
+        code, out, err = run("grid", grid, "--out", tmp_path / "grid")
+    assert code == 2
+    told = [line for line in err.splitlines() if "answered 401" in line]
+    assert [line.split(":")[1] for line in told] == [" rivers/refusing/closed_book", " rivers/refusing/short"]
+    shown = [line.split()[0] for line in out.splitlines()[1:]]
+    assert shown == ["rivers/tiny/closed_book", "rivers/tiny/short"]
+
+
 def test_a_member_of_a_blender_does_not_hide_a_refused_key(run, server, sample_index, monkeypatch):
     server.faults += [LASTING["401"]] * 20
     spec = f"openai:tiny@{server.url}?continuation=1"

@@ -132,6 +132,15 @@ def precisions_of(models: Mapping[Role, Model]) -> dict[str, str]:
     return {role: model.precision for role, model in models.items() if model.precision}
 
 
+def models_told(names: Mapping[Role, str] | Mapping[str, str], precisions: Mapping[str, str]) -> str:
+    """Models by role as screens and reports show them: ``bundled (float32), attend: hf:NAME (bfloat16)``."""
+    told = {
+        role: f"{name} ({precisions[role]})" if role in precisions else name for role, name in names.items()
+    }
+    others = (f"{role}: {name}" for role, name in told.items() if role != "answer")
+    return ", ".join([told.get("answer", "none"), *others])
+
+
 def _check_abilities(name: str, needs: Needs, model: Model) -> None:
     lacking: list[str] = sorted((needs.signals - model.signals) | (needs.capabilities - model.capabilities))
     if needs.one_of and not any(each <= model.capabilities for each in needs.one_of):

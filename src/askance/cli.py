@@ -82,6 +82,7 @@ app = typer.Typer(
 
 def main() -> None:
     """Entry point."""
+    _open_what_is_closed()
     for stream in (sys.stdout, sys.stderr):
         if isinstance(stream, io.TextIOWrapper):
             _make_safe(stream)
@@ -90,6 +91,13 @@ def main() -> None:
             app(prog_name="askance")
         finally:
             sys.stdout.flush()
+
+
+def _open_what_is_closed() -> None:
+    """Nothing is read from a standard stream that was closed, and what is written to it goes nowhere."""
+    for name in ("stdin", "stdout", "stderr"):
+        if getattr(sys, name) is None:
+            setattr(sys, name, Path(os.devnull).open("r+", encoding="utf-8"))  # noqa: SIM115
 
 
 def _make_safe(stream: io.TextIOWrapper) -> None:

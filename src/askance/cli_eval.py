@@ -9,6 +9,7 @@ import typer
 from rich.table import Table
 from rich.text import Text
 
+from askance.ask import models_told
 from askance.cli_options import (
     BudgetOption,
     CacheOption,
@@ -136,7 +137,7 @@ def grid(
     retry_failures: RetryFlag = False,
 ) -> None:
     """Evaluate methods × datasets × models: all that is not done yet."""
-    from askance.core.errors import TooManyFailures
+    from askance.core.errors import AskanceError
     from askance.eval.cell import Terms
     from askance.eval.grid import look_up_all, read_grid, run_grid
     from askance.serve.progress import EvaluationProgress
@@ -146,12 +147,15 @@ def grid(
     terms = Terms(in_flight, max_failures, retry_failures)
     work = run_grid(cells, folder, load, terms, lambda name: EvaluationProgress(err, name))
     found = asyncio.run(work)
-    stopped = {name: run for name, run in found.items() if isinstance(run, TooManyFailures)}
-    out.print(_grid_table({name: run for name, run in found.items() if not isinstance(run, TooManyFailures)}))
+    runs = {name: run for name, run in found.items() if not isinstance(run, AskanceError)}
+    stopped = {name: error for name, error in found.items() if isinstance(error, AskanceError)}
+    if runs:
+        out.print(_grid_table(runs))
     for name, error in stopped.items():
         err.print(printable(f"stopped: {name}: {error}"), style="red", markup=False, soft_wrap=True)
-    if any(isinstance(run, TooManyFailures) or _has_failed(run) for run in found.values()):
-        raise typer.Exit(1)
+    codes = [error.exit_code for error in stopped.values()] + [1 for run in runs.values() if _has_failed(run)]
+    if codes:
+        raise typer.Exit(max(codes))
 
 
 def _has_failed(run: "RecordedRun") -> bool:
@@ -207,7 +211,7 @@ def _show(run: "RecordedRun") -> None:
             err.print(told, style="yellow", markup=False, soft_wrap=True)
     summary = printable_record(summarise(run))
     asked = f"{summary.num_finished:,} questions of {run.settings.dataset_name}"
-    models = ", ".join(dict.fromkeys(summary.models.values()))
+    models = printable(models_told(run.settings.models, run.settings.precisions))
     told = f"  {models}, {asked}{reading_told(summary.reading)}"
     head = Text(summary.title, style="bold").append(told, style="not bold dim")
     out.print(head, soft_wrap=True)

@@ -52,6 +52,8 @@ def test_no_room_to_write(number):
         RuntimeError("size mismatch"),
         OSError(errno.EPIPE, "broken pipe"),
         FileNotFoundError(errno.ENOENT, "no such file"),
+        FileNotFoundError(errno.ENOENT, "no such file", "out of memory.jsonl"),
+        UnicodeEncodeError("ascii", "ü", 0, 1, "out of memory"),
     ],
 )
 def test_what_says_nothing_of_the_machine(error):

@@ -7,7 +7,15 @@ from pathlib import Path
 
 import pytest
 
-from askance.core.errors import GridError, InputError, RunFolderError, TooManyFailures, UnknownName
+from askance.core.errors import (
+    GridError,
+    InputError,
+    MissingAbility,
+    ModelSpecError,
+    RunFolderError,
+    TooManyFailures,
+    UnknownName,
+)
 from askance.eval.cell import Terms
 from askance.eval.grid import look_up_all, read_grid, run_grid
 from askance.models.scripted import ScriptedModel
@@ -164,6 +172,27 @@ def test_a_cell_that_fails_too_often_does_not_keep_the_others(grid_file, tmp_pat
     stopped = {name for name, each in found.items() if isinstance(each, TooManyFailures)}
     assert stopped == {name for name in found if name.startswith("few")}
     assert len(found) == 8
+
+
+def test_a_model_that_can_not_be_loaded_does_not_keep_the_others(grid_file, tmp_path):
+    class Refusing(Loader):
+        def __call__(self, specs):
+            if "scripted" in specs.values():
+                raise ModelSpecError("there is none")
+            return super().__call__(specs)
+
+    found = run(grid_file(), tmp_path / "out", Refusing())
+    assert list(found) == list(read_grid(grid_file()).cells())
+    told = {name.split("/")[1]: str(each) for name, each in found.items() if isinstance(each, ModelSpecError)}
+    assert told == {"fake": "there is none"}
+    assert [len(each.records) for name, each in found.items() if "/other/" in name] == [6, 6, 2, 2]
+
+
+def test_what_a_model_lacks_is_known_before_the_first_is_asked(grid_file, tmp_path):
+    deaf = ScriptedModel(signals=frozenset())
+    with pytest.raises(MissingAbility):
+        run(grid_file(), tmp_path / "out", Loader(deaf))
+    assert not deaf.prompts
 
 
 @pytest.mark.parametrize(

@@ -173,6 +173,15 @@ def test_a_run_that_goes_on_elsewhere_says_so(tmp_path):
         assert found.versions == {"python": "3.11.9, then 3.12.1", "torch": "none, then 2.13.0"}
 
 
+def test_showing_a_finished_run_elsewhere_does_not_say_that_it_was_asked_there(tmp_path):
+    folder = tmp_path / "run"
+    add(folder, 1, 2, 3, 4)
+    elsewhere = replace(SETTINGS_OF_4, machine="64 cores", versions={"python": "3.12.1"})
+    add(folder, asked=elsewhere)
+    found = read_run(folder).settings
+    assert (found.machine, found.versions) == (SETTINGS_OF_4.machine, SETTINGS_OF_4.versions)
+
+
 def test_a_run_may_grow_but_not_shrink(tmp_path):
     folder = tmp_path / "run"
     add(folder, 1, 2, examples=EXAMPLES[:2], asked=settings([record(1), record(2)]))

@@ -71,6 +71,19 @@ def test_what_does_not_work_has_a_reason(options, ability, expected):
     assert expected in found[ability].why
 
 
+def test_a_panic_of_an_extension_is_why_it_does_not_work(monkeypatch):
+    class Panic(BaseException):
+        pass
+
+    async def panics(self, prompt, options):
+        raise Panic("no entry found for key")
+
+    monkeypatch.setattr(ScriptedModel, "score", panics)
+    _, found = findings("scripted")
+    assert found["score"].why == "an extension panicked (Panic: no entry found for key)"
+    assert found["raw"].works
+
+
 def test_a_server_out_of_reach_is_an_error_and_not_a_table():
     with ScriptedServer() as server:
         spec = f"openai:tiny@{server.url}"

@@ -1,6 +1,7 @@
 """Encoders by name: the bundled one, and tiny ones of both kinds that `hf:` takes."""
 
 import asyncio
+import shutil
 import sys
 
 import pytest
@@ -8,7 +9,7 @@ from tests.contracts.encoder_contract import ThreadedEncoderContract
 from tests.models.tiny_encoder import PROMPTS, save_encoder, save_plain
 from tests.tolerances import assert_near
 
-from askance.core.errors import MissingExtra, ModelFailure, ModelSpecError, UnknownName
+from askance.core.errors import AskanceError, MissingExtra, ModelFailure, ModelSpecError, UnknownName
 from askance.models import bundled_encoder as module
 from askance.models.kinds import load_encoder
 
@@ -108,6 +109,15 @@ def test_a_model_that_breaks(tiny, monkeypatch):
     monkeypatch.setitem(tiny._encode, "text", broken)
     with pytest.raises(ModelFailure, match=rf"the encoder {tiny.name} broke: out of memory\."):
         embed(tiny, "a")
+
+
+def test_a_tokenizer_that_panics(folder, tmp_path):
+    from tests.models.tiny import make_tokenizer_panic
+
+    copy = shutil.copytree(folder, tmp_path / "model")
+    make_tokenizer_panic(copy)
+    with pytest.raises(AskanceError, match="an extension panicked"):
+        embed(load_encoder(f"hf:{copy}"), "a")
 
 
 @pytest.mark.parametrize(

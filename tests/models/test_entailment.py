@@ -1,5 +1,7 @@
 """Judges of entailment: the scripted one, and tiny models of both families that `hf:` takes."""
 
+import shutil
+
 import pytest
 from tests.contracts.entailment_contract import EntailmentContract
 
@@ -101,3 +103,12 @@ def test_models_that_judge_nothing(llama_folder, classifier_folder, tmp_path):
     (damaged / "config.json").write_bytes((classifier_folder / "config.json").read_bytes())
     with pytest.raises(ModelSpecError, match=r"can't be loaded: .*Its files may be damaged"):
         load_entailment(f"hf:{damaged}")
+
+
+def test_a_tokenizer_that_panics(classifier_folder, tmp_path):
+    from tests.models.tiny import make_tokenizer_panic
+
+    folder = shutil.copytree(classifier_folder, tmp_path / "model")
+    make_tokenizer_panic(folder)
+    with pytest.raises(ModelSpecError, match="an extension panicked"):
+        load_entailment(f"hf:{folder}")

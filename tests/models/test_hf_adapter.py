@@ -128,6 +128,18 @@ def test_weights_that_are_no_numbers_are_refused(adapter, value):
         open_adapter(adapter)
 
 
+def test_an_extension_that_panics_over_an_adapter(adapter, llama_folder, monkeypatch):
+    class Panic(BaseException):
+        pass
+
+    def panics(folder, module):
+        raise Panic("index out of range")
+
+    monkeypatch.setattr("askance.models.hf.adapter._merged", panics)
+    with pytest.raises(ModelSpecError, match=r"does not fit .*an extension panicked \(Panic: index out of"):
+        merged(adapter, llama_folder)
+
+
 def test_a_truncated_file(adapter):
     path = adapter / "adapter_model.safetensors"
     for length in (path.stat().st_size - 8, 40, 0):

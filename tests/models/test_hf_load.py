@@ -10,7 +10,7 @@ import gguf
 import pytest
 import torch
 from huggingface_hub import constants
-from tests.models.tiny import save_tiny_gguf, tiny_module
+from tests.models.tiny import make_tokenizer_panic, save_tiny_gguf, tiny_module
 
 from askance.core.errors import KnobError, ModelSpecError
 from askance.models.hf import load_hf
@@ -71,6 +71,12 @@ def test_a_truncated_file(copy):
 def test_a_broken_file(copy, name):
     (copy / name).write_text("{")
     with pytest.raises(ModelSpecError, match="may be damaged"):
+        load_hf(str(copy))
+
+
+def test_a_tokenizer_that_panics(copy):
+    make_tokenizer_panic(copy)
+    with pytest.raises(ModelSpecError, match=r"an extension panicked \(PanicException.*may be damaged"):
         load_hf(str(copy))
 
 

@@ -81,9 +81,10 @@ FINAL = [
     (Fault(404, body={"error": {"message": "no model"}}), ModelSpecError, "404: no model. See that the name"),
     (
         Fault(429, body={"error": {"message": "pay", "code": "insufficient_quota"}}),
-        RequestRefused,
-        "429: pay",
+        ModelSpecError,
+        "429: pay. See that the account of the key has money left",
     ),
+    (Fault(402, body={"error": {"message": "pay"}}), ModelSpecError, "402: pay. See that the account"),
     (Fault(501, body={"error": {"message": "no echo"}}), RequestRefused, "501: no echo. Leave out"),
     (Fault(events=["{oops"]), ModelFailure, "gave no JSON"),
     (Fault(events=[[1]]), ModelFailure, "gave an event that is no object"),

@@ -1,12 +1,18 @@
 """Servers that lie in every number, send without end, or send elsewhere: nothing breaks or is believed."""
 
+import socket
+import threading
+import time
+from contextlib import suppress
+
 import pytest
 from runs.scripted_server import Fault, ScriptedServer
 from tests.models.served import ALL, CHAT, KEY, RAW, event, model_of, told, write
 
 from askance import wire
-from askance.core.errors import AskanceError, ModelFailure, ModelSpecError, PromptTooLong
+from askance.core.errors import AskanceError, ModelFailure, ModelSpecError, ModelUnavailable, PromptTooLong
 from askance.core.types import Question, Want
+from askance.loading import load_model
 from askance.methods.closed_book import ClosedBook
 from askance.models.openai import guarding, streaming
 from askance.models.openai.events import MOST_TOKENS, Usage, read_event
@@ -241,3 +247,24 @@ def test_what_is_neither_an_event_nor_a_page(server):
     server.faults.append(Fault(body="event: hello\nid: 1\n\nwelcome\n"))
     with pytest.raises(ModelFailure, match="gave no JSON: 'event: hello"):
         write(model_of(server))
+
+
+def test_a_count_that_comes_drop_by_drop_takes_no_longer_than_a_request_may():
+    """Each drop comes in time, the whole answer never."""
+
+    def drip(listening):
+        connection, _ = listening.accept()
+        with connection, suppress(OSError):
+            connection.sendall(b"HTTP/1.1 200 OK\r\nContent-Length: 1000\r\n\r\n")
+            for _ in range(1000):
+                connection.sendall(b" ")
+                time.sleep(0.02)
+
+    with socket.create_server(("127.0.0.1", 0)) as listening:
+        dripping = threading.Thread(target=drip, args=(listening,), daemon=True)
+        dripping.start()
+        url = f"http://127.0.0.1:{listening.getsockname()[1]}/v1"
+        model = load_model(f"openai:tiny@{url}?{ALL}&tokenize=vllm&timeout=0.5&attempts=1")
+        with pytest.raises(ModelUnavailable, match="did not answer in time"):
+            model.count(RAW)
+        dripping.join()

@@ -308,6 +308,8 @@ def test_options_that_can_not_be_used(options, error, told):
         ("m@//api.example.com/openai", "m@https://api.example.com/openai"),
         ("m@ftp://host", "m@http://host/v1"),
         ("m@HTTP://host", "m@http://host/v1"),
+        ("m@httpbox:8080/v1", "m@http://httpbox:8080/v1"),
+        ("m@http:/host", "m@http://host/v1"),
         ("@localhost:1", "MODEL@http://localhost:1/v1"),
         ("m@", "m@http://HOST/v1"),
         ("m@me:secret@host", "MODEL@http://host/v1"),

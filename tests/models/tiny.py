@@ -146,6 +146,17 @@ def save_tiny(folder: Path, model_type: str, tokenizer: PreTrainedTokenizerFast,
     return folder
 
 
+def make_tokenizer_panic(folder: Path) -> None:
+    """Damage a saved tokenizer so that it loads, and panics with each text: it frames texts by no token."""
+    path = folder / "tokenizer.json"
+    unknown = {"SpecialToken": {"id": "<unknown>", "type_id": 0}}
+    first, second = ({"Sequence": {"id": id, "type_id": 0}} for id in "AB")
+    framing = {"single": [unknown, first], "pair": [unknown, first, second], "special_tokens": {}}
+    content = json.loads(path.read_text(encoding="utf-8"))
+    content["post_processor"] = {"type": "TemplateProcessing", **framing}
+    path.write_text(json.dumps(content), encoding="utf-8")
+
+
 def add_reflection_tokens(tokenizer: PreTrainedTokenizerFast, module: Any, *, special: bool) -> None:
     """Add the tokens of Self-RAG to a model, as its authors do; their rows are new, and random."""
     from askance.methods.reflection_tokens import ALL_TOKENS

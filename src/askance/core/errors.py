@@ -160,6 +160,10 @@ class MachineFailure(AskanceError):
     """The machine has no memory, or no room to write."""
 
 
+LASTING = (ModelSpecError, MissingAbility)
+"""Of a model, and every further question would meet them, too: a key that is refused, for example."""
+
+
 class TooManyFailures(AskanceError):
     """An evaluation was stopped, since too many of its questions failed; what is finished is kept."""
 

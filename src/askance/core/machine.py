@@ -34,9 +34,12 @@ def machine_failure(error: BaseException | None) -> MachineFailure | None:
 
 
 def is_memory(error: BaseException) -> bool:
-    """Whether an error says that memory ran out."""
-    if isinstance(error, MemoryError) or (isinstance(error, OSError) and error.errno == errno.ENOMEM):
-        return True
-    return isinstance(error, RuntimeError | ImportError | OSError | ValueError) and bool(
-        _MEMORY.search(str(error))
-    )
+    """Whether an error says that memory ran out.
+
+    Where it says so in words alone, it must be of a kind that libraries raise: names of files, and what a
+    validator finds in them (a subclass of ValueError), may hold the same words.
+    """
+    if isinstance(error, OSError) and error.errno is not None:
+        return error.errno == errno.ENOMEM
+    in_words = isinstance(error, RuntimeError | ImportError | OSError) or type(error) is ValueError
+    return isinstance(error, MemoryError) or (in_words and bool(_MEMORY.search(str(error))))

@@ -157,10 +157,11 @@ async def evaluate(
         TooManyFailures: see `ask_all`.
     """
     with claimed(folder):
-        models = _models_of_finished(ready, folder, terms)
-        engine = None if models else _engine(ready, load_models)
-        known = models or LoadedModels.of(engine.models if engine else {})
-        with _opened(ready, known, folder, terms) as (writer, before):
+        engine, models = None, _models_of_finished(ready, folder, terms)
+        if models is None:
+            engine = _engine(ready, load_models)
+            models = LoadedModels.of(engine.models)
+        with _opened(ready, models, folder, terms) as (writer, before):
             standing = Standing.of(len(ready.questions), ready.scoring.names, before.records)
             if engine is None:
                 progress(standing)

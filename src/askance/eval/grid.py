@@ -36,7 +36,14 @@ from typing import Annotated, Any, cast
 
 from pydantic import BaseModel, ConfigDict, Field, StringConstraints, ValidationError
 
-from askance.core.errors import GridError, InputError, TooManyFailures, UnknownName
+from askance.core.errors import (
+    AskanceError,
+    GridError,
+    InputError,
+    MissingAbility,
+    RunFolderError,
+    UnknownName,
+)
 from askance.core.knobs import parse_knobs
 from askance.core.ports import Method, Model
 from askance.core.types import Role
@@ -239,27 +246,39 @@ async def run_grid(
     load_models: LoadModels,
     terms: Terms,
     listener: GridListener,
-) -> dict[str, RecordedRun | TooManyFailures]:
-    """Run what is not done yet of all cells. One in which too many questions fail does not keep the others.
+) -> dict[str, RecordedRun | AskanceError]:
+    """Run what is not done yet of all cells; gives the error of a cell that was given up in place of its run.
 
     Each model is loaded once, for the cells that follow each other with it; what can be wrong with one of
-    them is found out before the first of them is run.
+    them is found out before the first of them is run. A model that can't be loaded, or refuses what it is
+    asked, does not keep the other cells, nor do too many failures.
 
     Raises:
         RunFolderError, MissingAbility: as for `evaluate`.
     """
-    found: dict[str, RecordedRun | TooManyFailures] = {}
+    found: dict[str, RecordedRun | AskanceError] = {}
     for _, group in groupby(cells.items(), key=lambda entry: entry[0].split("/")[1]):
         of_model, load_once = dict(group), _once(load_models)
         for name, ready in of_model.items():
-            begin(ready, folder / name, load_once)
-        for name, ready in of_model.items():
-            with listener(name) as progress:
-                try:
-                    found[name] = await evaluate(ready, folder / name, load_once, terms, progress)
-                except TooManyFailures as error:
-                    found[name] = error
-    return found
+            with _giving_up(name, found, unless=(RunFolderError, MissingAbility)):
+                begin(ready, folder / name, load_once)
+        for name in [name for name in of_model if name not in found]:
+            with _giving_up(name, found, unless=(RunFolderError,)), listener(name) as progress:
+                found[name] = await evaluate(of_model[name], folder / name, load_once, terms, progress)
+    return {name: found[name] for name in cells}
+
+
+@contextmanager
+def _giving_up(
+    name: str, found: dict[str, RecordedRun | AskanceError], unless: tuple[type[AskanceError], ...]
+) -> Iterator[None]:
+    """Keep what is wrong with a cell, unless it is an error that ends the grid."""
+    try:
+        yield
+    except unless:
+        raise
+    except AskanceError as error:
+        found[name] = error
 
 
 def _once(load_models: LoadModels) -> LoadModels:

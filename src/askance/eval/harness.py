@@ -4,7 +4,7 @@ from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 
 from askance.ask import Result
-from askance.core.errors import MissingAbility, ModelSpecError, RequestRefused, TooManyFailures
+from askance.core.errors import LASTING, RequestRefused, TooManyFailures
 from askance.core.trace import AnyEvent, Noted, Trace
 from askance.eval.datasets import Example
 from askance.eval.gold import GoldRetrievers
@@ -17,8 +17,6 @@ from askance.runtime.many import Outcome, many
 from askance.wire import Engine
 
 Progress = Callable[[Standing], None]
-_LASTING = (ModelSpecError, MissingAbility)
-"""Every other question would meet these, too: a key that is refused, a model that a server does not have."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -83,9 +81,9 @@ async def ask_all(
 
     try:
         async for outcomes in finishing:
-            kept = [*refused, *(each for each in outcomes if not isinstance(each.error, _LASTING))]
+            kept = [*refused, *(each for each in outcomes if not isinstance(each.error, LASTING))]
             refused = [] if _has_answers(standing, kept) else [each for each in kept if _is_refusal(each)]
-            keep([each for each in kept if not refused or not _is_refusal(each)])
+            keep([each for each in kept if each not in refused])
             _check_lasting(outcomes, refused)
             check_failures(standing, max_failures)
         if refused:
@@ -104,7 +102,7 @@ def _has_answers(standing: Standing, outcomes: Sequence[_Outcome]) -> bool:
 
 def _check_lasting(outcomes: Sequence[_Outcome], refused: Sequence[_Outcome]) -> None:
     """Raise what ends the run. One refusal may be due to its question, where no other has been answered."""
-    lasting = [each for each in outcomes if isinstance(each.error, _LASTING)]
+    lasting = [each for each in outcomes if isinstance(each.error, LASTING)]
     for each in (*lasting, *refused[1:]):
         if each.error is not None:
             raise each.error

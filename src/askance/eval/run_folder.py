@@ -31,7 +31,7 @@ from askance.eval.recorded_run import (
     read_records,
     read_settings,
 )
-from askance.eval.settings import Settings, continued, differences
+from askance.eval.settings import Settings, continued, differences, shown_again
 from askance.runtime.append_only import AppendOnlyFile
 from askance.runtime.checksum import checksum, sealed
 from askance.runtime.durable import write_atomically
@@ -129,7 +129,8 @@ def open_run(
                 content = b"".join(record.line for record in kept)
                 _replace(folder / RECORDS, content.decode())
                 size_bytes = len(content)
-            _write_settings(folder, continued(before, settings))
+            told = continued if len(kept) < len(wanted) else shown_again
+            _write_settings(folder, told(before, settings))
             writer = stack.enter_context(_writer(folder, kept, size_bytes))
         except OSError as error:
             raise _unwritable(folder, error) from error

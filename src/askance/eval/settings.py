@@ -183,6 +183,11 @@ def continued(before: Settings, now: Settings) -> Settings:
     )
 
 
+def shown_again(before: Settings, now: Settings) -> Settings:
+    """The settings of a run in which no question is left to ask: nothing more was computed anywhere."""
+    return replace(now, started_at=before.started_at, machine=before.machine, versions=before.versions)
+
+
 def _then(before: str, now: str) -> str:
     """Each value once: what was told last need not be told again."""
     return before if before.split(", then ")[-1] == now else f"{before}, then {now}"

@@ -6,7 +6,8 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from askance.core.errors import KnobError, ModelUnavailable
+from askance.core.errors import KnobError, ModelFailure, ModelUnavailable
+from askance.core.panics import panics_as
 from askance.core.ports import Model
 from askance.core.types import Chat, Generation, Prompt, Raw, Sampling, Span, Token, Turn, Want
 from askance.models.kinds import options_in, parse_spec
@@ -112,7 +113,8 @@ async def _found(
     ability: str, is_declared: bool | None, probe: Probe, model: Model, *, may_raise: bool = False
 ) -> Finding:
     try:
-        why = await probe(model)
+        with panics_as(ModelFailure):
+            why = await probe(model)
     except ModelUnavailable as error:
         if may_raise:
             raise

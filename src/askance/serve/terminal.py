@@ -8,6 +8,7 @@ from rich.live import Live
 from rich.table import Table
 from rich.text import Text
 
+from askance.ask import models_told
 from askance.core.events import UPPER_BOUND
 from askance.core.trace import (
     Answered,
@@ -64,7 +65,7 @@ class LiveView:
 
     def __call__(self, event: AnyEvent) -> None:
         """Show one event. An error is shown once something follows: the last one is told by who asked. What
-        calls note is told while they wait.
+        calls note is told on standard error, where the growing answer makes room for it.
         """
         event = printable_record(event)
         before, self._failed = self._failed, event if isinstance(event, Failed) else None
@@ -84,7 +85,7 @@ class LiveView:
         if block is not None and not isinstance(event, Generated | Committed | Failed | Noted):
             self._console.print(block, soft_wrap=isinstance(event, Answered) and not self._live)
         if self._live:
-            self._live.update(self._growing(), refresh=True)
+            self._live.update(Group() if isinstance(event, Noted) else self._growing(), refresh=True)
 
     def _growing(self) -> Text:
         """The answer so far and the draft, as many of the last lines as the terminal can redraw."""
@@ -163,7 +164,7 @@ def spending_line(numbers: Mapping[str, float]) -> str:
 
 
 def _asked(event: Asked) -> RenderableType:
-    models = ", ".join(name if role == "answer" else f"{role}: {name}" for role, name in event.models.items())
+    models = models_told(event.models, event.precisions)
     setting = " · ".join(part for part in (event.title, models, event.retriever) if part)
     return Group(Text(event.text, style="bold"), Text(setting, style=PROVISIONAL), Text(""))
 

@@ -7,7 +7,7 @@ from statistics import fmean
 from typing import Any
 
 from askance.ask import ask
-from askance.core.errors import AskanceError, ModelSpecError
+from askance.core.errors import LASTING, AskanceError
 from askance.core.ports import Encoder, Method, Model, Retriever
 from askance.core.trace import Trace
 from askance.core.types import Question, Role, Usage
@@ -92,7 +92,7 @@ class Trials:
                 trace=attempt.trace,
             )
             attempt.usage = result.usage
-        except ModelSpecError:
+        except LASTING:
             raise
         except AskanceError as error:
             attempt.error = str(error)

@@ -232,7 +232,7 @@ class TestBundledByLlamaCpp(ModelContract):
     prompt = Raw((Span("The three largest cities of Germany are"),))
     max_tokens = 8
     number_format, operation = "8 bits", "read twice"
-    precision = "weights as in the file, keys and values in float16"
+    precision = "weights as stored, KV cache float16"
 
     @pytest.fixture
     def model(self, plain):

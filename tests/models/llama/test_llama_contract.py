@@ -7,7 +7,7 @@ from tests.contracts.model_contract import ModelContract
 class TestTinyLlama(ModelContract):
     control_strings = ("<s>", "</s>", "[INST]", "<unk>")
     number_format, operation = "float16", "read twice"
-    precision = "weights as in the file, keys and values in float16"
+    precision = "weights as stored, KV cache float16"
 
     @pytest.fixture
     def model(self, gguf_models):
@@ -17,7 +17,7 @@ class TestTinyLlama(ModelContract):
 class TestTinyQwen(ModelContract):
     control_strings = ("<|im_start|>", "<|endoftext|>", "<think>")
     number_format, operation = "float16", "read twice"
-    precision = "weights as in the file, keys and values in float16"
+    precision = "weights as stored, KV cache float16"
 
     @pytest.fixture
     def model(self, gguf_models):

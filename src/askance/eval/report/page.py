@@ -5,9 +5,9 @@ from dataclasses import dataclass
 from pathlib import Path
 from xml.etree.ElementTree import Element
 
+from askance.ask import models_told
 from askance.core.version import VERSION
 from askance.eval.paired_runs import Comparisons
-from askance.eval.recorded_run import RecordedRun
 from askance.eval.report.elements import element, elements, html_text
 from askance.eval.report.frontier import frontier, frontier_chart, points_of
 from askance.eval.report.histogram import histograms
@@ -118,7 +118,7 @@ def _runs_table(group: RunGroup) -> ResultTable:
     rows = [
         (
             name,
-            _models(run),
+            models_told(run.settings.models, run.settings.precisions),
             run.settings.index or "none",
             run.settings.started_at[:16].replace("T", " "),
             run.settings.machine,
@@ -133,12 +133,6 @@ def _runs_table(group: RunGroup) -> ResultTable:
     versions = group.whole[0].settings.versions.items()
     note = f"Versions: {', '.join(f'{package} {version}' for package, version in versions)}."
     return ResultTable("Runs", headings, tuple(rows), num_text_columns=6, note=note)
-
-
-def _models(run: RecordedRun) -> str:
-    models = run.settings.models
-    others = [f"{role}: {name}" for role, name in models.items() if role != "answer"]
-    return "; ".join([models.get("answer", "none"), *others])
 
 
 def _frontier_part(found: Comparisons) -> Iterator[Element]:

@@ -14,6 +14,7 @@ from typing import Any
 from safetensors import SafetensorError, safe_open
 
 from askance.core.errors import MissingExtra, ModelSpecError
+from askance.core.panics import panics_as
 from askance.models.hf.adapter_patterns import settle_patterns
 from askance.models.hf.fingerprint import weights_fingerprint
 from askance.models.hf.noise import first_line, quiet
@@ -73,7 +74,7 @@ def merge(adapter: Adapter, module: Any, tokenizer: Any, base: str) -> Any:
     """
     check_belongs(adapter, module, tokenizer, base)
     try:
-        with quiet():
+        with quiet(), panics_as(ValueError):
             return _merged(adapter.folder, module)
     except ModelSpecError:
         raise

@@ -19,11 +19,12 @@ import torch
 from numpy.typing import NDArray
 
 from askance.core.errors import MissingExtra, ModelFailure, ModelSpecError
+from askance.core.panics import panics_as
 from askance.core.strict_json import whole_characters
 from askance.core.types import TextKind
 from askance.models.hf.fingerprint import weights_fingerprint
-from askance.models.hf.load import OWN_CODE_ONLY, explained, fitting, placement
-from askance.models.hf.noise import first_line, quiet
+from askance.models.hf.load import OWN_CODE_ONLY, fitting, loading, placement
+from askance.models.hf.noise import first_line
 from askance.models.hf.threads import no_team, settle_team
 
 _BATCH_TEXTS = 32
@@ -68,9 +69,10 @@ class SentenceEncoder:
             return np.zeros((0, self._dimensions), dtype=np.float32)
         settle_team()
         try:
-            vectors = self._encode[kind](
-                texts, batch_size=_BATCH_TEXTS, normalize_embeddings=True, show_progress_bar=False
-            )
+            with panics_as(ValueError):
+                vectors = self._encode[kind](
+                    texts, batch_size=_BATCH_TEXTS, normalize_embeddings=True, show_progress_bar=False
+                )
         except (RuntimeError, ValueError, IndexError) as error:
             raise ModelFailure(f"the encoder {self.name} broke: {first_line(error)}") from error
         return np.ascontiguousarray(vectors, dtype=np.float32)
@@ -92,19 +94,16 @@ def load_encoder(name: str, *, device: str = "auto", display_name: str | None = 
     folder = _source(name)
     if find_spec("sentence_transformers") is None:
         raise MissingExtra("sentence-transformers", "dense", f"the encoder {display_name or name}")
-    try:
-        with quiet(), no_team():
-            from sentence_transformers import SentenceTransformer
+    with loading(name, folder):
+        from sentence_transformers import SentenceTransformer
 
-            module = SentenceTransformer(
-                folder,
-                device="cpu",
-                local_files_only=Path(folder).is_dir(),
-                model_kwargs={"dtype": torch.float32},
-                **OWN_CODE_ONLY,
-            )
-    except Exception as error:  # loaders of files that may hold anything raise anything
-        raise explained(name, folder, error) from error
+        module = SentenceTransformer(
+            folder,
+            device="cpu",
+            local_files_only=Path(folder).is_dir(),
+            model_kwargs={"dtype": torch.float32},
+            **OWN_CODE_ONLY,
+        )
     if module.get_embedding_dimension() is None:
         raise ModelSpecError(f"model {name!r} is no encoder: it does not say how long its vectors are.")
     with fitting(name, place), no_team():

@@ -30,8 +30,8 @@ from askance.models.hf.load import (
     OWN_CODE_ONLY,
     check_whole,
     context_tokens_of,
-    explained,
     fitting,
+    loading,
     placement,
     source,
 )
@@ -74,19 +74,15 @@ def load_entailment(name: str, *, device: str = "auto", dtype: str = "auto") -> 
     folder, gguf_file = source(name)
     if gguf_file:
         raise ModelSpecError(f"model {name!r} judges no entailment: GGUF files hold models that write text.")
-    try:
-        with quiet(), no_team():
-            config = AutoConfig.from_pretrained(folder, **OWN_CODE_ONLY)
-            family = _family(name, config)
-            tokenizer = AutoTokenizer.from_pretrained(folder, **OWN_CODE_ONLY)
-            module, report = family.from_pretrained(
-                folder, dtype=precision or "auto", output_loading_info=True, **OWN_CODE_ONLY
-            )
-            check_whole(name, report)
-    except ModelSpecError:
-        raise
-    except Exception as error:  # loaders of files that may hold anything raise anything
-        raise explained(name, folder, error) from error
+    with loading(name, folder):
+        config = AutoConfig.from_pretrained(folder, **OWN_CODE_ONLY)
+        family = _family(name, config)
+        tokenizer = AutoTokenizer.from_pretrained(folder, **OWN_CODE_ONLY)
+        tokenizer("a", "a")  # a damaged one may load, and panic at the first text
+        module, report = family.from_pretrained(
+            folder, dtype=precision or "auto", output_loading_info=True, **OWN_CODE_ONLY
+        )
+        check_whole(name, report)
     with fitting(name, place), no_team():
         module = module.eval().requires_grad_(False).to(place)
     make = _writer if family is AutoModelForSeq2SeqLM else _classifier

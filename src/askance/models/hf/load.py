@@ -12,8 +12,9 @@ from safetensors import SafetensorError
 from transformers import AutoConfig, AutoModelForCausalLM, AutoTokenizer
 from transformers.models.auto.modeling_auto import MODEL_FOR_CAUSAL_LM_MAPPING_NAMES
 
-from askance.core.errors import AskanceError, KnobError, MachineFailure, MissingExtra, ModelSpecError
+from askance.core.errors import KnobError, MachineFailure, MissingExtra, ModelSpecError
 from askance.core.machine import is_memory
+from askance.core.panics import panics_as
 from askance.models.hf.gguf_reading import read_gguf
 from askance.models.hf.model import HfModel
 from askance.models.hf.noise import first_line, quiet
@@ -115,6 +116,21 @@ def fitting(name: str, place: torch.device) -> Iterator[None]:
         ) from error
 
 
+@contextmanager
+def loading(name: str, folder: str) -> Iterator[None]:
+    """What loaders say is kept from the screen. What they raise becomes why the model can't be loaded."""
+    try:
+        with quiet(), no_team(), panics_as(ValueError):
+            yield
+    except ModelSpecError:
+        raise
+    except Exception as error:  # loaders of files that may hold anything raise anything
+        check_readers(name, error)
+        if is_memory(error):
+            raise _beyond_memory(name, error) from error
+        raise ModelSpecError(_why(name, folder, error)) from error
+
+
 def _read(name: str, dtype: torch.dtype | None) -> tuple[Any, Any]:
     """Module and tokenizer of `name`."""
     folder, gguf_file = source(name)
@@ -122,25 +138,20 @@ def _read(name: str, dtype: torch.dtype | None) -> tuple[Any, Any]:
     # Older transformers always unpack the weights, newer ones only when told to.
     packing = getattr(transformers, "GgufConfig", None) if gguf_file else None
     unpacked = {"quantization_config": packing(dequantize=True)} if packing else {}
-    try:
-        with quiet(), no_team(), read_gguf() if gguf_file else nullcontext():
-            if not gguf_file:
-                _check_is_causal(name, AutoConfig.from_pretrained(folder, **OWN_CODE_ONLY))
-            tokenizer = AutoTokenizer.from_pretrained(folder, **OWN_CODE_ONLY, **gguf)
-            module, report = AutoModelForCausalLM.from_pretrained(
-                folder,
-                dtype=dtype or "auto",
-                output_loading_info=True,
-                **OWN_CODE_ONLY,
-                **gguf,
-                **unpacked,
-            )
-            check_whole(name, report)
-    except ModelSpecError:
-        raise
-    except Exception as error:  # loaders of files that may hold anything raise anything
-        check_readers(name, error)
-        raise explained(name, folder, error) from error
+    with loading(name, folder), read_gguf() if gguf_file else nullcontext():
+        if not gguf_file:
+            _check_is_causal(name, AutoConfig.from_pretrained(folder, **OWN_CODE_ONLY))
+        tokenizer = AutoTokenizer.from_pretrained(folder, **OWN_CODE_ONLY, **gguf)
+        tokenizer("a")  # a damaged one may load, and panic at the first text
+        module, report = AutoModelForCausalLM.from_pretrained(
+            folder,
+            dtype=dtype or "auto",
+            output_loading_info=True,
+            **OWN_CODE_ONLY,
+            **gguf,
+            **unpacked,
+        )
+        check_whole(name, report)
     if not gguf_file:
         settle_legacy(name, folder, tokenizer)
     return module, tokenizer
@@ -229,11 +240,6 @@ def context_tokens_of(config: Any, tokenizer: Any) -> int:
             return length
     length = tokenizer.model_max_length
     return int(length) if length and 0 < length < _UNBOUNDED_TOKENS else _CONTEXT_TOKENS_UNKNOWN
-
-
-def explained(name: str, folder: str, error: Exception) -> AskanceError:
-    """Why a model can't be loaded, and what to do."""
-    return _beyond_memory(name, error) if is_memory(error) else ModelSpecError(_why(name, folder, error))
 
 
 def _beyond_memory(name: str, error: Exception) -> MachineFailure:

@@ -78,7 +78,7 @@ class LlamaModel(LocalModel):
 
     @property
     def precision(self) -> str:
-        return "weights as in the file, keys and values in float16"
+        return "weights as stored, KV cache float16"
 
     async def forget(self) -> None:
         """See `LocalModel.forget`."""

@@ -2,13 +2,15 @@
 
 import asyncio
 from collections.abc import AsyncGenerator, AsyncIterator, Iterator, Mapping
+from concurrent.futures import Future
 from contextlib import aclosing, asynccontextmanager, suppress
 from dataclasses import dataclass
-from functools import cache, cached_property
+from functools import cache
 from importlib.util import find_spec
 from ssl import SSLContext
+from threading import Thread
 from typing import Any
-from weakref import WeakKeyDictionary, finalize
+from weakref import WeakKeyDictionary
 
 from askance.core.errors import AskanceError, MissingExtra
 
@@ -93,9 +95,18 @@ class Connection:
             return read_json(answer.content)
 
     def answer_now(self, path: str, body: Body) -> object:
-        """The same for code that can't wait: it blocks."""
-        with self._told():
-            return read_json(self._blocking.post(path, body=body, cast_to=httpx2.Response).content)
+        """The same for code that can't wait: it blocks. An event loop may already run in its thread."""
+        answer = Future[object]()
+
+        def ask() -> None:
+            try:
+                answer.set_result(asyncio.run(self.answer(path, body)))
+            except BaseException as error:  # raised again where the answer is waited for
+                answer.set_exception(error)
+
+        # A daemon, so that an interrupted program need not wait for the server.
+        Thread(target=ask, name="askance-count", daemon=True).start()
+        return answer.result()
 
     async def _events(self, chunks: AsyncGenerator[bytes]) -> AsyncGenerator[Iterator[object]]:
         values = Values()
@@ -118,9 +129,6 @@ class Connection:
                 raise self._failures.of_event(event["error"])
             yield event
 
-    def _told(self) -> "_Told":
-        return _Told(self._failures)
-
     @asynccontextmanager
     async def _client(self) -> AsyncIterator[openai.AsyncOpenAI]:
         """One that nobody else uses, for one request."""
@@ -128,7 +136,7 @@ class Connection:
         async with lane.places:
             client = lane.idle.pop() if lane.idle else self._new_client()
             try:
-                with self._told():
+                with _Told(self._failures):
                     async with asyncio.timeout(self._timeout):
                         yield client
             finally:
@@ -156,25 +164,16 @@ class Connection:
                 await client.close()
 
     def _new_client(self) -> openai.AsyncOpenAI:
-        http = openai.DefaultAsyncHttpxClient(verify=_ssl_context(), **self._guard.settings(is_async=True))
+        http = openai.DefaultAsyncHttpxClient(verify=_ssl_context(), **self._guard.settings)
         # A request's time is watched as a whole: timers of every read take time of their own.
-        timeout = openai.Timeout(None, connect=self._connect_seconds)
-        return openai.AsyncOpenAI(**self._settings, timeout=timeout, http_client=http)
-
-    @cached_property
-    def _blocking(self) -> openai.OpenAI:
-        timeout = openai.Timeout(self._timeout, connect=self._connect_seconds)
-        http = openai.DefaultHttpxClient(**self._guard.settings(is_async=False))
-        finalize(self, http.close)
-        return openai.OpenAI(**self._settings, timeout=timeout, http_client=http)
-
-    @property
-    def _connect_seconds(self) -> float:
-        return min(_CONNECT_SECONDS, self._timeout)
-
-    @property
-    def _settings(self) -> dict[str, Any]:
-        return {"base_url": self._url, "api_key": self._key or _NO_KEY, "max_retries": 0}
+        timeout = openai.Timeout(None, connect=min(_CONNECT_SECONDS, self._timeout))
+        return openai.AsyncOpenAI(
+            base_url=self._url,
+            api_key=self._key or _NO_KEY,
+            max_retries=0,
+            timeout=timeout,
+            http_client=http,
+        )
 
 
 @cache

@@ -26,6 +26,7 @@ _SPENT = "insufficient_quota"
 _REMEDIES = {
     400: "See which options of the model the server takes (`askance models --check SPEC`).",
     401: "Set OPENAI_API_KEY to a key of this server.",
+    402: "See that the account of the key has money left.",
     403: "Use a key that may use this model.",
     404: "See that the name of the model is right, and that the URL ends as the server's own (often in /v1).",
     413: "Ask with fewer passages (--set passages=N).",
@@ -33,7 +34,7 @@ _REMEDIES = {
     429: "Ask fewer questions at a time (--in-flight N, or ?in_flight=N after the model).",
     501: "Leave out of the model's options what the server can't do.",
 }
-_REFUSED = {401, 403, 404}
+_REFUSED = {401, 402, 403, 404}
 
 
 class Failures:
@@ -53,13 +54,14 @@ class Failures:
         is_window = _WINDOW.search(f"{code} {told}") and not _PAGE.match(told)
         if is_window and status in (400, 413, 422, 500):
             return PromptTooLong.told(self._name, told)
-        remedy = _REMEDIES.get(status, "See the log of the server." if status >= 500 else _REMEDIES[400])
+        meant = 402 if _SPENT in code else status
+        remedy = _REMEDIES.get(meant, "See the log of the server." if status >= 500 else _REMEDIES[400])
         message = (
             f"{self._place} answered {status}{f': {told}' if told else ''}. {remedy[:1].upper()}{remedy[1:]}"
         )
-        if status in _REFUSED:
+        if meant in _REFUSED:
             return ModelSpecError(message)
-        if status in _BUSY and _SPENT not in code:
+        if meant in _BUSY:
             return ModelUnavailable(message, after_seconds(headers))
         return ModelFailure(message) if status >= 500 and status != 501 else RequestRefused(message)
 

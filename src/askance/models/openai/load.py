@@ -10,7 +10,7 @@ from askance.models.openai.model import OpenaiModel
 from askance.models.openai.options import read_options
 from askance.runtime.retry import Patience, RetryingModel
 
-_SPEC = re.compile(r"(?P<model>.+?)@(?P<url>https?://.*)")
+_SPEC = re.compile(r"(?P<model>.*?)@(?P<url>https?://.*)")
 _HOSTED = "https://api.openai.com/v1"
 _SHAPE = "write openai:MODEL@http://HOST/v1, or openai:MODEL for the server of OPENAI_BASE_URL"
 
@@ -30,7 +30,7 @@ def load_openai(
         UnknownName, KnobError: an option that can't be used.
     """
     match = _SPEC.fullmatch(name)
-    if match is None and "@" in name and "@http" not in name:
+    if match is None and "@" in name:
         raise ModelSpecError(
             "model 'openai:': what follows the @ is no URL, and nothing is sent to a server that was not "
             f"named: write openai:{_corrected(name)}, or name a model without an @."
@@ -38,7 +38,7 @@ def load_openai(
     model = match["model"] if match else name
     url = (match["url"] if match else environment.get("OPENAI_BASE_URL") or _HOSTED).rstrip("/")
     host = _host(url)
-    if not model or "@http" in model:
+    if not model:
         raise ModelSpecError(f"model 'openai:' names no model: {_SHAPE}.")
     key = environment.get("OPENAI_API_KEY", "")
     if url == _HOSTED and not key:
