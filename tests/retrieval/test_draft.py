@@ -223,6 +223,34 @@ def test_what_was_never_committed_is_removed_from_the_draft_alone(old):
     assert snapshot(index / "generation-000001") == before
 
 
+def test_what_changes_back_after_a_checkpoint_is_not_lost(old, write_rows, found):
+    source, index = old
+    before = source.read_bytes()
+    write_rows(source, *rows_of("new"))
+    with start(BUILD_AND_DIE, source, index, 1000, "draft.Draft.checkpoint", 0, "after") as process:
+        process.wait()
+    source.write_bytes(before)
+    build_index([source], index)
+    assert version_of(index, found) == "old"
+
+
+def test_a_draft_that_is_half_removed_is_not_gone_on_with(tmp_path, write_rows, found, monkeypatch):
+    source, index = write_rows(tmp_path / "rows.jsonl", *rows_of("new")), tmp_path / "index"
+    with start(BUILD_AND_DIE, source, index, 1000, "lexical.LexicalWriter.finish", 0, "before") as process:
+        process.wait()
+
+    def interrupted(path, **named):
+        next(path.glob("lexical/*.store")).unlink()
+        raise KeyboardInterrupt
+
+    with monkeypatch.context() as patched:
+        patched.setattr(draft_module.shutil, "rmtree", interrupted)
+        with pytest.raises(KeyboardInterrupt):
+            build_index([source], index, analysis=Analysis(stemming=False))
+    assert build_index([source], index).added == NUM_ROWS
+    assert version_of(index, found) == "new"
+
+
 def test_a_draft_of_another_analysis_is_not_gone_on_with(tmp_path, write_rows):
     source, index = write_rows(tmp_path / "rows.jsonl", *rows_of("new")), tmp_path / "index"
     with start(BUILD_AND_DIE, source, index, 1000, "lexical.LexicalWriter.finish", 0, "before") as process:
