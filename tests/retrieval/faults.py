@@ -5,37 +5,46 @@
 Operations are whatever changes something on the disk: each SQL statement, each file opened for writing,
 renamed, linked, cut or removed, each folder made or removed, each `fsync`, and each call of the writer of
 passages. The n-th fails, or the process dies right before it, for n = 1, 2, 3 … until a build comes to its
-end. After each fault the index must be the old one or the new one, and a further build without faults must
-make the new one. Each build runs in a child of this process, which has no thread of its own. What is written
-need not outlive the machine here, so that nobody waits for the disk.
+end. What happens inside of a commit, of tantivy above all, nobody else sees: there the system lets no file
+grow beyond so many bytes, for the size of each file that is committed, and each page of it; in the first
+commit of all, and in that of a build that goes on from a checkpoint. After each fault the index must be the
+old one or the new one, and a further build without faults must make the new one. Each build runs in a child
+of this process, which has no thread of its own. What is written need not outlive the machine here, so that
+nobody waits for the disk.
 """
 
 import asyncio
 import errno
 import json
 import os
+import resource
 import shutil
 import signal
 import sqlite3
 import sys
 import traceback
 from functools import partial
-from itertools import count
+from itertools import count, product
 from pathlib import Path
 
 from tests.retrieval.conftest import rows_file
 
 from askance.core.errors import BadIndex
 from askance.models.scripted_encoder import ScriptedEncoder
-from askance.retrieval import build, encoding, lexical, store
+from askance.retrieval import build, draft, encoding, ledger, lexical, store, vectors
 from askance.retrieval.bm25 import open_index
 from askance.retrieval.dense import open_dense
 
-OLD = [("a", "old river"), ("b", "old town"), ("c", "old bridge")]
-NEW = [("a", "old river"), ("b", "new town"), ("d", "new tower")]
+OLD = [("a", "old river"), ("b", "old town"), ("c", "old bridge"), ("e", "old mill")]
+NEW = [("a", "old river"), ("b", "new town"), ("d", "new tower"), ("e", "new mill")]
+"""The last passage is replaced after the first checkpoint, so that the second commit strikes one out."""
 EVENTS = {"os.rename", "os.remove", "os.mkdir", "os.rmdir", "os.link", "os.truncate", "shutil.copyfile"}
 FAULTLESS, FAULTY, ODD = 0, 3, 4
 CHECKPOINT_PASSAGES = 2
+PAGE = 4096
+"""Of SQLite."""
+WRITERS = {lexical.LexicalWriter: "lexical/*", ledger.Ledger: store.LEDGER, vectors.VectorWriter: "vectors/*"}
+"""What commits, and the files that it writes."""
 ENCODER = ScriptedEncoder()
 
 
@@ -51,6 +60,10 @@ class Faults:
             os.kill(os.getpid(), signal.SIGKILL)
         if self.left == 0:
             raise error
+
+    def has_passed(self) -> bool:
+        """Whether there was a fault, although the build came to its end."""
+        return self.left <= 0
 
     def install(self) -> None:
         faults = self
@@ -91,6 +104,48 @@ class Faults:
             self.step(OSError(errno.ENOSPC, f"at {event}"))
 
 
+class CommitFault:
+    """Lets no file grow beyond `limit` bytes in the first commit of a `writer`.
+
+    Where one would, the commit fails, or the process dies.
+    """
+
+    def __init__(self, writer: type, kind: str, limit: int) -> None:
+        self.writer, self.kind, self.limit = writer, kind, limit
+
+    def has_passed(self) -> bool:
+        """Whether there was a fault, although the build came to its end."""
+        return False
+
+    def install(self) -> None:
+        real = self.writer.commit
+        signal.signal(signal.SIGXFSZ, signal.SIG_DFL if self.kind == "kill" else signal.SIG_IGN)
+        resource.setrlimit(resource.RLIMIT_CORE, (0, 0))
+
+        def commit(*given: object) -> None:
+            self.writer.commit = real
+            most = resource.getrlimit(resource.RLIMIT_FSIZE)[1]
+            resource.setrlimit(resource.RLIMIT_FSIZE, (self.limit, most))
+            try:
+                real(*given)
+            finally:
+                resource.setrlimit(resource.RLIMIT_FSIZE, (most, most))
+
+        self.writer.commit = commit
+
+
+def killed_after_checkpoint(number: int) -> None:
+    """From now on the process dies once it has made so many checkpoints."""
+    real, left = draft.Draft.checkpoint, count(number - 1, -1)
+
+    def checkpoint(self: draft.Draft) -> None:
+        real(self)
+        if next(left) == 0:
+            os.kill(os.getpid(), signal.SIGKILL)
+
+    draft.Draft.checkpoint = checkpoint
+
+
 def content(index: Path) -> object:
     """All that a reader of an index finds: its manifest, passages and vectors."""
     manifest = store.open_store(index).manifest
@@ -116,59 +171,85 @@ def in_child(work) -> int:
         os._exit(ODD)
 
 
+class Trial:
+    """Builds of an index with and without faults, and what is wrong afterwards."""
+
+    def __init__(self, folder: Path, kind: str, begin: str) -> None:
+        self.kind, self.begin = kind, begin
+        self.source, self.old, self.index = folder / "rows.jsonl", folder / "old", folder / "index"
+        self.ended = {"kill": (-signal.SIGKILL, -signal.SIGXFSZ), "error": (FAULTY,)}[kind]
+        self.flaws: list[str] = []
+        self.contents = [self.made(OLD, self.old), self.made(NEW, folder / "new")]
+
+    def made(self, rows: list[tuple[str, str]], index: Path) -> object:
+        """Make an index of some rows; gives its content."""
+        note = index.with_suffix(".json")
+        rows_file(self.source, *rows)
+        work = partial(self.built, index), lambda: note.write_text(json.dumps(content(index))) and FAULTLESS
+        assert [in_child(each) for each in work] == [FAULTLESS, FAULTLESS]
+        return json.loads(note.read_text())
+
+    def built(self, index: Path | None = None) -> int:
+        build.build_index([self.source], index or self.index, encoder=ENCODER)
+        return FAULTLESS
+
+    def begin_anew(self, num_checkpoints: int) -> None:
+        """Put an index there that a build has made so many checkpoints of."""
+        shutil.rmtree(self.index, ignore_errors=True)
+        if self.begin == "old":
+            shutil.copytree(self.old, self.index)
+        if num_checkpoints:
+            in_child(lambda: killed_after_checkpoint(num_checkpoints) or self.built())
+
+    def faulty(self, faults: Faults | CommitFault) -> int:
+        faults.install()
+        try:
+            self.built()
+        except BadIndex as error:
+            print(error, file=sys.stderr)
+            return FAULTY
+        return FAULTY if faults.has_passed() else FAULTLESS
+
+    def seen(self) -> int:
+        """Raises unless the index is the old one or the new one, and a build makes the new one."""
+        if self.begin == "old" or (self.index / "manifest.json").exists():
+            assert content(self.index) in self.contents
+        self.built()
+        assert content(self.index) == self.contents[1]
+        assert len(list(self.index.glob("generation-*"))) == 1
+        assert not list(self.index.rglob(".tmp*"))
+        return FAULTLESS
+
+    def happens(self, faults: Faults | CommitFault, what: str, num_checkpoints: int = 0) -> bool:
+        """Whether a build, gone on with from a checkpoint, has a fault; notes what is wrong afterwards."""
+        self.begin_anew(num_checkpoints)
+        status = in_child(lambda: self.faulty(faults))
+        if status not in (FAULTLESS, *self.ended):
+            self.flaws.append(f"{what}: ended with {status}")
+        if in_child(self.seen) != FAULTLESS:
+            self.flaws.append(f"{what}: is not the index that it should be afterwards")
+        return status != FAULTLESS
+
+    def limits(self, files: str, num_checkpoints: int) -> list[int]:
+        """Bytes that are too few for some of the files that the next commit writes."""
+        self.begin_anew(num_checkpoints)
+        in_child(lambda: killed_after_checkpoint(1) or self.built())
+        sizes = {path.stat().st_size for path in self.index.rglob(files)} - {0}
+        return sorted({size - 1 for size in sizes}.union(*(range(0, size, PAGE) for size in sizes)))
+
+
 def main(folder: Path, kind: str, begin: str) -> None:
     os.fsync = lambda descriptor: None
     build.CHECKPOINT_PASSAGES = encoding.CHECKPOINT_PASSAGES = CHECKPOINT_PASSAGES
-    source, first = folder / "rows.jsonl", folder / "first"
-
-    def built(index: Path) -> int:
-        build.build_index([source], index, encoder=ENCODER)
-        return FAULTLESS
-
-    def noted(index: Path, name: str) -> int:
-        (folder / name).write_text(json.dumps(content(index)))
-        return FAULTLESS
-
-    rows_file(source, *OLD)
-    assert in_child(lambda: built(first) or noted(first, "old")) == FAULTLESS
-    rows_file(source, *NEW)
-    fresh = folder / "fresh"
-    assert in_child(lambda: built(fresh) or noted(fresh, "new")) == FAULTLESS
-    found = {name: json.loads((folder / name).read_text()) for name in ("old", "new")}
-
-    def faulty(index: Path, number: int) -> int:
-        faults = Faults(index, number, kind)
-        faults.install()
-        try:
-            built(index)
-        except BadIndex as error:
-            print(f"{number}: {error}", file=sys.stderr)
-            return FAULTY
-        return FAULTY if faults.left <= 0 else FAULTLESS
-
-    def seen(index: Path) -> int:
-        """Raises unless the index is the old one or the new one, and a build makes the new one."""
-        if begin == "old" or (index / "manifest.json").exists():
-            assert content(index) in found.values()
-        built(index)
-        assert content(index) == found["new"]
-        assert len(list(index.glob("generation-*"))) == 1
-        return FAULTLESS
-
-    flaws, ended = [], {"kill": -signal.SIGKILL, "error": FAULTY}[kind]
-    for number in count(1):
-        index = folder / "index"
-        shutil.rmtree(index, ignore_errors=True)
-        if begin == "old":
-            shutil.copytree(first, index)
-        status = in_child(lambda index=index, number=number: faulty(index, number))
-        if status not in (ended, FAULTLESS):
-            flaws.append(f"{number}: ended with {status}")
-        if in_child(lambda index=index: seen(index)) != FAULTLESS:
-            flaws.append(f"{number}: is not the index that it should be afterwards")
-        if status == FAULTLESS:
-            break
-    print(json.dumps({"operations": number - 1, "flaws": flaws}))
+    trial = Trial(folder, kind, begin)
+    index = trial.index
+    number = next(n for n in count(1) if not trial.happens(Faults(index, n, kind), f"operation {n}"))
+    num_limits = 0
+    for (writer, files), num_checkpoints in product(WRITERS.items(), range(2)):
+        for limit in trial.limits(files, num_checkpoints):
+            what = f"{writer.__name__} after {num_checkpoints} checkpoints, at most {limit} bytes"
+            num_limits += trial.happens(CommitFault(writer, kind, limit), what, num_checkpoints)
+    print(json.dumps({"operations": number - 1, "limits": num_limits, "flaws": trial.flaws}))
 
 
 if __name__ == "__main__":

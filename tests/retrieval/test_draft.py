@@ -15,7 +15,7 @@ from contextlib import closing
 from pathlib import Path
 
 import pytest
-from tests.retrieval.conftest import rows_file
+from tests.retrieval.conftest import rows_file, snapshot
 
 from askance.core.errors import BadIndex
 from askance.retrieval import draft as draft_module
@@ -166,6 +166,7 @@ def test_a_fault_at_each_operation_leaves_the_old_or_the_new_index(kind, begin):
     found = json.loads(ended.stdout)
     assert found["flaws"] == [], ended.stderr[-2000:]
     assert found["operations"] >= 60
+    assert found["limits"] >= 30
 
 
 @pytest.mark.parametrize("tables", ["", "documents", "documents and state"])
@@ -187,6 +188,64 @@ def test_a_build_goes_on_from_the_last_checkpoint(tmp_path, write_rows, found):
         process.wait()
     report = build_index([source], index)
     assert (report.added, report.unchanged) == (0, NUM_ROWS)
+    assert version_of(index, found) == "new"
+
+
+def test_a_build_goes_on_after_a_kill_inside_a_commit(old, write_rows, found, tmp_path):
+    """tantivy first writes which passages are struck out, under names that the next writer comes to again."""
+    source, index = old
+    rows = [*rows_of("new")[:1300], *rows_of("old")[1300:]]
+    write_rows(source, *rows)
+    with start(BUILD_AND_DIE, source, index, 1000, "lexical.LexicalWriter.commit", 1, "before") as process:
+        process.wait()
+    twin = shutil.copytree(index, tmp_path / "twin")
+    with start(BUILD_AND_DIE, source, twin, 10**9, "lexical.LexicalWriter.commit", 0, "after") as process:
+        process.wait()
+    left = [path.relative_to(twin) for path in twin.glob("generation-000002/lexical/*.del")]
+    left = [path for path in left if not (index / path).exists()]
+    assert left
+    for path in left:
+        shutil.copyfile(twin / path, index / path)
+    assert build_index([source], index).unchanged >= 1000
+    assert found(index, "row", NUM_ROWS * 3) == dict(rows)
+
+
+def test_what_was_never_committed_is_removed_from_the_draft_alone(old):
+    _, index = old
+    lexical = index / "generation-000001" / "lexical"
+    names = {path.name for path in lexical.iterdir() if path.suffix != ".lock"}
+    segment = next(lexical.glob("*.store")).stem
+    for name in (f"{segment}.99.del", f"{'0' * 32}.store", ".tmpAb12Cd"):
+        (lexical / name).write_text("left there")
+    before = snapshot(index / "generation-000001")
+    with open_draft(index, Analysis()) as draft:
+        assert {path.name for path in draft.lexical_folder.iterdir() if path.suffix != ".lock"} == names
+    assert snapshot(index / "generation-000001") == before
+
+
+def test_what_changes_back_after_a_checkpoint_is_not_lost(old, write_rows, found):
+    source, index = old
+    write_rows(source, *rows_of("new"))
+    with start(BUILD_AND_DIE, source, index, 1000, "draft.Draft.checkpoint", 0, "after") as process:
+        process.wait()
+    build_index([write_rows(source, *rows_of("old"))], index)
+    assert version_of(index, found) == "old"
+
+
+def test_a_draft_that_is_half_removed_is_not_gone_on_with(tmp_path, write_rows, found, monkeypatch):
+    source, index = write_rows(tmp_path / "rows.jsonl", *rows_of("new")), tmp_path / "index"
+    with start(BUILD_AND_DIE, source, index, 1000, "lexical.LexicalWriter.finish", 0, "before") as process:
+        process.wait()
+
+    def interrupted(path, **named):
+        next(path.glob("lexical/*.store")).unlink()
+        raise KeyboardInterrupt
+
+    with monkeypatch.context() as patched:
+        patched.setattr(draft_module.shutil, "rmtree", interrupted)
+        with pytest.raises(KeyboardInterrupt):
+            build_index([source], index, analysis=Analysis(stemming=False))
+    assert build_index([source], index).added == NUM_ROWS
     assert version_of(index, found) == "new"
 
 

@@ -193,6 +193,10 @@ class _Build:
             self._progress(BuildProgress(source, *counts))
 
     def _enter(self, document: Document) -> str:
+        if self._num_unsaved >= CHECKPOINT_PASSAGES:
+            # Between two documents, so that index and ledger agree.
+            self._draft.checkpoint()
+            self._num_unsaved = 0
         digest = digest_of(document)
         ledger = self._draft.ledger
         entry = ledger.find(document, digest)
@@ -208,9 +212,6 @@ class _Build:
         return "updated"
 
     def _write(self, document: Document, id: str) -> int:
-        if self._num_unsaved >= CHECKPOINT_PASSAGES:
-            self._draft.checkpoint()
-            self._num_unsaved = 0
         passages = tuple(cut_passages(dataclasses.replace(document, id=id)))
         self._draft.lexical.add(id, passages)
         self._num_passages += len(passages)

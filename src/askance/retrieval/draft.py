@@ -107,7 +107,7 @@ class Draft:
             self.vectors.abandon()
         self.ledger.close()
         if not self._has_checkpoint:
-            shutil.rmtree(self._path)
+            _remove(self._path)
 
     def _manifest(self) -> Manifest:
         now = datetime.now(UTC).isoformat(timespec="seconds")
@@ -236,7 +236,7 @@ def _for_writing(folder: Path) -> Iterator[None]:
 def _start(path: Path, base: Path | None) -> None:
     """Make `path` a generation with the content of `base`, or an empty one."""
     if path.exists():
-        shutil.rmtree(path)
+        _remove(path)
     try:
         (path / LEXICAL).mkdir(parents=True)
         if base is not None:
@@ -250,6 +250,12 @@ def _start(path: Path, base: Path | None) -> None:
     except BaseException:  # Ctrl-C, too: nothing half-made stays, and the error goes on
         shutil.rmtree(path, ignore_errors=True)
         raise
+
+
+def _remove(path: Path) -> None:
+    """Remove a draft; what a kill leaves of it has no ledger, so that no build goes on with it."""
+    (path / LEDGER).unlink(missing_ok=True)
+    shutil.rmtree(path)
 
 
 def _link(file: Path, copy: Path) -> None:

@@ -12,6 +12,7 @@ from contextlib import contextmanager
 from importlib.metadata import version
 from pathlib import Path
 from tempfile import TemporaryDirectory
+from typing import Any
 
 from askance.core.errors import MissingExtra
 from askance.core.panics import panics_as
@@ -26,7 +27,9 @@ except ImportError as error:
 ENGINE = f"tantivy {version('tantivy')}"
 _TERMS, _DOCUMENT, _PASSAGE = "terms", "document", "passage"
 _HEAP_BYTES = 64_000_000
-_READER_LOCK = ".tantivy-meta.lock"
+_META, _MANAGED = "meta.json", ".managed.json"
+_LOCK = ".lock"
+_READER_LOCK = f".tantivy-meta{_LOCK}"
 
 
 def _schema() -> tantivy.Schema:
@@ -43,6 +46,8 @@ SCHEMA = _schema()
 class LexicalWriter:
     """Adds passages to the index in `folder`, which is made if it is not there.
 
+    What an earlier writer left there without committing it is removed.
+
     Raises:
         OSError: the index can't be opened or written.
     """
@@ -51,6 +56,7 @@ class LexicalWriter:
         self._analysis = analysis
         with _write_errors():
             index = tantivy.Index(SCHEMA, path=str(folder))
+            _remove_uncommitted(folder)
             # One thread keeps the passages in order, so that the same documents make the same index.
             self._writer = index.writer(heap_size=_HEAP_BYTES, num_threads=1)
 
@@ -89,6 +95,24 @@ class LexicalWriter:
     def _end(self) -> None:
         writer, self._writer = self._writer, None
         writer.wait_merging_threads()
+
+
+def _remove_uncommitted(folder: Path) -> None:
+    """Remove the files that a writer left which was killed, or failed, before it committed them.
+
+    tantivy numbers the files that strike out passages by the operations since the last commit. A writer that
+    begins where another one began comes to the same names, and takes those that exist for an error. It never
+    finds the temporary files that it was about to rename.
+    """
+    kept = {_META, _MANAGED}
+    for segment in _read_meta(folder)["segments"]:
+        name = segment["segment_id"].replace("-", "")
+        kept |= {path.name for path in folder.glob(f"{name}.*") if path.suffix != ".del"}
+        if segment["deletes"]:
+            kept.add(f"{name}.{segment['deletes']['opstamp']}.del")
+    for path in folder.iterdir():
+        if path.name not in kept and path.suffix != _LOCK:
+            path.unlink()
 
 
 @contextmanager
@@ -152,7 +176,7 @@ def _lockable(folder: Path) -> Iterator[Path]:
     except OSError:
         with TemporaryDirectory(prefix="askance-index-") as place:
             for file in folder.iterdir():
-                if file.suffix != lock.suffix:
+                if file.suffix != _LOCK:
                     Path(place, file.name).symlink_to(file.resolve())
             yield Path(place)
     else:
@@ -174,7 +198,13 @@ def any_of(terms: Iterable[str]) -> tantivy.Query:
 
 def read_opstamp(folder: Path) -> int:
     """Names the last committed state of the index in `folder`."""
-    return int(json.loads((folder / "meta.json").read_text(encoding="utf-8"))["opstamp"])
+    return int(_read_meta(folder)["opstamp"])
+
+
+def _read_meta(folder: Path) -> dict[str, Any]:
+    """What tantivy notes of the last commit."""
+    meta: dict[str, Any] = json.loads((folder / _META).read_text(encoding="utf-8"))
+    return meta
 
 
 def _pack(passage: Passage) -> bytes:
