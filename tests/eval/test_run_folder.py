@@ -410,6 +410,15 @@ def test_a_damaged_trace_is_named(tmp_path):
         run.trace(run.records[0])
 
 
+def test_records_that_were_taken_away_are_missed(tmp_path):
+    folder = tmp_path / "run"
+    add(folder, 1, 2)
+    (folder / RECORDS).unlink()
+    refused(folder, "records.jsonl is missing: restore it")
+    (folder / TRACES).unlink()
+    assert add(folder, 1) == [], "with nothing but its settings a run has just begun"
+
+
 def test_a_trace_that_is_not_there_is_named_and_nothing_is_put_in_its_place(tmp_path):
     folder = tmp_path / "run"
     add(folder, 1, 2)

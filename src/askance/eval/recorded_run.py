@@ -160,6 +160,9 @@ def read_records(folder: Path) -> tuple[list[Record], int]:
     """The finished questions, in the order of the file, and how many bytes of it are whole."""
     path = folder / RECORDS
     if not path.exists():
+        # It is made before the traces are: where those are there, it was taken away.
+        if (folder / TRACES).exists():
+            raise RunFolderError(f"{path} is missing: restore it, or name another folder.")
         return [], 0
     try:
         lines, size_bytes = unsealed_lines(path.read_bytes(), old=b'{"number": ')
