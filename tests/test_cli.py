@@ -365,7 +365,7 @@ def test_ctrl_c_while_asking_keeps_the_trace(bundled, sample_index, tmp_path):
 
     def has_begun(process):
         lines.append(process.stdout.readline())
-        return "Bergman" in lines[-1]
+        return " · bundled" in lines[-1]
 
     code, err = interrupted(words, has_begun)
     assert code == 130

@@ -61,7 +61,7 @@ def test_what_a_search_over_answers_tried_is_shown(run, sample_index, tmp_path):
     code, shown, _ = run("trace", trace)
     assert code == 0
     steps = [line.split() for line in shown.splitlines() if line.startswith("try")]
-    assert [step[1:3] for step in steps] == [["0.1", "retrieve"], ["0.2", "retrieve"], ["0.3", "none"]]
+    assert [step[1:3] for step in steps] == [["0.1", "with"], ["0.2", "with"], ["0.3", "without"]]
     assert "score " in shown
     assert "relevance 0." in shown
     assert shown.count("rejected: its utility is") == 2

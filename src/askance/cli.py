@@ -5,8 +5,9 @@ import dataclasses
 import io
 import os
 import sys
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from contextlib import contextmanager, suppress
+from functools import partial
 from pathlib import Path
 from typing import Annotated, Any, TextIO, get_type_hints
 
@@ -41,7 +42,7 @@ from askance.cli_options import (
 from askance.cli_runs import compare, report
 from askance.cli_trace import show_trace
 from askance.cli_train import train
-from askance.core.activity import shown_by
+from askance.core.activity import before_doing, shown_by
 from askance.core.errors import AskanceError, MachineFailure, QuestionError
 from askance.core.knobs import describe_type
 from askance.core.machine import machine_failure
@@ -208,7 +209,8 @@ def ask(
     check_question(question)
     if trace is not None:
         check_writable(trace)
-    engine = open_engine(
+    open_named = partial(
+        open_engine,
         method=method,
         model=models_by_role(model or ()),
         index=index,
@@ -222,9 +224,9 @@ def ask(
         encoder=encoder,
     )
     if as_json:
-        _ask_as_json(engine, question, trace)
+        _ask_as_json(open_named(), question, trace)
     else:
-        _ask_on_screen(engine, question, trace)
+        _ask_on_screen(open_named, question, trace)
 
 
 def _question_from_input() -> str:
@@ -236,10 +238,13 @@ def _question_from_input() -> str:
         ) from error
 
 
-def _ask_on_screen(engine: Engine, question: str, path: Path | None) -> None:
-    from askance.serve.terminal import LiveView
+def _ask_on_screen(open_named: Callable[[], Engine], question: str, path: Path | None) -> None:
+    from askance.serve.live_view import LiveView
 
-    with LiveView(out) as view, _kept(Trace(view), path) as trace:
+    view = LiveView(out)
+    with before_doing(lambda: view.echo(question)):
+        engine = open_named()
+    with shown_by(None), view, _kept(Trace(view), path) as trace:
         asyncio.run(engine.answer_into(trace, question))
     if path is not None:
         out.print(printable(f"trace: {path}"), style="dim", markup=False, soft_wrap=True)

@@ -28,7 +28,8 @@ from askance.methods.selfrag import Selfrag
 from askance.methods.single import Single
 from askance.models.scripted import Reply, ScriptedModel
 from askance.retrieval.scripted import ScriptedRetriever
-from askance.serve.terminal import LiveView, print_trace
+from askance.serve.live_view import LiveView
+from askance.serve.terminal import print_trace
 
 QUESTION = Question("q", "Who painted the harbour of Whitby?")
 KANE = Passage("k", "Ruth Kane", "Ruth Kane was a painter. She painted the harbour of Whitby in 1931.")

@@ -115,7 +115,7 @@ def test_a_line_that_begins_otherwise_makes_the_model_conclude(line):
     assert calls(result) == [("line", 0), ("final",)]
     assert result.answer.text == f"{FINAL} the Delaware River"
     assert result.answer.short == "the Delaware River"
-    assert end(result).why == "a line began in none of the three ways"
+    assert end(result).why == "the model wrote neither a follow-up nor an intermediate or final answer"
 
 
 def test_intermediate_answers_of_the_models_own_count():

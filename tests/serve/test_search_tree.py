@@ -16,7 +16,16 @@ CREEK = Hit(Passage("2", "Crum\nCreek", "It flows to the Delaware."), 2.0, 1)
 
 
 def shown(trace, width=72):
-    """What is printed of a trace, without the spaces that fill its lines."""
+    """What is printed of a trace but for the legend, without the spaces that fill its lines."""
+    lines, is_legend = [], False
+    for line in printed(trace, width):
+        is_legend = line.startswith("legend") or (is_legend and line.startswith(" "))
+        lines += [] if is_legend else [line]
+    return lines
+
+
+def printed(trace, width=72):
+    """All of it."""
     screen = io.StringIO()
     print_trace(trace.events, Console(file=screen, width=width, highlight=False, emoji=False))
     return [line.rstrip() for line in screen.getvalue().splitlines()]
@@ -46,19 +55,20 @@ def searched():
 
 GOLDEN = """\
 tree of 5 steps
-├── ✓ say  Where is the bridge?; What is the mouth of the river below t…
+├── ✓ system analysis  Where is the bridge?; What is the mouth of the r…
 │   0.1 · visits 3 · value 1.50 (mean 0.50) · votes 2 · uct 2.41
-│   └── ✓ ra  Where is the bridge? → Over Crum Creek
+│   └── ✓ retrieval-answer  Where is the bridge? → Over Crum Creek
 │       0.1.1 · visits 2 · value 1.00 (mean 0.50) · uct 3.25 · Crum Cre…
-│       ├── ✓ sa  the [bold]Delaware[/bold] :smile:
+│       ├── ✓ summary-answer  the [bold]Delaware[/bold] :smile:
 │       │   0.1.1.1 · visits 1 · value 0.75 (mean 0.75) · uct 1.90 · re…
 │       │   cut: the budget ended it
-│       └── sa  unknown
+│       └── summary-answer  unknown
 │           0.1.1.2 · visits 0 · reward 0.00
 │           rejected: it says that there is no answer
-└── da  (nothing)
+└── direct answer  (nothing)
     0.2 · visits 1 · value 0.25 (mean 0.25) · uct 1.40 · reward 0.25
-why     sa of 3 answers
+choose  the Delaware
+        sa of 3 answers
 budget  input tokens 4,321 · L_total 5,000 · calls 9 · rollouts 3 ·
         L_max 8,192
 """
@@ -70,8 +80,8 @@ def test_a_search_is_one_tree():
 
 @pytest.mark.parametrize("width", [5, 12, 30])
 def test_a_narrow_terminal_cuts_steps_off_and_loses_none(width):
-    lines = shown(searched(), width)
-    tree = lines[: next(at for at, line in enumerate(lines) if line.startswith("w"))]
+    lines = printed(searched(), width)
+    tree = lines[: next(at for at, line in enumerate(lines) if line.startswith("l"))]
     assert len(tree) >= 13
     assert all(len(line) <= width for line in lines)
 
@@ -82,8 +92,8 @@ def test_steps_side_by_side_are_no_tree():
         trace.expand(f"0.{number}", "retrieve", "The Arno.", numbers={"score": 1.0})
     assert search_trees(trace.events) == []
     assert [line.split()[:3] for line in shown(trace) if line.startswith("try")] == [
-        ["try", "0.1", "retrieve"],
-        ["try", "0.2", "retrieve"],
+        ["try", "0.1", "with"],
+        ["try", "0.2", "with"],
     ]
 
 
@@ -104,14 +114,16 @@ def test_a_beam_is_a_tree_where_its_last_step_is():
     assert lines[:2] == ["why     it is likely", "why     it is likely again"]
     assert lines[2:] == [
         "tree of 3 steps",
-        "├── retrieve  text of 0.1",
+        "├── with a passage  text of 0.1",
         "│   0.1 · score 1.00",
-        "└── ✓ retrieve  text of 0.2",
+        "└── ✓ with a passage  text of 0.2",
         "    0.2 · score 1.00",
-        "    └── continue  more",
+        "    └── with the same passage  more",
         "        0.2.1 · score 0.50",
         "        rejected: it is empty",
-        "why     the best",
+        "choose  0.2",
+        "        the best",
+        "        0.2 (1.00)",
     ]
 
 
@@ -130,11 +142,11 @@ def test_a_step_without_its_parent_hangs_from_the_nearest_above():
     trace = Trace()
     for node in ("0.1", "0.1.1", "0.1.1.5.2", "9.9"):
         trace.expand(node, "retrieve", node)
-    assert [line for line in shown(trace) if "retrieve" in line] == [
-        "├── retrieve  0.1",
-        "│   └── retrieve  0.1.1",
-        "│       └── retrieve  0.1.1.5.2",
-        "└── retrieve  9.9",
+    assert [line for line in shown(trace) if "with a passage" in line] == [
+        "├── with a passage  0.1",
+        "│   └── with a passage  0.1.1",
+        "│       └── with a passage  0.1.1.5.2",
+        "└── with a passage  9.9",
     ]
 
 
@@ -149,7 +161,9 @@ def test_what_airrag_traces_is_shown_with_the_path_of_its_answer():
     }
     lines = shown(result.trace, 100)
     assert [line.strip("│├└─ ") for line in lines if "✓" in line] == [
-        f"✓ say  {WHERE}", f"✓ ra  {WHERE} → Over Crum Creek", "✓ sa  Delaware",
+        f"✓ system analysis  {WHERE}",
+        f"✓ retrieval-answer  {WHERE} → Over Crum Creek",
+        "✓ summary-answer  Delaware",
     ]  # fmt: skip
     assert any(
         line.startswith("budget  input tokens ") and " · calls 3 · rollouts 1 " in line for line in lines

@@ -11,7 +11,7 @@ from contextvars import ContextVar
 Advance = Callable[[float], None]
 """Takes how much more of the work is done, in the unit of its total."""
 Shows = Callable[[str, float | None], AbstractContextManager[Advance]]
-"""Shows what is being done for as long as it takes: what, and how much there is to do, where that is known."""
+"""Shows what is being done while it is: what, and how much there is to do, where that is known."""
 
 _shows: ContextVar[Shows | None] = ContextVar("askance_activity", default=None)
 
@@ -36,6 +36,21 @@ def shown_by(shows: Shows | None) -> Iterator[None]:
         yield
     finally:
         _shows.reset(token)
+
+
+@contextmanager
+def before_doing(begin: Callable[[], None]) -> Iterator[None]:
+    """Call `begin` before anything is shown of what calls inside are doing."""
+    outer = _shows.get()
+
+    @contextmanager
+    def shows(what: str, total: float | None) -> Iterator[Advance]:
+        begin()
+        with nullcontext(_unheard) if outer is None else outer(what, total) as advance:
+            yield advance
+
+    with shown_by(shows):
+        yield
 
 
 def _unheard(amount: float) -> None:

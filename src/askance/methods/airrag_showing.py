@@ -18,6 +18,16 @@ if TYPE_CHECKING:
     from askance.methods.airrag_searching import Searching
 
 
+_VERIFIERS = {
+    "sa": "by summary-answer, a call that sees all",
+    "jcd": "by the most words in common with the others",
+    "emb": "by the vector nearest to the others'",
+    "rm": "by the greatest reward",
+    "rm_vote": "by the greatest sum of rewards",
+}
+"""What the trace says of the verifiers."""
+
+
 def show_tree(run: Run, tree: Tree[State, str], exploration: float, chosen: Chosen | None = None) -> None:
     """Every node, each before its children; `chosen` is the end whose answer was taken."""
     for node in tree.root.below():
@@ -51,7 +61,8 @@ def show_choice(run: Run, airrag: "Airrag", endings: Sequence[Ending], chosen: C
     for ending, score in zip(endings, chosen.scores, strict=True):
         numbers[ending.vote.answer] = max(score, numbers.get(ending.vote.answer, score))
     num_answers = sum(ending.vote.copies for ending in endings)
-    why = f"{airrag.verifier} of {num_answers} answers" if num_answers > 1 else "it is the only answer"
+    why = f"{_VERIFIERS[airrag.verifier]} of {num_answers} answers"
+    why = why if num_answers > 1 else "it is the only answer"
     run.trace.decide("choose", chosen.answer, why, numbers=numbers)
 
 

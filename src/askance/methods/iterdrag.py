@@ -66,7 +66,7 @@ class Iterdrag(Bounded):
         for step in range(self.max_iters):
             beginning, said = await lines.write("", ("line", step))
             if not beginning or not said:
-                return "a line began in none of the three ways"
+                return "the model wrote neither a follow-up nor an intermediate or final answer"
             lines.keep(beginning, said)
             if beginning == FINAL:
                 return "the model gave its final answer"

@@ -12,7 +12,7 @@ from askance.text.printable import printable
 
 
 class Activities:
-    """Shows what is being done: on a terminal in a line that goes when it is over, elsewhere in one that stays.
+    """Shows what is being done: on a terminal in a line that goes when it is over, else in one that stays.
 
     Args:
         ticks: whether the line on a terminal is redrawn while nothing is told.
@@ -20,7 +20,12 @@ class Activities:
 
     def __init__(self, console: Console, *, ticks: bool = True) -> None:
         self._console, self._ticks = console, ticks
-        columns = (SpinnerColumn(), TextColumn("{task.description}", markup=False), _Part(), TimeElapsedColumn())
+        columns = (
+            SpinnerColumn(),
+            TextColumn("{task.description}", markup=False),
+            _Part(),
+            TimeElapsedColumn(),
+        )
         self._lines = Progress(*columns, console=console, transient=True, auto_refresh=ticks)
 
     @contextmanager

@@ -8,6 +8,7 @@ from rich.text import Text
 from rich.tree import Tree
 
 from askance.core.trace import AnyEvent, Decided, Expanded
+from askance.serve.legend import ACTIONS
 
 ROOT = "0"
 CHOSEN, FLAG, WEAK = "green", "yellow", "dim"
@@ -106,9 +107,9 @@ def _places_above(place: str) -> Iterator[str]:
 
 def _label(step: Expanded, is_chosen: bool) -> RenderableType:
     mark, style = ("✓ ", f"bold {CHOSEN}") if is_chosen else ("", "bold")
-    head = _line("").append(f"{mark}{step.action}", style=style)
+    head = _line("").append(f"{mark}{ACTIONS.get(step.action, step.action)}", style=style)
     head.append(f"  {' '.join(step.text.split()) or '(nothing)'}")
-    lines = [head, _line(" · ".join(_numbers(step)), style=WEAK)]
+    lines = [head, _line(" · ".join((step.node, *step_numbers(step))), style=WEAK)]
     if step.passage is not None:
         lines[-1].append(f" · {' '.join(step.passage.passage.title.split())}")
     if step.numbers.get("cut"):
@@ -122,12 +123,11 @@ def _line(text: str, style: str = "") -> Text:
     return Text(text, style=style, no_wrap=True, overflow="ellipsis")
 
 
-def _numbers(step: Expanded) -> Iterator[str]:
-    """The place, then what the search counted, then all other numbers by name."""
+def step_numbers(step: Expanded) -> Iterator[str]:
+    """What the search counted, then all other numbers by name."""
     numbers = {name: value for name, value in step.numbers.items() if name not in ("cut", "chosen")}
     visits, value = numbers.pop("visits", None), numbers.pop("value", None)
     votes = numbers.pop("votes", 1.0)
-    yield step.node
     if visits is not None:
         yield f"visits {visits:g}"
     if value is not None and visits:

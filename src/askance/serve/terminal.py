@@ -1,10 +1,8 @@
-"""The trace of a question on a terminal: decisions scroll by, the answer grows below them."""
+"""The events of a trace as blocks of text, one below the other."""
 
 from collections.abc import Iterable, Mapping, Sequence
-from types import TracebackType
 
 from rich.console import Console, Group, RenderableType
-from rich.live import Live
 from rich.table import Table
 from rich.text import Text
 
@@ -16,7 +14,6 @@ from askance.core.trace import (
     Asked,
     Committed,
     Decided,
-    Drafted,
     Expanded,
     Failed,
     Generated,
@@ -27,74 +24,12 @@ from askance.core.trace import (
 )
 from askance.core.types import Answer, Hit, Question, Usage
 from askance.methods.plain_trace import quotable
-from askance.serve.search_tree import search_trees, tree_block
+from askance.serve.legend import ACTIONS, Legend
+from askance.serve.search_tree import search_trees, step_numbers, tree_block
 from askance.text.markers import Plain, plain
 from askance.text.printable import printable_record
 
-STRONG, WEAK, SURE, PROVISIONAL, QUERY = "bold red", "yellow", "green", "dim", "cyan"
-
-
-class LiveView:
-    """A trace listener that shows a question being answered. Use it as a context manager.
-
-    On a terminal the answer so far stands at the bottom, commits plain and the draft dim; elsewhere only
-    finished blocks are printed.
-    """
-
-    def __init__(self, console: Console) -> None:
-        self._console = console
-        self._committed, self._draft = "", ""
-        self._quotable: list[AnyEvent] = []
-        self._failed: Failed | None = None
-        self._live = (
-            Live(console=console, transient=True, auto_refresh=False) if console.is_terminal else None
-        )
-
-    def __enter__(self) -> "LiveView":
-        if self._live:
-            self._live.start()
-        return self
-
-    def __exit__(
-        self, kind: type[BaseException] | None, error: BaseException | None, where: TracebackType | None
-    ) -> None:
-        if self._live:
-            self._live.stop()
-        if error is not None and self._committed.strip():
-            self._console.print(Text(_plain(self._committed, self._quotable).text.strip()))
-
-    def __call__(self, event: AnyEvent) -> None:
-        """Show one event. An error is shown once something follows: the last one is told by who asked. What
-        calls note is told on standard error, where the growing answer makes room for it.
-        """
-        event = printable_record(event)
-        before, self._failed = self._failed, event if isinstance(event, Failed) else None
-        if before is not None:
-            self._console.print(event_block(before))
-        if isinstance(event, Asked | Searched):
-            self._quotable.append(event)
-        if isinstance(event, Drafted):
-            self._draft += event.text
-        elif isinstance(event, Committed):
-            self._committed, self._draft = self._committed + event.text, ""
-        elif isinstance(event, Answered):
-            self._committed = ""
-        elif isinstance(event, Searched):
-            self._draft = ""
-        block = event_block(event, self._quotable)
-        if block is not None and not isinstance(event, Generated | Committed | Failed | Noted):
-            self._console.print(block, soft_wrap=isinstance(event, Answered) and not self._live)
-        if self._live:
-            self._live.update(Group() if isinstance(event, Noted) else self._growing(), refresh=True)
-
-    def _growing(self) -> Text:
-        """The answer so far and the draft, as many of the last lines as the terminal can redraw."""
-        written = _plain(self._committed + self._draft, self._quotable)
-        text, draft = Text(written.text), written.offset(len(self._committed))
-        text.stylize(PROVISIONAL, draft)
-        text = text[len(written.text) - len(written.text.lstrip()) :]
-        lines = text.wrap(self._console, self._console.width)
-        return Text("\n").join(lines[-max(1, self._console.height - 2) :])
+STRONG, WEAK, SURE, PROVISIONAL, QUERY, LEGEND = "bold red", "yellow", "green", "dim", "cyan", "dim italic"
 
 
 def print_trace(events: Iterable[AnyEvent], console: Console) -> None:
@@ -103,12 +38,23 @@ def print_trace(events: Iterable[AnyEvent], console: Console) -> None:
     trees = search_trees(shown)
     last_of = {tree.steps[-1].id: tree for tree in trees}
     in_trees = {step.id for tree in trees for step in tree.steps}
+    legend = Legend()
     for at, event in enumerate(shown):
         if event.id in last_of:
-            console.print(tree_block(last_of[event.id]))
-        block = None if event.id in in_trees else event_block(event, shown[:at])
-        if block is not None:
-            console.print(block)
+            tree = last_of[event.id]
+            console.print(tree_block(tree))
+            print_legend([line for step in tree.steps for line in legend(step)], console)
+        elif event.id not in in_trees:
+            block = event_block(event, shown[:at])
+            if block is not None:
+                console.print(block)
+            print_legend(legend(event), console)
+
+
+def print_legend(lines: Sequence[str], console: Console) -> None:
+    """What the terms of the block above mean."""
+    if lines:
+        console.print(_labelled("legend", Text("\n".join(lines), style=LEGEND), LEGEND))
 
 
 def event_block(event: AnyEvent, before: Sequence[AnyEvent] = ()) -> RenderableType | None:
@@ -128,7 +74,7 @@ def event_block(event: AnyEvent, before: Sequence[AnyEvent] = ()) -> RenderableT
     if isinstance(event, Generated):
         return _generated(event)
     if isinstance(event, Committed):
-        return _labelled("commit", Text(_plain(event.text, before).text.strip()))
+        return _labelled("commit", Text(shown_plain(event.text, before).text.strip()))
     if isinstance(event, Uncited):
         return _labelled("uncited", Text(f"{event.text}\n{event.why}", style=PROVISIONAL))
     if isinstance(event, Answered):
@@ -164,16 +110,25 @@ def spending_line(numbers: Mapping[str, float]) -> str:
 
 
 def _asked(event: Asked) -> RenderableType:
+    return Group(Text(event.text, style="bold"), setting_block(event))
+
+
+def setting_block(event: Asked) -> RenderableType:
+    """The method, the models and what is searched."""
     models = models_told(event.models, event.precisions)
     setting = " · ".join(part for part in (event.title, models, event.retriever) if part)
-    return Group(Text(event.text, style="bold"), Text(setting, style=PROVISIONAL), Text(""))
+    return Group(Text(setting, style=PROVISIONAL), Text(""))
 
 
 def _decided(event: Decided) -> RenderableType:
     if event.name == "budget" and event.numbers:
         return _labelled("budget", Text(spending_line(event.numbers), style=PROVISIONAL))
-    is_search = event.outcome == "search"
     why = Text(event.why, style=PROVISIONAL)
+    if event.name == "choose":
+        scores = " · ".join(f"{name} ({score:.2f})" for name, score in event.numbers.items())
+        lines = [Text(event.outcome), why, *([Text(scores, style=PROVISIONAL)] if scores else [])]
+        return _labelled("choose", Group(*lines), SURE)
+    is_search = event.outcome == "search"
     if not event.words:
         return _labelled("why", why)
     judged = Group(_words(event.words, event.threshold), why)
@@ -207,15 +162,16 @@ def _searched(event: Searched) -> RenderableType:
 
 def _hit(hit: Hit) -> Text:
     text = Text(f"{hit.rank}. ", no_wrap=True, overflow="ellipsis")
-    text.append(" ".join(hit.passage.title.split()), style="bold").append(f" {hit.score:.1f}  ")
+    text.append(" ".join(hit.passage.title.split()), style="bold").append(f" {hit.score:.3g}  ")
     return text.append(" ".join(hit.passage.text.split()), style=PROVISIONAL)
 
 
 def _expanded(event: Expanded) -> RenderableType:
-    head = Text(f"{event.node} {event.action}", style="bold", no_wrap=True, overflow="ellipsis")
+    action = ACTIONS.get(event.action, event.action)
+    head = Text(f"{event.node} {action}", style="bold", no_wrap=True, overflow="ellipsis")
     if event.passage is not None:
         head.append(f"  {' '.join(event.passage.passage.title.split())}", style=PROVISIONAL)
-    numbers = Text(" · ".join(f"{name} {value:.2f}" for name, value in event.numbers.items()), style=QUERY)
+    numbers = Text(" · ".join(step_numbers(event)), style=QUERY)
     lines = [head, Text(event.text.strip() or "(nothing)"), numbers]
     if event.rejected:
         lines.append(Text(f"rejected: {event.rejected}", style=WEAK))
@@ -224,9 +180,9 @@ def _expanded(event: Expanded) -> RenderableType:
 
 def _generated(event: Generated) -> RenderableType:
     at_most = "≤ " if event.is_upper_bound else ""
-    tokens = f"{at_most}{event.prompt_tokens:,} + {event.generated_tokens:,} tokens"
+    tokens = f"{at_most}{event.prompt_tokens:,} tokens read, {event.generated_tokens:,} written"
     cost = f"{tokens}, {event.seconds:.1f} s, {event.finish}"
-    key = " ".join(map(str, event.key))
+    key = " ".join(ACTIONS.get(str(part), str(part)) for part in event.key)
     return _labelled("write", Group(Text(event.text.strip()), Text(f"{key}: {cost}", style=PROVISIONAL)))
 
 
@@ -242,7 +198,7 @@ def _answered(answer: Answer, usage: Usage, before: Sequence[AnyEvent]) -> Rende
 
 
 def _cited_text(answer: Answer, before: Sequence[AnyEvent]) -> Text:
-    written, text, at = _plain(answer.text, before), Text(), 0
+    written, text, at = shown_plain(answer.text, before), Text(), 0
     for citation in answer.citations:
         end = written.offset(citation.end)
         text.append(written.text[at:end]).append(f" [{citation.number}]", style=QUERY)
@@ -250,7 +206,7 @@ def _cited_text(answer: Answer, before: Sequence[AnyEvent]) -> Text:
     return text.append(written.text[at:])
 
 
-def _plain(text: str, before: Sequence[AnyEvent]) -> Plain:
+def shown_plain(text: str, before: Sequence[AnyEvent]) -> Plain:
     """What a model wrote, and the markers in it: in profile "code" they stay in text and answer."""
     asked = next((event for event in before if isinstance(event, Asked)), None)
     question = Question(asked.question_id, asked.text, options=asked.options) if asked else Question("", "")
