@@ -128,9 +128,9 @@ def run(capsys, monkeypatch):
 
     from askance.cli import main
 
-    def run(*words):
+    def run(*words, columns=100):
         monkeypatch.setattr(sys, "argv", ["askance", *map(str, words)])
-        monkeypatch.setenv("COLUMNS", "100")
+        monkeypatch.setenv("COLUMNS", str(columns))
         with pytest.raises(SystemExit) as stopped:
             main()
         captured = capsys.readouterr()

@@ -190,19 +190,7 @@ def test_knobs_reach_the_method(run, script, sample_index):
     assert [decision["outcome"] for decision in json.loads(out)["decisions"]] == ["keep", "keep", "stop"]
 
 
-def test_methods_and_models_are_listed(run):
-    code, out, _ = run("methods")
-    assert code == 0
-    for word in (
-        "closed_book",
-        "single",
-        "dragin, the default",
-        "selfrag",
-        "search_below",
-        "0.8",
-        "needs: logprob, raw or chat with continuation, an index",
-    ):
-        assert word in out
+def test_models_are_listed(run):
     code, out, _ = run("models")
     assert code == 0
     for word in ("bundled", "hf:NAME", "scripted", "ready"):

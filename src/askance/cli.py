@@ -9,20 +9,20 @@ from collections.abc import Callable, Iterator
 from contextlib import contextmanager, suppress
 from functools import partial
 from pathlib import Path
-from typing import Annotated, Any, TextIO, get_type_hints
+from typing import Annotated, Any, TextIO
 
 import typer
-from rich.table import Table
-from rich.text import Text
 from typer.core import TyperGroup
 
 from askance.ask import Result, check_question
 from askance.cli_calibrate import calibrate, presets
 from askance.cli_datasets import datasets
 from askance.cli_eval import evaluate, grid
+from askance.cli_examples import add_examples
 from askance.cli_export import export
 from askance.cli_index import index, search
 from askance.cli_judge import judge
+from askance.cli_methods import methods, prompts
 from askance.cli_models import models
 from askance.cli_options import (
     JSON,
@@ -44,7 +44,6 @@ from askance.cli_trace import show_trace
 from askance.cli_train import train
 from askance.core.activity import before_doing, shown_by
 from askance.core.errors import AskanceError, MachineFailure, QuestionError
-from askance.core.knobs import describe_type
 from askance.core.machine import machine_failure
 from askance.core.notes import noted
 from askance.core.strict_json import json_line
@@ -57,13 +56,9 @@ from askance.serve.console import err, out
 from askance.text.printable import printable
 from askance.wire import (
     DEFAULT_METHOD,
-    METHODS,
     Engine,
-    method_class,
     open_engine,
 )
-from askance.wordings import WORDINGS, open_wording
-from askance.wordings.airrag import AIRRAG_WORDINGS, open_airrag_wording, shown_prompts
 
 
 class Commands(TyperGroup):
@@ -281,34 +276,8 @@ def _kept(trace: Trace, path: Path | None) -> Iterator[Trace]:
             write_trace(trace, path)
 
 
-@app.command()
-def methods() -> None:
-    """List the methods with their papers, knobs and needs."""
-    for name in METHODS:
-        cls = method_class(name)
-        mark = ", the default" if name == DEFAULT_METHOD else ""
-        out.print(f"[bold]{name}[/bold]{mark}  [dim]{cls.paper}[/dim]")
-        out.print(f"  {(cls.__doc__ or '').strip().splitlines()[0]}", markup=False)
-        out.print(f"  needs: {_needs(cls)}", markup=False)
-        out.print(_knob_table(cls))
-
-
-@app.command(name="prompts")
-def show_prompts(
-    name: Annotated[str | None, typer.Argument(help="A set to print as a file, or a file to check.")] = None,
-) -> None:
-    """List the prompt sets, or print one whole in the file format, to start from."""
-    if name is not None:
-        print(shown_prompts(name), end="")
-        return
-    table = Table("set", "examples", "for", box=None, pad_edge=False, header_style="bold")
-    for known, purpose in WORDINGS.items():
-        table.add_row(*map(Text, (known, str(len(open_wording(known).demos)), purpose)))
-    for known, purpose in AIRRAG_WORDINGS.items():
-        table.add_row(*map(Text, (known, str(open_airrag_wording(known).examples), purpose)))
-    out.print(table)
-
-
+app.command()(methods)
+app.command()(prompts)
 app.command()(index)
 app.command()(search)
 app.command(name="trace")(show_trace)
@@ -323,25 +292,7 @@ app.command()(judge)
 app.add_typer(export, name="export")
 app.command()(compare)
 app.command()(report)
-
-
-def _knob_table(cls: type[Any]) -> Table:
-    table = Table(box=None, padding=(0, 1), show_header=False)
-    table.add_column(no_wrap=True)
-    hints = get_type_hints(cls)
-    for field in sorted(dataclasses.fields(cls), key=lambda field: field.kw_only is True):
-        meaning = f"{field.metadata.get('help', '')} ({describe_type(hints[field.name])})"
-        table.add_row(*map(Text, (f"  {field.name}", f"{field.default}", meaning)))
-    return table
-
-
-def _needs(cls: type[Any]) -> str:
-    needs = cls().needs
-    wanted = [*sorted(needs.signals), *sorted(needs.capabilities)]
-    wanted += [needs.choice] if needs.choice else []
-    wanted += ["attention (its own, or of a model in the role attend)"] if needs.attention else []
-    wanted += ["an index"] if needs.retriever else []
-    return ", ".join(wanted) or "any model"
+add_examples(app)
 
 
 if __name__ == "__main__":

@@ -85,6 +85,7 @@ class Airrag(Knobs):
     summary_tokens: int = knob(128, "most new tokens of SA and DA", at_least=1)
 
     paper: ClassVar[str] = "Feng et al. 2025 (AirRAG)"
+    searches: ClassVar[str] = "for each sub-query of a tree"
 
     def __post_init__(self) -> None:
         Knobs.__post_init__(self)
@@ -189,3 +190,6 @@ class AirragLite(Airrag):
     actions: Actions = knob(
         WITHOUT_ANALYSIS, "what a path may consist of: its own, and other methods by name"
     )
+
+    paper: ClassVar[str] = "Feng et al. 2025 (AirRAG-Lite)"
+    searches: ClassVar[str] = "the same, without a plan"

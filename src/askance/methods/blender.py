@@ -50,6 +50,7 @@ class Blender(Knobs):
     prompts: AirragWording = knob(OWN, "the words of the last call: a set for airrag, or a file")
 
     paper: ClassVar[str] = "Feng et al. 2025 (AirRAG-Blender)"
+    searches: ClassVar[str] = "as each of its methods does"
 
     @property
     def needs(self) -> Needs:

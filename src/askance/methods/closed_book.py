@@ -29,6 +29,7 @@ class ClosedBook(Bounded):
     wording: Wording = knob(OWN, "examples and fixed lines of the prompt")
 
     paper: ClassVar[str] = "Su et al. 2024 (DRAGIN), wo-RAG"
+    searches: ClassVar[str] = "never"
 
     @property
     def needs(self) -> Needs:

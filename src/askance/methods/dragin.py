@@ -110,6 +110,7 @@ class Dragin(Bounded):
     wording: Wording = knob(OWN_WORDING, "examples and fixed lines of the prompt")
 
     paper: ClassVar[str] = "Su et al. 2024 (DRAGIN)"
+    searches: ClassVar[str] = "when the model doubts a word"
     calibrated: ClassVar[SearchKnob] = SearchKnob(
         "threshold",
         belongs_to=("trigger", "heads", "search_first", "doubt"),

@@ -54,6 +54,7 @@ class FixedLength(Bounded):
     wording: Wording = knob(OWN, "examples and fixed lines of the prompt")
 
     paper: ClassVar[str] = "Su et al. 2024 (DRAGIN), FL-RAG"
+    searches: ClassVar[str] = "every n tokens"
 
     @property
     def needs(self) -> Needs:

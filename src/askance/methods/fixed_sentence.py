@@ -54,6 +54,7 @@ class FixedSentence(Bounded):
     wording: Wording = knob(OWN_WORDING, "examples and fixed lines of the prompt")
 
     paper: ClassVar[str] = "Su et al. 2024 (DRAGIN), FS-RAG"
+    searches: ClassVar[str] = "before every sentence"
 
     @property
     def needs(self) -> Needs:

@@ -62,6 +62,7 @@ class Flare(Bounded):
     wording: Wording = knob(OWN, "examples and fixed lines of the prompt")
 
     paper: ClassVar[str] = "Jiang et al. 2023 (FLARE)"
+    searches: ClassVar[str] = "when a token is improbable"
     calibrated: ClassVar[SearchKnob] = SearchKnob("search_below", rises=True, belongs_to=("search_first",))
 
     @property

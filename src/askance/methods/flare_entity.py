@@ -44,6 +44,7 @@ class FlareEntity(AuthorsFlare):
     )
 
     paper: ClassVar[str] = "Su et al. 2024 (DRAGIN), FLARE in its entity variant"
+    searches: ClassVar[str] = "when entities are improbable"
 
     def first_doubt(self, draft: Written, model: Model) -> Masked | None:
         writers = _writers(draft.text, [single_text(id, model) for id in draft.ids])

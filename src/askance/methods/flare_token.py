@@ -29,6 +29,7 @@ class FlareToken(AuthorsFlare):
     """
 
     paper: ClassVar[str] = "Su et al. 2024 (DRAGIN), FLARE in its token variant"
+    searches: ClassVar[str] = "when tokens are improbable"
 
     def first_doubt(self, draft: Written, model: Model) -> Masked | None:
         texts = [single_text(id, model) for id in draft.ids]

@@ -43,6 +43,7 @@ class Iterdrag(Bounded):
     layout: Layout = knob("auto", "raw text or the model's chat format; auto is raw where the model takes it")
 
     paper: ClassVar[str] = "Yue et al. 2024 (IterDRAG)"
+    searches: ClassVar[str] = "with each follow-up question"
 
     @property
     def needs(self) -> Needs:

@@ -114,6 +114,7 @@ class Selfrag(Bounded):
     wording: Wording = knob(OWN, "examples and fixed lines of the prompt, without native tokens")
 
     paper: ClassVar[str] = "Asai et al. 2024 (Self-RAG)"
+    searches: ClassVar[str] = "when the model asks for it"
     calibrated: ClassVar[SearchKnob] = SearchKnob("threshold", belongs_to=("scorer", "form"))
 
     @property

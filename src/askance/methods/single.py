@@ -43,6 +43,7 @@ class Single(Bounded):
     wording: Wording = knob(OWN, "examples and fixed lines of the prompt")
 
     paper: ClassVar[str] = "Su et al. 2024 (DRAGIN), SR-RAG"
+    searches: ClassVar[str] = "once, with the question"
 
     def __post_init__(self) -> None:
         Bounded.__post_init__(self)

@@ -1,0 +1,106 @@
+"""The commands that say what there is to choose from: methods with their knobs, and sets of prompts."""
+
+import dataclasses
+import math
+from typing import Annotated, Any, get_type_hints
+
+import typer
+from rich.table import Table
+from rich.text import Text
+
+from askance.core.knobs import describe_type, knob_range
+from askance.core.ports import Needs
+from askance.serve.console import out
+from askance.wire import DEFAULT_METHOD, METHODS, method_class
+from askance.wordings import WORDINGS, open_wording
+from askance.wordings.airrag import AIRRAG_WORDINGS, open_airrag_wording, shown_prompts
+
+CONTINUES, ATTENTION = "continuation", "attention"
+NEEDS = {
+    "logprob": "it tells the log-probabilities of its tokens",
+    CONTINUES: "it goes on from a text: raw, or the beginning of an answer in its chat format",
+    "raw": "it goes on from a text without any chat format",
+    ATTENTION: "it shows its attention, or another model does (--model attend=bundled)",
+}
+"""What a method may need of a model, in the words of the list."""
+
+
+def methods(
+    name: Annotated[str | None, typer.Argument(help="A method to show with all its knobs.")] = None,
+) -> None:
+    """List the methods: when each searches, and what it needs. With NAME: its knobs, paper and page."""
+    if name is not None:
+        _show(name)
+        return
+    table = Table("method", "searches", "needs of its model", box=None, pad_edge=False, header_style="bold")
+    for known in METHODS:
+        cls = method_class(known)
+        shown = Text(known, style="bold").append(" (default)" * (known == DEFAULT_METHOD), style="not bold")
+        table.add_row(shown, cls.searches, ", ".join(_needs(cls().needs)) or "any model")
+    out.print(table)
+    bare = [known for known in METHODS if not method_class(known)().needs.retriever]
+    told = [f"{need}: {meaning}" for need, meaning in NEEDS.items()]
+    told += [
+        f"All but {', '.join(bare)} search: they need an index.",
+        "One with its knobs: askance methods NAME",
+    ]
+    out.print(Text("\n".join(("", *told)), style="dim"))
+
+
+def _show(name: str) -> None:
+    cls = method_class(name)
+    summary = (cls.__doc__ or "").strip().split("\n\n")[0]
+    needs = cls().needs
+    wanted = [f"{need} ({NEEDS[need]})" for need in _needs(needs)] + ["an index"] * needs.retriever
+    out.print(Text(name, style="bold").append(f"  {' '.join(summary.split())}", style="not bold"))
+    rows = [
+        ("searches", cls.searches),
+        ("needs", "; ".join(wanted) or "any model"),
+        ("paper", cls.paper),
+        ("page", f"docs/methods/{name}.md"),
+    ]
+    facts = Table(box=None, pad_edge=False, show_header=False)
+    for row in rows:
+        facts.add_row(*map(Text, row))
+    out.print(facts)
+    out.print(Text("\nknobs, each set by --set knob=value", style="bold"))
+    out.print(_knob_table(cls))
+
+
+def _knob_table(cls: type[Any]) -> Table:
+    table = Table("knob", "default", "meaning, and its values", box=None, pad_edge=False, header_style="dim")
+    hints = get_type_hints(cls)
+    for field in sorted(dataclasses.fields(cls), key=lambda field: field.kw_only is True):
+        default = field.default
+        shown = str(default).lower() if default is None or isinstance(default, bool) else str(default)
+        meaning = f"{field.metadata.get('help', '')} ({describe_type(hints[field.name])}{_bounds(field)})"
+        table.add_row(*map(Text, (field.name, shown, meaning)))
+    return table
+
+
+def _bounds(field: dataclasses.Field[Any]) -> str:
+    low, high = knob_range(field)
+    if math.isinf(low):
+        return ""
+    return f", {low:g} or more" if math.isinf(high) else f", {low:g} to {high:g}"
+
+
+def _needs(needs: Needs) -> list[str]:
+    """What of `NEEDS` a method asks for."""
+    wanted = [*sorted(needs.signals), *sorted(needs.capabilities)]
+    return wanted + [CONTINUES] * bool(needs.one_of) + [ATTENTION] * needs.attention
+
+
+def prompts(
+    name: Annotated[str | None, typer.Argument(help="A set to print as a file, or a file to check.")] = None,
+) -> None:
+    """List the prompt sets, or print one whole in the file format, to start from."""
+    if name is not None:
+        print(shown_prompts(name), end="")
+        return
+    table = Table("set", "examples", "for", box=None, pad_edge=False, header_style="bold")
+    for known, purpose in WORDINGS.items():
+        table.add_row(*map(Text, (known, str(len(open_wording(known).demos)), purpose)))
+    for known, purpose in AIRRAG_WORDINGS.items():
+        table.add_row(*map(Text, (known, str(open_airrag_wording(known).examples), purpose)))
+    out.print(table)

@@ -1,0 +1,82 @@
+"""Help texts: each ends with two examples, which are commands that there are."""
+
+import shlex
+
+import pytest
+from typer.main import get_command
+
+from askance.cli import app
+from askance.cli_examples import EXAMPLES
+from askance.cli_options import knobs_by_name, models_by_role
+from askance.eval.datasets import DATASETS
+from askance.loading import RETRIEVERS
+from askance.models.kinds import parse_spec
+from askance.presets import open_preset
+from askance.train.reader.settings import ReaderSettings
+from askance.wire import DEFAULT_METHOD, METHODS, make_method
+
+
+def commands(group, path=()):
+    """All commands and groups below one, by their words."""
+    found = {path: group}
+    for name, command in getattr(group, "commands", {}).items():
+        found |= commands(command, (*path, name))
+    return found
+
+
+ROOT = get_command(app)
+COMMANDS = commands(ROOT)
+
+
+def parsed(words):
+    """The command that the words call, and its options."""
+    context, words = ROOT.make_context("askance", list(words)), list(words)
+    while hasattr(context.command, "commands"):
+        name, command, words = context.command.resolve_command(context, words)
+        if words == ["--help"]:
+            return command, {}
+        context = command.make_context(name, words, parent=context)
+    return context.command, context.params
+
+
+@pytest.mark.parametrize("path", COMMANDS, ids=lambda path: " ".join(path) or "askance")
+def test_every_help_ends_with_two_examples(run, path):
+    code, out, _ = run(*path, "--help", columns=80)
+    lines = [" ".join(line.split()) for line in out.splitlines() if line.strip()]
+    name = path[-1] if path else "askance"
+    assert code == 0
+    assert lines[-3:] == ["Examples:", *EXAMPLES[name]]
+    assert EXAMPLES[name][0] != EXAMPLES[name][1]
+    if path:
+        assert EXAMPLES[name][0].startswith(" ".join(("askance", *path)))
+
+
+@pytest.mark.parametrize("example", sorted({each for both in EXAMPLES.values() for each in both}))
+def test_every_example_is_a_command_that_there_is(example):
+    assert len(example) < 79
+    first, *words = shlex.split(example)
+    assert first == "askance"
+    command, options = parsed(words)
+    assert command in COMMANDS.values()
+    method = options.get("method") or DEFAULT_METHOD
+    assert method in METHODS
+    assert options.get("retriever", "bm25") in RETRIEVERS
+    settings = knobs_by_name(options.get("set_") or ())
+    if command.name == "reader":
+        assert settings.keys() <= {*ReaderSettings.__dataclass_fields__}
+    else:
+        make_method(method, settings)
+    specs = [*models_by_role(options.get("model") or ()).values()] if command.name != "reader" else []
+    specs += [options[name] for name in ("encoder", "spec", "citations", "facts") if options.get(name)]
+    for spec in specs:
+        if command.name != "datasets":
+            parse_spec(spec)
+    if options.get("preset"):
+        open_preset(options["preset"])
+    datasets = options.get("dataset") or ()
+    for dataset in [datasets] if isinstance(datasets, str) else datasets:
+        assert dataset.partition(":")[0] in DATASETS
+
+
+def test_there_is_no_example_of_a_command_that_is_gone():
+    assert set(EXAMPLES) == {path[-1] if path else "askance" for path in COMMANDS}

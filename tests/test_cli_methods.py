@@ -1,0 +1,70 @@
+"""The list of methods, and what it says of one."""
+
+import dataclasses
+
+import pytest
+
+from askance.cli_methods import NEEDS
+from askance.wire import METHODS, method_class
+
+
+@pytest.fixture
+def narrow(run):
+    """Runs a command on 80 columns; gives the lines."""
+
+    def narrow(*words):
+        code, out, _ = run(*words, columns=80)
+        assert code == 0
+        return [line.rstrip() for line in out.splitlines()]
+
+    return narrow
+
+
+def test_every_method_has_one_line_on_80_columns(narrow):
+    lines = narrow("methods")
+    listed = lines[1 : lines.index("")]
+    assert [line.split()[0] for line in listed] == list(METHODS)
+    for line, name in zip(listed, METHODS, strict=True):
+        assert method_class(name).searches in line
+    assert sum("(default)" in line for line in listed) == 1
+    assert listed[list(METHODS).index("flare_token")].endswith("logprob, raw")
+    assert listed[list(METHODS).index("closed_book")].endswith("any model")
+    assert all(len(line) <= 80 for line in lines)
+
+
+def test_every_need_in_the_list_is_explained(narrow):
+    lines = narrow("methods")
+    named = {need for line in lines[1 : lines.index("")] for need in NEEDS if need in line}
+    assert named == set(NEEDS)
+    for need in NEEDS:
+        assert sum(line.startswith(f"{need}: ") for line in lines) == 1
+    assert "All but closed_book search: they need an index." in lines
+
+
+@pytest.mark.parametrize("name", METHODS)
+def test_a_method_is_shown_with_all_its_knobs(run, name):
+    code, out, _ = run("methods", name)
+    assert code == 0
+    told, cls = " ".join(out.split()), method_class(name)
+    for part in (cls.paper, f"docs/methods/{name}.md", f"searches {cls.searches}"):
+        assert part in told
+    table = out.partition("meaning, and its values\n")[2]
+    shown = [line.split()[0] for line in table.splitlines() if line[:1] > " "]
+    assert sorted(shown) == sorted(field.name for field in dataclasses.fields(cls))
+
+
+def test_a_knob_has_its_default_bounds_and_meaning(run):
+    lines = [" ".join(line.split()) for line in run("methods", "airrag")[1].splitlines()]
+    assert "rollouts 1 paths to try (int, 1 or more)" in lines
+    assert (
+        "vote_power 0.0 weight of a reply's share of the samples drawn beside it (float, 0 or more)" in lines
+    )
+    assert "top_p 0.8 probability mass to sample from (float, 0.01 to 1)" in lines
+    assert "early_sa false sum up also while sub-queries are left (true or false)" in lines
+    assert any(line.startswith("most_passages none the most of them") for line in lines)
+
+
+def test_a_misspelt_method_has_a_nearest_one(run):
+    code, out, err = run("methods", "dragon")
+    assert (code, out) == (2, "")
+    assert "did you mean 'dragin'" in err
