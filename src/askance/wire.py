@@ -1,7 +1,7 @@
 """Names become objects here: the one table of methods, which imports them on use, and engines."""
 
 import asyncio
-from collections.abc import Callable, Mapping
+from collections.abc import AsyncIterator, Callable, Mapping
 from dataclasses import fields, is_dataclass
 from importlib import import_module
 from pathlib import Path
@@ -11,7 +11,7 @@ from askance.ask import Result, ask, check_needs
 from askance.core.errors import InputError, UnknownName
 from askance.core.knobs import changed_knobs, name_of, parse_knobs
 from askance.core.ports import Encoder, Method, Model, Retriever
-from askance.core.trace import Listener, Trace
+from askance.core.trace import AnyEvent, Listener, Trace
 from askance.core.types import Question, Role
 from askance.loading import DEFAULT_MODEL as DEFAULT_MODEL
 from askance.loading import DEFAULT_RETRIEVER, check_has_index, check_is_used
@@ -226,6 +226,23 @@ class Engine:
     async def answer(self, question: str | Question, *, listener: Listener | None = None) -> Result:
         """Answer one question. `listener` sees every event of the trace as it happens."""
         return await self.answer_into(Trace(listener), question)
+
+    async def stream(self, question: str | Question) -> AsyncIterator[AnyEvent]:
+        """Answer one question, and give every event of the trace as it happens, an `Answered` as the last.
+
+        Events of type "commit" carry the text of the answer piece by piece, as it stays; those of type
+        "draft" carry what may still be taken back. Whoever stops listening gives the question up.
+        """
+        events = asyncio.Queue[AnyEvent | None]()
+        asked = asyncio.create_task(self.answer(question, listener=events.put_nowait))
+        asked.add_done_callback(lambda _: events.put_nowait(None))
+        try:
+            while (event := await events.get()) is not None:
+                yield event
+            await asked  # raises what went wrong
+        finally:
+            asked.cancel()
+            await asyncio.gather(asked, return_exceptions=True)
 
     async def answer_into(self, trace: Trace, question: str | Question) -> Result:
         """Answer one question into a trace of your own, which is complete also when this raises."""
