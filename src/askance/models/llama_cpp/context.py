@@ -6,11 +6,10 @@ import weakref
 from collections.abc import Sequence
 from typing import Any
 
-import llama_cpp
 import numpy as np
 from numpy.typing import NDArray
 
-from askance.models.llama_cpp.library import first_error, forget_errors
+from askance.models.llama_cpp.library import FLASH_ATTENTION_OFF, Batch, first_error, forget_errors, llama
 from askance.models.llama_cpp.watch import Watch
 from askance.models.llama_cpp.weights import Weights
 
@@ -40,7 +39,7 @@ class Context:
             Watch(f"kq_soft_max-{weights.num_layers - 1}", remembers=weights.can_go_back) if watches else None
         )
         forget_errors()
-        self._pointer: Any = llama_cpp.llama_init_from_model(
+        self._pointer: Any = llama.llama_init_from_model(
             weights.pointer, self._settings(num_streams, stream_tokens, flash)
         )
         if not self._pointer:
@@ -50,10 +49,10 @@ class Context:
         # Not when the process ends: a pass may still be computed. The weights, and what is called back, have
         # to be there for as long.
         weakref.finalize(self, _free, self._pointer, weights, self._watch).atexit = False
-        self._memory = llama_cpp.llama_get_memory(self._pointer)
+        self._memory = llama.llama_get_memory(self._pointer)
         if weights.adapter is not None:
-            one = (ctypes.POINTER(ctypes.c_void_p) * 1)(weights.adapter)
-            llama_cpp.llama_set_adapters_lora(self._pointer, one, 1, (ctypes.c_float * 1)(1.0))
+            one = (ctypes.c_void_p * 1)(weights.adapter)
+            llama.llama_set_adapters_lora(self._pointer, one, 1, (ctypes.c_float * 1)(1.0))
         self._row = _Row()
 
     @property
@@ -63,11 +62,11 @@ class Context:
 
     def cut(self, stream: int, start: int) -> None:
         """Forget the tokens of a stream from one on."""
-        llama_cpp.llama_memory_seq_rm(self._memory, stream, start, -1)
+        llama.llama_memory_seq_rm(self._memory, stream, start, -1)
 
     def copy(self, source: int, target: int) -> None:
         """Let a stream hold what another one holds."""
-        llama_cpp.llama_memory_seq_cp(self._memory, source, target, -1, -1)
+        llama.llama_memory_seq_cp(self._memory, source, target, -1, -1)
 
     def run(
         self,
@@ -83,7 +82,7 @@ class Context:
         """
         batch = self._row.fill(streams, starts, ids, num_logits)
         forget_errors()
-        code = llama_cpp.llama_decode(self._pointer, batch)
+        code = llama.llama_decode(self._pointer, batch)
         if code:
             raise RuntimeError(f"llama.cpp broke off with code {code}: {first_error()}")
         return [
@@ -121,18 +120,18 @@ class Context:
         raise RuntimeError("llama.cpp does not show the attention of the last layer")
 
     def _logits(self, place: int) -> NDArray[np.float32]:
-        pointer = llama_cpp.llama_get_logits_ith(self._pointer, place)
+        pointer = llama.llama_get_logits_ith(self._pointer, place)
         return np.ctypeslib.as_array(pointer, (self._weights.num_tokens,)).copy()
 
     def _settings(self, num_streams: int, stream_tokens: int, flash: bool) -> Any:
-        settings = llama_cpp.llama_context_default_params()
+        settings = llama.llama_context_default_params()
         settings.n_ctx, settings.n_seq_max = num_streams * stream_tokens, num_streams
         settings.n_batch = settings.n_ubatch = PASS_TOKENS
         settings.n_outputs_max = settings.n_outputs_max_per_seq = 0  # as many as are asked for
         settings.kv_unified = False
         settings.n_threads = settings.n_threads_batch = num_threads()
         if not flash:
-            settings.flash_attn_type = llama_cpp.LLAMA_FLASH_ATTN_TYPE_DISABLED
+            settings.flash_attn_type = FLASH_ATTENTION_OFF
         if self._watch is not None:
             settings.cb_eval = self._watch.callback
         return settings
@@ -150,7 +149,7 @@ class _Row:
         self._pointers = (numbers * PASS_TOKENS)(
             *(ctypes.cast(first + step * place, numbers) for place in range(PASS_TOKENS))
         )
-        self._batch = llama_cpp.llama_batch(
+        self._batch = Batch(
             0,
             self._ids.ctypes.data_as(numbers),
             None,
@@ -196,4 +195,4 @@ def _by_stream(caught: NDArray[np.float32], num_streams: int, num_tokens: int) -
 
 
 def _free(pointer: Any, *kept: Any) -> None:
-    llama_cpp.llama_free(pointer)
+    llama.llama_free(pointer)

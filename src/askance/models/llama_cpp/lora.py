@@ -7,11 +7,11 @@ from collections.abc import Callable, Iterator
 from pathlib import Path
 from typing import Any
 
-import llama_cpp
 import numpy as np
 from numpy.typing import NDArray
 
 from askance.core.errors import MissingExtra, ModelSpecError
+from askance.models.llama_cpp.library import llama
 from askance.models.llama_cpp.weights import Weights
 from askance.models.local.adapter_files import CONFIG, WEIGHTS
 
@@ -127,7 +127,7 @@ def _renamed(
 
 def _reordered(rows: NDArray[Any], part: str, base: Weights) -> NDArray[Any]:
     """Queries and keys of llama: llama.cpp turns neighbouring rows of a head, transformers its two halves."""
-    counts = {"q_proj": llama_cpp.llama_model_n_head, "k_proj": llama_cpp.llama_model_n_head_kv}
+    counts = {"q_proj": llama.llama_model_n_head, "k_proj": llama.llama_model_n_head_kv}
     count_of = counts.get(part.rpartition(".")[2])
     if base.entry("general.architecture") != "llama" or count_of is None:
         return rows
