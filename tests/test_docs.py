@@ -2,7 +2,9 @@
 
 import dataclasses
 import re
+import shlex
 import shutil
+import tomllib
 from pathlib import Path
 from typing import get_args
 
@@ -20,7 +22,7 @@ from askance.eval.metrics.costs import COSTS
 from askance.eval.metrics.exact_match import exact_match
 from askance.methods.airrag_wording import AirragWording
 from askance.methods.wording import Wording
-from askance.models.kinds import MODEL_KINDS
+from askance.models.kinds import MODEL_KINDS, parse_spec
 from askance.presets import open_preset
 from askance.train.reader.lesson import Task
 from askance.train.reader.settings import ReaderSettings
@@ -48,6 +50,69 @@ def test_snippets_run(snippet, bundled_by_name, sample_index, tmp_path, monkeypa
     monkeypatch.chdir(tmp_path)
     exec(compile(snippet, "snippet", "exec"), {"__name__": "readme"})
     assert capsys.readouterr().out.strip()
+
+
+def console_lines(*titles):
+    """The commands under headings of the front page, each as its words."""
+    sections = [README.split(f"\n## {title}\n")[1].split("\n## ")[0] for title in titles]
+    blocks = re.findall(r"```console\n(.*?)```", "".join(sections), flags=re.DOTALL)
+    lines = [line for block in blocks for line in block.splitlines()]
+    assert all(line.startswith("$ ") for line in lines)
+    return [shlex.split(line[2:], comments=True) for line in lines]
+
+
+FIRST = ("The first minutes", "Your own documents", "A better model: Ollama, vLLM and others")
+
+
+def without_weights(words):
+    """The same command for the scripted model and encoder."""
+    named = [*words, *(["--model", "bundled"] if words[1] == "ask" and "--model" not in words else [])]
+    return ["scripted" if word == "bundled" else word for word in named[1:]]
+
+
+def test_the_lines_of_the_first_minutes_run_in_order(run, tmp_path, monkeypatch):
+    monkeypatch.chdir(tmp_path)
+    for folder in ("notes", "papers"):
+        (tmp_path / folder).mkdir()
+        (tmp_path / folder / "one.md").write_text("# Passages\n\nWhat you remember of a passage.")
+    ran = []
+    for words in console_lines(*FIRST[:2]):
+        if words[0] == "askance":
+            code, out, err = run(*without_weights(words))
+            assert (code, bool(out)) == (0, True), (words, err)
+            ran.append(words[1])
+    assert ran[:5] == ["index", "search", "ask", "trace", "ask"]
+    assert ran[-4:] == ["search", "ask", "index", "ask"]
+    assert (tmp_path / "why.jsonl").exists()
+
+
+def test_other_lines_of_the_first_minutes_name_what_there_is():
+    """Those that are not run by the tests: they install, build, or need a server."""
+    project = tomllib.loads((ROOT / "pyproject.toml").read_text(encoding="utf-8"))["project"]
+    pinned = (ROOT / "constraints.txt").read_text(encoding="utf-8").splitlines()
+    others, extras, specs = set(), set(), []
+    for words in console_lines(*FIRST):
+        if words[0] == "askance":
+            specs += [word for word in words if word.startswith("openai:")]
+            continue
+        others.add(words[0])
+        named = " ".join(words)
+        extras |= set(re.findall(r"\.\[(\w+)\]", named))
+        assert set(re.findall(r"\S+==\S+", named)) <= set(pinned)
+    assert others == {"make", "python3", "pip", "ollama", "vllm"}
+    assert extras == {"dense", "remote"}
+    assert extras <= project["optional-dependencies"].keys()
+    assert {parse_spec(spec)[1].partition("@")[2] for spec in specs} == {
+        "http://localhost:11434/v1", "http://localhost:8000/v1",
+    }  # fmt: skip
+
+
+def test_the_first_measurement_runs(run, tmp_path, monkeypatch):
+    monkeypatch.chdir(tmp_path)
+    assert run("index", "@sample", "--out", "sample-index")[0] == 0
+    words = console_lines("Measure it")[0]
+    code, out, err = run(*words[1:], "--model", "scripted")
+    assert (code, "of sample" in out) == (0, True), err
 
 
 def test_the_first_two_commands_are_demo_and_test():
