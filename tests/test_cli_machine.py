@@ -68,8 +68,10 @@ def test_memory_that_runs_out_is_called_so(llama_folder):
     limit = partial(resource.setrlimit, resource.RLIMIT_AS, (LITTLE_MEMORY, LITTLE_MEMORY))
     done = askance(*ASK[:-1], f"hf:{llama_folder}", before=limit)
     assert done.returncode == 1
-    assert done.stderr.startswith("error: there is not enough memory")
-    assert done.stderr.count("\n") == 1
+    loading, told = done.stderr.splitlines()[:2]
+    assert loading == f"loading the model hf:{llama_folder}"
+    assert told.startswith("error: there is not enough memory")
+    assert done.stderr.count("\n") == 2
 
 
 def out_of_memory(*args, **kwargs):
