@@ -43,7 +43,9 @@ class Lora:
         if halves is None:
             return None
         first, second = (halves[half].astype(np.float32) for half in "ab")
-        return (second * np.float32(self.alpha / len(first))) @ first
+        product: NDArray[np.float32] = second @ first
+        product *= self.alpha / len(first)
+        return product
 
 
 def read_lora(folder: Path, base: GgufFile) -> Lora:

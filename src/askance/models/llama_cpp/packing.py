@@ -89,7 +89,7 @@ def _add_info(writer: "GGUFWriter", tensor: "ReaderTensor", kind: "GGMLQuantizat
     import gguf
 
     block, block_bytes = gguf.GGML_QUANT_SIZES[kind]
-    size = int(tensor.n_elements) // block * block_bytes
+    size: int = int(tensor.n_elements) // block * block_bytes
     writer.add_tensor_info(tensor.name, shape_of(tensor), np.dtype(np.float32), size, kind)
     return size
 
@@ -99,7 +99,9 @@ def _converted(tensor: "ReaderTensor", kind: "GGMLQuantizationType", lora: Lora 
     import gguf
 
     added = None if lora is None else lora.product(tensor.name)
+    stored: NDArray[Any] = tensor.data
     if added is None and kind == tensor.tensor_type:
-        return tensor.data
-    weights = gguf.dequantize(tensor.data, tensor.tensor_type)
-    return gguf.quantize(weights if added is None else weights + added, kind)
+        return stored
+    weights: NDArray[Any] = gguf.dequantize(stored, tensor.tensor_type)
+    packed: NDArray[Any] = gguf.quantize(weights if added is None else weights + added, kind)
+    return packed
