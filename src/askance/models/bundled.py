@@ -14,6 +14,7 @@ from importlib.util import find_spec
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
+from askance.core.activity import doing
 from askance.core.errors import KnobError, MissingExtra, ModelSpecError
 from askance.models.local.adapter_files import adapter_fingerprint
 from askance.runtime.durable import sync
@@ -206,7 +207,8 @@ def _write_whole(target: Path, write: Callable[[Path], None]) -> None:
     # Only the holder of the lock is here: a folder of this name was left by an interrupted conversion.
     shutil.rmtree(partial, ignore_errors=True)
     partial.mkdir()
-    write(partial)
+    with doing("converting the weights, once on this machine"):
+        write(partial)
     for path in (*partial.iterdir(), partial):
         sync(path)
     partial.rename(target)
