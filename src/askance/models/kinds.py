@@ -1,12 +1,14 @@
 """The kinds of models that a specification can name, which are imported on use."""
 
 from collections.abc import Callable, Mapping
+from contextlib import AbstractContextManager, nullcontext
 from dataclasses import dataclass, field
 from difflib import get_close_matches
 from functools import partial
 from pathlib import Path
 from typing import cast
 
+from askance.core.activity import doing
 from askance.core.errors import ModelSpecError, UnknownName
 from askance.core.installing import embedded_line, install_line
 from askance.core.ports import Encoder, Entailment, Model
@@ -26,6 +28,7 @@ class ModelKind:
         load_entailment: makes what judges entailment of name and options; None where no such model is of
             this kind.
         load_encoder: the same of what turns texts into vectors.
+        readying: what is done to have one; nothing for what takes no time.
         trying: options for finding out what the model can do; others are as they were given.
         boldest: options that declare all that a model of this kind may be able to do, by what they declare.
     """
@@ -42,6 +45,7 @@ class ModelKind:
     load_entailment: Callable[[str, dict[str, str]], Entailment] | None = None
     load_encoder: Callable[[str, dict[str, str]], Encoder] | None = None
     or_packages: tuple[str, ...] = ()
+    readying: str = "loading"
     trying: Mapping[str, str] = field(default_factory=dict)
     boldest: Mapping[str, str] = field(default_factory=dict)
 
@@ -219,6 +223,7 @@ MODEL_KINDS = {
         OPTION_NAMES,
         _load_openai,
         in_flight=64,
+        readying="connecting to",
         trying={"attempts": "1"},
         boldest=BOLDEST,
     ),
@@ -232,6 +237,7 @@ MODEL_KINDS = {
         _load_scripted,
         load_entailment=_load_scripted_entailment,
         load_encoder=_load_scripted_encoder,
+        readying="",
     ),
 }
 
@@ -258,6 +264,11 @@ def parse_spec(spec: str) -> tuple[ModelKind, str, dict[str, str]]:
         if not value or [each for each, _ in pairs].count(option) > 1:
             raise ModelSpecError(f"model {named!r}: give {option} one value, such as {option}=….")
     return kind, name, dict(pairs)
+
+
+def readying(kind: ModelKind, what: str) -> AbstractContextManager[object]:
+    """Says what is being loaded, such as "the encoder bundled", unless a model of that kind takes no time."""
+    return doing(f"{kind.readying} {what}") if kind.readying else nullcontext()
 
 
 def _with_its_kind(name: str) -> str:
@@ -289,7 +300,8 @@ def load_entailment(spec: str) -> Entailment:
             f"model {spec!r} judges no entailment: name a model of natural language inference, such as "
             "hf:google/t5_xxl_true_nli_mixture or hf:DIRECTORY."
         )
-    return kind.load_entailment(name, options)
+    with readying(kind, f"the model {spec}"):
+        return kind.load_entailment(name, options)
 
 
 def load_encoder(spec: str) -> Encoder:
@@ -305,7 +317,8 @@ def load_encoder(spec: str) -> Encoder:
         raise ModelSpecError(f"model {spec!r} is no encoder: name bundled, hf:OWNER/NAME or hf:DIRECTORY.")
     for option in options.keys() - {"device"}:
         raise UnknownName("encoder option", option, ["device"], place=f"in {spec!r}")
-    return kind.load_encoder(name, options)
+    with readying(kind, f"the encoder {spec}"):
+        return kind.load_encoder(name, options)
 
 
 def suits_in_flight(spec: str) -> int:
