@@ -28,7 +28,7 @@ def evaluate(run, tmp_path, server):
 
     def evaluate(*words, command="eval"):
         given = ("--dataset", f"jsonl:{tmp_path / 'rivers.jsonl'}", "--method", "closed_book")
-        model = ("--model", f"openai:tiny@{server.url}", "--in-flight", 1)
+        model = ("--model", f"openai:tiny@{server.url}?continuation=1", "--in-flight", 1)
         return run(command, *given, *model, "--out", tmp_path / "run", *words)
 
     return evaluate
@@ -75,6 +75,20 @@ def test_a_request_that_is_refused_for_two_questions_is_so_for_all(evaluate, ser
     assert (code, len(server.requests)) == (2, 2)
     assert "answered 400: logprobs are not supported. See which options" in err
     assert records(tmp_path) == []
+
+
+def test_a_request_of_every_member_of_a_blender_that_is_refused(evaluate, server, tmp_path, sample_index):
+    server.faults += [REFUSED] * 100
+    code, _, err = evaluate("--method", "blender", "--index", sample_index)
+    assert code == 2
+    assert "method blender: each of its methods failed" in err
+    assert "answered 400: logprobs are not supported" in err
+    assert records(tmp_path) == []
+    two_questions = 100 - len(server.faults)
+    server.faults.clear()
+    server.faults += [REFUSED] * 100
+    assert evaluate("--method", "blender", "--index", sample_index, "--limit", 1)[0] == 1
+    assert two_questions == 2 * (100 - len(server.faults)), "the questions behind the second are not asked"
 
 
 def test_a_request_that_is_refused_for_one_question_alone_has_failed(evaluate, server, tmp_path):
