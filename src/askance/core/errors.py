@@ -193,9 +193,16 @@ class ModelUnavailable(ModelFailure):
 
 
 class RequestRefused(ModelFailure):
-    """A model's server does not take what it is asked for: an option, an endpoint, or one text."""
+    """A model's server does not take what it is asked for: an option, an endpoint, or one text.
+
+    `told` is what the server itself says about it.
+    """
 
     exit_code = 2
+
+    def __init__(self, message: str, told: str = "") -> None:
+        super().__init__(message)
+        self.told = told
 
 
 class RetrieverFailure(AskanceError):

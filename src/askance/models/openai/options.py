@@ -35,7 +35,9 @@ class Options(Knobs):
         "repeat_penalty, min_p and top_k have values of their own unless they are set: they are set to such "
         "as change nothing",
     )
+    usage: bool = knob(True, "stream_options is understood, by which usage is told with a stream")
     running_usage: bool = knob(False, "usage is told with each piece, so that a cut text has it, too")
+    seed: bool = knob(True, "seed is understood")
     completion_tokens: bool = knob(False, "chat knows max_completion_tokens in place of max_tokens")
     tokenize: Tokenizer = knob("none", "whose way of counting tokens there is")
     context: int = knob(32_768, "tokens of the context window", at_least=2)
@@ -67,8 +69,10 @@ class Options(Knobs):
 
     @property
     def shaping(self) -> dict[str, Any]:
-        """Those that answers depend on. `neutral` is told only where it is set: it is younger than caches."""
-        others = ("context", "in_flight", "timeout", "attempts", *(() if self.neutral else ("neutral",)))
+        """Those that answers depend on. What is younger than caches is told only where it is not the default."""
+        younger = {"neutral": False, "seed": True, "usage": True}
+        others = {"context", "in_flight", "timeout", "attempts"}
+        others |= {name for name, default in younger.items() if getattr(self, name) == default}
         return {name: value for name, value in asdict(self).items() if name not in others}
 
 
