@@ -8,7 +8,7 @@ from typing import cast
 
 from askance.core.errors import ModelSpecError, UnknownName
 from askance.core.ports import Encoder, Entailment, Model
-from askance.models.openai.options import BOLDEST, OPTION_NAMES
+from askance.models.openai.options import BOLDEST, OPTION_NAMES, trying
 
 
 @dataclass(frozen=True, slots=True)
@@ -23,7 +23,7 @@ class ModelKind:
         load_entailment: makes what judges entailment of name and options; None where no such model is of
             this kind.
         load_encoder: the same of what turns texts into vectors.
-        trying: options for finding out what the model can do; others are as they were given.
+        trying: makes options for finding out what the model can do of those that were given.
         boldest: options that declare all that a model of this kind may be able to do, by what they declare.
     """
 
@@ -39,7 +39,7 @@ class ModelKind:
     load_entailment: Callable[[str, dict[str, str]], Entailment] | None = None
     load_encoder: Callable[[str, dict[str, str]], Encoder] | None = None
     or_packages: tuple[str, ...] = ()
-    trying: Mapping[str, str] = field(default_factory=dict)
+    trying: Callable[[Mapping[str, str]], Mapping[str, str]] = lambda options: options
     boldest: Mapping[str, str] = field(default_factory=dict)
 
 
@@ -216,7 +216,7 @@ MODEL_KINDS = {
         OPTION_NAMES,
         _load_openai,
         in_flight=64,
-        trying={"attempts": "1"},
+        trying=trying,
         boldest=BOLDEST,
     ),
     "scripted": ModelKind(

@@ -3,7 +3,7 @@
 import math
 import re
 import time
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from datetime import UTC
 from email.utils import parsedate_to_datetime
 
@@ -18,6 +18,8 @@ from askance.core.errors import (
 
 _MOST_TOLD = 300
 """Characters of what a server says."""
+_MOST_NAMED = 10
+"""Models that a message lists."""
 _WINDOW = re.compile(r"context[ _](?:length|size|window)|maximum context|too many tokens", re.IGNORECASE)
 _PAGE = re.compile(r"\s*<(?:!doctype|html|head|body|\?xml)\b", re.IGNORECASE)
 _BUSY = {408, 409, 425, 429, 500, 502, 503, 504, 520, 521, 522, 523, 524, 529}
@@ -35,6 +37,10 @@ _REMEDIES = {
     501: "Leave out of the model's options what the server can't do.",
 }
 _REFUSED = {401, 402, 403, 404}
+
+
+class NotThere(ModelSpecError):
+    """The server knows no such model, or no such path."""
 
 
 class NotGiven(ModelFailure):
@@ -64,7 +70,7 @@ class Failures:
             f"{self.place} answered {status}{f': {told}' if told else ''}. {remedy[:1].upper()}{remedy[1:]}"
         )
         if meant in _REFUSED:
-            return ModelSpecError(message)
+            return NotThere(message) if meant == 404 else ModelSpecError(message)
         if meant in _BUSY:
             return ModelUnavailable(message, after_seconds(headers))
         if status >= 500 and status != 501:
@@ -80,6 +86,14 @@ class Failures:
         statuses = {*map(str, _BUSY)}
         is_busy = _BUSY_EVENTS.search(f"{code} {told}") or statuses.intersection(code.split())
         return ModelUnavailable(message) if is_busy else ModelFailure(message)
+
+    def of_model(self, models: Sequence[str], url: str) -> AskanceError:
+        """A model that the server does not have; `models` are those that it has."""
+        shown = ", ".join(map(self._said, models[:_MOST_NAMED]))
+        more = f" and {len(models) - _MOST_NAMED} more" if len(models) > _MOST_NAMED else ""
+        return ModelSpecError(
+            f"{self.place} does not have it, but {shown}{more}: write openai:{self._said(models[0])}@{url}."
+        )
 
     def of_time(self) -> AskanceError:
         """A request that took too long."""
