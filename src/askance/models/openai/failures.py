@@ -39,14 +39,6 @@ _REMEDIES = {
 _REFUSED = {401, 402, 403, 404}
 
 
-class NotThere(ModelSpecError):
-    """The server knows no such model, or no such path."""
-
-
-class NotGiven(ModelFailure):
-    """An answer without what the server is declared, or believed, to give."""
-
-
 class Failures:
     """The errors of one model behind one server.
 
@@ -70,7 +62,9 @@ class Failures:
             f"{self.place} answered {status}{f': {told}' if told else ''}. {remedy[:1].upper()}{remedy[1:]}"
         )
         if meant in _REFUSED:
-            return NotThere(message) if meant == 404 else ModelSpecError(message)
+            refused = ModelSpecError(message)
+            refused.is_absent = meant == 404
+            return refused
         if meant in _BUSY:
             return ModelUnavailable(message, after_seconds(headers))
         if status >= 500 and status != 501:
@@ -163,7 +157,7 @@ class Failures:
 
     def of_promise(self, what: str, option: str) -> AskanceError:
         """An answer without what the options declare."""
-        return NotGiven(
+        return ModelFailure(
             f"{self.place} gave {self._said(what)}, though {option} is declared: leave that out of the "
             "model's options (`askance models --check SPEC` tells what the server can do)."
         )

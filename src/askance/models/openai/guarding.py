@@ -25,9 +25,7 @@ class Guard:
         most_bytes: of an answer; 0 for as many as a long text with all that is told of it has.
     """
 
-    def __init__(
-        self, url: str, failures: Failures, method: str = "POST", most_bytes: int = 0
-    ) -> None:
+    def __init__(self, url: str, failures: Failures, method: str = "POST", most_bytes: int = 0) -> None:
         self._origin, self._failures = _origin(httpx2.URL(url)), failures
         self._method, self._most_bytes = method, most_bytes or MOST_ANSWER_BYTES
 

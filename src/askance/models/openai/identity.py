@@ -4,10 +4,10 @@ from collections.abc import Mapping
 from dataclasses import dataclass, replace
 from typing import Any
 
-from askance.core.errors import ModelFailure, ModelUnavailable
+from askance.core.errors import ModelFailure, ModelSpecError, ModelUnavailable
 from askance.models.openai.connection import Connection
 from askance.models.openai.events import num_tokens
-from askance.models.openai.failures import Failures, NotThere
+from askance.models.openai.failures import Failures
 from askance.models.openai.guarding import Guard
 
 MOST_BYTES = 4 << 20
@@ -81,8 +81,10 @@ class Looker:
         """
         try:
             told = await self._connection.look("/models")
-        except (NotThere, ModelFailure) as error:
-            if isinstance(error, ModelUnavailable):
+        except (ModelSpecError, ModelFailure) as error:
+            if isinstance(error, ModelUnavailable) or (
+                isinstance(error, ModelSpecError) and not error.is_absent
+            ):
                 raise
             told = None
         entries = _entries(told)
@@ -134,7 +136,9 @@ class Looker:
 
 def _entries(told: object) -> list[Mapping[str, Any]]:
     data = told.get("data") if isinstance(told, Mapping) else None
-    return [each for each in (data if isinstance(data, list) else ())[:_MOST_MODELS] if isinstance(each, Mapping)]
+    return [
+        each for each in (data if isinstance(data, list) else ())[:_MOST_MODELS] if isinstance(each, Mapping)
+    ]
 
 
 def _text(value: object) -> str:

@@ -1,4 +1,4 @@
-"""What was found out about servers, in the user's cache: one small file for each server, version and model."""
+"""What was found out about servers, in the user's cache: a small file for each server, version and model."""
 
 import json
 from collections.abc import Mapping

@@ -79,8 +79,7 @@ def _found_out(model: str, url: str, key: str, options: Mapping[str, str], read:
     note("probe", f"Finding out what the server at {url} can do, by a few short requests.")
     found = wait_for(patience.keep_trying(lambda: probe(model, url, key, identity, read.timeout)))
     result = read_options({**found, **given, "server": AUTO})
-    is_kept = kept.write(found)
-    later = "kept; ?server=anew asks again" if is_kept else "it can't be kept: the cache folder can't be written"
+    later = "kept; ?server=anew asks again" if kept.write(found) else "not kept: no cache can be written"
     note("probe", f"The server at {url} ({identity.title}): {described(result)} ({later}).")
     return result
 

@@ -69,7 +69,7 @@ class Options(Knobs):
 
     @property
     def shaping(self) -> dict[str, Any]:
-        """Those that answers depend on. What is younger than caches is told only where it is not the default."""
+        """Those that answers depend on. What is younger than caches is told where it is not the default."""
         younger = {"neutral": False, "seed": True, "usage": True}
         others = {"context", "in_flight", "timeout", "attempts"}
         others |= {name for name, default in younger.items() if getattr(self, name) == default}

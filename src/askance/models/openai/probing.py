@@ -4,8 +4,7 @@ The requests are those of `OpenaiModel` with ever fewer options, so that what wo
 """
 
 import asyncio
-import math
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Iterator, Sequence
 from contextvars import Context
 from dataclasses import dataclass, fields, replace
 from typing import Any, Literal, cast
@@ -19,7 +18,7 @@ from askance.core.errors import (
     RequestRefused,
 )
 from askance.core.types import Chat, Cut, Generation, Prompt, Raw, Sampling, Span, Token, Turn, Want
-from askance.models.openai.failures import Failures, NotThere
+from askance.models.openai.failures import Failures
 from askance.models.openai.identity import ANY_MODEL, Identity, Looker
 from askance.models.openai.model import OpenaiModel
 from askance.models.openai.options import SERVERS, Options, read_options
@@ -36,6 +35,7 @@ _TOKENS_OF_A_WORD = 8
 _ASKED = "Count from one to twenty in words."
 _CHAT = Chat((Turn("user", (Span(_ASKED),)),))
 _COUNTING = "one, two, three, four, five, six, seven, eight, nine, ten, one, two, three, fo"
+_RAW = Raw((Span(_COUNTING),))
 _GOES_ON = "ur"
 """What a model writes behind `_COUNTING` that is not shown it as somebody's message."""
 _MOST_COUNTING_TOKENS = 28
@@ -44,9 +44,8 @@ _HOT = 2.0
 _TOLERANCE_OF_SCORES = 0.5
 """Nats, as for `askance models --check`: a prompt is computed otherwise than what is written."""
 _HAS_PENALTIES = {"", "llama.cpp", "llama-cpp-python", "lmstudio", "litellm"}
-"""Servers that may have penalties of their own, which `neutral` switches off; the others ignore or refuse it."""
+"""Servers that may have penalties of their own, which `neutral` switches off; others ignore or refuse it."""
 _COUNTS = {"vllm", "llama.cpp"}
-_Refusals = (RequestRefused, NotThere, PromptTooLong)
 
 
 async def probe(model: str, url: str, key: str, identity: Identity, timeout: float) -> dict[str, str]:
@@ -95,32 +94,35 @@ class _Probe:
     def __init__(self, model: str, url: str, key: str, identity: Identity, timeout: float) -> None:
         self._model, self._url, self._key, self._identity = model, url, key, identity
         self._timeout = timeout
+        self._refusal: AskanceError | None = None
         self.failures = Failures(f"{model}@{url}", url, key)
 
     async def find_out(self) -> Options:
         """All that is proven."""
         start = self._start()
-        chat = await self._first(_CHAT, replace(start, chat=True, completions=False))
-        found = replace(start, chat=False) if chat is None else chat.options
-        raw = await self._first(Raw((Span(_COUNTING),)), replace(found, chat=False, completions=True))
-        is_raw = raw is not None and _is_raw(raw.generation)
+        chat = await self._first(_CHAT, start)
+        asked = start if chat is None else chat.options
+        raw = await self._first(_RAW, replace(asked, chat=False, completions=True))
         if chat is None and raw is None:
-            raise self._without_endpoint()
+            raise self._refused()
+        raw = raw if raw is not None and _is_raw(raw.generation) else None
+        found = replace(asked if raw is None else raw.options, chat=chat is not None, running_usage=False)
         if chat is not None:
             found = await self._continued(chat, found)
             found = replace(found, top_k=await self._takes_top_k(chat, found))
-        found = _together(found, chat, raw if is_raw else None)
-        if chat is None and raw is not None and is_raw:
-            found = replace(found, score=await self._scores(raw, found))
-        if chat is not None:
             found = replace(found, tokenize=await self._tokenizer(chat, found))
+        found = _together(found, chat, raw)
+        if raw is not None and not found.chat:
+            found = replace(found, score=await self._scores(raw, found))
+        if not found.chat and not found.completions:
+            raise self._refused()
         return replace(found, context=await self._context(found))
 
     def _start(self) -> Options:
         """The boldest options, and what is known of a kind of server that no request shows."""
         server = self._identity.server
         known = SERVERS.get(server, {})
-        kept = {name: known[name] for name in ("context", "in_flight") if name in known}
+        kept = {name: value for name, value in known.items() if name in ("context", "in_flight")}
         return replace(
             read_options(kept),
             neutral=server in _HAS_PENALTIES,
@@ -131,27 +133,23 @@ class _Probe:
 
     async def _first(self, prompt: Prompt, options: Options) -> _Written | None:
         """What is written to a prompt with as many signals as the server tells; None if it takes no such."""
-        refusal: AskanceError | None = None
-        for tried in _ladder(options, lambda: refusal):
+        refusals = list[AskanceError]()
+        for tried in _ladder(options, refusals):
             try:
                 written = await self._write(prompt, tried)
             except ModelUnavailable:
                 raise
-            except NotThere as error:
-                if isinstance(prompt, Chat):
-                    self._check_model(error)
+            except ModelSpecError as error:
+                if not error.is_absent:
+                    raise
+                self._refusal = self._refusal or error
                 return None
-            except ModelSpecError:
-                raise
             except (ModelFailure, PromptTooLong) as error:
-                refusal = error
+                refusals.append(error)
                 continue
             if not (tried.logprobs or tried.top_logprobs) or written.tells_logprobs:
                 return written
-        if isinstance(prompt, Chat) and refusal is not None and not isinstance(refusal, _Refusals):
-            raise refusal
-        if isinstance(prompt, Chat) and refusal is not None and "temperature" in str(refusal):
-            raise refusal
+        self._refusal = self._refusal or next(iter(refusals), None)
         return None
 
     async def _write(
@@ -203,7 +201,7 @@ class _Probe:
             return False
         model = OpenaiModel(self._model, self._url, self._key, replace(found, score=True))
         try:
-            (scored,) = await model.score(Raw((Span(_COUNTING),)), [first.text])
+            (scored,) = await model.score(_RAW, [first.text])
         except (ModelFailure, ModelSpecError) as error:
             if isinstance(error, ModelUnavailable):
                 raise
@@ -230,21 +228,19 @@ class _Probe:
     async def _context(self, found: Options) -> int:
         told = self._identity.context
         if self._identity.server == "ollama":
-            told = await Looker(self._model, self._url, self._key, self.failures, self._timeout).loaded_context()
+            told = await Looker(
+                self._model, self._url, self._key, self.failures, self._timeout
+            ).loaded_context()
             told = told or int(SERVERS["ollama"]["context"])
         return told if told >= 2 else found.context
 
-    def _check_model(self, error: NotThere) -> None:
-        """Raise what is to be done where the server has other models, and not this one."""
+    def _refused(self) -> AskanceError:
+        """Why it can't be used at all: it has other models alone, or what it said first."""
         models = self._identity.models
         if models and self._model not in models and self._identity.server not in ANY_MODEL:
-            raise self.failures.of_model(models, self._url) from error
-
-    def _without_endpoint(self) -> AskanceError:
-        return ModelSpecError(
-            f"{self.failures.place} has neither chat/completions nor completions: see that the name of the "
-            "model is right, and that the URL ends as the server's own (often in /v1)."
-        )
+            return self.failures.of_model(models, self._url)
+        assert self._refusal is not None
+        return self._refusal
 
 
 @dataclass(frozen=True, slots=True)
@@ -258,39 +254,41 @@ class _Words:
         return Cut(len(tokens), "enough") if len(text.split()) > self.num_words else None
 
 
-def _ladder(options: Options, refusal: Callable[[], AskanceError | None]) -> Iterator[Options]:
-    """Options with ever less in them. What the server's refusal seems to be about goes first."""
+def _ladder(options: Options, refusals: Sequence[AskanceError]) -> Iterator[Options]:
+    """Options with ever less in them. What the last refusal seems to be about goes first."""
+
+    def is_refused() -> bool:
+        return bool(refusals) and isinstance(refusals[-1], RequestRefused)
+
     plain = replace(options, neutral=False, running_usage=False)
-    bold = replace(options, top_logprobs=_MOST_TOP[0])
-    yield bold
-    last = refusal()
-    if isinstance(last, RequestRefused) and "logprob" not in last.told and plain != options:
-        yield replace(plain, top_logprobs=_MOST_TOP[0])
-    if isinstance(refusal(), RequestRefused):
-        yield replace(options, top_logprobs=_MOST_TOP[1])
+    most, fewer = _MOST_TOP
+    yield replace(options, top_logprobs=most)
+    if is_refused() and "logprob" not in str(refusals[-1]) and plain != options:
+        yield replace(plain, top_logprobs=most)
+    if is_refused():
+        yield replace(options, top_logprobs=fewer)
     yield replace(options, logprobs=True)
     yield options
-    if isinstance(refusal(), RequestRefused):
+    if is_refused():
         yield plain
         yield replace(plain, usage=False)
 
 
 def _together(found: Options, chat: _Written | None, raw: _Written | None) -> Options:
-    """The signals that both endpoints tell, where methods may use either. Raw prompts come first with them."""
-    if raw is None:
-        return _telling(found, chat)
-    found = replace(found, completions=True)
-    if chat is None:
-        return _telling(found, raw)
-    least = min((_telling(found, chat), _telling(found, raw)), key=_worth)
-    if _worth(least) < _worth(_telling(found, chat)) and found.continuation != "0":
-        return replace(_telling(found, chat), completions=False)
-    return _telling(found, raw) if _worth(_telling(found, raw)) and not _worth(_telling(found, chat)) else least
+    """The endpoints that are declared, and the signals that all of these tell, since methods may use either.
+
+    An endpoint that tells less than the other is left out, where methods can go on from a text without it.
+    """
+    both = replace(found, chat=chat is not None, completions=raw is not None)
+    sets = [min((_telling(both, each) for each in (chat, raw) if each is not None), key=_worth, default=both)]
+    if chat is not None and found.continuation != "0":
+        sets.append(_telling(replace(both, completions=False), chat))
+    if raw is not None:
+        sets.append(_telling(replace(both, chat=False), raw))
+    return max(sets, key=_worth)
 
 
-def _telling(found: Options, written: _Written | None) -> Options:
-    if written is None:
-        return found
+def _telling(found: Options, written: _Written) -> Options:
     num_top = min(written.num_top, written.options.top_logprobs)
     tells = bool(written.options.logprobs or written.options.top_logprobs)
     return replace(found, logprobs=tells and not num_top, top_logprobs=num_top if tells else 0)

@@ -1,4 +1,4 @@
-"""Parameters that a server refuses, and that can be left out: what is asked for stays the same without them."""
+"""Parameters that a server refuses, and without which what is asked for stays the same."""
 
 import re
 from collections.abc import Mapping
