@@ -17,7 +17,7 @@ from askance.wire import METHODS, make_method, method_class
 
 PAGE = (Path(__file__).parent.parent / "docs" / "models.md").read_text(encoding="utf-8")
 BACKENDS = (
-    "",
+    "?chat=1",
     "?continuation=1",
     "?continuation=1&logprobs=1",
     "?completions=1",

@@ -28,7 +28,7 @@ def evaluate(run, tmp_path, server):
 
     def evaluate(*words, command="eval"):
         given = ("--dataset", f"jsonl:{tmp_path / 'rivers.jsonl'}", "--method", "closed_book")
-        model = ("--model", f"openai:tiny@{server.url}", "--in-flight", 1)
+        model = ("--model", f"openai:tiny@{server.url}?continuation=1", "--in-flight", 1)
         return run(command, *given, *model, "--out", tmp_path / "run", *words)
 
     return evaluate
@@ -77,6 +77,20 @@ def test_a_request_that_is_refused_for_two_questions_is_so_for_all(evaluate, ser
     assert records(tmp_path) == []
 
 
+def test_a_request_of_every_member_of_a_blender_that_is_refused(evaluate, server, tmp_path, sample_index):
+    server.faults += [REFUSED] * 100
+    code, _, err = evaluate("--method", "blender", "--index", sample_index)
+    assert code == 2
+    assert "method blender: each of its methods failed" in err
+    assert "answered 400: logprobs are not supported" in err
+    assert records(tmp_path) == []
+    two_questions = 100 - len(server.faults)
+    server.faults.clear()
+    server.faults += [REFUSED] * 100
+    assert evaluate("--method", "blender", "--index", sample_index, "--limit", 1)[0] == 1
+    assert two_questions == 2 * (100 - len(server.faults)), "the questions behind the second are not asked"
+
+
 def test_a_request_that_is_refused_for_one_question_alone_has_failed(evaluate, server, tmp_path):
     server.faults.append(REFUSED)
     code, out, _ = evaluate()
@@ -105,7 +119,7 @@ def test_a_grid_in_which_every_question_failed(run, evaluate, server, tmp_path):
     grid = tmp_path / "grid.toml"
     grid.write_text(
         f'[datasets.rivers]\nquestions = "jsonl:{tmp_path}/rivers.jsonl"\n'
-        f'[models.tiny]\nanswer = "openai:tiny@{server.url}"\n[methods.closed_book]\n'
+        f'[models.tiny]\nanswer = "openai:tiny@{server.url}?chat=1"\n[methods.closed_book]\n'
     )
     code, _, _ = run("grid", grid, "--out", tmp_path / "grid")
     assert code == 1
@@ -117,8 +131,8 @@ def test_a_key_that_is_refused_ends_the_cells_of_its_model_alone(run, evaluate, 
     with ScriptedServer(ScriptedModel(lambda shown, key: Reply(ANSWER)), key="another") as other:
         grid.write_text(
             f'[datasets.rivers]\nquestions = "jsonl:{tmp_path}/rivers.jsonl"\n'
-            f'[models.refusing]\nanswer = "openai:tiny@{other.url}"\n'
-            f'[models.tiny]\nanswer = "openai:tiny@{server.url}"\n'
+            f'[models.refusing]\nanswer = "openai:tiny@{other.url}?chat=1"\n'
+            f'[models.tiny]\nanswer = "openai:tiny@{server.url}?chat=1"\n'
             '[methods.closed_book]\n[methods.short]\nmethod = "closed_book"\n'
         )
         code, out, err = run("grid", grid, "--out", tmp_path / "grid")
@@ -139,7 +153,7 @@ def test_a_member_of_a_blender_does_not_hide_a_refused_key(run, server, sample_i
 
 def test_an_error_of_a_model_is_printed_once(run, server):
     server.faults.append(Fault(500, body={"error": {"message": "kaputt"}}))
-    spec = f"openai:tiny@{server.url}?attempts=1"
+    spec = f"openai:tiny@{server.url}?chat=1&attempts=1"
     code, out, err = run("ask", "Where?", "--method", "closed_book", "--model", spec)
     assert code == 1
     assert (out + err).count("kaputt") == 1
@@ -148,7 +162,7 @@ def test_an_error_of_a_model_is_printed_once(run, server):
 
 def test_a_retry_is_said_and_traced(run, server, tmp_path):
     server.faults += [BUSY, BUSY]
-    given = ("ask", "Where?", "--method", "closed_book", "--model", f"openai:tiny@{server.url}")
+    given = ("ask", "Where?", "--method", "closed_book", "--model", f"openai:tiny@{server.url}?chat=1")
     code, _, told = run(*given, "--trace", tmp_path / "trace.jsonl")
     assert code == 0
     assert (
@@ -162,7 +176,7 @@ def test_a_retry_is_said_and_traced(run, server, tmp_path):
 
 def test_a_retry_beside_json_is_said_on_standard_error(run, server):
     server.faults.append(BUSY)
-    spec = f"openai:tiny@{server.url}"
+    spec = f"openai:tiny@{server.url}?chat=1"
     code, out, err = run("ask", "Where?", "--method", "closed_book", "--model", spec, "--json")
     assert (code, json.loads(out)["answer"]) == (0, ANSWER.strip())
     assert "Waiting 0 s, then trying again (2 of 4)." in err
@@ -178,7 +192,7 @@ def test_a_retry_of_an_evaluation_is_said(evaluate, server):
 def test_airrag_runs_on_a_server_that_does_not_understand_top_k(run, server, sample_index, tmp_path):
     given = ("ask", "Which river?", "--method", "airrag_lite", "--index", sample_index, "--json")
     path = tmp_path / "trace.jsonl"
-    code, _, err = run(*given, "--model", f"openai:tiny@{server.url}", "--trace", path)
+    code, _, err = run(*given, "--model", f"openai:tiny@{server.url}?chat=1", "--trace", path)
     assert code == 0
     assert all("top_k" not in request.body for request in server.requests)
     (told,) = [event for event in read_trace(path) if event.type == "note"]

@@ -8,11 +8,11 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 from datetime import UTC, datetime
 
-from askance.core.errors import AskanceError, MissingAbility, QuestionError
+from askance.core.errors import AskanceError, MissingAbility, ModelLacks, QuestionError
 from askance.core.knobs import name_of, short_repr
 from askance.core.panics import panics_as
 from askance.core.ports import ChecksModels, Encoder, Method, Model, Needs, Retriever, Run
-from askance.core.trace import Answered, Asked, Failed, Trace
+from askance.core.trace import Answered, Asked, Failed, Noted, Trace
 from askance.core.types import Answer, Hit, Question, Role, Usage
 from askance.methods.bounded import answer_within
 from askance.runtime.limit import Budget, Ledger, LimitedModel, LimitedRetriever
@@ -38,6 +38,7 @@ async def ask(
     seed: int = 0,
     budget: Budget = Budget(),
     trace: Trace | None = None,
+    why: str = "",
 ) -> Result:
     """Answer one question.
 
@@ -47,6 +48,7 @@ async def ask(
         encoder: needed by methods that compare texts by their vectors.
         budget: of what it may cost.
         trace: give one to listen while it is written; it is complete also when this raises.
+        why: this method answers, where it is not the one that would; the trace says it.
 
     Raises:
         QuestionError: the question is empty.
@@ -71,6 +73,8 @@ async def ask(
         precisions=precisions_of(models),
         options=question.options,
     )
+    if why:
+        trace.add(Noted, name="method", text=why, place="method")
     scope, ledger = (seed, question.id), Ledger(budget)
     run = Run(
         models={
@@ -146,10 +150,9 @@ def _check_abilities(name: str, needs: Needs, model: Model) -> None:
     if needs.one_of and not any(each <= model.capabilities for each in needs.one_of):
         lacking.append(needs.choice)
     if lacking:
-        raise MissingAbility(
-            f"method {name} needs {', '.join(lacking)}, which {model.name} does not give: use a "
-            "local model (bundled, hf:NAME, gguf:FILE), or a method without that need (`askance methods` "
-            "lists them)."
+        raise ModelLacks(
+            f"method {name} needs {', '.join(lacking)}, which {model.name} does not give",
+            "use a local model (--model bundled, hf:NAME or gguf:FILE)",
         )
 
 
@@ -160,10 +163,10 @@ def _check_attention(method: str, model: Model, proxy: Model | None) -> None:
             "for example --model attend=bundled."
         )
     if proxy is None and "attention" not in model.signals:
-        raise MissingAbility(
-            f"method {method} needs attention, which {model.name} does not give: let a small local model "
-            "read along in the role attend (--model attend=bundled), or use a local model (bundled, hf:NAME, "
-            "gguf:FILE)."
+        raise ModelLacks(
+            f"method {method} needs attention, which {model.name} does not give",
+            "let a small local model read along (add --model attend=bundled), or use a local model (--model "
+            "bundled, hf:NAME or gguf:FILE)",
         )
 
 

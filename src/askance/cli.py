@@ -47,7 +47,7 @@ from askance.core.errors import AskanceError, MachineFailure, QuestionError
 from askance.core.machine import machine_failure
 from askance.core.notes import noted
 from askance.core.strict_json import json_line
-from askance.core.trace import Trace
+from askance.core.trace import Noted, Trace
 from askance.core.version import VERSION
 from askance.loading import DEFAULT_RETRIEVER
 from askance.runtime.trace_file import check_writable
@@ -188,7 +188,13 @@ def ask(
     index: IndexOption = None,
     retriever: RetrieverOption = DEFAULT_RETRIEVER,
     encoder: EncoderOption = None,
-    method: Annotated[str, typer.Option(help="See `askance methods`.")] = DEFAULT_METHOD,
+    method: Annotated[
+        str | None,
+        typer.Option(
+            help=f"See `askance methods`; if none is named, {DEFAULT_METHOD} or the best that the model can.",
+            show_default=False,
+        ),
+    ] = None,
     model: ModelOption = None,
     set_: SetOption = None,
     prompts: Annotated[str | None, typer.Option(help="A set of `askance prompts`, or a prompt file.")] = None,
@@ -259,6 +265,7 @@ def _answer_record(result: Result, trace: Trace, path: Path | None) -> dict[str,
         "short_answer": result.answer.short,
         "citations": [dataclasses.asdict(citation) for citation in result.answer.citations],
         "usage": dataclasses.asdict(result.usage),
+        "notes": [event.text for event in trace.events if isinstance(event, Noted)],
         "decisions": [event_record(decision) for decision in trace.decisions],
         "trace_path": None if path is None else str(path),
     }

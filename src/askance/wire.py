@@ -1,15 +1,17 @@
 """Names become objects here: the one table of methods, which imports them on use, and engines."""
 
 import asyncio
-from collections.abc import AsyncIterator, Callable, Mapping
-from dataclasses import fields, is_dataclass
+from collections.abc import AsyncIterator, Callable, Iterator, Mapping
+from contextlib import suppress
+from dataclasses import dataclass, fields, is_dataclass
 from importlib import import_module
 from pathlib import Path
 from typing import Any, cast
 
 from askance.ask import Result, ask, check_needs
-from askance.core.errors import InputError, UnknownName
+from askance.core.errors import InputError, ModelLacks, UnknownName
 from askance.core.knobs import changed_knobs, name_of, parse_knobs
+from askance.core.notes import note
 from askance.core.ports import Encoder, Method, Model, Retriever
 from askance.core.trace import AnyEvent, Listener, Trace
 from askance.core.types import Question, Role
@@ -47,6 +49,8 @@ METHODS = {
     "blender": "askance.methods.blender:Blender",
 }
 DEFAULT_METHOD = "dragin"
+INSTEAD = ("flare", "iterdrag", "single")
+"""What answers in its place, in this order, where a model does not give what it needs and none was named."""
 
 
 RECORD_KNOBS: dict[str, Callable[[str], Any]] = {
@@ -206,6 +210,64 @@ def ready_method(
     return make_method(name, with_preset(name, settings, answer_model, preset))
 
 
+@dataclass(frozen=True, slots=True)
+class Chosen:
+    """A method for the models that there are; `why` says why it is not the default one, where it is not."""
+
+    method: Method
+    why: str = ""
+
+
+def choose_method(
+    make: Callable[[str], Method],
+    named: str | None,
+    models: Mapping[Role, Model],
+    retriever: Retriever | None,
+    encoder: Encoder | None = None,
+) -> Chosen:
+    """The method that was named, else the default one, else the best that can do with the model that answers.
+
+    Args:
+        make: makes a method by name, with the knobs and prompts that were given.
+
+    Raises:
+        MissingAbility: the method named needs more than there is; where the model lacks it, names methods
+            that do not.
+    """
+    wanted = make(named or DEFAULT_METHOD)
+    try:
+        check_needs(wanted, models, retriever, encoder)
+    except ModelLacks as lack:
+        able = _able(make, models, retriever, encoder)
+        other = next(able, None)
+        if other is None:
+            raise
+        if named is not None:
+            raise ModelLacks(
+                lack.what, f"choose --method {other[0]}, which can do without it, or {lack.remedy}"
+            ) from lack
+        why = (
+            f"{other[0]} answers, the best method that can with this model: the default {lack.what}. For "
+            f"{DEFAULT_METHOD}, {lack.remedy}."
+        )
+        return Chosen(other[1], why)
+    return Chosen(wanted)
+
+
+def _able(
+    make: Callable[[str], Method],
+    models: Mapping[Role, Model],
+    retriever: Retriever | None,
+    encoder: Encoder | None,
+) -> Iterator[tuple[str, Method]]:
+    """Those of `INSTEAD` that can be made and have what they need."""
+    for name in INSTEAD:
+        with suppress(InputError):  # a knob of the other method, say
+            method = make(name)
+            check_needs(method, models, retriever, encoder)
+            yield name, method
+
+
 class Engine:
     """A method with its models and index, ready to answer any number of questions."""
 
@@ -218,10 +280,16 @@ class Engine:
         budget: Budget = Budget(),
         *,
         encoder: Encoder | None = None,
+        why: str = "",
     ) -> None:
+        """Put an engine together.
+
+        Args:
+            why: this method answers, where it is not the one that would; each trace says it.
+        """
         check_needs(method, models, retriever, encoder)
         self.method, self.models, self.retriever = method, models, retriever
-        self.seed, self.budget, self.encoder = seed, budget, encoder
+        self.seed, self.budget, self.encoder, self.why = seed, budget, encoder, why
 
     async def answer(self, question: str | Question, *, listener: Listener | None = None) -> Result:
         """Answer one question. `listener` sees every event of the trace as it happens."""
@@ -260,6 +328,7 @@ class Engine:
             seed=self.seed,
             budget=self.budget,
             trace=trace,
+            why=self.why,
         )
 
     def ask(self, question: str | Question, *, listener: Listener | None = None) -> Result:
@@ -275,7 +344,7 @@ class Engine:
 
 def open_engine(
     *,
-    method: str = DEFAULT_METHOD,
+    method: str | None = None,
     model: str | Mapping[str, str] = DEFAULT_MODEL,
     index: str | Path | None = None,
     seed: int = 0,
@@ -290,6 +359,8 @@ def open_engine(
     """Make an engine from names.
 
     Args:
+        method: by name; without one `DEFAULT_METHOD` or, where the model does not give what that needs, the
+            first of `INSTEAD` that can.
         model: a specification, or specifications by role.
         index: a folder made by `askance index`; methods that do not search need none.
         knobs: of the method, such as ``{"passages": 3}``.
@@ -308,7 +379,11 @@ def open_engine(
             all else has been checked.
     """
     specs = {"answer": model} if isinstance(model, str) else model
-    made = ready_method(method, knobs or {}, specs.get("answer", ""), prompts=prompts, preset=preset)
+
+    def make(name: str) -> Method:
+        return ready_method(name, knobs or {}, specs.get("answer", ""), prompts=prompts, preset=preset)
+
+    made = make(method or DEFAULT_METHOD)
     check_has_index(index, retriever)
     check_is_used(encoder, retriever=retriever, is_needed=made.needs.encoder)
     kept = None if cache is None else Cache(Path(cache))
@@ -316,4 +391,7 @@ def open_engine(
     open_kind = kept.open_retriever if kept else open_retriever
     searched = None if index is None else open_kind(index, retriever, encodes)
     models = (kept.load_models if kept else load_models)(specs)
-    return Engine(made, models, searched, seed, budget, encoder=encodes)
+    chosen = choose_method(make, method, models, searched, encodes)
+    if chosen.why:
+        note("method", chosen.why)
+    return Engine(chosen.method, models, searched, seed, budget, encoder=encodes, why=chosen.why)

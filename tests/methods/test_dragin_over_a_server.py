@@ -82,5 +82,5 @@ def test_a_server_that_lies_is_in_the_trace(server, llama):
 
 def test_chat_alone_is_not_enough_for_dragin(server, llama):
     with pytest.raises(MissingAbility, match="method dragin needs logprob, raw or chat with continuation"):
-        asyncio.run(ask(QUESTION, Dragin(), models(server, "", llama), ScriptedRetriever(FOUND)))
+        asyncio.run(ask(QUESTION, Dragin(), models(server, "chat=1", llama), ScriptedRetriever(FOUND)))
     assert not server.requests

@@ -37,7 +37,7 @@ def test_a_local_model(llama_folder):
 
 
 def test_what_a_server_could_do_is_tried_and_how_to_declare_it(server):
-    report, found = findings(f"openai:tiny@{server.url}")
+    report, found = findings(f"openai:tiny@{server.url}?chat=1")
     assert report.is_right
     declared = {name: finding.declare for name, finding in found.items() if finding.is_declared is False}
     assert declared["raw"] == "completions=1"
@@ -86,7 +86,7 @@ def test_a_panic_of_an_extension_is_why_it_does_not_work(monkeypatch):
 
 def test_a_server_out_of_reach_is_an_error_and_not_a_table():
     with ScriptedServer() as server:
-        spec = f"openai:tiny@{server.url}"
+        spec = f"openai:tiny@{server.url}?chat=1"
     with pytest.raises(ModelUnavailable, match="can't be reached"):
         asyncio.run(check(spec))
 
@@ -135,7 +135,7 @@ def test_samples_that_are_not_repeated(server):
     server.faults += [
         Fault(events=[{"choices": [{"delta": {"content": text}, "finish_reason": "stop"}]}]) for text in "ab"
     ]
-    kind, name, options = kinds.parse_spec(f"openai:tiny@{server.url}?attempts=1")
+    kind, name, options = kinds.parse_spec(f"openai:tiny@{server.url}?chat=1&attempts=1")
     assert (
         asyncio.run(PROMISES["the same key gives the same text"](kind.load(name, options))) == "'a', then 'b'"
     )
@@ -154,7 +154,7 @@ def test_on_the_screen(run, server):
 
 
 def test_as_json(run, server):
-    code, out, err = run("models", "--check", f"openai:tiny@{server.url}", "--json")
+    code, out, err = run("models", "--check", f"openai:tiny@{server.url}?chat=1", "--json")
     assert (code, err) == (0, "")
     report = json.loads(out)
     assert report["is_right"] is True

@@ -345,8 +345,11 @@ def test_a_key_in_the_url_is_refused_and_not_shown():
 
 def test_names_and_addresses():
     environment = {"OPENAI_API_KEY": "sk-1", "OPENAI_BASE_URL": "http://elsewhere/v1/"}
-    assert load_openai("m", {}, environment={"OPENAI_API_KEY": "k"}).name == "m@https://api.openai.com/v1"
-    assert load_openai("m", {}, environment=environment).name == "m@http://elsewhere/v1"
+    assert (
+        load_openai("m", {"chat": "1"}, environment={"OPENAI_API_KEY": "k"}).name
+        == "m@https://api.openai.com/v1"
+    )
+    assert load_openai("m", {"chat": "1"}, environment=environment).name == "m@http://elsewhere/v1"
     model = load_openai("@cf/meta/m:8b@http://host:81/v1/", {"top_logprobs": "3"}, environment=environment)
     assert model.name == "@cf/meta/m:8b@http://host:81/v1"
     assert "sk-1" not in json.dumps([model.fingerprint, model.name, repr(model), repr(vars(model))])

@@ -128,10 +128,10 @@ def test_json_of_requests_is_utf8(server):
 @pytest.mark.parametrize(
     ("options", "prompt", "want", "more", "expected"),
     [
-        ("", RAW, Want(), {}, "take raw prompts: add completions=1"),
+        ("chat=1", RAW, Want(), {}, "take raw prompts: add completions=1"),
         ("chat=0&completions=1", CHAT, Want(), {}, "take chats: add chat=1"),
-        ("", Chat(CHAT.turns, (Span("It"),)), Want(), {}, "add continuation=1"),
-        ("", CHAT, Want(logprob=True), {}, "add logprobs=1"),
+        ("chat=1", Chat(CHAT.turns, (Span("It"),)), Want(), {}, "add continuation=1"),
+        ("chat=1", CHAT, Want(logprob=True), {}, "add logprobs=1"),
         ("logprobs=1", CHAT, Want(entropy=True), {}, "add top_logprobs=20"),
         (ALL, RAW, Want(attention="mean"), {}, "no attention"),
         (ALL, RAW, Want(token_probs=("a",)), {}, "probabilities of named tokens"),

@@ -16,7 +16,8 @@
     │   ├── ModelSpecError       a model that can't be found or loaded
     │   ├── PromptTooLong        a prompt beyond the model's context window
     │   ├── BudgetTooSmall       an L_max without room for anything that could be an answer
-    │   ├── MissingAbility       a model without a signal or capability a method needs
+    │   ├── MissingAbility       a model, index or encoder that a method needs is not there
+    │   │   └── ModelLacks       the model that answers has not the signals or capabilities
     │   └── MissingExtra         an optional package is not installed; names the pip line
     ├── MachineFailure           no memory, or no room to write
     ├── TooManyFailures          an evaluation was stopped, since too many of its questions failed
@@ -114,7 +115,13 @@ class PromptsError(InputError):
 
 
 class ModelSpecError(InputError):
-    """A model that can't be found or loaded."""
+    """A model that can't be found or loaded.
+
+    Attributes:
+        is_absent: a server says that there is no such model, or no such path.
+    """
+
+    is_absent = False
 
 
 class PromptTooLong(InputError):
@@ -147,6 +154,19 @@ class BudgetTooSmall(InputError):
 
 class MissingAbility(InputError):
     """A model without a signal or capability that a method needs."""
+
+
+class ModelLacks(MissingAbility):
+    """The model that answers lacks what a method needs.
+
+    Attributes:
+        what: is lacking.
+        remedy: what would help.
+    """
+
+    def __init__(self, what: str, remedy: str) -> None:
+        super().__init__(f"{what}: {remedy}.")
+        self.what, self.remedy = what, remedy
 
 
 class MissingExtra(InputError):
@@ -195,9 +215,16 @@ class ModelUnavailable(ModelFailure):
 
 
 class RequestRefused(ModelFailure):
-    """A model's server does not take what it is asked for: an option, an endpoint, or one text."""
+    """A model's server does not take what it is asked for: an option, an endpoint, or one text.
+
+    `told` is what the server itself says about it.
+    """
 
     exit_code = 2
+
+    def __init__(self, message: str, told: str = "") -> None:
+        super().__init__(message)
+        self.told = told
 
 
 class RetrieverFailure(AskanceError):

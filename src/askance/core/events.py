@@ -184,7 +184,8 @@ class Noted(Event):
     """What a call met and went on from.
 
     Attributes:
-        name: "retry" where a server was asked again; "top_k" where it does not take what was to be asked for.
+        name: "retry" where a server was asked again; "top_k" where it does not take what was to be asked for,
+            and "refused" where it refuses a parameter; "method" where another one answers than the default.
         place: which call.
     """
 

@@ -28,7 +28,7 @@ from askance.loading import (
 )
 from askance.models.kinds import suits_in_flight
 from askance.runtime.limit import Budget
-from askance.wire import Engine, method_class, ready_method
+from askance.wire import Engine, choose_method, method_class, ready_method
 from askance.wordings import WORDINGS
 
 PROMPTS_OF_DATASET = "dataset"
@@ -203,7 +203,16 @@ def _models_of_finished(ready: ReadyCell, folder: Path, terms: Terms) -> LoadedM
 def _engine(ready: ReadyCell, load_models: LoadModels) -> Engine:
     cell = ready.cell
     models = load_models(cell.models)
-    return Engine(ready.method, models, ready.retriever, cell.seed, cell.budget, encoder=ready.encoder)
+
+    def make(name: str) -> Method:
+        if name == cell.method:
+            return ready.method
+        answering = cell.models["answer"]
+        return ready_method(name, cell.knobs, answering, prompts=_prompts(cell), preset=cell.preset)
+
+    # What is asked of a dataset is said beforehand: nothing else answers, and the refusal names what could.
+    chosen = choose_method(make, cell.method, models, ready.retriever, ready.encoder)
+    return Engine(chosen.method, models, ready.retriever, cell.seed, cell.budget, encoder=ready.encoder)
 
 
 def _opened(

@@ -4,7 +4,7 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import ClassVar, Literal
 
-from askance.core.errors import AllFailed
+from askance.core.errors import AllFailed, RequestRefused
 from askance.core.knobs import Knobs, knob
 from askance.core.ports import Model, Needs, Run
 from askance.core.types import Answer, Question, Role
@@ -76,10 +76,12 @@ class Blender(Knobs):
 
         Raises:
             AllFailed: none has; says why.
+            RequestRefused: the same, where a server refused what each of them asked for.
         """
         failures = [f"{each.name}: {each.failure.rstrip('.')}" for each in told if each.failure]
         if len(failures) == len(told):
-            raise AllFailed(f"method blender: each of its methods failed. {'; '.join(failures)}.")
+            kind = RequestRefused if all(each.is_refused for each in told) else AllFailed
+            raise kind(f"method blender: each of its methods failed. {'; '.join(failures)}.")
         why = f"{len(told) - len(failures)} of {len(told)} methods came to an end"
         numbers = {"methods": float(len(told)), "failed": float(len(failures))}
         run.trace.decide("members", "merge", why, numbers=numbers)

@@ -3,7 +3,7 @@
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
 
-from askance.core.errors import AskanceError, LimitReached, ModelSpecError
+from askance.core.errors import AskanceError, LimitReached, ModelSpecError, RequestRefused
 from askance.core.ports import Method, Run
 from askance.core.types import Answer, Demo, Hit, Question
 from askance.methods.airrag_choosing import Ending
@@ -23,12 +23,14 @@ class Told:
     Attributes:
         hits: passages that it found, in the order of its searches, each once and where it came first.
         failure: why it has no answer; empty where it came to an end.
+        is_refused: it failed since a server refused what it asked for.
     """
 
     name: str
     answer: Answer = Answer("")
     hits: tuple[Hit, ...] = ()
     failure: str = ""
+    is_refused: bool = False
 
     @property
     def bare(self) -> str:
@@ -52,7 +54,7 @@ async def ask_member(name: str, method: Method, question: Question, run: Run, al
     trace = run.trace.aside()
     retriever = NotedRetriever(run.retriever, trace)
     own = replace(run, retriever=retriever, trace=trace)
-    failure = ""
+    failure, is_refused = "", False
     with run.trace.because(run.trace.decide("member", "ask", f"{name} answers on its own")):
         try:
             answer = await answer_of(name, method, question, own, allowance)
@@ -60,11 +62,12 @@ async def ask_member(name: str, method: Method, question: Question, run: Run, al
             raise
         except (AskanceError, NoRoom) as error:
             answer, failure = Answer(""), str(error) or type(error).__name__
+            is_refused = isinstance(error, RequestRefused)
             run.trace.decide("member", "failed", f"{name}: {failure}")
         finally:
             allowance.close()
     found = each_once(hit for _, hits in retriever.shown for hit in hits)
-    return Told(name, answer, found, failure)
+    return Told(name, answer, found, failure, is_refused)
 
 
 def endings_of(told: Sequence[Told], most_passages: int | None) -> list[tuple[Told, Ending]]:

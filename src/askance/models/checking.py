@@ -78,7 +78,7 @@ async def check(spec: str) -> Report:
     kind, name, options = parse_spec(spec)
 
     def load(more: Mapping[str, str]) -> Model:
-        return kind.load(name, {**options, **kind.trying, **more})
+        return kind.load(name, dict(kind.trying({**options, **more})))
 
     model = load({})
     declared = model.signals | model.capabilities

@@ -12,7 +12,7 @@ from askance.core.activity import doing
 from askance.core.errors import ModelSpecError, UnknownName
 from askance.core.installing import embedded_line, install_line
 from askance.core.ports import Encoder, Entailment, Model
-from askance.models.openai.options import BOLDEST, OPTION_NAMES
+from askance.models.openai.options import BOLDEST, OPTION_NAMES, trying
 
 
 @dataclass(frozen=True, slots=True)
@@ -29,7 +29,7 @@ class ModelKind:
             this kind.
         load_encoder: the same of what turns texts into vectors.
         readying: what is done to have one; nothing for what takes no time.
-        trying: options for finding out what the model can do; others are as they were given.
+        trying: makes options for finding out what the model can do of those that were given.
         boldest: options that declare all that a model of this kind may be able to do, by what they declare.
     """
 
@@ -46,7 +46,7 @@ class ModelKind:
     load_encoder: Callable[[str, dict[str, str]], Encoder] | None = None
     or_packages: tuple[str, ...] = ()
     readying: str = "loading"
-    trying: Mapping[str, str] = field(default_factory=dict)
+    trying: Callable[[Mapping[str, str]], Mapping[str, str]] = lambda options: options
     boldest: Mapping[str, str] = field(default_factory=dict)
 
 
@@ -224,7 +224,7 @@ MODEL_KINDS = {
         _load_openai,
         in_flight=64,
         readying="connecting to",
-        trying={"attempts": "1"},
+        trying=trying,
         boldest=BOLDEST,
     ),
     "scripted": ModelKind(

@@ -1,15 +1,16 @@
 """One server, as each event loop reaches it: requests, how many at a time, and what their failures mean."""
 
 import asyncio
-from collections.abc import AsyncGenerator, AsyncIterator, Iterator, Mapping
+from collections.abc import AsyncGenerator, AsyncIterator, Coroutine, Iterator, Mapping
 from concurrent.futures import Future
 from contextlib import aclosing, asynccontextmanager, suppress
+from contextvars import copy_context
 from dataclasses import dataclass
 from functools import cache
 from importlib.util import find_spec
 from ssl import SSLContext
 from threading import Thread
-from typing import Any
+from typing import Any, TypeVar
 from weakref import WeakKeyDictionary
 
 from askance.core.errors import AskanceError, MissingExtra
@@ -31,6 +32,7 @@ _NO_KEY = "none"
 """The client insists on a key, also where the server does not."""
 
 Body = Mapping[str, Any]
+T = TypeVar("T")
 
 _OPEN = set[AsyncGenerator["_Lane"]]()
 """One whose model is forgotten is closed with its loop all the same: memory that is tidied up would not wait
@@ -61,12 +63,22 @@ class Connection:
         key: of the server; empty for none.
         timeout: most seconds of a request.
         in_flight: most requests of one event loop at a time; others wait for a place.
+        guard: watches over requests and answers; without one, over prompts and what is written to them.
     """
 
-    def __init__(self, url: str, key: str, failures: Failures, *, timeout: float, in_flight: int) -> None:
+    def __init__(
+        self,
+        url: str,
+        key: str,
+        failures: Failures,
+        *,
+        timeout: float,
+        in_flight: int = 1,
+        guard: Guard | None = None,
+    ) -> None:
         self._url, self._key, self._failures = url, key, failures
         self._timeout, self._in_flight = timeout, in_flight
-        self._guard = Guard(url, failures)
+        self._guard = guard or Guard(url, failures)
         self._lanes: WeakKeyDictionary[asyncio.AbstractEventLoop, _Lane] = WeakKeyDictionary()
 
     @asynccontextmanager
@@ -94,19 +106,15 @@ class Connection:
             answer = await client.post(path, body=body, cast_to=httpx2.Response)
             return read_json(answer.content)
 
+    async def look(self, path: str) -> object:
+        """The JSON value at a path that nothing is sent to. Raises what `events` does."""
+        async with self._client() as client:
+            answer = await client.get(path, cast_to=httpx2.Response)
+            return read_json(answer.content)
+
     def answer_now(self, path: str, body: Body) -> object:
-        """The same for code that can't wait: it blocks. An event loop may already run in its thread."""
-        answer = Future[object]()
-
-        def ask() -> None:
-            try:
-                answer.set_result(asyncio.run(self.answer(path, body)))
-            except BaseException as error:  # raised again where the answer is waited for
-                answer.set_exception(error)
-
-        # A daemon, so that an interrupted program need not wait for the server.
-        Thread(target=ask, name="askance-count", daemon=True).start()
-        return answer.result()
+        """The same for code that can't wait: it blocks."""
+        return wait_for(self.answer(path, body))
 
     async def _events(self, chunks: AsyncGenerator[bytes]) -> AsyncGenerator[Iterator[object]]:
         values = Values()
@@ -174,6 +182,21 @@ class Connection:
             timeout=timeout,
             http_client=http,
         )
+
+
+def wait_for(call: Coroutine[Any, Any, T]) -> T:
+    """What a call gives, for code that can't wait: it blocks. An event loop may already run in its thread."""
+    answer, context = Future[T](), copy_context()
+
+    def run() -> None:
+        try:
+            answer.set_result(context.run(asyncio.run, call))
+        except BaseException as error:  # raised again where the answer is waited for
+            answer.set_exception(error)
+
+    # A daemon, so that an interrupted program need not wait for the server.
+    Thread(target=run, name="askance-wait", daemon=True).start()
+    return answer.result()
 
 
 @cache

@@ -3,7 +3,7 @@
 import math
 import re
 import time
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from datetime import UTC
 from email.utils import parsedate_to_datetime
 
@@ -18,6 +18,8 @@ from askance.core.errors import (
 
 _MOST_TOLD = 300
 """Characters of what a server says."""
+_MOST_NAMED = 10
+"""Models that a message lists."""
 _WINDOW = re.compile(r"context[ _](?:length|size|window)|maximum context|too many tokens", re.IGNORECASE)
 _PAGE = re.compile(r"\s*<(?:!doctype|html|head|body|\?xml)\b", re.IGNORECASE)
 _BUSY = {408, 409, 425, 429, 500, 502, 503, 504, 520, 521, 522, 523, 524, 529}
@@ -57,28 +59,40 @@ class Failures:
         meant = 402 if _SPENT in code else status
         remedy = _REMEDIES.get(meant, "See the log of the server." if status >= 500 else _REMEDIES[400])
         message = (
-            f"{self._place} answered {status}{f': {told}' if told else ''}. {remedy[:1].upper()}{remedy[1:]}"
+            f"{self.place} answered {status}{f': {told}' if told else ''}. {remedy[:1].upper()}{remedy[1:]}"
         )
         if meant in _REFUSED:
-            return ModelSpecError(message)
+            refused = ModelSpecError(message)
+            refused.is_absent = meant == 404
+            return refused
         if meant in _BUSY:
             return ModelUnavailable(message, after_seconds(headers))
-        return ModelFailure(message) if status >= 500 and status != 501 else RequestRefused(message)
+        if status >= 500 and status != 501:
+            return ModelFailure(message)
+        return RequestRefused(message, f"{_parameter(body)} {told}".strip())
 
     def of_event(self, body: object) -> AskanceError:
         """An error that the server told in the middle of an answer."""
         told, code = self._said(body), _code(body)
         if _WINDOW.search(f"{code} {told}"):
             return PromptTooLong.told(self._name, told)
-        message = f"{self._place} broke off its answer: {told or 'it does not say why'}."
+        message = f"{self.place} broke off its answer: {told or 'it does not say why'}."
         statuses = {*map(str, _BUSY)}
         is_busy = _BUSY_EVENTS.search(f"{code} {told}") or statuses.intersection(code.split())
         return ModelUnavailable(message) if is_busy else ModelFailure(message)
 
+    def of_model(self, models: Sequence[str], url: str) -> AskanceError:
+        """A model that the server does not have; `models` are those that it has."""
+        shown = ", ".join(map(self._said, models[:_MOST_NAMED]))
+        more = f" and {len(models) - _MOST_NAMED} more" if len(models) > _MOST_NAMED else ""
+        return ModelSpecError(
+            f"{self.place} does not have it, but {shown}{more}: write openai:{self._said(models[0])}@{url}."
+        )
+
     def of_time(self) -> AskanceError:
         """A request that took too long."""
         return ModelUnavailable(
-            f"{self._place} did not answer in time: give it more (?timeout=SECONDS after the model), or ask "
+            f"{self.place} did not answer in time: give it more (?timeout=SECONDS after the model), or ask "
             "fewer questions at a time (--in-flight N)."
         )
 
@@ -86,21 +100,21 @@ class Failures:
         """No connection, or one that was cut."""
         why = self._said(str(cause or "")) or "no connection"
         return ModelUnavailable(
-            f"{self._place} can't be reached, or cut the connection ({why}): see that it runs, and that the "
+            f"{self.place} can't be reached, or cut the connection ({why}): see that it runs, and that the "
             "URL is right."
         )
 
     def of_cut(self, cause: BaseException) -> AskanceError:
         """A connection that was cut while an answer came."""
         return ModelUnavailable(
-            f"{self._place} cut the connection ({self._said(str(cause)) or 'it does not say why'}): see its "
+            f"{self.place} cut the connection ({self._said(str(cause)) or 'it does not say why'}): see its "
             "log. Some do so where a prompt does not fit into their context window."
         )
 
     def of_break(self) -> AskanceError:
         """An answer without an end."""
         return ModelUnavailable(
-            f"{self._place} broke off its answer in the middle. If it answers one request at a time, ask it "
+            f"{self.place} broke off its answer in the middle. If it answers one request at a time, ask it "
             "so (?in_flight=1 after the model)."
         )
 
@@ -111,7 +125,7 @@ class Failures:
             context_tokens: of the window, as it is declared.
         """
         return ModelFailure(
-            f"{self._place} gave an answer without a choice. Some do so where a prompt does not fit into "
+            f"{self.place} gave an answer without a choice. Some do so where a prompt does not fit into "
             f"their context window, which is declared to have {context_tokens} tokens: ask with fewer "
             "passages (--set passages=N), or start the server with a larger window and declare that "
             "(?context=N after the model)."
@@ -119,14 +133,14 @@ class Failures:
 
     def of_answer(self, what: str) -> AskanceError:
         """An answer that can't be used."""
-        return ModelFailure(f"{self._place} gave {self._said(what)}. See the log of the server.")
+        return ModelFailure(f"{self.place} gave {self._said(what)}. See the log of the server.")
 
     def of_no_json(self, what: str, beginning: str) -> AskanceError:
         """An answer that is not of the protocol; `beginning` is how it begins."""
         if not _PAGE.match(beginning):
             return self.of_answer(f"{what}{f': {beginning!r}' if beginning else ''}")
         return ModelSpecError(
-            f"{self._place} gave a web page ({self._said(beginning)!r}), where an answer of OpenAI's "
+            f"{self.place} gave a web page ({self._said(beginning)!r}), where an answer of OpenAI's "
             "protocol was to come: see that the URL ends as the server's own (often in /v1)."
         )
 
@@ -137,19 +151,20 @@ class Failures:
     def of_redirect(self, url: str) -> AskanceError:
         """A redirect that is not followed."""
         return ModelSpecError(
-            f"{self._place} sends on to {self._said(url)}, where the prompt and the key were not meant to "
+            f"{self.place} sends on to {self._said(url)}, where the prompt and the key were not meant to "
             "go: name that address in the model's specification (openai:MODEL@URL) if it is the server's own."
         )
 
     def of_promise(self, what: str, option: str) -> AskanceError:
         """An answer without what the options declare."""
         return ModelFailure(
-            f"{self._place} gave {self._said(what)}, though {option} is declared: leave that out of the "
+            f"{self.place} gave {self._said(what)}, though {option} is declared: leave that out of the "
             "model's options (`askance models --check SPEC` tells what the server can do)."
         )
 
     @property
-    def _place(self) -> str:
+    def place(self) -> str:
+        """Model and server, as the beginning of a sentence."""
         return f"model {self._name!r}: the server at {self._url}"
 
     def _said(self, body: object) -> str:
@@ -180,6 +195,14 @@ def _told(body: object) -> str:
         return str(body or "")
     inner = next((body[name] for name in ("message", "detail", "error") if body.get(name)), "")
     return _told(inner) if isinstance(inner, Mapping) else str(inner)
+
+
+def _parameter(body: object) -> str:
+    """The parameter that an error is about, where the server names it beside its message."""
+    inner = body.get("error") if isinstance(body, Mapping) else None
+    source = inner if isinstance(inner, Mapping) else body
+    named = source.get("param") if isinstance(source, Mapping) else None
+    return named[:_MOST_TOLD] if isinstance(named, str) else ""
 
 
 def _code(body: object) -> str:

@@ -21,10 +21,13 @@ class Guard:
 
     Args:
         url: of the server, as its user named it.
+        method: of every request; a redirect that makes another of it loses the prompt.
+        most_bytes: of an answer; 0 for as many as a long text with all that is told of it has.
     """
 
-    def __init__(self, url: str, failures: Failures) -> None:
+    def __init__(self, url: str, failures: Failures, method: str = "POST", most_bytes: int = 0) -> None:
         self._origin, self._failures = _origin(httpx2.URL(url)), failures
+        self._method, self._most_bytes = method, most_bytes or MOST_ANSWER_BYTES
 
     @property
     def settings(self) -> dict[str, Any]:
@@ -34,7 +37,7 @@ class Guard:
 
     async def _leave(self, request: httpx2.Request) -> None:
         """Raises ModelSpecError for a redirect that leads to another server, or loses the prompt."""
-        if _origin(request.url) != self._origin or request.method != "POST":
+        if _origin(request.url) != self._origin or request.method != self._method:
             raise self._failures.of_redirect(str(request.url))
 
     async def _arrive(self, response: httpx2.Response) -> None:
@@ -43,7 +46,7 @@ class Guard:
         if coding.strip().lower() != "identity":
             raise self._failures.of_answer(f"a compressed answer ({coding}), which was not asked for")
         is_error, stream = response.status_code >= 400, response.stream
-        bound = MOST_ERROR_BYTES if is_error else MOST_ANSWER_BYTES
+        bound = MOST_ERROR_BYTES if is_error else self._most_bytes
         error = None if is_error else self._failures.of_size(bound)
         assert isinstance(stream, httpx2.AsyncByteStream)
         response.stream = _Bounded(stream, bound, error)

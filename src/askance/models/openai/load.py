@@ -3,15 +3,25 @@
 import os
 import re
 from collections.abc import Mapping
+from contextlib import suppress
+from dataclasses import replace
 from urllib.parse import urlsplit
 
-from askance.core.errors import ModelSpecError
+from askance.core.errors import AskanceError, ModelSpecError
+from askance.core.notes import note
+from askance.models.openai.connection import wait_for
+from askance.models.openai.failures import Failures
+from askance.models.openai.identity import Looker
+from askance.models.openai.kept import Kept
 from askance.models.openai.model import OpenaiModel
-from askance.models.openai.options import read_options
+from askance.models.openai.options import ANEW, AUTO, Options, described, is_probed, read_options
+from askance.models.openai.probing import probe
 from askance.runtime.retry import Patience, RetryingModel
 
 _SPEC = re.compile(r"(?P<model>.*?)@(?P<url>https?://.*)")
 _HOSTED = "https://api.openai.com/v1"
+_LOOK_SECONDS = 15.0
+"""Most of a request that nothing is computed for."""
 _SHAPE = "write openai:MODEL@http://HOST/v1, or openai:MODEL for the server of OPENAI_BASE_URL"
 
 
@@ -28,6 +38,7 @@ def load_openai(
     Raises:
         ModelSpecError: no model, no URL that can be used, or an ``@`` without one.
         UnknownName, KnobError: an option that can't be used.
+        ModelUnavailable, RequestRefused, ModelFailure: of a server that was asked what it can do.
     """
     match = _SPEC.fullmatch(name)
     if match is None and "@" in name:
@@ -46,8 +57,31 @@ def load_openai(
             f"model {name!r}: the server {host} wants a key: set OPENAI_API_KEY, or name another server: "
             f"{_SHAPE}."
         )
-    read = read_options(options, server="openai" if url == _HOSTED else "")
+    read = read_options(options)
+    if is_probed(options):
+        read = _found_out(model, url, key, options, read)
     return RetryingModel(OpenaiModel(model, url, key, read), Patience(attempts=read.attempts))
+
+
+def _found_out(model: str, url: str, key: str, options: Mapping[str, str], read: Options) -> Options:
+    """The options of a server that is asked what it can do, or was before; those given count more."""
+    given = {name: value for name, value in options.items() if name != "server"}
+    failures, patience = Failures(f"{model}@{url}", url, key), Patience(attempts=read.attempts)
+    looker = Looker(model, url, key, failures, min(read.timeout, _LOOK_SECONDS))
+    identity = wait_for(patience.keep_trying(looker.identity))
+    if url == _HOSTED:
+        identity = replace(identity, server="openai")
+    kept = Kept(model, url, identity)
+    found = None if options.get("server") == ANEW else kept.read()
+    if found is not None:
+        with suppress(AskanceError):  # a file that somebody changed
+            return read_options({**found, **given, "server": AUTO})
+    note("probe", f"Finding out what the server at {url} can do, by a few short requests.")
+    found = wait_for(patience.keep_trying(lambda: probe(model, url, key, identity, read.timeout)))
+    result = read_options({**found, **given, "server": AUTO})
+    later = "kept; ?server=anew asks again" if kept.write(found) else "not kept: no cache can be written"
+    note("probe", f"The server at {url} ({identity.title}): {described(result)} ({later}).")
+    return result
 
 
 def _corrected(name: str) -> str:

@@ -1,9 +1,10 @@
 """The `Model` port over a server that speaks OpenAI's protocol."""
 
 import asyncio
-from collections.abc import AsyncIterator, Iterator, Sequence
+from collections.abc import AsyncIterator, Iterator, Mapping, Sequence
+from typing import Any
 
-from askance.core.errors import InputError, MissingAbility, PromptTooLong
+from askance.core.errors import InputError, MissingAbility, PromptTooLong, RequestRefused
 from askance.core.notes import note
 from askance.core.types import (
     Attention,
@@ -32,6 +33,7 @@ from askance.models.openai.options import Options
 from askance.models.openai.reading import NotTold, Reading
 from askance.models.openai.requests import num_alternatives, path_of, request
 from askance.models.openai.scoring import read_score, score_request
+from askance.models.openai.sparing import is_sent, loss, refused_parameter, without
 from askance.models.sampling import check_sampling
 from askance.runtime.writing import Writing
 from askance.tree.abreast import abreast
@@ -55,16 +57,19 @@ class OpenaiModel:
     def __init__(self, model: str, url: str, key: str, options: Options) -> None:
         self.name = f"{model}@{url}"
         self._model, self._options = model, options
+        self._refused = set[str]()
         self._failures = Failures(self.name, url, key)
         self._connection = Connection(
             url, key, self._failures, timeout=options.timeout, in_flight=options.in_flight
         )
         self._counter = Counter(model, url, options, self._connection, self._failures)
+        self.fingerprint = f"openai {self.name}, {options.shaping}"
+        """Of what is asked and how. A server that puts another model behind the same name is not noticed."""
 
     @property
-    def fingerprint(self) -> str:
-        """Of what is asked and how. A server that puts another model behind the same name is not noticed."""
-        return f"openai {self.name}, {self._options.shaping}"
+    def options(self) -> Options:
+        """What the server can do; without what it was found to refuse."""
+        return self._options
 
     @property
     def signals(self) -> frozenset[Signal]:
@@ -169,7 +174,49 @@ class OpenaiModel:
         sample: int,
         watch: Watch | None,
     ) -> Generation:
-        body = request(self._model, prompt, sampling, want, self._options, key=key, sample=sample)
+        """One text. A parameter that the server refuses, and that nothing depends on, is left out from then
+        on; that is noted.
+        """
+
+        def asked() -> dict[str, Any]:
+            return request(self._model, prompt, sampling, want, self._options, key=key, sample=sample)
+
+        body = asked()
+        while True:
+            try:
+                return await self._write_once(body, prompt, sampling, want, until, watch)
+            except RequestRefused as error:
+                refused = refused_parameter(body, error.told)
+                if refused is None or not self._leaves_out(refused):
+                    raise
+                body = asked()
+                if is_sent(refused, body):
+                    raise
+
+    def _leaves_out(self, parameter: str) -> bool:
+        """Whether a parameter can be left out. What takes its place may have been refused, too."""
+        options = without(self._options, parameter)
+        if parameter in self._refused:
+            return options == self._options
+        self._refused.add(parameter)
+        self._options = options
+        lost = loss(parameter)
+        note(
+            "refused",
+            f"{self._failures.place} refuses {parameter}, which is left out from here on"
+            f"{f': {lost}' if lost else ''}.",
+        )
+        return True
+
+    async def _write_once(
+        self,
+        body: Mapping[str, Any],
+        prompt: Prompt,
+        sampling: Sampling,
+        want: Want,
+        until: Until | None,
+        watch: Watch | None,
+    ) -> Generation:
         writing = Writing(sampling, until, watch)
         reading = Reading(want, num_alternatives(want, self._options))
         try:

@@ -35,7 +35,9 @@ class Options(Knobs):
         "repeat_penalty, min_p and top_k have values of their own unless they are set: they are set to such "
         "as change nothing",
     )
+    usage: bool = knob(True, "stream_options is understood, by which usage is told with a stream")
     running_usage: bool = knob(False, "usage is told with each piece, so that a cut text has it, too")
+    seed: bool = knob(True, "seed is understood")
     completion_tokens: bool = knob(False, "chat knows max_completion_tokens in place of max_tokens")
     tokenize: Tokenizer = knob("none", "whose way of counting tokens there is")
     context: int = knob(32_768, "tokens of the context window", at_least=2)
@@ -67,8 +69,10 @@ class Options(Knobs):
 
     @property
     def shaping(self) -> dict[str, Any]:
-        """Those that answers depend on. `neutral` is told only where it is set: it is younger than caches."""
-        others = ("context", "in_flight", "timeout", "attempts", *(() if self.neutral else ("neutral",)))
+        """Those that answers depend on. What is younger than caches is told where it is not the default."""
+        younger = {"neutral": False, "seed": True, "usage": True}
+        others = {"context", "in_flight", "timeout", "attempts"}
+        others |= {name for name, default in younger.items() if getattr(self, name) == default}
         return {name: value for name, value in asdict(self).items() if name not in others}
 
 
@@ -82,6 +86,9 @@ SERVERS: dict[str, dict[str, str]] = {
         "running_usage": "1",
         "tokenize": "vllm",
     },
+    "ollama": {"continuation": "1", "top_logprobs": "20", "context": "4096"},
+    "lmstudio": {"completions": "1", "top_k": "1", "neutral": "1"},
+    "litellm": {"chat": "1"},
     "sglang": {
         "completions": "1",
         "continuation": "final_message",
@@ -109,6 +116,11 @@ SERVERS: dict[str, dict[str, str]] = {
 }
 """What servers can do in their usual set-up, by `?server=`; single options after it count more."""
 
+AUTO, ANEW = "auto", "anew"
+"""In place of a server: find out what it can do, or take what was found out before; and find it out anew."""
+_TERMS = {"server", "context", "in_flight", "timeout", "attempts"}
+"""Options that say nothing of what a server can do."""
+
 BOLDEST = {
     "chat": "chat=1",
     "raw": "completions=1",
@@ -123,20 +135,28 @@ BOLDEST = {
 OPTION_NAMES = ("server", *(field.name for field in fields(Options)))
 
 
-def read_options(settings: Mapping[str, str], *, server: str = "") -> Options:
-    """The options of a specification.
+def is_probed(settings: Mapping[str, str]) -> bool:
+    """Whether a server is to be asked what it can do: unless it is named, or options declare that."""
+    named = settings.get("server", "" if settings.keys() - _TERMS else AUTO)
+    return named in (AUTO, ANEW)
 
-    Args:
-        server: what it is if `settings` do not say so.
+
+def trying(settings: Mapping[str, str]) -> dict[str, str]:
+    """The same to find out whether they hold: a server is asked once, and anew."""
+    return {**settings, "attempts": "1", **({"server": ANEW} if is_probed(settings) else {})}
+
+
+def read_options(settings: Mapping[str, str]) -> Options:
+    """The options of a specification. Where a server is probed, what it can do is not among them.
 
     Raises:
         UnknownName: no such server or option.
         KnobError: a value of the wrong type or out of range, or options that contradict each other.
     """
     given = dict(settings)
-    named = given.pop("server", server)
-    if named and named not in SERVERS:
-        raise UnknownName("server", named, SERVERS)
+    named = given.pop("server", AUTO)
+    if named not in (*SERVERS, AUTO, ANEW):
+        raise UnknownName("server", named, (*SERVERS, AUTO, ANEW))
     options = Options(**parse_knobs(Options, {**SERVERS.get(named, {}), **given}))
     if not options.chat and not options.completions:
         raise KnobError("chat=0 and no completions=1: declare at least one endpoint of the server.")
@@ -146,3 +166,19 @@ def read_options(settings: Mapping[str, str], *, server: str = "") -> Options:
             "chats are taken, methods have them scored behind chats."
         )
     return options
+
+
+def described(options: Options) -> str:
+    """What a server can do, in words."""
+    top = options.top_logprobs
+    abilities = {
+        "chat": options.chat,
+        "raw prompts": options.completions,
+        "going on from an answer": options.continuation != "0",
+        f"log-probabilities with {top} alternatives": bool(top),
+        "log-probabilities": options.logprobs and not top,
+        "scores": options.score,
+        "top_k": options.top_k,
+    }
+    has = [name for name, is_there in abilities.items() if is_there]
+    return f"{', '.join(has)}; window of {options.context:,} tokens"

@@ -35,13 +35,15 @@ def request(
         length: sampling.max_tokens,
         "temperature": sampling.temperature,
         "stream": True,
-        "stream_options": {"include_usage": True}
-        | ({"continuous_usage_stats": True} if options.running_usage else {}),
     }
+    if options.usage:
+        running = {"continuous_usage_stats": True} if options.running_usage else {}
+        body["stream_options"] = {"include_usage": True} | running
     if options.neutral:
         body |= {"repeat_penalty": 1.0, "min_p": 0.0, "top_k": 0}
     if sampling.temperature > 0:
-        body |= {"seed": seed_of(key, sample), "top_p": sampling.top_p}
+        body |= {"seed": seed_of(key, sample)} if options.seed else {}
+        body["top_p"] = sampling.top_p
         body |= {"top_k": sampling.top_k} if sampling.top_k and options.top_k else {}
     num_top = num_alternatives(want, options)
     if want.logprob or num_top:

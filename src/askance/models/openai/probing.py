@@ -1,0 +1,318 @@
+"""What a server can do, found out by asking it: a few short requests. What they do not prove is not assumed.
+
+The requests are those of `OpenaiModel` with ever fewer options, so that what works here works in a run.
+"""
+
+import asyncio
+from collections.abc import Iterator, Sequence
+from contextvars import Context
+from dataclasses import dataclass, fields, replace
+from typing import Any, Literal, cast
+
+from askance.core.errors import (
+    AskanceError,
+    ModelFailure,
+    ModelSpecError,
+    ModelUnavailable,
+    PromptTooLong,
+    RequestRefused,
+)
+from askance.core.types import Chat, Cut, Generation, Prompt, Raw, Sampling, Span, Token, Turn, Want
+from askance.models.openai.failures import Failures
+from askance.models.openai.identity import ANY_MODEL, Identity, Looker
+from askance.models.openai.model import OpenaiModel
+from askance.models.openai.options import SERVERS, Options, read_options
+
+_KEY = ("probe",)
+_OF_THE_USER = {"timeout", "attempts"}
+_SECONDS = 120.0
+"""Most of one request: some servers load the model with the first one."""
+_ALL_SECONDS = 300.0
+_MOST_TOP = (20, 5)
+"""Alternatives to ask for, in this order."""
+_TOKENS = 24
+_TOKENS_OF_A_WORD = 8
+_ASKED = "Count from one to twenty in words."
+_CHAT = Chat((Turn("user", (Span(_ASKED),)),))
+_COUNTING = "one, two, three, four, five, six, seven, eight, nine, ten, one, two, three, fo"
+_RAW = Raw((Span(_COUNTING),))
+_GOES_ON = "ur"
+"""What a model writes behind `_COUNTING` that is not shown it as somebody's message."""
+_MOST_COUNTING_TOKENS = 28
+"""Of `_COUNTING`: its words, its commas, and BOS. A chat template adds more to it than nothing."""
+_HOT = 2.0
+_TOLERANCE_OF_SCORES = 0.5
+"""Nats, as for `askance models --check`: a prompt is computed otherwise than what is written."""
+_HAS_PENALTIES = {"", "llama.cpp", "llama-cpp-python", "lmstudio", "litellm"}
+"""Servers that may have penalties of their own, which `neutral` switches off; others ignore or refuse it."""
+_COUNTS = {"vllm", "llama.cpp"}
+
+
+async def probe(model: str, url: str, key: str, identity: Identity, timeout: float) -> dict[str, str]:
+    """The options of a model behind a server, those that are not the default ones.
+
+    Raises:
+        ModelUnavailable: it is busy, out of reach or too slow.
+        ModelSpecError: it refuses the key, does not have the model, or has neither endpoint.
+        RequestRefused: it takes not even the least that is asked of it.
+        ModelFailure: it breaks at that.
+    """
+    probing = _Probe(model, url, key, identity, min(timeout, _SECONDS))
+    try:
+        async with asyncio.timeout(_ALL_SECONDS):
+            # What a request notes is no news: that is what is found out.
+            found = await asyncio.create_task(probing.find_out(), context=Context())
+    except TimeoutError:
+        raise probing.failures.of_time() from None
+    return {
+        field.name: str(int(value)) if isinstance(value, bool) else str(value)
+        for field in fields(Options)
+        if (value := getattr(found, field.name)) != field.default and field.name not in _OF_THE_USER
+    }
+
+
+@dataclass(frozen=True, slots=True)
+class _Written:
+    """What was written under options, and those that the server took."""
+
+    generation: Generation
+    options: Options
+
+    @property
+    def num_top(self) -> int:
+        """Alternatives that were told to a token."""
+        return max((len(token.top) for token in _tokens(self.generation)), default=0)
+
+    @property
+    def tells_logprobs(self) -> bool:
+        return all(token.logprob is not None for token in _tokens(self.generation))
+
+
+class _Probe:
+    """Asks one server about one model."""
+
+    def __init__(self, model: str, url: str, key: str, identity: Identity, timeout: float) -> None:
+        self._model, self._url, self._key, self._identity = model, url, key, identity
+        self._timeout = timeout
+        self._refusal: AskanceError | None = None
+        self.failures = Failures(f"{model}@{url}", url, key)
+
+    async def find_out(self) -> Options:
+        """All that is proven."""
+        start = self._start()
+        chat = await self._first(_CHAT, start)
+        asked = start if chat is None else chat.options
+        raw = await self._first(_RAW, replace(asked, chat=False, completions=True))
+        if chat is None and raw is None:
+            raise self._refused()
+        raw = raw if raw is not None and _is_raw(raw.generation) else None
+        found = replace(asked if raw is None else raw.options, chat=chat is not None, running_usage=False)
+        if chat is not None:
+            found = await self._continued(chat, found)
+            found = replace(found, top_k=await self._takes_top_k(chat, found))
+            found = replace(found, tokenize=await self._tokenizer(chat, found))
+        found = _together(found, chat, raw)
+        if raw is not None and not found.chat:
+            found = replace(found, score=await self._scores(raw, found))
+        if not found.chat and not found.completions:
+            raise self._refused()
+        return replace(found, context=await self._context(found))
+
+    def _start(self) -> Options:
+        """The boldest options, and what is known of a kind of server that no request shows."""
+        server = self._identity.server
+        known = SERVERS.get(server, {})
+        kept = {name: value for name, value in known.items() if name in ("context", "in_flight")}
+        return replace(
+            read_options(kept),
+            neutral=server in _HAS_PENALTIES,
+            running_usage=True,
+            completion_tokens=server == "openai",
+            timeout=self._timeout,
+        )
+
+    async def _first(self, prompt: Prompt, options: Options) -> _Written | None:
+        """What is written to a prompt with as many signals as the server tells; None if it takes no such."""
+        refusals = list[AskanceError]()
+        for tried in _ladder(options, refusals):
+            try:
+                written = await self._write(prompt, tried)
+            except ModelUnavailable:
+                raise
+            except ModelSpecError as error:
+                if not error.is_absent:
+                    raise
+                self._refusal = self._refusal or error
+                return None
+            except (ModelFailure, PromptTooLong) as error:
+                refusals.append(error)
+                continue
+            if not (tried.logprobs or tried.top_logprobs) or written.tells_logprobs:
+                return written
+        self._refusal = self._refusal or next(iter(refusals), None)
+        return None
+
+    async def _write(
+        self, prompt: Prompt, options: Options, *, sampling: Sampling = Sampling(_TOKENS), until: Any = None
+    ) -> _Written:
+        model = OpenaiModel(self._model, self._url, self._key, options)
+        want = Want(logprob=bool(options.logprobs or options.top_logprobs), top_logprobs=options.top_logprobs)
+        (written,) = await model.generate(prompt, sampling, want, until, key=_KEY)
+        return _Written(written, model.options)
+
+    async def _continued(self, chat: _Written, found: Options) -> Options:
+        """With the way in which chat goes on from a text of its own, and whether a cut text has its usage."""
+        begun, expected = _half(chat.generation.text)
+        running = False
+        ways: tuple[Literal["1", "final_message"], ...] = ("1", "final_message")
+        if self._identity.server in ("vllm", "sglang"):
+            ways = ("final_message", "1")
+        for way in ways if expected else ():
+            options = replace(found, continuation=way)
+            prompt = Chat(_CHAT.turns, (Span(begun),))
+            try:
+                again = await self._write(prompt, options, sampling=Sampling(_TOKENS), until=_Words(2))
+            except (ModelFailure, ModelSpecError, PromptTooLong) as error:
+                if isinstance(error, ModelUnavailable):
+                    raise
+                continue
+            running = again.generation.finish == "enough" and not again.generation.is_upper_bound
+            if again.generation.text.split()[:1] == [expected]:
+                return replace(again.options, continuation=way, running_usage=running)
+        return replace(found, continuation="0", running_usage=running)
+
+    async def _takes_top_k(self, chat: _Written, found: Options) -> bool:
+        """Whether a hot sample with top_k=1 is what is written at temperature 0."""
+        options = replace(found, top_k=True)
+        sampling = Sampling(_TOKENS, temperature=_HOT, top_k=1)
+        try:
+            hot = await self._write(_CHAT, options, sampling=sampling)
+        except (ModelFailure, ModelSpecError) as error:
+            if isinstance(error, ModelUnavailable):
+                raise
+            return False
+        is_sent = hot.options.top_k
+        return is_sent and bool(hot.generation.text.strip()) and hot.generation.text == chat.generation.text
+
+    async def _scores(self, raw: _Written, found: Options) -> bool:
+        """Whether the first token that it wrote has the log-probability with which it wrote it."""
+        first = next(iter(_tokens(raw.generation)), None)
+        if first is None or not first.text or first.logprob is None:
+            return False
+        model = OpenaiModel(self._model, self._url, self._key, replace(found, score=True))
+        try:
+            (scored,) = await model.score(_RAW, [first.text])
+        except (ModelFailure, ModelSpecError) as error:
+            if isinstance(error, ModelUnavailable):
+                raise
+            return False
+        return abs(scored.logprob - first.logprob) <= _TOLERANCE_OF_SCORES
+
+    async def _tokenizer(self, chat: _Written, found: Options) -> Any:
+        """The way of counting that gives what the server says that it read."""
+        server = self._identity.server
+        if server == "llama-cpp-python":
+            return server
+        if server not in _COUNTS or chat.generation.is_upper_bound:
+            return "none"
+        options = replace(found, tokenize=cast(Any, server))
+        model = OpenaiModel(self._model, self._url, self._key, options)
+        try:
+            counted = await asyncio.to_thread(model.count, _CHAT)
+        except (ModelFailure, ModelSpecError) as error:
+            if isinstance(error, ModelUnavailable):
+                raise
+            return "none"
+        return server if counted == chat.generation.prompt_tokens else "none"
+
+    async def _context(self, found: Options) -> int:
+        told = self._identity.context
+        if self._identity.server == "ollama":
+            told = await Looker(
+                self._model, self._url, self._key, self.failures, self._timeout
+            ).loaded_context()
+            told = told or int(SERVERS["ollama"]["context"])
+        return told if told >= 2 else found.context
+
+    def _refused(self) -> AskanceError:
+        """Why it can't be used at all: it has other models alone, or what it said first."""
+        models = self._identity.models
+        if models and self._model not in models and self._identity.server not in ANY_MODEL:
+            return self.failures.of_model(models, self._url)
+        assert self._refusal is not None
+        return self._refusal
+
+
+@dataclass(frozen=True, slots=True)
+class _Words:
+    """Cuts a text once it has so many whole words."""
+
+    num_words: int
+
+    def __call__(self, tokens: Sequence[Token]) -> Cut | None:
+        text = "".join(token.text for token in tokens)
+        return Cut(len(tokens), "enough") if len(text.split()) > self.num_words else None
+
+
+def _ladder(options: Options, refusals: Sequence[AskanceError]) -> Iterator[Options]:
+    """Options with ever less in them. What the last refusal seems to be about goes first."""
+
+    def is_refused() -> bool:
+        return bool(refusals) and isinstance(refusals[-1], RequestRefused)
+
+    plain = replace(options, neutral=False, running_usage=False)
+    most, fewer = _MOST_TOP
+    yield replace(options, top_logprobs=most)
+    if is_refused() and "logprob" not in str(refusals[-1]) and plain != options:
+        yield replace(plain, top_logprobs=most)
+    if is_refused():
+        yield replace(options, top_logprobs=fewer)
+    yield replace(options, logprobs=True)
+    yield options
+    if is_refused():
+        yield plain
+        yield replace(plain, usage=False)
+
+
+def _together(found: Options, chat: _Written | None, raw: _Written | None) -> Options:
+    """The endpoints that are declared, and the signals that all of these tell, since methods may use either.
+
+    An endpoint that tells less than the other is left out, where methods can go on from a text without it.
+    """
+    both = replace(found, chat=chat is not None, completions=raw is not None)
+    sets = [min((_telling(both, each) for each in (chat, raw) if each is not None), key=_worth, default=both)]
+    if chat is not None and found.continuation != "0":
+        sets.append(_telling(replace(both, completions=False), chat))
+    if raw is not None:
+        sets.append(_telling(replace(both, chat=False), raw))
+    return max(sets, key=_worth)
+
+
+def _telling(found: Options, written: _Written) -> Options:
+    num_top = min(written.num_top, written.options.top_logprobs)
+    tells = bool(written.options.logprobs or written.options.top_logprobs)
+    return replace(found, logprobs=tells and not num_top, top_logprobs=num_top if tells else 0)
+
+
+def _worth(options: Options) -> int:
+    return 1 + options.top_logprobs if options.top_logprobs else int(options.logprobs)
+
+
+def _is_raw(generation: Generation) -> bool:
+    """Whether a prompt was gone on from as it stands, and was not shown to the model as a message."""
+    if generation.text.startswith(_GOES_ON):
+        return True
+    return not generation.is_upper_bound and generation.prompt_tokens <= _MOST_COUNTING_TOKENS
+
+
+def _tokens(generation: Generation) -> Sequence[Token]:
+    return (*generation.tokens, *generation.dropped)
+
+
+def _half(text: str) -> tuple[str, str]:
+    """The first half of a text, and the word that follows; no word where there are too few to tell."""
+    ends = [at for at in range(1, len(text)) if text[at].isspace() and not text[at - 1].isspace()]
+    if len(ends) < 4:
+        return "", ""
+    at = ends[len(ends) // 2 - 1]
+    return text[:at], text[at:].split()[0]
