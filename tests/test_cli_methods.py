@@ -56,9 +56,7 @@ def test_a_method_is_shown_with_all_its_knobs(run, name):
 def test_a_knob_has_its_default_bounds_and_meaning(run):
     lines = [" ".join(line.split()) for line in run("methods", "airrag")[1].splitlines()]
     assert "rollouts 1 paths to try (int, 1 or more)" in lines
-    assert (
-        "vote_power 0.0 weight of a reply's share of the samples drawn beside it (float, 0 or more)" in lines
-    )
+    assert "exploration 2.0 weight of what was visited rarely (float, 0 or more)" in lines
     assert "top_p 0.8 probability mass to sample from (float, 0.01 to 1)" in lines
     assert "early_sa false sum up also while sub-queries are left (true or false)" in lines
     assert any(line.startswith("most_passages none the most of them") for line in lines)
