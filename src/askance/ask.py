@@ -110,8 +110,8 @@ def check_needs(
         raise MissingAbility("no model for the role 'answer': give one, for example --model bundled.")
     if needs.retriever and retriever is None:
         raise MissingAbility(
-            f"method {name} searches, but there is nothing to search: name an index (--index DIR, made by "
-            "`askance index`), or choose closed_book, which does not search."
+            f"method {name} searches, but there is nothing to search: name an index (--index DIR; "
+            "`askance index FOLDER --out DIR` makes one), or choose --method closed_book, which does not search."
         )
     if needs.encoder and encoder is None:
         raise MissingAbility(

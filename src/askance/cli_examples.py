@@ -5,7 +5,7 @@ import typer
 EXAMPLES = {
     "askance": (
         "askance index @sample --out sample-index",
-        'askance ask "Where was the director of Amarcord born?" --index sample-index',
+        'askance ask "Where was Ingmar Bergman born?" --index sample-index',
     ),
     "ask": (
         'askance ask "Who wrote The Third Man?" --index sample-index',

@@ -37,7 +37,8 @@ def test_a_prompt_beyond_what_is_left_is_not_asked():
     ledger.spend(18)
     num_prompt = model.count(PROMPT)
     with pytest.raises(
-        LimitReached, match=rf"has 20 tokens, 18 are used, and the next prompt has {num_prompt}\."
+        LimitReached,
+        match=rf"has 20 tokens, 18 are used, and the next prompt has {num_prompt}: allow more \(--budget tokens=N\)\.",
     ):
         generate(model, 100)
     assert (ledger.num_tokens, ledger.num_calls) == (18, 0)
@@ -85,7 +86,7 @@ def test_calls():
     retriever = LimitedRetriever(ScriptedRetriever({}), ledger)
     for _ in range(2):
         asyncio.run(retriever.search("a", 1))
-    with pytest.raises(LimitReached, match="has 2 calls, and all are made"):
+    with pytest.raises(LimitReached, match=r"has 2 calls, and all are made: allow more \(--budget calls=N\)"):
         generate(LimitedModel(ScriptedModel(), ledger))
 
 

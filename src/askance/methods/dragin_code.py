@@ -77,7 +77,7 @@ def _decide(dragin: "Dragin", run: Run, doubt: Doubt, query: str) -> Decided:
         "rind": f"a word scores {most:.2f}, above {dragin.theta:g}",
         "token_probability": f"the sentence is improbable by more than {dragin.theta:g}",
         "every_sentence": "every sentence is searched for",
-        "every_tokens": f"{dragin.every_tokens} tokens are due",
+        "every_tokens": f"a search is due every {dragin.every_tokens} tokens",
     }
     signals = {"rind": f"relative attention × {dragin.doubt} (nats)", "token_probability": "1 − probability"}
     return run.trace.decide(

@@ -92,7 +92,7 @@ def attended_query(dragin: "Dragin", judged: Judged, look: Look) -> str:
 def _decide(dragin: "Dragin", so_far: Progress, judged: Judged, query: str, *, may_search: bool) -> Decided:
     signal = SIGNALS.get(dragin.trigger, "")
     if query:
-        why = f"a word is above {dragin.theta:g}" if signal else f"{dragin.trigger} is due"
+        why = f"a word is above {dragin.theta:g}" if signal else f"a search is due ({dragin.trigger})"
     elif judged.at is None:
         why = f"no word is above {dragin.theta:g}" if signal else "the answer is over"
     elif may_search:

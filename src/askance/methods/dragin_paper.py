@@ -73,7 +73,9 @@ def _attended(dragin: "Dragin", so_far: Progress, stretch: Stretch) -> str:
 def _decide(dragin: "Dragin", so_far: Progress, stretch: Stretch, query: str) -> Decided:
     signals = {"rind": "entropy (nats) × attention", "token_probability": "1 − probability"}
     if query:
-        why = f"above {dragin.theta:g}" if dragin.trigger in signals else f"{dragin.trigger} is due"
+        why = (
+            f"above {dragin.theta:g}" if dragin.trigger in signals else f"a search is due ({dragin.trigger})"
+        )
     elif stretch.at is not None and so_far.num_searches >= dragin.max_searches:
         why = f"in doubt, but {dragin.max_searches} searches are the most"
     elif stretch.at is not None:

@@ -62,7 +62,7 @@ class FixedLength(Bounded):
         return Needs(one_of=layout_needs(layout, goes_on=True), retriever=True)
 
     async def answer(self, question: Question, run: Run) -> Answer:
-        why = f"{self.every_tokens} tokens are due"
+        why = f"a search is due every {self.every_tokens} tokens"
         if self.profile == "default":
             model, last = run.model, self.query_last_tokens
             pieces = Pieces(

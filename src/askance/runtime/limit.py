@@ -104,17 +104,21 @@ class Ledger:
         if seconds_left is not None and seconds_left <= 0:
             raise self._late()
         if budget.calls is not None and self.num_calls >= budget.calls:
-            raise LimitReached(f"a question has {budget.calls} calls, and all are made.")
+            raise LimitReached(
+                f"a question has {budget.calls} calls, and all are made: allow more (--budget calls=N)."
+            )
         if self.tokens_left is not None and num_tokens >= self.tokens_left:
             raise LimitReached(
                 f"a question has {budget.tokens:,} tokens, {self.num_tokens:,} are used, and the next prompt "
-                f"has {num_tokens:,}."
+                f"has {num_tokens:,}: allow more (--budget tokens=N)."
             )
         self.num_calls += 1
         self.num_tokens += num_tokens
 
     def _late(self) -> LimitReached:
-        return LimitReached(f"the time is over: a question has {self.budget.seconds:g} seconds.")
+        return LimitReached(
+            f"the time is over: a question has {self.budget.seconds:g} seconds. Allow more (--budget seconds=N)."
+        )
 
     def _seconds_left(self) -> float | None:
         if self.budget.seconds is None or self._began is None:
