@@ -111,7 +111,8 @@ def check_needs(
     if needs.retriever and retriever is None:
         raise MissingAbility(
             f"method {name} searches, but there is nothing to search: name an index (--index DIR; "
-            "`askance index FOLDER --out DIR` makes one), or choose --method closed_book, which does not search."
+            "`askance index FOLDER --out DIR` makes one), or choose --method closed_book, which "
+            "does not search."
         )
     if needs.encoder and encoder is None:
         raise MissingAbility(

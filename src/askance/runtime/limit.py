@@ -117,7 +117,8 @@ class Ledger:
 
     def _late(self) -> LimitReached:
         return LimitReached(
-            f"the time is over: a question has {self.budget.seconds:g} seconds. Allow more (--budget seconds=N)."
+            f"the time is over: a question has {self.budget.seconds:g} seconds. Allow more "
+            "(--budget seconds=N)."
         )
 
     def _seconds_left(self) -> float | None:
