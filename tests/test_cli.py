@@ -379,3 +379,21 @@ def test_nothing_that_a_model_or_a_passage_says_commands_the_terminal(run, tmp_p
     for _, out, err in shown:
         assert "Bonn" in out + err or "none" in err
         assert not {*hostile} - {*"[2J"} & {*(out + err)}
+
+
+def test_the_question_is_echoed_before_a_model_is_loaded(run, tmp_path):
+    """Loading takes seconds; here it fails at once."""
+    spec = f"hf:{tmp_path / 'absent'}"
+    words = ("ask", "Where?", "--method", "closed_book", "--model", spec)
+    code, out, err = run(*words)
+    assert (code, out) == (2, "Where?\n")
+    assert err.splitlines()[0] == f"loading the model {spec}"
+    code, out, err = run(*words, "--json")
+    assert (code, list(json.loads(out))) == (2, ["error"])
+    assert err.splitlines()[0] == f"loading the model {spec}"
+
+
+def test_a_question_is_shown_once(run, script, sample_index):
+    words = ("ask", QUESTION, "--method", "closed_book", "--model", script)
+    code, out, err = run(*words)
+    assert (code, err, out.splitlines().count(QUESTION)) == (0, "", 1)

@@ -5,13 +5,16 @@ import io
 import pytest
 from rich.console import Console
 
-from askance.core.activity import doing, shown_by
+from askance.core.activity import before_doing, doing, shown_by
 from askance.serve.activity import Activities
 
 
-def shown(work, **how):
+def shown(work, *, force_terminal=None, force_interactive=True):
     stream = io.StringIO()
-    console = Console(file=stream, width=80, color_system=None, **how)
+    is_live = bool(force_terminal and force_interactive)
+    console = Console(
+        file=stream, width=80, color_system=None, force_terminal=force_terminal, force_interactive=is_live
+    )
     with shown_by(Activities(console, ticks=False)):
         work()
     return stream.getvalue()
@@ -45,6 +48,10 @@ def test_on_a_terminal_it_is_there_while_it_goes_on():
     assert is_erased(screen)
 
 
+def test_a_terminal_that_can_go_nowhere_but_down_has_a_line_each():
+    assert shown(convert, force_terminal=True, force_interactive=False) == shown(convert)
+
+
 def test_work_that_tells_its_total_has_a_bar():
     def loading():
         with doing("loading") as advance:
@@ -70,3 +77,15 @@ def test_work_that_breaks_leaves_no_line():
             raise ValueError("broken")
 
     assert is_erased(shown(work, force_terminal=True))
+
+
+def test_what_comes_first_is_there_before_the_line():
+    stream = io.StringIO()
+    console = Console(file=stream, width=80)
+    with shown_by(Activities(console)), before_doing(lambda: console.print("Where?")):
+        convert()
+    assert stream.getvalue() == "Where?\nloading the model bundled\nWhere?\nconverting the weights\n"
+    with before_doing(lambda: seen.append("asked")):
+        seen = []
+        convert()
+    assert seen == ["asked", "asked"]

@@ -32,7 +32,7 @@ class Activities:
     def __call__(self, what: str, total: float | None) -> Iterator[Advance]:
         """Show `what` while the work inside goes on; within other work, the innermost comes last."""
         what = printable(what)
-        if not self._console.is_terminal:
+        if not self._console.is_interactive:
             self._console.print(what, style="dim", markup=False, soft_wrap=True)
             yield lambda amount: None
             return
