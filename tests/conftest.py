@@ -13,13 +13,14 @@ from askance.models.bundled import cache_folder
 
 def pytest_configure(config):
     """Ctrl-C is tested, also where a script that runs the tests in its background has it ignored; servers on
-    loopback are asked directly, also where there is a proxy; models are converted elsewhere where the user's
+    loopback are asked directly, also where there is a proxy; terminals can move up; models are converted elsewhere where the user's
     cache can't be written.
     """
     if not can_write(cache_folder()):
         folder = tempfile.TemporaryDirectory(prefix="askance-tests-")
         os.environ["ASKANCE_CACHE"] = folder.name
         config.add_cleanup(folder.cleanup)
+    os.environ["TERM"] = "xterm"
     os.environ["NO_PROXY"] = os.environ["no_proxy"] = "127.0.0.1"
     signal.signal(signal.SIGINT, signal.default_int_handler)
 
