@@ -13,8 +13,8 @@ from askance.models.bundled import cache_folder
 
 def pytest_configure(config):
     """Ctrl-C is tested, also where a script that runs the tests in its background has it ignored; servers on
-    loopback are asked directly, also where there is a proxy; terminals can move up; models are converted elsewhere where the user's
-    cache can't be written.
+    loopback are asked directly, also where there is a proxy; terminals are such as can move up; models are
+    converted elsewhere where the user's cache can't be written.
     """
     if not can_write(cache_folder()):
         folder = tempfile.TemporaryDirectory(prefix="askance-tests-")

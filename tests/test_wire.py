@@ -19,6 +19,7 @@ def test_every_method_can_be_made_and_says_what_it_is(name):
     assert isinstance(method, Method)
     assert type(method).__doc__
     assert type(method).paper
+    assert type(method).searches
     assert method.needs is not None
 
 
