@@ -129,9 +129,7 @@ def test_the_bundled_model_answers_from_a_wheel(install, tmp_path):
     assert json.loads(run(commands / "askance", *words, cwd=tmp_path))["answer"]
 
 
-@pytest.mark.parametrize(
-    ("which", "options"), [("wheel", ()), ("sdist", ()), ("folder", ()), ("folder", ("-e",))], ids=str
-)
+@pytest.mark.parametrize(("which", "options"), [("wheel", ()), ("folder", ()), ("folder", ("-e",))], ids=str)
 def test_the_command_that_a_message_names_works(built, install, tmp_path, which, options):
     """`eval` brings nothing but rouge-score, which the tests have; it is installed, as nothing is fetched."""
     commands = install(which, *options)
