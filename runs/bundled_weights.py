@@ -25,7 +25,6 @@ from itertools import chain, zip_longest
 from pathlib import Path
 from statistics import median
 from tempfile import TemporaryDirectory
-from typing import cast
 
 from askance.cli import exit_codes
 from askance.core.errors import InputError
@@ -120,7 +119,7 @@ def _tasks(options: argparse.Namespace) -> list[Task]:
     """Questions of all datasets in turn, so that a part of them is a fair one."""
     if options.searched and options.index is None:
         raise InputError("--searched needs an index: name its folder with --index.")
-    index = cast(Retriever, open_retriever(options.index)) if options.searched else None
+    index = open_retriever(options.index) if options.searched else None
     found: list[list[Task]] = []
     for spec in (*options.searched, *options.read):
         name = spec.partition(":")[0]

@@ -166,6 +166,7 @@ def test_a_merged_copy_needs_no_peft(tiny_reader, monkeypatch):
 def test_a_killed_merge_is_begun_anew(tiny_package, tiny_reader, tmp_path):
     code = f"""
 import os, signal
+from pathlib import Path
 from transformers import PreTrainedTokenizerBase
 from askance.models.bundled import merge_once
 
