@@ -1,7 +1,6 @@
 """Keys and values in llama.cpp, and one pass over some of them."""
 
 import ctypes
-import os
 import weakref
 from collections.abc import Sequence
 from typing import Any
@@ -10,6 +9,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from askance.models.llama_cpp.library import FLASH_ATTENTION_OFF, Batch, first_error, forget_errors, llama
+from askance.models.llama_cpp.team import default_team
 from askance.models.llama_cpp.watch import Watch
 from askance.models.llama_cpp.weights import Weights
 
@@ -34,7 +34,7 @@ class Context:
     def __init__(
         self, weights: Weights, num_streams: int, stream_tokens: int, *, watches: bool, flash: bool = False
     ) -> None:
-        self._weights = weights
+        self._weights, self._num_streams, self._team = weights, num_streams, default_team()
         self._watch = (
             Watch(f"kq_soft_max-{weights.num_layers - 1}", remembers=weights.can_go_back) if watches else None
         )
@@ -68,6 +68,30 @@ class Context:
         """Let a stream hold what another one holds."""
         llama.llama_memory_seq_cp(self._memory, source, target, -1, -1)
 
+    def take(self, stream: int, other: "Context", source: int) -> None:
+        """Let a stream, which holds nothing, hold what one of another context for the same model holds.
+
+        Llama.cpp moves streams between contexts with as many of them alone. What it writes is two numbers,
+        the number of streams and, for each, the number of its cells and then the cells; it is written with
+        another number of streams here. What another kind of memory has written is refused.
+
+        Raises:
+            RuntimeError: there is no room for it, or the model has another kind of memory.
+        """
+        size = llama.llama_state_seq_get_size(other._pointer, source)
+        content = np.zeros(size + 4 * self._num_streams, np.uint8)
+        llama.llama_state_seq_get_data(other._pointer, content.ctypes.data, size, source)
+        empty_behind = 4 * (other._num_streams - 1 - source)
+        begun = content[: 4 * (3 + source)].view(np.uint32)
+        if begun[2] != other._num_streams or begun[3:].any() or content[size - empty_behind : size].any():
+            raise RuntimeError("keys and values are kept in a form that can't be moved")
+        begun[source : source + 3] = *begun[:2], self._num_streams
+        first, stop = 4 * source, size - empty_behind + 4 * (self._num_streams - 1)
+        at = content.ctypes.data + first
+        forget_errors()
+        if llama.llama_state_seq_set_data(self._pointer, at, stop - first, stream) != stop - first:
+            raise RuntimeError(f"keys and values can't be moved: {first_error()}")
+
     def run(
         self,
         streams: Sequence[int],
@@ -82,7 +106,10 @@ class Context:
         """
         batch = self._row.fill(streams, starts, ids, num_logits)
         forget_errors()
+        num_threads = self._team.begin()
+        llama.llama_set_n_threads(self._pointer, num_threads, num_threads)
         code = llama.llama_decode(self._pointer, batch)
+        self._team.end()
         if code:
             raise RuntimeError(f"llama.cpp broke off with code {code}: {first_error()}")
         return [
@@ -129,7 +156,7 @@ class Context:
         settings.n_batch = settings.n_ubatch = PASS_TOKENS
         settings.n_outputs_max = settings.n_outputs_max_per_seq = 0  # as many as are asked for
         settings.kv_unified = False
-        settings.n_threads = settings.n_threads_batch = num_threads()
+        settings.n_threads = settings.n_threads_batch = self._team.num_threads
         if not flash:
             settings.flash_attn_type = FLASH_ATTENTION_OFF
         if self._watch is not None:
@@ -176,16 +203,6 @@ class _Row:
             at = stop
         self._batch.n_tokens = at
         return self._batch
-
-
-def num_threads() -> int:
-    """As many as there are cores for this process, or as OMP_NUM_THREADS says."""
-    told = os.environ.get("OMP_NUM_THREADS", "")
-    if told.isdecimal() and int(told):
-        return int(told)
-    if hasattr(os, "sched_getaffinity"):
-        return len(os.sched_getaffinity(0))
-    return os.cpu_count() or 1
 
 
 def _by_stream(caught: NDArray[np.float32], num_streams: int, num_tokens: int) -> NDArray[np.float32]:
