@@ -4,7 +4,7 @@ from collections.abc import Iterator
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from askance.core.errors import MissingExtra, ModelSpecError
+from askance.core.errors import ModelSpecError
 from askance.models.llama_cpp.weights import check_is_gguf
 
 if TYPE_CHECKING:
@@ -21,14 +21,11 @@ class GgufFile:
 
     Raises:
         ModelSpecError: the file can't be read, is no GGUF file, or is damaged.
-        MissingExtra: the package `gguf` is not installed.
     """
 
     def __init__(self, path: Path) -> None:
-        try:
-            from gguf import GGUFReader
-        except ImportError as error:
-            raise MissingExtra(str(error.name), "gguf", "weights for llama.cpp") from error
+        from gguf import GGUFReader
+
         self.path = path
         check_is_gguf(path)
         try:

@@ -28,6 +28,7 @@ from askance.models.llama_cpp.declarations import (
     LogCallback,
 )
 
+CPU_INFO = Path("/proc/cpuinfo")
 _LIBRARIES = {
     "xllamacpp": ("xllamacpp", "*.pyd" if sys.platform == "win32" else "*.so"),
     "llama-cpp-python": ("llama_cpp", "lib/*"),
@@ -136,7 +137,7 @@ def _check_processor(libraries: Sequence[ctypes.CDLL]) -> None:
 def _flags_of_processor() -> frozenset[str]:
     """What the processor can do, as Linux tells; empty where nobody does."""
     try:
-        lines = Path("/proc/cpuinfo").read_text(encoding="utf-8", errors="replace").splitlines()
+        lines = CPU_INFO.read_text(encoding="utf-8", errors="replace").splitlines()
     except OSError:
         return frozenset()
     told = (line.partition(":") for line in lines)

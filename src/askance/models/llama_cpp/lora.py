@@ -11,7 +11,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from askance.core.errors import MissingExtra, ModelSpecError
+from askance.core.errors import ModelSpecError
 from askance.models.llama_cpp.gguf_file import GgufFile, shape_of
 from askance.models.local.adapter_files import CONFIG, WEIGHTS
 
@@ -53,12 +53,9 @@ def read_lora(folder: Path, base: GgufFile) -> Lora:
 
     Raises:
         ModelSpecError: it is no plain LoRA, does not fit, or its files can't be read.
-        MissingExtra: a package is missing.
     """
-    try:
-        from safetensors import SafetensorError, safe_open
-    except ImportError as error:
-        raise MissingExtra(str(error.name), "gguf", "an adapter for llama.cpp") from error
+    from safetensors import SafetensorError, safe_open
+
     parts: dict[str, Halves] = {}
     try:
         alpha = _alpha(folder)
@@ -78,7 +75,6 @@ def write_lora(folder: Path, base: Path, target: Path) -> None:
 
     Raises:
         ModelSpecError: what `read_lora` says, or the base is damaged.
-        MissingExtra: a package is missing.
         OSError: `target` can't be written.
     """
     file = GgufFile(base)

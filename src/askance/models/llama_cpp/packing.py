@@ -43,7 +43,6 @@ def pack(
 
     Raises:
         ModelSpecError: `source` is damaged, or the adapter is no plain LoRA or does not fit.
-        MissingExtra: a package is missing.
         OSError: `target` can't be written, or there is no room for it.
     """
     base = GgufFile(source)
