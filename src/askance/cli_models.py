@@ -50,9 +50,11 @@ def _list(as_json: bool) -> None:
         return
     table = Table("spec", "what it is", "here", box=None, pad_edge=False, header_style="bold")
     for kind in MODEL_KINDS.values():
-        here = f"missing: {kind.install()}" if _missing(kind) else "ready"
-        table.add_row(*map(Text, (kind.spec, kind.what, here)))
+        table.add_row(*map(Text, (kind.spec, kind.what, "not installed" if _missing(kind) else "ready")))
     out.print(table)
+    for name, kind in MODEL_KINDS.items():
+        if _missing(kind):
+            out.print(Text(f"{name} needs: {kind.install()}"), soft_wrap=True)
 
 
 def _missing(kind: ModelKind) -> list[str]:

