@@ -85,7 +85,8 @@ class _Written:
 
     @property
     def tells_logprobs(self) -> bool:
-        return all(token.logprob is not None for token in _tokens(self.generation))
+        tokens = _tokens(self.generation)
+        return bool(tokens) and all(token.logprob is not None for token in tokens)
 
 
 class _Probe:
@@ -168,7 +169,7 @@ class _Probe:
         if self._identity.server in ("vllm", "sglang"):
             ways = ("final_message", "1")
         for way in ways if expected else ():
-            options = replace(found, continuation=way)
+            options = replace(found, continuation=way, running_usage=chat.options.running_usage)
             prompt = Chat(_CHAT.turns, (Span(begun),))
             try:
                 again = await self._write(prompt, options, sampling=Sampling(_TOKENS), until=_Words(2))
@@ -267,7 +268,7 @@ def _ladder(options: Options, refusals: Sequence[AskanceError]) -> Iterator[Opti
         yield replace(plain, top_logprobs=most)
     if is_refused():
         yield replace(options, top_logprobs=fewer)
-    yield replace(options, logprobs=True)
+        yield replace(options, logprobs=True)
     yield options
     if is_refused():
         yield plain
