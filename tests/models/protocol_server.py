@@ -53,6 +53,8 @@ def _answer(told, request):
     for refusal in told["refuses"]:
         if refusal["parameter"] in sent and _is_beyond(sent[refusal["parameter"]], refusal):
             return Fault(refusal["status"], body=refusal["body"])
+    if not body.get("stream"):
+        return Fault(body=_in_one_piece(told[kind], body))
     return Fault(events=list(_events(told[kind], body)))
 
 
@@ -89,7 +91,7 @@ def _count(request):
 def _written(kind, body):
     if "prompt" in body:
         if kind["is_raw"]:
-            return ("ur", ",", " five", ",", " six", ",")
+            return (kind.get("first", "ur"), ",", " five", ",", " six", ",")
         return TOKENS
     if body.get("temperature", 1) > 0 and not (kind["top_k"] and body.get("top_k") == 1):
         return HOT
@@ -129,6 +131,12 @@ def _event(kind, body, text, finish=None):
         choice["logprobs"] = _logprobs(kind["logprobs"], text, body) if text else None
     choice["finish_reason"] = finish
     return event
+
+
+def _in_one_piece(kind, body):
+    text = "".join(_written(kind, body)[: body["max_tokens"]])
+    usage = {"prompt_tokens": _num_prompt_tokens(_text_of(body), not kind["is_raw"])}
+    return {**_event(kind, body, text, "length"), "usage": usage}
 
 
 def _events(kind, body):

@@ -24,6 +24,7 @@ FOUND = {
     "lmstudio-0.3.30": {"completions": "1", "top_k": "1", "neutral": "1", "context": "4096"},
     "litellm-1.106.2": {"continuation": "1", "top_logprobs": "20", "top_k": "1", "neutral": "1"},
     "llama.cpp-b6700": {**SERVERS["llama.cpp"], "context": "2048"},
+    "llama-cpp-python-0.3.36": {**SERVERS["llama-cpp-python"], "top_logprobs": "20"},
     "hosted-strict": {"top_logprobs": "20", "completion_tokens": "1"},
 }
 MOST_REQUESTS = {"vllm-0.6.6-max-logprobs-5": 12, "hosted-strict": 12, "litellm-1.106.2": 10}
@@ -175,6 +176,14 @@ def test_a_server_that_has_another_model(name, cache, monkeypatch):
     assert not cache.exists()
 
 
+@pytest.mark.parametrize("name", ["ollama-0.12.11", "vllm-0.11.0", "lmstudio-0.3.30"])
+def test_an_address_without_the_path_of_the_protocol(name, cache):
+    with serve(name) as server:
+        bare, model = server.url.removesuffix("/v1"), protocol(name)["model"]
+        with pytest.raises(ModelSpecError, match=f"write openai:{model}@{server.url}\\."):
+            load_model(f"openai:{model}@{bare}?attempts=1")
+
+
 PAGE = "<html><body>Welcome to nginx</body></html>"
 
 
@@ -241,6 +250,42 @@ def test_a_list_of_models_that_does_not_end(cache):
     with ScriptedServer(ScriptedModel()) as server:
         server.answers = lambda request: Fault(body=endless) if request.path == "/v1/models" else None
         assert "chat" in ask_about(server)[0].capabilities
+
+
+def test_a_server_that_takes_too_long(cache, monkeypatch):
+    monkeypatch.setattr("askance.models.openai.probing._ALL_SECONDS", 0.2)
+    with ScriptedServer() as server:
+        server.answers = lambda request: Fault(seconds=5.0) if request.method == "POST" else None
+        with pytest.raises(
+            ModelUnavailable, match=r"did not show in 0\.2 seconds what it can do: .*server=NAME"
+        ):
+            ask_about(server)
+    assert not cache.exists()
+
+
+def test_a_server_that_breaks_at_log_probabilities(cache):
+    broken = Fault(500, body={"error": {"message": "logprobs is not supported"}})
+    with ScriptedServer() as server:
+        server.answers = lambda request: broken if request.body.get("logprobs") else None
+        model, _ = ask_about(server)
+    assert {"chat", "continuation"} <= model.capabilities
+    assert model.signals == frozenset()
+
+
+def test_a_server_that_breaks_once_is_believed_the_next_time(cache):
+    with ScriptedServer() as server:
+        server.answers = lambda request: (
+            Fault(500, body="oops") if [each.method for each in server.requests].count("POST") == 1 else None
+        )
+        assert "top_logprobs" in ask_about(server)[0].signals
+
+
+def test_a_server_that_is_broken(cache):
+    with ScriptedServer() as server:
+        server.answers = lambda request: Fault(500, body="oops") if request.method == "POST" else None
+        with pytest.raises(ModelUnavailable, match="answered 500: oops"):
+            ask_about(server)
+    assert not cache.exists()
 
 
 def test_a_model_that_thinks_first_is_asked_for_chats_alone(cache):

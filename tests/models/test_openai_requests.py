@@ -105,6 +105,17 @@ def test_a_server_that_does_not_guard_its_window_is_asked_how_long_a_prompt_is(s
     assert server.requests == []
 
 
+def test_a_window_that_is_full_is_noted(server):
+    exact, notes = ScriptedModel().count(RAW), []
+    with noted(lambda name, text: notes.append((name, text))):
+        write(model_of(server, f"{ALL}&context={exact + 20}"), max_tokens=20)
+        assert notes == []
+        write(model_of(server, f"{ALL}&context={exact + 19}"), max_tokens=20)
+    ((name, text),) = notes
+    assert name == "window"
+    assert f"read {exact} tokens with 20 more to write, and has a window of {exact + 19}" in text
+
+
 def test_seeds_depend_on_key_and_sample_alone(server):
     model = model_of(server)
     write(model, temperature=1.0, n=3)
