@@ -9,7 +9,7 @@ import json
 import math
 import threading
 from collections import deque
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any, Literal, Self
 
@@ -48,6 +48,7 @@ class Request:
     path: str
     headers: Mapping[str, str]
     body: Json
+    method: str = "POST"
 
 
 class ScriptedServer:
@@ -59,6 +60,7 @@ class ScriptedServer:
 
     Attributes:
         faults: what to give next, in order; then answers again.
+        answers: gives what is answered to a request, if it is not to be the scripted model's answer.
         withholds: what it does without: log-probabilities, completions.
         requests: all that was asked.
         num_sent: tokens of each streamed answer that went out before the client left.
@@ -75,6 +77,7 @@ class ScriptedServer:
         port: int = 0,
     ) -> None:
         self.faults: deque[Fault] = deque()
+        self.answers: Callable[[Request], Fault | None] = lambda request: None
         self.withholds: set[Literal["logprobs", "completions"]] = set()
         self.requests: list[Request] = []
         self.num_sent: list[int] = []
@@ -132,6 +135,8 @@ class ScriptedServer:
         if self._key and request.headers.get("authorization") != f"Bearer {self._key}":
             told = f"wrong key: {request.headers.get('authorization')}"
             return await _give(Fault(401, body={"error": {"message": told}}), writer)
+        if (answer := self.answers(request)) is not None:
+            return await _give(answer, writer)
         await asyncio.sleep(self._latency_seconds)
         if "completions" in self.withholds and request.path.endswith("/v1/completions"):
             return await _give(Fault(404, body={"error": {"message": "no such endpoint"}}), writer)
@@ -187,7 +192,8 @@ async def _read(reader: asyncio.StreamReader) -> Request | None:
         name, _, value = line.partition(":")
         headers[name.lower()] = value.strip()
     content = await reader.readexactly(int(headers.get("content-length", 0)))
-    return Request(first.decode().split()[1], headers, json.loads(content or b"{}"))
+    method, path, *_ = first.decode().split()
+    return Request(path, headers, json.loads(content or b"{}"), method)
 
 
 def _begin(writer: asyncio.StreamWriter, status: int, headers: Mapping[str, str]) -> None:

@@ -151,6 +151,88 @@ def test_a_member_of_a_blender_does_not_hide_a_refused_key(run, server, sample_i
     assert err.count("wrong key") == 1
 
 
+INSTEAD = {
+    "chat=1": ("single", "needs logprob, raw or chat with continuation"),
+    "continuation=1": ("iterdrag", "needs logprob, which"),
+    "continuation=1&logprobs=1": ("flare", "needs attention, which"),
+}
+
+
+@pytest.mark.parametrize("options", INSTEAD)
+def test_the_best_method_that_can_answers_where_the_default_one_can_not(
+    run, server, sample_index, tmp_path, options
+):
+    name, lack = INSTEAD[options]
+    spec, path = f"openai:tiny@{server.url}?{options}", tmp_path / "trace.jsonl"
+    code, out, err = run("ask", "Where?", "--index", sample_index, "--model", spec, "--trace", path, "--json")
+    assert code == 0
+    (line,) = [line for line in err.splitlines() if "answers, the best method" in line]
+    assert line.startswith(
+        f"{name} answers, the best method that can with this model: the default method dragin {lack}"
+    )
+    assert "--model bundled" in line
+    assert ("--model attend=bundled" in line) is ("attention" in lack)
+    assert json.loads(out)["notes"] == [line]
+    events = read_trace(path)
+    assert events[0].title.startswith(name)
+    assert [event.text for event in events if event.type == "note"] == [line]
+
+
+def test_knobs_go_with_the_method_that_answers(run, server, sample_index):
+    spec = f"openai:tiny@{server.url}?chat=1"
+    given = ("ask", "Where?", "--index", sample_index, "--model", spec)
+    code, _, err = run(*given, "--set", "passages=2")
+    assert (code, err.count("single answers")) == (0, 1)
+    code, _, err = run(*given, "--set", "threshold=0.5")
+    assert code == 2
+    assert "error: method dragin needs logprob" in err
+
+
+def test_a_method_that_is_named_and_can_not_run_is_refused_with_one_that_can(run, server, sample_index):
+    spec = f"openai:tiny@{server.url}?chat=1"
+    given = ("ask", "Where?", "--index", sample_index, "--model", spec)
+    code, _, err = run(*given, "--method", "selfrag")
+    assert code == 2
+    assert server.requests == []
+    named = err.partition("choose --method ")[2].partition(",")[0]
+    assert run(*given, "--method", named)[0] == 0
+
+
+def test_an_evaluation_is_refused_with_a_method_that_can(evaluate, server, sample_index):
+    code, _, err = evaluate("--method", "selfrag", "--index", sample_index)
+    assert code == 2
+    named = err.partition("choose --method ")[2].partition(",")[0]
+    assert evaluate("--method", named, "--index", sample_index)[0] == 0
+
+
+def test_without_an_index_the_default_method_is_refused_as_ever(run, server):
+    code, _, err = run("ask", "Where?", "--model", f"openai:tiny@{server.url}?chat=1")
+    assert code == 2
+    assert "method dragin searches, but there is nothing to search" in err
+
+
+def test_a_server_that_is_not_described_is_asked_what_it_can_do(
+    run, server, sample_index, tmp_path, monkeypatch
+):
+    monkeypatch.setenv("ASKANCE_CACHE", str(tmp_path / "cache"))
+    given = (
+        "ask",
+        "Where?",
+        "--index",
+        sample_index,
+        "--model",
+        f"openai:tiny@{server.url}",
+        "--method",
+        "flare",
+    )
+    code, _, err = run(*given)
+    assert code == 0
+    assert f"Finding out what the server at {server.url} can do, by a few short requests." in err
+    assert "log-probabilities with" in err
+    code, _, err = run(*given)
+    assert (code, err) == (0, "")
+
+
 def test_an_error_of_a_model_is_printed_once(run, server):
     server.faults.append(Fault(500, body={"error": {"message": "kaputt"}}))
     spec = f"openai:tiny@{server.url}?chat=1&attempts=1"

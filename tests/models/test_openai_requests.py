@@ -7,7 +7,7 @@ import time
 import traceback
 
 import pytest
-from runs.scripted_server import ScriptedServer
+from runs.scripted_server import Fault, ScriptedServer
 from tests.models.served import ALL, CHAT, KEY, RAW, model_of, write
 
 from askance.core.errors import (
@@ -17,6 +17,7 @@ from askance.core.errors import (
     MissingAbility,
     ModelSpecError,
     PromptTooLong,
+    RequestRefused,
 )
 from askance.core.notes import noted
 from askance.core.trace import Trace
@@ -104,6 +105,17 @@ def test_a_server_that_does_not_guard_its_window_is_asked_how_long_a_prompt_is(s
     assert server.requests == []
 
 
+def test_a_window_that_is_full_is_noted(server):
+    exact, notes = ScriptedModel().count(RAW), []
+    with noted(lambda name, text: notes.append((name, text))):
+        write(model_of(server, f"{ALL}&context={exact + 20}"), max_tokens=20)
+        assert notes == []
+        write(model_of(server, f"{ALL}&context={exact + 19}"), max_tokens=20)
+    ((name, text),) = notes
+    assert name == "window"
+    assert f"read {exact} tokens with 20 more to write, and has a window of {exact + 19}" in text
+
+
 def test_seeds_depend_on_key_and_sample_alone(server):
     model = model_of(server)
     write(model, temperature=1.0, n=3)
@@ -152,6 +164,88 @@ def test_top_k_is_left_out_where_it_is_not_declared_and_that_is_noted(server):
     ((name, text),) = notes
     assert name == "top_k"
     assert "not declared to understand top_k=5, and draws from all tokens: add top_k=1 to its" in text
+
+
+def refusing(server, *parameters, shape="Unrecognized request argument supplied: {}"):
+    def answer(request):
+        sent = {**request.body, **request.body.get("stream_options", {})}
+        named = next((name for name in parameters if name in sent), None)
+        return named and Fault(400, body={"error": {"message": shape.format(named), "param": None}})
+
+    server.answers = answer
+
+
+@pytest.mark.parametrize(
+    ("parameter", "options", "sampling", "lost"),
+    [
+        ("seed", "", {"temperature": 1.0}, ": samples are not the same when they are drawn again."),
+        ("stream_options", "", {}, ": how long prompts were is counted here."),
+        ("continuous_usage_stats", "running_usage=1", {}, ": how long the prompt of a cut text was is"),
+        ("top_k", "top_k=1", {"temperature": 1.0, "top_k": 5}, ": samples are drawn from all tokens."),
+        ("min_p", "neutral=1", {}, "from here on."),
+        ("repeat_penalty", "neutral=1", {}, "from here on."),
+    ],
+)
+@pytest.mark.parametrize(
+    "shape", ["Unknown parameter: '{}'.", "does not support parameters: ['{}'], for model=m"]
+)
+def test_a_parameter_that_is_refused_is_left_out_and_noted(server, parameter, options, sampling, lost, shape):
+    refusing(server, parameter, shape=shape)
+    model, notes = model_of(server, f"{ALL}&{options}"), []
+    with noted(lambda name, text: notes.append((name, text))):
+        for _ in range(2):
+            assert write(model, **sampling)[0].text == " It is Bonn. So"
+    refused, *others = server.requests
+    assert len(others) == 2, "once it is known, it is not sent again"
+    for request in others:
+        sent = {**request.body, **request.body.get("stream_options", {})}
+        assert parameter not in sent
+        assert {**request.body, "stream_options": 0}.keys() >= refused.body.keys() - {parameter} - {
+            "min_p", "repeat_penalty", "top_k",
+        }  # fmt: skip
+    (told,) = [text for name, text in notes if name == "refused"]
+    assert f"refuses {parameter}, which is left out from here on" in told
+    assert lost in told
+
+
+def test_a_length_is_given_by_the_name_that_the_server_takes(server):
+    refusing(server, "max_tokens", shape="Unsupported parameter: '{}'. Use 'max_completion_tokens' instead.")
+    assert write(model_of(server, "chat=1"), CHAT)[0].text == " It is Bonn. So"
+    assert [name for name in ("max_tokens", "max_completion_tokens") if name in server.requests[-1].body] == [
+        "max_completion_tokens"
+    ]
+
+
+@pytest.mark.parametrize(
+    ("parameters", "options", "prompt"),
+    [
+        (("max_tokens", "max_completion_tokens"), "chat=1", CHAT),
+        (("max_tokens",), ALL, RAW),
+        (("temperature",), ALL, RAW),
+        (("logprobs",), ALL, RAW),
+    ],
+)
+def test_a_parameter_that_all_depends_on_is_not_left_out(server, parameters, options, prompt):
+    refusing(server, *parameters)
+    with pytest.raises(
+        RequestRefused, match=r"answered 400: Unrecognized request argument supplied: (max|t|l)"
+    ):
+        write(model_of(server, options), prompt, Want(logprob=options == ALL))
+    assert len(server.requests) <= 3
+
+
+def test_requests_at_the_same_time_that_are_refused(server):
+    refusing(server, "seed")
+    model, notes = model_of(server), []
+
+    async def five():
+        return await asyncio.gather(
+            *(model.generate(RAW, Sampling(20, temperature=1.0), key=(number,)) for number in range(5))
+        )
+
+    with noted(lambda name, text: notes.append(name)):
+        assert {written.text for (written,) in asyncio.run(five())} == {" It is Bonn. So"}
+    assert notes == ["refused"]
 
 
 def test_attention_is_not_for_servers(server):

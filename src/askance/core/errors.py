@@ -207,11 +207,14 @@ class ModelFailure(AskanceError):
 
 
 class ModelUnavailable(ModelFailure):
-    """A model's server is busy or out of reach; `after_seconds` is when it asks to be tried again."""
+    """A model's server is busy or out of reach; `after_seconds` is when it asks to be tried again.
 
-    def __init__(self, message: str, after_seconds: float | None = None) -> None:
+    `status` is what it answered; 0 where it did not.
+    """
+
+    def __init__(self, message: str, after_seconds: float | None = None, status: int = 0) -> None:
         super().__init__(message)
-        self.after_seconds = after_seconds
+        self.after_seconds, self.status = after_seconds, status
 
 
 class RequestRefused(ModelFailure):

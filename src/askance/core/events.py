@@ -185,7 +185,8 @@ class Noted(Event):
 
     Attributes:
         name: "retry" where a server was asked again; "top_k" where it does not take what was to be asked for,
-            and "refused" where it refuses a parameter; "method" where another one answers than the default.
+            "refused" where it refuses a parameter, "window" where a prompt may have been cut; "method" where
+            another one answers than the default.
         place: which call.
     """
 

@@ -228,7 +228,7 @@ MODEL_KINDS = {
     "openai": ModelKind(
         "openai:NAME[@URL][?server=…]",
         "a model behind a server that speaks OpenAI's protocol: vLLM, SGLang, llama.cpp, or a hosted one, "
-        "with the key in OPENAI_API_KEY; options declare what the server can do",
+        "with the key in OPENAI_API_KEY; what the server can do is found out, or declared by options",
         ("openai",),
         partial(install_line, "remote"),
         None,

@@ -66,7 +66,7 @@ class Failures:
             refused.is_absent = meant == 404
             return refused
         if meant in _BUSY:
-            return ModelUnavailable(message, after_seconds(headers))
+            return ModelUnavailable(message, after_seconds(headers), meant)
         if status >= 500 and status != 501:
             return ModelFailure(message)
         return RequestRefused(message, f"{_parameter(body)} {told}".strip())
@@ -89,11 +89,22 @@ class Failures:
             f"{self.place} does not have it, but {shown}{more}: write openai:{self._said(models[0])}@{url}."
         )
 
+    def of_path(self, model: str, url: str) -> AskanceError:
+        """An address without the path at which the server speaks the protocol."""
+        return ModelSpecError(f"{self.place} speaks OpenAI's protocol at {url}: write openai:{model}@{url}.")
+
     def of_time(self) -> AskanceError:
         """A request that took too long."""
         return ModelUnavailable(
             f"{self.place} did not answer in time: give it more (?timeout=SECONDS after the model), or ask "
             "fewer questions at a time (--in-flight N)."
+        )
+
+    def of_slowness(self, seconds: float) -> AskanceError:
+        """A server that takes too long to show what it can do."""
+        return ModelUnavailable(
+            f"{self.place} did not show in {seconds:g} seconds what it can do: try again when it is less "
+            "busy, or name what it is (?server=NAME after the model), and it is not asked."
         )
 
     def of_reach(self, cause: BaseException | None) -> AskanceError:

@@ -68,7 +68,7 @@ class Looker:
     """
 
     def __init__(self, model: str, url: str, key: str, failures: Failures, timeout: float) -> None:
-        self._model, self._url = model, url
+        self._model, self._url, self._failures = model, url, failures
         guard = Guard(url, failures, "GET", MOST_BYTES)
         self._connection = Connection(url, key, failures, timeout=timeout, guard=guard)
 
@@ -77,7 +77,7 @@ class Looker:
 
         Raises:
             ModelUnavailable: it is busy or out of reach.
-            ModelSpecError: it refuses the key, or gives a web page.
+            ModelSpecError: it refuses the key, gives a web page, or speaks the protocol below /v1.
         """
         try:
             told = await self._connection.look("/models")
@@ -88,6 +88,8 @@ class Looker:
                 raise
             told = None
         entries = _entries(told)
+        if not entries and not self._url.endswith("/v1") and _entries(await self._at("/v1/models")):
+            raise self._failures.of_path(self._model, f"{self._url}/v1")
         own = next((each for each in entries if each.get("id") == self._model), None)
         entry = own or next(iter(entries), {})
         owner = entry.get("owned_by")

@@ -229,10 +229,21 @@ class OpenaiModel:
         except NotTold as error:
             raise self._failures.of_promise(str(error), self._declared_signals) from error
         if reading.usage is not None:
+            self._check_room(reading.usage.prompt_tokens, sampling.max_tokens)
             return writing.generation((), reading.usage.prompt_tokens, reading.usage.cached_tokens)
         # A text that was cut has no usage as a rule.
         counted = await asyncio.to_thread(self._counter.count, prompt)
         return writing.generation((), counted, is_upper_bound=not self.counts_exactly)
+
+    def _check_room(self, prompt_tokens: int, max_tokens: int) -> None:
+        """Say where a window is full: some servers cut what is beyond, and do not tell."""
+        if prompt_tokens + max_tokens > self._options.context:
+            note(
+                "window",
+                f"{self._failures.place} read {prompt_tokens:,} tokens with {max_tokens:,} more to write, "
+                f"and has a window of {self._options.context:,}: some servers cut prompts silently. Use "
+                "fewer passages (--set passages=N), or start the server with a larger window.",
+            )
 
     def _finish(self, reading: Reading, writing: Writing) -> None:
         """What there is once the server has told everything."""

@@ -18,6 +18,8 @@ from askance.core.errors import (
     RequestRefused,
 )
 from askance.core.types import Chat, Cut, Generation, Prompt, Raw, Sampling, Span, Token, Turn, Want
+from askance.models.openai.connection import Connection
+from askance.models.openai.events import Unusable, read_event
 from askance.models.openai.failures import Failures
 from askance.models.openai.identity import ANY_MODEL, Identity, Looker
 from askance.models.openai.model import OpenaiModel
@@ -41,6 +43,8 @@ _GOES_ON = "ur"
 _MOST_COUNTING_TOKENS = 28
 """Of `_COUNTING`: its words, its commas, and BOS. A chat template adds more to it than nothing."""
 _HOT = 2.0
+_BROKEN = 500
+"""The status with which some servers refuse log-probabilities; others have it once, and then not again."""
 _TOLERANCE_OF_SCORES = 0.5
 """Nats, as for `askance models --check`: a prompt is computed otherwise than what is written."""
 _HAS_PENALTIES = {"", "llama.cpp", "llama-cpp-python", "lmstudio", "litellm"}
@@ -63,7 +67,7 @@ async def probe(model: str, url: str, key: str, identity: Identity, timeout: flo
             # What a request notes is no news: that is what is found out.
             found = await asyncio.create_task(probing.find_out(), context=Context())
     except TimeoutError:
-        raise probing.failures.of_time() from None
+        raise probing.failures.of_slowness(_ALL_SECONDS) from None
     return {
         field.name: str(int(value)) if isinstance(value, bool) else str(value)
         for field in fields(Options)
@@ -85,7 +89,8 @@ class _Written:
 
     @property
     def tells_logprobs(self) -> bool:
-        return all(token.logprob is not None for token in _tokens(self.generation))
+        tokens = _tokens(self.generation)
+        return bool(tokens) and all(token.logprob is not None for token in tokens)
 
 
 class _Probe:
@@ -105,7 +110,7 @@ class _Probe:
         raw = await self._first(_RAW, replace(asked, chat=False, completions=True))
         if chat is None and raw is None:
             raise self._refused()
-        raw = raw if raw is not None and _is_raw(raw.generation) else None
+        raw = raw if raw is not None and await self._is_raw(raw) else None
         found = replace(asked if raw is None else raw.options, chat=chat is not None, running_usage=False)
         if chat is not None:
             found = await self._continued(chat, found)
@@ -137,8 +142,11 @@ class _Probe:
         for tried in _ladder(options, refusals):
             try:
                 written = await self._write(prompt, tried)
-            except ModelUnavailable:
-                raise
+            except ModelUnavailable as error:
+                if error.status != _BROKEN:
+                    raise
+                refusals.append(error)
+                continue
             except ModelSpecError as error:
                 if not error.is_absent:
                     raise
@@ -150,6 +158,8 @@ class _Probe:
             if not (tried.logprobs or tried.top_logprobs) or written.tells_logprobs:
                 return written
         self._refusal = self._refusal or next(iter(refusals), None)
+        if refusals and isinstance(refusals[-1], ModelUnavailable):
+            raise refusals[-1]
         return None
 
     async def _write(
@@ -168,7 +178,7 @@ class _Probe:
         if self._identity.server in ("vllm", "sglang"):
             ways = ("final_message", "1")
         for way in ways if expected else ():
-            options = replace(found, continuation=way)
+            options = replace(found, continuation=way, running_usage=chat.options.running_usage)
             prompt = Chat(_CHAT.turns, (Span(begun),))
             try:
                 again = await self._write(prompt, options, sampling=Sampling(_TOKENS), until=_Words(2))
@@ -180,6 +190,24 @@ class _Probe:
             if again.generation.text.split()[:1] == [expected]:
                 return replace(again.options, continuation=way, running_usage=running)
         return replace(found, continuation="0", running_usage=running)
+
+    async def _is_raw(self, raw: _Written) -> bool:
+        """Whether a prompt was gone on from as it stands, and was not shown to the model as a message.
+
+        Servers that tell no usage with a stream may tell it with an answer in one piece.
+        """
+        written = raw.generation
+        if written.text.startswith(_GOES_ON):
+            return True
+        if not written.is_upper_bound:
+            return written.prompt_tokens <= _MOST_COUNTING_TOKENS
+        connection = Connection(self._url, self._key, self.failures, timeout=self._timeout)
+        body = {"model": self._model, "prompt": _COUNTING, "max_tokens": 1, "temperature": 0}
+        try:
+            usage = read_event(await connection.answer("/completions", body)).usage
+        except (ModelFailure, ModelSpecError, Unusable):
+            return False
+        return usage is not None and 0 < usage.prompt_tokens <= _MOST_COUNTING_TOKENS
 
     async def _takes_top_k(self, chat: _Written, found: Options) -> bool:
         """Whether a hot sample with top_k=1 is what is written at temperature 0."""
@@ -263,11 +291,13 @@ def _ladder(options: Options, refusals: Sequence[AskanceError]) -> Iterator[Opti
     plain = replace(options, neutral=False, running_usage=False)
     most, fewer = _MOST_TOP
     yield replace(options, top_logprobs=most)
+    if refusals and isinstance(refusals[-1], ModelUnavailable):
+        yield replace(options, top_logprobs=most)
     if is_refused() and "logprob" not in str(refusals[-1]) and plain != options:
         yield replace(plain, top_logprobs=most)
     if is_refused():
         yield replace(options, top_logprobs=fewer)
-    yield replace(options, logprobs=True)
+        yield replace(options, logprobs=True)
     yield options
     if is_refused():
         yield plain
@@ -296,13 +326,6 @@ def _telling(found: Options, written: _Written) -> Options:
 
 def _worth(options: Options) -> int:
     return 1 + options.top_logprobs if options.top_logprobs else int(options.logprobs)
-
-
-def _is_raw(generation: Generation) -> bool:
-    """Whether a prompt was gone on from as it stands, and was not shown to the model as a message."""
-    if generation.text.startswith(_GOES_ON):
-        return True
-    return not generation.is_upper_bound and generation.prompt_tokens <= _MOST_COUNTING_TOKENS
 
 
 def _tokens(generation: Generation) -> Sequence[Token]:

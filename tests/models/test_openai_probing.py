@@ -1,0 +1,302 @@
+"""What a server can do is found out by asking it, and kept."""
+
+import json
+import stat
+
+import pytest
+from runs.scripted_server import Fault, ScriptedServer
+from tests.models.protocol_server import NAMES, answers, protocol, serve
+
+from askance.core.errors import AskanceError, ModelSpecError, ModelUnavailable, RequestRefused
+from askance.core.notes import noted
+from askance.models.openai.identity import Identity
+from askance.models.openai.kept import Kept
+from askance.models.openai.options import SERVERS
+from askance.models.scripted import ScriptedModel
+from askance.wire import load_model
+
+FOUND = {
+    "ollama-0.12.11": {"continuation": "1", "top_logprobs": "20", "context": "8192"},
+    "ollama-0.5.7": {"continuation": "1", "context": "4096"},
+    "vllm-0.11.0": {**SERVERS["vllm"], "context": "16384"},
+    "vllm-0.6.6-max-logprobs-5": {**SERVERS["vllm"], "top_logprobs": "5", "context": "4096"},
+    "sglang-0.5.3": {**SERVERS["sglang"], "context": "131072"},
+    "lmstudio-0.3.30": {"completions": "1", "top_k": "1", "neutral": "1", "context": "4096"},
+    "litellm-1.106.2": {"continuation": "1", "top_logprobs": "20", "top_k": "1", "neutral": "1"},
+    "llama.cpp-b6700": {**SERVERS["llama.cpp"], "context": "2048"},
+    "llama-cpp-python-0.3.36": {**SERVERS["llama-cpp-python"], "top_logprobs": "20"},
+    "hosted-strict": {"top_logprobs": "20", "completion_tokens": "1"},
+}
+MOST_REQUESTS = {"vllm-0.6.6-max-logprobs-5": 12, "hosted-strict": 12, "litellm-1.106.2": 10}
+
+
+@pytest.fixture
+def cache(tmp_path, monkeypatch):
+    monkeypatch.setenv("ASKANCE_CACHE", str(tmp_path / "cache"))
+    return tmp_path / "cache" / "servers"
+
+
+def ask_about(server, model="tiny", options=""):
+    told = []
+    with noted(lambda name, text: told.append((name, text))):
+        loaded = load_model(f"openai:{model}@{server.url}?attempts=1{options}")
+    return loaded, told
+
+
+def kept_options(cache):
+    (path,) = cache.iterdir()
+    return json.loads(path.read_text())["options"]
+
+
+@pytest.mark.parametrize("name", NAMES)
+def test_what_each_server_can_do_is_found_out(name, cache, monkeypatch):
+    told = protocol(name)
+    monkeypatch.setenv("OPENAI_API_KEY", told.get("key", ""))
+    with serve(name) as server:
+        model, notes = ask_about(server, told["model"])
+        assert kept_options(cache) == FOUND[name]
+        assert len(server.requests) <= MOST_REQUESTS.get(name, 9), [each.path for each in server.requests]
+        server.requests.clear()
+        again, silence = ask_about(server, told["model"])
+        assert all(request.method == "GET" for request in server.requests), "who it is, and nothing else"
+        assert silence == []
+    assert (model.signals, model.capabilities) == (again.signals, again.capabilities)
+    assert model.context_tokens == again.context_tokens == int(FOUND[name].get("context", 32768))
+    assert [name for name, _ in notes] == ["probe", "probe"]
+    assert told["version"] in notes[1][1]
+
+
+def test_every_protocol_has_its_expectation():
+    assert set(NAMES) == set(FOUND)
+
+
+def test_another_version_is_asked_anew(cache):
+    told = protocol("vllm-0.11.0")
+    with serve("vllm-0.11.0") as server:
+        ask_about(server, told["model"])
+        newer = {**told["told"], "/version": {"version": "0.12.0"}}
+        server.answers = answers("vllm-0.11.0", told=newer, completions=None)
+        model, notes = ask_about(server, told["model"])
+    assert "raw" not in model.capabilities
+    assert "vLLM 0.12.0" in notes[-1][1]
+
+
+def test_it_is_asked_anew_on_demand(cache):
+    told = protocol("vllm-0.11.0")
+    with serve("vllm-0.11.0") as server:
+        assert "raw" in ask_about(server, told["model"])[0].capabilities
+        server.answers = answers("vllm-0.11.0", completions=None)
+        assert "raw" in ask_about(server, told["model"])[0].capabilities
+        assert "raw" not in ask_about(server, told["model"], "&server=anew")[0].capabilities
+        assert "raw" not in ask_about(server, told["model"])[0].capabilities, "that is kept"
+
+
+def test_options_that_are_given_count_more(cache):
+    told = protocol("vllm-0.11.0")
+    with serve("vllm-0.11.0") as server:
+        model, _ = ask_about(server, told["model"], "&server=auto&completions=0&context=512")
+    assert "raw" not in model.capabilities
+    assert "continuation" in model.capabilities
+    assert model.context_tokens == 512
+    assert kept_options(cache)["completions"] == "1"
+
+
+@pytest.mark.parametrize("options", ["&chat=1", "&top_logprobs=5", *(f"&server={name}" for name in SERVERS)])
+def test_what_is_declared_is_not_asked(cache, options):
+    with ScriptedServer() as server:
+        ask_about(server, options=options)
+        assert server.requests == []
+    assert not cache.exists()
+
+
+def test_a_cache_that_can_not_be_written_is_no_failure(cache):
+    cache.parent.mkdir()
+    cache.write_text("a file in the place of the folder")
+    with ScriptedServer() as server:
+        model, notes = ask_about(server)
+    assert "chat" in model.capabilities
+    assert "not kept: no cache can be written" in notes[-1][1]
+
+
+def test_a_cache_that_is_read_only_is_no_failure(cache):
+    cache.mkdir(parents=True)
+    cache.chmod(stat.S_IRUSR | stat.S_IXUSR)
+    with ScriptedServer() as server:
+        assert "chat" in ask_about(server)[0].capabilities
+
+
+@pytest.mark.parametrize(
+    "text",
+    ["", "{", "[" * 100_000, "[]", "{}", '{"of": 1, "options": {}}', "\xff", "x" * 100_000],
+)
+def test_a_damaged_file_of_the_cache_is_as_none(cache, text):
+    kept = Kept("m", "http://host/v1", Identity("vllm", "1"))
+    assert kept.write({"top_k": "1"})
+    assert kept.read() == {"top_k": "1"}
+    (path,) = cache.iterdir()
+    path.write_bytes(text.encode("latin-1"))
+    assert kept.read() is None
+
+
+def test_values_in_the_cache_that_are_none_are_asked_anew(cache):
+    with ScriptedServer() as server:
+        ask_about(server)
+        (path,) = cache.iterdir()
+        record = json.loads(path.read_text())
+        path.write_text(json.dumps({**record, "options": {"top_logprobs": "many"}}))
+        model, notes = ask_about(server)
+    assert "top_logprobs" in model.signals
+    assert len(notes) == 2
+
+
+def test_the_scripted_server_is_known_by_what_it_does_alone(cache):
+    with ScriptedServer() as server:
+        model, notes = ask_about(server)
+    assert {"chat", "continuation"} <= model.capabilities
+    assert "of no kind that is known" in notes[1][1]
+
+
+def test_what_a_proxy_withholds_is_not_believed(cache):
+    with ScriptedServer() as server:
+        server.withholds = {"logprobs", "completions"}
+        model, _ = ask_about(server)
+    assert model.signals == frozenset()
+    assert model.capabilities == {"chat", "continuation"}
+
+
+@pytest.mark.parametrize("name", ["ollama-0.12.11", "vllm-0.11.0", "litellm-1.106.2"])
+def test_a_server_that_has_another_model(name, cache, monkeypatch):
+    told = protocol(name)
+    monkeypatch.setenv("OPENAI_API_KEY", told.get("key", ""))
+    first = told["told"]["/v1/models"]["data"][0]["id"]
+    with serve(name) as server, pytest.raises(ModelSpecError) as raised:
+        ask_about(server, "nope")
+    assert f"does not have it, but {first}" in str(raised.value)
+    assert f"write openai:{first}@{server.url}." in str(raised.value)
+    assert not cache.exists()
+
+
+@pytest.mark.parametrize("name", ["ollama-0.12.11", "vllm-0.11.0", "lmstudio-0.3.30"])
+def test_an_address_without_the_path_of_the_protocol(name, cache):
+    with serve(name) as server:
+        bare, model = server.url.removesuffix("/v1"), protocol(name)["model"]
+        with pytest.raises(ModelSpecError, match=f"write openai:{model}@{server.url}\\."):
+            load_model(f"openai:{model}@{bare}?attempts=1")
+
+
+PAGE = "<html><body>Welcome to nginx</body></html>"
+
+
+@pytest.mark.parametrize(
+    ("fault", "error", "expected"),
+    [
+        (
+            Fault(401, body={"error": {"message": "no"}}),
+            ModelSpecError,
+            "Set OPENAI_API_KEY to a key of this",
+        ),
+        (Fault(body=PAGE), ModelSpecError, "gave a web page"),
+        (Fault(404, body=PAGE), ModelSpecError, "URL ends as the server's own"),
+        (Fault(503, body={"error": "loading"}), ModelUnavailable, "answered 503: loading"),
+        (Fault(400, body={"error": "no such thing"}), RequestRefused, "answered 400: no such thing"),
+        (Fault(body=[1] * 3), AskanceError, "an event that is no object"),
+        (Fault(body="[" * 100_000), AskanceError, "no JSON"),
+    ],
+)
+def test_servers_that_can_not_be_used(cache, fault, error, expected):
+    with ScriptedServer() as server:
+        server.answers = lambda request: fault
+        with pytest.raises(error, match=expected):
+            ask_about(server)
+    assert not cache.exists()
+
+
+def test_nobody_there(cache):
+    with ScriptedServer() as server:
+        pass
+    with pytest.raises(ModelUnavailable, match=r"can't be reached.*see that it runs"):
+        ask_about(server)
+
+
+def test_a_refused_temperature_is_said_before_the_run(cache):
+    refusal = {"error": {"message": "Unsupported value: 'temperature' does not support 0.0 with this model."}}
+    with ScriptedServer() as server:
+        server.answers = lambda request: Fault(400, body=refusal) if request.method == "POST" else None
+        with pytest.raises(RequestRefused, match=r"'temperature' does not support 0\.0"):
+            ask_about(server)
+
+
+@pytest.mark.parametrize(
+    "models",
+    [
+        [],
+        {"data": None},
+        {"data": [None, 3, {"id": 7, "owned_by": ["vllm"]}]},
+        {"data": [{"id": "tiny", "owned_by": "vllm", "max_model_len": 10**400}]},
+        {"data": [{"id": "tiny", "owned_by": "vllm", "max_model_len": -5}]},
+        {"data": [{"id": "x" * 10_000, "owned_by": "x" * 10_000}] * 3},
+    ],
+)
+def test_lists_of_models_that_are_none(cache, models):
+    with ScriptedServer(ScriptedModel()) as server:
+        server.answers = lambda request: Fault(body=models) if request.path == "/v1/models" else None
+        model, _ = ask_about(server)
+    assert "chat" in model.capabilities
+    assert model.context_tokens == 32768
+
+
+def test_a_list_of_models_that_does_not_end(cache):
+    endless = {"data": [{"id": f"model {number}", "text": "x" * 100_000} for number in range(60)]}
+    with ScriptedServer(ScriptedModel()) as server:
+        server.answers = lambda request: Fault(body=endless) if request.path == "/v1/models" else None
+        assert "chat" in ask_about(server)[0].capabilities
+
+
+def test_a_server_that_takes_too_long(cache, monkeypatch):
+    monkeypatch.setattr("askance.models.openai.probing._ALL_SECONDS", 0.2)
+    with ScriptedServer() as server:
+        server.answers = lambda request: Fault(seconds=5.0) if request.method == "POST" else None
+        with pytest.raises(
+            ModelUnavailable, match=r"did not show in 0\.2 seconds what it can do: .*server=NAME"
+        ):
+            ask_about(server)
+    assert not cache.exists()
+
+
+def test_a_server_that_breaks_at_log_probabilities(cache):
+    broken = Fault(500, body={"error": {"message": "logprobs is not supported"}})
+    with ScriptedServer() as server:
+        server.answers = lambda request: broken if request.body.get("logprobs") else None
+        model, _ = ask_about(server)
+    assert {"chat", "continuation"} <= model.capabilities
+    assert model.signals == frozenset()
+
+
+def test_a_server_that_breaks_once_is_believed_the_next_time(cache):
+    with ScriptedServer() as server:
+        server.answers = lambda request: (
+            Fault(500, body="oops") if [each.method for each in server.requests].count("POST") == 1 else None
+        )
+        assert "top_logprobs" in ask_about(server)[0].signals
+
+
+def test_a_server_that_is_broken(cache):
+    with ScriptedServer() as server:
+        server.answers = lambda request: Fault(500, body="oops") if request.method == "POST" else None
+        with pytest.raises(ModelUnavailable, match="answered 500: oops"):
+            ask_about(server)
+    assert not cache.exists()
+
+
+def test_a_model_that_thinks_first_is_asked_for_chats_alone(cache):
+    thought = {"choices": [{"index": 0, "delta": {"reasoning_content": "hm"}, "finish_reason": None}]}
+    end = {"choices": [{"index": 0, "delta": {}, "finish_reason": "length"}]}
+    with ScriptedServer() as server:
+        server.answers = lambda request: (
+            Fault(events=[thought] * 3 + [end])
+            if request.path == "/v1/chat/completions"
+            else Fault(404, body={"error": {"message": "no such endpoint"}})
+        )
+        model, _ = ask_about(server)
+    assert model.capabilities == {"chat"}
+    assert model.signals == frozenset()
