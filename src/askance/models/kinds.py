@@ -235,7 +235,7 @@ MODEL_KINDS = {
         OPTION_NAMES,
         _load_openai,
         in_flight=64,
-        readying="connecting to",
+        readying="",
         trying=trying,
         boldest=BOLDEST,
     ),
