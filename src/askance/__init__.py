@@ -19,15 +19,16 @@ if TYPE_CHECKING:
     from askance.ask import Result
     from askance.core.errors import AskanceError, InputError
     from askance.core.types import Answer, Demo, Passage, Question
+    from askance.engine import Engine
     from askance.runtime.limit import Budget
-    from askance.wire import Engine, open_engine
+    from askance.wire import open_engine
 
 _HOMES = {
     "Answer": "core.types",
     "AskanceError": "core.errors",
     "Budget": "runtime.limit",
     "Demo": "core.types",
-    "Engine": "wire",
+    "Engine": "engine",
     "InputError": "core.errors",
     "Passage": "core.types",
     "Question": "core.types",

@@ -1,20 +1,19 @@
 """Names become objects here: the one table of methods, which imports them on use, and engines."""
 
-import asyncio
-from collections.abc import AsyncIterator, Callable, Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping
 from contextlib import suppress
 from dataclasses import dataclass, fields, is_dataclass
 from importlib import import_module
 from pathlib import Path
 from typing import Any, cast
 
-from askance.ask import Result, ask, check_needs
+from askance.ask import check_needs
 from askance.core.errors import InputError, ModelLacks, UnknownName
 from askance.core.knobs import changed_knobs, name_of, parse_knobs
 from askance.core.notes import note
 from askance.core.ports import Encoder, Method, Model, Retriever
-from askance.core.trace import AnyEvent, Listener, Trace
-from askance.core.types import Question, Role
+from askance.core.types import Role
+from askance.engine import Engine as Engine
 from askance.loading import DEFAULT_MODEL as DEFAULT_MODEL
 from askance.loading import DEFAULT_RETRIEVER, check_has_index, check_is_used
 from askance.loading import ROLES as ROLES
@@ -266,80 +265,6 @@ def _able(
             method = make(name)
             check_needs(method, models, retriever, encoder)
             yield name, method
-
-
-class Engine:
-    """A method with its models and index, ready to answer any number of questions."""
-
-    def __init__(
-        self,
-        method: Method,
-        models: Mapping[Role, Model],
-        retriever: Retriever | None = None,
-        seed: int = 0,
-        budget: Budget = Budget(),
-        *,
-        encoder: Encoder | None = None,
-        why: str = "",
-    ) -> None:
-        """Put an engine together.
-
-        Args:
-            why: this method answers, where it is not the one that would; each trace says it.
-        """
-        check_needs(method, models, retriever, encoder)
-        self.method, self.models, self.retriever = method, models, retriever
-        self.seed, self.budget, self.encoder, self.why = seed, budget, encoder, why
-
-    async def answer(self, question: str | Question, *, listener: Listener | None = None) -> Result:
-        """Answer one question. `listener` sees every event of the trace as it happens."""
-        return await self.answer_into(Trace(listener), question)
-
-    async def stream(self, question: str | Question) -> AsyncIterator[AnyEvent]:
-        """Answer one question, and give every event of the trace as it happens, an `Answered` as the last.
-
-        Events of type "commit" carry the text of the answer piece by piece, as it stays; those of type
-        "draft" carry what may still be taken back. Whoever stops listening gives the question up.
-        """
-        events = asyncio.Queue[AnyEvent | None]()
-        asked = asyncio.create_task(self.answer(question, listener=events.put_nowait))
-        asked.add_done_callback(lambda _: events.put_nowait(None))
-        try:
-            while (event := await events.get()) is not None:
-                yield event
-            await asked  # raises what went wrong
-        finally:
-            asked.cancel()
-            await asyncio.gather(asked, return_exceptions=True)
-
-    async def answer_into(self, trace: Trace, question: str | Question) -> Result:
-        """Answer one question into a trace of your own, which is complete also when this raises."""
-        asked = Question(id="question", text=question) if isinstance(question, str) else question
-        return await self.answer_from(self.retriever, trace, asked)
-
-    async def answer_from(self, retriever: Retriever | None, trace: Trace, question: Question) -> Result:
-        """Answer one question with another retriever than the engine's own."""
-        return await ask(
-            question,
-            self.method,
-            self.models,
-            retriever,
-            encoder=self.encoder,
-            seed=self.seed,
-            budget=self.budget,
-            trace=trace,
-            why=self.why,
-        )
-
-    def ask(self, question: str | Question, *, listener: Listener | None = None) -> Result:
-        """`answer` for code that is not asynchronous."""
-        try:
-            asyncio.get_running_loop()
-        except RuntimeError:
-            return asyncio.run(self.answer(question, listener=listener))
-        raise InputError(
-            "Engine.ask was called inside a running event loop: write `await engine.answer(…)` there."
-        )
 
 
 def open_engine(
