@@ -59,13 +59,14 @@ def test_without_a_terminal_a_line_now_and_then():
     with EvaluationProgress(Console(file=stream, width=80), "musique/single", every_seconds=0) as progress:
         progress(standing(RIGHT))
     assert stream.getvalue() == (
+        "musique/single: asking 39 questions, 1 done before\n"
         "musique/single · 1/40 · 0:39:00 left · EM 1.00 · F1 1.00 · 1.0 searches · 2 tokens/s\n"
     )
     stream = io.StringIO()
     with EvaluationProgress(Console(file=stream, width=80), every_seconds=math.inf) as progress:
         progress(standing())
         progress(standing(RIGHT))
-    assert stream.getvalue() == "0/40 · 0.0 searches · 0 tokens/s\n"
+    assert stream.getvalue() == "asking 40 questions\n"
 
 
 def test_on_a_terminal_it_fits_80_columns():
@@ -83,7 +84,7 @@ def test_a_run_that_is_stopped_says_how_to_go_on():
     def interrupted():
         with EvaluationProgress(Console(file=stream, width=80), every_seconds=60) as progress:
             progress(standing(RIGHT, WRONG, error="ModelFailure: x"))
-            assert stream.getvalue().startswith("2/40 · 2 failed · ")
+            assert stream.getvalue() == "asking 38 questions, 2 done before\n"
             stream.truncate(0)
             stream.seek(0)
             raise KeyboardInterrupt
@@ -191,3 +192,12 @@ def test_a_bar_makes_way_until_something_is_told():
         assert console.file.getvalue() == ""
         progress(standing(RIGHT))
         assert "1/40" in console.file.getvalue()
+
+
+def test_a_run_that_is_finished_asks_nothing():
+    stream = io.StringIO()
+    done = Standing.of(1, ("exact_match",), [])
+    done.add(record(1, {"exact_match": 1.0}))
+    with EvaluationProgress(Console(file=stream, width=80)) as progress:
+        progress(done)
+    assert stream.getvalue() == ""

@@ -1,6 +1,5 @@
 """The progress of long work on a terminal."""
 
-import math
 import time
 from datetime import timedelta
 from types import TracebackType
@@ -114,12 +113,12 @@ class EvaluationProgress(_Bar):
 
     Args:
         name: of the run, where there are several.
-        every_seconds: how often a line is written, after the first, where there is no terminal.
+        every_seconds: how often a line is written where there is no terminal, behind one at the start.
     """
 
     def __init__(self, console: Console, name: str = "", every_seconds: float = 30.0) -> None:
         super().__init__(console, "{task.fields[standing]}", name, total=None, standing="")
-        self._name, self._every_seconds, self._shown_at = name, every_seconds, -math.inf
+        self._name, self._every_seconds, self._shown_at = name, every_seconds, time.monotonic()
         self._standing: Standing | None = None
 
     def __exit__(
@@ -132,6 +131,8 @@ class EvaluationProgress(_Bar):
 
     def __call__(self, standing: "Standing") -> None:
         """Show a standing."""
+        if self._standing is None:
+            self._tell_start(standing)
         self._standing = standing
         lines = standing_lines(standing)
         done, total = standing.num_finished, standing.num_questions
@@ -139,6 +140,13 @@ class EvaluationProgress(_Bar):
         if not self._console.is_terminal and time.monotonic() - self._shown_at >= self._every_seconds:
             self._shown_at = time.monotonic()
             self._console.print(" · ".join(filter(None, (self._name, *lines))), markup=False, soft_wrap=True)
+
+    def _tell_start(self, standing: "Standing") -> None:
+        done, left = standing.num_finished, standing.num_questions - standing.num_finished
+        if left:
+            before = f", {done:,} done before" if done else ""
+            name = f"{self._name}: " if self._name else ""
+            self._tell_stage(f"{name}asking {left:,} questions{before}")
 
 
 class TrainingStanding(Protocol):
