@@ -6,9 +6,11 @@ import stat
 import pytest
 from runs.scripted_server import Fault, ScriptedServer
 from tests.models.protocol_server import NAMES, answers, protocol, serve
+from tests.models.served import CHAT, write
 
-from askance.core.errors import AskanceError, ModelSpecError, ModelUnavailable, RequestRefused
+from askance.core.errors import AskanceError, ModelFailure, ModelSpecError, ModelUnavailable, RequestRefused
 from askance.core.notes import noted
+from askance.core.types import Want
 from askance.models.openai.identity import Identity
 from askance.models.openai.kept import Kept
 from askance.models.openai.options import SERVERS
@@ -79,6 +81,17 @@ def test_another_version_is_asked_anew(cache):
         model, notes = ask_about(server, told["model"])
     assert "raw" not in model.capabilities
     assert "vLLM 0.12.0" in notes[-1][1]
+
+
+def test_a_server_that_has_changed_since_names_what_to_do(cache):
+    with ScriptedServer() as server:
+        model, _ = ask_about(server)
+        server.withholds = {"logprobs"}
+        with pytest.raises(
+            ModelFailure, match=r"top_logprobs=12 was found out: .* \(\?server=anew after the model"
+        ):
+            write(model, CHAT, Want(logprob=True))
+        assert "logprob" not in ask_about(server, options="&server=anew")[0].signals
 
 
 def test_it_is_asked_anew_on_demand(cache):

@@ -57,10 +57,11 @@ def load_openai(
             f"model {name!r}: the server {host} wants a key: set OPENAI_API_KEY, or name another server: "
             f"{_SHAPE}."
         )
-    read = read_options(options)
-    if is_probed(options):
+    read, probed = read_options(options), is_probed(options)
+    if probed:
         read = _found_out(model, url, key, options, read)
-    return RetryingModel(OpenaiModel(model, url, key, read), Patience(attempts=read.attempts))
+    made = OpenaiModel(model, url, key, read, are_found_out=probed)
+    return RetryingModel(made, Patience(attempts=read.attempts))
 
 
 def _found_out(model: str, url: str, key: str, options: Mapping[str, str], read: Options) -> Options:
