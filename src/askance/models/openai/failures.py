@@ -171,8 +171,8 @@ class Failures:
     def of_promise(self, what: str, option: str) -> AskanceError:
         """An answer without what the options declare, or what was found out."""
         remedy = (
-            "is declared: leave that out of the model's options (`askance models --check SPEC` tells what the "
-            "server can do)"
+            "is declared: leave that out of the model's options (`askance models --check SPEC` tells what "
+            "the server can do)"
         )
         if self._are_found_out:
             remedy = "was found out: the server may have changed; ask it anew (?server=anew after the model)"
