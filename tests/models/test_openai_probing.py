@@ -66,6 +66,7 @@ def test_what_each_server_can_do_is_found_out(name, cache, monkeypatch):
     assert model.context_tokens == again.context_tokens == int(FOUND[name].get("context", 32768))
     assert [name for name, _ in notes] == ["probe", "probe"]
     assert told["version"] in notes[1][1]
+    assert ("its window is not told" in notes[1][1]) is ("context" not in FOUND[name])
 
 
 def test_every_protocol_has_its_expectation():

@@ -81,7 +81,10 @@ def _found_out(model: str, url: str, key: str, options: Mapping[str, str], read:
     found = wait_for(patience.keep_trying(lambda: probe(model, url, key, identity, read.timeout)))
     result = read_options({**found, **given, "server": AUTO})
     later = "kept; ?server=anew asks again" if kept.write(found) else "not kept: no cache can be written"
-    note("probe", f"The server at {url} ({identity.title}): {described(result)} ({later}).")
+    window = f"window of {result.context:,} tokens"
+    if "context" not in {**found, **given}:
+        window = f"its window is not told, and taken to be {result.context:,} tokens (?context=N declares it)"
+    note("probe", f"The server at {url} ({identity.title}): {described(result)}; {window} ({later}).")
     return result
 
 
