@@ -92,7 +92,7 @@ def test_ask_as_json_prints_one_object(run, script, sample_index, tmp_path):
     assert (code, err) == (0, "")
     shown = json.loads(out)
     assert shown["answer"].endswith("So the answer is Uppsala.")
-    assert set(shown) == {"answer", "short_answer", "citations", "usage", "decisions", "trace_path"}
+    assert set(shown) == {"answer", "short_answer", "citations", "usage", "notes", "decisions", "trace_path"}
     assert set(shown["usage"]) == {
         "prompt_tokens", "generated_tokens", "reused_tokens", "searches", "seconds", "is_upper_bound",
     }  # fmt: skip
@@ -302,9 +302,13 @@ def test_a_model_without_the_signals_a_method_needs(run, sample_index, monkeypat
     monkeypatch.setattr(ScriptedModel.__init__, "__kwdefaults__", {
         **ScriptedModel.__init__.__kwdefaults__, "signals": frozenset(),
     })  # fmt: skip
-    code, _, err = run("ask", "Q?", "--index", sample_index, "--model", "scripted")
+    code, _, err = run("ask", "Q?", "--index", sample_index, "--model", "scripted", "--method", "dragin")
     assert code == 2
     assert "needs logprob" in err
+    assert "choose --method iterdrag" in err
+    code, _, err = run("ask", "Q?", "--index", sample_index, "--model", "scripted")
+    assert code == 0
+    assert err.startswith("iterdrag answers, the best method that can with this model")
 
 
 def test_a_question_longer_than_the_context_window(run, sample_index, tmp_path):

@@ -92,9 +92,10 @@ class TestServerThatTellsLogprobs(OverAServer):
 
 
 class TestServerOfChat(OverAServer):
-    """What is assumed where nothing is declared."""
+    """Chats and texts, and nothing else."""
 
     signals = frozenset()
     capabilities = frozenset({"chat"})
+    options = "?chat=1"
     prompt = Chat((Turn("user", (Span("One two three, the cat and the dog sat by the"),)),))
     counts_exactly = False

@@ -6,9 +6,11 @@ import stat
 import pytest
 from runs.scripted_server import Fault, ScriptedServer
 from tests.models.protocol_server import NAMES, answers, protocol, serve
+from tests.models.served import CHAT, event, write
 
-from askance.core.errors import AskanceError, ModelSpecError, ModelUnavailable, RequestRefused
+from askance.core.errors import AskanceError, ModelFailure, ModelSpecError, ModelUnavailable, RequestRefused
 from askance.core.notes import noted
+from askance.core.types import Want
 from askance.models.openai.identity import Identity
 from askance.models.openai.kept import Kept
 from askance.models.openai.options import SERVERS
@@ -64,6 +66,7 @@ def test_what_each_server_can_do_is_found_out(name, cache, monkeypatch):
     assert model.context_tokens == again.context_tokens == int(FOUND[name].get("context", 32768))
     assert [name for name, _ in notes] == ["probe", "probe"]
     assert told["version"] in notes[1][1]
+    assert ("its window is not told" in notes[1][1]) is ("context" not in FOUND[name])
 
 
 def test_every_protocol_has_its_expectation():
@@ -79,6 +82,17 @@ def test_another_version_is_asked_anew(cache):
         model, notes = ask_about(server, told["model"])
     assert "raw" not in model.capabilities
     assert "vLLM 0.12.0" in notes[-1][1]
+
+
+def test_a_server_that_has_changed_since_names_what_to_do(cache):
+    with ScriptedServer() as server:
+        model, _ = ask_about(server)
+        server.withholds = {"logprobs"}
+        with pytest.raises(
+            ModelFailure, match=r"top_logprobs=12 was found out: .* \(\?server=anew after the model"
+        ):
+            write(model, CHAT, Want(logprob=True))
+        assert "logprob" not in ask_about(server, options="&server=anew")[0].signals
 
 
 def test_it_is_asked_anew_on_demand(cache):
@@ -261,6 +275,56 @@ def test_a_server_that_takes_too_long(cache, monkeypatch):
         ):
             ask_about(server)
     assert not cache.exists()
+
+
+ABSENT = Fault(404, body={"error": {"message": "no such endpoint"}})
+
+
+def test_a_server_of_completions_alone_scores(cache):
+    with ScriptedServer() as server:
+        server.answers = lambda request: ABSENT if request.path == "/v1/chat/completions" else None
+        model, notes = ask_about(server)
+    assert model.capabilities == {"raw", "continuation", "score"}
+    assert model.signals == {"logprob", "top_logprobs", "entropy"}
+    assert "scores" in notes[-1][1]
+
+
+def test_scores_that_are_none_are_not_believed(cache):
+    def answer(request):
+        if request.path == "/v1/chat/completions":
+            return ABSENT
+        told = {"tokens": [request.body.get("prompt")], "token_logprobs": [-9.0], "top_logprobs": None}
+        return Fault(body=event(request.body["prompt"], told)) if request.body.get("echo") else None
+
+    with ScriptedServer() as server:
+        server.answers = answer
+        assert ask_about(server)[0].capabilities == {"raw", "continuation"}
+
+
+def bare_of(path, *names):
+    """The server without some parameters at one endpoint, as if it did not know them."""
+
+    def answer(request):
+        if request.path == path:
+            for name in names:
+                request.body.pop(name, None)
+
+    return answer
+
+
+@pytest.mark.parametrize(
+    ("path", "capabilities"),
+    [
+        ("/v1/chat/completions", {"raw", "continuation", "score"}),
+        ("/v1/completions", {"chat", "continuation"}),
+    ],
+)
+def test_the_endpoint_that_tells_log_probabilities_is_declared_alone(cache, path, capabilities):
+    with ScriptedServer() as server:
+        server.answers = bare_of(path, "logprobs", "top_logprobs")
+        model, _ = ask_about(server)
+    assert model.capabilities == capabilities
+    assert "logprob" in model.signals
 
 
 def test_a_server_that_breaks_at_log_probabilities(cache):

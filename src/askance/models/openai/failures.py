@@ -45,10 +45,12 @@ class Failures:
     Args:
         name: of the model.
         key: which nothing that is raised may hold.
+        are_found_out: what the server can do was found out, and not declared.
     """
 
-    def __init__(self, name: str, url: str, key: str) -> None:
+    def __init__(self, name: str, url: str, key: str, *, are_found_out: bool = False) -> None:
         self._name, self._url, self._key = name, url, key
+        self._are_found_out = are_found_out
 
     def of_status(self, status: int, body: object, headers: Mapping[str, str]) -> AskanceError:
         """A status that is an error."""
@@ -167,11 +169,14 @@ class Failures:
         )
 
     def of_promise(self, what: str, option: str) -> AskanceError:
-        """An answer without what the options declare."""
-        return ModelFailure(
-            f"{self.place} gave {self._said(what)}, though {option} is declared: leave that out of the "
-            "model's options (`askance models --check SPEC` tells what the server can do)."
+        """An answer without what the options declare, or what was found out."""
+        remedy = (
+            "is declared: leave that out of the model's options (`askance models --check SPEC` tells what "
+            "the server can do)"
         )
+        if self._are_found_out:
+            remedy = "was found out: the server may have changed; ask it anew (?server=anew after the model)"
+        return ModelFailure(f"{self.place} gave {self._said(what)}, though {option} {remedy}.")
 
     @property
     def place(self) -> str:

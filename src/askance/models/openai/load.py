@@ -57,10 +57,11 @@ def load_openai(
             f"model {name!r}: the server {host} wants a key: set OPENAI_API_KEY, or name another server: "
             f"{_SHAPE}."
         )
-    read = read_options(options)
-    if is_probed(options):
+    read, probed = read_options(options), is_probed(options)
+    if probed:
         read = _found_out(model, url, key, options, read)
-    return RetryingModel(OpenaiModel(model, url, key, read), Patience(attempts=read.attempts))
+    made = OpenaiModel(model, url, key, read, are_found_out=probed)
+    return RetryingModel(made, Patience(attempts=read.attempts))
 
 
 def _found_out(model: str, url: str, key: str, options: Mapping[str, str], read: Options) -> Options:
@@ -80,7 +81,10 @@ def _found_out(model: str, url: str, key: str, options: Mapping[str, str], read:
     found = wait_for(patience.keep_trying(lambda: probe(model, url, key, identity, read.timeout)))
     result = read_options({**found, **given, "server": AUTO})
     later = "kept; ?server=anew asks again" if kept.write(found) else "not kept: no cache can be written"
-    note("probe", f"The server at {url} ({identity.title}): {described(result)} ({later}).")
+    window = f"window of {result.context:,} tokens"
+    if "context" not in {**found, **given}:
+        window = f"its window is not told, and taken to be {result.context:,} tokens (?context=N declares it)"
+    note("probe", f"The server at {url} ({identity.title}): {described(result)}; {window} ({later}).")
     return result
 
 

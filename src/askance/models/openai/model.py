@@ -50,15 +50,18 @@ class OpenaiModel:
         model: as the server knows it.
         url: such as ``http://host/v1``.
         key: of the server; nothing shows it.
+        are_found_out: the options are what was found out of the server.
     """
 
     precision = ""
 
-    def __init__(self, model: str, url: str, key: str, options: Options) -> None:
+    def __init__(
+        self, model: str, url: str, key: str, options: Options, *, are_found_out: bool = False
+    ) -> None:
         self.name = f"{model}@{url}"
         self._model, self._options = model, options
         self._refused = set[str]()
-        self._failures = Failures(self.name, url, key)
+        self._failures = Failures(self.name, url, key, are_found_out=are_found_out)
         self._connection = Connection(
             url, key, self._failures, timeout=options.timeout, in_flight=options.in_flight
         )

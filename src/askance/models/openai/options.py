@@ -181,4 +181,4 @@ def described(options: Options) -> str:
         "top_k": options.top_k,
     }
     has = [name for name, is_there in abilities.items() if is_there]
-    return f"{', '.join(has)}; window of {options.context:,} tokens"
+    return ", ".join(has)

@@ -6,7 +6,7 @@ The requests are those of `OpenaiModel` with ever fewer options, so that what wo
 import asyncio
 from collections.abc import Iterator, Sequence
 from contextvars import Context
-from dataclasses import dataclass, fields, replace
+from dataclasses import fields, replace
 from typing import Any, Literal, cast
 
 from askance.core.errors import (
@@ -17,13 +17,14 @@ from askance.core.errors import (
     PromptTooLong,
     RequestRefused,
 )
-from askance.core.types import Chat, Cut, Generation, Prompt, Raw, Sampling, Span, Token, Turn, Want
+from askance.core.types import Chat, Prompt, Raw, Sampling, Span, Turn, Want
 from askance.models.openai.connection import Connection
 from askance.models.openai.events import Unusable, read_event
 from askance.models.openai.failures import Failures
 from askance.models.openai.identity import ANY_MODEL, Identity, Looker
 from askance.models.openai.model import OpenaiModel
 from askance.models.openai.options import SERVERS, Options, read_options
+from askance.models.openai.proofs import Words, Written, halves, together, tokens_of
 
 _KEY = ("probe",)
 _OF_THE_USER = {"timeout", "attempts"}
@@ -75,24 +76,6 @@ async def probe(model: str, url: str, key: str, identity: Identity, timeout: flo
     }
 
 
-@dataclass(frozen=True, slots=True)
-class _Written:
-    """What was written under options, and those that the server took."""
-
-    generation: Generation
-    options: Options
-
-    @property
-    def num_top(self) -> int:
-        """Alternatives that were told to a token."""
-        return max((len(token.top) for token in _tokens(self.generation)), default=0)
-
-    @property
-    def tells_logprobs(self) -> bool:
-        tokens = _tokens(self.generation)
-        return bool(tokens) and all(token.logprob is not None for token in tokens)
-
-
 class _Probe:
     """Asks one server about one model."""
 
@@ -116,7 +99,7 @@ class _Probe:
             found = await self._continued(chat, found)
             found = replace(found, top_k=await self._takes_top_k(chat, found))
             found = replace(found, tokenize=await self._tokenizer(chat, found))
-        found = _together(found, chat, raw)
+        found = together(found, chat, raw)
         if raw is not None and not found.chat:
             found = replace(found, score=await self._scores(raw, found))
         if not found.chat and not found.completions:
@@ -136,7 +119,7 @@ class _Probe:
             timeout=self._timeout,
         )
 
-    async def _first(self, prompt: Prompt, options: Options) -> _Written | None:
+    async def _first(self, prompt: Prompt, options: Options) -> Written | None:
         """What is written to a prompt with as many signals as the server tells; None if it takes no such."""
         refusals = list[AskanceError]()
         for tried in _ladder(options, refusals):
@@ -164,15 +147,15 @@ class _Probe:
 
     async def _write(
         self, prompt: Prompt, options: Options, *, sampling: Sampling = Sampling(_TOKENS), until: Any = None
-    ) -> _Written:
+    ) -> Written:
         model = OpenaiModel(self._model, self._url, self._key, options)
         want = Want(logprob=bool(options.logprobs or options.top_logprobs), top_logprobs=options.top_logprobs)
         (written,) = await model.generate(prompt, sampling, want, until, key=_KEY)
-        return _Written(written, model.options)
+        return Written(written, model.options)
 
-    async def _continued(self, chat: _Written, found: Options) -> Options:
+    async def _continued(self, chat: Written, found: Options) -> Options:
         """With the way in which chat goes on from a text of its own, and whether a cut text has its usage."""
-        begun, expected = _half(chat.generation.text)
+        begun, expected = halves(chat.generation.text)
         running = False
         ways: tuple[Literal["1", "final_message"], ...] = ("1", "final_message")
         if self._identity.server in ("vllm", "sglang"):
@@ -181,7 +164,7 @@ class _Probe:
             options = replace(found, continuation=way, running_usage=chat.options.running_usage)
             prompt = Chat(_CHAT.turns, (Span(begun),))
             try:
-                again = await self._write(prompt, options, sampling=Sampling(_TOKENS), until=_Words(2))
+                again = await self._write(prompt, options, sampling=Sampling(_TOKENS), until=Words(2))
             except (ModelFailure, ModelSpecError, PromptTooLong) as error:
                 if isinstance(error, ModelUnavailable):
                     raise
@@ -191,7 +174,7 @@ class _Probe:
                 return replace(again.options, continuation=way, running_usage=running)
         return replace(found, continuation="0", running_usage=running)
 
-    async def _is_raw(self, raw: _Written) -> bool:
+    async def _is_raw(self, raw: Written) -> bool:
         """Whether a prompt was gone on from as it stands, and was not shown to the model as a message.
 
         Servers that tell no usage with a stream may tell it with an answer in one piece.
@@ -209,7 +192,7 @@ class _Probe:
             return False
         return usage is not None and 0 < usage.prompt_tokens <= _MOST_COUNTING_TOKENS
 
-    async def _takes_top_k(self, chat: _Written, found: Options) -> bool:
+    async def _takes_top_k(self, chat: Written, found: Options) -> bool:
         """Whether a hot sample with top_k=1 is what is written at temperature 0."""
         options = replace(found, top_k=True)
         sampling = Sampling(_TOKENS, temperature=_HOT, top_k=1)
@@ -222,9 +205,9 @@ class _Probe:
         is_sent = hot.options.top_k
         return is_sent and bool(hot.generation.text.strip()) and hot.generation.text == chat.generation.text
 
-    async def _scores(self, raw: _Written, found: Options) -> bool:
+    async def _scores(self, raw: Written, found: Options) -> bool:
         """Whether the first token that it wrote has the log-probability with which it wrote it."""
-        first = next(iter(_tokens(raw.generation)), None)
+        first = next(iter(tokens_of(raw.generation)), None)
         if first is None or not first.text or first.logprob is None:
             return False
         model = OpenaiModel(self._model, self._url, self._key, replace(found, score=True))
@@ -236,7 +219,7 @@ class _Probe:
             return False
         return abs(scored.logprob - first.logprob) <= _TOLERANCE_OF_SCORES
 
-    async def _tokenizer(self, chat: _Written, found: Options) -> Any:
+    async def _tokenizer(self, chat: Written, found: Options) -> Any:
         """The way of counting that gives what the server says that it read."""
         server = self._identity.server
         if server == "llama-cpp-python":
@@ -271,17 +254,6 @@ class _Probe:
         return self._refusal
 
 
-@dataclass(frozen=True, slots=True)
-class _Words:
-    """Cuts a text once it has so many whole words."""
-
-    num_words: int
-
-    def __call__(self, tokens: Sequence[Token]) -> Cut | None:
-        text = "".join(token.text for token in tokens)
-        return Cut(len(tokens), "enough") if len(text.split()) > self.num_words else None
-
-
 def _ladder(options: Options, refusals: Sequence[AskanceError]) -> Iterator[Options]:
     """Options with ever less in them. What the last refusal seems to be about goes first."""
 
@@ -302,40 +274,3 @@ def _ladder(options: Options, refusals: Sequence[AskanceError]) -> Iterator[Opti
     if is_refused():
         yield plain
         yield replace(plain, usage=False)
-
-
-def _together(found: Options, chat: _Written | None, raw: _Written | None) -> Options:
-    """The endpoints that are declared, and the signals that all of these tell, since methods may use either.
-
-    An endpoint that tells less than the other is left out, where methods can go on from a text without it.
-    """
-    both = replace(found, chat=chat is not None, completions=raw is not None)
-    sets = [min((_telling(both, each) for each in (chat, raw) if each is not None), key=_worth, default=both)]
-    if chat is not None and found.continuation != "0":
-        sets.append(_telling(replace(both, completions=False), chat))
-    if raw is not None:
-        sets.append(_telling(replace(both, chat=False), raw))
-    return max(sets, key=_worth)
-
-
-def _telling(found: Options, written: _Written) -> Options:
-    num_top = min(written.num_top, written.options.top_logprobs)
-    tells = bool(written.options.logprobs or written.options.top_logprobs)
-    return replace(found, logprobs=tells and not num_top, top_logprobs=num_top if tells else 0)
-
-
-def _worth(options: Options) -> int:
-    return 1 + options.top_logprobs if options.top_logprobs else int(options.logprobs)
-
-
-def _tokens(generation: Generation) -> Sequence[Token]:
-    return (*generation.tokens, *generation.dropped)
-
-
-def _half(text: str) -> tuple[str, str]:
-    """The first half of a text, and the word that follows; no word where there are too few to tell."""
-    ends = [at for at in range(1, len(text)) if text[at].isspace() and not text[at - 1].isspace()]
-    if len(ends) < 4:
-        return "", ""
-    at = ends[len(ends) // 2 - 1]
-    return text[:at], text[at:].split()[0]
