@@ -23,7 +23,7 @@ class HfModel(LocalModel):
     transformers' attention interface. Make one with `load_hf`.
 
     Args:
-        module: its weights must not change from here on; some of them may be held a second time.
+        module: its weights must not change from here on: keys and values of texts are kept.
         memory_bytes: for keys and values, of what is computed and of what may come again; otherwise a part of
             what is free.
         guesses: whether to guess how texts go on: nothing but the time that it takes depends on it.
