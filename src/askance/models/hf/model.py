@@ -4,6 +4,7 @@ from functools import cached_property
 from typing import Any
 
 import numpy as np
+import torch
 from numpy.typing import NDArray
 
 from askance.core.types import TokenIds
@@ -50,6 +51,11 @@ class HfModel(LocalModel):
         """See `model_fingerprint`."""
         with no_team():
             return model_fingerprint(self._network.module, self._encoding)
+
+    @property
+    def device(self) -> torch.device:
+        """Where it is computed."""
+        return self._network.device
 
     @property
     def precision(self) -> str:
