@@ -114,12 +114,12 @@ def _spec(name: str, out: Path) -> str:
     if name != UNPACKED:
         return name
     from askance.models.bundled import gguf_path
-    from askance.models.llama_cpp.packing import unpack
+    from askance.models.llama_cpp.packing import pack
 
     target = out / "unpacked.gguf"
     if not target.exists():
         partial = target.with_suffix(".partial")
-        unpack(gguf_path(), partial)
+        pack(gguf_path(), partial, matrices="F32", embeddings="F32")
         partial.rename(target)
     return f"gguf:{target}"
 

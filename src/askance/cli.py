@@ -41,6 +41,7 @@ from askance.cli_options import (
 from askance.cli_runs import compare, report
 from askance.cli_trace import show_trace
 from askance.cli_train import train
+from askance.core.activity import shown_by
 from askance.core.errors import AskanceError, MachineFailure, QuestionError
 from askance.core.knobs import describe_type
 from askance.core.machine import machine_failure
@@ -50,6 +51,7 @@ from askance.core.trace import Trace
 from askance.core.version import VERSION
 from askance.loading import DEFAULT_RETRIEVER
 from askance.runtime.trace_file import check_writable
+from askance.serve.activity import Activities
 from askance.serve.console import err, out
 from askance.text.printable import printable
 from askance.wire import (
@@ -67,7 +69,7 @@ class Commands(TyperGroup):
     """The group of commands; each runs under `exit_codes`, before the framework can swallow an interrupt."""
 
     def invoke(self, context: Any) -> Any:
-        with exit_codes(as_json=JSON in context.args), noted(_Telling()):
+        with exit_codes(as_json=JSON in context.args), noted(_Telling()), shown_by(Activities(err)):
             return super().invoke(context)
 
 

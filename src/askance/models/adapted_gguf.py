@@ -6,7 +6,6 @@ from askance.models.bundled import converted_lora
 from askance.models.llama_cpp import LlamaModel, load_gguf
 from askance.models.llama_cpp.load import gguf_file
 from askance.models.llama_cpp.lora import write_lora
-from askance.models.llama_cpp.weights import Weights, check_is_gguf
 
 
 def load_adapted_gguf(name: str, *, adapter: str, attention: str = "1") -> LlamaModel:
@@ -24,6 +23,5 @@ def load_adapted_gguf(name: str, *, adapter: str, attention: str = "1") -> Llama
     path = Path(adapter).expanduser()
     if path.is_dir():
         folder, base = path, gguf_file(name)
-        check_is_gguf(base)
-        path = converted_lora(folder, base, lambda target: write_lora(folder, Weights(base), target))
+        path = converted_lora(folder, base, lambda target: write_lora(folder, base, target))
     return load_gguf(name, attention=attention, display_name=f"{name}?adapter={adapter}", adapter=path)

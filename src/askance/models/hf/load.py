@@ -163,9 +163,8 @@ def source(name: str) -> tuple[str, str | None]:
     if path.suffix == ".gguf":
         if not path.is_file():
             raise ModelSpecError(f"model file {name!r} does not exist: check the path.")
-        for package in ("gguf", "accelerate"):
-            if find_spec(package) is None:
-                raise MissingExtra(package, "local", f"reading {path.name}")
+        if find_spec("accelerate") is None:
+            raise MissingExtra("accelerate", "local", f"reading {path.name}")
         return str(path.parent), path.name
     if path.is_dir():
         if (path / "adapter_config.json").is_file():

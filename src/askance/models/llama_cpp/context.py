@@ -1,16 +1,15 @@
 """Keys and values in llama.cpp, and one pass over some of them."""
 
 import ctypes
-import os
 import weakref
 from collections.abc import Sequence
 from typing import Any
 
-import llama_cpp
 import numpy as np
 from numpy.typing import NDArray
 
-from askance.models.llama_cpp.library import first_error, forget_errors
+from askance.models.llama_cpp.library import FLASH_ATTENTION_OFF, Batch, first_error, forget_errors, llama
+from askance.models.llama_cpp.team import default_team
 from askance.models.llama_cpp.watch import Watch
 from askance.models.llama_cpp.weights import Weights
 
@@ -35,12 +34,12 @@ class Context:
     def __init__(
         self, weights: Weights, num_streams: int, stream_tokens: int, *, watches: bool, flash: bool = False
     ) -> None:
-        self._weights = weights
+        self._weights, self._num_streams, self._team = weights, num_streams, default_team()
         self._watch = (
             Watch(f"kq_soft_max-{weights.num_layers - 1}", remembers=weights.can_go_back) if watches else None
         )
         forget_errors()
-        self._pointer: Any = llama_cpp.llama_init_from_model(
+        self._pointer: Any = llama.llama_init_from_model(
             weights.pointer, self._settings(num_streams, stream_tokens, flash)
         )
         if not self._pointer:
@@ -50,10 +49,10 @@ class Context:
         # Not when the process ends: a pass may still be computed. The weights, and what is called back, have
         # to be there for as long.
         weakref.finalize(self, _free, self._pointer, weights, self._watch).atexit = False
-        self._memory = llama_cpp.llama_get_memory(self._pointer)
+        self._memory = llama.llama_get_memory(self._pointer)
         if weights.adapter is not None:
-            one = (ctypes.POINTER(ctypes.c_void_p) * 1)(weights.adapter)
-            llama_cpp.llama_set_adapters_lora(self._pointer, one, 1, (ctypes.c_float * 1)(1.0))
+            one = (ctypes.c_void_p * 1)(weights.adapter)
+            llama.llama_set_adapters_lora(self._pointer, one, 1, (ctypes.c_float * 1)(1.0))
         self._row = _Row()
 
     @property
@@ -63,11 +62,35 @@ class Context:
 
     def cut(self, stream: int, start: int) -> None:
         """Forget the tokens of a stream from one on."""
-        llama_cpp.llama_memory_seq_rm(self._memory, stream, start, -1)
+        llama.llama_memory_seq_rm(self._memory, stream, start, -1)
 
     def copy(self, source: int, target: int) -> None:
         """Let a stream hold what another one holds."""
-        llama_cpp.llama_memory_seq_cp(self._memory, source, target, -1, -1)
+        llama.llama_memory_seq_cp(self._memory, source, target, -1, -1)
+
+    def take(self, stream: int, other: "Context", source: int) -> None:
+        """Let a stream, which holds nothing, hold what one of another context for the same model holds.
+
+        Llama.cpp moves streams between contexts with as many of them alone. What it writes is two numbers,
+        the number of streams and, for each, the number of its cells and then the cells; it is written with
+        another number of streams here. What another kind of memory has written is refused.
+
+        Raises:
+            RuntimeError: there is no room for it, or the model has another kind of memory.
+        """
+        size = llama.llama_state_seq_get_size(other._pointer, source)
+        content = np.zeros(size + 4 * self._num_streams, np.uint8)
+        llama.llama_state_seq_get_data(other._pointer, content.ctypes.data, size, source)
+        empty_behind = 4 * (other._num_streams - 1 - source)
+        begun = content[: 4 * (3 + source)].view(np.uint32)
+        if begun[2] != other._num_streams or begun[3:].any() or content[size - empty_behind : size].any():
+            raise RuntimeError("keys and values are kept in a form that can't be moved")
+        begun[source : source + 3] = *begun[:2], self._num_streams
+        first, stop = 4 * source, size - empty_behind + 4 * (self._num_streams - 1)
+        at = content.ctypes.data + first
+        forget_errors()
+        if llama.llama_state_seq_set_data(self._pointer, at, stop - first, stream) != stop - first:
+            raise RuntimeError(f"keys and values can't be moved: {first_error()}")
 
     def run(
         self,
@@ -83,7 +106,10 @@ class Context:
         """
         batch = self._row.fill(streams, starts, ids, num_logits)
         forget_errors()
-        code = llama_cpp.llama_decode(self._pointer, batch)
+        num_threads = self._team.begin()
+        llama.llama_set_n_threads(self._pointer, num_threads, num_threads)
+        code = llama.llama_decode(self._pointer, batch)
+        self._team.end()
         if code:
             raise RuntimeError(f"llama.cpp broke off with code {code}: {first_error()}")
         return [
@@ -121,18 +147,18 @@ class Context:
         raise RuntimeError("llama.cpp does not show the attention of the last layer")
 
     def _logits(self, place: int) -> NDArray[np.float32]:
-        pointer = llama_cpp.llama_get_logits_ith(self._pointer, place)
+        pointer = llama.llama_get_logits_ith(self._pointer, place)
         return np.ctypeslib.as_array(pointer, (self._weights.num_tokens,)).copy()
 
     def _settings(self, num_streams: int, stream_tokens: int, flash: bool) -> Any:
-        settings = llama_cpp.llama_context_default_params()
+        settings = llama.llama_context_default_params()
         settings.n_ctx, settings.n_seq_max = num_streams * stream_tokens, num_streams
         settings.n_batch = settings.n_ubatch = PASS_TOKENS
         settings.n_outputs_max = settings.n_outputs_max_per_seq = 0  # as many as are asked for
         settings.kv_unified = False
-        settings.n_threads = settings.n_threads_batch = num_threads()
+        settings.n_threads = settings.n_threads_batch = self._team.num_threads
         if not flash:
-            settings.flash_attn_type = llama_cpp.LLAMA_FLASH_ATTN_TYPE_DISABLED
+            settings.flash_attn_type = FLASH_ATTENTION_OFF
         if self._watch is not None:
             settings.cb_eval = self._watch.callback
         return settings
@@ -150,7 +176,7 @@ class _Row:
         self._pointers = (numbers * PASS_TOKENS)(
             *(ctypes.cast(first + step * place, numbers) for place in range(PASS_TOKENS))
         )
-        self._batch = llama_cpp.llama_batch(
+        self._batch = Batch(
             0,
             self._ids.ctypes.data_as(numbers),
             None,
@@ -179,16 +205,6 @@ class _Row:
         return self._batch
 
 
-def num_threads() -> int:
-    """As many as there are cores for this process, or as OMP_NUM_THREADS says."""
-    told = os.environ.get("OMP_NUM_THREADS", "")
-    if told.isdecimal() and int(told):
-        return int(told)
-    if hasattr(os, "sched_getaffinity"):
-        return len(os.sched_getaffinity(0))
-    return os.cpu_count() or 1
-
-
 def _by_stream(caught: NDArray[np.float32], num_streams: int, num_tokens: int) -> NDArray[np.float32]:
     if caught.shape[0] != num_streams or caught.shape[2] != num_tokens:
         raise RuntimeError(f"llama.cpp shows attention in a shape that is not understood: {caught.shape}")
@@ -196,4 +212,4 @@ def _by_stream(caught: NDArray[np.float32], num_streams: int, num_tokens: int) -
 
 
 def _free(pointer: Any, *kept: Any) -> None:
-    llama_cpp.llama_free(pointer)
+    llama.llama_free(pointer)

@@ -3,16 +3,16 @@
 import json
 import math
 import re
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Mapping
+from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-import llama_cpp
 import numpy as np
 from numpy.typing import NDArray
 
-from askance.core.errors import MissingExtra, ModelSpecError
-from askance.models.llama_cpp.weights import Weights
+from askance.core.errors import ModelSpecError
+from askance.models.llama_cpp.gguf_file import GgufFile, shape_of
 from askance.models.local.adapter_files import CONFIG, WEIGHTS
 
 _NAME = re.compile(r"base_model\.model\.(?P<part>.+)\.lora_(?P<half>[AB])\.weight")
@@ -25,50 +25,37 @@ Halves = dict[str, NDArray[Any]]
 """Of an adapter's part: "a", shape [rank, inputs], and "b", shape [outputs, rank]."""
 
 
-def write_lora(folder: Path, base: Weights, target: Path) -> None:
-    """Convert the adapter in a folder for a base of llama.cpp.
+@dataclass(frozen=True, slots=True)
+class Lora:
+    """An adapter whose parts have the names and the order of rows of a base of llama.cpp.
+
+    Attributes:
+        alpha: what products are to be multiplied with, times the rank.
+        parts: the halves by the names of tensors.
+    """
+
+    alpha: float
+    parts: Mapping[str, Halves]
+
+    def product(self, name: str) -> NDArray[np.float32] | None:
+        """What is added to the tensor `name`, shape [outputs, inputs]; None if nothing is."""
+        halves = self.parts.get(name)
+        if halves is None:
+            return None
+        first, second = (halves[half].astype(np.float32) for half in "ab")
+        product: NDArray[np.float32] = second @ first
+        product *= self.alpha / len(first)
+        return product
+
+
+def read_lora(folder: Path, base: GgufFile) -> Lora:
+    """The adapter in a folder for a base of llama.cpp.
 
     Raises:
         ModelSpecError: it is no plain LoRA, does not fit, or its files can't be read.
-        MissingExtra: a package is missing.
     """
-    alpha, parts = _read(folder, base)
-    import gguf
+    from safetensors import SafetensorError, safe_open
 
-    try:
-        writer = gguf.GGUFWriter(target, base.entry("general.architecture"))
-        writer.add_type("adapter")
-        writer.add_string("adapter.type", "lora")
-        writer.add_float32("adapter.lora.alpha", alpha)
-        for name, halves in parts.items():
-            for half, numbers in halves.items():
-                writer.add_tensor(f"{name}.lora_{half}", np.ascontiguousarray(numbers))
-        writer.write_header_to_file()
-        writer.write_kv_data_to_file()
-        writer.write_tensors_to_file()
-        writer.close()
-    except (OSError, ValueError) as error:
-        raise ModelSpecError(f"the adapter {str(folder)!r} can't be converted: {error}.") from error
-
-
-def products(folder: Path, base: Weights) -> Iterator[tuple[str, NDArray[np.float32]]]:
-    """What the adapter in a folder adds to each tensor of a base: its name, shape [outputs, inputs].
-
-    Raises what `write_lora` does.
-    """
-    alpha, parts = _read(folder, base)
-    for name, halves in parts.items():
-        first, second = (halves[half].astype(np.float32) for half in "ab")
-        yield name, (alpha / len(first)) * (second @ first)
-
-
-def _read(folder: Path, base: Weights) -> tuple[float, dict[str, Halves]]:
-    """What products are to be multiplied with, times the rank; and the halves by the names of tensors."""
-    try:
-        import gguf  # noqa: F401
-        from safetensors import SafetensorError, safe_open
-    except ImportError as error:
-        raise MissingExtra(str(error.name), "gguf", "an adapter for llama.cpp") from error
     parts: dict[str, Halves] = {}
     try:
         alpha = _alpha(folder)
@@ -79,9 +66,48 @@ def _read(folder: Path, base: Weights) -> tuple[float, dict[str, Halves]]:
     except (OSError, ValueError, KeyError, SafetensorError) as error:
         raise ModelSpecError(f"the adapter {str(folder)!r} can't be converted: {error}.") from error
     for name, found in parts.items():
-        if len(found) < 2:
-            raise ModelSpecError(f"the adapter {str(folder)!r} is damaged: half of it is missing for {name}.")
-    return alpha, parts
+        _check_fits(name, found, base, folder)
+    return Lora(alpha, parts)
+
+
+def write_lora(folder: Path, base: Path, target: Path) -> None:
+    """Convert the adapter in a folder to a GGUF file for the base in the file `base`.
+
+    Raises:
+        ModelSpecError: what `read_lora` says, or the base is damaged.
+        OSError: `target` can't be written.
+    """
+    file = GgufFile(base)
+    lora = read_lora(folder, file)
+    import gguf
+
+    writer = gguf.GGUFWriter(target, file.architecture)
+    try:
+        writer.add_type("adapter")
+        writer.add_string("adapter.type", "lora")
+        writer.add_float32("adapter.lora.alpha", lora.alpha)
+        for name, halves in lora.parts.items():
+            for half, numbers in halves.items():
+                writer.add_tensor(f"{name}.lora_{half}", np.ascontiguousarray(numbers))
+        writer.write_header_to_file()
+        writer.write_kv_data_to_file()
+        writer.write_tensors_to_file()
+    finally:
+        writer.close()
+
+
+def _check_fits(name: str, halves: Halves, base: GgufFile, folder: Path) -> None:
+    if len(halves) < 2:
+        raise ModelSpecError(f"the adapter {str(folder)!r} is damaged: half of it is missing for {name}.")
+    shape = (len(halves["b"]), halves["a"].shape[-1])
+    tensor = base.tensors.get(name)
+    expected = None if tensor is None else shape_of(tensor)
+    if shape != expected or halves["b"].shape[-1] != len(halves["a"]):
+        raise ModelSpecError(
+            f"adapter {str(folder)!r} does not fit model {str(base.path)!r}: it has {name} in the shape "
+            f"{shape}, the model {'none' if expected is None else f'in {expected}'}. Name the adapter that "
+            "was made for it."
+        )
 
 
 def _alpha(folder: Path) -> float:
@@ -98,11 +124,12 @@ def _alpha(folder: Path) -> float:
     return alpha * math.sqrt(rank) if settings.get("use_rslora") else alpha
 
 
-def _names(kind: str, base: Weights) -> Callable[[str], str | None]:
+def _names(base: GgufFile) -> Callable[[str], str | None]:
     """What llama.cpp calls a part of a model of transformers."""
     import gguf
 
-    architecture = next((each for each, name in gguf.MODEL_ARCH_NAMES.items() if name == kind), None)
+    known = gguf.MODEL_ARCH_NAMES.items()
+    architecture = next((each for each, name in known if name == base.architecture), None)
     if architecture is None:
         return lambda part: None
     table = gguf.get_tensor_name_map(architecture, base.num_layers)
@@ -110,9 +137,9 @@ def _names(kind: str, base: Weights) -> Callable[[str], str | None]:
 
 
 def _renamed(
-    halves: Iterator[tuple[str, NDArray[Any]]], base: Weights, folder: Path
+    halves: Iterator[tuple[str, NDArray[Any]]], base: GgufFile, folder: Path
 ) -> Iterator[tuple[str, str, NDArray[Any]]]:
-    name_of = _names(base.entry("general.architecture"), base)
+    name_of = _names(base)
     for name, numbers in halves:
         match = _NAME.fullmatch(name)
         part = name_of(match["part"]) if match else None
@@ -125,12 +152,11 @@ def _renamed(
         yield f"{part}.weight", match["half"].lower(), numbers
 
 
-def _reordered(rows: NDArray[Any], part: str, base: Weights) -> NDArray[Any]:
+def _reordered(rows: NDArray[Any], part: str, base: GgufFile) -> NDArray[Any]:
     """Queries and keys of llama: llama.cpp turns neighbouring rows of a head, transformers its two halves."""
-    counts = {"q_proj": llama_cpp.llama_model_n_head, "k_proj": llama_cpp.llama_model_n_head_kv}
-    count_of = counts.get(part.rpartition(".")[2])
-    if base.entry("general.architecture") != "llama" or count_of is None:
+    counts = {"q_proj": base.num_heads, "k_proj": base.num_key_heads}
+    count = counts.get(part.rpartition(".")[2])
+    if base.architecture != "llama" or count is None:
         return rows
-    count = int(count_of(base.pointer))
     halves = rows.reshape(count, 2, len(rows) // count // 2, *rows.shape[1:])
     return halves.swapaxes(1, 2).reshape(rows.shape)

@@ -7,12 +7,12 @@ from hashlib import blake2b
 from pathlib import Path
 from typing import Any
 
-import llama_cpp
 import numpy as np
 from numpy.typing import NDArray
 
 from askance.core.types import TokenIds
 from askance.models.llama_cpp.context import PADDING, PASS_TOKENS, Context
+from askance.models.llama_cpp.library import SOURCE, llama
 from askance.models.llama_cpp.streams import MOST_RUNNING, MOST_STREAMS, Streams
 from askance.models.llama_cpp.tokenizer import GgufTokenizer
 from askance.models.llama_cpp.weights import Weights
@@ -72,8 +72,8 @@ class LlamaModel(LocalModel):
     def fingerprint(self) -> str:
         """Of the files, and of what computes. Every byte is looked at, once: quick beside asking."""
         files = [file for file in (self._weights.path, self._weights.adapter_path) if file is not None]
-        computed_by = ("llama.cpp", llama_cpp.__version__, "plain" if self._reads_attention else "flash")
-        kind = "gpu" if llama_cpp.llama_supports_gpu_offload() else "cpu"
+        computed_by = (SOURCE, "plain" if self._reads_attention else "flash")
+        kind = "gpu" if llama.llama_supports_gpu_offload() else "cpu"
         return ", ".join((*map(_digest, files), *computed_by, kind))
 
     @property

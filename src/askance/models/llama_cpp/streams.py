@@ -26,7 +26,10 @@ MOST_RUNNING = 8
 """More texts at a time are hardly more tokens a second on a few cores."""
 MOST_STREAMS = 16
 """Those beside them hold texts that have ended, whose beginnings may come again."""
-_LEAST_TOKENS = 2048
+_KEPT_TOKENS = 8192
+"""Room in all streams together, where those that run need no more."""
+_STEP = 2 * PADDING
+"""Tokens: streams grow by a multiple of these, so that not every text that is a little longer moves them."""
 _WORTH_COPYING = 64
 """Tokens: a stream is copied as a whole, which takes as long as computing a few dozen."""
 _CHUNK = 64
@@ -56,7 +59,9 @@ class Stream:
 
 
 class Streams:
-    """All streams of a model. They are made when the first text comes, and anew, empty, for a longer one.
+    """All streams of a model: as many and as long as texts have needed, a few more for what has ended.
+
+    They are made when the first text comes. Where more or longer ones are needed, what they hold is moved.
 
     Args:
         budget_tokens: room in all streams.
@@ -64,7 +69,7 @@ class Streams:
         flash: whether attention is computed in the way that keeps no weights.
 
     Attributes:
-        watches: whether attention will be read; what runs goes on without until it is.
+        watches: whether attention will be read of texts that are opened from now on.
     """
 
     can_restore = False
@@ -79,25 +84,23 @@ class Streams:
         self.max_feeds = MOST_RUNNING if weights.can_go_back else 1
         self._size, self._streams, self._clock = 0, list[Stream](), count(1)
         self._context: Context | None = None
+        self._can_move = weights.can_go_back
 
     @property
     def num_reserved(self) -> int:
         return self._size * sum(stream.is_open for stream in self._streams)
 
     def reserved_with(self, num_tokens: int) -> int:
-        size, num_open = self._size_for(num_tokens), sum(stream.is_open for stream in self._streams)
-        if num_open and (size > self._size or num_open == len(self._streams)):
-            return self._budget_tokens + 1  # it waits for the others to end
-        return (num_open + 1) * size
+        num_open = sum(stream.is_open for stream in self._streams)
+        return (num_open + 1) * self._size_for(num_tokens)
 
     def num_known(self, ids: Sequence[int]) -> int:
         return max((self._num_shared(stream, ids) for stream in self._streams), default=0)
 
     def open(self, num_tokens: int, ids: Sequence[int] = ()) -> Stream:
-        size = self._size_for(num_tokens)
-        none_open = not any(stream.is_open for stream in self._streams)
-        if size > self._size or (none_open and self.watches and not self._made.watches):
-            self._make(size)
+        size, num_open = self._size_for(num_tokens), sum(stream.is_open for stream in self._streams)
+        if size > self._size or num_open == len(self._streams) or self.watches > self._made.watches:
+            self._make(size, num_open + 1)
         stream = self._placed(ids)
         stream.is_open, stream.num_held, stream.num_beginning = True, len(stream.ids), len(ids)
         return stream
@@ -124,8 +127,6 @@ class Streams:
                 self._cut(stream, 0)
 
     def forward(self, feeds: Sequence[Feed[Stream]]) -> list[Fed]:
-        if not self._made.watches and any(feed.wants_attention for feed in feeds):
-            self._watch_from_now_on()
         feeds = [_of_several(feed) if _is_reading(feed) else feed for feed in feeds]
         found = dict[int, Fed]()
         for group in _groups(feeds):
@@ -185,31 +186,40 @@ class Streams:
         """Room in each stream, if a text of so many tokens is to have one."""
         if num_tokens <= self._size:
             return self._size
-        size = max(self._size, _LEAST_TOKENS)
-        while size < num_tokens:
-            size *= 2
-        return max(_padded(num_tokens), min(size, self._longest, self._budget_tokens // PADDING * PADDING))
+        most = min(self._longest, self._budget_tokens // PADDING * PADDING)
+        return max(_padded(num_tokens), min(-(-num_tokens // _STEP) * _STEP, most))
 
-    def _make(self, size: int) -> None:
-        """Streams of a size, with nothing in them."""
-        num_streams = max(1, min(MOST_STREAMS, self._budget_tokens // size))
-        self._context, self._streams, self._size = None, [], 0  # the old ones go before there are new ones
-        self._context = Context(self._weights, num_streams, size, watches=self.watches, flash=self._flash)
-        self._streams, self._size = [Stream(number) for number in range(num_streams)], size
+    def _make(self, size: int, num_needed: int) -> None:
+        """Streams of a size, which go on from what runs and, as far as there is room, from what has ended.
 
-    def _watch_from_now_on(self) -> None:
-        """Compute what runs once more, in streams whose attention can be read."""
-        self.watches = True
-        held, size = self._streams, self._size
-        self._make(size)
-        self._streams = held
-        for stream in held:
-            ids, num_read = stream.ids if stream.is_open else [], stream.num_read
-            stream.ids, stream.num_read = [], 0
-            if ids:
-                self._together([Feed(stream, 0, ids[:num_read], 0, False)])
-            for place in range(num_read, len(ids)):
-                self._pass([Feed(stream, place, ids[place : place + 1], 0, False)])
+        The old ones go once there are new ones, so that nothing is lost where there is no memory.
+
+        Raises:
+            RuntimeError: there is none, or what runs can't be moved.
+        """
+        at_work = [stream for stream in self._streams if stream.is_open]
+        if not self._can_move and any(stream.ids for stream in at_work):
+            raise RuntimeError("texts that run can't be moved: it waits for them to end")
+        num_kept = _KEPT_TOKENS // size if self.can_share else 0
+        if num_needed > len(self._streams) > 0:
+            num_kept = max(num_kept, 2 * len(self._streams))
+        num_streams = min(max(num_needed, num_kept), MOST_STREAMS, self._budget_tokens // size)
+        made = Context(self._weights, num_streams, size, watches=self.watches, flash=self._flash)
+        ended = [stream for stream in self._streams if stream.ids and not stream.is_open and self._can_move]
+        ended.sort(key=lambda stream: -stream.used_at)
+        # Those that run stay in their order, neighbours as before.
+        kept = [*at_work, *ended][:num_streams]
+        try:
+            for number, stream in enumerate(kept):
+                if stream.ids:
+                    made.take(number, self._made, stream.number)
+        except RuntimeError:
+            self._can_move = False
+            return self._make(size, num_needed)
+        for number, stream in enumerate(kept):
+            stream.number = number
+        new = [Stream(number) for number in range(len(kept), num_streams)]
+        self._context, self._streams, self._size = made, [*kept, *new], size
 
     def _num_shared(self, stream: Stream, ids: Sequence[int]) -> int:
         """How much of a beginning a stream has to give; a token is left to be read with the last one."""

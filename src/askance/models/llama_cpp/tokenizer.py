@@ -5,8 +5,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Any
 
-import llama_cpp
-
+from askance.models.llama_cpp.library import llama
 from askance.models.llama_cpp.weights import Weights
 
 _UNKNOWN, _CONTROL, _USER_DEFINED = 1, 8, 16
@@ -32,10 +31,10 @@ class GgufTokenizer:
 
     def __init__(self, weights: Weights) -> None:
         self._weights, self._vocabulary, self._size = weights, weights.vocabulary, weights.num_tokens
-        template = llama_cpp.llama_model_chat_template(weights.pointer, None)
+        template = llama.llama_model_chat_template(weights.pointer, None)
         self.chat_template = None if template is None else template.decode("utf-8", "replace")
         self._bytes: dict[int, bytes] = {}
-        kinds = {id: llama_cpp.llama_vocab_get_attr(self._vocabulary, id) for id in range(self._size)}
+        kinds = {id: llama.llama_vocab_get_attr(self._vocabulary, id) for id in range(self._size)}
         self.added_tokens_decoder = {
             id: AddedToken(self._piece(id).decode("utf-8", "replace"), not kind & _USER_DEFINED)
             for id, kind in kinds.items()
@@ -43,14 +42,14 @@ class GgufTokenizer:
         }
         self.unk_token_id = next((id for id, kind in kinds.items() if kind & _UNKNOWN), None)
         self.end_ids = frozenset(
-            id for id in range(self._size) if llama_cpp.llama_vocab_is_eog(self._vocabulary, id)
+            id for id in range(self._size) if llama.llama_vocab_is_eog(self._vocabulary, id)
         )
         self._adds_space = self._piece(self._ids("a", framed=False)[0]).startswith(b" ")
 
     @property
     def eos_token_id(self) -> int | None:
         """The id that a text is ended with."""
-        id = int(llama_cpp.llama_vocab_eos(self._vocabulary))
+        id = int(llama.llama_vocab_eos(self._vocabulary))
         return id if id >= 0 else None
 
     @property
@@ -74,13 +73,13 @@ class GgufTokenizer:
 
     def convert_ids_to_tokens(self, ids: Sequence[int]) -> list[str]:
         """The vocabulary's own strings."""
-        texts = (llama_cpp.llama_vocab_get_text(self._vocabulary, id) for id in ids)
+        texts = (llama.llama_vocab_get_text(self._vocabulary, id) for id in ids)
         return [text.decode("utf-8", "replace") for text in texts]
 
     @property
     def special_tokens_map(self) -> dict[str, str]:
         """What chat templates call the tokens that begin and end a text."""
-        ends = {"bos": llama_cpp.llama_vocab_bos, "eos": llama_cpp.llama_vocab_eos}
+        ends = {"bos": llama.llama_vocab_bos, "eos": llama.llama_vocab_eos}
         return {
             f"{name}_token": self._piece(id).decode("utf-8", "replace") if id >= 0 else ""
             for name, id in ((name, find(self._vocabulary)) for name, find in ends.items())
@@ -90,11 +89,9 @@ class GgufTokenizer:
         content = text.encode("utf-8")
         size = len(content) + 8
         while True:
-            buffer = (llama_cpp.llama_token * size)()
+            buffer = (ctypes.c_int32 * size)()
             # The last argument: control tokens are matched.
-            count = llama_cpp.llama_tokenize(
-                self._vocabulary, content, len(content), buffer, size, framed, True
-            )
+            count = llama.llama_tokenize(self._vocabulary, content, len(content), buffer, size, framed, True)
             if count >= 0:
                 return list(buffer[:count])
             size = -count
@@ -111,7 +108,7 @@ class GgufTokenizer:
         while True:
             buffer = ctypes.create_string_buffer(size)
             # The last arguments: with a space in front, and control tokens as their strings.
-            count = llama_cpp.llama_token_to_piece(self._vocabulary, id, buffer, size, 0, True)
+            count = llama.llama_token_to_piece(self._vocabulary, id, buffer, size, 0, True)
             if count >= 0:
                 return buffer.raw[:count]
             size = -count

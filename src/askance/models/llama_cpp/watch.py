@@ -3,11 +3,10 @@
 import ctypes
 from typing import Any
 
-import llama_cpp
 import numpy as np
 from numpy.typing import NDArray
 
-from askance.models.llama_cpp.library import TensorHead, name_of, read_tensor
+from askance.models.llama_cpp.library import TensorHead, llama
 
 _FLOAT32 = 0
 """Of `ggml_type`."""
@@ -39,7 +38,7 @@ class Watch(dict[int, bool]):
         # Of the three arguments only the first is taken: the tensor. Whether it is asked for, or there, shows
         # by the order of the calls; what C passes beyond is left where it is.
         self._function = ctypes.CFUNCTYPE(ctypes.c_bool, ctypes.c_void_p)(self.__getitem__)
-        self.callback: Any = ctypes.cast(self._function, llama_cpp.ggml_backend_sched_eval_callback)
+        self.callback: Any = ctypes.cast(self._function, ctypes.c_void_p)
 
     def begin(self) -> None:
         """From now on the tensor is wanted."""
@@ -51,7 +50,7 @@ class Watch(dict[int, bool]):
 
     def __missing__(self, tensor: int) -> bool:
         """Whether to stop behind this tensor, or, once it is computed, to go on."""
-        if name_of(tensor) != self._name:
+        if llama.ggml_get_name(tensor) != self._name:
             if self._remembers:
                 self[tensor] = False
             return False
@@ -69,5 +68,5 @@ def _numbers(tensor: int) -> NDArray[np.float32] | None:
     if head.type != _FLOAT32:
         return None
     found = np.empty((texts, heads, queries, keys), np.float32)
-    read_tensor(tensor, found.ctypes.data, 0, found.nbytes)
+    llama.ggml_backend_tensor_get(tensor, found.ctypes.data, 0, found.nbytes)
     return found

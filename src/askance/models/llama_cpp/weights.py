@@ -5,10 +5,8 @@ import weakref
 from pathlib import Path
 from typing import Any, Literal
 
-import llama_cpp
-
 from askance.core.errors import ModelSpecError
-from askance.models.llama_cpp.library import first_error, forget_errors
+from askance.models.llama_cpp.library import first_error, forget_errors, llama
 
 _MAGIC = b"GGUF"
 _BYTES_PER_NUMBER = 2
@@ -36,68 +34,66 @@ class Weights:
         if adapter is not None:
             check_is_gguf(adapter, "adapter")
         forget_errors()
-        self.pointer: Any = llama_cpp.llama_model_load_from_file(
-            str(path).encode(), llama_cpp.llama_model_default_params()
+        self.pointer: Any = llama.llama_model_load_from_file(
+            str(path).encode(), llama.llama_model_default_params()
         )
         if not self.pointer:
             raise ModelSpecError(f"model file {str(path)!r} can't be loaded: {first_error()} {_FETCH}")
         # Not when the process ends: a pass may still be computed.
-        weakref.finalize(self, llama_cpp.llama_model_free, self.pointer).atexit = False
-        self.vocabulary: Any = llama_cpp.llama_model_get_vocab(self.pointer)
+        weakref.finalize(self, llama.llama_model_free, self.pointer).atexit = False
+        self.vocabulary: Any = llama.llama_model_get_vocab(self.pointer)
         self._check_writes_text()
         self.adapter: Any = self._adapted(adapter) if adapter else None
 
     @property
     def num_tokens(self) -> int:
         """Of the vocabulary."""
-        return int(llama_cpp.llama_vocab_n_tokens(self.vocabulary))
+        return int(llama.llama_vocab_n_tokens(self.vocabulary))
 
     @property
     def num_layers(self) -> int:
-        return int(llama_cpp.llama_model_n_layer(self.pointer))
+        return int(llama.llama_model_n_layer(self.pointer))
 
     @property
     def context_tokens(self) -> int:
         """That the model was trained for."""
-        return int(llama_cpp.llama_model_n_ctx_train(self.pointer))
+        return int(llama.llama_model_n_ctx_train(self.pointer))
 
     @property
     def can_go_back(self) -> bool:
         """Whether the last tokens of a text can be taken back: a recurrent state can't be."""
-        return not (
-            llama_cpp.llama_model_is_recurrent(self.pointer) or llama_cpp.llama_model_is_hybrid(self.pointer)
-        )
+        return not (llama.llama_model_is_recurrent(self.pointer) or llama.llama_model_is_hybrid(self.pointer))
 
     @property
     def bytes_per_token(self) -> int:
         """Of keys and values of all layers."""
         model = self.pointer
-        heads = max(1, llama_cpp.llama_model_n_head(model))
-        size = llama_cpp.llama_model_n_embd(model) // heads
+        heads = max(1, llama.llama_model_n_head(model))
+        size = llama.llama_model_n_embd(model) // heads
         kind = self.entry("general.architecture")
         lengths = [self.entry(f"{kind}.attention.{part}_length") for part in ("key", "value")]
         numbers = sum(int(length) if length else size for length in lengths)
-        key_heads = max(1, llama_cpp.llama_model_n_head_kv(model))
+        key_heads = max(1, llama.llama_model_n_head_kv(model))
         return int(self.num_layers * key_heads * numbers * _BYTES_PER_NUMBER)
 
     def entry(self, key: str) -> str:
         """An entry of the file's metadata as text; empty if there is none."""
-        size = llama_cpp.llama_model_meta_val_str(self.pointer, key.encode(), None, 0)
+        size = llama.llama_model_meta_val_str(self.pointer, key.encode(), None, 0)
         if size < 0:
             return ""
         buffer = ctypes.create_string_buffer(size + 1)
-        llama_cpp.llama_model_meta_val_str(self.pointer, key.encode(), buffer, size + 1)
+        llama.llama_model_meta_val_str(self.pointer, key.encode(), buffer, size + 1)
         return buffer.value.decode("utf-8", "replace")
 
     def _check_writes_text(self) -> None:
         model = self.pointer
-        reads_only = llama_cpp.llama_model_has_encoder(model) or not llama_cpp.llama_model_has_decoder(model)
-        if reads_only or llama_cpp.llama_model_is_diffusion(model):
+        reads_only = llama.llama_model_has_encoder(model) or not llama.llama_model_has_decoder(model)
+        if reads_only or llama.llama_model_is_diffusion(model):
             raise ModelSpecError(
                 f"model {self._name!r} is of the kind {self.entry('general.architecture')}, no causal "
                 "language model: name one that generates text."
             )
-        if not llama_cpp.llama_vocab_type(self.vocabulary):
+        if not llama.llama_vocab_type(self.vocabulary):
             raise ModelSpecError(
                 f"the file of model {self._name!r} has no tokenizer: convert the model again with its "
                 "tokenizer."
@@ -105,13 +101,13 @@ class Weights:
 
     def _adapted(self, path: Path) -> Any:
         forget_errors()
-        adapter = llama_cpp.llama_adapter_lora_init(self.pointer, str(path).encode())
+        adapter = llama.llama_adapter_lora_init(self.pointer, str(path).encode())
         if not adapter:
             raise ModelSpecError(
                 f"adapter {str(path)!r} does not fit model {str(self.path)!r}: {first_error()} Name one that "
                 "was made for this model: a GGUF file with a LoRA."
             )
-        if llama_cpp.llama_adapter_get_alora_n_invocation_tokens(adapter):
+        if llama.llama_adapter_get_alora_n_invocation_tokens(adapter):
             raise ModelSpecError(
                 f"adapter {str(path)!r} is to be switched on within a text (aLoRA), which is not done here: "
                 "name a LoRA that is always on."

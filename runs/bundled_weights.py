@@ -1,0 +1,225 @@
+r"""Which type of weights the bundled model is quantised to: accuracy, speed and size of each, side by side.
+
+    python -m runs.bundled_weights --out FOLDER --index DIR \
+        --searched hotpotqa:FILE 2wikimultihopqa:FILE --read squad2:FILE --articles Normans 'Steam engine'
+    python -m runs.bundled_weights --out FOLDER --speed
+
+The base and the adapter that ships are merged once for each type and written into FOLDER (0.9 GB). All of
+them answer the same questions by the method single, with the prompts of `bundled`: those of --searched with
+the first 4 passages of an index, those of --read with the paragraphs that hold the answer. Name articles of
+SQuAD that the adapter was not trained on. The table has the mean F1 of each type, and how much it is above
+that of float32 over the same questions, with the interval of the paired bootstrap.
+
+FOLDER/questions.jsonl keeps each finished question; started again, it goes on. --speed converts and times
+each type anew, in rounds, one type after the other: run it on a machine that does nothing else.
+"""
+
+import argparse
+import asyncio
+import json
+import sys
+import time
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass
+from itertools import chain, zip_longest
+from pathlib import Path
+from statistics import median
+from tempfile import TemporaryDirectory
+from typing import cast
+
+from askance.cli import exit_codes
+from askance.core.errors import InputError
+from askance.core.ports import Model, Retriever
+from askance.core.types import Raw, Sampling
+from askance.eval.compare import mean_interval, paired_difference
+from askance.eval.datasets import Example, read_dataset
+from askance.eval.gold import GoldRetriever
+from askance.eval.metrics.f1 import f1
+from askance.runtime.durable import write_atomically
+from askance.runtime.many import many
+from askance.wire import Engine, load_model, open_retriever, ready_method
+from runs.grids import markdown
+from runs.judging_quality import of_articles
+from runs.kept_rows import KeptRows, Row, kept_rows
+
+EXACT = "float32"
+TYPES: Mapping[str, tuple[str, str]] = {
+    EXACT: ("F32", "F32"),
+    "Q8_0": ("Q8_0", ""),
+    "Q4_0, embeddings Q8_0": ("Q4_0", ""),
+    "Q4_0": ("Q4_0", "Q4_0"),
+}
+"""The types of the layers' matrices, and of the embeddings, which came as Q8_0."""
+IN_FLIGHT = 8
+NUM_PASSAGES = 4
+PROMPT_TOKENS, NEW_TOKENS = 512, 64
+
+
+@dataclass(frozen=True, slots=True)
+class Task:
+    """A question of a dataset, and where it searches."""
+
+    id: str
+    dataset: str
+    example: Example
+    retriever: Retriever
+
+
+def main(arguments: list[str] | None = None) -> None:
+    parser = argparse.ArgumentParser(
+        description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter
+    )
+    parser.add_argument("--out", type=Path, required=True, help="folder of results; a stopped run goes on")
+    parser.add_argument("--index", type=Path, help="folder made by `askance index`, for --searched")
+    parser.add_argument("--searched", nargs="*", default=[], metavar="NAME:FILE")
+    parser.add_argument("--read", nargs="*", default=[], metavar="NAME:FILE")
+    parser.add_argument("--articles", nargs="*", default=[], help="titles, for --read; all if none is named")
+    parser.add_argument("--limit", type=int, help="questions a dataset; all if not given")
+    parser.add_argument("--types", nargs="+", default=list(TYPES), choices=TYPES)
+    parser.add_argument("--speed", action="store_true", help="seconds and tokens a second, not accuracy")
+    parser.add_argument("--rounds", type=int, default=5, help="of --speed (5)")
+    with exit_codes():
+        options = parser.parse_args(arguments)
+        options.out.mkdir(parents=True, exist_ok=True)
+        (_time if options.speed else _measure)(options)
+
+
+def weights_of(name: str, out: Path) -> Path:
+    """The file in FOLDER with weights of a type, which is written if it is not there yet."""
+    from askance.models.bundled import READER, gguf_path
+    from askance.models.llama_cpp.packing import pack
+
+    matrices, embeddings = TYPES[name]
+    target = out / f"{name.replace(', ', '-').replace(' ', '-')}.gguf"
+    if not target.exists():
+        partial = target.with_suffix(".partial")
+        pack(gguf_path(), partial, READER, matrices=matrices, embeddings=embeddings)
+        partial.rename(target)
+    return target
+
+
+def _measure(options: argparse.Namespace) -> None:
+    tasks = _tasks(options)
+    names = [EXACT, *(name for name in options.types if name != EXACT)]
+    settings = {"types": names, "passages": NUM_PASSAGES}
+    with kept_rows(options.out, settings) as kept:
+        missing = [task for task in tasks if kept.find(task.id) is None]
+        if missing:
+            models = {name: load_model(f"gguf:{weights_of(name, options.out)}") for name in names}
+            for start in range(0, len(missing), IN_FLIGHT):
+                asyncio.run(_answer(missing[start : start + IN_FLIGHT], models, kept))
+                print(f"{start + IN_FLIGHT} of {len(missing)}", file=sys.stderr, flush=True)
+        rows = [row for task in tasks if (row := kept.find(task.id))]
+    lines = list(table(rows, names))
+    write_atomically(options.out / "accuracy.json", json.dumps(lines, indent=1) + "\n")
+    titles = ("weights", "dataset", "questions", "F1 (95 %)", "F1 − float32's (95 %)", "same answers")
+    print(markdown(titles, (tuple(line.values()) for line in lines)))
+
+
+def _tasks(options: argparse.Namespace) -> list[Task]:
+    """Questions of all datasets in turn, so that a part of them is a fair one."""
+    if options.searched and options.index is None:
+        raise InputError("--searched needs an index: name its folder with --index.")
+    index = cast(Retriever, open_retriever(options.index)) if options.searched else None
+    found: list[list[Task]] = []
+    for spec in (*options.searched, *options.read):
+        name = spec.partition(":")[0]
+        examples: Sequence[Example] = read_dataset(spec)
+        if spec in options.read:
+            examples = of_articles(examples, options.articles)
+        searched = index if spec in options.searched else None
+        found.append(
+            [
+                Task(f"{name}/{each.question.id}", name, each, searched or GoldRetriever(each.grounds))
+                for each in examples[: options.limit]
+            ]
+        )
+    return [task for task in chain.from_iterable(zip_longest(*found)) if task is not None]
+
+
+async def _answer(tasks: Sequence[Task], models: Mapping[str, Model], kept: KeptRows) -> None:
+    method = ready_method("single", {"passages": NUM_PASSAGES}, "bundled")
+    rows: dict[str, Row] = {task.id: {"id": task.id, "dataset": task.dataset} for task in tasks}
+    for name, model in models.items():
+
+        async def ask(task: Task, model: Model = model) -> str:
+            engine = Engine(method, {"answer": model}, task.retriever)
+            return (await engine.answer(task.example.question)).answer.short
+
+        async for outcomes in many(tasks, ask, IN_FLIGHT):
+            for outcome in outcomes:
+                if outcome.error is not None:
+                    raise outcome.error
+                short = outcome.result or ""
+                score = f1(short, outcome.item.example.golds) or 0.0
+                rows[outcome.item.id][name] = {"answer": short, "f1": score}
+    for row in rows.values():
+        kept.add(row)
+
+
+def table(rows: Sequence[Row], names: Sequence[str]) -> Iterator[dict[str, str]]:
+    """For each type of weights, a line for each dataset and one for all questions together."""
+    datasets = list(dict.fromkeys(row["dataset"] for row in rows))
+    for name in names:
+        for dataset in (*datasets, *(["all"] if len(datasets) > 1 else [])):
+            asked = [row for row in rows if dataset in (row["dataset"], "all")]
+            scores = {row["id"]: row[name]["f1"] for row in asked}
+            found = mean_interval(list(scores.values()))
+            gain = paired_difference(scores, {row["id"]: row[EXACT]["f1"] for row in asked})
+            same = sum(row[name]["answer"] == row[EXACT]["answer"] for row in asked)
+            yield {
+                "weights": name,
+                "dataset": dataset,
+                "questions": str(len(asked)),
+                "f1": f"{found.mean:.3f} ({found.low:.3f} to {found.high:.3f})",
+                "gain": f"{gain.mean:+.3f} ({gain.low:+.3f} to {gain.high:+.3f})",
+                "same": str(same),
+            }
+
+
+def _time(options: argparse.Namespace) -> None:
+    seconds = {name: _seconds_to_write(name, options.out) for name in options.types}
+    files = {name: weights_of(name, options.out) for name in options.types}
+    models = {name: load_model(f"gguf:{file}") for name, file in files.items()}
+    rounds = [
+        {name: asyncio.run(_speeds(model, number)) for name, model in models.items()}
+        for number in range(options.rounds)
+    ]
+    titles = ("weights", "MB", "seconds to write", "prompt tokens/s", "new tokens/s")
+    lines = [
+        {
+            "weights": name,
+            "MB": f"{files[name].stat().st_size / 1e6:.0f}",
+            "seconds": f"{seconds[name]:.1f}",
+            "prompt": _spread([each[name][0] for each in rounds]),
+            "new": _spread([each[name][1] for each in rounds]),
+        }
+        for name in options.types
+    ]
+    write_atomically(options.out / "speed.json", json.dumps(lines, indent=1) + "\n")
+    print(markdown(titles, (tuple(line.values()) for line in lines)))
+
+
+def _seconds_to_write(name: str, out: Path) -> float:
+    with TemporaryDirectory(dir=out) as folder:
+        began = time.perf_counter()
+        weights_of(name, Path(folder))
+        return time.perf_counter() - began
+
+
+async def _speeds(model: Model, number: int) -> tuple[float, float]:
+    """The tokens a second of a prompt, and of a text that goes on after it."""
+    prompt = Raw((tuple(1000 + (number * 7919 + at * 977) % 40_000 for at in range(PROMPT_TOKENS)),))
+    began = time.perf_counter()
+    await model.generate(prompt, Sampling(1), key=("prompt",))
+    read = time.perf_counter()
+    (text,) = await model.generate(prompt, Sampling(NEW_TOKENS), key=("text",))
+    return PROMPT_TOKENS / (read - began), text.generated_tokens / (time.perf_counter() - read)
+
+
+def _spread(values: Sequence[float]) -> str:
+    return f"{median(values):.0f} ({min(values):.0f} to {max(values):.0f})"
+
+
+if __name__ == "__main__":
+    main()

@@ -1,0 +1,166 @@
+"""Streams are as many and as long as texts have needed, and what moves into others goes on as it was."""
+
+import asyncio
+
+import numpy as np
+import pytest
+from tests.contracts.model_contract import computed, run
+from tests.tolerances import assert_near, near
+
+from askance.core.types import Raw, Sampling, Want
+from askance.models.llama_cpp import LlamaModel, context, streams
+from askance.models.llama_cpp.streams import MOST_RUNNING, Streams
+from askance.models.llama_cpp.weights import Weights
+
+ALL = Want(entropy=True, attention="mean")
+BOUND = "keys and values", "float16"
+
+
+@pytest.fixture(params=["llama", "qwen"])
+def fresh(request, gguf_files):
+    """Makes models that hold nothing yet."""
+    return lambda **options: LlamaModel(Weights(gguf_files[request.param][0]), name="tiny", **options)
+
+
+@pytest.fixture
+def few(monkeypatch):
+    """There is one stream as long as no more are needed."""
+    monkeypatch.setattr(streams, "_KEPT_TOKENS", 512)
+
+
+def ids_of(number, length=100):
+    return tuple(10 + (number * 31 + at * 7) % 200 for at in range(length))
+
+
+async def write(model, ids, max_tokens=8, want=ALL):
+    (generation,) = await model.generate(Raw((ids,)), Sampling(max_tokens), want, key=("streams",))
+    return generation
+
+
+async def together(model, *calls):
+    return await asyncio.gather(*(write(model, *call) for call in calls))
+
+
+async def after_it_began(model, first, second):
+    """The second call once the first has begun to write, and whether the first still ran at its end."""
+    running = asyncio.create_task(write(model, *first))
+    while model.computed_tokens < len(first[0]) + 5:
+        await asyncio.sleep(0)
+    other = await write(model, *second)
+    still_ran = not running.done()
+    return [await running, other], still_ran
+
+
+def check_same(found, expected):
+    """Float32 weights: in company, sums are added up in another order."""
+    for ours, theirs in zip(map(computed, found), map(computed, expected), strict=True):
+        assert [token.id for token in ours] == [token.id for token in theirs]
+        for one, other in zip(ours, theirs, strict=True):
+            assert one.entropy == near(other.entropy, *BOUND)
+            assert (one.attention is None) == (other.attention is None)
+            if one.attention is not None:
+                assert_near(one.attention, other.attention, *BOUND)
+
+
+def alone(fresh, *calls):
+    return [run(write(fresh(), *call)) for call in calls]
+
+
+def room(model):
+    return len(model._streams._streams), model._streams._size
+
+
+def test_a_short_text_has_little_room(fresh):
+    model = fresh()
+    run(write(model, ids_of(0, 40)))
+    num_streams, size = room(model)
+    assert size == 512
+    assert num_streams * size == streams._KEPT_TOKENS
+
+
+def test_what_moves_is_the_same_to_the_bit(fresh, few, monkeypatch):
+    call, real, passes = (ids_of(0), 100), Streams.forward, []
+    (expected,) = alone(fresh, call)
+
+    def moving(self, feeds):
+        passes.append(feeds)
+        if not len(passes) % 10:
+            self._make(self._size + 256 if len(passes) % 20 else self._size, 1 + len(passes) % 3)
+        return real(self, feeds)
+
+    monkeypatch.setattr(Streams, "forward", moving)
+    (found,) = alone(fresh, call)
+    assert len(passes) >= len(computed(expected)) == 100
+    for one, other in zip(computed(found), computed(expected), strict=True):
+        assert (one.id, one.entropy) == (other.id, other.entropy)
+        assert np.array_equal(one.attention, other.attention)
+
+
+def test_texts_that_run_get_a_stream_each(fresh, few):
+    calls = [(ids_of(number), 30) for number in range(MOST_RUNNING + 2)]
+    model = fresh()
+    check_same(run(together(model, *calls)), alone(fresh, *calls))
+    assert room(model) == (MOST_RUNNING, 512)
+
+
+def test_a_longer_text_does_not_wait_for_one_that_runs(fresh, few, monkeypatch):
+    monkeypatch.setattr(streams, "_STEP", 256)
+    calls = (ids_of(0, 40), 120), (ids_of(1, 400),)
+    model = fresh()
+    found, still_ran = run(after_it_began(model, *calls))
+    assert still_ran
+    assert room(model) == (2, 512)
+    check_same(found, alone(fresh, *calls))
+
+
+def test_where_nothing_can_be_moved_it_waits(fresh, few, monkeypatch):
+    calls = (ids_of(0, 40), 60, Want(entropy=True)), (ids_of(1, 490), 10)
+
+    def refused(*_):
+        raise RuntimeError("another kind of memory")
+
+    monkeypatch.setattr(context.Context, "take", refused)
+    model = fresh()
+    found, still_ran = run(after_it_began(model, *calls))
+    assert not still_ran
+    check_same(found, alone(fresh, *calls))
+
+
+def test_beginnings_move_with_the_streams(fresh):
+    model, shared = fresh(), ids_of(0)
+    first = run(write(model, (*shared, 7)))
+    run(write(model, ids_of(1, 490), 20))  # needs more room
+    again = run(write(model, (*shared, 7)))
+    assert first.reused_tokens == 0
+    assert again.reused_tokens >= 99
+    check_same([again], [first])
+
+
+def test_attention_is_read_from_now_on(fresh):
+    calls = (ids_of(0), 60, Want(entropy=True)), (ids_of(1, 20),)
+    found, still_ran = run(after_it_began(fresh(), *calls))
+    assert still_ran
+    check_same(found, alone(fresh, *calls))
+
+
+def test_no_memory_for_more_streams(fresh, few, monkeypatch):
+    """What runs goes on, and who finds no room waits for it."""
+    calls = [(ids_of(number), 30) for number in range(3)]
+    expected, model = alone(fresh, *calls), fresh()
+    real = context.Context._settings
+
+    def scarce(self, num_streams, *others):
+        if num_streams > 1:
+            raise RuntimeError("no room")
+        return real(self, num_streams, *others)
+
+    monkeypatch.setattr(context.Context, "_settings", scarce)
+    check_same(run(together(model, *calls)), expected)
+    assert room(model) == (1, 512)
+
+
+def test_streams_stay_within_the_memory(fresh):
+    num_bytes = fresh()._streams.bytes_per_token
+    model, calls = fresh(memory_bytes=1024 * num_bytes), [(ids_of(number, 300),) for number in range(4)]
+    check_same(run(together(model, *calls)), alone(fresh, *calls))
+    assert room(model) == (2, 512)
