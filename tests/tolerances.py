@@ -60,7 +60,6 @@ TABLE: Mapping[tuple[str, str], Bound] = {
     ("float32", "distribution"): Bound(
         16, 10, "log-probabilities of 50,000 logits, added up in pairs or parts: 16 additions in a row"
     ),
-    ("float32", "sum of 400"): Bound(400, 1, "one product with 400 inputs"),
     ("float32", "two layers"): Bound(
         48, 4, "tiny models: sums of up to 48 products, in attention and MLP of each of two layers"
     ),

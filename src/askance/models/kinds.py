@@ -5,8 +5,9 @@ from contextlib import AbstractContextManager, nullcontext
 from dataclasses import dataclass, field
 from difflib import get_close_matches
 from functools import partial
+from importlib.util import find_spec
 from pathlib import Path
-from typing import cast
+from typing import TYPE_CHECKING, cast
 
 from askance.core.activity import doing
 from askance.core.errors import ModelSpecError, UnknownName
@@ -15,6 +16,9 @@ from askance.core.ports import Encoder, Entailment, Model
 from askance.models.engines import runs_by_llama_cpp
 from askance.models.local.gguf_path import gguf_file
 from askance.models.openai.options import BOLDEST, OPTION_NAMES, trying
+
+if TYPE_CHECKING:
+    from askance.models.hf import HfModel
 
 
 @dataclass(frozen=True, slots=True)
@@ -51,6 +55,13 @@ class ModelKind:
     trying: Callable[[Mapping[str, str]], Mapping[str, str]] = lambda options: options
     boldest: Mapping[str, str] = field(default_factory=dict)
 
+    @property
+    def missing(self) -> list[str]:
+        """Packages without which it can't be used here, of the set that lacks fewest."""
+        sets = [each for each in (self.needs_packages, self.or_packages) if each] or [()]
+        lacking = [[package for package in each if find_spec(package) is None] for each in sets]
+        return min(lacking, key=len)
+
 
 def _load_bundled(name: str, options: dict[str, str]) -> Model:
     from askance.models import bundled
@@ -67,10 +78,18 @@ def _load_bundled(name: str, options: dict[str, str]) -> Model:
         raise ModelSpecError(
             f"model 'bundled' has an adapter already: write bundled:base?adapter={options['adapter']}."
         )
-    return _load_adapted("bundled:base", "bundled:base", options)
+    return cast(Model, _load_adapted("bundled:base", "bundled:base", options))
 
 
 def _load_hf(name: str, options: dict[str, str]) -> Model:
+    from askance.models.hf.quicker import note_quicker_way
+
+    model, gguf = _hf_model(name, options), MODEL_KINDS["gguf"]
+    note_quicker_way(name, options, model.device, install=gguf.install() if gguf.missing else "")
+    return cast(Model, model)
+
+
+def _hf_model(name: str, options: dict[str, str]) -> "HfModel":
     from askance.models.hf import load_hf
     from askance.models.hf.adapter import holds_adapter
 
@@ -81,8 +100,8 @@ def _load_hf(name: str, options: dict[str, str]) -> Model:
     if holds_adapter(Path(name).expanduser()):
         from askance.models.adapted import load_adapted
 
-        return cast(Model, load_adapted(Path(name).expanduser(), display_name=name, **options))
-    return cast(Model, load_hf(name, **options))
+        return load_adapted(Path(name).expanduser(), display_name=name, **options)
+    return load_hf(name, **options)
 
 
 def _load_gguf(name: str, options: dict[str, str]) -> Model:
@@ -158,18 +177,15 @@ def _named_adapter(options: Mapping[str, str]) -> Path | None:
     return Path(options["adapter"]).expanduser() if "adapter" in options else None
 
 
-def _load_adapted(base: str, display_name: str, options: dict[str, str]) -> Model:
+def _load_adapted(base: str, display_name: str, options: dict[str, str]) -> "HfModel":
     from askance.models.adapted import load_adapted
 
     adapter, others = options["adapter"], {key: options[key] for key in options.keys() - {"adapter"}}
-    return cast(
-        Model,
-        load_adapted(
-            Path(adapter).expanduser(),
-            base=base,
-            display_name=f"{display_name}?adapter={adapter}",
-            **others,
-        ),
+    return load_adapted(
+        Path(adapter).expanduser(),
+        base=base,
+        display_name=f"{display_name}?adapter={adapter}",
+        **others,
     )
 
 

@@ -4,6 +4,7 @@ from functools import cached_property
 from typing import Any
 
 import numpy as np
+import torch
 from numpy.typing import NDArray
 
 from askance.core.types import TokenIds
@@ -23,7 +24,7 @@ class HfModel(LocalModel):
     transformers' attention interface. Make one with `load_hf`.
 
     Args:
-        module: its weights must not change from here on; some of them may be held a second time.
+        module: its weights must not change from here on: keys and values of texts are kept.
         memory_bytes: for keys and values, of what is computed and of what may come again; otherwise a part of
             what is free.
         guesses: whether to guess how texts go on: nothing but the time that it takes depends on it.
@@ -50,6 +51,11 @@ class HfModel(LocalModel):
         """See `model_fingerprint`."""
         with no_team():
             return model_fingerprint(self._network.module, self._encoding)
+
+    @property
+    def device(self) -> torch.device:
+        """Where it is computed."""
+        return self._network.device
 
     @property
     def precision(self) -> str:

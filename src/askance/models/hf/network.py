@@ -1,7 +1,7 @@
 """The torch module: what of it can be read, and what computes it for many texts at once."""
 
 import inspect
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from itertools import pairwise
 from typing import Any
 
@@ -13,8 +13,7 @@ from torch import Tensor
 from askance.core.errors import ModelSpecError
 from askance.models.hf.attention import ATTENTION_NAME, Capture, capturing
 from askance.models.hf.contexts import Contexts
-from askance.models.hf.lean import LeanRows, is_kin
-from askance.models.hf.passes import ModuleRows, Passes, Rows
+from askance.models.hf.passes import Passes
 from askance.models.hf.slots import KeyShape
 from askance.models.hf.threads import settle_team
 from askance.runtime.backend import Feed
@@ -82,16 +81,8 @@ class Network:
         if not can_pass or windows is None or sorted(shapes) != [*range(len(windows))]:
             return None
         by_layer = [shapes[layer] for layer in range(len(windows))]
-        found = self._tried(lambda: ModuleRows(self.module), by_layer, windows)
-        if found is not None and is_kin(self.module):
-            return self._tried(lambda: LeanRows(self.module, windows), by_layer, windows) or found
-        return found
-
-    def _tried(
-        self, make: Callable[[], Rows], shapes: Sequence[KeyShape], windows: Sequence[int | None]
-    ) -> Passes | None:
         try:
-            passes = Passes(make(), self.attention_layer, shapes, self.device, self.module.dtype)
+            passes = Passes(self.module, self.attention_layer, by_layer)
             return passes if self._is_exact(passes, windows) else None
         except (torch.OutOfMemoryError, MemoryError):
             raise

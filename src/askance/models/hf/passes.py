@@ -9,7 +9,7 @@ from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 from contextvars import ContextVar
 from dataclasses import dataclass, field
-from typing import Any, Protocol
+from typing import Any
 
 import torch
 from torch import Tensor
@@ -44,40 +44,6 @@ class Pass:
         for part in self.parts:
             part.attend(layer, output, weights)
         return output
-
-
-class Rows(Protocol):
-    """Computes a row of tokens."""
-
-    def __call__(self, ids: Tensor, positions: Tensor, kept: Tensor, this: Pass) -> Tensor:
-        """Logits after some tokens, shape [kept, vocabulary]; attention is left to the pass.
-
-        Args:
-            ids, positions: of all tokens; kept: the places after which logits are wanted.
-        """
-        ...
-
-
-class ModuleRows:
-    """By a module whose attention goes through `attend_in_pass`: any that transformers has."""
-
-    def __init__(self, module: Any) -> None:
-        self._module = module
-        # With a mask that is there already, transformers makes none; nobody looks at it.
-        self._mask = torch.ones((1, 1, 1, 1), dtype=torch.bool, device=module.device)
-
-    def __call__(self, ids: Tensor, positions: Tensor, kept: Tensor, this: Pass) -> Tensor:
-        with _running(this):
-            output = self._module(
-                input_ids=ids[None],
-                position_ids=positions[None],
-                attention_mask=self._mask,
-                past_key_values=_Through(),
-                use_cache=True,
-                logits_to_keep=kept,
-            )
-        logits: Tensor = output.logits[0]
-        return logits
 
 
 def attend_in_pass(
@@ -127,23 +93,24 @@ class _Through(Cache):  # type: ignore[misc]
 
 
 class Passes:
-    """The `Backend` of a `Batch` whose attention is computed here."""
+    """The `Backend` of a `Batch` over a module whose attention goes through `attend_in_pass`.
+
+    Args:
+        module: of transformers, with logits for the tokens that its option `logits_to_keep` names.
+        watched_layer: whose attention can be wanted.
+        shapes: of keys and values, by layer.
+    """
 
     can_restore = can_go_back = True
     can_share = False
     max_feeds = 1_000_000
     guessing_tokens = 16
 
-    def __init__(
-        self,
-        rows: Rows,
-        watched_layer: int | None,
-        shapes: Sequence[KeyShape],
-        device: torch.device,
-        dtype: torch.dtype,
-    ) -> None:
-        self._rows, self._watched_layer, self._device = rows, watched_layer, device
-        self._slots = Slots(shapes, device, dtype)
+    def __init__(self, module: Any, watched_layer: int | None, shapes: Sequence[KeyShape]) -> None:
+        self._module, self._watched_layer, self._device = module, watched_layer, module.device
+        self._slots = Slots(shapes, module.device, module.dtype)
+        # With a mask that is there already, transformers makes none; nobody looks at it.
+        self._mask = torch.ones((1, 1, 1, 1), dtype=torch.bool, device=module.device)
 
     @property
     def bytes_per_token(self) -> int:
@@ -188,7 +155,7 @@ class Passes:
         positions = [at for feed in feeds for at in range(feed.start, feed.start + len(feed.ids))]
         parts, kept = self._parts(feeds)
         this = Pass(parts, self._watched_layer)
-        rows = rows_of(self._rows(self._tensor(ids), self._tensor(positions), self._tensor(kept), this))
+        rows = rows_of(self._logits(ids, positions, kept, this))
         fed, first = [], 0
         for number, feed in enumerate(feeds):
             wanted = range(len(feed.ids) - feed.num_logits, len(feed.ids)) if feed.wants_attention else ()
@@ -196,6 +163,22 @@ class Passes:
             fed.append(Fed(rows[first : first + feed.num_logits], attention))
             first += feed.num_logits
         return fed, this
+
+    def _logits(
+        self, ids: Sequence[int], positions: Sequence[int], kept: Sequence[int], this: Pass
+    ) -> Tensor:
+        """After the tokens in the places `kept` of the row: shape [kept, vocabulary]."""
+        with _running(this):
+            output = self._module(
+                input_ids=self._tensor(ids)[None],
+                position_ids=self._tensor(positions)[None],
+                attention_mask=self._mask,
+                past_key_values=_Through(),
+                use_cache=True,
+                logits_to_keep=self._tensor(kept),
+            )
+        logits: Tensor = output.logits[0]
+        return logits
 
     def _tensor(self, numbers: Sequence[int]) -> Tensor:
         return torch.tensor(numbers, dtype=torch.long, device=self._device)

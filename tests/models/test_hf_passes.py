@@ -1,0 +1,86 @@
+"""Passes over several texts: by the layers of the module itself, in every precision."""
+
+import pytest
+import torch
+from tests.models.tiny import tiny_module
+from tests.tolerances import assert_near
+from torch import nn
+
+from askance.models.hf.network import Network
+from askance.models.hf.passes import Passes
+from askance.runtime.backend import Feed
+
+BEGINNINGS = (9, 30, 4)
+NUM_STEPS = 3
+
+
+def texts_of(beginnings):
+    return [
+        [(7 * at + number) % 299 for at in range(begin + NUM_STEPS - 1)]
+        for number, begin in enumerate(beginnings)
+    ]
+
+
+def computed(network, *, wants_attention=False):
+    """Logits and attention of texts that are read side by side and go on by a token or two."""
+    backend = network.backend
+    assert isinstance(backend, Passes)
+    texts = texts_of(BEGINNINGS)
+    slots = [backend.open(len(text)) for text in texts]
+    found = []
+    for step in range(NUM_STEPS):
+        stops = [begin + step for begin in BEGINNINGS]
+        starts = [0] * len(slots) if step == 0 else [stop - 1 for stop in stops]
+        feeds = [
+            Feed(slot, start, text[start:stop], 1, wants_attention and step > 0)
+            for slot, text, start, stop in zip(slots, texts, starts, stops, strict=True)
+        ]
+        found.append(backend.forward(feeds))
+    for slot in slots:
+        backend.close(slot)
+    return found
+
+
+@pytest.mark.parametrize("dtype", [torch.bfloat16, torch.float16, torch.float64])
+def test_logits_are_those_of_each_text_alone_in_other_precisions(dtype):
+    module = tiny_module("qwen2").to(dtype)
+    steps = computed(Network(module, "qwen2"))
+    # Norms are computed in float32, also between weights in float64.
+    name = "float32" if dtype == torch.float64 else str(dtype).removeprefix("torch.")
+    for number, (text, begin) in enumerate(zip(texts_of(BEGINNINGS), BEGINNINGS, strict=True)):
+        with torch.inference_mode():
+            alone = module(torch.tensor([text])).logits[0, begin - 1 :]
+        for step, expected in zip(steps, alone, strict=True):
+            assert_near(step[number].logits[-1].logits, expected, "two layers", name)
+
+
+def test_wanting_attention_changes_no_logit_in_a_coarse_precision():
+    """Keys of large numbers, as Qwen2's are: rounded scores would be far off."""
+    module = tiny_module("qwen2")
+    for layer in module.model.layers:
+        layer.self_attn.q_proj.bias.data[7] = 30.0
+        layer.self_attn.k_proj.bias.data[7] = 200.0
+    network = Network(module.to(torch.bfloat16), "qwen2")
+    with_it, without = (
+        [fed for step in computed(network, wants_attention=wants) for fed in step] for wants in (True, False)
+    )
+    for one, other in zip(with_it, without, strict=True):
+        assert torch.equal(one.logits[-1].logits, other.logits[-1].logits)
+    assert sum(len(each.attention) for each in with_it) == len(BEGINNINGS) * (NUM_STEPS - 1)
+    assert not any(each.attention for each in without)
+
+
+@pytest.mark.parametrize("model_type", ["llama", "mistral", "qwen2", "qwen3", "phi3"])
+def test_every_product_is_the_layer_s_own(model_type):
+    """So quantised layers, adapters, and hooks that somebody registered do their part."""
+    settings = {"head_dim": 8} if model_type == "qwen3" else {}
+    module = tiny_module(model_type, **settings)
+    network = Network(module, model_type)
+    linear = {name: layer for name, layer in module.named_modules() if isinstance(layer, nn.Linear)}
+    weights = {name: layer.weight.data_ptr() for name, layer in linear.items()}
+    called = []
+    for name, layer in linear.items():
+        layer.register_forward_hook(lambda *_, name=name: called.append(name))
+    computed(network)
+    assert sorted(called) == sorted([*linear] * NUM_STEPS)
+    assert weights == {name: layer.weight.data_ptr() for name, layer in linear.items()}

@@ -1,0 +1,91 @@
+"""A model that torch computes on a CPU for want of a GPU: the screen says how it is quicker there."""
+
+import json
+
+import pytest
+import torch
+from tests.models.tiny import save_adapter, save_tiny_gguf
+
+from askance.core.notes import noted
+from askance.models.hf import load_hf
+from askance.models.hf.quicker import note_quicker_way
+from askance.models.kinds import MODEL_KINDS, ModelKind
+
+CPU, GPU = torch.device("cpu"), torch.device("cuda", 0)
+ASK = ("ask", "The cat?", "--method", "closed_book", "--set", "max_tokens=2", "--prompts", "plain")
+
+
+@pytest.fixture
+def told():
+    """What is noted of a specification's name and options on a device."""
+
+    def told(name, options=None, device=CPU, install=""):
+        notes = []
+        with noted(lambda kind, text: notes.append((kind, text))):
+            note_quicker_way(name, options or {}, device, install=install)
+        return notes
+
+    return told
+
+
+@pytest.fixture(autouse=True)
+def without_gpu(monkeypatch):
+    monkeypatch.setattr(torch.cuda, "is_available", lambda: False)
+
+
+def test_a_gguf_file_is_named_as_it_is(told):
+    ((kind, text),) = told("some/model.gguf")
+    assert kind == "quicker"
+    assert "use gguf:some/model.gguf, or" in text
+    ((_, text),) = told("some/model.gguf", {"adapter": "mine"})
+    assert "use gguf:some/model.gguf?adapter=mine, or" in text
+
+
+def test_a_folder_needs_a_gguf_file_of_the_same_model(told, llama_folder, tmp_path):
+    ((_, text),) = told(str(llama_folder))
+    assert f"Model 'hf:{llama_folder}'" in text
+    assert "use gguf:FILE with a GGUF file of the same model, or" in text
+    ((_, text),) = told("owner/name", {"adapter": "mine"})
+    assert "use gguf:FILE?adapter=mine with a GGUF file of its base, or" in text
+    adapter = save_adapter(tmp_path, str(llama_folder), base_spec="hf:tiny-llama")
+    ((_, text),) = told(str(adapter))
+    assert f"use gguf:FILE?adapter={adapter} with a GGUF file of its base, or" in text
+
+
+def test_what_is_not_installed_is_named_with_its_command(told):
+    ((_, text),) = told("model.gguf", install="pip install something")
+    assert "use gguf:model.gguf (pip install something), or" in text
+
+
+@pytest.mark.parametrize(
+    ("device", "options"), [(GPU, {}), (GPU, {"device": "auto"}), (CPU, {"device": "cpu"})]
+)
+def test_nothing_is_said_on_a_gpu_or_where_the_cpu_was_asked_for(told, device, options):
+    assert told("owner/name", options, device) == []
+
+
+@pytest.mark.parametrize("is_installed", [True, False])
+def test_the_screen_says_it_once_and_beside_the_answer(run, tmp_path, monkeypatch, is_installed):
+    monkeypatch.setattr(ModelKind, "missing", property(lambda kind: [] if is_installed else ["package"]))
+    file, trace = save_tiny_gguf(tmp_path / "tiny.gguf"), tmp_path / "trace.jsonl"
+    code, out, err = run(*ASK, "--model", f"hf:{file}", "--trace", trace, "--json")
+    assert code == 0, err
+    json.loads(out)
+    shown = " ".join(err.split())
+    assert shown.count(f"use gguf:{file}") == 1
+    assert ("pip install" in shown) == (not is_installed)
+    assert "quicker" not in trace.read_text()
+
+
+def test_the_screen_says_nothing_of_other_models(run, tmp_path, llama_folder):
+    for spec in ("scripted", f"hf:{llama_folder}?device=cpu"):
+        code, _, err = run(*ASK, "--model", spec)
+        assert code == 0, err
+        assert "gguf" not in err
+
+
+def test_a_program_that_loads_a_model_reads_nothing(llama_folder, capfd, recwarn):
+    load_hf(str(llama_folder))
+    MODEL_KINDS["hf"].load(str(llama_folder), {})
+    assert capfd.readouterr() == ("", "")
+    assert not recwarn.list
