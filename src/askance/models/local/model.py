@@ -250,10 +250,21 @@ class LocalModel(ABC):
 
 
 def _read_together(options: Sequence[TokenIds]) -> list[list[int]]:
-    """Places of options, grouped: each longer one by itself, the first with all that have one token."""
-    longer = [[place] for place, ids in enumerate(options) if len(ids) > 1]
-    first, *others = longer or [[]]
-    return [[*first, *(place for place, ids in enumerate(options) if len(ids) == 1)], *others]
+    """Places of options, grouped: the first is read, and none of the others needs a row that it lacks.
+
+    Rows stand behind all tokens of an option but the last: " 1" and " 2" whose only difference is the last
+    token are read together, and any option of one token with every other.
+    """
+    groups = list[list[int]]()
+    for place in sorted(range(len(options)), key=lambda place: -len(options[place])):
+        before = options[place][:-1]
+        same = (group for group in groups if options[group[0]][: len(before)] == before)
+        found = next(same, None)
+        if found is None:
+            groups.append([place])
+        else:
+            found.append(place)
+    return groups
 
 
 class _Bridge:
