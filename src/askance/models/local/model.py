@@ -32,7 +32,7 @@ from askance.models.local.detokenise import Detokeniser
 from askance.models.local.encoding import Encoding
 from askance.models.sampling import check_sampling
 from askance.runtime.batch import Batch
-from askance.runtime.schedule import Scheduler
+from askance.runtime.schedule import Scheduler, tell
 
 T = TypeVar("T")
 
@@ -280,7 +280,7 @@ class _Bridge:
         self._is_closed = False
 
     def __call__(self, text: str) -> None:
-        self._loop.call_soon_threadsafe(self._deliver, text)
+        tell(self._loop, partial(self._deliver, text))
 
     def __enter__(self) -> None:
         pass
