@@ -9,10 +9,10 @@ from askance.core.ports import Run
 from askance.core.types import Question
 from askance.methods import airrag_prompts as prompts
 from askance.methods.airrag_acting import Acting, Memory
-from askance.methods.airrag_choosing import Chosen, Ending, choose
+from askance.methods.airrag_choosing import Chosen, Ending, choose, is_chosen, valid
 from askance.methods.airrag_reward import Judge
 from askance.methods.airrag_state import DA, QT, RA, SA, SAY, State
-from askance.methods.airrag_voting import Vote, jcd_scores
+from askance.methods.airrag_voting import Vote, clustered, jcd_scores
 from askance.methods.budget import Account, Allowance
 from askance.tree.mcts import Rules, Settings, search
 from askance.tree.nodes import Node, Outcome, Tree
@@ -66,6 +66,7 @@ class Searching:
             rewards=self._rewards,
             may_start=self._may_start,
             ended=self._ended,
+            is_settled=self._is_settled,
             beside=(DA,) if self._beside is not None else (),
         )
         settings = Settings(
@@ -75,6 +76,7 @@ class Searching:
             schedule=airrag.schedule,
             expansion=airrag.expansion,
             revisits=not airrag.skip_exhausted,
+            draws_abreast=airrag.l_max is None,
             unexplored=airrag.unexplored,
             seed=f"{self.run.seed} {self.question.id}",
         )
@@ -166,6 +168,21 @@ class Searching:
         if left is None:
             return num_sharing
         return max(1, min(num_sharing, left // (_SHORT_PATH * self._least())))
+
+    def _is_settled(self, tree: Tree[State, str]) -> bool:
+        """Whether the rollouts that are left are not needed, or not wanted any more."""
+        airrag, endings = self.airrag, valid(self.endings(tree))
+        num_more = (airrag.rollouts - tree.num_rollouts) * airrag.answer_samples
+        num_ended = tree.num_rollouts - tree.num_failed
+        agreed = 0 < airrag.stop_agreed <= num_ended and len(clustered([each.vote for each in endings])) == 1
+        if agreed:
+            why = f"{num_ended} rollouts agree"
+        elif airrag.expansion == "lazy" and is_chosen(airrag.verifier, endings, num_more):
+            why = "no further answer can change which one is chosen"
+        else:
+            return False
+        self.run.trace.decide("rollouts", "stop", why, numbers={"rollouts": tree.num_rollouts})
+        return True
 
     def _ended(self, rollout: int) -> None:
         mine = self._rollouts[rollout]
