@@ -8,7 +8,8 @@ from typing import TYPE_CHECKING
 from askance.core.ports import Run
 from askance.core.types import Question
 from askance.methods import airrag_prompts as prompts
-from askance.methods.airrag_acting import Acting, Memory
+from askance.methods.airrag_acting import Acting, Memory, Reply
+from askance.methods.airrag_ahead import Ahead, Next
 from askance.methods.airrag_choosing import Chosen, Ending, choose, is_chosen, valid
 from askance.methods.airrag_reward import Judge
 from askance.methods.airrag_state import DA, QT, RA, SA, SAY, State
@@ -40,6 +41,7 @@ class Searching:
     _judging: Allowance | None = None
     _rollouts: dict[int, _Rollout] = field(default_factory=dict)
     _memory: Memory = field(default_factory=dict)
+    _ahead: Ahead[Reply] = field(default_factory=Ahead)
     _kept: int = 0
     num_verifying: int = 0
 
@@ -81,7 +83,10 @@ class Searching:
             seed=f"{self.run.seed} {self.question.id}",
         )
         start = State(pending=(self.question.text,)) if airrag.actions.is_lite else State()
-        return await search(start, rules, settings)
+        try:
+            return await search(start, rules, settings)
+        finally:
+            await self._ahead.close()
 
     def endings(self, tree: Tree[State, str]) -> list[Ending]:
         """Where distinct paths ended, those drawn but not entered included, in the order of the tree."""
@@ -124,19 +129,45 @@ class Searching:
         is_beside = self._beside is not None and action == DA and node.parent is None
         allowance = self._beside if is_beside and self._beside else mine.allowance
         acting = Acting(
-            self.airrag, self.question, self.run, allowance, mine.memory, self.judge, self._judging
+            self.airrag,
+            self.question,
+            self.run,
+            allowance,
+            mine.memory,
+            self.judge,
+            self._judging,
+            self._ahead,
+            self._following(node, action, rollout),
         )
         outcomes = await acting.draw(node.state, node.name, action)
         if is_beside:
             allowance.close()
         return outcomes
 
+    def _following(self, node: Node[State, str], action: str, rollout: int) -> Next | None:
+        """What comes behind the one state that an action will lead to, where no more than that is needed to
+        ask for it.
+        """
+        airrag = self.airrag
+        may_vary = airrag.samples_of(action) > 1 or airrag.expansion != "lazy"
+        if may_vary or airrag.l_max is not None or airrag.multi_query:
+            return None
+        name = f"{node.name}.{len(node.children) + 1}"
+
+        def next_action(state: State) -> str:
+            return self._chosen(name, state, airrag.legality.actions(state), rollout)
+
+        return Next(name, next_action)
+
     def _choose(self, node: Node[State, str], untried: Sequence[str], rollout: int) -> str:
+        return self._chosen(node.name, node.state, untried, rollout)
+
+    def _chosen(self, node: str, state: State, untried: Sequence[str], rollout: int) -> str:
         """In the order of the paper's appendix first, afterwards by chance."""
         if rollout:
-            seed = f"{self.run.seed} {self.question.id} {rollout} {node.name}"
+            seed = f"{self.run.seed} {self.question.id} {rollout} {node}"
             return random.Random(seed).choice(untried)
-        wanted = self._next(node.state)
+        wanted = self._next(state)
         return wanted if wanted in untried else untried[0]
 
     def _next(self, state: State) -> str:
