@@ -107,6 +107,18 @@ def test_options_whose_beginnings_are_the_same_are_read_in_one_pass(qwen):
     )
 
 
+def test_options_with_nothing_in_common_share_the_prompt(qwen):
+    prompt, options = Raw((Span("The cat sat on the bank. " * 9),)), [" dog bank", " river cat", " sat on"]
+    lengths = [len(qwen.tokenize(option)) for option in options]
+    assert len({qwen.tokenize(option)[0] for option in options}) == len(options)
+    run(qwen.forget())
+    before = qwen.computed_tokens
+    run(qwen.score(prompt, options))
+    # The logits after the prompt's last token come with the first option; each other one reads it again.
+    again = len(options) - 1
+    assert qwen.computed_tokens - before == qwen.count(prompt) + sum(lengths) - len(options) + again
+
+
 def test_the_end_token_is_dropped_with_its_signals(bundled):
     (generation,) = generate(bundled, chat(QUESTIONS[0]), 40, ALL)
     assert generation.finish == "end"
