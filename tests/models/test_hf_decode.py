@@ -86,6 +86,39 @@ def test_score_equals_the_sum_of_a_full_forward_pass(qwen):
     assert scored.logprob == near(expected, "two layers", "float32")
 
 
+def test_options_whose_beginnings_are_the_same_are_read_in_one_pass(qwen):
+    prompt, letters = Raw((Span("The cat sat on the river bank."),)), "QXZJV"
+    options = [*(f" {letter}" for letter in letters), " ", " QQX"]
+    tokenised = [qwen.tokenize(option) for option in options]
+    num_prompt, longest = qwen.count(prompt), max(map(len, tokenised))
+    beginnings = {ids[:-1] for ids in tokenised}
+    assert all(
+        any(longer[: len(ids)] == ids for longer in beginnings if len(longer) == longest - 1)
+        for ids in beginnings
+    )
+    alone = [run(qwen.score(prompt, [option]))[0] for option in options]
+    run(qwen.forget())
+    before = qwen.computed_tokens
+    together = run(qwen.score(prompt, options))
+    assert qwen.computed_tokens - before == num_prompt + longest - 1
+    assert [each.num_tokens for each in together] == list(map(len, tokenised))
+    assert [each.logprob for each in together] == near(
+        [each.logprob for each in alone], "two layers", "float32"
+    )
+
+
+def test_options_with_nothing_in_common_share_the_prompt(qwen):
+    prompt, options = Raw((Span("The cat sat on the bank. " * 9),)), [" dog bank", " river cat", " sat on"]
+    lengths = [len(qwen.tokenize(option)) for option in options]
+    assert len({qwen.tokenize(option)[0] for option in options}) == len(options)
+    run(qwen.forget())
+    before = qwen.computed_tokens
+    run(qwen.score(prompt, options))
+    # The logits after the prompt's last token come with the first option; each other one reads it again.
+    again = len(options) - 1
+    assert qwen.computed_tokens - before == qwen.count(prompt) + sum(lengths) - len(options) + again
+
+
 def test_the_end_token_is_dropped_with_its_signals(bundled):
     (generation,) = generate(bundled, chat(QUESTIONS[0]), 40, ALL)
     assert generation.finish == "end"

@@ -224,3 +224,38 @@ def test_a_control_token_of_one_character_is_refused_in_untrusted_text():
     assert len(encoder.parts((Span("§"),))) == 1
     with pytest.raises(InputError, match="'§' is a control token"):
         encoder.parts((untrusted("see § 5"),))
+
+
+class Counting:
+    """A tokenizer that notes what it is asked for."""
+
+    def __init__(self, tokenizer):
+        self._tokenizer, self.texts = tokenizer, []
+
+    def __getattr__(self, name):
+        return getattr(self._tokenizer, name)
+
+    def __call__(self, text, **settings):
+        self.texts.append(text)
+        return self._tokenizer(text, **settings)
+
+    def decode(self, ids, **settings):
+        self.texts.append(tuple(ids))
+        return self._tokenizer.decode(ids, **settings)
+
+
+@both
+def test_a_prompt_is_tokenised_once_and_a_token_looked_at_once(name):
+    tokenizer = Counting(TOKENIZERS[name])
+    vocabulary = Vocabulary(tokenizer, name, end_ids=frozenset({2}), size=len(tokenizer._tokenizer))
+    encoder = PromptEncoder(tokenizer, vocabulary, name)
+    prompt = Raw((Span("The cat sat on the bank of a river. "), untrusted("It was a cold day, and long.")))
+    tokenizer.texts.clear()
+    ids = encoder.encode(prompt)
+    assert (len(tokenizer.texts), ids) == (1, encoder.encode(Raw(prompt.parts)))
+    texts = [vocabulary.decode_inside((id,)) for id in ids]
+    first = [encoder.parts((Span(text),), at_start=False) for text in texts]
+    num_asked = len(tokenizer.texts)
+    assert texts == [vocabulary.decode_inside((id,)) for id in ids]
+    assert first == [encoder.parts((Span(text),), at_start=False) for text in texts]
+    assert len(tokenizer.texts) == num_asked

@@ -7,11 +7,12 @@ import subprocess
 import sys
 import threading
 import weakref
+from functools import partial
 
 import pytest
 
 from askance.runtime.batch import Batch
-from askance.runtime.schedule import Scheduler
+from askance.runtime.schedule import Scheduler, tell
 from tests.runtime.tokens import Asked, Tokens
 
 LONG = 10**6
@@ -191,7 +192,7 @@ def test_whatever_a_request_raises_is_told_and_harms_nobody(scheduler, monkeypat
 FORKED = """
 import asyncio, os
 from askance.runtime.batch import Batch
-from askance.runtime.schedule import Scheduler
+from askance.runtime.schedule import Scheduler, tell
 from tests.runtime.tokens import Asked, Tokens
 
 scheduler = Scheduler(Batch(Tokens(), 10_000))
@@ -218,7 +219,7 @@ def test_the_child_of_a_fork_computes_too():
 LEAVING = """
 import asyncio, os, time
 from askance.runtime.batch import Batch
-from askance.runtime.schedule import Scheduler
+from askance.runtime.schedule import Scheduler, tell
 from tests.runtime.tokens import Tokens
 
 scheduler = Scheduler(Batch(Tokens(), 10_000))
@@ -256,7 +257,7 @@ def late():
 
 atexit.register(late)  # runs after what is registered later
 from askance.runtime.batch import Batch
-from askance.runtime.schedule import Scheduler
+from askance.runtime.schedule import Scheduler, tell
 from tests.runtime.tokens import Asked, Tokens
 
 scheduler = Scheduler(Batch(Tokens(), 10_000))
@@ -266,3 +267,36 @@ scheduler = Scheduler(Batch(Tokens(), 10_000))
 def test_who_asks_when_all_has_ended_is_told():
     done = subprocess.run([sys.executable, "-c", LATE], capture_output=True, text=True, timeout=60)
     assert "the process is ending" in done.stdout
+
+
+class Telling(Asked):
+    """Tells a loop of each of its tokens."""
+
+    def __init__(self, told):
+        super().__init__((1, 2, 3), 5)
+        self._told, self._loop = told, asyncio.get_running_loop()
+
+    def take(self, fed, num_reused):
+        tell(self._loop, partial(self._told.append, (id(self), len(self.ids))))
+        return super().take(fed, num_reused)
+
+
+def test_a_loop_is_woken_once_a_pass_and_told_all_in_order(scheduler, backend):
+    async def work():
+        loop, told, woken = asyncio.get_running_loop(), [], []
+        wake = loop.call_soon_threadsafe
+
+        def counted(*given):
+            woken.append(len(backend.passes))
+            wake(*given)
+
+        loop.call_soon_threadsafe = counted
+        requests = [Telling(told) for _ in range(4)]
+        await scheduler.compute(requests)
+        return told, woken, requests
+
+    told, woken, requests = asyncio.run(work())
+    assert sorted(set(woken)) == woken, "never twice after a pass"
+    assert len(woken) <= len(backend.passes)
+    for request in requests:
+        assert [count for owner, count in told if owner == id(request)] == [3, 4, 5, 6, 7]

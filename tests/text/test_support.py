@@ -1,7 +1,9 @@
 import pytest
+from hypothesis import given
+from hypothesis import strategies as st
 
 from askance.core.types import Hit, Passage
-from askance.text.support import Mark, citations_of, findings
+from askance.text.support import MOST_ENDING, STEM_LETTERS, Mark, _holds, citations_of, findings
 
 
 def hit(id, title, text, rank=1):
@@ -178,3 +180,16 @@ def test_which_sentence_a_marker_belongs_to(at, sentence):
 def test_a_line_is_a_sentence():
     text = "Tosca is an opera\nGiacomo Puccini was a composer"
     assert cited(text, TOSCA, PUCCINI) == [["t"], ["p"]]
+
+
+NEAR_WORDS = st.text("a1", min_size=1, max_size=9)
+
+
+@given(st.frozensets(NEAR_WORDS, max_size=5), NEAR_WORDS)
+def test_a_word_is_held_where_it_or_its_stem_is(held, word):
+    def is_near(one, other):
+        short, long = sorted((one, other), key=len)
+        is_stem = len(short) >= STEM_LETTERS and len(long) - len(short) <= MOST_ENDING
+        return short == long or (is_stem and long.startswith(short) and not short.isdigit())
+
+    assert _holds(held, word) == any(is_near(word, each) for each in held)

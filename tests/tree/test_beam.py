@@ -9,9 +9,20 @@ from hypothesis import strategies as st
 from askance.tree.beam import Found, Rules, beam_search
 
 
-def search(table, scores, *, width=2, max_steps=5, identity=str, delays=None, start=""):
-    """Letters by state, scores by state (0 where there is none)."""
-    grown = []
+class Grown(list):
+    """States in the order in which they were grown."""
+
+    def __init__(self):
+        super().__init__()
+        self.settled, self.dropped = [], []
+
+
+def search(table, scores, *, width=2, max_steps=5, identity=str, delays=None, start="", bounds=None):
+    """Letters by state, scores by state (0 where there is none), and how far above them bounds are.
+
+    States with a bound are not settled. What was grown, settled and dropped is kept in `grown`, a list.
+    """
+    grown, bounds = Grown(), bounds or {}
 
     async def grow(state):
         grown.append(state)
@@ -19,9 +30,23 @@ def search(table, scores, *, width=2, max_steps=5, identity=str, delays=None, st
             await asyncio.sleep(delays.random() / 1000)
         return [state + letter for letter in table.get(state, "")]
 
+    async def settle(state):
+        if delays:
+            await asyncio.sleep(delays.random() / 1000)
+        assert state not in grown.settled
+        grown.settled.append(state)
+        return state
+
+    def score(state):
+        above = bounds.get(state, 0) if state not in grown.settled else 0
+        return scores.get(state, 0) + above
+
     rules = Rules(
         grow=grow,
-        score=lambda state: scores.get(state, 0),
+        score=score,
+        is_settled=lambda state: state not in bounds or state in grown.settled,
+        settle=settle,
+        drop=lambda state, least: grown.dropped.append((state, least)),
         is_finished=lambda state: state.endswith("."),
         identity=identity,
     )
@@ -95,3 +120,45 @@ def test_nothing_depends_on_timing(chance, width):
     plain, _ = search(table, scores, width=width, max_steps=3)
     timed, _ = search(table, scores, width=width, max_steps=3, delays=random.Random(1))
     assert timed == plain
+
+
+def test_what_can_not_be_among_the_best_is_not_settled():
+    scores, bounds = {"a": 3, "b": 1, "c": 2, "d": 0}, {"a": 1, "b": 1.5, "c": 1, "d": 1}
+    found, grown = search({"": "abcd"}, scores, bounds=bounds, max_steps=1)
+    assert found == Found((), ("a", "c"), 1)
+    assert grown.settled == ["a", "c", "b"], "first those with the greatest bounds, then what may beat them"
+    assert grown.dropped == [("d", 2)]
+
+
+def test_what_bounds_tell_nothing_about_is_settled():
+    table = {"": "ab", "a": ".x", "b": "x"}
+    scores = {"a": 2, "b": 1, "a.": -9, "ax": 1, "bx": 9}
+    bounds = {"a.": 1, "ax": 1, "bx": 1}
+    found, grown = search(table, scores, bounds=bounds, identity=lambda state: state[-1:], max_steps=2)
+    assert (found.finished, found.open) == (("a.",), ("bx",))
+    assert sorted(set(grown.settled)) == ["a.", "ax", "bx"], "the finished one, and two that are the same"
+
+
+@settings(max_examples=60, deadline=None)
+@given(st.randoms(use_true_random=False), st.integers(1, 3), st.booleans())
+def test_bounds_change_nothing_that_is_found(chance, width, merges):
+    table, scores, bounds, level = {}, {}, {}, [""]
+    for _ in range(3):
+        for state in level:
+            table[state] = "".join(chance.sample("abcdef.", chance.randint(1, 5)))
+        level = [state + letter for state in level for letter in table[state] if letter != "."]
+    for state, letters in table.items():
+        for letter in letters:
+            scores[state + letter] = chance.randint(0, 4)
+            if chance.random() < 0.8:
+                bounds[state + letter] = chance.choice([0, 1, 2])
+    identity = (lambda state: state[-2:]) if merges else str
+    given = {"width": width, "max_steps": 3, "identity": identity}
+    full, _ = search(table, scores, **given)
+    bounded, grown = search(table, scores, bounds=bounds, **given)
+    assert bounded == full
+    again, timed = search(table, scores, bounds=bounds, delays=random.Random(1), **given)
+    assert again == full
+    assert sorted(timed.settled) == sorted(grown.settled), "nor does the work depend on timing"
+    for state, least in grown.dropped:
+        assert scores[state] + bounds[state] < least

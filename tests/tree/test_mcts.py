@@ -104,6 +104,24 @@ def test_an_eager_search_draws_for_all_actions_of_a_node():
     assert len(drawn) == 6
 
 
+@pytest.mark.parametrize(("abreast", "most"), [(False, 1), (True, 3)])
+def test_what_an_eager_expansion_draws_for_may_be_drawn_side_by_side(abreast, most):
+    rules, _ = game(length=2)
+    running = []
+
+    async def draw(node, action, rollout):
+        running.append(action)
+        at_once.append(len(running))
+        await asyncio.sleep(0)
+        running.remove(action)
+        return await rules.draw(node, action, rollout)
+
+    at_once = []
+    tree = run(replace(rules, draw=draw), rollouts=1, expansion="eager", draws_abreast=abreast)
+    assert max(at_once) == most
+    check(tree)
+
+
 @pytest.mark.parametrize("expansion", ["lazy", "eager"])
 def test_an_action_in_vain_does_not_fail_a_rollout_beside_a_live_sibling(expansion):
     rules, _ = game(letters="ab", length=2, dead={"a", "ba"})

@@ -69,6 +69,9 @@ class Airrag(Knobs):
     unexplored: Literal["first", "random"] = knob("first", "which of several new nodes comes first")
     skip_exhausted: bool = knob(True, "never visit an end twice, and stop when nothing is left")
     wave: int = knob(4, "rollouts side by side", at_least=1)
+    stop_agreed: int = knob(
+        0, "end the search once so many rollouts, and all answers, came to the same; 0: never", at_least=0
+    )
     actions: Actions = knob(ALL, "what a path may consist of: its own, and other methods by name")
     followup_qt: Literal["if_no_plan", "always", "never"] = knob(
         "if_no_plan", "when the first rollout asks for a follow-up once all is answered"

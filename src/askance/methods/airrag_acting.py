@@ -6,8 +6,9 @@ from dataclasses import dataclass, field, replace
 from typing import TYPE_CHECKING
 
 from askance.core.ports import Run
-from askance.core.types import Hit, Prompt, Question, Sampling
+from askance.core.types import Hit, Prompt, Question, Sampling, Watch
 from askance.methods import airrag_prompts as prompts
+from askance.methods.airrag_ahead import Ahead, Next, watching
 from askance.methods.airrag_queries import parse_queries
 from askance.methods.airrag_reward import Judge
 from askance.methods.airrag_state import DA, QT, RA, SA, SAY, State
@@ -24,6 +25,8 @@ if TYPE_CHECKING:
     from askance.methods.airrag import Airrag
 
 Said = tuple[str, ...]
+Reply = tuple[tuple[Hit, ...], tuple[tuple[Said, int], ...]]
+"""Passages, and the different answers that were given from them, each with how many samples gave it."""
 Memory = dict[tuple[str, ...], tuple[tuple[Said, int], ...]]
 """What calls without chance have given, by what they were about."""
 
@@ -38,6 +41,8 @@ class Acting:
     Attributes:
         memory: of rollouts that were over before this one began, and of its own.
         judge: who rewards paths; its calls are paid by `judging`, or by `allowance` where that is None.
+        ahead: answers that were begun before the plan that asks for them was over.
+        following: where the state that is drawn stands; None where nothing may be begun ahead.
     """
 
     airrag: "Airrag"
@@ -47,6 +52,8 @@ class Acting:
     memory: Memory = field(default_factory=dict)
     judge: Judge | None = None
     judging: Allowance | None = None
+    ahead: Ahead[Reply] = field(default_factory=Ahead)
+    following: Next | None = None
 
     @property
     def words(self) -> AirragWording:
@@ -80,8 +87,13 @@ class Acting:
         prompt = prompts.analysis_prompt(
             self.run.model, self.question, self.airrag.analysis_demos, words=self.words
         )
-        said = await self._said(SAY, (), prompt, node, parse_queries, self._closing(state))
-        return [Outcome(state.planned(queries, self.question.text), votes) for queries, votes in said]
+
+        def planned(queries: Said) -> State:
+            return state.planned(queries, self.question.text)
+
+        watch = self._watch(planned)
+        said = await self._said(SAY, (), prompt, node, parse_queries, self._closing(state), watch)
+        return [Outcome(planned(queries), votes) for queries, votes in said]
 
     async def _answer_directly(self, state: State, node: str) -> list[Outcome[State]]:
         prompt = prompts.direct_prompt(self.run.model, self.question, words=self.words)
@@ -99,7 +111,8 @@ class Acting:
             self.airrag.transformation_demos,
             words=self.words,
         )
-        said = await self._said(QT, about, prompt, node, parse_queries, self._closing(state))
+        watch = self._watch(state.transformed)
+        said = await self._said(QT, about, prompt, node, parse_queries, self._closing(state), watch)
         return [Outcome(state.transformed(queries), votes) for queries, votes in said]
 
     async def _answer_next(self, state: State, node: str) -> list[Outcome[State]]:
@@ -108,9 +121,33 @@ class Acting:
         What was found and has no room here stays on the path: the summary may have room for it.
         """
         query = state.pending[0] if state.pending else self.question.text
-        found = await self._search(query, state)
+        begun = self.ahead.take(node, query)
+        found, said = await (begun or self._reply(query, state, node))
         if not found:
             return [Outcome(state.answered(query, REFUSAL, (), refused=True))]
+        return [
+            Outcome(state.answered(query, answer, found, refused=prompts.is_refusal(answer)), votes)
+            for (answer,), votes in said
+        ]
+
+    def _watch(self, state_of: Callable[[Said], State]) -> Watch | None:
+        """Begins the answer to the first query of a plan as soon as it is known, where it comes next."""
+        following = self.following
+        if following is None:
+            return None
+        node = following.node
+
+        def begin(state: State) -> None:
+            query = state.pending[0]
+            self.ahead.begin(node, query, lambda: self._reply(query, state, node))
+
+        return watching(following, state_of, begin)
+
+    async def _reply(self, query: str, state: State, node: str) -> Reply:
+        """The passages for a query, and what is said to it; nothing where none are found."""
+        found = await self._search(query, state)
+        if not found:
+            return (), ()
         closing = self._closing(state)
         hits, prompt = self._fitting(
             found if self.airrag.passages else found[: self._num_passages(state, found)],
@@ -118,11 +155,7 @@ class Acting:
             closing,
         )
         about = (normalise_answer(query), *(hit.passage.id for hit in hits))
-        said = await self._said(RA, about, prompt, node, _final, closing)
-        return [
-            Outcome(state.answered(query, answer, found, refused=prompts.is_refusal(answer)), votes)
-            for (answer,), votes in said
-        ]
+        return found, await self._said(RA, about, prompt, node, _final, closing)
 
     async def _sum_up(self, state: State, node: str) -> list[Outcome[State]]:
         """The final answer; what has no room goes, worst passages first, then the oldest of the history.
@@ -256,6 +289,7 @@ class Acting:
         node: str,
         read: Callable[[str], Said],
         keep: int = 0,
+        watch: Watch | None = None,
     ) -> tuple[tuple[Said, int], ...]:
         """The different replies, and how many samples gave each. Empty ones are asked for once more.
 
@@ -268,7 +302,7 @@ class Acting:
         may_remember = sampling.temperature == 0 and action in (RA, QT)
         if may_remember and remembered in self.memory:
             return self.memory[remembered]
-        written = await self._written(prompt, sampling, num_samples, (node, action), keep)
+        written = await self._written(prompt, sampling, num_samples, (node, action), keep, watch)
         num_missing = num_samples - len(written)
         if num_missing:
             again = (node, action, "again")
@@ -286,9 +320,17 @@ class Acting:
         return found
 
     async def _written(
-        self, prompt: Prompt, sampling: Sampling, n: int, key: tuple[str, ...], keep: int
+        self,
+        prompt: Prompt,
+        sampling: Sampling,
+        n: int,
+        key: tuple[str, ...],
+        keep: int,
+        watch: Watch | None = None,
     ) -> list[str]:
-        generations = await self.allowance.generate(self.run.model, prompt, sampling, n=n, key=key, keep=keep)
+        generations = await self.allowance.generate(
+            self.run.model, prompt, sampling, n=n, key=key, keep=keep, watch=watch
+        )
         told = [without_markers(each.text, self.question, self.run.trace) for each in generations]
         return [text for text in told if any(map(str.isalnum, text))]
 

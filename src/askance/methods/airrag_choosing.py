@@ -8,7 +8,7 @@ from askance.core.ports import Run
 from askance.core.types import Hit, Prompt, Question, Sampling
 from askance.methods import airrag_prompts as prompts
 from askance.methods.airrag_state import State, each_once
-from askance.methods.airrag_voting import Vote, clustered, emb_scores, jcd_scores, ranking
+from askance.methods.airrag_voting import Vote, clustered, emb_scores, is_decided, jcd_scores, ranking
 from askance.methods.airrag_wording import AirragWording
 from askance.methods.budget import Allowance, NoRoom, most_that_fit
 from askance.methods.plain_trace import without_markers
@@ -74,6 +74,28 @@ async def choose(
     if method.verifier == "sa" and len(clustered(votes)) > 1:
         return await _verified(method, question, run, endings, jcd, allowance)
     return _best(endings, jcd)
+
+
+def is_chosen(verifier: str, endings: Sequence[Ending], num_more: int) -> bool:
+    """Whether the verifier's choice is the same answer, but for the order of its words, small words and
+    punctuation, whatever `num_more` further paths end in; `endings` are valid ones.
+
+    Of votes alone that can be told: a model that sees all answers, vectors, and the greatest reward may
+    prefer what comes last.
+    """
+    if verifier == "jcd":
+        return any(each.is_valid for each in endings) and is_decided(
+            [each.vote for each in endings], num_more
+        )
+    if verifier != "rm_vote" or not any(each.is_valid for each in endings):
+        return False
+    groups = clustered([each.vote for each in endings])
+    sums = sorted(sum(endings[at].score * endings[at].vote.copies for at in group) for group in groups)
+    # A reward is 1 at most.
+    return sums[-1] > sum(sums[-2:-1]) + num_more + _ROUNDING
+
+
+_ROUNDING = 1e-6
 
 
 def _best(endings: Sequence[Ending], scores: Sequence[float]) -> Chosen:

@@ -8,11 +8,12 @@ from typing import TYPE_CHECKING
 from askance.core.ports import Run
 from askance.core.types import Question
 from askance.methods import airrag_prompts as prompts
-from askance.methods.airrag_acting import Acting, Memory
-from askance.methods.airrag_choosing import Chosen, Ending, choose
+from askance.methods.airrag_acting import Acting, Memory, Reply
+from askance.methods.airrag_ahead import Ahead, Next
+from askance.methods.airrag_choosing import Chosen, Ending, choose, is_chosen, valid
 from askance.methods.airrag_reward import Judge
 from askance.methods.airrag_state import DA, QT, RA, SA, SAY, State
-from askance.methods.airrag_voting import Vote, jcd_scores
+from askance.methods.airrag_voting import Vote, clustered, jcd_scores
 from askance.methods.budget import Account, Allowance
 from askance.tree.mcts import Rules, Settings, search
 from askance.tree.nodes import Node, Outcome, Tree
@@ -40,6 +41,7 @@ class Searching:
     _judging: Allowance | None = None
     _rollouts: dict[int, _Rollout] = field(default_factory=dict)
     _memory: Memory = field(default_factory=dict)
+    _ahead: Ahead[Reply] = field(default_factory=Ahead)
     _kept: int = 0
     num_verifying: int = 0
 
@@ -66,6 +68,7 @@ class Searching:
             rewards=self._rewards,
             may_start=self._may_start,
             ended=self._ended,
+            is_settled=self._is_settled,
             beside=(DA,) if self._beside is not None else (),
         )
         settings = Settings(
@@ -75,11 +78,15 @@ class Searching:
             schedule=airrag.schedule,
             expansion=airrag.expansion,
             revisits=not airrag.skip_exhausted,
+            draws_abreast=airrag.l_max is None,
             unexplored=airrag.unexplored,
             seed=f"{self.run.seed} {self.question.id}",
         )
         start = State(pending=(self.question.text,)) if airrag.actions.is_lite else State()
-        return await search(start, rules, settings)
+        try:
+            return await search(start, rules, settings)
+        finally:
+            await self._ahead.close()
 
     def endings(self, tree: Tree[State, str]) -> list[Ending]:
         """Where distinct paths ended, those drawn but not entered included, in the order of the tree."""
@@ -122,19 +129,45 @@ class Searching:
         is_beside = self._beside is not None and action == DA and node.parent is None
         allowance = self._beside if is_beside and self._beside else mine.allowance
         acting = Acting(
-            self.airrag, self.question, self.run, allowance, mine.memory, self.judge, self._judging
+            self.airrag,
+            self.question,
+            self.run,
+            allowance,
+            mine.memory,
+            self.judge,
+            self._judging,
+            self._ahead,
+            self._following(node, action, rollout),
         )
         outcomes = await acting.draw(node.state, node.name, action)
         if is_beside:
             allowance.close()
         return outcomes
 
+    def _following(self, node: Node[State, str], action: str, rollout: int) -> Next | None:
+        """What comes behind the one state that an action will lead to, where no more than that is needed to
+        ask for it.
+        """
+        airrag = self.airrag
+        may_vary = airrag.samples_of(action) > 1 or airrag.expansion != "lazy"
+        if may_vary or airrag.l_max is not None or airrag.multi_query:
+            return None
+        name = f"{node.name}.{len(node.children) + 1}"
+
+        def next_action(state: State) -> str:
+            return self._chosen(name, state, airrag.legality.actions(state), rollout)
+
+        return Next(name, next_action)
+
     def _choose(self, node: Node[State, str], untried: Sequence[str], rollout: int) -> str:
+        return self._chosen(node.name, node.state, untried, rollout)
+
+    def _chosen(self, node: str, state: State, untried: Sequence[str], rollout: int) -> str:
         """In the order of the paper's appendix first, afterwards by chance."""
         if rollout:
-            seed = f"{self.run.seed} {self.question.id} {rollout} {node.name}"
+            seed = f"{self.run.seed} {self.question.id} {rollout} {node}"
             return random.Random(seed).choice(untried)
-        wanted = self._next(node.state)
+        wanted = self._next(state)
         return wanted if wanted in untried else untried[0]
 
     def _next(self, state: State) -> str:
@@ -166,6 +199,21 @@ class Searching:
         if left is None:
             return num_sharing
         return max(1, min(num_sharing, left // (_SHORT_PATH * self._least())))
+
+    def _is_settled(self, tree: Tree[State, str]) -> bool:
+        """Whether the rollouts that are left are not needed, or not wanted any more."""
+        airrag, endings = self.airrag, valid(self.endings(tree))
+        num_more = (airrag.rollouts - tree.num_rollouts) * airrag.answer_samples
+        num_ended = tree.num_rollouts - tree.num_failed
+        agreed = 0 < airrag.stop_agreed <= num_ended and len(clustered([each.vote for each in endings])) == 1
+        if agreed:
+            why = f"{num_ended} rollouts agree"
+        elif airrag.expansion == "lazy" and is_chosen(airrag.verifier, endings, num_more):
+            why = "no further answer can change which one is chosen"
+        else:
+            return False
+        self.run.trace.decide("rollouts", "stop", why, numbers={"rollouts": tree.num_rollouts})
+        return True
 
     def _ended(self, rollout: int) -> None:
         mine = self._rollouts[rollout]

@@ -42,6 +42,20 @@ def jcd_scores(answers: Sequence[str], copies: Sequence[int] | None = None) -> l
     return found
 
 
+def is_decided(votes: Sequence[Vote], num_more: int) -> bool:
+    """Whether the best answer by `jcd_scores` has the same words whatever `num_more` further answers say.
+
+    So it is where one set of words has more copies than all other answers, the further ones included. 1 less
+    the Jaccard similarity is a distance. Of an answer at distance d from those words, each of them gives d
+    less to it than to them, and each other answer at most d more.
+    """
+    copies: dict[frozenset[str], int] = {}
+    for vote in votes:
+        words = frozenset(normalise_answer(vote.answer).split())
+        copies[words] = copies.get(words, 0) + vote.copies
+    return 2 * max(copies.values(), default=0) > sum(copies.values()) + num_more
+
+
 def emb_scores(vectors: NDArray[np.float32], copies: Sequence[int] | None = None) -> list[float]:
     """The mean cosine of each answer's vector with those of all, itself included (equation 3).
 

@@ -114,7 +114,15 @@ class Allowance:
             self.most = self.num_input
 
     async def generate(
-        self, model: Model, prompt: Prompt, sampling: Sampling, *, n: int = 1, key: Key, keep: int = 0
+        self,
+        model: Model,
+        prompt: Prompt,
+        sampling: Sampling,
+        *,
+        n: int = 1,
+        key: Key,
+        keep: int = 0,
+        watch: Watch | None = None,
     ) -> tuple[Generation, ...]:
         """Write; the prompt counts once, however many samples are drawn.
 
@@ -122,7 +130,7 @@ class Allowance:
             NoRoom: the prompt does not fit with `keep` tokens left behind it, or not into the model's window.
         """
         self.read(model, prompt, sampling.max_tokens, keep=keep)
-        generations = await model.generate(prompt, sampling, n=n, key=key)
+        generations = await model.generate(prompt, sampling, n=n, key=key, watch=watch)
         self.account.num_output += sum(each.generated_tokens for each in generations)
         return generations
 

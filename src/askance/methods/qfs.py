@@ -23,4 +23,4 @@ def token_texts(ids: TokenIds, model: Model) -> list[str | None]:
 def is_control(id: int, model: Model) -> bool:
     """Whether a token is a control token: the one that its own text gives only where that text is trusted."""
     text = model.decode((id,))
-    return model.tokenize((Span(text),)) == (id,) != model.tokenize(text)
+    return model.tokenize(text) != (id,) == model.tokenize((Span(text),))

@@ -21,7 +21,12 @@ from askance.methods.selfrag_long import long_form
 from askance.methods.selfrag_native import NativeWriter
 from askance.methods.selfrag_options import named_option, options_of
 from askance.methods.selfrag_prompted import PromptedWriter
-from askance.methods.selfrag_scorers import NativeScorer, PromptedScorer, ReflectionScorer
+from askance.methods.selfrag_scorers import (
+    NativeScorer,
+    PromptedScorer,
+    ReflectionScorer,
+    RememberingScorer,
+)
 from askance.methods.selfrag_segments import Writer
 from askance.methods.selfrag_short import short_form
 from askance.methods.selfrag_sparing import SparingScorer, SparingWriter
@@ -204,7 +209,7 @@ class Selfrag(Bounded):
         scorer: ReflectionScorer = PromptedScorer(judge, question, run)
         if self.scorer != "prompted" and has_reflection_tokens(judge):
             scorer = NativeScorer(judge, instruction_spans(self, question), run)
-        return scorer if self.l_max is None else SparingScorer(scorer)
+        return RememberingScorer(scorer) if self.l_max is None else SparingScorer(scorer)
 
 
 def _short(text: str, question: Question) -> str:

@@ -109,7 +109,10 @@ def useless(selfrag: "Selfrag", labels: Collection[str]) -> str:
 
 
 def show(run: Run, node: str, segment: Segment, score: float, rejected: str) -> None:
-    """A candidate in the trace: its text, passage, distributions and scores."""
+    """A candidate in the trace: its text, passage, distributions and scores.
+
+    Where its support is not judged, `score` is the most that it could be.
+    """
     judged = {
         "relevance": segment.relevance,
         "support": segment.support,
@@ -122,10 +125,10 @@ def show(run: Run, node: str, segment: Segment, score: float, rejected: str) -> 
         segment.text,
         passage=segment.hit,
         numbers={
-            "score": score,
+            "score" if segment.is_judged else "score at most": score,
             "sequence": segment.sequence_score,
             "relevance": relevance_score(segment.relevance),
-            "support": support_score(segment.support),
+            **({"support": support_score(segment.support)} if segment.is_judged else {}),
             "utility": utility_score(segment.utility),
         },
         distributions={name: dict(probs) for name, probs in judged.items() if probs},

@@ -1,4 +1,4 @@
-"""A written segment judged by a scorer, all groups side by side; what nobody reads is not asked for."""
+"""A written segment judged by a scorer; what nobody reads, or nobody reads yet, is not asked for."""
 
 from collections.abc import Awaitable
 from dataclasses import replace
@@ -39,37 +39,54 @@ async def judged(
     """`segment`, which follows `path`, with the scorer's distributions; the likeliest tokens are its labels.
 
     Args:
-        whole: it is a whole answer, whose utility counts, and behind which nothing follows.
+        whole: it is a whole answer, whose support and utility count; those of a segment that may yet fall
+            out of a beam are left to `with_support` and `onward_of`.
         relevance: of its passage, which was judged while it was written.
     """
     if not segment.text:
         return segment
-    asked = _asked(selfrag, scorer, path, segment, key, whole=whole)
+    is_backed = segment.action == "retrieve" and segment.hit is not None and selfrag.reads_support
+    segment = replace(
+        segment, relevance=relevance, labels=_likeliest(relevance), is_judged=whole or not is_backed
+    )
+    if not whole:
+        return segment
+    asked: dict[Group, Awaitable[Distribution]] = {}
+    if is_backed and segment.hit is not None:
+        before = _line(path.written)
+        asked["support"] = scorer.support(before, segment.text, segment.hit, key=(*key, "support"))
+    if selfrag.reads_utility:
+        so_far = _line(f"{path.written} {segment.text}")
+        asked["utility"] = scorer.utility(so_far, key=(*key, "utility"))
     found = dict(zip(asked, await abreast(asked.values()), strict=True))
     return replace(
         segment,
-        relevance=relevance,
         support=found.get("support", {}),
         utility=found.get("utility", {}),
-        onward=found.get("retrieve", {}),
-        labels=frozenset(filter(None, map(likeliest, (relevance, *found.values())))),
+        labels=segment.labels.union(*map(_likeliest, found.values())),
     )
 
 
-def _asked(
-    selfrag: "Selfrag", scorer: ReflectionScorer, path: Path, segment: Segment, key: Key, *, whole: bool
-) -> dict[Group, Awaitable[Distribution]]:
-    before, so_far = _line(path.written), _line(f"{path.written} {segment.text}")
-    asked: dict[Group, Awaitable[Distribution]] = {}
-    if segment.action == "retrieve" and segment.hit is not None and selfrag.reads_support:
-        asked["support"] = scorer.support(before, segment.text, segment.hit, key=(*key, "support"))
-    if whole and selfrag.reads_utility:
-        asked["utility"] = scorer.utility(so_far, key=(*key, "utility"))
-    if not whole and not segment.is_last and selfrag.mode == "adaptive":
-        in_use = segment.hit or path.in_use
-        hits = () if in_use is None else (in_use,)
-        asked["retrieve"] = scorer.retrieve(so_far, hits, key=(*key, "onward"))
-    return asked
+async def with_support(scorer: ReflectionScorer, path: Path, segment: Segment, key: Key) -> Segment:
+    """`segment`, which follows `path`, with how far its passage backs it, if that is still to be judged."""
+    if segment.is_judged or segment.hit is None:
+        return segment
+    support = await scorer.support(_line(path.written), segment.text, segment.hit, key=(*key, "support"))
+    return replace(segment, support=support, labels=segment.labels | _likeliest(support), is_judged=True)
+
+
+async def onward_of(selfrag: "Selfrag", scorer: ReflectionScorer, path: Path, key: Key) -> Distribution:
+    """Whether to search before `path` goes on; empty where nobody reads it."""
+    *before, last = path.segments
+    if selfrag.mode != "adaptive" or last.is_last or not last.text:
+        return {}
+    so_far = _line(f"{''.join(each.written for each in before)} {last.text}")
+    hits = () if path.in_use is None else (path.in_use,)
+    return await scorer.retrieve(so_far, hits, key=(*key, "onward"))
+
+
+def _likeliest(distribution: Distribution) -> frozenset[str]:
+    return frozenset(filter(None, (likeliest(distribution),)))
 
 
 def _line(text: str) -> str:

@@ -6,6 +6,8 @@ The paper gives the score of a segment and "return the best sequence"; the rest 
   sum; the authors' code multiplies scores that may be negative or above 1);
 - a segment that says what an earlier one of its path said is rejected, as a hard constraint would do;
 - utility counts once, at the end, since it is a judgement of whole answers;
+- in words, what can't change the answer is not asked: whether its passage backs a segment that can't be among
+  the best of the beam even with full support, and what comes next behind a segment that is not gone on from;
 - each path searches with what it wrote last, and sees no other's text (in the authors' code passages are the
   same for all segments, and siblings see each other's text).
 """
@@ -20,7 +22,7 @@ from askance.core.ports import Run
 from askance.core.types import Hit, Key, Question
 from askance.methods.reflection_tokens import likeliest, without_tokens
 from askance.methods.selfrag_deciding import decided, found_for, next_action, rejection, show, useless
-from askance.methods.selfrag_segments import Action, Path, Segment, Writer, segment_score, usefulness
+from askance.methods.selfrag_segments import START, Action, Path, Segment, Writer, segment_score, usefulness
 from askance.tree.abreast import abreast
 from askance.tree.beam import Rules, beam_search
 
@@ -37,6 +39,9 @@ async def long_form(selfrag: "Selfrag", question: Question, run: Run, writer: Wr
         score=lambda path: path_score(selfrag, path),
         is_finished=lambda path: path.is_finished,
         identity=_identity,
+        is_settled=lambda path: all(segment.is_judged for segment in path.segments),
+        settle=growing.judge,
+        drop=growing.drop,
     )
     start = replace(start, onward=onward)
     found = await beam_search(start, rules, width=selfrag.beam_width, max_steps=selfrag.max_segments)
@@ -44,7 +49,10 @@ async def long_form(selfrag: "Selfrag", question: Question, run: Run, writer: Wr
 
 
 def path_score(selfrag: "Selfrag", path: Path) -> float:
-    """How good the segments are that were written with passages of their own; 0 without any."""
+    """How good the segments are that were written with passages of their own; 0 without any.
+
+    With a segment whose support is not judged yet it is an upper bound.
+    """
     if not path.scores:
         return 0.0
     return sum(path.scores) / float(len(path.scores) ** selfrag.path_power)
@@ -67,7 +75,24 @@ class _Growing:
         async with self._turn:
             return await self._grow(path)
 
+    async def judge(self, path: Path) -> Path:
+        """The path with the support of its last segment."""
+        *before, last = path.segments
+        parent = replace(path, segments=tuple(before))
+        segment = await self._writer.judge(parent, last, key=_key(path.name))
+        score = segment_score(self._selfrag, segment)
+        show(self._run, path.name, segment, score, "")
+        return replace(path, segments=(*before, segment), scores=(*path.scores[:-1], score))
+
+    def drop(self, path: Path, least: float) -> None:
+        """Tell that a path falls out of the beam whatever the support of its last segment is."""
+        why = f"with full support its answer would have {path_score(self._selfrag, path):.3f}; "
+        why += f"the beam is full of better ones, from {least:.3f}"
+        show(self._run, path.name, path.segments[-1], path.scores[-1], why)
+
     async def _grow(self, path: Path) -> Sequence[Path]:
+        if path.name != START:
+            path = replace(path, onward=await self._writer.onward(path, key=_key(path.name)))
         action = next_action(self._selfrag, path.onward, path)
         hits = await self._hits(path, action)
         tried: Sequence[Hit | None] = (None,) if action == "continue" else hits
@@ -95,12 +120,18 @@ class _Growing:
     async def _grown(self, path: Path, action: Action, hits: Sequence[Hit | None], first: int) -> list[Path]:
         """The segments that no hard constraint rejects and that say something, numbered from `first`."""
         segments = await abreast(
-            self._writer.write(path, action, hit, key=_key(path, number), whole=False)
+            self._written(path, action, hit, _key(f"{path.name}.{number}"))
             for number, hit in enumerate(hits, start=first)
         )
         numbered = enumerate(segments, start=first)
         grown = [self._next(path, segment, number) for number, segment in numbered]
         return [each for each in grown if each is not None]
+
+    async def _written(self, path: Path, action: Action, hit: Hit | None, key: Key) -> Segment:
+        segment = await self._writer.write(path, action, hit, key=key, whole=False)
+        if self._selfrag.reject_unsupported:  # no score tells what that constraint rejects
+            return await self._writer.judge(path, segment, key=key)
+        return segment
 
     def _next(self, path: Path, segment: Segment, number: int) -> Path | None:
         selfrag = self._selfrag
@@ -109,7 +140,8 @@ class _Growing:
         rejected = rejection(selfrag, segment) if segment.text or is_over else "it is empty"
         rejected = rejected or ("it says what an earlier one said" if _is_repeated(path, segment) else "")
         score = segment_score(selfrag, segment)
-        show(self._run, f"{path.name}.{number}", segment, score, rejected)
+        if rejected or segment.is_judged:
+            show(self._run, f"{path.name}.{number}", segment, score, rejected)
         if rejected:
             return None
         grown = path.then(segment, number) if segment.text else path
@@ -129,8 +161,10 @@ def _is_repeated(path: Path, segment: Segment) -> bool:
     return bool(text) and any(text == without_tokens(each.text) for each in path.segments)
 
 
-def _key(path: Path, number: int) -> Key:
-    return ("segment", *path.name.split("."), number)
+def _key(name: str) -> Key:
+    """Of the last segment of the path with that name."""
+    *before, number = name.split(".")
+    return ("segment", *before, int(number))
 
 
 def _identity(path: Path) -> tuple[object, ...]:

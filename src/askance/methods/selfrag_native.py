@@ -32,7 +32,7 @@ from askance.methods.reflection_tokens import (
     disarmed,
 )
 from askance.methods.reflection_vocabulary import WANT, Vocabulary, distribution
-from askance.methods.selfrag_judging import judged, relevance_of
+from askance.methods.selfrag_judging import judged, onward_of, relevance_of, with_support
 from askance.methods.selfrag_options import written_options
 from askance.methods.selfrag_scorers import ReflectionScorer
 from askance.methods.selfrag_segments import Action, Path, Segment, fitting
@@ -95,6 +95,14 @@ class NativeWriter:
                 self._selfrag, self._scorer, path, segment, key, whole=whole, relevance=relevance
             )
         return await self._closed(path, segment, key) if is_cut else segment
+
+    async def judge(self, path: Path, segment: Segment, *, key: Key) -> Segment:
+        return segment if self._scorer is None else await with_support(self._scorer, path, segment, key)
+
+    async def onward(self, path: Path, *, key: Key) -> Distribution:
+        if self._scorer is None:  # it was read where the segment ended
+            return path.segments[-1].onward
+        return await onward_of(self._selfrag, self._scorer, path, key)
 
     async def utility(self, path: Path) -> Distribution:
         key = (*path.name.split("."), "utility")

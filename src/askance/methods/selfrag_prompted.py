@@ -8,7 +8,7 @@ from askance.core.ports import Run
 from askance.core.types import Generation, Hit, Key, Prompt, Question, Sampling, Until, Want
 from askance.methods.prompts import STOPS, answer_prompt
 from askance.methods.reflection_tokens import Distribution
-from askance.methods.selfrag_judging import judged, relevance_of
+from askance.methods.selfrag_judging import judged, onward_of, relevance_of, with_support
 from askance.methods.selfrag_scorers import ReflectionScorer
 from askance.methods.selfrag_segments import Action, Path, Segment, fitting
 from askance.text.answers import AnswerEnd, has_answer
@@ -50,6 +50,12 @@ class PromptedWriter:
             finish=written.finish,
         )
         return await judged(self._selfrag, self._scorer, path, segment, key, whole=whole, relevance=relevance)
+
+    async def judge(self, path: Path, segment: Segment, *, key: Key) -> Segment:
+        return await with_support(self._scorer, path, segment, key)
+
+    async def onward(self, path: Path, *, key: Key) -> Distribution:
+        return await onward_of(self._selfrag, self._scorer, path, key)
 
     async def utility(self, path: Path) -> Distribution:
         key = (*path.name.split("."), "utility")

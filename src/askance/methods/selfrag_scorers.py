@@ -4,13 +4,14 @@ A scorer gives distributions over the groups of reflection tokens. `PromptedScor
 `NativeScorer` asks a Self-RAG checkpoint about text that another model wrote; `ScriptedScorer` is for tests.
 """
 
+import asyncio
 import math
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Protocol
 
 from askance.core.ports import Model, Run
-from askance.core.types import Hit, Key, Part, Prompt, Question, Raw, Sampling, Span, Want, untrusted
+from askance.core.types import Hit, Key, Part, Passage, Prompt, Question, Raw, Sampling, Span, Want, untrusted
 from askance.methods import selfrag_prompts as words
 from askance.methods.reflection_tokens import (
     CLOSES,
@@ -104,6 +105,29 @@ def _written_label(text: str, labels: Mapping[str, str]) -> Distribution:
     said = [word.strip(".,:;!?*\"'()[]") for word in text.lower().split()]
     named = next((word for word in said if word in labels.values()), "")
     return {label: float(word == named) for label, word in labels.items()}
+
+
+class RememberingScorer:
+    """A scorer that is asked once whether a passage helps, however many segments are written with it."""
+
+    def __init__(self, scorer: ReflectionScorer) -> None:
+        self._scorer = scorer
+        self._relevances = dict[Passage, asyncio.Task[Distribution]]()
+
+    async def retrieve(self, so_far: str, hits: Sequence[Hit], *, key: Key) -> Distribution:
+        return await self._scorer.retrieve(so_far, hits, key=key)
+
+    async def relevance(self, hit: Hit, *, key: Key) -> Distribution:
+        if hit.passage not in self._relevances:
+            asking = self._scorer.relevance(hit, key=key)
+            self._relevances[hit.passage] = asyncio.ensure_future(asking)
+        return await self._relevances[hit.passage]
+
+    async def support(self, so_far: str, sentence: str, hit: Hit, *, key: Key) -> Distribution:
+        return await self._scorer.support(so_far, sentence, hit, key=key)
+
+    async def utility(self, answer: str, *, key: Key) -> Distribution:
+        return await self._scorer.utility(answer, key=key)
 
 
 class NativeScorer:

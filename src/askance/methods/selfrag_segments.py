@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, Literal, Protocol, TypeVar
 from askance.core.ports import Model, Run
 from askance.core.types import Hit, Key, Prompt, TokenIds
 from askance.methods.reflection_scores import relevance_score, support_score, utility_score
-from askance.methods.reflection_tokens import Distribution
+from askance.methods.reflection_tokens import FULLY, Distribution
 
 if TYPE_CHECKING:
     from askance.methods.selfrag import Selfrag
@@ -30,6 +30,7 @@ class Segment:
         onward: the retrieve tokens' probabilities at its end.
         sequence_score: geometric mean of the probabilities of its tokens.
         is_last: the answer is over behind it.
+        is_judged: nothing is missing that its score depends on; otherwise its support is.
         finish: what ended it, as in `Generation`.
     """
 
@@ -44,12 +45,17 @@ class Segment:
     onward: Distribution = field(default_factory=dict)
     sequence_score: float = 0.0
     is_last: bool = False
+    is_judged: bool = True
     finish: str = ""
 
     @property
     def text(self) -> str:
         """Its words on one line."""
         return " ".join(self.written.split())
+
+
+START = "0"
+"""The name of the path that all others begin with."""
 
 
 @dataclass(frozen=True, slots=True, eq=False)
@@ -64,7 +70,7 @@ class Path:
     """
 
     segments: tuple[Segment, ...] = ()
-    name: str = "0"
+    name: str = START
     scores: tuple[float, ...] = ()
     utility: Distribution = field(default_factory=dict)
     onward: Distribution = field(default_factory=dict)
@@ -94,7 +100,15 @@ class Writer(Protocol):
         ...
 
     async def write(self, path: Path, action: Action, hit: Hit | None, *, key: Key, whole: bool) -> Segment:
-        """One more segment of `path`, judged; with `whole`, all the rest of the answer."""
+        """One more segment of `path`, its support perhaps not judged; with `whole`, all the rest, judged."""
+        ...
+
+    async def judge(self, path: Path, segment: Segment, *, key: Key) -> Segment:
+        """`segment`, written behind `path`, judged, if it was not."""
+        ...
+
+    async def onward(self, path: Path, *, key: Key) -> Distribution:
+        """The retrieve tokens' probabilities at the end of a path with a segment."""
         ...
 
     async def utility(self, path: Path) -> Distribution:
@@ -107,10 +121,17 @@ class Writer(Protocol):
 
 
 def segment_score(selfrag: "Selfrag", segment: Segment) -> float:
-    """Equation 4 without the utility, which only whole answers have."""
+    """Equation 4 without the utility, which only whole answers have.
+
+    Support that is not judged yet counts as much as it can: the score is an upper bound then.
+    """
     sequence = segment.sequence_score if selfrag.use_seqscore else 0.0
-    support = selfrag.w_sup * support_score(segment.support) if selfrag.use_groundness else 0.0
+    backing = segment.support if segment.is_judged else _FULL_SUPPORT
+    support = selfrag.w_sup * support_score(backing) if selfrag.use_groundness else 0.0
     return sequence + selfrag.w_rel * relevance_score(segment.relevance) + support
+
+
+_FULL_SUPPORT: Distribution = {FULLY: 1.0}
 
 
 def answer_score(selfrag: "Selfrag", segment: Segment) -> float:

@@ -5,6 +5,7 @@ One segment is written and judged after the other, so that what is left out neve
 
 from asyncio import Lock
 from collections.abc import Awaitable, Sequence
+from dataclasses import replace
 
 from askance.core.ports import Run
 from askance.core.types import Hit, Key
@@ -31,11 +32,18 @@ class SparingWriter:
     async def write(self, path: Path, action: Action, hit: Hit | None, *, key: Key, whole: bool) -> Segment:
         async with self._turn:
             try:
-                return await self._writer.write(path, action, hit, key=key, whole=whole)
+                segment = await self._writer.write(path, action, hit, key=key, whole=whole)
+                return segment if whole or not segment.text else await self._judged(path, segment, key)
             except NoRoom as why:
                 self.was_short = True
                 self._run.trace.decide("segment", "no room", str(why))
                 return Segment("", action, hit, finish="no room")
+
+    async def judge(self, path: Path, segment: Segment, *, key: Key) -> Segment:
+        return segment
+
+    async def onward(self, path: Path, *, key: Key) -> Distribution:
+        return path.segments[-1].onward
 
     async def utility(self, path: Path) -> Distribution:
         async with self._turn:
@@ -47,6 +55,12 @@ class SparingWriter:
                 return await self._writer.options(path, hit, options)
             except NoRoom:
                 return (float("-inf"),) * len(options)
+
+    async def _judged(self, path: Path, segment: Segment, key: Key) -> Segment:
+        """All at once: what one segment leaves unspent must not depend on the others of the beam."""
+        segment = await self._writer.judge(path, segment, key=key)
+        onward = await self._writer.onward(replace(path, segments=(*path.segments, segment)), key=key)
+        return replace(segment, onward=onward)
 
 
 class SparingScorer:

@@ -166,7 +166,7 @@ class Batch(Generic[S, B]):
         self.tree.shrink()
 
     def _turns(self) -> list[Turn[S]]:
-        left, turns = PASS_TOKENS, list[Turn[S]]()
+        left, turns = PASS_TOKENS, []
         most = self._most_guessed()
         for running in self._running:
             stop = self._stop(running, left)

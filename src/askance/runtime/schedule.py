@@ -10,6 +10,7 @@ import atexit
 import os
 import threading
 from collections.abc import Callable, Sequence
+from functools import partial
 from queue import Empty, SimpleQueue
 from typing import Any, TypeVar, cast
 
@@ -28,11 +29,8 @@ class _Order:
         self.future: asyncio.Future[Any] = self._loop.create_future()
 
     def end(self, result: Any = None, error: BaseException | None = None) -> None:
-        """Tell who waits, from another thread; the first time counts."""
-        try:
-            self._loop.call_soon_threadsafe(self._set, result, error)
-        except RuntimeError:  # its loop is closed: nobody waits any more
-            self.abandon()
+        """Tell who waits, from the thread that computes; the first time counts."""
+        tell(self._loop, partial(self._set, result, error), self.abandon)
 
     def abandon(self) -> None:
         """Nobody waits any more, or nothing can come of it."""
@@ -53,6 +51,37 @@ class _Order:
             self.future.set_exception(error)
 
 
+class _Outbox:
+    """What event loops are to be told once a pass is over.
+
+    A loop that is woken takes the interpreter's lock, and who computes waits for it. So all is told at once,
+    right before the thread computes the next pass, which needs no lock, or waits.
+    """
+
+    def __init__(self) -> None:
+        self._calls = dict[asyncio.AbstractEventLoop, list[tuple[Callable[[], None], Callable[[], None]]]]()
+
+    def put(
+        self, loop: asyncio.AbstractEventLoop, call: Callable[[], None], lost: Callable[[], None]
+    ) -> None:
+        self._calls.setdefault(loop, []).append((call, lost))
+
+    def send(self) -> None:
+        """Tell it, in order."""
+        told, self._calls = self._calls, {}
+        for loop, calls in told.items():
+            try:
+                loop.call_soon_threadsafe(_schedule_all, loop, [call for call, _ in calls])
+            except RuntimeError:  # the loop is closed: nobody waits any more
+                for _, lost in calls:
+                    lost()
+
+
+def _schedule_all(loop: asyncio.AbstractEventLoop, calls: Sequence[Callable[[], None]]) -> None:
+    for call in calls:  # each by itself: what one raises does not keep the others from being called
+        loop.call_soon(call)
+
+
 class _Worker:
     """The thread, and what it is asked for."""
 
@@ -65,6 +94,7 @@ class _Worker:
         self._thread: threading.Thread | None = None
         self._lock = threading.Lock()
         self._is_left = False
+        self.outbox = _Outbox()
 
     def put(self, batch: Batch[Any, Any], order: _Order) -> None:
         """Bring an order, in its turn.
@@ -93,9 +123,11 @@ class _Worker:
         at_work = dict[Batch[Any, Any], _Orders]()
         while not self._is_left:
             self._go_on(at_work)
+        self.outbox.send()
 
     def _go_on(self, at_work: "dict[Batch[Any, Any], _Orders]") -> None:
         """Take an order; where there is none, compute a pass of each batch."""
+        self.outbox.send()
         try:
             found = self._asked.get(block=not at_work)
         except Empty:
@@ -107,6 +139,19 @@ class _Worker:
 
 
 _worker = _Worker()
+
+
+def tell(
+    loop: asyncio.AbstractEventLoop, call: Callable[[], None], lost: Callable[[], None] = lambda: None
+) -> None:
+    """Have `call` called on a loop, from the thread that computes, in order with all that is told there.
+
+    Args:
+        lost: is called instead where the loop is closed.
+    """
+    _worker.outbox.put(loop, call, lost)
+
+
 atexit.register(_worker.leave)
 if hasattr(os, "register_at_fork"):
     os.register_at_fork(after_in_child=_worker.begin)

@@ -27,7 +27,8 @@ def _places(source: str, target: str) -> list[int]:
     """Of each offset in `source`, the end included, the offset in `target`."""
     shift = source.rfind(target) if target else -1
     if shift >= 0:
-        return [min(max(at - shift, 0), len(target)) for at in range(len(source) + 1)]
+        num_behind = len(source) - shift - len(target)
+        return [*(0,) * shift, *range(len(target) + 1), *(len(target),) * num_behind]
     places = [0]
     for at, other, size in SequenceMatcher(None, source, target, autojunk=False).get_matching_blocks():
         begin, length = places[-1], at - len(places) + 1

@@ -215,14 +215,12 @@ def _named(text: str) -> frozenset[str]:
 
 
 def _holds(held: frozenset[str], word: str) -> bool:
-    return word in held or (len(word) >= STEM_LETTERS and any(_are_near(word, each) for each in held))
-
-
-def _are_near(one: str, other: str) -> bool:
-    shorter, longer = sorted((one, other), key=len)
-    return (
-        len(shorter) >= STEM_LETTERS
-        and len(longer) - len(shorter) <= MOST_ENDING
-        and longer.startswith(shorter)
-        and not shorter.isdigit()
-    )
+    """Whether `word` is there, or a word that one of the two is the stem of."""
+    if word in held:
+        return True
+    stems = (word[:size] for size in range(max(STEM_LETTERS, len(word) - MOST_ENDING), len(word)))
+    if any(stem in held and not stem.isdigit() for stem in stems):
+        return True
+    if len(word) < STEM_LETTERS or word.isdigit():
+        return False
+    return any(each.startswith(word) and len(each) - len(word) <= MOST_ENDING for each in held)

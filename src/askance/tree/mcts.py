@@ -34,6 +34,7 @@ class Rules(Generic[S, A]):
             rollout, since those found later may change what the earlier are worth.
         may_start: whether there is still room for a rollout; asked right before one starts.
         ended: told of each rollout that is over, in the order of their numbers.
+        is_settled: whether further rollouts can change nothing; asked before each wave but the first.
         beside: actions at the root that lead to terminals only. They are drawn for once, beside the first
             rollouts, and what they give is rewarded as if a rollout had come to each. No rollout takes them.
     """
@@ -45,6 +46,7 @@ class Rules(Generic[S, A]):
     rewards: Callable[[Sequence[Node[S, A]]], Sequence[float]]
     may_start: Callable[[int], bool] = lambda rollout: True
     ended: Callable[[int], None] = lambda rollout: None
+    is_settled: Callable[[Tree[S, A]], bool] = lambda tree: False
     beside: Sequence[A] = ()
 
 
@@ -59,6 +61,7 @@ class Settings:
         schedule: how that weight falls from the first rollout to the last.
         expansion: "lazy" draws for an action when a rollout takes it, "eager" for all when a node is reached.
         revisits: whether a terminal may be visited again, and is rewarded again.
+        draws_abreast: whether what an eager expansion draws for is drawn side by side.
         unexplored: which of several nodes that nobody visited comes first.
         seed: of what is random.
     """
@@ -69,6 +72,7 @@ class Settings:
     schedule: Literal["constant", "linear", "exponential"] = "constant"
     expansion: Literal["lazy", "eager"] = "lazy"
     revisits: bool = False
+    draws_abreast: bool = False
     unexplored: Literal["first", "random"] = "first"
     seed: str = ""
 
@@ -96,6 +100,8 @@ class _Search(Generic[S, A]):
         tree, settings = self._tree, self._settings
         beside = self._rules.beside
         while tree.num_rollouts < settings.rollouts:
+            if tree.num_rollouts and self._rules.is_settled(tree):
+                break
             wave = list(self._wave())
             if not wave:
                 break
@@ -190,8 +196,10 @@ class _Search(Generic[S, A]):
         if self._settings.expansion == "eager":
             actions += node.untried
             node.untried = []
-        # One after the other, since they spend what the rollout may spend.
-        found = [await self._rules.draw(node, each, rollout) for each in actions]
+        if self._settings.draws_abreast:
+            found = await abreast(self._rules.draw(node, each, rollout) for each in actions)
+        else:  # one after the other, since they spend what the rollout may spend
+            found = [await self._rules.draw(node, each, rollout) for each in actions]
         added = {each: self._add(node, each, outcomes) for each, outcomes in zip(actions, found, strict=True)}
         live = [each for each in actions if added[each]]
         if not live:

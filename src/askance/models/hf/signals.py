@@ -97,16 +97,18 @@ def rows_of(logits: Tensor) -> list[Row]:
 def _probabilities(logits: Tensor, sampling: Sampling) -> NDArray[np.float64]:
     """After temperature, top-k and top-p, in this order: shape [vocabulary], those left out are 0."""
     scaled = logits.double() / sampling.temperature
+    kept = torch.arange(len(scaled), device=scaled.device)
     if 0 < sampling.top_k < len(scaled):
-        kept = torch.full_like(scaled, -torch.inf)
-        ids = scaled.topk(sampling.top_k).indices
-        kept[ids] = scaled[ids]
-        scaled = kept
+        kept = scaled.topk(sampling.top_k).indices.sort().values
+        alone = torch.full_like(scaled, -torch.inf)
+        alone[kept] = scaled[kept]
+        scaled = alone
     probabilities = torch.softmax(scaled, dim=-1)
     if sampling.top_p < 1:
-        ordered, ids = probabilities.sort(descending=True, stable=True)
+        # Of a few tokens, as a rule: to put the whole vocabulary in order takes most of the time.
+        ordered, places = probabilities[kept].sort(descending=True, stable=True)
         # A token is kept while those before it have not yet reached top_p, so the first always is.
         beyond = ordered.cumsum(dim=-1) - ordered >= sampling.top_p
-        probabilities[ids[beyond]] = 0
+        probabilities[kept[places[beyond]]] = 0
     found: NDArray[np.float64] = probabilities.cpu().numpy()
     return found

@@ -82,7 +82,7 @@ class Options:
     """A `Request` for the log-probabilities of options after a prompt: what follows it is one row for all.
 
     Args:
-        options: only the first may have more than one token.
+        options: what stands before the last token of each is the beginning of the first.
     """
 
     wants_attention = False

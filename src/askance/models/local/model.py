@@ -32,7 +32,7 @@ from askance.models.local.detokenise import Detokeniser
 from askance.models.local.encoding import Encoding
 from askance.models.sampling import check_sampling
 from askance.runtime.batch import Batch
-from askance.runtime.schedule import Scheduler
+from askance.runtime.schedule import Scheduler, tell
 
 T = TypeVar("T")
 
@@ -250,10 +250,21 @@ class LocalModel(ABC):
 
 
 def _read_together(options: Sequence[TokenIds]) -> list[list[int]]:
-    """Places of options, grouped: each longer one by itself, the first with all that have one token."""
-    longer = [[place] for place, ids in enumerate(options) if len(ids) > 1]
-    first, *others = longer or [[]]
-    return [[*first, *(place for place, ids in enumerate(options) if len(ids) == 1)], *others]
+    """Places of options, grouped: the first is read, and none of the others needs a row that it lacks.
+
+    Rows stand behind all tokens of an option but the last: " 1" and " 2" whose only difference is the last
+    token are read together, and any option of one token with every other.
+    """
+    groups = list[list[int]]()
+    for place in sorted(range(len(options)), key=lambda place: -len(options[place])):
+        before = options[place][:-1]
+        same = (group for group in groups if options[group[0]][: len(before)] == before)
+        found = next(same, None)
+        if found is None:
+            groups.append([place])
+        else:
+            found.append(place)
+    return groups
 
 
 class _Bridge:
@@ -269,7 +280,7 @@ class _Bridge:
         self._is_closed = False
 
     def __call__(self, text: str) -> None:
-        self._loop.call_soon_threadsafe(self._deliver, text)
+        tell(self._loop, partial(self._deliver, text))
 
     def __enter__(self) -> None:
         pass

@@ -9,11 +9,16 @@ from typing import TYPE_CHECKING, Any
 
 from askance.core.errors import InputError, MissingAbility
 from askance.core.types import Chat, Part, Prompt, Span, TokenIds, Turn
+from askance.models.local.recent import Recent
 from askance.models.local.vocabulary import Vocabulary
 
 if TYPE_CHECKING:
     from askance.models.local.chat_template import ChatTemplate
 
+_RECENT_PROMPTS, _RECENT_PIECES = 64, 1 << 14
+"""How many of which ids are remembered: long texts, and short ones."""
+_SHORT = 32
+"""Characters, or ids."""
 _PLACEHOLDER = re.compile("\ue000([0-9]+)\ue001")
 
 Occurrence = tuple[int, int, int]
@@ -25,6 +30,8 @@ class PromptEncoder:
 
     def __init__(self, tokenizer: Any, vocabulary: Vocabulary, name: str) -> None:
         self._tokenizer, self._vocabulary, self._name = tokenizer, vocabulary, name
+        self._prompts: Recent[Prompt, TokenIds] = Recent(_RECENT_PROMPTS)
+        self._pieces: Recent[tuple[tuple[Part, ...], bool], TokenIds] = Recent(_RECENT_PIECES)
         self.takes_chat = bool(getattr(tokenizer, "chat_template", None))
 
     def encode(self, prompt: Prompt) -> TokenIds:
@@ -37,6 +44,10 @@ class PromptEncoder:
             InputError: an empty prompt, an id outside the vocabulary, turns the chat template refuses.
             MissingAbility: a chat prompt for a model without a chat template.
         """
+        # As a rule it is counted, then read, then counted for the trace.
+        return self._prompts.get(prompt, lambda: self._encoded(prompt))
+
+    def _encoded(self, prompt: Prompt) -> TokenIds:
         if isinstance(prompt, Chat):
             ids = self.parts((*self._render(prompt), *prompt.continuation))
         else:
@@ -55,6 +66,13 @@ class PromptEncoder:
 
     def parts(self, parts: Sequence[Part], *, at_start: bool = True) -> TokenIds:
         """Ids of parts in a row, without BOS: adjacent spans are tokenised as one text, ids are kept."""
+        if sum(len(part.text if isinstance(part, Span) else part) for part in parts) > _SHORT:
+            return self._parts(parts, at_start=at_start)
+        # Single tokens and options, asked for again and again.
+        key = tuple(parts)
+        return self._pieces.get((key, at_start), lambda: self._parts(key, at_start=at_start))
+
+    def _parts(self, parts: Sequence[Part], *, at_start: bool) -> TokenIds:
         ids: list[int] = []
         for is_text, group in groupby(parts, key=lambda part: isinstance(part, Span)):
             if is_text:

@@ -34,6 +34,7 @@ class Vocabulary:
         self._control_ids = {text: id for id, text in self.control.items()}
         self.bos = self._find_bos()
         self._sentinels = self._find_sentinels()
+        self._texts = dict[int, str]()
 
     def encode(self, text: str, *, at_start: bool) -> list[int]:
         """Ids of `text`, control strings matched. Only `at_start` may the tokenizer put a space in front."""
@@ -53,7 +54,18 @@ class Vocabulary:
         return text
 
     def decode_inside(self, ids: Sequence[int]) -> str:
-        """The text of `ids` in the middle of a text: a SentencePiece tokenizer keeps their leading space."""
+        """The text of `ids` in the middle of a text: a SentencePiece tokenizer keeps their leading space.
+
+        Those of single ids are kept: what attends to a prompt asks for all of them, again and again.
+        """
+        if len(ids) != 1:
+            return self._decoded_inside(ids)
+        (id,) = ids
+        if id not in self._texts:
+            self._texts[id] = self._decoded_inside(ids)
+        return self._texts[id]
+
+    def _decoded_inside(self, ids: Sequence[int]) -> str:
         for _, sentinel_ids in self._sentinels:
             before, whole = self.decode(sentinel_ids), self.decode([*sentinel_ids, *ids])
             if whole.startswith(before):

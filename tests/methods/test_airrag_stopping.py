@@ -1,0 +1,87 @@
+"""AirRAG's search ends where further rollouts can't change the answer, or where that is wanted."""
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from askance.methods import airrag_searching
+from askance.methods.airrag import Airrag
+from askance.methods.airrag_choosing import Ending, is_chosen
+from askance.methods.airrag_state import State
+from askance.methods.airrag_voting import Vote, is_decided, jcd_scores, ranking
+from askance.text.answers import normalise_answer
+from tests.methods.bridge import Varied, decisions, model, run
+
+ANSWERS = st.lists(st.sampled_from("abcd"), min_size=0, max_size=3).map(" ".join)
+VOTES = st.lists(st.builds(Vote, ANSWERS, st.integers(1, 3)), min_size=1, max_size=5)
+
+
+def chosen(votes):
+    best = votes[
+        ranking(votes, jcd_scores([vote.answer for vote in votes], [vote.copies for vote in votes]))[0]
+    ]
+    return set(normalise_answer(best.answer).split())
+
+
+@given(VOTES, st.lists(ANSWERS, max_size=4))
+def test_what_is_decided_no_further_answer_changes(votes, further):
+    if is_decided(votes, len(further)):
+        assert chosen([*votes, *map(Vote, further)]) == chosen(votes)
+
+
+def test_a_majority_of_all_answers_that_there_will_be_decides():
+    votes = [Vote("the Po", 3), Vote("po"), Vote("Arno")]
+    assert is_decided(votes, 2)
+    assert not is_decided(votes, 3)
+    assert not is_decided([], 0)
+
+
+@pytest.mark.parametrize(
+    ("verifier", "num_more", "expected"),
+    [("jcd", 1, False), ("jcd", 0, True), ("rm_vote", 1, True), ("rm_vote", 2, False)]
+    + [(other, 0, False) for other in ("sa", "emb", "rm")],
+)
+def test_votes_tell_beforehand_and_other_verifiers_do_not(verifier, num_more, expected):
+    endings = [Ending(State(), Vote("Po", 2), 0.9), Ending(State(), Vote("Arno"), 0.3)]
+    assert is_chosen(verifier, endings, num_more) == expected
+    assert not is_chosen(verifier, [Ending(State(), Vote("unknown", 9), 0.9)], 0), "no answer at all"
+
+
+KNOBS = {"rollouts": 12, "samples": 2, "wave": 2, "verifier": "jcd"}
+
+
+def stops(result):
+    return [each for each in decisions(result) if each.name == "rollouts"]
+
+
+@pytest.mark.parametrize("seed", range(4))
+@pytest.mark.parametrize("knobs", [{}, {"answer_samples": 2}, {"verifier": "rm_vote"}])
+def test_the_answer_is_that_of_all_rollouts(seed, knobs, monkeypatch):
+    def found():
+        varied = Varied(None, scores=lambda prompt, option: -0.1 if option.strip() == "Yes" else -2.0)
+        return run(Airrag(**KNOBS | knobs), varied, seed=seed)[0]
+
+    result = found()
+    monkeypatch.setattr(airrag_searching, "is_chosen", lambda *_: False)
+    whole = found()
+    assert not stops(whole)
+    assert normalise_answer(result.answer.text) == normalise_answer(whole.answer.text)
+    assert result.usage.prompt_tokens <= whole.usage.prompt_tokens
+
+
+def test_it_ends_at_a_majority_and_says_so():
+    plan = {"say": "None", "qt": lambda prompt: f"What is it, {len(prompt)}?"}
+    result, _ = run(Airrag(rollouts=7, wave=1, verifier="jcd"), model(**plan))
+    (stop,) = stops(result)
+    assert stop.outcome == "stop"
+    assert stop.why == "no further answer can change which one is chosen"
+    assert stop.numbers["rollouts"] < 7
+
+
+@pytest.mark.parametrize(("stop_agreed", "num_stops"), [(0, 0), (1, 0), (2, 1), (9, 0)])
+def test_it_ends_where_enough_rollouts_agree_if_that_is_wanted(stop_agreed, num_stops):
+    method = Airrag(rollouts=4, wave=2, stop_agreed=stop_agreed)
+    same, _ = run(method, model(da="It is the Delaware River"))
+    assert len(stops(same)) == (num_stops or stop_agreed == 1)
+    apart, _ = run(method)
+    assert not stops(apart), "the direct answer is another one"

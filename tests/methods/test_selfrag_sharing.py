@@ -1,0 +1,160 @@
+"""What Self-RAG's judgements in words cost: each is asked once, and where the answer depends on it."""
+
+import asyncio
+import random
+
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from askance.ask import ask
+from askance.core.trace import Generated, ScoredOptions
+from askance.core.types import Passage
+from askance.methods.reflection_tokens import (
+    FULLY,
+    IRRELEVANT,
+    KEEP_USING,
+    NO_SEARCH,
+    PARTIALLY,
+    RELEVANT,
+    SEARCH,
+    UNSUPPORTED,
+    UTILITIES,
+)
+from askance.methods.selfrag import Selfrag
+from askance.methods.selfrag_prompted import PromptedWriter
+from askance.methods.selfrag_scorers import ScriptedScorer
+from askance.methods.wording import Wording
+from askance.models.scripted import ScriptedModel
+from askance.retrieval.scripted import ScriptedRetriever
+from tests.methods.reflecting import QUESTION, Judged, tried
+
+PASSAGES = [Passage(f"p{number}", f"Title {number}", f"Text {number}.") for number in range(5)]
+PLAIN = Wording(demos=(), system="")
+
+
+def numbered(prompt, key):
+    """A sentence of its own for each passage and place."""
+    return f" Sentence {sum(map(ord, prompt)) % 997}. More"
+
+
+def labels(prompt, option):
+    """Two passages help, and most of what is written is backed by its passage."""
+    helps = "Text 0." in prompt or "Text 1." in prompt
+    likely = {"relevant": helps, "irrelevant": not helps, "fully": True, "5": True, "search": True}
+    return -0.1 if likely.get(option.strip()) else -2.0
+
+
+def asked(method, model, passages=PASSAGES):
+    return asyncio.run(ask(QUESTION, method, {"answer": model}, ScriptedRetriever(list(passages))))
+
+
+def requests(result):
+    """How many texts were written, and how often each judgement was asked."""
+    found = {"written": 0}
+    for event in result.trace.events:
+        if isinstance(event, Generated):
+            found["written"] += 1
+        elif isinstance(event, ScoredOptions):
+            first = event.options[0].strip()
+            found[first] = found.get(first, 0) + 1
+    return found
+
+
+def test_how_often_a_beam_asks():
+    """Two steps, two answers in the beam, five passages: fifteen segments."""
+    model = ScriptedModel(numbered, scores=labels)
+    method = Selfrag(form="long", mode="always", max_segments=2, max_tokens=8, wording=PLAIN, elicit=False)
+    result = asked(method, model)
+    # Each passage once, though three paths write with it; two of five in each group can be among the best;
+    # the utility of the two that are left.
+    assert requests(result) == {"written": 15, "relevant": 5, "fully": 6, "1": 2}
+    assert sum("score at most" in step.numbers for step in tried(result).values()) == 9
+
+
+def test_what_comes_next_is_asked_behind_what_is_gone_on_from():
+    model = ScriptedModel(numbered, scores=labels)
+    method = Selfrag(form="long", threshold=0, max_segments=2, max_tokens=8, wording=PLAIN, elicit=False)
+    found = requests(asked(method, model))
+    assert found == {"written": 15, "search": 3, "relevant": 5, "fully": 6, "1": 2}, (
+        "at the start, and behind two"
+    )
+
+
+def test_a_dropped_segment_is_told_with_its_bound():
+    supports = []
+    scorer = ScriptedScorer(
+        relevances=lambda passage: {RELEVANT: 1.0 if passage < "Text 2" else 0.1, IRRELEVANT: 0.9},
+        supports=lambda sentence, passage: supports.append(passage) or {FULLY: 1.0},
+    )
+    method = Selfrag(
+        form="long", mode="always", max_segments=1, max_tokens=8, wording=PLAIN, use_seqscore=False, w_use=0
+    )
+    steps = tried(asked(Judged(method, scorer), ScriptedModel(numbered)))
+    assert sorted(supports) == ["Text 0.", "Text 1."]
+    told = steps["0.3"]
+    assert told.rejected == (
+        "with full support its answer would have 1.100; the beam is full of better ones, from 1.526"
+    )
+    assert "support" not in {**told.distributions, **told.numbers}
+    assert steps["0.1"].rejected == ""
+    assert "score" in steps["0.1"].numbers
+
+
+class Unbounded(PromptedWriter):
+    """Judges every segment at once."""
+
+    async def write(self, path, action, hit, *, key, whole):
+        segment = await super().write(path, action, hit, key=key, whole=whole)
+        return segment if whole else await self.judge(path, segment, key=key)
+
+
+class FullSearch(Judged):
+    """Without bounds."""
+
+    async def answer(self, question, run):
+        writer = Unbounded(self.selfrag, question, run, self.scorer)
+        return await self.selfrag.answer_with(writer, question, run)
+
+
+KNOBS = st.fixed_dictionaries(
+    {
+        "mode": st.sampled_from(["always", "adaptive"]),
+        "beam_width": st.integers(1, 3),
+        "max_segments": st.integers(1, 4),
+        "path_power": st.sampled_from([0.0, 0.5, 1.0]),
+        "use_seqscore": st.booleans(),
+        "w_sup": st.sampled_from([0.0, 0.3, 1.0, 2.0]),
+        "reject_irrelevant": st.booleans(),
+        "reject_unsupported": st.booleans(),
+        "retrieval": st.sampled_from(["dynamic", "static"]),
+    }
+)
+
+
+@settings(max_examples=60, deadline=None)
+@given(KNOBS, st.integers(0, 10**6), st.booleans())
+def test_a_bounded_search_finds_what_the_full_one_does(knobs, seed, coarse):
+    def share(*about):
+        chance = random.Random(repr((seed, about)))
+        return chance.choice([0.0, 0.5, 1.0]) if coarse else chance.random()
+
+    def distribution(names, *about):
+        return {name: share(name, *about) for name in names}
+
+    def reply(prompt, key):
+        chance = random.Random(repr((seed, prompt)))
+        told = chance.choice([" It is so.", " It is.", " It is not so.", " It may be so."])
+        return told + chance.choice([" More", " More", " More", "", " So the answer is it."])
+
+    scorer = ScriptedScorer(
+        lambda so_far: distribution((SEARCH, NO_SEARCH, KEEP_USING), so_far),
+        lambda passage: distribution((RELEVANT, IRRELEVANT), passage),
+        lambda sentence, passage: distribution((FULLY, PARTIALLY, UNSUPPORTED), sentence, passage),
+        lambda answer: distribution(UTILITIES, answer),
+    )
+    method = Selfrag(form="long", max_tokens=8, wording=PLAIN, elicit=False, **knobs)
+    full = asked(FullSearch(method, scorer), ScriptedModel(reply), PASSAGES[:4])
+    bounded = asked(Judged(method, scorer), ScriptedModel(reply), PASSAGES[:4])
+    assert bounded.answer == full.answer
+    assert bounded.trace.decisions[-1].numbers == full.trace.decisions[-1].numbers
+    assert set(tried(bounded)) == set(tried(full)), "the same is written, and nothing else"
