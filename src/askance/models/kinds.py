@@ -69,7 +69,10 @@ def _load_bundled(name: str, options: dict[str, str]) -> Model:
     options = {**options}
     named = options.pop("engine", "")
     spec = "bundled:base" if name else "bundled"
-    if bundled.engine_of(named, options) == "llama.cpp" and (named or runs_by_llama_cpp(spec)):
+    engine = bundled.engine_of(named, options)
+    # First of all: where there are no weights, the message names the command that brings the engine, too.
+    bundled.gguf_path()
+    if engine == "llama.cpp" and (named or runs_by_llama_cpp(spec)):
         return cast(Model, bundled.load_plain_gguf() if name else bundled.load_bundled_gguf())
     if "adapter" not in options:
         load = bundled.load_plain if name else bundled.load_bundled
