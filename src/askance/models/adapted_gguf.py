@@ -4,8 +4,8 @@ from pathlib import Path
 
 from askance.models.bundled import converted_lora
 from askance.models.llama_cpp import LlamaModel, load_gguf
-from askance.models.llama_cpp.load import gguf_file
 from askance.models.llama_cpp.lora import write_lora
+from askance.models.local.gguf_path import gguf_file
 
 
 def load_adapted_gguf(name: str, *, adapter: str, attention: str = "1") -> LlamaModel:

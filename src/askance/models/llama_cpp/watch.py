@@ -6,7 +6,8 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from askance.models.llama_cpp.library import TensorHead, llama
+from askance.models.llama_cpp.declarations import TensorHead
+from askance.models.llama_cpp.library import llama
 
 _FLOAT32 = 0
 """Of `ggml_type`."""
