@@ -260,7 +260,7 @@ def test_half_of_an_adapter(tiny_reader, tiny_package, tmp_path):
         pack(tiny_package, tmp_path / "out.gguf", tiny_reader, matrices="Q8_0")
 
 
-def test_llama_cpp_is_used_unless_torch_is_asked_for(tiny_reader, monkeypatch):
+def test_llama_cpp_is_used_unless_torch_is_asked_for(tiny_reader):
     engines = {
         "bundled": LlamaModel,
         "bundled:base": LlamaModel,
@@ -271,9 +271,6 @@ def test_llama_cpp_is_used_unless_torch_is_asked_for(tiny_reader, monkeypatch):
     }
     for spec, engine in engines.items():
         assert isinstance(load_model(spec), engine), spec
-    find_spec = module.find_spec
-    monkeypatch.setattr(module, "find_spec", lambda name: None if name == "llama_cpp" else find_spec(name))
-    assert isinstance(load_model("bundled:base"), HfModel)
 
 
 def test_the_engines_are_told_apart(tiny_reader):
