@@ -20,7 +20,12 @@ class Activities:
 
     def __init__(self, console: Console, *, ticks: bool = True) -> None:
         self._console, self._ticks = console, ticks
-        columns = (SpinnerColumn(), TextColumn("{task.description}", markup=False), _Part(), TimeElapsedColumn())
+        columns = (
+            SpinnerColumn(),
+            TextColumn("{task.description}", markup=False),
+            _Part(),
+            TimeElapsedColumn(),
+        )
         self._lines = Progress(*columns, console=console, transient=True, auto_refresh=ticks)
 
     @contextmanager

@@ -183,7 +183,11 @@ class TrainingProgress(_Bar):
     def __call__(self, standing: TrainingStanding) -> None:
         """Take one step."""
         if self._standing is None:
-            told = f"going on after step {standing.step - 1:,}/" if standing.step > 1 else "training, steps to take: "
+            told = (
+                f"going on after step {standing.step - 1:,}/"
+                if standing.step > 1
+                else "training, steps to take: "
+            )
             self._console.print(f"{told}{standing.num_steps:,}", markup=False, soft_wrap=True)
         self._standing = standing
         # Steps differ in what they learn: a mean over the last ones says more than the last one.
