@@ -7,6 +7,7 @@ from pathlib import Path
 
 import pytest
 
+from askance.core.installing import install_line
 from askance.models.scripted import Reply, ScriptedModel
 from tests.tolerances import near
 
@@ -174,7 +175,7 @@ def test_a_missing_extra_is_named_before_the_run_starts(evaluate, rhine, tmp_pat
     monkeypatch.setitem(sys.modules, "rouge_score", None)
     code, _, err = evaluate("--metric", "rouge_l")
     assert code == 2
-    assert "pip install 'askance[eval]'" in err
+    assert install_line("eval") in err
     assert not (tmp_path / "run").exists()
 
 

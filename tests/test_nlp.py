@@ -1,11 +1,13 @@
 """spaCy behind the linguistics seam, on pipelines that are made here: no model is downloaded."""
 
 import asyncio
+import re
 
 import pytest
 
 from askance.ask import ask
 from askance.core.errors import InputError, KnobError, MissingExtra, ModelSpecError, UnknownName
+from askance.core.installing import install_line
 from askance.core.types import Passage, Question
 from askance.methods.dragin import Dragin
 from askance.models.scripted import Reply, ScriptedModel
@@ -102,7 +104,7 @@ def test_pipelines_that_are_not_there(tmp_path):
 
 def test_without_spacy_the_error_names_the_pip_line(monkeypatch):
     monkeypatch.setattr("askance.nlp.find_spec", lambda name: None)
-    with pytest.raises(MissingExtra, match=r"pip install 'askance\[nlp\]'"):
+    with pytest.raises(MissingExtra, match=re.escape(install_line("nlp"))):
         make_method("dragin", {"linguistics": "spacy:en_core_web_sm"})
 
 

@@ -43,14 +43,14 @@ def models(
 def _list(as_json: bool) -> None:
     if as_json:
         rows = [
-            {"spec": kind.spec, "what": kind.what, "missing": _missing(kind), "install": kind.install}
+            {"spec": kind.spec, "what": kind.what, "missing": _missing(kind), "install": kind.install()}
             for kind in MODEL_KINDS.values()
         ]
         print(json_line({"models": rows}))
         return
     table = Table("spec", "what it is", "here", box=None, pad_edge=False, header_style="bold")
     for kind in MODEL_KINDS.values():
-        here = f"missing: {kind.install}" if _missing(kind) else "ready"
+        here = f"missing: {kind.install()}" if _missing(kind) else "ready"
         table.add_row(*map(Text, (kind.spec, kind.what, here)))
     out.print(table)
 

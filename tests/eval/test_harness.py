@@ -9,6 +9,7 @@ import pytest
 import sentencex
 
 from askance.core.errors import InputError, MissingAbility, MissingExtra, RunFolderError, TooManyFailures
+from askance.core.installing import install_line
 from askance.eval.cell import Cell, Terms, evaluate, look_up
 from askance.eval.recorded_run import read_run
 from askance.models.scripted import ScriptedModel
@@ -203,7 +204,7 @@ def test_a_missing_package_of_a_metric_is_named_before_anything_is_asked(cell, m
     import sys
 
     monkeypatch.setitem(sys.modules, "rouge_score", None)
-    with pytest.raises(MissingExtra, match=re.escape("pip install 'askance[eval]'")):
+    with pytest.raises(MissingExtra, match=re.escape(install_line("eval"))):
         look_up(replace(cell, metrics=("f1", "rouge_l")))
 
 

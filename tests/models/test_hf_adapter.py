@@ -13,6 +13,7 @@ from tests.models.tiny import byte_level_tokenizer, save_adapter, save_tiny
 from tests.tolerances import assert_near
 
 from askance.core.errors import MissingExtra, ModelSpecError
+from askance.core.installing import install_line
 from askance.models.hf.adapter import holds_adapter, merge, open_adapter
 from askance.models.hf.load import load_parts
 from askance.models.hf.noise import quiet
@@ -188,7 +189,7 @@ def test_embeddings_that_serve_as_output_too_can_not_be_merged(tmp_path):
 
 def test_a_missing_package_is_named(adapter, monkeypatch):
     monkeypatch.setitem(sys.modules, "peft", None)
-    expected = "needs the package 'peft', which is not installed: pip install 'askance[local]'"
+    expected = f"needs the package 'peft', which is not installed: {install_line('local')}"
     with pytest.raises(MissingExtra, match=re.escape(expected)):
         open_adapter(adapter)
 

@@ -13,6 +13,7 @@ from huggingface_hub import constants
 from tests.models.tiny import make_tokenizer_panic, save_tiny_gguf, tiny_module
 
 from askance.core.errors import KnobError, ModelSpecError
+from askance.core.installing import install_line
 from askance.models.hf import load_hf
 from askance.models.hf.load import load_parts
 
@@ -156,7 +157,7 @@ def test_a_missing_package_is_named(package):
     code = f"import sys\nsys.modules[{package!r}] = None\nimport askance.models.hf"
     last = run_python(code).stderr.strip().splitlines()[-1]
     assert last.startswith("askance.core.errors.MissingExtra")
-    assert f"needs the package {package!r}, which is not installed: pip install 'askance[local]'" in last
+    assert f"needs the package {package!r}, which is not installed: {install_line('local')}" in last
 
 
 def test_neither_the_package_nor_its_core_imports_torch():

@@ -1,11 +1,7 @@
-import sys
-
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from askance.core.errors import MissingExtra
-from askance.retrieval import analysis
 from askance.retrieval.analysis import STOP_WORDS, Analysis
 
 PLAIN = Analysis(stop_words=False, stemming=False)
@@ -49,12 +45,3 @@ def test_terms_can_be_joined_by_spaces(text, stop_words, stemming):
 def test_texts_are_analysed_word_by_word(words):
     together = Analysis().terms(" ".join(words))
     assert together == [term for word in words for term in Analysis().terms(word)]
-
-
-def test_without_tantivy_the_error_names_the_extra(monkeypatch):
-    monkeypatch.setitem(sys.modules, "tantivy", None)
-    analysis._stemmer.cache_clear()
-    with pytest.raises(MissingExtra, match=r"askance\[index\]"):
-        Analysis().terms("rivers")
-    monkeypatch.undo()
-    assert Analysis().terms("rivers") == ["river"]

@@ -14,6 +14,7 @@ from tests.retrieval.vectors import FixedEncoder, files_of_vectors, ledger_of, s
 from tests.tolerances import near
 
 from askance.core.errors import BadIndex, InputError, ModelFailure, RetrieverFailure
+from askance.core.installing import install_line
 from askance.models.scripted_encoder import ScriptedEncoder
 from askance.retrieval import dense
 from askance.retrieval.bm25 import open_index
@@ -226,4 +227,4 @@ def test_without_faiss_the_error_names_the_extra():
     script = "import sys; sys.modules['faiss'] = None; import askance.retrieval.flat"
     done = subprocess.run([sys.executable, "-c", script], capture_output=True, text=True, check=False)
     assert "MissingExtra: searching by vectors needs the package 'faiss-cpu'" in done.stderr
-    assert "pip install 'askance[dense]'" in done.stderr
+    assert install_line("dense") in done.stderr

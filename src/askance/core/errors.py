@@ -36,6 +36,8 @@ before anything is written or computed wherever that can be known.
 from collections.abc import Iterable
 from difflib import get_close_matches
 
+from askance.core.installing import install_line
+
 
 class AskanceError(Exception):
     """Root of the tree; `exit_code` is what the command line returns for it."""
@@ -148,11 +150,11 @@ class MissingAbility(InputError):
 
 
 class MissingExtra(InputError):
-    """An optional package is not installed."""
+    """An optional package is not installed; the message names the command that installs its extra here."""
 
     def __init__(self, package: str, extra: str, what: str) -> None:
         super().__init__(
-            f"{what} needs the package {package!r}, which is not installed: pip install 'askance[{extra}]'"
+            f"{what} needs the package {package!r}, which is not installed: {install_line(extra, package)}"
         )
 
 

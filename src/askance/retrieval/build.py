@@ -111,7 +111,7 @@ def build_index(
             process, is damaged or newer than this version, or was built with another analysis or encoder.
         ModelFailure: the encoder broke; the index is what it was before, and what is encoded is kept for the
             next build.
-        MissingExtra: a package that reads documents, or tantivy, is not installed.
+        MissingExtra: the package that reads HTML files is not installed.
     """
     started = time.perf_counter()
     documents = read_documents(sources, leave_out=out, follow_links=follow_links)

@@ -82,7 +82,7 @@ def open_dense(path: Path, encoder: Encoder) -> DenseRetriever:
     Raises:
         BadIndex: the index is missing, empty, damaged or newer than this version, has no vectors, or has
             those of another encoder.
-        MissingExtra: tantivy or faiss is not installed.
+        MissingExtra: faiss is not installed.
     """
     store = open_store(path, encoder=encoder)
     assert store.vectors is not None  # they were asked for

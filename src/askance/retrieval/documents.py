@@ -82,7 +82,7 @@ def read_documents(
 
     Raises:
         DocumentError: a path that does not exist (at once), or a malformed row (when it is reached).
-        MissingExtra: an HTML or PDF file without the package that reads it.
+        MissingExtra: an HTML file, and the package that reads it is not installed.
     """
     for path in paths:
         if not path.exists():

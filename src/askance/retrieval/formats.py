@@ -40,7 +40,7 @@ def read_html(path: Path) -> tuple[str, str]:
     try:
         from trafilatura import bare_extraction
     except ImportError as error:
-        raise MissingExtra("trafilatura", "index", f"reading {path}") from error
+        raise MissingExtra("trafilatura", "html", f"reading {path}") from error
     page = _decode(path)
     main = bare_extraction(page, with_metadata=True, include_comments=False)
     visible = _VisibleText()
@@ -52,10 +52,8 @@ def read_html(path: Path) -> tuple[str, str]:
 
 def read_pdf(path: Path) -> tuple[str, str]:
     """The title in the file's metadata, and the text of its pages, one after another."""
-    try:
-        import pypdf
-    except ImportError as error:
-        raise MissingExtra("pypdf", "index", f"reading {path}") from error
+    import pypdf
+
     # pypdf reports every irregularity of a file that it can read all the same.
     logging.getLogger("pypdf").addHandler(logging.NullHandler())
     try:

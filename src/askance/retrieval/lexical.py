@@ -14,15 +14,11 @@ from pathlib import Path
 from tempfile import TemporaryDirectory
 from typing import Any
 
-from askance.core.errors import MissingExtra
+import tantivy
+
 from askance.core.panics import panics_as
 from askance.core.types import Passage
 from askance.retrieval.analysis import Analysis
-
-try:
-    import tantivy
-except ImportError as error:
-    raise MissingExtra("tantivy", "index", "an index") from error
 
 ENGINE = f"tantivy {version('tantivy')}"
 _TERMS, _DOCUMENT, _PASSAGE = "terms", "document", "passage"

@@ -15,7 +15,7 @@ from weakref import WeakKeyDictionary
 from askance.core.errors import AskanceError, MissingExtra
 
 if find_spec("openai") is None:
-    raise MissingExtra("openai", "api", "a model behind a server")
+    raise MissingExtra("openai", "remote", "a model behind a server")
 
 import httpx2  # the client is known to be there, and with it what it speaks HTTP with
 import openai

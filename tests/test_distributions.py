@@ -1,0 +1,163 @@
+"""The wheel and the sdist, built and installed where nothing of the checkout can be seen. No network is used:
+what askance depends on is what is installed beside the tests.
+"""
+
+import json
+import os
+import re
+import shlex
+import subprocess
+import sys
+import sysconfig
+import tarfile
+import tomllib
+import zipfile
+from pathlib import Path
+
+import pytest
+
+from askance.core.version import VERSION
+
+ROOT = Path(__file__).parents[1]
+PROJECT = tomllib.loads((ROOT / "pyproject.toml").read_text(encoding="utf-8"))["project"]
+QUESTION = "Where was Ingmar Bergman born?"
+
+
+def run(*words, cwd, **settings):
+    """Runs a command without the checkout on its path; pip fetches nothing, and builds with what is there."""
+    clean = {name: text for name, text in os.environ.items() if not name.startswith(("PYTHON", "PIP_"))}
+    clean |= {"PIP_NO_INDEX": "1", "PIP_NO_BUILD_ISOLATION": "0", "OMP_NUM_THREADS": "1"}
+    ended = subprocess.run(
+        [str(word) for word in words],
+        cwd=cwd,
+        env=clean | settings,
+        capture_output=True,
+        text=True,
+        check=False,
+    )
+    assert ended.returncode == 0, ended.stderr + ended.stdout
+    return ended.stdout
+
+
+@pytest.fixture(scope="module")
+def built(tmp_path_factory):
+    """Wheel, sdist, and the folder that the sdist unpacks to."""
+    folder = tmp_path_factory.mktemp("dist")
+    run(sys.executable, "-m", "hatchling", "build", "-d", folder, cwd=ROOT)
+    (wheel,), (sdist,) = folder.glob("*.whl"), folder.glob("*.tar.gz")
+    with tarfile.open(sdist) as archive:
+        archive.extractall(folder, filter="data")
+    return {"wheel": wheel, "sdist": sdist, "folder": folder / f"askance-{VERSION}"}
+
+
+@pytest.fixture(scope="module")
+def libraries(tmp_path_factory):
+    """All that is installed beside the tests, but askance."""
+    folder = tmp_path_factory.mktemp("libraries")
+    for installed in {sysconfig.get_path("purelib"), sysconfig.get_path("platlib")}:
+        for entry in Path(installed).iterdir():
+            if "askance" not in entry.name and entry.name != "__pycache__":
+                (folder / entry.name).symlink_to(entry)
+    return folder
+
+
+@pytest.fixture
+def install(built, libraries, tmp_path):
+    """Installs one of those that were built where it is alone; gives the folder of its commands."""
+
+    def install(which, *options):
+        run(sys.executable, "-m", "venv", "--without-pip", "venv", cwd=tmp_path)
+        (site,) = (tmp_path / "venv").glob("lib/python*/site-packages")
+        (site / "libraries.pth").write_text(f"{libraries}\n")
+        commands = tmp_path / "venv" / "bin"
+        run(commands / "python", "-m", "pip", "install", "--no-deps", *options, built[which], cwd=tmp_path)
+        return commands
+
+    return install
+
+
+def files_of_the_package():
+    every = (path for path in (ROOT / "src").rglob("*") if path.is_file() and "__pycache__" not in path.parts)
+    return {path.relative_to(ROOT / "src").as_posix() for path in every}
+
+
+def test_the_wheel_is_the_package_and_nothing_else(built):
+    with zipfile.ZipFile(built["wheel"]) as wheel:
+        names = {name for name in wheel.namelist() if f"askance-{VERSION}.dist-info/" not in name}
+    assert names == files_of_the_package()
+    needed = (
+        "sample/corpus.jsonl",
+        "wordings/hotpotqa.toml",
+        "models/reader/adapter_model.safetensors",
+        "py.typed",
+    )
+    assert {f"askance/{name}" for name in needed} <= names
+
+
+def test_the_sdist_has_what_the_tests_need(built):
+    assert {f"src/{name}" for name in files_of_the_package()} <= {
+        path.relative_to(built["folder"]).as_posix() for path in built["folder"].rglob("*")
+    }
+    for name in (
+        "tests/conftest.py",
+        "Makefile",
+        "constraints.txt",
+        "README.md",
+        "LICENSE",
+        "docs/models.md",
+    ):
+        assert (built["folder"] / name).is_file()
+
+
+@pytest.mark.parametrize("which", ["wheel", "sdist"])
+def test_what_was_installed_answers(install, tmp_path, which):
+    commands = install(which)
+    where = run(commands / "python", "-c", "import askance; print(askance.__file__)", cwd=tmp_path)
+    assert Path(where.strip()).is_relative_to(tmp_path / "venv")
+    assert run(commands / "askance", "--version", cwd=tmp_path).split()[-1] == VERSION
+    run(commands / "askance", "index", "@sample", "--out", "index", cwd=tmp_path)
+    (tmp_path / "replies.jsonl").write_text('{"text": "So the answer is Uppsala."}\n')
+    words = ("ask", QUESTION, "--index", "index", "--method", "single", "--json", "--model")
+    told = json.loads(run(commands / "askance", *words, "scripted:replies.jsonl", cwd=tmp_path))
+    assert told["answer"] == "So the answer is Uppsala."
+    assert "Ingmar Bergman" in json.dumps(told)
+
+
+def test_the_bundled_model_answers_from_a_wheel(install, tmp_path):
+    commands = install("wheel")
+    words = ("ask", QUESTION, "--method", "closed_book", "--set", "max_tokens=4", "--json")
+    assert json.loads(run(commands / "askance", *words, cwd=tmp_path))["answer"]
+
+
+@pytest.mark.parametrize(
+    ("which", "options"), [("wheel", ()), ("sdist", ()), ("folder", ()), ("folder", ("-e",))], ids=str
+)
+def test_the_command_that_a_message_names_works(built, install, tmp_path, which, options):
+    """`eval` brings nothing but rouge-score, which the tests have; it is installed, as nothing is fetched."""
+    commands = install(which, *options)
+    ask = (
+        "from askance.core.errors import MissingExtra; print(MissingExtra('rouge_score', 'eval', 'rouge_l'))"
+    )
+    told = run(commands / "python", "-c", ask, cwd=tmp_path)
+    command = shlex.split(told.partition("is not installed: ")[2])
+    assert command == ["venv/bin/python", "-m", "pip", "install", *options, f"{built[which]}[eval]"]
+    report = run(*command, cwd=tmp_path)
+    assert "Requirement already satisfied: rouge-score>=0.1.2" in report
+    listed = run(commands / "python", "-m", "pip", "show", "askance", cwd=tmp_path)
+    assert ("Editable project location" in listed) == bool(options)
+
+
+def test_a_bare_install_asks_for_neither_torch_nor_an_engine():
+    names = {re.match(r"[\w-]+", requirement).group() for requirement in PROJECT["dependencies"]}
+    assert not names & {"torch", "transformers", "xllamacpp", "openai", "trafilatura"}
+    assert {"numpy", "tantivy", "pypdf", "gguf", "safetensors"} <= names
+
+
+def test_the_engine_is_pinned_alike_everywhere():
+    from askance.models.llama_cpp.library import PACKAGES
+
+    pin = f"xllamacpp=={PACKAGES['xllamacpp']}"
+    (extra,) = PROJECT["optional-dependencies"]["embedded"]
+    assert extra.partition(";")[0] == pin
+    assert pin in (ROOT / "constraints.txt").read_text(encoding="utf-8").split()
+    assert pin in (ROOT / "README.md").read_text(encoding="utf-8")
