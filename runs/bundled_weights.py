@@ -29,7 +29,7 @@ from tempfile import TemporaryDirectory
 from askance.cli import exit_codes
 from askance.core.errors import InputError
 from askance.core.ports import Model, Retriever
-from askance.core.types import Raw, Sampling
+from askance.core.types import Raw, Sampling, Span
 from askance.eval.compare import mean_interval, paired_difference
 from askance.eval.datasets import Example, read_dataset
 from askance.eval.gold import GoldRetriever
@@ -51,7 +51,8 @@ TYPES: Mapping[str, tuple[str, str]] = {
 """The types of the layers' matrices, and of the embeddings, which came as Q8_0."""
 IN_FLIGHT = 8
 NUM_PASSAGES = 4
-PROMPT_TOKENS, NEW_TOKENS = 512, 64
+PROMPT_NUMBERS, NEW_TOKENS = 100, 64
+"""A prompt of --speed has so many numbers, of five tokens each."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -208,12 +209,15 @@ def _seconds_to_write(name: str, out: Path) -> float:
 
 async def _speeds(model: Model, number: int) -> tuple[float, float]:
     """The tokens a second of a prompt, and of a text that goes on after it."""
-    prompt = Raw((tuple(1000 + (number * 7919 + at * 977) % 40_000 for at in range(PROMPT_TOKENS)),))
+    numbers = (1000 + (number * 7919 + at * 977) % 9000 for at in range(PROMPT_NUMBERS))
+    prompt = Raw((Span(" ".join(map(str, numbers))),))
     began = time.perf_counter()
-    await model.generate(prompt, Sampling(1), key=("prompt",))
+    (first,) = await model.generate(prompt, Sampling(1), key=("prompt",))
     read = time.perf_counter()
     (text,) = await model.generate(prompt, Sampling(NEW_TOKENS), key=("text",))
-    return PROMPT_TOKENS / (read - began), text.generated_tokens / (time.perf_counter() - read)
+    written = time.perf_counter()
+    num_read = first.prompt_tokens - first.reused_tokens
+    return num_read / (read - began), text.generated_tokens / (written - read)
 
 
 def _spread(values: Sequence[float]) -> str:

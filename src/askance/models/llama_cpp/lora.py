@@ -8,8 +8,10 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
+import gguf
 import numpy as np
 from numpy.typing import NDArray
+from safetensors import SafetensorError, safe_open
 
 from askance.core.errors import ModelSpecError
 from askance.models.llama_cpp.gguf_file import GgufFile, shape_of
@@ -54,8 +56,6 @@ def read_lora(folder: Path, base: GgufFile) -> Lora:
     Raises:
         ModelSpecError: it is no plain LoRA, does not fit, or its files can't be read.
     """
-    from safetensors import SafetensorError, safe_open
-
     parts: dict[str, Halves] = {}
     try:
         alpha = _alpha(folder)
@@ -79,8 +79,6 @@ def write_lora(folder: Path, base: Path, target: Path) -> None:
     """
     file = GgufFile(base)
     lora = read_lora(folder, file)
-    import gguf
-
     writer = gguf.GGUFWriter(target, file.architecture)
     try:
         writer.add_type("adapter")
@@ -126,8 +124,6 @@ def _alpha(folder: Path) -> float:
 
 def _names(base: GgufFile) -> Callable[[str], str | None]:
     """What llama.cpp calls a part of a model of transformers."""
-    import gguf
-
     known = gguf.MODEL_ARCH_NAMES.items()
     architecture = next((each for each, name in known if name == base.architecture), None)
     if architecture is None:

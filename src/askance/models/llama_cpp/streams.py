@@ -215,7 +215,8 @@ class Streams:
                     made.take(number, self._made, stream.number)
         except RuntimeError:
             self._can_move = False
-            return self._make(size, num_needed)
+            self._make(size, num_needed)
+            return
         for number, stream in enumerate(kept):
             stream.number = number
         new = [Stream(number) for number in range(len(kept), num_streams)]

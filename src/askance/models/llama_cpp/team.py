@@ -1,8 +1,8 @@
 """How many threads compute a pass: fewer where other processes have the cores.
 
 The threads of a pass wait for each other a thousand times a token. Where one of them has no core because
-another process has it, all wait for as long as a slice of the scheduler: two threads on two busy cores are ten
-times and more slower than one. How many threads there are changes no number of a pass.
+another process has it, all wait for as long as a slice of the scheduler: two threads on two busy cores are
+several times slower than one. How many threads there are changes no number of a pass.
 """
 
 import math

@@ -1,13 +1,14 @@
 """Reads one tensor out of llama.cpp while it computes: the last layer's attention."""
 
 import ctypes
-from typing import Any
+from contextlib import suppress
 
 import numpy as np
 from numpy.typing import NDArray
 
 from askance.models.llama_cpp.declarations import TensorHead
 from askance.models.llama_cpp.library import llama
+from askance.models.llama_cpp.name_filter import NameFilter
 
 _FLOAT32 = 0
 """Of `ggml_type`."""
@@ -16,10 +17,11 @@ _FLOAT32 = 0
 class Watch(dict[int, bool]):
     """What llama.cpp asks, for each of the thousand tensors of a pass, whether it is wanted.
 
-    Asking has to be cheap, so the question goes straight to the look-up of a dictionary: the addresses of
-    tensors that are not wanted are its keys, and no line of Python runs for them. Only an address that is not
-    known has its name looked at. When llama.cpp builds its graph anew, the tensor that is wanted may come to
-    lie where another one was: a pass that caught nothing has to be repeated after `clear`.
+    Where a `NameFilter` can be made, Python is asked about that tensor alone. Elsewhere asking has to be
+    cheap, so the question goes straight to the look-up of a dictionary: the addresses of tensors that are not
+    wanted are its keys, and no line of Python runs for them. Only an address that is not known has its name
+    looked at. When llama.cpp builds its graph anew, the tensor that is wanted may come to lie where another
+    one was: a pass that caught nothing has to be repeated after `clear`.
 
     Args:
         name: of the tensor.
@@ -27,7 +29,7 @@ class Watch(dict[int, bool]):
 
     Attributes:
         caught: the tensor since `begin`: shape [texts, heads, queries, keys].
-        callback: what llama.cpp is given.
+        callback, data: what llama.cpp is given: the function and its last argument.
     """
 
     caught: NDArray[np.float32] | None = None
@@ -39,7 +41,10 @@ class Watch(dict[int, bool]):
         # Of the three arguments only the first is taken: the tensor. Whether it is asked for, or there, shows
         # by the order of the calls; what C passes beyond is left where it is.
         self._function = ctypes.CFUNCTYPE(ctypes.c_bool, ctypes.c_void_p)(self.__getitem__)
-        self.callback: Any = ctypes.cast(self._function, ctypes.c_void_p)
+        self.callback, self.data = ctypes.cast(self._function, ctypes.c_void_p).value, 0
+        with suppress(OSError):
+            self._filter = NameFilter(self._name, self._function)
+            self.callback, self.data = self._filter.callback, self._filter.data
 
     def begin(self) -> None:
         """From now on the tensor is wanted."""
