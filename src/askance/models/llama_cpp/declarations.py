@@ -1,7 +1,7 @@
-"""What askance takes of llama.cpp's C API: its functions, its structures, and how it fills them in by itself.
+"""What askance takes of llama.cpp's C API: functions, structures, and how it fills these in by itself.
 
-They are those of `include/llama.h` and `ggml/include/ggml.h` at the versions in `PACKAGES`. Where a version is
-raised, compare the structures with those files first: C tells nobody how they are laid out.
+They are those of `include/llama.h` and `ggml/include/ggml.h` at the versions in `PACKAGES`. Where a version
+is raised, compare the structures with those files first: C tells nobody how they are laid out.
 """
 
 import ctypes
@@ -20,6 +20,7 @@ _SPARE = c_int64 * 64
 """Room behind a structure that is passed as a whole: what a longer one has there is passed, too."""
 
 LogCallback = ctypes.CFUNCTYPE(None, c_int, c_char_p, c_void_p)
+AbortCallback = ctypes.CFUNCTYPE(None, c_char_p)
 
 
 class ModelSettings(ctypes.Structure):
@@ -209,6 +210,7 @@ FUNCTIONS: Mapping[str, tuple[Any, tuple[Any, ...]]] = {
     "llama_decode": (c_int32, (c_void_p, Batch)),
     "llama_get_logits_ith": (POINTER(c_float), (c_void_p, c_int32)),
     # Tensors.
+    "ggml_set_abort_callback": (c_void_p, (AbortCallback,)),
     "ggml_get_name": (c_char_p, (c_void_p,)),
     "ggml_backend_tensor_get": (None, (c_void_p, c_void_p, c_size_t, c_size_t)),
 }

@@ -1,8 +1,8 @@
 """llama.cpp as a shared library: found, checked, and loaded with the functions that askance declares.
 
-It travels inside a wheel, without a compiler: `xllamacpp`, or `llama-cpp-python` where somebody has compiled
-that. Neither package is imported. A C library does not say how its structures are laid out, so versions are
-pinned, and what the library itself fills in is compared with what it should be. What does not fit is not used.
+It is in the wheel `xllamacpp`, compiled, or in `llama-cpp-python` where somebody has compiled that. Neither
+package is imported. A C library does not say how its structures are laid out, so versions are pinned, and what
+the library itself fills in is compared with what it should be. What does not fit is not used.
 """
 
 import ctypes
@@ -25,9 +25,11 @@ from askance.models.llama_cpp.declarations import (
     LOGGED_ERROR,
     MODEL_DEFAULTS,
     PACKAGES,
+    AbortCallback,
     LogCallback,
 )
 
+CPU_INFO = Path("/proc/cpuinfo")
 _LIBRARIES = {
     "xllamacpp": ("xllamacpp", "*.pyd" if sys.platform == "win32" else "*.so"),
     "llama-cpp-python": ("llama_cpp", "lib/*"),
@@ -136,7 +138,7 @@ def _check_processor(libraries: Sequence[ctypes.CDLL]) -> None:
 def _flags_of_processor() -> frozenset[str]:
     """What the processor can do, as Linux tells; empty where nobody does."""
     try:
-        lines = Path("/proc/cpuinfo").read_text(encoding="utf-8", errors="replace").splitlines()
+        lines = CPU_INFO.read_text(encoding="utf-8", errors="replace").splitlines()
     except OSError:
         return frozenset()
     told = (line.partition(":") for line in lines)
@@ -194,8 +196,19 @@ def _listen(level: int, text: bytes, data: Any) -> None:
         _said.append(text.decode("utf-8", "replace").strip())
 
 
-_listener = LogCallback(_listen)
-llama.llama_log_set(_listener, None)
+def _end(text: bytes) -> None:
+    """Say in a line what llama.cpp took for granted and is not so: it ends the process."""
+    told = text.decode("utf-8", "replace").strip()
+    sys.stderr.write(
+        f"error: llama.cpp can't go on: {told}. Most often a model's file is damaged: fetch it again.\n"
+    )
+    sys.stderr.flush()
+    os._exit(1)
+
+
+_callbacks = LogCallback(_listen), AbortCallback(_end)
+llama.llama_log_set(_callbacks[0], None)
+llama.ggml_set_abort_callback(_callbacks[1])
 llama.llama_backend_init()
 
 
