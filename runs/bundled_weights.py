@@ -11,7 +11,8 @@ SQuAD that the adapter was not trained on. The table has the mean F1 of each typ
 that of float32 over the same questions, with the interval of the paired bootstrap.
 
 FOLDER/questions.jsonl keeps each finished question; started again, it goes on. --speed converts and times
-each type anew, in rounds, one type after the other: run it on a machine that does nothing else.
+each type anew, and the base as it came, in rounds, one after the other: run it on a machine that does nothing
+else.
 """
 
 import argparse
@@ -49,6 +50,7 @@ TYPES: Mapping[str, tuple[str, str]] = {
     "Q4_0": ("Q4_0", "Q4_0"),
 }
 """The types of the layers' matrices, and of the embeddings, which came as Q8_0."""
+AS_IT_CAME = "Q4_1, the base as it came"
 IN_FLIGHT = 8
 NUM_PASSAGES = 4
 PROMPT_NUMBERS, NEW_TOKENS = 100, 64
@@ -178,8 +180,10 @@ def table(rows: Sequence[Row], names: Sequence[str]) -> Iterator[dict[str, str]]
 
 
 def _time(options: argparse.Namespace) -> None:
+    from askance.models.bundled import gguf_path
+
     seconds = {name: _seconds_to_write(name, options.out) for name in options.types}
-    files = {name: weights_of(name, options.out) for name in options.types}
+    files = {AS_IT_CAME: gguf_path()} | {name: weights_of(name, options.out) for name in options.types}
     models = {name: load_model(f"gguf:{file}") for name, file in files.items()}
     rounds = [
         {name: asyncio.run(_speeds(model, number)) for name, model in models.items()}
@@ -190,11 +194,11 @@ def _time(options: argparse.Namespace) -> None:
         {
             "weights": name,
             "MB": f"{files[name].stat().st_size / 1e6:.0f}",
-            "seconds": f"{seconds[name]:.1f}",
+            "seconds": f"{seconds[name]:.1f}" if name in seconds else "—",
             "prompt": _spread([each[name][0] for each in rounds]),
             "new": _spread([each[name][1] for each in rounds]),
         }
-        for name in options.types
+        for name in files
     ]
     write_atomically(options.out / "speed.json", json.dumps(lines, indent=1) + "\n")
     print(markdown(titles, (tuple(line.values()) for line in lines)))
