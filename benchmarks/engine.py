@@ -18,7 +18,7 @@ from askance.retrieval.build import build_index
 from askance.runtime.many import many
 from askance.sample import CORPUS, QUESTIONS
 from askance.wire import METHODS, Engine, make_method, open_retriever, with_preset
-from benchmarks.measures import Row
+from benchmarks.row import Row
 from benchmarks.needed import Noted
 from benchmarks.reference_model import ReferenceModel
 
