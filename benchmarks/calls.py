@@ -68,7 +68,7 @@ class Calls(WrappedModel):
 
     @property
     def num_critical_passes(self) -> int:
-        """That have to be made one after the other: no call can begin before those that ended before it did."""
+        """That have to be made one after the other: a call waits for those that ended before it began."""
         until: list[tuple[float, int]] = []
         for call in sorted(self.made, key=lambda call: call.ended):
             before = max((number for ended, number in until if ended <= call.began), default=0)

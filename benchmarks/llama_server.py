@@ -9,6 +9,7 @@ from collections.abc import Iterator, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import contextmanager
 from dataclasses import dataclass
+from functools import partial
 from pathlib import Path
 from typing import Any
 
@@ -43,12 +44,12 @@ class LlamaServer:
     def __init__(self, address: str) -> None:
         self._address = address.partition("//")[2].rstrip("/")
 
-    def write(self, calls: Sequence[Call]) -> list[Written]:
-        """All at once, each by a connection of its own."""
+    def write(self, calls: Sequence[Call], *, cached: bool = True) -> list[Written]:
+        """All at once, each by a connection of its own. `cached`: with what is known of earlier prompts."""
         with ThreadPoolExecutor(len(calls)) as threads:
-            return list(threads.map(self._written, calls))
+            return list(threads.map(partial(self._written, cached=cached), calls))
 
-    def _written(self, call: Call) -> Written:
+    def _written(self, call: Call, *, cached: bool) -> Written:
         assert call.sampling is not None
         body = {
             "prompt": list(call.prompts[0]),
@@ -56,6 +57,7 @@ class LlamaServer:
             "stop": list(call.sampling.stop),
             "temperature": 0,
             "stream": True,
+            "cache_prompt": cached,
         }
         connection = http.client.HTTPConnection(self._address)
         connection.request("POST", "/completion", json.dumps(body), {"Content-Type": "application/json"})
@@ -79,7 +81,8 @@ def serving(model: Path, *, slots: int, tokens: int, threads: int) -> Iterator[L
         stderr=subprocess.DEVNULL,
         text=True,
     ) as process:
-        assert process.stdin is not None and process.stdout is not None
+        assert process.stdin is not None
+        assert process.stdout is not None
         address = next((line for line in process.stdout if line.startswith("http")), "")
         try:
             assert address, "the server of llama.cpp did not start"

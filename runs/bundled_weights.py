@@ -25,12 +25,11 @@ from itertools import chain, zip_longest
 from pathlib import Path
 from statistics import median
 from tempfile import TemporaryDirectory
-from typing import cast
 
 from askance.cli import exit_codes
 from askance.core.errors import InputError
 from askance.core.ports import Model, Retriever
-from askance.core.types import Raw, Sampling
+from askance.core.types import Raw, Sampling, Span
 from askance.eval.compare import mean_interval, paired_difference
 from askance.eval.datasets import Example, read_dataset
 from askance.eval.gold import GoldRetriever
@@ -52,7 +51,8 @@ TYPES: Mapping[str, tuple[str, str]] = {
 """The types of the layers' matrices, and of the embeddings, which came as Q8_0."""
 IN_FLIGHT = 8
 NUM_PASSAGES = 4
-PROMPT_TOKENS, NEW_TOKENS = 512, 64
+PROMPT_NUMBERS, NEW_TOKENS = 100, 64
+"""A prompt of --speed has so many numbers, of five tokens each."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -73,7 +73,7 @@ def main(arguments: list[str] | None = None) -> None:
     parser.add_argument("--index", type=Path, help="folder made by `askance index`, for --searched")
     parser.add_argument("--searched", nargs="*", default=[], metavar="NAME:FILE")
     parser.add_argument("--read", nargs="*", default=[], metavar="NAME:FILE")
-    parser.add_argument("--articles", nargs="*", default=[], help="titles, for --read; all if none is named")
+    parser.add_argument("--articles", nargs="*", default=[], help="titles, of squad2; all if none is named")
     parser.add_argument("--limit", type=int, help="questions a dataset; all if not given")
     parser.add_argument("--types", nargs="+", default=list(TYPES), choices=TYPES)
     parser.add_argument("--speed", action="store_true", help="seconds and tokens a second, not accuracy")
@@ -105,7 +105,7 @@ def _measure(options: argparse.Namespace) -> None:
     with kept_rows(options.out, settings) as kept:
         missing = [task for task in tasks if kept.find(task.id) is None]
         if missing:
-            models = {name: load_model(f"gguf:{weights_of(name, options.out)}") for name in names}
+            models = {name: load_model(f"gguf:{weights_of(name, options.out)}?attention=0") for name in names}
             for start in range(0, len(missing), IN_FLIGHT):
                 asyncio.run(_answer(missing[start : start + IN_FLIGHT], models, kept))
                 print(f"{start + IN_FLIGHT} of {len(missing)}", file=sys.stderr, flush=True)
@@ -120,12 +120,12 @@ def _tasks(options: argparse.Namespace) -> list[Task]:
     """Questions of all datasets in turn, so that a part of them is a fair one."""
     if options.searched and options.index is None:
         raise InputError("--searched needs an index: name its folder with --index.")
-    index = cast(Retriever, open_retriever(options.index)) if options.searched else None
+    index = open_retriever(options.index) if options.searched else None
     found: list[list[Task]] = []
     for spec in (*options.searched, *options.read):
         name = spec.partition(":")[0]
         examples: Sequence[Example] = read_dataset(spec)
-        if spec in options.read:
+        if name == "squad2":
             examples = of_articles(examples, options.articles)
         searched = index if spec in options.searched else None
         found.append(
@@ -209,12 +209,15 @@ def _seconds_to_write(name: str, out: Path) -> float:
 
 async def _speeds(model: Model, number: int) -> tuple[float, float]:
     """The tokens a second of a prompt, and of a text that goes on after it."""
-    prompt = Raw((tuple(1000 + (number * 7919 + at * 977) % 40_000 for at in range(PROMPT_TOKENS)),))
+    numbers = (1000 + (number * 7919 + at * 977) % 9000 for at in range(PROMPT_NUMBERS))
+    prompt = Raw((Span(" ".join(map(str, numbers))),))
     began = time.perf_counter()
-    await model.generate(prompt, Sampling(1), key=("prompt",))
+    (first,) = await model.generate(prompt, Sampling(1), key=("prompt",))
     read = time.perf_counter()
     (text,) = await model.generate(prompt, Sampling(NEW_TOKENS), key=("text",))
-    return PROMPT_TOKENS / (read - began), text.generated_tokens / (time.perf_counter() - read)
+    written = time.perf_counter()
+    num_read = first.prompt_tokens - first.reused_tokens
+    return num_read / (read - began), text.generated_tokens / (written - read)
 
 
 def _spread(values: Sequence[float]) -> str:

@@ -166,7 +166,7 @@ def add_reflection_tokens(tokenizer: PreTrainedTokenizerFast, module: Any, *, sp
     module.resize_token_embeddings(len(tokenizer), mean_resizing=False)
 
 
-def save_tiny_gguf(file: Path) -> Path:
+def save_tiny_gguf(file: Path, context_tokens: int = 512) -> Path:
     """A tiny llama as a GGUF file, with the byte-level tokenizer."""
     import gguf
     import numpy as np
@@ -175,7 +175,7 @@ def save_tiny_gguf(file: Path) -> Path:
     ids = tokenizer.get_vocab()
     pieces = sorted(ids, key=ids.__getitem__)
     writer = gguf.GGUFWriter(file, "llama")
-    writer.add_context_length(512)
+    writer.add_context_length(context_tokens)
     writer.add_embedding_length(32)
     writer.add_block_count(1)
     writer.add_feed_forward_length(48)

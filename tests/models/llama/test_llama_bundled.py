@@ -2,6 +2,10 @@
 
 import asyncio
 import json
+import resource
+import subprocess
+import sys
+from contextlib import contextmanager
 
 import numpy as np
 import pytest
@@ -10,7 +14,8 @@ from tests.models.tiny import save_adapter, save_tiny_gguf
 from tests.models.tiny_gguf import as_stored, gguf_name, save_gguf, tiny_llama
 from tests.tolerances import near, tolerance
 
-from askance.core.errors import KnobError, MissingExtra, ModelSpecError
+from askance.core.activity import shown_by
+from askance.core.errors import KnobError, ModelSpecError
 from askance.core.types import Raw, Sampling, Span, Want
 from askance.models import bundled as module
 from askance.models.bundled import load_bundled, load_bundled_gguf, load_plain, load_plain_gguf
@@ -80,15 +85,18 @@ def weights_in(path):
     return {each.name: gguf.dequantize(each.data, each.tensor_type) for each in tensors}
 
 
-@pytest.mark.parametrize(
-    ("ours", "theirs"), [(load_bundled_gguf, load_bundled), (load_plain_gguf, load_plain)]
-)
-def test_what_is_packed_are_the_weights_of_torch_in_8_bits(tiny_reader, ours, theirs):
-    packed, module = weights_in(ours()._weights.path), theirs(dtype="float32")._network.module
-    expected = {
+def in_torch(model):
+    """The weights of a model of torch, by the names and in the order of rows of llama.cpp."""
+    module = model._network.module
+    weights = {
         gguf_name(name): as_stored(name, each, module.config) for name, each in module.state_dict().items()
     }
-    expected.pop("output.weight")  # those of the first layer
+    weights.pop("output.weight")  # those of the first layer
+    return weights
+
+
+def test_what_is_packed_are_the_weights_of_torch_in_8_bits(tiny_reader):
+    packed, expected = weights_in(load_bundled_gguf()._weights.path), in_torch(load_bundled(dtype="float32"))
     assert packed.keys() == expected.keys()
     for name, weights in expected.items():
         step = np.abs(weights).max(axis=-1, keepdims=True) / 127
@@ -96,17 +104,82 @@ def test_what_is_packed_are_the_weights_of_torch_in_8_bits(tiny_reader, ours, th
         assert np.all(off <= HALF_A_STEP * step + ROUNDING), name
 
 
+def test_in_float32_they_are_what_peft_merges(tiny_reader, tiny_package, tmp_path):
+    pack(tiny_package, tmp_path / "whole.gguf", tiny_reader, matrices="F32", embeddings="F32")
+    merged, plain = weights_in(tmp_path / "whole.gguf"), weights_in(tiny_package)
+    expected = in_torch(load_bundled(dtype="float32"))
+    assert merged.keys() == expected.keys()
+    assert all(merged[name] == near(expected[name], "formula", "float32") for name in merged)
+    changed = {name for name in merged if not np.array_equal(merged[name], plain[name])}
+    assert changed == {
+        f"blk.0.{part}.weight" for part in ("attn_q", "attn_k", "attn_v", "attn_output", "ffn_down")
+    }
+
+
+def test_the_plain_model_is_the_file_of_the_package(tiny_package, tmp_path):
+    assert load_plain_gguf()._weights.path == tiny_package
+    assert not (tmp_path / "cache").exists()
+
+
+def test_metadata_and_tokenizer_are_copied(tiny_package, tmp_path):
+    import gguf
+
+    pack(tiny_package, tmp_path / "packed.gguf", matrices="Q4_0", embeddings="Q8_0")
+    ours, theirs = (
+        {
+            name: (field.types, field.contents())
+            for name, field in gguf.GGUFReader(path).fields.items()
+            if not name.startswith("GGUF.")
+        }
+        for path in (tmp_path / "packed.gguf", tiny_package)
+    )
+    assert ours.pop("general.file_type") == ([gguf.GGUFValueType.UINT32], gguf.LlamaFileType.MOSTLY_Q4_0)
+    assert ours == theirs
+
+
+@pytest.mark.parametrize(("matrices", "embeddings"), [("Q8_0", ""), ("Q4_0", "Q8_0"), ("Q4_0", "Q4_0")])
+def test_what_has_which_type(tiny_package, tmp_path, matrices, embeddings):
+    import gguf
+
+    pack(tiny_package, tmp_path / "packed.gguf", matrices=matrices, embeddings=embeddings)
+    types = {
+        tensor.name: tensor.tensor_type.name for tensor in gguf.GGUFReader(tmp_path / "packed.gguf").tensors
+    }
+    assert types.pop("token_embd.weight") == (embeddings or "F32")
+    assert types.pop("blk.0.ffn_down.weight") == "F32"  # rows of 48 numbers, which are no blocks of 32
+    assert {name for name, kind in types.items() if kind == "F32"} == {
+        "output_norm.weight", "blk.0.attn_norm.weight", "blk.0.ffn_norm.weight"
+    }  # fmt: skip
+    assert {kind for kind in types.values() if kind != "F32"} == {matrices}
+
+
 def test_what_is_unpacked_are_the_same_numbers(tiny_package, tmp_path):
-    pack(tiny_package, tmp_path / "packed.gguf")
+    pack(tiny_package, tmp_path / "packed.gguf", matrices="Q8_0")
     pack(tmp_path / "packed.gguf", tmp_path / "whole.gguf", matrices="F32", embeddings="F32")
     packed, whole = weights_in(tmp_path / "packed.gguf"), weights_in(tmp_path / "whole.gguf")
     assert packed.keys() == whole.keys()
     assert all(np.array_equal(packed[name], whole[name]) for name in packed)
 
 
+def test_progress_is_told(tiny_reader):
+    parts = {}
+
+    @contextmanager
+    def shows(what, total):
+        parts[what] = [total]
+        yield parts[what].append
+
+    with shown_by(shows):
+        load_bundled_gguf()
+    total, *amounts = parts["quantising tensors"]
+    assert sum(amounts) == total
+    assert len(amounts) > 5
+    assert "converting the weights, once on this machine" in parts
+
+
 def test_they_are_packed_once(tiny_reader, monkeypatch):
     before = load_bundled_gguf().fingerprint
-    monkeypatch.setattr("askance.models.llama_cpp.packing.pack", lambda *_: pytest.fail("packed again"))
+    monkeypatch.setattr("askance.models.llama_cpp.packing.pack", lambda *_, **__: pytest.fail("packed again"))
     assert load_bundled_gguf().fingerprint == before
 
 
@@ -117,13 +190,63 @@ def test_the_plain_model_is_told_from_the_other(tiny_reader):
 def test_an_adapter_for_a_model_of_another_size_is_not_packed(tiny_reader, tmp_path):
     source = save_gguf(tmp_path / "wide.gguf", *tiny_llama(hidden_size=64))
     with pytest.raises(ModelSpecError, match=r"does not fit model .*: it has blk\.0\..* in the shape"):
-        pack(source, tmp_path / "out.gguf", tiny_reader)
+        pack(source, tmp_path / "out.gguf", tiny_reader, matrices="Q8_0")
     assert not list(tmp_path.glob("out.gguf*"))
 
 
-def test_a_disk_without_room(tiny_package, tmp_path):
-    with pytest.raises(FileNotFoundError):
-        pack(tiny_package, tmp_path / "nowhere" / "out.gguf")
+def folders_in(path):
+    return [each.name for each in path.iterdir() if each.is_dir()]
+
+
+def test_a_disk_that_is_full(tiny_reader, tmp_path):
+    limits = resource.getrlimit(resource.RLIMIT_FSIZE)
+    resource.setrlimit(resource.RLIMIT_FSIZE, (20_000, limits[1]))
+    try:
+        with pytest.raises(ModelSpecError, match=r"can't be written: .*The weights take 145 MB, and \d+ MB"):
+            load_bundled_gguf()
+    finally:
+        resource.setrlimit(resource.RLIMIT_FSIZE, limits)
+    assert folders_in(tmp_path / "cache" / "models") == []
+    assert load_bundled_gguf().name == "bundled"
+
+
+@pytest.mark.parametrize("length", [100, 3_000, -100])
+def test_a_base_that_is_not_all_there(tiny_reader, tiny_package, tmp_path, length):
+    whole = tiny_package.read_bytes()
+    part = tiny_package.with_suffix(".part")
+    part.write_bytes(whole[:length])
+    part.replace(tiny_package)
+    with pytest.raises(ModelSpecError, match=r"is damaged, or not all of it is there: .*Fetch it again"):
+        load_bundled_gguf()
+    assert folders_in(tmp_path / "cache" / "models") == []
+    with pytest.raises(ModelSpecError, match=r"can't be loaded: .*Fetch it again"):
+        load_plain_gguf()
+
+
+def test_two_processes_pack_once(tiny_reader, tiny_package, tmp_path):
+    code = f"""
+import sys
+from pathlib import Path
+from askance.models import bundled
+from askance.models.llama_cpp import packing
+
+sys.path.insert(0, {str(tmp_path)!r})
+bundled._PACKAGE, bundled.READER, pack = "tiny_llm", Path({str(tiny_reader)!r}), packing.pack
+
+def told(*arguments, **named):
+    with open({str(tmp_path / "log")!r}, "a") as log:
+        log.write("packed\\n")
+    pack(*arguments, **named)
+
+packing.pack = told
+print(bundled.load_bundled_gguf().fingerprint)
+"""
+    both = [
+        subprocess.Popen([sys.executable, "-c", code], stdout=subprocess.PIPE, text=True) for _ in range(2)
+    ]
+    found = {process.communicate(timeout=120)[0].strip() for process in both}
+    assert found == {load_bundled_gguf().fingerprint}
+    assert (tmp_path / "log").read_text() == "packed\n"
 
 
 def test_half_of_an_adapter(tiny_reader, tiny_package, tmp_path):
@@ -134,10 +257,10 @@ def test_half_of_an_adapter(tiny_reader, tiny_package, tmp_path):
     halves.pop(next(name for name in halves if "lora_B" in name))
     save_file(halves, path)
     with pytest.raises(ModelSpecError, match="is damaged: half of it is missing for blk"):
-        pack(tiny_package, tmp_path / "out.gguf", tiny_reader)
+        pack(tiny_package, tmp_path / "out.gguf", tiny_reader, matrices="Q8_0")
 
 
-def test_llama_cpp_is_used_unless_torch_is_asked_for(tiny_reader, monkeypatch):
+def test_llama_cpp_is_used_unless_torch_is_asked_for(tiny_reader):
     engines = {
         "bundled": LlamaModel,
         "bundled:base": LlamaModel,
@@ -148,9 +271,6 @@ def test_llama_cpp_is_used_unless_torch_is_asked_for(tiny_reader, monkeypatch):
     }
     for spec, engine in engines.items():
         assert isinstance(load_model(spec), engine), spec
-    find_spec = module.find_spec
-    monkeypatch.setattr(module, "find_spec", lambda name: None if name == "llama_cpp" else find_spec(name))
-    assert isinstance(load_model("bundled:base"), HfModel)
 
 
 def test_the_engines_are_told_apart(tiny_reader):
@@ -192,12 +312,6 @@ def test_a_damaged_adapter(tiny_reader, tiny_package, tmp_path):
     path = tiny_reader / "adapter_model.safetensors"
     path.write_bytes(path.read_bytes()[:1000])
     with pytest.raises(ModelSpecError, match="can't be converted"):
-        write_lora(tiny_reader, tiny_package, tmp_path / "out.gguf")
-
-
-def test_what_it_is_converted_with_is_missing(tiny_reader, tiny_package, tmp_path, monkeypatch):
-    monkeypatch.setitem(__import__("sys").modules, "gguf", None)
-    with pytest.raises(MissingExtra, match=r"pip install 'askance\[gguf\]'"):
         write_lora(tiny_reader, tiny_package, tmp_path / "out.gguf")
 
 

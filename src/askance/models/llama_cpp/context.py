@@ -8,7 +8,8 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from askance.models.llama_cpp.library import FLASH_ATTENTION_OFF, Batch, first_error, forget_errors, llama
+from askance.models.llama_cpp.declarations import FLASH_ATTENTION_OFF, Batch
+from askance.models.llama_cpp.library import first_error, forget_errors, llama
 from askance.models.llama_cpp.team import default_team
 from askance.models.llama_cpp.watch import Watch
 from askance.models.llama_cpp.weights import Weights

@@ -2,13 +2,12 @@
 
 from collections.abc import Iterator
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
-from askance.core.errors import MissingExtra, ModelSpecError
+from gguf import GGUFReader, ReaderTensor
+
+from askance.core.errors import ModelSpecError
 from askance.models.llama_cpp.weights import check_is_gguf
-
-if TYPE_CHECKING:
-    from gguf import ReaderTensor
 
 _BY_THE_WRITER = ("general.architecture", "general.alignment", "general.file_type")
 
@@ -17,18 +16,13 @@ class GgufFile:
     """The metadata and the tensors of a file, which is mapped into memory and not read as a whole.
 
     Attributes:
-        tensors: `ReaderTensor`s of the package `gguf`, by name, in the order of the file.
+        tensors: the tensors by name, in the order of the file.
 
     Raises:
         ModelSpecError: the file can't be read, is no GGUF file, or is damaged.
-        MissingExtra: the package `gguf` is not installed.
     """
 
     def __init__(self, path: Path) -> None:
-        try:
-            from gguf import GGUFReader
-        except ImportError as error:
-            raise MissingExtra(str(error.name), "gguf", "weights for llama.cpp") from error
         self.path = path
         check_is_gguf(path)
         try:
@@ -80,6 +74,6 @@ class GgufFile:
                 yield name, value, field.types[0], field.types[1] if field.types[1:] else None
 
 
-def shape_of(tensor: "ReaderTensor") -> tuple[int, ...]:
+def shape_of(tensor: ReaderTensor) -> tuple[int, ...]:
     """The shape of a tensor in numpy's order, of numbers and not of bytes."""
     return tuple(int(extent) for extent in reversed(tensor.shape))

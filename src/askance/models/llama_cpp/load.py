@@ -6,8 +6,7 @@ from askance.core.errors import KnobError, ModelSpecError
 from askance.models.llama_cpp.library import first_error
 from askance.models.llama_cpp.model import LlamaModel
 from askance.models.llama_cpp.weights import Weights
-
-_SHAPE = "write gguf:FILE.gguf, or gguf:DIRECTORY for a folder that holds one"
+from askance.models.local.gguf_path import gguf_file
 
 
 def load_gguf(
@@ -38,23 +37,3 @@ def load_gguf(
         raise ModelSpecError(
             f"model {name!r} can't be run: {error or first_error()} If memory ran out, name a smaller model."
         ) from error
-
-
-def gguf_file(name: str) -> Path:
-    """The file that a specification names by itself or by its folder.
-
-    Raises:
-        ModelSpecError: there is none, or more than one.
-    """
-    if not name:
-        raise ModelSpecError(f"model 'gguf:' names no file: {_SHAPE}.")
-    path = Path(name).expanduser()
-    if not path.is_dir():
-        if not path.is_file():
-            raise ModelSpecError(f"model file {name!r} does not exist: check the path.")
-        return path
-    files = sorted(path.glob("*.gguf"))
-    if len(files) != 1:
-        listed = ", ".join(file.name for file in files[:5]) or "none"
-        raise ModelSpecError(f"folder {name!r} holds {len(files)} .gguf files ({listed}): name one of them.")
-    return files[0]

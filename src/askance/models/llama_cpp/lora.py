@@ -8,10 +8,12 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
+import gguf
 import numpy as np
 from numpy.typing import NDArray
+from safetensors import SafetensorError, safe_open
 
-from askance.core.errors import MissingExtra, ModelSpecError
+from askance.core.errors import ModelSpecError
 from askance.models.llama_cpp.gguf_file import GgufFile, shape_of
 from askance.models.local.adapter_files import CONFIG, WEIGHTS
 
@@ -53,12 +55,7 @@ def read_lora(folder: Path, base: GgufFile) -> Lora:
 
     Raises:
         ModelSpecError: it is no plain LoRA, does not fit, or its files can't be read.
-        MissingExtra: a package is missing.
     """
-    try:
-        from safetensors import SafetensorError, safe_open
-    except ImportError as error:
-        raise MissingExtra(str(error.name), "gguf", "an adapter for llama.cpp") from error
     parts: dict[str, Halves] = {}
     try:
         alpha = _alpha(folder)
@@ -78,13 +75,10 @@ def write_lora(folder: Path, base: Path, target: Path) -> None:
 
     Raises:
         ModelSpecError: what `read_lora` says, or the base is damaged.
-        MissingExtra: a package is missing.
         OSError: `target` can't be written.
     """
     file = GgufFile(base)
     lora = read_lora(folder, file)
-    import gguf
-
     writer = gguf.GGUFWriter(target, file.architecture)
     try:
         writer.add_type("adapter")
@@ -130,8 +124,6 @@ def _alpha(folder: Path) -> float:
 
 def _names(base: GgufFile) -> Callable[[str], str | None]:
     """What llama.cpp calls a part of a model of transformers."""
-    import gguf
-
     known = gguf.MODEL_ARCH_NAMES.items()
     architecture = next((each for each, name in known if name == base.architecture), None)
     if architecture is None:

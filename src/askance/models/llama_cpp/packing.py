@@ -5,25 +5,20 @@ with Q4_1 as with Q8_0. An adapter beside the weights costs two more products fo
 in the weights it costs nothing.
 """
 
-from collections.abc import Callable
+from collections.abc import Mapping
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
+import gguf
 import numpy as np
+from gguf import GGMLQuantizationType, GGUFWriter, LlamaFileType, ReaderTensor
 from numpy.typing import NDArray
 
+from askance.core.activity import doing
 from askance.models.llama_cpp.gguf_file import GgufFile, shape_of
 from askance.models.llama_cpp.lora import Lora, read_lora
 
-if TYPE_CHECKING:
-    from gguf import GGMLQuantizationType, GGUFWriter, ReaderTensor
-
-Progress = Callable[[int, int], None]
-"""Takes the number of bytes that have been written, and how many there will be."""
-
 _EMBEDDINGS = ("token_embd.weight", "output.weight")
-_FILE_TYPES = {"F32": 0, "Q4_0": 2, "Q8_0": 7}
-"""`llama_ftype`, by the type of most matrices."""
 
 
 def pack(
@@ -31,9 +26,8 @@ def pack(
     target: Path,
     adapter: Path | None = None,
     *,
-    matrices: str = "Q8_0",
+    matrices: str,
     embeddings: str = "",
-    progress: Progress = lambda done, total: None,
 ) -> None:
     """Write the model in the file `source` with other weights, one tensor after the other.
 
@@ -46,58 +40,56 @@ def pack(
 
     Raises:
         ModelSpecError: `source` is damaged, or the adapter is no plain LoRA or does not fit.
-        MissingExtra: a package is missing.
         OSError: `target` can't be written, or there is no room for it.
     """
     base = GgufFile(source)
     lora = None if adapter is None else read_lora(adapter, base)
-    import gguf
-
     types = {
         name: _type_of(tensor, embeddings if name in _EMBEDDINGS else matrices)
         for name, tensor in base.tensors.items()
     }
-    writer = gguf.GGUFWriter(target, base.architecture)
+    writer = GGUFWriter(target, base.architecture)
     try:
         for name, value, kind, items in base.entries():
             writer.add_key_value(name, value, kind, items)
-        writer.add_file_type(_FILE_TYPES[matrices])
-        sizes = [_add_info(writer, tensor, types[name]) for name, tensor in base.tensors.items()]
-        writer.write_header_to_file()
-        writer.write_kv_data_to_file()
-        writer.write_ti_data_to_file()
-        for number, (name, tensor) in enumerate(base.tensors.items(), start=1):
-            writer.write_tensor_data(_converted(tensor, types[name], lora))
-            progress(sum(sizes[:number]), sum(sizes))
+        writer.add_file_type(LlamaFileType["ALL_F32" if matrices == "F32" else f"MOSTLY_{matrices}"])
+        _write_tensors(writer, base, types, lora)
     finally:
         writer.close()
 
 
-def _type_of(tensor: "ReaderTensor", wanted: str) -> "GGMLQuantizationType":
-    """The type that a tensor is to have."""
-    import gguf
+def _write_tensors(
+    writer: GGUFWriter, base: GgufFile, types: Mapping[str, GGMLQuantizationType], lora: Lora | None
+) -> None:
+    sizes = [_add_info(writer, tensor, types[name]) for name, tensor in base.tensors.items()]
+    writer.write_header_to_file()
+    writer.write_kv_data_to_file()
+    writer.write_ti_data_to_file()
+    with doing("quantising tensors", total=sum(sizes)) as advance:
+        for (name, tensor), size in zip(base.tensors.items(), sizes, strict=True):
+            writer.write_tensor_data(_converted(tensor, types[name], lora))
+            advance(size)
 
+
+def _type_of(tensor: ReaderTensor, wanted: str) -> GGMLQuantizationType:
+    """The type that a tensor is to have."""
     if not wanted or len(tensor.shape) < 2:
         return tensor.tensor_type
-    kind = gguf.GGMLQuantizationType[wanted]
+    kind = GGMLQuantizationType[wanted]
     block, _ = gguf.GGML_QUANT_SIZES[kind]
-    return kind if tensor.shape[0] % block == 0 else gguf.GGMLQuantizationType.F32
+    return kind if tensor.shape[0] % block == 0 else GGMLQuantizationType.F32
 
 
-def _add_info(writer: "GGUFWriter", tensor: "ReaderTensor", kind: "GGMLQuantizationType") -> int:
+def _add_info(writer: GGUFWriter, tensor: ReaderTensor, kind: GGMLQuantizationType) -> int:
     """Announce a tensor to the writer; gives its size in bytes."""
-    import gguf
-
     block, block_bytes = gguf.GGML_QUANT_SIZES[kind]
     size: int = int(tensor.n_elements) // block * block_bytes
     writer.add_tensor_info(tensor.name, shape_of(tensor), np.dtype(np.float32), size, kind)
     return size
 
 
-def _converted(tensor: "ReaderTensor", kind: "GGMLQuantizationType", lora: Lora | None) -> NDArray[Any]:
+def _converted(tensor: ReaderTensor, kind: GGMLQuantizationType, lora: Lora | None) -> NDArray[Any]:
     """The weights of a tensor, with the adapter's if there is one, as they lie in a file."""
-    import gguf
-
     added = None if lora is None else lora.product(tensor.name)
     stored: NDArray[Any] = tensor.data
     if added is None and kind == tensor.tensor_type:

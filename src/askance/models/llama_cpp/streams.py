@@ -26,7 +26,7 @@ MOST_RUNNING = 8
 """More texts at a time are hardly more tokens a second on a few cores."""
 MOST_STREAMS = 16
 """Those beside them hold texts that have ended, whose beginnings may come again."""
-_KEPT_TOKENS = 8192
+_KEPT_TOKENS = 6144
 """Room in all streams together, where those that run need no more."""
 _STEP = 2 * PADDING
 """Tokens: streams grow by a multiple of these, so that not every text that is a little longer moves them."""
@@ -215,7 +215,8 @@ class Streams:
                     made.take(number, self._made, stream.number)
         except RuntimeError:
             self._can_move = False
-            return self._make(size, num_needed)
+            self._make(size, num_needed)
+            return
         for number, stream in enumerate(kept):
             stream.number = number
         new = [Stream(number) for number in range(len(kept), num_streams)]

@@ -6,7 +6,8 @@ from contextlib import suppress
 import numpy as np
 from numpy.typing import NDArray
 
-from askance.models.llama_cpp.library import TensorHead, llama
+from askance.models.llama_cpp.declarations import TensorHead
+from askance.models.llama_cpp.library import llama
 from askance.models.llama_cpp.name_filter import NameFilter
 
 _FLOAT32 = 0

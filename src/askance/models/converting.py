@@ -1,0 +1,130 @@
+"""Weights that are converted once on a machine, into a folder that is there whole or not at all."""
+
+import atexit
+import errno
+import shutil
+import tempfile
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from functools import cache
+from pathlib import Path
+
+from askance.core.activity import doing
+from askance.core.errors import ModelSpecError
+from askance.core.notes import note
+from askance.runtime.durable import sync
+
+_READ_ONLY = (errno.EROFS, errno.EACCES, errno.EPERM)
+_MEGABYTES = 600
+_REMEDY = "name another folder in the environment variable ASKANCE_CACHE"
+
+
+def convert_once(target: Path, write: Callable[[Path], None], *, megabytes: int = _MEGABYTES) -> Path:
+    """The folder `target`, made by `write` if it is not there yet.
+
+    It appears whole or not at all: `write` gets a temporary folder beside it, which is synced and renamed, or
+    removed if anything fails. Of several processes one writes and the others wait. Where nothing may be
+    written, as in a container whose file system is read-only, the folder is made among the temporary files of
+    the system for this process alone, and a note says so.
+
+    Args:
+        megabytes: how much room it takes, for the message about a full disk.
+
+    Returns:
+        `target`, or the folder in its place.
+
+    Raises:
+        ModelSpecError: there is no room, or the folder can't be made for another reason.
+    """
+    if target.is_dir():
+        return target
+    try:
+        _convert(target, write)
+    except OSError as error:
+        if error.errno not in _READ_ONLY:
+            raise _failure(target.parent, error, megabytes) from error
+        return _convert_for_this_process(target, write, error, megabytes)
+    return target
+
+
+def _convert(target: Path, write: Callable[[Path], None]) -> None:
+    target.parent.mkdir(parents=True, exist_ok=True)
+    with _locked(target.with_name(f"{target.name}.lock")):
+        if not target.is_dir():
+            _write_whole(target, write)
+
+
+@contextmanager
+def _locked(path: Path) -> Iterator[None]:
+    from filelock import FileLock, Timeout
+
+    lock = FileLock(path)
+    try:
+        lock.acquire(blocking=False)
+    except Timeout:
+        with doing("waiting for another process that converts the weights"):
+            lock.acquire()
+    try:
+        yield
+    finally:
+        lock.release()
+
+
+def _write_whole(target: Path, write: Callable[[Path], None]) -> None:
+    partial = target.with_name(f"{target.name}.partial")
+    # Only the holder of the lock is here: a folder of this name was left by a process that was killed.
+    shutil.rmtree(partial, ignore_errors=True)
+    partial.mkdir()
+    try:
+        with doing("converting the weights, once on this machine"):
+            write(partial)
+            for path in (*partial.iterdir(), partial):
+                sync(path)
+        partial.rename(target)
+    except BaseException:
+        shutil.rmtree(partial, ignore_errors=True)
+        raise
+    sync(target.parent)
+
+
+def _convert_for_this_process(
+    target: Path, write: Callable[[Path], None], why: OSError, megabytes: int
+) -> Path:
+    try:
+        inside = _temporary_folder() / target.name
+        if not inside.is_dir():
+            note(
+                "cache",
+                f"the cache folder {str(target.parent)!r} can't be written ({why.strerror}): the weights are "
+                f"converted into {str(inside.parent)!r} for this process alone. To keep them, {_REMEDY}.",
+            )
+            _convert(inside, write)
+    except OSError as error:
+        raise ModelSpecError(
+            f"the cache folder {str(target.parent)!r} can't be written ({why.strerror}), and the folder for "
+            f"temporary files can't either ({_reason(error)}). The weights take {megabytes} MB: "
+            f"{_REMEDY}."
+        ) from error
+    return inside
+
+
+@cache
+def _temporary_folder() -> Path:
+    """A folder that is removed when the process ends."""
+    folder = tempfile.mkdtemp(prefix="askance-")
+    atexit.register(shutil.rmtree, folder, ignore_errors=True)
+    return Path(folder)
+
+
+def _failure(folder: Path, error: OSError, megabytes: int) -> ModelSpecError:
+    existing = next(each for each in (folder, *folder.absolute().parents) if each.exists())
+    free = shutil.disk_usage(existing).free // 1_000_000
+    return ModelSpecError(
+        f"the cache folder {str(folder)!r} can't be written: {_reason(error)}. The weights take "
+        f"{megabytes} MB, and {free} MB are free there: free some, or {_REMEDY}."
+    )
+
+
+def _reason(error: OSError) -> str:
+    # What numpy and torch raise has no reason apart from its text.
+    return error.strerror or f"only a part was written ({error})"
