@@ -18,9 +18,9 @@ from askance.retrieval.build import build_index
 from askance.runtime.many import many
 from askance.sample import CORPUS, QUESTIONS
 from askance.wire import METHODS, Engine, make_method, open_retriever, with_preset
-from benchmarks.measures import Row
 from benchmarks.needed import Noted
 from benchmarks.reference_model import ReferenceModel
+from benchmarks.row import Row
 
 NUM_QUESTIONS = 8
 REPEATS = 3

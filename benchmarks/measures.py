@@ -9,7 +9,6 @@ import sys
 import tempfile
 import time
 from collections.abc import Callable, Iterator, Mapping
-from dataclasses import dataclass
 from functools import partial
 from pathlib import Path
 from typing import Any
@@ -20,22 +19,12 @@ from askance.models.hf.load import as_model
 from askance.retrieval.build import build_index
 from askance.sample import CORPUS, QUESTIONS
 from askance.wire import METHODS, Engine, load_model, make_method, open_retriever
+from benchmarks.row import Row
 
 PASSAGES = 15_000
 TOKENS = 64
 REPEATS = 5
 BATCHES = (1, 8, 32)
-
-
-@dataclass(frozen=True, slots=True)
-class Row:
-    """One line of the table. `ratio` is the median over that of `against`, measured in the same run."""
-
-    what: str
-    median: float
-    unit: str
-    ratio: float | None = None
-    against: str = ""
 
 
 def starting() -> Iterator[Row]:

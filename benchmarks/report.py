@@ -5,7 +5,8 @@ import json
 import os
 import platform
 import sys
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from contextlib import suppress
 from dataclasses import asdict
 from datetime import UTC, datetime
 from pathlib import Path
@@ -15,40 +16,67 @@ from rich.table import Table
 
 from askance.core.version import VERSION
 from askance.runtime.durable import write_atomically
-from benchmarks.measures import Row
+from benchmarks.row import Row
+
+_HEAD = ("what", "value", "unit", "ratio", "against", "goal")
 
 
 def report(measures: Mapping[str, Callable[[], Iterator[Row]]], description: str) -> None:
     """Those of the measures that the command line names, or all; on request into a log, too."""
-    parser = argparse.ArgumentParser(description=description)
-    parser.add_argument("name", nargs="*", choices=[[], *measures], help="what to measure; all if not given")
-    parser.add_argument("--log", type=Path, help="enter the table in this Markdown file, newest first")
-    options = parser.parse_args()
+    options = parser(measures, description).parse_args()
+    show({name: measures[name]() for name in options.name or measures}, options.log)
+
+
+def parser(names: Iterable[str], description: str) -> argparse.ArgumentParser:
+    """What all tables take on the command line."""
+    made = argparse.ArgumentParser(description=description)
+    made.add_argument("name", nargs="*", choices=[[], *names], help="what to measure; all if not given")
+    made.add_argument("--log", type=Path, help="enter the table in this Markdown file, newest first")
+    return made
+
+
+def show(measured: Mapping[str, Iterator[Row]], log: Path | None, about: str = "") -> None:
+    """Measure, one after the other; show and keep the table.
+
+    Args:
+        about: what else the numbers depend on, besides the machine.
+    """
     rows = list[Row]()
-    for name in options.name or measures:
-        for row in measures[name]():
+    for each in measured.values():
+        for row in each:
             rows.append(row)
             # At once: all of them take most of an hour, and what has been measured should not be lost.
             print(" · ".join(filter(None, _cells(row))), file=sys.stderr, flush=True)
-    table = Table("what", "value", "unit", "ratio", "against", box=None, header_style="bold")
+    table = Table(*_HEAD, box=None, header_style="bold")
     for row in rows:
         table.add_row(*_cells(row))
-    Console(width=110).print(table)
-    machine = f"{os.cpu_count()} cores, {platform.machine()}, Python {platform.python_version()}"
+    Console(width=150).print(table)
+    machine = ", ".join(filter(None, (_machine(), about)))
     record = {"askance": VERSION, "machine": machine, "rows": [asdict(row) for row in rows]}
     folder = Path(".bench")
     folder.mkdir(exist_ok=True)
     path = folder / f"{datetime.now(UTC):%Y-%m-%dT%H%M%S}.json"
     path.write_text(json.dumps(record, indent=1), encoding="utf-8")
-    if options.log is not None:
-        before = options.log.read_text(encoding="utf-8") if options.log.exists() else "# Log\n"
-        write_atomically(options.log, _with_entry(before, _entry(rows, machine)))
+    if log is not None:
+        before = log.read_text(encoding="utf-8") if log.exists() else "# Log\n"
+        write_atomically(log, _with_entry(before, _entry(rows, machine)))
     Console().print(f"{machine} → {path}")
+
+
+def _machine() -> str:
+    """Of Linux, the processor by its name."""
+    cores = len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else os.cpu_count()
+    processor = platform.processor() or platform.machine()
+    with suppress(OSError):
+        lines = Path("/proc/cpuinfo").read_text(encoding="utf-8").splitlines()
+        names = (line.partition(": ")[2] for line in lines if line.startswith("model name"))
+        processor = next(names, processor)
+    return f"{cores} cores of {processor}, Python {platform.python_version()}"
 
 
 def _entry(rows: Sequence[Row], machine: str) -> str:
     head = f"## {datetime.now(UTC):%Y-%m-%d}: benchmarks ({machine})\n\n"
-    lines = ["| what | value | unit | ratio | against |", "|---|---|---|---|---|"]
+    lines = [f"| {' | '.join(_HEAD)} |", "|---" * len(_HEAD) + "|"]
     return head + "\n".join([*lines, *(f"| {' | '.join(_cells(row))} |" for row in rows)]) + "\n"
 
 
@@ -60,4 +88,4 @@ def _with_entry(log: str, entry: str) -> str:
 
 def _cells(row: Row) -> tuple[str, ...]:
     ratio = "" if row.ratio is None else f"{row.ratio:.2f}"
-    return row.what, f"{row.median:,.2f}", row.unit, ratio, row.against
+    return row.what, f"{row.median:,.2f}", row.unit, ratio, row.against, row.goal

@@ -1,0 +1,373 @@
+"""How near every method comes to what llama.cpp alone can do with the same weights, on this machine.
+
+    python -m benchmarks.efficiency [NAME ...] [--quick] [--model bundled] [--log FILE]
+
+Efficiency is the time that a question's calls need at the least over the time that it took: tokens of its
+prompts, each common beginning once, at the speed at which a plain loop over llama.cpp's functions reads; and
+passes that have to follow each other, at the speed at which it writes as many texts side by side. Both speeds
+are measured just before and after the questions. Nothing else should run meanwhile.
+"""
+
+import asyncio
+import json
+import statistics
+import subprocess
+import sys
+import tempfile
+import time
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from concurrent.futures import ProcessPoolExecutor
+from contextlib import AbstractContextManager, ExitStack
+from dataclasses import dataclass, field
+from functools import cached_property, partial
+from multiprocessing import get_context
+from pathlib import Path
+from typing import Any
+
+from askance.core.ports import Retriever
+from askance.core.types import Question, Raw, Sampling, Token, Want
+from askance.models.llama_cpp import LlamaModel
+from askance.models.llama_cpp.library import SOURCE
+from askance.models.llama_cpp.team import default_team
+from askance.retrieval.build import build_index
+from askance.runtime.many import many
+from askance.sample import CORPUS, QUESTIONS
+from askance.wire import DEFAULT_METHOD, Engine, load_model, make_method, open_retriever, with_preset
+from benchmarks.calls import Call, Calls
+from benchmarks.llama_server import LlamaServer, serving
+from benchmarks.plain import Plain, Speeds
+from benchmarks.reflecting import with_reflection_tokens
+from benchmarks.report import parser, show
+from benchmarks.row import Row
+
+DEMO = "Where did the scriptwriter of The Third Man die?"
+IN_FLIGHT = 8
+BEAM = {"form": "long", "mode": "always", "passages": 3, "max_tokens": 40, "max_segments": 3}
+TREE = {"rollouts": 4}
+SIGNALS = Want(entropy=True, attention="mean")
+_BUSY = "while True: pass"
+_SERVER_TOKENS = 2048
+
+
+@dataclass(frozen=True)
+class Setup:
+    """What is measured, and how thoroughly.
+
+    Attributes:
+        spec: of the model.
+        folder: for the index and for files of models.
+        num_questions, num_repeats: of each row.
+    """
+
+    spec: str
+    folder: Path
+    num_questions: int
+    num_repeats: int
+    _plain: dict[bool, Plain] = field(default_factory=dict)
+
+    @cached_property
+    def model(self) -> LlamaModel:
+        return _loaded(self.spec)
+
+    @cached_property
+    def index(self) -> Path:
+        build_index([CORPUS], self.folder / "index")
+        return self.folder / "index"
+
+    @cached_property
+    def retriever(self) -> Retriever:
+        return open_retriever(self.index)
+
+    def engine(self, name: str, model: Any, settings: Mapping[str, Any] = {}) -> Engine:
+        method = make_method(name, with_preset(name, settings, self.spec, None))
+        return Engine(method, {"answer": model}, self.retriever)
+
+    def questions(self, number: int, first: int = 0) -> list[Question]:
+        rows = [json.loads(line) for line in QUESTIONS.read_text(encoding="utf-8").splitlines()]
+        return [Question(row["id"], row["question"]) for row in rows[first : first + number]]
+
+
+def demo(setup: Setup) -> Iterator[Row]:
+    """The question of the demo: a process for it, and within one that is warm; and what that one holds."""
+    words = ("-m", "askance.cli", "ask", DEMO, "--index", str(setup.index), "--model", setup.spec)
+    seconds = [_timed(partial(_python, *words)) for _ in range(setup.num_repeats + 1)][1:]
+    yield _row("question of the demo, whole process", seconds, "s", at_most=2.5)
+    with _apart(setup) as asked:
+        seconds = [asked(_ask_demo, setup.spec, setup.index) for _ in range(setup.num_repeats + 1)][1:]
+        yield _row("the same within one process, warm", seconds, "s", at_most=1.2)
+        yield _row("resident memory, warm", [asked(_resident_mb)], "MB", at_most=450)
+
+
+def contention(setup: Setup) -> Iterator[Row]:
+    """The same question, in turn alone and beside two processes that never rest."""
+    seconds: dict[int, list[float]] = {0: [], 2: []}
+    with _apart(setup) as asked:
+        asked(_ask_demo, setup.spec, setup.index)
+        for _ in range(setup.num_repeats):
+            for number, found in seconds.items():
+                busy = [subprocess.Popen([sys.executable, "-c", _BUSY]) for _ in range(number)]
+                try:
+                    found.append(asked(_ask_demo, setup.spec, setup.index))
+                finally:
+                    for process in busy:
+                        process.kill()
+                        process.wait()
+    alone, beside = (statistics.median(found) for found in seconds.values())
+    told = f"{alone:.2f} s alone, {beside:.2f} s beside them"
+    yield _row("beside two busy processes", [beside / alone], "times slower", told, at_most=3.5)
+
+
+def decoding(setup: Setup) -> Iterator[Row]:
+    """Tokens of one text with every signal, a second, against plain passes."""
+    for flash, told in (
+        (True, "llama.cpp as it is by default"),
+        (False, "llama.cpp without flash attention"),
+    ):
+        plain, ratios, speeds = _plain(setup, flash=flash), list[float](), list[float]()
+        for _ in range(3 * setup.num_repeats):
+            before, own = plain.speeds().passes, _writing_speed(setup.model)
+            speeds.append(own)
+            ratios.append(2 * own / (before + plain.speeds().passes))
+        goal = {"at_least": 0.95} if flash else {}
+        against = f"{told}; {statistics.median(speeds):.1f} tokens/s"
+        yield _row("decoding with entropy and attention", ratios, "of plain", against, **goal)
+
+
+def methods(setup: Setup) -> Iterator[Row]:
+    """The efficiency of methods."""
+    yield _efficiency(setup, "single", {}, 0.85)
+    yield _efficiency(setup, "dragin", {}, 0.85)
+    yield _efficiency(setup, "dragin", {}, 0.90, in_flight=IN_FLIGHT)
+    yield _efficiency(setup, "selfrag", {**BEAM, "scorer": "prompted"}, 0.80)
+    yield _efficiency(setup, "airrag", TREE, 0.80)
+
+
+def native(setup: Setup) -> Iterator[Row]:
+    """Self-RAG with reflection tokens, in a process of its own: they are those of another file."""
+    file = with_reflection_tokens(setup.model._weights.path, setup.folder / "reflecting.gguf")
+    with ProcessPoolExecutor(1, get_context("spawn")) as apart:
+        other = Setup(f"gguf:{file}", setup.folder, setup.num_questions, setup.num_repeats)
+        yield apart.submit(_efficiency, other, "selfrag", {**BEAM, "scorer": "native"}, 0.80).result()
+
+
+def first_word(setup: Setup) -> Iterator[Row]:
+    """Until `single` commits its first word, against one search and the same prompt for the server."""
+    calls = Calls(setup.model)
+    engine, ratios = setup.engine("single", calls, {"elicit": False}), list[float]()
+    own, theirs = list[float](), list[float]()
+    with _server(setup, 1) as server:
+        for question in setup.questions(1 + setup.num_questions):
+            asyncio.run(setup.model.forget())
+            calls.made.clear()
+            own.append(_until_committed(engine, question))
+            began = time.perf_counter()
+            asyncio.run(setup.retriever.search(question.text, 3))
+            (written,) = server.write(calls.made[:1], cached=False)
+            theirs.append(written.first - began)
+            ratios.append(own[-1] / theirs[-1])
+    told = f"llama.cpp's server and a search, {statistics.median(theirs[1:]):.2f} s"
+    yield _row("first committed word, single", ratios[1:], "of the time", told, at_most=1.1)
+
+
+def throughput(setup: Setup) -> Iterator[Row]:
+    """`closed_book` on eight questions at a time, against the server with eight slots; prompts are the same.
+
+    Each round has other questions, since both keep what they have read.
+    """
+    calls, own, theirs = Calls(setup.model), list[float](), list[float]()
+    engine = setup.engine("closed_book", calls, {"elicit": False})
+    with _server(setup, IN_FLIGHT) as server:
+        for number in range(setup.num_repeats + 1):
+            calls.made.clear()
+            questions = setup.questions(IN_FLIGHT, IN_FLIGHT * number)
+            seconds = _asked(engine, questions, IN_FLIGHT)
+            own.append(sum(sum(call.lengths) for call in calls.made) / seconds)
+            began = time.perf_counter()
+            written = server.write(calls.made)
+            ended = max(each.last for each in written)
+            theirs.append(sum(each.num_tokens for each in written) / (ended - began))
+    ratios = [one / other for one, other in zip(own[1:], theirs[1:], strict=True)]
+    told = f"{statistics.median(own[1:]):.0f} of {statistics.median(theirs[1:]):.0f} tokens/s"
+    yield _row("closed_book, 8 in flight", ratios, "of the server's", told, at_least=1.0)
+
+
+MEASURES: dict[str, Callable[[Setup], Iterator[Row]]] = {
+    each.__name__: each for each in (demo, decoding, methods, native, first_word, throughput, contention)
+}
+
+
+def _efficiency(setup: Setup, name: str, settings: Mapping[str, Any], goal: float, in_flight: int = 1) -> Row:
+    """Of all questions of a repeat together; the first question only makes room.
+
+    Args:
+        in_flight: questions at a time; of eight, what their prompts have in common counts once.
+    """
+    calls, plain, found, told = Calls(setup.model), _plain(setup), list[float](), ""
+    engine, questions = (
+        setup.engine(name, calls, settings),
+        setup.questions(max(setup.num_questions, in_flight)),
+    )
+    num_texts = 1
+    for repeat in range(setup.num_repeats + 1):
+        least = taken = 0.0
+        before = plain.speeds(num_texts)
+        works = list[tuple[Call, ...]]()
+        for first in range(0, len(questions) if repeat else in_flight, in_flight):
+            asyncio.run(setup.model.forget())
+            calls.made.clear()
+            taken += _asked(engine, questions[first : first + in_flight], in_flight)
+            works.append(tuple(calls.made))
+        speeds = [before, plain.speeds(num_texts)]
+        width, told = 0.0, ""
+        prompt_tokens = passes = 0
+        for work in works:
+            calls.made[:] = work
+            least += _least_seconds(calls, speeds)
+            prompt_tokens, passes = (
+                prompt_tokens + calls.num_prompt_tokens,
+                passes + calls.num_critical_passes,
+            )
+            width += calls.num_passes
+        if not repeat:  # as many texts side by side as there are in the mean
+            num_texts = min(IN_FLIGHT, max(1, round(width / max(1, passes))))
+            continue
+        found.append(least / taken)
+        told = f"{prompt_tokens:,} tokens and {passes:,} passes of {num_texts}: {least:.1f} of {taken:.1f} s"
+    what = (
+        f"efficiency: {name}{''.join(f', {value}' for value in settings.values() if isinstance(value, str))}"
+    )
+    return _row(f"{what}, {in_flight} in flight", found, "of plain", told, at_least=goal)
+
+
+def _least_seconds(calls: Calls, speeds: Sequence[Speeds]) -> float:
+    reading = statistics.mean(each.prompt for each in speeds)
+    writing = statistics.mean(each.passes for each in speeds)
+    return calls.num_prompt_tokens / reading + calls.num_critical_passes / writing
+
+
+def _row(
+    what: str,
+    values: Sequence[float],
+    unit: str,
+    against: str = "",
+    *,
+    at_least: float | None = None,
+    at_most: float | None = None,
+) -> Row:
+    median, goal = statistics.median(values), ""
+    if at_least is not None:
+        goal = f">= {at_least:g}: {'met' if median >= at_least else 'missed'}"
+    if at_most is not None:
+        goal = f"<= {at_most:g}: {'met' if median <= at_most else 'missed'}"
+    return Row(what, median, unit, against=against, goal=goal)
+
+
+def _loaded(spec: str) -> LlamaModel:
+    model = load_model(spec)
+    if not isinstance(model, LlamaModel):
+        raise SystemExit(f"--model {spec}: it is not computed by llama.cpp; name one that is.")
+    return model
+
+
+def _plain(setup: Setup, *, flash: bool = True) -> Plain:
+    return setup._plain.setdefault(flash, Plain(setup.model, flash=flash))
+
+
+def _server(setup: Setup, slots: int) -> AbstractContextManager[LlamaServer]:
+    threads = default_team().num_threads
+    return serving(setup.model._weights.path, slots=slots, tokens=_SERVER_TOKENS, threads=threads)
+
+
+def _timed(work: Callable[[], object]) -> float:
+    began = time.perf_counter()
+    work()
+    return time.perf_counter() - began
+
+
+def _python(*words: str) -> None:
+    subprocess.run([sys.executable, *words], check=True, capture_output=True)
+
+
+def _writing_speed(model: LlamaModel, num_tokens: int = 64) -> float:
+    """Tokens a second behind the first, as deep in a text as plain passes are."""
+    times: list[float] = []
+
+    def note(_: Sequence[Token]) -> None:
+        times.append(time.perf_counter())
+
+    ids = tuple(2000 + 131 * at % 30_000 for at in range(768))
+    asyncio.run(model.generate(Raw((ids,)), Sampling(num_tokens), SIGNALS, note, key=("bench",)))
+    return (len(times) - 1) / (times[-1] - times[0])
+
+
+def _asked(engine: Engine, questions: Sequence[Question], in_flight: int) -> float:
+    """Seconds for all of them."""
+
+    async def ask_all() -> None:
+        async for outcomes in many(questions, engine.answer, in_flight):
+            for outcome in outcomes:
+                if outcome.error is not None:
+                    raise outcome.error
+
+    return _timed(lambda: asyncio.run(ask_all()))
+
+
+def _until_committed(engine: Engine, question: Question) -> float:
+    began, committed = time.perf_counter(), list[float]()
+
+    def listen(event: Any) -> None:
+        if event.type == "commit":
+            committed.append(time.perf_counter())
+
+    asyncio.run(engine.answer(question, listener=listen))
+    return committed[0] - began
+
+
+def _apart(setup: Setup) -> "_Apart":
+    return _Apart()
+
+
+class _Apart(ExitStack):
+    """A process of its own, in which functions are called."""
+
+    def __enter__(self) -> Callable[..., float]:  # type: ignore[override]
+        super().__enter__()
+        pool = self.enter_context(ProcessPoolExecutor(1, get_context("spawn")))
+        return lambda work, *given: pool.submit(work, *given).result()
+
+
+_engines: list[Engine] = []
+"""Of a process that asks the demo's question: one, that stays."""
+
+
+def _ask_demo(spec: str, index: Path) -> float:
+    """Seconds; another question came before, so that it finds what examples have left."""
+    if not _engines:
+        method = make_method(DEFAULT_METHOD, with_preset(DEFAULT_METHOD, {}, spec, None))
+        _engines.append(Engine(method, {"answer": _loaded(spec)}, open_retriever(index)))
+    (engine,) = _engines
+    model: Any = engine.models["answer"]
+    asyncio.run(model.forget())
+    engine.ask("Which river flows through the city where The Third Man takes place?")
+    return _timed(lambda: engine.ask(DEMO))
+
+
+def _resident_mb() -> float:
+    lines = Path("/proc/self/status").read_text(encoding="ascii").splitlines()
+    return next(int(line.split()[1]) for line in lines if line.startswith("VmRSS")) / 1000
+
+
+def main() -> None:
+    arguments = parser(MEASURES, (__doc__ or "").splitlines()[0])
+    arguments.add_argument("--quick", action="store_true", help="few questions, once: whether it runs")
+    arguments.add_argument("--model", default="bundled", help="a model that llama.cpp computes")
+    options = arguments.parse_args()
+    with tempfile.TemporaryDirectory() as folder:
+        numbers = (1, 1) if options.quick else (6, 3)
+        setup = Setup(options.model, Path(folder), *numbers)
+        measured = {name: MEASURES[name](setup) for name in options.name or MEASURES}
+        show(measured, options.log, f"{default_team().num_threads} threads, {SOURCE}, {options.model}")
+
+
+if __name__ == "__main__":
+    main()

@@ -1,0 +1,65 @@
+"""Passes of llama.cpp without anything of askance between them: as quick as the engine is."""
+
+import asyncio
+import time
+from dataclasses import dataclass
+
+from askance.models.llama_cpp import LlamaModel
+from askance.models.llama_cpp.context import PASS_TOKENS, Context
+
+PROMPT_TOKENS, PASSES = 768, 32
+
+
+@dataclass(frozen=True, slots=True)
+class Speeds:
+    """Tokens of a prompt a second; passes a second that give each of several texts its next token."""
+
+    prompt: float
+    passes: float
+
+
+class Plain:
+    """The weights of a model, computed by a plain loop, as llama.cpp is set by default: with flash attention.
+
+    It runs in the thread of the model: OpenMP keeps a team for each thread, and two would slow each other.
+
+    Args:
+        flash: whether attention is computed in the way that keeps no weights.
+    """
+
+    def __init__(self, model: LlamaModel, *, flash: bool = True) -> None:
+        self._model, self._flash = model, flash
+        self._contexts: dict[int, Context] = {}
+
+    def speeds(self, num_texts: int = 1) -> Speeds:
+        """Measured now, with so many texts side by side."""
+        return asyncio.run(self._model._scheduler.alone(lambda: self._measured(num_texts)))
+
+    def _measured(self, num_texts: int) -> Speeds:
+        context = self._contexts.get(num_texts)
+        if context is None:
+            context = self._contexts[num_texts] = Context(
+                self._model._weights, num_texts, 2 * PASS_TOKENS, watches=False, flash=self._flash
+            )
+            self._measured(num_texts)  # the first pass makes room
+        texts = range(num_texts)
+        for text in texts:
+            context.cut(text, 0)
+        ids, began = _ids(), time.perf_counter()
+        for first in range(0, PROMPT_TOKENS, PASS_TOKENS):
+            part = ids[first : first + PASS_TOKENS]
+            context.run([0], [first], [part], [1])
+        read = time.perf_counter()
+        for text in texts[1:]:
+            context.copy(0, text)
+        last = [ids[-1 - text] for text in texts]
+        wrote = time.perf_counter()
+        for at in range(PROMPT_TOKENS, PROMPT_TOKENS + PASSES):
+            rows = context.run(texts, [at] * num_texts, [(id,) for id in last], [1] * num_texts)
+            last = [int(row[0].argmax()) for row in rows]
+        return Speeds(PROMPT_TOKENS / (read - began), PASSES / (time.perf_counter() - wrote))
+
+
+def _ids() -> tuple[int, ...]:
+    """A prompt that no text of the sample begins with."""
+    return tuple(1000 + 131 * at % 30_000 for at in range(PROMPT_TOKENS))
