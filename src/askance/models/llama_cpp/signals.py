@@ -64,15 +64,14 @@ class Row:
     def probabilities(self, sampling: Sampling) -> NDArray[np.float64]:
         """After temperature, top-k and top-p: shape [vocabulary], those left out are 0."""
         scaled = self.logits.astype(np.float64) / sampling.temperature
-        if 0 < sampling.top_k < len(scaled):
-            kept = np.full_like(scaled, -np.inf)
-            ids = _greatest(scaled, sampling.top_k)
-            kept[ids] = scaled[ids]
-            scaled = kept
-        weights = np.exp(scaled - scaled.max())
+        # Of a few tokens, as a rule: powers and order of the whole vocabulary take most of the time.
+        some = 0 < sampling.top_k < len(scaled)
+        kept = np.sort(_greatest(scaled, sampling.top_k)) if some else np.arange(len(scaled))
+        weights = np.zeros_like(scaled)
+        weights[kept] = np.exp(scaled[kept] - scaled.max())
         found: NDArray[np.float64] = weights / weights.sum()
         if sampling.top_p < 1:
-            order = np.argsort(-found, kind="stable")
+            order = kept[np.argsort(-found[kept], kind="stable")]
             ordered = found[order]
             # A token is kept while those before it have not yet reached top_p, so the first always is.
             beyond = np.cumsum(ordered) - ordered >= sampling.top_p
