@@ -60,11 +60,7 @@ def load_plain(*, device: str = "auto", dtype: str = "auto") -> "HfModel":
 
 
 def engine_of(engine: str, others: Mapping[str, str]) -> str:
-<<<<<<< HEAD
-    """The engine that is to compute the bundled model: torch where it is asked for, else llama.cpp.
-=======
     """The engine for the bundled model: torch where it or an option of it is asked for, else llama.cpp.
->>>>>>> item-A
 
     Args:
         engine: one of `ENGINES`, or nothing.
