@@ -98,17 +98,18 @@ def bundled(load_parts_once):
 
 
 @pytest.fixture(scope="session")
-def load_bundled_once():
-    from askance.models.bundled import load_bundled
+def load_once():
+    """What loads the bundled models by llama.cpp, with the one that was loaded first."""
+    from askance.models.bundled import load_bundled_gguf, load_plain_gguf
 
-    return functools.cache(load_bundled)
+    return {each.__name__: functools.cache(each) for each in (load_bundled_gguf, load_plain_gguf)}
 
 
 @pytest.fixture
-def bundled_by_name(bundled, load_bundled_once, monkeypatch):
+def bundled_by_name(load_once, monkeypatch):
     """Who names a bundled model gets the one that all tests share: what loads it is tested elsewhere."""
-    monkeypatch.setattr("askance.models.bundled.load_bundled", load_bundled_once)
-    monkeypatch.setattr("askance.models.bundled.load_plain", lambda: bundled)
+    for name, load in load_once.items():
+        monkeypatch.setattr(f"askance.models.bundled.{name}", load)
 
 
 @pytest.fixture(scope="session")

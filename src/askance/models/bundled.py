@@ -60,7 +60,7 @@ def load_plain(*, device: str = "auto", dtype: str = "auto") -> "HfModel":
 
 
 def engine_of(engine: str, others: Mapping[str, str]) -> str:
-    """The engine that computes the bundled model, unless it can't: torch where it is asked for, else llama.cpp.
+    """The engine for the bundled model: torch where it or an option of it is asked for, else llama.cpp.
 
     Args:
         engine: one of `ENGINES`, or nothing.

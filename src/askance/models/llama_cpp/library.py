@@ -1,8 +1,8 @@
 """llama.cpp as a shared library: found, checked, and loaded with the functions that askance declares.
 
 It is in the wheel `xllamacpp`, compiled, or in `llama-cpp-python` where somebody has compiled that. Neither
-package is imported. A C library does not say how its structures are laid out, so versions are pinned, and what
-the library itself fills in is compared with what it should be. What does not fit is not used.
+is imported. A C library does not say how its structures are laid out, so versions are pinned, and what it
+fills into them by itself is compared with what it should be. What does not fit is not used.
 """
 
 import ctypes

@@ -202,7 +202,7 @@ class Streams:
             raise RuntimeError("texts that run can't be moved: it waits for them to end")
         num_kept = _KEPT_TOKENS // size if self.can_share else 0
         if num_needed > len(self._streams) > 0:
-            num_kept = max(num_kept, 2 * len(self._streams))
+            num_kept = max(num_kept, min(2 * len(self._streams), MOST_RUNNING))
         num_streams = min(max(num_needed, num_kept), MOST_STREAMS, self._budget_tokens // size)
         made = Context(self._weights, num_streams, size, watches=self.watches, flash=self._flash)
         ended = [stream for stream in self._streams if stream.ids and not stream.is_open and self._can_move]
