@@ -25,7 +25,7 @@ from pathlib import Path
 from typing import Any
 
 from askance.core.ports import Retriever
-from askance.core.types import Question, Raw, Sampling, Token, Want
+from askance.core.types import Cut, Question, Raw, Sampling, Token, Want
 from askance.models.llama_cpp import LlamaModel
 from askance.models.llama_cpp.library import SOURCE
 from askance.models.llama_cpp.team import default_team
@@ -292,9 +292,9 @@ def _writing_speed(model: LlamaModel, num_tokens: int = 64) -> float:
     """Tokens a second behind the first, as deep in a text as plain passes are."""
     times: list[float] = []
 
-    def note(tokens: Sequence[Token]) -> None:
-        """Stop nowhere: when each token came is what is looked at."""
+    def note(tokens: Sequence[Token]) -> Cut | None:
         times.append(time.perf_counter())
+        return None
 
     ids = tuple(2000 + 131 * at % 30_000 for at in range(768))
     asyncio.run(model.generate(Raw((ids,)), Sampling(num_tokens), SIGNALS, note, key=("bench",)))
