@@ -203,17 +203,20 @@ def version(package):
 importlib.metadata.version = version
 importlib.util.find_spec = lambda name, *others: None if name in missing else specs(name, *others)
 from askance.core.errors import AskanceError
+from askance.core.installing import install_line
 from askance.core.notes import noted
 from askance.wire import load_model
+def short(text):
+    return text.partition(" To install")[0].partition(": " + install_line("embedded"))[0]
 def tell(name, text):
-    print("note:", name, text.partition(" To install")[0].partition(": /")[0])
+    print("note:", name, short(text))
 for spec in {specs!r}:
     with noted(tell):
         try:
             model = load_model(spec)
             print(type(model).__name__, model.name)
         except AskanceError as error:
-            print(type(error).__name__, str(error).partition(": /")[0])
+            print(type(error).__name__, short(str(error)))
 """
 NEEDED = "computing by llama.cpp needs the package 'xllamacpp', which is not installed"
 
