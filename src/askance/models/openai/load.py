@@ -125,6 +125,11 @@ def _host(url: str) -> str:
             f"the URL of the server {host} holds a name or password, which traces would show: set "
             "OPENAI_API_KEY in its place."
         )
+    if parts.query or parts.fragment:
+        raise ModelSpecError(
+            f"the URL of the server {host} has a query or a fragment, which traces would show and requests "
+            f"would lose: {_SHAPE}."
+        )
     if not host or parts.scheme not in ("http", "https"):
         raise ModelSpecError(f"{url!r} is no URL of a server: {_SHAPE}.")
     return host
