@@ -31,7 +31,10 @@ FOUND = {
     "llama-cpp-python-0.3.36": {**SERVERS["llama-cpp-python"], "top_logprobs": "20"},
     "hosted-strict": {"top_logprobs": "20", "completion_tokens": "1"},
 }
-MOST_REQUESTS = {"vllm-0.6.6-max-logprobs-5": 12, "hosted-strict": 12, "litellm-1.106.2": 10}
+MOST_REQUESTS = {
+    "vllm-0.6.6-max-logprobs-5": 12, "hosted-strict": 12, "litellm-1.106.2": 10, "lmstudio-0.3.30": 10,
+    "ollama-0.5.7": 10,
+}  # fmt: skip
 
 
 @pytest.fixture
