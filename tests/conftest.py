@@ -10,12 +10,20 @@ import pytest
 
 from askance.models.bundled import cache_folder
 
+OF_THE_SHELL = (
+    "COLORTERM", "COLUMNS", "FORCE_COLOR", "GITHUB_ACTIONS", "LINES", "NO_COLOR", "OPENAI_API_KEY",
+    "OPENAI_BASE_URL", "PY_COLORS", "TERMINAL_WIDTH", "TTY_COMPATIBLE", "TTY_INTERACTIVE", "TYPER_USE_RICH",
+)  # fmt: skip
+"""Variables by which rich and typer colour or fold what is printed, and those that name a server."""
+
 
 def pytest_configure(config):
     """Ctrl-C is tested, also where a script that runs the tests in its background has it ignored; servers on
-    loopback are asked directly, also where there is a proxy; terminals are such as can move up; models are
-    converted elsewhere where the user's cache can't be written.
+    loopback are asked directly, also where there is a proxy; terminals are such as can move up, and nothing
+    else of the shell is heard; models are converted elsewhere where the user's cache can't be written.
     """
+    for name in OF_THE_SHELL:
+        os.environ.pop(name, None)
     if not can_write(cache_folder()):
         folder = tempfile.TemporaryDirectory(prefix="askance-tests-")
         os.environ["ASKANCE_CACHE"] = folder.name

@@ -47,6 +47,10 @@ def test_the_sample_corpus_has_a_name(run, tmp_path):
     code, out, _ = run("index", "@sample", "--out", tmp_path / "index")
     assert code == 0
     assert "252 documents" in out
+    _, out, _ = run("search", "Florence", "--index", tmp_path / "index")
+    assert out.splitlines()[0].endswith("  @sample")
+    _, out, _ = run("search", "Florence", "--index", tmp_path / "index", "--json")
+    assert {hit["passage"]["source"] for hit in json.loads(out)["hits"]} == {"@sample"}
 
 
 def test_ask_shows_why(run, script, sample_index, tmp_path):

@@ -225,12 +225,15 @@ def test_a_server_that_is_not_described_is_asked_what_it_can_do(
         "--method",
         "flare",
     )
-    code, _, err = run(*given)
+    code, out, err = run(*given)
     assert code == 0
-    assert f"Finding out what the server at {server.url} can do, by a few short requests." in err
-    assert "log-probabilities with" in err
-    code, _, err = run(*given)
-    assert (code, err) == (0, "")
+    asking, finding, found = err.splitlines()
+    assert asking == f"asking the server at {server.url} what it is"
+    assert finding == f"finding out what the server at {server.url} can do, by a few short requests"
+    assert "log-probabilities with" in found
+    code, again, err = run(*given)
+    assert (code, err) == (0, f"{asking}\n")
+    assert out.splitlines()[0] == again.splitlines()[0] == "Where?"
 
 
 def test_an_error_of_a_model_is_printed_once(run, server):

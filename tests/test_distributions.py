@@ -26,9 +26,12 @@ QUESTION = "Where was Ingmar Bergman born?"
 
 
 def run(*words, cwd, code=0):
-    """What a command prints. It sees no checkout; pip fetches nothing, and builds with what is there."""
+    """What a command prints. It sees no checkout; pip reads no settings, fetches nothing, and builds with
+    what is there, which is the meaning of PIP_NO_BUILD_ISOLATION=0.
+    """
     clean = {name: text for name, text in os.environ.items() if not name.startswith(("PYTHON", "PIP_"))}
-    clean |= {"PIP_NO_INDEX": "1", "PIP_NO_BUILD_ISOLATION": "0", "OMP_NUM_THREADS": "1"}
+    clean |= {"PIP_CONFIG_FILE": os.devnull, "PIP_NO_INDEX": "1", "PIP_NO_BUILD_ISOLATION": "0"}
+    clean |= {"PIP_NO_COMPILE": "1", "PIP_NO_CACHE_DIR": "1", "OMP_NUM_THREADS": "1"}
     command = [str(word) for word in words]
     ended = subprocess.run(command, cwd=cwd, env=clean, capture_output=True, text=True, check=False)
     assert ended.returncode == code, ended.stderr + ended.stdout

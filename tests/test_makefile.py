@@ -62,8 +62,8 @@ def test_the_tests_first(make):
 def test_other_packages_are_wanted(make, tmp_path, changed):
     make("test")
     now = time.time()
-    for path in (tmp_path / changed, *(tmp_path / ".venv").glob(".*")):
-        age = 30 if path.name == changed else 60
+    for path in (*tmp_path.glob("*.t*"), *(tmp_path / ".venv").glob(".*")):
+        age = 30 if path.name == changed else 90 if path.parent == tmp_path else 60
         os.utime(path, (now - age, now - age))
     assert make("demo") == DEMO
     assert make("test") == REST

@@ -17,10 +17,9 @@ from askance.loading import (
     load_encoder,
     open_retriever,
 )
+from askance.sample import CORPUS, SAMPLE
 from askance.serve.console import err, out
 from askance.text.printable import printable, printable_record
-
-SAMPLE = "@sample"
 
 
 def index(
@@ -46,7 +45,6 @@ def index(
 ) -> None:
     """Cut documents into passages and index them. Run again, it adds only what changed."""
     from askance.retrieval.build import build_index
-    from askance.sample import CORPUS
     from askance.serve.progress import IndexProgress
 
     sources = [CORPUS if doc == SAMPLE else Path(doc) for doc in docs]

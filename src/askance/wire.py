@@ -1,18 +1,17 @@
 """Names become objects here: the one table of methods, which imports them on use, and engines."""
 
-from collections.abc import Callable, Iterator, Mapping
-from contextlib import suppress
-from dataclasses import dataclass, fields, is_dataclass
+from collections.abc import Callable, Mapping
+from dataclasses import fields, is_dataclass
 from importlib import import_module
 from pathlib import Path
 from typing import Any, cast
 
-from askance.ask import check_needs
-from askance.core.errors import InputError, ModelLacks, UnknownName
+from askance.choosing import DEFAULT_METHOD as DEFAULT_METHOD
+from askance.choosing import choose_method
+from askance.core.errors import InputError, UnknownName
 from askance.core.knobs import changed_knobs, name_of, parse_knobs
 from askance.core.notes import note
-from askance.core.ports import Encoder, Method, Model, Retriever
-from askance.core.types import Role
+from askance.core.ports import Encoder, Method
 from askance.engine import Engine as Engine
 from askance.loading import DEFAULT_MODEL as DEFAULT_MODEL
 from askance.loading import DEFAULT_RETRIEVER, check_has_index, check_is_used
@@ -47,10 +46,6 @@ METHODS = {
     "airrag_lite": "askance.methods.airrag:AirragLite",
     "blender": "askance.methods.blender:Blender",
 }
-DEFAULT_METHOD = "dragin"
-INSTEAD = ("flare", "iterdrag", "single")
-"""What answers in its place, in this order, where a model does not give what it needs and none was named."""
-
 
 RECORD_KNOBS: dict[str, Callable[[str], Any]] = {
     "linguistics": load_linguistics,
@@ -207,64 +202,6 @@ def ready_method(
             raise InputError(f"--prompts and the knob {knob} both name the prompts: give one of them.")
         settings[knob] = open_wording(prompts) if knob == "wording" else open_airrag_wording(prompts)
     return make_method(name, with_preset(name, settings, answer_model, preset))
-
-
-@dataclass(frozen=True, slots=True)
-class Chosen:
-    """A method for the models that there are; `why` says why it is not the default one, where it is not."""
-
-    method: Method
-    why: str = ""
-
-
-def choose_method(
-    make: Callable[[str], Method],
-    named: str | None,
-    models: Mapping[Role, Model],
-    retriever: Retriever | None,
-    encoder: Encoder | None = None,
-) -> Chosen:
-    """The method that was named, else the default one, else the best that can do with the model that answers.
-
-    Args:
-        make: makes a method by name, with the knobs and prompts that were given.
-
-    Raises:
-        MissingAbility: the method named needs more than there is; where the model lacks it, names methods
-            that do not.
-    """
-    wanted = make(named or DEFAULT_METHOD)
-    try:
-        check_needs(wanted, models, retriever, encoder)
-    except ModelLacks as lack:
-        able = _able(make, models, retriever, encoder)
-        other = next(able, None)
-        if other is None:
-            raise
-        if named is not None:
-            raise ModelLacks(
-                lack.what, f"choose --method {other[0]}, which can do without it, or {lack.remedy}"
-            ) from lack
-        why = (
-            f"{other[0]} answers, the best method that can with this model: the default {lack.what}. For "
-            f"{DEFAULT_METHOD}, {lack.remedy}."
-        )
-        return Chosen(other[1], why)
-    return Chosen(wanted)
-
-
-def _able(
-    make: Callable[[str], Method],
-    models: Mapping[Role, Model],
-    retriever: Retriever | None,
-    encoder: Encoder | None,
-) -> Iterator[tuple[str, Method]]:
-    """Those of `INSTEAD` that can be made and have what they need."""
-    for name in INSTEAD:
-        with suppress(InputError):  # a knob of the other method, say
-            method = make(name)
-            check_needs(method, models, retriever, encoder)
-            yield name, method
 
 
 def open_engine(

@@ -337,10 +337,19 @@ def test_servers_that_can_not_be_asked(name, told):
         load_openai(name, {}, environment={})
 
 
-def test_a_key_in_the_url_is_refused_and_not_shown():
-    with pytest.raises(ModelSpecError, match="the server host holds a name or password") as raised:
-        load_openai("m@http://me:secret@host/v1", {}, environment={})
-    assert "secret" not in str(raised.value)
+@pytest.mark.parametrize(
+    ("url", "told"),
+    [
+        ("http://me:secret@host/v1", "the server host holds a name or password"),
+        ("http://host/v1?key=secret", "the server host has a query"),
+        ("http://host/v1#secret", "the server host has a query or a fragment"),
+    ],
+)
+def test_a_key_in_the_url_is_refused_and_not_shown(url, told):
+    for name, environment in ((f"m@{url}", {}), ("m", {"OPENAI_BASE_URL": url, "OPENAI_API_KEY": "k"})):
+        with pytest.raises(ModelSpecError, match=told) as raised:
+            load_openai(name, {}, environment=environment)
+        assert "secret" not in str(raised.value)
 
 
 def test_names_and_addresses():

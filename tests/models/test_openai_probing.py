@@ -2,12 +2,14 @@
 
 import json
 import stat
+from contextlib import contextmanager
 
 import pytest
 from runs.scripted_server import Fault, ScriptedServer
 from tests.models.protocol_server import NAMES, answers, protocol, serve
-from tests.models.served import CHAT, event, write
+from tests.models.served import CHAT, KEY, event, write
 
+from askance.core.activity import shown_by
 from askance.core.errors import AskanceError, ModelFailure, ModelSpecError, ModelUnavailable, RequestRefused
 from askance.core.notes import noted
 from askance.core.types import Want
@@ -29,7 +31,10 @@ FOUND = {
     "llama-cpp-python-0.3.36": {**SERVERS["llama-cpp-python"], "top_logprobs": "20"},
     "hosted-strict": {"top_logprobs": "20", "completion_tokens": "1"},
 }
-MOST_REQUESTS = {"vllm-0.6.6-max-logprobs-5": 12, "hosted-strict": 12, "litellm-1.106.2": 10}
+MOST_REQUESTS = {
+    "vllm-0.6.6-max-logprobs-5": 12, "hosted-strict": 12, "litellm-1.106.2": 10, "lmstudio-0.3.30": 10,
+    "ollama-0.5.7": 10,
+}  # fmt: skip
 
 
 @pytest.fixture
@@ -64,9 +69,10 @@ def test_what_each_server_can_do_is_found_out(name, cache, monkeypatch):
         assert silence == []
     assert (model.signals, model.capabilities) == (again.signals, again.capabilities)
     assert model.context_tokens == again.context_tokens == int(FOUND[name].get("context", 32768))
-    assert [name for name, _ in notes] == ["probe", "probe"]
-    assert told["version"] in notes[1][1]
-    assert ("its window is not told" in notes[1][1]) is ("context" not in FOUND[name])
+    ((kind, note),) = notes
+    assert kind == "probe"
+    assert told["version"] in note
+    assert ("its window is not told" in note) is ("context" not in FOUND[name])
 
 
 def test_every_protocol_has_its_expectation():
@@ -160,14 +166,14 @@ def test_values_in_the_cache_that_are_none_are_asked_anew(cache):
         path.write_text(json.dumps({**record, "options": {"top_logprobs": "many"}}))
         model, notes = ask_about(server)
     assert "top_logprobs" in model.signals
-    assert len(notes) == 2
+    assert len(notes) == 1
 
 
 def test_the_scripted_server_is_known_by_what_it_does_alone(cache):
     with ScriptedServer() as server:
         model, notes = ask_about(server)
     assert {"chat", "continuation"} <= model.capabilities
-    assert "of no kind that is known" in notes[1][1]
+    assert "of no kind that is known" in notes[0][1]
 
 
 def test_what_a_proxy_withholds_is_not_believed(cache):
@@ -266,15 +272,89 @@ def test_a_list_of_models_that_does_not_end(cache):
         assert "chat" in ask_about(server)[0].capabilities
 
 
-def test_a_server_that_takes_too_long(cache, monkeypatch):
-    monkeypatch.setattr("askance.models.openai.probing._ALL_SECONDS", 0.2)
+def test_a_server_that_takes_too_long_is_not_asked_once_more(cache, monkeypatch):
+    monkeypatch.setattr("askance.models.openai.load._PROBE_SECONDS", 0.2)
     with ScriptedServer() as server:
         server.answers = lambda request: Fault(seconds=5.0) if request.method == "POST" else None
         with pytest.raises(
             ModelUnavailable, match=r"did not show in 0\.2 seconds what it can do: .*server=NAME"
         ):
-            ask_about(server)
+            load_model(f"openai:tiny@{server.url}?attempts=4")
+        assert [each.method for each in server.requests].count("POST") <= 1
     assert not cache.exists()
+
+
+def test_what_is_waited_for_is_said(cache):
+    shown = []
+
+    @contextmanager
+    def shows(what, total):
+        shown.append(what)
+        yield lambda amount: None
+
+    with ScriptedServer() as server, shown_by(shows):
+        asking = [f"asking the server at {server.url} what it is"]
+        finding = [f"finding out what the server at {server.url} can do, by a few short requests"]
+        ask_about(server)
+        assert shown == asking + finding
+        ask_about(server)
+        assert shown == asking + finding + asking
+
+
+@pytest.mark.parametrize("status", [401, 403])
+def test_a_key_that_may_use_models_and_not_list_them(cache, status):
+    refused = Fault(status, body={"error": {"message": "missing scope: model.read"}})
+    with ScriptedServer() as server:
+        server.answers = lambda request: refused if request.method == "GET" else None
+        assert "chat" in ask_about(server)[0].capabilities
+
+
+def test_a_window_that_has_changed_is_noticed(cache):
+    told = protocol("vllm-0.11.0")
+    (listed,) = told["told"]["/v1/models"]["data"]
+    with serve("vllm-0.11.0") as server:
+        assert ask_about(server, told["model"])[0].context_tokens == 16384
+        larger = {"data": [{**listed, "max_model_len": 24576}]}
+        server.answers = answers("vllm-0.11.0", told={**told["told"], "/v1/models": larger})
+        server.requests.clear()
+        assert ask_about(server, told["model"])[0].context_tokens == 24576
+        assert all(request.method == "GET" for request in server.requests)
+    assert kept_options(cache) == {**FOUND["vllm-0.11.0"], "context": "24576"}
+
+
+@pytest.mark.parametrize(
+    ("name", "path", "models"),
+    [("ollama-0.12.11", "/api/ps", "models"), ("lmstudio-0.3.30", "/api/v0/models", "data")],
+)
+def test_a_window_is_kept_while_the_model_is_not_loaded(name, path, models, cache):
+    told = protocol(name)
+    with serve(name) as server:
+        assert ask_about(server, told["model"])[0].context_tokens == int(FOUND[name]["context"])
+        server.answers = answers(name, told={**told["told"], path: {models: []}})
+        assert ask_about(server, told["model"])[0].context_tokens == int(FOUND[name]["context"])
+
+
+def test_what_a_server_says_of_itself_shows_no_key(cache, monkeypatch):
+    told = protocol("vllm-0.11.0")
+    monkeypatch.setenv("OPENAI_API_KEY", KEY)
+    with serve("vllm-0.11.0") as server:
+        echo = {**told["told"], "/version": {"version": f"0.11 {KEY}"}}
+        server.answers = answers("vllm-0.11.0", told=echo)
+        _, notes = ask_about(server, told["model"])
+    assert "vLLM 0.11 [key]" in notes[-1][1]
+    assert all(KEY not in path.read_text() for path in cache.iterdir())
+
+
+@pytest.mark.parametrize("depth", [100, 900, 5000])
+@pytest.mark.parametrize(
+    ("begin", "end"), [('{"error": ', "}"), ('{"error": [', "]}"), ('{"code": [', "]}")], ids=str
+)
+def test_an_error_that_is_nested_deeply(cache, begin, end, depth):
+    refused = Fault(400, body=begin * depth + "1" + end * depth)
+    with ScriptedServer() as server:
+        server.answers = lambda request: refused if request.method == "POST" else None
+        with pytest.raises(RequestRefused, match="answered 400"):
+            ask_about(server)
 
 
 ABSENT = Fault(404, body={"error": {"message": "no such endpoint"}})

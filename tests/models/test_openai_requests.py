@@ -293,12 +293,11 @@ def test_no_more_requests_at_a_time_than_declared():
 
 
 def test_a_question_out_of_time_leaves_at_once():
-    with ScriptedServer(latency_seconds=5.0) as server:
+    with ScriptedServer(latency_seconds=60.0) as server:
         model = LimitedModel(model_of(server), Ledger(Budget(seconds=0.2)))
-        began = time.perf_counter()
         with pytest.raises(LimitReached, match=r"0\.2 seconds"):
             write(model)
-        assert time.perf_counter() - began < 3
+        assert server.num_sent == [], "no answer has begun"
 
 
 def test_answers_can_be_kept(server, tmp_path):

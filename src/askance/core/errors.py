@@ -118,10 +118,10 @@ class ModelSpecError(InputError):
     """A model that can't be found or loaded.
 
     Attributes:
-        is_absent: a server says that there is no such model, or no such path.
+        status: with which a server refused it, such as 404; 0 where no server did.
     """
 
-    is_absent = False
+    status = 0
 
 
 class PromptTooLong(InputError):

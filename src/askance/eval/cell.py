@@ -6,6 +6,7 @@ from dataclasses import dataclass, field, fields
 from pathlib import Path
 from typing import Any
 
+from askance.choosing import choose_method
 from askance.core.errors import InputError
 from askance.core.ports import Encoder, Method, Model, Retriever
 from askance.core.types import Role
@@ -28,7 +29,7 @@ from askance.loading import (
 )
 from askance.models.kinds import suits_in_flight
 from askance.runtime.limit import Budget
-from askance.wire import Engine, choose_method, method_class, ready_method
+from askance.wire import Engine, method_class, ready_method
 from askance.wordings import WORDINGS
 
 PROMPTS_OF_DATASET = "dataset"

@@ -10,7 +10,7 @@ from askance.core.errors import KnobError, ModelFailure, ModelUnavailable
 from askance.core.panics import panics_as
 from askance.core.ports import Model
 from askance.core.types import Chat, Generation, Prompt, Raw, Sampling, Span, Token, Turn, Want
-from askance.models.kinds import options_in, parse_spec
+from askance.models.kinds import options_in, parse_spec, readying
 from askance.models.openai.bounds import entropy_bounds
 
 _KEY = ("check",)
@@ -80,7 +80,8 @@ async def check(spec: str) -> Report:
     def load(more: Mapping[str, str]) -> Model:
         return kind.load(name, dict(kind.trying({**options, **more})))
 
-    model = load({})
+    with readying(kind, f"the model {spec}"):
+        model = load({})
     declared = model.signals | model.capabilities
     findings = list[Finding]()
     for ability, probe in PROBES.items():

@@ -246,8 +246,8 @@ MODEL_KINDS = {
     ),
     "openai": ModelKind(
         "openai:NAME[@URL][?server=…]",
-        "a model behind a server that speaks OpenAI's protocol: vLLM, SGLang, llama.cpp, or a hosted one, "
-        "with the key in OPENAI_API_KEY; what the server can do is found out, or declared by options",
+        "a model behind a server that speaks OpenAI's protocol: Ollama, vLLM, SGLang, llama.cpp, LM Studio, "
+        "or a hosted one, with the key in OPENAI_API_KEY; what it can do is found out, or options say it",
         ("openai",),
         partial(install_line, "remote"),
         None,

@@ -19,6 +19,7 @@ from pathlib import Path
 from askance.core.errors import DocumentError
 from askance.retrieval.formats import WHOLE_FILE_READERS
 from askance.retrieval.rows import ROW_READERS
+from askance.sample import CORPUS, SAMPLE
 
 SUFFIXES = (*WHOLE_FILE_READERS, *ROW_READERS)
 _BLOCK_BYTES = 1 << 20
@@ -31,7 +32,7 @@ class Document:
     Attributes:
         id: as the row gives it, or "FILE:LINE"; for a whole file its path below the folder that was given.
         title: of the row, the page or the first heading; for a whole file without one, its name.
-        source: the file, as it was given.
+        source: the file, as it was given; the sample corpus by its name.
         place: the file's absolute path, which stays the same however the file is given.
         is_row: whether it was a row of a file rather than a file.
     """
@@ -64,8 +65,12 @@ class _Found:
     def place(self) -> str:
         return place_of(self.path)
 
+    @property
+    def source(self) -> str:
+        return SAMPLE if self.path == CORPUS else _printable(self.path)
+
     def skipped(self, reason: str) -> Skipped:
-        return Skipped(_printable(self.path), reason, self.place)
+        return Skipped(self.source, reason, self.place)
 
 
 def read_documents(
@@ -157,11 +162,11 @@ def _read_whole(found: _Found) -> Document | Skipped:
         return found.skipped(f"can't be read: {error.strerror}")
     if not text.strip():
         return found.skipped("holds no text")
-    return Document(found.id, title or found.path.stem, text, str(found.path), found.place)
+    return Document(found.id, title or found.path.stem, text, found.source, found.place)
 
 
 def _read_rows(found: _Found) -> Iterator[Document | Skipped]:
-    source, place = str(found.path), found.place
+    source, place = found.source, found.place
     try:
         for row in ROW_READERS[found.path.suffix.lower()](found.path):
             if row.text.strip():

@@ -54,7 +54,7 @@ class Failures:
 
     def of_status(self, status: int, body: object, headers: Mapping[str, str]) -> AskanceError:
         """A status that is an error."""
-        told, code = self._said(body), _code(body)
+        told, code = self.said(body), _code(body)
         is_window = _WINDOW.search(f"{code} {told}") and not _PAGE.match(told)
         if is_window and status in (400, 413, 422, 500):
             return PromptTooLong.told(self._name, told)
@@ -65,7 +65,7 @@ class Failures:
         )
         if meant in _REFUSED:
             refused = ModelSpecError(message)
-            refused.is_absent = meant == 404
+            refused.status = meant
             return refused
         if meant in _BUSY:
             return ModelUnavailable(message, after_seconds(headers), meant)
@@ -75,7 +75,7 @@ class Failures:
 
     def of_event(self, body: object) -> AskanceError:
         """An error that the server told in the middle of an answer."""
-        told, code = self._said(body), _code(body)
+        told, code = self.said(body), _code(body)
         if _WINDOW.search(f"{code} {told}"):
             return PromptTooLong.told(self._name, told)
         message = f"{self.place} broke off its answer: {told or 'it does not say why'}."
@@ -85,10 +85,10 @@ class Failures:
 
     def of_model(self, models: Sequence[str], url: str) -> AskanceError:
         """A model that the server does not have; `models` are those that it has."""
-        shown = ", ".join(map(self._said, models[:_MOST_NAMED]))
+        shown = ", ".join(map(self.said, models[:_MOST_NAMED]))
         more = f" and {len(models) - _MOST_NAMED} more" if len(models) > _MOST_NAMED else ""
         return ModelSpecError(
-            f"{self.place} does not have it, but {shown}{more}: write openai:{self._said(models[0])}@{url}."
+            f"{self.place} does not have it, but {shown}{more}: write openai:{self.said(models[0])}@{url}."
         )
 
     def of_path(self, model: str, url: str) -> AskanceError:
@@ -111,7 +111,7 @@ class Failures:
 
     def of_reach(self, cause: BaseException | None) -> AskanceError:
         """No connection, or one that was cut."""
-        why = self._said(str(cause or "")) or "no connection"
+        why = self.said(str(cause or "")) or "no connection"
         return ModelUnavailable(
             f"{self.place} can't be reached, or cut the connection ({why}): see that it runs, and that the "
             "URL is right."
@@ -120,7 +120,7 @@ class Failures:
     def of_cut(self, cause: BaseException) -> AskanceError:
         """A connection that was cut while an answer came."""
         return ModelUnavailable(
-            f"{self.place} cut the connection ({self._said(str(cause)) or 'it does not say why'}): see its "
+            f"{self.place} cut the connection ({self.said(str(cause)) or 'it does not say why'}): see its "
             "log. Some do so where a prompt does not fit into their context window."
         )
 
@@ -146,14 +146,14 @@ class Failures:
 
     def of_answer(self, what: str) -> AskanceError:
         """An answer that can't be used."""
-        return ModelFailure(f"{self.place} gave {self._said(what)}. See the log of the server.")
+        return ModelFailure(f"{self.place} gave {self.said(what)}. See the log of the server.")
 
     def of_no_json(self, what: str, beginning: str) -> AskanceError:
         """An answer that is not of the protocol; `beginning` is how it begins."""
         if not _PAGE.match(beginning):
             return self.of_answer(f"{what}{f': {beginning!r}' if beginning else ''}")
         return ModelSpecError(
-            f"{self.place} gave a web page ({self._said(beginning)!r}), where an answer of OpenAI's "
+            f"{self.place} gave a web page ({self.said(beginning)!r}), where an answer of OpenAI's "
             "protocol was to come: see that the URL ends as the server's own (often in /v1)."
         )
 
@@ -164,7 +164,7 @@ class Failures:
     def of_redirect(self, url: str) -> AskanceError:
         """A redirect that is not followed."""
         return ModelSpecError(
-            f"{self.place} sends on to {self._said(url)}, where the prompt and the key were not meant to "
+            f"{self.place} sends on to {self.said(url)}, where the prompt and the key were not meant to "
             "go: name that address in the model's specification (openai:MODEL@URL) if it is the server's own."
         )
 
@@ -176,14 +176,14 @@ class Failures:
         )
         if self._are_found_out:
             remedy = "was found out: the server may have changed; ask it anew (?server=anew after the model)"
-        return ModelFailure(f"{self.place} gave {self._said(what)}, though {option} {remedy}.")
+        return ModelFailure(f"{self.place} gave {self.said(what)}, though {option} {remedy}.")
 
     @property
     def place(self) -> str:
         """Model and server, as the beginning of a sentence."""
         return f"model {self._name!r}: the server at {self._url}"
 
-    def _said(self, body: object) -> str:
+    def said(self, body: object) -> str:
         """What a server says, on one line without the key."""
         line = " ".join(_told(body).split()).rstrip(".")
         line = line.replace(self._key, "[key]") if self._key else line
@@ -207,10 +207,16 @@ def after_seconds(headers: Mapping[str, str]) -> float | None:
 
 
 def _told(body: object) -> str:
-    if not isinstance(body, Mapping):
-        return str(body or "")
-    inner = next((body[name] for name in ("message", "detail", "error") if body.get(name)), "")
-    return _told(inner) if isinstance(inner, Mapping) else str(inner)
+    while isinstance(body, Mapping):
+        body = next((body[name] for name in ("message", "detail", "error") if body.get(name)), "")
+    return _text(body or "")
+
+
+def _text(value: object) -> str:
+    try:
+        return str(value)
+    except (ValueError, RecursionError):  # a number of thousands of digits, or lists within lists
+        return ""
 
 
 def _parameter(body: object) -> str:
@@ -224,4 +230,4 @@ def _parameter(body: object) -> str:
 def _code(body: object) -> str:
     if not isinstance(body, Mapping):
         return ""
-    return " ".join(str(body[name]) for name in ("code", "type") if body.get(name))
+    return " ".join(_text(body[name]) for name in ("code", "type") if body.get(name))

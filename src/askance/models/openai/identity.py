@@ -36,6 +36,11 @@ NAMES = {
 }
 ANY_MODEL = {"llama.cpp", "llama-cpp-python"}
 """Servers that have one model, and answer with it whatever name is given."""
+LOADING = {
+    "ollama": ("/api/ps", "models", "name", "context_length"),
+    "lmstudio": ("/api/v0/models", "data", "id", "loaded_context_length"),
+}
+"""Servers that load a model when it is asked, with a window of their own: where they list models, and how."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -73,20 +78,22 @@ class Looker:
         self._connection = Connection(url, key, failures, timeout=timeout, guard=guard)
 
     async def identity(self) -> Identity:
-        """Who it is, by two or three requests.
+        """Who it is, by a few requests.
 
         Raises:
             ModelUnavailable: it is busy or out of reach.
-            ModelSpecError: it refuses the key, gives a web page, or speaks the protocol below /v1.
+            ModelSpecError: it gives a web page, leads elsewhere, or speaks the protocol below /v1.
         """
         try:
             told = await self._connection.look("/models")
-        except (ModelSpecError, ModelFailure) as error:
-            if isinstance(error, ModelUnavailable) or (
-                isinstance(error, ModelSpecError) and not error.is_absent
-            ):
-                raise
+        except ModelUnavailable:
+            raise
+        except ModelFailure:
             told = None
+        except ModelSpecError as error:
+            if not error.status:
+                raise
+            told = None  # a key may be allowed to use models, and not to list them
         entries = _entries(told)
         if not entries and not self._url.endswith("/v1") and _entries(await self._at("/v1/models")):
             raise self._failures.of_path(self._model, f"{self._url}/v1")
@@ -100,15 +107,15 @@ class Looker:
             models=tuple(filter(None, (_text(each.get("id")) for each in entries))),
             context=(num_tokens(context) or 0) if own or len(entries) == 1 else 0,
         )
-        return await self._confirmed(found)
+        found = await self._confirmed(found)
+        return replace(found, version=self._failures.said(found.version))
 
-    async def loaded_context(self) -> int:
-        """The window that Ollama has loaded the model with; 0 where it does not say."""
-        told = await self._at("/api/ps")
-        loaded = told.get("models") if isinstance(told, Mapping) else None
-        for each in loaded if isinstance(loaded, list) else ():
-            if isinstance(each, Mapping) and each.get("name") in (self._model, f"{self._model}:latest"):
-                return num_tokens(each.get("context_length")) or 0
+    async def loaded_context(self, server: str) -> int:
+        """The window that one of `LOADING` has loaded the model with; 0 where it has not, or does not say."""
+        path, models, name, length = LOADING[server]
+        for each in _entries(await self._at(path), models):
+            if each.get(name) in (self._model, f"{self._model}:latest"):
+                return num_tokens(each.get(length)) or 0
         return 0
 
     async def _confirmed(self, found: Identity) -> Identity:
@@ -122,11 +129,13 @@ class Looker:
         if found.server == "llama.cpp":
             return _with_props(found, await self._at("/props"))
         if found.server == "lmstudio":
-            return _with_loaded(found, self._model, await self._at("/api/v0/models"))
+            return replace(found, context=await self.loaded_context("lmstudio"))
         if found.server == "llama-cpp-python":
             return found
         version = _version(await self._at("/api/version"))
-        return replace(found, server="ollama", version=version) if version else found
+        if not version:
+            return found
+        return replace(found, server="ollama", version=version, context=await self.loaded_context("ollama"))
 
     async def _at(self, path: str) -> object:
         """What stands at a path beside the protocol's own; None where nothing that can be read does."""
@@ -136,11 +145,10 @@ class Looker:
             return None
 
 
-def _entries(told: object) -> list[Mapping[str, Any]]:
-    data = told.get("data") if isinstance(told, Mapping) else None
-    return [
-        each for each in (data if isinstance(data, list) else ())[:_MOST_MODELS] if isinstance(each, Mapping)
-    ]
+def _entries(told: object, name: str = "data") -> list[Mapping[str, Any]]:
+    listed = told.get(name) if isinstance(told, Mapping) else None
+    first = listed[:_MOST_MODELS] if isinstance(listed, list) else []
+    return [each for each in first if isinstance(each, Mapping)]
 
 
 def _text(value: object) -> str:
@@ -158,11 +166,3 @@ def _with_props(found: Identity, told: object) -> Identity:
     context = settings.get("n_ctx") if isinstance(settings, Mapping) else None
     version = _text(told.get("build_info"))
     return replace(found, version=version, context=num_tokens(context) or found.context)
-
-
-def _with_loaded(found: Identity, model: str, told: object) -> Identity:
-    for each in _entries(told):
-        if each.get("id") == model:
-            context = each.get("loaded_context_length") or each.get("max_context_length")
-            return replace(found, context=num_tokens(context) or 0)
-    return found

@@ -15,6 +15,8 @@ from askance.runtime.durable import write_atomically
 _FORMAT = 1
 """Raised when what is found out changes; older files are then not used any more."""
 _MOST_BYTES = 1 << 16
+_LEAST_CONTEXT = 2
+"""Tokens: fewer are no window."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -26,7 +28,9 @@ class Kept:
     identity: Identity
 
     def read(self) -> dict[str, str] | None:
-        """The options, or None where none are kept that can be used."""
+        """The options, or None where none are kept that can be used. The window is what the server tells now,
+        where it does: it may have been started with another one.
+        """
         try:
             path = self._path()
             if path.stat().st_size > _MOST_BYTES:
@@ -37,7 +41,13 @@ class Kept:
         found = told.get("options") if isinstance(told, Mapping) and told.get("of") == self._of() else None
         if not isinstance(found, Mapping) or not found.keys() <= set(OPTION_NAMES):
             return None
-        return {name: str(value) for name, value in found.items()}
+        options = {name: str(value) for name, value in found.items()}
+        told = str(self.identity.context)
+        if self.identity.context < _LEAST_CONTEXT or options.get("context") == told:
+            return options
+        options["context"] = told
+        self.write(options)
+        return options
 
     def write(self, options: Mapping[str, str]) -> bool:
         """Keep the options; whether that was possible."""

@@ -1,12 +1,15 @@
 """A model of a server, from its specification."""
 
+import asyncio
 import os
 import re
-from collections.abc import Mapping
+from collections.abc import Awaitable, Mapping
 from contextlib import suppress
 from dataclasses import replace
+from typing import TypeVar
 from urllib.parse import urlsplit
 
+from askance.core.activity import doing
 from askance.core.errors import AskanceError, ModelSpecError
 from askance.core.notes import note
 from askance.models.openai.connection import wait_for
@@ -22,7 +25,10 @@ _SPEC = re.compile(r"(?P<model>.*?)@(?P<url>https?://.*)")
 _HOSTED = "https://api.openai.com/v1"
 _LOOK_SECONDS = 15.0
 """Most of a request that nothing is computed for."""
+_PROBE_SECONDS = 300.0
+"""Most of all requests of a probe, with those that are made again."""
 _SHAPE = "write openai:MODEL@http://HOST/v1, or openai:MODEL for the server of OPENAI_BASE_URL"
+T = TypeVar("T")
 
 
 def load_openai(
@@ -69,7 +75,8 @@ def _found_out(model: str, url: str, key: str, options: Mapping[str, str], read:
     given = {name: value for name, value in options.items() if name != "server"}
     failures, patience = Failures(f"{model}@{url}", url, key), Patience(attempts=read.attempts)
     looker = Looker(model, url, key, failures, min(read.timeout, _LOOK_SECONDS))
-    identity = wait_for(patience.keep_trying(looker.identity))
+    with doing(f"asking the server at {url} what it is"):
+        identity = wait_for(patience.keep_trying(looker.identity))
     if url == _HOSTED:
         identity = replace(identity, server="openai")
     kept = Kept(model, url, identity)
@@ -77,8 +84,9 @@ def _found_out(model: str, url: str, key: str, options: Mapping[str, str], read:
     if found is not None:
         with suppress(AskanceError):  # a file that somebody changed
             return read_options({**found, **given, "server": AUTO})
-    note("probe", f"Finding out what the server at {url} can do, by a few short requests.")
-    found = wait_for(patience.keep_trying(lambda: probe(model, url, key, identity, read.timeout)))
+    with doing(f"finding out what the server at {url} can do, by a few short requests"):
+        probing = patience.keep_trying(lambda: probe(model, url, key, identity, read.timeout))
+        found = wait_for(_in_time(probing, failures))
     result = read_options({**found, **given, "server": AUTO})
     later = "kept; ?server=anew asks again" if kept.write(found) else "not kept: no cache can be written"
     window = f"window of {result.context:,} tokens"
@@ -86,6 +94,14 @@ def _found_out(model: str, url: str, key: str, options: Mapping[str, str], read:
         window = f"its window is not told, and taken to be {result.context:,} tokens (?context=N declares it)"
     note("probe", f"The server at {url} ({identity.title}): {described(result)}; {window} ({later}).")
     return result
+
+
+async def _in_time(probing: Awaitable[T], failures: Failures) -> T:
+    try:
+        async with asyncio.timeout(_PROBE_SECONDS):
+            return await probing
+    except TimeoutError:
+        raise failures.of_slowness(_PROBE_SECONDS) from None
 
 
 def _corrected(name: str) -> str:
@@ -108,6 +124,11 @@ def _host(url: str) -> str:
         raise ModelSpecError(
             f"the URL of the server {host} holds a name or password, which traces would show: set "
             "OPENAI_API_KEY in its place."
+        )
+    if parts.query or parts.fragment:
+        raise ModelSpecError(
+            f"the URL of the server {host} has a query or a fragment, which traces would show and requests "
+            f"would lose: {_SHAPE}."
         )
     if not host or parts.scheme not in ("http", "https"):
         raise ModelSpecError(f"{url!r} is no URL of a server: {_SHAPE}.")

@@ -21,7 +21,7 @@ from askance.core.types import Chat, Prompt, Raw, Sampling, Span, Turn, Want
 from askance.models.openai.connection import Connection
 from askance.models.openai.events import Unusable, read_event
 from askance.models.openai.failures import Failures
-from askance.models.openai.identity import ANY_MODEL, Identity, Looker
+from askance.models.openai.identity import ANY_MODEL, LOADING, Identity, Looker
 from askance.models.openai.model import OpenaiModel
 from askance.models.openai.options import SERVERS, Options, read_options
 from askance.models.openai.proofs import Words, Written, halves, together, tokens_of
@@ -30,7 +30,6 @@ _KEY = ("probe",)
 _OF_THE_USER = {"timeout", "attempts"}
 _SECONDS = 120.0
 """Most of one request: some servers load the model with the first one."""
-_ALL_SECONDS = 300.0
 _MOST_TOP = (20, 5)
 """Alternatives to ask for, in this order."""
 _TOKENS = 24
@@ -57,18 +56,14 @@ async def probe(model: str, url: str, key: str, identity: Identity, timeout: flo
     """The options of a model behind a server, those that are not the default ones.
 
     Raises:
-        ModelUnavailable: it is busy, out of reach or too slow.
+        ModelUnavailable: it is busy or out of reach.
         ModelSpecError: it refuses the key, does not have the model, or has neither endpoint.
         RequestRefused: it takes not even the least that is asked of it.
         ModelFailure: it breaks at that.
     """
     probing = _Probe(model, url, key, identity, min(timeout, _SECONDS))
-    try:
-        async with asyncio.timeout(_ALL_SECONDS):
-            # What a request notes is no news: that is what is found out.
-            found = await asyncio.create_task(probing.find_out(), context=Context())
-    except TimeoutError:
-        raise probing.failures.of_slowness(_ALL_SECONDS) from None
+    # What a request notes is no news: that is what is found out.
+    found = await asyncio.create_task(probing.find_out(), context=Context())
     return {
         field.name: str(int(value)) if isinstance(value, bool) else str(value)
         for field in fields(Options)
@@ -131,7 +126,7 @@ class _Probe:
                 refusals.append(error)
                 continue
             except ModelSpecError as error:
-                if not error.is_absent:
+                if error.status != 404:
                     raise
                 self._refusal = self._refusal or error
                 return None
@@ -237,12 +232,11 @@ class _Probe:
         return server if counted == chat.generation.prompt_tokens else "none"
 
     async def _context(self, found: Options) -> int:
-        told = self._identity.context
-        if self._identity.server == "ollama":
-            told = await Looker(
-                self._model, self._url, self._key, self.failures, self._timeout
-            ).loaded_context()
-            told = told or int(SERVERS["ollama"]["context"])
+        """The window, which some servers tell only now that they have loaded the model."""
+        told, server = self._identity.context, self._identity.server
+        if server in LOADING:
+            looker = Looker(self._model, self._url, self._key, self.failures, self._timeout)
+            told = await looker.loaded_context(server) or int(SERVERS[server].get("context", 0))
         return told if told >= 2 else found.context
 
     def _refused(self) -> AskanceError:

@@ -1,0 +1,137 @@
+"""The command that answers a question."""
+
+import asyncio
+import dataclasses
+import sys
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from functools import partial
+from pathlib import Path
+from typing import Annotated, Any
+
+import typer
+
+from askance.ask import Result, check_question
+from askance.cli_options import (
+    BudgetOption,
+    CacheOption,
+    EncoderOption,
+    IndexOption,
+    JsonFlag,
+    ModelOption,
+    PresetOption,
+    RetrieverOption,
+    SetOption,
+    budget_of,
+    knobs_by_name,
+    models_by_role,
+)
+from askance.core.activity import before_doing, shown_by
+from askance.core.errors import QuestionError
+from askance.core.strict_json import json_line
+from askance.core.trace import Noted, Trace
+from askance.loading import DEFAULT_RETRIEVER
+from askance.runtime.trace_file import check_writable
+from askance.serve.console import out
+from askance.text.printable import printable
+from askance.wire import DEFAULT_METHOD, Engine, open_engine
+
+
+def ask(
+    question: Annotated[str, typer.Argument(help="The question; - reads it from standard input.")],
+    index: IndexOption = None,
+    retriever: RetrieverOption = DEFAULT_RETRIEVER,
+    encoder: EncoderOption = None,
+    method: Annotated[
+        str | None,
+        typer.Option(
+            help=f"See `askance methods`; if none is named, {DEFAULT_METHOD} or the best that the model can.",
+            show_default=False,
+        ),
+    ] = None,
+    model: ModelOption = None,
+    set_: SetOption = None,
+    prompts: Annotated[str | None, typer.Option(help="A set of `askance prompts`, or a prompt file.")] = None,
+    preset: PresetOption = None,
+    seed: Annotated[int, typer.Option(help="Makes a model's random choices repeatable.")] = 0,
+    budget: BudgetOption = None,
+    cache: CacheOption = None,
+    as_json: JsonFlag = False,
+    trace: Annotated[Path | None, typer.Option(help="Write the trace to this file (JSON Lines).")] = None,
+) -> None:
+    """Answer a question, searching when the method decides to, and show why."""
+    question = _question_from_input() if question == "-" else question
+    check_question(question)
+    if trace is not None:
+        check_writable(trace)
+    open_named = partial(
+        open_engine,
+        method=method,
+        model=models_by_role(model or ()),
+        index=index,
+        seed=seed,
+        knobs=knobs_by_name(set_ or ()),
+        prompts=prompts,
+        preset=preset,
+        budget=budget_of(budget or ()),
+        cache=cache,
+        retriever=retriever,
+        encoder=encoder,
+    )
+    if as_json:
+        _ask_as_json(open_named(), question, trace)
+    else:
+        _ask_on_screen(open_named, question, trace)
+
+
+def _question_from_input() -> str:
+    try:
+        return sys.stdin.buffer.read().decode().strip()
+    except UnicodeDecodeError as error:
+        raise QuestionError(
+            f"the question on standard input is not UTF-8 ({error}): convert it to UTF-8."
+        ) from error
+
+
+def _ask_on_screen(open_named: Callable[[], Engine], question: str, path: Path | None) -> None:
+    from askance.serve.live_view import LiveView
+
+    view = LiveView(out)
+    with before_doing(lambda: view.echo(question)):
+        engine = open_named()
+    with shown_by(None), view, _kept(Trace(view), path) as trace:
+        asyncio.run(engine.answer_into(trace, question))
+    if path is not None:
+        out.print(printable(f"trace: {path}"), style="dim", markup=False, soft_wrap=True)
+
+
+def _ask_as_json(engine: Engine, question: str, path: Path | None) -> None:
+    with _kept(Trace(), path) as trace:
+        result = asyncio.run(engine.answer_into(trace, question))
+    print(json_line(_answer_record(result, trace, path)))
+
+
+def _answer_record(result: Result, trace: Trace, path: Path | None) -> dict[str, Any]:
+    from askance.runtime.trace_file import event_record
+
+    return {
+        "answer": result.answer.text,
+        "short_answer": result.answer.short,
+        "citations": [dataclasses.asdict(citation) for citation in result.answer.citations],
+        "usage": dataclasses.asdict(result.usage),
+        "notes": [event.text for event in trace.events if isinstance(event, Noted)],
+        "decisions": [event_record(decision) for decision in trace.decisions],
+        "trace_path": None if path is None else str(path),
+    }
+
+
+@contextmanager
+def _kept(trace: Trace, path: Path | None) -> Iterator[Trace]:
+    """Write the trace at the end, also when the question failed or was interrupted."""
+    from askance.runtime.trace_file import write_trace
+
+    try:
+        yield trace
+    finally:
+        if path is not None and trace.events:
+            write_trace(trace, path)
