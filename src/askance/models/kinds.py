@@ -70,7 +70,7 @@ def _load_bundled(name: str, options: dict[str, str]) -> Model:
     named = options.pop("engine", "")
     spec = "bundled:base" if name else "bundled"
     engine = bundled.engine_of(named, options)
-    # First of all: where there are no weights, the message names the command that brings the engine, too.
+    # This comes first: where there are no weights, the message names the command that brings the engine, too.
     bundled.gguf_path()
     if engine == "llama.cpp" and (named or runs_by_llama_cpp(spec)):
         return cast(Model, bundled.load_plain_gguf() if name else bundled.load_bundled_gguf())
@@ -360,6 +360,6 @@ def suits_in_flight(spec: str) -> int:
 
 def options_in(query: str) -> list[tuple[str, str]]:
     """The options behind the ``?`` of a specification, in order."""
-    # To the letter, where a URL would have escapes: the path of an adapter may hold any character but &.
+    # Nothing is unescaped, as it would be in a URL: the path of an adapter may hold any character but &.
     parts = [pair.partition("=") for pair in query.split("&") if pair]
     return [(option, value) for option, _, value in parts]

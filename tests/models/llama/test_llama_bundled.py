@@ -9,6 +9,7 @@ from contextlib import contextmanager
 
 import numpy as np
 import pytest
+from safetensors.torch import load_file, save_file
 from tests.contracts.model_contract import ModelContract, computed, run
 from tests.models.tiny import save_adapter, save_tiny_gguf
 from tests.models.tiny_gguf import as_stored, gguf_name, save_gguf, tiny_llama
@@ -21,7 +22,8 @@ from askance.models import bundled as module
 from askance.models.bundled import load_bundled, load_bundled_gguf, load_plain, load_plain_gguf
 from askance.models.hf import HfModel
 from askance.models.llama_cpp import LlamaModel, load_gguf
-from askance.models.llama_cpp.lora import write_lora
+from askance.models.llama_cpp.gguf_file import GgufFile
+from askance.models.llama_cpp.lora import read_lora, write_lora
 from askance.models.llama_cpp.packing import pack
 from askance.models.llama_cpp.weights import Weights
 from askance.wire import load_model
@@ -250,8 +252,6 @@ print(bundled.load_bundled_gguf().fingerprint)
 
 
 def test_half_of_an_adapter(tiny_reader, tiny_package, tmp_path):
-    from safetensors.numpy import load_file, save_file
-
     path = tiny_reader / "adapter_model.safetensors"
     halves = load_file(path)
     halves.pop(next(name for name in halves if "lora_B" in name))
@@ -298,6 +298,40 @@ def test_what_is_no_plain_lora_is_refused(tiny_reader, tiny_package, tmp_path, s
     path = tiny_reader / "adapter_config.json"
     path.write_text(json.dumps(json.loads(path.read_text()) | setting))
     with pytest.raises(ModelSpecError, match=rf"is no plain LoRA \({expected}\)"):
+        write_lora(tiny_reader, tiny_package, tmp_path / "out.gguf")
+
+
+@pytest.mark.parametrize(
+    "settings",
+    ["", "[]", "[1]", "7", '{"peft_type": "LORA", "r": 4}', '{"peft_type": "LORA", "lora_alpha": []}'],
+)
+def test_damaged_settings_of_an_adapter(tiny_reader, tiny_package, tmp_path, settings):
+    (tiny_reader / "adapter_config.json").write_text(settings)
+    with pytest.raises(ModelSpecError, match=r"can't be converted|is no plain LoRA"):
+        write_lora(tiny_reader, tiny_package, tmp_path / "out.gguf")
+
+
+def save_weights(folder, change):
+    path = folder / "adapter_model.safetensors"
+    save_file({name: change(each) for name, each in load_file(path).items()}, path)
+
+
+def test_an_adapter_in_bfloat16(tiny_reader, tiny_package):
+    base = GgufFile(tiny_package)
+    save_weights(tiny_reader, lambda halves: halves.bfloat16())
+    ours = read_lora(tiny_reader, base).parts
+    save_weights(tiny_reader, lambda halves: halves.float())
+    expected = read_lora(tiny_reader, base).parts
+    assert ours.keys() == expected.keys()
+    for name, halves in expected.items():
+        assert np.abs(halves["a"]).max() > 0
+        assert all(np.array_equal(ours[name][half], halves[half]) for half in "ab")
+
+
+@pytest.mark.parametrize("change", [lambda halves: halves.int(), lambda halves: halves.flatten()])
+def test_an_adapter_that_holds_no_matrices_of_numbers(tiny_reader, tiny_package, tmp_path, change):
+    save_weights(tiny_reader, change)
+    with pytest.raises(ModelSpecError, match=r"is of the type I32|for which there is no place"):
         write_lora(tiny_reader, tiny_package, tmp_path / "out.gguf")
 
 

@@ -10,7 +10,7 @@ from tests.contracts.model_contract import run
 from askance.core.errors import ModelFailure
 from askance.core.types import Raw, Sampling, Want
 from askance.models.llama_cpp import LlamaModel
-from askance.models.llama_cpp.context import PASS_TOKENS, Context
+from askance.models.llama_cpp.context import PASS_TOKENS, Context, _by_stream
 from askance.models.llama_cpp.weights import Weights
 
 ALL = Want(entropy=True, attention="mean")
@@ -72,6 +72,39 @@ def test_an_exception_while_attention_is_read(model, monkeypatch):
     assert run(write(model)) == expected
 
 
+def test_a_pass_that_breaks_behind_llama_cpp_leaves_nothing(model, monkeypatch):
+    """It is computed anew, text by text, as if it had not been."""
+    expected = [run(write(model, number)) for number in (5, 9)]
+    run(model.forget())
+    broken = []
+
+    def breaks(caught, num_streams, num_tokens):
+        if num_streams > 1:
+            broken.append(num_streams)
+            raise RuntimeError("broken")
+        return _by_stream(caught, num_streams, num_tokens)
+
+    async def together():
+        return await asyncio.gather(*(write(model, number) for number in (5, 9)))
+
+    monkeypatch.setattr("askance.models.llama_cpp.context._by_stream", breaks)
+    assert run(together()) == expected
+    assert broken
+
+
+def test_attention_of_a_text_is_tried_again_where_there_was_no_memory(model, monkeypatch):
+    ids = tuple(range(5, 60))
+
+    def scarce(*_):
+        raise RuntimeError("no room")
+
+    with monkeypatch.context() as patch:
+        patch.setattr(Context, "_settings", scarce)
+        with pytest.raises(ModelFailure, match="no room"):
+            run(model.attend(ids, bos=False))
+    assert run(model.attend(ids, bos=False)).weights.shape[-1] == len(ids)
+
+
 def test_who_leaves_in_the_middle_frees_the_stream(model):
     async def impatient():
         waiting = [asyncio.create_task(write(model, number, 300)) for number in range(5, 14)]
@@ -129,6 +162,8 @@ def test_the_process_ends_quietly(gguf_files, how):
 
 
 FORK = """
+import warnings
+warnings.simplefilter("ignore", DeprecationWarning)  # of a fork while there are threads
 here = asyncio.run(write(20))
 child = os.fork()
 if not child:

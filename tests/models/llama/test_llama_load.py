@@ -1,5 +1,6 @@
 """Files that are missing, cut off, foreign or of another kind; what llama.cpp says of it is not printed."""
 
+import os
 import subprocess
 import sys
 
@@ -42,6 +43,13 @@ def test_a_folder_with_one_file(gguf_files, tmp_path):
     (tmp_path / "two.gguf").write_bytes(file.read_bytes())
     with pytest.raises(ModelSpecError, match=r"holds 2 \.gguf files \(one.gguf, two.gguf\): name one"):
         load_gguf(str(tmp_path))
+
+
+@pytest.mark.skipif(sys.platform != "linux", reason="other systems have names of characters")
+def test_a_name_that_is_no_utf_8(gguf_files, tmp_path):
+    path = tmp_path / os.fsdecode(b"model-\xff.gguf")
+    path.write_bytes(gguf_files["qwen"][0].read_bytes())
+    assert load_gguf(str(path)).context_tokens == 512
 
 
 @pytest.mark.parametrize(

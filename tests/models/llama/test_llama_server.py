@@ -1,8 +1,10 @@
 """A model behind llama.cpp's own server, on loopback, held against the same file without a server."""
 
 import asyncio
+import json
 import subprocess
 import sys
+from dataclasses import replace
 
 import pytest
 from tests.contracts.model_contract import run
@@ -10,16 +12,18 @@ from tests.models.served import After, write
 from tests.tolerances import near, tolerance
 
 from askance.core.errors import PromptTooLong
-from askance.core.types import Chat, Raw, Sampling, Span, Turn, Want
+from askance.core.types import Chat, Raw, Sampling, Span, Turn, Want, untrusted
 from askance.models.bundled import gguf_path
 from askance.models.llama_cpp import load_gguf
 from askance.models.openai.bounds import entropy_bounds
+from askance.models.openai.options import SERVERS
 from askance.wire import load_model
 
 WINDOW, SLOTS = 512, 2
 BOUND = "thirty layers", "8 bits"
 SERVE = """
 import sys
+from dataclasses import replace
 import xllamacpp
 settings = xllamacpp.CommonParams()
 settings.model.path, settings.n_ctx, settings.n_parallel = sys.argv[1], int(sys.argv[2]), int(sys.argv[3])
@@ -59,8 +63,7 @@ class Served:
             pipe.close()
 
     def spec(self):
-        options = f"continuation=0&context={WINDOW}&in_flight={SLOTS}"  # it repeats what was begun
-        return f"openai:smollm2@{self.url}?server=llama.cpp&{options}"
+        return f"openai:smollm2@{self.url}?server=llama.cpp&context={WINDOW}&in_flight={SLOTS}"
 
 
 @pytest.fixture(scope="module")
@@ -77,6 +80,14 @@ def model(served):
 @pytest.fixture(scope="module")
 def local():
     return load_gguf(str(gguf_path()))
+
+
+def test_what_it_can_do_is_found_out(served, tmp_path, monkeypatch):
+    monkeypatch.setenv("ASKANCE_CACHE", str(tmp_path))
+    load_model(f"openai:smollm2@{served.url}")
+    (kept,) = (tmp_path / "servers").iterdir()
+    found = json.loads(kept.read_text(encoding="utf-8"))["options"]
+    assert found == SERVERS["llama.cpp"] | {"context": str(WINDOW)}
 
 
 @pytest.mark.parametrize("prompt", [CITIES, CHAT], ids=["text", "chat"])
@@ -120,11 +131,13 @@ def test_prompt_tokens_are_those_of_the_model(model, local):
     assert written.prompt_tokens == local.count(CITIES)
 
 
-def test_a_text_is_gone_on_from(model):
-    (whole,) = write(model, CITIES, Want(logprob=True), max_tokens=10)
-    begun = tuple(token.id for token in whole.tokens[:4])
-    (rest,) = write(model, Raw(CITIES.parts, (begun,)), Want(logprob=True), max_tokens=6)
-    assert whole.text == "".join(token.text for token in whole.tokens[:4]) + rest.text
+@pytest.mark.parametrize("want", [Want(), Want(logprob=True)], ids=["text alone", "logprobs"])
+@pytest.mark.parametrize("prompt", [CITIES, CHAT], ids=["text", "chat"])
+def test_a_text_is_continued_and_not_repeated(model, prompt, want):
+    (whole,) = write(model, prompt, Want(logprob=True), max_tokens=10)
+    begun = "".join(token.text for token in whole.tokens[:4])
+    (rest,) = write(model, replace(prompt, continuation=(untrusted(begun),)), want, max_tokens=6)
+    assert begun + rest.text == whole.text
 
 
 def test_the_same_seed_gives_the_same_text(model):

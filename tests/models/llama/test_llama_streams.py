@@ -11,6 +11,7 @@ from askance.core.types import Raw, Sampling, Want
 from askance.models.llama_cpp import LlamaModel, context, streams
 from askance.models.llama_cpp.streams import MOST_RUNNING, Streams
 from askance.models.llama_cpp.weights import Weights
+from askance.runtime import batch
 
 ALL = Want(entropy=True, attention="mean")
 BOUND = "keys and values", "float16"
@@ -134,6 +135,50 @@ def test_beginnings_move_with_the_streams(fresh):
     assert first.reused_tokens == 0
     assert again.reused_tokens >= 99
     check_same([again], [first])
+
+
+def test_what_was_just_copied_is_not_moved_before_it_is_there(fresh, few):
+    """Llama.cpp copies a stream with the next pass only; until then, more streams have to wait."""
+    shared = ids_of(0)
+    calls = [((*shared, number), 12) for number in range(5, 9)]
+    model = fresh()
+    run(write(model, (*shared, 4)))
+    found = run(together(model, *calls))
+    assert min(generation.reused_tokens for generation in found) >= 99
+    check_same(found, alone(fresh, *calls))
+
+
+def test_what_was_copied_for_a_text_that_left_is_not_kept(fresh, few):
+    shared = ids_of(0)
+    expected = run(write(fresh(), (*shared, 5)))
+    model = fresh()
+    backend = model._streams
+    run(write(model, (*shared, 4)))
+    held = [*backend._streams[0].ids]
+    first, second = (backend.open(200, held[:100]) for _ in range(2))
+    assert [first.num_held, second.num_held] == [99, 99]
+    backend.close(second)
+    backend.close(first)
+    backend._make(1024, 4)
+    check_same([run(write(model, (*shared, 5)))], [expected])
+
+
+def test_a_model_that_can_not_go_back_is_never_asked_to(fresh, monkeypatch):
+    """A prompt that leaves a single token for its last pass is read as it is."""
+    starts, real = [], context.Context.cut
+
+    def noted(self, stream, start):
+        starts.append(start)
+        real(self, stream, start)
+
+    monkeypatch.setattr(batch, "PASS_TOKENS", 16)
+    call = ids_of(0, 33), 8, Want(entropy=True)
+    expected = run(write(fresh(), *call))
+    monkeypatch.setattr(Weights, "can_go_back", False)
+    monkeypatch.setattr(context.Context, "cut", noted)
+    found = run(write(fresh(), *call))
+    assert set(starts) == {0}
+    check_same([found], [expected])
 
 
 def test_attention_is_read_from_now_on(fresh):

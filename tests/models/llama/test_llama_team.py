@@ -78,6 +78,11 @@ def test_who_says_how_threads_wait_has_as_many_as_he_says(machine, monkeypatch, 
     assert [machine.run(team, 0.1, 1.0) for _ in range(2)] == [3, 3]
 
 
+def test_no_more_threads_than_llama_cpp_takes(machine, monkeypatch):
+    monkeypatch.setenv("OMP_NUM_THREADS", "100000")
+    assert machine.run(default_team(), 0.0005, 0.5) == 512
+
+
 def test_at_most_as_many_threads_as_the_environment_says(machine, monkeypatch):
     for name in ("GOMP_SPINCOUNT", "OMP_WAIT_POLICY"):
         monkeypatch.delenv(name, raising=False)

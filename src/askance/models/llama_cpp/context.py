@@ -1,4 +1,4 @@
-"""Keys and values in llama.cpp, and one pass over some of them."""
+"""A KV cache of llama.cpp, and one forward pass over some of its streams."""
 
 import ctypes
 import weakref
@@ -15,18 +15,18 @@ from askance.models.llama_cpp.watch import Watch
 from askance.models.llama_cpp.weights import Weights
 
 PASS_TOKENS = 512
-"""Most tokens of one pass."""
+"""A pass computes at most so many tokens."""
 PADDING = 256
-"""Streams have room for a multiple of so many tokens."""
+"""The room of a stream is a multiple of so many tokens."""
 
 
 class Context:
-    """Several streams of tokens, each of which lies by itself, in the order of its tokens.
+    """Several streams, each with a KV cache of its own, in which cells lie in the order of the tokens.
 
     Args:
-        num_streams, stream_tokens: how many, and room for how many tokens in each.
-        watches: whether attention can be read; otherwise llama.cpp asks nothing while it computes.
-        flash: whether attention is computed in the way that keeps no weights.
+        num_streams, stream_tokens: the number of streams, and the room of each in tokens.
+        watches: whether attention can be read; otherwise llama.cpp calls nobody back while it computes.
+        flash: whether flash attention may be used, which keeps no weights.
 
     Raises:
         RuntimeError: there is no memory for them.
@@ -47,8 +47,8 @@ class Context:
             raise RuntimeError(
                 f"no room for {num_streams} texts of {stream_tokens:,} tokens: {first_error()}"
             )
-        # Not when the process ends: a pass may still be computed. The weights, and what is called back, have
-        # to be there for as long.
+        # When the process ends, nothing is freed, since a pass may still be computed. The weights and the
+        # callback must live as long as the context does.
         weakref.finalize(self, _free, self._pointer, weights, self._watch).atexit = False
         self._memory = llama.llama_get_memory(self._pointer)
         if weights.adapter is not None:
@@ -66,15 +66,16 @@ class Context:
         llama.llama_memory_seq_rm(self._memory, stream, start, -1)
 
     def copy(self, source: int, target: int) -> None:
-        """Let a stream hold what another one holds."""
+        """Let a stream hold what another one holds; llama.cpp copies keys and values with the next pass."""
         llama.llama_memory_seq_cp(self._memory, source, target, -1, -1)
 
     def take(self, stream: int, other: "Context", source: int) -> None:
-        """Let a stream, which holds nothing, hold what one of another context for the same model holds.
+        """Let an empty stream hold what a stream of another context for the same model holds.
 
-        Llama.cpp moves streams between contexts with as many of them alone. What it writes is two numbers,
-        the number of streams and, for each, the number of its cells and then the cells; it is written with
-        another number of streams here. What another kind of memory has written is refused.
+        Llama.cpp restores a stream only where there are as many streams as where it was saved. The saved form
+        is two numbers, the number of streams and, for each stream, the number of its cells, followed by these
+        cells: all but one have none. Here it gets another number of streams. A model with another kind of
+        memory, such as a cache of its own for sliding windows, saves another form, which is refused.
 
         Raises:
             RuntimeError: there is no room for it, or the model has another kind of memory.
@@ -141,7 +142,7 @@ class Context:
             caught = watch.caught
             if caught is not None:
                 return logits, _by_stream(caught, len(streams), len(ids[0]))
-            # Llama.cpp built its graph anew, and the tensor lies where another one lay.
+            # Llama.cpp has built its graph anew, and the tensor lies where another one lay.
             watch.clear()
             for stream, start in zip(streams, starts, strict=True):
                 self.cut(stream, start)
@@ -166,7 +167,7 @@ class Context:
 
 
 class _Row:
-    """The tokens of a pass, as llama.cpp reads them."""
+    """The arrays in which llama.cpp is given the tokens of a pass."""
 
     def __init__(self) -> None:
         self._ids, self._places = np.zeros(PASS_TOKENS, np.int32), np.zeros(PASS_TOKENS, np.int32)

@@ -1,7 +1,8 @@
-"""What askance takes of llama.cpp's C API: functions, structures, and how it fills these in by itself.
+"""The part of llama.cpp's C API that askance uses: functions, structures, and the default values of these.
 
-They are those of `include/llama.h` and `ggml/include/ggml.h` at the versions in `PACKAGES`. Where a version
-is raised, compare the structures with those files first: C tells nobody how they are laid out.
+The declarations are those of `include/llama.h` and `ggml/include/ggml.h` at the versions in `PACKAGES`.
+Before a version is raised, compare the structures with those files: a C library does not tell how they are
+laid out.
 """
 
 import ctypes
@@ -11,13 +12,13 @@ from ctypes import c_uint32 as c_uint
 from typing import Any
 
 PACKAGES = {"xllamacpp": "2026.9.11063", "llama-cpp-python": "0.3.36"}
-"""The versions whose structures are declared here, in the order in which they are looked for."""
+"""The versions whose structures are declared here, in the order in which they are tried."""
 FLASH_ATTENTION_OFF = 0
-"""Of `llama_flash_attn_type`."""
+"""The value `LLAMA_FLASH_ATTN_TYPE_DISABLED`."""
 LOGGED_ERROR = 4
-"""Of `ggml_log_level`."""
+"""The value `GGML_LOG_LEVEL_ERROR`."""
 _SPARE = c_int64 * 64
-"""Room behind a structure that is passed as a whole: what a longer one has there is passed, too."""
+"""Room behind a structure that is passed by value: a library with a longer one finds its defaults there."""
 
 LogCallback = ctypes.CFUNCTYPE(None, c_int, c_char_p, c_void_p)
 AbortCallback = ctypes.CFUNCTYPE(None, c_char_p)
@@ -94,7 +95,7 @@ class ContextSettings(ctypes.Structure):
 
 
 class Batch(ctypes.Structure):
-    """`llama_batch`: the tokens of a pass."""
+    """`llama_batch`: the tokens of one pass."""
 
     _fields_ = (
         ("n_tokens", c_int32),
@@ -108,7 +109,7 @@ class Batch(ctypes.Structure):
 
 
 class TensorHead(ctypes.Structure):
-    """How a `ggml_tensor` begins."""
+    """The first fields of a `ggml_tensor`."""
 
     _fields_ = (("type", c_int), ("buffer", c_void_p), ("extents", c_int64 * 4), ("strides", c_size_t * 4))
 
@@ -155,7 +156,7 @@ CONTEXT_DEFAULTS = {
     "kv_unified": False,
     "n_samplers": 0,
 }
-"""What the library fills in by itself: a field that moved shows a value of another one."""
+"""The default values that the library fills in: a field that has moved shows the value of another one."""
 
 FUNCTIONS: Mapping[str, tuple[Any, tuple[Any, ...]]] = {
     "llama_backend_init": (None, ()),

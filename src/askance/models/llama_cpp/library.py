@@ -1,8 +1,9 @@
-"""llama.cpp as a shared library: found, checked, and loaded with the functions that askance declares.
+"""Finds the shared library of llama.cpp, checks it, and loads the functions that askance declares.
 
-It is in the wheel `xllamacpp`, compiled, or in `llama-cpp-python` where somebody has compiled that. Neither
-is imported. A C library does not say how its structures are laid out, so versions are pinned, and what it
-fills into them by itself is compared with what it should be. What does not fit is not used.
+The library comes compiled in the wheel `xllamacpp`, or in `llama-cpp-python` where somebody has compiled it.
+Neither package is imported. A C library does not say how its structures are laid out: so versions are pinned,
+and the default values that it fills in are compared with the expected ones. A library that does not fit is
+not used.
 """
 
 import ctypes
@@ -55,20 +56,20 @@ _FLAGS = {
     "sve": "sve",
     "sme": "sme",
 }
-"""Instructions that a library may have been compiled for, as its functions `ggml_cpu_has_…` name them, and as
-Linux does."""
+"""Sets of instructions that a library may have been compiled for: their names in its functions
+`ggml_cpu_has_…`, and those in /proc/cpuinfo."""
 
 
 class Unfit(Exception):
-    """A package is there and can't be used; the text says why, and what helps where that is not obvious."""
+    """A package is installed and can't be used; the message says why."""
 
 
 def load() -> tuple[str, Any]:
-    """The package that fits, with its version, and the functions of its library.
+    """Find the package that fits; gives its name with its version, and the functions of its library.
 
     Raises:
-        MissingExtra: there is none.
-        ModelSpecError: what there is can't be used; says why.
+        MissingExtra: no such package is installed.
+        ModelSpecError: what is installed can't be used; the message says why.
     """
     reasons = list[str]()
     for package, known in PACKAGES.items():
@@ -91,7 +92,7 @@ def load() -> tuple[str, Any]:
 
 
 def _remedy(error: OSError) -> str:
-    """Wheels for Linux hold all but the runtime of OpenMP, which slim containers lack."""
+    """What helps where OpenMP's runtime is missing, which is neither in the wheel nor in slim containers."""
     return " (install the system's package libgomp1)" if "libgomp" in str(error) else ""
 
 
@@ -107,7 +108,7 @@ def _opened(package: str) -> list[ctypes.CDLL]:
 
 
 def _declared(libraries: Sequence[ctypes.CDLL]) -> Any:
-    """The functions with their types, once what they tell is as expected."""
+    """The functions with their types, after what they return has been checked."""
     found = SimpleNamespace()
     for name, (result, arguments) in FUNCTIONS.items():
         function = _symbol(libraries, name)
@@ -128,7 +129,7 @@ def _symbol(libraries: Sequence[ctypes.CDLL], name: str) -> Any:
 
 
 def _check_processor(libraries: Sequence[ctypes.CDLL]) -> None:
-    """The process would be ended by a signal at an instruction that the processor does not know."""
+    """Refuse a library with instructions that the processor lacks: one of them would end the process."""
     known = _flags_of_processor()
     for name, flag in _FLAGS.items():
         if known and flag not in known and _symbol(libraries, f"ggml_cpu_has_{name}")():
@@ -136,7 +137,7 @@ def _check_processor(libraries: Sequence[ctypes.CDLL]) -> None:
 
 
 def _flags_of_processor() -> frozenset[str]:
-    """What the processor can do, as Linux tells; empty where nobody does."""
+    """The sets of instructions of this processor as Linux names them; empty on other systems."""
     try:
         lines = CPU_INFO.read_text(encoding="utf-8", errors="replace").splitlines()
     except OSError:
@@ -166,10 +167,11 @@ def _check_batch(found: Any) -> None:
 
 @contextmanager
 def _sparing_waits() -> Iterator[None]:
-    """Threads of OpenMP wait for each other a short time only before they leave the core to others.
+    """Let OpenMP's threads spin for a short time only before they leave the core to others.
 
-    They would wait for milliseconds, many times a token, for a thread that has no core while another process
-    has it. libgomp reads the number of rounds when it is loaded.
+    A thread that waits for one whose core another process has would spin for milliseconds, many times a
+    token. libgomp reads the number of rounds when it is loaded; afterwards the environment is as before.
+    Where the user has set how threads wait, that holds.
     """
     name = "GOMP_SPINCOUNT"
     if name in os.environ or "OMP_WAIT_POLICY" in os.environ:
@@ -179,14 +181,15 @@ def _sparing_waits() -> Iterator[None]:
     try:
         yield
     finally:
-        del os.environ[name]
+        os.environ.pop(name, None)
 
 
 _ROUNDS = "2000"
 
 
 SOURCE, llama = load()
-"""The package with its version, and the functions of the library."""
+"""The name of the package with its version, and the functions of its library. Where none fits, importing this
+module fails, and the next import tries again."""
 
 _said: deque[str] = deque(maxlen=20)
 
@@ -197,7 +200,7 @@ def _listen(level: int, text: bytes, data: Any) -> None:
 
 
 def _end(text: bytes) -> None:
-    """Say in a line what llama.cpp took for granted and is not so: it ends the process."""
+    """Say in one line which assumption of llama.cpp does not hold, and end the process, as it would."""
     told = text.decode("utf-8", "replace").strip()
     sys.stderr.write(
         f"error: llama.cpp can't go on: {told}. Most often a model's file is damaged: fetch it again.\n"
@@ -213,12 +216,12 @@ llama.llama_backend_init()
 
 
 def forget_errors() -> None:
-    """What was said until now is of no interest."""
+    """Forget what llama.cpp has said until now."""
     _said.clear()
 
 
 def first_error() -> str:
-    """What llama.cpp said first about what went wrong, as a sentence; a general one if it said nothing."""
-    said = next((line for line in _said if line), "llama.cpp does not say why")
+    """The first error that llama.cpp has logged since `forget_errors`, as a sentence."""
+    said = next((line for line in tuple(_said) if line), "llama.cpp does not say why")
     function, colon, reason = said.partition(": ")
     return f"{(reason if colon and ' ' not in function else said).rstrip('.')}."

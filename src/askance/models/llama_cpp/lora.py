@@ -11,7 +11,7 @@ from typing import Any
 import gguf
 import numpy as np
 from numpy.typing import NDArray
-from safetensors import SafetensorError, safe_open
+from safetensors import SafetensorError, deserialize
 
 from askance.core.errors import ModelSpecError
 from askance.models.llama_cpp.gguf_file import GgufFile, shape_of
@@ -19,12 +19,13 @@ from askance.models.local.adapter_files import CONFIG, WEIGHTS
 
 _NAME = re.compile(r"base_model\.model\.(?P<part>.+)\.lora_(?P<half>[AB])\.weight")
 _PLAIN = {"bias": "none", "use_dora": False, "fan_in_fan_out": False}
-"""What an adapter has to be, beside LoRA."""
-_EMPTY = ("rank_pattern", "alpha_pattern", "modules_to_save", "trainable_token_indices", "target_parameters")
-
+"""The settings that a plain LoRA has."""
+_UNSET = ("rank_pattern", "alpha_pattern", "modules_to_save", "trainable_token_indices", "target_parameters")
+_NUMBERS = {"F64": np.float64, "F32": np.float32, "F16": np.float16, "BF16": np.uint16}
+"""The types of an adapter's numbers. Numpy has no bfloat16, which is the upper half of a float32."""
 
 Halves = dict[str, NDArray[Any]]
-"""Of an adapter's part: "a", shape [rank, inputs], and "b", shape [outputs, rank]."""
+"""The two halves of an adapter's part: "a", shape [rank, inputs], and "b", shape [outputs, rank]."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -32,7 +33,7 @@ class Lora:
     """An adapter whose parts have the names and the order of rows of a base of llama.cpp.
 
     Attributes:
-        alpha: what products are to be multiplied with, times the rank.
+        alpha: the factor of the products, times the rank.
         parts: the halves by the names of tensors.
     """
 
@@ -40,7 +41,7 @@ class Lora:
     parts: Mapping[str, Halves]
 
     def product(self, name: str) -> NDArray[np.float32] | None:
-        """What is added to the tensor `name`, shape [outputs, inputs]; None if nothing is."""
+        """The matrix that is added to the tensor `name`, shape [outputs, inputs]; None if there is none."""
         halves = self.parts.get(name)
         if halves is None:
             return None
@@ -59,11 +60,9 @@ def read_lora(folder: Path, base: GgufFile) -> Lora:
     parts: dict[str, Halves] = {}
     try:
         alpha = _alpha(folder)
-        with safe_open(folder / WEIGHTS, framework="np") as file:
-            halves = ((name, file.get_tensor(name)) for name in file.keys())  # noqa: SIM118
-            for name, half, numbers in _renamed(halves, base, folder):
-                parts.setdefault(name, {})[half] = numbers
-    except (OSError, ValueError, KeyError, SafetensorError) as error:
+        for name, half, numbers in _renamed(_tensors(folder / WEIGHTS), base, folder):
+            parts.setdefault(name, {})[half] = numbers
+    except (OSError, ValueError, TypeError, KeyError, SafetensorError) as error:
         raise ModelSpecError(f"the adapter {str(folder)!r} can't be converted: {error}.") from error
     for name, found in parts.items():
         _check_fits(name, found, base, folder)
@@ -94,6 +93,17 @@ def write_lora(folder: Path, base: Path, target: Path) -> None:
         writer.close()
 
 
+def _tensors(path: Path) -> Iterator[tuple[str, NDArray[Any]]]:
+    """The tensors of a file by name."""
+    for name, told in deserialize(path.read_bytes()):  # type: ignore[no-untyped-call]
+        if told["dtype"] not in _NUMBERS:
+            raise ValueError(f"{name} is of the type {told['dtype']}")
+        numbers = np.frombuffer(told["data"], _NUMBERS[told["dtype"]]).reshape(told["shape"])
+        if told["dtype"] == "BF16":
+            numbers = (numbers.astype(np.uint32) << 16).view(np.float32)
+        yield name, numbers
+
+
 def _check_fits(name: str, halves: Halves, base: GgufFile, folder: Path) -> None:
     if len(halves) < 2:
         raise ModelSpecError(f"the adapter {str(folder)!r} is damaged: half of it is missing for {name}.")
@@ -109,10 +119,10 @@ def _check_fits(name: str, halves: Halves, base: GgufFile, folder: Path) -> None
 
 
 def _alpha(folder: Path) -> float:
-    """What the adapter is to be multiplied with, times its rank."""
-    settings: dict[str, Any] = json.loads((folder / CONFIG).read_text(encoding="utf-8"))
+    """The factor of the adapter's products, times its rank."""
+    settings: dict[str, Any] = dict(json.loads((folder / CONFIG).read_text(encoding="utf-8")))
     special = [name for name, plain in _PLAIN.items() if settings.get(name, plain) != plain]
-    special += [name for name in _EMPTY if settings.get(name)]
+    special += [name for name in _UNSET if settings.get(name)]
     if settings.get("peft_type") != "LORA" or special:
         raise ModelSpecError(
             f"adapter {str(folder)!r} is no plain LoRA ({', '.join(special) or settings.get('peft_type')}), "
@@ -123,7 +133,7 @@ def _alpha(folder: Path) -> float:
 
 
 def _names(base: GgufFile) -> Callable[[str], str | None]:
-    """What llama.cpp calls a part of a model of transformers."""
+    """A function that gives llama.cpp's name for a part of a model of transformers, or None."""
     known = gguf.MODEL_ARCH_NAMES.items()
     architecture = next((each for each, name in known if name == base.architecture), None)
     if architecture is None:
@@ -139,7 +149,7 @@ def _renamed(
     for name, numbers in halves:
         match = _NAME.fullmatch(name)
         part = name_of(match["part"]) if match else None
-        if match is None or part is None:
+        if match is None or part is None or numbers.ndim != 2:
             raise ModelSpecError(
                 f"adapter {str(folder)!r} holds {name!r}, for which there is no place in {str(base.path)!r}."
             )
@@ -149,7 +159,10 @@ def _renamed(
 
 
 def _reordered(rows: NDArray[Any], part: str, base: GgufFile) -> NDArray[Any]:
-    """Queries and keys of llama: llama.cpp turns neighbouring rows of a head, transformers its two halves."""
+    """Reorder the rows of queries and keys of the architecture llama.
+
+    Rotary positions turn pairs of rows of a head: llama.cpp pairs neighbours, transformers the two halves.
+    """
     counts = {"q_proj": base.num_heads, "k_proj": base.num_key_heads}
     count = counts.get(part.rpartition(".")[2])
     if base.architecture != "llama" or count is None:

@@ -29,10 +29,10 @@ class LlamaModel(LocalModel):
     """A GGUF model, behind the `Model` port. Make one with `load_gguf`.
 
     Args:
-        reads_attention: whether to try to; otherwise attention is computed in the way that keeps no weights.
-        memory_bytes: for keys and values; otherwise a part of what is free.
-        guesses: whether to guess how texts go on. Llama.cpp computes several tokens a little otherwise than
-            one, so that numbers depend on it.
+        reads_attention: whether to try to read attention; otherwise flash attention is used.
+        memory_bytes: the memory for keys and values; otherwise a part of what is free.
+        guesses: whether to guess how texts continue. Llama.cpp computes several tokens a little otherwise
+            than one, so that numbers depend on it.
     """
 
     def __init__(
@@ -45,7 +45,8 @@ class LlamaModel(LocalModel):
         guesses: bool = False,
     ) -> None:
         self._weights, self._reads_attention = weights, reads_attention
-        # In a thread that ends with it: while a second thread has helpers of OpenMP, all wait twice as long.
+        # This is tried in a thread that ends with it: OpenMP keeps a team of threads for each thread that has
+        # computed, and with two teams each pass takes twice as long.
         with ThreadPoolExecutor(1) as apart:
             self._shows_attention = reads_attention and apart.submit(shows_attention, weights).result()
         budget = (memory_bytes or free_bytes_of_machine()) // weights.bytes_per_token
@@ -63,14 +64,14 @@ class LlamaModel(LocalModel):
 
     @property
     def why_no_attention(self) -> str:
-        """Of models that have none."""
+        """Why a model that shows no attention shows none."""
         if not self._reads_attention:
             return "it is loaded with attention=0"
         return "llama.cpp shows no weights of its last layer that sum to 1"
 
     @cached_property
     def fingerprint(self) -> str:
-        """Of the files, and of what computes. Every byte is looked at, once: quick beside asking."""
+        """What tells the files, and what computes them, from others. Every byte is read, once."""
         files = [file for file in (self._weights.path, self._weights.adapter_path) if file is not None]
         computed_by = (SOURCE, "plain" if self._reads_attention else "flash")
         kind = "gpu" if llama.llama_supports_gpu_offload() else "cpu"
@@ -93,16 +94,15 @@ class LlamaModel(LocalModel):
         self._streams.watches = True
 
     def _attended(self, ids: TokenIds) -> NDArray[np.float32]:
-        if len(ids) > self._attending_tokens:
+        if self._attending is None or len(ids) > self._attending_tokens:
             self._attending = None  # the old one goes before there is a new one
             self._attending_tokens = -(-2 * len(ids) // PADDING) * PADDING
             self._attending = Context(self._weights, 1, self._attending_tokens, watches=True)
-        assert self._attending is not None
         return attended(self._attending, ids)
 
 
 def attended(context: Context, ids: Sequence[int]) -> NDArray[np.float32]:
-    """The last layer's weights of a text in the first stream: shape [heads, ids, ids].
+    """The last layer's attention weights of a text, computed in the first stream: shape [heads, ids, ids].
 
     Raises:
         RuntimeError: llama.cpp can't compute it, or does not show the weights.
@@ -117,7 +117,7 @@ def attended(context: Context, ids: Sequence[int]) -> NDArray[np.float32]:
 
 
 def shows_attention(weights: Weights) -> bool:
-    """Whether the last layer's weights can be read, and are what they should be: tried with two tokens."""
+    """Whether the last layer's weights can be read, and sum to 1: this is tried with two tokens."""
     try:
         found = attended(Context(weights, 1, PADDING, watches=True), (0, 1))
     except RuntimeError:

@@ -1,4 +1,4 @@
-"""What one step's raw logits tell, where they are numbers of numpy."""
+"""Entropy, log-probabilities and sampling from the raw logits of one step, which numpy computes."""
 
 import math
 from functools import cached_property
@@ -10,7 +10,7 @@ from askance.core.types import Sampling
 from askance.models.local.choosing import LEAST_LOGPROB
 
 _PART = 16384
-"""Logits."""
+"""Sums are computed over so many logits at a time."""
 
 
 class Row:
@@ -27,10 +27,10 @@ class Row:
 
     @cached_property
     def _sums(self) -> tuple[float, float]:
-        """Of e to the power of how far each logit is from the greatest, and of that times this distance.
+        """The sum of exp(d) and the sum of d * exp(d), where d is a logit minus the greatest one.
 
-        A part at a time: where there are a few more arrays of the whole vocabulary, their memory goes back to
-        the system and is asked for anew at each token, which takes longer than the sums.
+        They are computed a part at a time: the memory of arrays as long as the vocabulary would go back to
+        the system and be asked for anew at each token, which takes longer than the sums.
         """
         best, has_none = np.float32(self.best[0]), math.isinf(self.logits.min())
         total = weighted = 0.0
@@ -48,12 +48,12 @@ class Row:
 
     @property
     def entropy(self) -> float:
-        """Nats."""
+        """The entropy over the whole vocabulary (nats)."""
         total, weighted = self._sums
         return max(0.0, math.log(total) - weighted / total)
 
     def logprob(self, id: int) -> float:
-        """Of one token (nats)."""
+        """The log-probability of one token (nats)."""
         return float(self.logits[id]) - self.best[0] - math.log(self._sums[0])
 
     def top(self, count: int) -> tuple[tuple[int, float], ...]:
@@ -62,9 +62,9 @@ class Row:
         return tuple((int(id), self.logprob(id)) for id in ids)
 
     def probabilities(self, sampling: Sampling) -> NDArray[np.float64]:
-        """After temperature, top-k and top-p: shape [vocabulary], those left out are 0."""
+        """The probabilities after temperature, top-k and top-p: shape [vocabulary], 0 for others."""
         scaled = self.logits.astype(np.float64) / sampling.temperature
-        # Of a few tokens, as a rule: powers and order of the whole vocabulary take most of the time.
+        # With top_k a few tokens are enough: exponentials and order of all of them take most of the time.
         some = 0 < sampling.top_k < len(scaled)
         kept = np.sort(_greatest(scaled, sampling.top_k)) if some else np.arange(len(scaled))
         weights = np.zeros_like(scaled)
@@ -80,7 +80,7 @@ class Row:
 
 
 def _greatest(numbers: NDArray[np.floating], count: int) -> NDArray[np.intp]:
-    """Places of the greatest numbers, the greatest first."""
+    """The places of the greatest numbers, the greatest first."""
     count = min(count, len(numbers))
     places = np.argpartition(-numbers, count - 1)[:count]
     found: NDArray[np.intp] = places[np.argsort(-numbers[places], kind="stable")]

@@ -1,12 +1,13 @@
-"""Texts side by side in llama.cpp: the `Backend` of a `Batch`.
+"""Continuous batching by llama.cpp: the `Backend` of a `Batch`.
 
-Each text has a stream of the key-value cache to itself: in one that they all share, every token would look
-through the cells of all texts. A stream that is free still holds its last text, and whoever comes next with
-the same beginning goes on from there, or has it copied. There is nothing else that is kept.
+Each text has a stream of the KV cache to itself; in a stream that all texts shared, every token would look
+through the cells of all of them. A free stream still holds its last text: the next text with the same prefix
+is put there and continues from it, or has the prefix copied into another stream. Nothing else is cached.
 
-Llama.cpp adds the numbers of one token in another order than those of several, and computes in 8 bits, which
-makes much of the least difference. So that a text gets the same numbers in any company and whatever is known
-of it, prompts are always read by at least two tokens, and what was written token by token is not shared.
+Llama.cpp adds the numbers of one token up in another order than those of several, and it computes in 8 bits,
+which makes much of the least difference. A text has to get the same numbers in any company and with any part
+of it cached: so prompts are always read by at least two tokens at a time, and tokens that were decoded one by
+one are not shared.
 """
 
 from collections.abc import Iterator, Sequence
@@ -23,15 +24,15 @@ from askance.runtime.backend import Fed, Feed
 from askance.runtime.guessing import MOST_TOKENS
 
 MOST_RUNNING = 8
-"""More texts at a time are hardly more tokens a second on a few cores."""
+"""Texts that are computed at a time: with more of them, a few cores hardly compute more tokens a second."""
 MOST_STREAMS = 16
-"""Those beside them hold texts that have ended, whose beginnings may come again."""
+"""There may be more streams than texts that run: they hold ended texts, whose prefixes may return."""
 _KEPT_TOKENS = 6144
-"""Room in all streams together, where those that run need no more."""
+"""The room in all streams together, as long as the texts that run need no more."""
 _STEP = 2 * PADDING
-"""Tokens: streams grow by a multiple of these, so that not every text that is a little longer moves them."""
+"""Streams grow by a multiple of so many tokens, so that not every slightly longer text moves them."""
 _WORTH_COPYING = 64
-"""Tokens: a stream is copied as a whole, which takes as long as computing a few dozen."""
+"""Shorter prefixes are not copied: to copy a stream as a whole takes as long as a few dozen tokens."""
 _CHUNK = 64
 
 
@@ -42,11 +43,10 @@ class Stream:
     Attributes:
         ids: the tokens that it holds.
         num_read: how many of them were read as a prompt.
-        num_beginning: up to where, at least, its text is prompt; behind the last token of it begins what is
-            written.
-        is_open: whether a text is at work in it.
-        num_held: what it held of that text when it was opened.
-        used_at: grows with time.
+        num_beginning: the number of tokens of its text that are prompt for sure; decoding begins behind them.
+        is_open: whether a text runs in it.
+        num_held: the number of tokens of that text that it held when it was opened.
+        used_at: when it was closed; a number that grows with time.
     """
 
     number: int
@@ -61,7 +61,8 @@ class Stream:
 class Streams:
     """All streams of a model: as many and as long as texts have needed, a few more for what has ended.
 
-    They are made when the first text comes. Where more or longer ones are needed, what they hold is moved.
+    They are made when the first text comes. Where more or longer ones are needed, new ones are made and take
+    over what the old ones hold; for that moment both are in memory.
 
     Args:
         budget_tokens: room in all streams.
@@ -85,6 +86,7 @@ class Streams:
         self._size, self._streams, self._clock = 0, list[Stream](), count(1)
         self._context: Context | None = None
         self._can_move = weights.can_go_back
+        self._copied = list[Stream]()  # llama.cpp copies what belongs into them with the next pass
 
     @property
     def num_reserved(self) -> int:
@@ -112,7 +114,7 @@ class Streams:
         slot.is_open, slot.used_at = False, next(self._clock)
 
     def give_back(self) -> None:
-        """A context keeps its size: what its streams hold of texts that have ended is worth it."""
+        """Do nothing: the context keeps its size for the sake of the prefixes that its streams hold."""
 
     def restore(self, slot: Stream, blocks: Sequence[tuple[None, int]]) -> None:
         assert not blocks
@@ -127,7 +129,8 @@ class Streams:
                 self._cut(stream, 0)
 
     def forward(self, feeds: Sequence[Feed[Stream]]) -> list[Fed]:
-        feeds = [_of_several(feed) if _is_reading(feed) else feed for feed in feeds]
+        if self.can_go_back:
+            feeds = [_of_several(feed) if _is_reading(feed) else feed for feed in feeds]
         found = dict[int, Fed]()
         for group in _groups(feeds):
             for number, fed in zip(group, self._together([feeds[number] for number in group]), strict=True):
@@ -157,10 +160,16 @@ class Streams:
         streams, starts = [feed.slot.number for feed in feeds], [feed.start for feed in feeds]
         ids, num_logits = [feed.ids for feed in feeds], [feed.num_logits for feed in feeds]
         weights: NDArray[np.float32] | None = None
-        if any(feed.wants_attention for feed in feeds):
-            logits, weights = self._made.run_watched(streams, starts, ids, num_logits)
-        else:
-            logits = self._made.run(streams, starts, ids, num_logits)
+        try:
+            if any(feed.wants_attention for feed in feeds):
+                logits, weights = self._made.run_watched(streams, starts, ids, num_logits)
+            else:
+                logits = self._made.run(streams, starts, ids, num_logits)
+        except BaseException:
+            for feed in feeds:  # what llama.cpp has of this pass would be in the way of a second one
+                self._made.cut(feed.slot.number, feed.start)
+            raise
+        self._copied.clear()
         for feed in feeds:
             feed.slot.ids += feed.ids
             if _is_reading(feed):
@@ -183,55 +192,64 @@ class Streams:
         return self._context
 
     def _size_for(self, num_tokens: int) -> int:
-        """Room in each stream, if a text of so many tokens is to have one."""
+        """The room that each stream needs if a text of so many tokens is to have one."""
         if num_tokens <= self._size:
             return self._size
         most = min(self._longest, self._budget_tokens // PADDING * PADDING)
         return max(_padded(num_tokens), min(-(-num_tokens // _STEP) * _STEP, most))
 
     def _make(self, size: int, num_needed: int) -> None:
-        """Streams of a size, which go on from what runs and, as far as there is room, from what has ended.
+        """Make streams of a size that hold what runs and, as far as there is room, what has ended.
 
-        The old ones go once there are new ones, so that nothing is lost where there is no memory.
+        The old streams are freed once there are new ones, so that nothing is lost where memory runs out.
 
         Raises:
-            RuntimeError: there is none, or what runs can't be moved.
+            RuntimeError: there is no memory, or what runs can't be moved, or not before the next pass.
         """
         at_work = [stream for stream in self._streams if stream.is_open]
         if not self._can_move and any(stream.ids for stream in at_work):
-            raise RuntimeError("texts that run can't be moved: it waits for them to end")
+            raise RuntimeError("texts that run can't be moved: the new one waits for them to end")
+        if any(stream.is_open for stream in self._copied):
+            raise RuntimeError("a text that was just copied can't be moved: the new one waits for a pass")
         num_kept = _KEPT_TOKENS // size if self.can_share else 0
         if num_needed > len(self._streams) > 0:
             num_kept = max(num_kept, min(2 * len(self._streams), MOST_RUNNING))
         num_streams = min(max(num_needed, num_kept), MOST_STREAMS, self._budget_tokens // size)
         made = Context(self._weights, num_streams, size, watches=self.watches, flash=self._flash)
-        ended = [stream for stream in self._streams if stream.ids and not stream.is_open and self._can_move]
+        ended = [each for each in self._streams if each.ids and not each.is_open and each not in self._copied]
         ended.sort(key=lambda stream: -stream.used_at)
-        # Those that run stay in their order, neighbours as before.
-        kept = [*at_work, *ended][:num_streams]
-        try:
-            for number, stream in enumerate(kept):
-                if stream.ids:
-                    made.take(number, self._made, stream.number)
-        except RuntimeError:
-            self._can_move = False
+        # The streams that run stay in their order, so that neighbours stay neighbours.
+        kept = [*at_work, *(ended if self._can_move else [])][:num_streams]
+        if not self._are_moved(kept, made):
+            del made  # there may be no room for a third
             self._make(size, num_needed)
             return
         for number, stream in enumerate(kept):
             stream.number = number
         new = [Stream(number) for number in range(len(kept), num_streams)]
-        self._context, self._streams, self._size = made, [*kept, *new], size
+        self._context, self._streams, self._size, self._copied = made, [*kept, *new], size, []
+
+    def _are_moved(self, streams: Sequence[Stream], target: Context) -> bool:
+        """Let the first streams of a new context hold what `streams` hold; False if nothing can be moved."""
+        try:
+            for number, stream in enumerate(streams):
+                if stream.ids:
+                    target.take(number, self._made, stream.number)
+        except RuntimeError:
+            self._can_move = False
+            return False
+        return True
 
     def _num_shared(self, stream: Stream, ids: Sequence[int]) -> int:
-        """How much of a beginning a stream has to give; a token is left to be read with the last one."""
+        """How many tokens of a prefix a stream can share; one is left to be read together with the last."""
         if not self.can_share:
             return 0
         return _num_shared(stream.ids[: stream.num_read], ids[: max(0, len(ids) - 1)])
 
     def _placed(self, ids: Sequence[int]) -> Stream:
-        """A free stream with as much of `ids` as is worth it.
+        """Place a text in a free stream that holds, or gets a copy of, as much of `ids` as is worth it.
 
-        Texts that run are computed together if they are neighbours, so it is one beside them.
+        Texts are computed in one pass if their streams are neighbours: it is one beside those that run.
         """
         shared = {stream.number: self._num_shared(stream, ids) for stream in self._streams}
         at_work = [stream.number for stream in self._streams if stream.is_open]
@@ -242,12 +260,13 @@ class Streams:
         free = [stream for stream in self._streams if not stream.is_open]
         nearest = min(map(distance, free))
         near = [stream for stream in free if distance(stream) == nearest]
-        # One that goes on from most of what it holds; else the one that was used least recently.
+        # The best is a stream most of which the text shares; then the one that was used least recently.
         target = max(near, key=lambda each: (2 * shared[each.number] > len(each.ids), -each.used_at))
         source = max(self._streams, key=lambda each: shared[each.number])
         num_held = shared[target.number]
         if shared[source.number] >= num_held + _WORTH_COPYING:
             self._made.copy(source.number, target.number)
+            self._copied.append(target)
             target.ids, num_held = [*source.ids], shared[source.number]
             target.num_read = source.num_read
         self._cut(target, num_held)
@@ -255,7 +274,7 @@ class Streams:
 
 
 def _groups(feeds: Sequence[Feed[Stream]]) -> Iterator[list[int]]:
-    """The numbers of feeds that are computed in one pass: equally long, in streams one beside the other."""
+    """Group the numbers of feeds that are computed in one pass: equally long, in neighbouring streams."""
     group = list[int]()
     for number in sorted(range(len(feeds)), key=lambda each: (len(feeds[each].ids), feeds[each].slot.number)):
         if group and not _go_together(feeds, group, number):
@@ -276,12 +295,12 @@ def _go_together(feeds: Sequence[Feed[Stream]], group: Sequence[int], number: in
 
 
 def _is_reading(feed: Feed[Stream]) -> bool:
-    """Whether it is a part of a prompt: the last one begins where logits are first wanted, or before."""
+    """Whether a feed is a part of a prompt: its last part begins where logits are first wanted, or before."""
     return feed.start <= feed.slot.num_beginning
 
 
 def _of_several(feed: Feed[Stream]) -> Feed[Stream]:
-    """With the token before it, if it has only one."""
+    """Put the token before it in front of a feed that has only one."""
     if len(feed.ids) > 1 or not feed.start:
         return feed
     ids = (feed.slot.ids[feed.start - 1], *feed.ids)
@@ -289,7 +308,7 @@ def _of_several(feed: Feed[Stream]) -> Feed[Stream]:
 
 
 def _attention(feed: Feed[Stream], weights: NDArray[np.float32] | None) -> list[NDArray[np.float32]]:
-    """Of each token of a feed, shape [heads, tokens]; in a stream, tokens lie in their order."""
+    """The weights of each token of a feed, shape [heads, tokens]; in a stream, tokens lie in their order."""
     if weights is None or not feed.wants_attention:
         return []
     return [weights[:, place, : feed.start + place + 1] for place in range(len(feed.ids))]
@@ -300,7 +319,7 @@ def _padded(num_tokens: int) -> int:
 
 
 def _num_shared(first: Sequence[int], second: Sequence[int]) -> int:
-    """How many tokens the two have in common at the beginning; many at a time, since this is asked often."""
+    """The length of the common prefix; compared in chunks, since this is asked often."""
     most, at = min(len(first), len(second)), 0
     while at < most and list(first[at : at + _CHUNK]) == list(second[at : at + _CHUNK]):
         at += _CHUNK

@@ -1,21 +1,23 @@
-"""How many threads compute a pass: fewer where other processes have the cores.
+"""Chooses how many threads compute a pass: fewer where other processes use the cores.
 
-The threads of a pass wait for each other a thousand times a token. Where one of them has no core because
-another process has it, all wait for as long as a slice of the scheduler: two threads on two busy cores are
-several times slower than one. How many threads there are changes no number of a pass.
+The threads of a pass wait for each other a thousand times a token. Where one of them has lost its core to
+another process, all of them wait for a time slice of the scheduler: two threads on two busy cores are several
+times slower than one. The number of threads changes no number that is computed.
 """
 
 import math
 import os
 import time
 
+_MOST_THREADS = 512
+"""Llama.cpp ends the process where it is asked for more."""
 _LOST_CORES = 0.4
-"""Of those that a pass asked for: from here on somebody else has them. Threads that wait for each other for
-a short time count as computing."""
+"""A pass that got so many cores less than it has threads has lost them to other processes. Threads that spin
+for each other count as computing."""
 _LEAST_SECONDS = 1e-3
-"""Of a pass that tells something: a short one waits for threads to wake."""
+"""A shorter pass tells nothing, since it waits for threads to wake."""
 _WAIT = 20.0
-"""Times what a pass took that lost cores: after that, more threads are tried again."""
+"""All threads are tried again after so many times the duration of the pass that lost cores."""
 
 
 class Team:
@@ -26,8 +28,8 @@ class Team:
     a pass is tried with all of them.
 
     Args:
-        most: threads.
-        adapts: whether there may be fewer.
+        most: the largest number of threads.
+        adapts: whether fewer may be used.
     """
 
     def __init__(self, most: int, *, adapts: bool = True) -> None:
@@ -62,11 +64,13 @@ def default_team() -> Team:
     """
     told = os.environ.get("OMP_NUM_THREADS", "")
     most = int(told) if told.isdecimal() and int(told) else num_cores()
-    return Team(most, adapts=not os.environ.keys() & {"GOMP_SPINCOUNT", "OMP_WAIT_POLICY"})
+    return Team(
+        min(most, _MOST_THREADS), adapts=not os.environ.keys() & {"GOMP_SPINCOUNT", "OMP_WAIT_POLICY"}
+    )
 
 
 def num_cores() -> int:
-    """That this process may use."""
+    """The number of cores that this process may use."""
     if hasattr(os, "sched_getaffinity"):
         return len(os.sched_getaffinity(0))
     return os.cpu_count() or 1

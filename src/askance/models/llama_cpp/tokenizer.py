@@ -9,7 +9,7 @@ from askance.models.llama_cpp.library import llama
 from askance.models.llama_cpp.weights import Weights
 
 _UNKNOWN, _CONTROL, _USER_DEFINED = 1, 8, 16
-"""Of `llama_token_attr`."""
+"""Values of `llama_token_attr`."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -21,7 +21,7 @@ class AddedToken:
 
 
 class GgufTokenizer:
-    """Speaks as tokenizers of transformers do, as far as `Vocabulary`, `PromptEncoder` and `Encoding` ask.
+    """Has the interface of a tokenizer of transformers, as far as `Vocabulary` and its kin use that.
 
     Attributes:
         chat_template: None if the file has none.
@@ -44,7 +44,7 @@ class GgufTokenizer:
         self.end_ids = frozenset(
             id for id in range(self._size) if llama.llama_vocab_is_eog(self._vocabulary, id)
         )
-        self._adds_space = self._piece(self._ids("a", framed=False)[0]).startswith(b" ")
+        self._adds_space = b"".join(map(self._piece, self._ids("a", framed=False))).startswith(b" ")
 
     @property
     def eos_token_id(self) -> int | None:
@@ -59,7 +59,7 @@ class GgufTokenizer:
 
     @property
     def all_special_tokens(self) -> list[str]:
-        """Their texts."""
+        """The texts of control tokens."""
         return [self.added_tokens_decoder[id].content for id in self.all_special_ids]
 
     def __call__(self, text: str, *, add_special_tokens: bool = True, verbose: bool = False) -> Any:

@@ -1,4 +1,4 @@
-"""Reads one tensor out of llama.cpp while it computes: the last layer's attention."""
+"""Reads one tensor out of llama.cpp while it computes: the attention weights of the last layer."""
 
 import ctypes
 from contextlib import suppress
@@ -11,11 +11,11 @@ from askance.models.llama_cpp.library import llama
 from askance.models.llama_cpp.name_filter import NameFilter
 
 _FLOAT32 = 0
-"""Of `ggml_type`."""
+"""The value `GGML_TYPE_F32`."""
 
 
 class Watch(dict[int, bool]):
-    """What llama.cpp asks, for each of the thousand tensors of a pass, whether it is wanted.
+    """The evaluation callback: llama.cpp asks it for each of the thousand tensors of a pass if it is wanted.
 
     Where a `NameFilter` can be made, Python is asked about that tensor alone. Elsewhere asking has to be
     cheap, so the question goes straight to the look-up of a dictionary: the addresses of tensors that are not
@@ -24,11 +24,11 @@ class Watch(dict[int, bool]):
     one was: a pass that caught nothing has to be repeated after `clear`.
 
     Args:
-        name: of the tensor.
-        remembers: whether addresses are, so that a pass may have to be repeated.
+        name: the name of the tensor.
+        remembers: whether addresses are remembered, so that a pass may have to be repeated.
 
     Attributes:
-        caught: the tensor since `begin`: shape [texts, heads, queries, keys].
+        caught: the tensor of the pass since `begin`, or None: shape [texts, heads, queries, keys].
         callback, data: what llama.cpp is given: the function and its last argument.
     """
 
@@ -38,8 +38,8 @@ class Watch(dict[int, bool]):
         super().__init__()
         self._name, self._remembers = name.encode(), remembers
         self._is_on = self._is_computed = False
-        # Of the three arguments only the first is taken: the tensor. Whether it is asked for, or there, shows
-        # by the order of the calls; what C passes beyond is left where it is.
+        # Only the first of the three arguments is declared, which is the tensor: the order of the calls shows
+        # whether it is asked about or computed. The other two stay in their registers.
         self._function = ctypes.CFUNCTYPE(ctypes.c_bool, ctypes.c_void_p)(self.__getitem__)
         self.callback, self.data = ctypes.cast(self._function, ctypes.c_void_p).value, 0
         with suppress(OSError):
@@ -51,11 +51,11 @@ class Watch(dict[int, bool]):
         self.caught, self._is_on, self._is_computed = None, True, False
 
     def end(self) -> None:
-        """It is not, any more."""
+        """The tensor is not wanted any more."""
         self._is_on = False
 
     def __missing__(self, tensor: int) -> bool:
-        """Whether to stop behind this tensor, or, once it is computed, to go on."""
+        """Answer whether this tensor is wanted and, once it is computed, whether to continue."""
         if llama.ggml_get_name(tensor) != self._name:
             if self._remembers:
                 self[tensor] = False

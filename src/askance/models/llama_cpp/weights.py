@@ -1,6 +1,7 @@
 """A GGUF file that llama.cpp has loaded, and what it tells about itself."""
 
 import ctypes
+import os
 import weakref
 from pathlib import Path
 from typing import Any, Literal
@@ -10,7 +11,7 @@ from askance.models.llama_cpp.library import first_error, forget_errors, llama
 
 _MAGIC = b"GGUF"
 _BYTES_PER_NUMBER = 2
-"""Of keys and values, which are kept in float16."""
+"""Keys and values are kept in float16."""
 _OTHERS = {
     "model": "folders and names on the hub are models of the kind hf",
     "adapter": "folders of peft go with models of the kind hf (hf:NAME?adapter=DIR)",
@@ -35,11 +36,11 @@ class Weights:
             check_is_gguf(adapter, "adapter")
         forget_errors()
         self.pointer: Any = llama.llama_model_load_from_file(
-            str(path).encode(), llama.llama_model_default_params()
+            os.fsencode(path), llama.llama_model_default_params()
         )
         if not self.pointer:
             raise ModelSpecError(f"model file {str(path)!r} can't be loaded: {first_error()} {_FETCH}")
-        # Not when the process ends: a pass may still be computed.
+        # When the process ends, nothing is freed, since a pass may still be computed.
         weakref.finalize(self, llama.llama_model_free, self.pointer).atexit = False
         self.vocabulary: Any = llama.llama_model_get_vocab(self.pointer)
         self._check_writes_text()
@@ -47,7 +48,7 @@ class Weights:
 
     @property
     def num_tokens(self) -> int:
-        """Of the vocabulary."""
+        """The size of the vocabulary."""
         return int(llama.llama_vocab_n_tokens(self.vocabulary))
 
     @property
@@ -56,7 +57,7 @@ class Weights:
 
     @property
     def context_tokens(self) -> int:
-        """That the model was trained for."""
+        """The context length, in tokens, that the model was trained for."""
         return int(llama.llama_model_n_ctx_train(self.pointer))
 
     @property
@@ -66,7 +67,7 @@ class Weights:
 
     @property
     def bytes_per_token(self) -> int:
-        """Of keys and values of all layers."""
+        """The bytes that keys and values of one token take in all layers."""
         model = self.pointer
         heads = max(1, llama.llama_model_n_head(model))
         size = llama.llama_model_n_embd(model) // heads
@@ -101,7 +102,7 @@ class Weights:
 
     def _adapted(self, path: Path) -> Any:
         forget_errors()
-        adapter = llama.llama_adapter_lora_init(self.pointer, str(path).encode())
+        adapter = llama.llama_adapter_lora_init(self.pointer, os.fsencode(path))
         if not adapter:
             raise ModelSpecError(
                 f"adapter {str(path)!r} does not fit model {str(self.path)!r}: {first_error()} Name one that "

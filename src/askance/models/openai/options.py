@@ -98,7 +98,7 @@ SERVERS: dict[str, dict[str, str]] = {
     },
     "llama.cpp": {
         "completions": "1",
-        "continuation": "1",
+        "continuation": "final_message",
         "top_logprobs": "20",
         "top_k": "1",
         "neutral": "1",

@@ -153,7 +153,7 @@ class _Probe:
         begun, expected = halves(chat.generation.text)
         running = False
         ways: tuple[Literal["1", "final_message"], ...] = ("1", "final_message")
-        if self._identity.server in ("vllm", "sglang"):
+        if SERVERS.get(self._identity.server, {}).get("continuation") == "final_message":
             ways = ("final_message", "1")
         for way in ways if expected else ():
             options = replace(found, continuation=way, running_usage=chat.options.running_usage)
