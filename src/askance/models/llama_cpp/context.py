@@ -162,7 +162,7 @@ class Context:
         if not flash:
             settings.flash_attn_type = FLASH_ATTENTION_OFF
         if self._watch is not None:
-            settings.cb_eval, settings.cb_eval_user_data = self._watch.callback, self._watch.data
+            settings.cb_eval = self._watch.callback
         return settings
 
 

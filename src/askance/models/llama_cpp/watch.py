@@ -1,14 +1,12 @@
 """Reads one tensor out of llama.cpp while it computes: the attention weights of the last layer."""
 
 import ctypes
-from contextlib import suppress
 
 import numpy as np
 from numpy.typing import NDArray
 
 from askance.models.llama_cpp.declarations import TensorHead
 from askance.models.llama_cpp.library import llama
-from askance.models.llama_cpp.name_filter import NameFilter
 
 _FLOAT32 = 0
 """The value `GGML_TYPE_F32`."""
@@ -17,11 +15,10 @@ _FLOAT32 = 0
 class Watch(dict[int, bool]):
     """The evaluation callback: llama.cpp asks it for each of the thousand tensors of a pass if it is wanted.
 
-    Where a `NameFilter` can be made, Python is asked about that tensor alone. Elsewhere asking has to be
-    cheap, so the question goes straight to the look-up of a dictionary: the addresses of tensors that are not
-    wanted are its keys, and no line of Python runs for them. Only an address that is not known has its name
-    looked at. When llama.cpp builds its graph anew, the tensor that is wanted may come to lie where another
-    one was: a pass that caught nothing has to be repeated after `clear`.
+    Asking has to be cheap, so the question goes straight to the look-up of a dictionary: the addresses of
+    tensors that are not wanted are its keys, and no line of Python runs for them. Only an address that is not
+    known has its name looked at. When llama.cpp builds its graph anew, the tensor that is wanted may come to
+    lie where another one was: a pass that caught nothing has to be repeated after `clear`.
 
     Args:
         name: the name of the tensor.
@@ -29,7 +26,7 @@ class Watch(dict[int, bool]):
 
     Attributes:
         caught: the tensor of the pass since `begin`, or None: shape [texts, heads, queries, keys].
-        callback, data: what llama.cpp is given: the function and its last argument.
+        callback: the address of the function that llama.cpp is given.
     """
 
     caught: NDArray[np.float32] | None = None
@@ -41,10 +38,7 @@ class Watch(dict[int, bool]):
         # Only the first of the three arguments is declared, which is the tensor: the order of the calls shows
         # whether it is asked about or computed. The other two stay in their registers.
         self._function = ctypes.CFUNCTYPE(ctypes.c_bool, ctypes.c_void_p)(self.__getitem__)
-        self.callback, self.data = ctypes.cast(self._function, ctypes.c_void_p).value, 0
-        with suppress(OSError):
-            self._filter = NameFilter(self._name, self._function)
-            self.callback, self.data = self._filter.callback, self._filter.data
+        self.callback = ctypes.cast(self._function, ctypes.c_void_p).value
 
     def begin(self) -> None:
         """From now on the tensor is wanted."""
