@@ -20,11 +20,16 @@ _FLOAT32 = 0
 def tiny(tmp_path_factory):
     from transformers import AutoModelForCausalLM, AutoTokenizer
 
-    settings = llama.llama_context_default_params()
-    settings.type_k = settings.type_v = _FLOAT32
+    defaults = llama.llama_context_default_params
+
+    def in_float32():
+        settings = defaults()
+        settings.type_k = settings.type_v = _FLOAT32
+        return settings
+
     folder = tmp_path_factory.mktemp("golden")
     with pytest.MonkeyPatch.context() as patch:
-        patch.setattr(llama, "llama_context_default_params", lambda: settings)
+        patch.setattr(llama, "llama_context_default_params", in_float32)
         files = {
             name: save_gguf(
                 folder / f"{name}.gguf",
