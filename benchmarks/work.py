@@ -28,7 +28,7 @@ class Call:
     @property
     def num_passes(self) -> int:
         """One after the other: the first token comes from the pass that reads the end of the prompt."""
-        return max((len(ids) - 1 for ids in self.written), default=0)
+        return max((len(ids) - 1 for ids in self.written if ids), default=0)
 
 
 class TextTree:
