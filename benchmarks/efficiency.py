@@ -4,8 +4,9 @@
 
 Efficiency is the time that a question's calls need at the least over the time that it took: tokens of its
 prompts, each common beginning once, at the speed at which a plain loop over llama.cpp's functions reads; and
-passes that have to follow each other, at the speed at which it writes as many texts side by side. Both speeds
-are measured just before and after the questions. Nothing else should run meanwhile.
+passes that have to follow each other, at the speed at which it writes as many texts side by side, behind as
+many tokens. Both speeds are measured just before and after the questions. Nothing else should run meanwhile:
+a value well above 1 tells that something slowed the plain loop.
 """
 
 import asyncio
@@ -17,13 +18,14 @@ import tempfile
 import time
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from concurrent.futures import ProcessPoolExecutor
-from contextlib import AbstractContextManager, ExitStack
+from contextlib import AbstractContextManager, contextmanager
 from dataclasses import dataclass, field
 from functools import cached_property, partial
 from multiprocessing import get_context
 from pathlib import Path
 from typing import Any
 
+from askance.ask import Result
 from askance.core.ports import Retriever
 from askance.core.types import Cut, Question, Raw, Sampling, Token, Want
 from askance.models.llama_cpp import LlamaModel
@@ -33,12 +35,13 @@ from askance.retrieval.build import build_index
 from askance.runtime.many import many
 from askance.sample import CORPUS, QUESTIONS
 from askance.wire import DEFAULT_METHOD, Engine, load_model, make_method, open_retriever, with_preset
-from benchmarks.calls import Call, Calls
+from benchmarks.calls import ASKED, Calls
 from benchmarks.llama_server import LlamaServer, serving
-from benchmarks.plain import Plain, Speeds
+from benchmarks.plain import Plain
 from benchmarks.reflecting import with_reflection_tokens
 from benchmarks.report import parser, show
 from benchmarks.row import Row
+from benchmarks.work import Work
 
 DEMO = "Where did the scriptwriter of The Third Man die?"
 IN_FLIGHT = 8
@@ -92,7 +95,7 @@ def demo(setup: Setup) -> Iterator[Row]:
     words = ("-m", "askance.cli", "ask", DEMO, "--index", str(setup.index), "--model", setup.spec)
     seconds = [_timed(partial(_python, *words)) for _ in range(setup.num_repeats + 1)][1:]
     yield _row("question of the demo, whole process", seconds, "s", at_most=2.5)
-    with _apart(setup) as asked:
+    with _apart() as asked:
         seconds = [asked(_ask_demo, setup.spec, setup.index) for _ in range(setup.num_repeats + 1)][1:]
         yield _row("the same within one process, warm", seconds, "s", at_most=1.2)
         yield _row("resident memory, warm", [asked(_resident_mb)], "MB", at_most=450)
@@ -101,7 +104,7 @@ def demo(setup: Setup) -> Iterator[Row]:
 def contention(setup: Setup) -> Iterator[Row]:
     """The same question, in turn alone and beside two processes that never rest."""
     seconds: dict[int, list[float]] = {0: [], 2: []}
-    with _apart(setup) as asked:
+    with _apart() as asked:
         asked(_ask_demo, setup.spec, setup.index)
         for _ in range(setup.num_repeats):
             for number, found in seconds.items():
@@ -181,7 +184,7 @@ def throughput(setup: Setup) -> Iterator[Row]:
             calls.made.clear()
             questions = setup.questions(IN_FLIGHT, IN_FLIGHT * number)
             seconds = _asked(engine, questions, IN_FLIGHT)
-            own.append(sum(sum(call.lengths) for call in calls.made) / seconds)
+            own.append(sum(len(ids) for call in calls.made for ids in call.written) / seconds)
             began = time.perf_counter()
             written = server.write(calls.made)
             ended = max(each.last for each in written)
@@ -197,52 +200,38 @@ MEASURES: dict[str, Callable[[Setup], Iterator[Row]]] = {
 
 
 def _efficiency(setup: Setup, name: str, settings: Mapping[str, Any], goal: float, in_flight: int = 1) -> Row:
-    """Of all questions of a repeat together; the first question only makes room.
+    """Of all questions of a repeat together; what is asked before them only makes room.
 
     Args:
         in_flight: questions at a time; of eight, what their prompts have in common counts once.
     """
-    calls, plain, found, told = Calls(setup.model), _plain(setup), list[float](), ""
-    engine, questions = (
-        setup.engine(name, calls, settings),
-        setup.questions(max(setup.num_questions, in_flight)),
-    )
-    num_texts = 1
-    for repeat in range(setup.num_repeats + 1):
-        least = taken = 0.0
-        before = plain.speeds(num_texts)
-        works = list[tuple[Call, ...]]()
-        for first in range(0, len(questions) if repeat else in_flight, in_flight):
-            asyncio.run(setup.model.forget())
-            calls.made.clear()
-            taken += _asked(engine, questions[first : first + in_flight], in_flight)
-            works.append(tuple(calls.made))
-        speeds = [before, plain.speeds(num_texts)]
-        width, told = 0.0, ""
-        prompt_tokens = passes = 0
-        for work in works:
-            calls.made[:] = work
-            least += _least_seconds(calls, speeds)
-            prompt_tokens, passes = (
-                prompt_tokens + calls.num_prompt_tokens,
-                passes + calls.num_critical_passes,
-            )
-            width += calls.num_passes
-        if not repeat:  # as many texts side by side as there are in the mean
-            num_texts = min(IN_FLIGHT, max(1, round(width / max(1, passes))))
-            continue
+    calls, plain = Calls(setup.model), _plain(setup)
+    engine = setup.engine(name, calls, settings)
+    questions = setup.questions(max(setup.num_questions, in_flight))
+
+    def ask(first: int) -> tuple[float, Work]:
+        asyncio.run(setup.model.forget())
+        calls.made.clear()
+        return _asked(engine, questions[first : first + in_flight], in_flight), Work.of(calls.made)
+
+    _, alike = ask(0)
+    # As many texts side by side, and as long ones, as there are in the mean.
+    num_texts, depth = min(IN_FLIGHT, max(1, round(alike.num_texts))), round(alike.depth)
+    found, told = list[float](), ""
+    for _ in range(setup.num_repeats):
+        before = plain.speeds(num_texts, depth)
+        asked = [ask(first) for first in range(0, len(questions), in_flight)]
+        after = plain.speeds(num_texts, depth)
+        taken = sum(seconds for seconds, _ in asked)
+        prompt_tokens = sum(work.prompt_tokens for _, work in asked)
+        passes = sum(work.critical_passes for _, work in asked)
+        reading, writing = (before.prompt + after.prompt) / 2, (before.passes + after.passes) / 2
+        least = prompt_tokens / reading + passes / writing
         found.append(least / taken)
-        told = f"{prompt_tokens:,} tokens and {passes:,} passes of {num_texts}: {least:.1f} of {taken:.1f} s"
-    what = (
-        f"efficiency: {name}{''.join(f', {value}' for value in settings.values() if isinstance(value, str))}"
-    )
-    return _row(f"{what}, {in_flight} in flight", found, "of plain", told, at_least=goal)
-
-
-def _least_seconds(calls: Calls, speeds: Sequence[Speeds]) -> float:
-    reading = statistics.mean(each.prompt for each in speeds)
-    writing = statistics.mean(each.passes for each in speeds)
-    return calls.num_prompt_tokens / reading + calls.num_critical_passes / writing
+        told = f"{prompt_tokens:,} tokens and {passes:,} passes of {num_texts} behind {depth:,}: "
+        told += f"{least:.1f} of {taken:.1f} s"
+    words = "".join(f", {value}" for value in settings.values() if isinstance(value, str))
+    return _row(f"efficiency: {name}{words}, {in_flight} in flight", found, "of plain", told, at_least=goal)
 
 
 def _row(
@@ -304,8 +293,12 @@ def _writing_speed(model: LlamaModel, num_tokens: int = 64) -> float:
 def _asked(engine: Engine, questions: Sequence[Question], in_flight: int) -> float:
     """Seconds for all of them."""
 
+    async def answer(question: Question) -> Result:
+        ASKED.set(question.id)
+        return await engine.answer(question)
+
     async def ask_all() -> None:
-        async for outcomes in many(questions, engine.answer, in_flight):
+        async for outcomes in many(questions, answer, in_flight):
             for outcome in outcomes:
                 if outcome.error is not None:
                     raise outcome.error
@@ -324,17 +317,11 @@ def _until_committed(engine: Engine, question: Question) -> float:
     return committed[0] - began
 
 
-def _apart(setup: Setup) -> "_Apart":
-    return _Apart()
-
-
-class _Apart(ExitStack):
+@contextmanager
+def _apart() -> Iterator[Callable[..., float]]:
     """A process of its own, in which functions are called."""
-
-    def __enter__(self) -> Callable[..., float]:  # type: ignore[override]
-        super().__enter__()
-        pool = self.enter_context(ProcessPoolExecutor(1, get_context("spawn")))
-        return lambda work, *given: pool.submit(work, *given).result()
+    with ProcessPoolExecutor(1, get_context("spawn")) as pool:
+        yield lambda work, *given: pool.submit(work, *given).result()
 
 
 _engines: list[Engine] = []

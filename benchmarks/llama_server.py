@@ -13,7 +13,7 @@ from functools import partial
 from pathlib import Path
 from typing import Any
 
-from benchmarks.calls import Call
+from benchmarks.work import Call
 
 _SERVE = """
 import json, sys, xllamacpp

@@ -17,6 +17,7 @@ from askance.core.types import (
 )
 from askance.core.wrapped import WrappedModel
 from askance.models.hf import HfModel
+from benchmarks.work import TextTree
 
 
 class Needed:
@@ -27,7 +28,7 @@ class Needed:
     """
 
     def __init__(self) -> None:
-        self._root: dict[int, dict[int, object]] = {}
+        self._tree = TextTree()
         self.num_unique = self.num_generated = self.num_attended = 0
 
     @property
@@ -51,12 +52,7 @@ class Needed:
         self.num_attended += len(ids)
 
     def _add(self, ids: Sequence[int]) -> None:
-        node: dict[int, object] = self._root  # type: ignore[assignment]
-        for id in ids:
-            if id not in node:
-                node[id] = {}
-                self.num_unique += 1
-            node = node[id]  # type: ignore[assignment]
+        self.num_unique += self._tree.add(ids)
 
 
 class Noted(WrappedModel):

@@ -6,8 +6,11 @@ from dataclasses import dataclass
 
 from askance.models.llama_cpp import LlamaModel
 from askance.models.llama_cpp.context import PASS_TOKENS, Context
+from askance.models.llama_cpp.team import Team
 
 PROMPT_TOKENS, PASSES = 768, 32
+_LEAST_TOKENS = 64
+"""Of a prompt whose reading can be timed."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -22,6 +25,7 @@ class Plain:
     """The weights of a model, computed by a plain loop, as llama.cpp is set by default: with flash attention.
 
     It runs in the thread of the model: OpenMP keeps a team for each thread, and two would slow each other.
+    Its passes have all threads, as llama.cpp's own have, whatever else runs.
 
     Args:
         flash: whether attention is computed in the way that keeps no weights.
@@ -31,35 +35,37 @@ class Plain:
         self._model, self._flash = model, flash
         self._contexts: dict[int, Context] = {}
 
-    def speeds(self, num_texts: int = 1) -> Speeds:
-        """Measured now, with so many texts side by side."""
-        return asyncio.run(self._model._scheduler.alone(lambda: self._measured(num_texts)))
+    def speeds(self, num_texts: int = 1, depth: int = PROMPT_TOKENS) -> Speeds:
+        """Measured now: a prompt of `depth` tokens is read, and so many texts go on from it side by side."""
+        num_tokens = min(max(depth, _LEAST_TOKENS), 2 * PASS_TOKENS - PASSES - 1)
+        return asyncio.run(self._model._scheduler.alone(lambda: self._measured(num_texts, num_tokens)))
 
-    def _measured(self, num_texts: int) -> Speeds:
+    def _measured(self, num_texts: int, num_tokens: int) -> Speeds:
         context = self._contexts.get(num_texts)
         if context is None:
             context = self._contexts[num_texts] = Context(
                 self._model._weights, num_texts, 2 * PASS_TOKENS, watches=False, flash=self._flash
             )
-            self._measured(num_texts)  # the first pass makes room
+            context._team = Team(context._team.num_threads, adapts=False)
+            self._measured(num_texts, num_tokens)  # the first pass makes room
         texts = range(num_texts)
         for text in texts:
             context.cut(text, 0)
-        ids, began = _ids(), time.perf_counter()
-        for first in range(0, PROMPT_TOKENS, PASS_TOKENS):
+        ids, began = _ids(num_tokens), time.perf_counter()
+        for first in range(0, num_tokens, PASS_TOKENS):
             part = ids[first : first + PASS_TOKENS]
             context.run([0], [first], [part], [1])
         read = time.perf_counter()
         for text in texts[1:]:
             context.copy(0, text)
-        last = [ids[-1 - text] for text in texts]
-        wrote = time.perf_counter()
-        for at in range(PROMPT_TOKENS, PROMPT_TOKENS + PASSES):
+        last, wrote = [ids[-1 - text] for text in texts], 0.0
+        for at in range(num_tokens, num_tokens + 1 + PASSES):
             rows = context.run(texts, [at] * num_texts, [(id,) for id in last], [1] * num_texts)
             last = [int(row[0].argmax()) for row in rows]
-        return Speeds(PROMPT_TOKENS / (read - began), PASSES / (time.perf_counter() - wrote))
+            wrote = wrote or time.perf_counter()  # the first pass copies the prompt to all texts
+        return Speeds(num_tokens / (read - began), PASSES / (time.perf_counter() - wrote))
 
 
-def _ids() -> tuple[int, ...]:
+def _ids(num_tokens: int) -> tuple[int, ...]:
     """A prompt that no text of the sample begins with."""
-    return tuple(1000 + 131 * at % 30_000 for at in range(PROMPT_TOKENS))
+    return tuple(1000 + 131 * at % 30_000 for at in range(num_tokens))

@@ -96,7 +96,17 @@ def test_nothing_is_asked_that_would_not_be_asked_anyhow(method, knobs, seed):
     assert everything(method(**knobs), True, seed) == everything(method(**knobs), False, seed)
 
 
-@pytest.mark.parametrize("say", ["None\n", f"Here they are:\n\n{PLAN}", f"{WHERE}\n{WHERE}\n", "```\n\n"])
+@pytest.mark.parametrize(
+    "say",
+    [
+        "None\n",
+        f"Here they are:\n\n{PLAN}",
+        f"{WHERE}\n{WHERE}\n",
+        "```\n\n",
+        f"{WHERE.removesuffix('?')} [1]?\n{MOUTH}\n",
+        f"{WHERE} [1, 2]\n{MOUTH} [3]\n",
+    ],
+)
 def test_plans_of_all_kinds(say):
     qt = f"{WHERE}\n{TRANSFORMED}\n"
     assert everything(Airrag(), True, say=say, qt=qt) == everything(Airrag(), False, say=say, qt=qt)

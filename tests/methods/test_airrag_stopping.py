@@ -1,10 +1,11 @@
-"""AirRAG's search ends where further rollouts can't change the answer, or where that is wanted."""
+"""AirRAG's search ends early only where that is wanted: where votes are decided, or rollouts agree."""
+
+from dataclasses import replace
 
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from askance.methods import airrag_searching
 from askance.methods.airrag import Airrag
 from askance.methods.airrag_choosing import Ending, is_chosen
 from askance.methods.airrag_state import State
@@ -47,7 +48,7 @@ def test_votes_tell_beforehand_and_other_verifiers_do_not(verifier, num_more, ex
     assert not is_chosen(verifier, [Ending(State(), Vote("unknown", 9), 0.9)], 0), "no answer at all"
 
 
-KNOBS = {"rollouts": 12, "samples": 2, "wave": 2, "verifier": "jcd"}
+KNOBS = {"rollouts": 12, "samples": 2, "wave": 2, "verifier": "jcd", "stop_decided": True}
 
 
 def stops(result):
@@ -56,14 +57,12 @@ def stops(result):
 
 @pytest.mark.parametrize("seed", range(4))
 @pytest.mark.parametrize("knobs", [{}, {"answer_samples": 2}, {"verifier": "rm_vote"}])
-def test_the_answer_is_that_of_all_rollouts(seed, knobs, monkeypatch):
-    def found():
+def test_the_answer_is_that_of_all_rollouts(seed, knobs):
+    def found(**more):
         varied = Varied(None, scores=lambda prompt, option: -0.1 if option.strip() == "Yes" else -2.0)
-        return run(Airrag(**KNOBS | knobs), varied, seed=seed)[0]
+        return run(Airrag(**KNOBS | knobs | more), varied, seed=seed)[0]
 
-    result = found()
-    monkeypatch.setattr(airrag_searching, "is_chosen", lambda *_: False)
-    whole = found()
+    result, whole = found(), found(stop_decided=False)
     assert not stops(whole)
     assert normalise_answer(result.answer.text) == normalise_answer(whole.answer.text)
     assert result.usage.prompt_tokens <= whole.usage.prompt_tokens
@@ -71,10 +70,12 @@ def test_the_answer_is_that_of_all_rollouts(seed, knobs, monkeypatch):
 
 def test_it_ends_at_a_majority_and_says_so():
     plan = {"say": "None", "qt": lambda prompt: f"What is it, {len(prompt)}?"}
-    result, _ = run(Airrag(rollouts=7, wave=1, verifier="jcd"), model(**plan))
+    method = Airrag(rollouts=7, wave=1, verifier="jcd")
+    assert not stops(run(method, model(**plan))[0]), "only where it is wanted"
+    result, _ = run(replace(method, stop_decided=True), model(**plan))
     (stop,) = stops(result)
     assert stop.outcome == "stop"
-    assert stop.why == "no further answer can change which one is chosen"
+    assert stop.why == "no vote to come can change the words of the answer"
     assert stop.numbers["rollouts"] < 7
 
 

@@ -300,3 +300,41 @@ def test_a_loop_is_woken_once_a_pass_and_told_all_in_order(scheduler, backend):
     assert len(woken) <= len(backend.passes)
     for request in requests:
         assert [count for owner, count in told if owner == id(request)] == [3, 4, 5, 6, 7]
+
+
+class Gated:
+    """A batch whose one pass waits at a gate, for a minute at most."""
+
+    def __init__(self, gate):
+        self._gate, self._requests = gate, []
+
+    @property
+    def is_idle(self):
+        return not self._requests
+
+    def put(self, request):
+        self._requests.append(request)
+
+    def step(self):
+        opened = self._gate.wait(60)
+        over, self._requests = self._requests, []
+        return [(each, None if opened else RuntimeError("nobody opened")) for each in over]
+
+
+def test_an_answer_does_not_wait_for_the_pass_of_another_model():
+    opened, gate, holding = (threading.Event() for _ in range(3))
+    opened.set()
+
+    async def work():
+        quick, slow = Scheduler(Gated(opened)), Scheduler(Gated(gate))
+        # Both stand in the queue before either computes.
+        held = asyncio.ensure_future(quick.alone(lambda: holding.wait(60)))
+        first = asyncio.ensure_future(quick.compute([Asked((1,))]))
+        second = asyncio.ensure_future(slow.compute([Asked((2,))]))
+        await asyncio.sleep(0)
+        holding.set()
+        await asyncio.gather(held, first)
+        gate.set()
+        await second
+
+    asyncio.run(work())

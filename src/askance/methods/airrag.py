@@ -72,6 +72,9 @@ class Airrag(Knobs):
     stop_agreed: int = knob(
         0, "end the search once so many rollouts, and all answers, came to the same; 0: never", at_least=0
     )
+    stop_decided: bool = knob(
+        False, "end the search once no vote to come can change the words of the answer (jcd and rm_vote)"
+    )
     actions: Actions = knob(ALL, "what a path may consist of: its own, and other methods by name")
     followup_qt: Literal["if_no_plan", "always", "never"] = knob(
         "if_no_plan", "when the first rollout asks for a follow-up once all is answered"

@@ -11,14 +11,16 @@ from askance.methods import airrag_prompts as prompts
 from askance.methods.airrag_ahead import Ahead, Next, watching
 from askance.methods.airrag_queries import parse_queries
 from askance.methods.airrag_reward import Judge
+from askance.methods.airrag_room import Room
 from askance.methods.airrag_state import DA, QT, RA, SA, SAY, State
 from askance.methods.airrag_voting import jcd_scores
 from askance.methods.airrag_wording import REFUSAL, AirragWording
-from askance.methods.budget import Allowance, NoRoom, most_that_fit
-from askance.methods.plain_trace import without_markers
-from askance.methods.searching import num_in_room, search_as_fits, search_for
+from askance.methods.budget import Allowance, NoRoom
+from askance.methods.plain_trace import quotable
+from askance.methods.searching import search_as_fits, search_for
 from askance.text.answers import normalise_answer
 from askance.text.fusion import fuse_hits
+from askance.text.markers import plain
 from askance.tree.nodes import Outcome
 
 if TYPE_CHECKING:
@@ -29,9 +31,6 @@ Reply = tuple[tuple[Hit, ...], tuple[tuple[Said, int], ...]]
 """Passages, and the different answers that were given from them, each with how many samples gave it."""
 Memory = dict[tuple[str, ...], tuple[tuple[Said, int], ...]]
 """What calls without chance have given, by what they were about."""
-
-RA_TOKENS = 256
-"""Set aside for what an answer adds to the last call: the most that it may be long."""
 
 
 @dataclass(slots=True)
@@ -59,6 +58,10 @@ class Acting:
     def words(self) -> AirragWording:
         """Of the prompts."""
         return self.airrag.prompts
+
+    @property
+    def _room(self) -> Room:
+        return Room(self.airrag, self.question, self.run, self.allowance, self.judge, self.judging)
 
     async def draw(self, state: State, node: str, action: str) -> list[Outcome[State]] | None:
         """The different states that an action leads to; none where it gives nothing, None without room."""
@@ -92,12 +95,12 @@ class Acting:
             return state.planned(queries, self.question.text)
 
         watch = self._watch(planned)
-        said = await self._said(SAY, (), prompt, node, parse_queries, self._closing(state), watch)
+        said = await self._said(SAY, (), prompt, node, parse_queries, self._room.closing(state), watch)
         return [Outcome(planned(queries), votes) for queries, votes in said]
 
     async def _answer_directly(self, state: State, node: str) -> list[Outcome[State]]:
         prompt = prompts.direct_prompt(self.run.model, self.question, words=self.words)
-        said = await self._said(DA, (), prompt, node, _final, self.for_judging(state))
+        said = await self._said(DA, (), prompt, node, _final, self._room.for_judging(state))
         return [Outcome(state.concluded(DA, answer), votes) for (answer,), votes in said]
 
     async def _transform(self, state: State, node: str) -> list[Outcome[State]]:
@@ -112,7 +115,7 @@ class Acting:
             words=self.words,
         )
         watch = self._watch(state.transformed)
-        said = await self._said(QT, about, prompt, node, parse_queries, self._closing(state), watch)
+        said = await self._said(QT, about, prompt, node, parse_queries, self._room.closing(state), watch)
         return [Outcome(state.transformed(queries), votes) for queries, votes in said]
 
     async def _answer_next(self, state: State, node: str) -> list[Outcome[State]]:
@@ -135,22 +138,22 @@ class Acting:
         following = self.following
         if following is None:
             return None
-        node = following.node
+        node, without_markers = following.node, self._unmarking()
 
         def begin(state: State) -> None:
             query = state.pending[0]
             self.ahead.begin(node, query, lambda: self._reply(query, state, node))
 
-        return watching(following, state_of, begin)
+        return watching(following, lambda text: state_of(parse_queries(without_markers(text))), begin)
 
     async def _reply(self, query: str, state: State, node: str) -> Reply:
         """The passages for a query, and what is said to it; nothing where none are found."""
         found = await self._search(query, state)
         if not found:
             return (), ()
-        closing = self._closing(state)
-        hits, prompt = self._fitting(
-            found if self.airrag.passages else found[: self._num_passages(state, found)],
+        closing = self._room.closing(state)
+        hits, prompt = self._room.fitting(
+            found if self.airrag.passages else found[: self._room.num_passages(state, found)],
             lambda shown: prompts.retrieval_answer_prompt(self.run.model, shown, query, words=self.words),
             closing,
         )
@@ -158,13 +161,10 @@ class Acting:
         return found, await self._said(RA, about, prompt, node, _final, closing)
 
     async def _sum_up(self, state: State, node: str) -> list[Outcome[State]]:
-        """The final answer; what has no room goes, worst passages first, then the oldest of the history.
-
-        Where not even that leaves room, the last sub-query's answer stands for it.
-        """
+        """The final answer; where its call has no room, the last sub-query's answer stands for it."""
         try:
-            prompt = self._summary(state)
-            said = await self._said(SA, (), prompt, node, _final, self.for_judging(state))
+            prompt = self._room.summary(state)
+            said = await self._said(SA, (), prompt, node, _final, self._room.for_judging(state))
         except NoRoom:
             if not state.history:
                 raise
@@ -192,94 +192,8 @@ class Acting:
         if airrag.passages:
             return await search(airrag.passages)
         return await search_as_fits(
-            search, lambda hits: self._num_passages(state, hits, 1), airrag.most_passages
+            search, lambda hits: self._room.num_passages(state, hits, 1), airrag.most_passages
         )
-
-    def _num_passages(self, state: State, found: Sequence[Hit], planned: int | None = None) -> int:
-        """How many the window has room for, and the allowance, if those still to be asked for get as many.
-
-        Those are the queue; in Lite, where nothing is planned, as many as there may be. A quarter of the
-        allowance is the summary's, but of what is left after the plan only half.
-
-        Args:
-            planned: retrievals, this one included; None for those still to be asked for.
-        """
-        model, left = self.run.model, self.allowance.left
-
-        def count(hits: Sequence[Hit]) -> int:
-            return model.count(prompts.retrieval_answer_prompt(model, hits, "", words=self.words))
-
-        room: float = model.context_tokens - self.airrag.answer_tokens - count(())
-        if left is not None:
-            is_lite, most = self.airrag.actions.is_lite, self.airrag.most_iterations
-            planned = planned or max(1, most - state.times(RA) if is_lite else len(state.pending))
-            passages = min(0.25 * (self.allowance.most or 0), 0.5 * left)
-            for_summary = self._closing(state) + RA_TOKENS * planned + passages
-            transforming = prompts.transformation_prompt(
-                model, self.question, state.history, "", words=self.words
-            )
-            templates = planned * (model.count(transforming) + count(()))
-            room = min(room, (left - for_summary - templates) / planned)
-        return num_in_room(found, room, count)
-
-    def _closing(self, state: State) -> int:
-        """Input tokens that the final call takes without passages, as things stand."""
-        if self.allowance.left is None:
-            return 0
-        prompt = prompts.summary_prompt(self.run.model, self.question, state.history, words=self.words)
-        return self.run.model.count(prompt) + self.for_judging(state)
-
-    def for_judging(self, state: State) -> int:
-        """Input tokens for the reward model, once the path has ended."""
-        if self.judge is None or self.judging is not None or self.allowance.left is None:
-            return 0
-        each = self.judge.count(state, self.airrag.summary_tokens)
-        return each * self.airrag.answer_samples
-
-    def _summary(self, state: State) -> Prompt:
-        model, question, demos = self.run.model, self.question, self.airrag.summary_demos
-        tops = {hits[0].passage.id for hits in state.found if hits}
-        # Those dropped first stand last: all but the best of each retrieval, the worst of them at the end.
-        ordered = sorted(state.hits, key=lambda hit: hit.passage.id not in tops)
-        keep = self.for_judging(state)
-
-        def has_room(prompt: Prompt) -> bool:
-            return self._has_room(prompt, self.airrag.summary_tokens, keep)
-
-        def with_hits(num_hits: int) -> Prompt:
-            return prompts.summary_prompt(
-                model, question, state.history, ordered[:num_hits], demos, words=self.words
-            )
-
-        num_hits = most_that_fit(len(ordered), lambda number: has_room(with_hits(number)))
-        # Of as many as fit, some have no room as a rule.
-        least = len(ordered) if self.airrag.passages else min(1, len(ordered))
-        self.allowance.was_short |= num_hits is None or num_hits < least
-        if num_hits is not None:
-            return with_hits(num_hits)
-        for oldest in range(len(state.history)):
-            prompt = prompts.summary_prompt(model, question, state.history[oldest:], words=self.words)
-            if has_room(prompt):
-                return prompt
-        raise NoRoom
-
-    def _fitting(
-        self, hits: tuple[Hit, ...], prompt_of: Callable[[Sequence[Hit]], Prompt], keep: int
-    ) -> tuple[tuple[Hit, ...], Prompt]:
-        """As many of the best passages as there is room for; at least one."""
-        num_hits = most_that_fit(
-            len(hits),
-            lambda number: self._has_room(prompt_of(hits[:number]), self.airrag.answer_tokens, keep),
-        )
-        self.allowance.was_short |= num_hits != len(hits)
-        if not num_hits:
-            raise NoRoom
-        return hits[:num_hits], prompt_of(hits[:num_hits])
-
-    def _has_room(self, prompt: Prompt, max_tokens: int, keep: int = 0) -> bool:
-        num_tokens = self.run.model.count(prompt)
-        in_window = num_tokens + max_tokens <= self.run.model.context_tokens
-        return in_window and self.allowance.fits(num_tokens, keep)
 
     async def _said(
         self,
@@ -328,11 +242,21 @@ class Acting:
         keep: int,
         watch: Watch | None = None,
     ) -> list[str]:
+        without_markers = self._unmarking()
         generations = await self.allowance.generate(
             self.run.model, prompt, sampling, n=n, key=key, keep=keep, watch=watch
         )
-        told = [without_markers(each.text, self.question, self.run.trace) for each in generations]
+        told = [without_markers(each.text) for each in generations]
         return [text for text in told if any(map(str.isalnum, text))]
+
+    def _unmarking(self) -> Callable[[str], str]:
+        """Takes citation markers out of a reply that is asked for now.
+
+        What was found up to now may be quoted, not what others find meanwhile.
+        """
+        events, question = self.run.trace.events, self.question
+        before = len(events)
+        return lambda text: plain(text, lambda: quotable(question, events[:before])).text
 
 
 def _merged(outcomes: Sequence[Outcome[State]]) -> list[Outcome[State]]:

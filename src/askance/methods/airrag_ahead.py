@@ -11,7 +11,6 @@ from dataclasses import dataclass
 from typing import Any, Generic, TypeVar
 
 from askance.core.types import Watch
-from askance.methods.airrag_queries import parse_queries
 from askance.methods.airrag_state import RA, State
 
 T = TypeVar("T")
@@ -47,12 +46,13 @@ class Next:
     action: Callable[[State], str]
 
 
-def watching(
-    following: Next, state_of: Callable[[tuple[str, ...]], State], begin: Callable[[State], None]
-) -> Watch:
+def watching(following: Next, state_of: Callable[[str], State], begin: Callable[[State], None]) -> Watch:
     """Sees a plan as it is written, and calls `begin` with the state that its first lines lead to.
 
     Only where that state has queries of its own and its rollout goes on with the answer to the first.
+
+    Args:
+        state_of: the state that a plan of these lines leads to.
     """
     context, written = copy_context(), ""
 
@@ -61,8 +61,7 @@ def watching(
         written += text
         if "\n" not in text:
             return
-        queries = parse_queries(written[: written.rindex("\n")])
-        state = state_of(queries)
+        state = state_of(written[: written.rindex("\n")])
         if state.steps[-1].said and state.pending and following.action(state) == RA:
             context.run(begin, state)
 

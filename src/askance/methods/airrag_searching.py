@@ -12,6 +12,7 @@ from askance.methods.airrag_acting import Acting, Memory, Reply
 from askance.methods.airrag_ahead import Ahead, Next
 from askance.methods.airrag_choosing import Chosen, Ending, choose, is_chosen, valid
 from askance.methods.airrag_reward import Judge
+from askance.methods.airrag_room import Room
 from askance.methods.airrag_state import DA, QT, RA, SA, SAY, State
 from askance.methods.airrag_voting import Vote, clustered, jcd_scores
 from askance.methods.budget import Account, Allowance
@@ -201,15 +202,17 @@ class Searching:
         return max(1, min(num_sharing, left // (_SHORT_PATH * self._least())))
 
     def _is_settled(self, tree: Tree[State, str]) -> bool:
-        """Whether the rollouts that are left are not needed, or not wanted any more."""
+        """Whether the rollouts that are left are not wanted any more."""
         airrag, endings = self.airrag, valid(self.endings(tree))
         num_more = (airrag.rollouts - tree.num_rollouts) * airrag.answer_samples
         num_ended = tree.num_rollouts - tree.num_failed
         agreed = 0 < airrag.stop_agreed <= num_ended and len(clustered([each.vote for each in endings])) == 1
+        # An eager expansion draws for more ends than its rollout comes to.
+        counts = airrag.stop_decided and airrag.expansion == "lazy"
         if agreed:
             why = f"{num_ended} rollouts agree"
-        elif airrag.expansion == "lazy" and is_chosen(airrag.verifier, endings, num_more):
-            why = "no further answer can change which one is chosen"
+        elif counts and is_chosen(airrag.verifier, endings, num_more):
+            why = "no vote to come can change the words of the answer"
         else:
             return False
         self.run.trace.decide("rollouts", "stop", why, numbers={"rollouts": tree.num_rollouts})
@@ -241,9 +244,9 @@ class Searching:
         return min(template + _CANDIDATE_TOKENS * num_candidates, airrag.l_max // 2)
 
     def _for_direct_answer(self) -> int:
-        acting = Acting(self.airrag, self.question, self.run, Allowance(self.account, 0), judge=self.judge)
+        room = Room(self.airrag, self.question, self.run, Allowance(self.account, 0), self.judge)
         prompt = prompts.direct_prompt(self.run.model, self.question, words=self.airrag.prompts)
-        return self.run.model.count(prompt) + (0 if self._judging else acting.for_judging(State()))
+        return self.run.model.count(prompt) + (0 if self._judging else room.for_judging(State()))
 
     def _judged(self, state: State) -> float:
         return 0.0 if self.judge is None else self.judge.reward(state)

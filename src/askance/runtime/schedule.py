@@ -189,8 +189,9 @@ _Orders = dict[Request, _Order]
 
 
 def _compute(at_work: dict[Batch[Any, Any], _Orders]) -> None:
-    """A pass of each batch."""
+    """A pass of each batch; what one has to tell does not wait for the pass of the next."""
     for batch, orders in list(at_work.items()):
+        _worker.outbox.send()
         _step(batch, orders)
         if batch.is_idle:
             del at_work[batch]

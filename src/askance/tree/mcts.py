@@ -34,7 +34,7 @@ class Rules(Generic[S, A]):
             rollout, since those found later may change what the earlier are worth.
         may_start: whether there is still room for a rollout; asked right before one starts.
         ended: told of each rollout that is over, in the order of their numbers.
-        is_settled: whether further rollouts can change nothing; asked before each wave but the first.
+        is_settled: whether no further rollouts are wanted; asked before each wave but the first.
         beside: actions at the root that lead to terminals only. They are drawn for once, beside the first
             rollouts, and what they give is rewarded as if a rollout had come to each. No rollout takes them.
     """
