@@ -66,9 +66,14 @@ def test_signals_are_those_of_torch(both, length):
 
 @pytest.mark.parametrize("name", ["llama", "qwen"])
 def test_float16_is_all_that_differs(fresh, gguf_files, name, monkeypatch):
-    settings = llama.llama_context_default_params()
-    settings.type_k = settings.type_v = 0  # float32
-    monkeypatch.setattr(llama, "llama_context_default_params", lambda: settings)
+    defaults = llama.llama_context_default_params
+
+    def in_float32():
+        settings = defaults()
+        settings.type_k = settings.type_v = 0
+        return settings
+
+    monkeypatch.setattr(llama, "llama_context_default_params", in_float32)
     _, module, tokenizer = gguf_files[name]
     by_torch = HfModel(module.eval(), tokenizer, name=name, context_tokens=512)
     ids, ours = tuple(10 + number * 7 % 200 for number in range(60)), fresh(name)
