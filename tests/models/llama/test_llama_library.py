@@ -101,7 +101,7 @@ def test_a_package_without_its_library(installed, monkeypatch, tmp_path):
     assert "can't be loaded" in refused()
 
 
-@pytest.mark.parametrize("missing", ["llama_decode", "llama_memory_seq_cp", "ggml_get_name"])
+@pytest.mark.parametrize("missing", ["llama_decode", "llama_memory_seq_rm", "ggml_get_name"])
 def test_a_function_is_missing(missing):
     class Without(Changed):
         def __getattribute__(self, name):

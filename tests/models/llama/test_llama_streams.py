@@ -23,12 +23,6 @@ def fresh(request, gguf_files):
     return lambda **options: LlamaModel(Weights(gguf_files[request.param][0]), name="tiny", **options)
 
 
-@pytest.fixture
-def few(monkeypatch):
-    """There is one stream as long as no more are needed."""
-    monkeypatch.setattr(streams, "_KEPT_TOKENS", 512)
-
-
 def ids_of(number, length=100):
     return tuple(10 + (number * 31 + at * 7) % 200 for at in range(length))
 
@@ -74,12 +68,10 @@ def room(model):
 def test_a_short_text_has_little_room(fresh):
     model = fresh()
     run(write(model, ids_of(0, 40)))
-    num_streams, size = room(model)
-    assert size == 512
-    assert num_streams * size == streams._KEPT_TOKENS
+    assert room(model) == (1, 512)
 
 
-def test_what_moves_is_the_same_to_the_bit(fresh, few, monkeypatch):
+def test_what_moves_is_the_same_to_the_bit(fresh, monkeypatch):
     call, real, passes = (ids_of(0), 100), Streams.forward, []
     (expected,) = alone(fresh, call)
 
@@ -97,14 +89,14 @@ def test_what_moves_is_the_same_to_the_bit(fresh, few, monkeypatch):
         assert np.array_equal(one.attention, other.attention)
 
 
-def test_texts_that_run_get_a_stream_each(fresh, few):
+def test_texts_that_run_get_a_stream_each(fresh):
     calls = [(ids_of(number), 30) for number in range(MOST_RUNNING + 2)]
     model = fresh()
     check_same(run(together(model, *calls)), alone(fresh, *calls))
     assert room(model) == (MOST_RUNNING, 512)
 
 
-def test_a_longer_text_does_not_wait_for_one_that_runs(fresh, few, monkeypatch):
+def test_a_longer_text_does_not_wait_for_one_that_runs(fresh, monkeypatch):
     monkeypatch.setattr(streams, "_STEP", 256)
     calls = (ids_of(0, 40), 120), (ids_of(1, 400),)
     model = fresh()
@@ -114,13 +106,13 @@ def test_a_longer_text_does_not_wait_for_one_that_runs(fresh, few, monkeypatch):
     check_same(found, alone(fresh, *calls))
 
 
-def test_where_nothing_can_be_moved_it_waits(fresh, few, monkeypatch):
+def test_where_nothing_can_be_moved_it_waits(fresh, monkeypatch):
     calls = (ids_of(0, 40), 60, Want(entropy=True)), (ids_of(1, 490), 10)
 
     def refused(*_):
         raise RuntimeError("another kind of memory")
 
-    monkeypatch.setattr(context.Context, "take", refused)
+    monkeypatch.setattr(context.Context, "restore", refused)
     model = fresh()
     found, still_ran = run(after_it_began(model, *calls))
     assert not still_ran
@@ -137,8 +129,7 @@ def test_beginnings_move_with_the_streams(fresh):
     check_same([again], [first])
 
 
-def test_what_was_just_copied_is_not_moved_before_it_is_there(fresh, few):
-    """Llama.cpp copies a stream with the next pass only; until then, more streams have to wait."""
+def test_texts_that_begin_alike_share_it_while_streams_are_made(fresh):
     shared = ids_of(0)
     calls = [((*shared, number), 12) for number in range(5, 9)]
     model = fresh()
@@ -148,7 +139,7 @@ def test_what_was_just_copied_is_not_moved_before_it_is_there(fresh, few):
     check_same(found, alone(fresh, *calls))
 
 
-def test_what_was_copied_for_a_text_that_left_is_not_kept(fresh, few):
+def test_what_was_held_for_a_text_that_left_is_the_same(fresh):
     shared = ids_of(0)
     expected = run(write(fresh(), (*shared, 5)))
     model = fresh()
@@ -161,6 +152,52 @@ def test_what_was_copied_for_a_text_that_left_is_not_kept(fresh, few):
     backend.close(first)
     backend._make(1024, 4)
     check_same([run(write(model, (*shared, 5)))], [expected])
+
+
+def test_a_prompt_returns_after_others_took_its_stream(fresh):
+    prompts = [ids_of(number) for number in range(4)]
+    model = fresh()
+    first = [run(write(model, ids)) for ids in prompts]
+    again = [run(write(model, ids)) for ids in prompts]
+    assert room(model) == (1, 512)
+    assert max(generation.reused_tokens for generation in first) <= 1
+    assert min(generation.reused_tokens for generation in again) >= 98
+    for one, other in zip(map(computed, first), map(computed, again), strict=True):
+        assert [(token.id, token.entropy) for token in one] == [(token.id, token.entropy) for token in other]
+
+
+def test_the_prefix_cache_has_bounds(fresh, monkeypatch):
+    monkeypatch.setattr(streams, "KEPT_TOKENS", 250)
+    model = fresh()
+    for number in range(5):
+        run(write(model, ids_of(number)))
+    kept = [len(saved.ids) for saved in model._streams._cache._saved]
+    assert len(kept) == 2 and sum(kept) <= 250
+    assert run(write(model, ids_of(2))).reused_tokens >= 98
+    assert run(write(model, ids_of(0))).reused_tokens <= 1
+
+
+def test_what_is_forgotten_is_read_again(fresh):
+    model = fresh()
+    for number in (0, 1, 0):
+        run(write(model, ids_of(number)))
+    run(model.forget())
+    assert max(run(write(model, ids_of(number))).reused_tokens for number in (0, 1)) <= 1
+
+
+def test_what_was_saved_and_can_not_be_moved_is_read_again(fresh, monkeypatch):
+    model = fresh()
+    for number in range(2):
+        run(write(model, ids_of(number)))
+
+    def refused(*_):
+        raise RuntimeError("another kind of memory")
+
+    monkeypatch.setattr(context.State, "among", refused)
+    model._streams._make(512, 3)
+    again = run(write(model, ids_of(0)))
+    assert again.reused_tokens <= 1
+    check_same([again], alone(fresh, (ids_of(0),)))
 
 
 def test_a_model_that_can_not_go_back_is_never_asked_to(fresh, monkeypatch):
@@ -188,7 +225,7 @@ def test_attention_is_read_from_now_on(fresh):
     check_same(found, alone(fresh, *calls))
 
 
-def test_no_memory_for_more_streams(fresh, few, monkeypatch):
+def test_no_memory_for_more_streams(fresh, monkeypatch):
     """What runs goes on, and who finds no room waits for it."""
     calls = [(ids_of(number), 30) for number in range(3)]
     expected, model = alone(fresh, *calls), fresh()

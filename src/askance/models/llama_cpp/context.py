@@ -3,6 +3,7 @@
 import ctypes
 import weakref
 from collections.abc import Sequence
+from dataclasses import dataclass
 from typing import Any
 
 import numpy as np
@@ -20,11 +21,45 @@ PADDING = 256
 """The room of a stream is a multiple of so many tokens."""
 
 
+@dataclass(frozen=True, slots=True, eq=False)
+class State:
+    """What llama.cpp writes down of a stream.
+
+    Attributes:
+        content: bytes.
+        stream, num_streams: which one it was, of how many.
+    """
+
+    content: NDArray[np.uint8]
+    stream: int
+    num_streams: int
+
+    def among(self, num_streams: int) -> NDArray[np.uint8]:
+        """The same as a context with another number of streams would write it down.
+
+        Llama.cpp restores a stream only where there are as many streams as where it was saved. The saved form
+        is two numbers, the number of streams and, for each stream, the number of its cells, followed by these
+        cells: all but one have none. A model with another kind of memory, such as a cache of its own for
+        sliding windows, saves another form, which is refused.
+
+        Raises:
+            RuntimeError: the model has another kind of memory.
+        """
+        before, behind = 3 + self.stream, 4 * (self.num_streams - 1 - self.stream)
+        begun = self.content[: 4 * before].view(np.uint32)
+        stop = len(self.content) - behind
+        if begun[2] != self.num_streams or begun[3:].any() or self.content[stop:].any():
+            raise RuntimeError("keys and values are kept in a form that can't be moved")
+        head = np.array([*begun[:2], num_streams], np.uint32).view(np.uint8)
+        empty = np.zeros(4 * (num_streams - 1), np.uint8)
+        return np.concatenate((head, self.content[4 * before : stop], empty))
+
+
 class Context:
     """Several streams, each with a KV cache of its own, in which cells lie in the order of the tokens.
 
     Args:
-        num_streams, stream_tokens: the number of streams, and the room of each in tokens.
+        num_streams, stream_tokens: the number of streams (also an attribute), and the room of each in tokens.
         watches: whether attention can be read; otherwise llama.cpp calls nobody back while it computes.
         flash: whether flash attention may be used, which keeps no weights.
 
@@ -35,7 +70,7 @@ class Context:
     def __init__(
         self, weights: Weights, num_streams: int, stream_tokens: int, *, watches: bool, flash: bool = False
     ) -> None:
-        self._weights, self._num_streams, self._team = weights, num_streams, default_team()
+        self._weights, self.num_streams, self._team = weights, num_streams, default_team()
         self._watch = (
             Watch(f"kq_soft_max-{weights.num_layers - 1}", remembers=weights.can_go_back) if watches else None
         )
@@ -65,33 +100,25 @@ class Context:
         """Forget the tokens of a stream from one on."""
         llama.llama_memory_seq_rm(self._memory, stream, start, -1)
 
-    def copy(self, source: int, target: int) -> None:
-        """Let a stream hold what another one holds; llama.cpp copies keys and values with the next pass."""
-        llama.llama_memory_seq_cp(self._memory, source, target, -1, -1)
+    def save(self, stream: int) -> "State":
+        """A copy of the keys and values of a stream."""
+        size = llama.llama_state_seq_get_size(self._pointer, stream)
+        content = np.empty(size, np.uint8)
+        llama.llama_state_seq_get_data(self._pointer, content.ctypes.data, size, stream)
+        return State(content, stream, self.num_streams)
 
-    def take(self, stream: int, other: "Context", source: int) -> None:
-        """Let an empty stream hold what a stream of another context for the same model holds.
-
-        Llama.cpp restores a stream only where there are as many streams as where it was saved. The saved form
-        is two numbers, the number of streams and, for each stream, the number of its cells, followed by these
-        cells: all but one have none. Here it gets another number of streams. A model with another kind of
-        memory, such as a cache of its own for sliding windows, saves another form, which is refused.
+    def restore(self, stream: int, state: "State") -> None:
+        """Let an empty stream hold what was saved of a stream of this or another context for the same model.
 
         Raises:
             RuntimeError: there is no room for it, or the model has another kind of memory.
         """
-        size = llama.llama_state_seq_get_size(other._pointer, source)
-        content = np.zeros(size + 4 * self._num_streams, np.uint8)
-        llama.llama_state_seq_get_data(other._pointer, content.ctypes.data, size, source)
-        empty_behind = 4 * (other._num_streams - 1 - source)
-        begun = content[: 4 * (3 + source)].view(np.uint32)
-        if begun[2] != other._num_streams or begun[3:].any() or content[size - empty_behind : size].any():
-            raise RuntimeError("keys and values are kept in a form that can't be moved")
-        begun[source : source + 3] = *begun[:2], self._num_streams
-        first, stop = 4 * source, size - empty_behind + 4 * (self._num_streams - 1)
-        at = content.ctypes.data + first
+        content = state.content
+        if state.num_streams != self.num_streams:
+            content = state.among(self.num_streams)
         forget_errors()
-        if llama.llama_state_seq_set_data(self._pointer, at, stop - first, stream) != stop - first:
+        size = len(content)
+        if llama.llama_state_seq_set_data(self._pointer, content.ctypes.data, size, stream) != size:
             raise RuntimeError(f"keys and values can't be moved: {first_error()}")
 
     def run(

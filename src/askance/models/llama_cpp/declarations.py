@@ -202,7 +202,6 @@ FUNCTIONS: Mapping[str, tuple[Any, tuple[Any, ...]]] = {
     "llama_free": (None, (c_void_p,)),
     "llama_get_memory": (c_void_p, (c_void_p,)),
     "llama_memory_seq_rm": (c_bool, (c_void_p, c_int32, c_int32, c_int32)),
-    "llama_memory_seq_cp": (None, (c_void_p, c_int32, c_int32, c_int32, c_int32)),
     "llama_state_seq_get_size": (c_size_t, (c_void_p, c_int32)),
     "llama_state_seq_get_data": (c_size_t, (c_void_p, c_void_p, c_size_t, c_int32)),
     "llama_state_seq_set_data": (c_size_t, (c_void_p, c_void_p, c_size_t, c_int32)),

@@ -13,7 +13,7 @@ from numpy.typing import NDArray
 from askance.core.types import TokenIds
 from askance.models.llama_cpp.context import PADDING, PASS_TOKENS, Context
 from askance.models.llama_cpp.library import SOURCE, llama
-from askance.models.llama_cpp.streams import MOST_RUNNING, MOST_STREAMS, Streams
+from askance.models.llama_cpp.streams import KEPT_TOKENS, MOST_RUNNING, Streams
 from askance.models.llama_cpp.tokenizer import GgufTokenizer
 from askance.models.llama_cpp.weights import Weights
 from askance.models.local.encoding import Encoding
@@ -51,7 +51,7 @@ class LlamaModel(LocalModel):
             self._shows_attention = reads_attention and apart.submit(shows_attention, weights).result()
         budget = (memory_bytes or free_bytes_of_machine()) // weights.bytes_per_token
         longest = -(-weights.context_tokens // PADDING) * PADDING
-        budget = max(PADDING, min(budget, MOST_STREAMS * longest))
+        budget = max(PADDING, min(budget, MOST_RUNNING * longest + KEPT_TOKENS))
         self._streams = Streams(weights, budget, longest, flash=not reads_attention)
         batch: Batch[Any, Any] = Batch(
             self._streams, budget * weights.bytes_per_token, MOST_RUNNING, guesses=guesses

@@ -1,8 +1,8 @@
 """Continuous batching by llama.cpp: the `Backend` of a `Batch`.
 
 Each text has a stream of the KV cache to itself; in a stream that all texts shared, every token would look
-through the cells of all of them. A free stream still holds its last text: the next text with the same prefix
-is put there and continues from it, or has the prefix copied into another stream. Nothing else is cached.
+through the cells of all of them. A free stream still holds its last text, and the next text with the same
+prefix continues from it. When another text takes the stream, its prompt goes into a prefix cache.
 
 Llama.cpp adds the numbers of one token up in another order than those of several, and it computes in 8 bits,
 which makes much of the least difference. A text has to get the same numbers in any company and with any part
@@ -12,12 +12,13 @@ one are not shared.
 
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, field
-from itertools import count
+from itertools import count, pairwise
 
 import numpy as np
 from numpy.typing import NDArray
 
 from askance.models.llama_cpp.context import PADDING, PASS_TOKENS, Context
+from askance.models.llama_cpp.prefix_cache import PrefixCache, Saved, num_shared
 from askance.models.llama_cpp.signals import Row
 from askance.models.llama_cpp.weights import Weights
 from askance.runtime.backend import Fed, Feed
@@ -25,15 +26,15 @@ from askance.runtime.guessing import MOST_TOKENS
 
 MOST_RUNNING = 8
 """Texts that are computed at a time: with more of them, a few cores hardly compute more tokens a second."""
-MOST_STREAMS = 16
-"""There may be more streams than texts that run: they hold ended texts, whose prefixes may return."""
-_KEPT_TOKENS = 6144
-"""The room in all streams together, as long as the texts that run need no more."""
+KEPT_TOKENS = 4096
+"""The room in the prefix cache, as long as the texts that run need no more."""
 _STEP = 2 * PADDING
 """Streams grow by a multiple of so many tokens, so that not every slightly longer text moves them."""
-_WORTH_COPYING = 64
-"""Shorter prefixes are not copied: to copy a stream as a whole takes as long as a few dozen tokens."""
-_CHUNK = 64
+_WORTH_SAVING = 16
+"""Shorter parts of prompts are neither saved nor restored: they are read in about the same time."""
+_READ_TOKENS = 128
+"""The tokens of a prompt that are read in one pass, where attention keeps its weights: those of a longer one
+do not fit into the processor's cache."""
 
 
 @dataclass(slots=True, eq=False)
@@ -59,13 +60,13 @@ class Stream:
 
 
 class Streams:
-    """All streams of a model: as many and as long as texts have needed, a few more for what has ended.
+    """All streams of a model: as many and as long as texts have needed.
 
     They are made when the first text comes. Where more or longer ones are needed, new ones are made and take
-    over what the old ones hold; for that moment both are in memory.
+    over the texts that run; for that moment both are in memory.
 
     Args:
-        budget_tokens: room in all streams.
+        budget_tokens: room in all streams and in the prefix cache.
         longest: tokens of the longest text.
         flash: whether attention is computed in the way that keeps no weights.
 
@@ -86,7 +87,7 @@ class Streams:
         self._size, self._streams, self._clock = 0, list[Stream](), count(1)
         self._context: Context | None = None
         self._can_move = weights.can_go_back
-        self._copied = list[Stream]()  # llama.cpp copies what belongs into them with the next pass
+        self._cache = PrefixCache()
 
     @property
     def num_reserved(self) -> int:
@@ -97,7 +98,10 @@ class Streams:
         return (num_open + 1) * self._size_for(num_tokens)
 
     def num_known(self, ids: Sequence[int]) -> int:
-        return max((self._num_shared(stream, ids) for stream in self._streams), default=0)
+        if not (self.can_share and self._streams):
+            return 0
+        _, num_saved = self._cache.find(_shareable(ids))
+        return max(num_saved, *(_num_held(stream, ids) for stream in self._streams))
 
     def open(self, num_tokens: int, ids: Sequence[int] = ()) -> Stream:
         size, num_open = self._size_for(num_tokens), sum(stream.is_open for stream in self._streams)
@@ -124,6 +128,7 @@ class Streams:
 
     def forget(self) -> None:
         """Hold nothing of texts that have ended."""
+        self._cache.clear()
         for stream in self._streams:
             if not stream.is_open:
                 self._cut(stream, 0)
@@ -139,20 +144,24 @@ class Streams:
 
     def _together(self, feeds: Sequence[Feed[Stream]]) -> list[Fed]:
         """One pass over feeds of the same length in neighbouring streams; one long feed takes several."""
-        *_, last = self._passes(feeds) if len(feeds) == 1 else (self._pass(feeds),)
-        return last
-
-    def _passes(self, feeds: Sequence[Feed[Stream]]) -> Iterator[list[Fed]]:
+        if len(feeds) > 1:
+            return self._pass(feeds)
         (feed,) = feeds
-        rows, first = list[Row](), 0
-        while first < len(feed.ids):
-            left = len(feed.ids) - first
-            ids = feed.ids[first : first + (PASS_TOKENS if left != PASS_TOKENS + 1 else PASS_TOKENS - 1)]
-            num_logits = min(len(ids), max(0, feed.num_logits - left + len(ids)))
+        rows, fed = list[Row](), Fed(())
+        for first, stop in pairwise(self._cuts(len(feed.ids))):
+            ids, num_behind = feed.ids[first:stop], len(feed.ids) - stop
+            num_logits = min(len(ids), max(0, feed.num_logits - num_behind))
             (fed,) = self._pass([Feed(feed.slot, feed.start + first, ids, num_logits, feed.wants_attention)])
             rows += fed.logits
-            first += len(ids)
-            yield [Fed(rows, fed.attention)]
+        return [Fed(rows, fed.attention)]
+
+    def _cuts(self, num_tokens: int) -> Sequence[int]:
+        """Where a feed is divided into passes; none has a single token, unless the feed has only one."""
+        most = PASS_TOKENS if self._flash else _READ_TOKENS
+        cuts = [*range(0, num_tokens, most), num_tokens]
+        if len(cuts) > 2 and cuts[-1] - cuts[-2] == 1:
+            cuts[-2] -= 1
+        return cuts
 
     def _pass(self, feeds: Sequence[Feed[Stream]]) -> list[Fed]:
         for feed in feeds:
@@ -169,7 +178,6 @@ class Streams:
             for feed in feeds:  # what llama.cpp has of this pass would be in the way of a second one
                 self._made.cut(feed.slot.number, feed.start)
             raise
-        self._copied.clear()
         for feed in feeds:
             feed.slot.ids += feed.ids
             if _is_reading(feed):
@@ -199,59 +207,55 @@ class Streams:
         return max(_padded(num_tokens), min(-(-num_tokens // _STEP) * _STEP, most))
 
     def _make(self, size: int, num_needed: int) -> None:
-        """Make streams of a size that hold what runs and, as far as there is room, what has ended.
+        """Make streams of a size that hold what runs; what has ended goes into the prefix cache.
 
         The old streams are freed once there are new ones, so that nothing is lost where memory runs out.
 
         Raises:
-            RuntimeError: there is no memory, or what runs can't be moved, or not before the next pass.
+            RuntimeError: there is no memory, or what runs can't be moved.
         """
         at_work = [stream for stream in self._streams if stream.is_open]
         if not self._can_move and any(stream.ids for stream in at_work):
             raise RuntimeError("texts that run can't be moved: the new one waits for them to end")
-        if any(stream.is_open for stream in self._copied):
-            raise RuntimeError("a text that was just copied can't be moved: the new one waits for a pass")
-        num_kept = _KEPT_TOKENS // size if self.can_share else 0
+        num_streams = num_needed
         if num_needed > len(self._streams) > 0:
-            num_kept = max(num_kept, min(2 * len(self._streams), MOST_RUNNING))
-        num_streams = min(max(num_needed, num_kept), MOST_STREAMS, self._budget_tokens // size)
-        made = Context(self._weights, num_streams, size, watches=self.watches, flash=self._flash)
-        ended = [each for each in self._streams if each.ids and not each.is_open and each not in self._copied]
-        ended.sort(key=lambda stream: -stream.used_at)
-        # The streams that run stay in their order, so that neighbours stay neighbours.
-        kept = [*at_work, *(ended if self._can_move else [])][:num_streams]
-        if not self._are_moved(kept, made):
+            num_streams = max(num_needed, min(2 * len(self._streams), MOST_RUNNING))
+        made = self._context_of(min(num_streams, self._budget_tokens // size), size)
+        if not self._are_moved(at_work, made):
             del made  # there may be no room for a third
             self._make(size, num_needed)
             return
-        for number, stream in enumerate(kept):
+        for stream in self._streams:
+            if not stream.is_open:
+                self._save(stream, 0)
+        # The streams that run stay in their order, so that neighbours stay neighbours.
+        for number, stream in enumerate(at_work):
             stream.number = number
-        new = [Stream(number) for number in range(len(kept), num_streams)]
-        self._context, self._streams, self._size, self._copied = made, [*kept, *new], size, []
+        new = [Stream(number) for number in range(len(at_work), made.num_streams)]
+        self._context, self._streams, self._size = made, [*at_work, *new], size
+        self._cache.limit(min(KEPT_TOKENS, self._budget_tokens - made.num_streams * size))
+
+    def _context_of(self, num_streams: int, size: int) -> Context:
+        return Context(self._weights, num_streams, size, watches=self.watches, flash=self._flash)
 
     def _are_moved(self, streams: Sequence[Stream], target: Context) -> bool:
         """Let the first streams of a new context hold what `streams` hold; False if nothing can be moved."""
         try:
             for number, stream in enumerate(streams):
                 if stream.ids:
-                    target.take(number, self._made, stream.number)
+                    target.restore(number, self._made.save(stream.number))
         except RuntimeError:
             self._can_move = False
+            self._cache.clear()
             return False
         return True
 
-    def _num_shared(self, stream: Stream, ids: Sequence[int]) -> int:
-        """How many tokens of a prefix a stream can share; one is left to be read together with the last."""
-        if not self.can_share:
-            return 0
-        return _num_shared(stream.ids[: stream.num_read], ids[: max(0, len(ids) - 1)])
-
     def _placed(self, ids: Sequence[int]) -> Stream:
-        """Place a text in a free stream that holds, or gets a copy of, as much of `ids` as is worth it.
+        """Place a text in a free stream, and let that hold as much of `ids` as is held anywhere.
 
-        Texts are computed in one pass if their streams are neighbours: it is one beside those that run.
+        Texts are computed in one pass if their streams are neighbours: it is one beside those that run. Of
+        those, it is the stream that holds most of the prefix, then the one that was used least recently.
         """
-        shared = {stream.number: self._num_shared(stream, ids) for stream in self._streams}
         at_work = [stream.number for stream in self._streams if stream.is_open]
 
         def distance(stream: Stream) -> int:
@@ -260,17 +264,51 @@ class Streams:
         free = [stream for stream in self._streams if not stream.is_open]
         nearest = min(map(distance, free))
         near = [stream for stream in free if distance(stream) == nearest]
-        # The best is a stream most of which the text shares; then the one that was used least recently.
-        target = max(near, key=lambda each: (2 * shared[each.number] > len(each.ids), -each.used_at))
-        source = max(self._streams, key=lambda each: shared[each.number])
-        num_held = shared[target.number]
-        if shared[source.number] >= num_held + _WORTH_COPYING:
-            self._made.copy(source.number, target.number)
-            self._copied.append(target)
-            target.ids, num_held = [*source.ids], shared[source.number]
-            target.num_read = source.num_read
+        if not self.can_share:
+            target = min(near, key=lambda each: each.used_at)
+            self._cut(target, 0)
+            return target
+        target = max(near, key=lambda each: (_num_held(each, ids), -each.used_at))
+        num_held = _num_held(target, ids)
+        saved, num_saved = self._best_saved(ids, num_held + _WORTH_SAVING)
+        self._save(target, num_held if saved is None else 0)
+        if saved is not None:
+            num_held = num_saved if self._is_restored(saved, target) else 0
         self._cut(target, num_held)
         return target
+
+    def _best_saved(self, ids: Sequence[int], at_least: int) -> tuple[Saved | None, int]:
+        """What a stream or the prefix cache holds of a prefix; nothing if it is less than `at_least`."""
+        source = max(self._streams, key=lambda each: _num_held(each, ids))
+        num_held = _num_held(source, ids)
+        saved, num_saved = self._cache.find(_shareable(ids))
+        if max(num_held, num_saved) < at_least:
+            return None, 0
+        if num_held > num_saved:
+            return Saved((*source.ids,), self._made.save(source.number)), num_held
+        return saved, num_saved
+
+    def _save(self, stream: Stream, num_staying: int) -> None:
+        """Keep the prompt of a text that has ended, as far as it is worth it beyond what stays or is kept."""
+        prompt = tuple(stream.ids[: stream.num_read])
+        if not self.can_share or len(prompt) < num_staying + _WORTH_SAVING:
+            return
+        if len(prompt) >= self._cache.find(prompt)[1] + _WORTH_SAVING:
+            self._cut(stream, len(prompt))
+            self._cache.add(Saved(prompt, self._made.save(stream.number)))
+
+    def _is_restored(self, saved: Saved, target: Stream) -> bool:
+        """Let a stream hold what was saved; False, and nothing in it, where that can't be done."""
+        self._cut(target, 0)
+        try:
+            self._made.restore(target.number, saved.state)
+        except RuntimeError:  # it was saved with another number of streams, and can't be moved
+            self._cache.clear()
+            self._made.cut(target.number, 0)
+            return False
+        self._cache.use(saved)
+        target.ids, target.num_read = [*saved.ids], len(saved.ids)
+        return True
 
 
 def _groups(feeds: Sequence[Feed[Stream]]) -> Iterator[list[int]]:
@@ -318,11 +356,11 @@ def _padded(num_tokens: int) -> int:
     return -(-num_tokens // PADDING) * PADDING
 
 
-def _num_shared(first: Sequence[int], second: Sequence[int]) -> int:
-    """The length of the common prefix; compared in chunks, since this is asked often."""
-    most, at = min(len(first), len(second)), 0
-    while at < most and list(first[at : at + _CHUNK]) == list(second[at : at + _CHUNK]):
-        at += _CHUNK
-    while at < most and first[at] == second[at]:
-        at += 1
-    return min(at, most)
+def _shareable(ids: Sequence[int]) -> Sequence[int]:
+    """As much of a prefix as can be held: one token is left to be read together with the last."""
+    return ids[: max(0, len(ids) - 1)]
+
+
+def _num_held(stream: Stream, ids: Sequence[int]) -> int:
+    """How many tokens of a prefix a stream holds, read as a prompt."""
+    return num_shared(stream.ids[: stream.num_read], _shareable(ids))
