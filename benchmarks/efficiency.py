@@ -29,8 +29,8 @@ from askance.ask import Result
 from askance.core.ports import Retriever
 from askance.core.types import Cut, Question, Raw, Sampling, Token, Want
 from askance.models.llama_cpp import LlamaModel
+from askance.models.llama_cpp.context import num_threads
 from askance.models.llama_cpp.library import SOURCE
-from askance.models.llama_cpp.team import default_team
 from askance.retrieval.build import build_index
 from askance.runtime.many import many
 from askance.sample import CORPUS, QUESTIONS
@@ -263,8 +263,7 @@ def _plain(setup: Setup, *, flash: bool = True) -> Plain:
 
 
 def _server(setup: Setup, slots: int) -> AbstractContextManager[LlamaServer]:
-    threads = default_team().num_threads
-    return serving(setup.model._weights.path, slots=slots, tokens=_SERVER_TOKENS, threads=threads)
+    return serving(setup.model._weights.path, slots=slots, tokens=_SERVER_TOKENS, threads=num_threads())
 
 
 def _timed(work: Callable[[], object]) -> float:
@@ -354,7 +353,7 @@ def main() -> None:
         numbers = (1, 1) if options.quick else (6, 3)
         setup = Setup(options.model, Path(folder), *numbers)
         measured = {name: MEASURES[name](setup) for name in options.name or MEASURES}
-        show(measured, options.log, f"{default_team().num_threads} threads, {SOURCE}, {options.model}")
+        show(measured, options.log, f"{num_threads()} threads, {SOURCE}, {options.model}")
 
 
 if __name__ == "__main__":

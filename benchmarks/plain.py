@@ -6,7 +6,6 @@ from dataclasses import dataclass
 
 from askance.models.llama_cpp import LlamaModel
 from askance.models.llama_cpp.context import PASS_TOKENS, Context
-from askance.models.llama_cpp.team import Team
 
 PROMPT_TOKENS, PASSES = 768, 32
 _LEAST_TOKENS = 64
@@ -25,7 +24,6 @@ class Plain:
     """The weights of a model, computed by a plain loop, as llama.cpp is set by default: with flash attention.
 
     It runs in the thread of the model: OpenMP keeps a team for each thread, and two would slow each other.
-    Its passes have all threads, as llama.cpp's own have, whatever else runs.
 
     Args:
         flash: whether attention is computed in the way that keeps no weights.
@@ -46,7 +44,6 @@ class Plain:
             context = self._contexts[num_texts] = Context(
                 self._model._weights, num_texts, 2 * PASS_TOKENS, watches=False, flash=self._flash
             )
-            context._team = Team(context._team.num_threads, adapts=False)
             self._measured(num_texts, num_tokens)  # the first pass makes room
         texts = range(num_texts)
         for text in texts:

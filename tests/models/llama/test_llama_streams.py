@@ -172,7 +172,8 @@ def test_the_prefix_cache_has_bounds(fresh, monkeypatch):
     for number in range(5):
         run(write(model, ids_of(number)))
     kept = [len(saved.ids) for saved in model._streams._cache._saved]
-    assert len(kept) == 2 and sum(kept) <= 250
+    assert len(kept) == 2
+    assert sum(kept) <= 250
     assert run(write(model, ids_of(2))).reused_tokens >= 98
     assert run(write(model, ids_of(0))).reused_tokens <= 1
 

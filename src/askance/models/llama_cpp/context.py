@@ -1,6 +1,7 @@
 """A KV cache of llama.cpp, and one forward pass over some of its streams."""
 
 import ctypes
+import os
 import weakref
 from collections.abc import Sequence
 from dataclasses import dataclass
@@ -11,7 +12,6 @@ from numpy.typing import NDArray
 
 from askance.models.llama_cpp.declarations import FLASH_ATTENTION_OFF, Batch
 from askance.models.llama_cpp.library import first_error, forget_errors, llama
-from askance.models.llama_cpp.team import default_team
 from askance.models.llama_cpp.watch import Watch
 from askance.models.llama_cpp.weights import Weights
 
@@ -19,6 +19,8 @@ PASS_TOKENS = 512
 """A pass computes at most so many tokens."""
 PADDING = 256
 """The room of a stream is a multiple of so many tokens."""
+_MOST_THREADS = 512
+"""Llama.cpp ends the process where it is asked for more."""
 
 
 @dataclass(frozen=True, slots=True, eq=False)
@@ -70,7 +72,7 @@ class Context:
     def __init__(
         self, weights: Weights, num_streams: int, stream_tokens: int, *, watches: bool, flash: bool = False
     ) -> None:
-        self._weights, self.num_streams, self._team = weights, num_streams, default_team()
+        self._weights, self.num_streams = weights, num_streams
         self._watch = (
             Watch(f"kq_soft_max-{weights.num_layers - 1}", remembers=weights.can_go_back) if watches else None
         )
@@ -135,10 +137,7 @@ class Context:
         """
         batch = self._row.fill(streams, starts, ids, num_logits)
         forget_errors()
-        num_threads = self._team.begin()
-        llama.llama_set_n_threads(self._pointer, num_threads, num_threads)
         code = llama.llama_decode(self._pointer, batch)
-        self._team.end()
         if code:
             raise RuntimeError(f"llama.cpp broke off with code {code}: {first_error()}")
         return [
@@ -185,7 +184,7 @@ class Context:
         settings.n_batch = settings.n_ubatch = PASS_TOKENS
         settings.n_outputs_max = settings.n_outputs_max_per_seq = 0  # as many as are asked for
         settings.kv_unified = False
-        settings.n_threads = settings.n_threads_batch = self._team.num_threads
+        settings.n_threads = settings.n_threads_batch = num_threads()
         if not flash:
             settings.flash_attn_type = FLASH_ATTENTION_OFF
         if self._watch is not None:
@@ -242,3 +241,13 @@ def _by_stream(caught: NDArray[np.float32], num_streams: int, num_tokens: int) -
 
 def _free(pointer: Any, *kept: Any) -> None:
     llama.llama_free(pointer)
+
+
+def num_threads() -> int:
+    """The number of threads that compute a pass: OMP_NUM_THREADS, or the cores that this process may use."""
+    told = os.environ.get("OMP_NUM_THREADS", "")
+    if told.isdecimal() and int(told):
+        return min(int(told), _MOST_THREADS)
+    if hasattr(os, "sched_getaffinity"):
+        return min(len(os.sched_getaffinity(0)), _MOST_THREADS)
+    return min(os.cpu_count() or 1, _MOST_THREADS)
