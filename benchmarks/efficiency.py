@@ -10,114 +10,38 @@ a value well above 1 tells that something slowed the plain loop.
 """
 
 import asyncio
-import json
 import statistics
-import subprocess
-import sys
 import tempfile
 import time
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from concurrent.futures import ProcessPoolExecutor
-from contextlib import AbstractContextManager, contextmanager
-from dataclasses import dataclass, field
-from functools import cached_property, partial
+from contextlib import AbstractContextManager
 from multiprocessing import get_context
 from pathlib import Path
 from typing import Any
 
 from askance.ask import Result
-from askance.core.ports import Retriever
 from askance.core.types import Cut, Question, Raw, Sampling, Token, Want
 from askance.models.llama_cpp import LlamaModel
 from askance.models.llama_cpp.context import num_threads
 from askance.models.llama_cpp.library import SOURCE
-from askance.retrieval.build import build_index
 from askance.runtime.many import many
-from askance.sample import CORPUS, QUESTIONS
-from askance.wire import DEFAULT_METHOD, Engine, load_model, make_method, open_retriever, with_preset
+from askance.wire import Engine
 from benchmarks.calls import ASKED, Calls
+from benchmarks.first_use import contention, demo, install
 from benchmarks.llama_server import LlamaServer, serving
 from benchmarks.plain import Plain
 from benchmarks.reflecting import with_reflection_tokens
 from benchmarks.report import parser, show
-from benchmarks.row import Row
+from benchmarks.row import Row, row, timed
+from benchmarks.setup import Setup
 from benchmarks.work import Work
 
-DEMO = "Where did the scriptwriter of The Third Man die?"
 IN_FLIGHT = 8
 BEAM = {"form": "long", "mode": "always", "passages": 3, "max_tokens": 40, "max_segments": 3}
 TREE = {"rollouts": 4}
 SIGNALS = Want(entropy=True, attention="mean")
-_BUSY = "while True: pass"
 _SERVER_TOKENS = 2048
-
-
-@dataclass(frozen=True)
-class Setup:
-    """What is measured, and how thoroughly.
-
-    Attributes:
-        spec: of the model.
-        folder: for the index and for files of models.
-        num_questions, num_repeats: of each row.
-    """
-
-    spec: str
-    folder: Path
-    num_questions: int
-    num_repeats: int
-    _plain: dict[bool, Plain] = field(default_factory=dict)
-
-    @cached_property
-    def model(self) -> LlamaModel:
-        return _loaded(self.spec)
-
-    @cached_property
-    def index(self) -> Path:
-        build_index([CORPUS], self.folder / "index")
-        return self.folder / "index"
-
-    @cached_property
-    def retriever(self) -> Retriever:
-        return open_retriever(self.index)
-
-    def engine(self, name: str, model: Any, settings: Mapping[str, Any] = {}) -> Engine:
-        method = make_method(name, with_preset(name, settings, self.spec, None))
-        return Engine(method, {"answer": model}, self.retriever)
-
-    def questions(self, number: int, first: int = 0) -> list[Question]:
-        rows = [json.loads(line) for line in QUESTIONS.read_text(encoding="utf-8").splitlines()]
-        return [Question(row["id"], row["question"]) for row in rows[first : first + number]]
-
-
-def demo(setup: Setup) -> Iterator[Row]:
-    """The question of the demo: a process for it, and within one that is warm; and what that one holds."""
-    words = ("-m", "askance.cli", "ask", DEMO, "--index", str(setup.index), "--model", setup.spec)
-    seconds = [_timed(partial(_python, *words)) for _ in range(setup.num_repeats + 1)][1:]
-    yield _row("question of the demo, whole process", seconds, "s", at_most=2.5)
-    with _apart() as asked:
-        seconds = [asked(_ask_demo, setup.spec, setup.index) for _ in range(setup.num_repeats + 1)][1:]
-        yield _row("the same within one process, warm", seconds, "s", at_most=1.2)
-        yield _row("resident memory, warm", [asked(_resident_mb)], "MB", at_most=450)
-
-
-def contention(setup: Setup) -> Iterator[Row]:
-    """The same question, in turn alone and beside two processes that never rest."""
-    seconds: dict[int, list[float]] = {0: [], 2: []}
-    with _apart() as asked:
-        asked(_ask_demo, setup.spec, setup.index)
-        for _ in range(setup.num_repeats):
-            for number, found in seconds.items():
-                busy = [subprocess.Popen([sys.executable, "-c", _BUSY]) for _ in range(number)]
-                try:
-                    found.append(asked(_ask_demo, setup.spec, setup.index))
-                finally:
-                    for process in busy:
-                        process.kill()
-                        process.wait()
-    alone, beside = (statistics.median(found) for found in seconds.values())
-    told = f"{alone:.2f} s alone, {beside:.2f} s beside them"
-    yield _row("beside two busy processes", [beside / alone], "times slower", told, at_most=3.5)
 
 
 def decoding(setup: Setup) -> Iterator[Row]:
@@ -133,7 +57,7 @@ def decoding(setup: Setup) -> Iterator[Row]:
             ratios.append(2 * own / (before + plain.speeds().passes))
         goal = {"at_least": 0.95} if flash else {}
         against = f"{told}; {statistics.median(speeds):.1f} tokens/s"
-        yield _row("decoding with entropy and attention", ratios, "of plain", against, **goal)
+        yield row("decoding with entropy and attention", ratios, "of plain", against, **goal)
 
 
 def methods(setup: Setup) -> Iterator[Row]:
@@ -169,7 +93,7 @@ def first_word(setup: Setup) -> Iterator[Row]:
             theirs.append(written.first - began)
             ratios.append(own[-1] / theirs[-1])
     told = f"llama.cpp's server and a search, {statistics.median(theirs[1:]):.2f} s"
-    yield _row("first committed word, single", ratios[1:], "of the time", told, at_most=1.1)
+    yield row("first committed word, single", ratios[1:], "of the time", told, at_most=1.1)
 
 
 def throughput(setup: Setup) -> Iterator[Row]:
@@ -191,11 +115,12 @@ def throughput(setup: Setup) -> Iterator[Row]:
             theirs.append(sum(each.num_tokens for each in written) / (ended - began))
     ratios = [one / other for one, other in zip(own[1:], theirs[1:], strict=True)]
     told = f"{statistics.median(own[1:]):.0f} of {statistics.median(theirs[1:]):.0f} tokens/s"
-    yield _row("closed_book, 8 in flight", ratios, "of the server's", told, at_least=1.0)
+    yield row("closed_book, 8 in flight", ratios, "of the server's", told, at_least=1.0)
 
 
 MEASURES: dict[str, Callable[[Setup], Iterator[Row]]] = {
-    each.__name__: each for each in (demo, decoding, methods, native, first_word, throughput, contention)
+    each.__name__: each
+    for each in (install, demo, decoding, methods, native, first_word, throughput, contention)
 }
 
 
@@ -231,31 +156,7 @@ def _efficiency(setup: Setup, name: str, settings: Mapping[str, Any], goal: floa
         told = f"{prompt_tokens:,} tokens and {passes:,} passes of {num_texts} behind {depth:,}: "
         told += f"{least:.1f} of {taken:.1f} s"
     words = "".join(f", {value}" for value in settings.values() if isinstance(value, str))
-    return _row(f"efficiency: {name}{words}, {in_flight} in flight", found, "of plain", told, at_least=goal)
-
-
-def _row(
-    what: str,
-    values: Sequence[float],
-    unit: str,
-    against: str = "",
-    *,
-    at_least: float | None = None,
-    at_most: float | None = None,
-) -> Row:
-    median, goal = statistics.median(values), ""
-    if at_least is not None:
-        goal = f">= {at_least:g}: {'met' if median >= at_least else 'missed'}"
-    if at_most is not None:
-        goal = f"<= {at_most:g}: {'met' if median <= at_most else 'missed'}"
-    return Row(what, median, unit, against=against, goal=goal)
-
-
-def _loaded(spec: str) -> LlamaModel:
-    model = load_model(spec)
-    if not isinstance(model, LlamaModel):
-        raise SystemExit(f"--model {spec}: it is not computed by llama.cpp; name one that is.")
-    return model
+    return row(f"efficiency: {name}{words}, {in_flight} in flight", found, "of plain", told, at_least=goal)
 
 
 def _plain(setup: Setup, *, flash: bool = True) -> Plain:
@@ -264,16 +165,6 @@ def _plain(setup: Setup, *, flash: bool = True) -> Plain:
 
 def _server(setup: Setup, slots: int) -> AbstractContextManager[LlamaServer]:
     return serving(setup.model._weights.path, slots=slots, tokens=_SERVER_TOKENS, threads=num_threads())
-
-
-def _timed(work: Callable[[], object]) -> float:
-    began = time.perf_counter()
-    work()
-    return time.perf_counter() - began
-
-
-def _python(*words: str) -> None:
-    subprocess.run([sys.executable, *words], check=True, capture_output=True)
 
 
 def _writing_speed(model: LlamaModel, num_tokens: int = 64) -> float:
@@ -302,7 +193,7 @@ def _asked(engine: Engine, questions: Sequence[Question], in_flight: int) -> flo
                 if outcome.error is not None:
                     raise outcome.error
 
-    return _timed(lambda: asyncio.run(ask_all()))
+    return timed(lambda: asyncio.run(ask_all()))
 
 
 def _until_committed(engine: Engine, question: Question) -> float:
@@ -314,34 +205,6 @@ def _until_committed(engine: Engine, question: Question) -> float:
 
     asyncio.run(engine.answer(question, listener=listen))
     return committed[0] - began
-
-
-@contextmanager
-def _apart() -> Iterator[Callable[..., float]]:
-    """A process of its own, in which functions are called."""
-    with ProcessPoolExecutor(1, get_context("spawn")) as pool:
-        yield lambda work, *given: pool.submit(work, *given).result()
-
-
-_engines: list[Engine] = []
-"""Of a process that asks the demo's question: one, that stays."""
-
-
-def _ask_demo(spec: str, index: Path) -> float:
-    """Seconds; another question came before, so that it finds what examples have left."""
-    if not _engines:
-        method = make_method(DEFAULT_METHOD, with_preset(DEFAULT_METHOD, {}, spec, None))
-        _engines.append(Engine(method, {"answer": _loaded(spec)}, open_retriever(index)))
-    (engine,) = _engines
-    model: Any = engine.models["answer"]
-    asyncio.run(model.forget())
-    engine.ask("Which river flows through the city where The Third Man takes place?")
-    return _timed(lambda: engine.ask(DEMO))
-
-
-def _resident_mb() -> float:
-    lines = Path("/proc/self/status").read_text(encoding="ascii").splitlines()
-    return next(int(line.split()[1]) for line in lines if line.startswith("VmRSS")) / 1000
 
 
 def main() -> None:

@@ -1,5 +1,8 @@
 """One line of a table of measurements."""
 
+import statistics
+import time
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 
 
@@ -17,3 +20,28 @@ class Row:
     ratio: float | None = None
     against: str = ""
     goal: str = ""
+
+
+def row(
+    what: str,
+    values: Sequence[float],
+    unit: str,
+    against: str = "",
+    *,
+    at_least: float | None = None,
+    at_most: float | None = None,
+) -> Row:
+    """The median of some values, and whether it meets a goal."""
+    median, goal = statistics.median(values), ""
+    if at_least is not None:
+        goal = f">= {at_least:g}: {'met' if median >= at_least else 'missed'}"
+    if at_most is not None:
+        goal = f"<= {at_most:g}: {'met' if median <= at_most else 'missed'}"
+    return Row(what, median, unit, against=against, goal=goal)
+
+
+def timed(work: Callable[[], object]) -> float:
+    """Seconds."""
+    began = time.perf_counter()
+    work()
+    return time.perf_counter() - began

@@ -1,0 +1,102 @@
+"""The first minutes with askance: installing it, the question of the demo, and that beside other work."""
+
+import asyncio
+import os
+import statistics
+import subprocess
+import sys
+from collections.abc import Callable, Iterator
+from concurrent.futures import ProcessPoolExecutor
+from contextlib import contextmanager
+from functools import partial
+from multiprocessing import get_context
+from pathlib import Path
+from typing import Any
+
+from askance.wire import DEFAULT_METHOD, Engine, make_method, open_retriever, with_preset
+from benchmarks.row import Row, row, timed
+from benchmarks.setup import Setup, loaded
+
+DEMO = "Where did the scriptwriter of The Third Man die?"
+_BUSY = "while True: pass"
+_REPOSITORY = Path(__file__).parent.parent
+
+
+def demo(setup: Setup) -> Iterator[Row]:
+    """The question of the demo: a process for it, and within one that is warm; and what that one holds."""
+    words = ("-m", "askance.cli", "ask", DEMO, "--index", str(setup.index), "--model", setup.spec)
+    seconds = [timed(partial(_python, *words)) for _ in range(setup.num_repeats + 1)][1:]
+    yield row("question of the demo, whole process", seconds, "s", at_most=2.5)
+    with _apart() as asked:
+        seconds = [asked(_ask_demo, setup.spec, setup.index) for _ in range(setup.num_repeats + 1)][1:]
+        yield row("the same within one process, warm", seconds, "s", at_most=1.2)
+        yield row("resident memory, warm", [asked(_resident_mb)], "MB", at_most=450)
+
+
+def install(setup: Setup) -> Iterator[Row]:
+    """`make demo` in a fresh clone of this repository, with an empty home: needs a package index."""
+    clone, home = setup.folder / "clone", setup.folder / "home"
+    home.mkdir()
+    subprocess.run(["git", "clone", "-q", str(_REPOSITORY), str(clone)], check=True)
+    command = partial(
+        subprocess.run,
+        ["make", "demo"],
+        cwd=clone,
+        env={**os.environ, "HOME": str(home)},
+        check=True,
+        capture_output=True,
+    )
+    yield row("make demo, fresh clone", [timed(command)], "s", at_most=60)
+    size = sum(file.lstat().st_size for file in (clone / ".venv").rglob("*") if file.is_file())
+    yield row("what it installs", [size / 1e6], "MB", at_most=400)
+
+
+def contention(setup: Setup) -> Iterator[Row]:
+    """The same question, in turn alone and beside two processes that never rest."""
+    seconds: dict[int, list[float]] = {0: [], 2: []}
+    with _apart() as asked:
+        asked(_ask_demo, setup.spec, setup.index)
+        for _ in range(setup.num_repeats):
+            for number, found in seconds.items():
+                busy = [subprocess.Popen([sys.executable, "-c", _BUSY]) for _ in range(number)]
+                try:
+                    found.append(asked(_ask_demo, setup.spec, setup.index))
+                finally:
+                    for process in busy:
+                        process.kill()
+                        process.wait()
+    alone, beside = (statistics.median(found) for found in seconds.values())
+    told = f"{alone:.2f} s alone, {beside:.2f} s beside them"
+    yield row("beside two busy processes", [beside / alone], "times slower", told, at_most=3.5)
+
+
+def _python(*words: str) -> None:
+    subprocess.run([sys.executable, *words], check=True, capture_output=True)
+
+
+@contextmanager
+def _apart() -> Iterator[Callable[..., float]]:
+    """A process of its own, in which functions are called."""
+    with ProcessPoolExecutor(1, get_context("spawn")) as pool:
+        yield lambda work, *given: pool.submit(work, *given).result()
+
+
+_engines: list[Engine] = []
+"""Of a process that asks the demo's question: one, that stays."""
+
+
+def _ask_demo(spec: str, index: Path) -> float:
+    """Seconds; another question came before, so that it finds what examples have left."""
+    if not _engines:
+        method = make_method(DEFAULT_METHOD, with_preset(DEFAULT_METHOD, {}, spec, None))
+        _engines.append(Engine(method, {"answer": loaded(spec)}, open_retriever(index)))
+    (engine,) = _engines
+    model: Any = engine.models["answer"]
+    asyncio.run(model.forget())
+    engine.ask("Which river flows through the city where The Third Man takes place?")
+    return timed(lambda: engine.ask(DEMO))
+
+
+def _resident_mb() -> float:
+    lines = Path("/proc/self/status").read_text(encoding="ascii").splitlines()
+    return next(int(line.split()[1]) for line in lines if line.startswith("VmRSS")) / 1000

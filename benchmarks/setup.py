@@ -1,0 +1,62 @@
+"""What a benchmark of the methods needs: a model, an index, questions."""
+
+import json
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from functools import cached_property
+from pathlib import Path
+from typing import Any
+
+from askance.core.ports import Retriever
+from askance.core.types import Question
+from askance.models.llama_cpp import LlamaModel
+from askance.retrieval.build import build_index
+from askance.sample import CORPUS, QUESTIONS
+from askance.wire import Engine, load_model, make_method, open_retriever, with_preset
+from benchmarks.plain import Plain
+
+
+@dataclass(frozen=True)
+class Setup:
+    """What is measured, and how thoroughly.
+
+    Attributes:
+        spec: of the model.
+        folder: for the index and for files of models.
+        num_questions, num_repeats: of each row.
+    """
+
+    spec: str
+    folder: Path
+    num_questions: int
+    num_repeats: int
+    _plain: dict[bool, Plain] = field(default_factory=dict)
+
+    @cached_property
+    def model(self) -> LlamaModel:
+        return loaded(self.spec)
+
+    @cached_property
+    def index(self) -> Path:
+        build_index([CORPUS], self.folder / "index")
+        return self.folder / "index"
+
+    @cached_property
+    def retriever(self) -> Retriever:
+        return open_retriever(self.index)
+
+    def engine(self, name: str, model: Any, settings: Mapping[str, Any] = {}) -> Engine:
+        method = make_method(name, with_preset(name, settings, self.spec, None))
+        return Engine(method, {"answer": model}, self.retriever)
+
+    def questions(self, number: int, first: int = 0) -> list[Question]:
+        rows = [json.loads(line) for line in QUESTIONS.read_text(encoding="utf-8").splitlines()]
+        return [Question(row["id"], row["question"]) for row in rows[first : first + number]]
+
+
+def loaded(spec: str) -> LlamaModel:
+    """A model that llama.cpp computes."""
+    model = load_model(spec)
+    if not isinstance(model, LlamaModel):
+        raise SystemExit(f"--model {spec}: it is not computed by llama.cpp; name one that is.")
+    return model
