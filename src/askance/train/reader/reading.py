@@ -2,26 +2,76 @@
 
 These are the prompts of `closed_book`, `single`, FLARE and DRAGIN. A method shows passages that hold all of
 the answer, a part of it, or nothing; it asks for the whole answer, or for the rest behind a text that it
-keeps, which DRAGIN cuts in mid-sentence, right before the word in doubt.
+keeps, which DRAGIN cuts in mid-sentence, right before the word in doubt. AirRAG's RA is the one prompt that
+may refuse, and so the one for questions that their paragraph does not answer.
 """
 
 import random
 from collections.abc import Iterator, Sequence
+from dataclasses import dataclass
 
 from askance.core.ports import Model
 from askance.core.types import Hit, Question
 from askance.eval.datasets import Example
 from askance.eval.datasets.grounds import Paragraph
+from askance.eval.datasets.squad2 import UNANSWERABLE
+from askance.methods.airrag_prompts import retrieval_answer_prompt
+from askance.methods.airrag_wording import READER, REFUSAL
 from askance.methods.prompts import Layout, answer_prompt
 from askance.methods.wording import PLAIN
-from askance.train.reader.lesson import Lesson, Task
-from askance.train.reader.passages import Showing, among_distractors, as_hits
-from askance.train.reader.reasoning import Reasoning, reasoning
+from askance.text.sentences import sentences
+from askance.train.reader.lesson import Lesson, reply
+from askance.train.reader.passages import Showing, among_distractors, as_hits, fitted
 
 GOING_ON = 0.5
 """Share of the answers that are gone on with as well, from somewhere within them."""
 PARTLY_SHOWN = 0.2
 """Share of the readings with several supporting passages that lack one of them."""
+MAY_REFUSE = 0.7
+"""Share of the paragraphs whose questions are put to the prompt that may refuse."""
+LONGEST_EVIDENCE_WORDS = 30
+"""A longer sentence of a passage is not written out: the answer then stands alone."""
+
+
+@dataclass(frozen=True, slots=True)
+class Reasoning:
+    """Sentences that lead to an answer.
+
+    Attributes:
+        facts: in order; none where the answer is read off directly.
+        answer: the short answer.
+    """
+
+    facts: tuple[str, ...]
+    answer: str
+
+    @property
+    def conclusion(self) -> str:
+        """The last sentence."""
+        return f"So the answer is{self.stated}"
+
+    @property
+    def stated(self) -> str:
+        """What it ends in: the answer, with a blank and a full stop."""
+        return f" {self.answer.removesuffix('.')}."
+
+    @property
+    def sentences(self) -> tuple[str, ...]:
+        """All of it."""
+        return (*self.facts, self.conclusion)
+
+    @property
+    def text(self) -> str:
+        """All of it, as a method writes it."""
+        return " ".join(self.sentences)
+
+
+def reasoning(example: Example) -> Reasoning:
+    """The way to the first gold answer: the plain facts that the dataset tells, else the sentences of its
+    paragraphs that support the answer.
+    """
+    facts = tuple(map(_closed, example.grounds.facts)) or _evidence(example)
+    return Reasoning(facts, example.golds[0])
 
 
 def from_passages(
@@ -62,6 +112,39 @@ def worked_answer(
     return Lesson("single_hop", id, prompt, _behind("", known.text, layout), known.stated)
 
 
+def on_paragraph(
+    group: Sequence[Example], words: int, model: Model, layout: Layout, random_: random.Random
+) -> Iterator[Lesson]:
+    """All questions of one paragraph to the prompt that may refuse, or all to the one that always answers."""
+    may_refuse = random_.random() < MAY_REFUSE
+    for example in group:
+        paragraph = fitted(example.grounds.paragraphs[0], words)
+        if paragraph is None:
+            continue
+        hits, is_answered = as_hits([paragraph]), example.kind != UNANSWERABLE
+        if is_answered and not may_refuse:
+            known = reasoning(example)
+            yield worked_answer(example.question.id, example.question.text, known, hits, model, layout)
+        elif may_refuse:
+            answer = example.golds[0] if is_answered else REFUSAL
+            yield retrieval_answer(example.question.id, example.question.text, answer, hits, model)
+
+
+def retrieval_answer(id: str, question: str, answer: str, hits: Sequence[Hit], model: Model) -> Lesson:
+    """RA with a known answer."""
+    prompt = retrieval_answer_prompt(model, hits, question, words=READER)
+    return reply("single_hop", id, prompt, answer)
+
+
+def grouped_by_paragraph(examples: Sequence[Example]) -> list[list[Example]]:
+    """Examples on the same paragraph together, in the order of their first question."""
+    groups: dict[tuple[str, str], list[Example]] = {}
+    for example in examples:
+        paragraph = example.grounds.paragraphs[0]
+        groups.setdefault((paragraph.title, paragraph.text), []).append(example)
+    return list(groups.values())
+
+
 def shown(example: Example, showing: Showing, random_: random.Random) -> tuple[Hit, ...] | None:
     """What supports the answer among distractors; None where there is nothing, or it does not fit.
 
@@ -94,7 +177,7 @@ def _parted(known: Reasoning, random_: random.Random) -> tuple[str, str]:
 
 
 def _lesson(
-    task: Task,
+    task: str,
     example: Example,
     model: Model,
     layout: Layout,
@@ -111,3 +194,19 @@ def _lesson(
 def _behind(so_far: str, text: str, layout: Layout) -> str:
     """With the blank that separates it from what it follows; a chat turn begins without one."""
     return text if layout == "chat" and not so_far else f" {text}"
+
+
+def _evidence(example: Example) -> tuple[str, ...]:
+    told = [
+        _closed(sentence)
+        for paragraph in example.grounds.supporting
+        for part in paragraph.evidence_texts
+        for sentence in sentences(part)
+    ]
+    num_words = sum(len(sentence.split()) for sentence in told)
+    return tuple(told) if num_words <= LONGEST_EVIDENCE_WORDS * max(1, example.hops or 1) else ()
+
+
+def _closed(sentence: str) -> str:
+    sentence = " ".join(sentence.split())
+    return sentence if sentence[-1:] in tuple(".!?\"'") else f"{sentence}."

@@ -103,6 +103,20 @@ def same(name: str, other: str) -> bool:
     return _bare(name) == _bare(other)
 
 
+def in_order(triples: tuple[Triple, ...]) -> tuple[Triple, ...]:
+    """Each chain of facts in one piece: what is told of an object follows the fact that leads to it."""
+    ordered: list[Triple] = []
+    left = list(triples)
+    while left:
+        fact: Triple | None = left.pop(0)
+        while fact is not None:
+            ordered.append(fact)
+            fact = next((other for other in left if same(other.subject, ordered[-1].object)), None)
+            if fact is not None:
+                left.remove(fact)
+    return tuple(ordered)
+
+
 def _bare(name: str) -> str:
     apart = unicodedata.normalize("NFKD", plain(name))
     return "".join(each for each in apart if not unicodedata.combining(each)).casefold()

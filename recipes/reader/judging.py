@@ -27,11 +27,11 @@ from askance.methods.selfrag_prompts import (
     support_prompt,
     usefulness_prompt,
 )
-from askance.train.reader.composing import told_by
-from askance.train.reader.lesson import Lesson, Task, reply
+from askance.train.reader.lesson import Lesson, reply
 from askance.train.reader.passages import Showing, as_hits, fitted
-from askance.train.reader.reasoning import in_order, reasoning
-from askance.train.reader.relations import plain, same, statement
+from askance.train.reader.reading import reasoning
+from recipes.reader.composing import told_by
+from recipes.reader.relations import in_order, plain, same, statement
 
 _NUM_COMPARED = 4
 """Of how many paragraphs the one is taken that is about as long as another."""
@@ -147,7 +147,7 @@ def _names(passage: Passage, fact: Triple) -> bool:
     return fact.object in passage.text and plain(fact.subject) in f"{passage.title} {passage.text}"
 
 
-def _judged(task: Task, example: Example, prompt: Prompt, words: Mapping[str, str], token: str) -> Lesson:
+def _judged(task: str, example: Example, prompt: Prompt, words: Mapping[str, str], token: str) -> Lesson:
     return reply(task, example.question.id, prompt, words[token])
 
 

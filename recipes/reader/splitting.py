@@ -16,8 +16,7 @@ from askance.methods.airrag_prompts import analysis_prompt, summary_prompt, tran
 from askance.methods.airrag_wording import READER
 from askance.train.reader.lesson import Lesson, reply
 from askance.train.reader.passages import Showing, among_distractors
-from askance.train.reader.reasoning import in_order
-from askance.train.reader.relations import questions, role, same
+from recipes.reader.relations import in_order, questions, role, same
 
 NOTHING = "None"
 """What the prompts ask for where a question needs no splitting, or no more."""

@@ -9,7 +9,7 @@ from collections.abc import Sequence
 from itertools import pairwise
 
 from askance.eval.datasets.grounds import Triple
-from askance.train.reader.relations import plain, same
+from recipes.reader.relations import plain, same
 
 DATED = {
     "date of birth": "was born",

@@ -13,7 +13,7 @@ from askance.core.types import Question
 from askance.eval.datasets import Example
 from askance.eval.datasets.grounds import Grounds, Paragraph, Triple
 from askance.text.sentences import sentence_spans
-from askance.train.reader.relations import questions, same
+from recipes.reader.relations import questions, same
 
 NUM_DISTRACTORS = 3
 """Paragraphs beside the one that tells, to choose among."""

@@ -9,16 +9,23 @@ what is learned.
 import random
 from collections import defaultdict
 from collections.abc import Iterator, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from itertools import pairwise
 from math import sqrt
 
-from askance.core.types import Question
+from askance.core.ports import Model
+from askance.core.types import Hit, Question
 from askance.eval.datasets import Example
 from askance.eval.datasets.grounds import Grounds, Paragraph, Triple
-from askance.train.reader.comparing import comparison, date
-from askance.train.reader.reasoning import Reasoning, in_order
-from askance.train.reader.relations import plain, questions, role, same, statement
+from askance.methods.prompts import Layout
+from askance.train.reader.lesson import Lesson
+from askance.train.reader.reading import REFUSAL, Reasoning, retrieval_answer, worked_answer
+from recipes.reader.conclusions import comparison, conclusions, date
+from recipes.reader.relations import in_order, plain, questions, role, same, statement
+
+PARTS_MAY_REFUSE = 0.1
+"""The same of the passages of longer questions. Few: another prompt shares nothing with theirs, and costs as
+much as all other questions on them."""
 
 _ORDER = {
     "date of birth": (("was born first", "was born earlier", "is older"), ("was born later", "is younger")),
@@ -59,6 +66,15 @@ class Chain:
 Told = tuple[Example, Chain]
 
 
+def worded(example: Example) -> Example:
+    """The example with its facts of a knowledge base in sentences, and with what follows from them."""
+    triples = in_order(example.grounds.triples)
+    if not triples:
+        return example
+    facts = (*map(statement, triples), *conclusions(triples, example.golds[0]))
+    return replace(example, grounds=replace(example.grounds, facts=facts))
+
+
 def parts(example: Example) -> Iterator[tuple[str, Reasoning, tuple[Paragraph, ...]]]:
     """Questions of one and two hops within the chain of `example`: text, way to the answer, what tells it."""
     triples = in_order(example.grounds.triples)
@@ -69,6 +85,22 @@ def parts(example: Example) -> Iterator[tuple[str, Reasoning, tuple[Paragraph, .
         asked = questions(last, role(chain.facts[0]) if len(chain.facts) == 2 else "")
         facts = tuple(statement(fact) for fact in chain.facts)
         yield asked[0], Reasoning(facts, last.object), chain.paragraphs
+
+
+def on_parts(
+    example: Example, hits: Sequence[Hit], model: Model, layout: Layout, random_: random.Random
+) -> Iterator[Lesson]:
+    """Parts of the question of `example` over its passages; a refusal where a part is not told there."""
+    may_refuse = random_.random() < PARTS_MAY_REFUSE
+    texts = {hit.passage.title: hit.passage.text for hit in hits}
+    for question, known, telling in parts(example):
+        is_shown = all(known.answer in texts.get(paragraph.title, "") for paragraph in telling[-1:])
+        is_shown = is_shown and all(paragraph.title in texts for paragraph in telling)
+        if is_shown and not may_refuse:
+            yield worked_answer(example.question.id, question, known, hits, model, layout)
+        elif may_refuse:
+            answer = known.answer if is_shown else REFUSAL
+            yield retrieval_answer(example.question.id, question, answer, hits, model)
 
 
 def comparisons(examples: Sequence[Example], most: int, random_: random.Random) -> tuple[Example, ...]:
@@ -145,7 +177,7 @@ def _compared(number: str, one: Told, other: Told, text: str, answer: str) -> Ex
     ]
     grounds = Grounds((*needed, *others), (*a.facts, *b.facts))
     asked = Question(f"{first.question.id}+{second.question.id}+{number}", text)
-    return Example(asked, (answer,), grounds=grounds, hops=len(needed))
+    return worded(Example(asked, (answer,), grounds=grounds, hops=len(needed)))
 
 
 def _chains(example: Example) -> Iterator[Chain]:
