@@ -1,6 +1,6 @@
 r"""Makes the adapter that ships with askance: its data, its settings and its seed.
 
-    python -m runs.bundled_reader --two-wiki train.json --strategyqa strategyqa_train.json \
+    python -m recipes.bundled_reader --two-wiki train.json --strategyqa strategyqa_train.json \
         --squad dev-v2.0.json --out FOLDER
 
 Started again after a kill, it goes on. The adapter that ships was made from 500 questions of
@@ -11,18 +11,17 @@ number on it means anything. Copy FOLDER to src/askance/models/reader.
 
 import argparse
 from collections.abc import Mapping
-from functools import partial
 from pathlib import Path
 
-from rich.console import Console
-
 from askance.cli import exit_codes
+from askance.cli_train import train_shown
 from askance.eval.datasets import Example, read_dataset
-from askance.serve.progress import TrainingProgress
-from askance.train.reader.settings import ReaderSettings
+from askance.serve.console import err
+from recipes.reader.mixture import RecipeBuilder
+from recipes.reader.settings import RecipeSettings
 
 BASE = "bundled:base"
-SETTINGS = ReaderSettings(
+SETTINGS = RecipeSettings(
     seed=30,
     rows_per_step=4,
     memory=0.1,
@@ -51,7 +50,9 @@ def main(arguments: list[str] | None = None) -> None:
     )
     with exit_codes():
         given = parser.parse_args(arguments)
-        _train(examples(given.two_wiki, given.strategyqa, given.squad), given.out)
+        told = examples(given.two_wiki, given.strategyqa, given.squad)
+        train_shown(told, BASE, SETTINGS, RecipeBuilder, given.out)
+    err.print(f"the adapter is in {given.out}", markup=False, soft_wrap=True)
 
 
 def examples(two_wiki: str, strategyqa: str, squad: str) -> Mapping[str, tuple[Example, ...]]:
@@ -62,19 +63,6 @@ def examples(two_wiki: str, strategyqa: str, squad: str) -> Mapping[str, tuple[E
         "strategyqa": read_dataset(f"strategyqa:{strategyqa}")[:NUM_STRATEGYQA],
         "squad2": tuple(each for each in asked if not {*HELD_OUT_ARTICLES} & {*each.supporting_titles}),
     }
-
-
-def _train(examples_by_dataset: Mapping[str, tuple[Example, ...]], out: Path) -> None:
-    from askance.cli_train import tell
-    from askance.train.reader.base import load_base
-    from askance.train.reader.recipe import train_reader
-
-    err = Console(stderr=True, highlight=False, emoji=False)
-    with TrainingProgress(err) as progress:
-        train_reader(
-            examples_by_dataset, load_base(BASE), SETTINGS, out, progress, partial(tell, console=err)
-        )
-    err.print(f"the adapter is in {out}", markup=False, soft_wrap=True)
 
 
 if __name__ == "__main__":

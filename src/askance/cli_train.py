@@ -1,6 +1,6 @@
 """The commands that train models."""
 
-from collections.abc import Sequence
+from collections.abc import Callable, Mapping, Sequence
 from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated
@@ -19,6 +19,20 @@ from askance.text.printable import printable
 if TYPE_CHECKING:
     from askance.eval.datasets import Example
     from askance.train.reader.card import Account
+    from askance.train.reader.mixture import Builder
+    from askance.train.reader.settings import ReaderSettings
+
+_RECIPE = (
+    "compared",
+    "deciding",
+    "bridged",
+    "splitting",
+    "following_up",
+    "summing_up",
+    "judging",
+    "relevance",
+)
+"""Shares of lessons that the recipe in the repository makes, and no installed askance."""
 
 train = typer.Typer(no_args_is_help=True, help="Train models on questions with known grounds.")
 
@@ -28,42 +42,92 @@ def _train() -> None:
     """Train models on questions with known grounds."""
 
 
-@train.command()
-def reader(
-    dataset: Annotated[
-        list[str], typer.Option(help="NAME:FILE with supporting texts or facts; may be given again.")
-    ],
-    folder: Annotated[Path, typer.Option("--out", help="Folder of the reader; a stopped training goes on.")],
-    model: Annotated[
-        str, typer.Option(help="What to start from: bundled:base, hf:NAME, or a reader: bundled, hf:FOLDER.")
-    ] = "bundled:base",
-    set_: SetOption = None,
-    limit: Annotated[
-        int | None, typer.Option(metavar="N", help="Take the first N questions of each.")
-    ] = None,
-    dry: Annotated[bool, typer.Option("--dry-run", help="Say what would be learned, and stop.")] = False,
-) -> None:
-    """Teach a small model to read: to answer from passages, to split questions, to judge.
+Lessons = Callable[[], "tuple[type[ReaderSettings], type[Builder]]"]
 
-    The same command goes on after a kill. `--set` takes rank, learning_rate, epochs and others:
-    docs/reader.md.
-    """
+
+def _own_lessons() -> "tuple[type[ReaderSettings], type[Builder]]":
+    from askance.train.reader.mixture import Builder
     from askance.train.reader.settings import ReaderSettings
 
-    settings = ReaderSettings(**parse_knobs(ReaderSettings, knobs_by_name(set_ or ())))
-    examples = examples_by_name(dataset, limit)
-    _check_packages()
+    return ReaderSettings, Builder
+
+
+def reader_command(lessons: Lessons) -> Callable[..., None]:
+    """The command that trains a reader.
+
+    Args:
+        lessons: gives the settings and what makes the lessons; called when the command is, since a recipe
+            imports much.
+    """
+
+    def reader(
+        dataset: Annotated[
+            list[str], typer.Option(help="NAME:FILE with supporting texts or facts; may be given again.")
+        ],
+        folder: Annotated[
+            Path, typer.Option("--out", help="Folder of the reader; a stopped training goes on.")
+        ],
+        model: Annotated[
+            str,
+            typer.Option(help="What to start from: bundled:base, hf:NAME, or a reader: bundled, hf:FOLDER."),
+        ] = "bundled:base",
+        set_: SetOption = None,
+        limit: Annotated[
+            int | None, typer.Option(metavar="N", help="Take the first N questions of each.")
+        ] = None,
+        dry: Annotated[bool, typer.Option("--dry-run", help="Say what would be learned, and stop.")] = False,
+    ) -> None:
+        """Teach a small model to read: to answer from passages, in short sentences.
+
+        The same command goes on after a kill. `--set` takes rank, learning_rate, epochs and others:
+        docs/reader.md.
+        """
+        settings_class, builder = lessons()
+        settings = settings_class(**parse_knobs(settings_class, _known(settings_class, set_)))
+        examples = examples_by_name(dataset, limit)
+        _check_packages()
+        from askance.train.reader.train_reader import check_free
+
+        check_free(folder)
+        if dry:
+            train_shown(examples, model, settings, builder, folder, is_dry=True)
+        else:
+            _show(train_shown(examples, model, settings, builder, folder), folder)
+
+    return reader
+
+
+train.command()(reader_command(_own_lessons))
+
+
+def _known(settings: "type[ReaderSettings]", set_: Sequence[str] | None) -> dict[str, str]:
+    given = knobs_by_name(set_ or ())
+    for name in _RECIPE if settings.owner == "askance train reader" else ():
+        if name in given:
+            raise InputError(
+                f"--set {name}={given[name]}: such lessons are those of the recipe. In a checkout of the "
+                "repository, `python -m recipes.reader` takes the same options, and this one."
+            )
+    return given
+
+
+def train_shown(
+    examples: "Mapping[str, Sequence[Example]]",
+    model: str,
+    settings: "ReaderSettings",
+    builder: "type[Builder]",
+    folder: Path,
+    *,
+    is_dry: bool = False,
+) -> "Account":
+    """Train a reader, and show on the terminal how far it is."""
     from askance.serve.progress import TrainingProgress
     from askance.train.reader.base import load_base
-    from askance.train.reader.recipe import check_free, train_reader
+    from askance.train.reader.train_reader import train_reader
 
-    check_free(folder)
-    base = load_base(model)
+    base, told = load_base(model), partial(tell, console=out if is_dry else err)
     with TrainingProgress(err) as progress:
-        told = partial(tell, console=out if dry else err)
-        account = train_reader(examples, base, settings, folder, progress, told, is_dry=dry)
-    if not dry:
-        _show(account, folder)
+        return train_reader(examples, base, settings, folder, progress, told, builder=builder, is_dry=is_dry)
 
 
 def examples_by_name(specs: Sequence[str], limit: int | None) -> "dict[str, tuple[Example, ...]]":

@@ -4,10 +4,13 @@ import json
 import resource
 import shutil
 from contextlib import contextmanager
+from dataclasses import asdict
 from pathlib import Path
 
 import pytest
 import torch
+from recipes.reader.mixture import RecipeBuilder
+from recipes.reader.settings import RecipeSettings
 
 from askance.core.errors import InputError, ModelSpecError
 from askance.core.types import Question
@@ -17,8 +20,8 @@ from askance.models.hf.fingerprint import weights_fingerprint
 from askance.models.local.encoding import chat_template_digest
 from askance.models.local.reader_note import read_note
 from askance.train.reader.base import load_base
-from askance.train.reader.recipe import train_reader
 from askance.train.reader.settings import ReaderSettings
+from askance.train.reader.train_reader import train_reader
 from tests.tolerances import assert_near
 from tests.train.reader.lessons import FILM, NO_TOWER, OTHER_FILM, TOWER
 
@@ -29,7 +32,7 @@ IDS = torch.arange(3, 60)[None]
 def settings(**changed):
     """The tiny vocabulary makes 200 tokens of a sentence: few lessons fit into its window."""
     given = {"rank": 4, "max_tokens": 512, "rows_per_step": 2, "held_out": 0.0, "learning_rate": 0.01}
-    given |= {"paragraph": 1.0, "precision": "float32"}
+    given |= {"reading": 4.0, "paragraph": 1.0, "precision": "float32"}
     return ReaderSettings(**(given | changed))
 
 
@@ -253,8 +256,10 @@ def test_what_is_held_out_need_not_fit(qwen_folder, tmp_path):
 
 
 def test_a_base_whose_template_takes_no_system_turn(llama_folder, tmp_path):
-    given = settings(splitting=1.0)
-    account = train_reader(EXAMPLES, base(llama_folder), given, tmp_path / "reader", is_dry=True)
+    given = RecipeSettings(**{**asdict(settings()), "splitting": 1.0})
+    account = train_reader(
+        EXAMPLES, base(llama_folder), given, tmp_path / "reader", builder=RecipeBuilder, is_dry=True
+    )
     assert any(task == "splitting" for _, task in account.mixture.num_lessons)
     assert account.num_steps > 0
 

@@ -3,10 +3,11 @@
 from dataclasses import replace
 
 import pytest
+from recipes.reader.composing import worded
+from recipes.reader.conclusions import comparison, conclusions
 
 from askance.eval.datasets.grounds import Grounds, Triple
-from askance.train.reader.comparing import comparison, conclusions
-from askance.train.reader.reasoning import reasoning
+from askance.train.reader.reading import reasoning
 from tests.train.reader.lessons import FILM
 
 HEIDI, FURY = Triple("Heidi (film)", "director", "Allan Dwan"), Triple("Fury", "director", "Fritz Lang")
@@ -51,7 +52,7 @@ def test_the_one_that_is_asked_for_is_named_by_what_it_is(answer, so):
 def test_the_conclusion_stands_behind_the_facts():
     dates = (Triple("A", "date of death", "1900"), Triple("B", "date of death", "1910"))
     example = replace(FILM, golds=("B",), grounds=Grounds(triples=dates))
-    assert reasoning(example).text == (
+    assert reasoning(worded(example)).text == (
         "A died in 1900. B died in 1910. 1900 is before 1910, so B died later. So the answer is B."
     )
 

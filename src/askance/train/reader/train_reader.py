@@ -21,12 +21,11 @@ from askance.models.local.encoding import Encoding, chat_template_digest
 from askance.train.reader.base import Base
 from askance.train.reader.card import Account
 from askance.train.reader.checkpoint import claimed, remove
-from askance.train.reader.course import lessons_digest, make_course
-from askance.train.reader.encoding import Encoded, encode
 from askance.train.reader.finish import write_reader
-from askance.train.reader.mixture import Mixture, Shares, mixture
+from askance.train.reader.lesson import Encoded, encode, lessons_digest
+from askance.train.reader.mixture import Builder, Mixture, mixture
 from askance.train.reader.network import Trainee
-from askance.train.reader.passages import Showing
+from askance.train.reader.packing import make_course
 from askance.train.reader.settings import ReaderSettings
 from askance.train.reader.training import Listener, Training
 
@@ -46,6 +45,7 @@ def train_reader(
     listener: Listener = lambda standing: None,
     told: Callable[[Account], None] = lambda account: None,
     *,
+    builder: type[Builder] = Builder,
     is_dry: bool = False,
 ) -> Account:
     """Train a reader, or go on where it was stopped, and write it into the folder `out`.
@@ -56,6 +56,7 @@ def train_reader(
         examples_by_dataset: by the name that lessons and card show.
         listener: told of every step.
         told: shown what will be learned before the first step.
+        builder: what makes the lessons; a recipe's takes a recipe's settings.
         is_dry: that is all; nothing is written.
 
     Raises:
@@ -67,7 +68,7 @@ def train_reader(
     _check_method(base, settings)
     settings = settings.settled(base.module.device.type)
     encoding = encoding_of(base.tokenizer, base.module, base.spec)
-    made = make_mixture(examples_by_dataset, encoding, settings)
+    made = mixture(examples_by_dataset, _layouts(encoding), settings, builder)
     window = min(settings.max_tokens, _window(base))
     learned, too_long = encode(made.lessons, encoding, window)
     held_out, _ = encode(made.held_out, encoding, window)
@@ -104,21 +105,10 @@ def train_reader(
     return account
 
 
-def make_mixture(
-    examples_by_dataset: Mapping[str, Sequence[Example]], encoding: Encoding, settings: ReaderSettings
-) -> Mixture:
-    """The lessons of a training."""
+def _layouts(encoding: Encoding) -> Model:
     takes: set[Capability] = {"raw", "continuation"}
     takes |= {"chat"} if encoding.prompts.takes_chat else set()
-    shares = Shares(**{name: getattr(settings, name) for name in Shares.__slots__})
-    return mixture(
-        examples_by_dataset,
-        cast(Model, _Layouts(frozenset(takes))),
-        shares,
-        seed=settings.seed,
-        showing=Showing(settings.passage_words, settings.passages),
-        held_out=settings.held_out,
-    )
+    return cast(Model, _Layouts(frozenset(takes)))
 
 
 def check_free(out: Path) -> None:

@@ -3,10 +3,10 @@
 import random
 
 import pytest
+from recipes.reader.composing import comparisons
+from recipes.reader.openings import opened, opening_facts
 
 from askance.eval.datasets.grounds import Grounds, Paragraph, Triple
-from askance.train.reader.composing import comparisons
-from askance.train.reader.openings import opened, opening_facts
 from tests.train.reader.lessons import FILM, PISA
 
 

@@ -3,12 +3,13 @@
 from dataclasses import replace
 
 import pytest
+from recipes.reader.composing import worded
+from recipes.reader.relations import in_order, plain, questions, role, same, statement
 
 from askance.core.types import Question
 from askance.eval.datasets import Example
 from askance.eval.datasets.grounds import Grounds, Paragraph, Triple
-from askance.train.reader.reasoning import in_order, reasoning
-from askance.train.reader.relations import plain, questions, role, same, statement
+from askance.train.reader.reading import reasoning
 from tests.train.reader.lessons import ARGON, FILM, TOWER
 
 
@@ -56,7 +57,7 @@ def test_chains_are_told_in_one_piece():
 
 
 def test_facts_of_a_knowledge_base_come_first():
-    assert reasoning(FILM).text == (
+    assert reasoning(worded(FILM)).text == (
         "The director of Heidi is Allan Dwan. Allan Dwan was born on 3 April 1885. "
         "So the answer is 3 April 1885."
     )

@@ -3,22 +3,22 @@
 import random
 from dataclasses import replace
 
+from recipes.reader import judging
+
 from askance.core.types import Passage
 from askance.eval.datasets.grounds import Grounds, Paragraph, Triple
 from askance.methods import selfrag_prompts
-from askance.train.reader import judging
 from askance.train.reader.passages import Showing
+from tests.recipes.test_builders import FILM, WHOLE, many
 from tests.train.reader.lessons import (
     ARGON,
     BOTH,
-    FILM,
     HEIDI,
     OTHER_FILM,
     PISA,
     supporting,
     text_of,
 )
-from tests.train.reader.test_builders import WHOLE, many
 
 HEIDI_BY_DWAN = FILM.grounds.triples[0]
 

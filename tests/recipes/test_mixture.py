@@ -4,11 +4,13 @@ from collections import Counter
 from dataclasses import replace
 
 import pytest
+from recipes.reader.mixture import RecipeBuilder
+from recipes.reader.settings import RecipeSettings
 
 from askance.core.errors import InputError
 from askance.core.types import Question, Raw
 from askance.eval.datasets.grounds import Grounds, Paragraph, Triple
-from askance.train.reader.mixture import Shares, mixture
+from askance.train.reader.mixture import mixture
 from tests.train.reader.lessons import (
     ARGON,
     BOTH,
@@ -21,9 +23,17 @@ from tests.train.reader.lessons import (
     text_of,
 )
 
-NONE = Shares(*[0.0] * len(Shares.__slots__))
-EACH = Shares(*[1.0] * len(Shares.__slots__))
+SHARES = (
+    "reading", "memory", "compared", "deciding", "paragraph", "bridged",
+    "splitting", "following_up", "summing_up", "judging", "relevance",
+)  # fmt: skip
+NONE = RecipeSettings(**dict.fromkeys(SHARES, 0.0), chat=0.0)
+EACH = RecipeSettings(**dict.fromkeys(SHARES, 1.0), chat=1.0)
 RAW = replace(EACH, chat=0.0)
+
+
+def mixed(examples, model, shares, **settings):
+    return mixture(examples, model, replace(shares, **settings), RecipeBuilder)
 
 
 def films(count):
@@ -59,7 +69,7 @@ def tasks(made):
     ],
 )
 def test_a_share_is_a_number_of_lessons_per_example(share, expected):
-    made = mixture({"2wiki": (FILM, OTHER_FILM)}, BOTH, replace(NONE, **share), held_out=0)
+    made = mixed({"2wiki": (FILM, OTHER_FILM)}, BOTH, replace(NONE, **share), held_out=0)
     assert tasks(made) == expected
 
 
@@ -75,7 +85,7 @@ def test_a_paragraph_is_relevant_to_its_question_and_not_to_others():
         for title in ("Pisa", "Lucca")
         for number in range(3)
     ]
-    made = mixture({"squad2": towers}, BOTH, replace(NONE, relevance=40.0), held_out=0)
+    made = mixed({"squad2": towers}, BOTH, replace(NONE, relevance=40.0), held_out=0)
     counts = Counter()
     for lesson in made.lessons:
         shown = text_of(lesson.prompt).partition("Passage: ")[2]
@@ -90,7 +100,7 @@ def test_a_paragraph_is_relevant_to_its_question_and_not_to_others():
 
 def test_every_task_is_taught():
     examples = {"2wiki": films(8), "strategyqa": (ARGON,), "squad2": (TOWER, NO_TOWER)}
-    made = mixture(examples, BOTH, EACH, held_out=0)
+    made = mixed(examples, BOTH, EACH, held_out=0)
     assert set(tasks(made)) == {
         "reading", "memory", "going_on", "single_hop", "splitting", "following_up", "summing_up",
         "relevance", "support", "usefulness", "retrieval",
@@ -102,13 +112,13 @@ def test_every_task_is_taught():
 
 def test_the_seed_alone_decides_and_another_one_decides_otherwise():
     examples = {"2wiki": films(6)}
-    first, again, other = (mixture(examples, BOTH, EACH, seed=seed) for seed in (1, 1, 2))
+    first, again, other = (mixed(examples, BOTH, EACH, seed=seed) for seed in (1, 1, 2))
     assert first == again
     assert first.lessons != other.lessons
 
 
 def test_nothing_is_learned_from_what_is_held_out():
-    made = mixture({"2wiki": films(60)}, BOTH, replace(NONE, splitting=1.0, compared=0.5), held_out=0.3)
+    made = mixed({"2wiki": films(60)}, BOTH, replace(NONE, splitting=1.0, compared=0.5), held_out=0.3)
     learned = {part for lesson in made.lessons for part in lesson.id.removeprefix("2wiki/").split("+")}
     kept = {part for lesson in made.held_out for part in lesson.id.removeprefix("2wiki/").split("+")}
     numbers = (
@@ -127,7 +137,7 @@ def test_questions_of_one_paragraph_are_held_out_together():
         for number, paragraph in enumerate(paragraphs)
         for letter in "ab"
     )
-    made = mixture({"squad2": examples}, BOTH, replace(NONE, paragraph=1.0), held_out=0.3)
+    made = mixed({"squad2": examples}, BOTH, replace(NONE, paragraph=1.0), held_out=0.3)
     learned, kept = (
         {lesson.id.partition("-")[0] for lesson in each} for each in (made.lessons, made.held_out)
     )
@@ -138,7 +148,7 @@ def test_questions_of_one_paragraph_are_held_out_together():
 def test_one_hop_among_distractors_is_read_from_the_paragraph_that_holds_the_answer():
     pisa = supporting("Pisa", "Pisa lies on the Arno.")
     example = replace(TOWER, grounds=Grounds((Paragraph("Rome", "Rome is old."), pisa)))
-    made = mixture({"own": (example,)}, BOTH, RAW, held_out=0)
+    made = mixed({"own": (example,)}, BOTH, RAW, held_out=0)
     (reading,) = (lesson for lesson in made.lessons if lesson.task == "reading")
     assert reading.target == " Pisa lies on the Arno. So the answer is Arno."
     assert "] Pisa: Pisa lies on the Arno." in text_of(reading.prompt)
@@ -150,7 +160,7 @@ def test_a_distractor_that_stands_alone_is_not_asked_for_the_answer():
     example = replace(
         TOWER, grounds=Grounds((Paragraph("Rome", "Rome is old."),), facts=("Pisa lies on it.",))
     )
-    made = mixture({"own": (example,)}, BOTH, EACH, held_out=0)
+    made = mixed({"own": (example,)}, BOTH, EACH, held_out=0)
     assert not any("Rome" in text_of(each.prompt) for each in made.lessons if each.target == "Arno")
     assert "single_hop" not in tasks(made)
 
@@ -158,7 +168,7 @@ def test_a_distractor_that_stands_alone_is_not_asked_for_the_answer():
 def test_examples_without_grounds_or_answers_are_left_out_and_counted():
     bare = replace(FILM, question=Question("bare", "Why?"), grounds=Grounds())
     blank = replace(FILM, question=Question("blank", "Why?"), golds=(" ",))
-    made = mixture({"2wiki": (FILM, bare, blank)}, BOTH, EACH, held_out=0)
+    made = mixed({"2wiki": (FILM, bare, blank)}, BOTH, EACH, held_out=0)
     assert dict(made.left_out) == {
         ("2wiki", "no supporting paragraphs, facts or steps"): 1,
         ("2wiki", "no answer"): 1,
@@ -169,7 +179,7 @@ def test_examples_without_grounds_or_answers_are_left_out_and_counted():
 def test_evidence_longer_than_a_passage_is_left_out_and_counted():
     long = supporting("Pisa", "Pisa " + "very " * 300 + "much lies on the Arno.")
     example = replace(FILM, question=Question("long", "Why?"), grounds=Grounds((long,)), hops=2)
-    made = mixture({"own": (FILM, example)}, BOTH, replace(NONE, reading=1.0), held_out=0)
+    made = mixed({"own": (FILM, example)}, BOTH, replace(NONE, reading=1.0), held_out=0)
     assert dict(made.left_out) == {("own", "evidence longer than passage_words=100"): 1}
     assert not any("long" in lesson.id for lesson in made.lessons)
 
@@ -184,17 +194,17 @@ def test_evidence_longer_than_a_passage_is_left_out_and_counted():
             "1 of nq: evidence longer than passage_words=100",
         ),
         (FILM.grounds, {"shares": NONE}, "the shares draw no lesson"),
-        (FILM.grounds, {"held_out": 1.0, "shares": replace(NONE, reading=1.0)}, "lessons are held out"),
+        (FILM.grounds, {"held_out": 0.5, "shares": replace(NONE, reading=1.0)}, "lessons are held out"),
     ],
 )
 def test_nothing_to_learn_from_is_an_error_that_says_why(grounds, chosen, why):
+    """By its id, this question is among the half that is held out."""
+    examples = {"nq": (replace(FILM, question=Question("f2", "When?"), grounds=grounds),)}
     with pytest.raises(InputError, match="hold nothing to learn from") as caught:
-        mixture(
-            {"nq": (replace(FILM, grounds=grounds),)}, BOTH, **({"shares": EACH, "held_out": 0.0} | chosen)
-        )
+        mixed(examples, BOTH, **({"shares": EACH, "held_out": 0.0} | chosen))
     assert why in str(caught.value)
 
 
 def test_a_model_without_a_chat_format_gets_raw_prompts_only():
-    made = mixture({"2wiki": films(4), "squad2": (TOWER, NO_TOWER)}, RAW_ONLY, EACH, held_out=0)
+    made = mixed({"2wiki": films(4), "squad2": (TOWER, NO_TOWER)}, RAW_ONLY, EACH, held_out=0)
     assert all(isinstance(lesson.prompt, Raw) for lesson in made.lessons)

@@ -3,12 +3,12 @@
 import random
 
 import pytest
+from recipes.reader.bridging import MOST_PER_BRIDGE, bridged, noun_phrase
 
 from askance.core.types import Question
 from askance.eval.datasets import Example
 from askance.eval.datasets.grounds import Grounds, Paragraph
-from askance.train.reader.bridging import MOST_PER_BRIDGE, bridged, noun_phrase
-from askance.train.reader.reasoning import reasoning
+from askance.train.reader.reading import reasoning
 
 
 @pytest.mark.parametrize(

@@ -4,6 +4,9 @@ import random
 from dataclasses import replace
 
 import pytest
+from recipes.reader import judging
+from recipes.reader.composing import comparisons, on_parts, parts, worded
+from recipes.reader.splitting import following_up, splitting, summing_up
 
 from askance.core.types import Chat, Demo, Question, Raw
 from askance.eval.datasets import Example
@@ -14,18 +17,19 @@ from askance.methods.airrag_wording import READER, REFUSAL
 from askance.methods.prompts import answer_prompt
 from askance.methods.wording import PLAIN
 from askance.text.answers import has_answer
-from askance.train.reader import judging
-from askance.train.reader.composing import comparisons, parts
 from askance.train.reader.passages import Showing, as_hits
-from askance.train.reader.reading import from_memory, from_passages, shown, to_the_end
-from askance.train.reader.reasoning import reasoning
-from askance.train.reader.single_hop import on_paragraph, on_parts
-from askance.train.reader.splitting import following_up, splitting, summing_up
+from askance.train.reader.reading import (
+    from_memory,
+    from_passages,
+    on_paragraph,
+    reasoning,
+    shown,
+    to_the_end,
+)
 from tests.train.reader.lessons import (
     ARGON,
     BOTH,
     DWAN,
-    FILM,
     HEIDI,
     NO_TOWER,
     OTHER_FILM,
@@ -35,7 +39,9 @@ from tests.train.reader.lessons import (
     supporting,
     text_of,
 )
+from tests.train.reader.lessons import FILM as PLAIN_FILM
 
+FILM = worded(PLAIN_FILM)
 WHOLE = (
     "The director of Heidi is Allan Dwan. Allan Dwan was born on 3 April 1885. So the answer is 3 April 1885."
 )

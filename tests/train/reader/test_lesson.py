@@ -2,8 +2,7 @@
 
 from askance.core.types import Raw, Span
 from askance.models.hf.encoding import encoding_of
-from askance.train.reader.encoding import Encoded, encode
-from askance.train.reader.lesson import Lesson
+from askance.train.reader.lesson import Encoded, Lesson, encode
 
 
 class Letters:
