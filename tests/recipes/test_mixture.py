@@ -27,6 +27,10 @@ SHARES = (
     "reading", "memory", "compared", "deciding", "paragraph", "bridged",
     "splitting", "following_up", "summing_up", "judging", "relevance",
 )  # fmt: skip
+TASKS = {
+    "reading", "memory", "going_on", "single_hop", "splitting", "following_up", "summing_up",
+    "relevance", "support", "usefulness", "retrieval",
+}  # fmt: skip
 NONE = RecipeSettings(**dict.fromkeys(SHARES, 0.0), chat=0.0)
 EACH = RecipeSettings(**dict.fromkeys(SHARES, 1.0), chat=1.0)
 RAW = replace(EACH, chat=0.0)
@@ -101,10 +105,7 @@ def test_a_paragraph_is_relevant_to_its_question_and_not_to_others():
 def test_every_task_is_taught():
     examples = {"2wiki": films(8), "strategyqa": (ARGON,), "squad2": (TOWER, NO_TOWER)}
     made = mixed(examples, BOTH, EACH, held_out=0)
-    assert set(tasks(made)) == {
-        "reading", "memory", "going_on", "single_hop", "splitting", "following_up", "summing_up",
-        "relevance", "support", "usefulness", "retrieval",
-    }  # fmt: skip
+    assert set(tasks(made)) == TASKS
     assert made.num_examples == {"2wiki": 8, "strategyqa": 1, "squad2": 2}
     assert sum(made.num_lessons.values()) == len(made.lessons)
     assert {dataset for dataset, _ in made.num_lessons} == set(examples)

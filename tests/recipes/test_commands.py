@@ -1,0 +1,71 @@
+"""The recipes as they are called in a checkout."""
+
+import json
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+
+from askance.eval.datasets.grounds import Grounds
+from askance.train.reader.settings import ReaderSettings
+from recipes import bundled_reader
+from recipes.reader.settings import RecipeSettings
+from tests.test_cli_train import ROWS, TINY, written
+
+ROOT = Path(__file__).parents[2]
+
+
+def called(module, *words):
+    return subprocess.run(
+        [sys.executable, "-m", module, *map(str, words)], cwd=ROOT, capture_output=True, text=True
+    )
+
+
+@pytest.mark.parametrize("module", ["recipes.reader", "recipes.bundled_reader"])
+def test_a_recipe_tells_its_options(module):
+    told = called(module, "--help")
+    assert told.returncode == 0, told.stderr
+    assert "--out" in told.stdout
+
+
+def test_the_recipe_takes_the_options_of_the_command_and_its_own_shares(qwen_folder, tmp_path):
+    words = ["--dataset", written(tmp_path / "rows.jsonl", ROWS), "--model", f"hf:{qwen_folder}", *TINY]
+    told = called("recipes.reader", *words, "--set", "judging=2", "--out", tmp_path / "r", "--dry-run")
+    assert told.returncode == 0, told.stderr
+    assert "relevance" in told.stdout
+    assert " steps; " in told.stdout
+    told = called("recipes.reader", *words, "--set", "juding=2", "--out", tmp_path / "r")
+    assert (told.returncode, told.stdout) == (2, "")
+    assert "unknown knob 'juding' of python -m recipes.reader: did you mean 'judging'?" in " ".join(
+        told.stderr.split()
+    )
+
+
+def test_the_settings_of_the_one_that_ships_are_those_of_its_card():
+    """The card names what the settings were called then; it is older than `precision` and `relevance`."""
+    card = (ROOT / "src/askance/models/reader/README.md").read_text(encoding="utf-8")
+    rows = dict(line.strip("| ").split(" | ") for line in card.splitlines() if line.count("|") == 3)
+    settings = bundled_reader.SETTINGS
+    known = {name: f"{getattr(settings, name)}" for name in RecipeSettings.__dataclass_fields__}
+    known["learning_rate"] = f"{settings.peak_rate}"
+    told = {name: value for name, value in rows.items() if name in known}
+    assert len(told) == len(known) - 2
+    assert told == {name: known[name] for name in told}
+    assert ReaderSettings.__dataclass_fields__.keys() < known.keys()
+
+
+def test_the_one_that_ships_leaves_out_the_articles_that_are_measured(tmp_path):
+    files = {}
+    squad = {"version": "v2.0", "data": [
+        {"title": title, "paragraphs": [{"context": "It lies on the Arno.", "qas": [
+            {"id": title, "question": "Where?", "answers": [{"text": "Arno", "answer_start": 15}],
+             "is_impossible": False}]}]}
+        for title in ("Normans", "Steam_engine", "Pisa")]}  # fmt: skip
+    files["squad"] = tmp_path / "squad.json"
+    files["squad"].write_text(json.dumps(squad))
+    asked = bundled_reader.examples
+    sample = ROOT / "tests" / "eval"
+    assert sample.is_dir()
+    assert callable(asked)
+    assert Grounds() == Grounds(())
