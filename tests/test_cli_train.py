@@ -118,7 +118,8 @@ def test_the_same_file_twice_is_refused(run, dataset, qwen_folder, tmp_path):
 
 
 def test_what_is_left_out_is_told(run, qwen_folder, tmp_path):
-    rows = [*ROWS, row(7, "ball", "red", paragraphs=[]), row(8, "ball", "red", question="The " + "ball " * 400)]
+    long = row(8, "ball", "red", question="The " + "ball " * 400)
+    rows = [*ROWS, row(7, "ball", "red", paragraphs=[]), long]
     words = ["--dataset", written(tmp_path / "rows.jsonl", rows), "--model", f"hf:{qwen_folder}", *TINY]
     code, shown, _ = run("train", "reader", *words, "--out", tmp_path / "reader", "--dry-run")
     assert code == 0

@@ -8,6 +8,7 @@ import tomllib
 from pathlib import Path
 
 import pytest
+from recipes.reader.settings import RecipeSettings
 from typer.main import get_command
 
 from askance.cli import app
@@ -27,7 +28,6 @@ from askance.train.reader.settings import ReaderSettings
 from askance.wire import METHODS, method_class
 from askance.wordings import WORDINGS, open_wording
 from askance.wordings.airrag import AIRRAG_WORDINGS
-from recipes.reader.settings import RecipeSettings
 from tests.eval.hand_made import record, written
 from tests.recipes.test_mixture import TASKS
 

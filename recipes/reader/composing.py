@@ -20,33 +20,23 @@ from askance.eval.datasets.grounds import Grounds, Paragraph, Triple
 from askance.methods.prompts import Layout
 from askance.train.reader.lesson import Lesson
 from askance.train.reader.reading import REFUSAL, Reasoning, retrieval_answer, worked_answer
-from recipes.reader.conclusions import comparison, conclusions, date
-from recipes.reader.relations import in_order, plain, questions, role, same, statement
+from recipes.reader.relations import (
+    RELATIONS,
+    comparison,
+    conclusions,
+    date,
+    in_order,
+    plain,
+    questions,
+    relation_of,
+    role,
+    same,
+    statement,
+)
 
 PARTS_MAY_REFUSE = 0.1
 """The same of the passages of longer questions. Few: another prompt shares nothing with theirs, and costs as
 much as all other questions on them."""
-
-_ORDER = {
-    "date of birth": (("was born first", "was born earlier", "is older"), ("was born later", "is younger")),
-    "date of death": (("died first", "died earlier"), ("died later",)),
-    "publication date": (
-        ("was released first", "came out first", "came out earlier"),
-        ("was released later", "was released more recently", "came out more recently"),
-    ),
-}
-"""How to ask for the earlier of two dates, and for the later."""
-_SAME = {
-    "country of citizenship": (
-        "Are {both} of the same nationality?",
-        "Do {both} share the same nationality?",
-        "Are {both} from the same country?",
-    ),
-    "country of origin": ("Are {both} from the same country?", "Do {both} come from the same country?"),
-    "country": ("Are {both} in the same country?", "Are both {both} located in the same country?"),
-}
-"""How to ask whether two countries are the same."""
-_WORKS = {"director": "film", "composer": "one", "performer": "song"}
 
 
 @dataclass(frozen=True, slots=True)
@@ -113,7 +103,8 @@ def comparisons(examples: Sequence[Example], most: int, random_: random.Random) 
     for example in examples:
         for chain in _chains(example):
             kind = tuple(fact.relation for fact in chain.facts)
-            if (kind[-1] in _ORDER or kind[-1] in _SAME) and (len(kind) == 1 or kind[0] in _WORKS):
+            first, last = relation_of(chain.facts[0]), relation_of(chain.facts[-1])
+            if (last.earlier or last.same) and (len(kind) == 1 or first.work):
                 groups[kind].append((example, chain))
     made = []
     kinds = sorted(kind for kind, members in groups.items() if len(members) > 1)
@@ -130,7 +121,7 @@ def _pair(kind: tuple[str, ...], members: Sequence[Told], random_: random.Random
     """Two records about different things; for countries the same one, half of the time."""
     one = random_.choice(members)
     others = [other for other in members if other[0] is not one[0] and not same(other[1].start, one[1].start)]
-    if kind[-1] in _SAME:
+    if RELATIONS[kind[-1]].same:
         wants_same = random_.random() < 0.5
         value = one[1].value
         others = [other for other in others if _agree(other[1].value, value) is wants_same]
@@ -148,24 +139,24 @@ def _asked(kind: tuple[str, ...], one: Told, other: Told, random_: random.Random
     """A question about two chains, and its answer."""
     (_, a), (_, b) = one, other
     names = plain(a.start), plain(b.start)
-    if kind[-1] in _SAME:
+    relation = RELATIONS[kind[-1]]
+    if relation.same:
         roles = [role(chain.facts[0]) if len(kind) == 2 else plain(chain.start) for chain in (a, b)]
-        form = random_.choice(_SAME[kind[-1]])
+        form = random_.choice(relation.same)
         return form.format(both=" and ".join(roles)), "yes" if same(a.value, b.value) else "no"
     first, second = date(a.value), date(b.value)
     if not comparison(a.value, b.value):
         return None
     wants_first = random_.random() < 0.5
-    when = random_.choice(_ORDER[kind[-1]][0 if wants_first else 1])
-    return f"{_which(kind)} {when}, {' or '.join(names)}?", names[0] if (
-        first < second
-    ) == wants_first else names[1]
+    when = random_.choice(relation.earlier if wants_first else relation.later)
+    right = names[0] if (first < second) == wants_first else names[1]
+    return f"{_which(kind)} {when}, {' or '.join(names)}?", right
 
 
 def _which(kind: tuple[str, ...]) -> str:
     """How a question for one of two things begins."""
     if len(kind) == 2:
-        return f"Which {_WORKS[kind[0]]} has the {kind[0]} who"
+        return f"Which {RELATIONS[kind[0]].work} has the {kind[0]} who"
     return "Which" if kind == ("publication date",) else "Who"
 
 

@@ -4,7 +4,7 @@ from dataclasses import replace
 
 import pytest
 from recipes.reader.composing import worded
-from recipes.reader.conclusions import comparison, conclusions
+from recipes.reader.relations import comparison, conclusions
 
 from askance.eval.datasets.grounds import Grounds, Triple
 from askance.train.reader.reading import reasoning
