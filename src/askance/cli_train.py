@@ -161,44 +161,40 @@ def _check_packages() -> None:
 
 def tell(account: "Account", console: Console) -> None:
     """What will be learned: how many lessons of which kinds, what is left out, and how much is computed."""
-    made = account.mixture
+    say = partial(console.print, markup=False, soft_wrap=True)
     table = Table(box=None, pad_edge=False, header_style="bold")
     for heading in ("dataset", "questions", "lessons", "of which"):
         table.add_column(heading, justify="left" if heading in ("dataset", "of which") else "right")
-    for name, num_examples, num_lessons, of_which in made.told:
-        table.add_row(
-            Text(printable(name)), f"{num_examples:,}", f"{num_lessons:,}", Text(printable(of_which))
-        )
+    for name, num_examples, num_lessons, of_which in account.mixture.told:
+        counts = f"{num_examples:,}", f"{num_lessons:,}"
+        table.add_row(Text(printable(name)), *counts, Text(printable(of_which)))
     console.print(table)
-    for what in made.told_left_out:
-        console.print(printable(f"left out: {what}"), style="yellow", markup=False)
     window = f"max_tokens={account.settings.max_tokens} or the model's own window"
-    for task, count in account.too_long.items():
-        told = f"left out: {count:,} lessons in {task}: longer than {window}"
-        console.print(told, style="yellow", markup=False)
-    console.print(f"computed in {account.settings.precision}", markup=False)
-    if not account.is_packed:
-        console.print(
+    too_long = (
+        f"{count:,} lessons in {task}: longer than {window}" for task, count in account.too_long.items()
+    )
+    for what in (*account.mixture.told_left_out, *too_long):
+        say(printable(f"left out: {what}"), style="yellow")
+    say(f"computed in {account.settings.precision}")
+    if account.is_packed:
+        share = account.num_tokens / max(1, account.num_lesson_tokens)
+        say(
+            f"{account.num_steps:,} steps; {account.num_tokens:,} tokens to compute, {share:.0%} of those in "
+            "the lessons: what they share is computed once"
+        )
+    else:
+        say(
             "lessons are computed one by one: this model's losses change when they stand side by side",
-            style="yellow", markup=False, soft_wrap=True,
-        )  # fmt: skip
-        return
-    share = account.num_tokens / max(1, account.num_lesson_tokens)
-    console.print(
-        f"{account.num_steps:,} steps; {account.num_tokens:,} tokens to compute, {share:.0%} of those in the "
-        "lessons: what they share is computed once",
-        markup=False, soft_wrap=True,
-    )  # fmt: skip
+            style="yellow",
+        )
 
 
 def _show(account: "Account", folder: Path) -> None:
     last = account.curve[-1]
     held_out = "" if last.held_out is None else f", {last.held_out:.3f} on what was held out"
-    out.print(
-        printable(
-            f"{last.num_steps:,} steps in {last.seconds / 60:,.0f} minutes, loss {last.loss:.3f}{held_out}; "
-            f"the reader is in {folder}, its card in {folder / 'README.md'}"
-        ),
-        markup=False, soft_wrap=True,
-    )  # fmt: skip
-    out.print(printable(f"use it: --model hf:{folder}"), markup=False, soft_wrap=True)
+    for line in (
+        f"{last.num_steps:,} steps in {last.seconds / 60:,.0f} minutes, loss {last.loss:.3f}{held_out}; the "
+        f"reader is in {folder}, its card in {folder / 'README.md'}",
+        f"use it: --model hf:{folder}",
+    ):
+        out.print(printable(line), markup=False, soft_wrap=True)

@@ -131,8 +131,7 @@ def rows(lessons: Sequence[Encoded], row_tokens: int, random_: random.Random) ->
     random_.shuffle(pieces)
     open_rows: list[Row] = []
     full: list[Row] = []
-    for piece in pieces:
-        size = _size(piece)
+    for piece, size in pieces:
         row = next((row for row in open_rows if len(row) + size <= row_tokens), None)
         if row is None:
             row = Row()
@@ -204,17 +203,14 @@ def make_course(
     steps: list[tuple[Row, ...]] = []
     for epoch in range(settings.epochs):
         random_ = random.Random(f"{settings.seed} epoch {epoch}")
-        steps += _packed(learned, settings, random_) if is_packed else _apart(learned, settings, random_)
+        if is_packed:
+            made, size = rows(learned, settings.row_tokens, random_), settings.rows_per_step
+            steps += [tuple(made[at : at + size]) for at in range(0, len(made), size)]
+        else:
+            steps += _apart(learned, settings, random_)
     random_ = random.Random(f"{settings.seed} held out")
     kept = rows(held_out, settings.row_tokens, random_) if is_packed else lone_rows(held_out)
     return Course(tuple(steps), tuple(kept), settings, is_packed)
-
-
-def _packed(
-    learned: Sequence[Encoded], settings: ReaderSettings, random_: random.Random
-) -> Iterator[tuple[Row, ...]]:
-    made, size = rows(learned, settings.row_tokens, random_), settings.rows_per_step
-    yield from (tuple(made[at : at + size]) for at in range(0, len(made), size))
 
 
 def _apart(
@@ -233,28 +229,22 @@ def _apart(
 _OPEN_ROWS = 16
 
 
-def _pieces(ordered: Sequence[Encoded], row_tokens: int) -> Iterator[list[Encoded]]:
+def _pieces(ordered: Sequence[Encoded], row_tokens: int) -> Iterator[tuple[list[Encoded], int]]:
+    """Lessons that stay together, and how many tokens a row of them alone has."""
     piece: list[Encoded] = []
     row = Row()
     for lesson in ordered:
         shared = _num_shared(piece[-1], lesson) if piece else 0
         most_tokens = row_tokens if shared > MOSTLY_SHARED * len(lesson.ids) else row_tokens // 2
         if piece and (shared < LEAST_SHARED_TOKENS or len(row) + row.num_new_tokens(lesson) > most_tokens):
-            yield piece
+            yield piece, len(row)
             piece, row = [], Row()
         piece.append(lesson)
         row.add(lesson)
     if piece:
-        yield piece
+        yield piece, len(row)
 
 
 def _num_shared(one: Encoded, other: Encoded) -> int:
     pairs = zip(one.ids, other.ids, strict=False)
     return sum(1 for _ in takewhile(lambda pair: pair[0] == pair[1], pairs))
-
-
-def _size(piece: Sequence[Encoded]) -> int:
-    row = Row()
-    for lesson in piece:
-        row.add(lesson)
-    return len(row)

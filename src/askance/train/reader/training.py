@@ -143,11 +143,9 @@ class Training:
         for row in self._course.held_out:
             with torch.no_grad():
                 losses = self._trainee.losses(row).tolist()
-            at = 0
             for lesson in row.lessons:
-                sums[lesson.task] += sum(losses[at : at + lesson.num_target_tokens])
+                sums[lesson.task] += sum(losses[row.goals_of(lesson)])
                 counts[lesson.task] += lesson.num_target_tokens
-                at += lesson.num_target_tokens
         return {task: sums[task] / counts[task] for task in sorted(counts)}
 
     def _learn(self, step: int) -> None:
