@@ -8,10 +8,9 @@ import typer
 from askance.cli import exit_codes
 from askance.cli_train import reader_command
 from recipes.reader.mixture import RecipeBuilder
-from recipes.reader.settings import RecipeSettings
 
 app = typer.Typer(pretty_exceptions_enable=False, add_completion=False)
-app.command()(exit_codes()(reader_command(lambda: (RecipeSettings, RecipeBuilder))))
+app.command()(exit_codes()(reader_command(lambda: RecipeBuilder)))
 
 if __name__ == "__main__":
     app()

@@ -5,6 +5,7 @@ questions that are made of the datasets' own.
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from math import floor
+from typing import ClassVar
 
 from askance.core.types import Hit
 from askance.eval.datasets import Example
@@ -13,6 +14,7 @@ from askance.methods.prompts import Layout
 from askance.train.reader.lesson import Lesson
 from askance.train.reader.mixture import Builder, grouped_by_paragraph, is_on_one_paragraph
 from askance.train.reader.reading import to_the_end
+from askance.train.reader.settings import ReaderSettings
 from recipes.reader import judging
 from recipes.reader.bridging import bridged
 from recipes.reader.composing import comparisons, on_parts, worded
@@ -24,6 +26,8 @@ from recipes.reader.splitting import following_up, splitting, summing_up
 @dataclass(frozen=True)
 class RecipeBuilder(Builder):
     """Makes the lessons of one dataset's examples."""
+
+    settings_class: ClassVar[type[ReaderSettings]] = RecipeSettings
 
     settings: RecipeSettings
 

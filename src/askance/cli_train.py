@@ -22,17 +22,17 @@ if TYPE_CHECKING:
     from askance.train.reader.mixture import Builder
     from askance.train.reader.settings import ReaderSettings
 
-_RECIPE = (
-    "compared",
-    "deciding",
-    "bridged",
-    "splitting",
-    "following_up",
-    "summing_up",
-    "judging",
-    "relevance",
-)
+_RECIPE = "compared deciding bridged splitting following_up summing_up judging relevance".split()
 """Shares of lessons that the recipe in the repository makes, and no installed askance."""
+DatasetsOption = Annotated[
+    list[str], typer.Option(help="NAME:FILE with supporting texts or facts; may be given again.")
+]
+OutOption = Annotated[Path, typer.Option("--out", help="Folder of the reader; a stopped training goes on.")]
+ModelOption = Annotated[
+    str, typer.Option(help="What to start from: bundled:base, hf:NAME, or a reader: bundled, hf:FOLDER.")
+]
+LimitOption = Annotated[int | None, typer.Option(metavar="N", help="Take the first N questions of each.")]
+DryFlag = Annotated[bool, typer.Option("--dry-run", help="Say what would be learned, and stop.")]
 
 train = typer.Typer(no_args_is_help=True, help="Train models on questions with known grounds.")
 
@@ -42,57 +42,43 @@ def _train() -> None:
     """Train models on questions with known grounds."""
 
 
-Lessons = Callable[[], "tuple[type[ReaderSettings], type[Builder]]"]
-
-
-def _own_lessons() -> "tuple[type[ReaderSettings], type[Builder]]":
+def _own_lessons() -> "type[Builder]":
     from askance.train.reader.mixture import Builder
-    from askance.train.reader.settings import ReaderSettings
 
-    return ReaderSettings, Builder
+    return Builder
 
 
-def reader_command(lessons: Lessons) -> Callable[..., None]:
+def reader_command(lessons: "Callable[[], type[Builder]]") -> Callable[..., None]:
     """The command that trains a reader.
 
     Args:
-        lessons: gives the settings and what makes the lessons; called when the command is, since a recipe
-            imports much.
+        lessons: gives what makes the lessons; called when the command is, since it imports much.
     """
 
     def reader(
-        dataset: Annotated[
-            list[str], typer.Option(help="NAME:FILE with supporting texts or facts; may be given again.")
-        ],
-        folder: Annotated[
-            Path, typer.Option("--out", help="Folder of the reader; a stopped training goes on.")
-        ],
-        model: Annotated[
-            str,
-            typer.Option(help="What to start from: bundled:base, hf:NAME, or a reader: bundled, hf:FOLDER."),
-        ] = "bundled:base",
+        dataset: DatasetsOption,
+        folder: OutOption,
+        model: ModelOption = "bundled:base",
         set_: SetOption = None,
-        limit: Annotated[
-            int | None, typer.Option(metavar="N", help="Take the first N questions of each.")
-        ] = None,
-        dry: Annotated[bool, typer.Option("--dry-run", help="Say what would be learned, and stop.")] = False,
+        limit: LimitOption = None,
+        dry: DryFlag = False,
     ) -> None:
         """Teach a small model to read: to answer from passages, in short sentences.
 
         The same command goes on after a kill. `--set` takes rank, learning_rate, epochs and others:
         docs/reader.md.
         """
-        settings_class, builder = lessons()
-        settings = settings_class(**parse_knobs(settings_class, _known(settings_class, set_)))
+        builder = lessons()
+        kind = builder.settings_class
+        settings = kind(**parse_knobs(kind, _known(kind, knobs_by_name(set_ or ()))))
         examples = examples_by_name(dataset, limit)
         _check_packages()
         from askance.train.reader.train_reader import check_free
 
         check_free(folder)
-        if dry:
-            train_shown(examples, model, settings, builder, folder, is_dry=True)
-        else:
-            _show(train_shown(examples, model, settings, builder, folder), folder)
+        account = train_shown(examples, model, settings, builder, folder, is_dry=dry)
+        if not dry:
+            _show(account, folder)
 
     return reader
 
@@ -100,10 +86,10 @@ def reader_command(lessons: Lessons) -> Callable[..., None]:
 train.command()(reader_command(_own_lessons))
 
 
-def _known(settings: "type[ReaderSettings]", set_: Sequence[str] | None) -> dict[str, str]:
-    given = knobs_by_name(set_ or ())
-    for name in _RECIPE if settings.owner == "askance train reader" else ():
-        if name in given:
+def _known(kind: "type[ReaderSettings]", given: dict[str, str]) -> dict[str, str]:
+    """The settings given, none of which may be a share that the recipe alone has."""
+    for name in _RECIPE:
+        if name in given and name not in kind.__dataclass_fields__:
             raise InputError(
                 f"--set {name}={given[name]}: such lessons are those of the recipe. In a checkout of the "
                 "repository, `python -m recipes.reader` takes the same options, and this one."

@@ -6,6 +6,7 @@ from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from hashlib import blake2b
 from math import floor
+from typing import ClassVar
 
 from askance.core.errors import InputError
 from askance.core.ports import Model
@@ -63,10 +64,13 @@ class Builder:
     of its own from a subclass of `ReaderSettings`.
 
     Attributes:
+        settings_class: what the shares are read from.
         model: tells by its capabilities whether the prompts are raw or chat.
         left_out: counts the examples that gave no lesson, by dataset and reason.
         name: the dataset's.
     """
+
+    settings_class: ClassVar[type[ReaderSettings]] = ReaderSettings
 
     model: Model
     settings: ReaderSettings
