@@ -18,7 +18,7 @@ from askance.text.printable import printable
 
 if TYPE_CHECKING:
     from askance.eval.datasets import Example
-    from askance.train.reader.card import Account
+    from askance.train.reader.finish import Account
     from askance.train.reader.mixture import Builder
     from askance.train.reader.settings import ReaderSettings
 
@@ -108,8 +108,7 @@ def train_shown(
 ) -> "Account":
     """Train a reader, and show on the terminal how far it is."""
     from askance.serve.progress import TrainingProgress
-    from askance.train.reader.base import load_base
-    from askance.train.reader.train_reader import train_reader
+    from askance.train.reader.train_reader import load_base, train_reader
 
     base, told = load_base(model), partial(tell, console=out if is_dry else err)
     with TrainingProgress(err) as progress:

@@ -19,9 +19,8 @@ from askance.eval.datasets.grounds import Grounds
 from askance.models.hf.fingerprint import weights_fingerprint
 from askance.models.local.encoding import chat_template_digest
 from askance.models.local.reader_note import read_note
-from askance.train.reader.base import load_base
 from askance.train.reader.settings import ReaderSettings
-from askance.train.reader.train_reader import train_reader
+from askance.train.reader.train_reader import load_base, train_reader
 from tests.tolerances import assert_near
 from tests.train.reader.lessons import FILM, NO_TOWER, OTHER_FILM, TOWER
 

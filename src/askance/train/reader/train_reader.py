@@ -1,9 +1,9 @@
-"""From questions with known grounds to a reader in a folder."""
+"""From a model and questions with known grounds to a reader in a folder."""
 
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
-from typing import cast
+from typing import Any, cast
 
 import torch
 
@@ -12,22 +12,37 @@ from askance.core.ports import Model
 from askance.core.types import Capability
 from askance.core.version import VERSION
 from askance.eval.datasets import Example
-from askance.models.bundled import BUNDLED, READER
-from askance.models.hf.adapter import Adapter
+from askance.models.bundled import BUNDLED, PLAIN, READER, load_plain_parts
+from askance.models.hf.adapter import Adapter, check_belongs, holds_adapter, open_adapter
 from askance.models.hf.encoding import encoding_of
 from askance.models.hf.fingerprint import weights_fingerprint
 from askance.models.local.adapter_files import adapter_fingerprint
 from askance.models.local.encoding import Encoding, chat_template_digest
-from askance.train.reader.base import Base
-from askance.train.reader.card import Account
 from askance.train.reader.checkpoint import claimed, remove
-from askance.train.reader.finish import write_reader
+from askance.train.reader.finish import Account, write_reader
 from askance.train.reader.lesson import Encoded, encode, lessons_digest
 from askance.train.reader.mixture import Builder, Mixture, mixture
 from askance.train.reader.network import Trainee
 from askance.train.reader.packing import make_course
 from askance.train.reader.settings import ReaderSettings
 from askance.train.reader.training import Listener, Training
+
+
+@dataclass(frozen=True, slots=True)
+class Base:
+    """A model to start from.
+
+    Attributes:
+        spec: ``bundled:base`` or ``hf:NAME``; a folder or file with its whole path, since the reader asks for
+            it from wherever it is used.
+        module, tokenizer: as they are in its files, in float32.
+        begun: a reader on this base that learns more; None where an adapter begins from nothing.
+    """
+
+    spec: str
+    module: Any
+    tokenizer: Any
+    begun: Adapter | None = None
 
 
 @dataclass(frozen=True, slots=True)
@@ -149,3 +164,46 @@ def _name(begun: Adapter | None) -> str:
 def _window(base: Base) -> int:
     longest = getattr(base.module.config.get_text_config(), "max_position_embeddings", None)
     return longest if isinstance(longest, int) and longest > 0 else 10**9
+
+
+def load_base(spec: str, device: str = "auto") -> Base:
+    """Load the model that `spec` names: a plain one, or a reader, ``bundled`` or the folder of an adapter,
+    with the base that it was trained on.
+
+    Raises:
+        InputError: it names a model that can't be trained.
+        ModelSpecError: as for `load_parts`, or an adapter that does not belong to its base.
+        MissingExtra: it names an adapter, and peft is not installed.
+    """
+    if spec == BUNDLED:
+        return _load_begun(READER, device)
+    if spec == PLAIN:
+        return Base(spec, *load_plain_parts(device=device, dtype="float32"))
+    if not spec.startswith("hf:") or "?" in spec or len(spec) == 3:
+        raise InputError(
+            f"model {spec!r} can't be trained: start from {BUNDLED}, {PLAIN}, or from hf:NAME, a folder, a "
+            ".gguf file or a name on the hub, without options."
+        )
+    from askance.models.hf.load import load_parts
+
+    name = _whole(spec.removeprefix("hf:"))
+    if holds_adapter(Path(name)):
+        return _load_begun(Path(name), device)
+    return Base(f"hf:{name}", *load_parts(name, device=device, dtype="float32"))
+
+
+def _load_begun(folder: Path, device: str) -> Base:
+    begun = open_adapter(folder)
+    if begun.note is None:
+        raise InputError(
+            f"adapter {str(folder)!r} was not made by `askance train reader`, which goes on from its own "
+            "alone: start from the base of that adapter."
+        )
+    base = load_base(begun.note.base, device)
+    check_belongs(begun, base.module, base.tokenizer, base.spec)
+    return replace(base, begun=begun)
+
+
+def _whole(name: str) -> str:
+    path = Path(name).expanduser()
+    return str(path.resolve()) if path.exists() else name
