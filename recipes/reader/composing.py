@@ -36,8 +36,8 @@ from recipes.reader.relations import (
 )
 
 PARTS_MAY_REFUSE = 0.1
-"""The same of the passages of longer questions. Few: another prompt shares nothing with theirs, and costs as
-much as all other questions on them."""
+"""Share of the longer questions whose parts are put to the prompt that may refuse. It is small because
+another prompt shares nothing with theirs, and so costs as much as all other questions on the same passages."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -88,7 +88,8 @@ def on_parts(
         is_shown = all(known.answer in texts.get(paragraph.title, "") for paragraph in telling[-1:])
         is_shown = is_shown and all(paragraph.title in texts for paragraph in telling)
         if is_shown and not may_refuse:
-            yield worked_answer(example.question.id, question, known, hits, model, layout)
+            asked = Question(example.question.id, question)
+            yield worked_answer("single_hop", asked, known, hits, model, layout)
         elif may_refuse:
             answer = known.answer if is_shown else REFUSAL
             yield retrieval_answer(example.question.id, question, answer, hits, model)

@@ -4,6 +4,7 @@ import json
 import re
 import subprocess
 import sys
+from dataclasses import fields
 from pathlib import Path
 
 import pytest
@@ -47,7 +48,7 @@ def test_the_settings_of_the_one_that_ships_are_those_of_its_card():
     card = (ROOT / "src/askance/models/reader/README.md").read_text(encoding="utf-8")
     rows = dict(re.findall(r"^\| (\w+) \| ([^|]+) \|$", card, flags=re.MULTILINE))
     settings = bundled_reader.SETTINGS
-    known = {name: f"{getattr(settings, name)}" for name in RecipeSettings.__dataclass_fields__}
+    known = {field.name: f"{getattr(settings, field.name)}" for field in fields(RecipeSettings)}
     known["learning_rate"] = f"{settings.peak_rate}"
     told = {name: value for name, value in rows.items() if name in known}
     assert len(told) == len(known) - 2

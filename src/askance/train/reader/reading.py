@@ -75,41 +75,55 @@ def reasoning(example: Example) -> Reasoning:
 
 
 def from_passages(
-    example: Example, hits: Sequence[Hit], model: Model, layout: Layout, random_: random.Random
+    example: Example,
+    hits: Sequence[Hit],
+    model: Model,
+    layout: Layout,
+    random_: random.Random,
+    task: str = "reading",
 ) -> Iterator[Lesson]:
-    """Reading, and going on from a part of the same answer, over the same passages."""
+    """The whole answer, and going on from a part of it, over the same passages."""
     known = reasoning(example)
-    yield _lesson("reading", example, model, layout, hits, "", known.text, known)
+    yield worked_answer(task, example.question, known, hits, model, layout)
     if known.facts and random_.random() < GOING_ON:
-        so_far, rest = _parted(known, random_)
-        yield _lesson("going_on", example, model, layout, hits, so_far, rest, known)
+        parted = _parted(known, random_)
+        yield worked_answer("going_on", example.question, known, hits, model, layout, parted)
 
 
 def from_memory(example: Example, model: Model, layout: Layout, random_: random.Random) -> Iterator[Lesson]:
     """The draft that DRAGIN and FLARE inspect, and going on from a part of it."""
-    known = reasoning(example)
-    if not known.facts:
-        return
-    yield _lesson("memory", example, model, layout, (), "", known.text, known)
-    if random_.random() < GOING_ON:
-        so_far, rest = _parted(known, random_)
-        yield _lesson("going_on", example, model, layout, (), so_far, rest, known)
+    if reasoning(example).facts:
+        yield from from_passages(example, (), model, layout, random_, "memory")
 
 
 def to_the_end(example: Example, model: Model, layout: Layout) -> Iterator[Lesson]:
     """Going on behind all facts but the last one: what follows from them."""
     known = reasoning(example)
     if len(known.facts) > 1:
-        so_far, rest = " ".join(known.facts[:-1]), f"{known.facts[-1]} {known.conclusion}"
-        yield _lesson("going_on", example, model, layout, (), so_far, rest, known)
+        parted = " ".join(known.facts[:-1]), f"{known.facts[-1]} {known.conclusion}"
+        yield worked_answer("going_on", example.question, known, (), model, layout, parted)
 
 
 def worked_answer(
-    id: str, question: str, known: Reasoning, hits: Sequence[Hit], model: Model, layout: Layout
+    task: str,
+    question: Question,
+    known: Reasoning,
+    hits: Sequence[Hit],
+    model: Model,
+    layout: Layout,
+    parted: tuple[str, str] | None = None,
 ) -> Lesson:
-    """A question of one hop, or a part of another one."""
-    prompt = answer_prompt(model, Question(id, question), hits, "", layout, PLAIN)
-    return Lesson("single_hop", id, prompt, _behind("", known.text, layout), known.stated)
+    """A question with the way to its answer.
+
+    Args:
+        parted: that way in two, of which the first part is written already; without it, nothing is.
+    """
+    so_far, rest = parted or ("", known.text)
+    begun = f" {so_far}" if so_far and layout == "raw" else so_far
+    prompt = answer_prompt(model, question, hits, begun, layout, PLAIN)
+    # A blank separates the target from what it follows; a chat turn begins without one.
+    target = rest if layout == "chat" and not so_far else f" {rest}"
+    return Lesson(task, question.id, prompt, target, known.stated)
 
 
 def on_paragraph(
@@ -123,8 +137,8 @@ def on_paragraph(
             continue
         hits, is_answered = as_hits([paragraph]), example.kind != UNANSWERABLE
         if is_answered and not may_refuse:
-            known = reasoning(example)
-            yield worked_answer(example.question.id, example.question.text, known, hits, model, layout)
+            asked = Question(example.question.id, example.question.text)
+            yield worked_answer("single_hop", asked, reasoning(example), hits, model, layout)
         elif may_refuse:
             answer = example.golds[0] if is_answered else REFUSAL
             yield retrieval_answer(example.question.id, example.question.text, answer, hits, model)
@@ -174,26 +188,6 @@ def _parted(known: Reasoning, random_: random.Random) -> tuple[str, str]:
     cut = random_.randint(1, len(words)) if random_.random() < 0.5 else len(words)
     so_far = " ".join((*before, *words[:cut]))
     return so_far, " ".join((*words[cut:], *after))
-
-
-def _lesson(
-    task: str,
-    example: Example,
-    model: Model,
-    layout: Layout,
-    hits: Sequence[Hit],
-    so_far: str,
-    rest: str,
-    known: Reasoning,
-) -> Lesson:
-    begun = f" {so_far}" if so_far and layout == "raw" else so_far
-    prompt = answer_prompt(model, example.question, hits, begun, layout, PLAIN)
-    return Lesson(task, example.question.id, prompt, _behind(so_far, rest, layout), known.stated)
-
-
-def _behind(so_far: str, text: str, layout: Layout) -> str:
-    """With the blank that separates it from what it follows; a chat turn begins without one."""
-    return text if layout == "chat" and not so_far else f" {text}"
 
 
 def _evidence(example: Example) -> tuple[str, ...]:
