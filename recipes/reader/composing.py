@@ -37,7 +37,7 @@ from recipes.reader.relations import (
 
 PARTS_MAY_REFUSE = 0.1
 """Share of the longer questions whose parts are put to the prompt that may refuse. It is small because
-another prompt shares nothing with theirs, and so costs as much as all other questions on the same passages."""
+another prompt shares nothing with theirs: it costs as much as all other questions on the same passages."""
 
 
 @dataclass(frozen=True, slots=True)

@@ -161,10 +161,11 @@ def tell(account: "Account", console: Console) -> None:
     for what in (*account.mixture.told_left_out, *too_long):
         say(printable(f"left out: {what}"), style="yellow")
     say(f"computed in {account.settings.precision}")
-    if account.is_packed:
-        share = account.num_tokens / max(1, account.num_lesson_tokens)
+    course = account.course
+    if course.is_packed:
+        share = course.num_tokens / max(1, course.num_lesson_tokens)
         say(
-            f"{account.num_steps:,} steps; {account.num_tokens:,} tokens to compute, {share:.0%} of those in "
+            f"{len(course.steps):,} steps; {course.num_tokens:,} tokens to compute, {share:.0%} of those in "
             "the lessons: what they share is computed once"
         )
     else:

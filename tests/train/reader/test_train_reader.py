@@ -122,7 +122,10 @@ def test_the_card(adapter):
     assert f"Held out: {len(made.held_out)} lessons." in text
     assert "| rank | 4 |" in text
     assert "| learning_rate | 0.01 |" in text
-    assert f"{account.num_tokens:,} tokens computed for {account.num_lesson_tokens:,} in lessons" in text
+    assert (
+        f"{account.course.num_tokens:,} tokens computed for {account.course.num_lesson_tokens:,} in lessons"
+        in text
+    )
     last = account.curve[-1]
     assert f"| {last.step} | {last.loss:.3f} | {last.held_out:.3f} |" in text
     assert ", ".join(f"{task} {loss:.3f}" for task, loss in account.held_out.items()) in text
@@ -150,10 +153,10 @@ def test_a_model_that_can_not_be_packed_learns_lesson_by_lesson(tmp_path):
         base(folder),
         settings(),
         tmp_path / "reader",
-        told=lambda told_: told.append(told_.is_packed),
+        told=lambda told_: told.append(told_.course.is_packed),
     )
     assert told == [False]
-    assert account.num_tokens == account.num_lesson_tokens
+    assert account.course.num_tokens == account.course.num_lesson_tokens
     assert "Lessons were computed one by one" in (tmp_path / "reader" / "README.md").read_text()
 
 
@@ -163,7 +166,7 @@ def test_a_dry_run_writes_nothing(qwen_folder, tmp_path):
         EXAMPLES, base(qwen_folder), settings(), tmp_path / "reader", told=told.append, is_dry=True
     )
     assert told == [account]
-    assert account.num_tokens < account.num_lesson_tokens
+    assert account.course.num_tokens < account.course.num_lesson_tokens
     assert not list(tmp_path.iterdir())
 
 
@@ -260,7 +263,7 @@ def test_a_base_whose_template_takes_no_system_turn(llama_folder, tmp_path):
         EXAMPLES, base(llama_folder), given, tmp_path / "reader", builder=RecipeBuilder, is_dry=True
     )
     assert any(task == "splitting" for _, task in account.mixture.num_lessons)
-    assert account.num_steps > 0
+    assert account.course.steps
 
 
 def test_a_template_that_refuses_what_the_methods_ask(qwen_folder, tmp_path):

@@ -40,9 +40,7 @@ class Account:
 
     Attributes:
         too_long: lessons that do not fit the window, by task.
-        is_packed: whether lessons share what they have in common; not every model can be shown that.
-        num_steps: of the course.
-        num_tokens: computed in all; `num_lesson_tokens`: those of all lessons, each by itself.
+        course: the steps of the training.
         held_out: loss by task (nats a token), in the end.
         begun: the reader whose adapter this one began from, by its name; empty where from nothing.
         place: where it was computed in the end and how finely, such as "cpu in float32".
@@ -52,19 +50,11 @@ class Account:
     settings: ReaderSettings
     mixture: Mixture
     too_long: Mapping[str, int]
-    is_packed: bool = True
-    num_steps: int = 0
-    num_tokens: int = 0
-    num_lesson_tokens: int = 0
+    course: Course
     curve: tuple[Standing, ...] = ()
     held_out: Mapping[str, float] = field(default_factory=dict)
     place: str = ""
     begun: str = ""
-
-    def follow(self, course: Course) -> None:
-        """Take over what a course says of itself."""
-        self.is_packed, self.num_steps = course.is_packed, len(course.steps)
-        self.num_tokens, self.num_lesson_tokens = course.num_tokens, course.num_lesson_tokens
 
 
 def write_reader(
@@ -159,6 +149,7 @@ def card(account: Account) -> str:
     )
     return environment.from_string(_TEMPLATE.read_text(encoding="utf-8")).render(
         account=account,
+        course=account.course,
         base=_public(account.base),
         by_task=", ".join(f"{task} {loss:.3f}" for task, loss in account.held_out.items()),
         curve=shown,

@@ -88,7 +88,6 @@ def train_reader(
     learned, too_long = encode(made.lessons, encoding, window)
     held_out, _ = encode(made.held_out, encoding, window)
     _check_any(learned, made, window)
-    account = Account(base.spec, settings, made, too_long, begun=_name(base.begun))
     fingerprint, template = weights_fingerprint(base.module), chat_template_digest(base.tokenizer)
     identity = {
         "base": base.spec,
@@ -100,7 +99,7 @@ def train_reader(
         **settings.decisive,
     }
     course = make_course(learned, held_out, settings)
-    account.follow(course)
+    account = Account(base.spec, settings, made, too_long, course, begun=_name(base.begun))
     if is_dry:
         told(account)
         return account
@@ -108,11 +107,10 @@ def train_reader(
     with claimed(working, identity) as checkpoints:
         trainee = Trainee(base.module, settings, base.begun)
         if not trainee.packs_exactly(course.steps[0]):
-            course = make_course(learned, held_out, settings, is_packed=False)
-            account.follow(course)
+            account.course = make_course(learned, held_out, settings, is_packed=False)
         account.place = trainee.place
         told(account)
-        training = Training(trainee, course, checkpoints)
+        training = Training(trainee, account.course, checkpoints)
         training.run(listener)
         account.curve, account.held_out = tuple(training.curve), training.held_out_by_task()
         write_reader(out, trainee.module, base.tokenizer, account, fingerprint, template)
