@@ -28,6 +28,7 @@ class RecipeBuilder(Builder):
     """Makes the lessons of one dataset's examples."""
 
     settings_class: ClassVar[type[ReaderSettings]] = RecipeSettings
+    takes_steps: ClassVar[bool] = True
 
     settings: RecipeSettings
 

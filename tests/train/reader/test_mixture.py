@@ -5,6 +5,7 @@ from dataclasses import replace
 
 import pytest
 
+from askance.eval.datasets.grounds import Grounds
 from askance.train.reader.mixture import mixture
 from askance.train.reader.settings import ReaderSettings
 from tests.train.reader.lessons import ARGON, BOTH, FILM, NO_TOWER, OTHER_FILM, TOWER
@@ -41,3 +42,11 @@ def test_the_reasoning_is_what_the_dataset_marks_or_tells():
     heidi, dwan = (paragraph.text for paragraph in FILM.grounds.supporting)
     assert targets["2wiki/f1"] == f" {heidi} {dwan} So the answer is 3 April 1885."
     assert targets["strategyqa/s1"] == " Argon is a gas. Gases can't be chewed. So the answer is no."
+
+
+def test_a_decomposition_alone_is_left_out_and_told():
+    steps = replace(
+        ARGON, question=replace(ARGON.question, id="s2"), grounds=Grounds(steps=ARGON.grounds.steps)
+    )
+    made = mixture({"strategyqa": (ARGON, steps)}, BOTH, replace(NONE, reading=1.0))
+    assert made.told_left_out == ("1 of strategyqa: steps, but no supporting paragraphs or facts",)

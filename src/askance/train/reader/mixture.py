@@ -65,12 +65,14 @@ class Builder:
 
     Attributes:
         settings_class: what the shares are read from.
+        takes_steps: whether it makes lessons of examples that tell a decomposition and nothing else.
         model: tells by its capabilities whether the prompts are raw or chat.
         left_out: counts the examples that gave no lesson, by dataset and reason.
         name: the dataset's.
     """
 
     settings_class: ClassVar[type[ReaderSettings]] = ReaderSettings
+    takes_steps: ClassVar[bool] = False
 
     model: Model
     settings: ReaderSettings
@@ -80,7 +82,7 @@ class Builder:
 
     def lessons(self, examples: Sequence[Example]) -> Iterator[Lesson]:
         """All lessons of these examples, with the dataset's name before their ids."""
-        why = {example.question.id: _useless(example) for example in examples}
+        why = {example.question.id: _useless(example, self.takes_steps) for example in examples}
         self.left_out.update((self.name, reason) for reason in why.values() if reason)
         useful = [example for example in examples if not why[example.question.id]]
         single = [example for example in useful if is_on_one_paragraph(example)]
@@ -194,11 +196,13 @@ def _is_held_out(name: str, example: Example, share: float) -> bool:
     return int.from_bytes(digest, "big") / 2**64 < share
 
 
-def _useless(example: Example) -> str:
+def _useless(example: Example, takes_steps: bool) -> str:
     """Why nothing can be learned from an example, or nothing."""
     grounds = example.grounds
     if not (grounds.supporting or grounds.facts or (example.kind == UNANSWERABLE and grounds.paragraphs)):
-        return "no supporting paragraphs, facts or steps" if not grounds.steps else ""
+        if not grounds.steps:
+            return "no supporting paragraphs, facts or steps"
+        return "" if takes_steps else "steps, but no supporting paragraphs or facts"
     return "" if example.golds and example.golds[0].strip() else "no answer"
 
 
