@@ -21,7 +21,7 @@ from askance.models.local.encoding import Encoding, chat_template_digest
 from askance.train.reader.checkpoint import claimed, remove
 from askance.train.reader.finish import Account, write_reader
 from askance.train.reader.lesson import Encoded, encode, lessons_digest
-from askance.train.reader.mixture import Builder, Mixture, mixture
+from askance.train.reader.mixture import Builder, mixture
 from askance.train.reader.network import Trainee
 from askance.train.reader.packing import make_course
 from askance.train.reader.settings import ReaderSettings
@@ -82,31 +82,16 @@ def train_reader(
     check_free(out)
     _check_method(base, settings)
     settings = settings.settled(base.module.device.type)
-    encoding = encoding_of(base.tokenizer, base.module, base.spec)
-    made = mixture(examples_by_dataset, _layouts(encoding), settings, builder)
-    window = min(settings.max_tokens, _window(base))
-    learned, too_long = encode(made.lessons, encoding, window)
-    held_out, _ = encode(made.held_out, encoding, window)
-    _check_any(learned, made, window)
-    fingerprint, template = weights_fingerprint(base.module), chat_template_digest(base.tokenizer)
-    identity = {
-        "base": base.spec,
-        "base weights": fingerprint,
-        "lessons": lessons_digest((*learned, *held_out)),
-        "askance": VERSION,
-        "torch": torch.__version__,
-        "begun from": None if base.begun is None else adapter_fingerprint(base.begun.folder),
-        **settings.decisive,
-    }
-    course = make_course(learned, held_out, settings)
-    account = Account(base.spec, settings, made, too_long, course, begun=_name(base.begun))
+    account, learned, held_out = _prepared(examples_by_dataset, base, settings, builder)
     if is_dry:
         told(account)
         return account
+    fingerprint, template = weights_fingerprint(base.module), chat_template_digest(base.tokenizer)
+    identity = _identity(base, settings, fingerprint, (*learned, *held_out))
     working = out.with_name(f"{out.name}.training")
     with claimed(working, identity) as checkpoints:
         trainee = Trainee(base.module, settings, base.begun)
-        if not trainee.packs_exactly(course.steps[0]):
+        if not trainee.packs_exactly(account.course.steps[0]):
             account.course = make_course(learned, held_out, settings, is_packed=False)
         account.place = trainee.place
         told(account)
@@ -116,6 +101,42 @@ def train_reader(
         write_reader(out, trainee.module, base.tokenizer, account, fingerprint, template)
     remove(working)
     return account
+
+
+def _prepared(
+    examples_by_dataset: Mapping[str, Sequence[Example]],
+    base: Base,
+    settings: ReaderSettings,
+    builder: type[Builder],
+) -> tuple[Account, tuple[Encoded, ...], tuple[Encoded, ...]]:
+    """What is to be told of a training before it begins, and its lessons: to be learned, and held out."""
+    encoding = encoding_of(base.tokenizer, base.module, base.spec)
+    made = mixture(examples_by_dataset, _layouts(encoding), settings, builder)
+    window = min(settings.max_tokens, _window(base))
+    learned, too_long = encode(made.lessons, encoding, window)
+    held_out, _ = encode(made.held_out, encoding, window)
+    if not learned:
+        raise InputError(
+            f"none of {len(made.lessons)} lessons fits into {window} tokens: raise max_tokens, or show fewer "
+            "or shorter passages."
+        )
+    course = make_course(learned, held_out, settings)
+    return Account(base.spec, settings, made, too_long, course, begun=_name(base.begun)), learned, held_out
+
+
+def _identity(
+    base: Base, settings: ReaderSettings, fingerprint: str, lessons: Sequence[Encoded]
+) -> Mapping[str, Any]:
+    """All that the result of a training depends on."""
+    return {
+        "base": base.spec,
+        "base weights": fingerprint,
+        "lessons": lessons_digest(lessons),
+        "askance": VERSION,
+        "torch": torch.__version__,
+        "begun from": None if base.begun is None else adapter_fingerprint(base.begun.folder),
+        **settings.decisive,
+    }
 
 
 def _layouts(encoding: Encoding) -> Model:
@@ -133,14 +154,6 @@ def check_free(out: Path) -> None:
     if out.exists():
         raise InputError(
             f"{out} is there already: name another --out, or remove it if it is not needed any more."
-        )
-
-
-def _check_any(learned: Sequence[Encoded], made: Mixture, window: int) -> None:
-    if not learned:
-        raise InputError(
-            f"none of {len(made.lessons)} lessons fits into {window} tokens: raise max_tokens, or show fewer "
-            "or shorter passages."
         )
 
 
