@@ -160,6 +160,7 @@ def card(account: Account) -> str:
         machine=f"{os.cpu_count()} cores, {platform.machine()}",
         made=made,
         settings=settings,
+        tasks={lesson.task for lesson in made.lessons},
         values=asdict(settings) | {"learning_rate": settings.peak_rate},
         versions=[f"askance {VERSION}", *(f"{package} {version(package)}" for package in _PACKAGES)],
     )
