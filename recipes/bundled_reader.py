@@ -17,8 +17,7 @@ from askance.cli import exit_codes
 from askance.cli_train import train_shown
 from askance.eval.datasets import Example, read_dataset
 from askance.serve.console import err
-from recipes.reader.mixture import RecipeBuilder
-from recipes.reader.settings import RecipeSettings
+from recipes.reader.mixture import RecipeBuilder, RecipeSettings
 
 BASE = "bundled:base"
 SETTINGS = RecipeSettings(

@@ -7,6 +7,7 @@ from dataclasses import dataclass
 from math import floor
 from typing import ClassVar
 
+from askance.core.knobs import knob
 from askance.core.types import Hit
 from askance.eval.datasets import Example
 from askance.eval.datasets.grounds import Paragraph, Triple
@@ -19,8 +20,25 @@ from recipes.reader import judging
 from recipes.reader.bridging import bridged
 from recipes.reader.composing import comparisons, on_parts, worded
 from recipes.reader.openings import opened
-from recipes.reader.settings import RecipeSettings
 from recipes.reader.splitting import following_up, splitting, summing_up
+
+
+@dataclass(frozen=True, slots=True)
+class RecipeSettings(ReaderSettings):
+    """The settings of a training with the recipe's lessons; shares are lessons per example."""
+
+    owner: ClassVar[str] = "python -m recipes.reader"
+
+    compared: float = knob(0.25, "share: comparisons made of two records", at_least=0)
+    deciding: float = knob(1.5, "share: ends of such comparisons, facts given", at_least=0)
+    bridged: float = knob(
+        1.0, "share: questions made of two, one of which names the other's answer", at_least=0
+    )
+    splitting: float = knob(0.3, "share: questions taken apart", at_least=0)
+    following_up: float = knob(0.5, "share: the next question, given answers", at_least=0)
+    summing_up: float = knob(0.3, "share: the answer out of answers", at_least=0)
+    judging: float = knob(0.4, "share: each of four judgements", at_least=0)
+    relevance: float = knob(0.0, "share: relevance again, against paragraphs as long", at_least=0)
 
 
 @dataclass(frozen=True)

@@ -8,7 +8,7 @@ from dataclasses import fields
 from pathlib import Path
 
 import pytest
-from recipes.reader.settings import RecipeSettings
+from recipes.reader.mixture import RecipeSettings
 
 from recipes import bundled_reader
 from tests.test_cli_train import ROWS, TINY, written

@@ -4,8 +4,7 @@ from collections import Counter
 from dataclasses import replace
 
 import pytest
-from recipes.reader.mixture import RecipeBuilder
-from recipes.reader.settings import RecipeSettings
+from recipes.reader.mixture import RecipeBuilder, RecipeSettings
 
 from askance.core.errors import InputError
 from askance.core.types import Question, Raw

@@ -9,8 +9,7 @@ from pathlib import Path
 
 import pytest
 import torch
-from recipes.reader.mixture import RecipeBuilder
-from recipes.reader.settings import RecipeSettings
+from recipes.reader.mixture import RecipeBuilder, RecipeSettings
 
 from askance.core.errors import InputError, ModelSpecError
 from askance.core.types import Question
