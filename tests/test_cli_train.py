@@ -118,7 +118,8 @@ def test_the_same_file_twice_is_refused(run, dataset, qwen_folder, tmp_path):
 
 
 def test_what_is_left_out_is_told(run, qwen_folder, tmp_path):
-    rows = [*ROWS, row(7, "ball", "red", paragraphs=[]), row(8, "ball " * 90, "red")]
+    long = row(8, "ball", "red", question="The " + "ball " * 400)
+    rows = [*ROWS, row(7, "ball", "red", paragraphs=[]), long]
     words = ["--dataset", written(tmp_path / "rows.jsonl", rows), "--model", f"hf:{qwen_folder}", *TINY]
     code, shown, _ = run("train", "reader", *words, "--out", tmp_path / "reader", "--dry-run")
     assert code == 0
@@ -226,3 +227,11 @@ def test_killed_and_gone_on_with_it_ends_with_the_same_weights(run, dataset, qwe
     weights = [(tmp_path / name / "adapter_model.safetensors").read_bytes() for name in ("a", "b")]
     assert weights[0] == weights[1]
     assert left(tmp_path) == ["a", "b"]
+
+
+def test_a_share_of_the_recipe_is_told_where_it_is(run, dataset, tmp_path):
+    words = ["--dataset", dataset, "--set", "bridged=2", "--out", tmp_path / "r"]
+    code, shown, told = run("train", "reader", *words)
+    assert (code, shown) == (2, "")
+    assert "--set bridged=2: such lessons are those of the recipe." in " ".join(told.split())
+    assert "`python -m recipes.reader`" in told

@@ -113,6 +113,8 @@ def test_the_sdist_has_what_the_tests_need(built):
         "constraints.txt",
         "README.md",
         "LICENSE",
+        "recipes/bundled_reader.py",
+        "recipes/reader/relations.toml",
         "docs/models.md",
     ):
         assert (built["folder"] / name).is_file()

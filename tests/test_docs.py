@@ -6,9 +6,9 @@ import shlex
 import shutil
 import tomllib
 from pathlib import Path
-from typing import get_args
 
 import pytest
+from recipes.reader.mixture import RecipeSettings
 from typer.main import get_command
 
 from askance.cli import app
@@ -24,12 +24,12 @@ from askance.methods.airrag_wording import AirragWording
 from askance.methods.wording import Wording
 from askance.models.kinds import MODEL_KINDS, parse_spec
 from askance.presets import open_preset
-from askance.train.reader.lesson import Task
 from askance.train.reader.settings import ReaderSettings
 from askance.wire import METHODS, method_class
 from askance.wordings import WORDINGS, open_wording
 from askance.wordings.airrag import AIRRAG_WORDINGS
 from tests.eval.hand_made import record, written
+from tests.recipes.test_mixture import TASKS
 
 ROOT = Path(__file__).parent.parent
 README = (ROOT / "README.md").read_text(encoding="utf-8")
@@ -256,17 +256,18 @@ def test_the_question_on_the_page_on_readers_is_one_on_a_line_of_a_file(tmp_path
 
 def test_the_page_on_readers_names_every_setting_and_task():
     page = (ROOT / "docs" / "reader.md").read_text(encoding="utf-8")
-    defaults = {}
-    for names, values, _ in table_rows(page, "setting"):
-        numbers = values.split(", ")
-        defaults |= dict(zip(re.findall(r"\w+", names), numbers, strict=True))
-    known = {field.name: field.default for field in dataclasses.fields(ReaderSettings)}
-    assert defaults.keys() == known.keys()
-    for name, default in known.items():
-        shown = f"{default:g}" if isinstance(default, int | float) else str(default).lower()
-        assert defaults[name] == shown, name
-    tasks = {name for row in table_rows(page, "task") for name in row[0].replace("`", "").split(", ")}
-    assert tasks == set(get_args(Task))
+    further = dataclasses.fields(RecipeSettings)[len(dataclasses.fields(ReaderSettings)) :]
+    for heading, fields in (("setting", dataclasses.fields(ReaderSettings)), ("share", further)):
+        defaults = {}
+        for names, values, _ in table_rows(page, heading):
+            defaults |= dict(zip(re.findall(r"\w+", names), values.split(", "), strict=True))
+        known = {field.name: field.default for field in fields}
+        assert defaults.keys() == known.keys()
+        for name, default in known.items():
+            shown = f"{default:g}" if isinstance(default, int | float) else str(default).lower()
+            assert defaults[name] == shown, name
+    rows = (*table_rows(page, "task"), *table_rows(page, "further task"))
+    assert {name for row in rows for name in row[0].split(", ")} == TASKS
 
 
 def test_links_lead_somewhere():

@@ -1,6 +1,6 @@
 """The commands that train models."""
 
-from collections.abc import Sequence
+from collections.abc import Callable, Mapping, Sequence
 from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated
@@ -18,7 +18,21 @@ from askance.text.printable import printable
 
 if TYPE_CHECKING:
     from askance.eval.datasets import Example
-    from askance.train.reader.card import Account
+    from askance.train.reader.finish import Account
+    from askance.train.reader.mixture import Builder
+    from askance.train.reader.settings import ReaderSettings
+
+_RECIPE = "compared deciding bridged splitting following_up summing_up judging relevance".split()
+"""Shares of lessons that the recipe in the repository makes, and no installed askance."""
+DatasetsOption = Annotated[
+    list[str], typer.Option(help="NAME:FILE with supporting texts or facts; may be given again.")
+]
+OutOption = Annotated[Path, typer.Option("--out", help="Folder of the reader; a stopped training goes on.")]
+ModelOption = Annotated[
+    str, typer.Option(help="What to start from: bundled:base, hf:NAME, or a reader: bundled, hf:FOLDER.")
+]
+LimitOption = Annotated[int | None, typer.Option(metavar="N", help="Take the first N questions of each.")]
+DryFlag = Annotated[bool, typer.Option("--dry-run", help="Say what would be learned, and stop.")]
 
 train = typer.Typer(no_args_is_help=True, help="Train models on questions with known grounds.")
 
@@ -28,42 +42,77 @@ def _train() -> None:
     """Train models on questions with known grounds."""
 
 
-@train.command()
-def reader(
-    dataset: Annotated[
-        list[str], typer.Option(help="NAME:FILE with supporting texts or facts; may be given again.")
-    ],
-    folder: Annotated[Path, typer.Option("--out", help="Folder of the reader; a stopped training goes on.")],
-    model: Annotated[
-        str, typer.Option(help="What to start from: bundled:base, hf:NAME, or a reader: bundled, hf:FOLDER.")
-    ] = "bundled:base",
-    set_: SetOption = None,
-    limit: Annotated[
-        int | None, typer.Option(metavar="N", help="Take the first N questions of each.")
-    ] = None,
-    dry: Annotated[bool, typer.Option("--dry-run", help="Say what would be learned, and stop.")] = False,
-) -> None:
-    """Teach a small model to read: to answer from passages, to split questions, to judge.
+def _own_lessons() -> "type[Builder]":
+    from askance.train.reader.mixture import Builder
 
-    The same command goes on after a kill. `--set` takes rank, learning_rate, epochs and others:
-    docs/reader.md.
+    return Builder
+
+
+def reader_command(lessons: "Callable[[], type[Builder]]") -> Callable[..., None]:
+    """The command that trains a reader.
+
+    Args:
+        lessons: gives what makes the lessons; called when the command is, since it imports much.
     """
-    from askance.train.reader.settings import ReaderSettings
 
-    settings = ReaderSettings(**parse_knobs(ReaderSettings, knobs_by_name(set_ or ())))
-    examples = examples_by_name(dataset, limit)
-    _check_packages()
+    def reader(
+        dataset: DatasetsOption,
+        folder: OutOption,
+        model: ModelOption = "bundled:base",
+        set_: SetOption = None,
+        limit: LimitOption = None,
+        dry: DryFlag = False,
+    ) -> None:
+        """Teach a small model to read: to answer from passages, in short sentences.
+
+        The same command goes on after a kill. `--set` takes rank, learning_rate, epochs and others:
+        docs/reader.md.
+        """
+        builder = lessons()
+        kind = builder.settings_class
+        settings = kind(**parse_knobs(kind, _known(kind, knobs_by_name(set_ or ()))))
+        examples = examples_by_name(dataset, limit)
+        _check_packages()
+        from askance.train.reader.train_reader import check_free
+
+        check_free(folder)
+        account = train_shown(examples, model, settings, builder, folder, is_dry=dry)
+        if not dry:
+            _show(account, folder)
+
+    return reader
+
+
+train.command()(reader_command(_own_lessons))
+
+
+def _known(kind: "type[ReaderSettings]", given: dict[str, str]) -> dict[str, str]:
+    """The settings given, none of which may be a share that the recipe alone has."""
+    for name in _RECIPE:
+        if name in given and name not in kind.__dataclass_fields__:
+            raise InputError(
+                f"--set {name}={given[name]}: such lessons are those of the recipe. In a checkout of the "
+                "repository, `python -m recipes.reader` takes the same options, and this one."
+            )
+    return given
+
+
+def train_shown(
+    examples: "Mapping[str, Sequence[Example]]",
+    model: str,
+    settings: "ReaderSettings",
+    builder: "type[Builder]",
+    folder: Path,
+    *,
+    is_dry: bool = False,
+) -> "Account":
+    """Train a reader, and show on the terminal how far it is."""
     from askance.serve.progress import TrainingProgress
-    from askance.train.reader.base import load_base
-    from askance.train.reader.recipe import check_free, train_reader
+    from askance.train.reader.train_reader import load_base, train_reader
 
-    check_free(folder)
-    base = load_base(model)
+    base, told = load_base(model), partial(tell, console=out if is_dry else err)
     with TrainingProgress(err) as progress:
-        told = partial(tell, console=out if dry else err)
-        account = train_reader(examples, base, settings, folder, progress, told, is_dry=dry)
-    if not dry:
-        _show(account, folder)
+        return train_reader(examples, base, settings, folder, progress, told, builder=builder, is_dry=is_dry)
 
 
 def examples_by_name(specs: Sequence[str], limit: int | None) -> "dict[str, tuple[Example, ...]]":
@@ -97,44 +146,41 @@ def _check_packages() -> None:
 
 def tell(account: "Account", console: Console) -> None:
     """What will be learned: how many lessons of which kinds, what is left out, and how much is computed."""
-    made = account.mixture
+    say = partial(console.print, markup=False, soft_wrap=True)
     table = Table(box=None, pad_edge=False, header_style="bold")
     for heading in ("dataset", "questions", "lessons", "of which"):
         table.add_column(heading, justify="left" if heading in ("dataset", "of which") else "right")
-    for name, num_examples, num_lessons, of_which in made.told:
-        table.add_row(
-            Text(printable(name)), f"{num_examples:,}", f"{num_lessons:,}", Text(printable(of_which))
-        )
+    for name, num_examples, num_lessons, of_which in account.mixture.told:
+        counts = f"{num_examples:,}", f"{num_lessons:,}"
+        table.add_row(Text(printable(name)), *counts, Text(printable(of_which)))
     console.print(table)
-    for what in made.told_left_out:
-        console.print(printable(f"left out: {what}"), style="yellow", markup=False)
     window = f"max_tokens={account.settings.max_tokens} or the model's own window"
-    for task, count in account.too_long.items():
-        told = f"left out: {count:,} lessons in {task}: longer than {window}"
-        console.print(told, style="yellow", markup=False)
-    console.print(f"computed in {account.settings.precision}", markup=False)
-    if not account.is_packed:
-        console.print(
+    too_long = (
+        f"{count:,} lessons in {task}: longer than {window}" for task, count in account.too_long.items()
+    )
+    for what in (*account.mixture.told_left_out, *too_long):
+        say(printable(f"left out: {what}"), style="yellow")
+    say(f"computed in {account.settings.precision}")
+    course = account.course
+    if course.is_packed:
+        share = course.num_tokens / max(1, course.num_lesson_tokens)
+        say(
+            f"{len(course.steps):,} steps; {course.num_tokens:,} tokens to compute, {share:.0%} of those in "
+            "the lessons: what they share is computed once"
+        )
+    else:
+        say(
             "lessons are computed one by one: this model's losses change when they stand side by side",
-            style="yellow", markup=False, soft_wrap=True,
-        )  # fmt: skip
-        return
-    share = account.num_tokens / max(1, account.num_lesson_tokens)
-    console.print(
-        f"{account.num_steps:,} steps; {account.num_tokens:,} tokens to compute, {share:.0%} of those in the "
-        "lessons: what they share is computed once",
-        markup=False, soft_wrap=True,
-    )  # fmt: skip
+            style="yellow",
+        )
 
 
 def _show(account: "Account", folder: Path) -> None:
     last = account.curve[-1]
     held_out = "" if last.held_out is None else f", {last.held_out:.3f} on what was held out"
-    out.print(
-        printable(
-            f"{last.num_steps:,} steps in {last.seconds / 60:,.0f} minutes, loss {last.loss:.3f}{held_out}; "
-            f"the reader is in {folder}, its card in {folder / 'README.md'}"
-        ),
-        markup=False, soft_wrap=True,
-    )  # fmt: skip
-    out.print(printable(f"use it: --model hf:{folder}"), markup=False, soft_wrap=True)
+    for line in (
+        f"{last.num_steps:,} steps in {last.seconds / 60:,.0f} minutes, loss {last.loss:.3f}{held_out}; the "
+        f"reader is in {folder}, its card in {folder / 'README.md'}",
+        f"use it: --model hf:{folder}",
+    ):
+        out.print(printable(line), markup=False, soft_wrap=True)

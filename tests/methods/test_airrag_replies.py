@@ -1,6 +1,6 @@
 """Replies that the bundled models wrote to AirRAG's prompts, and what a person reads in them.
 
-`runs.airrag_outputs` collected the replies; the queries were written by hand.
+The models wrote them on sample questions; the queries were written by hand.
 """
 
 import json

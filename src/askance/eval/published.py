@@ -35,30 +35,23 @@ class Published:
 
 def published(dataset: str) -> tuple[Published, ...]:
     """The rows of a dataset, such as "hotpotqa", in the order of the papers' tables; none for most."""
-    return tuple(
-        row
-        for paper in _papers().values()
-        for results in paper["results"]
-        if results["dataset"] == dataset
-        for row in _rows(paper, results)
-    )
+    return tuple(row for paper, results in _results(dataset) for row in _rows(paper, results))
 
 
 def caveats(dataset: str) -> tuple[str, ...]:
     """What to know before trusting the rows of a dataset, each led by its paper."""
     found = [
         f"{paper['paper']}, {paper['table']}: {caveat}"
-        for paper in _papers().values()
-        for results in paper["results"]
-        if results["dataset"] == dataset
+        for paper, results in _results(dataset)
         for caveat in (*paper.get("caveats", ()), *results.get("caveats", ()))
     ]
     return tuple(dict.fromkeys(found))
 
 
-def published_datasets() -> frozenset[str]:
-    """The datasets that some paper has results of."""
-    return frozenset(results["dataset"] for paper in _papers().values() for results in paper["results"])
+def _results(dataset: str) -> Iterator[tuple[Mapping[str, Any], Mapping[str, Any]]]:
+    """The tables of a dataset, each with its paper."""
+    for paper in _papers().values():
+        yield from ((paper, results) for results in paper["results"] if results["dataset"] == dataset)
 
 
 def _rows(paper: Mapping[str, Any], results: Mapping[str, Any]) -> Iterator[Published]:

@@ -10,6 +10,7 @@ import numpy as np
 
 from askance.core.errors import DatasetError, InputError
 from askance.eval.datasets import Example, read_dataset
+from askance.eval.datasets.records import opened
 
 SAMPLING_SEED = 0
 Chosen = Mapping[int, Example]
@@ -85,12 +86,8 @@ def _listed(dataset: str, examples: Sequence[Example], path: Path) -> tuple[int,
 
 
 def _read_ids(path: Path) -> list[str]:
-    try:
-        ids = [line.strip() for line in path.read_text(encoding="utf-8-sig").split("\n") if line.strip()]
-    except OSError as error:
-        raise DatasetError(f"can't read {path}: {error.strerror}. Check the path.") from error
-    except UnicodeDecodeError as error:
-        raise DatasetError(f"{path} is not UTF-8 ({error.reason}): convert it to UTF-8.") from error
+    with opened(path) as file:
+        ids = [line.strip() for line in file.read().split("\n") if line.strip()]
     if not ids:
         raise DatasetError(f"{path} names no questions: write the id of one question a line.")
     id, times = Counter(ids).most_common(1)[0]

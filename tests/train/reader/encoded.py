@@ -7,7 +7,7 @@ import torch
 from torch import Tensor
 from torch.nn.functional import cross_entropy
 
-from askance.train.reader.encoding import Encoded
+from askance.train.reader.lesson import Encoded
 from askance.train.reader.network import Trainee
 from askance.train.reader.settings import ReaderSettings
 from tests.models.tiny import tiny_module

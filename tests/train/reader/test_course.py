@@ -4,7 +4,8 @@ import math
 
 import pytest
 
-from askance.train.reader.course import Course, lessons_digest, make_course
+from askance.train.reader.lesson import lessons_digest
+from askance.train.reader.packing import Course, make_course
 from tests.tolerances import near
 from tests.train.reader.encoded import encoded, full_settings, some_lessons
 

@@ -1,200 +1,52 @@
-"""Which lessons are made of which examples, how many, and what is held out or left out."""
+"""The lessons that the package makes by itself; what a recipe adds is tested with the recipe."""
 
 from collections import Counter
 from dataclasses import replace
 
 import pytest
 
-from askance.core.errors import InputError
-from askance.core.types import Question, Raw
-from askance.eval.datasets.grounds import Grounds, Paragraph, Triple
-from askance.train.reader.mixture import Shares, mixture
-from tests.train.reader.lessons import (
-    ARGON,
-    BOTH,
-    FILM,
-    NO_TOWER,
-    OTHER_FILM,
-    RAW_ONLY,
-    TOWER,
-    supporting,
-    text_of,
-)
+from askance.eval.datasets.grounds import Grounds
+from askance.train.reader.mixture import mixture
+from askance.train.reader.settings import ReaderSettings
+from tests.train.reader.lessons import ARGON, BOTH, FILM, NO_TOWER, OTHER_FILM, TOWER
 
-NONE = Shares(*[0.0] * len(Shares.__slots__))
-EACH = Shares(*[1.0] * len(Shares.__slots__))
-RAW = replace(EACH, chat=0.0)
-
-
-def films(count):
-    """Films by directors born in different years."""
-    made = []
-    for number in range(count):
-        film, person, date = f"Film {number}", f"Person {number}", f"5 May {1900 + number}"
-        triples = (Triple(film, "director", person), Triple(person, "date of birth", date))
-        paragraphs = (
-            supporting(film, f"{film} was directed by {person}."),
-            supporting(person, f"{person} was born on {date}."),
-            Paragraph("Pisa", "Pisa lies on the Arno."),
-        )
-        question = Question(f"f{number}", f"When was the director of {film} born?")
-        made.append(replace(FILM, question=question, golds=(date,), grounds=Grounds(paragraphs, triples)))
-    return tuple(made)
+NONE = ReaderSettings(reading=0.0, memory=0.0, paragraph=0.0, chat=0.0, held_out=0.0)
+EXAMPLES = {"2wiki": (FILM, OTHER_FILM), "strategyqa": (ARGON,), "squad2": (TOWER, NO_TOWER)}
 
 
 def tasks(made):
     return Counter(lesson.task for lesson in made.lessons)
 
 
+def test_it_teaches_to_answer_from_passages_and_from_memory():
+    made = mixture(EXAMPLES, BOTH, replace(NONE, reading=9.0, memory=9.0, paragraph=9.0))
+    assert set(tasks(made)) == {"reading", "memory", "going_on", "single_hop"}
+    assert {dataset for dataset, _ in made.num_lessons} == set(EXAMPLES)
+    assert not made.left_out
+
+
 @pytest.mark.parametrize(
     ("share", "expected"),
-    [
-        ({"splitting": 1.0}, {"splitting": 2}),
-        ({"splitting": 3.0}, {"splitting": 6}),
-        ({"following_up": 1.0}, {"following_up": 2}),
-        ({"summing_up": 1.0}, {"summing_up": 2}),
-        ({"compared": 1.0, "splitting": 1.0}, {"splitting": 4}),
-        ({"deciding": 2.0}, {"going_on": 4}),
-        ({"relevance": 2.0}, {"relevance": 8}),
-    ],
+    [({"reading": 3.0}, {"reading": 9}), ({"memory": 2.0}, {"memory": 6}), ({"paragraph": 2.0}, {})],
 )
 def test_a_share_is_a_number_of_lessons_per_example(share, expected):
-    made = mixture({"2wiki": (FILM, OTHER_FILM)}, BOTH, replace(NONE, **share), held_out=0)
-    assert tasks(made) == expected
+    made = mixture(EXAMPLES, BOTH, replace(NONE, **share))
+    found = tasks(made)
+    assert {task: found[task] for task in ("reading", "memory") if found[task]} == expected
+    assert bool(found["single_hop"]) == ("paragraph" in share)
 
 
-def test_a_paragraph_is_relevant_to_its_question_and_not_to_others():
-    """Each as often: nothing of a paragraph itself tells which it is. Articles are not mixed."""
-    towers = [
-        replace(
-            TOWER,
-            question=Question(f"{title} {number}", f"What stands at place {number} of {title}?"),
-            supporting_titles=(title,),
-            grounds=Grounds((supporting(title, f"At place {number} of {title} stands tower {number}."),)),
-        )
-        for title in ("Pisa", "Lucca")
-        for number in range(3)
-    ]
-    made = mixture({"squad2": towers}, BOTH, replace(NONE, relevance=40.0), held_out=0)
-    counts = Counter()
-    for lesson in made.lessons:
-        shown = text_of(lesson.prompt).partition("Passage: ")[2]
-        own = lesson.id.removeprefix("squad2/")
-        is_own = f"place {own[-1]} of {own[:-2]} stands" in shown
-        assert lesson.target == ("relevant" if is_own else "irrelevant")
-        assert own[:-2] in shown
-        counts[shown, lesson.target] += 1
-    assert len(counts) == 12
-    assert min(counts.values()) > 20
+def test_the_reasoning_is_what_the_dataset_marks_or_tells():
+    made = mixture(EXAMPLES, BOTH, replace(NONE, reading=1.0))
+    targets = {lesson.id: lesson.target for lesson in made.lessons if lesson.task == "reading"}
+    heidi, dwan = (paragraph.text for paragraph in FILM.grounds.supporting)
+    assert targets["2wiki/f1"] == f" {heidi} {dwan} So the answer is 3 April 1885."
+    assert targets["strategyqa/s1"] == " Argon is a gas. Gases can't be chewed. So the answer is no."
 
 
-def test_every_task_is_taught():
-    examples = {"2wiki": films(8), "strategyqa": (ARGON,), "squad2": (TOWER, NO_TOWER)}
-    made = mixture(examples, BOTH, EACH, held_out=0)
-    assert set(tasks(made)) == {
-        "reading", "memory", "going_on", "single_hop", "splitting", "following_up", "summing_up",
-        "relevance", "support", "usefulness", "retrieval",
-    }  # fmt: skip
-    assert made.num_examples == {"2wiki": 8, "strategyqa": 1, "squad2": 2}
-    assert sum(made.num_lessons.values()) == len(made.lessons)
-    assert {dataset for dataset, _ in made.num_lessons} == set(examples)
-
-
-def test_the_seed_alone_decides_and_another_one_decides_otherwise():
-    examples = {"2wiki": films(6)}
-    first, again, other = (mixture(examples, BOTH, EACH, seed=seed) for seed in (1, 1, 2))
-    assert first == again
-    assert first.lessons != other.lessons
-
-
-def test_nothing_is_learned_from_what_is_held_out():
-    made = mixture({"2wiki": films(60)}, BOTH, replace(NONE, splitting=1.0, compared=0.5), held_out=0.3)
-    learned = {part for lesson in made.lessons for part in lesson.id.removeprefix("2wiki/").split("+")}
-    kept = {part for lesson in made.held_out for part in lesson.id.removeprefix("2wiki/").split("+")}
-    numbers = (
-        {each for each in learned if each.startswith("f")},
-        {each for each in kept if each.startswith("f")},
+def test_a_decomposition_alone_is_left_out_and_told():
+    steps = replace(
+        ARGON, question=replace(ARGON.question, id="s2"), grounds=Grounds(steps=ARGON.grounds.steps)
     )
-    assert not numbers[0] & numbers[1]
-    assert numbers[0] | numbers[1] == {f"f{number}" for number in range(60)}
-    assert 8 <= len(numbers[1]) <= 28
-
-
-def test_questions_of_one_paragraph_are_held_out_together():
-    paragraphs = [supporting(f"T{number}", f"Town {number} lies on the Arno.") for number in range(40)]
-    examples = tuple(
-        replace(TOWER, question=Question(f"{number}-{letter}", "Which river?"), grounds=Grounds((paragraph,)))
-        for number, paragraph in enumerate(paragraphs)
-        for letter in "ab"
-    )
-    made = mixture({"squad2": examples}, BOTH, replace(NONE, paragraph=1.0), held_out=0.3)
-    learned, kept = (
-        {lesson.id.partition("-")[0] for lesson in each} for each in (made.lessons, made.held_out)
-    )
-    assert kept
-    assert not learned & kept
-
-
-def test_one_hop_among_distractors_is_read_from_the_paragraph_that_holds_the_answer():
-    pisa = supporting("Pisa", "Pisa lies on the Arno.")
-    example = replace(TOWER, grounds=Grounds((Paragraph("Rome", "Rome is old."), pisa)))
-    made = mixture({"own": (example,)}, BOTH, RAW, held_out=0)
-    (reading,) = (lesson for lesson in made.lessons if lesson.task == "reading")
-    assert reading.target == " Pisa lies on the Arno. So the answer is Arno."
-    assert "] Pisa: Pisa lies on the Arno." in text_of(reading.prompt)
-    assert "single_hop" not in tasks(made)  # those show one paragraph alone
-    assert [lesson.target for lesson in made.lessons if lesson.task == "splitting"] == ["None"]
-
-
-def test_a_distractor_that_stands_alone_is_not_asked_for_the_answer():
-    example = replace(
-        TOWER, grounds=Grounds((Paragraph("Rome", "Rome is old."),), facts=("Pisa lies on it.",))
-    )
-    made = mixture({"own": (example,)}, BOTH, EACH, held_out=0)
-    assert not any("Rome" in text_of(each.prompt) for each in made.lessons if each.target == "Arno")
-    assert "single_hop" not in tasks(made)
-
-
-def test_examples_without_grounds_or_answers_are_left_out_and_counted():
-    bare = replace(FILM, question=Question("bare", "Why?"), grounds=Grounds())
-    blank = replace(FILM, question=Question("blank", "Why?"), golds=(" ",))
-    made = mixture({"2wiki": (FILM, bare, blank)}, BOTH, EACH, held_out=0)
-    assert dict(made.left_out) == {
-        ("2wiki", "no supporting paragraphs, facts or steps"): 1,
-        ("2wiki", "no answer"): 1,
-    }
-    assert not any("bare" in lesson.id or "blank" in lesson.id for lesson in made.lessons)
-
-
-def test_evidence_longer_than_a_passage_is_left_out_and_counted():
-    long = supporting("Pisa", "Pisa " + "very " * 300 + "much lies on the Arno.")
-    example = replace(FILM, question=Question("long", "Why?"), grounds=Grounds((long,)), hops=2)
-    made = mixture({"own": (FILM, example)}, BOTH, replace(NONE, reading=1.0), held_out=0)
-    assert dict(made.left_out) == {("own", "evidence longer than passage_words=100"): 1}
-    assert not any("long" in lesson.id for lesson in made.lessons)
-
-
-@pytest.mark.parametrize(
-    ("grounds", "chosen", "why"),
-    [
-        (Grounds(), {}, "1 of nq: no supporting paragraphs, facts or steps"),
-        (
-            Grounds((supporting("Pisa", "Pisa " + "very " * 300 + "much lies on the Arno."),)),
-            {"shares": replace(NONE, reading=1.0)},
-            "1 of nq: evidence longer than passage_words=100",
-        ),
-        (FILM.grounds, {"shares": NONE}, "the shares draw no lesson"),
-        (FILM.grounds, {"held_out": 1.0, "shares": replace(NONE, reading=1.0)}, "lessons are held out"),
-    ],
-)
-def test_nothing_to_learn_from_is_an_error_that_says_why(grounds, chosen, why):
-    with pytest.raises(InputError, match="hold nothing to learn from") as caught:
-        mixture(
-            {"nq": (replace(FILM, grounds=grounds),)}, BOTH, **({"shares": EACH, "held_out": 0.0} | chosen)
-        )
-    assert why in str(caught.value)
-
-
-def test_a_model_without_a_chat_format_gets_raw_prompts_only():
-    made = mixture({"2wiki": films(4), "squad2": (TOWER, NO_TOWER)}, RAW_ONLY, EACH, held_out=0)
-    assert all(isinstance(lesson.prompt, Raw) for lesson in made.lessons)
+    made = mixture({"strategyqa": (ARGON, steps)}, BOTH, replace(NONE, reading=1.0))
+    assert made.told_left_out == ("1 of strategyqa: steps, but no supporting paragraphs or facts",)

@@ -14,7 +14,7 @@ import torch
 
 from askance.core.errors import InputError, TrainingFailed
 from askance.train.reader.checkpoint import claimed
-from askance.train.reader.course import make_course
+from askance.train.reader.packing import make_course
 from askance.train.reader.training import HELD_OUT_EVERY, Standing, Training
 from tests.tolerances import assert_near, near
 from tests.train.reader.encoded import full_settings, some_lessons, trainee

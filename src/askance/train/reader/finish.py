@@ -1,20 +1,60 @@
-"""The finished reader: weights, note, card and curve, in a folder that appears whole or not at all."""
+"""The finished reader: weights, note, curve, and the card that says what it was made from and how, in a
+folder that appears whole or not at all.
+"""
 
 import json
+import os
+import platform
 import shutil
+from collections.abc import Mapping
+from dataclasses import asdict, dataclass, field
+from importlib.metadata import version
 from pathlib import Path
 from typing import Any
 
+from jinja2 import Environment, StrictUndefined
 from safetensors import SafetensorError
 
 from askance.core.errors import InputError
+from askance.core.version import VERSION
+from askance.eval.datasets import DATASETS
 from askance.methods.wording import PLAIN
 from askance.models.local.reader_note import ReaderNote, write_note
 from askance.runtime.durable import sync
-from askance.train.reader.card import Account, card
+from askance.train.reader.mixture import Mixture
+from askance.train.reader.packing import Course
+from askance.train.reader.settings import ReaderSettings
+from askance.train.reader.training import Standing
 
+_TEMPLATE = Path(__file__).with_name("card.md.jinja")
+_LICENCES = {"bundled:base": "Apache-2.0"}
+_PACKAGES = ("torch", "transformers", "peft")
+_CURVE_ROWS = 12
 BUNDLED_NAME = "HuggingFaceTB/SmolLM2-135M-Instruct"
 """What the hub calls the bundled model; its weights there are a little finer."""
+
+
+@dataclass(slots=True)
+class Account:
+    """All that is to be told of a training.
+
+    Attributes:
+        too_long: lessons that do not fit the window, by task.
+        course: the steps of the training.
+        held_out: loss by task (nats a token), in the end.
+        begun: the reader whose adapter this one began from, by its name; empty where from nothing.
+        place: where it was computed in the end and how finely, such as "cpu in float32".
+    """
+
+    base: str
+    settings: ReaderSettings
+    mixture: Mixture
+    too_long: Mapping[str, int]
+    course: Course
+    curve: tuple[Standing, ...] = ()
+    held_out: Mapping[str, float] = field(default_factory=dict)
+    place: str = ""
+    begun: str = ""
 
 
 def write_reader(
@@ -90,3 +130,48 @@ def _curve(account: Account) -> str:
         for each in account.curve
     )
     return "".join(json.dumps(row) + "\n" for row in rows)
+
+
+def card(account: Account) -> str:
+    """The README.md of a reader."""
+    made, settings = account.mixture, account.settings
+    too_long = (
+        f"{count:,} lessons in {task} longer than the window" for task, count in account.too_long.items()
+    )
+    every = max(1, len(account.curve) // _CURVE_ROWS)
+    shown = [
+        each
+        for at, each in enumerate(account.curve, start=1)
+        if each.held_out is not None or at == 1 or at % every == 0
+    ]
+    environment = Environment(
+        trim_blocks=True, lstrip_blocks=True, keep_trailing_newline=True, undefined=StrictUndefined
+    )
+    return environment.from_string(_TEMPLATE.read_text(encoding="utf-8")).render(
+        account=account,
+        course=account.course,
+        base=_public(account.base),
+        by_task=", ".join(f"{task} {loss:.3f}" for task, loss in account.held_out.items()),
+        curve=shown,
+        last=account.curve[-1] if account.curve else None,
+        left_out=(*made.told_left_out, *too_long),
+        licence=_LICENCES.get(account.base, "see there for its licence"),
+        licence_of=_licence_of,
+        machine=f"{os.cpu_count()} cores, {platform.machine()}",
+        made=made,
+        settings=settings,
+        tasks={lesson.task for lesson in made.lessons},
+        values=asdict(settings) | {"learning_rate": settings.peak_rate},
+        versions=[f"askance {VERSION}", *(f"{package} {version(package)}" for package in _PACKAGES)],
+    )
+
+
+def _licence_of(dataset: str) -> str:
+    row = DATASETS.get(dataset.partition(":")[0])
+    return row.licence if row else "unknown"
+
+
+def _public(base: str) -> str:
+    """The name of a base; of a folder or file its last part: where it lies is nobody's business."""
+    name = base.removeprefix("hf:")
+    return f"hf:{Path(name).name}" if Path(name).is_absolute() else base

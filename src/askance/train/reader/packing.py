@@ -7,6 +7,7 @@ one pass. Rows are filled up with unrelated lessons, which share nothing but the
 padding.
 """
 
+import math
 import random
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, field
@@ -15,7 +16,8 @@ from itertools import takewhile
 import numpy as np
 from numpy.typing import NDArray
 
-from askance.train.reader.encoding import Encoded
+from askance.train.reader.lesson import Encoded
+from askance.train.reader.settings import ReaderSettings
 
 LEAST_SHARED_TOKENS = 24
 """Lessons that share fewer tokens are not kept together for that."""
@@ -129,8 +131,7 @@ def rows(lessons: Sequence[Encoded], row_tokens: int, random_: random.Random) ->
     random_.shuffle(pieces)
     open_rows: list[Row] = []
     full: list[Row] = []
-    for piece in pieces:
-        size = _size(piece)
+    for piece, size in pieces:
         row = next((row for row in open_rows if len(row) + size <= row_tokens), None)
         if row is None:
             row = Row()
@@ -155,31 +156,95 @@ def lone_rows(lessons: Sequence[Encoded]) -> list[Row]:
     return made
 
 
+@dataclass(frozen=True, slots=True)
+class Course:
+    """All steps, in order; the same settings and lessons give the same course.
+
+    Attributes:
+        held_out: rows that are never learned from.
+        is_packed: whether lessons share rows.
+    """
+
+    steps: tuple[tuple[Row, ...], ...]
+    held_out: tuple[Row, ...]
+    settings: ReaderSettings
+    is_packed: bool = True
+
+    @property
+    def num_tokens(self) -> int:
+        """Tokens that are computed in all, each shared one once."""
+        return sum(len(row) for step in self.steps for row in step)
+
+    @property
+    def num_lesson_tokens(self) -> int:
+        """Tokens of all lessons, shared ones as often as they are shared."""
+        return sum(len(each.ids) for step in self.steps for row in step for each in row.lessons)
+
+    def rate(self, step: int) -> float:
+        """The learning rate of a step: linear warm-up, then along a cosine to a twentieth of the greatest."""
+        warm = max(1, math.ceil(self.settings.warmup * len(self.steps)))
+        done = (step - warm) / max(1, len(self.steps) - warm)
+        falling = 0.05 + 0.95 * 0.5 * (1 + math.cos(math.pi * max(0.0, done)))
+        return self.settings.peak_rate * min(1.0, (step + 1) / warm) * falling
+
+
+def make_course(
+    learned: Sequence[Encoded],
+    held_out: Sequence[Encoded],
+    settings: ReaderSettings,
+    *,
+    is_packed: bool = True,
+) -> Course:
+    """Pack the lessons anew for each epoch; what is held out is packed once.
+
+    Args:
+        is_packed: otherwise each lesson has a row of its own, and a step as many tokens as it had.
+    """
+    steps: list[tuple[Row, ...]] = []
+    for epoch in range(settings.epochs):
+        random_ = random.Random(f"{settings.seed} epoch {epoch}")
+        if is_packed:
+            made, size = rows(learned, settings.row_tokens, random_), settings.rows_per_step
+            steps += [tuple(made[at : at + size]) for at in range(0, len(made), size)]
+        else:
+            steps += _apart(learned, settings, random_)
+    random_ = random.Random(f"{settings.seed} held out")
+    kept = rows(held_out, settings.row_tokens, random_) if is_packed else lone_rows(held_out)
+    return Course(tuple(steps), tuple(kept), settings, is_packed)
+
+
+def _apart(
+    learned: Sequence[Encoded], settings: ReaderSettings, random_: random.Random
+) -> Iterator[tuple[Row, ...]]:
+    most_tokens = settings.rows_per_step * settings.row_tokens
+    step: list[Row] = []
+    for row in lone_rows(random_.sample(learned, len(learned))):
+        if step and sum(map(len, step)) + len(row) > most_tokens:
+            yield tuple(step)
+            step = []
+        step.append(row)
+    yield tuple(step)
+
+
 _OPEN_ROWS = 16
 
 
-def _pieces(ordered: Sequence[Encoded], row_tokens: int) -> Iterator[list[Encoded]]:
+def _pieces(ordered: Sequence[Encoded], row_tokens: int) -> Iterator[tuple[list[Encoded], int]]:
+    """Lessons that stay together, and how many tokens a row of them alone has."""
     piece: list[Encoded] = []
     row = Row()
     for lesson in ordered:
         shared = _num_shared(piece[-1], lesson) if piece else 0
         most_tokens = row_tokens if shared > MOSTLY_SHARED * len(lesson.ids) else row_tokens // 2
         if piece and (shared < LEAST_SHARED_TOKENS or len(row) + row.num_new_tokens(lesson) > most_tokens):
-            yield piece
+            yield piece, len(row)
             piece, row = [], Row()
         piece.append(lesson)
         row.add(lesson)
     if piece:
-        yield piece
+        yield piece, len(row)
 
 
 def _num_shared(one: Encoded, other: Encoded) -> int:
     pairs = zip(one.ids, other.ids, strict=False)
     return sum(1 for _ in takewhile(lambda pair: pair[0] == pair[1], pairs))
-
-
-def _size(piece: Sequence[Encoded]) -> int:
-    row = Row()
-    for lesson in piece:
-        row.add(lesson)
-    return len(row)

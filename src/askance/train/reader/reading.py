@@ -2,64 +2,161 @@
 
 These are the prompts of `closed_book`, `single`, FLARE and DRAGIN. A method shows passages that hold all of
 the answer, a part of it, or nothing; it asks for the whole answer, or for the rest behind a text that it
-keeps, which DRAGIN cuts in mid-sentence, right before the word in doubt.
+keeps, which DRAGIN cuts in mid-sentence, right before the word in doubt. AirRAG's RA is the one prompt that
+may refuse, and so the one for questions that their paragraph does not answer.
 """
 
 import random
 from collections.abc import Iterator, Sequence
+from dataclasses import dataclass
 
 from askance.core.ports import Model
 from askance.core.types import Hit, Question
 from askance.eval.datasets import Example
 from askance.eval.datasets.grounds import Paragraph
+from askance.eval.datasets.squad2 import UNANSWERABLE
+from askance.methods.airrag_prompts import retrieval_answer_prompt
+from askance.methods.airrag_wording import READER, REFUSAL
 from askance.methods.prompts import Layout, answer_prompt
 from askance.methods.wording import PLAIN
-from askance.train.reader.lesson import Lesson, Task
-from askance.train.reader.passages import Showing, among_distractors, as_hits
-from askance.train.reader.reasoning import Reasoning, reasoning
+from askance.text.sentences import sentences
+from askance.train.reader.lesson import Lesson, reply
+from askance.train.reader.passages import Showing, among_distractors, as_hits, fitted
 
 GOING_ON = 0.5
 """Share of the answers that are gone on with as well, from somewhere within them."""
 PARTLY_SHOWN = 0.2
 """Share of the readings with several supporting passages that lack one of them."""
+MAY_REFUSE = 0.7
+"""Share of the paragraphs whose questions are put to the prompt that may refuse."""
+LONGEST_EVIDENCE_WORDS = 30
+"""A longer sentence of a passage is not written out: the answer then stands alone."""
+
+
+@dataclass(frozen=True, slots=True)
+class Reasoning:
+    """Sentences that lead to an answer.
+
+    Attributes:
+        facts: in order; none where the answer is read off directly.
+        answer: the short answer.
+    """
+
+    facts: tuple[str, ...]
+    answer: str
+
+    @property
+    def conclusion(self) -> str:
+        """The last sentence."""
+        return f"So the answer is{self.stated}"
+
+    @property
+    def stated(self) -> str:
+        """What it ends in: the answer, with a blank and a full stop."""
+        return f" {self.answer.removesuffix('.')}."
+
+    @property
+    def sentences(self) -> tuple[str, ...]:
+        """All of it."""
+        return (*self.facts, self.conclusion)
+
+    @property
+    def text(self) -> str:
+        """All of it, as a method writes it."""
+        return " ".join(self.sentences)
+
+
+def reasoning(example: Example) -> Reasoning:
+    """The way to the first gold answer: the plain facts that the dataset tells, else the sentences of its
+    paragraphs that support the answer.
+    """
+    facts = tuple(map(_closed, example.grounds.facts)) or _evidence(example)
+    return Reasoning(facts, example.golds[0])
 
 
 def from_passages(
-    example: Example, hits: Sequence[Hit], model: Model, layout: Layout, random_: random.Random
+    example: Example,
+    hits: Sequence[Hit],
+    model: Model,
+    layout: Layout,
+    random_: random.Random,
+    task: str = "reading",
 ) -> Iterator[Lesson]:
-    """Reading, and going on from a part of the same answer, over the same passages."""
+    """The whole answer, and going on from a part of it, over the same passages."""
     known = reasoning(example)
-    yield _lesson("reading", example, model, layout, hits, "", known.text, known)
+    yield worked_answer(task, example.question, known, hits, model, layout)
     if known.facts and random_.random() < GOING_ON:
-        so_far, rest = _parted(known, random_)
-        yield _lesson("going_on", example, model, layout, hits, so_far, rest, known)
+        parted = _parted(known, random_)
+        yield worked_answer("going_on", example.question, known, hits, model, layout, parted)
 
 
 def from_memory(example: Example, model: Model, layout: Layout, random_: random.Random) -> Iterator[Lesson]:
     """The draft that DRAGIN and FLARE inspect, and going on from a part of it."""
-    known = reasoning(example)
-    if not known.facts:
-        return
-    yield _lesson("memory", example, model, layout, (), "", known.text, known)
-    if random_.random() < GOING_ON:
-        so_far, rest = _parted(known, random_)
-        yield _lesson("going_on", example, model, layout, (), so_far, rest, known)
+    if reasoning(example).facts:
+        yield from from_passages(example, (), model, layout, random_, "memory")
 
 
 def to_the_end(example: Example, model: Model, layout: Layout) -> Iterator[Lesson]:
     """Going on behind all facts but the last one: what follows from them."""
     known = reasoning(example)
     if len(known.facts) > 1:
-        so_far, rest = " ".join(known.facts[:-1]), f"{known.facts[-1]} {known.conclusion}"
-        yield _lesson("going_on", example, model, layout, (), so_far, rest, known)
+        parted = " ".join(known.facts[:-1]), f"{known.facts[-1]} {known.conclusion}"
+        yield worked_answer("going_on", example.question, known, (), model, layout, parted)
 
 
 def worked_answer(
-    id: str, question: str, known: Reasoning, hits: Sequence[Hit], model: Model, layout: Layout
+    task: str,
+    question: Question,
+    known: Reasoning,
+    hits: Sequence[Hit],
+    model: Model,
+    layout: Layout,
+    parted: tuple[str, str] | None = None,
 ) -> Lesson:
-    """A question of one hop, or a part of another one."""
-    prompt = answer_prompt(model, Question(id, question), hits, "", layout, PLAIN)
-    return Lesson("single_hop", id, prompt, _behind("", known.text, layout), known.stated)
+    """A question with the way to its answer.
+
+    Args:
+        parted: that way in two, of which the first part is written already; without it, nothing is.
+    """
+    so_far, rest = parted or ("", known.text)
+    begun = f" {so_far}" if so_far and layout == "raw" else so_far
+    prompt = answer_prompt(model, question, hits, begun, layout, PLAIN)
+    # A blank separates the target from what it follows; a chat turn begins without one.
+    target = rest if layout == "chat" and not so_far else f" {rest}"
+    return Lesson(task, question.id, prompt, target, known.stated)
+
+
+def on_paragraph(
+    group: Sequence[Example], words: int, model: Model, layout: Layout, random_: random.Random
+) -> Iterator[Lesson]:
+    """All questions of one paragraph to the prompt that may refuse, or all to the one that always answers."""
+    may_refuse = random_.random() < MAY_REFUSE
+    for example in group:
+        paragraph = fitted(example.grounds.paragraphs[0], words)
+        if paragraph is None:
+            continue
+        hits, is_answered = as_hits([paragraph]), example.kind != UNANSWERABLE
+        if is_answered and not may_refuse:
+            asked = Question(example.question.id, example.question.text)
+            yield worked_answer("single_hop", asked, reasoning(example), hits, model, layout)
+        elif may_refuse:
+            answer = example.golds[0] if is_answered else REFUSAL
+            yield retrieval_answer(example.question.id, example.question.text, answer, hits, model)
+
+
+def retrieval_answer(id: str, question: str, answer: str, hits: Sequence[Hit], model: Model) -> Lesson:
+    """RA with a known answer."""
+    prompt = retrieval_answer_prompt(model, hits, question, words=READER)
+    return reply("single_hop", id, prompt, answer)
+
+
+def grouped_by_paragraph(examples: Sequence[Example]) -> list[list[Example]]:
+    """Examples on the same paragraph together, in the order of their first question."""
+    groups: dict[tuple[str, str], list[Example]] = {}
+    for example in examples:
+        paragraph = example.grounds.paragraphs[0]
+        groups.setdefault((paragraph.title, paragraph.text), []).append(example)
+    return list(groups.values())
 
 
 def shown(example: Example, showing: Showing, random_: random.Random) -> tuple[Hit, ...] | None:
@@ -93,21 +190,17 @@ def _parted(known: Reasoning, random_: random.Random) -> tuple[str, str]:
     return so_far, " ".join((*words[cut:], *after))
 
 
-def _lesson(
-    task: Task,
-    example: Example,
-    model: Model,
-    layout: Layout,
-    hits: Sequence[Hit],
-    so_far: str,
-    rest: str,
-    known: Reasoning,
-) -> Lesson:
-    begun = f" {so_far}" if so_far and layout == "raw" else so_far
-    prompt = answer_prompt(model, example.question, hits, begun, layout, PLAIN)
-    return Lesson(task, example.question.id, prompt, _behind(so_far, rest, layout), known.stated)
+def _evidence(example: Example) -> tuple[str, ...]:
+    told = [
+        _closed(sentence)
+        for paragraph in example.grounds.supporting
+        for part in paragraph.evidence_texts
+        for sentence in sentences(part)
+    ]
+    num_words = sum(len(sentence.split()) for sentence in told)
+    return tuple(told) if num_words <= LONGEST_EVIDENCE_WORDS * max(1, example.hops or 1) else ()
 
 
-def _behind(so_far: str, text: str, layout: Layout) -> str:
-    """With the blank that separates it from what it follows; a chat turn begins without one."""
-    return text if layout == "chat" and not so_far else f" {text}"
+def _closed(sentence: str) -> str:
+    sentence = " ".join(sentence.split())
+    return sentence if sentence[-1:] in tuple(".!?\"'") else f"{sentence}."

@@ -10,7 +10,8 @@ from askance.core.knobs import Knobs, knob
 class ReaderSettings(Knobs):
     """The settings of one training; a stopped one goes on with the same.
 
-    The shares are lessons per example: 0.3 is three examples in ten, 2 is two different lessons of each.
+    The shares are lessons per example: 0.3 is three examples in ten, 2 is two different lessons of each, each
+    time with other distractors in another order.
     """
 
     owner: ClassVar[str] = "askance train reader"
@@ -41,17 +42,7 @@ class ReaderSettings(Knobs):
     passages: int = knob(4, "most passages of a lesson", at_least=1)
     reading: float = knob(1.0, "share: answers from passages", at_least=0)
     memory: float = knob(0.6, "share: answers without passages", at_least=0)
-    compared: float = knob(0.25, "share: comparisons made of two records", at_least=0)
-    deciding: float = knob(1.5, "share: ends of such comparisons, facts given", at_least=0)
     paragraph: float = knob(0.4, "share of the paragraphs with questions of one hop", at_least=0)
-    bridged: float = knob(
-        1.0, "share: questions made of two, one of which names the other's answer", at_least=0
-    )
-    splitting: float = knob(0.3, "share: questions taken apart", at_least=0)
-    following_up: float = knob(0.5, "share: the next question, given answers", at_least=0)
-    summing_up: float = knob(0.3, "share: the answer out of answers", at_least=0)
-    judging: float = knob(0.4, "share: each of four judgements", at_least=0)
-    relevance: float = knob(0.0, "share: relevance again, against paragraphs as long", at_least=0)
     chat: float = knob(
         0.1, "share of the answers in the chat format, where raw prompts are possible", at_least=0, at_most=1
     )

@@ -1,20 +1,21 @@
 """The training itself: one step after the other, each the same whether or not it was interrupted before."""
 
 import math
+import signal
+import threading
 import time
 from collections import Counter
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Iterator, Mapping
+from contextlib import contextmanager
 from dataclasses import astuple, dataclass, replace
+from types import FrameType
 
 import torch
 
 from askance.core.errors import InputError, TrainingFailed
 from askance.train.reader.checkpoint import Checkpoints, State
-from askance.train.reader.course import Course
-from askance.train.reader.interruption import Interrupted, Interruption
-from askance.train.reader.lesson import Task
 from askance.train.reader.network import Trainee
-from askance.train.reader.packing import Row
+from askance.train.reader.packing import Course, Row
 
 HELD_OUT_EVERY = 50
 _SHOWN_LESSONS = 3
@@ -54,6 +55,47 @@ class Standing:
 Listener = Callable[[Standing], None]
 
 
+class Interrupted(KeyboardInterrupt):
+    """A Ctrl-C, raised where everything is as it should be."""
+
+
+class Interruption:
+    """A Ctrl-C while weights change waits until all of them have."""
+
+    def __init__(self) -> None:
+        self._is_asked = False
+
+    def check(self) -> None:
+        """Raises Interrupted if Ctrl-C has been pressed."""
+        if self._is_asked:
+            raise Interrupted
+
+    @contextmanager
+    def postponed(self) -> Iterator[None]:
+        """Until the end of the block, a first Ctrl-C is raised by `check` alone, a second one at once.
+
+        Signals reach the main thread only: elsewhere it does nothing.
+        """
+        self._is_asked = False
+        before, is_main = (
+            signal.getsignal(signal.SIGINT),
+            threading.current_thread() is threading.main_thread(),
+        )
+        if not is_main or before is signal.SIG_IGN:
+            yield
+            return
+        signal.signal(signal.SIGINT, self._note)
+        try:
+            yield
+        finally:
+            signal.signal(signal.SIGINT, before)
+
+    def _note(self, number: int, frame: FrameType | None) -> None:
+        if self._is_asked:
+            raise KeyboardInterrupt
+        self._is_asked = True
+
+
 class Training:
     """A course on its way."""
 
@@ -81,7 +123,7 @@ class Training:
         self._resume()
         saved_at = time.monotonic()
         try:
-            with self._interruption:
+            with self._interruption.postponed():
                 for step in range(len(self.curve), len(self._course.steps)):
                     self._learn(step)
                     listener(self.curve[-1])
@@ -95,17 +137,15 @@ class Training:
             raise
         self._save()
 
-    def held_out_by_task(self) -> Mapping[Task, float]:
+    def held_out_by_task(self) -> Mapping[str, float]:
         """The loss on what is held out (nats a token), by task."""
-        sums, counts = Counter[Task](), Counter[Task]()
+        sums, counts = Counter[str](), Counter[str]()
         for row in self._course.held_out:
             with torch.no_grad():
                 losses = self._trainee.losses(row).tolist()
-            at = 0
             for lesson in row.lessons:
-                sums[lesson.task] += sum(losses[at : at + lesson.num_target_tokens])
+                sums[lesson.task] += sum(losses[row.goals_of(lesson)])
                 counts[lesson.task] += lesson.num_target_tokens
-                at += lesson.num_target_tokens
         return {task: sums[task] / counts[task] for task in sorted(counts)}
 
     def _learn(self, step: int) -> None:

@@ -1,0 +1,68 @@
+r"""Makes the adapter that ships with askance: its data, its settings and its seed.
+
+    python -m recipes.bundled_reader --two-wiki train.json --strategyqa strategyqa_train.json \
+        --squad dev-v2.0.json --out FOLDER
+
+Started again after a kill, it goes on. The adapter that ships was made from 500 questions of
+2WikiMultihopQA's train split, 1,600 of StrategyQA's, and half of SQuAD 2.0's dev split, less two articles, on
+which refusals are measured (`runs/judging_quality.py`). SQuAD's dev split is training data here: no other
+number on it means anything. Copy FOLDER to src/askance/models/reader.
+"""
+
+import argparse
+from collections.abc import Mapping
+from pathlib import Path
+
+from askance.cli import exit_codes
+from askance.cli_train import train_shown
+from askance.eval.datasets import Example, read_dataset
+from askance.serve.console import err
+from recipes.reader.mixture import RecipeBuilder, RecipeSettings
+
+BASE = "bundled:base"
+SETTINGS = RecipeSettings(
+    seed=30,
+    rows_per_step=4,
+    memory=0.1,
+    compared=0.25,
+    deciding=2.0,
+    paragraph=0.15,
+    splitting=0.1,
+    following_up=0.12,
+    summing_up=0.12,
+    judging=0.1,
+)
+NUM_STRATEGYQA = 1600
+"""The first of 2,061 questions: what the rest adds is not worth its time on two cores."""
+HELD_OUT_ARTICLES = ("Normans", "Steam engine")
+
+
+def main(arguments: list[str] | None = None) -> None:
+    parser = argparse.ArgumentParser(
+        description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter
+    )
+    parser.add_argument("--two-wiki", required=True, metavar="FILE")
+    parser.add_argument("--strategyqa", required=True, metavar="FILE")
+    parser.add_argument("--squad", required=True, metavar="FILE")
+    parser.add_argument(
+        "--out", type=Path, required=True, help="folder of the adapter; a stopped one goes on"
+    )
+    with exit_codes():
+        given = parser.parse_args(arguments)
+        told = examples(given.two_wiki, given.strategyqa, given.squad)
+        train_shown(told, BASE, SETTINGS, RecipeBuilder, given.out)
+    err.print(f"the adapter is in {given.out}", markup=False, soft_wrap=True)
+
+
+def examples(two_wiki: str, strategyqa: str, squad: str) -> Mapping[str, tuple[Example, ...]]:
+    """The questions by dataset, without the articles that are held out."""
+    asked = read_dataset(f"squad2:{squad}?unanswerable=keep")
+    return {
+        "2wikimultihopqa": read_dataset(f"2wikimultihopqa:{two_wiki}"),
+        "strategyqa": read_dataset(f"strategyqa:{strategyqa}")[:NUM_STRATEGYQA],
+        "squad2": tuple(each for each in asked if not {*HELD_OUT_ARTICLES} & {*each.supporting_titles}),
+    }
+
+
+if __name__ == "__main__":
+    main()

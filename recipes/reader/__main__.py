@@ -1,0 +1,16 @@
+"""Trains a reader with the whole recipe: the options of `askance train reader`, and more shares to set.
+
+python -m recipes.reader --dataset 2wikimultihopqa:train.json --out my-reader
+"""
+
+import typer
+
+from askance.cli import exit_codes
+from askance.cli_train import reader_command
+from recipes.reader.mixture import RecipeBuilder
+
+app = typer.Typer(pretty_exceptions_enable=False, add_completion=False)
+app.command()(exit_codes()(reader_command(lambda: RecipeBuilder)))
+
+if __name__ == "__main__":
+    app()

@@ -1,0 +1,101 @@
+"""Lessons in taking questions apart and putting answers together: AirRAG's SAY, QT and SA.
+
+The sub-questions of 2WikiMultihopQA are made from its facts, those of StrategyQA are its decompositions as
+far as they can be asked before anything is answered.
+"""
+
+import random
+from collections.abc import Iterator
+from dataclasses import dataclass
+
+from askance.core.ports import Model
+from askance.core.types import Demo
+from askance.eval.datasets import Example
+from askance.eval.datasets.grounds import Triple
+from askance.methods.airrag_prompts import analysis_prompt, summary_prompt, transformation_prompt
+from askance.methods.airrag_wording import READER
+from askance.train.reader.lesson import Lesson, reply
+from askance.train.reader.passages import Showing, among_distractors
+from recipes.reader.relations import in_order, questions, role, same
+
+NOTHING = "None"
+"""What the prompts ask for where a question needs no splitting, or no more."""
+
+
+@dataclass(frozen=True, slots=True)
+class Hop:
+    """A question on the way.
+
+    Attributes:
+        planned: as it can be asked before anything is answered.
+        resolved: with what is known by then in place.
+        answer: empty where the dataset does not tell it.
+    """
+
+    planned: str
+    resolved: str
+    answer: str
+
+
+def hops(example: Example) -> tuple[Hop, ...]:
+    """The questions on the way to the answer of `example`, in order; none where the dataset tells of none."""
+    if example.grounds.triples:
+        return _of_triples(in_order(example.grounds.triples))
+    steps = [step for step in example.grounds.steps if "#" not in step.question and ">>" not in step.question]
+    return tuple(Hop(step.question.strip(), step.question.strip(), step.answer) for step in steps)
+
+
+def splitting(example: Example, model: Model) -> Iterator[Lesson]:
+    """SAY: the questions that can be asked at once, one a line; `None` for a question of one hop."""
+    told = hops(example)
+    if not told and example.hops != 1:
+        return
+    target = "\n".join(hop.planned for hop in told) if len(told) > 1 or example.hops != 1 else NOTHING
+    yield reply(
+        "splitting", example.question.id, analysis_prompt(model, example.question, words=READER), target
+    )
+
+
+def following_up(example: Example, model: Model, random_: random.Random) -> Iterator[Lesson]:
+    """QT: the planned question with what is known in place; where none is planned, the next or `None`."""
+    told = _whole_way(example)
+    if len(told) < 2:
+        return
+    at = random_.randint(1, len(told))
+    history = tuple(Demo(hop.resolved, hop.answer) for hop in told[:at])
+    is_planned = at < len(told) and random_.random() < 0.5
+    current = told[at].planned if is_planned else ""
+    target = told[at].resolved if at < len(told) else NOTHING
+    if is_planned and told[at].planned == told[at].resolved:
+        target = NOTHING  # as good as it can be asked
+    prompt = transformation_prompt(model, example.question, history, current, words=READER)
+    yield reply("following_up", example.question.id, prompt, target)
+
+
+def summing_up(example: Example, model: Model, showing: Showing, random_: random.Random) -> Iterator[Lesson]:
+    """SA: the short answer out of questions with their answers, with the passages or without."""
+    told = _whole_way(example)
+    if len(told) < 2:
+        return
+    grounds = example.grounds
+    hits = among_distractors(grounds.supporting, (), showing, random_) if random_.random() < 0.5 else ()
+    history = tuple(Demo(hop.resolved, hop.answer) for hop in told)
+    prompt = summary_prompt(model, example.question, history, hits or (), words=READER)
+    yield reply("summing_up", example.question.id, prompt, example.golds[0])
+
+
+def _whole_way(example: Example) -> tuple[Hop, ...]:
+    """All hops with their answers, up to the example's; none where one is left out or not answered."""
+    told = hops(example)
+    num_steps = len(example.grounds.triples or example.grounds.steps)
+    return told if len(told) == num_steps and all(hop.answer for hop in told) else ()
+
+
+def _of_triples(triples: tuple[Triple, ...]) -> tuple[Hop, ...]:
+    found = []
+    for at, fact in enumerate(triples):
+        leads = triples[at - 1] if at and same(triples[at - 1].object, fact.subject) else None
+        resolved = questions(fact)[0]
+        planned = questions(fact, role(leads))[0] if leads else resolved
+        found.append(Hop(planned, resolved, fact.object))
+    return tuple(found)

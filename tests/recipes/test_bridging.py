@@ -1,0 +1,107 @@
+"""Questions of two hops out of questions of one."""
+
+import random
+
+import pytest
+from recipes.reader.bridging import MOST_PER_BRIDGE, bridged, noun_phrase
+
+from askance.core.types import Question
+from askance.eval.datasets import Example
+from askance.eval.datasets.grounds import Grounds, Paragraph
+from askance.train.reader.reading import reasoning
+
+
+@pytest.mark.parametrize(
+    ("question", "phrase"),
+    [
+        ("Who composed Carmen?", "the one who composed Carmen"),
+        ("Who was the first mayor of Pisa?", "the first mayor of Pisa"),
+        ("What is the name of the river in Pisa?", "the river in Pisa"),
+        ("What is the longest river of Italy ?", "the longest river of Italy"),
+        ("Which river flows through Pisa?", "the river that flows through Pisa"),
+        ("What Italian town has a leaning tower?", ""),
+        ("What kind of tower leans over Pisa?", "the kind of tower that leans over Pisa"),
+        ("Where was Galileo Galilei born?", "the place where Galileo Galilei was born"),
+        ("Where does the Arno rise?", ""),
+        ("Which river does Pisa lie on?", ""),
+        ("What is the river in Pisa called?", ""),
+        ("When was Pisa founded?", ""),
+        ("In Pisa, who built the tower?", ""),
+    ],
+)
+def test_a_question_becomes_what_it_asks_for(question, phrase):
+    assert noun_phrase(question) == phrase
+
+
+def asked(id, question, answer, text):
+    at = text.index(answer)
+    start, end = text.rfind(".", 0, at) + 1, text.index(".", at) + 1
+    paragraph = Paragraph("T", text, ((start, end),))
+    return Example(Question(id, question), (answer,), ("T",), "answerable", 1, Grounds((paragraph,)))
+
+
+LEAD = asked("a", "Who composed Carmen?", "Georges Bizet", "Carmen is an opera. Georges Bizet composed it.")
+DIED = asked("b", "Where did Georges Bizet die?", "Bougival", "Georges Bizet died in Bougival. He was 36.")
+OTHER = asked("c", "How tall is it?", "56 metres", "The tower of Pisa is 56 metres tall.")
+
+
+def test_the_name_in_one_question_gives_way_to_the_other_question():
+    (example,) = bridged((LEAD, DIED, OTHER), random.Random(0))
+    assert example.question.text == "Where did the one who composed Carmen die?"
+    assert example.golds == ("Bougival",)
+    assert reasoning(example).text == (
+        "The one who composed Carmen is Georges Bizet. Georges Bizet died in Bougival. "
+        "So the answer is Bougival."
+    )
+    assert example.hops == 2
+    shown = {each.text: each.is_supporting for each in example.grounds.paragraphs}
+    assert shown == {
+        LEAD.grounds.paragraphs[0].text: True,
+        DIED.grounds.paragraphs[0].text: True,
+        OTHER.grounds.paragraphs[0].text: False,
+    }
+
+
+def test_two_questions_on_one_paragraph_need_it_once():
+    text = "Carmen is by Georges Bizet. Georges Bizet died in Paris."
+    lead = asked("a", "Who composed Carmen?", "Georges Bizet", text)
+    died = asked("b", "Where did Georges Bizet die?", "Paris", text)
+    (example,) = bridged((lead, died), random.Random(0))
+    (paragraph,) = example.grounds.supporting
+    assert paragraph.evidence_texts == ("Carmen is by Georges Bizet.", "Georges Bizet died in Paris.")
+
+
+@pytest.mark.parametrize(
+    "question",
+    [
+        "Where did Georges Bizet Street end?",
+        "Where did Saint Georges Bizet die?",
+        "Where did Georges Bizet-Halle start?",
+        "What do Georges Bizet operas begin with?",
+        "Where did Bizet die?",
+    ],
+)
+def test_a_part_of_a_longer_name_is_no_bridge(question):
+    other = asked("b", question, "Paris", "It was in Paris.")
+    assert bridged((LEAD, other), random.Random(0)) == ()
+
+
+def test_no_question_gives_the_answer_of_the_other_away():
+    back = asked("b", "What did Georges Bizet compose?", "Carmen", "Georges Bizet composed Carmen.")
+    assert bridged((LEAD, back), random.Random(0)) == ()
+
+
+def test_one_name_is_not_all_there_is():
+    many = [
+        asked(
+            f"b{at}",
+            f"Where did Georges Bizet live in 18{at + 50}?",
+            f"Town {at}",
+            f"He was in Town {at} then.",
+        )
+        for at in range(3 * MOST_PER_BRIDGE)
+    ]
+    made = bridged((LEAD, *many), random.Random(0))
+    assert len(made) == MOST_PER_BRIDGE
+    assert made == bridged((LEAD, *many), random.Random(0))
+    assert made != bridged((LEAD, *many), random.Random(1))

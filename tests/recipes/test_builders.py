@@ -1,0 +1,257 @@
+"""Each builder of lessons on invented examples: a prompt of the methods, and what it should lead to."""
+
+import random
+from dataclasses import replace
+
+import pytest
+from recipes.reader import judging
+from recipes.reader.composing import comparisons, on_parts, parts, worded
+from recipes.reader.splitting import following_up, splitting, summing_up
+
+from askance.core.types import Chat, Demo, Question, Raw
+from askance.eval.datasets import Example
+from askance.eval.datasets.grounds import Grounds, Step, Triple
+from askance.methods import airrag_prompts, selfrag_prompts
+from askance.methods.airrag_queries import parse_queries
+from askance.methods.airrag_wording import READER, REFUSAL
+from askance.methods.prompts import answer_prompt
+from askance.methods.wording import PLAIN
+from askance.text.answers import has_answer
+from askance.train.reader.passages import Showing, as_hits
+from askance.train.reader.reading import (
+    from_memory,
+    from_passages,
+    on_paragraph,
+    reasoning,
+    shown,
+    to_the_end,
+)
+from tests.train.reader.lessons import (
+    ARGON,
+    BOTH,
+    DWAN,
+    HEIDI,
+    NO_TOWER,
+    OTHER_FILM,
+    PISA,
+    RAW_ONLY,
+    TOWER,
+    supporting,
+    text_of,
+)
+from tests.train.reader.lessons import FILM as PLAIN_FILM
+
+FILM = worded(PLAIN_FILM)
+WHOLE = (
+    "The director of Heidi is Allan Dwan. Allan Dwan was born on 3 April 1885. So the answer is 3 April 1885."
+)
+
+
+def many(builder, *arguments, times=60):
+    """The lessons of a builder under many seeds."""
+    return [lesson for seed in range(times) for lesson in builder(*arguments, random.Random(seed))]
+
+
+def test_reading_is_the_prompt_of_the_methods_over_the_same_passages():
+    hits = as_hits((HEIDI, DWAN))
+    lessons = many(from_passages, FILM, hits, BOTH, "raw")
+    first = lessons[0]
+    assert (first.task, first.target) == ("reading", f" {WHOLE}")
+    assert first.prompt == answer_prompt(BOTH, FILM.question, hits, "", "raw", PLAIN)
+    assert text_of(first.prompt) == (
+        "Context:\n[1] Heidi (1937 film): Heidi is a film of 1937, directed by Allan Dwan.\n"
+        "[2] Allan Dwan: Allan Dwan (3 April 1885 – 28 December 1981) was a director from Toronto.\n\n"
+        "Question: When was the director of film Heidi (1937 Film) born?\nAnswer:|"
+    )
+    assert {lesson.task for lesson in lessons} == {"reading", "going_on"}
+
+
+@pytest.mark.parametrize("layout", ["raw", "chat"])
+def test_going_on_parts_the_answer_between_words_and_loses_nothing(layout):
+    lessons = [each for each in many(from_memory, FILM, BOTH, layout) if each.task == "going_on"]
+    cuts = set()
+    for lesson in lessons:
+        so_far = text_of(lesson.prompt).partition("|")[2]
+        assert so_far + lesson.target == (f" {WHOLE}" if layout == "raw" else WHOLE)
+        assert has_answer(lesson.target)
+        cuts.add(so_far.strip())
+    assert "The director of Heidi is Allan Dwan." in cuts
+    assert any(not cut.endswith(".") for cut in cuts)
+
+
+def test_memory_has_no_passages_and_needs_facts():
+    (first, *_) = from_memory(ARGON, BOTH, "raw", random.Random(0))
+    assert text_of(first.prompt) == "Question: Can you chew argon?\nAnswer:|"
+    assert first.target == " Argon is a gas. Gases can't be chewed. So the answer is no."
+
+
+def test_facts_without_a_source_are_shown_as_passages_without_a_title():
+    hits = shown(ARGON, Showing(), random.Random(0))
+    assert hits is not None
+    assert {(hit.passage.title, hit.passage.text) for hit in hits} == {
+        ("", "Argon is a gas"),
+        ("", "Gases can't be chewed."),
+    }
+
+
+def test_now_and_then_a_supporting_passage_is_missing():
+    missing = 0
+    for seed in range(200):
+        hits = shown(FILM, Showing(), random.Random(seed))
+        assert hits is not None
+        missing += len({"Heidi (1937 film)", "Allan Dwan"} & {hit.passage.title for hit in hits}) == 1
+    assert 20 <= missing <= 60  # a share of 0.2
+
+
+def test_questions_on_a_paragraph_are_answered_or_refused_by_the_prompt_that_allows_it():
+    lessons = many(on_paragraph, [TOWER, NO_TOWER], 100, BOTH, "raw")
+    hits = as_hits([PISA])
+    told = {(lesson.id, lesson.target, lesson.prompt) for lesson in lessons}
+    asked = {each.question.id: each.question.text for each in (TOWER, NO_TOWER)}
+    assert told == {
+        ("p1", " Pisa lies on the Arno. So the answer is Arno.", answer_prompt(BOTH, Question("p1",
+        asked["p1"]), hits, "", "raw", PLAIN)), ("p1", "Arno", airrag_prompts.retrieval_answer_prompt(BOTH,
+        hits, asked["p1"])), ("p2", REFUSAL, airrag_prompts.retrieval_answer_prompt(BOTH, hits,
+        asked["p2"])),
+    }  # fmt: skip
+
+
+def test_parts_of_a_chain_are_questions_of_their_own():
+    (first, director, heidi), (second, birth, dwan) = parts(FILM)
+    assert (first, heidi) == ("Who directed Heidi?", (HEIDI,))
+    assert director.text == "The director of Heidi is Allan Dwan. So the answer is Allan Dwan."
+    assert (second, dwan) == ("When was Allan Dwan born?", (DWAN,))
+    assert birth.text == "Allan Dwan was born on 3 April 1885. So the answer is 3 April 1885."
+
+
+def test_a_part_that_is_not_shown_is_refused():
+    targets = {
+        (text_of(each.prompt).count("[2]"), each.target)
+        for each in many(on_parts, FILM, as_hits([DWAN]), BOTH, "raw")
+    }
+    refused = {target for _, target in targets if target == REFUSAL}
+    assert refused
+    assert "Allan Dwan" not in {target for _, target in targets}  # the director: Heidi's paragraph is missing
+    assert "3 April 1885" in {target for _, target in targets}
+
+
+def test_two_records_with_dates_at_their_ends_are_compared():
+    made = comparisons((FILM, OTHER_FILM), 40, random.Random(0))
+    for example in made:
+        first_wins = any(word in example.question.text for word in ("first", "earlier", "older"))
+        names = ("Heidi", "Fury") if "the director" in example.question.text else ("Allan Dwan", "Fritz Lang")
+        assert example.golds == (names[0] if first_wins else names[1],)
+        assert len(example.grounds.supporting) == len(example.grounds.triples)
+        assert PISA in example.grounds.paragraphs
+    assert {example.question.text.partition(",")[0] for example in made} == {
+        f"{which} {when}"
+        for which in ("Who", "Which film has the director who")
+        for when in ("was born first", "was born earlier", "is older", "was born later", "is younger")
+    }
+    assert len({example.question.id for example in made}) == len(made)
+    assert comparisons((FILM,), 5, random.Random(0)) == ()
+
+
+def test_countries_are_the_same_or_not_about_as_often():
+    def town(name, country):
+        told = supporting(name, f"{name} is a town in {country}.")
+        asked = Question(name, f"In which country is {name}?")
+        return Example(
+            asked, (country,), grounds=Grounds((told,), (Triple(name, "country", country),)), hops=1
+        )
+
+    towns = [town(f"T{at}", country) for at, country in enumerate(("Peru", "Chad", "Iran") * 4)]
+    made = comparisons((*towns, town("Paris", "France"), town("Lyon", "French")), 200, random.Random(0))
+    for example in made:
+        one, other = (fact.object for fact in example.grounds.triples)
+        assert example.golds == (("yes",) if one == other else ("no",))
+        assert {one, other} != {"France", "French"}  # the same in other words
+    assert 70 <= sum(example.golds == ("yes",) for example in made) <= 130
+
+
+def test_questions_are_split_as_they_can_be_asked_at_once():
+    (lesson,) = splitting(FILM, BOTH)
+    assert lesson.prompt == airrag_prompts.analysis_prompt(BOTH, FILM.question)
+    assert lesson.target == "Who directed Heidi?\nWhen was the director of Heidi born?"
+    assert parse_queries(lesson.target) == tuple(lesson.target.split("\n"))
+    assert [each.target for each in splitting(ARGON, BOTH)] == ["What is argon?"]
+    assert [each.target for each in splitting(TOWER, BOTH)] == ["None"]
+
+
+def test_following_up_puts_what_is_known_in_place():
+    found = {(text_of(lesson.prompt), lesson.target) for lesson in many(following_up, FILM, BOTH)}
+    first, second = (
+        Demo("Who directed Heidi?", "Allan Dwan"),
+        Demo("When was Allan Dwan born?", "3 April 1885"),
+    )
+    planned = "When was the director of Heidi born?"
+
+    def asked(history, current):
+        return text_of(
+            airrag_prompts.transformation_prompt(BOTH, FILM.question, history, current, words=READER)
+        )
+
+    assert found == {
+        (asked([first], planned), "When was Allan Dwan born?"),
+        (asked([first], ""), "When was Allan Dwan born?"),
+        (asked([first, second], ""), "None"),
+    }
+    assert not list(following_up(ARGON, BOTH, random.Random(0)))  # its steps have no answers
+
+
+def test_a_way_with_a_step_left_out_is_not_followed_to_its_end():
+    """The last step can't be asked before the others are answered."""
+    steps = (
+        Step("Who wrote Emma?", "Jane Austen"),
+        Step("Who wrote Faust?", "Goethe"),
+        Step("Who of #1 and #2 died first?", "Jane Austen"),
+    )
+    asked = Question("m1", "Did the author of Emma or that of Faust die first?")
+    example = Example(asked, ("Jane Austen",), hops=3, grounds=Grounds((DWAN,), steps=steps))
+    (lesson,) = splitting(example, BOTH)
+    assert lesson.target == "Who wrote Emma?\nWho wrote Faust?"
+    assert not many(following_up, example, BOTH)
+    assert not many(summing_up, example, BOTH, Showing())
+    whole = replace(example, grounds=Grounds((DWAN,), steps=steps[:2]))
+    assert {each.target for each in many(following_up, whole, BOTH)} == {"Who wrote Faust?", "None"}
+    assert {each.target for each in many(summing_up, whole, BOTH, Showing())} == {"Jane Austen"}
+
+
+def test_summing_up_gives_the_short_answer():
+    lessons = many(summing_up, FILM, BOTH, Showing())
+    assert {lesson.target for lesson in lessons} == {"3 April 1885"}
+    assert {"[1]" in text_of(lesson.prompt) for lesson in lessons} == {True, False}
+    assert all("Who directed Heidi? Allan Dwan" in text_of(lesson.prompt) for lesson in lessons)
+
+
+def test_prompts_are_chat_where_the_model_has_it_and_raw_where_not():
+    (chat,) = splitting(FILM, BOTH)
+    (raw,) = splitting(FILM, RAW_ONLY)
+    assert isinstance(chat.prompt, Chat)
+    assert isinstance(raw.prompt, Raw)
+
+
+def test_behind_a_cue_in_plain_text_every_reply_begins_with_a_blank_as_it_is_scored():
+    rng = random.Random(0)
+    lessons = [
+        *splitting(FILM, RAW_ONLY),
+        *following_up(FILM, RAW_ONLY, rng),
+        *summing_up(FILM, RAW_ONLY, Showing(), rng),
+        *on_paragraph([NO_TOWER], 100, RAW_ONLY, "raw", random.Random(1)),
+        *judging.usefulness(FILM, ARGON, RAW_ONLY, rng),
+    ]
+    assert {lesson.task for lesson in lessons} == {
+        "splitting", "following_up", "summing_up", "single_hop", "usefulness"
+    }  # fmt: skip
+    assert all(text_of(each.prompt).endswith(":|") and each.target[0] == " " for each in lessons)
+    for lesson in judging.relevance(FILM, RAW_ONLY, Showing(), rng):
+        assert lesson.target in selfrag_prompts.options(selfrag_prompts.RELEVANCE, lesson.prompt)
+
+
+def test_what_follows_from_the_facts():
+    made = reasoning(ARGON)
+    (lesson,) = to_the_end(ARGON, BOTH, "raw")
+    assert text_of(lesson.prompt).endswith(f"| {made.facts[0]}")
+    assert lesson.target == f" {made.facts[-1]} {made.conclusion}"
+    assert lesson.target.endswith(lesson.answer)
+    assert lesson.answer == f" {made.answer}."

@@ -1,0 +1,68 @@
+"""The recipes as they are called in a checkout."""
+
+import json
+import re
+import subprocess
+import sys
+from dataclasses import fields
+from pathlib import Path
+
+import pytest
+from recipes.reader.mixture import RecipeSettings
+
+from recipes import bundled_reader
+from tests.test_cli_train import ROWS, TINY, written
+
+ROOT = Path(__file__).parents[2]
+FILES = ROOT / "tests" / "eval" / "datasets" / "files"
+
+
+def called(module, *words):
+    return subprocess.run(
+        [sys.executable, "-m", module, *map(str, words)], cwd=ROOT, capture_output=True, text=True
+    )
+
+
+@pytest.mark.parametrize("module", ["recipes.reader", "recipes.bundled_reader"])
+def test_a_recipe_tells_its_options(module):
+    told = called(module, "--help")
+    assert told.returncode == 0, told.stderr
+    assert "--out" in told.stdout
+
+
+def test_the_recipe_takes_the_options_of_the_command_and_its_own_shares(qwen_folder, tmp_path):
+    words = ["--dataset", written(tmp_path / "rows.jsonl", ROWS), "--model", f"hf:{qwen_folder}", *TINY]
+    told = called("recipes.reader", *words, "--set", "judging=2", "--out", tmp_path / "r", "--dry-run")
+    assert told.returncode == 0, told.stderr
+    assert "relevance" in told.stdout
+    assert " steps; " in told.stdout
+    told = called("recipes.reader", *words, "--set", "juding=2", "--out", tmp_path / "r")
+    assert (told.returncode, told.stdout) == (2, "")
+    assert "unknown knob 'juding' of python -m recipes.reader: did you mean 'judging'?" in " ".join(
+        told.stderr.split()
+    )
+
+
+def test_the_settings_of_the_one_that_ships_are_those_of_its_card():
+    """The card names what the settings were called then; it is older than `precision` and `relevance`."""
+    card = (ROOT / "src/askance/models/reader/README.md").read_text(encoding="utf-8")
+    rows = dict(re.findall(r"^\| (\w+) \| ([^|]+) \|$", card, flags=re.MULTILINE))
+    settings = bundled_reader.SETTINGS
+    known = {field.name: f"{getattr(settings, field.name)}" for field in fields(RecipeSettings)}
+    known["learning_rate"] = f"{settings.peak_rate}"
+    told = {name: value for name, value in rows.items() if name in known}
+    assert len(told) == len(known) - 2
+    assert told == {name: known[name] for name in told}
+
+
+def test_the_one_that_ships_leaves_out_the_articles_that_are_measured(tmp_path):
+    def article(title):
+        answer = {"text": "Arno", "answer_start": 15}
+        asked = {"id": title, "question": "Where?", "answers": [answer], "is_impossible": False}
+        return {"title": title, "paragraphs": [{"context": "It lies on the Arno.", "qas": [asked]}]}
+
+    squad = tmp_path / "squad.json"
+    squad.write_text(json.dumps({"data": [*map(article, ("Normans", "Pisa", "Steam_engine"))]}))
+    found = bundled_reader.examples(FILES / "2wikimultihopqa.json", FILES / "strategyqa.json", squad)
+    assert [each.supporting_titles for each in found["squad2"]] == [("Pisa",)]
+    assert all(found[name] for name in ("2wikimultihopqa", "strategyqa"))

@@ -1,0 +1,135 @@
+"""Judgements on invented examples: labels that follow from what a dataset tells."""
+
+import random
+from dataclasses import replace
+
+from recipes.reader import judging
+
+from askance.core.types import Passage
+from askance.eval.datasets.grounds import Grounds, Paragraph, Triple
+from askance.methods import selfrag_prompts
+from askance.train.reader.passages import Showing
+from tests.recipes.test_builders import FILM, WHOLE, many
+from tests.train.reader.lessons import (
+    ARGON,
+    BOTH,
+    HEIDI,
+    OTHER_FILM,
+    PISA,
+    supporting,
+    text_of,
+)
+
+HEIDI_BY_DWAN = FILM.grounds.triples[0]
+
+
+def test_relevance_holds_a_supporting_paragraph_against_a_distractor():
+    relevant, irrelevant = judging.relevance(FILM, BOTH, Showing(), random.Random(0))
+    assert (relevant.target, irrelevant.target) == ("relevant", "irrelevant")
+    assert irrelevant.prompt == selfrag_prompts.relevance_prompt(
+        BOTH, FILM.question, Passage("", PISA.title, PISA.text)
+    )
+
+
+def told_apart(others):
+    return many(judging.relevance_told_apart, FILM, others, BOTH, Showing())
+
+
+def test_relevance_is_told_apart_from_paragraphs_as_long():
+    needed = {each.title: len(each.text.split()) for each in FILM.grounds.supporting}
+    others = [Paragraph(f"{number}", " ".join(["word"] * number)) for number in (2, *needed.values(), 90)]
+    lessons = told_apart(others)
+    assert [each.target for each in lessons] == ["relevant", "irrelevant"] * 60
+    passages = [text_of(each.prompt).partition("Passage: ")[2].partition("\n")[0] for each in lessons]
+    shown = [passage.partition(": ") for passage in passages]
+    for (title, _, _), (_, _, other) in zip(shown[::2], shown[1::2], strict=True):
+        assert len(other.split()) == needed[title]
+    assert {title for title, _, _ in shown[::2]} == needed.keys()
+
+
+def test_nothing_to_tell_apart():
+    assert told_apart(()) == []
+
+
+def test_support_follows_from_what_a_paragraph_tells():
+    facts = OTHER_FILM.grounds.triples
+    found = {
+        (
+            text_of(each.prompt).partition("Sentence: ")[2].strip("|\n"),
+            "Pisa" in text_of(each.prompt),
+            each.target,
+        )
+        for each in many(judging.support, FILM, facts, BOTH, Showing(), times=200)
+    }
+    assert found == {
+        ("The director of Heidi is Allan Dwan.", False, "fully"),
+        ("Allan Dwan was born on 3 April 1885.", False, "fully"),
+        ("The director of Heidi is Allan Dwan, and Allan Dwan was born on 3 April 1885.", False, "partially"),
+        ("Allan Dwan was born on 3 April 1885, and the director of Heidi is Allan Dwan.", False, "partially"),
+        ("The director of Heidi is Fritz Lang.", False, "not"),
+        ("Allan Dwan was born on 5 December 1890.", False, "not"),
+        ("The director of Heidi is Allan Dwan.", True, "not"),
+        ("Allan Dwan was born on 3 April 1885.", True, "not"),
+    }
+
+
+def test_a_wrong_object_is_not_always_the_same():
+    """Otherwise its name alone would tell the label."""
+    others = [Triple(f"Film {number}", "director", f"Person {number}") for number in range(3)]
+    found = {
+        text_of(each.prompt).partition("Sentence: ")[2].strip("|\n")
+        for each in many(judging.support, FILM, others, BOTH, Showing(), times=200)
+        if "Person" in text_of(each.prompt)
+    }
+    assert found == {f"The director of Heidi is Person {number}." for number in range(3)}
+
+
+def test_usefulness_is_the_whole_way_half_of_it_or_another_answer():
+    found = {
+        (text_of(each.prompt).partition("\nAnswer: ")[2].strip("|\n"), each.target)
+        for each in many(judging.usefulness, FILM, ARGON, BOTH)
+    }
+    assert found == {
+        (WHOLE, "5"),
+        ("The director of Heidi is Allan Dwan.", "3"),
+        ("Argon is a gas. Gases can't be chewed. So the answer is no.", "1"),
+    }
+
+
+def test_retrieval_is_due_where_no_passage_tells_the_next_fact():
+    found = {
+        (
+            text_of(each.prompt).partition("Answer so far: ")[2].strip("|\n"),
+            text_of(each.prompt).count("Dwan: "),
+            each.target,
+        )
+        for each in many(judging.retrieval, FILM, BOTH, Showing(), times=200)
+    }
+    first, both = "The director of Heidi is Allan Dwan.", WHOLE.partition(" So")[0]
+    assert {(so_far, target) for so_far, _, target in found} == {
+        ("", "search"), ("", "continue"), (first, "search"), (first, "continue"), (both, "unneeded"),
+    }  # fmt: skip
+    assert all((shown > 0) == (target == "continue") for so_far, shown, target in found if so_far == first)
+
+
+def test_a_passage_on_something_else_does_not_tell_a_fact_by_the_same_word():
+    """The film is American, too; only Dwan's own paragraph tells that he is."""
+    heidi = supporting("Heidi (1937 film)", "Heidi is an American film, directed by Allan Dwan.")
+    dwan = supporting("Allan Dwan", "Allan Dwan was an American director.")
+    triples = (HEIDI_BY_DWAN, Triple("Allan Dwan", "country of citizenship", "American"))
+    example = replace(FILM, grounds=Grounds((heidi, dwan), triples))
+    for lesson in many(judging.retrieval, example, BOTH, Showing(), times=200):
+        shown, _, so_far = text_of(lesson.prompt).partition("Answer so far:")
+        if "Dwan." in so_far and "American" not in so_far:
+            assert lesson.target == ("continue" if "] Allan Dwan: " in shown else "search")
+
+
+def test_a_distractor_that_tells_the_fact_is_not_used_against_it():
+    brother = Paragraph("Heidi (1920 film)", "It came before the Heidi of Allan Dwan.")
+    example = replace(FILM, grounds=Grounds((HEIDI, brother), (HEIDI_BY_DWAN,)))
+    lessons = many(judging.support, example, (), BOTH, Showing())
+    assert {lesson.target for lesson in lessons} == {"fully"}
+
+
+def test_the_answer_of_the_same_question_is_never_useless():
+    assert {each.target for each in many(judging.usefulness, FILM, FILM, BOTH)} == {"5", "3"}

@@ -1,0 +1,210 @@
+"""Which lessons are made of which examples, how many, and what is held out or left out."""
+
+from collections import Counter
+from dataclasses import replace
+
+import pytest
+from recipes.reader.mixture import RecipeBuilder, RecipeSettings
+
+from askance.core.errors import InputError
+from askance.core.types import Question, Raw
+from askance.eval.datasets.grounds import Grounds, Paragraph, Triple
+from askance.train.reader.mixture import mixture
+from tests.train.reader.lessons import (
+    ARGON,
+    BOTH,
+    FILM,
+    NO_TOWER,
+    OTHER_FILM,
+    RAW_ONLY,
+    TOWER,
+    supporting,
+    text_of,
+)
+
+SHARES = (
+    "reading", "memory", "compared", "deciding", "paragraph", "bridged",
+    "splitting", "following_up", "summing_up", "judging", "relevance",
+)  # fmt: skip
+TASKS = {
+    "reading", "memory", "going_on", "single_hop", "splitting", "following_up", "summing_up",
+    "relevance", "support", "usefulness", "retrieval",
+}  # fmt: skip
+NONE = RecipeSettings(**dict.fromkeys(SHARES, 0.0), chat=0.0)
+EACH = RecipeSettings(**dict.fromkeys(SHARES, 1.0), chat=1.0)
+RAW = replace(EACH, chat=0.0)
+
+
+def mixed(examples, model, shares, **settings):
+    return mixture(examples, model, replace(shares, **settings), RecipeBuilder)
+
+
+def films(count):
+    """Films by directors born in different years."""
+    made = []
+    for number in range(count):
+        film, person, date = f"Film {number}", f"Person {number}", f"5 May {1900 + number}"
+        triples = (Triple(film, "director", person), Triple(person, "date of birth", date))
+        paragraphs = (
+            supporting(film, f"{film} was directed by {person}."),
+            supporting(person, f"{person} was born on {date}."),
+            Paragraph("Pisa", "Pisa lies on the Arno."),
+        )
+        question = Question(f"f{number}", f"When was the director of {film} born?")
+        made.append(replace(FILM, question=question, golds=(date,), grounds=Grounds(paragraphs, triples)))
+    return tuple(made)
+
+
+def tasks(made):
+    return Counter(lesson.task for lesson in made.lessons)
+
+
+@pytest.mark.parametrize(
+    ("share", "expected"),
+    [
+        ({"splitting": 1.0}, {"splitting": 2}),
+        ({"splitting": 3.0}, {"splitting": 6}),
+        ({"following_up": 1.0}, {"following_up": 2}),
+        ({"summing_up": 1.0}, {"summing_up": 2}),
+        ({"compared": 1.0, "splitting": 1.0}, {"splitting": 4}),
+        ({"deciding": 2.0}, {"going_on": 4}),
+        ({"relevance": 2.0}, {"relevance": 8}),
+    ],
+)
+def test_a_share_is_a_number_of_lessons_per_example(share, expected):
+    made = mixed({"2wiki": (FILM, OTHER_FILM)}, BOTH, replace(NONE, **share), held_out=0)
+    assert tasks(made) == expected
+
+
+def test_a_paragraph_is_relevant_to_its_question_and_not_to_others():
+    """Each as often: nothing of a paragraph itself tells which it is. Articles are not mixed."""
+    towers = [
+        replace(
+            TOWER,
+            question=Question(f"{title} {number}", f"What stands at place {number} of {title}?"),
+            supporting_titles=(title,),
+            grounds=Grounds((supporting(title, f"At place {number} of {title} stands tower {number}."),)),
+        )
+        for title in ("Pisa", "Lucca")
+        for number in range(3)
+    ]
+    made = mixed({"squad2": towers}, BOTH, replace(NONE, relevance=40.0), held_out=0)
+    counts = Counter()
+    for lesson in made.lessons:
+        shown = text_of(lesson.prompt).partition("Passage: ")[2]
+        own = lesson.id.removeprefix("squad2/")
+        is_own = f"place {own[-1]} of {own[:-2]} stands" in shown
+        assert lesson.target == ("relevant" if is_own else "irrelevant")
+        assert own[:-2] in shown
+        counts[shown, lesson.target] += 1
+    assert len(counts) == 12
+    assert min(counts.values()) > 20
+
+
+def test_every_task_is_taught():
+    examples = {"2wiki": films(8), "strategyqa": (ARGON,), "squad2": (TOWER, NO_TOWER)}
+    made = mixed(examples, BOTH, EACH, held_out=0)
+    assert set(tasks(made)) == TASKS
+    assert made.num_examples == {"2wiki": 8, "strategyqa": 1, "squad2": 2}
+    assert sum(made.num_lessons.values()) == len(made.lessons)
+    assert {dataset for dataset, _ in made.num_lessons} == set(examples)
+
+
+def test_the_seed_alone_decides_and_another_one_decides_otherwise():
+    examples = {"2wiki": films(6)}
+    first, again, other = (mixed(examples, BOTH, EACH, seed=seed) for seed in (1, 1, 2))
+    assert first == again
+    assert first.lessons != other.lessons
+
+
+def test_nothing_is_learned_from_what_is_held_out():
+    made = mixed({"2wiki": films(60)}, BOTH, replace(NONE, splitting=1.0, compared=0.5), held_out=0.3)
+    learned = {part for lesson in made.lessons for part in lesson.id.removeprefix("2wiki/").split("+")}
+    kept = {part for lesson in made.held_out for part in lesson.id.removeprefix("2wiki/").split("+")}
+    numbers = (
+        {each for each in learned if each.startswith("f")},
+        {each for each in kept if each.startswith("f")},
+    )
+    assert not numbers[0] & numbers[1]
+    assert numbers[0] | numbers[1] == {f"f{number}" for number in range(60)}
+    assert 8 <= len(numbers[1]) <= 28
+
+
+def test_questions_of_one_paragraph_are_held_out_together():
+    paragraphs = [supporting(f"T{number}", f"Town {number} lies on the Arno.") for number in range(40)]
+    examples = tuple(
+        replace(TOWER, question=Question(f"{number}-{letter}", "Which river?"), grounds=Grounds((paragraph,)))
+        for number, paragraph in enumerate(paragraphs)
+        for letter in "ab"
+    )
+    made = mixed({"squad2": examples}, BOTH, replace(NONE, paragraph=1.0), held_out=0.3)
+    learned, kept = (
+        {lesson.id.partition("-")[0] for lesson in each} for each in (made.lessons, made.held_out)
+    )
+    assert kept
+    assert not learned & kept
+
+
+def test_one_hop_among_distractors_is_read_from_the_paragraph_that_holds_the_answer():
+    pisa = supporting("Pisa", "Pisa lies on the Arno.")
+    example = replace(TOWER, grounds=Grounds((Paragraph("Rome", "Rome is old."), pisa)))
+    made = mixed({"own": (example,)}, BOTH, RAW, held_out=0)
+    (reading,) = (lesson for lesson in made.lessons if lesson.task == "reading")
+    assert reading.target == " Pisa lies on the Arno. So the answer is Arno."
+    assert "] Pisa: Pisa lies on the Arno." in text_of(reading.prompt)
+    assert "single_hop" not in tasks(made)  # those show one paragraph alone
+    assert [lesson.target for lesson in made.lessons if lesson.task == "splitting"] == ["None"]
+
+
+def test_a_distractor_that_stands_alone_is_not_asked_for_the_answer():
+    example = replace(
+        TOWER, grounds=Grounds((Paragraph("Rome", "Rome is old."),), facts=("Pisa lies on it.",))
+    )
+    made = mixed({"own": (example,)}, BOTH, EACH, held_out=0)
+    assert not any("Rome" in text_of(each.prompt) for each in made.lessons if each.target == "Arno")
+    assert "single_hop" not in tasks(made)
+
+
+def test_examples_without_grounds_or_answers_are_left_out_and_counted():
+    bare = replace(FILM, question=Question("bare", "Why?"), grounds=Grounds())
+    blank = replace(FILM, question=Question("blank", "Why?"), golds=(" ",))
+    made = mixed({"2wiki": (FILM, bare, blank)}, BOTH, EACH, held_out=0)
+    assert dict(made.left_out) == {
+        ("2wiki", "no supporting paragraphs, facts or steps"): 1,
+        ("2wiki", "no answer"): 1,
+    }
+    assert not any("bare" in lesson.id or "blank" in lesson.id for lesson in made.lessons)
+
+
+def test_evidence_longer_than_a_passage_is_left_out_and_counted():
+    long = supporting("Pisa", "Pisa " + "very " * 300 + "much lies on the Arno.")
+    example = replace(FILM, question=Question("long", "Why?"), grounds=Grounds((long,)), hops=2)
+    made = mixed({"own": (FILM, example)}, BOTH, replace(NONE, reading=1.0), held_out=0)
+    assert dict(made.left_out) == {("own", "evidence longer than passage_words=100"): 1}
+    assert not any("long" in lesson.id for lesson in made.lessons)
+
+
+@pytest.mark.parametrize(
+    ("grounds", "chosen", "why"),
+    [
+        (Grounds(), {}, "1 of nq: no supporting paragraphs, facts or steps"),
+        (
+            Grounds((supporting("Pisa", "Pisa " + "very " * 300 + "much lies on the Arno."),)),
+            {"shares": replace(NONE, reading=1.0)},
+            "1 of nq: evidence longer than passage_words=100",
+        ),
+        (FILM.grounds, {"shares": NONE}, "the shares draw no lesson"),
+        (FILM.grounds, {"held_out": 0.5, "shares": replace(NONE, reading=1.0)}, "lessons are held out"),
+    ],
+)
+def test_nothing_to_learn_from_is_an_error_that_says_why(grounds, chosen, why):
+    """By its id, this question is among the half that is held out."""
+    examples = {"nq": (replace(FILM, question=Question("f2", "When?"), grounds=grounds),)}
+    with pytest.raises(InputError, match="hold nothing to learn from") as caught:
+        mixed(examples, BOTH, **({"shares": EACH, "held_out": 0.0} | chosen))
+    assert why in str(caught.value)
+
+
+def test_a_model_without_a_chat_format_gets_raw_prompts_only():
+    made = mixed({"2wiki": films(4), "squad2": (TOWER, NO_TOWER)}, RAW_ONLY, EACH, held_out=0)
+    assert all(isinstance(lesson.prompt, Raw) for lesson in made.lessons)
