@@ -42,8 +42,9 @@ from askance.models.kinds import load_encoder, suits_in_flight
 from askance.runtime.durable import write_atomically
 from askance.runtime.many import many
 from askance.wire import Engine
+from runs import grids
 from runs.airrag_table import ACCURACY, ALL, F1, difference, interval, told
-from runs.grids import add_cache, grid_options, markdown, sources
+from runs.grids import add_cache, grid_options, markdown
 from runs.kept_rows import KeptRows, Row, kept_rows
 
 KNOBS = {"rollouts": 8, "samples": 3, "q_div": 1}
@@ -113,8 +114,7 @@ def main(arguments: list[str] | None = None) -> None:
 
 
 def _measure(options: argparse.Namespace) -> None:
-    load_models, open_retriever = sources(options.cache)
-    ready = look_up(cell_of(options), open_retriever=open_retriever)
+    ready = look_up(cell_of(options))
     encoder = None if options.encoder is None else load_encoder(options.encoder)
     if encoder is None:
         print("no --encoder is given: the row emb is left out", file=sys.stderr)
@@ -131,7 +131,7 @@ def _measure(options: argparse.Namespace) -> None:
     with kept_rows(options.out, settings) as kept:
         missing = [example for example in examples if kept.find(example.question.id) is None]
         if missing:
-            models = load_models({"answer": options.model})
+            models = ready.cell.cached_models(grids.load_models(ready.cell.models))
             engine = Engine(method, models, ready.retriever, encoder=encoder)
             asyncio.run(_ask_all(kept, missing, engine, suits_in_flight(options.model)))
         found = [kept.find(example.question.id) for example in examples]
@@ -157,6 +157,7 @@ def cell_of(options: argparse.Namespace) -> Cell:
         index=options.index,
         knobs={**KNOBS, **further, "verifier": "sa"},
         models={"answer": options.model},
+        cache=options.cache,
     )
 
 

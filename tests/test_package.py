@@ -11,8 +11,8 @@ import askance
 
 def test_exported_names():
     assert sorted(askance.__all__) == [
-        "Answer", "AskanceError", "Budget", "Demo", "Engine", "InputError", "Passage", "Question", "Result",
-        "__version__", "open_engine",
+        "Answer", "AskanceError", "Budget", "Demo", "Engine", "EngineConfig", "InputError", "Passage",
+        "Question", "Result", "__version__", "open_engine", "read_config",
     ]  # fmt: skip
     for name in askance.__all__:
         assert getattr(askance, name) is not None
@@ -39,7 +39,7 @@ def processor_seconds(code):
 
 
 def test_the_engine_can_be_wired_without_torch():
-    code = "import sys; from askance.wire import open_engine; assert 'torch' not in sys.modules"
+    code = "import sys; from askance.config import open_engine; assert 'torch' not in sys.modules"
     subprocess.run([sys.executable, "-c", code], check=True)
 
 

@@ -17,11 +17,12 @@ from askance.core.version import VERSION as __version__
 
 if TYPE_CHECKING:
     from askance.ask import Result
+    from askance.config import EngineConfig, open_engine
+    from askance.config_sources import read_config
     from askance.core.errors import AskanceError, InputError
     from askance.core.types import Answer, Demo, Passage, Question
     from askance.engine import Engine
     from askance.runtime.limit import Budget
-    from askance.wire import open_engine
 
 _HOMES = {
     "Answer": "core.types",
@@ -29,11 +30,13 @@ _HOMES = {
     "Budget": "runtime.limit",
     "Demo": "core.types",
     "Engine": "engine",
+    "EngineConfig": "config",
     "InputError": "core.errors",
     "Passage": "core.types",
     "Question": "core.types",
     "Result": "ask",
-    "open_engine": "wire",
+    "open_engine": "config",
+    "read_config": "config_sources",
 }
 __all__ = [
     "Answer",
@@ -41,12 +44,14 @@ __all__ = [
     "Budget",
     "Demo",
     "Engine",
+    "EngineConfig",
     "InputError",
     "Passage",
     "Question",
     "Result",
     "__version__",
     "open_engine",
+    "read_config",
 ]
 
 

@@ -4,6 +4,7 @@
     ├── InputError               exit code 2: what the user gave can't be used
     │   ├── UnknownName          no such method, model, knob …; names the nearest
     │   ├── KnobError            a knob of the wrong type or out of range
+    │   ├── ConfigError          a configuration that can't be read, or of a newer version
     │   ├── PresetError          a preset that can't be read, or does not know the method or profile
     │   ├── QuestionError        an empty or unusable question
     │   ├── DocumentError        a document or row that can't be read
@@ -76,6 +77,10 @@ class UnknownName(InputError):
 
 class KnobError(InputError):
     """A knob of the wrong type or out of range."""
+
+
+class ConfigError(InputError):
+    """A configuration that can't be read, or of a newer version."""
 
 
 class PresetError(InputError):
