@@ -131,7 +131,7 @@ def _measure(options: argparse.Namespace) -> None:
     with kept_rows(options.out, settings) as kept:
         missing = [example for example in examples if kept.find(example.question.id) is None]
         if missing:
-            models = ready.cell.cached_models(grids.load_models(ready.cell.models))
+            models = ready.cell.cached_models(grids.loaded(ready.cell.models))
             engine = Engine(method, models, ready.retriever, encoder=encoder)
             asyncio.run(_ask_all(kept, missing, engine, suits_in_flight(options.model)))
         found = [kept.find(example.question.id) for example in examples]

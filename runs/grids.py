@@ -10,6 +10,8 @@ from pathlib import Path
 from askance.cli_eval import MAX_FAILURES
 from askance.cli_runs import compare, report
 from askance.core.errors import AskanceError, InputError
+from askance.core.ports import Model
+from askance.core.types import Role
 from askance.eval.cell import PROMPTS_OF_DATASET, Cell, Terms
 from askance.eval.grid import DatasetTable, Grid, MethodTable, ModelTable, look_up_all, run_grid
 from askance.eval.recorded_run import RecordedRun
@@ -44,6 +46,11 @@ def add_cache(parser: argparse.ArgumentParser) -> None:
         metavar="FILE",
         help="keeps what model and index give, for when they are asked the same again",
     )
+
+
+def loaded(specs: Mapping[str, str]) -> dict[Role, Model]:
+    """Models by role, from their specifications by role."""
+    return load_models(specs)
 
 
 def make_grid(

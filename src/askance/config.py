@@ -204,7 +204,7 @@ class EngineConfig:
     @property
     def questions_in_flight(self) -> int:
         """How many questions are asked at the same time."""
-        return self.in_flight or suits_in_flight(self.answering)
+        return self.in_flight or (suits_in_flight(self.answering) if self.answering else 1)
 
     def make(self, method: Any = None) -> Method:
         """The method, or another one, with the knobs, prompts and preset that are set.

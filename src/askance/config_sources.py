@@ -101,9 +101,16 @@ def sources(file: Path | None = None) -> Iterator[Iterable[Given]]:
         yield _in_file(file)
         return
     for folder in dict.fromkeys((user_config_path("askance", appauthor=False), Path())):
-        if (folder / FILE).is_file():
+        if _is_there(folder / FILE):
             yield _in_toml(folder / FILE)
     yield _in_environment()
+
+
+def _is_there(path: Path) -> bool:
+    try:
+        return path.is_file()
+    except OSError:  # a folder that nothing may be read in
+        return False
 
 
 def given_as(settings: Mapping[str, Any], origin: str) -> Iterator[Given]:
@@ -282,7 +289,8 @@ def _given(key: str, value: Any, origin: str) -> Iterator[Given]:
     try:
         for entry, each in _entries(name, value):
             if not (isinstance(each, Mapping) and set(each) == {OBJECT}):
-                EngineConfig(**{name: {entry: each} if entry else each})
+                alone: dict[str, Any] = {name: {entry: each} if entry else each}
+                EngineConfig(**alone)
             yield Given(name, entry, each, origin)
     except InputError as error:
         error.args = (f"{origin}: {error}",)

@@ -34,10 +34,10 @@ def reply(prompt, key):
     return " So the answer is Bonn."
 
 
-def run(method, settings, wanted, questions=QUESTIONS, script=reply, **options):
+def run(method, settings, wanted, questions=QUESTIONS, script=reply, seed=0, **options):
     model = ScriptedModel(script, context_tokens=100_000)
     retriever = ScriptedRetriever([Passage("p", "Bonn", "Bonn is a city.")])
-    engine = Engine(make_method(method, settings), {"answer": model}, retriever)
+    engine = Engine(make_method(method, settings), {"answer": model}, retriever, seed)
     return asyncio.run(calibrate(engine, questions, wanted, **options))
 
 

@@ -67,8 +67,9 @@ class UnknownName(InputError):
             remedy: what to write instead; without one, the nearest valid name.
         """
         names = sorted(known)
-        near = get_close_matches(name.lower(), names, n=1, cutoff=0.5)
-        nearest = f"did you mean {near[0]!r}?" if near else "there is none with a similar name."
+        folded = {each.lower(): each for each in reversed(names)}
+        near = get_close_matches(name.lower(), folded, n=1, cutoff=0.5)
+        nearest = f"did you mean {folded[near[0]]!r}?" if near else "there is none with a similar name."
         remedy = remedy or nearest
         where = f" {place}" if place else ""
         listing = f" Known: {', '.join(names)}." if names else ""

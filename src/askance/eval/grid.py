@@ -79,9 +79,6 @@ class _Table(BaseModel):
 
     model_config = ConfigDict(strict=True, extra="allow", frozen=True)
 
-    def __init__(self, **given: Any) -> None:
-        super().__init__(**given)
-
     @property
     def settings(self) -> list[Given]:
         """The settings of the engine that stand in it."""
