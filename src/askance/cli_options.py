@@ -66,9 +66,8 @@ def with_settings(*names: str) -> Callable[[Callable[..., None]], Callable[..., 
 
         parameters = [*own[:place], *options, *own[place + 1 :]]
         parameters = [each.replace(kind=inspect.Parameter.KEYWORD_ONLY) for each in parameters]
-        run.__signature__ = signature.replace(parameters=parameters)
+        vars(run)["__signature__"] = signature.replace(parameters=parameters)
         run.__annotations__ = {each.name: each.annotation for each in parameters}
-        del run.__wrapped__  # type: ignore[attr-defined]
         return run
 
     return decorate
