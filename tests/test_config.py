@@ -41,9 +41,8 @@ def origins(sourced):
 
 
 def test_flags_win_then_the_environment_then_the_project_then_the_user(project, monkeypatch):
-    of_user = project(
-        "seed = 1\npreset = 'paper'\nin_flight = 2\n[models]\nattend = 'scripted'\n", of_user=True
-    )
+    text = "seed = 1\npreset = 'paper'\nin_flight = 2\n[models]\nattend = 'scripted'\n"
+    of_user = project(text, of_user=True)
     project("# mine\nseed = 2\nin_flight = 3\nindex = 'here'\n[set]\npassages = 4\nl_max = 900\n")
     monkeypatch.setenv("ASKANCE_SEED", "3")
     monkeypatch.setenv("ASKANCE_SET__PASSAGES", "5")

@@ -11,8 +11,11 @@ import askance
 
 def test_exported_names():
     assert sorted(askance.__all__) == [
-        "Answer", "AskanceError", "Budget", "Demo", "Engine", "EngineConfig", "InputError", "Passage",
-        "Question", "Result", "__version__", "open_engine", "read_config",
+        "Answer", "AskanceError", "Attention", "Budget", "Chat", "Citation", "Demo", "Encoder", "Engine",
+        "EngineConfig", "Entailment", "Example", "Generation", "Hit", "InputError", "Knobs", "Method",
+        "Model", "Needs", "Passage", "Question", "Raw", "Result", "Retriever", "Run", "Sampling", "Scored",
+        "Span", "Token", "Trace", "Turn", "Usage", "Want", "__version__", "knob", "open_engine",
+        "read_config",
     ]  # fmt: skip
     for name in askance.__all__:
         assert getattr(askance, name) is not None
