@@ -1,7 +1,11 @@
 """Plug-ins and module:Class: a method, retriever, model, encoder, dataset, metric, prompts of one's own."""
 
 import json
+import os
+import shutil
+import subprocess
 import sys
+from pathlib import Path
 
 import pytest
 
@@ -117,6 +121,7 @@ def ours(tmp_path, monkeypatch):
 
 
 TOWN = "Which town?"
+EXAMPLE = Path(__file__).parents[1] / "examples" / "askance-plugin"
 
 
 @pytest.mark.parametrize("method", ["echo", "ours_ext:Echo"])
@@ -284,3 +289,42 @@ def test_a_module_in_the_working_folder_is_found(tmp_path, monkeypatch):
 def test_the_ports_are_public():
     for name in ("Model", "Retriever", "Encoder", "Method", "Needs", "Run", "Answer", "Hit"):
         assert getattr(askance, name) is not None
+
+
+@pytest.fixture(scope="module")
+def installed(tmp_path_factory):
+    """The example package, installed from outside; nothing is fetched."""
+    folder = tmp_path_factory.mktemp("installed")
+    source = shutil.copytree(EXAMPLE, folder / "source")
+    options = ["--no-deps", "--no-index", "--no-build-isolation", "--quiet", "--target", folder / "site"]
+    command = [sys.executable, "-m", "pip", "install", *options, source]
+    subprocess.run(list(map(str, command)), check=True, cwd=folder)
+    return folder / "site"
+
+
+def test_the_example_package_runs_everywhere(installed, tmp_path):
+    """In new processes, as a user would run it."""
+
+    def run(*words):
+        paths = os.pathsep.join([str(installed), *filter(None, sys.path)])
+        command = [sys.executable, "-m", "askance.cli", *map(str, words)]
+        environment = os.environ | {"PYTHONPATH": paths}
+        ended = subprocess.run(command, cwd=tmp_path, env=environment, capture_output=True, text=True)
+        assert ended.returncode == 0, ended.stderr
+        return ended.stdout
+
+    (tmp_path / "notes.txt").write_text("The Rhine flows through Bonn.\nThe Tiber flows through Rome.\n")
+    named = ("--method", "doubting", "--retriever", "grep:notes.txt", "--model", "parrot:Rhine")
+    assert "doubting" in run("methods")
+    answer = json.loads(run("ask", "Which river flows through Bonn?", *named, "--json"))
+    assert answer["answer"].strip() == "Rhine"
+    metrics = ("--metric", "starts_alike", "--metric", "exact_match")
+    found = json.loads(run("eval", "--dataset", "towns", *named, *metrics, "--out", "run", "--json"))
+    assert found["metrics"]["starts_alike"]["mean"] == found["metrics"]["exact_match"]["mean"] == 0.5
+    (tmp_path / "grid.toml").write_text(
+        'retriever = "grep:notes.txt"\nmetrics = ["starts_alike"]\n[datasets.towns]\nquestions = "towns"\n'
+        '[models.parrot]\nanswer = "parrot"\n[methods.doubting]\nset = { passages = 1 }\n'
+    )
+    assert "towns/parrot/doubting" in run("grid", "grid.toml", "--out", "grid")
+    trials = ("--searches", 0, "--trials", 1, "--json", "--set", "threshold=0")
+    assert json.loads(run("calibrate", "--dataset", "towns", *named, *trials))["knob"] == "threshold"

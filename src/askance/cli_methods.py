@@ -123,7 +123,7 @@ def _knobs(cls: type[Any]) -> tuple[dataclasses.Field[Any], ...]:
 
 def _knob_table(cls: type[Any]) -> Table:
     table = Table("knob", "default", "meaning, and its values", box=None, pad_edge=False, header_style="dim")
-    hints = get_type_hints(cls) if _knobs(cls) else {}
+    hints: dict[str, Any] = get_type_hints(cls) if _knobs(cls) else {}
     for field in sorted(_knobs(cls), key=lambda field: field.kw_only is True):
         default = field.default
         shown = str(default).lower() if default is None or isinstance(default, bool) else str(default)
