@@ -94,7 +94,7 @@ def told_of(method: object, name: str) -> str:
 def knob_schema(method: Method) -> dict[str, Any]:
     """The JSON Schema of a method's knobs; one that is a record is written as text, by its name."""
     cls = type(method)
-    hints = get_type_hints(cls) if dataclasses.is_dataclass(cls) else {}
+    hints: dict[str, Any] = get_type_hints(cls) if dataclasses.is_dataclass(cls) else {}
     return {
         "$schema": "https://json-schema.org/draft/2020-12/schema",
         "title": name_of(cls),

@@ -126,7 +126,7 @@ def test_the_samples_of_table_2(options, tmp_path):
 
 
 def test_a_cache_keeps_the_calls_of_all_rows(options, tmp_path, monkeypatch):
-    monkeypatch.setattr("askance.loading.load_models", lambda specs: {"answer": Counting()})
+    monkeypatch.setattr("runs.grids.load_models", lambda specs: {"answer": Counting()})
     given = [*options, "--rows", "airrag", "--set", *SHORT, "--cache", str(tmp_path / "calls")]
     main_of_rows(given)
     before = Counting.calls

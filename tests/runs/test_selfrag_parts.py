@@ -35,8 +35,7 @@ def test_every_part_is_held_against_the_whole(options, tmp_path, capsys):
 
 
 def test_a_cache_keeps_the_calls_that_parts_share(options, tmp_path, monkeypatch):
-    for place in ("runs.grids.load_models", "askance.loading.load_models"):
-        monkeypatch.setattr(place, lambda specs: {"answer": Counting()})
+    monkeypatch.setattr("runs.grids.load_models", lambda specs: {"answer": Counting()})
     given = [*options, "--set", "max_tokens=8", "mode=always", "--passages", "2"]
     calls = []
     for further in (["--out", str(tmp_path / "apart")], ["--cache", str(tmp_path / "calls")]):
