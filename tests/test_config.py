@@ -277,12 +277,15 @@ def test_objects_stand_wherever_names_do(tmp_path):
 def test_what_was_an_object_without_a_name_is_told_where_it_is_repeated(tmp_path):
     from askance.runtime.trace_file import write_trace
 
-    result = EngineConfig(method=Echo(2), models=ScriptedModel()).open().ask("Who?")
+    given = {"models": ScriptedModel(), "retriever": ScriptedRetriever([])}
+    result = EngineConfig(method=Echo(2), **given).open().ask("Who?")
     path = tmp_path / "t.jsonl"
     write_trace(result.trace, path)
-    with pytest.raises(ConfigError, match=r"models\.answer was an object .* give --model in its place"):
+    with pytest.raises(ConfigError, match=r"retriever was an object .* give --retriever in its place"):
         read_config(file=path)
-    again = read_config({"model": "scripted"}, file=path).config.open().ask("Who?")
+    named = {"model": "scripted", "index": tmp_path}
+    assert read_config(named, file=path).config.retriever == "bm25"
+    again = read_config({"model": "scripted", "retriever": "bm25"}, file=path).config.open().ask("Who?")
     assert again.answer.text == "Who?Who?"
 
 

@@ -27,11 +27,11 @@ from askance.engine import Engine
 from askance.loading import (
     DEFAULT_MODEL,
     DEFAULT_RETRIEVER,
-    RETRIEVERS,
     ROLES,
     Cache,
     check_has_index,
     check_is_used,
+    is_kind,
     load_encoder,
     load_models,
     open_retriever,
@@ -310,7 +310,7 @@ def make_config(**settings: Any) -> EngineConfig:
 def split_retriever(retriever: Any) -> tuple[Any, str]:
     """The kind and the folder of ``bm25:DIR`` and its like; anything else as it is, without a folder."""
     kind, colon, place = retriever.partition(":") if isinstance(retriever, str) else (retriever, "", "")
-    return (kind, place) if colon and place and kind in RETRIEVERS else (retriever, "")
+    return (kind, place) if colon and place and is_kind(kind) else (retriever, "")
 
 
 def _flaw(cls: type[Any], error: ValidationError) -> InputError:

@@ -27,7 +27,7 @@ from askance.config import (
     split_retriever,
 )
 from askance.core.errors import ConfigError, InputError, UnknownName
-from askance.loading import RETRIEVERS
+from askance.loading import is_kind
 from askance.runtime.checksum import unsealed
 from askance.runtime.limit import Budget
 
@@ -156,8 +156,8 @@ def _is_dropped(each: Given, kept: Mapping[str, Given], new: Mapping[str, Given]
         before, now = value(kept, "method"), value(new, "method")
         return before is not None and now is not None and before != now
     if each.name == "index":
-        return value(new, "retriever") is not None and value(new, "retriever") not in RETRIEVERS
-    return each.name == "retriever" and value(new, "index") is not None and each.value not in RETRIEVERS
+        return value(new, "retriever") is not None and not is_kind(value(new, "retriever"))
+    return each.name == "retriever" and value(new, "index") is not None and not is_kind(each.value)
 
 
 def _in_file(path: Path) -> Iterator[Given]:

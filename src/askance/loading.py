@@ -1,6 +1,8 @@
 """Models, encoders and indexes by name, each loaded or opened on use; and a cache of what they give."""
 
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass
+from importlib import import_module
 from pathlib import Path
 from typing import cast
 
@@ -17,12 +19,28 @@ from askance.runtime.store import Store
 DEFAULT_MODEL = "bundled"
 ROLES: tuple[Role, ...] = ("answer", "attend", "critic", "reward", "judge")
 DEFAULT_RETRIEVER = "bm25"
+
+
+@dataclass(frozen=True, slots=True)
+class RetrieverKind:
+    """A way to search an index folder.
+
+    Attributes:
+        what: it goes by.
+        opener: "module:function", which takes the folder and, where `encodes`, an encoder of queries.
+    """
+
+    what: str
+    opener: str
+    encodes: bool = False
+
+
 RETRIEVERS = {
-    "bm25": "by words",
-    "dense": "by vectors, of the passages and of the query",
-    "hybrid": "the rankings of both in one",
+    "bm25": RetrieverKind("words", "askance.retrieval.bm25:open_index"),
+    "dense": RetrieverKind("vectors", "askance.retrieval.dense:open_dense", encodes=True),
+    "hybrid": RetrieverKind("the rankings of both", "askance.retrieval.hybrid:open_hybrid", encodes=True),
 }
-"""How an index can be searched."""
+"""How an index can be searched: the one table, whose modules are imported on use."""
 
 
 def load_model(spec: str) -> Model:
@@ -72,17 +90,14 @@ def open_retriever(
         return _extension(kind)
     if index is None:
         raise InputError(f"retriever {kind} has nothing to search: name an index with --index DIR.")
-    path = Path(index)
-    if kind == "bm25":
-        from askance.retrieval.bm25 import open_index
-
-        return open_index(path)
-    from askance.retrieval.dense import open_dense
-    from askance.retrieval.hybrid import open_hybrid
-
+    path, way = Path(index), RETRIEVERS[kind]
+    module, _, function = way.opener.partition(":")
+    open_folder: Callable[..., Retriever] = getattr(import_module(module), function)
+    if not way.encodes:
+        return open_folder(path)
     chosen = encoder or _encoder_of(path)
     with doing(f"opening the vectors of {path}"):
-        return open_dense(path, chosen) if kind == "dense" else open_hybrid(path, chosen)
+        return open_folder(path, chosen)
 
 
 def _extension(spec: str) -> Retriever:
@@ -117,18 +132,28 @@ def encoder_to_build_with(index: Path, spec: str | None) -> Encoder | None:
 
 def check_is_used(encoder: object, *, retriever: object, is_needed: bool) -> None:
     """Raises InputError for an encoder that nothing asks, neither the method nor the retriever."""
-    if encoder is not None and retriever not in ("dense", "hybrid") and not is_needed:
+    if encoder is not None and not encodes(retriever) and not is_needed:
         raise InputError(
             "an encoder is named that nothing asks: leave --encoder out, or search with --retriever dense or "
             "hybrid."
         )
 
 
+def is_kind(retriever: object) -> bool:
+    """Whether it names a way to search an index folder, rather than something else to search."""
+    return isinstance(retriever, str) and retriever in RETRIEVERS
+
+
+def encodes(retriever: object) -> bool:
+    """Whether it searches by an encoder that can be named."""
+    return isinstance(retriever, str) and retriever in RETRIEVERS and RETRIEVERS[retriever].encodes
+
+
 def check_has_index(index: object, retriever: object) -> None:
     """Raises InputError for a way to search that there is not, or where there is nothing to search, or two
     things.
     """
-    if retriever in RETRIEVERS:
+    if is_kind(retriever):
         if index is None and retriever != DEFAULT_RETRIEVER:
             raise InputError(f"--retriever {retriever} is given without an index: name one with --index DIR.")
         return

@@ -66,7 +66,7 @@ from askance.eval.metrics import DEFAULT_METRICS
 from askance.eval.readings import DEFAULT_READING
 from askance.eval.recorded_run import RecordedRun
 from askance.eval.selection import Selection, choose
-from askance.loading import DEFAULT_RETRIEVER, RETRIEVERS, load_encoder, open_retriever
+from askance.loading import DEFAULT_RETRIEVER, encodes, is_kind, load_encoder, open_retriever
 
 Name = Annotated[str, StringConstraints(pattern=r"^[A-Za-z0-9][A-Za-z0-9_.,+=-]*$")]
 """A name in a grid, which becomes a folder's."""
@@ -228,9 +228,9 @@ def _with_retrieval_it_asks(cell: Cell, method: Method) -> Cell:
     """Without an encoder that nothing asks, and without a way to search where nothing is searched: others of
     the grid may have a use for them.
     """
-    searches = cell.retriever not in RETRIEVERS or (cell.index is not None and not cell.is_gold)
+    searches = not is_kind(cell.retriever) or (cell.index is not None and not cell.is_gold)
     retriever = cell.retriever if searches else DEFAULT_RETRIEVER
-    is_asked = retriever in ("dense", "hybrid") or method.needs.encoder
+    is_asked = encodes(retriever) or method.needs.encoder
     return replace(cell, retriever=retriever, encoder=cell.encoder if is_asked else None)
 
 
