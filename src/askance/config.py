@@ -8,7 +8,7 @@ The command line, files, the environment, evaluations, grids and calibration all
 """
 
 from collections.abc import Callable, Mapping
-from dataclasses import asdict, field, fields, is_dataclass
+from dataclasses import field, fields
 from functools import partial
 from pathlib import Path
 from typing import Annotated, Any, cast
@@ -17,9 +17,8 @@ from pydantic import BeforeValidator, ConfigDict, Field, ValidationError, model_
 from pydantic.dataclasses import dataclass
 
 from askance.choosing import DEFAULT_METHOD, choose_method
+from askance.config_values import as_path, budget_of, knobs_of, models_of, named, plain, plain_method_of
 from askance.core.errors import InputError, UnknownName
-from askance.core.extensions import check_port, spec_of
-from askance.core.knobs import changed_knobs, parse_knobs
 from askance.core.notes import note
 from askance.core.ports import Encoder, Method, Model, Retriever
 from askance.core.types import Role
@@ -27,7 +26,6 @@ from askance.engine import Engine
 from askance.loading import (
     DEFAULT_MODEL,
     DEFAULT_RETRIEVER,
-    ROLES,
     Cache,
     check_has_index,
     check_is_used,
@@ -43,8 +41,6 @@ from askance.wire import ready_method
 SCHEMA_VERSION = 1
 """The version of what files, traces and run folders hold of a configuration."""
 STRICT = ConfigDict(strict=True, extra="forbid", arbitrary_types_allowed=True)
-OBJECT = "object"
-"""The key under which a stored configuration tells of an object that no name leads to."""
 
 
 def setting(default: Any, help: str, *, metavar: str = "", flag: str = "", variable: str = "") -> Any:
@@ -62,41 +58,7 @@ def setting(default: Any, help: str, *, metavar: str = "", flag: str = "", varia
     return field(default=default, metadata=metadata)
 
 
-def _path(value: Any) -> Any:
-    return Path(value) if isinstance(value, str) else value
-
-
-def _named(what: str, port: type, value: Any) -> Any:
-    """A name, or an object that has what its port asks for."""
-    if value is None or isinstance(value, str):
-        return value
-    if isinstance(value, bool | int | float | Mapping | list):
-        raise ValueError(f"expected the name of a {what}")  # noqa: TRY004 - as pydantic wants it
-    check_port(value, port, f"the {what} {value!r}")
-    return value
-
-
-def _models(value: Any) -> Any:
-    """Models by role; one specification alone is that of the model that answers."""
-    given = {"answer": value} if isinstance(value, str) or not isinstance(value, Mapping) else value
-    for role, model in given.items():
-        if role not in ROLES:
-            raise UnknownName("role", str(role), ROLES, place="of a model")
-        if model is None:
-            raise ValueError(f"expected the name of a model for the role {role}")
-        _named("model", Model, model)
-    return {"answer": DEFAULT_MODEL, **given}
-
-
-def _budget(value: Any) -> Any:
-    return Budget(**parse_knobs(Budget, value)) if isinstance(value, Mapping) else value
-
-
-def _knobs(value: Any) -> Any:
-    return {} if value is None else value
-
-
-PathOrNone = Annotated[Path | None, BeforeValidator(_path)]
+PathOrNone = Annotated[Path | None, BeforeValidator(as_path)]
 
 
 @dataclass(frozen=True, kw_only=True, config=STRICT)
@@ -116,30 +78,30 @@ class EngineConfig:
         "Folder made by `askance index`. For eval, @gold finds the dataset's own supporting texts.",
         metavar="DIR",
     )
-    retriever: Annotated[Any, BeforeValidator(partial(_named, "retriever", Retriever))] = setting(
+    retriever: Annotated[Any, BeforeValidator(partial(named, "retriever", Retriever))] = setting(
         DEFAULT_RETRIEVER,
         "How to search the index: bm25 (words), dense (vectors) or hybrid (both); or what to search, without "
         "--index: bm25:DIR, dense:DIR, hybrid:DIR, a plug-in's name, or module:Class?option=value.",
         metavar="SPEC",
     )
-    encoder: Annotated[Any, BeforeValidator(partial(_named, "encoder", Encoder))] = setting(
+    encoder: Annotated[Any, BeforeValidator(partial(named, "encoder", Encoder))] = setting(
         None,
         "What turns texts into vectors, for methods that need it: bundled, hf:NAME or hf:DIRECTORY. Vectors "
         "are searched with the encoder that the index names, unless one is given.",
         metavar="SPEC",
     )
-    method: Annotated[Any, BeforeValidator(partial(_named, "method", Method))] = setting(
+    method: Annotated[Any, BeforeValidator(partial(named, "method", Method))] = setting(
         None,
         f"See `askance methods`; without one, {DEFAULT_METHOD} or, for ask, the best that the model can.",
         metavar="NAME",
     )
-    models: Annotated[Mapping[str, Any], BeforeValidator(_models)] = setting(
+    models: Annotated[Mapping[str, Any], BeforeValidator(models_of)] = setting(
         {"answer": DEFAULT_MODEL},
         "[ROLE=]SPEC, see `askance models`; may be given once a role. Otherwise bundled.",
         metavar="SPEC",
         flag="--model",
     )
-    knobs: Annotated[Mapping[str, Any], BeforeValidator(_knobs)] = setting(
+    knobs: Annotated[Mapping[str, Any], BeforeValidator(knobs_of)] = setting(
         {}, "knob=value; may be given again.", metavar="KNOB=VALUE", flag="--set", variable="SET"
     )
     prompts: Any = setting(
@@ -151,7 +113,7 @@ class EngineConfig:
         None, "Fills knobs that are not --set: a name of `askance presets`, or a file.", metavar="NAME"
     )
     seed: int = setting(0, "Makes a model's random choices repeatable.")
-    budget: Annotated[Budget, BeforeValidator(_budget)] = setting(
+    budget: Annotated[Budget, BeforeValidator(budget_of)] = setting(
         Budget(),
         "tokens=N, calls=N or seconds=N: the most a question may cost; may be given again.",
         metavar="NAME=N",
@@ -276,9 +238,9 @@ class EngineConfig:
         """The whole configuration in values of JSON, as traces and run folders keep it."""
         told: dict[str, Any] = {"schema": SCHEMA_VERSION}
         for name, value in self.settings.items():
-            told[name] = _plain(value)
+            told[name] = plain(value)
         if self.method is not None and not isinstance(self.method, str):
-            told["method"], changed = _plain_method(self.method)
+            told["method"], changed = plain_method_of(self.method)
             told["knobs"] = {**changed, **told["knobs"]}
         return told
 
@@ -324,24 +286,3 @@ def _flaw(cls: type[Any], error: ValidationError) -> InputError:
     message = found["msg"].removeprefix("Value error, ")
     given = found["input"]
     return InputError(f"{name}={given!r}: {message[0].lower()}{message[1:]}.")
-
-
-def _plain(value: Any) -> Any:
-    """A value of a setting in values of JSON."""
-    if value is None or isinstance(value, str | bool | int | float):
-        return value
-    if isinstance(value, Path):
-        return str(value)
-    if isinstance(value, Budget):
-        return {name: limit for name, limit in asdict(value).items() if limit is not None}
-    if isinstance(value, Mapping):
-        return {str(key): _plain(each) for key, each in value.items()}
-    return {OBJECT: str(getattr(value, "name", "")) or repr(value)}
-
-
-def _plain_method(method: object) -> tuple[Any, dict[str, Any]]:
-    """A method that was given as an object: the name of its class, and its knobs, where these lead to it."""
-    name = spec_of(type(method))
-    if not name or not is_dataclass(method):
-        return {OBJECT: repr(method)}, {}
-    return name, {knob: _plain(value) for knob, value in changed_knobs(method).items()}

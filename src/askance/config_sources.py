@@ -11,7 +11,7 @@ import json
 import os
 import tomllib
 from collections.abc import Iterable, Iterator, Mapping
-from dataclasses import asdict, dataclass, field
+from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any, get_type_hints
 
@@ -19,13 +19,13 @@ from platformdirs import user_config_path
 from pydantic import TypeAdapter, ValidationError
 
 from askance.config import (
-    OBJECT,
     OTHER_NAMES,
     SCHEMA_VERSION,
     SETTINGS,
     EngineConfig,
     split_retriever,
 )
+from askance.config_values import OBJECT, is_object, plain
 from askance.core.errors import ConfigError, InputError, UnknownName
 from askance.loading import is_kind
 from askance.runtime.checksum import unsealed
@@ -136,7 +136,7 @@ def merged(layers: Iterable[Iterable[Given]]) -> Sourced:
         kept = {key: each for key, each in kept.items() if not _is_dropped(each, kept, new)} | new
     settings: dict[str, Any] = {}
     for each in kept.values():
-        if isinstance(each.value, Mapping) and set(each.value) == {OBJECT}:
+        if is_object(each.value):
             raise ConfigError(
                 f"{each.origin}: {each.key} was an object ({each.value[OBJECT]}), which no name leads to: "
                 f"give {option_of(each.name)} in its place."
@@ -288,7 +288,7 @@ def _given(key: str, value: Any, origin: str) -> Iterator[Given]:
         yield Given("index", "", place, origin)
     try:
         for entry, each in _entries(name, value):
-            if not (isinstance(each, Mapping) and set(each) == {OBJECT}):
+            if not is_object(each):
                 alone: dict[str, Any] = {name: {entry: each} if entry else each}
                 EngineConfig(**alone)
             yield Given(name, entry, each, origin)
@@ -299,10 +299,6 @@ def _given(key: str, value: Any, origin: str) -> Iterator[Given]:
 
 def _entries(name: str, value: Any) -> Iterable[tuple[str, Any]]:
     if name in _TABLES:
-        value = _plain_budget(value) if isinstance(value, Budget) else value
-        return value.items() if isinstance(value, Mapping) and set(value) != {OBJECT} else [("", value)]
+        value = plain(value) if isinstance(value, Budget) else value
+        return value.items() if isinstance(value, Mapping) and not is_object(value) else [("", value)]
     return [("", value)]
-
-
-def _plain_budget(budget: Budget) -> dict[str, Any]:
-    return {name: limit for name, limit in asdict(budget).items() if limit is not None}
