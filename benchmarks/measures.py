@@ -125,7 +125,7 @@ def _python(code: str) -> str:
 
 def _first_words(method: str, index: Path) -> float:
     code = (
-        "import time; from askance.wire import open_engine\n"
+        "import time; from askance.config import open_engine\n"
         "def heard(event):\n"
         "    if event.type == 'commit': print(time.time(), flush=True)\n"
         f"engine = open_engine(method={method!r}, index={str(index)!r})\n"

@@ -4,17 +4,20 @@ import argparse
 import asyncio
 import re
 from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import replace
 from pathlib import Path
 
 from askance.cli_eval import MAX_FAILURES
 from askance.cli_runs import compare, report
 from askance.core.errors import AskanceError, InputError
-from askance.eval.cell import PROMPTS_OF_DATASET, Cell, LoadModels, OpenRetriever, Terms
+from askance.core.ports import Model
+from askance.core.types import Role
+from askance.eval.cell import PROMPTS_OF_DATASET, Cell, Terms
 from askance.eval.grid import DatasetTable, Grid, MethodTable, ModelTable, look_up_all, run_grid
 from askance.eval.recorded_run import RecordedRun
 from askance.serve.console import err
 from askance.serve.progress import EvaluationProgress
-from askance.wire import DEFAULT_MODEL, Cache, load_models, open_retriever
+from askance.wire import DEFAULT_MODEL, load_models
 
 Setting = str | int | float | bool
 """Of a knob."""
@@ -45,12 +48,9 @@ def add_cache(parser: argparse.ArgumentParser) -> None:
     )
 
 
-def sources(cache: Path | None) -> tuple[LoadModels, OpenRetriever]:
-    """What makes models and retrievers from their names, with a cache if there is to be one."""
-    if cache is None:
-        return load_models, open_retriever
-    kept = Cache(cache)
-    return kept.load_models, kept.open_retriever
+def loaded(specs: Mapping[str, str]) -> dict[Role, Model]:
+    """Models by role, from their specifications by role."""
+    return load_models(specs)
 
 
 def make_grid(
@@ -102,10 +102,9 @@ def run_cells(
 
     Cells that were given up are told on standard error, and their names stand apart.
     """
-    load, open_index = sources(cache)
-    ready = look_up_all(cells, open_index)
+    ready = look_up_all({name: replace(cell, cache=cache) for name, cell in cells.items()})
     terms = Terms(max_failures=MAX_FAILURES)
-    work = run_grid(ready, out / "runs", load, terms, lambda name: EvaluationProgress(err, name))
+    work = run_grid(ready, out / "runs", load_models, terms, lambda name: EvaluationProgress(err, name))
     found: dict[str, RecordedRun] = {}
     stopped = []
     for name, run in asyncio.run(work).items():

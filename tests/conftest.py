@@ -20,10 +20,15 @@ OF_THE_SHELL = (
 def pytest_configure(config):
     """Ctrl-C is tested, also where a script that runs the tests in its background has it ignored; servers on
     loopback are asked directly, also where there is a proxy; terminals are such as can move up, and nothing
-    else of the shell is heard; models are converted elsewhere where the user's cache can't be written.
+    else of the shell, nor any configuration of the user, is heard; models are converted elsewhere where the
+    user's cache can't be written.
     """
-    for name in OF_THE_SHELL:
-        os.environ.pop(name, None)
+    for name in (*OF_THE_SHELL, *(each for each in os.environ if each.startswith("ASKANCE_"))):
+        if name != "ASKANCE_CACHE":
+            os.environ.pop(name, None)
+    settings = tempfile.TemporaryDirectory(prefix="askance-tests-")
+    os.environ["XDG_CONFIG_HOME"] = settings.name
+    config.add_cleanup(settings.cleanup)
     if not can_write(cache_folder()):
         folder = tempfile.TemporaryDirectory(prefix="askance-tests-")
         os.environ["ASKANCE_CACHE"] = folder.name

@@ -60,13 +60,13 @@ def test_every_example_is_a_command_that_there_is(example):
     assert command in COMMANDS.values()
     method = options.get("method") or DEFAULT_METHOD
     assert method in METHODS
-    assert options.get("retriever", "bm25") in RETRIEVERS
-    settings = knobs_by_name(options.get("set_") or ())
+    assert (options.get("retriever") or "bm25") in RETRIEVERS
+    settings = knobs_by_name(options.get("knobs", options.get("set_")) or ())
     if command.name == "reader":
         assert settings.keys() <= {*ReaderSettings.__dataclass_fields__}
     else:
         make_method(method, settings)
-    specs = [*models_by_role(options.get("model") or ()).values()] if command.name != "reader" else []
+    specs = [*models_by_role(options.get("models") or ()).values()] if command.name != "reader" else []
     specs += [options[name] for name in ("encoder", "spec", "citations", "facts") if options.get(name)]
     for spec in specs:
         if command.name != "datasets":

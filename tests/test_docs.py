@@ -38,7 +38,8 @@ COMPARING = (ROOT / "docs" / "comparing.md").read_text(encoding="utf-8")
 CALIBRATION = (ROOT / "docs" / "calibration.md").read_text(encoding="utf-8")
 RUNS = (ROOT / "docs" / "runs.md").read_text(encoding="utf-8")
 RUNTIME = (ROOT / "docs" / "runtime.md").read_text(encoding="utf-8")
-PAGES = README + EVALUATION + RUNS + COMPARING + CALIBRATION + RUNTIME
+EXTENDING = (ROOT / "docs" / "extending.md").read_text(encoding="utf-8")
+PAGES = README + EVALUATION + RUNS + COMPARING + CALIBRATION + RUNTIME + EXTENDING
 SNIPPETS = re.findall(r"```python\n(.*?)```", PAGES, flags=re.DOTALL)
 
 

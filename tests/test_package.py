@@ -11,8 +11,11 @@ import askance
 
 def test_exported_names():
     assert sorted(askance.__all__) == [
-        "Answer", "AskanceError", "Budget", "Demo", "Engine", "InputError", "Passage", "Question", "Result",
-        "__version__", "open_engine",
+        "Answer", "AskanceError", "Attention", "Budget", "Chat", "Citation", "Demo", "Encoder", "Engine",
+        "EngineConfig", "Entailment", "Example", "Generation", "Hit", "InputError", "Knobs", "Method",
+        "Model", "Needs", "Passage", "Question", "Raw", "Result", "Retriever", "Run", "Sampling", "Scored",
+        "Span", "Token", "Trace", "Turn", "Usage", "Want", "__version__", "knob", "open_engine",
+        "read_config",
     ]  # fmt: skip
     for name in askance.__all__:
         assert getattr(askance, name) is not None
@@ -39,7 +42,7 @@ def processor_seconds(code):
 
 
 def test_the_engine_can_be_wired_without_torch():
-    code = "import sys; from askance.wire import open_engine; assert 'torch' not in sys.modules"
+    code = "import sys; from askance.config import open_engine; assert 'torch' not in sys.modules"
     subprocess.run([sys.executable, "-c", code], check=True)
 
 

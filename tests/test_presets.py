@@ -2,10 +2,11 @@
 
 import pytest
 
+from askance.config import open_engine
 from askance.core.errors import AskanceError, KnobError, PresetError, UnknownName
 from askance.methods.flare import Flare
 from askance.presets import OF_MODELS, open_preset, preset_text, shipped
-from askance.wire import make_method, method_class, open_engine, read_settings, with_preset
+from askance.wire import make_method, method_class, read_settings, with_preset
 from askance.wordings import open_wording
 from tests.models.tiny import save_adapter
 

@@ -5,9 +5,10 @@ import json
 
 import pytest
 
+from askance.config import open_engine
 from askance.core.errors import BudgetTooSmall
 from askance.models.scripted import ScriptedModel
-from askance.wire import Engine, make_method, open_engine, open_retriever
+from askance.wire import Engine, make_method, open_retriever
 
 REPLIES = [
     {"text": " Fanny and Alexander was directed by Ingmar Bergman. Then", "doubts": {"Bergman": 0.3}},

@@ -3,13 +3,14 @@ from typing import get_args, get_type_hints
 
 import pytest
 
+from askance.config import open_engine
 from askance.core.errors import BadIndex, InputError, KnobError, ModelSpecError, UnknownName
 from askance.core.knobs import short_repr
 from askance.core.ports import Method
 from askance.methods.flare import Flare
 from askance.methods.wording import Wording
 from askance.models.scripted import ScriptedModel
-from askance.wire import METHODS, load_model, load_models, make_method, method_class, open_engine
+from askance.wire import METHODS, load_model, load_models, make_method, method_class
 from askance.wordings import open_wording
 
 

@@ -17,36 +17,111 @@ from askance.core.version import VERSION as __version__
 
 if TYPE_CHECKING:
     from askance.ask import Result
+    from askance.config import EngineConfig, open_engine
+    from askance.config_sources import read_config
     from askance.core.errors import AskanceError, InputError
-    from askance.core.types import Answer, Demo, Passage, Question
+    from askance.core.knobs import Knobs, knob
+    from askance.core.ports import Encoder, Entailment, Method, Model, Needs, Retriever, Run
+    from askance.core.trace import Trace
+    from askance.core.types import (
+        Answer,
+        Attention,
+        Chat,
+        Citation,
+        Demo,
+        Generation,
+        Hit,
+        Passage,
+        Question,
+        Raw,
+        Sampling,
+        Scored,
+        Span,
+        Token,
+        Turn,
+        Usage,
+        Want,
+    )
     from askance.engine import Engine
+    from askance.eval.datasets import Example
     from askance.runtime.limit import Budget
-    from askance.wire import open_engine
 
 _HOMES = {
     "Answer": "core.types",
     "AskanceError": "core.errors",
+    "Attention": "core.types",
     "Budget": "runtime.limit",
+    "Chat": "core.types",
+    "Citation": "core.types",
     "Demo": "core.types",
+    "Encoder": "core.ports",
     "Engine": "engine",
+    "EngineConfig": "config",
+    "Entailment": "core.ports",
+    "Example": "eval.datasets",
+    "Generation": "core.types",
+    "Hit": "core.types",
     "InputError": "core.errors",
+    "Knobs": "core.knobs",
+    "Method": "core.ports",
+    "Model": "core.ports",
+    "Needs": "core.ports",
     "Passage": "core.types",
     "Question": "core.types",
+    "Raw": "core.types",
     "Result": "ask",
-    "open_engine": "wire",
+    "Retriever": "core.ports",
+    "Run": "core.ports",
+    "Sampling": "core.types",
+    "Scored": "core.types",
+    "Span": "core.types",
+    "Token": "core.types",
+    "Trace": "core.trace",
+    "Turn": "core.types",
+    "Usage": "core.types",
+    "Want": "core.types",
+    "knob": "core.knobs",
+    "open_engine": "config",
+    "read_config": "config_sources",
 }
 __all__ = [
     "Answer",
     "AskanceError",
+    "Attention",
     "Budget",
+    "Chat",
+    "Citation",
     "Demo",
+    "Encoder",
     "Engine",
+    "EngineConfig",
+    "Entailment",
+    "Example",
+    "Generation",
+    "Hit",
     "InputError",
+    "Knobs",
+    "Method",
+    "Model",
+    "Needs",
     "Passage",
     "Question",
+    "Raw",
     "Result",
+    "Retriever",
+    "Run",
+    "Sampling",
+    "Scored",
+    "Span",
+    "Token",
+    "Trace",
+    "Turn",
+    "Usage",
+    "Want",
     "__version__",
+    "knob",
     "open_engine",
+    "read_config",
 ]
 
 

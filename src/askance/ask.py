@@ -7,6 +7,7 @@ from asyncio import CancelledError
 from collections.abc import Mapping
 from dataclasses import dataclass
 from datetime import UTC, datetime
+from typing import Any
 
 from askance.core.errors import AskanceError, MissingAbility, ModelLacks, QuestionError
 from askance.core.knobs import name_of, short_repr
@@ -39,6 +40,7 @@ async def ask(
     budget: Budget = Budget(),
     trace: Trace | None = None,
     why: str = "",
+    config: Mapping[str, Any] | None = None,
 ) -> Result:
     """Answer one question.
 
@@ -49,6 +51,7 @@ async def ask(
         budget: of what it may cost.
         trace: give one to listen while it is written; it is complete also when this raises.
         why: this method answers, where it is not the one that would; the trace says it.
+        config: what method, models and retriever were made of, in values of JSON, for the trace.
 
     Raises:
         QuestionError: the question is empty.
@@ -72,6 +75,7 @@ async def ask(
         started_at=datetime.now(UTC).isoformat(timespec="seconds"),
         precisions=precisions_of(models),
         options=question.options,
+        config=dict(config or {}),
     )
     if why:
         trace.add(Noted, name="method", text=why, place="method")

@@ -13,6 +13,7 @@ from typer.core import TyperGroup
 
 from askance.cli_ask import ask
 from askance.cli_calibrate import calibrate, presets
+from askance.cli_config import config
 from askance.cli_datasets import datasets
 from askance.cli_eval import evaluate, grid
 from askance.cli_examples import add_examples
@@ -168,6 +169,7 @@ app.command()(grid)
 app.command()(models)
 app.command()(calibrate)
 app.command()(presets)
+app.command()(config)
 app.add_typer(train, name="train")
 app.command()(datasets)
 app.command()(judge)

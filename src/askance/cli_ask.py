@@ -5,57 +5,29 @@ import dataclasses
 import sys
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
-from functools import partial
 from pathlib import Path
 from typing import Annotated, Any
 
 import typer
 
 from askance.ask import Result, check_question
-from askance.cli_options import (
-    BudgetOption,
-    CacheOption,
-    EncoderOption,
-    IndexOption,
-    JsonFlag,
-    ModelOption,
-    PresetOption,
-    RetrieverOption,
-    SetOption,
-    budget_of,
-    knobs_by_name,
-    models_by_role,
-)
+from askance.cli_options import JsonFlag, with_settings
+from askance.config import SETTINGS
+from askance.config_sources import Sourced
 from askance.core.activity import before_doing, shown_by
 from askance.core.errors import QuestionError
 from askance.core.strict_json import json_line
 from askance.core.trace import Noted, Trace
-from askance.loading import DEFAULT_RETRIEVER
+from askance.engine import Engine
 from askance.runtime.trace_file import check_writable
 from askance.serve.console import out
 from askance.text.printable import printable
-from askance.wire import DEFAULT_METHOD, Engine, open_engine
 
 
+@with_settings(*(name for name in SETTINGS if name != "in_flight"))
 def ask(
     question: Annotated[str, typer.Argument(help="The question; - reads it from standard input.")],
-    index: IndexOption = None,
-    retriever: RetrieverOption = DEFAULT_RETRIEVER,
-    encoder: EncoderOption = None,
-    method: Annotated[
-        str | None,
-        typer.Option(
-            help=f"See `askance methods`; if none is named, {DEFAULT_METHOD} or the best that the model can.",
-            show_default=False,
-        ),
-    ] = None,
-    model: ModelOption = None,
-    set_: SetOption = None,
-    prompts: Annotated[str | None, typer.Option(help="A set of `askance prompts`, or a prompt file.")] = None,
-    preset: PresetOption = None,
-    seed: Annotated[int, typer.Option(help="Makes a model's random choices repeatable.")] = 0,
-    budget: BudgetOption = None,
-    cache: CacheOption = None,
+    sourced: Sourced,
     as_json: JsonFlag = False,
     trace: Annotated[Path | None, typer.Option(help="Write the trace to this file (JSON Lines).")] = None,
 ) -> None:
@@ -64,24 +36,10 @@ def ask(
     check_question(question)
     if trace is not None:
         check_writable(trace)
-    open_named = partial(
-        open_engine,
-        method=method,
-        model=models_by_role(model or ()),
-        index=index,
-        seed=seed,
-        knobs=knobs_by_name(set_ or ()),
-        prompts=prompts,
-        preset=preset,
-        budget=budget_of(budget or ()),
-        cache=cache,
-        retriever=retriever,
-        encoder=encoder,
-    )
     if as_json:
-        _ask_as_json(open_named(), question, trace)
+        _ask_as_json(sourced.config.open(), question, trace)
     else:
-        _ask_on_screen(open_named, question, trace)
+        _ask_on_screen(sourced.config.open, question, trace)
 
 
 def _question_from_input() -> str:

@@ -10,82 +10,57 @@ import typer
 from rich.table import Table
 from rich.text import Text
 
-from askance.cli_options import (
-    EncoderOption,
-    IndexOption,
-    InFlightOption,
-    JsonFlag,
-    ModelOption,
-    PresetOption,
-    RetrieverOption,
-    SetOption,
-    knobs_by_name,
-    models_by_role,
-)
+from askance.choosing import DEFAULT_METHOD
+from askance.cli_options import JsonFlag, with_settings
+from askance.config_sources import Sourced
 from askance.core.errors import InputError
 from askance.core.strict_json import json_line
-from askance.loading import (
-    DEFAULT_RETRIEVER,
-    check_has_index,
-    check_is_used,
-    load_encoder,
-    load_models,
-    open_retriever,
-)
 from askance.presets import preset_text, shipped
 from askance.runtime.trace_file import check_writable
 from askance.serve.console import err, out
 from askance.text.printable import printable, printable_record
-from askance.wire import DEFAULT_METHOD, make_method, method_class, own_prompts, with_preset
+from askance.wire import make_method, method_class, own_prompts, with_preset, with_prompts
 
 if TYPE_CHECKING:
     from askance.train.calibrate import Calibration
 
 
+@with_settings()
 def calibrate(
     dataset: Annotated[
         str, typer.Option(help="Questions: sample, jsonl:FILE, csv:FILE … See `askance datasets`.")
     ],
-    index: IndexOption = None,
-    retriever: RetrieverOption = DEFAULT_RETRIEVER,
-    encoder: EncoderOption = None,
-    method: Annotated[str, typer.Option(help="See `askance methods`.")] = DEFAULT_METHOD,
-    model: ModelOption = None,
-    set_: SetOption = None,
-    preset: PresetOption = None,
+    sourced: Sourced,
     searches: Annotated[float, typer.Option(min=0, help="Searches wanted, a question on average.")] = 2.0,
     limit: Annotated[int, typer.Option(min=1, help="Most questions used, the first ones.")] = 40,
     knob: Annotated[str | None, typer.Option(help="The knob to turn, if not the method's own.")] = None,
     trials: Annotated[int, typer.Option(min=1, help="Most values tried; each asks every question.")] = 7,
-    seed: Annotated[int, typer.Option(help="Of sampling and of the intervals.")] = 0,
-    in_flight: InFlightOption = None,
     file: Annotated[Path | None, typer.Option("--out", help="Write a preset to this file (TOML).")] = None,
     as_json: JsonFlag = False,
 ) -> None:
     """Find the threshold that leads to a wanted number of searches a question."""
     from askance.eval.datasets import read_dataset
-    from askance.models.kinds import suits_in_flight
     from askance.serve.progress import CalibrationProgress
     from askance.train.calibrate import calibrate as find_threshold
     from askance.train.calibrate import chosen_knob
 
-    specs = models_by_role(model or ())
-    given = with_preset(method, knobs_by_name(set_ or ()), answer_model="", preset=preset)
-    settings = {**own_prompts(method, specs["answer"]), **given}
-    name = chosen_knob(method, knob).name
-    check_has_index(index, retriever)
-    check_is_used(encoder, retriever=retriever, is_needed=make_method(method, settings).needs.encoder)
+    config = sourced.config
+    method = config.method or DEFAULT_METHOD
+    knobs = with_prompts(method, config.knobs, config.prompts)
+    settings = {**own_prompts(method, config.answering), **with_preset(method, knobs, "", config.preset)}
+    made = make_method(method, settings)
+    name = chosen_knob(type(made), knob).name
+    config.check_retrieval(made)
     if file is not None:
         check_writable(file)
     questions = [example.question for example in read_dataset(dataset, limit)]
-    encodes = None if encoder is None else load_encoder(encoder)
-    searched = None if index is None else open_retriever(index, retriever, encodes)
-    models = load_models(specs)
+    encoder = config.open_encoder()
+    searched = config.open_retriever(encoder)
+    engine = config.engine(made, config.load_models(), searched, encoder)
     with CalibrationProgress(err, name, len(questions)) as progress:
         work = find_threshold(
-            method, settings, models, searched, questions, searches,
-            knob=knob, max_trials=trials, seed=seed, progress=progress,
-            in_flight=in_flight or suits_in_flight(specs["answer"]), encoder=encodes,
+            engine, questions, searches,
+            knob=knob, max_trials=trials, in_flight=config.questions_in_flight, progress=progress,
         )  # fmt: skip
         found = asyncio.run(work)
     if file is not None and found.value is not None:

@@ -11,28 +11,21 @@ from rich.text import Text
 
 from askance.ask import models_told
 from askance.cli_options import (
-    BudgetOption,
     CacheOption,
-    EncoderOption,
+    ConfigOption,
     InFlightOption,
     JsonFlag,
-    ModelOption,
-    PresetOption,
-    RetrieverOption,
-    SetOption,
-    budget_of,
-    knobs_by_name,
-    models_by_role,
+    flags_given,
+    with_settings,
 )
+from askance.config_sources import OPTION, Sourced, given_as, sources
 from askance.core.strict_json import json_line
 from askance.eval.readings import DEFAULT_READING
-from askance.loading import DEFAULT_RETRIEVER, Cache, load_models, open_retriever
+from askance.loading import load_models
 from askance.serve.console import err, out
 from askance.text.printable import printable, printable_record
-from askance.wire import DEFAULT_METHOD
 
 if TYPE_CHECKING:
-    from askance.eval.cell import LoadModels, OpenRetriever
     from askance.eval.recorded_run import RecordedRun
     from askance.eval.summaries import Costs
 
@@ -56,23 +49,11 @@ RetryFlag = Annotated[
 ]
 
 
+@with_settings()
 def evaluate(
     dataset: Annotated[str, typer.Option(help="NAME:FILE, see `askance datasets`.")],
     folder: Annotated[Path, typer.Option("--out", help="Folder of the run; a stopped run goes on.")],
-    index: Annotated[
-        Path | None,
-        typer.Option(help="Folder made by `askance index`; @gold finds the dataset's own supporting texts."),
-    ] = None,
-    retriever: RetrieverOption = DEFAULT_RETRIEVER,
-    encoder: EncoderOption = None,
-    method: Annotated[str, typer.Option(help="See `askance methods`.")] = DEFAULT_METHOD,
-    model: ModelOption = None,
-    set_: SetOption = None,
-    prompts: Annotated[
-        str | None,
-        typer.Option(help="A set of `askance prompts`, a prompt file, or 'dataset': the set of its name."),
-    ] = None,
-    preset: PresetOption = None,
+    sourced: Sourced,
     limit: Annotated[int | None, typer.Option(metavar="N", help="Ask the first N questions.")] = None,
     sample: Annotated[
         int | None, typer.Option(metavar="N", help="Ask N questions, each kind with its share.")
@@ -80,14 +61,10 @@ def evaluate(
     ids: Annotated[
         Path | None, typer.Option(help="Ask the questions whose ids are the lines of this file.")
     ] = None,
-    seed: Annotated[int, typer.Option(help="Makes a model's random choices repeatable.")] = 0,
-    budget: BudgetOption = None,
     metric: Annotated[
         list[str] | None, typer.Option(help="A metric, in place of the usual ones; may be given again.")
     ] = None,
     reading: ReadingOption = DEFAULT_READING,
-    cache: CacheOption = None,
-    in_flight: InFlightOption = None,
     max_failures: MaxFailuresOption = MAX_FAILURES,
     retry_failures: RetryFlag = False,
     as_json: JsonFlag = False,
@@ -103,26 +80,16 @@ def evaluate(
     from askance.serve.progress import EvaluationProgress
 
     cell = Cell(
+        **sourced.config.settings,
         dataset=dataset,
-        method=method,
         selection=Selection(limit, sample, ids),
-        index=index,
-        retriever=retriever,
-        encoder=encoder,
-        knobs=knobs_by_name(set_ or ()),
-        preset=preset,
-        prompts=prompts,
-        models=models_by_role(model or ()),
-        seed=seed,
-        budget=budget_of(budget or ()),
         metrics=tuple(metric or DEFAULT_METRICS),
         reading=reading,
     )
-    load, open_index = _sources(cache)
-    ready = look_up(cell, open_retriever=open_index)
+    ready = look_up(cell)
     with EvaluationProgress(err) as progress:
-        terms = Terms(in_flight, max_failures, retry_failures)
-        run = asyncio.run(run_cell(ready, folder, load, terms, progress))
+        terms = Terms(max_failures, retry_failures)
+        run = asyncio.run(run_cell(ready, folder, load_models, terms, progress))
     _show_as_json(run) if as_json else _show(run)
     if _has_failed(run):
         raise typer.Exit(1)
@@ -133,6 +100,7 @@ def grid(
     folder: Annotated[Path, typer.Option("--out", help="Folder of the runs: OUT/DATASET/MODEL/METHOD.")],
     cache: CacheOption = None,
     in_flight: InFlightOption = None,
+    config: ConfigOption = None,
     max_failures: MaxFailuresOption = MAX_FAILURES,
     retry_failures: RetryFlag = False,
 ) -> None:
@@ -142,10 +110,10 @@ def grid(
     from askance.eval.grid import look_up_all, read_grid, run_grid
     from askance.serve.progress import EvaluationProgress
 
-    load, open_index = _sources(cache)
-    cells = look_up_all(read_grid(file).cells(), open_index)
-    terms = Terms(in_flight, max_failures, retry_failures)
-    work = run_grid(cells, folder, load, terms, lambda name: EvaluationProgress(err, name))
+    flags = flags_given({"cache": cache, "in_flight": in_flight})
+    cells = look_up_all(read_grid(file).cells(sources(config), given_as(flags, OPTION)))
+    terms = Terms(max_failures, retry_failures)
+    work = run_grid(cells, folder, load_models, terms, lambda name: EvaluationProgress(err, name))
     found = asyncio.run(work)
     runs = {name: run for name, run in found.items() if not isinstance(run, AskanceError)}
     stopped = {name: error for name, error in found.items() if isinstance(error, AskanceError)}
@@ -161,14 +129,6 @@ def grid(
 def _has_failed(run: "RecordedRun") -> bool:
     """Whether no question of a run was answered."""
     return bool(run.records) and all(record.is_failure for record in run.records)
-
-
-def _sources(cache: Path | None) -> "tuple[LoadModels, OpenRetriever]":
-    """What makes models and retrievers from their names."""
-    if cache is None:
-        return load_models, open_retriever
-    kept = Cache(cache)
-    return kept.load_models, kept.open_retriever
 
 
 def _grid_table(runs: "dict[str, RecordedRun]") -> Table:

@@ -39,6 +39,7 @@ EXAMPLES = {
         "askance presets",
         'askance ask "Who wrote it?" --index my-index --preset bundled',
     ),
+    "config": ("askance config", "askance config --method single --set passages=5 --json"),
     "datasets": ("askance datasets", "askance datasets jsonl:mine.jsonl"),
     "judge": (
         "askance judge runs/dragin --citations hf:google/t5_xxl_true_nli_mixture",

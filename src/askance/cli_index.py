@@ -8,15 +8,11 @@ from typing import Annotated
 import typer
 from rich.text import Text
 
-from askance.cli_options import EncoderOption, JsonFlag, RetrieverOption
+from askance.cli_options import JsonFlag, with_settings
+from askance.config_sources import Sourced
+from askance.core.errors import InputError
 from askance.core.strict_json import json_line
-from askance.loading import (
-    DEFAULT_RETRIEVER,
-    check_is_used,
-    encoder_to_build_with,
-    load_encoder,
-    open_retriever,
-)
+from askance.loading import check_has_index, check_is_used, encoder_to_build_with
 from askance.sample import CORPUS, SAMPLE
 from askance.serve.console import err, out
 from askance.text.printable import printable, printable_record
@@ -57,24 +53,27 @@ def index(
     out.print(printable(str(report)), markup=False, soft_wrap=True)
 
 
+@with_settings("index", "retriever", "encoder")
 def search(
     query: Annotated[str, typer.Argument(help="Words to look for.")],
-    index: Annotated[Path, typer.Option("--index", help="Folder made by `askance index`.")],
+    sourced: Sourced,
     k: Annotated[int, typer.Option("-k", min=1, help="Most passages to show.")] = 3,
-    retriever: RetrieverOption = DEFAULT_RETRIEVER,
-    encoder: EncoderOption = None,
     as_json: JsonFlag = False,
 ) -> None:
     """Search an index."""
-    check_is_used(encoder, retriever=retriever, is_needed=False)
-    encodes = None if encoder is None else load_encoder(encoder)
-    hits = asyncio.run(open_retriever(index, retriever, encodes).search(query, k))
+    config = sourced.config
+    check_has_index(config.index, config.retriever)
+    check_is_used(config.encoder, retriever=config.retriever, is_needed=False)
+    searched = config.open_retriever(config.open_encoder())
+    if searched is None:
+        raise InputError("there is nothing to search: name an index with --index DIR.")
+    hits = asyncio.run(searched.search(query, k))
     if as_json:
         print(json_line({"query": query, "hits": [dataclasses.asdict(hit) for hit in hits]}))
         return
     for hit in printable_record(hits):
         head = Text().append(f"{hit.rank}. ", style="dim").append(hit.passage.title, style="bold")
-        score = f"{hit.score:.2f}" if retriever == "bm25" else f"{hit.score:.4f}"
+        score = f"{hit.score:.2f}" if config.retriever == "bm25" else f"{hit.score:.4f}"
         out.print(head.append(f" {score}  {hit.passage.source}", style="dim"), soft_wrap=True)
         out.print(Text(f"   {hit.passage.text}"), soft_wrap=not out.is_terminal)
     if not hits:

@@ -9,11 +9,11 @@ import typer
 from rich.text import Text
 
 from askance.cli_options import CacheOption, InFlightOption, JsonFlag
+from askance.config import EngineConfig
 from askance.core.errors import InputError
 from askance.core.strict_json import json_line
 from askance.serve.console import err, out
 from askance.text.printable import printable, printable_record
-from askance.wire import Cache, load_models, open_retriever
 
 if TYPE_CHECKING:
     from askance.eval.judging.facts import FactJudge
@@ -119,10 +119,9 @@ def _fact_judge(
         return None
     from askance.eval.judging.facts import FactJudge
 
-    kept = None if cache is None else Cache(cache)
-    retriever = (kept.open_retriever if kept else open_retriever)(index)
-    models = (kept.load_models if kept else load_models)({"judge": spec})
-    return FactJudge(models["judge"], retriever, passages)
+    config = EngineConfig(models={"answer": spec, "judge": spec}, index=index, cache=cache)
+    retriever = config.open_retriever()
+    return None if retriever is None else FactJudge(config.load_models()["judge"], retriever, passages)
 
 
 def _show(run: "RecordedRun", judged: "Sequence[Judged]") -> None:

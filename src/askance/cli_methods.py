@@ -5,13 +5,18 @@ import math
 from typing import Annotated, Any, get_type_hints
 
 import typer
+from pydantic import TypeAdapter
 from rich.table import Table
 from rich.text import Text
 
-from askance.core.knobs import describe_type, knob_range
-from askance.core.ports import Needs
-from askance.serve.console import out
-from askance.wire import DEFAULT_METHOD, METHODS, method_class
+from askance.core.errors import InputError
+from askance.core.extensions import known_names
+from askance.core.knobs import describe_type, knob_range, name_of
+from askance.core.ports import Method, Needs
+from askance.core.strict_json import json_line
+from askance.serve.console import err, out
+from askance.text.printable import printable
+from askance.wire import DEFAULT_METHOD, METHODS, plain_method
 from askance.wordings import WORDINGS, open_wording
 from askance.wordings.airrag import AIRRAG_WORDINGS, open_airrag_wording, shown_prompts
 
@@ -27,18 +32,32 @@ NEEDS = {
 
 def methods(
     name: Annotated[str | None, typer.Argument(help="A method to show with all its knobs.")] = None,
+    as_json: Annotated[
+        bool, typer.Option("--json", help="Print the names or, with NAME, the JSON Schema of its knobs.")
+    ] = False,
 ) -> None:
-    """List the methods: when each searches, and what it needs. With NAME: its knobs, paper and page."""
+    """List the methods: when each searches, and what it needs. With NAME: its knobs, paper and page.
+
+    NAME may be that of a plug-in, or module:Class.
+    """
+    known_methods = known_names("methods", METHODS)
+    if as_json:
+        print(json_line({"methods": known_methods} if name is None else knob_schema(plain_method(name))))
+        return
     if name is not None:
         _show(name)
         return
     table = Table("method", "searches", "needs of its model", box=None, pad_edge=False, header_style="bold")
-    for known in METHODS:
-        cls = method_class(known)
+    for known in known_methods:
         shown = Text(known, style="bold").append(" (default)" * (known == DEFAULT_METHOD), style="not bold")
-        table.add_row(shown, cls.searches, ", ".join(_needs(cls().needs)) or "any model")
+        try:
+            method = plain_method(known)
+        except InputError as error:  # a plug-in's, which does not keep the others from being listed
+            err.print(printable(f"{known}: {error}"), style="yellow", markup=False, soft_wrap=True)
+            continue
+        table.add_row(shown, told_of(method, "searches"), ", ".join(_needs(method.needs)) or "any model")
     out.print(table)
-    bare = [known for known in METHODS if not method_class(known)().needs.retriever]
+    bare = [known for known in METHODS if not plain_method(known).needs.retriever]
     told = [f"{need}: {meaning}" for need, meaning in NEEDS.items()]
     told += [
         f"All but {', '.join(bare)} search: they need an index.",
@@ -48,29 +67,64 @@ def methods(
 
 
 def _show(name: str) -> None:
-    cls = method_class(name)
-    summary = (cls.__doc__ or "").strip().split("\n\n")[0]
-    needs = cls().needs
+    method = plain_method(name)
+    summary = (method.__doc__ or "").strip().split("\n\n")[0]
+    needs = method.needs
     wanted = [f"{need} ({NEEDS[need]})" for need in _needs(needs)] + ["an index"] * needs.retriever
     out.print(Text(name, style="bold").append(f"  {' '.join(summary.split())}", style="not bold"))
     rows = [
-        ("searches", cls.searches),
+        ("searches", told_of(method, "searches")),
         ("needs", "; ".join(wanted) or "any model"),
-        ("paper", cls.paper),
-        ("page", f"docs/methods/{name}.md"),
+        ("paper", told_of(method, "paper")),
+        ("page", f"docs/methods/{name}.md" if name in METHODS else ""),
     ]
     facts = Table(box=None, pad_edge=False, show_header=False)
-    for row in rows:
+    for row in filter(lambda row: row[1], rows):
         facts.add_row(*map(Text, row))
     out.print(facts)
     out.print(Text("\nknobs, each set by --set knob=value", style="bold"))
-    out.print(_knob_table(cls))
+    out.print(_knob_table(type(method)))
+
+
+def told_of(method: object, name: str) -> str:
+    """What a method says of itself under a name; a method of somebody's own need not."""
+    return str(getattr(method, name, ""))
+
+
+def knob_schema(method: Method) -> dict[str, Any]:
+    """The JSON Schema of a method's knobs; one that is a record is written as text, by its name."""
+    cls = type(method)
+    hints: dict[str, Any] = get_type_hints(cls) if dataclasses.is_dataclass(cls) else {}
+    return {
+        "$schema": "https://json-schema.org/draft/2020-12/schema",
+        "title": name_of(cls),
+        "type": "object",
+        "properties": {field.name: _knob_schema(field, hints[field.name]) for field in _knobs(cls)},
+        "additionalProperties": False,
+    }
+
+
+def _knob_schema(field: dataclasses.Field[Any], hint: Any) -> dict[str, Any]:
+    is_record = dataclasses.is_dataclass(hint)
+    low, high = knob_range(field)
+    bounds = {"minimum": low, "maximum": high}
+    default = str(field.default) if is_record else field.default
+    return {
+        **({"type": "string"} if is_record else TypeAdapter(hint).json_schema()),
+        **{name: bound for name, bound in bounds.items() if math.isfinite(bound)},
+        "description": field.metadata.get("help", ""),
+        "default": default if not isinstance(default, float) or math.isfinite(default) else str(default),
+    }
+
+
+def _knobs(cls: type[Any]) -> tuple[dataclasses.Field[Any], ...]:
+    return dataclasses.fields(cls) if dataclasses.is_dataclass(cls) else ()
 
 
 def _knob_table(cls: type[Any]) -> Table:
     table = Table("knob", "default", "meaning, and its values", box=None, pad_edge=False, header_style="dim")
-    hints = get_type_hints(cls)
-    for field in sorted(dataclasses.fields(cls), key=lambda field: field.kw_only is True):
+    hints: dict[str, Any] = get_type_hints(cls) if _knobs(cls) else {}
+    for field in sorted(_knobs(cls), key=lambda field: field.kw_only is True):
         default = field.default
         shown = str(default).lower() if default is None or isinstance(default, bool) else str(default)
         meaning = f"{field.metadata.get('help', '')} ({describe_type(hints[field.name])}{_bounds(field)})"

@@ -1,45 +1,24 @@
 """Options that several commands take, and how what was typed is read."""
 
-from collections.abc import Sequence
+import inspect
+from collections.abc import Callable, Sequence
+from dataclasses import Field
+from functools import wraps
 from pathlib import Path
-from typing import Annotated
+from typing import Annotated, Any, get_args, get_type_hints
 
 import typer
 
+from askance.config import SETTINGS, EngineConfig
+from askance.config_sources import OPTION, option_of, read_config
 from askance.core.errors import InputError
-from askance.core.knobs import parse_knobs
-from askance.loading import DEFAULT_MODEL
-from askance.runtime.limit import Budget
 
-IndexOption = Annotated[Path | None, typer.Option("--index", help="Folder made by `askance index`.")]
-RetrieverOption = Annotated[
-    str,
-    typer.Option(help="How to search the index: bm25 (words), dense (vectors) or hybrid (both)."),
-]
-EncoderOption = Annotated[
-    str | None,
-    typer.Option(
-        metavar="SPEC",
-        help="What turns texts into vectors, for methods that need it: bundled, hf:NAME or hf:DIRECTORY. "
-        "Vectors are searched with the encoder that the index names, unless one is given.",
-    ),
-]
 JSON = "--json"
 JsonFlag = Annotated[
     bool,
     typer.Option(JSON, help="Print one JSON object and nothing else; of an error, one with the key 'error'."),
 ]
-ModelOption = Annotated[
-    list[str] | None,
-    typer.Option(help="[ROLE=]SPEC, see `askance models`; may be given once a role. Otherwise bundled."),
-]
 SetOption = Annotated[list[str] | None, typer.Option("--set", help="knob=value; may be given again.")]
-BudgetOption = Annotated[
-    list[str] | None,
-    typer.Option(
-        "--budget", help="tokens=N, calls=N or seconds=N: the most a question may cost; may be given again."
-    ),
-]
 InFlightOption = Annotated[
     int | None,
     typer.Option(
@@ -54,9 +33,73 @@ CacheOption = Annotated[
         help="Keep what models and index give, for when they are asked the same again.",
     ),
 ]
-PresetOption = Annotated[
-    str | None, typer.Option(help="Fills knobs that are not --set: a name of `askance presets`, or a file.")
+ConfigOption = Annotated[
+    Path | None,
+    typer.Option(
+        "--config",
+        metavar="FILE",
+        help="In place of askance.toml and the environment: TOML like it, or what a trace or the folder of a "
+        "run was made with.",
+    ),
 ]
+_HINTS = get_type_hints(EngineConfig, include_extras=True)
+
+
+def with_settings(*names: str) -> Callable[[Callable[..., None]], Callable[..., None]]:
+    """Give a command an option for each of these settings of an engine, or for all, and ``--config``.
+
+    The command takes `sourced`, the configuration with its origins, in their place.
+    """
+    taken = names or tuple(SETTINGS)
+
+    def decorate(command: Callable[..., None]) -> Callable[..., None]:
+        signature = inspect.signature(command, eval_str=True)
+        own = list(signature.parameters.values())
+        place = [each.name for each in own].index("sourced")
+        options = [_parameter(name, _option(name)) for name in taken] + [_parameter("config", ConfigOption)]
+
+        @wraps(command)
+        def run(**given: Any) -> None:
+            flags = {name: given.pop(name) for name in taken}
+            sourced = read_config(flags_given(flags), file=given.pop("config"), origin=OPTION)
+            command(**given, sourced=sourced)
+
+        parameters = [*own[:place], *options, *own[place + 1 :]]
+        parameters = [each.replace(kind=inspect.Parameter.KEYWORD_ONLY) for each in parameters]
+        vars(run)["__signature__"] = signature.replace(parameters=parameters)
+        run.__annotations__ = {each.name: each.annotation for each in parameters}
+        return run
+
+    return decorate
+
+
+def flags_given(flags: dict[str, Any]) -> dict[str, Any]:
+    """The settings that options were given for, as `read_config` takes them."""
+    found = {name: value for name, value in flags.items() if value not in (None, [], ())}
+    for name, read in (("models", models_by_role), ("knobs", knobs_by_name), ("budget", limits_by_name)):
+        if name in found:
+            found[name] = read(found[name])
+    return found
+
+
+def _parameter(name: str, annotation: Any) -> inspect.Parameter:
+    return inspect.Parameter(name, inspect.Parameter.KEYWORD_ONLY, default=None, annotation=annotation)
+
+
+def _option(name: str) -> Any:
+    """The option of a setting, as typer takes it."""
+    setting: Field[Any] = SETTINGS[name]
+    is_number = int in (_HINTS[name], *get_args(_HINTS[name])) or name == "in_flight"
+    kind = list[str] if name in ("models", "knobs", "budget") else int if is_number else str
+    default = f" Otherwise {setting.default}." if isinstance(setting.default, str | int) else ""
+    told = typer.Option(
+        option_of(name),
+        help=setting.metadata["help"] + default,
+        metavar=setting.metadata["metavar"] or None,
+        min=1 if name == "in_flight" else None,
+        show_default=False,
+    )
+    return Annotated[kind | None, told]
 
 
 def knobs_by_name(settings: Sequence[str]) -> dict[str, str]:
@@ -64,19 +107,18 @@ def knobs_by_name(settings: Sequence[str]) -> dict[str, str]:
     return _once([_pair(text, "--set knob=value") for text in settings], "--set")
 
 
-def budget_of(settings: Sequence[str]) -> Budget:
+def limits_by_name(settings: Sequence[str]) -> dict[str, str]:
     """The settings of --budget, each ``name=value``."""
-    named = _once([_pair(text, "--budget tokens=5000") for text in settings], "--budget")
-    return Budget(**parse_knobs(Budget, named))
+    return _once([_pair(text, "--budget tokens=5000") for text in settings], "--budget")
 
 
 def models_by_role(specs: Sequence[str]) -> dict[str, str]:
-    """``[ROLE=]SPEC`` by role; the answering model is the default one unless named."""
+    """``[ROLE=]SPEC`` by role; without one, it is the role of the model that answers."""
     pairs = []
     for text in specs:
         role, equals, spec = text.partition("=")
         pairs.append((role, spec) if equals and role.isidentifier() else ("answer", text))
-    return {"answer": DEFAULT_MODEL, **_once(pairs, "--model")}
+    return _once(pairs, "--model")
 
 
 def _once(pairs: Sequence[tuple[str, str]], option: str) -> dict[str, str]:

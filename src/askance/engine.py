@@ -2,6 +2,8 @@
 
 import asyncio
 from collections.abc import AsyncIterator, Mapping
+from copy import copy
+from typing import Any
 
 from askance.ask import Result, ask, check_needs
 from askance.core.errors import InputError
@@ -24,15 +26,24 @@ class Engine:
         *,
         encoder: Encoder | None = None,
         why: str = "",
+        config: Mapping[str, Any] | None = None,
     ) -> None:
         """Put an engine together.
 
         Args:
             why: this method answers, where it is not the one that would; each trace says it.
+            config: what it was made of, in values of JSON; each trace holds it.
         """
         check_needs(method, models, retriever, encoder)
         self.method, self.models, self.retriever = method, models, retriever
         self.seed, self.budget, self.encoder, self.why = seed, budget, encoder, why
+        self.config = {} if config is None else dict(config)
+
+    def asking(self, method: Method) -> "Engine":
+        """The same engine with another method."""
+        other = copy(self)
+        other.method = method
+        return other
 
     async def answer(self, question: str | Question, *, listener: Listener | None = None) -> Result:
         """Answer one question. `listener` sees every event of the trace as it happens."""
@@ -72,6 +83,7 @@ class Engine:
             budget=self.budget,
             trace=trace,
             why=self.why,
+            config=self.config,
         )
 
     def ask(self, question: str | Question, *, listener: Listener | None = None) -> Result:

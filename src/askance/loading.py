@@ -1,27 +1,46 @@
 """Models, encoders and indexes by name, each loaded or opened on use; and a cache of what they give."""
 
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass
+from importlib import import_module
 from pathlib import Path
 from typing import cast
 
 from askance.core.activity import doing
 from askance.core.errors import BadIndex, InputError, MissingExtra, UnknownName
+from askance.core.extensions import check_port, find_extension, known_names, make_extension
 from askance.core.ports import Encoder, Model, Retriever
 from askance.core.types import Role
 from askance.models.kinds import load_encoder as load_encoder
-from askance.models.kinds import parse_spec, readying
+from askance.models.kinds import options_in, parse_spec, readying
 from askance.runtime.cache import CachedModel, CachedRetriever
 from askance.runtime.store import Store
 
 DEFAULT_MODEL = "bundled"
 ROLES: tuple[Role, ...] = ("answer", "attend", "critic", "reward", "judge")
 DEFAULT_RETRIEVER = "bm25"
+
+
+@dataclass(frozen=True, slots=True)
+class RetrieverKind:
+    """A way to search an index folder.
+
+    Attributes:
+        what: it goes by.
+        opener: "module:function", which takes the folder and, where `encodes`, an encoder of queries.
+    """
+
+    what: str
+    opener: str
+    encodes: bool = False
+
+
 RETRIEVERS = {
-    "bm25": "by words",
-    "dense": "by vectors, of the passages and of the query",
-    "hybrid": "the rankings of both in one",
+    "bm25": RetrieverKind("words", "askance.retrieval.bm25:open_index"),
+    "dense": RetrieverKind("vectors", "askance.retrieval.dense:open_dense", encodes=True),
+    "hybrid": RetrieverKind("the rankings of both", "askance.retrieval.hybrid:open_hybrid", encodes=True),
 }
-"""How an index can be searched."""
+"""How an index can be searched: the one table, whose modules are imported on use."""
 
 
 def load_model(spec: str) -> Model:
@@ -37,43 +56,64 @@ def load_model(spec: str) -> Model:
         return kind.load(name, options)
 
 
-def load_models(specs: Mapping[str, str]) -> dict[Role, Model]:
-    """Models by role; a specification given for two roles is loaded once."""
+def load_models(specs: Mapping[str, str | Model]) -> dict[Role, Model]:
+    """Models by role; one specification of two roles is loaded once, and an object is one already."""
     for role in specs:
         if role not in ROLES:
             raise UnknownName("role", role, ROLES)
-    loaded = {spec: load_model(spec) for spec in dict.fromkeys(specs.values())}
-    return {cast(Role, role): loaded[spec] for role, spec in specs.items()}
+    named = dict.fromkeys(spec for spec in specs.values() if isinstance(spec, str))
+    loaded = {spec: load_model(spec) for spec in named}
+    return {cast(Role, role): loaded[spec] if isinstance(spec, str) else spec for role, spec in specs.items()}
 
 
 def open_retriever(
-    index: str | Path, kind: str = DEFAULT_RETRIEVER, encoder: Encoder | None = None
+    index: str | Path | None, kind: str | Retriever = DEFAULT_RETRIEVER, encoder: Encoder | None = None
 ) -> Retriever:
-    """The retriever over an index folder.
+    """The retriever over an index folder, or that of a plug-in.
 
     Queries are analysed as the index says its passages were.
 
     Args:
-        kind: one of `RETRIEVERS`.
+        kind: one of `RETRIEVERS`; a plug-in as ``NAME:PLACE?option=value``, or ``module:Class?option=value``,
+            which needs no index; or a retriever.
         encoder: of queries, for those that need one; otherwise the one that the index names is loaded.
 
     Raises:
         UnknownName: no such kind.
         BadIndex: missing, empty, damaged, from a newer version, or without vectors of the encoder.
         MissingExtra: a package is missing; names the pip line.
+        InputError: a plug-in that can't be imported or made, or is no retriever.
     """
-    path = Path(index)
-    check_retriever(kind)
-    if kind == "bm25":
-        from askance.retrieval.bm25 import open_index
-
-        return open_index(path)
-    from askance.retrieval.dense import open_dense
-    from askance.retrieval.hybrid import open_hybrid
-
+    if not isinstance(kind, str):
+        return kind
+    if kind not in RETRIEVERS:
+        return _extension(kind)
+    if index is None:
+        raise InputError(f"retriever {kind} has nothing to search: name an index with --index DIR.")
+    path, way = Path(index), RETRIEVERS[kind]
+    module, _, function = way.opener.partition(":")
+    open_folder: Callable[..., Retriever] = getattr(import_module(module), function)
+    if not way.encodes:
+        return open_folder(path)
     chosen = encoder or _encoder_of(path)
     with doing(f"opening the vectors of {path}"):
-        return open_dense(path, chosen) if kind == "dense" else open_hybrid(path, chosen)
+        return open_folder(path, chosen)
+
+
+def _extension(spec: str) -> Retriever:
+    """The retriever of a plug-in or of ``module:Class``: made of its place, if there is one, and options."""
+    named, _, query = spec.partition("?")
+    name, _, place = named.partition(":")
+    factory, arguments = find_extension("retrievers", name), [place] if place else []
+    if factory is None:
+        factory, arguments = find_extension("retrievers", named), []
+    if factory is None:
+        raise UnknownName("retriever", name, known_names("retrievers", RETRIEVERS))
+    retriever: Retriever = make_extension(
+        factory, f"the retriever {spec}", *arguments, **dict(options_in(query))
+    )
+    check_port(retriever, Retriever, f"the retriever {spec}")
+    return retriever
 
 
 def encoder_to_build_with(index: Path, spec: str | None) -> Encoder | None:
@@ -90,26 +130,43 @@ def encoder_to_build_with(index: Path, spec: str | None) -> Encoder | None:
     return _encoder_of(index) if has_vectors else None
 
 
-def check_retriever(name: str) -> None:
-    """Raises UnknownName for a way to search that there is not."""
-    if name not in RETRIEVERS:
-        raise UnknownName("retriever", name, RETRIEVERS)
-
-
-def check_is_used(encoder: object, *, retriever: str, is_needed: bool) -> None:
+def check_is_used(encoder: object, *, retriever: object, is_needed: bool) -> None:
     """Raises InputError for an encoder that nothing asks, neither the method nor the retriever."""
-    if encoder is not None and retriever == "bm25" and not is_needed:
+    if encoder is not None and not encodes(retriever) and not is_needed:
         raise InputError(
             "an encoder is named that nothing asks: leave --encoder out, or search with --retriever dense or "
             "hybrid."
         )
 
 
-def check_has_index(index: object, retriever: str) -> None:
-    """Raises InputError for a way to search that there is not, or where there is nothing to search."""
-    check_retriever(retriever)
-    if index is None and retriever != DEFAULT_RETRIEVER:
-        raise InputError(f"--retriever {retriever} is given without an index: name one with --index DIR.")
+def is_kind(retriever: object) -> bool:
+    """Whether it names a way to search an index folder, rather than something else to search."""
+    return isinstance(retriever, str) and retriever in RETRIEVERS
+
+
+def encodes(retriever: object) -> bool:
+    """Whether it searches by an encoder that can be named."""
+    return isinstance(retriever, str) and retriever in RETRIEVERS and RETRIEVERS[retriever].encodes
+
+
+def check_has_index(index: object, retriever: object) -> None:
+    """Raises InputError for a way to search that there is not, or where there is nothing to search, or two
+    things.
+    """
+    if is_kind(retriever):
+        if index is None and retriever != DEFAULT_RETRIEVER:
+            raise InputError(f"--retriever {retriever} is given without an index: name one with --index DIR.")
+        return
+    if isinstance(retriever, str):
+        named = retriever.partition("?")[0]
+        known = known_names("retrievers", RETRIEVERS)
+        if named.partition(":")[0] not in known and find_extension("retrievers", named) is None:
+            raise UnknownName("retriever", named.partition(":")[0], known)
+    if index is not None:
+        raise InputError(
+            f"the retriever {retriever if isinstance(retriever, str) else 'given'} says itself what it "
+            "searches: leave out --index."
+        )
 
 
 def _encoder_of(index: Path) -> Encoder:
@@ -138,13 +195,10 @@ class Cache:
     def __init__(self, path: Path) -> None:
         self._store = Store(path)
 
-    def load_models(self, specs: Mapping[str, str]) -> dict[Role, Model]:
-        """As the function of this name. Raises InputError, too, for a model whose answers can't be kept."""
-        models = load_models(specs)
+    def models(self, models: Mapping[Role, Model]) -> dict[Role, Model]:
+        """The same models, whose answers are kept. Raises InputError for one whose answers can't be."""
         return {role: CachedModel(model, self._store) for role, model in models.items()}
 
-    def open_retriever(
-        self, index: str | Path, kind: str = DEFAULT_RETRIEVER, encoder: Encoder | None = None
-    ) -> Retriever:
-        """As the function of this name."""
-        return CachedRetriever(open_retriever(index, kind, encoder), self._store)
+    def retriever(self, retriever: Retriever) -> Retriever:
+        """The same retriever, whose hits are kept."""
+        return CachedRetriever(retriever, self._store)

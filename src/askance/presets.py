@@ -171,7 +171,8 @@ def _preset(name: str, content: Mapping[str, Any]) -> Preset:
 
 def _profile(cls: type[Any], settings: Mapping[str, Any]) -> str | None:
     """The profile that `settings` lead to; None for a method without profiles."""
-    defaults = {field.name: field.default for field in dataclasses.fields(cls)}
+    known = dataclasses.fields(cls) if dataclasses.is_dataclass(cls) else ()
+    defaults = {field.name: field.default for field in known}
     chosen: str | None = {**defaults, **settings}.get("profile")
     return chosen
 

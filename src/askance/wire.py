@@ -1,4 +1,4 @@
-"""Names become objects here: the one table of methods, which imports them on use, and engines."""
+"""The one table of methods, which imports them on use, and how one is made with knobs, prompts, preset."""
 
 from collections.abc import Callable, Mapping
 from dataclasses import fields, is_dataclass
@@ -7,14 +7,12 @@ from pathlib import Path
 from typing import Any, cast
 
 from askance.choosing import DEFAULT_METHOD as DEFAULT_METHOD
-from askance.choosing import choose_method
 from askance.core.errors import InputError, UnknownName
+from askance.core.extensions import check_port, find_extension, known_names, make_extension
 from askance.core.knobs import changed_knobs, name_of, parse_knobs
-from askance.core.notes import note
-from askance.core.ports import Encoder, Method
+from askance.core.ports import Method
 from askance.engine import Engine as Engine
 from askance.loading import DEFAULT_MODEL as DEFAULT_MODEL
-from askance.loading import DEFAULT_RETRIEVER, check_has_index, check_is_used
 from askance.loading import ROLES as ROLES
 from askance.loading import Cache as Cache
 from askance.loading import load_encoder as load_encoder
@@ -26,7 +24,6 @@ from askance.methods.members import by_member, members_of, of_member, read_membe
 from askance.models.kinds import parse_spec
 from askance.nlp import load_linguistics
 from askance.presets import Preset, open_preset, own_preset
-from askance.runtime.limit import Budget
 from askance.wordings import open_wording
 from askance.wordings.airrag import open_airrag_wording
 from askance.wordings.instructions import open_instructions
@@ -59,18 +56,37 @@ RECORD_KNOBS: dict[str, Callable[[str], Any]] = {
 
 
 def method_class(name: str) -> type[Any]:
-    """The class of a method, by name.
+    """The class of a method, by its name, that of a plug-in, or ``module:Class``.
 
     Raises:
         UnknownName: no such method; names the nearest.
+        InputError: a plug-in that can't be imported, or is no method.
     """
-    if name not in METHODS:
-        raise UnknownName("method", name, METHODS)
-    module, _, attribute = METHODS[name].partition(":")
-    return cast(type[Any], getattr(import_module(module), attribute))
+    if name in METHODS:
+        module, _, attribute = METHODS[name].partition(":")
+        return cast(type[Any], getattr(import_module(module), attribute))
+    found = find_extension("methods", name)
+    if found is None:
+        raise UnknownName("method", name, known_names("methods", METHODS))
+    if not isinstance(found, type):
+        raise InputError(f"the method {name} is no class ({found!r}): name the class of a method.")
+    return found
 
 
-def make_method(name: str, settings: Mapping[str, Any] | None = None) -> Method:
+def plain_method(method: str | Method) -> Method:
+    """A method with its defaults, by name; one that is an object already, as it is.
+
+    Raises:
+        InputError: no such method, or a class of somebody's own that is none; names what it lacks.
+    """
+    if not isinstance(method, str):
+        return method
+    plain: Method = make_extension(method_class(method), f"the method {method}")
+    check_port(plain, Method, f"the method {method}")
+    return plain
+
+
+def make_method(name: str | Method, settings: Mapping[str, Any] | None = None) -> Method:
     """A method with some knobs set; strings are read as the knob's type, or name the record it is.
 
     Raises:
@@ -79,20 +95,24 @@ def make_method(name: str, settings: Mapping[str, Any] | None = None) -> Method:
         InputError: a record that can't be made, such as linguistics of a missing package, or
             prompts of a file with an error.
     """
-    return with_settings(method_class(name)(), read_settings(name, settings or {}))
+    return with_settings(plain_method(name), read_settings(name, settings or {}))
 
 
-def read_settings(name: str, settings: Mapping[str, Any]) -> dict[str, Any]:
+def read_settings(name: str | Method, settings: Mapping[str, Any]) -> dict[str, Any]:
     """The settings of a method as values of the knobs' types; see `make_method`.
 
     Those of a member of `blender`, or of a method that is an action of `airrag`, have its name in front:
     ``{"single.passages": 5}``.
     """
-    return _typed(method_class(name)(), settings)
+    return _typed(plain_method(name), settings)
 
 
 def _typed(method: Any, settings: Mapping[str, Any]) -> dict[str, Any]:
     cls = type(method)
+    if not is_dataclass(cls):
+        if settings:
+            raise UnknownName("knob", next(iter(settings)), (), place=f"of method {name_of(cls)}")
+        return {}
     names = {field.name for field in fields(cls)}
     own, of_members = by_member(settings)
     made = {
@@ -114,7 +134,7 @@ def _typed(method: Any, settings: Mapping[str, Any]) -> dict[str, Any]:
 
 
 def with_preset(
-    name: str, settings: Mapping[str, Any], answer_model: str, preset: str | Path | None
+    name: str | Method, settings: Mapping[str, Any], answer_model: str, preset: str | Path | None
 ) -> dict[str, Any]:
     """The settings of a method, and what a preset has for the knobs that they leave open; all typed.
 
@@ -130,7 +150,8 @@ def with_preset(
         UnknownName: no such method, knob or preset.
         PresetError: the preset named can't be read, or knows neither the method in its profile nor a member.
     """
-    method, typed = method_class(name)(), read_settings(name, settings)
+    method = plain_method(name)
+    typed = _typed(method, settings)
     if preset is None:
         return _filled(method, typed, answer_model, own_preset(answer_model))
     named = open_preset(preset)
@@ -187,73 +208,25 @@ def _trained_prompts(cls: type[Any], model: str) -> dict[str, Any]:
 
 
 def ready_method(
-    name: str,
+    name: str | Method,
     knobs: Mapping[str, Any],
     answer_model: str,
     *,
-    prompts: str | Path | None = None,
+    prompts: Any = None,
     preset: str | Path | None = None,
 ) -> Method:
-    """A method with its prompts and preset; see `open_engine`."""
-    settings = dict(knobs)
-    if prompts is not None:
-        knob = "prompts" if any(each.name == "prompts" for each in fields(method_class(name))) else "wording"
-        if knob in settings:
-            raise InputError(f"--prompts and the knob {knob} both name the prompts: give one of them.")
-        settings[knob] = open_wording(prompts) if knob == "wording" else open_airrag_wording(prompts)
+    """A method with its prompts and preset; see `EngineConfig`."""
+    settings = with_prompts(name, knobs, prompts)
     return make_method(name, with_preset(name, settings, answer_model, preset))
 
 
-def open_engine(
-    *,
-    method: str | None = None,
-    model: str | Mapping[str, str] = DEFAULT_MODEL,
-    index: str | Path | None = None,
-    seed: int = 0,
-    knobs: Mapping[str, Any] | None = None,
-    prompts: str | Path | None = None,
-    preset: str | Path | None = None,
-    budget: Budget = Budget(),
-    cache: str | Path | None = None,
-    retriever: str = DEFAULT_RETRIEVER,
-    encoder: str | Encoder | None = None,
-) -> Engine:
-    """Make an engine from names.
-
-    Args:
-        method: by name; without one `DEFAULT_METHOD` or, where the model does not give what that needs, the
-            first of `INSTEAD` that can.
-        model: a specification, or specifications by role.
-        index: a folder made by `askance index`; methods that do not search need none.
-        knobs: of the method, such as ``{"passages": 3}``.
-        prompts: the name of a packaged prompt set, or a prompt file; the knob ``wording`` by another name.
-            Without any, the set that the model was trained on, if it is a reader of `askance train reader`.
-        preset: fills knobs that `knobs` leaves open: a name of `askance presets`, or a file. Without one, the
-            models ``bundled`` and ``bundled:base`` get what was measured for them.
-        budget: of what one question may cost.
-        cache: a file that keeps what models and index give, for when they are asked the same again.
-        retriever: "bm25", "dense" or "hybrid"; the latter two search the vectors of the index.
-        encoder: a specification, or an encoder, for methods that need one. Vectors are searched with the
-            encoder that the index names, unless one is given.
-
-    Raises:
-        InputError: a name, knob, model, index or cache that can't be used; the model is loaded last, once
-            all else has been checked.
-    """
-    specs = {"answer": model} if isinstance(model, str) else model
-
-    def make(name: str) -> Method:
-        return ready_method(name, knobs or {}, specs.get("answer", ""), prompts=prompts, preset=preset)
-
-    made = make(method or DEFAULT_METHOD)
-    check_has_index(index, retriever)
-    check_is_used(encoder, retriever=retriever, is_needed=made.needs.encoder)
-    kept = None if cache is None else Cache(Path(cache))
-    encodes = load_encoder(encoder) if isinstance(encoder, str) else encoder
-    open_kind = kept.open_retriever if kept else open_retriever
-    searched = None if index is None else open_kind(index, retriever, encodes)
-    models = (kept.load_models if kept else load_models)(specs)
-    chosen = choose_method(make, method, models, searched, encodes)
-    if chosen.why:
-        note("method", chosen.why)
-    return Engine(chosen.method, models, searched, seed, budget, encoder=encodes, why=chosen.why)
+def with_prompts(name: str | Method, knobs: Mapping[str, Any], prompts: Any) -> dict[str, Any]:
+    """Knobs of a method, and the one that holds its prompts, where these are named beside them."""
+    settings, plain = dict(knobs), plain_method(name)
+    if prompts is not None:
+        knob = "prompts" if "prompts" in getattr(plain, "__dataclass_fields__", ()) else "wording"
+        if knob in settings:
+            raise InputError(f"--prompts and the knob {knob} both name the prompts: give one of them.")
+        read = open_wording if knob == "wording" else open_airrag_wording
+        settings[knob] = read(prompts) if isinstance(prompts, str | Path) else prompts
+    return settings

@@ -46,7 +46,8 @@ def cell(tmp_path, sample_index):
     return Cell(dataset=f"jsonl:{path}", method="single", index=sample_index, models={"answer": "scripted"})
 
 
-def run(cell, folder, model, *, progress=lambda standing: None, **terms):
+def run(cell, folder, model, *, progress=lambda standing: None, in_flight=None, **terms):
+    cell = replace(cell, in_flight=in_flight)
     return asyncio.run(evaluate(look_up(cell), folder, model, Terms(**terms), progress))
 
 

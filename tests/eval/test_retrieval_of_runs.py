@@ -11,7 +11,7 @@ from askance.eval.cell import Cell, evaluate, look_up
 from askance.eval.grid import look_up_all, read_grid
 from askance.eval.recorded_run import read_run
 from askance.eval.run_names import names_of
-from askance.loading import Cache
+from askance.loading import Cache, open_retriever
 from askance.models.scripted_encoder import ScriptedEncoder
 from askance.retrieval.build import build_index
 from tests.eval.test_harness import Rivers
@@ -85,7 +85,7 @@ def test_a_run_from_before_there_was_a_choice_goes_on(cell, tmp_path):
 def test_a_cache_tells_retrievers_apart(cell, tmp_path):
     found = {}
     for kind in ("bm25", "dense", "bm25", "dense"):
-        retriever = Cache(tmp_path / "cache").open_retriever(cell.index, kind)
+        retriever = Cache(tmp_path / "cache").retriever(open_retriever(cell.index, kind))
         hits = asyncio.run(retriever.search("Bonn", 3))
         assert found.setdefault(kind, hits) == hits
     assert len(found["dense"]) == 3 > len(found["bm25"])

@@ -11,6 +11,7 @@ import pytest
 from askance.ask import ask
 from askance.core.errors import InputError
 from askance.core.types import Passage, Question
+from askance.engine import Engine
 from askance.methods.dragin import Dragin
 from askance.methods.looking import Look
 from askance.methods.wording import DEMOS, PLAIN, Wording
@@ -275,17 +276,15 @@ def test_each_trigger_has_a_default_on_its_own_scale(knobs, theta):
 def test_calibration_begins_at_the_default_of_the_trigger():
     model = ScriptedModel(lambda shown, key: Reply(" It is the Aller. So the", {"Aller": 0.3}))
     settings = {"trigger": "token_probability", "query": "question", "max_rounds": 2, "search_first": False}
-    work = calibrate(
-        "dragin", settings, {"answer": model}, ScriptedRetriever([FOUND]), [ASKED], 1.0, max_trials=1
-    )
+    engine = Engine(make_method("dragin", settings), {"answer": model}, ScriptedRetriever([FOUND]))
+    work = calibrate(engine, [ASKED], 1.0, max_trials=1)
     assert [row.value for row in asyncio.run(work).table] == [0.2]
 
 
 def test_a_trigger_without_a_threshold_can_not_be_calibrated():
     settings = {"trigger": "every_sentence", "query": "question"}
-    work = calibrate(
-        "dragin", settings, {"answer": ScriptedModel()}, ScriptedRetriever([FOUND]), [ASKED], 1.0
-    )
+    engine = Engine(make_method("dragin", settings), {"answer": ScriptedModel()}, ScriptedRetriever([FOUND]))
+    work = calibrate(engine, [ASKED], 1.0)
     with pytest.raises(InputError, match=r"=none .*trigger=every_sentence, doubt=entropy: held against none"):
         asyncio.run(work)
 

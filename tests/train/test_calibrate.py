@@ -12,12 +12,14 @@ import pytest
 
 from askance.core.errors import AskanceError, InputError, KnobError, MissingAbility, UnknownName
 from askance.core.types import Passage, Question
+from askance.engine import Engine
 from askance.methods.flare import Flare
 from askance.models.scripted import Reply, ScriptedModel
 from askance.retrieval.scripted import ScriptedRetriever
 from askance.train.bracket import Aim, Tried, next_value
 from askance.train.calibrate import calibrate, calibrated_methods
 from askance.train.trials import Trials
+from askance.wire import make_method
 
 PROBABILITIES = [0.05, 0.15, 0.25, 0.35, 0.45, 0.55, 0.65, 0.75, 0.85, 0.95]
 QUESTIONS = [Question(str(p), "Where is it?") for p in PROBABILITIES]
@@ -32,12 +34,11 @@ def reply(prompt, key):
     return " So the answer is Bonn."
 
 
-def run(method, settings, wanted, questions=QUESTIONS, script=reply, **options):
+def run(method, settings, wanted, questions=QUESTIONS, script=reply, seed=0, **options):
     model = ScriptedModel(script, context_tokens=100_000)
     retriever = ScriptedRetriever([Passage("p", "Bonn", "Bonn is a city.")])
-    return asyncio.run(
-        calibrate(method, settings, {"answer": model}, retriever, questions, wanted, **options)
-    )
+    engine = Engine(make_method(method, settings), {"answer": model}, retriever, seed)
+    return asyncio.run(calibrate(engine, questions, wanted, **options))
 
 
 @pytest.mark.parametrize(
@@ -166,8 +167,9 @@ def test_a_defect_is_no_failure_of_a_question():
         async def answer(self, question, run):
             return 1 / 0
 
-    models, retriever = {"answer": ScriptedModel()}, ScriptedRetriever([Passage("p", "Bonn", "A city.")])
-    trials = Trials(Broken(), "search_below", models, retriever, QUESTIONS, in_flight=4)
+    retriever = ScriptedRetriever([Passage("p", "Bonn", "A city.")])
+    engine = Engine(Broken(), {"answer": ScriptedModel()}, retriever)
+    trials = Trials(engine, "search_below", QUESTIONS, in_flight=4)
     with pytest.raises(ZeroDivisionError):
         asyncio.run(trials.run(1, 0.5))
 
@@ -218,7 +220,9 @@ def test_the_share_that_self_rag_searches_at_is_calibrated():
     questions = [Question(str(p), f"Where at {p} is it?") for p in PROBABILITIES]
     model = ScriptedModel(lambda *_: " So the answer is Bonn.", scores=share, context_tokens=100_000)
     retriever = ScriptedRetriever([Passage("p", "Bonn", "Bonn is a city.")])
-    found = asyncio.run(calibrate("selfrag", {}, {"answer": model}, retriever, questions, 0.3))
+    found = asyncio.run(
+        calibrate(Engine(make_method("selfrag"), {"answer": model}, retriever), questions, 0.3)
+    )
     assert found.value is not None
     assert 0.65 <= found.value < 0.75
 
@@ -247,7 +251,7 @@ def test_bad_input(method, options, error, expected):
 
 def test_needs_are_checked_before_anything_runs():
     with pytest.raises(MissingAbility, match="name an index"):
-        asyncio.run(calibrate("flare", {}, {"answer": ScriptedModel()}, None, QUESTIONS, 1.0))
+        Engine(make_method("flare"), {"answer": ScriptedModel()})
 
 
 RISING = Aim(2.0, rises=True, low=0, high=1, tolerance=0.05)

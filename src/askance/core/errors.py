@@ -4,6 +4,7 @@
     ├── InputError               exit code 2: what the user gave can't be used
     │   ├── UnknownName          no such method, model, knob …; names the nearest
     │   ├── KnobError            a knob of the wrong type or out of range
+    │   ├── ConfigError          a configuration that can't be read, or of a newer version
     │   ├── PresetError          a preset that can't be read, or does not know the method or profile
     │   ├── QuestionError        an empty or unusable question
     │   ├── DocumentError        a document or row that can't be read
@@ -66,8 +67,9 @@ class UnknownName(InputError):
             remedy: what to write instead; without one, the nearest valid name.
         """
         names = sorted(known)
-        near = get_close_matches(name.lower(), names, n=1, cutoff=0.5)
-        nearest = f"did you mean {near[0]!r}?" if near else "there is none with a similar name."
+        folded = {each.lower(): each for each in reversed(names)}
+        near = get_close_matches(name.lower(), folded, n=1, cutoff=0.5)
+        nearest = f"did you mean {folded[near[0]]!r}?" if near else "there is none with a similar name."
         remedy = remedy or nearest
         where = f" {place}" if place else ""
         listing = f" Known: {', '.join(names)}." if names else ""
@@ -76,6 +78,10 @@ class UnknownName(InputError):
 
 class KnobError(InputError):
     """A knob of the wrong type or out of range."""
+
+
+class ConfigError(InputError):
+    """A configuration that can't be read, or of a newer version."""
 
 
 class PresetError(InputError):

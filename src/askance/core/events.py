@@ -5,7 +5,7 @@
 
 from collections.abc import Callable
 from dataclasses import dataclass, field
-from typing import ClassVar
+from typing import Any, ClassVar
 
 from askance.core.types import Answer, Hit, Key, Role, Usage
 
@@ -41,6 +41,7 @@ class Asked(Event):
         title: the method with its profile and the knobs that are not at their defaults.
         precisions: what the numbers of the models are computed in, by role, where that is known.
         options: the answers to choose from, if there are any.
+        config: what the engine was made of, as `EngineConfig.stored` tells it; empty where nobody told.
     """
 
     type: ClassVar[str] = "question"
@@ -54,6 +55,7 @@ class Asked(Event):
     started_at: str
     precisions: dict[str, str] = field(default_factory=dict)
     options: tuple[str, ...] = ()
+    config: dict[str, Any] = field(default_factory=dict)
 
 
 @dataclass(frozen=True, slots=True)

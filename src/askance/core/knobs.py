@@ -116,7 +116,7 @@ def name_of(cls: type[Any]) -> str:
 
 def search_knob(cls: type[Any]) -> SearchKnob | None:
     """The knob that decides how often a method searches, if there is one."""
-    return cast(SearchKnob | None, cls.calibrated)
+    return cast("SearchKnob | None", getattr(cls, "calibrated", None))
 
 
 def knob_field(cls: type[Any], name: str) -> dataclasses.Field[Any]:
@@ -146,7 +146,7 @@ def describe_type(hint: Any) -> str:
 
 
 def _owner(cls: type[Any]) -> str:
-    return cast(str, cls.owner) or f"method {name_of(cls)}"
+    return getattr(cls, "owner", "") or f"method {name_of(cls)}"
 
 
 def _parse(owner: str, name: str, hint: Any, text: str) -> Any:

@@ -2,14 +2,18 @@
 
 from collections.abc import Callable, Mapping
 from contextlib import AbstractContextManager
-from dataclasses import dataclass, field, fields
+from dataclasses import dataclass, fields, is_dataclass, replace
 from pathlib import Path
 from typing import Any
 
-from askance.choosing import choose_method
+from pydantic.dataclasses import dataclass as checked_dataclass
+
+from askance.choosing import DEFAULT_METHOD, choose_method
+from askance.config import STRICT, EngineConfig
 from askance.core.errors import InputError
 from askance.core.ports import Encoder, Method, Model, Retriever
 from askance.core.types import Role
+from askance.engine import Engine
 from askance.eval.gold import GOLD, GoldRetrievers
 from askance.eval.harness import Progress, ask_all, check_failures
 from askance.eval.metrics import DEFAULT_METRICS, Scoring, open_metrics
@@ -19,59 +23,62 @@ from askance.eval.run_folder import RunWriter, claimed, open_run
 from askance.eval.selection import Chosen, Selection, choose
 from askance.eval.settings import LoadedModels, settings_of
 from askance.eval.standing import Standing
-from askance.loading import (
-    DEFAULT_MODEL,
-    DEFAULT_RETRIEVER,
-    check_has_index,
-    check_is_used,
-    load_encoder,
-    open_retriever,
-)
-from askance.models.kinds import suits_in_flight
-from askance.runtime.limit import Budget
-from askance.wire import Engine, method_class, ready_method
+from askance.loading import DEFAULT_RETRIEVER, load_encoder, open_retriever
+from askance.wire import method_class
 from askance.wordings import WORDINGS
 
 PROMPTS_OF_DATASET = "dataset"
-LoadModels = Callable[[Mapping[str, str]], dict[Role, Model]]
-"""Models by role from specifications by role, as `wire.load_models`."""
-OpenRetriever = Callable[[Path, str, Encoder | None], Retriever]
-"""The retriever over an index folder, by its kind and an encoder, as `loading.open_retriever`."""
-LoadEncoder = Callable[[str], Encoder]
+LoadModels = Callable[[Mapping[str, Any]], dict[Role, Model]]
+"""Models by role from specifications by role, as `loading.load_models`."""
+OpenRetriever = Callable[[Path | None, Any, Encoder | None], Retriever]
+"""What is searched: an index folder in some way, with an encoder, as `loading.open_retriever`."""
+LoadEncoder = Callable[[Any], Encoder]
 """The encoder of a specification, as `loading.load_encoder`."""
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Cell:
-    """What is asked of what, in names.
+@checked_dataclass(frozen=True, kw_only=True, config=STRICT)
+class Cell(EngineConfig):
+    """What is asked of what: the configuration of an engine, and questions.
+
+    The index may be "@gold", too (see `GoldRetriever`), and the prompts "dataset": the set with the dataset's
+    name, or askance's own where there is none; nothing where the method has prompts of its own alone.
 
     Attributes:
         dataset: such as "hotpotqa:FILE".
-        index: its folder, or "@gold"; see `GoldRetriever`.
-        retriever: how the index is searched.
-        encoder: specification of one, for methods that need it, and of queries; None for the index's own.
-        knobs: of the method; `preset` fills those left open.
-        prompts: a packaged set, a file, or "dataset": the set with the dataset's name, or askance's own where
-            there is none; nothing where the method has prompts of its own alone.
-        models: specifications by role.
-        budget: of each question.
         reading: how short answers are read, see `eval.readings`.
     """
 
     dataset: str
-    method: str
     selection: Selection = Selection()
-    index: Path | None = None
-    retriever: str = DEFAULT_RETRIEVER
-    encoder: str | None = None
-    knobs: Mapping[str, Any] = field(default_factory=dict)
-    preset: str | None = None
-    prompts: str | None = None
-    models: Mapping[str, str] = field(default_factory=lambda: {"answer": DEFAULT_MODEL})
-    seed: int = 0
-    budget: Budget = Budget()
     metrics: tuple[str, ...] = DEFAULT_METRICS
     reading: str = DEFAULT_READING
+
+    def __post_init__(self) -> None:
+        super().__post_init__()
+        # What is asked of a dataset is said beforehand: nothing but the default answers where none is named.
+        object.__setattr__(self, "method", self.method or DEFAULT_METHOD)
+
+    @property
+    def is_gold(self) -> bool:
+        """Whether searches find what the dataset says supports the answers."""
+        return self.index == Path(GOLD)
+
+    def make(self, method: Any = None) -> Method:
+        """As of every configuration, with the prompts of the dataset where these are wanted."""
+        if self.prompts != PROMPTS_OF_DATASET:
+            return super().make(method)
+        name = self.dataset.partition(":")[0]
+        prompts = (name if name in WORDINGS else "own") if takes_prompts(method or self.method) else None
+        return replace(self, prompts=prompts).make(method)
+
+    def check_retrieval(self, method: Method) -> None:
+        """As of every configuration; what needs no searching can't be searched in a way."""
+        super().check_retrieval(method)
+        if self.is_gold and self.retriever != DEFAULT_RETRIEVER:
+            raise InputError(
+                f"--index {GOLD} finds the supporting texts without searching: leave out --retriever "
+                f"{self.retriever}, or name an index folder."
+            )
 
 
 @dataclass(frozen=True, slots=True)
@@ -91,12 +98,10 @@ class Terms:
     """How a run is carried out; none of it changes an answer.
 
     Attributes:
-        in_flight: questions asked at the same time; None for what suits the model.
         max_failures: see `ask_all`.
         retry_failures: ask the questions again that failed before.
     """
 
-    in_flight: int | None = None
     max_failures: int | None = None
     retry_failures: bool = False
 
@@ -118,27 +123,16 @@ def look_up(
         MissingExtra: a metric's package is missing; names the pip line.
     """
     scoring = open_metrics(cell.metrics, open_reading(cell.reading, cell.dataset))
-    is_gold = cell.index == Path(GOLD)
-    method = ready_method(
-        cell.method, cell.knobs, cell.models["answer"], prompts=_prompts(cell), preset=cell.preset
-    )
+    method = cell.make()
     cell = cell if settle is None else settle(cell, method)
-    _check_retrieval(cell, method)
-    encoder = None if cell.encoder is None else load_encoder(cell.encoder)
-    retriever = None if cell.index is None or is_gold else open_retriever(cell.index, cell.retriever, encoder)
+    cell.check_retrieval(method)
+    encoder = load_encoder(cell.encoder) if isinstance(cell.encoder, str) else cell.encoder
+    retriever: Retriever | None = None
+    if not cell.is_gold and (cell.index is not None or cell.retriever != DEFAULT_RETRIEVER):
+        retriever = cell.cached_retriever(open_retriever(cell.index, cell.retriever, encoder))
     questions = choose(cell.dataset, cell.selection)
-    retriever = GoldRetrievers(tuple(questions.values())) if is_gold else retriever
+    retriever = GoldRetrievers(tuple(questions.values())) if cell.is_gold else retriever
     return ReadyCell(cell, questions, method, retriever, scoring, encoder if method.needs.encoder else None)
-
-
-def _check_retrieval(cell: Cell, method: Method) -> None:
-    check_has_index(cell.index, cell.retriever)
-    if cell.index == Path(GOLD) and cell.retriever != DEFAULT_RETRIEVER:
-        raise InputError(
-            f"--index {GOLD} finds the supporting texts without searching: leave out --retriever "
-            f"{cell.retriever}, or name an index folder."
-        )
-    check_is_used(cell.encoder, retriever=cell.retriever, is_needed=method.needs.encoder)
 
 
 async def evaluate(
@@ -170,10 +164,9 @@ async def evaluate(
                 return read_run(folder)
             done = {record.id for record in before.records}
             left = {n: each for n, each in ready.questions.items() if each.question.id not in done}
-            in_flight = terms.in_flight or suits_in_flight(ready.cell.models["answer"])
             await ask_all(
                 engine, left, writer, ready.scoring, standing,
-                in_flight=in_flight, max_failures=terms.max_failures, progress=progress,
+                in_flight=ready.cell.questions_in_flight, max_failures=terms.max_failures, progress=progress,
             )  # fmt: skip
         return read_run(folder)
 
@@ -203,44 +196,31 @@ def _models_of_finished(ready: ReadyCell, folder: Path, terms: Terms) -> LoadedM
 
 def _engine(ready: ReadyCell, load_models: LoadModels) -> Engine:
     cell = ready.cell
-    models = load_models(cell.models)
+    models = cell.cached_models(load_models(cell.models))
 
-    def make(name: str) -> Method:
-        if name == cell.method:
-            return ready.method
-        answering = cell.models["answer"]
-        return ready_method(name, cell.knobs, answering, prompts=_prompts(cell), preset=cell.preset)
+    def make(method: Any) -> Method:
+        return ready.method if method is cell.method else cell.make(method)
 
-    # What is asked of a dataset is said beforehand: nothing else answers, and the refusal names what could.
     chosen = choose_method(make, cell.method, models, ready.retriever, ready.encoder)
-    return Engine(chosen.method, models, ready.retriever, cell.seed, cell.budget, encoder=ready.encoder)
+    return cell.engine(chosen.method, models, ready.retriever, ready.encoder)
 
 
 def _opened(
     ready: ReadyCell, models: LoadedModels, folder: Path, terms: Terms
 ) -> AbstractContextManager[tuple[RunWriter, RecordedRun]]:
-    cell, examples = ready.cell, tuple(ready.questions.values())
+    examples = tuple(ready.questions.values())
     settings = settings_of(
-        ready.method, models, cell.models, cell.dataset, examples, ready.scoring,
-        searched=ready.retriever, index=cell.index, retriever=cell.retriever, encoder=ready.encoder,
-        seed=cell.seed, budget=cell.budget,
+        ready.cell, ready.method, models, ready.cell.dataset, examples, ready.scoring,
+        searched=ready.retriever, encoder=ready.encoder,
     )  # fmt: skip
     return open_run(folder, settings, examples, ready.scoring, retry_failures=terms.retry_failures)
 
 
-def takes_prompts(method: str) -> bool:
+def takes_prompts(method: Any) -> bool:
     """Whether a method has prompts that can be changed, or its own alone.
 
     Raises:
         UnknownName: there is no such method.
     """
-    return any(field.name == "wording" for field in fields(method_class(method)))
-
-
-def _prompts(cell: Cell) -> str | None:
-    if cell.prompts != PROMPTS_OF_DATASET:
-        return cell.prompts
-    if not takes_prompts(cell.method):
-        return None
-    name = cell.dataset.partition(":")[0]
-    return name if name in WORDINGS else "own"
+    cls = method_class(method) if isinstance(method, str) else type(method)
+    return is_dataclass(cls) and any(field.name == "wording" for field in fields(cls))

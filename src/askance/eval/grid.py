@@ -22,11 +22,13 @@
     method = "dragin"
     set = { profile = "paper" }
 
-The run of a cell is in ``OUT/DATASET/MODEL/METHOD``. Paths are relative to where the command is run.
+Every setting of an engine (see `EngineConfig`) may stand at the top, in the table of a dataset or in that of
+a method, which wins over the others. The run of a cell is in ``OUT/DATASET/MODEL/METHOD``. Paths are relative
+to where the command is run.
 """
 
 import tomllib
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Iterable, Iterator, Mapping
 from contextlib import AbstractContextManager, contextmanager
 from dataclasses import replace
 from functools import cache
@@ -36,6 +38,8 @@ from typing import Annotated, Any, cast
 
 from pydantic import BaseModel, ConfigDict, Field, StringConstraints, ValidationError
 
+from askance.config import OTHER_NAMES, SETTINGS
+from askance.config_sources import Given, given_as, merged
 from askance.core.errors import (
     AskanceError,
     GridError,
@@ -44,7 +48,6 @@ from askance.core.errors import (
     RunFolderError,
     UnknownName,
 )
-from askance.core.knobs import parse_knobs
 from askance.core.ports import Method, Model
 from askance.core.types import Role
 from askance.eval.cell import (
@@ -58,14 +61,12 @@ from askance.eval.cell import (
     look_up,
     takes_prompts,
 )
-from askance.eval.gold import GOLD
 from askance.eval.harness import Progress
 from askance.eval.metrics import DEFAULT_METRICS
 from askance.eval.readings import DEFAULT_READING
 from askance.eval.recorded_run import RecordedRun
 from askance.eval.selection import Selection, choose
-from askance.loading import DEFAULT_RETRIEVER, check_retriever, load_encoder, open_retriever
-from askance.runtime.limit import Budget
+from askance.loading import DEFAULT_RETRIEVER, encodes, is_kind, load_encoder, open_retriever
 
 Name = Annotated[str, StringConstraints(pattern=r"^[A-Za-z0-9][A-Za-z0-9_.,+=-]*$")]
 """A name in a grid, which becomes a folder's."""
@@ -74,21 +75,23 @@ GridListener = Callable[[str], AbstractContextManager[Progress]]
 
 
 class _Table(BaseModel):
-    model_config = ConfigDict(strict=True, extra="forbid", frozen=True)
+    """A table of a grid; what it does not declare itself are settings of the engine."""
+
+    model_config = ConfigDict(strict=True, extra="allow", frozen=True)
+
+    @property
+    def settings(self) -> list[Given]:
+        """The settings of the engine that stand in it."""
+        return list(given_as(self.model_extra or {}, "the grid"))
 
 
 class Common(_Table):
     """What may stand at the top, for every dataset, or in the table of one.
 
     Attributes:
-        prompts: for methods that take any; others keep their own.
         reading: how short answers are read, see `eval.readings`.
     """
 
-    index: str | None = None
-    retriever: str | None = None
-    encoder: str | None = None
-    prompts: str | None = None
     reading: str | None = None
     limit: int | None = None
     sample: int | None = None
@@ -114,24 +117,24 @@ class ModelTable(_Table):
 class MethodTable(_Table):
     """A method, by the table's own name unless it is named, with its knobs and those of its members."""
 
-    method: str | None = None
-    retriever: str | None = None
-    preset: str | None = None
-    set: dict[str, str | int | float | bool | dict[str, Any]] = Field(default_factory=dict)
-
 
 class Grid(Common):
     """A whole file."""
 
-    seed: int = 0
-    budget: dict[str, int | float] = Field(default_factory=dict)
     metrics: list[str] = Field(default_factory=lambda: list(DEFAULT_METRICS), min_length=1)
     datasets: dict[Name, DatasetTable] = Field(min_length=1)
     models: dict[Name, ModelTable] = Field({"bundled": ModelTable(answer="bundled")}, min_length=1)
     methods: dict[Name, MethodTable] = Field(min_length=1)
 
-    def cells(self) -> dict[str, Cell]:
-        """All cells by ``DATASET/MODEL/METHOD``; those of one model follow each other."""
+    def cells(self, base: Iterable[Iterable[Given]] = (), flags: Iterable[Given] = ()) -> dict[str, Cell]:
+        """All cells by ``DATASET/MODEL/METHOD``; those of one model follow each other.
+
+        Args:
+            base: settings that the file wins over, in layers; models are those of the file alone.
+            flags: settings that win over the file.
+        """
+        below = [[each for each in layer if each.name != "models"] for layer in base]
+        above = list(flags)
         places = [
             (dataset, model, method)
             for model in self.models
@@ -142,38 +145,31 @@ class Grid(Common):
         for dataset, model, method in places:
             name = f"{dataset}/{model}/{method}"
             with _named(name):
-                specs = self.models[model].model_dump(exclude_none=True)
-                cells[name] = self._cell(self.datasets[dataset], specs, method)
+                cells[name] = self._cell(dataset, model, method, below, above)
         return cells
 
-    def _cell(self, dataset: DatasetTable, models: Mapping[str, str], method: str) -> Cell:
-        table = self.methods[method]
-        chosen = dataset if {"limit", "sample", "ids"} & dataset.model_fields_set else self
-        index, prompts = dataset.index or self.index, dataset.prompts or self.prompts
-        name = table.method or method
+    def _cell(
+        self, dataset: str, model: str, method: str, below: list[list[Given]], above: list[Given]
+    ) -> Cell:
+        asked, models = self.datasets[dataset], self.models[model].model_dump(exclude_none=True)
+        chosen = asked if {"limit", "sample", "ids"} & asked.model_fields_set else self
+        named = given_as({"method": method, "models": models}, "the grid")
+        layers = [*below, self.settings, asked.settings, [*named, *self.methods[method].settings], above]
+        settings = merged(layers).config.settings
+        if not takes_prompts(settings["method"]):
+            settings["prompts"] = None
         return Cell(
-            dataset=dataset.questions,
-            method=name,
+            **settings,
+            dataset=asked.questions,
             selection=Selection(chosen.limit, chosen.sample, Path(chosen.ids) if chosen.ids else None),
-            index=None if index is None else Path(index),
-            retriever=table.retriever or dataset.retriever or self.retriever or DEFAULT_RETRIEVER,
-            encoder=dataset.encoder or self.encoder,
-            knobs=table.set,
-            preset=table.preset,
-            prompts=prompts if takes_prompts(name) else None,
-            models=models,
-            seed=self.seed,
-            budget=Budget(**parse_knobs(Budget, self.budget)),
             metrics=tuple(self.metrics),
-            reading=dataset.reading or self.reading or DEFAULT_READING,
+            reading=asked.reading or self.reading or DEFAULT_READING,
         )
 
 
-_KEYS = {
-    "datasets": DatasetTable.model_fields,
-    "models": ModelTable.model_fields,
-    "methods": MethodTable.model_fields,
-}
+_TABLES: dict[str, type[BaseModel]] = {"datasets": DatasetTable, "models": ModelTable, "methods": MethodTable}
+_OF_THE_GRID = {"models", "model"}
+"""Settings that mean something else in a grid, whose models are tables of their own."""
 
 
 def read_grid(path: Path) -> Grid:
@@ -190,10 +186,24 @@ def read_grid(path: Path) -> Grid:
         raise GridError(f"the grid {path} is not UTF-8: convert it to UTF-8.") from error
     except tomllib.TOMLDecodeError as error:
         raise GridError(f"the grid {path} is not TOML ({error}): correct it.") from error
+    _check_keys(path, content, Grid, "at the top")
+    for name, kind in _TABLES.items():
+        tables = content.get(name)
+        for key, table in tables.items() if isinstance(tables, dict) else ():
+            if isinstance(table, dict):
+                _check_keys(path, table, kind, f"in [{name}.{key}]")
     try:
         return Grid.model_validate(content)
     except ValidationError as error:
         raise _flaw(path, error) from error
+
+
+def _check_keys(path: Path, table: Mapping[str, Any], kind: type[BaseModel], place: str) -> None:
+    settings = {*SETTINGS, *OTHER_NAMES} - _OF_THE_GRID if kind is not ModelTable else set[str]()
+    known = {*kind.model_fields, *settings}
+    for key in table:
+        if key not in known:
+            raise UnknownName("key", key, known, place=f"{place} of the grid {path}")
 
 
 def look_up_all(
@@ -218,10 +228,9 @@ def _with_retrieval_it_asks(cell: Cell, method: Method) -> Cell:
     """Without an encoder that nothing asks, and without a way to search where nothing is searched: others of
     the grid may have a use for them.
     """
-    check_retriever(cell.retriever)
-    searches = cell.index not in (None, Path(GOLD))
+    searches = not is_kind(cell.retriever) or (cell.index is not None and not cell.is_gold)
     retriever = cell.retriever if searches else DEFAULT_RETRIEVER
-    is_asked = retriever != DEFAULT_RETRIEVER or method.needs.encoder
+    is_asked = encodes(retriever) or method.needs.encoder
     return replace(cell, retriever=retriever, encoder=cell.encoder if is_asked else None)
 
 
@@ -283,9 +292,9 @@ def _giving_up(
 
 def _once(load_models: LoadModels) -> LoadModels:
     """Loads each specification once, however often it is asked for."""
-    loaded: dict[str, Model] = {}
+    loaded: dict[Any, Model] = {}
 
-    def load(specs: Mapping[str, str]) -> dict[Role, Model]:
+    def load(specs: Mapping[str, Any]) -> dict[Role, Model]:
         for role, spec in specs.items():
             if spec not in loaded:
                 (loaded[spec],) = load_models({role: spec}).values()
@@ -294,9 +303,8 @@ def _once(load_models: LoadModels) -> LoadModels:
     return load
 
 
-def _flaw(path: Path, error: ValidationError) -> GridError | UnknownName:
-    # A misspelt key is two flaws: there is one too many and one is missing.
-    flaw = min(error.errors(include_url=False), key=lambda flaw: flaw["type"] != "extra_forbidden")
+def _flaw(path: Path, error: ValidationError) -> GridError:
+    flaw = error.errors(include_url=False)[0]
     *tables, key = map(str, flaw["loc"])
     if key == "[key]":
         *tables, name = tables
@@ -305,9 +313,6 @@ def _flaw(path: Path, error: ValidationError) -> GridError | UnknownName:
             "digits and _.,+=-, a letter or digit first."
         )
     place = f"in [{'.'.join(tables)}]" if tables else "at the top"
-    if flaw["type"] == "extra_forbidden":
-        known = _KEYS.get(tables[0] if tables else "", Grid.model_fields)
-        return UnknownName("key", key, known, place=f"{place} of the grid {path}")
     if flaw["type"] == "missing":
         return GridError(f"the grid {path} lacks {key!r} {place}: add it.")
     return GridError(f"the grid {path}, {key!r} {place}: {flaw['msg']}, found {flaw['input']!r}: correct it.")

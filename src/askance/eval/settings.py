@@ -5,14 +5,14 @@ one.
 import os
 import platform
 from collections.abc import Mapping, Sequence
-from dataclasses import asdict, dataclass, field, fields, replace
+from dataclasses import asdict, dataclass, field, fields, is_dataclass, replace
 from datetime import UTC, datetime
 from hashlib import sha256
 from importlib.metadata import PackageNotFoundError, version
-from pathlib import Path
 from typing import Any
 
 from askance.ask import precisions_of
+from askance.config import EngineConfig
 from askance.core.knobs import name_of, short_repr
 from askance.core.ports import Encoder, Method, Model, Retriever
 from askance.core.types import Role
@@ -21,7 +21,6 @@ from askance.eval.datasets import Example
 from askance.eval.metrics import Scoring
 from askance.eval.readings import DEFAULT_READING, ReadingName
 from askance.loading import DEFAULT_RETRIEVER
-from askance.runtime.limit import Budget
 
 _PACKAGES = (
     "numpy",
@@ -55,6 +54,8 @@ class Settings:
         retriever: how the index is searched.
         encoder: name and fingerprint of what the method compares texts with; empty without one.
         reading: how short answers are read, see `eval.readings`.
+        config: the whole configuration of the engine, as `EngineConfig.stored` tells it; empty for runs that
+            began before it was kept.
     """
 
     dataset: str
@@ -78,6 +79,7 @@ class Settings:
     encoder: str = ""
     precisions: Mapping[str, str] = field(default_factory=dict)
     reading: ReadingName = DEFAULT_READING
+    config: Mapping[str, Any] = field(default_factory=dict)
 
     @property
     def dataset_name(self) -> str:
@@ -125,25 +127,21 @@ class LoadedModels:
 
 
 def settings_of(
+    config: EngineConfig,
     method: Method,
     models: LoadedModels,
-    model_specs: Mapping[str, str],
     dataset: str,
     examples: Sequence[Example],
     scoring: Scoring,
     *,
     searched: Retriever | None = None,
-    index: Path | None = None,
-    retriever: str = DEFAULT_RETRIEVER,
     encoder: Encoder | None = None,
-    seed: int = 0,
-    budget: Budget = Budget(),
 ) -> Settings:
     """The settings of a run that begins now.
 
     Args:
-        model_specs: the models as they were named, by role.
-        searched: what searches `index`, in the way that `retriever` names.
+        config: what the engine is made of.
+        searched: what searches the index, in the way that the configuration names.
     """
     return Settings(
         dataset=dataset,
@@ -153,20 +151,21 @@ def settings_of(
         title=short_repr(method),
         knobs=_knobs(method),
         models=models.names,
-        model_specs=dict(model_specs),
-        index="" if index is None else str(index),
+        model_specs=config.model_specs,
+        index="" if config.index is None else str(config.index),
         index_content="" if searched is None else searched.fingerprint,
-        seed=seed,
+        seed=config.seed,
         metrics=scoring.names,
         askance=VERSION,
         versions={"python": platform.python_version(), **_versions()},
         machine=f"{os.cpu_count()} cores, {platform.machine()}",
         started_at=datetime.now(UTC).isoformat(timespec="seconds"),
-        budget={name: value for name, value in asdict(budget).items() if value is not None},
-        retriever=retriever,
+        budget={name: value for name, value in asdict(config.budget).items() if value is not None},
+        retriever=config.retriever if isinstance(config.retriever, str) else config.retriever.name,
         precisions=models.precisions,
         encoder="" if encoder is None else f"{encoder.name}, {encoder.fingerprint}",
         reading=scoring.reading.name,
+        config=config.stored(),
     )
 
 
@@ -203,7 +202,8 @@ def _then(before: str, now: str) -> str:
 
 
 def _knobs(method: Any) -> dict[str, str]:
-    values = {field.name: getattr(method, field.name) for field in fields(method)}
+    known = fields(method) if is_dataclass(method) else ()
+    values = {field.name: getattr(method, field.name) for field in known}
     return {name: value if isinstance(value, str) else repr(value) for name, value in values.items()}
 
 

@@ -7,10 +7,11 @@ from difflib import get_close_matches
 from functools import partial
 from importlib.util import find_spec
 from pathlib import Path
-from typing import TYPE_CHECKING, cast
+from typing import TYPE_CHECKING, Any, cast
 
 from askance.core.activity import doing
 from askance.core.errors import ModelSpecError, UnknownName
+from askance.core.extensions import check_port, find_extension, known_names, make_extension
 from askance.core.installing import embedded_line, install_line
 from askance.core.ports import Encoder, Entailment, Model
 from askance.models.engines import runs_by_llama_cpp
@@ -273,17 +274,24 @@ MODEL_KINDS = {
 }
 
 
-def parse_spec(spec: str) -> tuple[ModelKind, str, dict[str, str]]:
+def parse_spec(spec: str, role: str = "models") -> tuple[ModelKind, str, dict[str, str]]:
     """The kind of model that a specification names, the name behind it, and the options.
+
+    Args:
+        role: the group of plug-ins that is looked in, too: "models", "encoders" or "entailments".
 
     Raises:
         UnknownName: no such kind, name or option.
+        InputError: a plug-in that can't be imported.
         ModelSpecError: an option without a value, or given twice.
     """
     named, _, query = spec.partition("?")
     kind_name, _, name = named.partition(":")
     if kind_name not in MODEL_KINDS:
-        raise UnknownName("model", spec, MODEL_KINDS, remedy=_with_its_kind(named))
+        extension = _extension(role, named)
+        if extension is None:
+            raise UnknownName("model", spec, known_names(role, MODEL_KINDS), remedy=_with_its_kind(named))
+        return *extension, dict(options_in(query))
     kind = MODEL_KINDS[kind_name]
     known = None if kind.names is None else [kind_name, *(f"{kind_name}:{each}" for each in kind.names)]
     if known is not None and named not in known:
@@ -295,6 +303,28 @@ def parse_spec(spec: str) -> tuple[ModelKind, str, dict[str, str]]:
         if not value or [each for each, _ in pairs].count(option) > 1:
             raise ModelSpecError(f"model {named!r}: give {option} one value, such as {option}=….")
     return kind, name, dict(pairs)
+
+
+def _extension(role: str, named: str) -> tuple[ModelKind, str] | None:
+    """The kind that a plug-in or ``module:Class`` makes, and the name behind a plug-in's."""
+    name, _, place = named.partition(":")
+    factory = find_extension(role, name)
+    if factory is None:
+        place, factory = "", find_extension(role, named)
+    if factory is None:
+        return None
+
+    def load(place: str, options: dict[str, str], port: type) -> Any:
+        what = f"the {port.__name__.lower()} {named}"
+        found = make_extension(factory, what, *([place] if place else []), **options)
+        check_port(found, port, what)
+        return found
+
+    kind = ModelKind(
+        named, "a plug-in", (), str, None, (), partial(load, port=Model), readying="",
+        load_entailment=partial(load, port=Entailment), load_encoder=partial(load, port=Encoder),
+    )  # fmt: skip
+    return kind, place
 
 
 def readying(kind: ModelKind, what: str) -> AbstractContextManager[object]:
@@ -325,7 +355,7 @@ def load_entailment(spec: str) -> Entailment:
         ModelSpecError: the model can't be found or loaded, or is not one of natural language inference.
         MissingExtra: a package is missing; names the pip line.
     """
-    kind, name, options = parse_spec(spec)
+    kind, name, options = parse_spec(spec, "entailments")
     if kind.load_entailment is None:
         raise ModelSpecError(
             f"model {spec!r} judges no entailment: name a model of natural language inference, such as "
@@ -343,10 +373,10 @@ def load_encoder(spec: str) -> Encoder:
         ModelSpecError: the encoder can't be found or loaded.
         MissingExtra: a package is missing; names the pip line.
     """
-    kind, name, options = parse_spec(spec)
+    kind, name, options = parse_spec(spec, "encoders")
     if kind.load_encoder is None:
         raise ModelSpecError(f"model {spec!r} is no encoder: name bundled, hf:OWNER/NAME or hf:DIRECTORY.")
-    for option in options.keys() - {"device"}:
+    for option in options.keys() - {"device"} if kind.options else ():
         raise UnknownName("encoder option", option, ["device"], place=f"in {spec!r}")
     with readying(kind, f"the encoder {spec}"):
         return kind.load_encoder(name, options)

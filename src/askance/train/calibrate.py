@@ -5,7 +5,7 @@ every model and every reading of a method, so a threshold from a paper says noth
 number of searches a question does mean the same everywhere.
 """
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass, replace
 from math import isfinite
 from typing import Any, get_type_hints
@@ -13,15 +13,14 @@ from typing import Any, get_type_hints
 import numpy as np
 from numpy.typing import NDArray
 
-from askance.ask import check_needs
 from askance.core.errors import AskanceError, InputError
-from askance.core.knobs import SearchKnob, describe_type, knob_field, knob_range, search_knob, titled
-from askance.core.ports import Encoder, Model, Retriever
-from askance.core.types import Question, Role
+from askance.core.knobs import SearchKnob, describe_type, knob_field, knob_range, name_of, search_knob, titled
+from askance.core.types import Question
+from askance.engine import Engine
 from askance.train.bracket import Aim, Tried, by_searches, measured_direction, next_value, widening_value
 from askance.train.curve import Interval, monotone, percentile_interval, resampled_means, value_at
 from askance.train.trials import Failure, Progress, Trial, Trials
-from askance.wire import METHODS, make_method, method_class
+from askance.wire import METHODS, method_class
 
 MAX_TRIALS = 7
 TOLERANCE = 0.05
@@ -74,44 +73,39 @@ class Calibration:
 
 
 async def calibrate(
-    method_name: str,
-    settings: Mapping[str, Any],
-    models: Mapping[Role, Model],
-    retriever: Retriever | None,
+    engine: Engine,
     questions: Sequence[Question],
     searches_per_question: float,
     *,
     knob: str | None = None,
     max_trials: int = MAX_TRIALS,
     tolerance: float = TOLERANCE,
-    seed: int = 0,
     in_flight: int = 1,
     progress: Progress = lambda trial, value, done, searches: None,
-    encoder: Encoder | None = None,
 ) -> Calibration:
-    """Choose the value of a knob that leads to `searches_per_question` on average.
+    """Choose the value of a knob of the engine's method that leads to `searches_per_question` on average.
 
-    The value that `settings` (or the method's default) has is tried first, then values further out until the
+    The value that the method has is tried first, then values further out until the
     number wanted is enclosed, then values between, chosen among the numbers that decisions recorded, and at
     last values on either side, for the interval. The result is interpolated, after the means have been made
-    monotone. Nothing in it is random but for `seed`.
+    monotone. Nothing in it is random but for the engine's seed.
 
     Args:
         knob: the method's own (see `askance.core.knobs.search_knob`) unless named.
         max_trials: most values tried; each answers all questions.
         tolerance: searches a question; a value this close ends the search.
         in_flight: questions asked at the same time, which changes nothing but how long it takes.
-        encoder: for methods that need one.
 
     Raises:
         InputError: no questions, a method or knob that can't be calibrated, a number that makes no sense.
         AskanceError: every question failed.
     """
-    chosen = chosen_knob(method_name, knob)
-    aim = _aim(method_name, chosen, searches_per_question, tolerance)
+    method: Any = engine.method
+    method_name = name_of(type(method))
+    chosen = chosen_knob(type(method), knob)
+    aim = _aim(type(method), chosen, searches_per_question, tolerance)
     if not questions or max_trials < 1:
         raise InputError("there is nothing to calibrate with: give at least one question and one trial.")
-    method: Any = make_method(method_name, settings)
     start = chosen.value_of(method)
     if start is None or not isfinite(start):
         given: float | None = getattr(method, chosen.name)
@@ -120,8 +114,7 @@ async def calibrate(
             f"knob {chosen.name}={told} of method {method_name}: nothing can be found from there; begin "
             f"at a number that is not infinite{_of_scale(method, chosen) if given is None else ''}."
         )
-    check_needs(method, models, retriever, encoder)
-    trials = Trials(method, chosen.name, models, retriever, questions, seed, in_flight, progress, encoder)
+    trials = Trials(engine, chosen.name, questions, in_flight, progress)
     tried: list[Trial] = []
     failures: list[Failure] = []
     value: float | None = float(start)
@@ -143,26 +136,25 @@ def calibrated_methods() -> dict[str, str]:
     return {name: knob.name for name, knob in knobs.items() if knob is not None}
 
 
-def chosen_knob(method_name: str, name: str | None) -> SearchKnob:
+def chosen_knob(cls: type[Any], name: str | None) -> SearchKnob:
     """The knob to turn: the method's own, or another number, whose direction the trials will show.
 
     Raises:
         InputError: the method has no such knob, or one that is no number.
     """
-    cls = method_class(method_name)
     own = search_knob(cls)
     if name is None and own is None:
         known = ", ".join(f"{each} ({knob})" for each, knob in calibrated_methods().items())
         raise InputError(
-            f"method {method_name} has no knob that decides how often it searches; these have one: {known}."
+            f"method {name_of(cls)} has no knob that decides how often it searches; these have one: {known}."
         )
     chosen = own if own is not None and name in (None, own.name) else SearchKnob(name or "")
     knob_field(cls, chosen.name)
     hint = get_type_hints(cls)[chosen.name]
     if hint not in (float, float | None):
         raise InputError(
-            f"knob {chosen.name} of method {method_name} takes {describe_type(hint)}: only a number that may "
-            "have a fraction (float) can be calibrated."
+            f"knob {chosen.name} of method {name_of(cls)} takes {describe_type(hint)}: only a number that "
+            "may have a fraction (float) can be calibrated."
         )
     return chosen
 
@@ -173,11 +165,11 @@ def _of_scale(method: object, knob: SearchKnob) -> str:
     return f" ({told}: held against none)" if told else ""
 
 
-def _aim(method_name: str, knob: SearchKnob, wanted: float, tolerance: float) -> Aim:
+def _aim(cls: type[Any], knob: SearchKnob, wanted: float, tolerance: float) -> Aim:
     for what, number in (("searches a question", wanted), ("tolerance", tolerance)):
         if not isfinite(number) or number < 0:
             raise InputError(f"{what}: {number:g} makes no sense; give a number of 0 or more.")
-    low, high = knob_range(knob_field(method_class(method_name), knob.name))
+    low, high = knob_range(knob_field(cls, knob.name))
     return Aim(wanted, knob.rises, low, high, tolerance)
 
 
@@ -226,19 +218,20 @@ def _calibration(
     ordered = by_searches(means, rises=aim.rises)
     values, searches = [each.value for each in ordered], [each.searches for each in ordered]
     runs = [next(trial for trial in tried if trial.value == value) for value in values]
-    samples = resampled_means(_per_question(runs, lambda usage: usage.searches), trials.seed)
+    samples = resampled_means(_per_question(runs, lambda usage: usage.searches), trials.engine.seed)
     sizes = _per_question(runs, lambda usage: usage.prompt_tokens + usage.generated_tokens)
     intervals = [percentile_interval(row) for row in samples]
     table = map(Evaluated, values, searches, intervals, sizes.mean(axis=1).tolist())
     is_reached = _is_reached(aim, means)
     value = float(f"{value_at(aim.wanted, values, searches):.4g}") if is_reached else None
     interval, is_cut = _interval(aim, values, samples) if is_reached else (None, False)
+    method: Any = trials.engine.method
     changed: dict[str, Any] = {} if value is None else {trials.knob: value}
     return Calibration(
         method_name=method_name,
-        method=repr(replace(trials.method, **changed)),  # type: ignore[type-var]
-        title=titled(method_name, getattr(trials.method, "profile", "")),
-        model=trials.models["answer"].name,
+        method=repr(replace(method, **changed)),
+        title=titled(method_name, getattr(method, "profile", "")),
+        model=trials.engine.models["answer"].name,
         knob=trials.knob,
         wanted=aim.wanted,
         value=value,

@@ -1,16 +1,15 @@
 """Trying one value of a knob: a method answers all questions with it, and its searches are counted."""
 
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Sequence
 from contextlib import aclosing
 from dataclasses import dataclass, field, replace
 from statistics import fmean
 from typing import Any
 
-from askance.ask import ask
 from askance.core.errors import LASTING, AskanceError
-from askance.core.ports import Encoder, Method, Model, Retriever
 from askance.core.trace import Trace
-from askance.core.types import Question, Role, Usage
+from askance.core.types import Question, Usage
+from askance.engine import Engine
 from askance.runtime.many import many
 
 Progress = Callable[[int, float, int, float | None], None]
@@ -43,27 +42,22 @@ class Trial:
 
 @dataclass(slots=True)
 class Trials:
-    """The same questions for the same method, with one knob turned; `in_flight` questions at a time."""
+    """The same questions for the same engine, with one knob turned; `in_flight` questions at a time."""
 
-    method: Method
+    engine: Engine
     knob: str
-    models: Mapping[Role, Model]
-    retriever: Retriever | None
     questions: Sequence[Question]
-    seed: int = 0
     in_flight: int = 1
     progress: Progress = lambda trial, value, done, searches: None
-    encoder: Encoder | None = None
 
     async def run(self, number: int, value: float) -> tuple[Trial, tuple[Failure, ...]]:
         """Answer every question with the knob at `value`; a failure is noted, and the others go on."""
         turned: dict[str, Any] = {self.knob: value}
-        method = replace(self.method, **turned)  # type: ignore[type-var]
+        method: Any = self.engine.method
+        engine = self.engine.asking(replace(method, **turned))
         attempts = [_Attempt(question) for question in self.questions]
         done = 0
-        async with aclosing(
-            many(attempts, lambda each: self._ask(method, each), self.in_flight)
-        ) as finishing:
+        async with aclosing(many(attempts, lambda each: _ask(engine, each), self.in_flight)) as finishing:
             self.progress(number, value, done, None)
             async for outcomes in finishing:
                 for outcome in outcomes:
@@ -80,22 +74,14 @@ class Trials:
         decisions = [held for attempt in attempts for held in _numbers(attempt.trace, value)]
         return Trial(value, tuple(each.usage for each in attempts), tuple(decisions)), failures
 
-    async def _ask(self, method: Method, attempt: "_Attempt") -> None:
-        try:
-            result = await ask(
-                attempt.question,
-                method,
-                self.models,
-                self.retriever,
-                encoder=self.encoder,
-                seed=self.seed,
-                trace=attempt.trace,
-            )
-            attempt.usage = result.usage
-        except LASTING:
-            raise
-        except AskanceError as error:
-            attempt.error = str(error)
+
+async def _ask(engine: Engine, attempt: "_Attempt") -> None:
+    try:
+        attempt.usage = (await engine.answer_into(attempt.trace, attempt.question)).usage
+    except LASTING:
+        raise
+    except AskanceError as error:
+        attempt.error = str(error)
 
 
 @dataclass(slots=True)

@@ -18,6 +18,7 @@ from pathlib import Path
 from typing import Any
 
 from askance.core.errors import PromptsError, UnknownName
+from askance.core.extensions import find_extension
 from askance.core.types import Demo
 from askance.methods.wording import OWN, PLAIN, Wording
 from askance.text.answers import awaits_answer, has_answer
@@ -50,6 +51,11 @@ def open_wording(name: str | Path) -> Wording:
         return _BUILT_IN[str(name)]
     if isinstance(name, str) and name in WORDINGS:
         return dataclasses.replace(_read(Path(__file__).with_name(f"{name}.toml")), name=name)
+    extension = find_extension("prompts", name) if isinstance(name, str) else None
+    if extension is not None:
+        if not isinstance(extension, Wording):
+            raise PromptsError(f"prompts {name}: {extension!r} is no Wording. Name one of this type.")
+        return extension
     if isinstance(name, str) and re.fullmatch(r"[\w-]*", name):
         place = f"(a file is named with its ending, or as ./{name})"
         raise UnknownName("prompt set", name, WORDINGS, place=place)

@@ -16,6 +16,7 @@ from pathlib import Path
 from typing import Any
 
 from askance.core.errors import PromptsError, UnknownName
+from askance.core.extensions import find_extension
 from askance.methods.airrag_wording import OWN, READER, AirragWording
 from askance.wordings import WORDINGS, open_wording, read_demos, read_table, read_text, toml_of, toml_text
 
@@ -40,6 +41,9 @@ def open_airrag_wording(name: str | Path) -> AirragWording:
     """
     if name in _BUILT_IN:
         return _BUILT_IN[str(name)]
+    extension = find_extension("prompts", name) if isinstance(name, str) else None
+    if isinstance(extension, AirragWording):
+        return extension
     if isinstance(name, str) and re.fullmatch(r"[\w-]*", name):
         place = f"of airrag (a file is named with its ending, or as ./{name})"
         raise UnknownName("prompt set", name, AIRRAG_WORDINGS, place=place)

@@ -12,6 +12,7 @@ from itertools import islice
 from pathlib import Path
 
 from askance.core.errors import DatasetError, InputError, UnknownName
+from askance.core.extensions import find_extension, known_names
 from askance.core.types import Question
 from askance.eval.datasets.grounds import Grounds
 
@@ -229,13 +230,29 @@ def located(spec: str) -> tuple[Dataset, Path | None, dict[str, str]]:
     named, _, query = spec.partition("?")
     name, _, path = named.partition(":")
     if name not in DATASETS:
-        place = "(write NAME:FILE)"
-        raise UnknownName("dataset", name, DATASETS, place=place, remedy=_with_its_name(name))
+        return _extension(spec)
     dataset = DATASETS[name]
     if bool(path) != dataset.takes_path:
         problem = "names no file" if dataset.takes_path else f"takes no file; leave out {path!r}"
         raise DatasetError(f"dataset {spec!r} {problem}: write {dataset.spec}.")
     return dataset, Path(path) if path else None, _options(dataset, spec, query)
+
+
+def _extension(spec: str) -> tuple[Dataset, Path | None, dict[str, str]]:
+    """The same of a plug-in, ``NAME:FILE``, or of ``module:function``: each is a reader, or a row."""
+    named, _, query = spec.partition("?")
+    name, _, path = named.partition(":")
+    found = find_extension("datasets", name)
+    if found is None:
+        path, found = "", find_extension("datasets", named)
+    if found is None:
+        known = known_names("datasets", DATASETS)
+        place = "(write NAME:FILE)"
+        raise UnknownName("dataset", name, known, place=place, remedy=_with_its_name(name))
+    if not isinstance(found, Dataset):
+        found = Dataset(name, f"{found.__module__}:{found.__qualname__}", "", "", "", takes_path=bool(path))
+    options = dict(pair.partition("=")[::2] for pair in query.split("&") if pair)
+    return found, Path(path) if path else None, options
 
 
 def _with_its_name(file: str) -> str:

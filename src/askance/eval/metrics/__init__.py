@@ -16,6 +16,7 @@ from importlib.util import find_spec
 from typing import Any, Literal
 
 from askance.core.errors import InputError, MissingExtra, UnknownName
+from askance.core.extensions import find_extension, known_names
 from askance.core.trace import AnyEvent
 from askance.core.types import Answer
 from askance.eval.datasets import Example
@@ -213,7 +214,7 @@ def _check_each_is_named_once(names: Iterable[str]) -> None:
 
 def _open(name: str) -> Score:
     stem, settings = _read(name)
-    metric = METRICS[stem]
+    metric = _row(stem)
     if metric.package and find_spec(metric.package) is None:
         raise MissingExtra(metric.package, metric.extra, f"metric {name!r}")
     module, _, function = metric.scorer.partition(":")
@@ -238,9 +239,12 @@ def _read_by(reads: Reads, answer: Answer, events: Sequence[AnyEvent]) -> Any:
 def _read(name: str) -> tuple[str, dict[str, Any]]:
     """The metric and its parameter by the name that its function has for it; defaults are filled in."""
     stem, mark, parameter = _split(name)
-    if stem not in METRICS:
-        raise UnknownName("metric", stem, METRICS, place="" if stem == name else f"in {name!r}")
-    metric = METRICS[stem]
+    if stem not in known_names("metrics", METRICS):
+        if mark == ":" and find_extension("metrics", name) is not None:
+            return name, {}
+        known = known_names("metrics", METRICS)
+        raise UnknownName("metric", stem, known, place="" if stem == name else f"in {name!r}")
+    metric = _row(stem)
     if mark == ":" and metric.normalisations:
         if parameter not in metric.normalisations:
             raise UnknownName("normalisation", parameter, metric.normalisations, place=f"in metric {name!r}")
@@ -252,6 +256,18 @@ def _read(name: str) -> tuple[str, dict[str, Any]]:
     if mark:
         raise InputError(f"metric {name!r}: {stem} takes no {mark + parameter!r}; write {metric.spec}.")
     return stem, {"normalisation": metric.normalisations[0]} if metric.normalisations else {}
+
+
+def _row(stem: str) -> Metric:
+    """The row of a metric; that of a plug-in, or of ``module:function``, is made of what it offers."""
+    if stem in METRICS:
+        return METRICS[stem]
+    found = find_extension("metrics", stem)
+    if isinstance(found, Metric):
+        return found
+    if not callable(found):
+        raise InputError(f"the metric {stem} is no function ({found!r}): it takes an answer and the golds.")
+    return Metric(stem, "of a plug-in", "short answer", f"{found.__module__}:{found.__qualname__}")
 
 
 def _split(name: str) -> tuple[str, str, str]:

@@ -1,0 +1,316 @@
+"""The configuration: where its values come from, what is wrong with them, and what repeats it."""
+
+import json
+from dataclasses import dataclass, fields
+
+import pytest
+
+import askance
+from askance.config import SETTINGS, EngineConfig, open_engine
+from askance.config_sources import read_config
+from askance.core.errors import ConfigError, InputError, KnobError, UnknownName
+from askance.core.ports import Needs
+from askance.core.types import Answer
+from askance.models.scripted import ScriptedModel
+from askance.retrieval.scripted import ScriptedRetriever
+from askance.runtime.limit import Budget
+from askance.runtime.trace_file import read_trace
+
+
+@pytest.fixture
+def project(tmp_path, monkeypatch):
+    """A working folder of its own; writes askance.toml there, or that of the user."""
+    folder = tmp_path / "project"
+    folder.mkdir()
+    (tmp_path / "user" / "askance").mkdir(parents=True)
+    monkeypatch.chdir(folder)
+    monkeypatch.setattr(
+        "askance.config_sources.user_config_path", lambda *_, **__: tmp_path / "user" / "askance"
+    )
+
+    def write(text, *, of_user=False):
+        place = tmp_path / "user" / "askance" if of_user else folder
+        (place / "askance.toml").write_text(text, encoding="utf-8")
+        return place / "askance.toml"
+
+    return write
+
+
+def origins(sourced):
+    return {key: (value, origin) for key, value, origin in sourced.lines() if origin != "default"}
+
+
+def test_flags_win_then_the_environment_then_the_project_then_the_user(project, monkeypatch):
+    text = "seed = 1\npreset = 'paper'\nin_flight = 2\n[models]\nattend = 'scripted'\n"
+    of_user = project(text, of_user=True)
+    project("# mine\nseed = 2\nin_flight = 3\nindex = 'here'\n[set]\npassages = 4\nl_max = 900\n")
+    monkeypatch.setenv("ASKANCE_SEED", "3")
+    monkeypatch.setenv("ASKANCE_SET__PASSAGES", "5")
+    monkeypatch.setenv("ASKANCE_MODEL", "scripted")
+    found = read_config({"seed": 4, "budget": {"calls": 9}})
+    assert origins(found) == {
+        "index": ("here", "askance.toml, line 4"),
+        "models.attend": ("scripted", f"{of_user}, line 5"),
+        "models.answer": ("scripted", "ASKANCE_MODEL"),
+        "knobs.passages": ("5", "ASKANCE_SET__PASSAGES"),
+        "knobs.l_max": (900, "askance.toml, line 7"),
+        "preset": ("paper", f"{of_user}, line 2"),
+        "seed": (4, "Python"),
+        "budget.calls": (9, "Python"),
+        "in_flight": (3, "askance.toml, line 3"),
+    }
+    assert found.config.seed == 4
+    assert found.config.budget == Budget(calls=9)
+
+
+def test_without_any_source_it_is_the_default(project):
+    assert read_config().config == EngineConfig() == EngineConfig(models="bundled", knobs={}, seed=0)
+    assert read_config().origins == {}
+
+
+def test_what_is_said_of_one_method_goes_with_it(project):
+    project("method = 'dragin'\nset = { profile = 'paper' }\n")
+    assert read_config().config.knobs == {"profile": "paper"}
+    assert read_config({"method": "dragin"}).config.knobs == {"profile": "paper"}
+    assert read_config({"method": "single", "knobs": {"passages": 2}}).config.knobs == {"passages": 2}
+
+
+def test_another_thing_to_search_takes_the_place_of_the_index(project):
+    project("index = 'one'\nretriever = 'hybrid'\n")
+    assert read_config({"index": "two"}).config.settings["retriever"] == "hybrid"
+    both = read_config({"retriever": "dense:three"}).config
+    assert (str(both.index), both.retriever) == ("three", "dense")
+    other = read_config({"retriever": "mine:Remote?url=x"}).config
+    assert (other.index, other.retriever) == (None, "mine:Remote?url=x")
+    project("retriever = 'mine:Remote'\n")
+    assert read_config({"index": "two"}).config.retriever == "bm25"
+
+
+@pytest.mark.parametrize(
+    ("settings", "error", "told"),
+    [
+        ({"seed": "x"}, InputError, "seed='x': input should be a valid integer"),
+        ({"sede": 1}, UnknownName, "unknown setting 'sede': did you mean 'seed'"),
+        ({"retriever": 5}, InputError, "retriever=5: expected the name of a retriever"),
+        ({"models": {"anser": "x"}}, UnknownName, "unknown role 'anser' of a model: did you mean 'answer'"),
+        ({"models": {"answer": 3}}, InputError, "expected the name of a model"),
+        ({"budget": {"cals": 3}}, UnknownName, "did you mean 'calls'"),
+        ({"budget": {"calls": 1.5}}, KnobError, "knob calls=1.5 of the budget"),
+        ({"knobs": 3}, InputError, "knobs=3: input should be a valid dictionary"),
+        ({"in_flight": 0}, InputError, "in_flight=0: input should be greater than or equal to 1"),
+        ({"retriever": "bm25:x", "index": "y"}, InputError, "both say what to search: give one of them"),
+    ],
+)
+def test_bad_values_in_python(settings, error, told):
+    with pytest.raises(error, match=told):
+        EngineConfig(**settings)
+
+
+@pytest.mark.parametrize(
+    ("text", "told"),
+    [
+        ("\nsede = 1\n", "unknown setting 'sede' in askance.toml, line 2: did you mean 'seed'"),
+        ("seed = '1'\n", "askance.toml, line 1: seed='1': input should be a valid integer"),
+        ("method = 'single'\n[models]\nanswr = 'x'\n", "askance.toml, line 3: unknown role 'answr'"),
+        ("[budget]\n\ncalls = 'many'\n", "askance.toml, line 3: knob calls='many' of the budget"),
+        ("index = { x = 1 }\n", "askance.toml, line 1: index={'x': 1}: "),
+        ("models = 3\n", "askance.toml, line 1: models=3"),
+        ("schema = 2\nwhat = 1\n", "askance.toml has schema 2; this version reads 1. Use"),
+        ("schema = 2\naskance = '9.1'\n", "It was written for askance 9.1. Use"),
+        ("seed =\n", "askance.toml is not TOML"),
+    ],
+)
+def test_bad_files(project, run, text, told):
+    project(text)
+    code, _, error = run("config")
+    assert code == 2
+    assert told in error
+
+
+@pytest.mark.parametrize(
+    ("variable", "text", "told"),
+    [
+        (
+            "ASKANCE_SEDE",
+            "1",
+            "unknown variable 'ASKANCE_SEDE' of the environment: did you mean 'ASKANCE_SE",
+        ),
+        ("ASKANCE_SEED", "many", "ASKANCE_SEED: seed='many': input should be a valid integer"),
+        ("ASKANCE_IN_FLIGHT", "0", "ASKANCE_IN_FLIGHT: in_flight='0': input should be greater"),
+        ("ASKANCE_BUDGET__CALLS", "x", "ASKANCE_BUDGET__CALLS: knob calls='x' of the budget"),
+        ("ASKANCE_SET", "x", "ASKANCE_SET: knobs='x': input should be a valid dictionary"),
+    ],
+)
+def test_bad_variables(project, run, monkeypatch, variable, text, told):
+    monkeypatch.setenv(variable, text)
+    code, _, error = run("config")
+    assert code == 2
+    assert told in error
+
+
+@pytest.mark.parametrize(
+    ("flags", "told"),
+    [
+        (["--seed", "many"], "--seed"),
+        (["--budget", "calls=x"], "--budget: knob calls='x' of the budget"),
+        (["--model", "answr=x"], "--model: unknown role 'answr'"),
+    ],
+)
+def test_bad_flags(project, run, flags, told):
+    code, _, error = run("config", *flags)
+    assert code == 2
+    assert told in error
+
+
+def test_variables_that_are_no_settings_are_left_alone(project, monkeypatch, tmp_path):
+    monkeypatch.setenv("ASKANCE_CACHE", str(tmp_path))
+    monkeypatch.setenv("ASKANCE_CACHE_FILE", "kept.sqlite")
+    monkeypatch.setenv("ASKANCE_INDEX", "")
+    config = read_config().config
+    assert (str(config.cache), config.index) == ("kept.sqlite", None)
+
+
+def test_the_command_shows_every_setting_with_its_origin(project, run):
+    project("seed = 7\n")
+    code, out, _ = run("config", "--method", "single", "--json")
+    shown = json.loads(out)
+    assert code == 0
+    assert shown["origins"]["seed"] == "askance.toml, line 1"
+    assert shown["origins"]["method"] == "--method"
+    assert shown["config"].keys() == {"schema", *SETTINGS}
+    code, out, _ = run("config", "--set", "passages=3")
+    lines = [line.split() for line in out.splitlines()]
+    assert ["seed", "7", "askance.toml,", "line", "1"] in lines
+    assert ["knobs.passages", "3", "--set"] in lines
+
+
+def test_a_trace_holds_the_configuration_and_repeats_it(project, run, tmp_path):
+    project("model = 'scripted'\nmethod = 'closed_book'\nset = { max_tokens = 9 }\nseed = 5\n")
+    assert run("ask", "Who?", "--trace", "one.jsonl", "--budget", "calls=7")[0] == 0
+    project("seed = 1\n")
+    assert run("ask", "Who?", "--trace", "two.jsonl", "--config", "one.jsonl")[0] == 0
+    first, second = (read_trace(tmp_path / "project" / name) for name in ("one.jsonl", "two.jsonl"))
+    assert first[0].config == second[0].config
+    assert first[0].config["knobs"] == {"max_tokens": 9}
+    assert first[-1].answer == second[-1].answer
+    assert run("ask", "Who?", "--trace", "two.jsonl", "--config", "one.jsonl", "--seed", "6")[0] == 0
+    assert read_trace(tmp_path / "project" / "two.jsonl")[0].config == first[0].config | {"seed": 6}
+
+
+def test_a_run_folder_holds_the_configuration_and_repeats_it(project, run, sample_index, tmp_path):
+    words = (
+        "--dataset",
+        "sample",
+        "--limit",
+        1,
+        "--out",
+        "run",
+        "--model",
+        "scripted",
+        "--index",
+        sample_index,
+    )
+    assert run("eval", *words, "--out", "run", "--method", "single", "--set", "passages=2")[0] == 0
+    kept = json.loads((tmp_path / "project" / "run" / "settings.json").read_text())["config"]
+    assert (kept["method"], kept["knobs"], kept["index"]) == ("single", {"passages": "2"}, str(sample_index))
+    _, out, _ = run("config", "--config", "run", "--json")
+    assert json.loads(out)["config"] == kept
+    assert run("ask", "Who?", "--config", "run", "--trace", "t.jsonl")[0] == 0
+    assert read_trace(tmp_path / "project" / "t.jsonl")[0].config == kept
+
+
+def test_an_old_trace_can_be_read_but_not_repeated(project, run, tmp_path):
+    project("model = 'scripted'\nmethod = 'closed_book'\n")
+    run("ask", "Who?", "--trace", "new.jsonl")
+    lines = (tmp_path / "project" / "new.jsonl").read_text().splitlines()
+    records = [json.loads(line) for line in lines]
+    for record in records:
+        del record["checksum"]
+    del records[1]["config"]
+    (tmp_path / "project" / "old.jsonl").write_text("".join(json.dumps(each) + "\n" for each in records))
+    assert read_trace(tmp_path / "project" / "old.jsonl")[0].config == {}
+    code, _, error = run("ask", "Who?", "--config", "old.jsonl")
+    assert code == 2
+    assert "old.jsonl holds no configuration" in error
+
+
+@pytest.mark.parametrize(
+    ("name", "told"),
+    [
+        ("absent.toml", "can't read the configuration absent.toml"),
+        ("absent.jsonl", "can't read the trace absent.jsonl"),
+        (".", "can't read the configuration settings.json"),
+    ],
+)
+def test_a_configuration_that_can_not_be_read(project, run, name, told):
+    code, _, error = run("config", "--config", name)
+    assert code == 2
+    assert told in error
+
+
+@dataclass(frozen=True)
+class Echo:
+    """Says the question again."""
+
+    times: int = 1
+
+    @property
+    def needs(self):
+        return Needs()
+
+    async def answer(self, question, run):
+        run.trace.commit(question.text * self.times)
+        return Answer(question.text * self.times)
+
+
+def test_objects_stand_wherever_names_do(tmp_path):
+    config = EngineConfig(method=Echo(2), models=ScriptedModel(), retriever=ScriptedRetriever([]))
+    engine = config.open()
+    result = engine.ask("Who?")
+    assert result.answer.text == "Who?Who?"
+    stored = result.trace.events[0].config
+    assert (stored["method"], stored["knobs"]) == ("tests.test_config:Echo", {"times": 2})
+    assert stored["models"] == {"answer": {"object": ScriptedModel().name}}
+    assert open_engine(method=Echo(), model="scripted", knobs={"times": "3"}).method == Echo(3)
+
+
+def test_what_was_an_object_without_a_name_is_told_where_it_is_repeated(tmp_path):
+    from askance.runtime.trace_file import write_trace
+
+    given = {"models": ScriptedModel(), "retriever": ScriptedRetriever([])}
+    result = EngineConfig(method=Echo(2), **given).open().ask("Who?")
+    path = tmp_path / "t.jsonl"
+    write_trace(result.trace, path)
+    with pytest.raises(ConfigError, match=r"retriever was an object .* give --retriever in its place"):
+        read_config(file=path)
+    named = {"model": "scripted", "index": tmp_path}
+    assert read_config(named, file=path).config.retriever == "bm25"
+    again = read_config({"model": "scripted", "retriever": "bm25"}, file=path).config.open().ask("Who?")
+    assert again.answer.text == "Who?Who?"
+
+
+@pytest.mark.parametrize(
+    ("settings", "told"),
+    [
+        ({"method": object()}, "is no method: it lacks needs, answer"),
+        ({"model": object()}, "is no model: it lacks name, "),
+        ({"retriever": object()}, "is no retriever: it lacks name, fingerprint, search"),
+        ({"encoder": object()}, "is no encoder: it lacks name, fingerprint, embed"),
+    ],
+)
+def test_an_object_that_lacks_a_member_of_its_port(settings, told):
+    with pytest.raises(InputError, match=told):
+        open_engine(**settings)
+
+
+def test_every_setting_has_one_declaration_that_says_what_it_means(run):
+    for each in fields(EngineConfig):
+        assert each.metadata["help"]
+    _, out, _ = run("eval", "--help", columns=200)
+    for name, each in SETTINGS.items():
+        assert (each.metadata["flag"] or f"--{name.replace('_', '-')}") in out
+
+
+def test_it_is_public():
+    assert askance.EngineConfig is EngineConfig
+    assert askance.read_config is read_config
