@@ -9,9 +9,8 @@ import torch
 from numpy.typing import NDArray
 from torch import Tensor
 
-from askance.models.hf.attention import capturing
+from askance.models.hf.attention import Capture, reading_by
 from askance.models.hf.signals import rows_of
-from askance.models.hf.threads import settle_team
 from askance.runtime.backend import Fed, Feed
 
 
@@ -68,12 +67,11 @@ class Contexts:
 
     @torch.inference_mode()
     def forward(self, feeds: Sequence[Feed[Context]]) -> list[Fed]:
-        settle_team()
         return [self._fed(feed) for feed in feeds]
 
     def _fed(self, feed: Feed[Context]) -> Fed:
         options = {"logits_to_keep": max(1, feed.num_logits)} if self._keeps_logits else {}
-        with capturing(self._watched_layer if feed.wants_attention else None) as capture:
+        with reading_by(Capture(self._watched_layer if feed.wants_attention else None)) as capture:
             output = self._module(
                 input_ids=torch.tensor([list(feed.ids)], device=self._module.device),
                 past_key_values=feed.slot.cache,

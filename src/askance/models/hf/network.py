@@ -11,11 +11,10 @@ from numpy.typing import NDArray
 from torch import Tensor
 
 from askance.core.errors import ModelSpecError
-from askance.models.hf.attention import ATTENTION_NAME, Capture, capturing
+from askance.models.hf.attention import ATTENTION_NAME, Capture, reading_by
 from askance.models.hf.contexts import Contexts
 from askance.models.hf.passes import Passes
 from askance.models.hf.slots import KeyShape
-from askance.models.hf.threads import settle_team
 from askance.runtime.backend import Feed
 
 _TOLERANCE = {torch.float32: 1e-3, torch.float64: 1e-6}
@@ -44,8 +43,7 @@ class Network:
     @torch.inference_mode()
     def attend(self, ids: Sequence[int]) -> NDArray[np.float32]:
         """The last layer's weights of one pass over `ids` alone: shape [heads, ids, ids]."""
-        settle_team()
-        with capturing(self.attention_layer) as capture:
+        with reading_by(Capture(self.attention_layer)) as capture:
             self.module(input_ids=torch.tensor([list(ids)], device=self.device), use_cache=False)
         assert capture.weights is not None
         weights: NDArray[np.float32] = capture.weights.cpu().numpy()
@@ -64,7 +62,7 @@ class Network:
         )
         if can_capture:
             module.set_attn_implementation(ATTENTION_NAME)
-        with capturing(None) as capture:
+        with reading_by(Capture()) as capture:
             output = module(input_ids=torch.tensor([[0, 0]], device=self.device), use_cache=True)
         if output.past_key_values is None:
             raise ModelSpecError(
