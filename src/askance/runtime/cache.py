@@ -18,21 +18,17 @@ from askance.core.errors import InputError
 from askance.core.ports import Model, Retriever
 from askance.core.types import (
     Attention,
+    GenerateRequest,
     Generation,
     Hit,
-    Key,
     Passage,
     Prompt,
-    Sampling,
     Scored,
     Token,
     TokenIds,
-    Until,
-    Want,
-    Watch,
 )
 from askance.core.version import VERSION
-from askance.core.wrapped import WrappedModel, WrappedRetriever
+from askance.core.wrapped import WrappedModel, WrappedRetriever, generated
 from askance.runtime.store import Store
 
 
@@ -52,26 +48,17 @@ class CachedModel(WrappedModel):
         super().__init__(model)
         self._store, self._whose = store, _whose(model.name, model.fingerprint)
 
-    async def generate(
-        self,
-        prompt: Prompt,
-        sampling: Sampling,
-        want: Want = Want(),
-        until: Until | None = None,
-        *,
-        n: int = 1,
-        key: Key,
-        watch: Watch | None = None,
-    ) -> tuple[Generation, ...]:
-        drawn = key if sampling.temperature > 0 else ()
-        id = id_of("generate", self._whose, prompt, sampling, want, until, n, drawn)
+    async def complete(self, request: GenerateRequest) -> tuple[Generation, ...]:
+        asked = (request.prompt, request.sampling, request.want, request.until, request.n)
+        drawn = request.key if request.sampling.temperature > 0 else ()
+        id = id_of("generate", self._whose, *asked, drawn)
         found = self._store.find(id)
         if found is not None:
             generations = tuple(map(_generation, found))
-            if watch is not None and generations[0].text:
-                watch(generations[0].text)
+            if request.watch is not None and generations[0].text:
+                request.watch(generations[0].text)
             return generations
-        generations = await self._model.generate(prompt, sampling, want, until, n=n, key=key, watch=watch)
+        generations = await generated(self._model, request)
         self._store.keep(id, [_plain_generation(each) for each in generations])
         return generations
 

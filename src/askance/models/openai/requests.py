@@ -4,7 +4,7 @@ from hashlib import blake2b
 from typing import Any
 
 from askance.core.errors import MissingAbility
-from askance.core.types import Chat, Key, Prompt, Sampling, Want
+from askance.core.types import Chat, GenerateRequest, Key, Prompt, Want
 from askance.models.openai.options import Options
 from askance.models.openai.texts import plain, utf8
 
@@ -19,14 +19,13 @@ def path_of(prompt: Prompt) -> str:
     return "/chat/completions" if isinstance(prompt, Chat) else "/completions"
 
 
-def request(
-    model: str, prompt: Prompt, sampling: Sampling, want: Want, options: Options, *, key: Key, sample: int
-) -> dict[str, Any]:
+def body_of(request: GenerateRequest, sample: int, model: str, options: Options) -> dict[str, Any]:
     """The body of one request for one text, streamed.
 
     Stop strings are not sent: a server leaves them out of what it tells, with all that was written of them.
     Nor is `top_k`, where the server is not declared to understand it.
     """
+    prompt, sampling, want = request.prompt, request.sampling, request.want
     is_chat = isinstance(prompt, Chat)
     length = "max_completion_tokens" if is_chat and options.completion_tokens else "max_tokens"
     body: dict[str, Any] = {
@@ -42,7 +41,7 @@ def request(
     if options.neutral:
         body |= {"repeat_penalty": 1.0, "min_p": 0.0, "top_k": 0}
     if sampling.temperature > 0:
-        body |= {"seed": seed_of(key, sample)} if options.seed else {}
+        body |= {"seed": seed_of(request.key, sample)} if options.seed else {}
         body["top_p"] = sampling.top_p
         body |= {"top_k": sampling.top_k} if sampling.top_k and options.top_k else {}
     num_top = num_alternatives(want, options)
