@@ -163,7 +163,7 @@ def _bare(url: str, options: argparse.Namespace) -> Ask:
 
     async def ask(question: Question) -> None:
         prompt, sampling = Raw((Span(question.text),)), Sampling(options.tokens)
-        request = GenerateRequest(prompt, sampling, (question.id,))
+        request = GenerateRequest(prompt, sampling, key=(question.id,))
         body = json.dumps(body_of(request, 0, "scripted", Options()))
         head = f"POST {address.path}{path_of(prompt)} HTTP/1.1\r\nContent-Length: {len(body)}\r\n\r\n"
         reader, writer = await asyncio.open_connection(address.hostname, address.port, limit=1 << 24)

@@ -152,11 +152,11 @@ class GenerateRequest:
 
     prompt: Prompt
     sampling: Sampling
-    key: Key
     want: Want = Want()
     until: Until | None = None
-    n: int = 1
-    watch: Watch | None = None
+    n: int = field(default=1, kw_only=True)
+    key: Key = field(kw_only=True)
+    watch: Watch | None = field(default=None, kw_only=True)
 
 
 @dataclass(frozen=True, slots=True, eq=False)

@@ -51,7 +51,7 @@ class RequestedModel(ABC):
         watch: Watch | None = None,
     ) -> tuple[Generation, ...]:
         """See `Model.generate`."""
-        return await self.complete(GenerateRequest(prompt, sampling, key, want, until, n, watch))
+        return await self.complete(GenerateRequest(prompt, sampling, want, until, n=n, key=key, watch=watch))
 
     @abstractmethod
     async def complete(self, request: GenerateRequest) -> tuple[Generation, ...]:

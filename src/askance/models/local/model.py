@@ -29,9 +29,9 @@ from askance.core.wrapped import RequestedModel
 from askance.models.local.decode import Job, Options, Sample
 from askance.models.local.detokenise import Detokeniser
 from askance.models.local.encoding import Encoding
-from askance.models.sampling import check_sampling
 from askance.runtime.batch import Batch
 from askance.runtime.schedule import Scheduler, tell
+from askance.runtime.writing import check_sampling
 
 T = TypeVar("T")
 

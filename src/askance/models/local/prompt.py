@@ -2,14 +2,14 @@
 
 import re
 from bisect import bisect_right
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Hashable, Iterator, Sequence
 from functools import cached_property
 from itertools import accumulate, groupby, pairwise
-from typing import TYPE_CHECKING, Any
+from threading import Lock
+from typing import TYPE_CHECKING, Any, Generic, TypeVar
 
 from askance.core.errors import InputError, MissingAbility
 from askance.core.types import Chat, Part, Prompt, Span, TokenIds, Turn
-from askance.models.local.recent import Recent
 from askance.models.local.vocabulary import Vocabulary
 
 if TYPE_CHECKING:
@@ -249,3 +249,32 @@ def _slice(spans: Sequence[Span], borders: Sequence[int], start: int, end: int) 
         for left, span in zip(borders, spans, strict=False)
     ]
     return [piece for piece in pieces if piece.text]
+
+
+K = TypeVar("K", bound=Hashable)
+V = TypeVar("V")
+
+
+class Recent(Generic[K, V]):
+    """The results for the last `most` different arguments; the least recently used goes first.
+
+    Unlike `functools.lru_cache` it does not hold what works them out, so that a model whose methods use it
+    goes as soon as nobody else holds it. It may be used from several threads.
+    """
+
+    def __init__(self, most: int) -> None:
+        self._most, self._lock = most, Lock()
+        self._found = dict[K, V]()
+
+    def get(self, key: K, work_out: Callable[[], V]) -> V:
+        """The result for `key`. An error of `work_out` is raised, and not kept."""
+        with self._lock:
+            if key in self._found:
+                value = self._found[key] = self._found.pop(key)
+                return value
+        value = work_out()
+        with self._lock:
+            self._found[key] = value
+            if len(self._found) > self._most:
+                del self._found[next(iter(self._found))]
+        return value

@@ -29,11 +29,17 @@ from askance.models.openai.events import Unusable, read_event
 from askance.models.openai.failures import Failures
 from askance.models.openai.options import Options
 from askance.models.openai.reading import NotTold, Reading
-from askance.models.openai.requests import body_of, num_alternatives, path_of
+from askance.models.openai.requests import (
+    body_of,
+    is_sent,
+    loss,
+    num_alternatives,
+    path_of,
+    refused_parameter,
+    without,
+)
 from askance.models.openai.scoring import read_score, score_request
-from askance.models.openai.sparing import is_sent, loss, refused_parameter, without
-from askance.models.sampling import check_sampling
-from askance.runtime.writing import Writing
+from askance.runtime.writing import Writing, check_sampling
 from askance.tree.abreast import abreast
 
 
@@ -102,9 +108,7 @@ class OpenaiModel(RequestedModel):
             window = f"{sampling.max_tokens} are to be written, and the window has {self._options.context}"
             raise PromptTooLong.told(self.name, window)
         if self._counter.guards_window:
-            await asyncio.to_thread(
-                self._counter.check_window, self.name, request.prompt, sampling.max_tokens
-            )
+            await asyncio.to_thread(self._counter.check_window, self.name, prompt, sampling.max_tokens)
         num_different = 1 if sampling.temperature == 0 else n  # greedy ones are all the same
         generations = tuple(
             await abreast(
