@@ -16,7 +16,7 @@ from askance.core.errors import KnobError, MachineFailure, MissingExtra, ModelSp
 from askance.core.machine import is_memory
 from askance.core.panics import panics_as
 from askance.models.hf.model import HfModel
-from askance.models.hf.noise import first_line, no_gguf_bar, quiet
+from askance.models.hf.noise import first_line, quiet, reading_gguf
 from askance.models.hf.sentencepiece import check_readers, settle_legacy
 
 OWN_CODE_ONLY = {"trust_remote_code": False}
@@ -136,7 +136,7 @@ def _read(name: str, dtype: torch.dtype | None) -> tuple[Any, Any]:
     # Older transformers always unpack the weights, newer ones only when told to.
     packing = getattr(transformers, "GgufConfig", None) if gguf_file else None
     unpacked = {"quantization_config": packing(dequantize=True)} if packing else {}
-    with loading(name, folder), no_gguf_bar() if gguf_file else nullcontext():
+    with loading(name, folder), reading_gguf() if gguf_file else nullcontext():
         if not gguf_file:
             _check_is_causal(name, AutoConfig.from_pretrained(folder, **OWN_CODE_ONLY))
         tokenizer = AutoTokenizer.from_pretrained(folder, **OWN_CODE_ONLY, **gguf)

@@ -9,6 +9,7 @@ from threading import Lock
 from typing import TYPE_CHECKING, Any, Generic, TypeVar
 
 from askance.core.errors import InputError, MissingAbility
+from askance.core.strict_json import whole_characters
 from askance.core.types import Chat, Part, Prompt, Span, TokenIds, Turn
 from askance.models.local.vocabulary import Vocabulary
 
@@ -76,7 +77,9 @@ class PromptEncoder:
         ids: list[int] = []
         for is_text, group in groupby(parts, key=lambda part: isinstance(part, Span)):
             if is_text:
-                spans = [_clean(part) for part in group if isinstance(part, Span) and part.text]
+                texts = [part for part in group if isinstance(part, Span) and part.text]
+                # Half a character is taken by no tokenizer.
+                spans = [Span(whole_characters(part.text), part.trusted) for part in texts]
                 ids += self._spans(spans, at_start=at_start and not ids)
                 continue
             for part in group:
@@ -215,14 +218,6 @@ def _hide(parts: Sequence[Span], spans: list[Span]) -> str:
         content += part.text[:start] + f"\ue000{len(spans)}\ue001" + part.text[start + len(core) :]
         spans.append(Span(core, part.trusted))
     return content
-
-
-def _clean(span: Span) -> Span:
-    """Lone surrogates, which no tokenizer takes, become U+FFFD."""
-    if span.text.isascii():
-        return span
-    text = span.text.encode("utf-16", "surrogatepass").decode("utf-16", "replace")
-    return Span(text, span.trusted)
 
 
 def _find_all(text: str, string: str) -> Iterator[int]:
