@@ -96,18 +96,18 @@ class _Group:
         keys = self._stored(self._slab.keys[layer.index or 0], layer.key)
         values = self._stored(self._slab.values[layer.index or 0], layer.value)
         query = self._by_row(_by_token(layer.query)[self._places])
-        # Heads that share keys are computed as if they were several tokens, so that no key is repeated.
-        grouped = _grouped(query, keys.shape[1])
         mask = self._mask(layer.options.get("sliding_window"), query.shape[2] // keys.shape[1])
         if mask is None and self._width > 1:
             found = scaled_dot_product_attention(
                 query.transpose(1, 2), keys, values, is_causal=True, scale=layer.scaling, enable_gqa=True
             ).transpose(1, 2)
         else:
+            # Heads that share keys are computed as if they were several tokens, so that no key is repeated.
+            grouped = _grouped(query, keys.shape[1])
             found = scaled_dot_product_attention(grouped, keys, values, attn_mask=mask, scale=layer.scaling)
             found = _ungrouped(found, self._width)
-        if weights is not None and self._wanting:
-            self._watch(grouped, keys, mask, layer.scaling, weights)
+            if weights is not None and self._wanting:
+                self._watch(grouped, keys, mask, layer.scaling, weights)
         output[self._places] = found.flatten(0, 1) if self._is_whole else found[self._rows, self._offsets]
 
     def _stored(self, stored: Tensor, new: Tensor) -> Tensor:

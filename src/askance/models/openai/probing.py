@@ -35,7 +35,6 @@ _SECONDS = 120.0
 _MOST_TOP = (20, 5)
 """Alternatives to ask for, in this order."""
 _TOKENS = 24
-_TOKENS_OF_A_WORD = 8
 _ASKED = "Count from one to twenty in words."
 _CHAT = Chat((Turn("user", (Span(_ASKED),)),))
 _COUNTING = "one, two, three, four, five, six, seven, eight, nine, ten, one, two, three, fo"
