@@ -30,10 +30,10 @@ from urllib.parse import urlsplit
 
 from askance.cli import exit_codes
 from askance.core.errors import InputError
-from askance.core.types import Question, Raw, Sampling, Span, Want
+from askance.core.types import GenerateRequest, Question, Raw, Sampling, Span, Want
 from askance.core.version import VERSION
 from askance.models.openai.options import Options
-from askance.models.openai.requests import path_of, request
+from askance.models.openai.requests import body_of, path_of
 from askance.models.scripted import ScriptedModel
 from askance.runtime.durable import write_atomically
 from askance.runtime.many import many
@@ -163,9 +163,8 @@ def _bare(url: str, options: argparse.Namespace) -> Ask:
 
     async def ask(question: Question) -> None:
         prompt, sampling = Raw((Span(question.text),)), Sampling(options.tokens)
-        body = json.dumps(
-            request("scripted", prompt, sampling, Want(), Options(), key=(question.id,), sample=0)
-        )
+        request = GenerateRequest(prompt, sampling, key=(question.id,))
+        body = json.dumps(body_of(request, 0, "scripted", Options()))
         head = f"POST {address.path}{path_of(prompt)} HTTP/1.1\r\nContent-Length: {len(body)}\r\n\r\n"
         reader, writer = await asyncio.open_connection(address.hostname, address.port, limit=1 << 24)
         writer.write((head + body).encode())

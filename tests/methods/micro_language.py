@@ -16,7 +16,6 @@ from transformers import PreTrainedTokenizerFast
 
 from askance.core.types import Passage
 from askance.methods.reflection_tokens import ALL_TOKENS
-from askance.models.hf.threads import no_team
 from tests.models.tiny import add_reflection_tokens, sentencepiece_tokenizer, tiny_module
 
 THINGS = ("cat", "dog", "boat")
@@ -99,8 +98,12 @@ def learnt_model() -> tuple[PreTrainedTokenizerFast, Any]:
 
 def _has_learnt(module: Any, tokenizer: Any, chance: random.Random) -> bool:
     """Train; whether the last of it went without a mistake."""
-    with no_team():  # threads of a model this small wait for each other most of the time
+    num_threads = torch.get_num_threads()
+    torch.set_num_threads(1)  # threads of a model this small wait for each other most of the time
+    try:
         return _num_late_mistakes(module, tokenizer, chance) == 0
+    finally:
+        torch.set_num_threads(num_threads)
 
 
 def _num_late_mistakes(module: Any, tokenizer: Any, chance: random.Random) -> int:

@@ -6,8 +6,7 @@ from tests.models.tiny import tiny_module
 from tests.tolerances import assert_near
 
 from askance.models.hf.attention import ATTENTION_NAME
-from askance.models.hf.contexts import Contexts
-from askance.models.hf.network import Network
+from askance.models.hf.network import Contexts, Network
 from askance.models.hf.passes import Passes
 from askance.runtime.batch import Batch
 

@@ -18,7 +18,7 @@ from askance.core.types import Chat, Raw, Sampling, Span, Turn, Want, untrusted
 from askance.models.hf import HfModel, load_hf
 from askance.models.hf.signals import rows_of
 from askance.models.local.choosing import Chooser, read
-from askance.models.sampling import check_sampling
+from askance.runtime.writing import check_sampling
 
 QUESTIONS = ("What is the capital of France?", "Name three colours.", "Who wrote Faust?")
 ALL = Want(logprob=True, top_logprobs=3, entropy=True, attention="heads")

@@ -43,12 +43,12 @@ def test_what_is_reserved_is_foretold(slots):
         held = {id(slot.slab): slot.slab for slot in opened}.values()
         assert slots.num_reserved == sum(slab.keys[0].shape[0] * slab.keys[0].shape[2] for slab in held)
     for slot in opened[1:]:
-        slots.close(slot)
+        slot.slab.close(slot)
     assert slots.num_reserved == foretold, "rows are kept for the next"
     assert slots.reserved_with(300) == foretold
     slots.give_back()
     assert slots.num_reserved == opened[0].slab.num_rows * opened[0].slab.num_tokens
-    slots.close(opened[0])
+    opened[0].slab.close(opened[0])
     slots.give_back()
     assert slots.num_reserved == 0
 
@@ -58,7 +58,7 @@ def test_each_has_its_own_row_whoever_leaves(slots):
     for number, slot in enumerate(opened, start=1):
         fill(slot, number)
     for gone in (1, 2, 4):
-        slots.close(opened[gone])
+        opened[gone].slab.close(opened[gone])
     fill(slots.open(100), 9)
     assert [numbers(opened[left]) for left in (0, 3)] == [{1}, {4}]
 
@@ -70,7 +70,7 @@ def test_nothing_is_left_for_the_next(slots, gone):
     for slot in opened:
         fill(slot, 1)
     fill(opened[gone], torch.nan)
-    slots.close(opened[gone])
+    opened[gone].slab.close(opened[gone])
     assert numbers(slots.open(100)) == {0}
     assert numbers(opened[1 - gone]) == {1}
 

@@ -4,7 +4,7 @@ from concurrent.futures import ThreadPoolExecutor
 
 import pytest
 
-from askance.models.local.recent import Recent
+from askance.models.local.prompt import Recent
 
 
 def test_the_least_recently_used_goes_first():

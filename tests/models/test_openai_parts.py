@@ -12,12 +12,11 @@ from tests.tolerances import near, tolerance
 from askance.core.errors import KnobError, ModelSpecError, UnknownName
 from askance.core.types import Span, untrusted
 from askance.models.openai import texts
-from askance.models.openai.aligning import Aligner
-from askance.models.openai.bounds import entropy_bounds
 from askance.models.openai.events import Entry, Unusable, read_event
 from askance.models.openai.failures import after_seconds
 from askance.models.openai.load import load_openai
 from askance.models.openai.options import OPTION_NAMES, SERVERS, Options, read_options
+from askance.models.openai.reading import Aligner, entropy_bounds
 
 NONE = "\ufffd"
 ROUNDING = tolerance("float64", "formula")

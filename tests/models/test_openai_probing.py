@@ -14,7 +14,7 @@ from askance.core.errors import AskanceError, ModelFailure, ModelSpecError, Mode
 from askance.core.notes import noted
 from askance.core.types import Want
 from askance.models.openai.identity import Identity
-from askance.models.openai.kept import Kept
+from askance.models.openai.load import Kept
 from askance.models.openai.options import SERVERS
 from askance.models.scripted import ScriptedModel
 from askance.wire import load_model

@@ -7,8 +7,6 @@ import torch
 from tests.models.tiny import byte_level_tokenizer
 from transformers import AutoConfig, AutoModel
 
-from askance.models.hf.threads import no_team
-
 PROMPTS = {"query": "query: ", "document": "passage: "}
 
 
@@ -40,8 +38,7 @@ def save_plain(folder: Path, *, seed: int = 0, hidden_size: int = 32) -> Path:
         num_hidden_layers=2, num_attention_heads=2, max_position_embeddings=128, initializer_range=0.3,
     )  # fmt: skip
     torch.manual_seed(seed)
-    with no_team():
-        module = AutoModel.from_config(config).eval()
+    module = AutoModel.from_config(config).eval()
     module.save_pretrained(folder)
     tokenizer.save_pretrained(folder)
     return folder

@@ -13,8 +13,6 @@ from transformers import (
     PreTrainedTokenizerFast,
 )
 
-from askance.models.hf.threads import no_team
-
 LABELS = {0: "contradiction", 1: "neutral", 2: "ENTAILMENT"}
 
 
@@ -27,7 +25,7 @@ def save_classifier(folder: Path, labels: dict[int, str] = LABELS) -> Path:
         label2id={label: id for id, label in labels.items()},
     )  # fmt: skip
     torch.manual_seed(0)
-    with no_team(), torch.no_grad():
+    with torch.no_grad():
         module = AutoModelForSequenceClassification.from_config(config).eval()
         pairs = [tokenizer(PREMISE, claim, return_tensors="pt") for claim in (FOLLOWS, OTHER)]
         states = torch.cat([module.bert(**pair).pooler_output for pair in pairs])
@@ -48,7 +46,7 @@ def save_writer(folder: Path) -> Path:
     )  # fmt: skip
     torch.manual_seed(0)
     digits = {claim: tokenizer(digit)["input_ids"][0] for claim, digit in ((FOLLOWS, "1"), (OTHER, "0"))}
-    with no_team(), torch.no_grad():
+    with torch.no_grad():
         module = AutoModelForSeq2SeqLM.from_config(config).eval()
         module.decoder.block[0].layer[1].EncDecAttention.o.weight *= 30  # so that what is read counts
         states = []

@@ -146,6 +146,19 @@ class Until(Protocol):
     def __call__(self, tokens: Sequence[Token]) -> Cut | None: ...
 
 
+@dataclass(frozen=True, slots=True)
+class GenerateRequest:
+    """All that a model is asked for when it is to write; see `Model.generate`."""
+
+    prompt: Prompt
+    sampling: Sampling
+    want: Want = Want()
+    until: Until | None = None
+    n: int = field(default=1, kw_only=True)
+    key: Key = field(kw_only=True)
+    watch: Watch | None = field(default=None, kw_only=True)
+
+
 @dataclass(frozen=True, slots=True, eq=False)
 class Generation:
     """What a model wrote.

@@ -1,11 +1,13 @@
 """What all wrappers of a port share: a call that they do not change goes through."""
 
+from abc import ABC, abstractmethod
 from collections.abc import Sequence
 
 from askance.core.ports import Model, Retriever
 from askance.core.types import (
     Attention,
     Capability,
+    GenerateRequest,
     Generation,
     Hit,
     Key,
@@ -21,7 +23,42 @@ from askance.core.types import (
 )
 
 
-class WrappedModel:
+async def generated(model: Model, request: GenerateRequest) -> tuple[Generation, ...]:
+    """What a model writes when it is asked for a request."""
+    return await model.generate(
+        request.prompt,
+        request.sampling,
+        request.want,
+        request.until,
+        n=request.n,
+        key=request.key,
+        watch=request.watch,
+    )
+
+
+class RequestedModel(ABC):
+    """A model that takes a request as one record."""
+
+    async def generate(
+        self,
+        prompt: Prompt,
+        sampling: Sampling,
+        want: Want = Want(),
+        until: Until | None = None,
+        *,
+        n: int = 1,
+        key: Key,
+        watch: Watch | None = None,
+    ) -> tuple[Generation, ...]:
+        """See `Model.generate`."""
+        return await self.complete(GenerateRequest(prompt, sampling, want, until, n=n, key=key, watch=watch))
+
+    @abstractmethod
+    async def complete(self, request: GenerateRequest) -> tuple[Generation, ...]:
+        """Write what a request asks for; see `Model.generate`."""
+
+
+class WrappedModel(RequestedModel):
     """A `Model` over another one."""
 
     def __init__(self, model: Model) -> None:
@@ -55,18 +92,8 @@ class WrappedModel:
     def counts_exactly(self) -> bool:
         return self._model.counts_exactly
 
-    async def generate(
-        self,
-        prompt: Prompt,
-        sampling: Sampling,
-        want: Want = Want(),
-        until: Until | None = None,
-        *,
-        n: int = 1,
-        key: Key,
-        watch: Watch | None = None,
-    ) -> tuple[Generation, ...]:
-        return await self._model.generate(prompt, sampling, want, until, n=n, key=key, watch=watch)
+    async def complete(self, request: GenerateRequest) -> tuple[Generation, ...]:
+        return await generated(self._model, request)
 
     async def score(self, prompt: Prompt, options: Sequence[str]) -> tuple[Scored, ...]:
         return await self._model.score(prompt, options)

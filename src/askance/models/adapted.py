@@ -10,7 +10,6 @@ from askance.models.bundled import PLAIN, load_plain_parts
 from askance.models.hf import HfModel
 from askance.models.hf.adapter import Adapter, merge, open_adapter
 from askance.models.hf.load import as_model, fitting, load_parts, placement
-from askance.models.hf.threads import no_team
 
 
 def load_adapted(
@@ -36,9 +35,8 @@ def load_adapted(
         base, (module, tokenizer) = _declared_base(adapter, stored)
     else:
         module, tokenizer = _parts(base, stored)
-    with no_team():
-        merged = merge(adapter, module, tokenizer, base)
-    with fitting(display_name, place), no_team():
+    merged = merge(adapter, module, tokenizer, base)
+    with fitting(display_name, place):
         for weights in merged.parameters():
             weights.data = weights.data.to(place, precision)
         return as_model(merged.to(place), tokenizer, name=display_name)

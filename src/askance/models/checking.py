@@ -11,7 +11,7 @@ from askance.core.panics import panics_as
 from askance.core.ports import Model
 from askance.core.types import Chat, Generation, Prompt, Raw, Sampling, Span, Token, Turn, Want
 from askance.models.kinds import options_in, parse_spec, readying
-from askance.models.openai.bounds import entropy_bounds
+from askance.models.openai.reading import entropy_bounds
 
 _KEY = ("check",)
 _TOKENS = 8

@@ -3,10 +3,10 @@
 It passes the same contract as real models: its signals are computed from an explicit next-word distribution.
 """
 
-import dataclasses
 import math
 import re
 from collections.abc import Callable, Mapping, Sequence
+from dataclasses import replace
 
 import numpy as np
 from numpy.typing import NDArray
@@ -16,22 +16,21 @@ from askance.core.types import (
     Attention,
     Capability,
     Chat,
+    GenerateRequest,
     Generation,
     Key,
     Part,
     Prompt,
     Raw,
-    Sampling,
     Scored,
     Signal,
     Span,
     Token,
     TokenIds,
-    Until,
     Want,
-    Watch,
     as_spans,
 )
+from askance.core.wrapped import RequestedModel
 from askance.models.scripts import (
     END,
     Distribution,
@@ -64,7 +63,7 @@ Scores = Callable[[str, str], float]
 """The log-probability of an option after a prompt."""
 
 
-class ScriptedModel:
+class ScriptedModel(RequestedModel):
     """A `Model` of words instead of weights.
 
     Args:
@@ -100,18 +99,9 @@ class ScriptedModel:
         self._ids: dict[str, int] = {}
         self._pieces: dict[int, str] = {}
 
-    async def generate(
-        self,
-        prompt: Prompt,
-        sampling: Sampling,
-        want: Want = Want(),
-        until: Until | None = None,
-        *,
-        n: int = 1,
-        key: Key,
-        watch: Watch | None = None,
-    ) -> tuple[Generation, ...]:
-        prompt_ids = self.prompt_ids(prompt)
+    async def complete(self, request: GenerateRequest) -> tuple[Generation, ...]:
+        sampling, key, watch = request.sampling, request.key, request.watch
+        prompt_ids = self.prompt_ids(request.prompt)
         if sampling.max_tokens < 1:
             raise InputError(f"max_tokens={sampling.max_tokens}: ask for at least 1 token.")
         if len(prompt_ids) + sampling.max_tokens > self.context_tokens:
@@ -124,10 +114,11 @@ class ScriptedModel:
         shown = self.decode(prompt_ids)
         self.prompts.append(shown)
         reply = self._reply(shown, key)
-        watches = [watch, *[None] * (n - 1)]
         return tuple(
-            self._write(prompt_ids, reply, sampling, want, until, (*key, sample), watches[sample])
-            for sample in range(n)
+            self._write(
+                prompt_ids, reply, replace(request, key=(*key, sample), watch=None if sample else watch)
+            )
+            for sample in range(request.n)
         )
 
     async def score(self, prompt: Prompt, options: Sequence[str]) -> tuple[Scored, ...]:
@@ -160,18 +151,10 @@ class ScriptedModel:
     def count(self, prompt: Prompt) -> int:
         return len(self.prompt_ids(prompt))
 
-    def _write(
-        self,
-        prompt_ids: TokenIds,
-        reply: Reply | None,
-        sampling: Sampling,
-        want: Want,
-        until: Until | None,
-        key: Key,
-        watch: Watch | None,
-    ) -> Generation:
-        writing = Writing(sampling, until, watch)
-        random = np.random.Generator(np.random.Philox(digest(key)))
+    def _write(self, prompt_ids: TokenIds, reply: Reply | None, request: GenerateRequest) -> Generation:
+        sampling, want = request.sampling, request.want
+        writing = Writing(sampling, request.until, request.watch)
+        random = np.random.Generator(np.random.Philox(digest(request.key)))
         script = script_of(reply, self._piece) if reply else None
         ids, at = list(prompt_ids), 0
         while not writing.is_finished:
@@ -216,7 +199,7 @@ class ScriptedModel:
             row = {"mean": heads.mean(axis=0), "max": heads.max(axis=0), "heads": heads}[
                 want.attention or "heads"
             ]
-            writing.tokens[step] = dataclasses.replace(token, attention=row)
+            writing.tokens[step] = replace(token, attention=row)
 
     def _attention_row(self, ids: Sequence[int], query: int) -> NDArray[np.float32]:
         if self._looks is None:

@@ -7,7 +7,7 @@ anything is drawn. Calls that ask the same at the same time are both answered by
 
 import base64
 from collections.abc import Sequence
-from dataclasses import asdict
+from dataclasses import fields, is_dataclass
 from hashlib import blake2b
 from typing import Any
 
@@ -18,21 +18,17 @@ from askance.core.errors import InputError
 from askance.core.ports import Model, Retriever
 from askance.core.types import (
     Attention,
+    GenerateRequest,
     Generation,
     Hit,
-    Key,
     Passage,
     Prompt,
-    Sampling,
     Scored,
     Token,
     TokenIds,
-    Until,
-    Want,
-    Watch,
 )
 from askance.core.version import VERSION
-from askance.core.wrapped import WrappedModel, WrappedRetriever
+from askance.core.wrapped import WrappedModel, WrappedRetriever, generated
 from askance.runtime.store import Store
 
 
@@ -52,36 +48,27 @@ class CachedModel(WrappedModel):
         super().__init__(model)
         self._store, self._whose = store, _whose(model.name, model.fingerprint)
 
-    async def generate(
-        self,
-        prompt: Prompt,
-        sampling: Sampling,
-        want: Want = Want(),
-        until: Until | None = None,
-        *,
-        n: int = 1,
-        key: Key,
-        watch: Watch | None = None,
-    ) -> tuple[Generation, ...]:
-        drawn = key if sampling.temperature > 0 else ()
-        id = id_of("generate", self._whose, prompt, sampling, want, until, n, drawn)
+    async def complete(self, request: GenerateRequest) -> tuple[Generation, ...]:
+        asked = (request.prompt, request.sampling, request.want, request.until, request.n)
+        drawn = request.key if request.sampling.temperature > 0 else ()
+        id = id_of("generate", self._whose, *asked, drawn)
         found = self._store.find(id)
         if found is not None:
             generations = tuple(map(_generation, found))
-            if watch is not None and generations[0].text:
-                watch(generations[0].text)
+            if request.watch is not None and generations[0].text:
+                request.watch(generations[0].text)
             return generations
-        generations = await self._model.generate(prompt, sampling, want, until, n=n, key=key, watch=watch)
-        self._store.keep(id, [_plain_generation(each) for each in generations])
+        generations = await generated(self._model, request)
+        self._store.keep(id, _plain(generations))
         return generations
 
     async def score(self, prompt: Prompt, options: Sequence[str]) -> tuple[Scored, ...]:
         id = id_of("score", self._whose, prompt, tuple(options))
         found = self._store.find(id)
         if found is not None:
-            return tuple(Scored(*each) for each in found)
+            return tuple(Scored(**each) for each in found)
         scores = await self._model.score(prompt, options)
-        self._store.keep(id, [[each.logprob, each.num_tokens] for each in scores])
+        self._store.keep(id, _plain(scores))
         return scores
 
     async def attend(self, text: str | TokenIds, *, bos: bool) -> Attention:
@@ -90,8 +77,7 @@ class CachedModel(WrappedModel):
         if found is not None:
             return Attention(tuple(found["ids"]), tuple(found["texts"]), _array(found["weights"]))
         attention = await self._model.attend(text, bos=bos)
-        plain = {"ids": attention.ids, "texts": attention.texts, "weights": _plain_array(attention.weights)}
-        self._store.keep(id, plain)
+        self._store.keep(id, _plain(attention))
         return attention
 
 
@@ -112,7 +98,7 @@ class CachedRetriever(WrappedRetriever):
         if found is not None:
             return tuple(Hit(Passage(**each["passage"]), each["score"], each["rank"]) for each in found)
         hits = await self._retriever.search(query, k, exclude=exclude)
-        self._store.keep(id, [asdict(hit) for hit in hits])
+        self._store.keep(id, _plain(hits))
         return hits
 
 
@@ -125,48 +111,27 @@ def _whose(name: str, fingerprint: str) -> str:
     return f"askance {VERSION}, {fingerprint}"
 
 
-def _plain_generation(generation: Generation) -> dict[str, Any]:
-    return {
-        "text": generation.text,
-        "tokens": [_plain_token(token) for token in generation.tokens],
-        "dropped": [_plain_token(token) for token in generation.dropped],
-        "finish": generation.finish,
-        "prompt_ids": generation.prompt_ids,
-        "prompt_tokens": generation.prompt_tokens,
-        "is_upper_bound": generation.is_upper_bound,
-    }
-
-
-def _plain_token(token: Token) -> list[Any]:
-    attention = None if token.attention is None else _plain_array(token.attention)
-    numbers = [token.logprob, token.entropy, token.top, token.probs]
-    return [token.id, token.text, token.start, token.end, *numbers, attention]
+def _plain(record: Any) -> Any:
+    """A record as plain JSON values, arrays in base 64."""
+    if isinstance(record, np.ndarray):
+        numbers = np.ascontiguousarray(record, dtype="<f4").tobytes()
+        return {"shape": record.shape, "numbers": base64.b64encode(numbers).decode()}
+    if is_dataclass(record):
+        return {field.name: _plain(getattr(record, field.name)) for field in fields(record)}
+    return [*map(_plain, record)] if isinstance(record, list | tuple) else record
 
 
 def _generation(plain: dict[str, Any]) -> Generation:
     """All of its prompt was known: nothing had to be computed."""
-    return Generation(
-        plain["text"],
-        tuple(map(_token, plain["tokens"])),
-        tuple(map(_token, plain["dropped"])),
-        plain["finish"],
-        tuple(plain["prompt_ids"]),
-        plain["prompt_tokens"],
-        plain["prompt_tokens"],
-        plain.get("is_upper_bound", False),
-    )
+    tokens, dropped = (tuple(map(_token, plain[name])) for name in ("tokens", "dropped"))
+    known = {"prompt_ids": tuple(plain["prompt_ids"]), "reused_tokens": plain["prompt_tokens"]}
+    return Generation(**{**plain, **known, "tokens": tokens, "dropped": dropped})
 
 
-def _token(plain: list[Any]) -> Token:
-    id, text, start, end, logprob, entropy, top, probs, attention = plain
-    pairs = tuple((text, value) for text, value in top)
-    weights = None if attention is None else _array(attention)
-    return Token(id, text, start, end, logprob, entropy, pairs, tuple(probs), weights)
-
-
-def _plain_array(array: NDArray[np.float32]) -> dict[str, Any]:
-    numbers = np.ascontiguousarray(array, dtype="<f4").tobytes()
-    return {"shape": array.shape, "numbers": base64.b64encode(numbers).decode()}
+def _token(plain: dict[str, Any]) -> Token:
+    pairs = tuple((text, value) for text, value in plain["top"])
+    weights = None if plain["attention"] is None else _array(plain["attention"])
+    return Token(**{**plain, "top": pairs, "probs": tuple(plain["probs"]), "attention": weights})
 
 
 def _array(plain: dict[str, Any]) -> NDArray[np.float32]:

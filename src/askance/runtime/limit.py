@@ -12,18 +12,14 @@ from askance.core.knobs import Knobs, knob
 from askance.core.ports import Model, Retriever
 from askance.core.types import (
     Attention,
+    GenerateRequest,
     Generation,
     Hit,
-    Key,
     Prompt,
-    Sampling,
     Scored,
     TokenIds,
-    Until,
-    Want,
-    Watch,
 )
-from askance.core.wrapped import WrappedModel, WrappedRetriever
+from askance.core.wrapped import WrappedModel, WrappedRetriever, generated
 
 
 @dataclass(frozen=True, slots=True)
@@ -134,23 +130,13 @@ class LimitedModel(WrappedModel):
         super().__init__(model)
         self._ledger = ledger
 
-    async def generate(
-        self,
-        prompt: Prompt,
-        sampling: Sampling,
-        want: Want = Want(),
-        until: Until | None = None,
-        *,
-        n: int = 1,
-        key: Key,
-        watch: Watch | None = None,
-    ) -> tuple[Generation, ...]:
-        async with self._ledger.call(n * self._num_tokens(prompt)):
+    async def complete(self, request: GenerateRequest) -> tuple[Generation, ...]:
+        n, sampling = request.n, request.sampling
+        async with self._ledger.call(n * self._num_tokens(request.prompt)):
             room = self._ledger.room(sampling.max_tokens, n)
             with self._ledger.set_aside(n * room):
-                generations = await self._model.generate(
-                    prompt, replace(sampling, max_tokens=room), want, until, n=n, key=key, watch=watch
-                )
+                limited = replace(request, sampling=replace(sampling, max_tokens=room))
+                generations = await generated(self._model, limited)
             self._ledger.spend(sum(generation.generated_tokens for generation in generations))
         if room < sampling.max_tokens and any(each.finish == "length" for each in generations):
             raise LimitReached(f"a question has {self._ledger.budget.tokens:,} tokens, and all are used.")

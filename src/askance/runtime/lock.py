@@ -1,7 +1,5 @@
 """One writer to a folder at a time."""
 
-import fcntl
-import os
 from collections.abc import Iterator
 from contextlib import contextmanager, suppress
 from pathlib import Path
@@ -19,15 +17,18 @@ def locked_folder(folder: Path, lock_name: str) -> Iterator[None]:
         BlockingIOError: another process holds it.
         OSError: the folder or the lock can't be made.
     """
+    from filelock import FileLock, Timeout  # on use: it takes longer to import than all else of this package
+
     made = [each for each in (folder, *folder.parents) if not each.exists()]
     folder.mkdir(parents=True, exist_ok=True)
     for each in made:
         sync(each.parent)
     path = folder / lock_name
-    with path.open("a") as file:
-        fcntl.flock(file, fcntl.LOCK_EX | fcntl.LOCK_NB)
-        if os.fstat(file.fileno()).st_nlink == 0:
-            raise BlockingIOError(f"{path}: the process that held it has just removed it")
+    try:
+        held = FileLock(path, blocking=False).acquire()
+    except Timeout as error:
+        raise BlockingIOError(f"{path} is held by another process") from error
+    with held:
         try:
             yield
         finally:

@@ -3,6 +3,7 @@
 import time
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
+from dataclasses import replace
 
 from askance.core.errors import AskanceError, ModelFailure, RetrieverFailure
 from askance.core.machine import machine_failure
@@ -22,21 +23,19 @@ from askance.core.trace import (
 from askance.core.types import (
     Attention,
     Chat,
+    GenerateRequest,
     Generation,
     Hit,
     Key,
     Part,
     Prompt,
     Role,
-    Sampling,
     Scored,
     Span,
     TokenIds,
-    Until,
-    Want,
     Watch,
 )
-from askance.core.wrapped import WrappedModel, WrappedRetriever
+from askance.core.wrapped import WrappedModel, WrappedRetriever, generated
 
 
 class RecordedModel(WrappedModel):
@@ -46,30 +45,18 @@ class RecordedModel(WrappedModel):
         super().__init__(model)
         self._role, self._trace, self._scope = role, trace, scope
 
-    async def generate(
-        self,
-        prompt: Prompt,
-        sampling: Sampling,
-        want: Want = Want(),
-        until: Until | None = None,
-        *,
-        n: int = 1,
-        key: Key,
-        watch: Watch | None = None,
-    ) -> tuple[Generation, ...]:
+    async def complete(self, request: GenerateRequest) -> tuple[Generation, ...]:
         began = time.perf_counter()
-        full_key = (*self._scope, *key)
-        guarded = None if watch is None else _Guarded(watch)
+        key, guarded = request.key, None if request.watch is None else _Guarded(request.watch)
+        asked = replace(request, key=(*self._scope, *key), watch=guarded)
         with _calling(self._trace, f"{self._role} model {self.name}, {_name(key)}", ModelFailure):
-            generations = await self._model.generate(
-                prompt, sampling, want, until, n=n, key=full_key, watch=guarded
-            )
+            generations = await generated(self._model, asked)
         if guarded is not None and guarded.error is not None:
             raise guarded.error
         seconds = time.perf_counter() - began
-        shown = prompt_text(prompt, self._model)
+        shown = prompt_text(request.prompt, self._model)
         for generation in generations:
-            self._record(generation, shown, key, seconds / n)
+            self._record(generation, shown, key, seconds / request.n)
         return generations
 
     async def score(self, prompt: Prompt, options: Sequence[str]) -> tuple[Scored, ...]:

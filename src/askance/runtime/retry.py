@@ -2,7 +2,7 @@
 
 import asyncio
 from collections.abc import Awaitable, Callable, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import TypeVar
 
 from askance.core.errors import AskanceError, InputError, ModelUnavailable, RetrieverUnavailable
@@ -10,18 +10,15 @@ from askance.core.notes import note
 from askance.core.ports import Model, Retriever
 from askance.core.types import (
     Attention,
+    GenerateRequest,
     Generation,
     Hit,
-    Key,
     Prompt,
-    Sampling,
     Scored,
     TokenIds,
-    Until,
-    Want,
     Watch,
 )
-from askance.core.wrapped import WrappedModel, WrappedRetriever
+from askance.core.wrapped import WrappedModel, WrappedRetriever, generated
 
 T = TypeVar("T")
 Sleep = Callable[[float], Awaitable[None]]
@@ -78,23 +75,14 @@ class RetryingModel(WrappedModel):
         super().__init__(model)
         self._patience = patience
 
-    async def generate(
-        self,
-        prompt: Prompt,
-        sampling: Sampling,
-        want: Want = Want(),
-        until: Until | None = None,
-        *,
-        n: int = 1,
-        key: Key,
-        watch: Watch | None = None,
-    ) -> tuple[Generation, ...]:
-        watching = None if watch is None else _Onward(watch)
+    async def complete(self, request: GenerateRequest) -> tuple[Generation, ...]:
+        watching = None if request.watch is None else _Onward(request.watch)
+        again = replace(request, watch=watching)
 
         async def call() -> tuple[Generation, ...]:
             if watching is not None:
                 watching.begin()
-            return await self._model.generate(prompt, sampling, want, until, n=n, key=key, watch=watching)
+            return await generated(self._model, again)
 
         return await self._patience.keep_trying(call)
 

@@ -12,7 +12,8 @@ from typing import Any
 
 from askance.core.errors import InputError
 
-_FORMAT = 1
+_FORMAT = 2
+"""Raised when what is kept looks otherwise; older answers are then not found any more."""
 _APPLICATION = 0x61736B63
 """Marks the file as ours: "askc" in ASCII."""
 _SCHEMA = f"""

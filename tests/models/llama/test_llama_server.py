@@ -15,8 +15,8 @@ from askance.core.errors import PromptTooLong
 from askance.core.types import Chat, Raw, Sampling, Span, Turn, Want, untrusted
 from askance.models.bundled import gguf_path
 from askance.models.llama_cpp import load_gguf
-from askance.models.openai.bounds import entropy_bounds
 from askance.models.openai.options import SERVERS
+from askance.models.openai.reading import entropy_bounds
 from askance.wire import load_model
 
 WINDOW, SLOTS = 512, 2

@@ -1,15 +1,15 @@
-"""The attention of one layer, read out while the model runs on stock scaled-dot-product attention.
+"""What transformers calls for the attention of every layer, registered beside its own implementations.
 
-The option `output_attentions` of transformers makes every layer slow and keeps every layer's matrix. Here
-one function is registered beside the stock ones; it calls the stock one and, for the layer that a `Capture`
-names, computes the softmax again from the same query, key, scaling and mask.
+Whoever runs a pass names with `reading_by` what computes its attention. A `Capture` calls the stock
+implementation and, for one layer, computes the softmax again from the same query, key, scaling and mask: the
+option `output_attentions` of transformers would make every layer slow and keep every layer's matrix.
 """
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
 from contextvars import ContextVar
 from dataclasses import dataclass, field
-from typing import Any
+from typing import Any, Protocol, TypeVar
 
 import torch
 from torch import Tensor, nn
@@ -18,42 +18,95 @@ from transformers.integrations.sdpa_attention import sdpa_attention_forward
 from transformers.masking_utils import sdpa_mask
 
 from askance.core.errors import ModelSpecError
-from askance.models.hf.passes import attend_in_pass
 from askance.models.hf.slots import KeyShape
 
 ATTENTION_NAME = "askance"
 
 
+@dataclass(frozen=True, slots=True, eq=False)
+class Layer:
+    """What transformers gives for the attention of one layer.
+
+    Attributes:
+        query: shape [1, heads, queries, size]; key and value: [1, key-value heads, keys, size].
+        options: what else it says, such as `scaling`.
+    """
+
+    module: nn.Module
+    query: Tensor
+    key: Tensor
+    value: Tensor
+    mask: Tensor | None
+    options: Mapping[str, Any]
+
+    @property
+    def index(self) -> int | None:
+        """Its number among the layers; None where the module does not tell."""
+        return getattr(self.module, "layer_idx", None)
+
+    @property
+    def scaling(self) -> float:
+        """What scores are multiplied by."""
+        told = self.options.get("scaling")
+        return self.query.shape[-1] ** -0.5 if told is None else float(told)
+
+
+class Reader(Protocol):
+    """Computes the attention of the layers of a pass."""
+
+    def attend(self, layer: Layer) -> Tensor:
+        """The output of one layer, shape [1, queries, heads, size of a value]."""
+        ...
+
+
 @dataclass(slots=True)
 class Capture:
-    """What one forward pass left behind.
+    """A `Reader` for passes over one text, and what the last of them left behind.
 
     Attributes:
         layer: index of the layer to read; None reads none, and only lists the layers that went by.
         weights: shape [heads, queries, keys], float32, after the pass.
-        shapes: of keys and values, by index of the layers whose attention ran through `attend_and_capture`.
+        shapes: of keys and values, by index of the layers whose attention went by.
     """
 
-    layer: int | None
+    layer: int | None = None
     weights: Tensor | None = None
     shapes: dict[int, KeyShape] = field(default_factory=dict)
 
+    def attend(self, layer: Layer) -> Tensor:
+        """See `Reader.attend`."""
+        index, key, value, options = layer.index, layer.key, layer.value, layer.options
+        if index is not None:
+            self.shapes[index] = KeyShape(key.shape[1], key.shape[3], value.shape[3])
+        is_wanted = index is not None and index == self.layer
+        # Stock attention knows no soft cap on the scores, so those models get both from the weights.
+        is_capped = options.get("softcap") is not None
+        weights = _weights(layer) if is_wanted or is_capped else None
+        if is_wanted and weights is not None:
+            self.weights = weights[0]
+        if is_capped and weights is not None:
+            repeated = _repeat_heads(value, layer.query.shape[1])
+            return (weights.to(value.dtype) @ repeated).transpose(1, 2).contiguous()
+        stock, _ = sdpa_attention_forward(layer.module, layer.query, key, value, layer.mask, **options)
+        output: Tensor = stock
+        return output
 
-_active: ContextVar[Capture | None] = ContextVar("active_capture", default=None)
+
+R = TypeVar("R", bound=Reader)
+_active: ContextVar[Reader] = ContextVar("active_reader")
 
 
 @contextmanager
-def capturing(layer: int | None) -> Iterator[Capture]:
-    """Forward passes of this thread inside the block fill the capture; the last one wins."""
-    capture = Capture(layer)
-    token = _active.set(capture)
+def reading_by(reader: R) -> Iterator[R]:
+    """Forward passes of this thread inside the block get their attention from `reader`."""
+    token = _active.set(reader)
     try:
-        yield capture
+        yield reader
     finally:
         _active.reset(token)
 
 
-def attend_and_capture(
+def attend(
     module: nn.Module,
     query: Tensor,
     key: Tensor,
@@ -61,9 +114,7 @@ def attend_and_capture(
     attention_mask: Tensor | None,
     **options: Any,
 ) -> tuple[Tensor, None]:
-    """Transformers calls this for every layer: the stock result, and the weights aside if they are wanted.
-
-    Shapes: query [1, heads, queries, size]; key and value [1, key-value heads, keys, size].
+    """Transformers calls this for every layer; see `Reader.attend`.
 
     Raises:
         ModelSpecError: attention sinks, whose weights do not sum to 1, beside stock attention.
@@ -72,42 +123,21 @@ def attend_and_capture(
         raise ModelSpecError(
             "this model's attention has sinks, with which its weights can't be read: name another model."
         )
-    layer = getattr(module, "layer_idx", None)
-    if layer is not None:
-        passed = attend_in_pass(layer, query, key, value, options)
-        if passed is not None:
-            return passed, None
-    capture = _active.get()
-    if capture is not None and layer is not None:
-        capture.shapes[layer] = KeyShape(key.shape[1], key.shape[3], value.shape[3])
-    is_wanted = capture is not None and layer is not None and layer == capture.layer
-    # Stock attention knows no soft cap on the scores, so those models get both from the weights.
-    is_capped = options.get("softcap") is not None
-    weights = _weights(module, query, key, attention_mask, options) if is_wanted or is_capped else None
-    if is_wanted and capture is not None and weights is not None:
-        capture.weights = weights[0]
-    if is_capped and weights is not None:
-        repeated = _repeat_heads(value, query.shape[1])
-        return (weights.to(value.dtype) @ repeated).transpose(1, 2).contiguous(), None
-    output, _ = sdpa_attention_forward(module, query, key, value, attention_mask, **options)
-    return output, None
+    reader = _active.get(None) or Capture()
+    return reader.attend(Layer(module, query, key, value, attention_mask, options)), None
 
 
-def _weights(
-    module: nn.Module, query: Tensor, key: Tensor, mask: Tensor | None, options: dict[str, Any]
-) -> Tensor:
+def _weights(layer: Layer) -> Tensor:
     """Softmax rows, float32, shape [1, heads, queries, keys]."""
-    scaling = options.get("scaling")
-    scaling = query.shape[-1] ** -0.5 if scaling is None else scaling
-    keys = _repeat_heads(key, query.shape[1]).float()
-    scores = query.float() @ keys.transpose(-1, -2) * scaling
+    options, keys = layer.options, _repeat_heads(layer.key, layer.query.shape[1]).float()
+    scores = layer.query.float() @ keys.transpose(-1, -2) * layer.scaling
     cap = options.get("softcap")
     if cap is not None:
         scores = torch.tanh(scores / cap) * cap
     bias = options.get("position_bias")
     if bias is not None:
         scores = scores + bias
-    return torch.softmax(_masked(scores, mask, _is_causal(module, options)), dim=-1)
+    return torch.softmax(_masked(scores, layer.mask, _is_causal(layer.module, options)), dim=-1)
 
 
 def _masked(scores: Tensor, mask: Tensor | None, is_causal: bool) -> Tensor:
@@ -124,7 +154,7 @@ def _masked(scores: Tensor, mask: Tensor | None, is_causal: bool) -> Tensor:
     return scores + mask.float()
 
 
-def _is_causal(module: nn.Module, options: dict[str, Any]) -> bool:
+def _is_causal(module: nn.Module, options: Mapping[str, Any]) -> bool:
     given = options.get("is_causal")
     return bool(getattr(module, "is_causal", True) if given is None else given)
 
@@ -135,5 +165,5 @@ def _repeat_heads(keys_or_values: Tensor, num_heads: int) -> Tensor:
     return keys_or_values if group == 1 else keys_or_values.repeat_interleave(group, dim=1)
 
 
-AttentionInterface.register(ATTENTION_NAME, attend_and_capture)
+AttentionInterface.register(ATTENTION_NAME, attend)
 AttentionMaskInterface.register(ATTENTION_NAME, sdpa_mask)

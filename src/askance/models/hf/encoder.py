@@ -25,7 +25,6 @@ from askance.core.types import TextKind
 from askance.models.hf.fingerprint import weights_fingerprint
 from askance.models.hf.load import OWN_CODE_ONLY, fitting, loading, placement
 from askance.models.hf.noise import first_line
-from askance.models.hf.threads import no_team, settle_team
 
 _BATCH_TEXTS = 32
 
@@ -67,7 +66,6 @@ class SentenceEncoder:
     def _embed(self, texts: list[str], kind: TextKind) -> NDArray[np.float32]:
         if not texts:
             return np.zeros((0, self._dimensions), dtype=np.float32)
-        settle_team()
         try:
             with panics_as(ValueError):
                 vectors = self._encode[kind](
@@ -106,7 +104,7 @@ def load_encoder(name: str, *, device: str = "auto", display_name: str | None = 
         )
     if module.get_embedding_dimension() is None:
         raise ModelSpecError(f"model {name!r} is no encoder: it does not say how long its vectors are.")
-    with fitting(name, place), no_team():
+    with fitting(name, place):
         module = module.eval().requires_grad_(False).to(place)
         return SentenceEncoder(module, display_name or f"hf:{folder}")
 

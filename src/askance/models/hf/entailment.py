@@ -36,7 +36,6 @@ from askance.models.hf.load import (
     source,
 )
 from askance.models.hf.noise import quiet
-from askance.models.hf.threads import no_team, settle_team
 
 _ENTAILMENT = re.compile(r"(?!not|non|no[ _-]|contra).*entail", re.IGNORECASE)
 _YES = "1"
@@ -54,7 +53,6 @@ class HfEntailment:
         self._judge = judge
 
     async def entails(self, premise: str, claim: str) -> bool:
-        settle_team()
         with torch.inference_mode():
             return self._judge(whole_characters(premise), whole_characters(claim))
 
@@ -83,7 +81,7 @@ def load_entailment(name: str, *, device: str = "auto", dtype: str = "auto") -> 
             folder, dtype=precision or "auto", output_loading_info=True, **OWN_CODE_ONLY
         )
         check_whole(name, report)
-    with fitting(name, place), no_team():
+    with fitting(name, place):
         module = module.eval().requires_grad_(False).to(place)
     make = _writer if family is AutoModelForSeq2SeqLM else _classifier
     return HfEntailment(make(module, tokenizer, name), name)

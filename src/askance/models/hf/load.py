@@ -15,11 +15,9 @@ from transformers.models.auto.modeling_auto import MODEL_FOR_CAUSAL_LM_MAPPING_N
 from askance.core.errors import KnobError, MachineFailure, MissingExtra, ModelSpecError
 from askance.core.machine import is_memory
 from askance.core.panics import panics_as
-from askance.models.hf.gguf_reading import read_gguf
 from askance.models.hf.model import HfModel
-from askance.models.hf.noise import first_line, quiet
+from askance.models.hf.noise import first_line, quiet, reading_gguf
 from askance.models.hf.sentencepiece import check_readers, settle_legacy
-from askance.models.hf.threads import no_team
 
 OWN_CODE_ONLY = {"trust_remote_code": False}
 """Said to every loader: otherwise transformers asks on standard input whether to run a model's code."""
@@ -57,7 +55,7 @@ def load_parts(name: str, *, device: str = "auto", dtype: str = "auto") -> tuple
     """
     place, precision = placement(device, dtype)
     module, tokenizer = _read(name, precision)
-    with fitting(name, place), no_team():
+    with fitting(name, place):
         return module.to(place), tokenizer
 
 
@@ -70,7 +68,7 @@ def as_model(module: Any, tokenizer: Any, *, name: str, guesses: bool = True) ->
         MachineFailure: there is no memory to run it.
     """
     context_tokens = context_tokens_of(module.config.get_text_config(), tokenizer)
-    with fitting(name, module.device), quiet(), no_team():
+    with fitting(name, module.device), quiet():
         return HfModel(
             module.eval().requires_grad_(False),
             tokenizer,
@@ -120,7 +118,7 @@ def fitting(name: str, place: torch.device) -> Iterator[None]:
 def loading(name: str, folder: str) -> Iterator[None]:
     """What loaders say is kept from the screen. What they raise becomes why the model can't be loaded."""
     try:
-        with quiet(), no_team(), panics_as(ValueError):
+        with quiet(), panics_as(ValueError):
             yield
     except ModelSpecError:
         raise
@@ -138,7 +136,7 @@ def _read(name: str, dtype: torch.dtype | None) -> tuple[Any, Any]:
     # Older transformers always unpack the weights, newer ones only when told to.
     packing = getattr(transformers, "GgufConfig", None) if gguf_file else None
     unpacked = {"quantization_config": packing(dequantize=True)} if packing else {}
-    with loading(name, folder), read_gguf() if gguf_file else nullcontext():
+    with loading(name, folder), reading_gguf() if gguf_file else nullcontext():
         if not gguf_file:
             _check_is_causal(name, AutoConfig.from_pretrained(folder, **OWN_CODE_ONLY))
         tokenizer = AutoTokenizer.from_pretrained(folder, **OWN_CODE_ONLY, **gguf)

@@ -10,11 +10,12 @@ from numpy.typing import NDArray
 from askance.core.types import TokenIds
 from askance.models.hf.encoding import encoding_of
 from askance.models.hf.fingerprint import model_fingerprint
-from askance.models.hf.free_memory import free_bytes
 from askance.models.hf.network import Network
-from askance.models.hf.threads import no_team
+from askance.models.local.free_memory import free_bytes_of_machine
 from askance.models.local.model import LocalModel
 from askance.runtime.batch import Batch
+
+_SHARE_OF_GPU = 0.8
 
 
 class HfModel(LocalModel):
@@ -42,15 +43,14 @@ class HfModel(LocalModel):
     ) -> None:
         self._network = Network(module, name)
         encoding = encoding_of(tokenizer, module, name)
-        memory = memory_bytes or free_bytes(self._network.device)
+        memory = memory_bytes or _free_bytes(self._network.device)
         batch: Batch[Any, Any] = Batch(self._network.backend, memory, guesses=guesses)
         super().__init__(name, context_tokens, encoding, batch)
 
     @cached_property
     def fingerprint(self) -> str:
         """See `model_fingerprint`."""
-        with no_team():
-            return model_fingerprint(self._network.module, self._encoding)
+        return model_fingerprint(self._network.module, self._encoding)
 
     @property
     def device(self) -> torch.device:
@@ -75,3 +75,11 @@ class HfModel(LocalModel):
 
     def _attended(self, ids: TokenIds) -> NDArray[np.float32]:
         return self._network.attend(ids)
+
+
+def _free_bytes(device: torch.device) -> int:
+    """A part of the memory that is free now, of the GPU or of what this process may have of the machine."""
+    if device.type == "cuda":
+        torch.cuda.empty_cache()  # what torch keeps of tensors that are gone does not look free
+        return int(_SHARE_OF_GPU * torch.cuda.mem_get_info(device)[0])
+    return free_bytes_of_machine()

@@ -1,12 +1,19 @@
 """What libraries say while they load: kept from the screen, and cut to one line in an error."""
 
+import functools
 import logging
+import threading
 import warnings
 from collections.abc import Iterator
 from contextlib import contextmanager
+from typing import Any
 
 from huggingface_hub.utils.tqdm import are_progress_bars_disabled, enable_progress_bars
 from transformers.utils import logging as transformers_logging
+
+_SLOW = ("GGUFReader", "get_tensor_name_map")
+"""What of `gguf` transformers asks for again and again."""
+_lock = threading.Lock()
 
 
 @contextmanager
@@ -33,19 +40,30 @@ def quiet() -> Iterator[None]:
 
 
 @contextmanager
-def no_gguf_bar() -> Iterator[None]:
-    """The GGUF reader of transformers draws its bar with tqdm directly, which no setting turns off."""
-    from transformers import modeling_gguf_pytorch_utils as gguf_reader
+def reading_gguf() -> Iterator[None]:
+    """Without a bar, and what transformers asks of the package `gguf` more than once is made only once, which
+    takes less than half of the time.
 
-    bar = getattr(gguf_reader, "tqdm", None)
-    if bar is None:
-        yield
-        return
-    gguf_reader.tqdm = lambda items, **_: items
-    try:
-        yield
-    finally:
-        gguf_reader.tqdm = bar
+    Its reader draws a bar with tqdm directly, which no setting turns off. It opens a file for the tokenizer,
+    for the settings and for the weights, and makes the table of all names of weights anew for each module of
+    a network. Other threads that read a file wait: the packages are everyone's.
+    """
+    import gguf
+    from transformers import modeling_gguf_pytorch_utils as reader
+
+    with _lock:
+        before = [(gguf, name, getattr(gguf, name)) for name in _SLOW]
+        changed: list[Any] = [(gguf, name, functools.cache(make)) for _, name, make in before]
+        if hasattr(reader, "tqdm"):
+            before.append((reader, "tqdm", reader.tqdm))
+            changed.append((reader, "tqdm", lambda items, **_: items))
+        try:
+            for each in changed:
+                setattr(*each)
+            yield
+        finally:
+            for each in before:
+                setattr(*each)
 
 
 def first_line(error: Exception) -> str:

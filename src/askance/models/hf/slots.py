@@ -150,10 +150,6 @@ class Slots:
             self._slabs[size] = Slab(self._shapes, size, self._device, self._dtype)
         return self._slabs[size].open()
 
-    def close(self, slot: Slot) -> None:
-        """Give a row back."""
-        slot.slab.close(slot)
-
     def give_back(self) -> None:
         """Let go of slabs that nobody uses."""
         self._slabs = {size: slab for size, slab in self._slabs.items() if slab.slots}

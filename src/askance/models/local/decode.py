@@ -7,7 +7,7 @@ from typing import Literal
 import numpy as np
 from numpy.typing import NDArray
 
-from askance.core.types import Generation, Key, Sampling, Scored, Token, TokenIds, Until, Want, Watch
+from askance.core.types import GenerateRequest, Generation, Scored, Token, TokenIds
 from askance.models.local.choosing import Chooser, Reading, Row, read
 from askance.models.local.detokenise import Detokeniser
 from askance.models.local.vocabulary import Vocabulary
@@ -21,11 +21,7 @@ class Job:
 
     prompt_ids: TokenIds
     named_ids: TokenIds
-    sampling: Sampling
-    want: Want
-    until: Until | None
-    key: Key
-    watch: Watch | None
+    request: GenerateRequest
     model_name: str
 
 
@@ -35,24 +31,25 @@ class Sample:
     num_logits = 1
 
     def __init__(self, vocabulary: Vocabulary, job: Job, number: int) -> None:
+        asked = self._asked = job.request
         self.ids = list(job.prompt_ids)
-        self.max_tokens = len(job.prompt_ids) + job.sampling.max_tokens
-        self.wants_attention = job.want.attention is not None
+        self.max_tokens = len(job.prompt_ids) + asked.sampling.max_tokens
+        self.wants_attention = asked.want.attention is not None
         self.is_abandoned = False
         self._vocabulary, self._job, self._num_reused = vocabulary, job, 0
-        self._chooser = Chooser(job.sampling, job.key, number, job.model_name)
-        self._writing = Writing(job.sampling, job.until, job.watch if number == 0 else None)
+        self._chooser = Chooser(asked.sampling, asked.key, number, job.model_name)
+        self._writing = Writing(asked.sampling, asked.until, asked.watch if number == 0 else None)
         self._detokeniser = Detokeniser(vocabulary, job.prompt_ids)
 
     def take(self, fed: Fed, num_reused: int) -> bool:
         """Choose the next token, and give it with its signals to the text."""
         self._num_reused = num_reused
-        if fed.attention and self._job.want.attention is not None:
-            row = _over_heads(fed.attention[-1], self._job.want.attention)
+        if fed.attention and self._asked.want.attention is not None:
+            row = _over_heads(fed.attention[-1], self._asked.want.attention)
             self._writing.tokens[-1] = replace(self._writing.tokens[-1], attention=row)
         last: Row = fed.logits[-1]
         token_id = self._chooser.choose(last)
-        self._append(token_id, read(last, token_id, self._job.want, self._job.named_ids))
+        self._append(token_id, read(last, token_id, self._asked.want, self._job.named_ids))
         self.ids.append(token_id)
         return not self._writing.is_finished
 
@@ -66,7 +63,7 @@ class Sample:
         top = tuple((detokeniser.peek(id), logprob) for id, logprob in reading.top)
         is_end = token_id in self._vocabulary.end_ids
         text = "" if is_end else detokeniser.add(token_id)
-        if not is_end and len(tokens) + 1 == self._job.sampling.max_tokens:
+        if not is_end and len(tokens) + 1 == self._asked.sampling.max_tokens:
             text += detokeniser.flush()
         start = tokens[-1].end if tokens else 0
         token = Token(

@@ -1,9 +1,10 @@
 """The `Model` port over a `Batch`. Coroutines wait in order for the one thread that computes."""
 
 import asyncio
-from abc import ABC, abstractmethod
+from abc import abstractmethod
 from collections.abc import Awaitable, Sequence
 from contextlib import nullcontext
+from dataclasses import replace
 from functools import partial
 from typing import Any, TypeVar
 
@@ -14,32 +15,30 @@ from askance.core.errors import InputError, MissingAbility, ModelFailure, Prompt
 from askance.core.types import (
     Attention,
     Capability,
+    GenerateRequest,
     Generation,
-    Key,
     Prompt,
-    Sampling,
     Scored,
     Signal,
     Span,
     TokenIds,
-    Until,
-    Want,
     Watch,
     as_spans,
 )
+from askance.core.wrapped import RequestedModel
 from askance.models.local.decode import Job, Options, Sample
 from askance.models.local.detokenise import Detokeniser
 from askance.models.local.encoding import Encoding
-from askance.models.sampling import check_sampling
 from askance.runtime.batch import Batch
 from askance.runtime.schedule import Scheduler, tell
+from askance.runtime.writing import check_sampling
 
 T = TypeVar("T")
 
 _ANYWHERE: frozenset[Signal] = frozenset({"logprob", "top_logprobs", "entropy", "token_probs"})
 
 
-class LocalModel(ABC):
+class LocalModel(RequestedModel):
     """A causal language model whose logits are at hand: it has every signal, attention where it can be read.
 
     Args:
@@ -108,17 +107,7 @@ class LocalModel(ABC):
     def _attended(self, ids: TokenIds) -> NDArray[np.float32]:
         """The last layer's weights of one pass over `ids` alone: shape [heads, ids, ids]."""
 
-    async def generate(
-        self,
-        prompt: Prompt,
-        sampling: Sampling,
-        want: Want = Want(),
-        until: Until | None = None,
-        *,
-        n: int = 1,
-        key: Key,
-        watch: Watch | None = None,
-    ) -> tuple[Generation, ...]:
+    async def complete(self, request: GenerateRequest) -> tuple[Generation, ...]:
         """See `Model.generate`.
 
         Raises:
@@ -128,19 +117,16 @@ class LocalModel(ABC):
             PromptTooLong: prompt and `max_tokens` do not fit `context_tokens`.
             ModelFailure: the model broke, or gave logits that are no numbers.
         """
+        n, sampling, want = request.n, request.sampling, request.want
         check_sampling(sampling, n)
         if want.attention is not None:
             self._require_attention()
             self._expect_attention()
-        bridge = None if watch is None else _Bridge(watch)
+        bridge = None if request.watch is None else _Bridge(request.watch)
         job = Job(
-            prompt_ids=self._fitting(self._encoding.prompt_ids(prompt), sampling.max_tokens),
+            prompt_ids=self._fitting(self._encoding.prompt_ids(request.prompt), sampling.max_tokens),
             named_ids=tuple(self._vocabulary.single(text) for text in want.token_probs),
-            sampling=sampling,
-            want=want,
-            until=until,
-            key=key,
-            watch=bridge,
+            request=replace(request, watch=bridge),
             model_name=self._name,
         )
         num_different = 1 if sampling.temperature == 0 else n  # greedy ones are all the same

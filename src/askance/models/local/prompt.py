@@ -2,14 +2,15 @@
 
 import re
 from bisect import bisect_right
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Hashable, Iterator, Sequence
 from functools import cached_property
 from itertools import accumulate, groupby, pairwise
-from typing import TYPE_CHECKING, Any
+from threading import Lock
+from typing import TYPE_CHECKING, Any, Generic, TypeVar
 
 from askance.core.errors import InputError, MissingAbility
+from askance.core.strict_json import whole_characters
 from askance.core.types import Chat, Part, Prompt, Span, TokenIds, Turn
-from askance.models.local.recent import Recent
 from askance.models.local.vocabulary import Vocabulary
 
 if TYPE_CHECKING:
@@ -76,7 +77,9 @@ class PromptEncoder:
         ids: list[int] = []
         for is_text, group in groupby(parts, key=lambda part: isinstance(part, Span)):
             if is_text:
-                spans = [_clean(part) for part in group if isinstance(part, Span) and part.text]
+                texts = [part for part in group if isinstance(part, Span) and part.text]
+                # Half a character is taken by no tokenizer.
+                spans = [Span(whole_characters(part.text), part.trusted) for part in texts]
                 ids += self._spans(spans, at_start=at_start and not ids)
                 continue
             for part in group:
@@ -217,14 +220,6 @@ def _hide(parts: Sequence[Span], spans: list[Span]) -> str:
     return content
 
 
-def _clean(span: Span) -> Span:
-    """Lone surrogates, which no tokenizer takes, become U+FFFD."""
-    if span.text.isascii():
-        return span
-    text = span.text.encode("utf-16", "surrogatepass").decode("utf-16", "replace")
-    return Span(text, span.trusted)
-
-
 def _find_all(text: str, string: str) -> Iterator[int]:
     at = text.find(string)
     while at >= 0:
@@ -249,3 +244,32 @@ def _slice(spans: Sequence[Span], borders: Sequence[int], start: int, end: int) 
         for left, span in zip(borders, spans, strict=False)
     ]
     return [piece for piece in pieces if piece.text]
+
+
+K = TypeVar("K", bound=Hashable)
+V = TypeVar("V")
+
+
+class Recent(Generic[K, V]):
+    """The results for the last `most` different arguments; the least recently used goes first.
+
+    Unlike `functools.lru_cache` it does not hold what works them out, so that a model whose methods use it
+    goes as soon as nobody else holds it. It may be used from several threads.
+    """
+
+    def __init__(self, most: int) -> None:
+        self._most, self._lock = most, Lock()
+        self._found = dict[K, V]()
+
+    def get(self, key: K, work_out: Callable[[], V]) -> V:
+        """The result for `key`. An error of `work_out` is raised, and not kept."""
+        with self._lock:
+            if key in self._found:
+                value = self._found[key] = self._found.pop(key)
+                return value
+        value = work_out()
+        with self._lock:
+            self._found[key] = value
+            if len(self._found) > self._most:
+                del self._found[next(iter(self._found))]
+        return value

@@ -1,24 +1,36 @@
 """A model of a server, from its specification."""
 
 import asyncio
+import json
 import os
 import re
 from collections.abc import Awaitable, Mapping
 from contextlib import suppress
-from dataclasses import replace
+from dataclasses import dataclass, replace
+from hashlib import blake2b
+from pathlib import Path
 from typing import TypeVar
 from urllib.parse import urlsplit
 
 from askance.core.activity import doing
-from askance.core.errors import AskanceError, ModelSpecError
+from askance.core.errors import AskanceError, InputError, ModelSpecError
 from askance.core.notes import note
+from askance.models.bundled import cache_folder
 from askance.models.openai.connection import wait_for
 from askance.models.openai.failures import Failures
-from askance.models.openai.identity import Looker
-from askance.models.openai.kept import Kept
+from askance.models.openai.identity import Identity, Looker
 from askance.models.openai.model import OpenaiModel
-from askance.models.openai.options import ANEW, AUTO, Options, described, is_probed, read_options
+from askance.models.openai.options import (
+    ANEW,
+    AUTO,
+    OPTION_NAMES,
+    Options,
+    described,
+    is_probed,
+    read_options,
+)
 from askance.models.openai.probing import probe
+from askance.runtime.durable import write_atomically
 from askance.runtime.retry import Patience, RetryingModel
 
 _SPEC = re.compile(r"(?P<model>.*?)@(?P<url>https?://.*)")
@@ -133,3 +145,58 @@ def _host(url: str) -> str:
     if not host or parts.scheme not in ("http", "https"):
         raise ModelSpecError(f"{url!r} is no URL of a server: {_SHAPE}.")
     return host
+
+
+_FORMAT = 1
+"""Raised when what is found out changes; older files are then not used any more."""
+_MOST_BYTES = 1 << 16
+_LEAST_CONTEXT = 2
+"""Tokens: fewer are no window."""
+
+
+@dataclass(frozen=True, slots=True)
+class Kept:
+    """Where the options of one model behind one server are kept. A cache that can't be used keeps nothing."""
+
+    model: str
+    url: str
+    identity: Identity
+
+    def read(self) -> dict[str, str] | None:
+        """The options, or None where none are kept that can be used. The window is what the server tells now,
+        where it does: it may have been started with another one.
+        """
+        try:
+            path = self._path()
+            if path.stat().st_size > _MOST_BYTES:
+                return None
+            told = json.loads(path.read_text(encoding="utf-8"))
+        except (OSError, ValueError, RecursionError, InputError):
+            return None
+        found = told.get("options") if isinstance(told, Mapping) and told.get("of") == self._of() else None
+        if not isinstance(found, Mapping) or not found.keys() <= set(OPTION_NAMES):
+            return None
+        options = {name: str(value) for name, value in found.items()}
+        told = str(self.identity.context)
+        if self.identity.context < _LEAST_CONTEXT or options.get("context") == told:
+            return options
+        options["context"] = told
+        self.write(options)
+        return options
+
+    def write(self, options: Mapping[str, str]) -> bool:
+        """Keep the options; whether that was possible."""
+        try:
+            path = self._path()
+            path.parent.mkdir(parents=True, exist_ok=True)
+            write_atomically(path, json.dumps({"of": self._of(), "options": dict(options)}, indent=1))
+        except (OSError, InputError):
+            return False
+        return True
+
+    def _of(self) -> list[object]:
+        return [_FORMAT, self.url, self.model, self.identity.server, self.identity.version]
+
+    def _path(self) -> Path:
+        digest = blake2b(repr(self._of()).encode(), digest_size=8).hexdigest()
+        return cache_folder() / "servers" / f"{digest}.json"

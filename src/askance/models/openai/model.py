@@ -2,6 +2,7 @@
 
 import asyncio
 from collections.abc import AsyncIterator, Iterator, Mapping, Sequence
+from dataclasses import replace
 from typing import Any
 
 from askance.core.errors import InputError, MissingAbility, PromptTooLong, RequestRefused
@@ -10,20 +11,17 @@ from askance.core.types import (
     Attention,
     Capability,
     Chat,
+    GenerateRequest,
     Generation,
-    Key,
     Prompt,
     Raw,
-    Sampling,
     Scored,
     Signal,
     Span,
     TokenIds,
-    Until,
-    Want,
-    Watch,
     as_spans,
 )
+from askance.core.wrapped import RequestedModel
 from askance.models.openai import texts
 from askance.models.openai.connection import Connection
 from askance.models.openai.counting import Counter
@@ -31,15 +29,21 @@ from askance.models.openai.events import Unusable, read_event
 from askance.models.openai.failures import Failures
 from askance.models.openai.options import Options
 from askance.models.openai.reading import NotTold, Reading
-from askance.models.openai.requests import num_alternatives, path_of, request
+from askance.models.openai.requests import (
+    body_of,
+    is_sent,
+    loss,
+    num_alternatives,
+    path_of,
+    refused_parameter,
+    without,
+)
 from askance.models.openai.scoring import read_score, score_request
-from askance.models.openai.sparing import is_sent, loss, refused_parameter, without
-from askance.models.sampling import check_sampling
-from askance.runtime.writing import Writing
+from askance.runtime.writing import Writing, check_sampling
 from askance.tree.abreast import abreast
 
 
-class OpenaiModel:
+class OpenaiModel(RequestedModel):
     """A model behind a server. Make one with `load_openai`, which asks a busy server again, too.
 
     Texts are streamed: what a method cuts is not waited for, and the request ends with it. A server tells
@@ -86,17 +90,7 @@ class OpenaiModel:
     def context_tokens(self) -> int:
         return self._options.context
 
-    async def generate(
-        self,
-        prompt: Prompt,
-        sampling: Sampling,
-        want: Want = Want(),
-        until: Until | None = None,
-        *,
-        n: int = 1,
-        key: Key,
-        watch: Watch | None = None,
-    ) -> tuple[Generation, ...]:
+    async def complete(self, request: GenerateRequest) -> tuple[Generation, ...]:
         """See `Model.generate`. Each sample is a request of its own, with its own seed.
 
         Raises:
@@ -107,18 +101,18 @@ class OpenaiModel:
             ModelSpecError: it refuses the key or does not know the model.
             ModelFailure: it gave what can't be used.
         """
+        prompt, sampling, n, watch = request.prompt, request.sampling, request.n, request.watch
         check_sampling(sampling, n)
-        self._check_abilities(prompt, sampling, want)
+        self._check_abilities(request)
         if sampling.max_tokens >= self._options.context:
             window = f"{sampling.max_tokens} are to be written, and the window has {self._options.context}"
             raise PromptTooLong.told(self.name, window)
         if self._counter.guards_window:
             await asyncio.to_thread(self._counter.check_window, self.name, prompt, sampling.max_tokens)
         num_different = 1 if sampling.temperature == 0 else n  # greedy ones are all the same
-        watches = [watch, *[None] * (num_different - 1)]
         generations = tuple(
             await abreast(
-                self._write(prompt, sampling, want, until, key, sample, watches[sample])
+                self._write(replace(request, watch=None if sample else watch), sample)
                 for sample in range(num_different)
             )
         )
@@ -167,32 +161,19 @@ class OpenaiModel:
         """By the server's tokenizer (`tokenize=`), which blocks; otherwise at most how many tokens it has."""
         return self._counter.count(prompt)
 
-    async def _write(
-        self,
-        prompt: Prompt,
-        sampling: Sampling,
-        want: Want,
-        until: Until | None,
-        key: Key,
-        sample: int,
-        watch: Watch | None,
-    ) -> Generation:
+    async def _write(self, request: GenerateRequest, sample: int) -> Generation:
         """One text. A parameter that the server refuses, and that nothing depends on, is left out from then
         on; that is noted.
         """
-
-        def asked() -> dict[str, Any]:
-            return request(self._model, prompt, sampling, want, self._options, key=key, sample=sample)
-
-        body = asked()
+        body = body_of(request, sample, self._model, self._options)
         while True:
             try:
-                return await self._write_once(body, prompt, sampling, want, until, watch)
+                return await self._write_once(body, request)
             except RequestRefused as error:
                 refused = refused_parameter(body, error.told)
                 if refused is None or not self._leaves_out(refused):
                     raise
-                body = asked()
+                body = body_of(request, sample, self._model, self._options)
                 if is_sent(refused, body):
                     raise
 
@@ -211,16 +192,9 @@ class OpenaiModel:
         )
         return True
 
-    async def _write_once(
-        self,
-        body: Mapping[str, Any],
-        prompt: Prompt,
-        sampling: Sampling,
-        want: Want,
-        until: Until | None,
-        watch: Watch | None,
-    ) -> Generation:
-        writing = Writing(sampling, until, watch)
+    async def _write_once(self, body: Mapping[str, Any], request: GenerateRequest) -> Generation:
+        prompt, sampling, want = request.prompt, request.sampling, request.want
+        writing = Writing(sampling, request.until, request.watch)
         reading = Reading(want, num_alternatives(want, self._options))
         try:
             async with self._connection.events(path_of(prompt), body) as events:
@@ -275,7 +249,8 @@ class OpenaiModel:
         top = self._options.top_logprobs
         return f"top_logprobs={top}" if top else "logprobs=1"
 
-    def _check_abilities(self, prompt: Prompt, sampling: Sampling, want: Want) -> None:
+    def _check_abilities(self, request: GenerateRequest) -> None:
+        prompt, sampling, want = request.prompt, request.sampling, request.want
         if isinstance(prompt, Chat) and not self._options.chat:
             raise self._missing("take chats", "chat=1")
         if isinstance(prompt, Raw) and not self._options.completions:

@@ -4,10 +4,10 @@ The requests are those of `OpenaiModel` with ever fewer options, so that what wo
 """
 
 import asyncio
-from collections.abc import Iterator, Sequence
+from collections.abc import Awaitable, Iterator, Sequence
 from contextvars import Context
 from dataclasses import fields, replace
-from typing import Any, Literal, cast
+from typing import Any, Literal, TypeVar, cast
 
 from askance.core.errors import (
     AskanceError,
@@ -26,6 +26,8 @@ from askance.models.openai.model import OpenaiModel
 from askance.models.openai.options import SERVERS, Options, read_options
 from askance.models.openai.proofs import Words, Written, halves, together, tokens_of
 
+T = TypeVar("T")
+
 _KEY = ("probe",)
 _OF_THE_USER = {"timeout", "attempts"}
 _SECONDS = 120.0
@@ -33,7 +35,6 @@ _SECONDS = 120.0
 _MOST_TOP = (20, 5)
 """Alternatives to ask for, in this order."""
 _TOKENS = 24
-_TOKENS_OF_A_WORD = 8
 _ASKED = "Count from one to twenty in words."
 _CHAT = Chat((Turn("user", (Span(_ASKED),)),))
 _COUNTING = "one, two, three, four, five, six, seven, eight, nine, ten, one, two, three, fo"
@@ -158,11 +159,8 @@ class _Probe:
         for way in ways if expected else ():
             options = replace(found, continuation=way, running_usage=chat.options.running_usage)
             prompt = Chat(_CHAT.turns, (Span(begun),))
-            try:
-                again = await self._write(prompt, options, sampling=Sampling(_TOKENS), until=Words(2))
-            except (ModelFailure, ModelSpecError, PromptTooLong) as error:
-                if isinstance(error, ModelUnavailable):
-                    raise
+            again = await _if_taken(self._write(prompt, options, sampling=Sampling(_TOKENS), until=Words(2)))
+            if again is None:
                 continue
             running = again.generation.finish == "enough" and not again.generation.is_upper_bound
             if again.generation.text.split()[:1] == [expected]:
@@ -191,14 +189,10 @@ class _Probe:
         """Whether a hot sample with top_k=1 is what is written at temperature 0."""
         options = replace(found, top_k=True)
         sampling = Sampling(_TOKENS, temperature=_HOT, top_k=1)
-        try:
-            hot = await self._write(_CHAT, options, sampling=sampling)
-        except (ModelFailure, ModelSpecError) as error:
-            if isinstance(error, ModelUnavailable):
-                raise
+        hot = await _if_taken(self._write(_CHAT, options, sampling=sampling))
+        if hot is None or not hot.options.top_k:
             return False
-        is_sent = hot.options.top_k
-        return is_sent and bool(hot.generation.text.strip()) and hot.generation.text == chat.generation.text
+        return bool(hot.generation.text.strip()) and hot.generation.text == chat.generation.text
 
     async def _scores(self, raw: Written, found: Options) -> bool:
         """Whether the first token that it wrote has the log-probability with which it wrote it."""
@@ -206,13 +200,8 @@ class _Probe:
         if first is None or not first.text or first.logprob is None:
             return False
         model = OpenaiModel(self._model, self._url, self._key, replace(found, score=True))
-        try:
-            (scored,) = await model.score(_RAW, [first.text])
-        except (ModelFailure, ModelSpecError) as error:
-            if isinstance(error, ModelUnavailable):
-                raise
-            return False
-        return abs(scored.logprob - first.logprob) <= _TOLERANCE_OF_SCORES
+        scores = await _if_taken(model.score(_RAW, [first.text]))
+        return scores is not None and abs(scores[0].logprob - first.logprob) <= _TOLERANCE_OF_SCORES
 
     async def _tokenizer(self, chat: Written, found: Options) -> Any:
         """The way of counting that gives what the server says that it read."""
@@ -223,12 +212,7 @@ class _Probe:
             return "none"
         options = replace(found, tokenize=cast(Any, server))
         model = OpenaiModel(self._model, self._url, self._key, options)
-        try:
-            counted = await asyncio.to_thread(model.count, _CHAT)
-        except (ModelFailure, ModelSpecError) as error:
-            if isinstance(error, ModelUnavailable):
-                raise
-            return "none"
+        counted = await _if_taken(asyncio.to_thread(model.count, _CHAT))
         return server if counted == chat.generation.prompt_tokens else "none"
 
     async def _context(self, found: Options) -> int:
@@ -246,6 +230,16 @@ class _Probe:
             return self.failures.of_model(models, self._url)
         assert self._refusal is not None
         return self._refusal
+
+
+async def _if_taken(call: Awaitable[T]) -> T | None:
+    """What a call gives; None where the server refuses it, or breaks at it."""
+    try:
+        return await call
+    except ModelUnavailable:
+        raise
+    except (ModelFailure, ModelSpecError, PromptTooLong):
+        return None
 
 
 def _ladder(options: Options, refusals: Sequence[AskanceError]) -> Iterator[Options]:

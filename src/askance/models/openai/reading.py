@@ -1,13 +1,184 @@
-"""A streamed answer on its way to tokens with their signals."""
+"""A streamed answer on its way to tokens with their signals: which token wrote what, and its entropy.
+
+The text is what counts. A token's bytes must be what stands there, but for what servers are known to get
+wrong: a space in front of a token, which SentencePiece vocabularies make ambiguous, and parts of a character,
+for which many say U+FFFD or nothing. A run of such parts has the text up to the next token that is known.
+"""
 
 import codecs
-from collections.abc import Iterator
+import math
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass
 
 from askance.core.types import Token, Want
-from askance.models.openai.aligning import Aligner, Piece
-from askance.models.openai.bounds import entropy_bounds
 from askance.models.openai.events import Entry, Event, Unusable, Usage
 from askance.models.openai.texts import id_of, utf8
+
+_SPACE = b" "
+_MOST_OF_HALF = 3
+"""Tokens of a character that a text ends in the middle of: it has at most four bytes."""
+
+
+@dataclass(frozen=True, slots=True)
+class Piece:
+    """The bytes that one token wrote, and what is told of it."""
+
+    raw: bytes
+    entry: Entry | None = None
+
+
+class Aligner:
+    """Takes texts and entries as they come, in any rhythm."""
+
+    def __init__(self) -> None:
+        self._left = b""
+        self._entries: list[Entry] = []
+        self._has_begun = False
+
+    def take(self, raw: bytes, entries: Sequence[Entry]) -> Iterator[Piece]:
+        """The tokens that are complete with this.
+
+        Args:
+            raw: the bytes of the text that was added.
+
+        Raises:
+            Unusable: the tokens are not those of the text.
+        """
+        self._left += raw
+        self._entries += entries
+        while self._entries:
+            complete = self._next()
+            if not complete:
+                return
+            yield from complete
+
+    def rest(self, *, has_ended: bool) -> tuple[list[Piece], Entry | None]:
+        """The tokens that are complete since nothing follows, and the end token if it is told.
+
+        Args:
+            has_ended: the model wrote its end token, which stands in no text.
+
+        Raises:
+            Unusable: the tokens are not those of the text.
+        """
+        end = None
+        if has_ended and self._entries and not (self._left and self._entries[-1].is_vague):
+            end = self._entries.pop()
+        if self._left and not self._entries:
+            raise Unusable(f"no log-probabilities for {_shown(self._left)} at the end of the text")
+        if any(not each.is_vague and _is_text(each.raw) for each in self._entries):
+            raise self._mismatch(self._entries[0])
+        if not self._left and (has_ended or len(self._entries) > _MOST_OF_HALF):
+            self._check_nothing_is_lost(len(self._entries))
+        return self._spread(len(self._entries), len(self._left)), end
+
+    def _next(self) -> list[Piece]:
+        """The next tokens, or none where it takes more to tell."""
+        first = self._entries[0]
+        if first.raw and self._left.startswith(first.raw):
+            return self._spread(1, len(first.raw))
+        if first.is_vague:
+            return self._run()
+        others = self._with_other_spaces(first.raw)
+        found = next((raw for raw in others if self._left and self._left.startswith(raw)), None)
+        if found is not None:
+            return self._spread(1, len(found))
+        if any(raw.startswith(self._left) for raw in (first.raw, *others)):
+            return []
+        raise self._mismatch(first)
+
+    def _run(self) -> list[Piece]:
+        num_vague = next((at for at, each in enumerate(self._entries) if not each.is_vague), None)
+        if num_vague is None:
+            return []
+        # What is told as nothing may also be a control token, which writes nothing.
+        least = 1 if any(each.raw for each in self._entries[:num_vague]) else 0
+        size = self._left.find(self._entries[num_vague].raw, least)
+        if size == 0:
+            self._check_nothing_is_lost(num_vague)
+        return [] if size < 0 else self._spread(num_vague, size)
+
+    def _check_nothing_is_lost(self, num_entries: int) -> None:
+        if not all(each.is_whole for each in self._entries[:num_entries]):
+            raise Unusable(
+                "a token without a text: with log-probabilities it loses characters that are spread over "
+                "several tokens"
+            )
+
+    def _with_other_spaces(self, raw: bytes) -> list[bytes]:
+        bare = [raw[1:]] if raw.startswith(_SPACE) and not self._has_begun else []
+        return [_SPACE + raw, *bare]
+
+    def _spread(self, num_entries: int, size: int) -> list[Piece]:
+        """So many entries, the last of which wrote all of so many bytes."""
+        entries, self._entries = self._entries[:num_entries], self._entries[num_entries:]
+        raw, self._left = self._left[:size], self._left[size:]
+        self._has_begun = self._has_begun or bool(raw)
+        return [Piece(raw if each is entries[-1] else b"", each) for each in entries]
+
+    def _mismatch(self, entry: Entry) -> Unusable:
+        there = _shown(self._left[:40]) if self._left else "nothing more"
+        return Unusable(f"log-probabilities of the token {entry.text!r} where its text has {there}")
+
+
+def _is_text(raw: bytes) -> bool:
+    try:
+        raw.decode()
+    except UnicodeDecodeError:
+        return False
+    return True
+
+
+def _shown(raw: bytes) -> str:
+    return repr(raw.decode(errors="replace"))
+
+
+VOCABULARY = 262_144
+"""Tokens that there are, where nobody tells: as many as the largest vocabularies in common use have."""
+
+_SLACK = 0.01
+"""By how much probabilities may sum to more than 1: servers round."""
+
+
+def entropy_bounds(
+    logprobs: Sequence[float], wanted: int, vocabulary: int = VOCABULARY
+) -> tuple[float, float]:
+    """The least and the greatest entropy (nats) that agree with the log-probabilities told.
+
+    Let p_1 ≥ … ≥ p_k be told, and m = 1 - Σ p_i the mass of all other tokens. To the known -Σ p_i ln p_i the
+    rest adds least where it is as concentrated as can be: no token in it is more probable than p_k, so it
+    has as many tokens of p_k as fit into m, and one of what is left over. It adds most where it is spread
+    evenly over the rest of the vocabulary, m ln((V - k) / m).
+
+    Args:
+        logprobs: of the most probable tokens, best first.
+        wanted: how many were asked for. Where fewer came, some may have been lost (a server that names tokens
+            by their texts tells only one of two with the same), and any token may be in the rest.
+        vocabulary: number of tokens that there are.
+
+    Raises:
+        ValueError: the probabilities sum to more than 1.
+    """
+    told = [math.exp(logprob) for logprob in logprobs]
+    if sum(told) > 1 + _SLACK:
+        raise ValueError(f"probabilities that sum to {sum(told):.3f}")
+    known, rest = sum(map(_term, told)), max(0.0, 1.0 - sum(told))
+    others = max(vocabulary - len(told), 1)
+    most = rest * math.log(others / rest) if rest > 0 else 0.0
+    cap = told[-1] if len(told) >= wanted and told else 1.0
+    return known + min(_least(rest, cap), most), known + most
+
+
+def _least(rest: float, cap: float) -> float:
+    """Of a mass in tokens of at most `cap` each."""
+    if cap <= 0:
+        return 0.0
+    num_full = int(rest / cap)
+    return num_full * _term(cap) + _term(rest - num_full * cap)
+
+
+def _term(probability: float) -> float:
+    return -probability * math.log(probability) if probability > 0 else 0.0
 
 
 class NotTold(Exception):

@@ -4,6 +4,7 @@ import re
 from collections.abc import Sequence
 from itertools import accumulate
 
+from askance.core.strict_json import whole_characters
 from askance.core.types import Part, Span, TokenIds
 
 _PIECE = re.compile(r" ?[^\W\d_]+| ?\d{1,3}| ?[^\w\s]+| ?_+|\s+")
@@ -61,17 +62,9 @@ def plain(parts: Sequence[Part]) -> str:
         cut = ends[owner] if spans[owner].trusted else match.start() + 1
         broken += [text[at:cut], _BREAK]
         at = cut
-    return _whole("".join(broken) + text[at:])
+    return whole_characters("".join(broken) + text[at:])
 
 
 def utf8(text: str) -> bytes:
     """The bytes of a text; half a character, which has none, becomes U+FFFD."""
-    try:
-        return text.encode()
-    except UnicodeEncodeError:
-        return _whole(text).encode()
-
-
-def _whole(text: str) -> str:
-    """Half a character, which can't be sent, becomes U+FFFD."""
-    return text.encode("utf-16", "surrogatepass").decode("utf-16", "replace")
+    return whole_characters(text).encode()

@@ -1,11 +1,9 @@
 """What is free is what this process may have, not what nobody touches."""
 
 import pytest
-import torch
 
-from askance.models.hf.free_memory import free_bytes
+from askance.models.local.free_memory import free_bytes_of_machine
 
-CPU = torch.device("cpu")
 MACHINE = "MemTotal:       24000000 kB\nMemFree:          100000 kB\nMemAvailable:    8000000 kB\n"
 NEW = {
     "memory.max": "2000000\n",
@@ -32,13 +30,13 @@ def write(folder, files):
 
 
 def test_a_quarter_of_what_is_available(root):
-    assert free_bytes(CPU, root) == 8_000_000 * 1024 // 4
+    assert free_bytes_of_machine(root) == 8_000_000 * 1024 // 4
 
 
 @pytest.mark.parametrize("files", [NEW, OLD], ids=["new", "old"])
 def test_a_container_may_have_less(root, files):
     write(root / "sys/fs/cgroup", files)
-    assert free_bytes(CPU, root) == 800_000 // 4
+    assert free_bytes_of_machine(root) == 800_000 // 4
 
 
 @pytest.mark.parametrize(
@@ -46,12 +44,12 @@ def test_a_container_may_have_less(root, files):
 )
 def test_a_container_without_a_limit(root, files):
     write(root / "sys/fs/cgroup", files)
-    assert free_bytes(CPU, root) == 8_000_000 * 1024 // 4
+    assert free_bytes_of_machine(root) == 8_000_000 * 1024 // 4
 
 
 def test_a_system_that_does_not_tell(tmp_path):
-    assert free_bytes(CPU, tmp_path) == 2 * 10**9
+    assert free_bytes_of_machine(tmp_path) == 2 * 10**9
 
 
 def test_this_one():
-    assert free_bytes(CPU) > 0
+    assert free_bytes_of_machine() > 0
