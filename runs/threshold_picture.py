@@ -3,6 +3,7 @@
 from collections.abc import Sequence
 from dataclasses import dataclass
 from io import StringIO
+from typing import Any
 
 from matplotlib import rc_context
 from matplotlib.figure import Figure
@@ -10,7 +11,7 @@ from matplotlib.figure import Figure
 _INK, _SOFT, _GRID, _SEARCHED = "#1f2328", "#5b636d", "#e4e6e9", "#8a4b00"
 _COLOURS = ("#1a5fa8", "#2f7d4f", "#7a3f9d")
 _LINE_HEIGHT = 16.0
-_STYLE = {
+_STYLE: dict[Any, Any] = {
     "svg.fonttype": "none",
     "svg.hashsalt": "threshold",
     "text.parse_math": False,
@@ -66,5 +67,12 @@ def _name(figure: Figure, ends: Sequence[tuple[float, str, str]]) -> None:
     for value, name, colour in sorted(ends, key=lambda end: -end[0]):
         at = float(axes.transData.transform((1, value))[1])
         place = min(place - _LINE_HEIGHT, at)
-        where = {"xytext": (14, place - at), "textcoords": "offset points", "va": "center"}
-        axes.annotate(f"{name} {value:.2f}", (1, value), **where, color=colour, annotation_clip=False)
+        axes.annotate(
+            f"{name} {value:.2f}",
+            (1, value),
+            (14, place - at),
+            textcoords="offset points",
+            va="center",
+            color=colour,
+            annotation_clip=False,
+        )

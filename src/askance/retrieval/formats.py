@@ -4,17 +4,18 @@ Each reader returns (title, text); the title is empty where the file has none. A
 the bare reason, since the file is then skipped under its own name. Text keeps its line ends as they are.
 """
 
-import logging
 import re
+import threading
 from collections.abc import Callable, Mapping
 from html.parser import HTMLParser
 from pathlib import Path
 
 from askance.core.errors import DocumentError, MissingExtra
-from askance.core.panics import INTERRUPTIONS
 
 _HEADING = re.compile(r"#{1,6}[ \t]+(.+?)[ \t]*#*[ \t]*")
 _FENCE = re.compile(r" {0,3}(```|~~~)")
+_PDFIUM = threading.Lock()
+"""PDFium must not be called by two threads at a time."""
 _UNSEEN_TAGS = frozenset({"script", "style", "template", "noscript", "head"})
 
 
@@ -52,21 +53,18 @@ def read_html(path: Path) -> tuple[str, str]:
 
 def read_pdf(path: Path) -> tuple[str, str]:
     """The title in the file's metadata, and the text of its pages, one after another."""
-    import pypdf
+    import pypdfium2
 
-    # pypdf reports every irregularity of a file that it can read all the same.
-    logging.getLogger("pypdf").addHandler(logging.NullHandler())
+    content = path.read_bytes()
     try:
-        reader = pypdf.PdfReader(path)
-        if reader.is_encrypted and not reader.decrypt(""):
-            raise DocumentError("an encrypted PDF; remove its password first")
-        text = "\n".join(page.extract_text() for page in reader.pages)
-        title = (reader.metadata.title if reader.metadata else None) or ""
-    except (DocumentError, OSError, *INTERRUPTIONS):
-        raise
-    except BaseException as error:
-        # A broken PDF can make the parser fail anywhere, and with any type of error.
+        with _PDFIUM, pypdfium2.PdfDocument(content) as document:
+            text = "\n".join(page.get_textpage().get_text_bounded() for page in document)
+            title = document.get_metadata_value("Title")
+    except pypdfium2.PdfiumError as error:
+        if "password" in str(error):
+            raise DocumentError("an encrypted PDF; remove its password first") from error
         raise DocumentError(f"a PDF that can't be read: {error}") from error
+    text = text.replace("\r\n", "\n")
     if not text.strip():
         raise DocumentError("a PDF without text (scanned pages need text recognition first)")
     return title.strip(), text.encode("utf-8", "replace").decode()

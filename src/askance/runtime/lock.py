@@ -1,10 +1,10 @@
 """One writer to a folder at a time."""
 
-import fcntl
-import os
 from collections.abc import Iterator
 from contextlib import contextmanager, suppress
 from pathlib import Path
+
+from filelock import FileLock, Timeout
 
 from askance.runtime.durable import sync
 
@@ -24,10 +24,11 @@ def locked_folder(folder: Path, lock_name: str) -> Iterator[None]:
     for each in made:
         sync(each.parent)
     path = folder / lock_name
-    with path.open("a") as file:
-        fcntl.flock(file, fcntl.LOCK_EX | fcntl.LOCK_NB)
-        if os.fstat(file.fileno()).st_nlink == 0:
-            raise BlockingIOError(f"{path}: the process that held it has just removed it")
+    try:
+        lock = FileLock(path).acquire(blocking=False)
+    except Timeout as error:
+        raise BlockingIOError(f"{path}: another process holds it") from error
+    with lock:
         try:
             yield
         finally:

@@ -7,7 +7,7 @@ from dataclasses import dataclass
 from io import StringIO
 from math import dist
 from statistics import fmean
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 from markupsafe import Markup
 
@@ -31,7 +31,7 @@ COLOURS = {
     "--paper": "#100006",
 }
 """The variables of the page's style sheet, and what stands for each while matplotlib draws."""
-_STYLE = {
+_STYLE: dict[Any, Any] = {
     "svg.fonttype": "none",
     "text.parse_math": False,
     "font.size": 9,
@@ -152,10 +152,8 @@ def histogram_charts(searches: Mapping[str, Sequence[int]]) -> dict[str, Chart]:
     highest = max(max(of_run) for of_run in shares.values())
     charts = {}
     for name, of_run in shares.items():
-        mean = fmean(searches[name])
-        told = ", ".join(
-            f"{label}: {share:.0%}" for label, share in zip(labels, of_run, strict=True) if share
-        )
+        by_label, mean = dict(zip(labels, of_run, strict=True)), fmean(searches[name])
+        told = ", ".join(f"{label}: {share:.0%}" for label, share in by_label.items() if share)
         title = f"Searches a question of {name}, mean {mean:.2f}; share of questions by searches: {told}"
         charts[name] = _drawn("histogram", title, histogram_figure(by_label, highest, mean))
     return charts
@@ -206,9 +204,15 @@ def _number(axes: "Axes", points: Sequence[Point]) -> None:
         beside = {offset: (left + offset[0], bottom + offset[1]) for offset in _BESIDE}
         offset = max(beside, key=lambda each: min(_ENOUGH, *(dist(beside[each], place) for place in taken)))
         taken.append(beside[offset])
-        place = {"xytext": offset, "textcoords": "offset points", "ha": "center", "va": "center"}
         axes.annotate(
-            f"{point.number}", (point.cost, point.worth), **place, color=COLOURS["--ink"], weight="bold"
+            f"{point.number}",
+            (point.cost, point.worth),
+            offset,
+            textcoords="offset points",
+            ha="center",
+            va="center",
+            color=COLOURS["--ink"],
+            weight="bold",
         )
 
 

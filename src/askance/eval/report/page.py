@@ -1,6 +1,6 @@
 """The page: per dataset what was run, what came out and at what cost, how sure that is, what others got."""
 
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from itertools import groupby
 from pathlib import Path
@@ -71,7 +71,7 @@ def _printable(value: object) -> object:
     return printable(value) if isinstance(value, str) and not isinstance(value, Markup) else value
 
 
-def _section(reported: Reported) -> Mapping[str, Any]:
+def _section(reported: Reported) -> dict[str, Any]:
     """What the template shows of runs over the same questions; empty parts are left out there."""
     group, found = reported.group, reported.found
     dataset = group.runs[0].settings.dataset_name
@@ -92,14 +92,14 @@ def _section(reported: Reported) -> Mapping[str, Any]:
     } | _charts(group, found)
 
 
-def _charts(group: RunGroup, found: Comparisons) -> Mapping[str, Any]:
+def _charts(group: RunGroup, found: Comparisons) -> dict[str, Any]:
     points = points_of(found, found.metrics[0]) if found.metrics else []
     metric = label(found.metrics[0]) if found.metrics else ""
     searches = {
         name: [record.usage.searches for record in run.records]
         for name, run in zip(group.names, group.runs, strict=True)
     }
-    shown = {
+    shown: dict[str, Any] = {
         "metric": metric,
         "points": points if len(points) > 1 else [],
         "best": frontier(points),
