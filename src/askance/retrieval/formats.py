@@ -14,6 +14,7 @@ from askance.core.errors import DocumentError, MissingExtra
 
 _HEADING = re.compile(r"#{1,6}[ \t]+(.+?)[ \t]*#*[ \t]*")
 _FENCE = re.compile(r" {0,3}(```|~~~)")
+_PARTED = "\x02"
 _PDFIUM = threading.Lock()
 """PDFium must not be called by two threads at a time."""
 _UNSEEN_TAGS = frozenset({"script", "style", "template", "noscript", "head"})
@@ -64,7 +65,8 @@ def read_pdf(path: Path) -> tuple[str, str]:
         if "password" in str(error):
             raise DocumentError("an encrypted PDF; remove its password first") from error
         raise DocumentError(f"a PDF that can't be read: {error}") from error
-    text = text.replace("\r\n", "\n")
+    # PDFium ends lines like DOS, and leaves its mark where a word was parted at the end of one.
+    text = text.replace("\r\n", "\n").replace("\r", "\n").replace(_PARTED, "")
     if not text.strip():
         raise DocumentError("a PDF without text (scanned pages need text recognition first)")
     return title.strip(), text.encode("utf-8", "replace").decode()
