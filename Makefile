@@ -25,11 +25,13 @@ demo: $(VENV)/.embedded  ## Index the sample corpus and answer a question that t
 test: $(VENV)/.all  ## All tests, warnings as errors
 	$(BIN)/python -m pytest
 
-check: $(VENV)/.all  ## Style, types, layers
+check: $(VENV)/.all  ## Style, types, layers, circles of imports, lines of code
 	$(BIN)/ruff check .
 	$(BIN)/ruff format --check .
 	$(BIN)/mypy
 	$(BIN)/lint-imports
+	$(BIN)/python scripts/check_cycles.py
+	$(BIN)/python scripts/count_lines.py
 
 bench: $(VENV)/.all  ## Measurements: on the screen, as JSON in .bench/, and as an entry of docs/LOG.md
 	$(BIN)/python -m benchmarks --log docs/LOG.md
