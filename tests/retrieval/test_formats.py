@@ -99,6 +99,20 @@ def test_html_without_main_text_gives_what_can_be_seen(tmp_path):
     assert text.split() == ["hi", "there"]
 
 
+@pytest.mark.parametrize(
+    ("page", "expected"),
+    [
+        ("", ("", "")),
+        ("<!-- nothing -->", ("", "")),
+        ('<?xml version="1.0" encoding="latin-1"?><html><body>K\u00f6ln', ("", "K\u00f6ln")),
+        ("<body>one <!-- no --> two<br>three", ("", "one two three")),
+    ],
+)
+def test_odd_pages(tmp_path, page, expected):
+    title, text = read_html(written(tmp_path / "a.html", page))
+    assert (title, " ".join(text.split())) == expected
+
+
 def test_pdf_gives_the_text_of_all_pages(tmp_path):
     title, text = read_pdf(written(tmp_path / "a.pdf", pdf("The Rhine", "The Elbe", title=" Rivers ")))
     assert (title, text.split()) == ("Rivers", ["The", "Rhine", "The", "Elbe"])
