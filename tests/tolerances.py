@@ -24,7 +24,6 @@ UNIT_ROUNDOFF = {
     "steps": 1.0,
     "length in a byte": 2.0**-4,
     "4 digits": 5e-4,
-    "1 decimal": 0.05,
     "2 decimals": 5e-3,
     "3 decimals": 5e-4,
     "4 decimals": 5e-5,
@@ -51,9 +50,6 @@ TABLE: Mapping[tuple[str, str], Bound] = {
     ),
     ("float64", "standard deviation"): Bound(
         6.5, 2**26.5, "the root of a difference of 40 terms that may be no more than rounding: root of 2**-53"
-    ),
-    ("float64", "place on an axis"): Bound(
-        1e7, 562, "values of up to 1e7 are subtracted, and what is left is stretched over 562 pixels"
     ),
     # Numbers that a network computes in float32, or in float64 with norms in float32.
     ("float32", "formula"): Bound(10, 10, "few terms, of numbers that went through float32 on the way"),
@@ -106,7 +102,6 @@ TABLE: Mapping[tuple[str, str], Bound] = {
     ("4 digits", "in order"): Bound(
         2, 1, "ranked by scores rounded to 4 digits: neighbours differ by a unit"
     ),
-    ("1 decimal", "as told"): Bound(1, 1.01, "the last digit is rounded; the factor is for exact halves"),
     ("2 decimals", "as told"): Bound(1, 1.01, "the last digit is rounded"),
     ("3 decimals", "as told"): Bound(1, 1.01, "the last digit is rounded"),
     ("4 decimals", "as told"): Bound(1, 1.01, "the last digit is rounded"),

@@ -1,10 +1,10 @@
-import io
+import base64
 import re
 import sys
+import zlib
+from concurrent.futures import ThreadPoolExecutor
 
-import pypdf
 import pytest
-from pypdf.generic import DecodedStreamObject, DictionaryObject, NameObject
 
 from askance.core.errors import DocumentError, MissingExtra
 from askance.core.installing import install_line
@@ -17,33 +17,52 @@ PAGE = """<html><head><title>Rivers of Germany</title><script>var secret = 1;</s
 </article></body></html>"""
 
 
+ENCRYPTED = zlib.decompress(
+    base64.b85decode(
+        "c-oCoO^?$s5WV|X%%w-"
+        "x<8NDvdSG`eAwXMo7cOWIc04XcRkBJ`X_r6Afqwvh1UJAEQ4S=E9KU(*c|32izFNHy7m6*uegE>62|(!6C)PBKuZKP#TN<E|RJ2p"
+        "x=)7dhC8I8%IC93ldwL+?>$s%@<Cp!h8$mGsdY2FI0dys9;C?1mXVS|!#(lqKKRw{&y_pI0KhI)(Lx=u2v{g|nmCoN%-"
+        "o=;wV?7oxaQZ@h?@z`9)wce2HZ$k<Agd)P#@|r49Y2DQz6wFhpo4WX)beV#AL~r`?HIcphs^j5G^wC=7-"
+        "bv0m#z1~ORvdU=jz%jW1<wUgk*h+R^$|dP%&kx+BP9NSsQ-`4GHTAwMu9OwvM78i<nX9B%IY*`cyO-"
+        "s?NqoEv!bYds|A0DA3Qtc^s%P1k3RG0c(shP~aI8_3~4t`-7Qqh6&-"
+        "%G3(ASX=d0s#ND2TX|A`s&s1CCo4y}GO#$#%UFkvm`oF4iHIWjgVtm%g8%(B7tyPhf^HK#X!t#G8HR$WE9iARWFu#*NjByyJfoLb"
+        "$VsU-5Vm|<Vyun`"
+    )
+)
+"""An empty page under a password."""
+
+
 def written(path, content):
     path.write_bytes(content if isinstance(content, bytes) else content.encode())
     return path
 
 
-def pdf(*pages, title="", password=""):
-    writer = pypdf.PdfWriter()
-    font = DictionaryObject(
-        {
-            NameObject(k): NameObject(v)
-            for k, v in {"/Type": "/Font", "/Subtype": "/Type1", "/BaseFont": "/Times-Roman"}.items()
-        }
-    )
+def pdf(*pages, title=""):
+    """A PDF with a page for each text; a line break in one begins a line of the page."""
+    kids = " ".join(f"{number} 0 R" for number in range(4, 4 + 2 * len(pages), 2))
+    objects = [
+        "<< /Type /Catalog /Pages 2 0 R >>",
+        f"<< /Type /Pages /Kids [{kids}] /Count {len(pages)} >>",
+        "<< /Type /Font /Subtype /Type1 /BaseFont /Times-Roman >>",
+    ]
     for text in pages:
-        page = writer.add_blank_page(300, 300)
-        stream = DecodedStreamObject()
-        stream.set_data(f"BT /F1 12 Tf 20 200 Td ({text}) Tj ET".encode())
-        page[NameObject("/Contents")] = writer._add_object(stream)
-        fonts = DictionaryObject({NameObject("/F1"): font})
-        page[NameObject("/Resources")] = DictionaryObject({NameObject("/Font"): fonts})
-    if title:
-        writer.add_metadata({"/Title": title})
-    if password:
-        writer.encrypt(password, algorithm="RC4-128")
-    content = io.BytesIO()
-    writer.write(content)
-    return content.getvalue()
+        lines = " ".join(f"({line}) Tj 0 -14 Td" for line in text.split("\n"))
+        stream = f"BT /F1 12 Tf 20 200 Td {lines} ET"
+        objects += [
+            f"<< /Type /Page /Parent 2 0 R /MediaBox [0 0 300 300] /Contents {len(objects) + 2} 0 R"
+            " /Resources << /Font << /F1 3 0 R >> >> >>",
+            f"<< /Length {len(stream)} >>\nstream\n{stream}\nendstream",
+        ]
+    objects.append(f"<< /Title ({title}) >>")
+    content, places = "%PDF-1.4\n", []
+    for number, each in enumerate(objects, start=1):
+        places.append(len(content))
+        content += f"{number} 0 obj\n{each}\nendobj\n"
+    table = "".join(f"{place:010} 00000 n \n" for place in places)
+    size, start = len(objects) + 1, len(content)
+    content += f"xref\n0 {size}\n0000000000 65535 f \n{table}trailer\n"
+    content += f"<< /Size {size} /Root 1 0 R /Info {len(objects)} 0 R >>\nstartxref\n{start}\n%%EOF\n"
+    return content.encode()
 
 
 def test_plain_text_stays_as_it_is(tmp_path):
@@ -80,15 +99,41 @@ def test_html_without_main_text_gives_what_can_be_seen(tmp_path):
     assert text.split() == ["hi", "there"]
 
 
+@pytest.mark.parametrize(
+    ("page", "expected"),
+    [
+        ("", ("", "")),
+        ("<!-- nothing -->", ("", "")),
+        ('<?xml version="1.0" encoding="latin-1"?><html><body>K\u00f6ln', ("", "K\u00f6ln")),
+        ("<body>one <!-- no --> two<br>three", ("", "one two three")),
+    ],
+)
+def test_odd_pages(tmp_path, page, expected):
+    title, text = read_html(written(tmp_path / "a.html", page))
+    assert (title, " ".join(text.split())) == expected
+
+
 def test_pdf_gives_the_text_of_all_pages(tmp_path):
     title, text = read_pdf(written(tmp_path / "a.pdf", pdf("The Rhine", "The Elbe", title=" Rivers ")))
     assert (title, text.split()) == ("Rivers", ["The", "Rhine", "The", "Elbe"])
 
 
+def test_lines_of_a_pdf_end_as_those_of_other_texts_and_parted_words_are_whole(tmp_path):
+    _, text = read_pdf(written(tmp_path / "a.pdf", pdf("The Rhine has been naviga-\nble for a\nlong time")))
+    assert text.rstrip() == "The Rhine has been navigable for a\nlong time"
+
+
+def test_pdfs_are_read_in_many_threads_at_a_time(tmp_path):
+    paths = [written(tmp_path / f"{number}.pdf", pdf(*[f"page {number}"] * 9)) for number in range(8)]
+    with ThreadPoolExecutor(8) as threads:
+        texts = [text for _, text in threads.map(read_pdf, paths)]
+    assert [text.split() for text in texts] == [["page", str(number)] * 9 for number in range(8)]
+
+
 @pytest.mark.parametrize(
     ("content", "reason"),
     [
-        (pdf("secret", password="word"), "encrypted PDF"),
+        (ENCRYPTED, "encrypted PDF"),
         (b"hello, I am no PDF", "can't be read"),
         (pdf("some text here")[:300], "can't be read"),
         (pdf(""), "without text"),

@@ -285,5 +285,5 @@ def run(script):
 
 def test_reading_documents_imports_no_package_that_it_does_not_need():
     modules = "askance.retrieval.passages, askance.retrieval.analysis, askance.retrieval.scripted"
-    names = "{'tantivy', 'pypdf', 'trafilatura', 'lxml'}"
+    names = "{'tantivy', 'pypdfium2', 'trafilatura', 'lxml'}"
     assert run(f"import sys, {modules}; print({names} & set(sys.modules))").stdout == "set()\n"

@@ -4,11 +4,11 @@ import asyncio
 from dataclasses import dataclass
 from pathlib import Path
 
-from askance.core.errors import InputError, RetrieverFailure
+from askance.core.errors import RetrieverFailure
 from askance.core.types import Hit
 from askance.retrieval.analysis import Analysis
 from askance.retrieval.lexical import any_of
-from askance.retrieval.ranking import as_hits, best_with_ties
+from askance.retrieval.ranking import as_hits, best_with_ties, check_k
 from askance.retrieval.store import Store, open_store
 
 # Below this (about a millisecond of work) a thread costs more than it frees.
@@ -44,8 +44,7 @@ class Bm25Retriever:
             InputError: `k` is below 1.
             RetrieverFailure: the index can't be read any more.
         """
-        if k < 1:
-            raise InputError(f"k={k}: ask for at least 1 passage.")
+        check_k(k)
         terms = self.store.manifest.analysis.terms(query)
         if not terms:
             return ()

@@ -8,11 +8,11 @@ from pathlib import Path
 import numpy as np
 from numpy.typing import NDArray
 
-from askance.core.errors import InputError, ModelFailure, RetrieverFailure
+from askance.core.errors import ModelFailure, RetrieverFailure
 from askance.core.ports import Encoder
 from askance.core.types import Hit, Passage
 from askance.retrieval.flat import FlatIndex
-from askance.retrieval.ranking import as_hits, best_with_ties
+from askance.retrieval.ranking import as_hits, best_with_ties, check_k
 from askance.retrieval.store import Store, open_store
 from askance.retrieval.vectors import checked
 
@@ -49,8 +49,7 @@ class DenseRetriever:
             InputError: `k` is below 1.
             RetrieverFailure: the encoder broke, or the index can't be read any more.
         """
-        if k < 1:
-            raise InputError(f"k={k}: ask for at least 1 passage.")
+        check_k(k)
         if not any(character.isalnum() for character in query):
             return ()
         try:

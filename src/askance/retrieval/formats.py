@@ -4,18 +4,19 @@ Each reader returns (title, text); the title is empty where the file has none. A
 the bare reason, since the file is then skipped under its own name. Text keeps its line ends as they are.
 """
 
-import logging
 import re
+import threading
 from collections.abc import Callable, Mapping
-from html.parser import HTMLParser
 from pathlib import Path
 
 from askance.core.errors import DocumentError, MissingExtra
-from askance.core.panics import INTERRUPTIONS
 
 _HEADING = re.compile(r"#{1,6}[ \t]+(.+?)[ \t]*#*[ \t]*")
 _FENCE = re.compile(r" {0,3}(```|~~~)")
-_UNSEEN_TAGS = frozenset({"script", "style", "template", "noscript", "head"})
+_PARTED = "\x02"
+_PDFIUM = threading.Lock()
+"""PDFium must not be called by two threads at a time."""
+_UNSEEN_TAGS = ("script", "style", "template", "noscript", "head", "title")
 
 
 def read_plain(path: Path) -> tuple[str, str]:
@@ -43,30 +44,25 @@ def read_html(path: Path) -> tuple[str, str]:
         raise MissingExtra("trafilatura", "html", f"reading {path}") from error
     page = _decode(path)
     main = bare_extraction(page, with_metadata=True, include_comments=False)
-    visible = _VisibleText()
-    visible.feed(page)
-    visible.close()
-    title = str(getattr(main, "title", None) or visible.title)
-    return title.strip(), str(getattr(main, "text", None) or visible.text)
+    title, text = _visible(page)
+    return str(getattr(main, "title", None) or title).strip(), str(getattr(main, "text", None) or text)
 
 
 def read_pdf(path: Path) -> tuple[str, str]:
     """The title in the file's metadata, and the text of its pages, one after another."""
-    import pypdf
+    import pypdfium2
 
-    # pypdf reports every irregularity of a file that it can read all the same.
-    logging.getLogger("pypdf").addHandler(logging.NullHandler())
+    content = path.read_bytes()
     try:
-        reader = pypdf.PdfReader(path)
-        if reader.is_encrypted and not reader.decrypt(""):
-            raise DocumentError("an encrypted PDF; remove its password first")
-        text = "\n".join(page.extract_text() for page in reader.pages)
-        title = (reader.metadata.title if reader.metadata else None) or ""
-    except (DocumentError, OSError, *INTERRUPTIONS):
-        raise
-    except BaseException as error:
-        # A broken PDF can make the parser fail anywhere, and with any type of error.
+        with _PDFIUM, pypdfium2.PdfDocument(content) as document:
+            text = "\n".join(page.get_textpage().get_text_bounded() for page in document)
+            title = document.get_metadata_value("Title")
+    except pypdfium2.PdfiumError as error:
+        if "password" in str(error):
+            raise DocumentError("an encrypted PDF; remove its password first") from error
         raise DocumentError(f"a PDF that can't be read: {error}") from error
+    # PDFium ends lines like DOS, and leaves its mark where a word was parted at the end of one.
+    text = text.replace("\r\n", "\n").replace("\r", "\n").replace(_PARTED, "")
     if not text.strip():
         raise DocumentError("a PDF without text (scanned pages need text recognition first)")
     return title.strip(), text.encode("utf-8", "replace").decode()
@@ -85,36 +81,17 @@ def _decode(path: Path) -> str:
     return path.read_bytes().decode("utf-8-sig")
 
 
-class _VisibleText(HTMLParser):
-    """What a reader sees of a page, block by block."""
+def _visible(page: str) -> tuple[str, str]:
+    """The title of a page, and what a reader sees of it, piece by piece."""
+    from lxml.etree import ParserError, strip_elements
+    from lxml.html import HTMLParser, document_fromstring
 
-    def __init__(self) -> None:
-        super().__init__()
-        self._pieces: list[str] = []
-        self._titles: list[str] = []
-        self._open_tags: list[str] = []
-
-    @property
-    def text(self) -> str:
-        return "\n".join(self._pieces)
-
-    @property
-    def title(self) -> str:
-        return "".join(self._titles)
-
-    def handle_starttag(self, tag: str, attrs: list[tuple[str, str | None]]) -> None:
-        if tag in _UNSEEN_TAGS or tag == "title":
-            self._open_tags.append(tag)
-        elif tag == "body":
-            # An unclosed <head> ends here.
-            self._open_tags.clear()
-
-    def handle_endtag(self, tag: str) -> None:
-        if tag in self._open_tags:
-            del self._open_tags[self._open_tags.index(tag) :]
-
-    def handle_data(self, data: str) -> None:
-        if self._open_tags[-1:] == ["title"]:
-            self._titles.append(data)
-        elif not self._open_tags and data.strip():
-            self._pieces.append(data.strip())
+    parser = HTMLParser(encoding="utf-8", remove_comments=True, remove_pis=True)
+    try:
+        document = document_fromstring(page.encode(), parser=parser)
+    except ParserError:  # there is nothing in it
+        return "", ""
+    title = document.findtext(".//title") or ""
+    strip_elements(document, *_UNSEEN_TAGS, with_tail=False)
+    pieces = (piece.strip() for piece in document.itertext())
+    return title, "\n".join(filter(None, pieces))

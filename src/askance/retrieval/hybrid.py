@@ -4,11 +4,11 @@ import asyncio
 from dataclasses import dataclass
 from pathlib import Path
 
-from askance.core.errors import InputError
 from askance.core.ports import Encoder, Retriever
 from askance.core.types import Hit
 from askance.retrieval.bm25 import Bm25Retriever
 from askance.retrieval.dense import open_dense
+from askance.retrieval.ranking import check_k
 from askance.text.fusion import fuse_hits
 
 RANKS_FUSED = 100
@@ -44,8 +44,7 @@ class HybridRetriever:
             InputError: `k` is below 1.
             RetrieverFailure: as for the two.
         """
-        if k < 1:
-            raise InputError(f"k={k}: ask for at least 1 passage.")
+        check_k(k)
         num_fused = max(k, RANKS_FUSED)
         rankings = await asyncio.gather(
             *(each.search(query, num_fused, exclude=exclude) for each in (self.first, self.second))

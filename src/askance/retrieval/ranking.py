@@ -3,6 +3,7 @@
 from collections.abc import Callable, Iterable
 from typing import TypeVar
 
+from askance.core.errors import InputError
 from askance.core.types import Hit, Passage
 
 A = TypeVar("A")
@@ -27,6 +28,12 @@ def best_with_ties(
         if len(best) < num_wanted or best[-1][0] < best[k - 1][0]:
             break
     return [(score, place) for score, place in best if score >= best[:k][-1][0]]
+
+
+def check_k(k: int) -> None:
+    """Raises InputError unless at least one passage is asked for."""
+    if k < 1:
+        raise InputError(f"k={k}: ask for at least 1 passage.")
 
 
 def as_hits(

@@ -2,8 +2,8 @@
 
 from collections.abc import Mapping, Sequence
 
-from askance.core.errors import InputError
 from askance.core.types import Hit, Passage
+from askance.retrieval.ranking import check_k
 
 Outcome = Sequence[Passage] | Exception
 
@@ -30,8 +30,7 @@ class ScriptedRetriever:
 
     async def search(self, query: str, k: int, *, exclude: frozenset[str] = frozenset()) -> tuple[Hit, ...]:
         """At most `k` passages of the script."""
-        if k < 1:
-            raise InputError(f"k={k}: ask for at least 1 passage.")
+        check_k(k)
         self.queries.append(query)
         outcome = self._outcomes.get(query, ()) if isinstance(self._outcomes, Mapping) else self._outcomes
         if isinstance(outcome, Exception):

@@ -24,8 +24,11 @@ class _Bar:
     elsewhere a line for each stage of the work. `counted` shows fields of its task.
     """
 
+    _every_seconds = 0.0
+    """How often a line is written where there is no terminal."""
+
     def __init__(self, console: Console, counted: str, description: str = "", **fields: Any) -> None:
-        self._console = console
+        self._console, self._shown_at = console, time.monotonic()
         self._bar = Progress(
             TextColumn("{task.description}", markup=False),
             BarColumn(bar_width=20),
@@ -47,13 +50,27 @@ class _Bar:
 
     def _tell_stage(self, stage: str) -> None:
         if stage != self._stage and not self._console.is_terminal:
-            self._console.print(stage, style="dim", markup=False, soft_wrap=True)
+            self._print(stage, "dim")
         self._stage = stage
+
+    def _print(self, line: str, style: str = "") -> None:
+        self._shown_at = time.monotonic()
+        self._console.print(line, style=style, markup=False, soft_wrap=True)
+
+    def _is_due(self) -> bool:
+        """Whether the next line is to be written."""
+        return not self._console.is_terminal and time.monotonic() - self._shown_at >= self._every_seconds
+
+    def _stopped(self, error: BaseException) -> str:
+        """What to tell where the work was stopped by an error; may be empty."""
+        return ""
 
     def __exit__(
         self, kind: type[BaseException] | None, error: BaseException | None, where: TracebackType | None
     ) -> None:
         self._bar.stop()
+        if error is not None and (told := self._stopped(error)):
+            self._print(told)
 
 
 class IndexProgress(_Bar):
@@ -91,8 +108,7 @@ class CalibrationProgress(_Bar):
         self._tell_stage(f"{name}: asking {self._num_questions:,} questions")
         self._update(description=name, completed=done)
         if searches is not None:
-            told = f"{name}: {searches:.2f} searches a question"
-            self._console.print(told, markup=False, style="dim", soft_wrap=True)
+            self._print(f"{name}: {searches:.2f} searches a question", "dim")
 
 
 class JudgingProgress(_Bar):
@@ -118,16 +134,12 @@ class EvaluationProgress(_Bar):
 
     def __init__(self, console: Console, name: str = "", every_seconds: float = 30.0) -> None:
         super().__init__(console, "{task.fields[standing]}", name, total=None, standing="")
-        self._name, self._every_seconds, self._shown_at = name, every_seconds, time.monotonic()
+        self._name, self._every_seconds = name, every_seconds
         self._standing: Standing | None = None
 
-    def __exit__(
-        self, kind: type[BaseException] | None, error: BaseException | None, where: TracebackType | None
-    ) -> None:
-        super().__exit__(kind, error, where)
-        if error is not None and self._standing is not None:
-            told = f"stopped at {_done(self._standing)}: the same command goes on from there"
-            self._console.print(told, markup=False, soft_wrap=True)
+    def _stopped(self, error: BaseException) -> str:
+        done = _done(self._standing) if self._standing else ""
+        return f"stopped at {done}: the same command goes on from there" if done else ""
 
     def __call__(self, standing: "Standing") -> None:
         """Show a standing."""
@@ -137,9 +149,8 @@ class EvaluationProgress(_Bar):
         lines = standing_lines(standing)
         done, total = standing.num_finished, standing.num_questions
         self._update(completed=done, total=total, standing="\n".join(lines))
-        if not self._console.is_terminal and time.monotonic() - self._shown_at >= self._every_seconds:
-            self._shown_at = time.monotonic()
-            self._console.print(" · ".join(filter(None, (self._name, *lines))), markup=False, soft_wrap=True)
+        if self._is_due():
+            self._print(" · ".join(filter(None, (self._name, *lines))))
 
     def _tell_start(self, standing: "Standing") -> None:
         done, left = standing.num_finished, standing.num_questions - standing.num_finished
@@ -175,18 +186,15 @@ class TrainingProgress(_Bar):
 
     def __init__(self, console: Console, every_seconds: float = 60.0) -> None:
         super().__init__(console, "{task.fields[told]}", "training", total=None, told="")
-        self._every_seconds, self._shown_at = every_seconds, time.monotonic()
+        self._every_seconds = every_seconds
         self._loss: float | None = None
         self._standing: TrainingStanding | None = None
 
-    def __exit__(
-        self, kind: type[BaseException] | None, error: BaseException | None, where: TracebackType | None
-    ) -> None:
-        super().__exit__(kind, error, where)
-        if isinstance(error, KeyboardInterrupt) and self._standing is not None:
-            done = f"{self._standing.step:,}/{self._standing.num_steps:,}"
-            told = f"stopped at step {done}: the same command goes on from the last checkpoint"
-            self._console.print(told, markup=False, soft_wrap=True)
+    def _stopped(self, error: BaseException) -> str:
+        if not isinstance(error, KeyboardInterrupt) or self._standing is None:
+            return ""
+        done = f"{self._standing.step:,}/{self._standing.num_steps:,}"
+        return f"stopped at step {done}: the same command goes on from the last checkpoint"
 
     def __call__(self, standing: TrainingStanding) -> None:
         """Take one step."""
@@ -196,16 +204,14 @@ class TrainingProgress(_Bar):
                 if standing.step > 1
                 else "training, steps to take: "
             )
-            self._console.print(f"{told}{standing.num_steps:,}", markup=False, soft_wrap=True)
+            self._print(f"{told}{standing.num_steps:,}")
         self._standing = standing
         # Steps differ in what they learn: a mean over the last ones says more than the last one.
         self._loss = standing.loss if self._loss is None else 0.95 * self._loss + 0.05 * standing.loss
         told = training_line(standing, self._loss)
         self._update(completed=standing.step, total=standing.num_steps, told=told)
-        is_due = time.monotonic() - self._shown_at >= self._every_seconds
-        if standing.held_out is not None or (is_due and not self._console.is_terminal):
-            self._shown_at = time.monotonic()
-            self._console.print(told, markup=False, soft_wrap=True)
+        if standing.held_out is not None or self._is_due():
+            self._print(told)
 
 
 def training_line(standing: TrainingStanding, loss: float) -> str:

@@ -7,9 +7,7 @@ from hypothesis import strategies as st
 
 from askance.eval.metrics import METRICS
 from askance.eval.metrics.exact_match import exact_match
-from askance.eval.metrics.f1 import f1
-from askance.eval.metrics.precision import precision
-from askance.eval.metrics.recall import recall
+from askance.eval.metrics.f1 import f1, precision, recall
 from askance.eval.metrics.yes_no_accuracy import yes_no_accuracy
 from askance.text.answers import normalise_answer
 from tests.tolerances import near
@@ -27,7 +25,7 @@ TEXTS = st.one_of(
     [name for name, metric in METRICS.items() if metric.reads in ("short answer", "text")],
 )
 def test_worked_examples(name):
-    results = doctest.testmod(import_module(METRICS[name].scorer.partition(":")[0]))
+    results = doctest.testmod(import_module(f"askance.eval.metrics.{METRICS[name].module or name}"))
     assert results.attempted
     assert not results.failed
 

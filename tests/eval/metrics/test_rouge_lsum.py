@@ -1,7 +1,6 @@
 import pytest
 
-from askance.eval.metrics.rouge_l import rouge_l
-from askance.eval.metrics.rouge_lsum import rouge_lsum
+from askance.eval.metrics.rouge import rouge_l, rouge_lsum
 from tests.tolerances import near
 
 

@@ -1,15 +1,28 @@
 """The frontier and the histograms."""
 
-import math
+import sys
 from itertools import combinations
+from math import dist
+from xml.etree import ElementTree
 
+import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from askance.core.errors import MissingExtra
 from askance.core.types import Usage
 from askance.eval.paired_runs import compare_group
-from askance.eval.report.frontier import Point, frontier, frontier_chart, points_of
-from askance.eval.report.histogram import MOST_BARS, histograms, shares_of
+from askance.eval.report.charts import (
+    MOST_BARS,
+    Point,
+    frontier,
+    frontier_chart,
+    frontier_figure,
+    histogram_charts,
+    histogram_figure,
+    points_of,
+    shares_of,
+)
 from askance.eval.run_groups import group_runs
 from tests.eval.hand_made import record, run_of
 from tests.tolerances import near
@@ -23,8 +36,20 @@ def numbers_of(points):
     return [each.number for each in points]
 
 
-def by_class(svg, name):
-    return [each for each in svg.iter() if each.get("class") == name]
+def texts_of(chart):
+    """What can be read on a chart, in the order it is drawn."""
+    svg = f'<svg xmlns:xlink="links">{chart.drawing}</svg>'
+    return [each.text for each in ElementTree.fromstring(svg).iter("text")]
+
+
+def dots_of(figure):
+    """Where the points are and how each is filled."""
+    (axes,) = figure.axes
+    return {
+        (line.get_xdata()[0], line.get_ydata()[0]): line.get_markerfacecolor()
+        for line in axes.lines
+        if line.get_marker() == "o"
+    }
 
 
 def test_the_frontier():
@@ -69,26 +94,70 @@ def test_points_are_tokens_computed_and_the_metric_with_its_interval():
 
 def test_the_chart_draws_every_run():
     points = [point(1, 100, 0.2), point(2, 1000, 0.4), point(3, 2000, 0.3)]
-    svg = frontier_chart(points, "f1")
-    assert svg[0].tag == "title"
-    assert svg[0].text.endswith("on the frontier: m1 (0.200 at 100 tokens), m2 (0.400 at 1,000 tokens)")
-    assert len(by_class(svg, "best")) == 2
-    assert len(by_class(svg, "beaten")) == 1
-    assert len(by_class(svg, "whisker")) == 3
-    assert [each.text for each in by_class(svg, "number")] == ["1", "2", "3"]
+    chart = frontier_chart(points, "f1")
+    assert chart.title.endswith("on the frontier: m1 (0.200 at 100 tokens), m2 (0.400 at 1,000 tokens)")
+    figure = frontier_figure(points, "f1")
+    dots = dots_of(figure)
+    assert list(dots) == [(each.cost, each.worth) for each in points]
+    assert dots[100, 0.2] == dots[1000, 0.4] != dots[2000, 0.3]
+    whiskers = [line.get_ydata() for line in figure.axes[0].lines if len(line.get_xdata()) == 2]
+    assert [tuple(each) for each in whiskers] == [(each.low, each.high) for each in points]
+    assert texts_of(chart)[-3:] == ["1", "2", "3"]
+    assert str(points[1]) == "m2: 0.400 (0.300 to 0.500), 1,000 tokens"
+
+
+def test_costs_far_apart_are_on_a_logarithmic_scale():
+    def texts(*costs):
+        return texts_of(frontier_chart([point(1, cost, 0.5) for cost in costs], "f1"))
+
+    assert {"100", "200", "500", "1,000"} < set(texts(100, 1000))
+    assert "tokens computed a question, logarithmic scale" in texts(100, 1000)
+    assert "tokens computed a question" in texts(100, 700)
+    assert "tokens computed a question" in texts(0, 700)
 
 
 def test_numbers_of_runs_close_to_each_other_do_not_overlap():
     points = [point(at, 1000 + 8 * at, 0.3 + 0.002 * at) for at in range(4)] + [point(9, 5000, 0.9)]
-    svg = frontier_chart(points, "f1")
-    places = [(float(each.get("x")), float(each.get("y"))) for each in by_class(svg, "number")]
-    assert all(math.dist(one, two) > 8 for one, two in combinations(places, 2))
+    (axes,) = frontier_figure(points, "f1").axes
+    places = [axes.transData.transform(each.xy) + each.xyann for each in axes.texts]
+    assert len(places) == len(points)
+    assert all(dist(one, two) > 8 for one, two in combinations(places, 2))
 
 
 def test_runs_without_any_difference_have_a_chart():
     """Neither beats the other; the frontier has one of them."""
-    svg = frontier_chart([point(1, 0, 0.0), point(2, 0, 0.0)], "f1")
-    assert (len(by_class(svg, "best")), len(by_class(svg, "beaten"))) == (1, 1)
+    points = [point(1, 0, 0.0), point(2, 0, 0.0)]
+    assert len(frontier(points)) == 1
+    assert (
+        len([line for line in frontier_figure(points, "f1").axes[0].lines if line.get_marker() == "o"]) == 2
+    )
+
+
+def test_a_chart_takes_its_colours_from_the_page_and_nothing_from_elsewhere():
+    drawing = frontier_chart([point(1, 100, 0.2), point(2, 1000, 0.4)], "<f1> $x$").drawing
+    assert "var(--accent)" in drawing
+    assert "#1000" not in drawing
+    assert "&lt;f1&gt; $x$" in drawing
+    assert not any(word in drawing for word in ("http", "url(", "<style", "<metadata", "font-family"))
+
+
+def test_charts_are_the_same_each_time_and_their_names_differ():
+    points = [point(1, 100, 0.2), point(2, 1000, 0.4)]
+    assert frontier_chart(points, "f1") == frontier_chart(points, "f1")
+
+    def names(chart):
+        svg = ElementTree.fromstring(f'<svg xmlns:xlink="links">{chart.drawing}</svg>')
+        return {each.get("id") for each in svg.iter() if each.get("id")}
+
+    one, other = (names(each) for each in histogram_charts({"a": [0, 1], "b": [0, 1]}).values())
+    assert one
+    assert not one & other
+
+
+def test_without_matplotlib_a_chart_names_its_extra(monkeypatch):
+    monkeypatch.setitem(sys.modules, "matplotlib", None)
+    with pytest.raises(MissingExtra, match="matplotlib"):
+        frontier_figure([point(1, 100, 0.2)], "f1")
 
 
 def test_shares_of_searches():
@@ -96,28 +165,20 @@ def test_shares_of_searches():
     assert shares_of([0, 9, 5], 3) == near([1 / 3, 0, 2 / 3])
 
 
-def test_no_bar_covers_the_share_at_the_line_of_the_grid():
-    for searches in ([3, 3], [0] * 5 + [1] * 5, [0] * 3 + [1] * 7, list(range(40))):
-        (figure,) = histograms({"m": searches})
-        share = next(text for text in figure.iter("text") if (text.text or "").endswith("%"))
-        assert share.get("text-anchor") == "end"
-        bars = [float(bar.get("x", "")) for bar in figure.iter("rect")]
-        assert float(share.get("x", "")) < min(bars)
-
-
 def test_histograms_have_the_same_scales():
-    often, never = histograms({"often": [1, 2, 2, 3], "never": [0, 0, 0, 0]})
-    assert often[0].text == "1 often"
-    heights = [float(bar.get("height")) for bar in by_class(often, "bar")]
-    (whole,) = [float(bar.get("height")) for bar in by_class(never, "bar")]
-    assert heights == near([whole / 4, whole / 2, whole / 4], "as told", "1 decimal")
-    assert [each.text for each in by_class(never, "label")] == ["50%", "0", "1", "2", "3", "mean 0.00"]
-    assert next(often.iter("title")).text.endswith(
-        "mean 2.00; share of questions by searches: 1: 25%, 2: 50%, 3: 25%"
-    )
+    charts = histogram_charts({"often": [1, 2, 2, 3], "never": [0, 0, 0, 0]})
+    assert list(charts) == ["often", "never"]
+    assert texts_of(charts["never"]) == ["0", "1", "2", "3", "100%", "mean 0.00"]
+    assert [text for text in texts_of(charts["often"]) if "%" in text] == ["25%", "50%", "25%"]
+    assert charts["often"].title.endswith("mean 2.00; share of questions by searches: 1: 25%, 2: 50%, 3: 25%")
+    shares = {"0": 0.25, "1": 0.75}
+    tops = {histogram_figure(each, 0.9, 1.0).axes[0].get_ylim() for each in (shares, {"0": 0.9, "1": 0.1})}
+    assert len(tops) == 1
+    bars = histogram_figure(shares, 0.9, 1.0).axes[0].patches
+    assert [bar.get_height() for bar in bars] == [0.25, 0.75]
 
 
 def test_many_searches_share_the_last_bar():
-    (figure,) = histograms({"m": [0, 40]})
-    assert len(by_class(figure, "bar")) == 2
-    assert by_class(figure, "bar")[-1].find("title").text == f"{MOST_BARS - 1}+: 50%"
+    chart = histogram_charts({"m": [0, 40]})["m"]
+    assert chart.title.endswith(f"0: 50%, {MOST_BARS - 1}+: 50%")
+    assert f"{MOST_BARS - 1}+" in texts_of(chart)

@@ -5,6 +5,7 @@
 Files are read as their authors published them; nothing is downloaded.
 """
 
+import re
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, field
 from importlib import import_module
@@ -48,152 +49,148 @@ class Dataset:
 
     Attributes:
         spec: how it is named, its options in brackets.
-        reader: "module:function"; the function takes the path, if there is one, and the options, and yields
-            examples.
         what: what the questions are, and how many the official file has.
         source: the address of its authors' page; empty for what is your own or this package's.
         licence: of the questions; texts from Wikipedia have its own.
         layouts: forms of file that can be read.
+        module: where its function `read` is, if that is not its name; the function takes the path, if there
+            is one, and the options, and yields examples.
     """
 
     spec: str
-    reader: str
     what: str
     source: str
     licence: str
     layouts: tuple[str, ...] = ("JSON", "FlashRAG")
-    takes_path: bool = True
-    options: tuple[str, ...] = ()
+    module: str = ""
+
+    @property
+    def name(self) -> str:
+        """What stands before the file."""
+        return self.spec.partition(":")[0]
+
+    @property
+    def takes_path(self) -> bool:
+        """Whether a file is named."""
+        return ":" in self.spec
+
+    @property
+    def options(self) -> tuple[str, ...]:
+        """The names of its options."""
+        return tuple(re.findall(r"(\w+)=", self.spec))
 
 
-DATASETS: Mapping[str, Dataset] = {
-    "hotpotqa": Dataset(
+_ROWS = (
+    Dataset(
         "hotpotqa:FILE",
-        "askance.eval.datasets.hotpotqa:read",
         "over two Wikipedia articles; 7,405 in dev",
         "https://hotpotqa.github.io",
         "CC BY-SA 4.0",
     ),
-    "2wikimultihopqa": Dataset(
+    Dataset(
         "2wikimultihopqa:FILE[?aliases=FILE]",
-        "askance.eval.datasets.two_wiki:read",
         "over two to four Wikipedia articles, made from Wikidata; 12,576 in dev",
         "https://github.com/Alab-NII/2wikimultihop",
         "Apache-2.0",
-        options=("aliases",),
+        module="two_wiki",
     ),
-    "musique": Dataset(
+    Dataset(
         "musique:FILE",
-        "askance.eval.datasets.musique:read",
         "of two to four hops, composed of single-hop ones; 2,417 in dev",
         "https://github.com/StonyBrookNLP/musique",
         "CC BY 4.0",
         layouts=("JSON Lines", "FlashRAG"),
     ),
-    "iirc": Dataset(
+    Dataset(
         "iirc:FILE",
-        "askance.eval.datasets.iirc:read",
         "on a paragraph and the articles it links to; 954 answerable in dev",
         "https://allenai.org/data/iirc",
         "CC BY 4.0",
     ),
-    "strategyqa": Dataset(
+    Dataset(
         "strategyqa:FILE",
-        "askance.eval.datasets.strategyqa:read",
         "answered by yes or no, with hidden steps; 2,290 in train",
         "https://allenai.org/data/strategyqa",
         "MIT",
     ),
-    "nq": Dataset(
+    Dataset(
         "nq:FILE",
-        "askance.eval.datasets.nq:read",
         "typed into a search engine (Natural Questions, open form); 3,610 in dev",
         "https://ai.google.com/research/NaturalQuestions",
         "CC BY-SA 3.0",
         layouts=("JSON Lines", "FlashRAG"),
     ),
-    "triviaqa": Dataset(
+    Dataset(
         "triviaqa:FILE",
-        "askance.eval.datasets.triviaqa:read",
         "of quiz writers, with every name of the answer; 11,313 in unfiltered dev",
         "https://nlp.cs.washington.edu/triviaqa/",
         "Apache-2.0; questions not the authors' own",
     ),
-    "popqa": Dataset(
+    Dataset(
         "popqa:FILE",
-        "askance.eval.datasets.popqa:read",
         "about entities of all degrees of fame, made from Wikidata; 14,267",
         "https://github.com/AlexTMallen/adaptive-retrieval",
         "MIT",
         layouts=("TSV", "FlashRAG"),
     ),
-    "squad2": Dataset(
+    Dataset(
         "squad2:FILE[?unanswerable=keep]",
-        "askance.eval.datasets.squad2:read",
         "on paragraphs of Wikipedia (SQuAD 2.0); 5,928 answerable of 11,873 in dev",
         "https://rajpurkar.github.io/SQuAD-explorer/",
         "CC BY-SA 4.0",
-        options=("unanswerable",),
     ),
-    "pubhealth": Dataset(
+    Dataset(
         "pubhealth:FILE",
-        "askance.eval.datasets.pubhealth:read",
         "whether a claim about health is true (PubHealth); 987 true or false ones in test",
         "https://github.com/neemakot/Health-Fact-Checking",
         "MIT",
         layouts=("JSON Lines", "TSV"),
     ),
-    "arc": Dataset(
+    Dataset(
         "arc:FILE",
-        "askance.eval.datasets.arc:read",
         "of science exams, with lettered choices (ARC); 1,172 in Challenge test",
         "https://allenai.org/data/arc",
         "CC BY-SA 4.0",
         layouts=("JSON Lines",),
     ),
-    "asqa": Dataset(
+    Dataset(
         "asqa:FILE[?split=train]",
-        "askance.eval.datasets.asqa:read",
         "with several readings, for a long answer to all of them (ASQA, ALCE); 948 in dev",
         "https://github.com/princeton-nlp/ALCE",
         "Apache-2.0",
         layouts=("JSON",),
-        options=("split",),
     ),
-    "biographies": Dataset(
+    Dataset(
         "biographies:FILE",
-        "askance.eval.datasets.biographies:read",
         "for a biography, without accepted answers (FActScore); 500 people",
         "https://github.com/shmsw25/FActScore",
         "MIT",
         layouts=("names", "JSON Lines"),
     ),
-    "jsonl": Dataset(
+    Dataset(
         "jsonl:FILE",
-        "askance.eval.datasets.jsonl:read",
         "your own, or any dataset of FlashRAG's",
         "",
         "your own",
         layouts=("JSON Lines", "JSON", "FlashRAG"),
     ),
-    "csv": Dataset(
+    Dataset(
         "csv:FILE",
-        "askance.eval.datasets.table:read",
         "your own, as a table with a header",
         "",
         "your own",
         layouts=("CSV", "TSV"),
+        module="table",
     ),
-    "sample": Dataset(
+    Dataset(
         "sample",
-        "askance.eval.datasets.sample:read",
         "of two and three hops over the sample corpus; 96",
         "",
         "CC0 1.0",
         layouts=(),
-        takes_path=False,
     ),
-}
+)
+DATASETS: Mapping[str, Dataset] = {each.name: each for each in _ROWS}
 
 
 def read_dataset(spec: str, limit: int | None = None) -> tuple[Example, ...]:
@@ -215,9 +212,8 @@ def read_dataset(spec: str, limit: int | None = None) -> tuple[Example, ...]:
 
 def _open(spec: str) -> Iterator[Example]:
     dataset, path, options = located(spec)
-    module, _, function = dataset.reader.partition(":")
-    reader = getattr(import_module(module), function)
-    examples: Iterator[Example] = reader(*([path] if path else ()), **options)
+    module = import_module(f"{__name__}.{dataset.module or dataset.name}")
+    examples: Iterator[Example] = module.read(*([path] if path else ()), **options)
     return examples
 
 

@@ -16,15 +16,14 @@ The layout of the Hugging Face hub, which the Self-RAG authors use, is read, too
 `choices` is {"text": ["iron", "wood"], "label": ["A", "B"]} beside it.
 """
 
-from collections.abc import Iterator
-from pathlib import Path
 from typing import Annotated, Any
 
 from pydantic import AfterValidator, Field, model_validator
 
 from askance.core.types import Question
 from askance.eval.datasets import Example
-from askance.eval.datasets.records import Id, Record, Text, read_records, unique
+from askance.eval.datasets.layouts import reader
+from askance.eval.datasets.records import Asking, Id, Record, Text, unique
 
 SHAPE = (
     'A record of ARC is {"id": "…", "question": {"stem": "…", "choices": [{"text": "…", "label": "A"}]}, '
@@ -62,7 +61,7 @@ class Asked(Record):
     choices: list[Choice] = Field(min_length=2)
 
 
-class ArcRecord(Record):
+class ArcRecord(Asking):
     """A question with its key."""
 
     id: Id
@@ -91,7 +90,7 @@ class ArcRecord(Record):
             raise ValueError(f"the answer key {self.key} is the label of no choice ({', '.join(labels)})")
         return self
 
-    def example(self) -> Example:
+    def example(self, number: int) -> Example:
         """As it is asked."""
         choices = self.question.choices
         right = next(choice for choice in choices if choice.label == self.key)
@@ -100,6 +99,4 @@ class ArcRecord(Record):
         return Example(question, unique((right.shown, right.text.strip())))
 
 
-def read(path: Path) -> Iterator[Example]:
-    """The questions of one file."""
-    return (record.example() for record in read_records(path, ArcRecord, SHAPE))
+read = reader(ArcRecord, SHAPE, has_flashrag=False)

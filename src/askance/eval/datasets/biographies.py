@@ -23,12 +23,13 @@ from pydantic import Field, field_validator
 
 from askance.core.types import Question
 from askance.eval.datasets import Example
-from askance.eval.datasets.records import MaybeBlank, Record, Text, checked, opened, rows, unique
+from askance.eval.datasets.layouts import reader
+from askance.eval.datasets.records import Asking, MaybeBlank, Text, opened, rows, unique
 
 SHAPE = 'A line is a name, or {"topic": "…"} with "input" and "cat" as you like.'
 
 
-class PersonRecord(Record):
+class PersonRecord(Asking):
     """A person."""
 
     topic: Text
@@ -40,18 +41,12 @@ class PersonRecord(Record):
     def _listed(cls, cat: Any) -> Any:
         return [cat] if isinstance(cat, str) else cat or []
 
-    def example(self) -> Example:
+    def example(self, number: int) -> Example:
         """As it is asked."""
         name = " ".join(self.topic.split())
         asked = self.input.strip().removeprefix("Question:").strip() or f"Write a short biography of {name}."
         question = Question(name, asked, genre="biography")
         return Example(question, (), (name,), kind=", ".join(unique(self.cat)))
-
-
-def read(path: Path) -> Iterator[Example]:
-    """The people of one file."""
-    for place, row in _rows(path):
-        yield checked(row, PersonRecord, SHAPE, f"{path}, {place}").example()
 
 
 def _rows(path: Path) -> Iterator[tuple[str, Any]]:
@@ -62,3 +57,6 @@ def _rows(path: Path) -> Iterator[tuple[str, Any]]:
         for number, line in enumerate(file, start=1):
             if line.strip():
                 yield f"line {number}", {"topic": line.strip()}
+
+
+read = reader(PersonRecord, SHAPE, rows_of=_rows, has_flashrag=False)

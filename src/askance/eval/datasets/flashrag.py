@@ -14,14 +14,13 @@ hold of the other datasets' grounds is not read.
 """
 
 import dataclasses
-from collections import defaultdict
 from collections.abc import Iterator
 from typing import Any
 
 from pydantic import AliasChoices, Field, model_validator
 
 from askance.eval.datasets import Example
-from askance.eval.datasets.grounds import Grounds, from_sentences, steps_of, triples_of, whole
+from askance.eval.datasets.grounds import Grounds, from_facts, steps_of, triples_of, whole
 from askance.eval.datasets.grounds import Paragraph as Grounded
 from askance.eval.datasets.own import QuestionRecord
 from askance.eval.datasets.records import MaybeBlank, Record, Text, unique
@@ -115,14 +114,12 @@ class Metadata(Record):
             steps_of((hop.question, hop.answer) for hop in hops),
         )
 
-    def _in_context(self) -> Iterator[Grounded]:
-        if self.context is None or self.supporting_facts is None or not self.supporting_facts.sent_id:
-            return
-        supporting: defaultdict[str, set[int]] = defaultdict(set)
-        for title, number in zip(self.supporting_facts.title, self.supporting_facts.sent_id, strict=True):
-            supporting[title].add(number)
-        for title, sentences in zip(self.context.title, self.context.sentences, strict=True):
-            yield from_sentences(title, sentences, supporting.get(title, ()))
+    def _in_context(self) -> tuple[Grounded, ...]:
+        facts, context = self.supporting_facts, self.context
+        if context is None or facts is None or not facts.sent_id:
+            return ()
+        texts = zip(context.title, context.sentences, strict=True)
+        return from_facts(texts, zip(facts.title, facts.sent_id, strict=True))
 
     def _of_hops(self) -> Iterator[Grounded]:
         paragraphs = (hop.support_paragraph for hop in self.question_decomposition or ())
@@ -137,14 +134,14 @@ class FlashragRecord(QuestionRecord):
     answers: list[Text] = Field(alias="golden_answers", min_length=1)
     metadata: Metadata | None = None
 
-    def examples(self, number: int) -> Iterator[Example]:
+    def example(self, number: int) -> Example:
         """The one example; what the record says itself precedes its metadata."""
         more = self.metadata or Metadata()
-        for example in super().examples(number):
-            yield dataclasses.replace(
-                example,
-                supporting_titles=example.supporting_titles or more.titles,
-                kind=example.kind or more.type or more.prop or "",
-                hops=example.hops or len(more.question_decomposition or more.titles) or None,
-                grounds=more.grounds(),
-            )
+        example = super().example(number)
+        return dataclasses.replace(
+            example,
+            supporting_titles=example.supporting_titles or more.titles,
+            kind=example.kind or more.type or more.prop or "",
+            hops=example.hops or len(more.question_decomposition or more.titles) or None,
+            grounds=more.grounds(),
+        )

@@ -1,5 +1,6 @@
 """What a dataset tells about why an answer is right: texts beside a question, and the way to the answer."""
 
+from collections import defaultdict
 from collections.abc import Collection, Iterable, Sequence
 from dataclasses import dataclass
 
@@ -83,6 +84,19 @@ def from_sentences(title: str, sentences: Sequence[str], supporting: Collection[
         if number in supporting:
             evidence.append((start, end))
     return Paragraph(title, " ".join(filter(None, stripped)), tuple(evidence))
+
+
+def from_facts(
+    texts: Iterable[tuple[str, Sequence[str]]], facts: Iterable[tuple[str, int]]
+) -> tuple[Paragraph, ...]:
+    """Paragraphs from titles with their sentences, and facts: titles with the number of a sentence each.
+
+    A fact that is not in the texts, as real files have some, is passed over.
+    """
+    supporting: defaultdict[str, set[int]] = defaultdict(set)
+    for title, number in facts:
+        supporting[title].add(number)
+    return tuple(from_sentences(title, sentences, supporting[title]) for title, sentences in texts)
 
 
 def whole(text: str) -> tuple[tuple[int, int], ...]:

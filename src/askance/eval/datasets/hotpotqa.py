@@ -12,18 +12,15 @@ Mann" and "Lübeck". Its `context`, [["Thomas Mann", ["He was born in Lübeck.",
 with the supporting sentences as their evidence.
 """
 
-from collections import defaultdict
-from collections.abc import Iterator
-from pathlib import Path
 from typing import Annotated
 
 from pydantic import Field
 
 from askance.core.types import Question
 from askance.eval.datasets import Example
-from askance.eval.datasets.grounds import Grounds, from_sentences
-from askance.eval.datasets.layouts import read_examples
-from askance.eval.datasets.records import Id, MaybeBlank, Record, Text, unique
+from askance.eval.datasets.grounds import Grounds, from_facts
+from askance.eval.datasets.layouts import reader
+from askance.eval.datasets.records import Asking, Id, MaybeBlank, Text, unique
 
 SHAPE = (
     'A record of HotpotQA is {"_id": "…", "question": "…", "answer": "…", "supporting_facts": '
@@ -39,7 +36,7 @@ Fact = Annotated[tuple[Text, int], Field(strict=False)]
 """A title and the number of a sentence. Not strict, since JSON has lists only."""
 
 
-class HotpotRecord(Record):
+class HotpotRecord(Asking):
     """A record; 2WikiMultihopQA has the same fields and more."""
 
     id: Id = Field(alias="_id")
@@ -49,26 +46,15 @@ class HotpotRecord(Record):
     type: MaybeBlank = ""
     context: list[Context] = Field(default_factory=list)
 
-    def example(self, golds: tuple[str, ...]) -> Example:
+    def example(self, number: int) -> Example:
         """One hop per supporting article; an open question also where the answer is yes or no."""
         titles = unique(title for title, _ in self.supporting_facts)
-        return Example(
-            Question(self.id, self.question), golds, titles, self.type, len(titles), self.grounds()
-        )
+        question = Question(self.id, self.question)
+        return Example(question, (self.answer,), titles, self.type, len(titles), self.grounds())
 
     def grounds(self) -> Grounds:
-        """The texts. A supporting fact that is not in them, as real files have some, is passed over."""
-        supporting: defaultdict[str, set[int]] = defaultdict(set)
-        for title, number in self.supporting_facts:
-            supporting[title].add(number)
-        return Grounds(
-            tuple(
-                from_sentences(title, sentences, supporting.get(title, ()))
-                for title, sentences in self.context
-            )
-        )
+        """The texts."""
+        return Grounds(from_facts(self.context, self.supporting_facts))
 
 
-def read(path: Path) -> Iterator[Example]:
-    """The questions of one file."""
-    return read_examples(path, HotpotRecord, SHAPE, lambda record, _: [record.example((record.answer,))])
+read = reader(HotpotRecord, SHAPE)

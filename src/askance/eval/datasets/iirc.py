@@ -20,7 +20,6 @@ them together are the answer. Questions of the type "bad" are dropped, too, as i
 """
 
 from collections.abc import Iterator
-from pathlib import Path
 from typing import Annotated, Literal
 
 from pydantic import Field, model_validator
@@ -28,8 +27,8 @@ from pydantic import Field, model_validator
 from askance.core.types import Question
 from askance.eval.datasets import Example
 from askance.eval.datasets.grounds import Grounds, Paragraph, places, whole
-from askance.eval.datasets.layouts import read_examples
-from askance.eval.datasets.records import Id, MaybeBlank, Record, Text, unique
+from askance.eval.datasets.layouts import reader
+from askance.eval.datasets.records import Asking, Id, MaybeBlank, Record, Text, unique
 
 SHAPE = (
     'IIRC is [{"title": "…", "text": "…", "questions": [{"question": "…", "context": [{"passage": "…", '
@@ -97,7 +96,7 @@ class Asked(Record):
     answer: Annotated[Unanswered | Valued | Spanned, Field(discriminator="type")]
 
 
-class Passage(Record):
+class Passage(Asking):
     """A paragraph with the questions on it."""
 
     title: Text
@@ -132,6 +131,4 @@ class Passage(Record):
         return self.title if passage == "main" else passage
 
 
-def read(path: Path) -> Iterator[Example]:
-    """The questions of one file."""
-    return read_examples(path, Passage, SHAPE, Passage.examples)
+read = reader(Passage, SHAPE)

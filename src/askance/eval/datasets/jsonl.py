@@ -10,11 +10,7 @@ becomes an open question with the id "1", two golds and one supporting title. Wi
 it has a paragraph whose second sentence is evidence. FlashRAG's files of any dataset can be read, too.
 """
 
-from collections.abc import Iterator
-from pathlib import Path
-
-from askance.eval.datasets import Example
-from askance.eval.datasets.layouts import read_examples
+from askance.eval.datasets.layouts import reader
 from askance.eval.datasets.own import OwnRecord
 
 SHAPE = (
@@ -24,7 +20,4 @@ SHAPE = (
     '([["…", "…", "…"]]) as you like.'
 )
 
-
-def read(path: Path) -> Iterator[Example]:
-    """The questions of one file."""
-    return read_examples(path, OwnRecord, SHAPE, OwnRecord.examples)
+read = reader(OwnRecord, SHAPE)

@@ -14,8 +14,6 @@ of a supporting paragraph's `paragraph_text` is evidence; the single hops are th
 FlashRAG's ids do not tell the kind.
 """
 
-from collections.abc import Iterator
-from pathlib import Path
 from typing import Literal
 
 from pydantic import Field
@@ -24,8 +22,8 @@ from askance.core.types import Question
 from askance.eval.datasets import Example
 from askance.eval.datasets.grounds import Grounds, steps_of, whole
 from askance.eval.datasets.grounds import Paragraph as Grounded
-from askance.eval.datasets.layouts import read_examples
-from askance.eval.datasets.records import Id, MaybeBlank, Record, Text, unique
+from askance.eval.datasets.layouts import reader
+from askance.eval.datasets.records import Asking, Id, MaybeBlank, Record, Text, unique
 
 SHAPE = (
     'A record of MuSiQue-Ans is {"id": "2hop__…", "question": "…", "answer": "…", "answer_aliases": ["…"], '
@@ -50,7 +48,7 @@ class Hop(Record):
     answer: MaybeBlank = ""
 
 
-class MusiqueRecord(Record):
+class MusiqueRecord(Asking):
     """A question with its single-hop parts."""
 
     id: Id
@@ -61,9 +59,9 @@ class MusiqueRecord(Record):
     paragraphs: list[Paragraph]
     question_decomposition: list[Hop]
 
-    def examples(self, _: int) -> Iterator[Example]:
+    def example(self, number: int) -> Example:
         """The one example. The kind is how the hops hang together, such as "3hop1", from the id."""
-        yield Example(
+        return Example(
             Question(self.id, self.question),
             unique((self.answer, *self.answer_aliases)),
             unique(each.title for each in self.paragraphs if each.is_supporting),
@@ -85,6 +83,4 @@ class MusiqueRecord(Record):
         )
 
 
-def read(path: Path) -> Iterator[Example]:
-    """The questions of one file."""
-    return read_examples(path, MusiqueRecord, SHAPE, MusiqueRecord.examples)
+read = reader(MusiqueRecord, SHAPE)

@@ -10,15 +10,12 @@ nq_open of https://github.com/google-research-datasets/natural-questions. Licenc
 becomes an open question with two golds. There are no ids: a question has its place in the file, from 1.
 """
 
-from collections.abc import Iterator
-from pathlib import Path
-
 from pydantic import Field
 
 from askance.core.types import Question
 from askance.eval.datasets import Example
-from askance.eval.datasets.layouts import read_examples
-from askance.eval.datasets.records import Record, Text, unique
+from askance.eval.datasets.layouts import reader
+from askance.eval.datasets.records import Asking, Text, unique
 
 SHAPE = (
     'A record of NQ-open is {"question": "…", "answer": ["…"]}; the full Natural Questions and the splits '
@@ -26,17 +23,15 @@ SHAPE = (
 )
 
 
-class NqRecord(Record):
+class NqRecord(Asking):
     """A question with its short answers."""
 
     question: Text
     answer: list[Text] = Field(min_length=1)
 
-    def examples(self, number: int) -> Iterator[Example]:
+    def example(self, number: int) -> Example:
         """The one example."""
-        yield Example(Question(str(number), self.question), unique(self.answer))
+        return Example(Question(str(number), self.question), unique(self.answer))
 
 
-def read(path: Path) -> Iterator[Example]:
-    """The questions of one file."""
-    return read_examples(path, NqRecord, SHAPE, NqRecord.examples)
+read = reader(NqRecord, SHAPE)

@@ -25,7 +25,7 @@ has "evidence": ["sentence as it stands in the text", …] or "supporting": true
 
 import dataclasses
 import json
-from collections.abc import Collection, Iterator
+from collections.abc import Collection
 from difflib import get_close_matches
 from typing import Annotated, Any
 
@@ -34,7 +34,7 @@ from pydantic import AfterValidator, Field, ValidationInfo, model_validator
 from askance.core.types import Question, Task
 from askance.eval.datasets import Example
 from askance.eval.datasets.grounds import Grounds, Paragraph, Step, Triple, places, whole
-from askance.eval.datasets.records import Id, MaybeBlank, Record, Text, unique
+from askance.eval.datasets.records import Asking, Id, MaybeBlank, Record, Text, unique
 
 _LOOKS_LIKE = 0.75
 """Similarity, by difflib: 0.92 of "answer" and "answers", 0.73 of "task_id" and "task"."""
@@ -42,7 +42,7 @@ _FIELDS_OF_OTHERS = ("titles",)
 """Common names that look like a field, here like "triples", and are not meant for it."""
 
 
-class QuestionRecord(Record):
+class QuestionRecord(Asking):
     """A question with its answers, checked against each other."""
 
     question: Text
@@ -59,11 +59,11 @@ class QuestionRecord(Record):
         """The task, guessed where it was left out."""
         return self.task or ("choice" if self.options else "yes_no" if self.type == "yes_no" else "open")
 
-    def examples(self, number: int) -> Iterator[Example]:
+    def example(self, number: int) -> Example:
         """The one example, with its place in the file as its id, if it has none."""
         id = str(number) if self.id is None else self.id
         question = Question(id, self.question, self.asked_as, tuple(self.options))
-        yield Example(question, unique(self.answers), unique(self.supporting), self.type, self.hops)
+        return Example(question, unique(self.answers), unique(self.supporting), self.type, self.hops)
 
     @model_validator(mode="after")
     def _answerable(self) -> "QuestionRecord":
@@ -128,7 +128,7 @@ class OwnRecord(QuestionRecord, SpeltRecord):
     steps: list[OwnStep] = Field(default_factory=list)
     triples: list[Annotated[tuple[Text, Text, Text], Field(strict=False)]] = Field(default_factory=list)
 
-    def examples(self, number: int) -> Iterator[Example]:
+    def example(self, number: int) -> Example:
         """The one example, with its grounds."""
         grounds = Grounds(
             tuple(each.paragraph() for each in self.paragraphs),
@@ -136,8 +136,7 @@ class OwnRecord(QuestionRecord, SpeltRecord):
             tuple(Step(each.question, each.answer) for each in self.steps),
             tuple(self.facts),
         )
-        for example in super().examples(number):
-            yield dataclasses.replace(example, grounds=grounds)
+        return dataclasses.replace(super().example(number), grounds=grounds)
 
 
 def check_spelling(row: dict[str, Any], known: Collection[str]) -> None:

@@ -13,17 +13,14 @@ checked.
 """
 
 import json
-from collections.abc import Iterator
-from pathlib import Path
 from typing import Annotated, Any
 
 from pydantic import BeforeValidator, Field
 
 from askance.core.types import Question
 from askance.eval.datasets import Example
-from askance.eval.datasets.layouts import read_examples
-from askance.eval.datasets.records import Id, Record, Text, rows, unique
-from askance.eval.datasets.table import DELIMITERS, table_rows
+from askance.eval.datasets.layouts import reader
+from askance.eval.datasets.records import Asking, Id, Text, rows_or_table, unique
 
 SHAPE = (
     'PopQA has the columns "id", "prop", "question" and "possible_answers", which is a JSON list: ["…", "…"].'
@@ -37,7 +34,7 @@ def _list_of_cell(cell: Any) -> Any:
         raise ValueError(f"is no JSON list ({error})") from error
 
 
-class PopRecord(Record):
+class PopRecord(Asking):
     """A question made of a subject and a property."""
 
     id: Id
@@ -45,13 +42,10 @@ class PopRecord(Record):
     question: Text
     possible_answers: Annotated[list[Text], Field(min_length=1), BeforeValidator(_list_of_cell)]
 
-    def examples(self, _: int) -> Iterator[Example]:
+    def example(self, number: int) -> Example:
         """The one example."""
         question = Question(self.id, self.question)
-        yield Example(question, unique(self.possible_answers), kind=self.prop, hops=1)
+        return Example(question, unique(self.possible_answers), kind=self.prop, hops=1)
 
 
-def read(path: Path) -> Iterator[Example]:
-    """The questions of one file."""
-    rows_of = table_rows if path.suffix.lower() in DELIMITERS else rows
-    return read_examples(path, PopRecord, SHAPE, PopRecord.examples, rows_of=rows_of)
+read = reader(PopRecord, SHAPE, rows_of=rows_or_table)

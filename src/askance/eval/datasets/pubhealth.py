@@ -18,7 +18,6 @@ without a label, are left out. Without a `claim_id` or `id`, a claim has its pla
 """
 
 from collections.abc import Iterator
-from pathlib import Path
 from typing import Annotated, Any
 
 from pydantic import AfterValidator, AliasChoices, BeforeValidator, Field
@@ -26,8 +25,8 @@ from pydantic import AfterValidator, AliasChoices, BeforeValidator, Field
 from askance.core.types import Question
 from askance.eval.datasets import Example
 from askance.eval.datasets.grounds import Grounds, Paragraph, whole
-from askance.eval.datasets.records import Id, MaybeBlank, Record, Text, checked, rows
-from askance.eval.datasets.table import DELIMITERS, table_rows
+from askance.eval.datasets.layouts import reader
+from askance.eval.datasets.records import Asking, Id, MaybeBlank, Text, rows_or_table
 
 SHAPE = (
     'A record of PubHealth is {"claim": "…", "label": "true" or "false"}, SUPPORTS or REFUTES; a table has '
@@ -50,7 +49,7 @@ def _known(label: str) -> str:
     return label.strip().lower()
 
 
-class HealthRecord(Record):
+class HealthRecord(Asking):
     """A claim with what its checkers made of it."""
 
     claim: Text = Field(validation_alias=AliasChoices("claim", "question"))
@@ -73,8 +72,4 @@ class HealthRecord(Record):
         return Grounds((Paragraph("", text, whole(text)),)) if text.strip() else Grounds()
 
 
-def read(path: Path) -> Iterator[Example]:
-    """The claims of one file."""
-    rows_of = table_rows if path.suffix.lower() in DELIMITERS else rows
-    for number, (place, row) in enumerate(rows_of(path), start=1):
-        yield from checked(row, HealthRecord, SHAPE, f"{path}, {place}").examples(number)
+read = reader(HealthRecord, SHAPE, rows_of=rows_or_table, has_flashrag=False)

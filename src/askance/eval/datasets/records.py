@@ -1,5 +1,6 @@
-"""Files of records: one JSON array, or JSON Lines, whichever the file turns out to be."""
+"""Files of records: one JSON array, or JSON Lines, whichever the file turns out to be; or a table."""
 
+import csv
 import json
 from collections.abc import Iterable, Iterator
 from contextlib import contextmanager
@@ -9,7 +10,9 @@ from typing import Annotated, Any, TextIO, TypeVar
 from pydantic import AfterValidator, BaseModel, BeforeValidator, ConfigDict, ValidationError
 
 from askance.core.errors import DatasetError
+from askance.eval.datasets import Example
 
+DELIMITERS = {".csv": ",", ".tsv": "\t"}
 _SHOWN_CHARACTERS = 60
 _PROBLEMS = {"model_type": "not an object", "too_short": "is empty"}
 """In place of what pydantic says of them."""
@@ -19,6 +22,18 @@ class Record(BaseModel):
     """Base of every dataset's record. Fields that are not named are passed over."""
 
     model_config = ConfigDict(strict=True, frozen=True)
+
+
+class Asking(Record):
+    """A record that is a question, or holds several; `number` is its place in the file, from 1."""
+
+    def example(self, number: int) -> Example:
+        """The one example of a record that is a question."""
+        raise NotImplementedError
+
+    def examples(self, number: int) -> Iterable[Example]:
+        """All examples; there may be none."""
+        return [self.example(number)]
 
 
 R = TypeVar("R", bound=Record)
@@ -100,6 +115,51 @@ def rows(path: Path, inside: str | None = None) -> Iterator[tuple[str, Any]]:
             for number, line in enumerate(file, start=1):
                 if line.strip():
                     yield f"line {number}", _parsed(line, f"{path}, line {number}")
+
+
+def rows_or_table(path: Path) -> Iterator[tuple[str, Any]]:
+    """The rows of a table, as its name tells, or of JSON; errors as for both."""
+    return table_rows(path) if path.suffix.lower() in DELIMITERS else rows(path)
+
+
+def table_rows(path: Path) -> Iterator[tuple[str, dict[str, str]]]:
+    """The cells of each row by the names of the header, with the line that the row ends on.
+
+    Raises:
+        DatasetError: a file that can't be read, or is no table.
+    """
+    delimiter = DELIMITERS.get(path.suffix.lower())
+    if delimiter is None:
+        raise DatasetError(f"{path} is neither .csv nor .tsv: name it by what stands between its cells.")
+    with opened(path, newline="") as file:
+        reader = csv.reader(file, delimiter=delimiter, strict=True)
+        filled = (cells for cells in reader if cells)
+        try:
+            header = _header(path, next(filled, []))
+            for cells in filled:
+                yield _table_row(path, f"line {reader.line_num}", header, cells)
+        except csv.Error as error:
+            raise DatasetError(
+                f"{path}, line {reader.line_num}: {error}. A cell with quotes, the delimiter or a line break "
+                'in it stands in double quotes, and a quote inside is written "".'
+            ) from error
+
+
+def _header(path: Path, cells: list[str]) -> list[str]:
+    names = [cell.strip() for cell in cells]
+    for name in names:
+        if name and names.count(name) > 1:
+            raise DatasetError(f"{path}, header: two columns are called {name!r}. Rename one.")
+    return names
+
+
+def _table_row(path: Path, place: str, header: list[str], cells: list[str]) -> tuple[str, dict[str, str]]:
+    if len(cells) != len(header):
+        raise DatasetError(
+            f"{path}, {place}: {len(cells)} cell{'s' * (len(cells) != 1)} under {len(header)} columns. A "
+            "cell with the delimiter in it stands in double quotes."
+        )
+    return place, {name: cell for name, cell in zip(header, cells, strict=True) if name}
 
 
 def document(path: Path) -> Any:

@@ -30,8 +30,8 @@ from askance.core.types import Question
 from askance.eval.datasets import Example
 from askance.eval.datasets.grounds import Grounds, whole
 from askance.eval.datasets.grounds import Paragraph as Grounded
-from askance.eval.datasets.layouts import read_examples
-from askance.eval.datasets.records import Id, MaybeBlank, Record, Text, rows, unique
+from askance.eval.datasets.layouts import reader
+from askance.eval.datasets.records import Asking, Id, MaybeBlank, Record, Text, rows, unique
 from askance.text.sentences import sentence_spans
 
 SHAPE = (
@@ -94,18 +94,16 @@ class Paragraph(Record):
         return Grounds((Grounded(title, self.context, evidence),))
 
 
-class Article(Record):
+class Article(Asking):
     """Questions on one article of Wikipedia."""
 
     title: Text
     paragraphs: list[Paragraph]
 
-    def examples(self, unanswerable: str) -> Iterator[Example]:
-        """The questions; those without an answer if `unanswerable` is "keep"."""
+    def examples(self, number: int) -> Iterator[Example]:
+        """The questions, those without an answer among them."""
         title = self.title.replace("_", " ")
         for paragraph, asked in ((each, asked) for each in self.paragraphs for asked in each.qas):
-            if asked.is_impossible and unanswerable == "skip":
-                continue
             yield Example(
                 Question(asked.id, asked.question),
                 asked.golds,
@@ -121,11 +119,7 @@ def read(path: Path, unanswerable: str | None = None) -> Iterator[Example]:
     choice = unanswerable or "skip"
     if choice not in ("skip", "keep"):
         raise UnknownName("choice", choice, ("skip", "keep"), place=f"of unanswerable for {path}")
-    return read_examples(
-        path,
-        Article,
-        SHAPE,
-        lambda article, _: article.examples(choice),
-        rows_of=partial(rows, inside="data"),
-        official_option="unanswerable" if unanswerable else "",
-    )
+    in_data = partial(rows, inside="data")
+    option = "unanswerable" if unanswerable else ""
+    examples = reader(Article, SHAPE, rows_of=in_data, official_option=option)(path)
+    return (each for each in examples if choice == "keep" or each.kind != UNANSWERABLE)

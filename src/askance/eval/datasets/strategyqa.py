@@ -13,16 +13,13 @@ There are no supporting titles: the annotators chose their evidence from paragra
 their own, each another one.
 """
 
-from collections.abc import Iterator
-from pathlib import Path
-
 from pydantic import Field
 
 from askance.core.types import Question
 from askance.eval.datasets import Example
 from askance.eval.datasets.grounds import Grounds, steps_of
-from askance.eval.datasets.layouts import read_examples
-from askance.eval.datasets.records import Id, MaybeBlank, Record, Text
+from askance.eval.datasets.layouts import reader
+from askance.eval.datasets.records import Asking, Id, MaybeBlank, Text
 
 SHAPE = (
     'A record of StrategyQA is {"qid": "…", "question": "…", "answer": true or false}, with "facts" '
@@ -31,7 +28,7 @@ SHAPE = (
 )
 
 
-class StrategyRecord(Record):
+class StrategyRecord(Asking):
     """A question with its truth value."""
 
     qid: Id
@@ -40,10 +37,10 @@ class StrategyRecord(Record):
     facts: list[MaybeBlank] = Field(default_factory=list)
     decomposition: list[MaybeBlank] = Field(default_factory=list)
 
-    def examples(self, _: int) -> Iterator[Example]:
+    def example(self, number: int) -> Example:
         """The one example."""
         question = Question(self.qid, self.question, task="yes_no")
-        yield Example(question, ("yes" if self.answer else "no",), grounds=self.grounds())
+        return Example(question, ("yes" if self.answer else "no",), grounds=self.grounds())
 
     def grounds(self) -> Grounds:
         """The annotator's facts, and the questions on the way; they have no answers."""
@@ -51,6 +48,4 @@ class StrategyRecord(Record):
         return Grounds(facts=facts, steps=steps_of((question, "") for question in self.decomposition))
 
 
-def read(path: Path) -> Iterator[Example]:
-    """The questions of one file."""
-    return read_examples(path, StrategyRecord, SHAPE, StrategyRecord.examples, task="yes_no")
+read = reader(StrategyRecord, SHAPE, task="yes_no")

@@ -9,25 +9,19 @@ holds a "|" itself; instead of answers, there may be one `answer`, taken as it i
 out, and columns without a name are passed over.
 """
 
-import csv
 import json
-from collections.abc import Iterator
-from pathlib import Path
 from typing import Any
 
 from pydantic import model_validator
 
-from askance.core.errors import DatasetError
-from askance.eval.datasets import Example
-from askance.eval.datasets.layouts import read_examples
+from askance.eval.datasets.layouts import reader
 from askance.eval.datasets.own import QuestionRecord, check_spelling
-from askance.eval.datasets.records import opened
+from askance.eval.datasets.records import table_rows
 
 SHAPE = (
     'The columns are "question" and "answers" (with "|" between them) or "answer", with "id", "task" '
     '("open", "yes_no", "choice"), "options", "supporting", "type" and "hops" as you like.'
 )
-DELIMITERS = {".csv": ",", ".tsv": "\t"}
 _LISTS = ("answers", "options", "supporting")
 
 
@@ -46,51 +40,6 @@ class TableRecord(QuestionRecord):
         return cells | answer | lists | _whole_number(cells, "hops")
 
 
-def read(path: Path) -> Iterator[Example]:
-    """The questions of one file."""
-    return read_examples(path, TableRecord, SHAPE, TableRecord.examples, rows_of=table_rows)
-
-
-def table_rows(path: Path) -> Iterator[tuple[str, dict[str, str]]]:
-    """The cells of each row by the names of the header, with the line that the row ends on.
-
-    Raises:
-        DatasetError: a file that can't be read, or is no table.
-    """
-    delimiter = DELIMITERS.get(path.suffix.lower())
-    if delimiter is None:
-        raise DatasetError(f"{path} is neither .csv nor .tsv: name it by what stands between its cells.")
-    with opened(path, newline="") as file:
-        reader = csv.reader(file, delimiter=delimiter, strict=True)
-        filled = (cells for cells in reader if cells)
-        try:
-            header = _header(path, next(filled, []))
-            for cells in filled:
-                yield _row(path, f"line {reader.line_num}", header, cells)
-        except csv.Error as error:
-            raise DatasetError(
-                f"{path}, line {reader.line_num}: {error}. A cell with quotes, the delimiter or a line break "
-                'in it stands in double quotes, and a quote inside is written "".'
-            ) from error
-
-
-def _header(path: Path, cells: list[str]) -> list[str]:
-    names = [cell.strip() for cell in cells]
-    for name in names:
-        if name and names.count(name) > 1:
-            raise DatasetError(f"{path}, header: two columns are called {name!r}. Rename one.")
-    return names
-
-
-def _row(path: Path, place: str, header: list[str], cells: list[str]) -> tuple[str, dict[str, str]]:
-    if len(cells) != len(header):
-        raise DatasetError(
-            f"{path}, {place}: {len(cells)} cell{'s' * (len(cells) != 1)} under {len(header)} columns. A "
-            "cell with the delimiter in it stands in double quotes."
-        )
-    return place, {name: cell for name, cell in zip(header, cells, strict=True) if name}
-
-
 def _texts(name: str, cell: str) -> Any:
     if not cell.startswith("["):
         return [text.strip() for text in cell.split("|")]
@@ -104,3 +53,6 @@ def _whole_number(cells: dict[str, str], name: str) -> dict[str, int]:
     """The cell as a number; what is none is left to be found by the check of the record."""
     cell = cells.get(name, "")
     return {name: int(cell)} if cell.isascii() and cell.isdigit() else {}
+
+
+read = reader(TableRecord, SHAPE, rows_of=table_rows)

@@ -13,16 +13,14 @@ too. `NormalizedAliases` are passed over, since the metrics normalise by themsel
 come with a question: they were found by search, and not every answer follows from them.
 """
 
-from collections.abc import Iterator
 from functools import partial
-from pathlib import Path
 
 from pydantic import Field
 
 from askance.core.types import Question
 from askance.eval.datasets import Example
-from askance.eval.datasets.layouts import read_examples
-from askance.eval.datasets.records import Id, MaybeBlank, Record, Text, rows, unique
+from askance.eval.datasets.layouts import reader
+from askance.eval.datasets.records import Asking, Id, MaybeBlank, Record, Text, rows, unique
 
 SHAPE = (
     'TriviaQA is {"Data": [{"QuestionId": "…", "Question": "…", "Answer": {"Value": "…", '
@@ -39,21 +37,17 @@ class Answer(Record):
     human_answers: list[MaybeBlank] = Field(default_factory=list, alias="HumanAnswers")
 
 
-class TriviaRecord(Record):
+class TriviaRecord(Asking):
     """A question with its answer."""
 
     id: Id = Field(alias="QuestionId")
     question: Text = Field(alias="Question")
     answer: Answer = Field(alias="Answer")
 
-    def examples(self, _: int) -> Iterator[Example]:
+    def example(self, number: int) -> Example:
         """The one example; blank names are left out."""
         names = (self.answer.value, *self.answer.aliases, *self.answer.human_answers)
-        yield Example(Question(self.id, self.question), unique(name for name in names if name.strip()))
+        return Example(Question(self.id, self.question), unique(name for name in names if name.strip()))
 
 
-def read(path: Path) -> Iterator[Example]:
-    """The questions of one file."""
-    return read_examples(
-        path, TriviaRecord, SHAPE, TriviaRecord.examples, rows_of=partial(rows, inside="Data")
-    )
+read = reader(TriviaRecord, SHAPE, rows_of=partial(rows, inside="Data"))

@@ -26,7 +26,7 @@ from pydantic import Field
 from askance.eval.datasets import Example
 from askance.eval.datasets.grounds import Grounds, triples_of
 from askance.eval.datasets.hotpotqa import HotpotRecord
-from askance.eval.datasets.layouts import read_examples
+from askance.eval.datasets.layouts import reader
 from askance.eval.datasets.records import Id, MaybeBlank, Record, read_records, unique
 
 ALIASES_NAME = "id_aliases.json"
@@ -67,11 +67,12 @@ def read(path: Path, aliases: str | None = None) -> Iterator[Example]:
     found = beside if aliases is None and beside.exists() else aliases and Path(aliases)
     names = _aliases(found) if found else {}
 
-    def examples(record: TwoWikiRecord, _: int) -> Iterator[Example]:
-        golds = (record.answer, *names.get(record.answer_id or "", ()))
-        yield record.example(unique(golds))
+    class Named(TwoWikiRecord):
+        def example(self, number: int) -> Example:
+            golds = unique((self.answer, *names.get(self.answer_id or "", ())))
+            return replace(super().example(number), golds=golds)
 
-    return read_examples(path, TwoWikiRecord, SHAPE, examples, official_option="aliases" if aliases else "")
+    return reader(Named, SHAPE, official_option="aliases" if aliases else "")(path)
 
 
 def _aliases(path: Path) -> dict[str, tuple[str, ...]]:

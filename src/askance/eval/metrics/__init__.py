@@ -34,126 +34,127 @@ class Metric:
         spec: how it is named, with the parameter that it may take: a normalisation, or how many passages.
         what: in one line.
         reads: what is judged; all but the trace belongs to the answer.
-        scorer: "module:function"; the function takes what is read, then the golds, or the example.
         normalisations: those that may be named after a colon; the first is the default.
-        counts_passages: whether "@K" may be named, the number of passages to look at.
         takes_example: whether it is the example, rather than its golds.
         package: what must be installed for it, by the name it is imported by; empty for nothing more.
         extra: of askance, which brings the package.
+        module: where the function of its name is, if that is not a module of the same name; the function
+            takes what is read, then the golds, or the example.
     """
 
     spec: str
     what: str
     reads: Reads
-    scorer: str
     normalisations: tuple[str, ...] = ()
-    counts_passages: bool = False
     takes_example: bool = False
     package: str = ""
     extra: str = ""
+    module: str = ""
+
+    @property
+    def name(self) -> str:
+        """The name without the parameter."""
+        return re.split(r"[\[@]", self.spec)[0]
+
+    @property
+    def counts_passages(self) -> bool:
+        """Whether "@K" may be named, the number of passages to look at."""
+        return self.spec.endswith("[@K]")
 
 
-METRICS: Mapping[str, Metric] = {
-    "exact_match": Metric(
+_ROWS = (
+    Metric(
         "exact_match[:airrag|selfrag]",
         "whether the answer is an accepted one",
         "short answer",
-        "askance.eval.metrics.exact_match:exact_match",
         normalisations=("dragin", "airrag", "selfrag"),
     ),
-    "f1": Metric(
+    Metric(
         "f1[:airrag]",
         "harmonic mean of precision and recall over words, as multisets",
         "short answer",
-        "askance.eval.metrics.f1:f1",
         normalisations=("dragin", "airrag"),
     ),
-    "precision": Metric(
+    Metric(
         "precision[:airrag]",
         "share of the answer's words that are in an accepted one",
         "short answer",
-        "askance.eval.metrics.precision:precision",
         normalisations=("dragin", "airrag"),
+        module="f1",
     ),
-    "recall": Metric(
+    Metric(
         "recall[:airrag]",
         "share of an accepted answer's words that are in the answer",
         "short answer",
-        "askance.eval.metrics.recall:recall",
         normalisations=("dragin", "airrag"),
+        module="f1",
     ),
-    "accuracy": Metric(
+    Metric(
         "accuracy",
         "whether an accepted answer is part of the short answer",
         "short answer",
-        "askance.eval.metrics.accuracy:accuracy",
     ),
-    "yes_no_accuracy": Metric(
+    Metric(
         "yes_no_accuracy",
         "whether yes or no is right; other questions don't count",
         "short answer",
-        "askance.eval.metrics.yes_no_accuracy:yes_no_accuracy",
     ),
-    "choice_accuracy": Metric(
+    Metric(
         "choice_accuracy",
         "whether the option named first is the right one; questions without options don't count",
         "short answer",
-        "askance.eval.metrics.choice_accuracy:choice_accuracy",
         takes_example=True,
     ),
-    "match": Metric(
+    Metric(
         "match[:normalised]",
         "whether an accepted answer occurs in the text, letter by letter",
         "text",
-        "askance.eval.metrics.match:match",
         normalisations=("raw", "normalised"),
     ),
-    "rouge_l": Metric(
+    Metric(
         "rouge_l",
         "longest common subsequence of words, as an F-measure",
         "text",
-        "askance.eval.metrics.rouge_l:rouge_l",
+        module="rouge",
         package="rouge_score",
         extra="eval",
     ),
-    "rouge_lsum": Metric(
+    Metric(
         "rouge_lsum",
         "the same sentence by sentence, with stemming",
         "text",
-        "askance.eval.metrics.rouge_lsum:rouge_lsum",
+        module="rouge",
         package="rouge_score",
         extra="eval",
     ),
-    "str_em": Metric(
+    Metric(
         "str_em",
         "share of the things that a long answer has to tell which occur in it",
         "text",
-        "askance.eval.metrics.str_em:str_em",
         takes_example=True,
     ),
-    "citation_precision": Metric(
+    Metric(
         "citation_precision",
         "share of the cited passages whose title is a supporting one",
         "citations",
-        "askance.eval.metrics.citation_precision:citation_precision",
         takes_example=True,
+        module="citations",
     ),
-    "citation_recall": Metric(
+    Metric(
         "citation_recall",
         "share of the supporting titles that are cited",
         "citations",
-        "askance.eval.metrics.citation_recall:citation_recall",
         takes_example=True,
+        module="citations",
     ),
-    "supporting_recall": Metric(
+    Metric(
         "supporting_recall[@K]",
         "share of the supporting titles among all passages found, or the first K different ones",
         "trace",
-        "askance.eval.metrics.supporting_recall:supporting_recall",
-        counts_passages=True,
         takes_example=True,
     ),
-}
+)
+METRICS: Mapping[str, Metric] = {each.name: each for each in _ROWS}
 DEFAULT_METRICS = (
     "exact_match", "f1", "precision", "recall", "accuracy", "match", "yes_no_accuracy",
     "choice_accuracy", "str_em", "supporting_recall", "citation_precision", "citation_recall",
@@ -217,8 +218,7 @@ def _open(name: str) -> Score:
     metric = _row(stem)
     if metric.package and find_spec(metric.package) is None:
         raise MissingExtra(metric.package, metric.extra, f"metric {name!r}")
-    module, _, function = metric.scorer.partition(":")
-    scorer = getattr(import_module(module), function)
+    scorer = getattr(import_module(f"{__name__}.{metric.module or stem}"), stem)
 
     def score(example: Example, answer: Answer, events: Sequence[AnyEvent]) -> float | None:
         if not metric.takes_example and not example.golds:

@@ -1,37 +1,14 @@
 """What papers print for the same dataset, beside our own."""
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Sequence
 from pathlib import Path
-from xml.etree.ElementTree import Element
 
 from askance.eval.paired_runs import Comparisons
-from askance.eval.published import Published, caveats, published
+from askance.eval.published import Published
 from askance.eval.recorded_run import RecordedRun
-from askance.eval.report.elements import element, elements
-from askance.eval.report.html_tables import table_box
 from askance.eval.run_groups import RunGroup
 from askance.eval.summaries import RunSummary
 from askance.eval.tables import NONE, ResultTable, counted, label
-
-_HEADING = "Published numbers"
-_WARNING = (
-    "Other models, other corpora, other prompts, and often other questions of the dataset: these numbers say "
-    "what was seen elsewhere, not what a run here should reach."
-)
-
-
-def published_part(group: RunGroup, found: Comparisons) -> Iterator[Element]:
-    """Our means and those of papers, each with model and corpus, and what to beware of.
-
-    Nothing where no paper has results of the dataset.
-    """
-    dataset = group.runs[0].settings.dataset_name
-    rows = published(dataset)
-    if rows:
-        yield element("h3", _HEADING)
-        yield element("p", _WARNING)
-        yield table_box(published_table(group, found, rows), _HEADING)
-        yield element("ul", *elements("li", caveats(dataset)), class_="settings")
 
 
 def published_table(group: RunGroup, found: Comparisons, rows: Sequence[Published]) -> ResultTable:
@@ -49,7 +26,7 @@ def published_table(group: RunGroup, found: Comparisons, rows: Sequence[Publishe
         for row in rows
     ]
     return ResultTable(
-        _HEADING,
+        "Published numbers",
         ("source, model, corpus", "method", *map(label, metrics), "searches"),
         (*_own_rows(group, found, metrics), *theirs),
         num_text_columns=2,

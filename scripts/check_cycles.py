@@ -1,0 +1,63 @@
+"""Circles of imports in the package, typing included: prints each and exits with 1 if there is any.
+
+    python scripts/check_cycles.py [PACKAGE]
+
+A circle is a set of modules that all import each other, directly or through others of the set; imports inside
+functions and under TYPE_CHECKING count like any other. The imports within each are printed with their lines.
+"""
+
+import sys
+
+import grimp
+
+
+def circles(graph: grimp.ImportGraph) -> list[list[str]]:
+    """The strongly connected components of more than one module, each sorted (Tarjan's algorithm)."""
+    found: list[list[str]] = []
+    number: dict[str, int] = {}
+    lowest: dict[str, int] = {}
+    open_modules: list[str] = []
+
+    def visit(module: str) -> None:
+        number[module] = lowest[module] = len(number)
+        open_modules.append(module)
+        for imported in sorted(graph.find_modules_directly_imported_by(module)):
+            if imported not in number:
+                visit(imported)
+                lowest[module] = min(lowest[module], lowest[imported])
+            elif imported in open_modules:
+                lowest[module] = min(lowest[module], number[imported])
+        if lowest[module] == number[module]:
+            at = open_modules.index(module)
+            if len(open_modules) - at > 1:
+                found.append(sorted(open_modules[at:]))
+            del open_modules[at:]
+
+    for module in sorted(graph.modules):
+        if module not in number:
+            visit(module)
+    return sorted(found)
+
+
+def told(graph: grimp.ImportGraph, circle: list[str]) -> str:
+    """A circle with the imports that make it, a line each."""
+    lines = [f"a circle of {len(circle)} modules:"]
+    for importer in circle:
+        for imported in sorted(graph.find_modules_directly_imported_by(importer) & set(circle)):
+            for detail in graph.get_import_details(importer=importer, imported=imported):
+                lines.append(f"  {importer}, line {detail['line_number']}: {detail['line_contents']}")
+    return "\n".join(lines)
+
+
+def main(package: str = "askance") -> int:
+    """Check the package; gives the exit code."""
+    graph = grimp.build_graph(package, cache_dir=None)
+    found = circles(graph)
+    for circle in found:
+        print(told(graph, circle))
+    print(f"{package}: {len(found)} circles of imports among {len(graph.modules)} modules")
+    return 1 if found else 0
+
+
+if __name__ == "__main__":
+    sys.exit(main(*sys.argv[1:]))

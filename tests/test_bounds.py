@@ -1,0 +1,109 @@
+"""Libraries whose insides are touched are held to the major version that was read; what extras bring."""
+
+import re
+import tomllib
+from importlib.metadata import PackageNotFoundError, requires, version
+from pathlib import Path
+
+import pytest
+from packaging.requirements import Requirement
+from packaging.utils import canonicalize_name
+from packaging.version import Version
+
+ROOT = Path(__file__).parents[1]
+PROJECT = tomllib.loads((ROOT / "pyproject.toml").read_text(encoding="utf-8"))["project"]
+TOUCHED = {
+    "transformers": "models/hf: the attention that passes register (attention.py), the cache they fill "
+    "(passes.py), the mappings of model classes (load.py, entailment.py), the bar of its GGUF reader "
+    "(noise.py)",
+    "sentence-transformers": "models/hf/encoder.py: the modules of a SentenceTransformer and the "
+    "tokenizer of the first one",
+    "tantivy": "retrieval/lexical.py: meta.json, .managed.json, the names of lock files and of files that "
+    "strike out passages",
+    "openai": "models/openai/connection.py: answers taken raw, and the causes of its errors",
+    "xllamacpp": "models/llama_cpp: the structures of llama.cpp, field by field (declarations.py), and where "
+    "its library lies (library.py)",
+}
+"""What is touched below the documented surface, to be read again before a bound is raised."""
+VULNERABLE = {"diskcache": "CVE-2025-69872: it unpickles what it finds"}
+"""Packages that nothing of this project may bring."""
+
+
+def requirements():
+    parts = (PROJECT["dependencies"], *PROJECT["optional-dependencies"].values())
+    return [Requirement(each) for part in parts for each in part]
+
+
+def declared(name):
+    """The requirement of a package in pyproject.toml."""
+    (found,) = {str(each.specifier): each for each in requirements() if each.name == name}.values()
+    return found
+
+
+def problem_of(name, installed):
+    """What to do about an installed version that nobody has tried; empty for one within the bounds."""
+    if declared(name).specifier.contains(installed, prereleases=True):
+        return ""
+    return (
+        f"{name} {installed} is installed, and pyproject.toml has {declared(name)}: this version has not "
+        f"been tried. Read its changes against {TOUCHED[name]}; run all tests with it, and "
+        "raise the bound then."
+    )
+
+
+@pytest.mark.parametrize("name", TOUCHED)
+def test_the_installed_version_is_one_that_was_tried(name):
+    try:
+        installed = version(name)
+    except PackageNotFoundError:
+        pytest.skip(f"{name} is not installed")
+    assert not problem_of(name, installed), problem_of(name, installed)
+
+
+@pytest.mark.parametrize("name", TOUCHED)
+def test_the_next_major_version_is_out_of_bounds(name):
+    (bound,) = (each.version for each in declared(name).specifier if each.operator in ("<", "=="))
+    major = Version(bound).major
+    following = bound if "<" in str(declared(name).specifier) else f"{major + 1}.0"
+    assert f"{name} {following} is installed" in problem_of(name, following)
+    assert "raise the bound" in problem_of(name, following)
+
+
+@pytest.mark.parametrize("name", TOUCHED)
+def test_what_is_touched_is_where_the_message_says(name):
+    folders = re.findall(r"(models/\w+|retrieval)[:/]", TOUCHED[name])
+    files = re.findall(r"\w+\.py", TOUCHED[name])
+    package = ROOT / "src" / "askance"
+    assert files
+    for file in files:
+        assert any((package / folder / file).is_file() for folder in folders), file
+
+
+def test_what_the_measured_versions_are_is_within_the_bounds():
+    lines = (ROOT / "constraints.txt").read_text(encoding="utf-8").splitlines()
+    pinned = {each.name: each.specifier for each in map(Requirement, (x for x in lines if x and x[0] != "#"))}
+    for each in requirements():
+        for pin in pinned.get(each.name, ()):
+            assert each.specifier.contains(pin.version), (each, pin)
+
+
+def test_nothing_brings_a_package_with_a_known_vulnerability():
+    reached, left = set(), [canonicalize_name(each.name) for each in requirements()]
+    while left:
+        name = left.pop()
+        if name in reached or name == "askance":
+            continue
+        reached.add(name)
+        try:
+            needed = map(Requirement, requires(name) or ())
+        except PackageNotFoundError:
+            continue
+        environment = {"extra": ""}
+        left += [
+            canonicalize_name(each.name)
+            for each in needed
+            if each.marker is None or each.marker.evaluate(environment)
+        ]
+    assert {"numpy", "jinja2", "markupsafe"} <= reached
+    assert not reached & VULNERABLE.keys(), VULNERABLE
+    assert "llama-cpp-python" not in reached, "it brings diskcache"
