@@ -20,9 +20,9 @@ from askance.core.types import (
     Watch,
 )
 from askance.core.wrapped import WrappedModel
-from askance.methods.authors import space_marker, written
-from askance.methods.dragin import Dragin
-from askance.methods.rind import align, influence, read_words, scores, weigh
+from askance.reproductions.answering import space_marker, written
+from askance.reproductions.dragin import DraginAuthors
+from askance.reproductions.rind import align, influence, read_words, scores, weigh
 from runs.first_difference import Step
 from runs.kept_rows import Row
 
@@ -30,7 +30,7 @@ NUM_TOP = 5
 """Most probable tokens that are told of each."""
 
 
-async def course_of(dragin: Dragin, question: Question, model: Model, retriever: Retriever) -> Row:
+async def course_of(dragin: DraginAuthors, question: Question, model: Model, retriever: Retriever) -> Row:
     """One question: the steps, and the short answer. What breaks is recorded, with the steps before it."""
     steps: list[Step] = []
 
@@ -50,7 +50,7 @@ async def course_of(dragin: Dragin, question: Question, model: Model, retriever:
 class Listening(WrappedModel):
     """The answering model: what it writes, and how drafts are weighed, goes into `steps`."""
 
-    def __init__(self, model: Model, dragin: Dragin, steps: list[Step]) -> None:
+    def __init__(self, model: Model, dragin: DraginAuthors, steps: list[Step]) -> None:
         super().__init__(model)
         self._dragin, self._steps = dragin, steps
         self._last: Generation | None = None

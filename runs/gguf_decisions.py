@@ -30,7 +30,7 @@ from askance.cli import exit_codes
 from askance.core.errors import InputError
 from askance.core.ports import Model
 from askance.core.types import Demo, Question
-from askance.methods.dragin import Dragin
+from askance.reproductions.dragin import DraginAuthors
 from askance.runtime.durable import write_atomically
 from askance.text.linguistics import OWN
 from askance.wire import load_model
@@ -133,7 +133,7 @@ def _courses(
     wording, retriever = recorded_wording(record, demos, decode), RecordedPassages(record, decode)
     asked = {each["qid"]: each["question"] for each in record["questions"]}
     for number, run in enumerate(dragin_runs(record), start=1):
-        method = cast(Dragin, make_method(run, wording, linguistics))
+        method = cast(DraginAuthors, make_method(run, wording, linguistics))
         for result in run["results"][: options.questions]:
             id = f"{number}/{result['qid']}"
             row = kept.find(id)

@@ -19,7 +19,7 @@ import asyncio
 import json
 import sys
 from collections.abc import Iterable, Mapping, Sequence
-from dataclasses import asdict, replace
+from dataclasses import asdict
 from typing import Any, cast
 
 from askance.cli import exit_codes
@@ -29,11 +29,11 @@ from askance.core.types import Generation, Key
 from askance.eval.cell import Cell, look_up
 from askance.eval.datasets import Example
 from askance.eval.selection import Selection
-from askance.methods.dragin import Dragin
-from askance.methods.dragin_default import attended_query
+from askance.methods.dragin import Dragin, attended_query
 from askance.methods.looking import Look, own_look, proxy_look
-from askance.methods.rind_sentence import judge, places_with_content
+from askance.methods.rind import places_with_content
 from askance.runtime.durable import write_atomically
+from askance.text.words import token_words
 from askance.wire import Engine, load_model
 from runs.agreement import OWN, agreement, matched_threshold
 from runs.grids import grid_options
@@ -135,13 +135,14 @@ async def judge_one(engine: Engine, example: Example, proxies: Mapping[str, Mode
 
 def _read(dragin: Dragin, written: Generation, look: Look) -> Row:
     """Of each word with content: its text, its score, and the query if it were the doubtful one."""
-    judged = judge(dragin, written, look, is_over=False)
-    read = places_with_content(judged.words, written.text, dragin.linguistics)
-    doubts = [replace(judged, at=judged.words[place].start) for place in read]
+    words, linguistics = token_words(written.tokens), dragin.linguistics
+    judged = dragin.when.judge_words(written, look, linguistics, is_over=False)
+    read = places_with_content(words, written.text, linguistics)
+    heads, most = dragin.heads_of_query, dragin.query_top
     return {
-        "words": [judged.words[place].text for place in read],
+        "words": [words[place].text for place in read],
         "scores": [judged.values[place] for place in read],
-        "queries": [attended_query(dragin, doubt, look) for doubt in doubts],
+        "queries": [attended_query(look, words[place].start, linguistics, heads, most) for place in read],
     }
 
 

@@ -9,7 +9,7 @@ from askance.core.ports import Method
 from askance.methods.flare import Flare
 from askance.methods.wording import Wording
 from askance.models.scripted import ScriptedModel
-from askance.wire import METHODS, load_model, load_models, make_method, method_class, open_engine
+from askance.wire import METHODS, PROFILES, load_model, load_models, make_method, method_class, open_engine
 from askance.wordings import open_wording
 
 
@@ -26,7 +26,7 @@ def test_every_method_can_be_made_and_says_what_it_is(name):
 @pytest.mark.parametrize("name", METHODS)
 def test_a_title_tells_whose_reading_of_a_method_it_is(name):
     hint = get_type_hints(method_class(name)).get("profile")
-    for profile in get_args(hint) or [""]:
+    for profile in PROFILES.get(name) or get_args(hint) or [""]:
         told = short_repr(make_method(name, {"profile": profile} if profile else {}))
         assert told == (f"{name} ({profile})" if profile else name)
 

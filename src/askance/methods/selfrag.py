@@ -123,6 +123,10 @@ class Selfrag(Bounded):
     calibrated: ClassVar[SearchKnob] = SearchKnob("threshold", belongs_to=("scorer", "form"))
 
     @property
+    def keeps_markers(self) -> bool:
+        return self.profile == "code"
+
+    @property
     def needs(self) -> Needs:
         signals: set[Signal] = {"logprob"} if self.use_seqscore else set()
         roles: frozenset[Role] = frozenset({"critic"} if self.profile == "default" else ())
