@@ -26,7 +26,7 @@ from askance.models.kinds import MODEL_KINDS, parse_spec
 from askance.presets import open_preset
 from askance.train.reader.lesson import Task
 from askance.train.reader.settings import ReaderSettings
-from askance.wire import METHODS, PROFILES, make_method, method_class
+from askance.wire import METHODS, make_method, method_class, profiles_of
 from askance.wordings import WORDINGS, open_wording
 from askance.wordings.airrag import AIRRAG_WORDINGS
 from tests.eval.hand_made import record, written
@@ -127,7 +127,7 @@ def test_the_first_two_commands_are_demo_and_test():
 def test_every_method_has_a_page_with_its_knobs(name):
     page = (ROOT / "docs" / "methods" / f"{name}.md").read_text(encoding="utf-8")
     rows = dict(re.findall(r"^\| `(\w+)` \| (\S+) \|", page, flags=re.MULTILINE))
-    readings = [method_class(reading) for reading in PROFILES.get(name, {"": name}).values()]
+    readings = list(profiles_of(name).values()) or [method_class(name)]
     every = [field for cls in reversed(readings) for field in dataclasses.fields(cls)]
     knobs = {field.name: str(field.default) for field in every}
     assert rows == {knob: {"True": "true", "False": "false"}.get(text, text) for knob, text in knobs.items()}

@@ -134,6 +134,14 @@ def test_a_profile_without_threshold_says_what_to_do(tmp_path):
         filled("dragin", path, profile="paper")
 
 
+def test_a_file_that_was_calibrated_when_profiles_shared_their_knobs(tmp_path):
+    path = tmp_path / "p.toml"
+    shared = 'trigger = "rind"\nheads = "max"\nsearch_first = true\ndoubt = "entropy"\nthreshold = 0.7\n'
+    path.write_text("".join(f"[dragin.{profile}]\n{shared}" for profile in ("default", "paper", "code")))
+    for profile in ("default", "paper", "code"):
+        assert filled("dragin", path, profile=profile).threshold == 0.7
+
+
 def test_unknown_names_offer_the_nearest():
     with pytest.raises(UnknownName, match=f"did you mean '{HOTPOT}'"):
         open_preset("llama2-13b-chat/hotpot")

@@ -8,10 +8,10 @@ import typer
 from rich.table import Table
 from rich.text import Text
 
-from askance.core.knobs import describe_type, knob_range
+from askance.core.knobs import describe_type, knob_range, name_of
 from askance.core.ports import Needs
 from askance.serve.console import out
-from askance.wire import DEFAULT_METHOD, METHODS, method_class
+from askance.wire import DEFAULT_METHOD, METHODS, READINGS, method_class
 from askance.wordings import WORDINGS, open_wording
 from askance.wordings.airrag import AIRRAG_WORDINGS, open_airrag_wording, shown_prompts
 
@@ -41,6 +41,7 @@ def methods(
     bare = [known for known in METHODS if not method_class(known)().needs.retriever]
     told = [f"{need}: {meaning}" for need, meaning in NEEDS.items()]
     told += [
+        f"Further readings, each a profile of the method it is named after: {', '.join(READINGS)}.",
         f"All but {', '.join(bare)} search: they need an index.",
         "One with its knobs: askance methods NAME",
     ]
@@ -51,13 +52,14 @@ def _show(name: str) -> None:
     cls = method_class(name)
     summary = (cls.__doc__ or "").strip().split("\n\n")[0]
     needs = cls().needs
-    wanted = [f"{need} ({NEEDS[need]})" for need in _needs(needs)] + ["an index"] * needs.retriever
+    wanted = [f"{need} ({NEEDS[need]})" if need in NEEDS else need for need in _needs(needs)]
+    wanted += ["an index"] * needs.retriever
     out.print(Text(name, style="bold").append(f"  {' '.join(summary.split())}", style="not bold"))
     rows = [
         ("searches", cls.searches),
         ("needs", "; ".join(wanted) or "any model"),
         ("paper", cls.paper),
-        ("page", f"docs/methods/{name}.md"),
+        ("page", f"docs/methods/{name_of(cls)}.md"),
     ]
     facts = Table(box=None, pad_edge=False, show_header=False)
     for row in rows:
@@ -87,7 +89,9 @@ def _bounds(field: dataclasses.Field[Any]) -> str:
 
 def _needs(needs: Needs) -> list[str]:
     """What of `NEEDS` a method asks for."""
-    wanted = [*sorted(needs.signals), *sorted(needs.capabilities)]
+    of_its_own = {"attention": "attention of its own"}
+    wanted = [of_its_own.get(signal, signal) for signal in sorted(needs.signals)]
+    wanted += sorted(needs.capabilities)
     return wanted + [CONTINUES] * bool(needs.one_of) + [ATTENTION] * needs.attention
 
 

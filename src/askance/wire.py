@@ -47,24 +47,20 @@ METHODS = {
     "blender": "askance.methods.blender:Blender",
 }
 
-READINGS = {
-    "closed_book_authors": "askance.reproductions.baselines:ClosedBookAuthors",
-    "single_authors": "askance.reproductions.baselines:SingleAuthors",
-    "fixed_length_authors": "askance.reproductions.baselines:FixedLengthAuthors",
-    "fixed_sentence_authors": "askance.reproductions.baselines:FixedSentenceAuthors",
-    "dragin_paper": "askance.methods.dragin_paper:DraginPaper",
-    "dragin_authors": "askance.reproductions.dragin:DraginAuthors",
-}
-"""Further readings of methods: each is a method of its own, which is known as a profile of the first one."""
-
 PROFILES = {
-    "closed_book": {"default": "closed_book", "code": "closed_book_authors"},
-    "single": {"default": "single", "code": "single_authors"},
-    "fixed_length": {"default": "fixed_length", "code": "fixed_length_authors"},
-    "fixed_sentence": {"default": "fixed_sentence", "code": "fixed_sentence_authors"},
-    "dragin": {"default": "dragin", "paper": "dragin_paper", "code": "dragin_authors"},
+    ("closed_book", "code"): "askance.reproductions.baselines:ClosedBookAuthors",
+    ("single", "code"): "askance.reproductions.baselines:SingleAuthors",
+    ("fixed_length", "code"): "askance.reproductions.baselines:FixedLengthAuthors",
+    ("fixed_sentence", "code"): "askance.reproductions.baselines:FixedSentenceAuthors",
+    ("dragin", "paper"): "askance.methods.dragin_paper:DraginPaper",
+    ("dragin", "code"): "askance.reproductions.dragin:DraginAuthors",
 }
-"""The method that a method is in a profile (``--set profile=code``), where each is one of its own."""
+"""The further readings of methods, by the profile that names them: each is a method of its own."""
+
+READINGS = {
+    f"{name}_{profile}".replace("_code", "_authors"): target for (name, profile), target in PROFILES.items()
+}
+"""The same by names of their own, such as ``dragin_authors``."""
 
 RECORD_KNOBS: dict[str, Callable[[str], Any]] = {
     "linguistics": load_linguistics,
@@ -86,7 +82,11 @@ def method_class(name: str) -> type[Any]:
     known = METHODS | READINGS
     if name not in known:
         raise UnknownName("method", name, known)
-    module, _, attribute = known[name].partition(":")
+    return _imported(known[name])
+
+
+def _imported(target: str) -> type[Any]:
+    module, _, attribute = target.partition(":")
     return cast(type[Any], getattr(import_module(module), attribute))
 
 
@@ -103,22 +103,23 @@ def make_method(name: str, settings: Mapping[str, Any] | None = None) -> Method:
     return with_settings(plain, read_settings(name, settings or {}), in_profile)
 
 
+def profiles_of(name: str) -> dict[str, type[Any]]:
+    """The readings of a method by their profiles, where each is a method of its own; else none."""
+    further = {profile: _imported(target) for (of, profile), target in PROFILES.items() if of == name}
+    return {"default": method_class(name), **further} if further else {}
+
+
 def in_profile(method: Any, settings: Mapping[str, Any]) -> Any:
     """A method in the reading that the profile among `settings` names, where that is a method of its own.
 
     Raises:
         KnobError: the method has other profiles, but not this one.
     """
-    readings = PROFILES.get(name_of(type(method)))
-    if readings is None:
-        return method
-    profile = settings.get("profile", method.profile)
-    if profile not in readings:
-        known = ", ".join(readings)
-        raise KnobError(
-            f"knob profile={profile!r} of method {name_of(type(method))}: expected one of {known}."
-        )
-    cls = method_class(readings[profile])
+    name, readings = name_of(type(method)), profiles_of(name_of(type(method)))
+    profile = settings.get("profile", getattr(method, "profile", None))
+    if readings and profile not in readings:
+        raise KnobError(f"knob profile={profile!r} of method {name}: expected one of {', '.join(readings)}.")
+    cls = readings.get(profile, type(method))
     changed = {
         knob: value for knob, value in changed_knobs(method).items() if knob in _knobs(cls) - {"profile"}
     }
@@ -166,8 +167,7 @@ def _check_profile_has(settings: Mapping[str, Any], method: Any) -> None:
     """Raise KnobError where a knob is one of another profile of the method alone."""
     name = name_of(type(method))
     for knob in sorted(settings.keys() - _knobs(type(method))):
-        readings = PROFILES.get(name, {}).items()
-        having = [profile for profile, reading in readings if knob in _knobs(method_class(reading))]
+        having = [profile for profile, cls in profiles_of(name).items() if knob in _knobs(cls)]
         if having:
             raise KnobError(
                 f"knob {knob} of method {name}: its profile {method.profile} has none. Leave it out, or "
