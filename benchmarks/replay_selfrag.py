@@ -19,10 +19,10 @@ from askance.core.ports import Run
 from askance.core.trace import Expanded, Generated, Trace
 from askance.core.types import Hit, Part, Span
 from askance.eval.metrics.match import match
-from askance.methods.selfrag_code_asking import Asked
-from askance.methods.selfrag_code_long import Node, children_of, kept_levels, supported_path
-from askance.methods.selfrag_code_output import bare, kept_segments, says_nothing, without_sign
-from askance.methods.selfrag_code_reading import judgements, segment, segment_scores
+from askance.reproductions.selfrag_asking import Asked
+from askance.reproductions.selfrag_long import Node, children_of, kept_levels, supported_path
+from askance.reproductions.selfrag_output import bare, kept_segments, says_nothing, without_sign
+from askance.reproductions.selfrag_reading import judgements, segment, segment_scores
 from askance.retrieval.scripted import ScriptedRetriever
 from benchmarks.selfrag_recorded import (
     Case,

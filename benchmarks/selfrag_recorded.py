@@ -30,9 +30,9 @@ from askance.core.types import (
     Want,
     Watch,
 )
-from askance.methods.reflection_tokens import ALL_TOKENS
 from askance.methods.selfrag import Selfrag
-from askance.methods.selfrag_tasks import OWN_INSTRUCTIONS, Task
+from askance.methods.selfrag.tasks import OWN_INSTRUCTIONS, Task
+from askance.methods.selfrag.tokens import ALL_TOKENS
 
 Case = Mapping[str, Any]
 

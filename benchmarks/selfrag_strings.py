@@ -18,10 +18,10 @@ from askance.core.types import Answer, Passage, Question
 from askance.eval.metrics.exact_match import exact_match
 from askance.eval.metrics.f1 import f1
 from askance.eval.metrics.match import match
-from askance.methods.reflection_tokens import KEEP_USING
 from askance.methods.selfrag import Selfrag
-from askance.methods.selfrag_code_output import cited_text, closed_text, segment_text, spaced
-from askance.methods.selfrag_tasks import OWN_INSTRUCTIONS, Task, before_answer, instruction_spans
+from askance.methods.selfrag.tasks import OWN_INSTRUCTIONS, Task, before_answer, instruction_spans
+from askance.methods.selfrag.tokens import KEEP_USING
+from askance.reproductions.selfrag_output import cited_text, closed_text, segment_text, spaced
 from askance.text.answers import normalise_answer
 from benchmarks.selfrag_recorded import TASKS, Case, lettered_options, with_numbers
 

@@ -10,7 +10,11 @@ from typing import Any
 from askance.ask import ask
 from askance.core.trace import Expanded
 from askance.core.types import Passage, Question
-from askance.methods.reflection_tokens import (
+from askance.methods.selfrag import Selfrag
+from askance.methods.selfrag.native import NativeWriter
+from askance.methods.selfrag.prompted import PromptedWriter
+from askance.methods.selfrag.scorers import ReflectionScorer
+from askance.methods.selfrag.tokens import (
     ALL_TOKENS,
     FULLY,
     GROUPS,
@@ -19,10 +23,6 @@ from askance.methods.reflection_tokens import (
     RELEVANT,
     UNSUPPORTED,
 )
-from askance.methods.selfrag import Selfrag
-from askance.methods.selfrag_native import NativeWriter
-from askance.methods.selfrag_prompted import PromptedWriter
-from askance.methods.selfrag_scorers import ReflectionScorer
 from askance.models.scripted import Reply, ScriptedModel
 from askance.retrieval.scripted import ScriptedRetriever
 

@@ -5,7 +5,8 @@ import asyncio
 from askance.ask import ask
 from askance.core.trace import Expanded, Generated
 from askance.core.types import Passage, Question
-from askance.methods.reflection_tokens import (
+from askance.methods.selfrag import Selfrag
+from askance.methods.selfrag.tokens import (
     ALL_TOKENS,
     FULLY,
     IRRELEVANT,
@@ -15,7 +16,6 @@ from askance.methods.reflection_tokens import (
     UNSUPPORTED,
     UTILITIES,
 )
-from askance.methods.selfrag import Selfrag
 from askance.models.scripted import Reply, ScriptedModel
 from askance.retrieval.scripted import ScriptedRetriever
 

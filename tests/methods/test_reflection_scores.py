@@ -6,7 +6,8 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from askance.methods.reflection_scores import (
+from askance.methods.selfrag import Selfrag
+from askance.methods.selfrag.scores import (
     relevance_score,
     search_share,
     support_score,
@@ -14,7 +15,8 @@ from askance.methods.reflection_scores import (
     wants_search,
     wants_to_go_on,
 )
-from askance.methods.reflection_tokens import (
+from askance.methods.selfrag.segments import Segment, answer_score, segment_score
+from askance.methods.selfrag.tokens import (
     FULLY,
     IRRELEVANT,
     JUDGED,
@@ -26,8 +28,6 @@ from askance.methods.reflection_tokens import (
     UNSUPPORTED,
     UTILITIES,
 )
-from askance.methods.selfrag import Selfrag
-from askance.methods.selfrag_segments import Segment, answer_score, segment_score
 from tests.tolerances import near
 
 PROBABILITY = st.floats(0, 1)

@@ -7,7 +7,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from askance.core.types import Hit, Passage
-from askance.methods.reflection_tokens import (
+from askance.methods.selfrag.tokens import (
     ALL_TOKENS,
     CLOSES,
     FULLY,

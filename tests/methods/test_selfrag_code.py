@@ -8,7 +8,8 @@ import pytest
 from askance.ask import ask
 from askance.core.errors import MissingAbility
 from askance.core.types import Citation, Passage, Question
-from askance.methods.reflection_tokens import (
+from askance.methods.selfrag import Selfrag
+from askance.methods.selfrag.tokens import (
     ALL_TOKENS,
     FULLY,
     IRRELEVANT,
@@ -20,9 +21,8 @@ from askance.methods.reflection_tokens import (
     UNSUPPORTED,
     UTILITIES,
 )
-from askance.methods.selfrag import Selfrag
-from askance.methods.selfrag_code_reading import inverted_share
 from askance.models.scripted import Reply, ScriptedModel
+from askance.reproductions.selfrag_reading import inverted_share
 from askance.retrieval.scripted import ScriptedRetriever
 from tests.methods.reflecting_code import (
     ARNO,

@@ -4,16 +4,16 @@ import pytest
 
 from askance.core.trace import Generated
 from askance.core.types import Passage
-from askance.methods.reflection_tokens import (
+from askance.methods.selfrag import Selfrag
+from askance.methods.selfrag.long import path_score
+from askance.methods.selfrag.segments import Path
+from askance.methods.selfrag.tokens import (
     IRRELEVANT,
     KEEP_USING,
     NO_SEARCH,
     RELEVANT,
     SEARCH,
 )
-from askance.methods.selfrag import Selfrag
-from askance.methods.selfrag_long import path_score
-from askance.methods.selfrag_segments import Path
 from tests.methods.reflecting import (
     ARNO,
     BARE,

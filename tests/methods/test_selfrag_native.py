@@ -8,7 +8,8 @@ import pytest
 from askance.ask import ask
 from askance.core.types import Passage, Question, Raw
 from askance.core.wrapped import WrappedModel
-from askance.methods.reflection_tokens import (
+from askance.methods.selfrag import Selfrag
+from askance.methods.selfrag.tokens import (
     ALL_TOKENS,
     GROUPS,
     IRRELEVANT,
@@ -19,8 +20,7 @@ from askance.methods.reflection_tokens import (
     UTILITIES,
     parse,
 )
-from askance.methods.reflection_vocabulary import Vocabulary, has_reflection_tokens
-from askance.methods.selfrag import Selfrag
+from askance.methods.selfrag.vocabulary import Vocabulary, has_reflection_tokens
 from askance.models.hf import load_hf
 from askance.models.scripted import ScriptedModel
 from askance.retrieval.bm25 import open_index

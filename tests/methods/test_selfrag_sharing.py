@@ -9,7 +9,10 @@ from hypothesis import strategies as st
 from askance.ask import ask
 from askance.core.trace import Generated, ScoredOptions
 from askance.core.types import Passage
-from askance.methods.reflection_tokens import (
+from askance.methods.selfrag import Selfrag
+from askance.methods.selfrag.prompted import PromptedWriter
+from askance.methods.selfrag.scorers import ScriptedScorer
+from askance.methods.selfrag.tokens import (
     FULLY,
     IRRELEVANT,
     KEEP_USING,
@@ -20,9 +23,6 @@ from askance.methods.reflection_tokens import (
     UNSUPPORTED,
     UTILITIES,
 )
-from askance.methods.selfrag import Selfrag
-from askance.methods.selfrag_prompted import PromptedWriter
-from askance.methods.selfrag_scorers import ScriptedScorer
 from askance.methods.wording import Wording
 from askance.models.scripted import ScriptedModel
 from askance.retrieval.scripted import ScriptedRetriever

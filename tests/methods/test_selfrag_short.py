@@ -4,7 +4,9 @@ import pytest
 
 from askance.core.errors import KnobError
 from askance.core.types import Demo, Question
-from askance.methods.reflection_tokens import (
+from askance.methods.selfrag import Selfrag
+from askance.methods.selfrag.tasks import OWN_INSTRUCTIONS, Instructions
+from askance.methods.selfrag.tokens import (
     FULLY,
     IRRELEVANT,
     KEEP_USING,
@@ -14,8 +16,6 @@ from askance.methods.reflection_tokens import (
     SEARCH,
     UNSUPPORTED,
 )
-from askance.methods.selfrag import Selfrag
-from askance.methods.selfrag_tasks import OWN_INSTRUCTIONS, Instructions
 from tests.methods.reflecting import (
     ARNO,
     BARE,

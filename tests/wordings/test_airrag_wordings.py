@@ -8,8 +8,8 @@ from tests.methods.bridge import WHERE, model, run
 from askance.core.errors import InputError, KnobError, PromptsError, UnknownName
 from askance.core.types import Demo
 from askance.methods.airrag import Airrag, AirragLite
-from askance.methods.airrag_actions import DIRECT, Actions
-from askance.methods.airrag_wording import OWN, READER, AirragWording
+from askance.methods.airrag.actions import DIRECT, Actions
+from askance.methods.airrag.wording import OWN, READER, AirragWording
 from askance.methods.blender import Blender
 from askance.wire import make_method, own_prompts, ready_method
 from askance.wordings.airrag import AIRRAG_WORDINGS, open_airrag_wording, shown_prompts

@@ -9,9 +9,9 @@ from askance.core.knobs import Knobs, knob
 from askance.core.ports import Model, Needs, Run
 from askance.core.types import Answer, Question, Role
 from askance.methods.airrag import Airrag, AirragLite
-from askance.methods.airrag_choosing import choose, valid
-from askance.methods.airrag_showing import with_sources
-from askance.methods.airrag_wording import OWN, AirragWording
+from askance.methods.airrag.choosing import choose, valid
+from askance.methods.airrag.showing import with_sources
+from askance.methods.airrag.wording import OWN, AirragWording
 from askance.methods.blender_asking import Told, ask_member, endings_of
 from askance.methods.blender_budget import Shares
 from askance.methods.iterdrag import Iterdrag

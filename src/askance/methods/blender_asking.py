@@ -6,9 +6,9 @@ from dataclasses import dataclass, replace
 from askance.core.errors import AskanceError, LimitReached, ModelSpecError, RequestRefused
 from askance.core.ports import Method, Run
 from askance.core.types import Answer, Demo, Hit, Question
-from askance.methods.airrag_choosing import Ending
-from askance.methods.airrag_state import State, each_once
-from askance.methods.airrag_voting import Vote
+from askance.methods.airrag.choosing import Ending
+from askance.methods.airrag.state import State, each_once
+from askance.methods.airrag.voting import Vote
 from askance.methods.bounded import NotedRetriever
 from askance.methods.budget import Allowance, NoRoom
 from askance.methods.members import answer_of

@@ -6,7 +6,7 @@ from typing import TYPE_CHECKING
 from askance.core.events import UPPER_BOUND
 from askance.core.ports import Run
 from askance.core.types import Question
-from askance.methods.airrag_prompts import candidates_prompt
+from askance.methods.airrag.prompts import candidates_prompt
 from askance.methods.budget import Account, Allowance
 
 if TYPE_CHECKING:

@@ -1,1 +1,1 @@
-"""The readings of the authors' code, errors included: methods of their own, for runs that are to match theirs."""
+"""The readings of the authors' code, errors included: methods of their own, to compare with their numbers."""

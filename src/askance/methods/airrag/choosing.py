@@ -1,0 +1,189 @@
+"""Which of the answers that paths ended in is the answer: AirRAG's verifiers (Feng et al. 2025)."""
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from typing import Protocol
+
+from askance.core.ports import Run
+from askance.core.types import Hit, Prompt, Question, Sampling
+from askance.methods.airrag import prompts
+from askance.methods.airrag.state import State, each_once
+from askance.methods.airrag.voting import Vote, clustered, emb_scores, is_decided, jcd_scores, ranking
+from askance.methods.airrag.wording import AirragWording
+from askance.methods.budget import Allowance, NoRoom, most_that_fit
+from askance.methods.plain_trace import without_markers
+from askance.methods.prompts import STOPS
+from askance.text.answers import normalise_answer
+
+
+class Chooses(Protocol):
+    """The knobs of a method that chooses between answers."""
+
+    @property
+    def verifier(self) -> str: ...
+    @property
+    def summary_tokens(self) -> int: ...
+    @property
+    def prompts(self) -> AirragWording: ...
+
+
+@dataclass(frozen=True, slots=True)
+class Ending:
+    """A path that ended, how often samples and rollouts came to it, and the reward model's score."""
+
+    state: State
+    vote: Vote
+    score: float = 0.0
+
+    @property
+    def is_valid(self) -> bool:
+        """Whether it answers: neither says that there is no answer, nor nothing."""
+        answer = self.vote.answer
+        return normalise_answer(answer) not in ("", "none") and not prompts.is_refusal(answer)
+
+
+@dataclass(frozen=True, slots=True)
+class Chosen:
+    """The answer, the path it is from (of several the best), and each ending's score."""
+
+    answer: str
+    ending: Ending
+    scores: tuple[float, ...]
+
+
+def valid(endings: Sequence[Ending]) -> list[Ending]:
+    """Those that answer; where none does, those that say something."""
+    told = [each for each in endings if each.is_valid]
+    return told or [each for each in endings if each.vote.answer.strip()]
+
+
+async def choose(
+    method: Chooses, question: Question, run: Run, endings: Sequence[Ending], allowance: Allowance
+) -> Chosen:
+    """The answer by the verifier of the method; `endings` are valid ones, at least one."""
+    votes = [each.vote for each in endings]
+    copies = [vote.copies for vote in votes]
+    jcd = jcd_scores([vote.answer for vote in votes], copies)
+    if method.verifier == "emb" and len(endings) > 1:
+        assert run.encoder is not None  # check_needs
+        vectors = await run.encoder.embed([vote.answer for vote in votes])
+        return _best(endings, emb_scores(vectors, copies))
+    if method.verifier in ("rm", "rm_vote"):
+        rewards = [each.score for each in endings]
+        return _by_reward(endings, rewards, jcd, is_vote=method.verifier == "rm_vote")
+    if method.verifier == "sa" and len(clustered(votes)) > 1:
+        return await _verified(method, question, run, endings, jcd, allowance)
+    return _best(endings, jcd)
+
+
+def is_chosen(verifier: str, endings: Sequence[Ending], num_more: int) -> bool:
+    """Whether the verifier's choice is the same answer, but for the order of its words, small words and
+    punctuation, whatever `num_more` further paths end in; `endings` are valid ones.
+
+    Of votes alone that can be told: a model that sees all answers, vectors, and the greatest reward may
+    prefer what comes last.
+    """
+    if verifier == "jcd":
+        return any(each.is_valid for each in endings) and is_decided(
+            [each.vote for each in endings], num_more
+        )
+    if verifier != "rm_vote" or not any(each.is_valid for each in endings):
+        return False
+    groups = clustered([each.vote for each in endings])
+    sums = sorted(sum(endings[at].score * endings[at].vote.copies for at in group) for group in groups)
+    # A reward is 1 at most.
+    return sums[-1] > sum(sums[-2:-1]) + num_more + _ROUNDING
+
+
+_ROUNDING = 1e-6
+
+
+def _best(endings: Sequence[Ending], scores: Sequence[float]) -> Chosen:
+    best = endings[ranking([each.vote for each in endings], scores)[0]]
+    return Chosen(best.vote.answer, best, tuple(scores))
+
+
+def _by_reward(
+    endings: Sequence[Ending], rewards: Sequence[float], jcd: Sequence[float], *, is_vote: bool
+) -> Chosen:
+    """The greatest reward, or the greatest sum over equal answers, each copy counted; ties go by `jcd`."""
+    votes = [each.vote for each in endings]
+    sums = list(rewards)
+    if is_vote:
+        for group in clustered(votes):
+            for at in group:
+                sums[at] = sum(rewards[each] * votes[each].copies for each in group)
+    at = max(range(len(endings)), key=lambda each: (round(sums[each], 9), rewards[each], jcd[each], -each))
+    return Chosen(votes[at].answer, endings[at], tuple(sums))
+
+
+async def _verified(
+    method: Chooses,
+    question: Question,
+    run: Run,
+    endings: Sequence[Ending],
+    jcd: Sequence[float],
+    allowance: Allowance,
+) -> Chosen:
+    """One more call, which sees all candidates, the likeliest first, and passages as far as they fit."""
+    groups = clustered([each.vote for each in endings])
+    best_of = [max(group, key=lambda at: (jcd[at], -at)) for group in groups]
+    order = sorted(range(len(groups)), key=lambda at: (-round(jcd[best_of[at]], 9), at))
+    candidates = [
+        prompts.Candidate(
+            endings[best_of[at]].vote.answer,
+            sum(endings[each].vote.copies for each in groups[at]),
+            endings[best_of[at]].state.history,
+        )
+        for at in order
+    ]
+    found = (hit for at in order for hit in endings[best_of[at]].state.hits)
+    hits = each_once(sorted(found, key=lambda hit: hit.rank))
+    sampling = Sampling(method.summary_tokens, stop=STOPS)
+    try:
+        prompt = _fitting(method, question, run, candidates, hits, allowance)
+        (written,) = await allowance.generate(run.model, prompt, sampling, key=("verify",))
+    except NoRoom:
+        run.trace.decide("choose", "without a call", "the budget has no room to compare the candidates")
+        return _best(endings, jcd)
+    answer = prompts.parse_final(without_markers(written.text, question, run.trace))
+    if not answer or prompts.is_refusal(answer):
+        return _best(endings, jcd)
+    nearest = jcd_scores_to(answer, [each.vote.answer for each in endings])
+    at = max(range(len(endings)), key=lambda each: (nearest[each], jcd[each], -each))
+    return Chosen(answer, endings[at], tuple(jcd))
+
+
+def jcd_scores_to(answer: str, others: Sequence[str]) -> list[float]:
+    """The Jaccard similarity of `answer` to each of `others`."""
+    # Of a pair, the mean with itself (1) and the other.
+    return [2 * jcd_scores((answer, other))[0] - 1 for other in others]
+
+
+def _fitting(
+    method: Chooses,
+    question: Question,
+    run: Run,
+    candidates: Sequence[prompts.Candidate],
+    hits: Sequence[Hit],
+    allowance: Allowance,
+) -> Prompt:
+    """All candidates with passages, fewer passages, none; without histories; only then fewer candidates."""
+
+    def prompt_of(shown: Sequence[prompts.Candidate], num_hits: int) -> Prompt:
+        return prompts.candidates_prompt(run.model, question, shown, hits[:num_hits], words=method.prompts)
+
+    def fits(prompt: Prompt) -> bool:
+        num_tokens = run.model.count(prompt)
+        in_window = num_tokens + method.summary_tokens <= run.model.context_tokens
+        return in_window and allowance.fits(num_tokens)
+
+    num_hits = most_that_fit(len(hits), lambda number: fits(prompt_of(candidates, number)))
+    if num_hits is not None:
+        return prompt_of(candidates, num_hits)
+    bare = [prompts.Candidate(each.answer, each.num_paths) for each in candidates]
+    fewer = (prompt_of(bare[:num], 0) for num in range(len(bare), 1, -1))
+    fitting = next(filter(fits, fewer), None)
+    if fitting is None:
+        raise NoRoom("the candidates do not fit")
+    return fitting
