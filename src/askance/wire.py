@@ -8,7 +8,7 @@ from typing import Any, cast
 
 from askance.choosing import DEFAULT_METHOD as DEFAULT_METHOD
 from askance.choosing import choose_method
-from askance.core.errors import InputError, UnknownName
+from askance.core.errors import InputError, KnobError, UnknownName
 from askance.core.knobs import changed_knobs, name_of, parse_knobs
 from askance.core.notes import note
 from askance.core.ports import Encoder, Method
@@ -47,13 +47,23 @@ METHODS = {
     "blender": "askance.methods.blender:Blender",
 }
 
+READINGS = {
+    "selfrag_authors": "askance.reproductions.selfrag:SelfragAuthors",
+}
+"""Further readings of methods: each is a method of its own, which is known as a profile of the first one."""
+
+PROFILES = {
+    "selfrag": {"default": "selfrag", "code": "selfrag_authors"},
+}
+"""The method that a method is in a profile (``--set profile=code``), where each is one of its own."""
+
 RECORD_KNOBS: dict[str, Callable[[str], Any]] = {
     "linguistics": load_linguistics,
     "wording": open_wording,
     "prompts": open_airrag_wording,
     "instructions": open_instructions,
-    "actions": lambda text: read_actions(text, METHODS, make_method),
-    "methods": lambda text: read_members(text, METHODS, make_method),
+    "actions": lambda text: read_actions(text, METHODS | READINGS, make_method),
+    "methods": lambda text: read_members(text, METHODS | READINGS, make_method),
 }
 """Knobs that are records, by name, and what makes the record from a text."""
 
@@ -64,9 +74,10 @@ def method_class(name: str) -> type[Any]:
     Raises:
         UnknownName: no such method; names the nearest.
     """
-    if name not in METHODS:
-        raise UnknownName("method", name, METHODS)
-    module, _, attribute = METHODS[name].partition(":")
+    known = METHODS | READINGS
+    if name not in known:
+        raise UnknownName("method", name, known)
+    module, _, attribute = known[name].partition(":")
     return cast(type[Any], getattr(import_module(module), attribute))
 
 
@@ -79,7 +90,34 @@ def make_method(name: str, settings: Mapping[str, Any] | None = None) -> Method:
         InputError: a record that can't be made, such as linguistics of a missing package, or
             prompts of a file with an error.
     """
-    return with_settings(method_class(name)(), read_settings(name, settings or {}))
+    plain = in_profile(method_class(name)(), settings or {})
+    return with_settings(plain, read_settings(name, settings or {}), in_profile)
+
+
+def in_profile(method: Any, settings: Mapping[str, Any]) -> Any:
+    """A method in the reading that the profile among `settings` names, where that is a method of its own.
+
+    Raises:
+        KnobError: the method has other profiles, but not this one.
+    """
+    readings = PROFILES.get(name_of(type(method)))
+    if readings is None:
+        return method
+    profile = settings.get("profile", method.profile)
+    if profile not in readings:
+        known = ", ".join(readings)
+        raise KnobError(
+            f"knob profile={profile!r} of method {name_of(type(method))}: expected one of {known}."
+        )
+    cls = method_class(readings[profile])
+    changed = {
+        knob: value for knob, value in changed_knobs(method).items() if knob in _knobs(cls) - {"profile"}
+    }
+    return method if type(method) is cls else cls(**changed)
+
+
+def _knobs(cls: type[Any]) -> set[str]:
+    return {field.name for field in fields(cls)}
 
 
 def read_settings(name: str, settings: Mapping[str, Any]) -> dict[str, Any]:
@@ -92,9 +130,11 @@ def read_settings(name: str, settings: Mapping[str, Any]) -> dict[str, Any]:
 
 
 def _typed(method: Any, settings: Mapping[str, Any]) -> dict[str, Any]:
+    method = in_profile(method, settings)
     cls = type(method)
     names = {field.name for field in fields(cls)}
     own, of_members = by_member(settings)
+    _check_profile_has(own, method)
     made = {
         key: RECORD_KNOBS[key](value)
         if isinstance(value, str) and key in names & RECORD_KNOBS.keys()
@@ -111,6 +151,19 @@ def _typed(method: Any, settings: Mapping[str, Any]) -> dict[str, Any]:
             raise UnknownName("member", member, members, place=f"of method {name_of(cls)}")
         typed |= of_member(member, _typed(members[member], knobs))
     return typed
+
+
+def _check_profile_has(settings: Mapping[str, Any], method: Any) -> None:
+    """Raise KnobError where a knob is one of another profile of the method alone."""
+    name = name_of(type(method))
+    for knob in sorted(settings.keys() - _knobs(type(method))):
+        readings = PROFILES.get(name, {}).items()
+        having = [profile for profile, reading in readings if knob in _knobs(method_class(reading))]
+        if having:
+            raise KnobError(
+                f"knob {knob} of method {name}: its profile {method.profile} has none. Leave it out, or "
+                f"choose one that has it (profile={' or profile='.join(having)})."
+            )
 
 
 def with_preset(
@@ -130,7 +183,7 @@ def with_preset(
         UnknownName: no such method, knob or preset.
         PresetError: the preset named can't be read, or knows neither the method in its profile nor a member.
     """
-    method, typed = method_class(name)(), read_settings(name, settings)
+    method, typed = in_profile(method_class(name)(), settings), read_settings(name, settings)
     if preset is None:
         return _filled(method, typed, answer_model, own_preset(answer_model))
     named = open_preset(preset)
@@ -142,6 +195,7 @@ def with_preset(
 def _is_known(preset: Preset, method: Any, typed: Mapping[str, Any]) -> bool:
     """Whether a preset has something for a method or one of its members."""
     own, of_members = by_member(typed)
+    method = in_profile(method, own)
     members = (members_of(method, own) or {}).items()
     return preset.knows(type(method), {**changed_knobs(method), **own}) or any(
         _is_known(preset, member, of_members.get(name, {})) for name, member in members
@@ -149,7 +203,9 @@ def _is_known(preset: Preset, method: Any, typed: Mapping[str, Any]) -> bool:
 
 
 def _filled(method: Any, typed: Mapping[str, Any], model: str, preset: Preset | None) -> dict[str, Any]:
-    cls, (own, of_members) = type(method), by_member(typed)
+    own, of_members = by_member(typed)
+    method = in_profile(method, own)
+    cls = type(method)
     filled = {**_trained_prompts(cls, model), **changed_knobs(method), **own}
     if preset is not None and preset.knows(cls, filled):
         filled = {**preset.knobs(cls, filled), **filled}

@@ -188,8 +188,6 @@ def test_terms_are_switched_off():
     for method in (code, Selfrag):
         for form in ("short", "long"):
             knobs = {"mode": "always", "form": form, "use_seqscore": False, "max_segments": 1}
-            if method is Selfrag:
-                knobs["profile"] = "default"
             ours = run(method(**knobs, use_groundness=False, use_utility=False), reply)[0]
             assert scores(ours)["0.1"] == near(0.5)
             assert scores(run(method(**knobs, use_utility=False), reply)[0])["0.1"] == near(0.75)

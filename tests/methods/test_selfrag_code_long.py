@@ -16,11 +16,11 @@ from askance.methods.selfrag.tokens import (
     SEARCH,
     UNSUPPORTED,
     UTILITIES,
+    Vocabulary,
 )
-from askance.methods.selfrag.vocabulary import Vocabulary
 from askance.models.scripted import Reply, ScriptedModel
-from askance.reproductions.selfrag_output import cited_text
 from askance.reproductions.selfrag_reading import Read, is_rewritten, segment
+from askance.reproductions.selfrag_strings import cited_text
 from tests.methods.reflecting_code import (
     ARNO,
     FOUND,

@@ -7,8 +7,8 @@ import pytest
 from askance.ask import ask
 from askance.core.errors import RetrieverFailure
 from askance.core.trace import Expanded, Failed, Trace
-from askance.methods.selfrag.citing import cited as cited_text
 from askance.methods.selfrag.segments import Path, Segment
+from askance.methods.selfrag.segments import cited as cited_text
 from askance.methods.selfrag.tokens import (
     ALL_TOKENS,
     FULLY,

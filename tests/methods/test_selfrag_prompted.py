@@ -6,7 +6,6 @@ import pytest
 
 from askance.core.types import Passage, Question
 from askance.methods.selfrag import Selfrag
-from askance.methods.selfrag.scorers import ScriptedScorer
 from askance.methods.selfrag.tokens import (
     FULLY,
     IRRELEVANT,
@@ -28,6 +27,7 @@ from tests.methods.reflecting import (
     PO,
     QUESTION,
     Judged,
+    ScriptedScorer,
     by_ending,
     cited,
     found,

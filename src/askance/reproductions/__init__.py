@@ -1,1 +1,1 @@
-"""The readings of the authors' code, errors included: methods of their own, to compare with their numbers."""
+"""Methods as the code of their authors has them, letter by letter; each deviation stands in its docstring."""

@@ -1,49 +1,69 @@
-"""Self-RAG in the reading of its authors' code. Short form: a draft decides, the best answer is taken."""
+"""Self-RAG as its authors' code has it. Short form: a draft decides, and the best answer is taken."""
 
-from collections.abc import Sequence
-from typing import TYPE_CHECKING
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from typing import ClassVar, Literal
 
 from askance.core.errors import MissingAbility
-from askance.core.ports import Model, Run
+from askance.core.knobs import SearchKnob, knob
+from askance.core.ports import Model, Needs, Run
 from askance.core.trace import Decided
-from askance.core.types import Answer, Citation, Generation, Hit, Question
-from askance.methods.selfrag.options import named_option, options_of
-from askance.methods.selfrag.tokens import SEARCH
-from askance.methods.selfrag.vocabulary import has_reflection_tokens
-from askance.reproductions.selfrag_asking import Asked
+from askance.core.types import Answer, Citation, Generation, Hit, Question, Role, Signal
+from askance.methods.selfrag.method import SelfragKnobs
+from askance.methods.selfrag.tasks import named_option, options_of
+from askance.methods.selfrag.tokens import SEARCH, first_distribution, has_reflection_tokens
 from askance.reproductions.selfrag_long import long_form
-from askance.reproductions.selfrag_output import bare, closed_text, without_sign
-from askance.reproductions.selfrag_reading import (
-    answer_scores,
-    first_distribution,
-    inverted_share,
-    judgements,
-)
+from askance.reproductions.selfrag_reading import Asked, inverted_share
+from askance.reproductions.selfrag_strings import bare, closed_text, without_sign
 from askance.tree.abreast import abreast
-
-if TYPE_CHECKING:
-    from askance.methods.selfrag import Selfrag
 
 _Candidate = tuple[float, str, Hit]
 """Score, text and passage of an answer."""
 
 
-def check_model(model: Model) -> None:
-    """Raises MissingAbility for a model that was not trained on reflection tokens."""
-    if not has_reflection_tokens(model):
-        raise MissingAbility(
-            "method selfrag, set to profile=code, reads reflection tokens, each one token of the vocabulary, "
-            f"and their probabilities; {model.name} does not have them: use a Self-RAG checkpoint "
-            "(hf:selfrag/selfrag_llama2_7b), or profile=default, which asks any model in words."
-        )
+@dataclass(frozen=True, slots=True)
+class SelfragAuthors(SelfragKnobs):
+    """Self-RAG in the reading of its authors' code (Asai et al. 2024), with its errors.
 
+    In the short form a draft decides on the search, and the best answer of all passages is taken. In the long
+    form segments grow in a tree, and their scores are multiplied. A model with the tokens is needed. What
+    makes their code crash does not do so here; the page (docs/methods/selfrag.md) has the differences.
+    """
 
-async def answer(selfrag: "Selfrag", question: Question, run: Run) -> Answer:
-    """In either form."""
-    asked = Asked(selfrag, question, run)
-    text, citations = await (_short_form(asked) if selfrag.form == "short" else long_form(asked))
-    run.trace.commit(text)
-    return Answer(text, named_option(text, question) if options_of(question) else text.strip(), citations)
+    profile: Literal["code"] = knob("code", "whose reading: the authors' code")
+    fixed_weights: bool = knob(True, "weights of 1, 1 and 0.5 and no sequence term, in the long form")
+
+    known_as: ClassVar[str] = "selfrag"
+    paper: ClassVar[str] = "Asai et al. 2024 (Self-RAG)"
+    searches: ClassVar[str] = "when the model asks for it"
+    calibrated: ClassVar[SearchKnob] = SearchKnob("threshold", belongs_to=("form",))
+
+    @property
+    def needs(self) -> Needs:
+        signals: set[Signal] = {"logprob"} if self.use_seqscore else set()
+        return Needs(frozenset(signals), retriever=self.mode != "never")
+
+    @property
+    def keeps_markers(self) -> bool:
+        """The text stays as it was written."""
+        return True
+
+    def check_models(self, models: Mapping[Role, Model]) -> None:
+        """Raise MissingAbility for a model that was not trained on reflection tokens."""
+        model = models["answer"]
+        if not has_reflection_tokens(model):
+            raise MissingAbility(
+                "method selfrag, set to profile=code, reads reflection tokens, each one token of the "
+                f"vocabulary, and their probabilities; {model.name} does not have them: use a Self-RAG "
+                "checkpoint (hf:selfrag/selfrag_llama2_7b), or profile=default, which asks any model in "
+                "words."
+            )
+
+    async def answer(self, question: Question, run: Run) -> Answer:
+        asked = Asked(self, question, run, fixed_weights=self.fixed_weights)
+        text, citations = await (_short_form(asked) if self.form == "short" else long_form(asked))
+        run.trace.commit(text)
+        return Answer(text, named_option(text, question) if options_of(question) else text.strip(), citations)
 
 
 async def _short_form(asked: Asked) -> tuple[str, tuple[Citation, ...]]:
@@ -67,23 +87,23 @@ async def _short_form(asked: Asked) -> tuple[str, tuple[Citation, ...]]:
 
 async def _decided_by_draft(asked: Asked) -> Decided:
     """A whole answer is written to be judged by its first token; with `mode=never` for nothing."""
-    selfrag = asked.selfrag
-    if selfrag.mode == "always":
+    knobs = asked.knobs
+    if knobs.mode == "always":
         return asked.decided_by_mode()
     draft = await asked.write(key=("decide",))
-    if selfrag.mode == "never":
+    if knobs.mode == "never":
         return asked.decided_by_mode()
-    if selfrag.threshold is None:
+    if knobs.threshold is None:
         searches = SEARCH in draft.text
         return asked.decided(searches, f"the draft {'has' if searches else 'lacks'} a {SEARCH}")
     probs = first_distribution(draft, "retrieve")
     kind = f"share of {SEARCH} in logarithms"
-    return asked.decided_by_share(inverted_share(probs), selfrag.threshold, kind, probs)
+    return asked.decided_by_share(inverted_share(probs), knobs.threshold, kind, probs)
 
 
 def _candidate(asked: Asked, number: int, hit: Hit, written: Generation) -> _Candidate:
-    judged = judgements(written, asked.vocabulary)
-    numbers = answer_scores(asked.selfrag, written, judged)
+    judged = asked.judgements(written)
+    numbers = asked.answer_scores(written, judged)
     text = asked.text(written)
     asked.show(f"0.{number}", closed_text(text).strip(), hit, numbers, judged)
     return numbers["score"], closed_text(text) if options_of(asked.question) else text, hit

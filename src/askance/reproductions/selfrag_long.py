@@ -1,16 +1,13 @@
-"""Self-RAG in the reading of its authors' code. Long form: a tree of segments whose scores are multiplied."""
+"""The long form of Self-RAG's authors' code: a tree of segments whose scores are multiplied."""
 
 from collections.abc import Sequence
 from dataclasses import dataclass
-from typing import TYPE_CHECKING
 
 from askance.core.trace import Decided
 from askance.core.types import Citation, Hit, Part
-from askance.methods.selfrag.scores import search_share
-from askance.methods.selfrag.tasks import task_of
-from askance.methods.selfrag.tokens import SEARCH, UNSUPPORTED
-from askance.reproductions.selfrag_asking import Asked
-from askance.reproductions.selfrag_output import (
+from askance.methods.selfrag.tokens import SEARCH, UNSUPPORTED, first_distribution, search_share
+from askance.reproductions.selfrag_reading import Asked, Read, segment
+from askance.reproductions.selfrag_strings import (
     Told,
     cited_text,
     says_nothing,
@@ -18,17 +15,7 @@ from askance.reproductions.selfrag_output import (
     spaced,
     whole_text,
 )
-from askance.reproductions.selfrag_reading import (
-    Read,
-    first_distribution,
-    judgements,
-    segment,
-    segment_scores,
-)
 from askance.tree.abreast import abreast
-
-if TYPE_CHECKING:
-    from askance.methods.selfrag import Selfrag
 
 _PROBE_TOKENS = 25
 
@@ -63,7 +50,7 @@ async def long_form(asked: Asked) -> tuple[str, tuple[Citation, ...]]:
 
     A biography has no second.
     """
-    is_biography = task_of(asked.selfrag.task, asked.question) == "biography"
+    is_biography = asked.task == "biography"
     hits = await asked.found(await _decided_by_probe(asked))
     if not hits:
         text = segment_text(_first_paragraph(await asked.write_alone()))
@@ -71,7 +58,7 @@ async def long_form(asked: Asked) -> tuple[str, tuple[Citation, ...]]:
     *_, deepest = await kept_levels(asked, hits)
     scores = {node.name: node.score for node in deepest}
     asked.run.trace.decide("choose", deepest[0].name, "the best of the deepest level", numbers=scores)
-    paths = [supported_path(asked.selfrag, node) for node in deepest]
+    paths = [supported_path(node, rejects=asked.knobs.reject_unsupported) for node in deepest]
     if is_biography:
         return spaced(whole_text(paths[0])), ()
     return cited_text(paths[1] if len(paths) > 1 and says_nothing(paths[0]) else paths[0])
@@ -84,31 +71,30 @@ async def kept_levels(asked: Asked, hits: Sequence[Hit]) -> list[list[Node]]:
     beside them has some. One that is nothing but the end token ends the tree with the next level.
     """
     levels = [[Node()]]
-    for _ in range(asked.selfrag.max_segments):
+    for _ in range(asked.knobs.max_segments):
         is_over = any(node.read.is_end for node in levels[-1])
         grown = await abreast(children_of(asked, node, hits) for node in levels[-1] if node.read.searches)
         children = [child for siblings in grown for child in siblings]
-        level = sorted(children, key=lambda node: node.score, reverse=True)[: asked.selfrag.beam_width]
+        level = sorted(children, key=lambda node: node.score, reverse=True)[: asked.knobs.beam_width]
         levels += [level] if level else []
         if is_over or not level:
             break
     return levels
 
 
-def supported_path(selfrag: "Selfrag", node: Node) -> list[Told]:
-    """What leads to a node, and the node; segments without support go only now, where they are rejected."""
-    rejects = selfrag.reject_unsupported
+def supported_path(node: Node, *, rejects: bool) -> list[Told]:
+    """What leads to a node, and the node; segments without support go only now, if it `rejects` them."""
     return [(text, passage) for text, passage in node.path if not (rejects and UNSUPPORTED in text)]
 
 
 async def _decided_by_probe(asked: Asked) -> Decided:
     """[Retrieval] must be written soon, and its share be above the threshold where the probe begins."""
-    if asked.selfrag.mode != "adaptive":
+    if asked.knobs.mode != "adaptive":
         return asked.decided_by_mode()
     probe = await asked.write(key=("decide",), max_tokens=_PROBE_TOKENS)
     if SEARCH not in _first_paragraph(probe.text):
         return asked.decided(False, f"{SEARCH} is not in the first paragraph of {_PROBE_TOKENS} tokens")
-    threshold, probs = asked.selfrag.threshold, first_distribution(probe, "retrieve")
+    threshold, probs = asked.knobs.threshold, first_distribution(probe, "retrieve")
     if threshold is None:
         return asked.decided(False, "there is no threshold")
     return asked.decided_by_share(search_share(probs), threshold, f"share of {SEARCH}", probs)
@@ -127,9 +113,9 @@ async def children_of(asked: Asked, parent: Node, hits: Sequence[Hit]) -> list[N
     )
     children = list[Node]()
     for number, (hit, each) in enumerate(zip(hits, written, strict=True), start=1):
-        name, judged = f"{parent.name}.{number}", judgements(each, asked.vocabulary)
-        read = segment(each, asked.shows_end(each), asked.vocabulary, asked.selfrag.threshold)
-        numbers = segment_scores(asked.selfrag, each, judged)
+        name, judged = f"{parent.name}.{number}", asked.judgements(each)
+        read = segment(each, asked.shows_end(each), asked.vocabulary, asked.knobs.threshold)
+        numbers = asked.segment_scores(each, judged)
         score = parent.score * numbers["score"]
         numbers |= {"score": score, "step": numbers["score"]}
         asked.show(name, segment_text(read.text).strip(), hit, numbers, judged)

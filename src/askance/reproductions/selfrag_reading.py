@@ -1,4 +1,4 @@
-"""What the Self-RAG authors' code reads out of a generation: decisions, scores, where a segment ends.
+"""What the Self-RAG authors' code writes behind the question's prompt, and what it reads out of that.
 
 It reads log-probabilities of the likeliest tokens and takes -100 for one that is not among them. Here all
 are known, and one is missing where its probability is 0.
@@ -7,10 +7,30 @@ are known, and one is missing where its probability is 0.
 import math
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
-from typing import TYPE_CHECKING
+from typing import Literal
 
-from askance.core.types import Generation, Part, Token, untrusted
-from askance.methods.selfrag.scores import relevance_score, support_score, utility_score
+from askance.core.ports import Run
+from askance.core.trace import Decided
+from askance.core.types import (
+    Generation,
+    Hit,
+    Key,
+    Part,
+    Question,
+    Raw,
+    Sampling,
+    Span,
+    Token,
+    untrusted,
+)
+from askance.methods.selfrag.deciding import SearchRule, found_for
+from askance.methods.selfrag.judging import fitting, passage_parts
+from askance.methods.selfrag.method import SelfragKnobs
+from askance.methods.selfrag.segments import Action
+from askance.methods.selfrag.tasks import (
+    prompt_head,
+    task_of,
+)
 from askance.methods.selfrag.tokens import (
     GROUPS,
     IRRELEVANT,
@@ -18,23 +38,155 @@ from askance.methods.selfrag.tokens import (
     NO_SEARCH,
     RELEVANT,
     SEARCH,
+    WANT,
     Distribution,
     Group,
+    Vocabulary,
+    distribution,
+    first_distribution,
+    relevance_score,
+    sequence_score,
+    support_score,
+    utility_score,
 )
-from askance.methods.selfrag.vocabulary import Vocabulary, distribution
-from askance.reproductions.selfrag_output import END
-
-if TYPE_CHECKING:
-    from askance.methods.selfrag import Selfrag
+from askance.reproductions.selfrag_strings import END, asked_with
 
 Judgements = Mapping[Group, Distribution]
 
 _MISSING = -100.0
 
 
-def first_distribution(written: Generation, group: Group) -> Distribution:
-    """Of a group, where the generation begins."""
-    return distribution(next(iter((*written.tokens, *written.dropped)), None), group)
+class Asked:
+    """One question, and what is written behind its prompt. Nothing stops it but its length.
+
+    Attributes:
+        knobs: those that every reading of Self-RAG has.
+        fixed_weights: the scores of segments are weighted as the code has it, whatever the knobs say.
+    """
+
+    def __init__(
+        self, knobs: SelfragKnobs, question: Question, run: Run, *, fixed_weights: bool = True
+    ) -> None:
+        self.knobs, self.question, self.run, self.fixed_weights = knobs, question, run, fixed_weights
+        self.vocabulary = Vocabulary.of(run.model)
+        self.task = task_of(knobs.task, question)
+        asked, separator = asked_with(question, self.task, knobs.separator, knobs.form)
+        self._before = prompt_head(asked, self.task, knobs.instructions, separator, run.trace)
+
+    async def write(self, *behind: Part, key: Key, max_tokens: int = 0) -> Generation:
+        """All that follows `behind`, as long as an answer may be where no other length is given."""
+        sampling = Sampling(max_tokens or self.knobs.max_tokens)
+        (written,) = await self.run.model.generate(Raw(self._before, behind), sampling, WANT, key=key)
+        return written
+
+    async def write_with(self, hit: Hit, *, behind: tuple[Part, ...] = (), key: Key) -> Generation:
+        """All that follows a passage, which follows `behind`."""
+        run, max_tokens = self.run, self.knobs.max_tokens
+
+        def prompt_with(shown: Hit) -> Raw:
+            return Raw(self._before, (*behind, Span(SEARCH), *passage_parts(shown)))
+
+        prompt = fitting(run, run.model, prompt_with, hit, max_tokens)
+        (written,) = await run.model.generate(prompt, Sampling(max_tokens), WANT, key=key)
+        return written
+
+    async def write_alone(self) -> str:
+        """The answer without passages."""
+        return self.text(await self.write(Span(NO_SEARCH), key=("none",)))
+
+    def text(self, written: Generation) -> str:
+        """A generation as text, with the end token where the model's text shows it."""
+        return written.text.removesuffix(END) + END if self.shows_end(written) else written.text
+
+    def shows_end(self, written: Generation) -> bool:
+        """Whether the model ended, and decodes the token by which it did as some text."""
+        ends = tuple(token.id for token in written.dropped) if written.finish == "end" else ()
+        return bool(ends and self.run.model.decode(ends))
+
+    async def found(self, decision: Decided) -> tuple[Hit, ...]:
+        """The passages for the question, where the decision is to search for them."""
+        if decision.outcome != "search":
+            return ()
+        return await found_for(self.run, decision, self.knobs.passages)
+
+    def decided_by_mode(self) -> Decided:
+        """The decision where there is none to make."""
+        action: Action = "retrieve" if self.knobs.mode == "always" else "none"
+        rule = SearchRule(self.knobs.mode, self.knobs.threshold)
+        return rule.decide(self.run, {}, action, self.question.text)
+
+    def decided_by_share(self, share: float, threshold: float, kind: str, probs: Distribution) -> Decided:
+        """The decision by a share of [Retrieval], of whichever kind."""
+        above = "above" if share > threshold else "not above"
+        why = f"the {kind} is {share:.2f}, {above} {threshold:g}"
+        return self.decided(share > threshold, why, signal=kind, numbers={**probs, "share": share})
+
+    def decided(
+        self, searches: bool, why: str, signal: str = "", numbers: Mapping[str, float] | None = None
+    ) -> Decided:
+        """A decision in the trace."""
+        return self.run.trace.decide(
+            "retrieve",
+            "search" if searches else "keep",
+            why,
+            signal=signal,
+            threshold=self.knobs.threshold,
+            query=self.question.text if searches else "",
+            numbers=dict(numbers or {}),
+        )
+
+    def show(self, node: str, text: str, hit: Hit, numbers: Mapping[str, float], judged: Judgements) -> None:
+        """A candidate in the trace: its text, passage, scores and what they were read from."""
+        found = {name: dict(probs) for name, probs in judged.items() if probs}
+        self.run.trace.expand(node, "retrieve", text, passage=hit, numbers=dict(numbers), distributions=found)
+
+    def judgements(self, written: Generation) -> Judgements:
+        """Relevance where a continuation begins, support and utility at their first tokens, or empty."""
+        return {
+            "relevance": first_distribution(written, "relevance"),
+            "support": self.vocabulary.judged(written.tokens, "support"),
+            "utility": self.vocabulary.judged(written.tokens, "utility"),
+        }
+
+    def answer_scores(self, written: Generation, judged: Judgements) -> dict[str, float]:
+        """The score of a whole answer, and its parts (short form)."""
+        relevance = relevance_score(_filled("relevance", judged["relevance"]))
+        return self._scored(written, relevance, judged, self._part("utility", judged))
+
+    def segment_scores(self, written: Generation, judged: Judgements) -> dict[str, float]:
+        """The score of a segment, and its parts (long form).
+
+        With `fixed_weights` they are 1, 1 and 0.5, without a sequence term, as their script has it whatever
+        its options say. Utility is 0, since the code looks for its tokens among those of support; and -100
+        stands for a missing probability of relevance rather than for its logarithm, which makes a segment
+        best that [Relevant] is missing from.
+        """
+        probs = judged["relevance"]
+        relevant, irrelevant = (probs.get(token, 0.0) or _MISSING for token in (RELEVANT, IRRELEVANT))
+        scores = self._scored(written, relevant / (relevant + irrelevant), judged, 0.0)
+        fixed = {"score": scores["relevance"] + scores["support"]}
+        return {**scores, **fixed} if self.fixed_weights else scores
+
+    def _scored(
+        self, written: Generation, relevance: float, judged: Judgements, utility: float
+    ) -> dict[str, float]:
+        knobs, tokens = self.knobs, (*written.tokens, *written.dropped)  # the end token included
+        sequence, support = sequence_score(tokens) if tokens else 1.0, self._part("support", judged)
+        score = knobs.w_rel * relevance + knobs.w_sup * support + knobs.w_use * utility
+        return {
+            "score": score + (sequence if knobs.use_seqscore else 0.0),
+            "sequence": sequence,
+            "relevance": relevance,
+            "support": support,
+            "utility": utility,
+        }
+
+    def _part(self, group: Literal["support", "utility"], judged: Judgements) -> float:
+        is_used, score = {
+            "support": (self.knobs.use_groundness, support_score),
+            "utility": (self.knobs.use_utility, utility_score),
+        }[group]
+        return score(_filled(group, judged[group])) if is_used and judged[group] else 0.0
 
 
 def inverted_share(probs: Distribution) -> float:
@@ -59,46 +211,6 @@ def is_rewritten(probs: Distribution, threshold: float | None) -> bool:
         return False
     filled = _filled("retrieve", probs)
     return (filled[SEARCH] + filled[KEEP_USING]) / (filled[SEARCH] + filled[NO_SEARCH]) > threshold
-
-
-def judgements(written: Generation, vocabulary: Vocabulary) -> Judgements:
-    """Relevance where a continuation begins, support and utility at their first tokens, or empty."""
-    return {
-        "relevance": first_distribution(written, "relevance"),
-        "support": distribution(_first(written, vocabulary, "support"), "support"),
-        "utility": distribution(_first(written, vocabulary, "utility"), "utility"),
-    }
-
-
-def answer_scores(selfrag: "Selfrag", written: Generation, judged: Judgements) -> dict[str, float]:
-    """The score of a whole answer, and its parts (short form)."""
-    parts = {
-        "sequence": _sequence_score(written),
-        "relevance": relevance_score(_filled("relevance", judged["relevance"])),
-        "support": _support(selfrag, judged),
-        "utility": _utility(selfrag, judged),
-    }
-    return {"score": _weighted(selfrag, parts), **parts}
-
-
-def segment_scores(selfrag: "Selfrag", written: Generation, judged: Judgements) -> dict[str, float]:
-    """The score of a segment, and its parts (long form).
-
-    With `fixed_weights` they are 1, 1 and 0.5, without a sequence term, as their script has it whatever its
-    options say. Utility is 0, since the code looks for its tokens among those of support; and -100 stands for
-    a missing probability of relevance rather than for its logarithm, which makes a segment best that
-    [Relevant] is missing from.
-    """
-    probs = judged["relevance"]
-    relevant, irrelevant = (probs.get(token, 0.0) or _MISSING for token in (RELEVANT, IRRELEVANT))
-    parts = {
-        "sequence": _sequence_score(written),
-        "relevance": relevant / (relevant + irrelevant),
-        "support": _support(selfrag, judged),
-        "utility": 0.0,
-    }
-    score = parts["relevance"] + parts["support"]
-    return {"score": score if selfrag.fixed_weights else _weighted(selfrag, parts), **parts}
 
 
 @dataclass(frozen=True, slots=True)
@@ -164,33 +276,5 @@ def _surprise(probability: float) -> float:
     return abs(math.log(probability)) if probability > 0 else -_MISSING
 
 
-def _first(written: Generation, vocabulary: Vocabulary, group: Group) -> Token | None:
-    ids = vocabulary.group(group)
-    return next((token for token in written.tokens if token.id in ids), None)
-
-
 def _filled(group: Group, probs: Distribution) -> Distribution:
     return {token: probs.get(token, 0.0) or math.exp(_MISSING) for token in GROUPS[group]}
-
-
-def _support(selfrag: "Selfrag", judged: Judgements) -> float:
-    if not (selfrag.use_groundness and judged["support"]):
-        return 0.0
-    return support_score(_filled("support", judged["support"]))
-
-
-def _utility(selfrag: "Selfrag", judged: Judgements) -> float:
-    if not (selfrag.use_utility and judged["utility"]):
-        return 0.0
-    return utility_score(_filled("utility", judged["utility"]))
-
-
-def _weighted(selfrag: "Selfrag", parts: Mapping[str, float]) -> float:
-    score = selfrag.w_rel * parts["relevance"] + selfrag.w_sup * parts["support"]
-    return score + selfrag.w_use * parts["utility"] + (parts["sequence"] if selfrag.use_seqscore else 0.0)
-
-
-def _sequence_score(written: Generation) -> float:
-    """Of all tokens, the end token included."""
-    logprobs = [token.logprob or 0.0 for token in (*written.tokens, *written.dropped)]
-    return math.exp(sum(logprobs) / max(len(logprobs), 1))

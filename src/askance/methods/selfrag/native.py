@@ -1,30 +1,14 @@
 """Self-RAG with a model that was trained on reflection tokens: it decides and judges while it writes."""
 
-import math
 import re
 from collections.abc import Collection, Iterator, Mapping, Sequence
-from dataclasses import replace
-from typing import TYPE_CHECKING
+from dataclasses import dataclass, field, replace
+from typing import Literal
 
-from askance.core.ports import Model, Run
-from askance.core.types import (
-    Generation,
-    Hit,
-    Key,
-    Part,
-    Question,
-    Raw,
-    Sampling,
-    Span,
-    Token,
-    TokenIds,
-    untrusted,
-)
-from askance.methods.selfrag.judging import judged, onward_of, relevance_of, with_support
-from askance.methods.selfrag.options import written_options
-from askance.methods.selfrag.scorers import ReflectionScorer
-from askance.methods.selfrag.segments import Action, Path, Segment, fitting
-from askance.methods.selfrag.tasks import before_answer, instruction_spans
+from askance.core.ports import Model
+from askance.core.types import Generation, Hit, Key, Part, Prompt, Raw, Sampling, Span, Token, TokenIds
+from askance.methods.selfrag.judging import fitting, passage_parts, told
+from askance.methods.selfrag.segments import Action, Path, Segment
 from askance.methods.selfrag.tokens import (
     CLOSES,
     KEEP_USING,
@@ -32,116 +16,108 @@ from askance.methods.selfrag.tokens import (
     OPENS,
     RELEVANT,
     SEARCH,
+    WANT,
     Distribution,
-    Group,
-    disarmed,
+    Vocabulary,
+    distribution,
+    first_distribution,
+    sequence_score,
 )
-from askance.methods.selfrag.vocabulary import WANT, Vocabulary, distribution
+from askance.methods.selfrag.writing import Writer
 from askance.text.sentences import sentence_spans
-from askance.tree.abreast import both
-
-if TYPE_CHECKING:
-    from askance.methods.selfrag import Selfrag
 
 _BEGINS: Mapping[Action, str] = {"retrieve": SEARCH, "continue": KEEP_USING, "none": NO_SEARCH}
 _WHOLE = re.compile(r"[.!?。！？]['\"”’)\]]*\s*$")
 
 
-class NativeWriter:
+@dataclass(kw_only=True, eq=False)
+class NativeWriter(Writer):
     """Writes on token ids: what the model wrote goes into the next prompt id by id.
 
     A passage stands in the prompt where it was found, and leaves it when another is in use
-    (`evidence=keep_all`: when the window is full); the text and tokens written with it stay. A scorer, where
+    (`evidence=keep_all`: when the window is full); the text and tokens written with it stay. A judge, where
     one is given, judges in place of the model's own probabilities.
+
+    Attributes:
+        head: the prompt up to where the answer begins.
+        written_options: the options as the instruction asks for them.
+        scan_tokens: in how many tokens the first decision is looked for.
+        reads_first: without a decision among them, the probabilities at the first token are one.
+        seqscore_text_only: reflection tokens are left out of the sequence score.
     """
 
-    def __init__(
-        self, selfrag: "Selfrag", question: Question, run: Run, scorer: ReflectionScorer | None = None
-    ) -> None:
-        self._selfrag, self._question, self._run, self._scorer = selfrag, question, run, scorer
-        self._vocabulary = Vocabulary.of(run.model)
-        self._instruction = instruction_spans(selfrag, question)
+    head: tuple[Span, ...]
+    written_options: Sequence[str] = ()
+    scan_tokens: int = 1
+    reads_first: bool = True
+    evidence: Literal["current_only", "keep_all"] = "current_only"
+    seqscore_text_only: bool = False
+    _vocabulary: Vocabulary = field(init=False)
+
+    def __post_init__(self) -> None:
+        super().__post_init__()
+        self._vocabulary = Vocabulary.of(self.run.model)
 
     async def begin(self) -> tuple[Path, Distribution]:
         """What is written before the first retrieve token is kept, where one follows within `scan_tokens`."""
-        if self._scorer is not None:
-            return Path(), await self._scorer.retrieve("", (), key=("decide",))
-        until = self._vocabulary.segment_end
-        sampling = Sampling(self._selfrag.scanned_tokens)
-        (probe,) = await self._run.model.generate(
-            self._prompt((), None, None), sampling, WANT, until, key=("decide",)
-        )
+        if self.judge is not None:
+            return await super().begin()
+        probe = await self._next((), ("decide",), self.scan_tokens)
         if probe.finish != "retrieve":
-            if self._selfrag.threshold is None:
-                return Path(), {}
-            return Path(), distribution(_first_token(probe), "retrieve")
+            return Path(), first_distribution(probe, "retrieve") if self.reads_first else {}
         lead = Segment(_words(probe.tokens, self._vocabulary), "lead", ids=_ids(probe.tokens))
-        path = Path((lead,) if lead.text else ())
-        return path, distribution(probe.dropped[0], "retrieve")
+        return Path((lead,) if lead.text else ()), distribution(probe.dropped[0], "retrieve")
 
-    async def write(self, path: Path, action: Action, hit: Hit | None, *, key: Key, whole: bool) -> Segment:
-        passage = hit if action == "retrieve" else path.in_use if action == "continue" else None
-        max_tokens = self._selfrag.max_tokens
-        prompt = self._fitting(path.segments, action, passage, max_tokens)
+    async def _written(
+        self, path: Path, action: Action, passage: Hit | None, key: Key, whole: bool
+    ) -> Segment:
+        prompt = self._fitting(path.segments, action, passage, self.max_tokens)
         until = None if whole else self._vocabulary.segment_end
-        writing = self._run.model.generate(prompt, Sampling(max_tokens), WANT, until, key=key)
-        judging = relevance_of(self._selfrag, self._scorer, passage if action == "retrieve" else None, key)
-        (written,), relevance = await both(writing, judging)
-        is_cut = written.finish == "length" and not whole
-        kept = _whole_sentences(written, self._vocabulary.control) if is_cut else written
-        segment = self._segment(kept, action, passage)
-        if self._scorer is not None:
-            return await judged(
-                self._selfrag, self._scorer, path, segment, key, whole=whole, relevance=relevance
-            )
-        return await self._closed(path, segment, key) if is_cut else segment
+        (written,) = await self.run.model.generate(prompt, Sampling(self.max_tokens), WANT, until, key=key)
+        if written.finish != "length" or whole:
+            return self._segment(written, action, passage)
+        segment = self._segment(_whole_sentences(written, self._vocabulary.control), action, passage)
+        return segment if self.judge is not None else await self._closed(path, segment, key)
 
-    async def judge(self, path: Path, segment: Segment, *, key: Key) -> Segment:
-        return segment if self._scorer is None else await with_support(self._scorer, path, segment, key)
+    async def _utility(self, path: Path, key: Key) -> Distribution:
+        if self.judge is not None:
+            return await super()._utility(path, key)
 
-    async def onward(self, path: Path, *, key: Key) -> Distribution:
-        if self._scorer is None:  # it was read where the segment ended
-            return path.segments[-1].onward
-        return await onward_of(self._selfrag, self._scorer, path, key)
+        async def read() -> Distribution:
+            return first_distribution(await self._next(path.segments, key), "utility")
 
-    async def utility(self, path: Path) -> Distribution:
-        key = (*path.name.split("."), "utility")
-        if self._scorer is not None:
-            return await self._scorer.utility(" ".join(path.written.split()), key=key)
-        return distribution(_first_token(await self._next(path.segments, key)), "utility")
+        return await told(read())
 
-    async def options(self, path: Path, hit: Hit, options: tuple[str, ...]) -> tuple[float, ...]:
-        model = self._run.model
-        written = [as_written(model, each) for each in written_options(self._selfrag, self._question)]
+    def _options(self, path: Path, hit: Hit, options: tuple[str, ...]) -> tuple[Prompt, Sequence[str]]:
+        model = self.run.model
+        written = [as_written(model, each) for each in self.written_options]
         longest = max(len(model.tokenize(option)) for option in written)
-        prompt = self._fitting(path.segments, "retrieve", hit, longest, Span(RELEVANT))
-        scores = await model.score(prompt, written)
-        return tuple(each.logprob / each.num_tokens for each in scores)
+        return self._fitting(path.segments, "retrieve", hit, longest, Span(RELEVANT)), written
 
-    async def _next(self, segments: Sequence[Segment], key: Key) -> Generation:
-        """The token that would follow, for the probabilities of all tokens where it stands."""
-        prompt = self._fitting(segments, None, _in_use(segments), 1)
-        (read,) = await self._run.model.generate(
-            prompt, Sampling(1), WANT, self._vocabulary.segment_end, key=key
+    async def _next(self, segments: Sequence[Segment], key: Key, num_tokens: int = 1) -> Generation:
+        """The tokens that would follow, for the probabilities of all tokens where they stand."""
+        prompt = self._fitting(segments, None, Path(tuple(segments)).in_use, num_tokens)
+        (read,) = await self.run.model.generate(
+            prompt, Sampling(num_tokens), WANT, self._vocabulary.segment_end, key=key
         )
         return read
 
     def _segment(self, written: Generation, action: Action, hit: Hit | None) -> Segment:
-        selfrag, control = self._selfrag, self._vocabulary.control
-        tokens = written.tokens
-        seen = (*tokens, *written.dropped)
-        finish = written.finish
+        vocabulary, tokens, finish = self._vocabulary, written.tokens, written.finish
+        counted = (*tokens, *written.dropped) if finish == "end" else tokens
+        if self.seqscore_text_only:
+            counted = tuple(token for token in tokens if token.id not in vocabulary.control)
         return Segment(
-            written=" " + _words(tokens, self._vocabulary),
+            written=" " + _words(tokens, vocabulary),
             action=action,
             hit=hit,
             ids=_ids(tokens),
-            relevance=distribution(seen[0], "relevance") if action == "retrieve" and seen else {},
-            support=distribution(self._first(tokens, "support"), "support"),
-            utility=distribution(self._first(tokens, "utility"), "utility"),
+            relevance=first_distribution(written, "relevance") if action == "retrieve" else {},
+            support=vocabulary.judged(tokens, "support"),
+            utility=vocabulary.judged(tokens, "utility"),
             labels=self._names(tokens),
             onward=distribution(written.dropped[0], "retrieve") if finish == "retrieve" else {},
-            sequence_score=_sequence_score(written, control if selfrag.seqscore_text_only else None),
+            sequence_score=sequence_score(counted),
             is_last=finish in ("end", "utility"),
             finish=finish,
         )
@@ -149,11 +125,11 @@ class NativeWriter:
     async def _closed(self, path: Path, segment: Segment, key: Key) -> Segment:
         """A segment that the length cut, with what the model would do behind it."""
         read = await self._next((*path.segments, segment), (*key, "onward"))
-        token, is_judged = _first_token(read), read.finish == "utility"
+        is_judged = read.finish == "utility"
         return replace(
             segment,
-            onward=distribution(token, "retrieve"),
-            utility=distribution(token, "utility") if is_judged else segment.utility,
+            onward=first_distribution(read, "retrieve"),
+            utility=first_distribution(read, "utility") if is_judged else segment.utility,
             labels=segment.labels | self._names(read.tokens),
             is_last=is_judged or read.finish == "end",
         )
@@ -161,10 +137,6 @@ class NativeWriter:
     def _names(self, tokens: Sequence[Token]) -> frozenset[str]:
         names = {id: name for name, id in self._vocabulary.ids.items()}
         return frozenset(names[token.id] for token in tokens if token.id in names)
-
-    def _first(self, tokens: Sequence[Token], group: Group) -> Token | None:
-        ids = self._vocabulary.group(group)
-        return next((token for token in tokens if token.id in ids), None)
 
     def _fitting(
         self,
@@ -175,7 +147,7 @@ class NativeWriter:
         *more: Part,
     ) -> Raw:
         """The prompt; what the window has no room for goes: earlier passages first, then the end of `hit`."""
-        model, keeps = self._run.model, self._selfrag.evidence == "keep_all"
+        model, keeps = self.run.model, self.evidence == "keep_all"
         earlier = [at for at, each in enumerate(segments) if each.action == "retrieve"] if keeps else []
         if hit is not None and action != "retrieve":
             del earlier[-1:]  # its own place
@@ -183,12 +155,12 @@ class NativeWriter:
             prompt = self._prompt(segments, action, hit, earlier, more)
             if model.count(prompt) + max_tokens <= model.context_tokens:
                 return prompt
-            self._run.trace.decide("passage", "drop", "the window has no room for the oldest passage")
+            self.run.trace.decide("passage", "drop", "the window has no room for the oldest passage")
             del earlier[0]
         if hit is None:
             return self._prompt(segments, action, None, (), more)
         return fitting(
-            self._run, model, lambda cut: self._prompt(segments, action, cut, (), more), hit, max_tokens
+            self.run, model, lambda cut: self._prompt(segments, action, cut, (), more), hit, max_tokens
         )
 
     def _prompt(
@@ -206,11 +178,10 @@ class NativeWriter:
             hit: the passage of the next segment; where that brings none, it stands where it was found.
             earlier: the segments whose passages stay.
         """
-        parts = before_answer(self._instruction)
         begins = (Span(_BEGINS[action]),) if action else ()
         passage = passage_parts(hit) if hit and action == "retrieve" else ()
         so_far = self._so_far(segments, None if action == "retrieve" else hit, earlier)
-        return Raw(parts, (*so_far, *begins, *passage, *more))
+        return Raw(self.head, (*so_far, *begins, *passage, *more))
 
     def _so_far(
         self, segments: Sequence[Segment], in_use: Hit | None, earlier: Sequence[int]
@@ -226,12 +197,6 @@ class NativeWriter:
             yield segment.ids
 
 
-def passage_parts(hit: Hit) -> tuple[Part, ...]:
-    """A passage between its two tokens; strings of reflection tokens in it are broken."""
-    title, text = disarmed(hit.passage.title)[0], disarmed(hit.passage.text)[0]
-    return (Span(OPENS), untrusted(title), Span("\n"), untrusted(text), Span(CLOSES))
-
-
 def as_written(model: Model, option: str) -> str:
     """`option` as the model writes it behind [Relevant].
 
@@ -241,10 +206,6 @@ def as_written(model: Model, option: str) -> str:
     ids = model.token_ids(RELEVANT + option)[1:]
     text = model.decode(ids)
     return text if model.tokenize(text) == ids else option
-
-
-def _first_token(written: Generation) -> Token | None:
-    return next(iter((*written.tokens, *written.dropped)), None)
 
 
 def _ids(tokens: Sequence[Token]) -> TokenIds:
@@ -264,17 +225,6 @@ def _words(tokens: Sequence[Token], vocabulary: Vocabulary) -> str:
     return "".join(pieces)
 
 
-def _sequence_score(written: Generation, left_out: Collection[int] | None) -> float:
-    """Of the tokens kept, and of the one that ended the answer; of words alone, where tokens are left out."""
-    tokens = written.tokens
-    if left_out is not None:
-        tokens = tuple(token for token in tokens if token.id not in left_out)
-    elif written.finish == "end":
-        tokens = (*tokens, *written.dropped)
-    logprobs = [token.logprob or 0.0 for token in tokens]
-    return math.exp(sum(logprobs) / len(logprobs)) if logprobs else 0.0
-
-
 def _whole_sentences(written: Generation, control: Collection[int]) -> Generation:
     """What was written without the sentence it breaks off in, if that is not all of it.
 
@@ -289,7 +239,3 @@ def _whole_sentences(written: Generation, control: Collection[int]) -> Generatio
     while tokens[num_kept].id in control:
         num_kept += 1
     return replace(written, text=written.text[: tokens[num_kept - 1].end], tokens=tokens[:num_kept])
-
-
-def _in_use(segments: Sequence[Segment]) -> Hit | None:
-    return next((each.hit for each in reversed(segments) if each.action == "retrieve"), None)

@@ -1,20 +1,26 @@
-"""What Self-RAG writes and judges: segments, and paths of them."""
+"""What Self-RAG writes and judges: segments, paths of them, their scores, and what a path cites."""
 
-from collections.abc import Callable
+from collections.abc import Collection
 from dataclasses import dataclass, field, replace
-from typing import TYPE_CHECKING, Literal, Protocol, TypeVar
+from typing import Literal
 
-from askance.core.ports import Model, Run
-from askance.core.types import Hit, Key, Prompt, TokenIds
-from askance.methods.selfrag.scores import relevance_score, support_score, utility_score
-from askance.methods.selfrag.tokens import FULLY, Distribution
+from askance.core.types import Citation, Hit, TokenIds
+from askance.methods.selfrag.tokens import (
+    FULLY,
+    IRRELEVANT,
+    UNSUPPORTED,
+    UTILITIES,
+    Distribution,
+    relevance_score,
+    support_score,
+    utility_score,
+    without_tokens,
+)
+from askance.text.sentences import sentence_spans
 
-if TYPE_CHECKING:
-    from askance.methods.selfrag import Selfrag
-
-P = TypeVar("P", bound=Prompt)
 Action = Literal["retrieve", "continue", "none", "lead"]
 """How a segment begins: with a passage, with the one in use, without any, or before any decision."""
+Citing = Literal["each_sentence", "last_sentence"]
 
 
 @dataclass(frozen=True, slots=True, eq=False)
@@ -92,76 +98,75 @@ class Path:
         return replace(self, segments=(*self.segments, segment), name=f"{self.name}.{number}")
 
 
-class Writer(Protocol):
-    """Writes segments of one answer."""
+@dataclass(frozen=True, slots=True)
+class Weights:
+    """The weights of equation 4; what has a weight of 0 need not be judged."""
 
-    async def begin(self) -> tuple[Path, Distribution]:
-        """The empty path, perhaps with what the model wrote before it decided; and the decision's numbers."""
-        ...
+    relevance: float = 1.0
+    support: float = 1.0
+    utility: float = 0.5
+    sequence: float = 1.0
 
-    async def write(self, path: Path, action: Action, hit: Hit | None, *, key: Key, whole: bool) -> Segment:
-        """One more segment of `path`, its support perhaps not judged; with `whole`, all the rest, judged."""
-        ...
+    def of_segment(self, segment: Segment) -> float:
+        """The score of a segment: equation 4 without the utility, which only whole answers have.
 
-    async def judge(self, path: Path, segment: Segment, *, key: Key) -> Segment:
-        """`segment`, written behind `path`, judged, if it was not."""
-        ...
+        Support that is not judged yet counts as much as it can: the score is an upper bound then.
+        """
+        backing = segment.support if segment.is_judged else {FULLY: 1.0}
+        score = self.sequence * segment.sequence_score + self.relevance * relevance_score(segment.relevance)
+        return score + self.support * support_score(backing)
 
-    async def onward(self, path: Path, *, key: Key) -> Distribution:
-        """The retrieve tokens' probabilities at the end of a path with a segment."""
-        ...
+    def of_answer(self, segment: Segment) -> float:
+        """The score of a segment that is a whole answer."""
+        return self.of_segment(segment) + self.of_utility(segment.utility)
 
-    async def utility(self, path: Path) -> Distribution:
-        """How useful the answer is as it stands."""
-        ...
-
-    async def options(self, path: Path, hit: Hit, options: tuple[str, ...]) -> tuple[float, ...]:
-        """The mean log-probability (nats) of each option's tokens as the answer that `hit` gives."""
-        ...
+    def of_utility(self, utility: Distribution) -> float:
+        """What a whole answer's utility adds to its score."""
+        return self.utility * utility_score(utility)
 
 
-def segment_score(selfrag: "Selfrag", segment: Segment) -> float:
-    """Equation 4 without the utility, which only whole answers have.
+@dataclass(frozen=True, slots=True)
+class Constraints:
+    """The hard constraints: what is rejected whatever its score."""
 
-    Support that is not judged yet counts as much as it can: the score is an upper bound then.
+    unsupported: bool = False
+    irrelevant: bool = False
+    least_utility: int = 1
+
+    def rejection(self, segment: Segment) -> str:
+        """Why a segment is rejected, or nothing."""
+        if self.unsupported and UNSUPPORTED in segment.labels:
+            return "its passage does not support it"
+        if self.irrelevant and IRRELEVANT in segment.labels:
+            return "its passage is irrelevant"
+        return self.uselessness(segment.labels)
+
+    def uselessness(self, labels: Collection[str]) -> str:
+        """Why an answer of that utility is rejected, or nothing."""
+        grades = [grade for grade, label in enumerate(UTILITIES, start=1) if label in labels]
+        if grades and grades[0] < self.least_utility:
+            return f"its utility is {grades[0]}, less than {self.least_utility}"
+        return ""
+
+
+def cited(path: Path, which: Citing) -> tuple[str, tuple[Citation, ...]]:
+    """The answer on one line, and its citations in order.
+
+    A segment cites the passage that it was written with, unless that was judged irrelevant or not to support
+    it; so does one that continues to use it. Passages are numbered in the order of their first citation,
+    from 1.
     """
-    sequence = segment.sequence_score if selfrag.use_seqscore else 0.0
-    backing = segment.support if segment.is_judged else _FULL_SUPPORT
-    support = selfrag.w_sup * support_score(backing) if selfrag.use_groundness else 0.0
-    return sequence + selfrag.w_rel * relevance_score(segment.relevance) + support
-
-
-_FULL_SUPPORT: Distribution = {FULLY: 1.0}
-
-
-def answer_score(selfrag: "Selfrag", segment: Segment) -> float:
-    """Equation 4 of a segment that is a whole answer."""
-    return segment_score(selfrag, segment) + usefulness(selfrag, segment.utility)
-
-
-def usefulness(selfrag: "Selfrag", utility: Distribution) -> float:
-    """What a whole answer's utility adds to its score."""
-    return selfrag.w_use * utility_score(utility) if selfrag.use_utility else 0.0
-
-
-def fitting(run: Run, model: Model, prompt_with: Callable[[Hit], P], hit: Hit, max_tokens: int) -> P:
-    """The prompt, its passage cut at its end where the model's window has no room for all of it."""
-    prompt = prompt_with(hit)
-    room = model.context_tokens - max_tokens
-    if model.count(prompt) <= room:
-        return prompt
-    words = hit.passage.text.split()
-    low, high = 0, len(words)  # that many words fit; so many don't
-    while high - low > 1:
-        middle = (low + high) // 2
-        if model.count(prompt_with(_first_words(hit, words[:middle]))) <= room:
-            low = middle
-        else:
-            high = middle
-    why = f"the window of {model.context_tokens} tokens has room for {low} of {len(words)} words of a passage"
-    run.trace.decide("passage", "cut", why, numbers={"words": low})
-    return prompt_with(_first_words(hit, words[:low]))
-
-
-def _first_words(hit: Hit, words: list[str]) -> Hit:
-    return replace(hit, passage=replace(hit.passage, text=" ".join(words)))
+    text, citations = "", list[Citation]()
+    numbers: dict[str, int] = {}
+    for segment in path.segments:
+        piece = without_tokens(segment.text)
+        if not piece:
+            continue
+        text += (" " if text else "") + piece
+        if segment.hit is not None and not segment.labels & {IRRELEVANT, UNSUPPORTED}:
+            number = numbers.setdefault(segment.hit.passage.id, len(numbers) + 1)
+            spans = sentence_spans(piece)
+            start = len(text) - len(piece)
+            for first, last in spans if which == "each_sentence" else spans[-1:]:
+                citations.append(Citation(number, segment.hit.passage, start + first, start + last))
+    return text, tuple(citations)

@@ -1,84 +1,89 @@
 """Self-RAG's short form (Asai et al. 2024, section 3.3): an answer for each passage; one is taken."""
 
 import math
+from collections import Counter
 from collections.abc import Mapping, Sequence
-from dataclasses import replace
-from typing import TYPE_CHECKING
+from dataclasses import dataclass, replace
+from typing import Literal
 
 from askance.core.ports import Run
 from askance.core.types import Hit, Question
-from askance.methods.selfrag.deciding import decided, found_for, next_action, rejection, show
-from askance.methods.selfrag.options import named_option, options_of
-from askance.methods.selfrag.segments import Path, Segment, Writer, answer_score
-from askance.methods.selfrag.tokens import Distribution
+from askance.methods.selfrag.deciding import SearchRule, show
+from askance.methods.selfrag.segments import Constraints, Path, Segment, Weights
+from askance.methods.selfrag.tasks import named_option, options_of
+from askance.methods.selfrag.writing import Writer
 from askance.text.answers import normalise_answer
 from askance.tree.abreast import abreast
-
-if TYPE_CHECKING:
-    from askance.methods.selfrag import Selfrag
 
 Scored = tuple[Segment, float]
 """A whole answer and its score."""
 
 
-async def short_form(selfrag: "Selfrag", question: Question, run: Run, writer: Writer) -> tuple[Path, str]:
-    """The answer that was taken, and its option where the question has any.
+@dataclass(frozen=True, slots=True)
+class ShortForm:
+    """How one answer is found among those of all passages.
 
-    Without passages, and where hard constraints reject every answer, it is written without retrieval.
+    Attributes:
+        passages: how many are searched for.
+        aggregation: how passages vote for options.
+        dedupe: of equal answers to an open question that of the best passage is taken.
     """
-    start, onward = await writer.begin() if selfrag.mode == "adaptive" else (Path(), {})
-    hits = await _passages(selfrag, question, run, start, onward)
-    candidates = await _candidates(selfrag, run, writer, start, hits)
-    if not candidates:
-        segment = await writer.write(start, "none", None, key=("none",), whole=True)
-        show(run, f"{start.name}.{len(hits) + 1}", segment, answer_score(selfrag, segment), "")
-        return start.then(segment, len(hits) + 1), named_option(segment.text, question)
-    options = options_of(question)
-    if not options:
-        best, option = _best(selfrag, candidates), ""
-    elif selfrag.closed_aggregation == "score_sum":
-        best, option = _greatest_sum(candidates, question)
-    else:
-        best, option = await _likeliest(writer, start, candidates, options)
-    number = 1 + next(at for at, hit in enumerate(hits) if hit is best.hit)
-    return start.then(best, number), option
+
+    rule: SearchRule
+    weights: Weights
+    constraints: Constraints
+    passages: int
+    aggregation: Literal["score_sum", "option_likelihood"]
+    dedupe: bool
+
+    async def answer(self, question: Question, run: Run, writer: Writer) -> tuple[Path, str]:
+        """The answer that was taken, and its option where the question has any.
+
+        Without passages, and where hard constraints reject every answer, it is written without retrieval.
+        """
+        start, onward = await writer.begin() if self.rule.mode == "adaptive" else (Path(), {})
+        action = self.rule.action(onward, start)
+        hits = await self.rule.found(run, onward, action, question.text, self.passages)
+        candidates = await self._candidates(run, writer, start, hits)
+        if not candidates:
+            segment = await writer.write(start, "none", None, key=("none",), whole=True)
+            show(run, f"{start.name}.{len(hits) + 1}", segment, self.weights.of_answer(segment), "")
+            return start.then(segment, len(hits) + 1), named_option(segment.text, question)
+        options = options_of(question)
+        if not options:
+            best, option = _best(candidates, dedupe=self.dedupe), ""
+        elif self.aggregation == "score_sum":
+            best, option = _greatest_sum(candidates, question)
+        else:
+            best, option = await _likeliest(writer, start, candidates, options)
+        number = 1 + next(at for at, hit in enumerate(hits) if hit is best.hit)
+        return start.then(best, number), option
+
+    async def _candidates(self, run: Run, writer: Writer, start: Path, hits: Sequence[Hit]) -> list[Scored]:
+        """The answers that no hard constraint rejects and that say something, best passage first."""
+        segments = await abreast(
+            writer.write(start, "retrieve", hit, key=("passage", number), whole=True)
+            for number, hit in enumerate(hits, start=1)
+        )
+        kept = []
+        for number, segment in enumerate(segments, start=1):
+            score = self.weights.of_answer(segment)
+            rejected = self.constraints.rejection(segment) if segment.text else "it is empty"
+            show(run, f"{start.name}.{number}", segment, score, rejected)
+            if not rejected:
+                kept.append((segment, score))
+        if hits and not kept:
+            run.trace.decide("choose", "without retrieval", "every answer with a passage was rejected")
+        return kept
 
 
-async def _passages(
-    selfrag: "Selfrag", question: Question, run: Run, start: Path, onward: Distribution
-) -> tuple[Hit, ...]:
-    action = next_action(selfrag, onward, start)
-    decision = decided(selfrag, run, onward, action, question.text)
-    return await found_for(run, decision, selfrag.passages) if action == "retrieve" else ()
-
-
-async def _candidates(
-    selfrag: "Selfrag", run: Run, writer: Writer, start: Path, hits: Sequence[Hit]
-) -> list[Scored]:
-    """The answers that no hard constraint rejects and that say something, best passage first."""
-    segments = await abreast(
-        writer.write(start, "retrieve", hit, key=("passage", number), whole=True)
-        for number, hit in enumerate(hits, start=1)
-    )
-    kept = []
-    for number, segment in enumerate(segments, start=1):
-        score = answer_score(selfrag, segment)
-        rejected = rejection(selfrag, segment) if segment.text else "it is empty"
-        show(run, f"{start.name}.{number}", segment, score, rejected)
-        if not rejected:
-            kept.append((segment, score))
-    if hits and not kept:
-        run.trace.decide("choose", "without retrieval", "every answer with a passage was rejected")
-    return kept
-
-
-def _best(selfrag: "Selfrag", candidates: Sequence[Scored]) -> Segment:
-    """The greatest score; with `open_dedupe`, of the first among equal answers. Ties: the better passage.
+def _best(candidates: Sequence[Scored], *, dedupe: bool) -> Segment:
+    """The greatest score; with `dedupe`, of the first among equal answers. Ties: the better passage.
 
     An answer counts once, however many passages give it: scores are not added up.
     """
     best, _ = max(candidates, key=lambda entry: entry[1])
-    if not selfrag.open_dedupe:
+    if not dedupe:
         return best
     same = normalise_answer(best.text)
     return next(segment for segment, _ in candidates if normalise_answer(segment.text) == same)
@@ -94,7 +99,8 @@ def _greatest_sum(candidates: Sequence[Scored], question: Question) -> tuple[Seg
     for option, _, score in named:
         sums[option] = sums.get(option, 0.0) + score
     allowed = [option for option in options if option in sums] or list(sums)
-    won = _first_of_best(allowed, sums, {option: _count(named, option) for option in allowed})
+    backing = Counter(option for option, _, _ in named)
+    won = _first_of_best(allowed, sums, backing)
     best = max((entry for entry in named if entry[0] == won), key=lambda entry: entry[2])[1]
     return best, won if won in options else ""
 
@@ -123,10 +129,6 @@ async def _likeliest(
 def _first_of_best(options: Sequence[str], sums: Mapping[str, float], backing: Mapping[str, int]) -> str:
     """Ties go to the option with more passages behind it, then to the first."""
     return max(options, key=lambda option: (sums[option], backing[option]))
-
-
-def _count(named: Sequence[tuple[str, Segment, float]], option: str) -> int:
-    return sum(each == option for each, _, _ in named)
 
 
 def _softmax(logprobs: Sequence[float]) -> list[float]:

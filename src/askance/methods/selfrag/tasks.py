@@ -1,22 +1,21 @@
-"""What Self-RAG is told to do: an instruction for each kind of task, before the question.
+"""What Self-RAG is told to do: an instruction for each kind of task before the question, and its options.
 
-Checkpoints were trained on instruction, separator and question as one text (Asai et al. 2024, appendix; the
-authors' scripts use other separators for two of their tasks, which their checkpoints answer all the same).
-The instructions are in our own words; the knob `instructions` takes others, such as the authors'.
+Checkpoints were trained on instruction, separator and question as one text (Asai et al. 2024, appendix), and
+answer behind other separators, too. The instructions are in our own words; the knob `instructions` takes
+others. Section 3.3 of the paper has the options.
 """
 
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, fields
+from dataclasses import dataclass, fields, replace
 from hashlib import blake2b
 from string import ascii_uppercase
-from typing import TYPE_CHECKING, Literal
+from typing import Literal
 
+from askance.core.trace import Trace
 from askance.core.types import Question, Span, untrusted
 from askance.methods.selfrag.tokens import disarmed
+from askance.text.answers import short_answer
 from askance.text.options import lettered
-
-if TYPE_CHECKING:
-    from askance.methods.selfrag import Selfrag
 
 Task = Literal["auto", "question", "claim", "choice", "ambiguous", "explain", "dialogue", "biography"]
 Separator = Literal["auto", "training", "short_form", "choice"]
@@ -69,39 +68,33 @@ def task_of(task: Task, question: Question) -> Task:
     return question.genre or "question"
 
 
-def instruction_spans(selfrag: "Selfrag", question: Question) -> tuple[Span, ...]:
-    """Instruction, separator, question and options; strings of reflection tokens in them are broken."""
-    task = task_of(selfrag.task, question)
-    asked = [untrusted(disarmed(_question(selfrag, task, question))[0])]
-    instruction = getattr(selfrag.instructions, task)
-    if not instruction:
-        return tuple(asked)
-    return (Span(instruction + SEPARATORS[_separator(selfrag, task)]), *asked)
-
-
-def num_broken(selfrag: "Selfrag", question: Question) -> int:
-    """How many strings of reflection tokens `instruction_spans` breaks."""
-    return disarmed(_question(selfrag, task_of(selfrag.task, question), question))[1]
-
-
-def before_answer(instruction: Sequence[Span]) -> tuple[Span, ...]:
-    """A prompt of the checkpoints up to where the answer begins."""
-    return (Span("### Instruction:\n"), *instruction, Span("\n\n### Response:\n"))
-
-
-def _separator(selfrag: "Selfrag", task: Task) -> Separator:
-    if selfrag.separator != "auto":
-        return selfrag.separator
-    if selfrag.profile == "code" and selfrag.form == "short":
-        return "choice" if task == "choice" else "short_form"
-    return "training"
-
-
-def _question(selfrag: "Selfrag", task: Task, question: Question) -> str:
+def asked_text(question: Question, options: Sequence[str] = ()) -> str:
+    """A question as checkpoints read it: behind its conversation, with its options on a line each."""
     said = [f"User: {turn.question}\nAssistant: {turn.answer}" for turn in question.history]
     asked = f"User: {question.text}" if said else question.text
-    shown = shown_options(question) if task == "choice" else ()
-    return "\n".join([*said, asked, *(_four_options(shown) if selfrag.profile == "code" else shown)])
+    return "\n".join([*said, asked, *options])
+
+
+def prompt_head(
+    asked: str, task: Task, instructions: Instructions, separator: Separator, trace: Trace | None = None
+) -> tuple[Span, ...]:
+    """A prompt of the checkpoints up to where the answer begins.
+
+    Strings of reflection tokens in what is asked are broken, which `trace` tells.
+    """
+    broken, num_strings = disarmed(asked)
+    if trace is not None:
+        note_disarmed(trace, "question", num_strings)
+    instruction = getattr(instructions, task)
+    before = (Span(instruction + SEPARATORS[separator]),) if instruction else ()
+    return (Span("### Instruction:\n"), *before, untrusted(broken), Span("\n\n### Response:\n"))
+
+
+def note_disarmed(trace: Trace, where: str, num_strings: int) -> None:
+    """In the trace, that strings of reflection tokens in a passage or question were broken, if any were."""
+    if num_strings:
+        why = f"what looks like a reflection token ({num_strings}) is kept from being one"
+        trace.decide(where, "disarm", why, numbers={"strings": num_strings})
 
 
 def shown_options(question: Question) -> tuple[str, ...]:
@@ -114,12 +107,21 @@ def shown_options(question: Question) -> tuple[str, ...]:
     return tuple(f"{letter}: {option}" for letter, option in zip(ascii_uppercase, options, strict=False))
 
 
-def _four_options(shown: Sequence[str]) -> Sequence[str]:
-    """Options as the authors' script for ARC shows them: A to D, of which D may be empty; E never.
+def options_of(question: Question) -> tuple[str, ...]:
+    """What the answer may be; nothing for an open question."""
+    return ("yes", "no") if question.task == "yes_no" else question.options
 
-    Ours: where A, B or C is missing, on which the script fails, the options stay as they are.
-    """
-    texts = dict(lettered(shown).values())
-    if not {"A", "B", "C"} <= texts.keys():
-        return shown
-    return [f"{letter}: {texts.get(letter, '')}" for letter in "ABCD"]
+
+def written_options(task: Task, question: Question) -> tuple[str, ...]:
+    """Each option as an instruction asks for it: by its letter where it has one."""
+    letters = tuple(letter for letter, _ in lettered(shown_options(question)).values())
+    return letters if letters and task_of(task, question) == "choice" else options_of(question)
+
+
+def named_option(text: str, question: Question) -> str:
+    """The option that a text names, or nothing: by its words, or by the letter that it is shown with."""
+    if question.task != "choice":
+        return short_answer(text, question)
+    shown = shown_options(question)
+    named = short_answer(text, replace(question, options=shown))
+    return question.options[shown.index(named)] if named else ""

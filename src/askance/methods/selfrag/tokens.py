@@ -1,22 +1,18 @@
-r"""The reflection tokens of Self-RAG (Asai et al. 2024): how an output is written with them, and read.
+"""The reflection tokens of Self-RAG (Asai et al. 2024): their strings, scores, and ids in a model.
 
-    output   := segment+ utility
-    segment  := sentence_text
-              | "[No Retrieval]" sentence_text
-              | "[Continue to Use Evidence]" sentence_text
-              | "[Retrieval]" passage "[Relevant]" sentence_text support
-              | "[Retrieval]" passage "[Irrelevant]" sentence_text
-    passage  := "<paragraph>" title "\n" text "</paragraph>"
-
-No spaces stand around tokens. The strings are those of the released checkpoints, letter by letter.
+The strings are those of the released checkpoints, letter by letter; no spaces stand around them. The scores
+are equations 3 and 4 and the appendix. All read probabilities, and a group whose total is 0 scores 0.
 """
 
+import math
 import re
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
 from typing import Literal
 
-from askance.core.types import Hit
+from askance.core.errors import MissingAbility
+from askance.core.ports import Model
+from askance.core.types import Cut, Generation, Hit, Token, TokenIds, Want
 
 Group = Literal["retrieve", "relevance", "support", "utility"]
 Distribution = Mapping[str, float]
@@ -41,104 +37,7 @@ JUDGED = tuple(token for tokens in GROUPS.values() for token in tokens)
 ALL_TOKENS = (*JUDGED, OPENS, CLOSES)
 
 _TOKEN = re.compile("(" + "|".join(map(re.escape, ALL_TOKENS)) + ")")
-_GROUP_OF: Mapping[str, Group] = {token: group for group, tokens in GROUPS.items() for token in tokens}
 _BREAK = "\u200b"
-
-
-@dataclass(frozen=True, slots=True)
-class OutputSegment:
-    """A segment of an output; a token that is not there is an empty text."""
-
-    text: str = ""
-    retrieve: str = ""
-    passage: str = ""
-    relevance: str = ""
-    support: str = ""
-
-
-@dataclass(frozen=True, slots=True)
-class Output:
-    """An output, read. `utility` is the first utility token, or empty."""
-
-    segments: tuple[OutputSegment, ...]
-    utility: str = ""
-
-
-def parse(output: str) -> Output:
-    """Read an output. Tokens in an order that the grammar does not know are read as well as can be.
-
-    A token opens a new segment where the one at hand has it already, or has what follows it. A passage that
-    is never closed ends with the output; what stands after the utility token is a segment, too.
-    """
-    reading = _Reading()
-    in_passage = False
-    for piece in filter(None, _TOKEN.split(output)):
-        if in_passage:
-            in_passage = piece != CLOSES
-            if in_passage:
-                reading.passage(piece)
-        elif piece == OPENS:
-            in_passage = True
-            reading.open_passage()
-        elif piece != CLOSES:
-            reading.take(piece, _GROUP_OF.get(piece))
-    return reading.output()
-
-
-class _Reading:
-    """An output while it is read."""
-
-    def __init__(self) -> None:
-        self._segments: list[OutputSegment] = []
-        self._now = OutputSegment()
-        self._utility, self._is_judged = "", False
-
-    def take(self, piece: str, group: Group | None) -> None:
-        now = self._now
-        if group == "utility":
-            self._utility, self._is_judged = self._utility or piece, True
-        elif group == "retrieve":
-            self._close()
-            self._now = OutputSegment(retrieve=piece)
-        elif group == "relevance":
-            self._fresh_if(now.text or now.relevance or now.support)
-            self._now = replace(self._now, relevance=piece)
-        elif group == "support":
-            self._fresh_if(now.support)
-            self._now = replace(self._now, support=piece)
-        elif piece.strip():
-            self._fresh_if(now.support or self._is_judged)
-            self._now = replace(self._now, text=self._now.text + piece)
-
-    def open_passage(self) -> None:
-        now = self._now
-        self._fresh_if(now.text or now.passage or now.relevance or now.support)
-
-    def passage(self, piece: str) -> None:
-        self._now = replace(self._now, passage=self._now.passage + piece)
-
-    def output(self) -> Output:
-        self._close()
-        return Output(tuple(self._segments), self._utility)
-
-    def _fresh_if(self, is_full: str | bool) -> None:
-        if is_full:
-            self._close()
-
-    def _close(self) -> None:
-        if self._now != OutputSegment():
-            self._segments.append(self._now)
-        self._now, self._is_judged = OutputSegment(), False
-
-
-def render(output: Output) -> str:
-    """The text that `parse` reads as `output`, in the order of the grammar."""
-    return "".join(map(_render, output.segments)) + output.utility
-
-
-def _render(segment: OutputSegment) -> str:
-    passage = f"{OPENS}{segment.passage}{CLOSES}" if segment.passage else ""
-    return f"{segment.retrieve}{passage}{segment.relevance}{segment.text}{segment.support}"
 
 
 def without_tokens(text: str) -> str:
@@ -166,3 +65,152 @@ def likeliest(distribution: Distribution) -> str:
     """The most probable token, or an empty text where all are 0."""
     best = max(distribution, key=lambda token: distribution[token], default="")
     return best if best and distribution[best] > 0 else ""
+
+
+_WORTHS = (-1.0, -0.5, 0.0, 0.5, 1.0)
+
+
+def relevance_score(probs: Distribution) -> float:
+    """The share of "relevant", from 0 to 1."""
+    return _mean(probs, {RELEVANT: 1.0, IRRELEVANT: 0.0})
+
+
+def support_score(probs: Distribution) -> float:
+    """The share of "fully supported" and half of that of "partially", from 0 to 1.
+
+    As in the paper's appendix; the paper's body has the best token's share alone.
+    """
+    return _mean(probs, {FULLY: 1.0, PARTIALLY: 0.5, UNSUPPORTED: 0.0})
+
+
+def utility_score(probs: Distribution) -> float:
+    """The mean of grades 1 to 5, brought to -1 to 1."""
+    return _mean(probs, dict(zip(UTILITIES, _WORTHS, strict=True)))
+
+
+def search_share(probs: Distribution) -> float:
+    """The share of "retrieval" among it and "no retrieval", from 0 to 1; 0 where both are.
+
+    As in the paper's appendix; its body divides by the probability of "continue", too.
+    """
+    return _mean(probs, {SEARCH: 1.0, NO_SEARCH: 0.0})
+
+
+def wants_search(probs: Distribution, threshold: float | None) -> bool:
+    """Whether to search: the share is above `threshold`, or, without one, "retrieval" is the likeliest."""
+    if threshold is None:
+        return likeliest(probs) == SEARCH
+    return search_share(probs) > threshold
+
+
+def wants_to_go_on(probs: Distribution) -> bool:
+    """Whether "continue to use evidence" is the likeliest of the three."""
+    return likeliest(probs) == KEEP_USING
+
+
+def _mean(probs: Distribution, worths: dict[str, float]) -> float:
+    total = sum(probs.get(token, 0.0) for token in worths)
+    if total <= 0:
+        return 0.0
+    return sum(worth * probs.get(token, 0.0) for token, worth in worths.items()) / total
+
+
+WANT = Want(logprob=True, token_probs=JUDGED)
+"""What `distribution` reads from."""
+
+
+@dataclass(frozen=True, slots=True)
+class Vocabulary:
+    """The ids that the reflection tokens have in one model: found by their strings, never assumed."""
+
+    ids: Mapping[str, int]
+
+    @classmethod
+    def of(cls, model: Model) -> "Vocabulary":
+        """Raises MissingAbility, naming the strings that are not exactly one token of `model`."""
+        found = {token: model.token_ids(token) for token in ALL_TOKENS}
+        missing = [token for token, ids in found.items() if not _is_one(model, token, ids)]
+        if missing:
+            how = "has none of them" if len(missing) == len(ALL_TOKENS) else f"lacks {', '.join(missing)}"
+            raise MissingAbility(
+                f"method selfrag, set to scorer=native, needs reflection tokens, each one token of the "
+                f"vocabulary; {model.name} {how}: use a Self-RAG checkpoint "
+                "(hf:selfrag/selfrag_llama2_7b), or scorer=prompted, which asks any model in words."
+            )
+        return cls({token: ids[0] for token, ids in found.items()})
+
+    def group(self, group: Group) -> tuple[int, ...]:
+        """The ids of one group."""
+        return tuple(self.ids[token] for token in GROUPS[group])
+
+    def judged(self, tokens: Sequence[Token], group: Group) -> Distribution:
+        """The probabilities of a group at the first of its tokens; empty where there is none."""
+        ids = self.group(group)
+        return distribution(next((token for token in tokens if token.id in ids), None), group)
+
+    @property
+    def segment_end(self) -> "GroupFollows":
+        """Where a segment ends: a retrieve token, which begins the next, or the utility token behind all."""
+        return GroupFollows(self.group("retrieve"), self.group("utility"))
+
+    @property
+    def control(self) -> frozenset[int]:
+        """All fifteen."""
+        return frozenset(self.ids.values())
+
+
+def _is_one(model: Model, token: str, ids: TokenIds) -> bool:
+    # An unknown token is one id, too, but its text is another.
+    return len(ids) == 1 and ids[0] not in model.tokenize(token) and model.decode(ids).strip() == token
+
+
+def check_abilities(model: Model) -> None:
+    """Raises MissingAbility unless `model` goes on from a text and tells the probabilities of tokens."""
+    lacking = sorted({"token_probs", "logprob"} - model.signals) + sorted({"raw"} - model.capabilities)
+    if lacking:
+        raise MissingAbility(
+            f"method selfrag, set to scorer=native, needs {', '.join(lacking)}, which {model.name} does not "
+            "give: use a local model (hf:NAME, gguf:FILE), or scorer=prompted, which asks any model in words."
+        )
+
+
+def has_reflection_tokens(model: Model) -> bool:
+    """Whether `model` can judge by itself."""
+    try:
+        Vocabulary.of(model)
+        check_abilities(model)
+    except MissingAbility:
+        return False
+    return True
+
+
+@dataclass(frozen=True, slots=True)
+class GroupFollows:
+    """Ends a generation at the first token of some ids; that of `kept_ids` stays, that of `ids` does not."""
+
+    ids: tuple[int, ...]
+    kept_ids: tuple[int, ...] = ()
+
+    def __call__(self, tokens: Sequence[Token]) -> Cut | None:
+        if tokens[-1].id in self.ids:
+            return Cut(len(tokens) - 1, "retrieve")
+        return Cut(len(tokens), "utility") if tokens[-1].id in self.kept_ids else None
+
+
+def distribution(token: Token | None, group: Group) -> Distribution:
+    """The probabilities of the tokens of `group` where the model wrote `token`; empty without one."""
+    if token is None:
+        return {}
+    probs = dict(zip(JUDGED, token.probs, strict=True))
+    return {name: probs[name] for name in GROUPS[group]}
+
+
+def first_distribution(written: Generation, group: Group) -> Distribution:
+    """The same where a generation begins."""
+    return distribution(next(iter((*written.tokens, *written.dropped)), None), group)
+
+
+def sequence_score(tokens: Sequence[Token]) -> float:
+    """The geometric mean of the probabilities of tokens; 0 where there are none."""
+    logprobs = [token.logprob or 0.0 for token in tokens]
+    return math.exp(sum(logprobs) / len(logprobs)) if logprobs else 0.0

@@ -1,10 +1,12 @@
-"""Answers as the Self-RAG authors' scripts write them out."""
+"""Questions as the Self-RAG authors' scripts ask them, and answers as they write them out."""
 
 import re
 from collections.abc import Sequence
 
-from askance.core.types import Citation, Passage
+from askance.core.types import Citation, Passage, Question
+from askance.methods.selfrag.tasks import Separator, Task, asked_text, shown_options
 from askance.methods.selfrag.tokens import ALL_TOKENS, KEEP_USING
+from askance.text.options import lettered
 from askance.text.sentences import sentence_spans
 
 Told = tuple[str, Passage]
@@ -16,6 +18,25 @@ END = "</s>"
 _STRIPPED = [token for token in ALL_TOKENS if token != KEEP_USING]
 _GOES_ON = f".{KEEP_USING}"
 _UNSPACED = re.compile(r"(?<=\w)([.!?])(?=\w)")
+
+
+def asked_with(question: Question, task: Task, separator: Separator, form: str) -> tuple[str, Separator]:
+    """What is asked, and what stands before it: separators differ by task from those of the training data."""
+    shown = _four_options(shown_options(question)) if task == "choice" else ()
+    if separator == "auto" and form == "short":
+        separator = "choice" if task == "choice" else "short_form"
+    return asked_text(question, shown), "training" if separator == "auto" else separator
+
+
+def _four_options(shown: Sequence[str]) -> Sequence[str]:
+    """Options as the authors' script for ARC shows them: A to D, of which D may be empty; E never.
+
+    Ours: where A, B or C is missing, on which the script fails, the options stay as they are.
+    """
+    texts = dict(lettered(shown).values())
+    if not {"A", "B", "C"} <= texts.keys():
+        return shown
+    return [f"{letter}: {texts.get(letter, '')}" for letter in "ABCD"]
 
 
 def bare(text: str) -> str:
