@@ -9,7 +9,7 @@ from askance.core.types import Chat, Demo, Question, Raw
 from askance.eval.datasets import Example
 from askance.eval.datasets.grounds import Grounds, Step, Triple
 from askance.methods.airrag import prompts as airrag_prompts
-from askance.methods.airrag.queries import parse_queries
+from askance.methods.airrag.prompts import parse_queries
 from askance.methods.airrag.wording import READER, REFUSAL
 from askance.methods.prompts import answer_prompt
 from askance.methods.selfrag import prompts as selfrag_prompts

@@ -3,28 +3,22 @@
 from collections.abc import Callable, Sequence
 from contextlib import suppress
 from dataclasses import dataclass, field, replace
-from typing import TYPE_CHECKING
 
-from askance.core.ports import Run
-from askance.core.types import Hit, Prompt, Question, Sampling, Watch
+from askance.core.types import Hit, Prompt, Sampling, Watch
 from askance.methods.airrag import prompts
 from askance.methods.airrag.ahead import Ahead, Next, watching
-from askance.methods.airrag.queries import parse_queries
-from askance.methods.airrag.reward import Judge
+from askance.methods.airrag.choosing import jcd_scores
+from askance.methods.airrag.prompts import parse_queries
 from askance.methods.airrag.room import Room
 from askance.methods.airrag.state import DA, QT, RA, SA, SAY, State
-from askance.methods.airrag.voting import jcd_scores
-from askance.methods.airrag.wording import REFUSAL, AirragWording
-from askance.methods.budget import Allowance, NoRoom
+from askance.methods.airrag.wording import REFUSAL
+from askance.methods.budget import NoRoom
 from askance.methods.plain_trace import quotable
 from askance.methods.searching import search_as_fits, search_for
 from askance.text.answers import normalise_answer
 from askance.text.fusion import fuse_hits
 from askance.text.markers import plain
 from askance.tree.nodes import Outcome
-
-if TYPE_CHECKING:
-    from askance.methods.airrag import Airrag
 
 Said = tuple[str, ...]
 Reply = tuple[tuple[Hit, ...], tuple[tuple[Said, int], ...]]
@@ -34,34 +28,18 @@ Memory = dict[tuple[str, ...], tuple[tuple[Said, int], ...]]
 
 
 @dataclass(slots=True)
-class Acting:
+class Acting(Room):
     """One rollout's calls.
 
     Attributes:
         memory: of rollouts that were over before this one began, and of its own.
-        judge: who rewards paths; its calls are paid by `judging`, or by `allowance` where that is None.
         ahead: answers that were begun before the plan that asks for them was over.
         following: where the state that is drawn stands; None where nothing may be begun ahead.
     """
 
-    airrag: "Airrag"
-    question: Question
-    run: Run
-    allowance: Allowance
     memory: Memory = field(default_factory=dict)
-    judge: Judge | None = None
-    judging: Allowance | None = None
     ahead: Ahead[Reply] = field(default_factory=Ahead)
     following: Next | None = None
-
-    @property
-    def words(self) -> AirragWording:
-        """Of the prompts."""
-        return self.airrag.prompts
-
-    @property
-    def _room(self) -> Room:
-        return Room(self.airrag, self.question, self.run, self.allowance, self.judge, self.judging)
 
     async def draw(self, state: State, node: str, action: str) -> list[Outcome[State]] | None:
         """The different states that an action leads to; none where it gives nothing, None without room."""
@@ -95,12 +73,12 @@ class Acting:
             return state.planned(queries, self.question.text)
 
         watch = self._watch(planned)
-        said = await self._said(SAY, (), prompt, node, parse_queries, self._room.closing(state), watch)
+        said = await self._said(SAY, (), prompt, node, parse_queries, self.closing(state), watch)
         return [Outcome(planned(queries), votes) for queries, votes in said]
 
     async def _answer_directly(self, state: State, node: str) -> list[Outcome[State]]:
         prompt = prompts.direct_prompt(self.run.model, self.question, words=self.words)
-        said = await self._said(DA, (), prompt, node, _final, self._room.for_judging(state))
+        said = await self._said(DA, (), prompt, node, _final, self.for_judging(state))
         return [Outcome(state.concluded(DA, answer), votes) for (answer,), votes in said]
 
     async def _transform(self, state: State, node: str) -> list[Outcome[State]]:
@@ -115,7 +93,7 @@ class Acting:
             words=self.words,
         )
         watch = self._watch(state.transformed)
-        said = await self._said(QT, about, prompt, node, parse_queries, self._room.closing(state), watch)
+        said = await self._said(QT, about, prompt, node, parse_queries, self.closing(state), watch)
         return [Outcome(state.transformed(queries), votes) for queries, votes in said]
 
     async def _answer_next(self, state: State, node: str) -> list[Outcome[State]]:
@@ -151,9 +129,9 @@ class Acting:
         found = await self._search(query, state)
         if not found:
             return (), ()
-        closing = self._room.closing(state)
-        hits, prompt = self._room.fitting(
-            found if self.airrag.passages else found[: self._room.num_passages(state, found)],
+        closing = self.closing(state)
+        hits, prompt = self.fitting(
+            found if self.airrag.passages else found[: self.num_passages(state, found)],
             lambda shown: prompts.retrieval_answer_prompt(self.run.model, shown, query, words=self.words),
             closing,
         )
@@ -163,8 +141,8 @@ class Acting:
     async def _sum_up(self, state: State, node: str) -> list[Outcome[State]]:
         """The final answer; where its call has no room, the last sub-query's answer stands for it."""
         try:
-            prompt = self._room.summary(state)
-            said = await self._said(SA, (), prompt, node, _final, self._room.for_judging(state))
+            prompt = self.summary(state)
+            said = await self._said(SA, (), prompt, node, _final, self.for_judging(state))
         except NoRoom:
             if not state.history:
                 raise
@@ -192,7 +170,7 @@ class Acting:
         if airrag.passages:
             return await search(airrag.passages)
         return await search_as_fits(
-            search, lambda hits: self._room.num_passages(state, hits, 1), airrag.most_passages
+            search, lambda hits: self.num_passages(state, hits, 1), airrag.most_passages
         )
 
     async def _said(

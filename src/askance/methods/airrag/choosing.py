@@ -1,19 +1,110 @@
-"""Which of the answers that paths ended in is the answer: AirRAG's verifiers (Feng et al. 2025)."""
+"""Which of the answers that paths ended in is the answer: AirRAG's verifiers (Feng et al. 2025).
+
+Two of them ask how much each answer has in common with all others (equations 2 and 3).
+"""
 
 from collections.abc import Sequence
 from dataclasses import dataclass
-from typing import Protocol
+from typing import Any, Protocol
 
-from askance.core.ports import Run
+import numpy as np
+from numpy.typing import NDArray
+
+from askance.core.ports import Model, Run
 from askance.core.types import Hit, Prompt, Question, Sampling
 from askance.methods.airrag import prompts
 from askance.methods.airrag.state import State, each_once
-from askance.methods.airrag.voting import Vote, clustered, emb_scores, is_decided, jcd_scores, ranking
 from askance.methods.airrag.wording import AirragWording
 from askance.methods.budget import Allowance, NoRoom, most_that_fit
 from askance.methods.plain_trace import without_markers
 from askance.methods.prompts import STOPS
 from askance.text.answers import normalise_answer
+
+
+@dataclass(frozen=True, slots=True)
+class Vote:
+    """An answer that a path ended in.
+
+    Attributes:
+        copies: samples that gave this very answer at this place; each counts as an answer of its own.
+        visits: rollouts that came to it.
+        reward: what they earned.
+        is_grounded: passages were found on its path.
+    """
+
+    answer: str
+    copies: int = 1
+    visits: int = 1
+    reward: float = 0.0
+    is_grounded: bool = False
+
+
+def jcd_scores(answers: Sequence[str], copies: Sequence[int] | None = None) -> list[float]:
+    """The mean Jaccard similarity of each answer's words to those of all, itself included (equation 2).
+
+    Words are lower-case, without punctuation and articles; two answers without a word are equal.
+    """
+    bags = [set(normalise_answer(answer).split()) for answer in answers]
+    shared = [[_jaccard(one, other) for other in bags] for one in bags]
+    return _mean_with_all(np.array(shared), copies) if bags else []
+
+
+def is_decided(votes: Sequence[Vote], num_more: int) -> bool:
+    """Whether the best answer by `jcd_scores` has the same words whatever `num_more` further answers say.
+
+    So it is where one set of words has more copies than all other answers, the further ones included. 1 less
+    the Jaccard similarity is a distance. Of an answer at distance d from those words, each of them gives d
+    less to it than to them, and each other answer at most d more.
+    """
+    copies: dict[frozenset[str], int] = {}
+    for vote in votes:
+        words = frozenset(normalise_answer(vote.answer).split())
+        copies[words] = copies.get(words, 0) + vote.copies
+    return 2 * max(copies.values(), default=0) > sum(copies.values()) + num_more
+
+
+def emb_scores(vectors: NDArray[np.float32], copies: Sequence[int] | None = None) -> list[float]:
+    """The mean cosine of each answer's vector with those of all, itself included (equation 3).
+
+    Args:
+        vectors: of length 1, shape [answers, dimensions].
+    """
+    return _mean_with_all(vectors.astype(np.float64) @ vectors.astype(np.float64).T, copies)
+
+
+def _mean_with_all(likeness: NDArray[Any], copies: Sequence[int] | None) -> list[float]:
+    """Each answer's mean likeness, of shape [answers, answers], to all; each counts once for each copy."""
+    counts = np.array(copies or [1] * len(likeness), dtype=np.float64)
+    found: list[float] = (likeness @ counts / max(counts.sum(), 1)).tolist()
+    return found
+
+
+def ranking(votes: Sequence[Vote], scores: Sequence[float]) -> list[int]:
+    """Places of votes, the best first.
+
+    The greatest score; then more visits, a greater reward, from passages rather than from memory, fewer
+    words, the earlier. Scores that differ by rounding alone are equal.
+    """
+
+    def order(at: int) -> tuple[float, int, float, bool, int, int]:
+        vote = votes[at]
+        before = -round(scores[at], 9), -vote.visits, -round(vote.reward, 9), not vote.is_grounded
+        return *before, len(vote.answer.split()), at
+
+    return sorted(range(len(votes)), key=order)
+
+
+def clustered(votes: Sequence[Vote]) -> list[list[int]]:
+    """Places of votes with equal answers, after normalisation, in the order of the first of each."""
+    groups: dict[str, list[int]] = {}
+    for at, vote in enumerate(votes):
+        groups.setdefault(normalise_answer(vote.answer), []).append(at)
+    return list(groups.values())
+
+
+def _jaccard(one: set[str], other: set[str]) -> float:
+    union = one | other
+    return len(one & other) / len(union) if union else 1.0
 
 
 class Chooses(Protocol):
@@ -174,9 +265,7 @@ def _fitting(
         return prompts.candidates_prompt(run.model, question, shown, hits[:num_hits], words=method.prompts)
 
     def fits(prompt: Prompt) -> bool:
-        num_tokens = run.model.count(prompt)
-        in_window = num_tokens + method.summary_tokens <= run.model.context_tokens
-        return in_window and allowance.fits(num_tokens)
+        return has_room(run.model, allowance, prompt, method.summary_tokens)
 
     num_hits = most_that_fit(len(hits), lambda number: fits(prompt_of(candidates, number)))
     if num_hits is not None:
@@ -187,3 +276,18 @@ def _fitting(
     if fitting is None:
         raise NoRoom("the candidates do not fit")
     return fitting
+
+
+def has_room(model: Model, allowance: Allowance, prompt: Prompt, max_tokens: int, keep: int = 0) -> bool:
+    """Whether a call fits the model's window and the allowance, with `keep` tokens left behind it."""
+    num_tokens = model.count(prompt)
+    return num_tokens + max_tokens <= model.context_tokens and allowance.fits(num_tokens, keep)
+
+
+def num_kept_for_choosing(model: Model, question: Question, words: AirragWording, num: int, most: int) -> int:
+    """Input tokens kept for the call that chooses among `num` answers; at most half of `most`."""
+    template = model.count(prompts.candidates_prompt(model, question, (), words=words))
+    return min(template + _CANDIDATE_TOKENS * num, most // 2)
+
+
+_CANDIDATE_TOKENS = 32

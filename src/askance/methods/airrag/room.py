@@ -2,33 +2,31 @@
 
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
-from typing import TYPE_CHECKING
 
 from askance.core.ports import Run
 from askance.core.types import Hit, Prompt, Question
 from askance.methods.airrag import prompts
+from askance.methods.airrag.choosing import has_room
+from askance.methods.airrag.knobs import AirragKnobs
 from askance.methods.airrag.reward import Judge
 from askance.methods.airrag.state import RA, State
 from askance.methods.airrag.wording import AirragWording
 from askance.methods.budget import Allowance, NoRoom, most_that_fit
 from askance.methods.searching import num_in_room
 
-if TYPE_CHECKING:
-    from askance.methods.airrag import Airrag
-
 RA_TOKENS = 256
 """Set aside for what an answer adds to the last call: the most that it may be long."""
 
 
-@dataclass(frozen=True, slots=True)
+@dataclass(slots=True)
 class Room:
-    """The room that one rollout has.
+    """The room that one rollout has for its calls.
 
     Attributes:
         judge: who rewards paths; its calls are paid by `judging`, or by `allowance` where that is None.
     """
 
-    airrag: "Airrag"
+    airrag: AirragKnobs
     question: Question
     run: Run
     allowance: Allowance
@@ -36,7 +34,8 @@ class Room:
     judging: Allowance | None = None
 
     @property
-    def _words(self) -> AirragWording:
+    def words(self) -> AirragWording:
+        """The words of the prompts."""
         return self.airrag.prompts
 
     def num_passages(self, state: State, found: Sequence[Hit], planned: int | None = None) -> int:
@@ -51,7 +50,7 @@ class Room:
         model, left = self.run.model, self.allowance.left
 
         def count(hits: Sequence[Hit]) -> int:
-            return model.count(prompts.retrieval_answer_prompt(model, hits, "", words=self._words))
+            return model.count(prompts.retrieval_answer_prompt(model, hits, "", words=self.words))
 
         room: float = model.context_tokens - self.airrag.answer_tokens - count(())
         if left is not None:
@@ -60,7 +59,7 @@ class Room:
             passages = min(0.25 * (self.allowance.most or 0), 0.5 * left)
             for_summary = self.closing(state) + RA_TOKENS * planned + passages
             transforming = prompts.transformation_prompt(
-                model, self.question, state.history, "", words=self._words
+                model, self.question, state.history, "", words=self.words
             )
             templates = planned * (model.count(transforming) + count(()))
             room = min(room, (left - for_summary - templates) / planned)
@@ -70,7 +69,7 @@ class Room:
         """Input tokens that the final call takes without passages, as things stand."""
         if self.allowance.left is None:
             return 0
-        prompt = prompts.summary_prompt(self.run.model, self.question, state.history, words=self._words)
+        prompt = prompts.summary_prompt(self.run.model, self.question, state.history, words=self.words)
         return self.run.model.count(prompt) + self.for_judging(state)
 
     def for_judging(self, state: State) -> int:
@@ -97,7 +96,7 @@ class Room:
 
         def with_hits(num_hits: int) -> Prompt:
             return prompts.summary_prompt(
-                model, question, state.history, ordered[:num_hits], demos, words=self._words
+                model, question, state.history, ordered[:num_hits], demos, words=self.words
             )
 
         num_hits = most_that_fit(len(ordered), lambda number: has_room(with_hits(number)))
@@ -107,7 +106,7 @@ class Room:
         if num_hits is not None:
             return with_hits(num_hits)
         for oldest in range(len(state.history)):
-            prompt = prompts.summary_prompt(model, question, state.history[oldest:], words=self._words)
+            prompt = prompts.summary_prompt(model, question, state.history[oldest:], words=self.words)
             if has_room(prompt):
                 return prompt
         raise NoRoom
@@ -130,6 +129,4 @@ class Room:
         return hits[:num_hits], prompt_of(hits[:num_hits])
 
     def _has_room(self, prompt: Prompt, max_tokens: int, keep: int = 0) -> bool:
-        num_tokens = self.run.model.count(prompt)
-        in_window = num_tokens + max_tokens <= self.run.model.context_tokens
-        return in_window and self.allowance.fits(num_tokens, keep)
+        return has_room(self.run.model, self.allowance, prompt, max_tokens, keep)

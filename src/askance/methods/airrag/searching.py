@@ -3,24 +3,30 @@
 import random
 from collections.abc import Sequence
 from dataclasses import dataclass, field
-from typing import TYPE_CHECKING
 
 from askance.core.ports import Run
 from askance.core.types import Question
 from askance.methods.airrag import prompts
 from askance.methods.airrag.acting import Acting, Memory, Reply
 from askance.methods.airrag.ahead import Ahead, Next
-from askance.methods.airrag.choosing import Chosen, Ending, choose, is_chosen, valid
+from askance.methods.airrag.choosing import (
+    Chosen,
+    Ending,
+    Vote,
+    choose,
+    clustered,
+    is_chosen,
+    jcd_scores,
+    num_kept_for_choosing,
+    valid,
+)
+from askance.methods.airrag.knobs import AirragKnobs
 from askance.methods.airrag.reward import Judge
 from askance.methods.airrag.room import Room
 from askance.methods.airrag.state import DA, QT, RA, SA, SAY, State
-from askance.methods.airrag.voting import Vote, clustered, jcd_scores
 from askance.methods.budget import Account, Allowance
 from askance.tree.mcts import Rules, Settings, search
 from askance.tree.nodes import Node, Outcome, Tree
-
-if TYPE_CHECKING:
-    from askance.methods.airrag import Airrag
 
 
 @dataclass(slots=True)
@@ -33,7 +39,7 @@ class _Rollout:
 class Searching:
     """One question's search."""
 
-    airrag: "Airrag"
+    airrag: AirragKnobs
     question: Question
     run: Run
     account: Account = field(init=False)
@@ -118,6 +124,16 @@ class Searching:
         self.num_verifying = allowance.num_input
         return chosen
 
+    def show_spending(self, tree: Tree[State, str]) -> None:
+        """Tell what the search cost."""
+        rollouts, failed = float(tree.num_rollouts), float(tree.num_failed)
+        numbers = {**self.account.numbers, "rollouts": rollouts, "failed rollouts": failed}
+        if self.num_verifying:
+            numbers["input tokens of the verifier"] = float(self.num_verifying)
+        if self.judge is not None:
+            numbers["input tokens of rewards"] = float(self.judge.num_input)
+        self.run.trace.decide("budget", "spent", str(self.account), numbers=numbers)
+
     def _release(self) -> None:
         """Give back what nobody needs any more, once the search is over."""
         for rollout in self._rollouts.values():
@@ -134,11 +150,11 @@ class Searching:
             self.question,
             self.run,
             allowance,
-            mine.memory,
             self.judge,
             self._judging,
-            self._ahead,
-            self._following(node, action, rollout),
+            memory=mine.memory,
+            ahead=self._ahead,
+            following=self._following(node, action, rollout),
         )
         outcomes = await acting.draw(node.state, node.name, action)
         if is_beside:
@@ -237,11 +253,10 @@ class Searching:
         )
         if airrag.l_max is None or airrag.verifier != "sa" or not airrag.count_verifier or not may_call:
             return 0
-        template = self.run.model.count(
-            prompts.candidates_prompt(self.run.model, self.question, (), words=airrag.prompts)
-        )
         num_candidates = airrag.rollouts + airrag.draws_beside
-        return min(template + _CANDIDATE_TOKENS * num_candidates, airrag.l_max // 2)
+        return num_kept_for_choosing(
+            self.run.model, self.question, airrag.prompts, num_candidates, airrag.l_max
+        )
 
     def _for_direct_answer(self) -> int:
         room = Room(self.airrag, self.question, self.run, Allowance(self.account, 0), self.judge)
@@ -268,7 +283,6 @@ class Searching:
         return {"consistency": consistency, "rm": judged, "mixed": mixed}[self.airrag.reward]
 
 
-_CANDIDATE_TOKENS = 32
 _SHORT_PATH = 6
 """What SAY, RA with a passage or two, and SA read, in prompts of SA without any passage."""
 

@@ -1,22 +1,16 @@
 """What is told of a tree of AirRAG: its nodes and what they cost, and the answer with its sources."""
 
 from collections.abc import Sequence
-from typing import TYPE_CHECKING
 
 from askance.core.ports import Run
 from askance.core.types import Answer, Hit, Question
-from askance.methods.airrag.choosing import Chosen, Ending
+from askance.methods.airrag.choosing import Chosen, Ending, Vote
+from askance.methods.airrag.knobs import Verifier
 from askance.methods.airrag.state import RA, State
-from askance.methods.airrag.voting import Vote
 from askance.methods.citing import Evidence, whole_cited
 from askance.text.answers import short_answer
 from askance.text.words import content_words
 from askance.tree.nodes import Node, Tree
-
-if TYPE_CHECKING:
-    from askance.methods.airrag import Airrag
-    from askance.methods.airrag.searching import Searching
-
 
 _VERIFIERS = {
     "sa": "by summary-answer, a call that sees all",
@@ -53,7 +47,7 @@ def show_tree(run: Run, tree: Tree[State, str], exploration: float, chosen: Chos
         )
 
 
-def show_choice(run: Run, airrag: "Airrag", endings: Sequence[Ending], chosen: Chosen | None) -> None:
+def show_choice(run: Run, verifier: Verifier, endings: Sequence[Ending], chosen: Chosen | None) -> None:
     """The candidates with their scores, and which was taken."""
     if chosen is None:
         return
@@ -61,24 +55,9 @@ def show_choice(run: Run, airrag: "Airrag", endings: Sequence[Ending], chosen: C
     for ending, score in zip(endings, chosen.scores, strict=True):
         numbers[ending.vote.answer] = max(score, numbers.get(ending.vote.answer, score))
     num_answers = sum(ending.vote.copies for ending in endings)
-    why = f"{_VERIFIERS[airrag.verifier]} of {num_answers} answers"
+    why = f"{_VERIFIERS[verifier]} of {num_answers} answers"
     why = why if num_answers > 1 else "it is the only answer"
     run.trace.decide("choose", chosen.answer, why, numbers=numbers)
-
-
-def show_spending(run: Run, searching: "Searching", tree: Tree[State, str]) -> None:
-    """What the search cost."""
-    account = searching.account
-    numbers = {
-        **account.numbers,
-        "rollouts": float(tree.num_rollouts),
-        "failed rollouts": float(tree.num_failed),
-    }
-    if searching.num_verifying:
-        numbers["input tokens of the verifier"] = float(searching.num_verifying)
-    if searching.judge is not None:
-        numbers["input tokens of rewards"] = float(searching.judge.num_input)
-    run.trace.decide("budget", "spent", str(account), numbers=numbers)
 
 
 def answered(question: Question, run: Run, chosen: Chosen | None) -> Answer:
