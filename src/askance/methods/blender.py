@@ -10,7 +10,7 @@ from askance.core.knobs import Knobs, knob
 from askance.core.ports import Method, Model, Needs, Run
 from askance.core.types import Answer, Demo, Hit, Question, Role
 from askance.methods.airrag import Airrag, AirragLite
-from askance.methods.airrag.choosing import Ending, Vote, choose, num_kept_for_choosing, valid
+from askance.methods.airrag.choosing import Choosing, Ending, Vote, num_kept_for_choosing, valid
 from askance.methods.airrag.showing import with_sources
 from askance.methods.airrag.state import State, each_once
 from askance.methods.airrag.wording import OWN, AirragWording
@@ -237,7 +237,8 @@ class Blender(Knobs):
             run.trace.decide("choose", only.name, "it is the only answer")
             run.trace.commit(only.answer.text)
             return only.answer
-        chosen = await choose(self, question, run, kept, shares.last())
+        choosing = Choosing(self.verifier, self.prompts, self.summary_tokens, question, run, shares.last())
+        chosen = await choosing.choose(kept)
         nearest = by_ending[id(chosen.ending)]
         scored = zip(kept, chosen.scores, strict=True)
         numbers = {by_ending[id(ending)].name: score for ending, score in scored}

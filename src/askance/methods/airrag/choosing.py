@@ -5,7 +5,7 @@ Two of them ask how much each answer has in common with all others (equations 2 
 
 from collections.abc import Sequence
 from dataclasses import dataclass
-from typing import Any, Protocol
+from typing import Any, Literal
 
 import numpy as np
 from numpy.typing import NDArray
@@ -19,6 +19,8 @@ from askance.methods.budget import Allowance, NoRoom, most_that_fit
 from askance.methods.plain_trace import without_markers
 from askance.methods.prompts import STOPS
 from askance.text.answers import normalise_answer
+
+Verifier = Literal["sa", "jcd", "emb", "rm", "rm_vote"]
 
 
 @dataclass(frozen=True, slots=True)
@@ -44,7 +46,7 @@ def jcd_scores(answers: Sequence[str], copies: Sequence[int] | None = None) -> l
 
     Words are lower-case, without punctuation and articles; two answers without a word are equal.
     """
-    bags = [set(normalise_answer(answer).split()) for answer in answers]
+    bags = [_words(answer) for answer in answers]
     shared = [[_jaccard(one, other) for other in bags] for one in bags]
     return _mean_with_all(np.array(shared), copies) if bags else []
 
@@ -58,7 +60,7 @@ def is_decided(votes: Sequence[Vote], num_more: int) -> bool:
     """
     copies: dict[frozenset[str], int] = {}
     for vote in votes:
-        words = frozenset(normalise_answer(vote.answer).split())
+        words = frozenset(_words(vote.answer))
         copies[words] = copies.get(words, 0) + vote.copies
     return 2 * max(copies.values(), default=0) > sum(copies.values()) + num_more
 
@@ -102,20 +104,13 @@ def clustered(votes: Sequence[Vote]) -> list[list[int]]:
     return list(groups.values())
 
 
+def _words(answer: str) -> set[str]:
+    return set(normalise_answer(answer).split())
+
+
 def _jaccard(one: set[str], other: set[str]) -> float:
     union = one | other
     return len(one & other) / len(union) if union else 1.0
-
-
-class Chooses(Protocol):
-    """The knobs of a method that chooses between answers."""
-
-    @property
-    def verifier(self) -> str: ...
-    @property
-    def summary_tokens(self) -> int: ...
-    @property
-    def prompts(self) -> AirragWording: ...
 
 
 @dataclass(frozen=True, slots=True)
@@ -146,25 +141,6 @@ def valid(endings: Sequence[Ending]) -> list[Ending]:
     """Those that answer; where none does, those that say something."""
     told = [each for each in endings if each.is_valid]
     return told or [each for each in endings if each.vote.answer.strip()]
-
-
-async def choose(
-    method: Chooses, question: Question, run: Run, endings: Sequence[Ending], allowance: Allowance
-) -> Chosen:
-    """The answer by the verifier of the method; `endings` are valid ones, at least one."""
-    votes = [each.vote for each in endings]
-    copies = [vote.copies for vote in votes]
-    jcd = jcd_scores([vote.answer for vote in votes], copies)
-    if method.verifier == "emb" and len(endings) > 1:
-        assert run.encoder is not None  # check_needs
-        vectors = await run.encoder.embed([vote.answer for vote in votes])
-        return _best(endings, emb_scores(vectors, copies))
-    if method.verifier in ("rm", "rm_vote"):
-        rewards = [each.score for each in endings]
-        return _by_reward(endings, rewards, jcd, is_vote=method.verifier == "rm_vote")
-    if method.verifier == "sa" and len(clustered(votes)) > 1:
-        return await _verified(method, question, run, endings, jcd, allowance)
-    return _best(endings, jcd)
 
 
 def is_chosen(verifier: str, endings: Sequence[Ending], num_more: int) -> bool:
@@ -208,74 +184,81 @@ def _by_reward(
     return Chosen(votes[at].answer, endings[at], tuple(sums))
 
 
-async def _verified(
-    method: Chooses,
-    question: Question,
-    run: Run,
-    endings: Sequence[Ending],
-    jcd: Sequence[float],
-    allowance: Allowance,
-) -> Chosen:
-    """One more call, which sees all candidates, the likeliest first, and passages as far as they fit."""
-    groups = clustered([each.vote for each in endings])
-    best_of = [max(group, key=lambda at: (jcd[at], -at)) for group in groups]
-    order = sorted(range(len(groups)), key=lambda at: (-round(jcd[best_of[at]], 9), at))
-    candidates = [
-        prompts.Candidate(
-            endings[best_of[at]].vote.answer,
-            sum(endings[each].vote.copies for each in groups[at]),
-            endings[best_of[at]].state.history,
-        )
-        for at in order
-    ]
-    found = (hit for at in order for hit in endings[best_of[at]].state.hits)
-    hits = each_once(sorted(found, key=lambda hit: hit.rank))
-    sampling = Sampling(method.summary_tokens, stop=STOPS)
-    try:
-        prompt = _fitting(method, question, run, candidates, hits, allowance)
-        (written,) = await allowance.generate(run.model, prompt, sampling, key=("verify",))
-    except NoRoom:
-        run.trace.decide("choose", "without a call", "the budget has no room to compare the candidates")
+@dataclass(frozen=True, slots=True)
+class Choosing:
+    """How the answer to one question is chosen: the verifier, its call, and what that may read."""
+
+    verifier: Verifier
+    words: AirragWording
+    summary_tokens: int
+    question: Question
+    run: Run
+    allowance: Allowance
+
+    async def choose(self, endings: Sequence[Ending]) -> Chosen:
+        """The answer by the verifier; `endings` are valid ones, at least one."""
+        votes = [each.vote for each in endings]
+        copies = [vote.copies for vote in votes]
+        jcd = jcd_scores([vote.answer for vote in votes], copies)
+        if self.verifier == "emb" and len(endings) > 1:
+            assert self.run.encoder is not None  # check_needs
+            vectors = await self.run.encoder.embed([vote.answer for vote in votes])
+            return _best(endings, emb_scores(vectors, copies))
+        if self.verifier in ("rm", "rm_vote"):
+            rewards = [each.score for each in endings]
+            return _by_reward(endings, rewards, jcd, is_vote=self.verifier == "rm_vote")
+        if self.verifier == "sa" and len(clustered(votes)) > 1:
+            return await self._verified(endings, jcd)
         return _best(endings, jcd)
-    answer = prompts.parse_final(without_markers(written.text, question, run.trace))
-    if not answer or prompts.is_refusal(answer):
-        return _best(endings, jcd)
-    nearest = jcd_scores_to(answer, [each.vote.answer for each in endings])
-    at = max(range(len(endings)), key=lambda each: (nearest[each], jcd[each], -each))
-    return Chosen(answer, endings[at], tuple(jcd))
 
+    async def _verified(self, endings: Sequence[Ending], jcd: Sequence[float]) -> Chosen:
+        """One more call, which sees all candidates, the likeliest first, and passages as far as they fit."""
+        run, groups = self.run, clustered([each.vote for each in endings])
+        best_of = [max(group, key=lambda at: (jcd[at], -at)) for group in groups]
+        order = sorted(range(len(groups)), key=lambda at: (-round(jcd[best_of[at]], 9), at))
+        candidates = [
+            prompts.Candidate(
+                endings[best_of[at]].vote.answer,
+                sum(endings[each].vote.copies for each in groups[at]),
+                endings[best_of[at]].state.history,
+            )
+            for at in order
+        ]
+        found = (hit for at in order for hit in endings[best_of[at]].state.hits)
+        hits = each_once(sorted(found, key=lambda hit: hit.rank))
+        sampling = Sampling(self.summary_tokens, stop=STOPS)
+        try:
+            prompt = self._fitting(candidates, hits)
+            (written,) = await self.allowance.generate(run.model, prompt, sampling, key=("verify",))
+        except NoRoom:
+            run.trace.decide("choose", "without a call", "the budget has no room to compare the candidates")
+            return _best(endings, jcd)
+        answer = prompts.parse_final(without_markers(written.text, self.question, run.trace))
+        if not answer or prompts.is_refusal(answer):
+            return _best(endings, jcd)
+        nearest = [_jaccard(_words(answer), _words(each.vote.answer)) for each in endings]
+        at = max(range(len(endings)), key=lambda each: (nearest[each], jcd[each], -each))
+        return Chosen(answer, endings[at], tuple(jcd))
 
-def jcd_scores_to(answer: str, others: Sequence[str]) -> list[float]:
-    """The Jaccard similarity of `answer` to each of `others`."""
-    # Of a pair, the mean with itself (1) and the other.
-    return [2 * jcd_scores((answer, other))[0] - 1 for other in others]
+    def _fitting(self, candidates: Sequence[prompts.Candidate], hits: Sequence[Hit]) -> Prompt:
+        """All candidates with passages, fewer, none; without histories; only then fewer candidates."""
+        model, words = self.run.model, self.words
 
+        def prompt_of(shown: Sequence[prompts.Candidate], num_hits: int) -> Prompt:
+            return prompts.candidates_prompt(model, self.question, shown, hits[:num_hits], words=words)
 
-def _fitting(
-    method: Chooses,
-    question: Question,
-    run: Run,
-    candidates: Sequence[prompts.Candidate],
-    hits: Sequence[Hit],
-    allowance: Allowance,
-) -> Prompt:
-    """All candidates with passages, fewer passages, none; without histories; only then fewer candidates."""
+        def fits(prompt: Prompt) -> bool:
+            return has_room(model, self.allowance, prompt, self.summary_tokens)
 
-    def prompt_of(shown: Sequence[prompts.Candidate], num_hits: int) -> Prompt:
-        return prompts.candidates_prompt(run.model, question, shown, hits[:num_hits], words=method.prompts)
-
-    def fits(prompt: Prompt) -> bool:
-        return has_room(run.model, allowance, prompt, method.summary_tokens)
-
-    num_hits = most_that_fit(len(hits), lambda number: fits(prompt_of(candidates, number)))
-    if num_hits is not None:
-        return prompt_of(candidates, num_hits)
-    bare = [prompts.Candidate(each.answer, each.num_paths) for each in candidates]
-    fewer = (prompt_of(bare[:num], 0) for num in range(len(bare), 1, -1))
-    fitting = next(filter(fits, fewer), None)
-    if fitting is None:
-        raise NoRoom("the candidates do not fit")
-    return fitting
+        num_hits = most_that_fit(len(hits), lambda number: fits(prompt_of(candidates, number)))
+        if num_hits is not None:
+            return prompt_of(candidates, num_hits)
+        bare = [prompts.Candidate(each.answer, each.num_paths) for each in candidates]
+        fewer = (prompt_of(bare[:num], 0) for num in range(len(bare), 1, -1))
+        fitting = next(filter(fits, fewer), None)
+        if fitting is None:
+            raise NoRoom("the candidates do not fit")
+        return fitting
 
 
 def has_room(model: Model, allowance: Allowance, prompt: Prompt, max_tokens: int, keep: int = 0) -> bool:

@@ -7,12 +7,11 @@ from askance.core.errors import KnobError
 from askance.core.knobs import Knobs, knob, name_of
 from askance.core.types import Demo, Sampling
 from askance.methods.airrag.actions import ALL, Actions
+from askance.methods.airrag.choosing import Verifier
 from askance.methods.airrag.prompts import QUERY_STOPS
 from askance.methods.airrag.state import DA, QT, RA, SAY, Legality
 from askance.methods.airrag.wording import OWN, AirragWording
 from askance.methods.prompts import STOPS
-
-Verifier = Literal["sa", "jcd", "emb", "rm", "rm_vote"]
 
 
 @dataclass(frozen=True, slots=True)

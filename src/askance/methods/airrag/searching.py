@@ -10,10 +10,10 @@ from askance.methods.airrag import prompts
 from askance.methods.airrag.acting import Acting, Memory, Reply
 from askance.methods.airrag.ahead import Ahead, Next
 from askance.methods.airrag.choosing import (
+    Choosing,
     Chosen,
     Ending,
     Vote,
-    choose,
     clustered,
     is_chosen,
     jcd_scores,
@@ -120,7 +120,9 @@ class Searching:
         self._release()
         account = self.account if self.airrag.count_verifier else Account(None)
         allowance = account.share(1)
-        chosen = await choose(self.airrag, self.question, self.run, endings, allowance)
+        airrag, words = self.airrag, self.airrag.prompts
+        choosing = Choosing(airrag.verifier, words, airrag.summary_tokens, self.question, self.run, allowance)
+        chosen = await choosing.choose(endings)
         self.num_verifying = allowance.num_input
         return chosen
 

@@ -4,8 +4,7 @@ from collections.abc import Sequence
 
 from askance.core.ports import Run
 from askance.core.types import Answer, Hit, Question
-from askance.methods.airrag.choosing import Chosen, Ending, Vote
-from askance.methods.airrag.knobs import Verifier
+from askance.methods.airrag.choosing import Chosen, Ending, Verifier, Vote
 from askance.methods.airrag.state import RA, State
 from askance.methods.citing import Evidence, whole_cited
 from askance.text.answers import short_answer
