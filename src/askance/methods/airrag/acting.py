@@ -66,7 +66,7 @@ class Acting(Room):
 
     async def _analyse(self, state: State, node: str) -> list[Outcome[State]]:
         prompt = prompts.analysis_prompt(
-            self.run.model, self.question, self.airrag.analysis_demos, words=self.words
+            self.run.model, self.question, self.airrag.demos("say"), words=self.words
         )
 
         def planned(queries: Said) -> State:
@@ -89,7 +89,7 @@ class Acting(Room):
             self.question,
             state.history,
             current,
-            self.airrag.transformation_demos,
+            self.airrag.demos("qt"),
             words=self.words,
         )
         watch = self._watch(state.transformed)

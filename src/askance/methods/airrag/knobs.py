@@ -105,20 +105,11 @@ class AirragKnobs(Knobs):
             self.actions.names,
         )
 
-    @property
-    def analysis_demos(self) -> tuple[Demo, ...]:
-        """For SAY."""
-        return self.prompts.say_demos[: self._num_examples]
-
-    @property
-    def transformation_demos(self) -> tuple[Demo, ...]:
-        """For QT."""
-        return self.prompts.qt_demos[: self._num_examples]
-
-    @property
-    def summary_demos(self) -> tuple[Demo, ...]:
-        """For SA."""
-        return self.prompts.sa_demos[: self._num_examples]
+    def demos(self, action: Literal["say", "qt", "sa"]) -> tuple[Demo, ...]:
+        """The worked examples in the prompt of an action."""
+        words = self.prompts
+        shown = {"say": words.say_demos, "qt": words.qt_demos, "sa": words.sa_demos}[action]
+        return shown[: self._num_examples]
 
     @property
     def _num_examples(self) -> int:

@@ -85,7 +85,7 @@ class Room:
         Raises:
             NoRoom: not even the last sub-query with its answer has room.
         """
-        model, question, demos = self.run.model, self.question, self.airrag.summary_demos
+        model, question, demos = self.run.model, self.question, self.airrag.demos("sa")
         tops = {hits[0].passage.id for hits in state.found if hits}
         # Those dropped first stand last: all but the best of each retrieval, the worst of them at the end.
         ordered = sorted(state.hits, key=lambda hit: hit.passage.id not in tops)

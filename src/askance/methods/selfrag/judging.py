@@ -66,29 +66,30 @@ class PromptedScorer:
         def prompt_with(*shown: Hit) -> Prompt:
             return words.retrieval_prompt(self._model, self._question, so_far, shown)
 
-        prompt = self._fitting(prompt_with, hits[-1]) if hits else prompt_with()
-        return await self._ask(prompt, words.RETRIEVAL, key)
+        return await self._ask(words.RETRIEVAL, key, prompt_with, *hits[-1:])
 
     async def relevance(self, hit: Hit, *, key: Key) -> Distribution:
         def prompt_with(shown: Hit) -> Prompt:
             return words.relevance_prompt(self._model, self._question, shown.passage)
 
-        return await self._ask(self._fitting(prompt_with, hit), words.RELEVANCE, key)
+        return await self._ask(words.RELEVANCE, key, prompt_with, hit)
 
     async def support(self, so_far: str, sentence: str, hit: Hit, *, key: Key) -> Distribution:
         def prompt_with(shown: Hit) -> Prompt:
             return words.support_prompt(self._model, self._question, so_far, sentence, shown.passage)
 
-        return await self._ask(self._fitting(prompt_with, hit), words.SUPPORT, key)
+        return await self._ask(words.SUPPORT, key, prompt_with, hit)
 
     async def utility(self, answer: str, *, key: Key) -> Distribution:
-        prompt = words.usefulness_prompt(self._model, self._question, answer)
-        return await self._ask(prompt, words.USEFULNESS, key)
+        return await self._ask(
+            words.USEFULNESS, key, lambda: words.usefulness_prompt(self._model, self._question, answer)
+        )
 
-    def _fitting(self, prompt_with: Callable[[Hit], Prompt], hit: Hit) -> Prompt:
-        return fitting(self._run, self._model, prompt_with, hit, _LABEL_TOKENS)
-
-    async def _ask(self, prompt: Prompt, labels: Mapping[str, str], key: Key) -> Distribution:
+    async def _ask(
+        self, labels: Mapping[str, str], key: Key, prompt_with: Callable[..., Prompt], *hits: Hit
+    ) -> Distribution:
+        fits = fitting(self._run, self._model, prompt_with, hits[0], _LABEL_TOKENS) if hits else None
+        prompt = fits or prompt_with()
         if "score" not in self._model.capabilities:
             (written,) = await self._model.generate(prompt, Sampling(_LABEL_TOKENS), key=key)
             return _written_label(written.text, labels)

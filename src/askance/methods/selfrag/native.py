@@ -7,7 +7,7 @@ from typing import Literal
 
 from askance.core.ports import Model
 from askance.core.types import Generation, Hit, Key, Part, Prompt, Raw, Sampling, Span, Token, TokenIds
-from askance.methods.selfrag.judging import fitting, passage_parts, told
+from askance.methods.selfrag.judging import fitting, passage_parts
 from askance.methods.selfrag.segments import Action, Path, Segment
 from askance.methods.selfrag.tokens import (
     CLOSES,
@@ -82,11 +82,7 @@ class NativeWriter(Writer):
     async def _utility(self, path: Path, key: Key) -> Distribution:
         if self.judge is not None:
             return await super()._utility(path, key)
-
-        async def read() -> Distribution:
-            return first_distribution(await self._next(path.segments, key), "utility")
-
-        return await told(read())
+        return first_distribution(await self._next(path.segments, key), "utility")
 
     def _options(self, path: Path, hit: Hit, options: tuple[str, ...]) -> tuple[Prompt, Sequence[str]]:
         model = self.run.model

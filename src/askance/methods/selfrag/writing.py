@@ -10,7 +10,7 @@ from askance.core.ports import Run
 from askance.core.types import Hit, Key, Prompt, Question, Sampling, Until, Want
 from askance.methods.budget import NoRoom
 from askance.methods.prompts import STOPS, Layout, answer_prompt
-from askance.methods.selfrag.judging import Judge, fitting
+from askance.methods.selfrag.judging import Judge, fitting, told
 from askance.methods.selfrag.segments import Action, Path, Segment
 from askance.methods.selfrag.tokens import Distribution, sequence_score
 from askance.methods.wording import Wording
@@ -50,13 +50,12 @@ class Writer(ABC):
         try:
             async with self._turn:
                 segment = await self._judged(path, action, hit, key, whole)
-                if not self.is_bounded or whole or not segment.text:
+                if self.judge is None or not self.is_bounded or whole or not segment.text:
                     return segment
                 # All at once: what one segment leaves unspent must not depend on the others of the beam.
-                segment = await self.supported(path, segment, key=key)
+                segment = await self.judge.with_support(path, segment, key)
                 grown = replace(path, segments=(*path.segments, segment))
-                onward = {} if self.judge is None else await self.judge.onward(grown, key)
-                return segment if self.judge is None else replace(segment, onward=onward)
+                return replace(segment, onward=await self.judge.onward(grown, key))
         except NoRoom as why:
             self.was_short = True
             self.run.trace.decide("segment", "no room", str(why))
@@ -75,7 +74,7 @@ class Writer(ABC):
     async def utility(self, path: Path) -> Distribution:
         """How useful the answer is as it stands."""
         async with self._turn:
-            return await self._utility(path, (*path.name.split("."), "utility"))
+            return await told(self._utility(path, (*path.name.split("."), "utility")))
 
     async def options(self, path: Path, hit: Hit, options: tuple[str, ...]) -> tuple[float, ...]:
         """The mean log-probability (nats) of each option's tokens as the answer that `hit` gives."""
