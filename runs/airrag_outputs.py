@@ -23,7 +23,7 @@ from askance.core.trace import AnyEvent, Generated
 from askance.eval.datasets import Example
 from askance.eval.selection import Selection, choose
 from askance.methods.airrag import Airrag
-from askance.methods.airrag_state import QT, SAY
+from askance.methods.airrag.state import QT, SAY
 from askance.runtime.durable import write_atomically
 from askance.tree.abreast import abreast
 from askance.wire import Engine, load_model, open_retriever

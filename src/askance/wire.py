@@ -21,7 +21,7 @@ from askance.loading import load_encoder as load_encoder
 from askance.loading import load_model as load_model
 from askance.loading import load_models as load_models
 from askance.loading import open_retriever as open_retriever
-from askance.methods.airrag_actions import read_actions
+from askance.methods.airrag.actions import read_actions
 from askance.methods.members import by_member, members_of, of_member, read_members, with_settings
 from askance.models.kinds import parse_spec
 from askance.nlp import load_linguistics
@@ -54,6 +54,7 @@ PROFILES = {
     ("fixed_sentence", "code"): "askance.reproductions.baselines:FixedSentenceAuthors",
     ("dragin", "paper"): "askance.methods.dragin_paper:DraginPaper",
     ("dragin", "code"): "askance.reproductions.dragin:DraginAuthors",
+    ("selfrag", "code"): "askance.reproductions.selfrag:SelfragAuthors",
 }
 """The further readings of methods, by the profile that names them: each is a method of its own."""
 

@@ -21,7 +21,7 @@ from askance.core.ports import Needs
 from askance.core.trace import Decided, Failed, Generated, Searched
 from askance.core.types import Answer, Citation, Question, Raw, Sampling, Span
 from askance.methods.airrag import Airrag
-from askance.methods.airrag_actions import LITE, Actions
+from askance.methods.airrag.actions import LITE, Actions
 from askance.methods.blender import OF_THE_PAPER, Blender
 from askance.methods.closed_book import ClosedBook
 from askance.methods.dragin import Dragin

@@ -8,7 +8,8 @@ import pytest
 from askance.ask import ask
 from askance.core.types import Passage, Question, Raw
 from askance.core.wrapped import WrappedModel
-from askance.methods.reflection_tokens import (
+from askance.methods.selfrag import Selfrag
+from askance.methods.selfrag.tokens import (
     ALL_TOKENS,
     GROUPS,
     IRRELEVANT,
@@ -17,12 +18,13 @@ from askance.methods.reflection_tokens import (
     RELEVANT,
     SEARCH,
     UTILITIES,
+    Vocabulary,
+    has_reflection_tokens,
     parse,
 )
-from askance.methods.reflection_vocabulary import Vocabulary, has_reflection_tokens
-from askance.methods.selfrag import Selfrag
 from askance.models.hf import load_hf
 from askance.models.scripted import ScriptedModel
+from askance.reproductions.selfrag import SelfragAuthors
 from askance.retrieval.bm25 import open_index
 from askance.retrieval.scripted import ScriptedRetriever
 from askance.wire import load_model
@@ -125,8 +127,8 @@ def test_questions_side_by_side_are_answered_as_each_alone(form, random_model):
 def test_a_random_model_gets_through(form, random_model):
     """It writes whatever it likes, tokens in any order among it."""
     for mode, profile in itertools.product(("adaptive", "never", "always"), ("default", "code")):
-        knobs = {"form": form, "mode": mode, "profile": profile, "evidence": "keep_all"}
-        method = Selfrag(max_tokens=12, max_segments=2, passages=2, **knobs)
+        knobs = {"form": form, "mode": mode, "max_tokens": 12, "max_segments": 2, "passages": 2}
+        method = SelfragAuthors(**knobs) if profile == "code" else Selfrag(evidence="keep_all", **knobs)
         result = asyncio.run(ask(QUESTIONS[0], method, {"answer": random_model}, ScriptedRetriever(PASSAGES)))
         assert result.trace.committed == result.answer.text
         left = {KEEP_USING} if profile == "code" else set()

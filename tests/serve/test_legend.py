@@ -7,7 +7,7 @@ from rich.console import Console
 
 from askance.core.trace import Answered, Asked, Drafted, Searched, Trace, WordSignal
 from askance.core.types import Answer, Hit, Passage, Usage
-from askance.methods.airrag_state import ACTIONS as AIRRAG_ACTIONS
+from askance.methods.airrag.state import ACTIONS as AIRRAG_ACTIONS
 from askance.methods.dragin import Dragin
 from askance.methods.dragin_paper import DraginPaper
 from askance.methods.selfrag import Selfrag

@@ -16,7 +16,7 @@ from pathlib import Path
 from typing import Any
 
 from askance.core.errors import PromptsError, UnknownName
-from askance.methods.airrag_wording import OWN, READER, AirragWording
+from askance.methods.airrag.wording import OWN, READER, AirragWording
 from askance.wordings import WORDINGS, open_wording, read_demos, read_table, read_text, toml_of, toml_text
 
 AIRRAG_WORDINGS = {

@@ -5,7 +5,7 @@ from dataclasses import replace
 
 from askance.core.types import Passage
 from askance.eval.datasets.grounds import Grounds, Paragraph, Triple
-from askance.methods import selfrag_prompts
+from askance.methods.selfrag import prompts as selfrag_prompts
 from askance.train.reader import judging
 from askance.train.reader.passages import Showing
 from tests.train.reader.lessons import (

@@ -11,8 +11,8 @@ from askance.core.ports import Model
 from askance.core.types import Hit
 from askance.eval.datasets import Example
 from askance.eval.datasets.squad2 import UNANSWERABLE
-from askance.methods.airrag_prompts import retrieval_answer_prompt
-from askance.methods.airrag_wording import READER, REFUSAL
+from askance.methods.airrag.prompts import retrieval_answer_prompt
+from askance.methods.airrag.wording import READER, REFUSAL
 from askance.methods.prompts import Layout
 from askance.train.reader.composing import parts
 from askance.train.reader.lesson import Lesson, reply
