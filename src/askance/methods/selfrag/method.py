@@ -118,10 +118,6 @@ class Selfrag(SelfragKnobs):
     calibrated: ClassVar[SearchKnob] = SearchKnob("threshold", belongs_to=("scorer", "form"))
 
     @property
-    def keeps_markers(self) -> bool:
-        return self.profile == "code"
-
-    @property
     def needs(self) -> Needs:
         signals: set[Signal] = {"logprob"} if self.use_seqscore else set()
         return Needs(frozenset(signals), retriever=self.mode != "never", roles=frozenset({"critic"}))
