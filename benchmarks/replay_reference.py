@@ -37,8 +37,16 @@ from askance.reproductions.baselines import (
 )
 from askance.reproductions.dragin import DraginAuthors
 from askance.reproductions.flare import FlareEntity, FlareToken
-from askance.reproductions.qfs import Asking, formulate
-from askance.reproductions.rind import Doubt, Weighed, first_doubt, influence, read_words, weigh
+from askance.reproductions.rind_qfs import (
+    Asking,
+    Doubt,
+    Weighed,
+    first_doubt,
+    formulate,
+    influence,
+    read_words,
+    weigh,
+)
 from askance.text.linguistics import Linguistics
 from benchmarks.recorded import (
     Record,

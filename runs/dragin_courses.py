@@ -22,7 +22,7 @@ from askance.core.types import (
 from askance.core.wrapped import WrappedModel
 from askance.reproductions.answering import space_marker, written
 from askance.reproductions.dragin import DraginAuthors
-from askance.reproductions.rind import align, influence, read_words, scores, weigh
+from askance.reproductions.rind_qfs import align, influence, read_words, scores, weigh
 from runs.first_difference import Step
 from runs.kept_rows import Row
 

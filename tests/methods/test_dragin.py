@@ -15,8 +15,7 @@ from askance.methods.flare import Flare
 from askance.methods.wording import Wording
 from askance.models.scripted import Reply, ScriptedModel
 from askance.reproductions.dragin import DraginAuthors
-from askance.reproductions.qfs import Asking, formulate
-from askance.reproductions.rind import Doubt
+from askance.reproductions.rind_qfs import Asking, Doubt, formulate
 from askance.retrieval.scripted import ScriptedRetriever
 from askance.text.linguistics import OWN
 from tests.methods.readings import dragin

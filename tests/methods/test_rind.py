@@ -10,15 +10,18 @@ from hypothesis import strategies as st
 from askance.methods.looking import token_texts
 from askance.models.scripted import ScriptedModel
 from askance.reproductions.answering import space_marker
-from askance.reproductions.qfs import Asking, formulate, looked_back, top_words
-from askance.reproductions.rind import (
+from askance.reproductions.rind_qfs import (
+    Asking,
     Doubt,
     Weighed,
     align,
     first_doubt,
+    formulate,
     influence,
+    looked_back,
     read_words,
     scores,
+    top_words,
     weigh,
 )
 from askance.text.linguistics import OWN, Linguistics

@@ -7,6 +7,7 @@ from askance.core.knobs import knob
 from askance.core.ports import Needs, Run
 from askance.core.types import Answer, Question
 from askance.methods.prompts import layout_needs
+from askance.methods.queries import last_tokens
 from askance.methods.writing import WritesAnswer
 from askance.text.answers import AnswerEnd
 from askance.text.sentences import SentenceEnd
@@ -52,8 +53,7 @@ class FixedLength(WritesInRounds):
                 await writing.search_for(query, self.passages, why)
             num_tokens, until = min(self.every_tokens, writing.room), AnswerEnd(writing.text)
             writing.take(await writing.write(num_tokens, ("piece", step), until=until))
-            last = run.model.tokenize(writing.plain().text)[-self.query_last_tokens :]
-            query = run.model.decode(last).strip()
+            query = last_tokens(writing.plain().text, self.query_last_tokens, run.model)
         return await writing.finish()
 
 

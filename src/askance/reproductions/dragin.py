@@ -14,8 +14,16 @@ from askance.core.types import Answer, Capability, Question, Signal, Token, Want
 from askance.methods.queries import QueryMode
 from askance.methods.rind import TriggerMode
 from askance.reproductions.answering import AuthorsRounds, Written, joined, space_marker
-from askance.reproductions.qfs import Asking, formulate
-from askance.reproductions.rind import Doubt, align, first_doubt, influence, read_words, weigh
+from askance.reproductions.rind_qfs import (
+    Asking,
+    Doubt,
+    align,
+    first_doubt,
+    formulate,
+    influence,
+    read_words,
+    weigh,
+)
 from askance.text.linguistics import OWN, Linguistics
 
 DoubtMeasure = Literal["entropy", "surprise"]
