@@ -47,15 +47,15 @@ METHODS = {
     "blender": "askance.methods.blender:Blender",
 }
 
-READINGS = {
-    "selfrag_authors": "askance.reproductions.selfrag:SelfragAuthors",
-}
-"""Further readings of methods: each is a method of its own, which is known as a profile of the first one."""
-
 PROFILES = {
-    "selfrag": {"default": "selfrag", "code": "selfrag_authors"},
+    ("selfrag", "code"): "askance.reproductions.selfrag:SelfragAuthors",
 }
-"""The method that a method is in a profile (``--set profile=code``), where each is one of its own."""
+"""The further readings of methods, by the profile that names them: each is a method of its own."""
+
+READINGS = {
+    f"{name}_{profile}".replace("_code", "_authors"): target for (name, profile), target in PROFILES.items()
+}
+"""The same by names of their own, such as ``dragin_authors``."""
 
 RECORD_KNOBS: dict[str, Callable[[str], Any]] = {
     "linguistics": load_linguistics,
@@ -77,7 +77,11 @@ def method_class(name: str) -> type[Any]:
     known = METHODS | READINGS
     if name not in known:
         raise UnknownName("method", name, known)
-    module, _, attribute = known[name].partition(":")
+    return _imported(known[name])
+
+
+def _imported(target: str) -> type[Any]:
+    module, _, attribute = target.partition(":")
     return cast(type[Any], getattr(import_module(module), attribute))
 
 
@@ -94,22 +98,23 @@ def make_method(name: str, settings: Mapping[str, Any] | None = None) -> Method:
     return with_settings(plain, read_settings(name, settings or {}), in_profile)
 
 
+def profiles_of(name: str) -> dict[str, type[Any]]:
+    """The readings of a method by their profiles, where each is a method of its own; else none."""
+    further = {profile: _imported(target) for (of, profile), target in PROFILES.items() if of == name}
+    return {"default": method_class(name), **further} if further else {}
+
+
 def in_profile(method: Any, settings: Mapping[str, Any]) -> Any:
     """A method in the reading that the profile among `settings` names, where that is a method of its own.
 
     Raises:
         KnobError: the method has other profiles, but not this one.
     """
-    readings = PROFILES.get(name_of(type(method)))
-    if readings is None:
-        return method
-    profile = settings.get("profile", method.profile)
-    if profile not in readings:
-        known = ", ".join(readings)
-        raise KnobError(
-            f"knob profile={profile!r} of method {name_of(type(method))}: expected one of {known}."
-        )
-    cls = method_class(readings[profile])
+    name, readings = name_of(type(method)), profiles_of(name_of(type(method)))
+    profile = settings.get("profile", getattr(method, "profile", None))
+    if readings and profile not in readings:
+        raise KnobError(f"knob profile={profile!r} of method {name}: expected one of {', '.join(readings)}.")
+    cls = readings.get(profile, type(method))
     changed = {
         knob: value for knob, value in changed_knobs(method).items() if knob in _knobs(cls) - {"profile"}
     }
@@ -157,8 +162,7 @@ def _check_profile_has(settings: Mapping[str, Any], method: Any) -> None:
     """Raise KnobError where a knob is one of another profile of the method alone."""
     name = name_of(type(method))
     for knob in sorted(settings.keys() - _knobs(type(method))):
-        readings = PROFILES.get(name, {}).items()
-        having = [profile for profile, reading in readings if knob in _knobs(method_class(reading))]
+        having = [profile for profile, cls in profiles_of(name).items() if knob in _knobs(cls)]
         if having:
             raise KnobError(
                 f"knob {knob} of method {name}: its profile {method.profile} has none. Leave it out, or "

@@ -1,1 +1,1 @@
-"""Methods as the code of their authors has them, letter by letter; each deviation stands in its docstring."""
+"""The readings of the authors' code, errors included: methods of their own, to match runs of that code."""
