@@ -9,7 +9,7 @@ import pytest
 from askance.ask import ask
 from askance.core.types import Passage, Question, Raw
 from askance.core.wrapped import WrappedModel
-from askance.methods.selfrag import Selfrag
+from askance.methods.selfrag.method import Selfrag
 from askance.methods.selfrag.tokens import (
     ALL_TOKENS,
     CLOSES,
