@@ -22,7 +22,7 @@ from askance.core.ports import Retriever
 from askance.core.trace import AnyEvent, Generated
 from askance.eval.datasets import Example
 from askance.eval.selection import Selection, choose
-from askance.methods.airrag import Airrag
+from askance.methods.airrag.method import Airrag
 from askance.methods.airrag.state import QT, SAY
 from askance.runtime.durable import write_atomically
 from askance.tree.abreast import abreast

@@ -34,8 +34,8 @@ from askance.eval.compare import Difference, MeanInterval
 from askance.eval.datasets import Example
 from askance.eval.metrics import open_metrics
 from askance.eval.selection import Selection
-from askance.methods.airrag import Airrag
 from askance.methods.airrag.choosing import Verifier, valid
+from askance.methods.airrag.method import Airrag
 from askance.methods.airrag.searching import Searching
 from askance.methods.airrag.showing import short_form
 from askance.models.kinds import load_encoder, suits_in_flight

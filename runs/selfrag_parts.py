@@ -28,7 +28,7 @@ from askance.eval.grid import MethodTable
 from askance.eval.permutation import holm, sign_flip_p
 from askance.eval.recorded_run import RecordedRun
 from askance.eval.summaries import RunSummary, main_metrics, scores_of, summarise
-from askance.methods.selfrag import Selfrag
+from askance.methods.selfrag.method import Selfrag
 from askance.runtime.durable import write_atomically
 from runs.grids import Setting, add_cache, grid_options, make_grid, markdown, run_cells
 

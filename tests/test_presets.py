@@ -169,6 +169,13 @@ def test_malformed_files(tmp_path, text, expected):
         filled("flare", path)
 
 
+def test_an_older_preset_of_the_authors_self_rag_names_a_knob_that_it_has_no_more(tmp_path):
+    path = tmp_path / "mine.toml"
+    path.write_text('[selfrag.code]\nscorer = "auto"\nform = "short"\nthreshold = 0.3\n')
+    assert filled("selfrag", path, profile="code").threshold == 0.3
+    assert filled("selfrag_authors", path).threshold == 0.3
+
+
 def test_a_method_with_profiles_whose_knobs_stand_under_none(tmp_path):
     path = tmp_path / "p.toml"
     loose = "[dragin]\nthreshold = 0.3\n"

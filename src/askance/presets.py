@@ -31,8 +31,8 @@ from askance.core.knobs import knob_field, name_of, parse_knobs, search_knob
 OF_MODELS = ("bundled", "bundled:base")
 """The presets that apply by themselves, each to the model of its name."""
 
-_OF_OTHER_PROFILES = ("heads", "search_first", "doubt")
-"""Knobs of dragin that older presets name for every profile, also where they are of no use."""
+_OF_OTHER_PROFILES = ("heads", "search_first", "doubt", "scorer")
+"""Knobs of dragin and selfrag that older presets name for every profile, also where they are of no use."""
 
 
 @dataclass(frozen=True, slots=True)

@@ -40,10 +40,10 @@ METHODS = {
     "flare_token": "askance.reproductions.flare:FlareToken",
     "flare_entity": "askance.reproductions.flare:FlareEntity",
     "dragin": "askance.methods.dragin:Dragin",
-    "selfrag": "askance.methods.selfrag:Selfrag",
+    "selfrag": "askance.methods.selfrag.method:Selfrag",
     "iterdrag": "askance.methods.iterdrag:Iterdrag",
-    "airrag": "askance.methods.airrag:Airrag",
-    "airrag_lite": "askance.methods.airrag:AirragLite",
+    "airrag": "askance.methods.airrag.method:Airrag",
+    "airrag_lite": "askance.methods.airrag.method:AirragLite",
     "blender": "askance.methods.blender:Blender",
 }
 

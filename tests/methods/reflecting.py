@@ -11,8 +11,8 @@ from typing import Any
 from askance.ask import ask
 from askance.core.trace import Expanded
 from askance.core.types import Passage, Question
-from askance.methods.selfrag import Selfrag
 from askance.methods.selfrag.judging import ReflectionScorer
+from askance.methods.selfrag.method import Selfrag
 from askance.methods.selfrag.tokens import (
     ALL_TOKENS,
     FULLY,

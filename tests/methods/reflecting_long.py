@@ -1,6 +1,6 @@
 """What tests of Self-RAG's long form share: replies of two segments, and the knobs."""
 
-from askance.methods.selfrag import Selfrag
+from askance.methods.selfrag.method import Selfrag
 from askance.methods.selfrag.tokens import (
     IRRELEVANT,
     KEEP_USING,

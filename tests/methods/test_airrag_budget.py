@@ -10,8 +10,8 @@ from hypothesis import strategies as st
 from askance.core.ports import Run
 from askance.core.trace import Trace
 from askance.core.types import Passage, Raw, Span
-from askance.methods.airrag import Airrag, AirragLite
 from askance.methods.airrag.actions import ALL, WITHOUT_ANALYSIS
+from askance.methods.airrag.method import Airrag, AirragLite
 from askance.methods.airrag.searching import Searching
 from askance.methods.airrag.state import DA
 from askance.methods.budget import Account, Allowance, NoRoom, most_that_fit

@@ -6,7 +6,7 @@ import pytest
 
 from askance.core.errors import MissingAbility
 from askance.core.types import Hit
-from askance.methods.airrag import Airrag
+from askance.methods.airrag.method import Airrag
 from askance.methods.airrag.reward import PASSAGE_TOKENS, path_prompt
 from askance.methods.airrag.state import DA, SA, State
 from askance.models.scripted import ScriptedModel

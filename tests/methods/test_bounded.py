@@ -15,7 +15,7 @@ from askance.core.types import Hit, Passage, Question
 from askance.methods.budget import Account, AllowedModel, NoRoom, has_room
 from askance.methods.fixed import FixedSentence
 from askance.methods.prompts import answer_prompt
-from askance.methods.selfrag import Selfrag
+from askance.methods.selfrag.method import Selfrag
 from askance.methods.single import Single
 from askance.methods.wording import Wording
 from askance.models.scripted import ScriptedModel

@@ -13,7 +13,7 @@ from rich.console import Console
 from askance.ask import ask
 from askance.core.trace import Committed, Drafted, Trace, Uncited
 from askance.core.types import Passage, Question
-from askance.methods.airrag import Airrag, AirragLite
+from askance.methods.airrag.method import Airrag, AirragLite
 from askance.methods.blender import Blender
 from askance.methods.closed_book import ClosedBook
 from askance.methods.dragin import Dragin
@@ -23,7 +23,7 @@ from askance.methods.flare import Flare
 from askance.methods.iterdrag import Iterdrag
 from askance.methods.members import Members
 from askance.methods.queries import QueryMode
-from askance.methods.selfrag import Selfrag
+from askance.methods.selfrag.method import Selfrag
 from askance.methods.single import Single
 from askance.models.scripted import Reply, ScriptedModel
 from askance.reproductions.baselines import (

@@ -13,7 +13,7 @@ import pytest
 from benchmarks import replay_selfrag
 from benchmarks.replay_selfrag import cases_of, differences, table
 
-from askance.methods.selfrag import Selfrag
+from askance.methods.selfrag.method import Selfrag
 
 CASES = Path(__file__).parent / "fixtures" / "selfrag_authors"
 CLASSES = {

@@ -9,7 +9,7 @@ from askance.ask import ask
 from askance.core.errors import KnobError, MissingAbility
 from askance.core.knobs import short_repr
 from askance.core.types import Citation, Passage, Question
-from askance.methods.selfrag import Selfrag
+from askance.methods.selfrag.method import Selfrag
 from askance.methods.selfrag.tokens import (
     ALL_TOKENS,
     FULLY,

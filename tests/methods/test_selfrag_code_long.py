@@ -4,7 +4,7 @@ import pytest
 
 from askance.core.trace import Generated
 from askance.core.types import Citation, Generation, Token, untrusted
-from askance.methods.selfrag import Selfrag
+from askance.methods.selfrag.method import Selfrag
 from askance.methods.selfrag.tokens import (
     ALL_TOKENS,
     FULLY,

@@ -2,25 +2,26 @@
 
 import asyncio
 import itertools
+import re
 
 import pytest
 
 from askance.ask import ask
 from askance.core.types import Passage, Question, Raw
 from askance.core.wrapped import WrappedModel
-from askance.methods.selfrag import Selfrag
+from askance.methods.selfrag.method import Selfrag
 from askance.methods.selfrag.tokens import (
     ALL_TOKENS,
+    CLOSES,
     GROUPS,
     IRRELEVANT,
     KEEP_USING,
-    NO_SEARCH,
+    OPENS,
     RELEVANT,
     SEARCH,
     UTILITIES,
     Vocabulary,
     has_reflection_tokens,
-    parse,
 )
 from askance.models.hf import load_hf
 from askance.models.scripted import ScriptedModel
@@ -268,16 +269,11 @@ def test_its_own_text_is_well_formed(speaker):
     """All of an output from the bare prompt up to the passage, and behind it."""
     result, _ = asked(speaker, "What is the cat like?", [("cat", "red")], scan_tokens=1)
     generated = [event for event in result.trace.events if event.type == "generate"]
-    output = parse(generated[-1].text)
-    (segment,) = output.segments
-    assert (segment.relevance, segment.text, output.utility) == (
-        RELEVANT,
-        "The cat is red now.",
-        "[Utility:5]",
-    )
-    assert parse(generated[-1].prompt).segments[-1].passage.endswith("The cat is red now.")
-    (refused,) = parse("[No Retrieval]One.").segments
-    assert refused.retrieve == NO_SEARCH
+    supports = "|".join(map(re.escape, GROUPS["support"]))
+    well_formed = rf"\[Relevant\]The cat is red now\.({supports})\[Utility:5\]"
+    assert re.fullmatch(well_formed, generated[-1].text)
+    found = f"{SEARCH}{OPENS}About the cat today\nThe cat is red now.{CLOSES}"
+    assert generated[-1].prompt.endswith(found)
     assert IRRELEVANT not in generated[-1].text
 
 

@@ -9,7 +9,7 @@ from hypothesis import strategies as st
 from askance.ask import ask
 from askance.core.trace import Generated, ScoredOptions
 from askance.core.types import Passage
-from askance.methods.selfrag import Selfrag
+from askance.methods.selfrag.method import Selfrag
 from askance.methods.selfrag.tokens import (
     FULLY,
     IRRELEVANT,

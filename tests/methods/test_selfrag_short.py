@@ -4,7 +4,7 @@ import pytest
 
 from askance.core.errors import KnobError
 from askance.core.types import Demo, Question
-from askance.methods.selfrag import Selfrag
+from askance.methods.selfrag.method import Selfrag
 from askance.methods.selfrag.tasks import OWN_INSTRUCTIONS, Instructions
 from askance.methods.selfrag.tokens import (
     FULLY,

@@ -10,7 +10,7 @@ from askance.core.types import Answer, Hit, Passage, Usage
 from askance.methods.airrag.state import ACTIONS as AIRRAG_ACTIONS
 from askance.methods.dragin import Dragin
 from askance.methods.dragin_paper import DraginPaper
-from askance.methods.selfrag import Selfrag
+from askance.methods.selfrag.method import Selfrag
 from askance.serve.legend import ACTIONS, Legend
 from askance.serve.live_view import LiveView
 from askance.serve.terminal import print_trace

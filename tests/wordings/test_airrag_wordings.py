@@ -7,8 +7,8 @@ from tests.methods.bridge import WHERE, model, run
 
 from askance.core.errors import InputError, KnobError, PromptsError, UnknownName
 from askance.core.types import Demo
-from askance.methods.airrag import Airrag, AirragLite
 from askance.methods.airrag.actions import DIRECT, Actions
+from askance.methods.airrag.method import Airrag, AirragLite
 from askance.methods.airrag.wording import OWN, READER, AirragWording
 from askance.methods.blender import Blender
 from askance.wire import make_method, own_prompts, ready_method

@@ -9,8 +9,8 @@ from askance.core.events import UPPER_BOUND
 from askance.core.knobs import Knobs, knob
 from askance.core.ports import Method, Model, Needs, Run
 from askance.core.types import Answer, Demo, Hit, Question, Role
-from askance.methods.airrag import Airrag, AirragLite
 from askance.methods.airrag.choosing import Choosing, Ending, Vote, num_kept_for_choosing, valid
+from askance.methods.airrag.method import Airrag, AirragLite
 from askance.methods.airrag.showing import with_sources
 from askance.methods.airrag.state import State, each_once
 from askance.methods.airrag.wording import OWN, AirragWording
@@ -128,7 +128,7 @@ class Shares:
         return cls(most, members, (account,), num_kept)
 
     def last(self) -> Allowance:
-        """For the last call, with all that is left over."""
+        """What the last call may read: all that is left over."""
         account = self.accounts[-1]
         account.set_aside -= self.kept
         self.kept = 0
@@ -136,7 +136,7 @@ class Shares:
 
     @property
     def told(self) -> str:
-        """In words."""
+        """What was spent, in words."""
         num_calls = sum(account.num_calls for account in self.accounts)
         read = sum(account.num_input for account in self.accounts)
         return f"{num_calls} calls read {read:,} tokens"

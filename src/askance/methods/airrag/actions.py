@@ -62,7 +62,7 @@ class Actions:
 
     @property
     def names(self) -> tuple[str, ...]:
-        """Of the other methods."""
+        """The names of the other methods."""
         return tuple(name for name, _ in self.further)
 
     @property

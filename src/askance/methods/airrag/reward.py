@@ -35,7 +35,7 @@ class Judge:
     _rewards: dict[object, float] = field(default_factory=dict)
 
     def reward(self, state: State) -> float:
-        """Of a path that was judged; 0 for one that there was no room for."""
+        """The reward of a path that was judged; 0 for one that there was no room for."""
         return self._rewards.get(state.key, 0.0)
 
     async def judge(self, states: Iterable[State], allowance: Allowance) -> None:

@@ -116,7 +116,7 @@ class Searching:
         return [Ending(each.state, Vote(each.state.answer or "", each.votes)) for each in outcomes or ()]
 
     async def choose(self, endings: Sequence[Ending]) -> Chosen:
-        """By the verifier, with what was kept for it."""
+        """The verifier's choice, for which it may read what was kept for it."""
         self._release()
         account = self.account if self.airrag.count_verifier else Account(None)
         allowance = account.share(1)
@@ -182,7 +182,7 @@ class Searching:
         return self._chosen(node.name, node.state, untried, rollout)
 
     def _chosen(self, node: str, state: State, untried: Sequence[str], rollout: int) -> str:
-        """In the order of the paper's appendix first, afterwards by chance."""
+        """The first rollout goes in the order of the paper's appendix, all others by chance."""
         if rollout:
             seed = f"{self.run.seed} {self.question.id} {rollout} {node}"
             return random.Random(seed).choice(untried)

@@ -6,7 +6,6 @@ is read.
 """
 
 import asyncio
-import math
 from collections.abc import Awaitable, Callable, Mapping, Sequence
 from dataclasses import replace
 from typing import Protocol, TypeVar
@@ -28,6 +27,7 @@ from askance.methods.selfrag.tokens import (
     disarmed,
     first_distribution,
     likeliest,
+    softmax,
 )
 from askance.tree.abreast import both
 
@@ -94,11 +94,7 @@ class PromptedScorer:
             (written,) = await self._model.generate(prompt, Sampling(_LABEL_TOKENS), key=key)
             return _written_label(written.text, labels)
         scores = await self._model.score(prompt, words.options(labels, prompt))
-        best = max(score.logprob for score in scores)
-        if not math.isfinite(best):
-            return dict.fromkeys(labels, 0.0)
-        weights = [math.exp(score.logprob - best) for score in scores]
-        return {label: weight / sum(weights) for label, weight in zip(labels, weights, strict=True)}
+        return dict(zip(labels, softmax([score.logprob for score in scores]), strict=True))
 
 
 _LABEL_TOKENS = 8

@@ -197,7 +197,7 @@ def _is_repeated(path: Path, segment: Segment) -> bool:
 
 
 def _key(name: str) -> Key:
-    """Of the last segment of the path with that name."""
+    """The key of the last segment of the path with that name."""
     *before, number = name.split(".")
     return ("segment", *before, int(number))
 

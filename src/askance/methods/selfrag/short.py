@@ -1,6 +1,5 @@
 """Self-RAG's short form (Asai et al. 2024, section 3.3): an answer for each passage; one is taken."""
 
-import math
 from collections import Counter
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
@@ -11,6 +10,7 @@ from askance.core.types import Hit, Question
 from askance.methods.selfrag.deciding import SearchRule, show
 from askance.methods.selfrag.segments import Constraints, Path, Segment, Weights
 from askance.methods.selfrag.tasks import named_option, options_of
+from askance.methods.selfrag.tokens import softmax
 from askance.methods.selfrag.writing import Writer
 from askance.text.answers import normalise_answer
 from askance.tree.abreast import abreast
@@ -112,7 +112,8 @@ async def _likeliest(
     found = await abreast(
         writer.options(start, segment.hit, options) for segment, _ in candidates if segment.hit is not None
     )
-    shares = [_softmax(logprobs) for logprobs in found]
+    equal = [1 / len(options)] * len(options)
+    shares = [share if any(share) else equal for share in map(softmax, found)]
     sums = dict.fromkeys(options, 0.0)
     backing = dict.fromkeys(options, 0)
     for (_, score), share in zip(candidates, shares, strict=True):
@@ -129,10 +130,3 @@ async def _likeliest(
 def _first_of_best(options: Sequence[str], sums: Mapping[str, float], backing: Mapping[str, int]) -> str:
     """Ties go to the option with more passages behind it, then to the first."""
     return max(options, key=lambda option: (sums[option], backing[option]))
-
-
-def _softmax(logprobs: Sequence[float]) -> list[float]:
-    if not math.isfinite(max(logprobs)):
-        return [1 / len(logprobs)] * len(logprobs)
-    weights = [math.exp(logprob - max(logprobs)) for logprob in logprobs]
-    return [weight / sum(weights) for weight in weights]

@@ -91,7 +91,7 @@ def prompt_head(
 
 
 def note_disarmed(trace: Trace, where: str, num_strings: int) -> None:
-    """In the trace, that strings of reflection tokens in a passage or question were broken, if any were."""
+    """Tell in the trace how many strings of reflection tokens were broken, if any were."""
     if num_strings:
         why = f"what looks like a reflection token ({num_strings}) is kept from being one"
         trace.decide(where, "disarm", why, numbers={"strings": num_strings})
