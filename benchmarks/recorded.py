@@ -24,7 +24,7 @@ from askance.core.types import (
     Want,
     Watch,
 )
-from askance.methods.rind import read_words
+from askance.reproductions.rind_qfs import read_words
 from askance.text.linguistics import Linguistics
 
 Record = dict[str, Any]

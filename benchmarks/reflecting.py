@@ -4,7 +4,7 @@ from pathlib import Path
 
 from gguf import GGUFWriter
 
-from askance.methods.reflection_tokens import ALL_TOKENS
+from askance.methods.selfrag.tokens import ALL_TOKENS
 from askance.models.llama_cpp.gguf_file import GgufFile
 
 _TOKENS, _KINDS, _USER_DEFINED = "tokenizer.ggml.tokens", "tokenizer.ggml.token_type", 4

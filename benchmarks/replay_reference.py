@@ -26,17 +26,27 @@ from askance.core.types import (
     Span,
     Want,
 )
-from askance.methods.closed_book import ClosedBook
-from askance.methods.dragin import Dragin
-from askance.methods.fixed_length import FixedLength
-from askance.methods.fixed_sentence import FixedSentence
-from askance.methods.flare_entity import FlareEntity
-from askance.methods.flare_token import FlareToken
-from askance.methods.queries import Asking, QueryMode, formulate
-from askance.methods.rind import Doubt, Weighed, first_doubt, influence, read_words, weigh
-from askance.methods.single import Single
+from askance.methods.queries import QueryMode
 from askance.methods.wording import Wording
 from askance.models.bundled import load_plain
+from askance.reproductions.baselines import (
+    ClosedBookAuthors,
+    FixedLengthAuthors,
+    FixedSentenceAuthors,
+    SingleAuthors,
+)
+from askance.reproductions.dragin import DraginAuthors
+from askance.reproductions.flare import FlareEntity, FlareToken
+from askance.reproductions.rind_qfs import (
+    Asking,
+    Doubt,
+    Weighed,
+    first_doubt,
+    formulate,
+    influence,
+    read_words,
+    weigh,
+)
 from askance.text.linguistics import Linguistics
 from benchmarks.recorded import (
     Record,
@@ -58,8 +68,7 @@ def make_method(run: Record, wording: Wording, linguistics: Linguistics) -> Meth
     tokens = settings["generate_max_length"]
     kind = settings["method"]
     if kind in ("dragin", "attn_prob"):
-        return Dragin(
-            profile="code",
+        return DraginAuthors(
             elicit=False,
             threshold=settings["hallucination_threshold"],
             query=settings["query_formulation"],
@@ -73,17 +82,14 @@ def make_method(run: Record, wording: Wording, linguistics: Linguistics) -> Meth
             wording=wording,
         )
     if kind == "fix-length-retrieval":
-        return FixedLength(
-            profile="code",
+        return FixedLengthAuthors(
             elicit=False,
             every_tokens=settings["fix_length"],
             max_tokens=tokens,
             wording=wording,
         )
     if kind == "fix-sentence-retrieval":
-        return FixedSentence(
-            profile="code", elicit=False, max_tokens=tokens, linguistics=linguistics, wording=wording
-        )
+        return FixedSentenceAuthors(elicit=False, max_tokens=tokens, linguistics=linguistics, wording=wording)
     if kind == "token":
         return FlareToken(
             elicit=False,
@@ -106,8 +112,8 @@ def make_method(run: Record, wording: Wording, linguistics: Linguistics) -> Meth
             wording=wording,
         )
     if kind == "single-retrieval":
-        return Single(profile="code", elicit=False, max_tokens=tokens, wording=wording)
-    return ClosedBook(profile="code", elicit=False, max_tokens=tokens, wording=wording)
+        return SingleAuthors(elicit=False, max_tokens=tokens, wording=wording)
+    return ClosedBookAuthors(elicit=False, max_tokens=tokens, wording=wording)
 
 
 def _marker(run: Record) -> str:

@@ -2,7 +2,7 @@
 
 FOLDER has `short_form.jsonl.gz`, `long_form.jsonl.gz` and `strings.jsonl.gz`, or some of them. Generations
 and passages come from the record; everything that is decided, scored or written from them is that of
-`selfrag` with `profile=code` and must be equal. Prints a table: class, cases, cases with a difference.
+`selfrag_authors` and must be equal. Prints a table: class, cases, cases with a difference.
 """
 
 import argparse
@@ -19,10 +19,9 @@ from askance.core.ports import Run
 from askance.core.trace import Expanded, Generated, Trace
 from askance.core.types import Hit, Part, Span
 from askance.eval.metrics.match import match
-from askance.methods.selfrag_code_asking import Asked
-from askance.methods.selfrag_code_long import Node, children_of, kept_levels, supported_path
-from askance.methods.selfrag_code_output import bare, kept_segments, says_nothing, without_sign
-from askance.methods.selfrag_code_reading import judgements, segment, segment_scores
+from askance.reproductions.selfrag_long import Node, children_of, kept_levels, supported_path
+from askance.reproductions.selfrag_reading import Asked, segment
+from askance.reproductions.selfrag_strings import bare, kept_segments, says_nothing, without_sign
 from askance.retrieval.scripted import ScriptedRetriever
 from benchmarks.selfrag_recorded import (
     Case,
@@ -176,7 +175,7 @@ async def _of_tree(case: Case, token_ids: Mapping[str, int]) -> list[str]:
     for parent in (node for level in levels for node in level if f"{node.name}.1" in named):
         for node in await children_of(asked, parent, hits):
             found += _of_node(case, asked, node, named[node.name])
-    told = [supported_path(asked.selfrag, leaf) for leaf in levels[-1]]
+    told = [supported_path(leaf, rejects=asked.knobs.reject_unsupported) for leaf in levels[-1]]
     whole = [" ".join(["", *(text for text, _ in path)]) for path in told]
     if whole != [path["final_prediction"] for path in expected["paths"]]:
         found.append(f"paths: ours {whole}")
@@ -215,15 +214,15 @@ async def _of_step(case: Case, token_ids: Mapping[str, int]) -> list[str]:
         written = await (
             asked.write_with(hit, behind=behind, key=key) if hit else asked.write(*behind, key=key)
         )
-        judged = judgements(written, asked.vocabulary)
-        numbers = segment_scores(asked.selfrag, written, judged)
+        judged = asked.judgements(written)
+        numbers = asked.segment_scores(written, judged)
         if "raises" in expected:
             continue
         found += _of_scores(expected["parts"][at], numbers, f"step {at}")
         if not _close(numbers["score"], expected["scores"][at]):
             found.append(f"score {at}: ours {numbers['score']}")
         pred = expected["preds"][at]
-        read = segment(written, asked.shows_end(written), asked.vocabulary, asked.selfrag.threshold)
+        read = segment(written, asked.shows_end(written), asked.vocabulary, asked.knobs.threshold)
         if read.searches != ("[Retrieval]" in pred) or read.text != pred.split("[Retrieval]")[0]:
             found.append(f"text {at}: ours {read.text!r}, theirs {pred!r}")
     engine = asked.run.model
@@ -234,7 +233,8 @@ async def _of_step(case: Case, token_ids: Mapping[str, int]) -> list[str]:
 def _asked(case: Case, token_ids: Mapping[str, int]) -> Asked:
     engine = RecordedEngine(case, token_ids)
     run = Run({"answer": engine}, ScriptedRetriever(passages_of(case)), Trace())
-    return Asked(method_of(case), question_of(case), run)
+    method = method_of(case)
+    return Asked(method, question_of(case), run, fixed_weights=method.fixed_weights)
 
 
 def _hits(case: Case) -> list[Hit]:

@@ -30,9 +30,9 @@ from askance.core.types import (
     Want,
     Watch,
 )
-from askance.methods.reflection_tokens import ALL_TOKENS
-from askance.methods.selfrag import Selfrag
-from askance.methods.selfrag_tasks import OWN_INSTRUCTIONS, Task
+from askance.methods.selfrag.tasks import OWN_INSTRUCTIONS, Task
+from askance.methods.selfrag.tokens import ALL_TOKENS
+from askance.reproductions.selfrag import SelfragAuthors
 
 Case = Mapping[str, Any]
 
@@ -183,12 +183,11 @@ def with_numbers(answer: Answer) -> str:
     return text
 
 
-def method_of(case: Case) -> Selfrag:
+def method_of(case: Case) -> SelfragAuthors:
     """The authors' reading with the case's settings."""
     args, driver = case["args"], case.get("driver")
     modes = {"always_retrieve": "always", "no_retrieval": "never"}
     knobs = {
-        "profile": "code",
         "form": "short" if driver is None else "long",
         "task": TASKS.get(case.get("task"), "question"),
         "mode": modes.get(args.get("mode"), "adaptive"),
@@ -206,7 +205,7 @@ def method_of(case: Case) -> Selfrag:
     knobs |= {name: args[name] for name in ("w_rel", "w_sup", "w_use") if name in args}
     if driver == "call_model_beam_batch":
         knobs["use_seqscore"] = False  # It is not passed on.
-    return Selfrag(**knobs)
+    return SelfragAuthors(**knobs)
 
 
 def _shown(passages: Sequence[Passage], place: int | None) -> str:

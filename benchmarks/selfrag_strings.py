@@ -18,10 +18,9 @@ from askance.core.types import Answer, Passage, Question
 from askance.eval.metrics.exact_match import exact_match
 from askance.eval.metrics.f1 import f1
 from askance.eval.metrics.match import match
-from askance.methods.reflection_tokens import KEEP_USING
-from askance.methods.selfrag import Selfrag
-from askance.methods.selfrag_code_output import cited_text, closed_text, segment_text, spaced
-from askance.methods.selfrag_tasks import OWN_INSTRUCTIONS, Task, before_answer, instruction_spans
+from askance.methods.selfrag.tasks import OWN_INSTRUCTIONS, Separator, Task, prompt_head
+from askance.methods.selfrag.tokens import KEEP_USING
+from askance.reproductions.selfrag_strings import asked_with, cited_text, closed_text, segment_text, spaced
 from askance.text.answers import normalise_answer
 from benchmarks.selfrag_recorded import TASKS, Case, lettered_options, with_numbers
 
@@ -82,32 +81,32 @@ def _prompt(task: str, form: str, out_of: Callable[[Any], Any] = lambda out: out
         )
         asked = row.get("instruction") or row.get("question") or row["input"]
         known: Task = "choice" if task == "obqa" else TASKS.get(task, "question")
-        method = Selfrag(profile="code", form=form, task=known, separator=_separator(task))  # type: ignore[arg-type]
-        ours = "".join(span.text for span in instruction_spans(method, Question("q", asked)))
+        ours = _instruction(Question("q", asked), known, form, "short_form" if task == "obqa" else "auto")
         return ours, str(out_of(out)).replace(NAMED, getattr(OWN_INSTRUCTIONS, known))
 
     return compared
 
 
-def _separator(task: str) -> str:
-    return "short_form" if task == "obqa" else "auto"
+def _instruction(question: Question, task: Task, form: str, separator: Separator = "auto") -> str:
+    """What stands between the lines that begin and end every prompt."""
+    asked, known = asked_with(question, task, separator, form)
+    return "".join(span.text for span in prompt_head(asked, task, OWN_INSTRUCTIONS, known)[1:-1])
 
 
 def _arc(stem: str) -> Compared:
     def compared(args: Sequence[Any], out: Any) -> tuple[Any, Any]:
         options = lettered_options(args[0]["choices"])
         question = Question("q", args[0][stem], task="choice", options=options)
-        spans = instruction_spans(Selfrag(profile="code", task="choice"), question)
         theirs = out["instruction"] if isinstance(out, Mapping) else str(out)
         instruction = args[1] if len(args) > 1 else NAMED
-        return "".join(span.text for span in spans), theirs.replace(instruction, OWN_INSTRUCTIONS.choice)
+        ours = _instruction(question, "choice", "short")
+        return ours, theirs.replace(instruction, OWN_INSTRUCTIONS.choice)
 
     return compared
 
 
 def _evidences(args: Sequence[Any], out: Any) -> tuple[Any, Any]:
-    question = Question("q", args[0]["instruction"])
-    spans = before_answer(instruction_spans(Selfrag(profile="code"), question))
+    spans = prompt_head(args[0]["instruction"], "question", OWN_INSTRUCTIONS, "short_form")
     return "".join(span.text for span in spans), out["prompt"]
 
 

@@ -19,7 +19,7 @@ from askance.cli import exit_codes
 from askance.core.ports import Method
 from askance.core.trace import Generated
 from askance.core.types import Hit, Passage, Question
-from askance.methods.airrag import Airrag, AirragLite
+from askance.methods.airrag.method import Airrag, AirragLite
 from askance.methods.blender import Blender
 from askance.methods.iterdrag import Iterdrag
 from askance.methods.members import Members

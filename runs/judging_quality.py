@@ -33,8 +33,8 @@ from askance.core.types import Hit, Passage, Sampling
 from askance.eval.compare import mean_interval
 from askance.eval.datasets import Example, read_dataset
 from askance.eval.datasets.squad2 import UNANSWERABLE
-from askance.methods.airrag_prompts import is_refusal, parse_final, retrieval_answer_prompt
-from askance.methods.selfrag_prompts import RELEVANCE, options, relevance_prompt
+from askance.methods.airrag.prompts import is_refusal, parse_final, retrieval_answer_prompt
+from askance.methods.selfrag.prompts import RELEVANCE, options, relevance_prompt
 from askance.runtime.durable import write_atomically
 from askance.runtime.many import many
 from askance.wire import load_model

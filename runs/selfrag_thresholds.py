@@ -30,8 +30,7 @@ from askance.eval.compare import MeanInterval, mean_interval
 from askance.eval.grid import MethodTable
 from askance.eval.recorded_run import RecordedRun
 from askance.eval.summaries import main_metrics, scores_of
-from askance.methods.reflection_scores import search_share, wants_search
-from askance.methods.reflection_tokens import GROUPS, Distribution
+from askance.methods.selfrag.tokens import GROUPS, Distribution, search_share, wants_search
 from askance.runtime.durable import write_atomically
 from runs.grids import Setting, add_cache, grid_options, make_grid, markdown, run_cells
 from runs.threshold_picture import Curve, picture

@@ -10,8 +10,8 @@ from askance.core.trace import Answered, Asked, Failed, Generated, Trace
 from askance.core.types import Answer, Question, Raw, Sampling, Span
 from askance.methods.closed_book import ClosedBook
 from askance.methods.dragin import Dragin
-from askance.methods.fixed_length import FixedLength
-from askance.methods.fixed_sentence import FixedSentence
+from askance.methods.dragin_paper import DraginPaper
+from askance.methods.fixed import FixedLength, FixedSentence
 from askance.methods.flare import Flare
 from askance.methods.single import Single
 from askance.models.scripted import ScriptedModel
@@ -66,9 +66,7 @@ def test_a_method_that_searches_needs_something_to_search():
         asyncio.run(ask(QUESTION, Single(), {"answer": ScriptedModel()}))
 
 
-@pytest.mark.parametrize(
-    "method", [Dragin(), Dragin(profile="paper"), Flare(), FixedSentence(), FixedLength()]
-)
+@pytest.mark.parametrize("method", [Dragin(), DraginPaper(), Flare(), FixedSentence(), FixedLength()])
 def test_a_method_that_goes_on_from_its_text_says_so_before_anything_runs(method):
     model, retriever = ScriptedModel(capabilities=frozenset({"chat"})), ScriptedRetriever()
     with pytest.raises(MissingAbility, match="needs raw or chat with continuation"):

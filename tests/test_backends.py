@@ -13,7 +13,7 @@ from askance.models.openai.options import SERVERS, Options, read_options
 from askance.models.scripted import ALL_CAPABILITIES, ALL_SIGNALS, ScriptedModel
 from askance.models.scripted_encoder import ScriptedEncoder
 from askance.retrieval.scripted import ScriptedRetriever
-from askance.wire import METHODS, make_method, method_class
+from askance.wire import METHODS, make_method, method_class, profiles_of
 
 PAGE = (Path(__file__).parent.parent / "docs" / "models.md").read_text(encoding="utf-8")
 BACKENDS = (
@@ -35,7 +35,7 @@ def table(headings, rows):
 def variants():
     """Every method, once for each profile that it has."""
     for name in METHODS:
-        profiles = get_args(get_type_hints(method_class(name)).get("profile"))
+        profiles = profiles_of(name) or get_args(get_type_hints(method_class(name)).get("profile"))
         for profile in profiles or (None,):
             shown = f"`{name}`" if profile in (None, "default") else f"`{name}`, profile {profile}"
             yield shown, make_method(name, {"profile": profile} if profile else {})

@@ -32,6 +32,12 @@ def test_every_method_has_one_line_on_80_columns(narrow):
     assert all(len(line) <= 80 for line in lines)
 
 
+def test_a_further_reading_is_named_in_the_list_and_shown_with_the_page_of_its_method(run):
+    assert "dragin_paper, dragin_authors" in " ".join(run("methods")[1].split())
+    code, out, _ = run("methods", "dragin_authors")
+    assert (code, "docs/methods/dragin.md" in out, "real_words_only" in out) == (0, True, True)
+
+
 def test_every_need_in_the_list_is_explained(narrow):
     lines = narrow("methods")
     named = {need for line in lines[1 : lines.index("")] for need in NEEDS if need in line}

@@ -20,12 +20,12 @@ from askance.eval.judging.facts import fact_scores
 from askance.eval.metrics import METRICS
 from askance.eval.metrics.costs import COSTS
 from askance.eval.metrics.exact_match import exact_match
-from askance.methods.airrag_wording import AirragWording
+from askance.methods.airrag.wording import AirragWording
 from askance.methods.wording import Wording
 from askance.models.kinds import MODEL_KINDS, parse_spec
 from askance.presets import open_preset
 from askance.train.reader.settings import ReaderSettings
-from askance.wire import METHODS, method_class
+from askance.wire import METHODS, make_method, method_class, profiles_of
 from askance.wordings import WORDINGS, open_wording
 from askance.wordings.airrag import AIRRAG_WORDINGS
 from tests.eval.hand_made import record, written
@@ -128,7 +128,9 @@ def test_the_first_two_commands_are_demo_and_test():
 def test_every_method_has_a_page_with_its_knobs(name):
     page = (ROOT / "docs" / "methods" / f"{name}.md").read_text(encoding="utf-8")
     rows = dict(re.findall(r"^\| `(\w+)` \| (\S+) \|", page, flags=re.MULTILINE))
-    knobs = {field.name: str(field.default) for field in dataclasses.fields(method_class(name))}
+    readings = list(profiles_of(name).values()) or [method_class(name)]
+    every = [field for cls in reversed(readings) for field in dataclasses.fields(cls)]
+    knobs = {field.name: str(field.default) for field in every}
     assert rows == {knob: {"True": "true", "False": "false"}.get(text, text) for knob, text in knobs.items()}
     assert f"docs/methods/{name}.md" in README
 
@@ -138,7 +140,8 @@ def test_the_preset_file_of_the_documents_can_be_used(tmp_path):
     (tmp_path / "p.toml").write_text(text)
     preset = open_preset(tmp_path / "p.toml")
     for method, profile, knobs in preset.entries():
-        assert preset.knobs(method_class(method), {"profile": profile} if profile else {}) == knobs
+        settings = {"profile": profile} if profile else {}
+        assert preset.knobs(type(make_method(method, settings)), settings) == knobs
 
 
 def test_the_grid_of_the_documents_can_be_read(tmp_path):

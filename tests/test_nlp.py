@@ -9,8 +9,8 @@ from askance.ask import ask
 from askance.core.errors import InputError, KnobError, MissingExtra, ModelSpecError, UnknownName
 from askance.core.installing import install_line
 from askance.core.types import Passage, Question
-from askance.methods.dragin import Dragin
 from askance.models.scripted import Reply, ScriptedModel
+from askance.reproductions.dragin import DraginAuthors
 from askance.retrieval.scripted import ScriptedRetriever
 from askance.text.linguistics import OWN
 from askance.wire import METHODS, load_linguistics, make_method, method_class
@@ -86,7 +86,7 @@ def test_a_missing_component_is_named_when_it_is_needed(pipeline):
 
 
 def test_a_question_fails_with_that_message(pipeline):
-    method = Dragin(profile="code", linguistics=load_linguistics(pipeline("sentencizer")), threshold=0.0)
+    method = DraginAuthors(linguistics=load_linguistics(pipeline("sentencizer")), threshold=0.0)
     model, retriever = ScriptedModel([" Bonn it is."]), ScriptedRetriever([])
     with pytest.raises(InputError, match="finds no parts of speech"):
         asyncio.run(ask(Question("q", "Where?"), method, {"answer": model}, retriever))

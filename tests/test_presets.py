@@ -29,7 +29,7 @@ def test_everything_that_ships_fits_its_method(name):
     preset = shipped()[name]
     for method, profile, knobs in preset.entries():
         settings = {"profile": profile} if profile else {}
-        assert preset.knobs(method_class(method), settings) == knobs
+        assert preset.knobs(type(make_method(method, settings)), settings) == knobs
 
 
 def test_the_paper_s_table_is_whole():
@@ -102,7 +102,8 @@ def test_a_threshold_without_words_beside_it_is_the_default_trigger_s(tmp_path, 
     other = filled("dragin", path, profile=profile, trigger="token_probability")
     assert (other.threshold, other.query_top) == (None, 30)
     assert other.theta < 0.6
-    assert filled("dragin", path, profile=profile, doubt="surprise").threshold is None
+    if profile == "code":
+        assert filled("dragin", path, profile=profile, doubt="surprise").threshold is None
     assert filled("dragin", path, profile=profile).threshold == 0.6
     assert filled("dragin", path, profile=profile, trigger="rind").threshold == 0.6
 
@@ -134,6 +135,14 @@ def test_a_profile_without_threshold_says_what_to_do(tmp_path):
         filled("dragin", path, profile="paper")
 
 
+def test_a_file_that_was_calibrated_when_profiles_shared_their_knobs(tmp_path):
+    path = tmp_path / "p.toml"
+    shared = 'trigger = "rind"\nheads = "max"\nsearch_first = true\ndoubt = "entropy"\nthreshold = 0.7\n'
+    path.write_text("".join(f"[dragin.{profile}]\n{shared}" for profile in ("default", "paper", "code")))
+    for profile in ("default", "paper", "code"):
+        assert filled("dragin", path, profile=profile).threshold == 0.7
+
+
 def test_unknown_names_offer_the_nearest():
     with pytest.raises(UnknownName, match=f"did you mean '{HOTPOT}'"):
         open_preset("llama2-13b-chat/hotpot")
@@ -159,6 +168,13 @@ def test_malformed_files(tmp_path, text, expected):
     path.write_text(text)
     with pytest.raises(PresetError, match=expected):
         filled("flare", path)
+
+
+def test_an_older_preset_of_the_authors_self_rag_names_a_knob_that_it_has_no_more(tmp_path):
+    path = tmp_path / "mine.toml"
+    path.write_text('[selfrag.code]\nscorer = "auto"\nform = "short"\nthreshold = 0.3\n')
+    assert filled("selfrag", path, profile="code").threshold == 0.3
+    assert filled("selfrag_authors", path).threshold == 0.3
 
 
 def test_a_method_with_profiles_whose_knobs_stand_under_none(tmp_path):

@@ -5,12 +5,20 @@ import pytest
 
 from askance.config import open_engine
 from askance.core.errors import BadIndex, InputError, KnobError, ModelSpecError, UnknownName
-from askance.core.knobs import short_repr
+from askance.core.knobs import name_of, short_repr
 from askance.core.ports import Method
 from askance.methods.flare import Flare
 from askance.methods.wording import Wording
 from askance.models.scripted import ScriptedModel
-from askance.wire import METHODS, load_model, load_models, make_method, method_class
+from askance.wire import (
+    METHODS,
+    PROFILES,
+    load_model,
+    load_models,
+    make_method,
+    method_class,
+    profiles_of,
+)
 from askance.wordings import open_wording
 
 
@@ -27,9 +35,34 @@ def test_every_method_can_be_made_and_says_what_it_is(name):
 @pytest.mark.parametrize("name", METHODS)
 def test_a_title_tells_whose_reading_of_a_method_it_is(name):
     hint = get_type_hints(method_class(name)).get("profile")
-    for profile in get_args(hint) or [""]:
+    for profile in profiles_of(name) or get_args(hint) or [""]:
         told = short_repr(make_method(name, {"profile": profile} if profile else {}))
         assert told == (f"{name} ({profile})" if profile else name)
+
+
+@pytest.mark.parametrize(("name", "profile"), PROFILES)
+def test_a_reading_is_reached_by_its_profile_and_by_its_name(name, profile):
+    by_profile = make_method(name, {"profile": profile, "max_tokens": 7})
+    own_name = name_of(method_class(name)) + {"code": "_authors"}.get(profile, f"_{profile}")
+    assert by_profile == make_method(own_name, {"max_tokens": 7})
+    assert short_repr(by_profile) == f"{name} ({profile}, max_tokens=7)"
+    (member,) = make_method("blender", {"methods": name, f"{name}.profile": profile}).methods.named
+    assert member == (name, make_method(own_name))
+    assert f"{name}[profile={profile}]" in str(make_method("blender", {"methods": own_name}).methods)
+
+
+@pytest.mark.parametrize(
+    ("settings", "expected"),
+    [
+        ({"profile": "cod"}, "profile='cod' of method dragin: expected one of default, paper, code"),
+        ({"doubt": "surprise"}, r"its profile default has none. .*\(profile=code\)"),
+        ({"profile": "code", "heads": "max"}, r"profile code has none.*\(profile=default or profile=paper\)"),
+        ({"profile": "paper", "threshhold": 1}, "did you mean 'threshold'"),
+    ],
+)
+def test_a_knob_that_a_reading_does_not_have(settings, expected):
+    with pytest.raises(InputError, match=expected):
+        make_method("dragin", settings)
 
 
 def test_knobs_from_strings():

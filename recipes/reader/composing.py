@@ -17,7 +17,7 @@ from askance.core.ports import Model
 from askance.core.types import Hit, Question
 from askance.eval.datasets import Example
 from askance.eval.datasets.grounds import Grounds, Paragraph, Triple
-from askance.methods.airrag_wording import REFUSAL
+from askance.methods.airrag.wording import REFUSAL
 from askance.methods.prompts import Layout
 from askance.train.reader.lesson import Lesson
 from askance.train.reader.reading import Reasoning, retrieval_answer, worked_answer

@@ -17,7 +17,7 @@ from askance.core.ports import Model
 from askance.core.types import Passage, Prompt
 from askance.eval.datasets import Example
 from askance.eval.datasets.grounds import Paragraph, Triple
-from askance.methods.selfrag_prompts import (
+from askance.methods.selfrag.prompts import (
     RELEVANCE,
     RETRIEVAL,
     SUPPORT,

@@ -12,8 +12,8 @@ from askance.core.ports import Model
 from askance.core.types import Demo
 from askance.eval.datasets import Example
 from askance.eval.datasets.grounds import Triple
-from askance.methods.airrag_prompts import analysis_prompt, summary_prompt, transformation_prompt
-from askance.methods.airrag_wording import READER
+from askance.methods.airrag.prompts import analysis_prompt, summary_prompt, transformation_prompt
+from askance.methods.airrag.wording import READER
 from askance.train.reader.lesson import Lesson, reply
 from askance.train.reader.passages import Showing, among_distractors
 from recipes.reader.relations import in_order, questions, role, same

@@ -19,7 +19,7 @@ from askance.presets import preset_text, shipped
 from askance.runtime.trace_file import check_writable
 from askance.serve.console import err, out
 from askance.text.printable import printable, printable_record
-from askance.wire import make_method, method_class, own_prompts, with_preset, with_prompts
+from askance.wire import make_method, own_prompts, with_preset, with_prompts
 
 if TYPE_CHECKING:
     from askance.train.calibrate import Calibration
@@ -136,6 +136,8 @@ def _write_preset(file: Path, found: "Calibration", settings: dict[str, Any], da
     ]
     settings = {**settings, found.knob: found.value}
     try:
-        write_atomically(file, preset_text(method_class(found.method_name), settings, comments))
+        write_atomically(
+            file, preset_text(type(make_method(found.method_name, settings)), settings, comments)
+        )
     except OSError as error:
         raise InputError(f"can't write {file}: {error.strerror}. Name another file.") from error

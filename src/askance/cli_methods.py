@@ -16,7 +16,7 @@ from askance.core.ports import Method, Needs
 from askance.core.strict_json import json_line
 from askance.serve.console import err, out
 from askance.text.printable import printable
-from askance.wire import DEFAULT_METHOD, METHODS, plain_method
+from askance.wire import DEFAULT_METHOD, METHODS, READINGS, plain_method
 from askance.wordings import WORDINGS, open_wording
 from askance.wordings.airrag import AIRRAG_WORDINGS, open_airrag_wording, shown_prompts
 
@@ -60,6 +60,7 @@ def methods(
     bare = [known for known in METHODS if not plain_method(known).needs.retriever]
     told = [f"{need}: {meaning}" for need, meaning in NEEDS.items()]
     told += [
+        f"Further readings, each a profile of the method it is named after: {', '.join(READINGS)}.",
         f"All but {', '.join(bare)} search: they need an index.",
         "One with its knobs: askance methods NAME",
     ]
@@ -70,13 +71,14 @@ def _show(name: str) -> None:
     method = plain_method(name)
     summary = (method.__doc__ or "").strip().split("\n\n")[0]
     needs = method.needs
-    wanted = [f"{need} ({NEEDS[need]})" for need in _needs(needs)] + ["an index"] * needs.retriever
+    wanted = [f"{need} ({NEEDS[need]})" if need in NEEDS else need for need in _needs(needs)]
+    wanted += ["an index"] * needs.retriever
     out.print(Text(name, style="bold").append(f"  {' '.join(summary.split())}", style="not bold"))
     rows = [
         ("searches", told_of(method, "searches")),
         ("needs", "; ".join(wanted) or "any model"),
         ("paper", told_of(method, "paper")),
-        ("page", f"docs/methods/{name}.md" if name in METHODS else ""),
+        ("page", f"docs/methods/{name_of(type(method))}.md" if name in METHODS | READINGS else ""),
     ]
     facts = Table(box=None, pad_edge=False, show_header=False)
     for row in filter(lambda row: row[1], rows):
@@ -141,7 +143,9 @@ def _bounds(field: dataclasses.Field[Any]) -> str:
 
 def _needs(needs: Needs) -> list[str]:
     """What of `NEEDS` a method asks for."""
-    wanted = [*sorted(needs.signals), *sorted(needs.capabilities)]
+    of_its_own = {"attention": "attention of its own"}
+    wanted = [of_its_own.get(signal, signal) for signal in sorted(needs.signals)]
+    wanted += sorted(needs.capabilities)
     return wanted + [CONTINUES] * bool(needs.one_of) + [ATTENTION] * needs.attention
 
 

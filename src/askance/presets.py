@@ -31,6 +31,9 @@ from askance.core.knobs import knob_field, name_of, parse_knobs, search_knob
 OF_MODELS = ("bundled", "bundled:base")
 """The presets that apply by themselves, each to the model of its name."""
 
+_OF_OTHER_PROFILES = ("heads", "search_first", "doubt", "scorer")
+"""Knobs of dragin and selfrag that older presets name for every profile, also where they are of no use."""
+
 
 @dataclass(frozen=True, slots=True)
 class Preset:
@@ -83,6 +86,8 @@ class Preset:
                 yield method, profile, knobs
 
     def _checked(self, cls: type[Any], entry: Mapping[str, Any]) -> dict[str, Any]:
+        names = {field.name for field in dataclasses.fields(cls)}
+        entry = {knob: entry[knob] for knob in entry if knob in names or knob not in _OF_OTHER_PROFILES}
         try:
             knobs = parse_knobs(cls, entry)
             cls(**knobs)

@@ -7,7 +7,7 @@ from pathlib import Path
 from typing import Any, cast
 
 from askance.choosing import DEFAULT_METHOD as DEFAULT_METHOD
-from askance.core.errors import InputError, UnknownName
+from askance.core.errors import InputError, KnobError, UnknownName
 from askance.core.extensions import check_port, find_extension, known_names, make_extension
 from askance.core.knobs import changed_knobs, name_of, parse_knobs
 from askance.core.ports import Method
@@ -19,7 +19,7 @@ from askance.loading import load_encoder as load_encoder
 from askance.loading import load_model as load_model
 from askance.loading import load_models as load_models
 from askance.loading import open_retriever as open_retriever
-from askance.methods.airrag_actions import read_actions
+from askance.methods.airrag.actions import read_actions
 from askance.methods.members import by_member, members_of, of_member, read_members, with_settings
 from askance.models.kinds import parse_spec
 from askance.nlp import load_linguistics
@@ -31,26 +31,42 @@ from askance.wordings.instructions import open_instructions
 METHODS = {
     "closed_book": "askance.methods.closed_book:ClosedBook",
     "single": "askance.methods.single:Single",
-    "fixed_length": "askance.methods.fixed_length:FixedLength",
-    "fixed_sentence": "askance.methods.fixed_sentence:FixedSentence",
+    "fixed_length": "askance.methods.fixed:FixedLength",
+    "fixed_sentence": "askance.methods.fixed:FixedSentence",
     "flare": "askance.methods.flare:Flare",
-    "flare_token": "askance.methods.flare_token:FlareToken",
-    "flare_entity": "askance.methods.flare_entity:FlareEntity",
+    "flare_token": "askance.reproductions.flare:FlareToken",
+    "flare_entity": "askance.reproductions.flare:FlareEntity",
     "dragin": "askance.methods.dragin:Dragin",
-    "selfrag": "askance.methods.selfrag:Selfrag",
+    "selfrag": "askance.methods.selfrag.method:Selfrag",
     "iterdrag": "askance.methods.iterdrag:Iterdrag",
-    "airrag": "askance.methods.airrag:Airrag",
-    "airrag_lite": "askance.methods.airrag:AirragLite",
+    "airrag": "askance.methods.airrag.method:Airrag",
+    "airrag_lite": "askance.methods.airrag.method:AirragLite",
     "blender": "askance.methods.blender:Blender",
 }
+
+PROFILES = {
+    ("closed_book", "code"): "askance.reproductions.baselines:ClosedBookAuthors",
+    ("single", "code"): "askance.reproductions.baselines:SingleAuthors",
+    ("fixed_length", "code"): "askance.reproductions.baselines:FixedLengthAuthors",
+    ("fixed_sentence", "code"): "askance.reproductions.baselines:FixedSentenceAuthors",
+    ("dragin", "paper"): "askance.methods.dragin_paper:DraginPaper",
+    ("dragin", "code"): "askance.reproductions.dragin:DraginAuthors",
+    ("selfrag", "code"): "askance.reproductions.selfrag:SelfragAuthors",
+}
+"""The further readings of methods, by the profile that names them: each is a method of its own."""
+
+READINGS = {
+    f"{name}_{profile}".replace("_code", "_authors"): target for (name, profile), target in PROFILES.items()
+}
+"""The same by names of their own, such as ``dragin_authors``."""
 
 RECORD_KNOBS: dict[str, Callable[[str], Any]] = {
     "linguistics": load_linguistics,
     "wording": open_wording,
     "prompts": open_airrag_wording,
     "instructions": open_instructions,
-    "actions": lambda text: read_actions(text, METHODS, make_method),
-    "methods": lambda text: read_members(text, METHODS, make_method),
+    "actions": lambda text: read_actions(text, METHODS | READINGS, make_method),
+    "methods": lambda text: read_members(text, METHODS | READINGS, make_method),
 }
 """Knobs that are records, by name, and what makes the record from a text."""
 
@@ -62,15 +78,20 @@ def method_class(name: str) -> type[Any]:
         UnknownName: no such method; names the nearest.
         InputError: a plug-in that can't be imported, or is no method.
     """
-    if name in METHODS:
-        module, _, attribute = METHODS[name].partition(":")
-        return cast(type[Any], getattr(import_module(module), attribute))
+    known = METHODS | READINGS
+    if name in known:
+        return _imported(known[name])
     found = find_extension("methods", name)
     if found is None:
-        raise UnknownName("method", name, known_names("methods", METHODS))
+        raise UnknownName("method", name, known_names("methods", known))
     if not isinstance(found, type):
         raise InputError(f"the method {name} is no class ({found!r}): name the class of a method.")
     return found
+
+
+def _imported(target: str) -> type[Any]:
+    module, _, attribute = target.partition(":")
+    return cast(type[Any], getattr(import_module(module), attribute))
 
 
 def plain_method(method: str | Method) -> Method:
@@ -95,7 +116,37 @@ def make_method(name: str | Method, settings: Mapping[str, Any] | None = None) -
         InputError: a record that can't be made, such as linguistics of a missing package, or
             prompts of a file with an error.
     """
-    return with_settings(plain_method(name), read_settings(name, settings or {}))
+    plain = in_profile(plain_method(name), settings or {})
+    return with_settings(plain, read_settings(name, settings or {}), in_profile)
+
+
+def profiles_of(name: str) -> dict[str, type[Any]]:
+    """The readings of a method by their profiles, where each is a method of its own; else none."""
+    further = {profile: _imported(target) for (of, profile), target in PROFILES.items() if of == name}
+    return {"default": method_class(name), **further} if further else {}
+
+
+def in_profile(method: Any, settings: Mapping[str, Any]) -> Any:
+    """A method in the reading that the profile among `settings` names, where that is a method of its own.
+
+    Raises:
+        KnobError: the method has other profiles, but not this one.
+    """
+    name, readings = name_of(type(method)), profiles_of(name_of(type(method)))
+    if type(method) not in readings.values():
+        return method
+    profile = settings.get("profile", method.profile)
+    if profile not in readings:
+        raise KnobError(f"knob profile={profile!r} of method {name}: expected one of {', '.join(readings)}.")
+    cls = readings[profile]
+    changed = {
+        knob: value for knob, value in changed_knobs(method).items() if knob in _knobs(cls) - {"profile"}
+    }
+    return method if type(method) is cls else cls(**changed)
+
+
+def _knobs(cls: type[Any]) -> set[str]:
+    return {field.name for field in fields(cls)}
 
 
 def read_settings(name: str | Method, settings: Mapping[str, Any]) -> dict[str, Any]:
@@ -108,6 +159,7 @@ def read_settings(name: str | Method, settings: Mapping[str, Any]) -> dict[str, 
 
 
 def _typed(method: Any, settings: Mapping[str, Any]) -> dict[str, Any]:
+    method = in_profile(method, settings)
     cls = type(method)
     if not is_dataclass(cls):
         if settings:
@@ -115,6 +167,7 @@ def _typed(method: Any, settings: Mapping[str, Any]) -> dict[str, Any]:
         return {}
     names = {field.name for field in fields(cls)}
     own, of_members = by_member(settings)
+    _check_profile_has(own, method)
     made = {
         key: RECORD_KNOBS[key](value)
         if isinstance(value, str) and key in names & RECORD_KNOBS.keys()
@@ -131,6 +184,18 @@ def _typed(method: Any, settings: Mapping[str, Any]) -> dict[str, Any]:
             raise UnknownName("member", member, members, place=f"of method {name_of(cls)}")
         typed |= of_member(member, _typed(members[member], knobs))
     return typed
+
+
+def _check_profile_has(settings: Mapping[str, Any], method: Any) -> None:
+    """Raise KnobError where a knob is one of another profile of the method alone."""
+    name = name_of(type(method))
+    for knob in sorted(settings.keys() - _knobs(type(method))):
+        having = [profile for profile, cls in profiles_of(name).items() if knob in _knobs(cls)]
+        if having:
+            raise KnobError(
+                f"knob {knob} of method {name}: its profile {method.profile} has none. Leave it out, or "
+                f"choose one that has it (profile={' or profile='.join(having)})."
+            )
 
 
 def with_preset(
@@ -150,7 +215,7 @@ def with_preset(
         UnknownName: no such method, knob or preset.
         PresetError: the preset named can't be read, or knows neither the method in its profile nor a member.
     """
-    method = plain_method(name)
+    method = in_profile(plain_method(name), settings)
     typed = _typed(method, settings)
     if preset is None:
         return _filled(method, typed, answer_model, own_preset(answer_model))
@@ -163,6 +228,7 @@ def with_preset(
 def _is_known(preset: Preset, method: Any, typed: Mapping[str, Any]) -> bool:
     """Whether a preset has something for a method or one of its members."""
     own, of_members = by_member(typed)
+    method = in_profile(method, own)
     members = (members_of(method, own) or {}).items()
     return preset.knows(type(method), {**changed_knobs(method), **own}) or any(
         _is_known(preset, member, of_members.get(name, {})) for name, member in members
@@ -170,7 +236,9 @@ def _is_known(preset: Preset, method: Any, typed: Mapping[str, Any]) -> bool:
 
 
 def _filled(method: Any, typed: Mapping[str, Any], model: str, preset: Preset | None) -> dict[str, Any]:
-    cls, (own, of_members) = type(method), by_member(typed)
+    own, of_members = by_member(typed)
+    method = in_profile(method, own)
+    cls = type(method)
     filled = {**_trained_prompts(cls, model), **changed_knobs(method), **own}
     if preset is not None and preset.knows(cls, filled):
         filled = {**preset.knobs(cls, filled), **filled}

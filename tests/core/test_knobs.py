@@ -6,7 +6,8 @@ import pytest
 from askance.core.errors import KnobError, UnknownName
 from askance.core.knobs import Knobs, describe_type, knob, name_of, parse_knobs, short_repr
 from askance.methods.dragin import Dragin
-from askance.methods.flare_token import FlareToken
+from askance.reproductions.dragin import DraginAuthors
+from askance.reproductions.flare import FlareToken
 
 
 @dataclass(frozen=True, slots=True)
@@ -91,5 +92,5 @@ def test_a_short_repr_has_what_is_not_at_its_default():
 
 def test_a_short_repr_tells_the_profile_of_a_method_that_has_several():
     assert short_repr(Dragin()) == "dragin (default)"
-    assert short_repr(Dragin(profile="code", passages=5)) == "dragin (code, passages=5)"
+    assert short_repr(DraginAuthors(passages=5)) == "dragin (code, passages=5)"
     assert short_repr(FlareToken()) == "flare_token (code)"

@@ -5,8 +5,8 @@ import asyncio
 from askance.ask import ask
 from askance.core.trace import Decided, Expanded, Generated, ScoredOptions
 from askance.core.types import Passage, Question
-from askance.methods.airrag_actions import Actions
-from askance.methods.airrag_state import QT, RA, SA, SAY
+from askance.methods.airrag.actions import Actions
+from askance.methods.airrag.state import QT, RA, SA, SAY
 from askance.models.scripted import ScriptedModel
 from askance.retrieval.scripted import ScriptedRetriever
 

@@ -15,7 +15,7 @@ import torch
 from transformers import PreTrainedTokenizerFast
 
 from askance.core.types import Passage
-from askance.methods.reflection_tokens import ALL_TOKENS
+from askance.methods.selfrag.tokens import ALL_TOKENS
 from tests.models.tiny import add_reflection_tokens, sentencepiece_tokenizer, tiny_module
 
 THINGS = ("cat", "dog", "boat")

@@ -4,13 +4,16 @@ import asyncio
 import itertools
 import math
 import re
+from collections.abc import Callable
 from dataclasses import dataclass
 from typing import Any
 
 from askance.ask import ask
 from askance.core.trace import Expanded
 from askance.core.types import Passage, Question
-from askance.methods.reflection_tokens import (
+from askance.methods.selfrag.judging import ReflectionScorer
+from askance.methods.selfrag.method import Selfrag
+from askance.methods.selfrag.tokens import (
     ALL_TOKENS,
     FULLY,
     GROUPS,
@@ -18,11 +21,8 @@ from askance.methods.reflection_tokens import (
     PARTIALLY,
     RELEVANT,
     UNSUPPORTED,
+    Distribution,
 )
-from askance.methods.selfrag import Selfrag
-from askance.methods.selfrag_native import NativeWriter
-from askance.methods.selfrag_prompted import PromptedWriter
-from askance.methods.selfrag_scorers import ReflectionScorer
 from askance.models.scripted import Reply, ScriptedModel
 from askance.retrieval.scripted import ScriptedRetriever
 
@@ -111,8 +111,34 @@ class Judged:
         return self.selfrag.needs
 
     async def answer(self, question, run):
-        writer = NativeWriter if self.over_tokens else PromptedWriter
-        return await self.selfrag.answer_with(writer(self.selfrag, question, run, self.scorer), question, run)
+        method = self.selfrag
+        if self.over_tokens:
+            writer = method.native_writer(question, run, method.head(question, run), self.scorer)
+        else:
+            writer = method.prompted_writer(question, run, self.scorer)
+        return await method.answer_with(writer, question, run)
+
+
+@dataclass(frozen=True, slots=True)
+class ScriptedScorer:
+    """Judgements by rule: each function takes what its judgement is about; passages by their text."""
+
+    retrieves: Callable[[str], Distribution] = lambda so_far: {}
+    relevances: Callable[[str], Distribution] = lambda passage: {}
+    supports: Callable[[str, str], Distribution] = lambda sentence, passage: {}
+    utilities: Callable[[str], Distribution] = lambda answer: {}
+
+    async def retrieve(self, so_far, hits, *, key):
+        return self.retrieves(so_far)
+
+    async def relevance(self, hit, *, key):
+        return self.relevances(hit.passage.text)
+
+    async def support(self, so_far, sentence, hit, *, key):
+        return self.supports(sentence, hit.passage.text)
+
+    async def utility(self, answer, *, key):
+        return self.utilities(answer)
 
 
 def slow_score(reply: Reply, *, use=1, rel=1.0, sup=1.0, util=0.5, whole=True, text_only=False) -> float:

@@ -5,7 +5,7 @@ import asyncio
 from askance.ask import ask
 from askance.core.trace import Expanded, Generated
 from askance.core.types import Passage, Question
-from askance.methods.reflection_tokens import (
+from askance.methods.selfrag.tokens import (
     ALL_TOKENS,
     FULLY,
     IRRELEVANT,
@@ -15,8 +15,8 @@ from askance.methods.reflection_tokens import (
     UNSUPPORTED,
     UTILITIES,
 )
-from askance.methods.selfrag import Selfrag
 from askance.models.scripted import Reply, ScriptedModel
+from askance.reproductions.selfrag import SelfragAuthors
 from askance.retrieval.scripted import ScriptedRetriever
 
 OPEN = Question("q", "Which river flows through Pisa?")
@@ -50,7 +50,7 @@ def by(replies):
 
 
 def code(**knobs):
-    return Selfrag(profile="code", **knobs)
+    return SelfragAuthors(**knobs)
 
 
 def asking(probability):

@@ -1,13 +1,13 @@
 """What tests of Self-RAG's long form share: replies of two segments, and the knobs."""
 
-from askance.methods.reflection_tokens import (
+from askance.methods.selfrag.method import Selfrag
+from askance.methods.selfrag.tokens import (
     IRRELEVANT,
     KEEP_USING,
     NO_SEARCH,
     RELEVANT,
     SEARCH,
 )
-from askance.methods.selfrag import Selfrag
 from tests.methods.reflecting import (
     ARNO,
     IN_ARNO,

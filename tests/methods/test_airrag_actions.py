@@ -5,11 +5,11 @@ from dataclasses import replace
 import pytest
 
 from askance.core.errors import KnobError, LimitReached, MissingAbility, UnknownName
-from askance.methods.airrag import Airrag, AirragLite
-from askance.methods.airrag_actions import ALL, FULL, WITHOUT_ANALYSIS, Actions
+from askance.methods.airrag.actions import ALL, FULL, WITHOUT_ANALYSIS, Actions
+from askance.methods.airrag.method import Airrag, AirragLite
 from askance.methods.closed_book import ClosedBook
 from askance.methods.dragin import Dragin
-from askance.methods.selfrag import Selfrag
+from askance.methods.selfrag.method import Selfrag
 from askance.models.scripted import ScriptedModel
 from askance.wire import make_method
 from tests.methods.bridge import calls, decisions, nodes, playing, run, spent

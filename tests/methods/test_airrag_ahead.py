@@ -5,7 +5,7 @@ import asyncio
 import pytest
 
 from askance.core.errors import ModelFailure
-from askance.methods.airrag import Airrag, AirragLite
+from askance.methods.airrag.method import Airrag, AirragLite
 from askance.models.scripted import ScriptedModel
 from askance.retrieval.scripted import ScriptedRetriever
 from tests.methods.bridge import (

@@ -10,10 +10,10 @@ from hypothesis import strategies as st
 from askance.core.ports import Run
 from askance.core.trace import Trace
 from askance.core.types import Passage, Raw, Span
-from askance.methods.airrag import Airrag, AirragLite
-from askance.methods.airrag_actions import ALL, WITHOUT_ANALYSIS
-from askance.methods.airrag_searching import Searching
-from askance.methods.airrag_state import DA
+from askance.methods.airrag.actions import ALL, WITHOUT_ANALYSIS
+from askance.methods.airrag.method import Airrag, AirragLite
+from askance.methods.airrag.searching import Searching
+from askance.methods.airrag.state import DA
 from askance.methods.budget import Account, Allowance, NoRoom, most_that_fit
 from askance.models.scripted import ScriptedModel
 from askance.retrieval.scripted import ScriptedRetriever

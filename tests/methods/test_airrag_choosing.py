@@ -6,9 +6,9 @@ import pytest
 
 from askance.core.errors import MissingAbility
 from askance.core.types import Hit
-from askance.methods.airrag import Airrag
-from askance.methods.airrag_reward import PASSAGE_TOKENS, path_prompt
-from askance.methods.airrag_state import DA, SA, State
+from askance.methods.airrag.method import Airrag
+from askance.methods.airrag.reward import PASSAGE_TOKENS, path_prompt
+from askance.methods.airrag.state import DA, SA, State
 from askance.models.scripted import ScriptedModel
 from askance.models.scripted_encoder import ScriptedEncoder
 from tests.methods.bridge import (

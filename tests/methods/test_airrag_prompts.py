@@ -7,19 +7,20 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from askance.core.types import Chat, Demo, Hit, Passage, Question, Sampling
-from askance.methods.airrag_prompts import (
+from askance.methods.airrag.prompts import (
+    MOST_QUERIES,
     Candidate,
     analysis_prompt,
     candidates_prompt,
     direct_prompt,
     is_refusal,
     parse_final,
+    parse_queries,
     retrieval_answer_prompt,
     summary_prompt,
     transformation_prompt,
 )
-from askance.methods.airrag_queries import MOST_QUERIES, parse_queries
-from askance.methods.airrag_wording import OWN, REFUSAL
+from askance.methods.airrag.wording import OWN, REFUSAL
 from askance.models.scripted import ScriptedModel
 
 QUESTION = Question("q", "Which sea does the river\nof Pisa flow into?")

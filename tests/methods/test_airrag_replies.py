@@ -8,7 +8,7 @@ from pathlib import Path
 
 import pytest
 
-from askance.methods.airrag_queries import parse_queries
+from askance.methods.airrag.prompts import parse_queries
 
 FILE = Path(__file__).parent / "fixtures" / "airrag_replies.jsonl"
 REPLIES = [json.loads(line) for line in FILE.read_text(encoding="utf-8").splitlines()]

@@ -8,7 +8,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from askance.core.types import Demo, Hit, Passage
-from askance.methods.airrag_state import DA, QT, RA, SA, SAY, Legality, State, is_same
+from askance.methods.airrag.state import DA, QT, RA, SA, SAY, Legality, State, is_same
 
 QUESTION = "Where does the creek under the bridge end?"
 HITS = tuple(Hit(Passage(id, id, id), 1 / rank, rank) for rank, id in enumerate("ab", start=1))

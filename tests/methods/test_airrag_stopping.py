@@ -6,10 +6,9 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from askance.methods.airrag import Airrag
-from askance.methods.airrag_choosing import Ending, is_chosen
-from askance.methods.airrag_state import State
-from askance.methods.airrag_voting import Vote, is_decided, jcd_scores, ranking
+from askance.methods.airrag.choosing import Ending, Vote, is_chosen, is_decided, jcd_scores, ranking
+from askance.methods.airrag.method import Airrag
+from askance.methods.airrag.state import State
 from askance.text.answers import normalise_answer
 from tests.methods.bridge import Varied, decisions, model, run
 

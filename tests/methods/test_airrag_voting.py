@@ -3,7 +3,7 @@
 import numpy as np
 import pytest
 
-from askance.methods.airrag_voting import Vote, clustered, emb_scores, jcd_scores, ranking
+from askance.methods.airrag.choosing import Vote, clustered, emb_scores, jcd_scores, ranking
 from tests.tolerances import near
 
 RIVERS = ("Delaware River", "the Delaware River in Eddystone", "Mohawk River")

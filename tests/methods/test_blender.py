@@ -20,13 +20,13 @@ from askance.core.knobs import short_repr
 from askance.core.ports import Needs
 from askance.core.trace import Decided, Failed, Generated, Searched
 from askance.core.types import Answer, Citation, Question, Raw, Sampling, Span
-from askance.methods.airrag import Airrag
-from askance.methods.airrag_actions import LITE, Actions
+from askance.methods.airrag.actions import LITE, Actions
+from askance.methods.airrag.method import Airrag
 from askance.methods.blender import OF_THE_PAPER, Blender
 from askance.methods.closed_book import ClosedBook
 from askance.methods.dragin import Dragin
 from askance.methods.members import Members
-from askance.methods.selfrag import Selfrag
+from askance.methods.selfrag.method import Selfrag
 from askance.methods.single import Single
 from askance.methods.wording import PLAIN
 from askance.models.scripted import ScriptedModel

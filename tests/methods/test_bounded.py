@@ -13,12 +13,13 @@ from askance.core.errors import BudgetTooSmall, KnobError
 from askance.core.trace import Trace
 from askance.core.types import Hit, Passage, Question
 from askance.methods.budget import Account, AllowedModel, NoRoom, has_room
-from askance.methods.fixed_sentence import FixedSentence
+from askance.methods.fixed import FixedSentence
 from askance.methods.prompts import answer_prompt
-from askance.methods.selfrag import Selfrag
+from askance.methods.selfrag.method import Selfrag
 from askance.methods.single import Single
 from askance.methods.wording import Wording
 from askance.models.scripted import ScriptedModel
+from askance.reproductions.baselines import SingleAuthors
 from askance.retrieval.scripted import ScriptedRetriever
 from askance.wire import METHODS, make_method, method_class
 
@@ -149,7 +150,7 @@ def test_single_shows_as_many_passages_as_one_call_has_room_for():
 
 def test_the_authors_code_shows_a_number_of_passages():
     with pytest.raises(KnobError, match="passages=0 of method single"):
-        Single(profile="code", passages=0)
+        SingleAuthors(passages=0)
 
 
 def test_room_is_what_window_and_every_allowance_leave():

@@ -13,20 +13,27 @@ from rich.console import Console
 from askance.ask import ask
 from askance.core.trace import Committed, Drafted, Trace, Uncited
 from askance.core.types import Passage, Question
-from askance.methods.airrag import Airrag, AirragLite
+from askance.methods.airrag.method import Airrag, AirragLite
 from askance.methods.blender import Blender
 from askance.methods.closed_book import ClosedBook
 from askance.methods.dragin import Dragin
-from askance.methods.fixed_length import FixedLength
-from askance.methods.fixed_sentence import FixedSentence
+from askance.methods.dragin_paper import DraginPaper
+from askance.methods.fixed import FixedLength, FixedSentence
 from askance.methods.flare import Flare
-from askance.methods.flare_token import FlareToken
 from askance.methods.iterdrag import Iterdrag
 from askance.methods.members import Members
 from askance.methods.queries import QueryMode
-from askance.methods.selfrag import Selfrag
+from askance.methods.selfrag.method import Selfrag
 from askance.methods.single import Single
 from askance.models.scripted import Reply, ScriptedModel
+from askance.reproductions.baselines import (
+    ClosedBookAuthors,
+    FixedLengthAuthors,
+    FixedSentenceAuthors,
+    SingleAuthors,
+)
+from askance.reproductions.dragin import DraginAuthors
+from askance.reproductions.flare import FlareToken
 from askance.retrieval.scripted import ScriptedRetriever
 from askance.serve.live_view import LiveView
 from askance.serve.terminal import print_trace
@@ -44,18 +51,18 @@ WRITERS = [
     FixedSentence(),
     Flare(),
     Dragin(),
-    Dragin(profile="paper", layout="raw"),
+    DraginPaper(layout="raw"),
     Selfrag(mode="always", passages=1),
     Selfrag(form="long", mode="always", passages=1),
 ]
 TREES = [Airrag(), AirragLite(), Blender(methods=Members((("single", Single()), ("lite", AirragLite()))))]
 CODE = [
-    ClosedBook(profile="code"),
-    Single(profile="code"),
-    FixedLength(profile="code"),
-    FixedSentence(profile="code"),
+    ClosedBookAuthors(),
+    SingleAuthors(),
+    FixedLengthAuthors(),
+    FixedSentenceAuthors(),
     FlareToken(),
-    Dragin(profile="code"),
+    DraginAuthors(),
 ]
 
 
@@ -118,7 +125,7 @@ def test_the_authors_code_keeps_its_text_and_reads_a_clean_answer(method):
 
 
 def test_the_authors_code_cites_the_sentences_as_they_stand():
-    result = asked(Single(profile="code"))
+    result = asked(SingleAuthors())
     assert cites(result) == {
         "Ruth Kane painted the harbour [1].": "k",
         "So the answer is Ruth Kane [1].": "k",
@@ -181,9 +188,9 @@ def test_a_sentence_without_support_stands_without_a_number_and_the_trace_says_w
 @pytest.mark.parametrize(
     "method",
     [
-        *(Dragin(profile="paper", query=query, threshold=1) for query in get_args(QueryMode)),
+        *(DraginPaper(query=query, threshold=1) for query in get_args(QueryMode)),
         *(Dragin(query=query, threshold=1) for query in get_args(QueryMode)),
-        Dragin(profile="paper", trigger="token_probability"),
+        DraginPaper(trigger="token_probability"),
         Dragin(trigger="token_probability"),
         Flare(search_below=0.5),
     ],
@@ -287,7 +294,7 @@ def test_the_screen_of_the_authors_code_doubles_no_marker(recorded):
     """The answer keeps what the model wrote, to the letter; the screen has our numbers alone."""
     text = "[4], Ruth Kane painted it [1]. So the answer is Ruth Kane [1][2]."
     question = Question("q", QUESTION.text, options=("[4], Ruth Kane", "Ada Hall"))
-    result = asked(Single(profile="code"), text, question=question)
+    result = asked(SingleAuthors(), text, question=question)
     assert result.answer.text.endswith("Ruth Kane [1][2].<|end|>")
     out = io.StringIO()
     console = Console(file=out, width=200)
@@ -308,7 +315,7 @@ def test_the_screen_of_the_authors_code_doubles_no_marker(recorded):
 def test_what_grows_on_a_terminal_has_no_marker_of_the_authors_code():
     out = io.StringIO()
     console = Console(file=out, width=200, force_terminal=True)
-    result = asked(Single(profile="code"), heard=(heard := []))
+    result = asked(SingleAuthors(), heard=(heard := []))
     with LiveView(console) as view:
         for event in heard[:-1]:
             view(event)

@@ -10,13 +10,15 @@ from askance.core.errors import MissingAbility
 from askance.core.trace import Attended, Decided, Generated, Searched
 from askance.core.types import Demo, Passage, Question
 from askance.methods.dragin import Dragin
+from askance.methods.dragin_paper import DraginPaper
 from askance.methods.flare import Flare
-from askance.methods.queries import Asking, formulate
-from askance.methods.rind import Doubt
 from askance.methods.wording import Wording
 from askance.models.scripted import Reply, ScriptedModel
+from askance.reproductions.dragin import DraginAuthors
+from askance.reproductions.rind_qfs import Asking, Doubt, formulate
 from askance.retrieval.scripted import ScriptedRetriever
 from askance.text.linguistics import OWN
+from tests.methods.readings import dragin
 from tests.tolerances import near
 
 SEATS = Question("q", "How many people can the home arena of the Lewiston Maineiacs seat?")
@@ -42,7 +44,7 @@ def run(method, replies, found=(ARENA,), question=SEATS, look=looks):
 
 
 def paper(**knobs):
-    return Dragin(profile="paper", **{"elicit": False, **knobs})
+    return DraginPaper(**{"elicit": False, **knobs})
 
 
 def searches(result):
@@ -75,7 +77,7 @@ def test_case_1_paper():
 
 
 def test_case_1_code():
-    method = Dragin(profile="code", threshold=4.0)
+    method = DraginAuthors(threshold=4.0)
     replies = [DRAFT, " It seats 3,677. So the answer", " So the answer is 3,677."]
     result, model, _ = run(method, replies)
     (search,) = searches(result)
@@ -114,7 +116,7 @@ def test_case_2_the_relevant_passage_is_used_and_the_failure_is_not_hidden(profi
     first = " The university in Lawrence is Missouri State. So the"
     rest = " Kansas State. So the" if profile == "paper" else " The university is Kansas State. So"
     replies = [Reply(first, entropies={"Missouri": 9.0}), rest, " So the answer is the Wildcat song."]
-    method = Dragin(profile=profile, threshold=3.0)
+    method = dragin(profile, threshold=3.0)
     result, model, _ = run(method, replies, (EMPLOYER, KANSAS, PEOPLE), SONG, look)
     (search,) = [event for event in result.trace.events if isinstance(event, Searched)]
     assert [hit.passage.id for hit in search.hits] == ["p1", "p2", "p3"]
@@ -196,8 +198,8 @@ QUERIES = """
 @pytest.mark.parametrize("query", QUERIES)
 @pytest.mark.parametrize("trigger", ["rind", "token_probability", "every_sentence", "every_tokens"])
 def test_every_pair_of_trigger_and_query_ends(profile, query, trigger):
-    method = Dragin(
-        profile=profile,
+    method = dragin(
+        profile,
         trigger=trigger,
         query=query,
         threshold=0.3,
@@ -238,7 +240,7 @@ def test_probability_with_the_masked_sentence():
 
 
 def code(**knobs):
-    return Dragin(profile="code", **{"threshold": 4.0, "elicit": False, **knobs})
+    return DraginAuthors(**{"threshold": 4.0, "elicit": False, **knobs})
 
 
 def test_a_draft_without_doubt_is_kept_whole():
@@ -287,7 +289,7 @@ def test_doubt_by_surprise():
     assert retriever.queries == []
     result, _, retriever = run(code(threshold=2.0, doubt="surprise"), replies, look=None)
     assert [word.text for word in searches(result)[0].words if word.is_hit] == ["Bonn."]
-    assert Dragin(profile="code", doubt="surprise").needs.signals == {"logprob"}
+    assert DraginAuthors(doubt="surprise").needs.signals == {"logprob"}
 
 
 def test_the_query_pass_reads_a_control_token_that_the_model_wrote_as_one():

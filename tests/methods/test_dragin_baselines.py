@@ -6,14 +6,15 @@ import pytest
 
 from askance.ask import ask
 from askance.core.types import Passage, Question
-from askance.methods.closed_book import ClosedBook
-from askance.methods.fixed_length import FixedLength
-from askance.methods.fixed_sentence import FixedSentence
-from askance.methods.flare_masks import mask
-from askance.methods.flare_token import FlareToken
-from askance.methods.single import Single
 from askance.methods.wording import Wording
 from askance.models.scripted import Reply, ScriptedModel
+from askance.reproductions.baselines import (
+    ClosedBookAuthors,
+    FixedLengthAuthors,
+    FixedSentenceAuthors,
+    SingleAuthors,
+)
+from askance.reproductions.flare import FlareToken, mask
 from askance.retrieval.scripted import ScriptedRetriever
 
 QUESTION = Question("q", "Which river flows through Pisa?")
@@ -32,29 +33,25 @@ def run(method, replies, found=(ARNO,)):
 
 
 def test_closed_book_keeps_all_that_was_written():
-    result, model, _ = run(
-        ClosedBook(profile="code", elicit=False, wording=BARE), [" The Arno.\n\nQuestion: next"]
-    )
+    result, model, _ = run(ClosedBookAuthors(elicit=False, wording=BARE), [" The Arno.\n\nQuestion: next"])
     assert model.prompts == [CASE]
     assert result.answer.text == " The Arno.\n\nQuestion: next<|end|>"
 
 
 def test_single_shows_bodies_of_passages_and_an_instruction():
-    result, model, retriever = run(
-        Single(profile="code", elicit=False, passages=1, wording=BARE), [" The Arno."]
-    )
+    result, model, retriever = run(SingleAuthors(elicit=False, passages=1, wording=BARE), [" The Arno."])
     assert retriever.queries == [QUESTION.text]
     assert model.prompts == [BLOCK + CASE]
     assert result.answer.text == " The Arno.<|end|>"
 
 
 def test_fewer_passages_leave_empty_lines():
-    _, model, _ = run(Single(profile="code", elicit=False, passages=3, wording=BARE), [" The Arno."])
+    _, model, _ = run(SingleAuthors(elicit=False, passages=3, wording=BARE), [" The Arno."])
     assert "through Pisa.\n[2] \n[3] \nGo on." in model.prompts[0]
 
 
 def test_fixed_length_asks_with_the_last_chunk():
-    method = FixedLength(profile="code", elicit=False, every_tokens=2, passages=1, max_tokens=4, wording=BARE)
+    method = FixedLengthAuthors(elicit=False, every_tokens=2, passages=1, max_tokens=4, wording=BARE)
     result, model, retriever = run(method, [" one two three", " three four", " five six"])
     assert retriever.queries == [QUESTION.text, "one two", "three four"]
     assert model.prompts[0] == f"{BLOCK}{CASE} ", "the authors' code leaves a space behind"
@@ -65,7 +62,7 @@ def test_fixed_length_asks_with_the_last_chunk():
 
 
 def test_fixed_length_searches_once_more_after_an_empty_chunk():
-    method = FixedLength(profile="code", elicit=False, every_tokens=1, wording=BARE)
+    method = FixedLengthAuthors(elicit=False, every_tokens=1, wording=BARE)
     result, _, retriever = run(method, [Reply("\n", ends=False)] * 2)
     assert retriever.queries == [QUESTION.text, ""]
     assert result.answer.text == " "
@@ -73,7 +70,7 @@ def test_fixed_length_searches_once_more_after_an_empty_chunk():
 
 
 def test_fixed_sentence_asks_with_the_last_sentence():
-    method = FixedSentence(profile="code", elicit=False, passages=1, wording=BARE)
+    method = FixedSentenceAuthors(elicit=False, passages=1, wording=BARE)
     replies = [" One is here. Two", " Two is there. Three", " So the answer is two. Next"]
     result, model, retriever = run(method, replies)
     assert retriever.queries == [QUESTION.text, "One is here.", "Two is there."]
@@ -85,8 +82,8 @@ def test_fixed_sentence_asks_with_the_last_sentence():
 @pytest.mark.parametrize(
     "method",
     [
-        FixedSentence(profile="code", elicit=False, query_tokens=3, wording=BARE),
-        FixedLength(profile="code", elicit=False, query_tokens=3, wording=BARE),
+        FixedSentenceAuthors(elicit=False, query_tokens=3, wording=BARE),
+        FixedLengthAuthors(elicit=False, query_tokens=3, wording=BARE),
     ],
 )
 def test_queries_are_searched_for_without_an_end_token_which_counts_all_the_same(method):
@@ -97,9 +94,7 @@ def test_queries_are_searched_for_without_an_end_token_which_counts_all_the_same
 
 
 def test_fixed_sentence_ends_without_a_sentence():
-    result, _, retriever = run(
-        FixedSentence(profile="code", elicit=False, max_tokens=1), [Reply("\n", ends=False)]
-    )
+    result, _, retriever = run(FixedSentenceAuthors(elicit=False, max_tokens=1), [Reply("\n", ends=False)])
     assert len(retriever.queries) == 1
     assert result.trace.decisions[-1].why == "no sentence was written"
 
@@ -107,8 +102,8 @@ def test_fixed_sentence_ends_without_a_sentence():
 @pytest.mark.parametrize(
     "method",
     [
-        FixedLength(profile="code", elicit=False, max_rounds=3),
-        FixedSentence(profile="code", elicit=False, max_rounds=3),
+        FixedLengthAuthors(elicit=False, max_rounds=3),
+        FixedSentenceAuthors(elicit=False, max_rounds=3),
     ],
 )
 def test_rounds_are_limited(method):

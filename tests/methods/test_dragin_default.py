@@ -12,6 +12,7 @@ from askance.core.types import Passage, Question
 from askance.methods.dragin import Dragin
 from askance.models.scripted import Reply, ScriptedModel
 from askance.retrieval.scripted import ScriptedRetriever
+from tests.methods.readings import dragin
 from tests.methods.test_dragin import ARENA, EMPLOYER, FIRST, KANSAS, PEOPLE, SEATS, SONG, TELLING
 from tests.tolerances import near
 
@@ -26,7 +27,7 @@ def looks(pieces):
 
 
 def default(**knobs):
-    return Dragin(**{"search_first": False, "elicit": False, "query_top": 6, **knobs})
+    return dragin(**{"search_first": False, "elicit": False, "query_top": 6, **knobs})
 
 
 def run(method, replies, found=(ARENA,), question=SEATS, look=looks, **models):
@@ -78,7 +79,7 @@ def test_the_decision_carries_the_numbers():
     assert [word.text for word in hits] == ["4,250."]
     assert hits[0].value == near(3.0, "entropy", "scripted")
     assert {word.text: word.value for word in search.words}["a"] == 0.0, "a function word is never in doubt"
-    assert result.trace.decisions[-1].why == "the model ended its answer"
+    assert result.trace.decisions[-1].why == "the answer is stated"
 
 
 def test_a_sentence_is_searched_for_once():
@@ -203,7 +204,7 @@ def test_a_model_that_never_ends_a_sentence_ends_at_the_limit():
     result, _, _ = run(
         default(threshold=math.inf, max_tokens=9), lambda shown, key: Reply(" and on" * 50), look=None
     )
-    assert result.trace.decisions[-1].why == "the answer has all the tokens it may have"
+    assert result.trace.decisions[-1].why == "the answer has 9 tokens"
 
 
 NUMBERED = [Passage(f"p{number}", "", f"Number {number}.") for number in range(40)]
@@ -252,4 +253,4 @@ def test_a_passage_found_twice_is_shown_once():
 def test_a_proxy_that_would_not_be_asked_is_refused(profile):
     models = {"answer": ScriptedModel(), "attend": ScriptedModel()}
     with pytest.raises(MissingAbility, match="no model in the role attend"):
-        asyncio.run(ask(SEATS, Dragin(profile=profile), models, ScriptedRetriever()))
+        asyncio.run(ask(SEATS, dragin(profile), models, ScriptedRetriever()))

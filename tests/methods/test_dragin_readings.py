@@ -13,6 +13,7 @@ from askance.core.errors import InputError
 from askance.core.types import Passage, Question
 from askance.engine import Engine
 from askance.methods.dragin import Dragin
+from askance.methods.dragin_paper import DraginPaper
 from askance.methods.looking import Look
 from askance.methods.wording import DEMOS, PLAIN, Wording
 from askance.models.scripted import Reply, ScriptedModel
@@ -21,6 +22,7 @@ from askance.text.linguistics import OWN, Linguistics
 from askance.text.sentences import sentences
 from askance.train.calibrate import calibrate
 from askance.wire import load_linguistics, make_method
+from tests.methods.readings import dragin
 from tests.tolerances import near
 
 ASKED = Question("q", "Which river crosses Bremen?", options=("Weser", "Elbe"))
@@ -35,7 +37,7 @@ def run(method, replies, *, question=ASKED, found=(FOUND,), look=None):
 
 
 def paper(**knobs):
-    return Dragin(profile="paper", elicit=False, **knobs)
+    return DraginPaper(elicit=False, **knobs)
 
 
 # What a query is taken from.
@@ -104,7 +106,7 @@ def test_nothing_behind_the_line_that_states_the_answer_is_searched_for(profile,
         {"Berlin": 0.01},
         entropies={"Berlin": 900.0},
     )
-    method = Dragin(profile=profile, trigger=trigger, elicit=False, search_first=False)
+    method = dragin(profile, trigger=trigger, elicit=False, search_first=False)
     result, _, retriever = run(method, [reply, ANSWER])
     assert retriever.queries == []
     assert result.answer.short == "Bonn"
@@ -157,8 +159,8 @@ def test_heads_are_summed_up_as_they_are_asked_for():
     ],
 )
 def test_trigger_and_query_sum_heads_up_each_for_itself(knobs, of_query, read):
-    dragin = Dragin(**knobs)
-    assert (dragin.heads_of_query, dragin.attention) == (of_query, read)
+    method = dragin(**knobs)
+    assert (method.heads_of_query, method.attention) == (of_query, read)
 
 
 class TwoHeads(ScriptedModel):
@@ -179,7 +181,7 @@ def test_how_the_query_sums_heads_up_leaves_the_trigger_alone(profile):
         replies = [Reply(" It flows by Minden slowly now. So the", entropies={"slowly": 9e9}), ANSWER, ANSWER]
         model, retriever = TwoHeads(replies), ScriptedRetriever([FOUND])
         question = Question("q", "Which river crosses Bremen?")
-        method = Dragin(profile=profile, query_heads=query_heads, elicit=False, **knobs)
+        method = dragin(profile, query_heads=query_heads, elicit=False, **knobs)
         result = asyncio.run(ask(question, method, {"answer": model}, retriever))
         return result.trace.decisions[0].words, retriever.queries
 
@@ -250,7 +252,7 @@ def test_a_sentence_that_repeats_an_earlier_one_after_a_cut_is_written_to_its_en
 
 @pytest.mark.parametrize("profile", ["default", "paper", "code"])
 def test_the_trigger_of_probabilities_searches_with_its_own_default(profile):
-    method = Dragin(profile=profile, trigger="token_probability", query="question", search_first=False)
+    method = dragin(profile, trigger="token_probability", query="question", search_first=False)
     replies = [Reply(" It is the Aller. So the", {"Aller": 0.3}), " It is the Weser. So the", ANSWER, ANSWER]
     result, _, retriever = run(method, replies)
     assert retriever.queries == [ASKED.text]
@@ -270,7 +272,7 @@ def test_the_trigger_of_probabilities_searches_with_its_own_default(profile):
     ],
 )
 def test_each_trigger_has_a_default_on_its_own_scale(knobs, theta):
-    assert Dragin(**knobs).theta == theta
+    assert dragin(**knobs).theta == theta
 
 
 def test_calibration_begins_at_the_default_of_the_trigger():
@@ -285,7 +287,7 @@ def test_a_trigger_without_a_threshold_can_not_be_calibrated():
     settings = {"trigger": "every_sentence", "query": "question"}
     engine = Engine(make_method("dragin", settings), {"answer": ScriptedModel()}, ScriptedRetriever([FOUND]))
     work = calibrate(engine, [ASKED], 1.0)
-    with pytest.raises(InputError, match=r"=none .*trigger=every_sentence, doubt=entropy: held against none"):
+    with pytest.raises(InputError, match=r"=none .*trigger=every_sentence: held against none"):
         asyncio.run(work)
 
 

@@ -10,8 +10,16 @@ from pathlib import Path
 
 import pytest
 
-from askance.methods.queries import Asking, formulate
-from askance.methods.rind import Doubt, Weighed, first_doubt, influence, read_words, weigh
+from askance.reproductions.rind_qfs import (
+    Asking,
+    Doubt,
+    Weighed,
+    first_doubt,
+    formulate,
+    influence,
+    read_words,
+    weigh,
+)
 from askance.text.linguistics import Linguistics
 from tests.tolerances import assert_near
 

@@ -20,8 +20,8 @@ from benchmarks.replay_reference import make_method
 from askance.core.ports import Run
 from askance.core.trace import Trace
 from askance.core.types import Question
-from askance.methods.authors import Answering
 from askance.methods.wording import OWN
+from askance.reproductions.answering import Answering
 from askance.retrieval.scripted import ScriptedRetriever
 from askance.text.linguistics import Linguistics
 
@@ -129,6 +129,6 @@ def test_queries_are_cut_as_transformers_cuts_them(name, query, tiny):
     (end,) = tiny[name]._vocabulary.end_ids
     retriever = ScriptedRetriever([])
     run = Run({"answer": tiny[name]}, retriever, Trace())
-    so_far = Answering(Question("q", "?"), run, OWN, 3, 64, control={ENDS[name]: end})
-    asyncio.run(so_far.search(text))
+    so_far = Answering(Question("q", "?"), run, OWN, passages=3, query_tokens=64, control={ENDS[name]: end})
+    asyncio.run(so_far.search_for(text, ""))
     assert retriever.queries == [tokenizer.decode(ids, skip_special_tokens=True)]

@@ -8,14 +8,19 @@ from askance.ask import ask
 from askance.core.trace import Generated
 from askance.core.types import Passage, Question
 from askance.methods.closed_book import ClosedBook
-from askance.methods.dragin import Dragin
-from askance.methods.fixed_length import FixedLength
-from askance.methods.fixed_sentence import FixedSentence
+from askance.methods.fixed import FixedLength, FixedSentence
 from askance.methods.flare import Flare
-from askance.methods.flare_token import FlareToken
 from askance.methods.single import Single
 from askance.methods.wording import Wording
 from askance.models.scripted import Reply, ScriptedModel
+from askance.reproductions.baselines import (
+    ClosedBookAuthors,
+    FixedLengthAuthors,
+    FixedSentenceAuthors,
+    SingleAuthors,
+)
+from askance.reproductions.dragin import DraginAuthors
+from askance.reproductions.flare import FlareToken
 from askance.retrieval.scripted import ScriptedRetriever
 
 QUESTION = Question("q", "Which river flows through Pisa?")
@@ -23,7 +28,14 @@ ARNO = Passage("a", "Arno", "The Arno flows through Pisa.")
 BARE = Wording(demos=(), instruction="Go on.")
 CASE = "Question: Which river flows through Pisa?\nAnswer:"
 OWN = [ClosedBook, Single, Flare, FixedLength, FixedSentence]
-CODE = [ClosedBook, Single, FixedLength, FixedSentence, FlareToken, Dragin]
+CODE = [
+    ClosedBookAuthors,
+    SingleAuthors,
+    FixedLengthAuthors,
+    FixedSentenceAuthors,
+    FlareToken,
+    DraginAuthors,
+]
 
 
 def run(method, replies, found=(ARNO,), question=QUESTION, **abilities):
@@ -61,10 +73,9 @@ def test_the_passages_last_shown_stay(method):
     assert bool(result.answer.citations) == (method is not ClosedBook)
 
 
-@pytest.mark.parametrize("method", [*OWN, *(m for m in CODE if m not in OWN)])
+@pytest.mark.parametrize("method", [*OWN, *CODE])
 def test_a_stated_answer_is_not_asked_for(method):
-    knobs = {"profile": "code"} if method is Dragin else {}
-    result, _ = run(method(**knobs), [" So the answer is Arno."])
+    result, _ = run(method(), [" So the answer is Arno."])
     assert "elicit" not in keys(result)
     assert result.answer.short == "Arno"
 
@@ -128,12 +139,11 @@ def test_yes_and_no(replies, short):
     assert ("answer is" in result.answer.text) == (replies[1] not in (" who", ""))
 
 
-@pytest.mark.parametrize("method", [*OWN, FlareToken, Dragin])
+@pytest.mark.parametrize("method", [*OWN, FlareToken, DraginAuthors])
 def test_what_question_and_passages_say_about_an_answer_does_not_count(method):
     question = Question("q", "Which song says that the answer is blowing in the wind?")
     passage = Passage("p", "Song", "So the answer is Hey Jude.")
-    knobs = {"profile": "code"} if method is Dragin else {}
-    result, _ = run(method(**knobs), when_asked(" Bob Dylan.", otherwise=""), [passage], question)
+    result, _ = run(method(), when_asked(" Bob Dylan.", otherwise=""), [passage], question)
     assert keys(result)[-1] == "elicit"
     assert result.answer.short == "Bob Dylan"
 
@@ -167,7 +177,7 @@ def test_a_full_window_keeps_the_answer():
 
 @pytest.mark.parametrize("method", CODE)
 def test_the_authors_code_reads_the_answer_and_leaves_the_text(method):
-    knobs = {"max_tokens": 3} if method is FlareToken else {"profile": "code", "max_tokens": 3}
+    knobs = {"max_tokens": 3}
     replies = when_asked(" Arno. Then", otherwise=" The Arno. So")
     with_it, model = run(method(wording=BARE, **knobs), replies)
     without, _ = run(method(wording=BARE, elicit=False, **knobs), replies)
@@ -179,7 +189,7 @@ def test_the_authors_code_reads_the_answer_and_leaves_the_text(method):
 
 def test_the_authors_code_cuts_what_was_invented():
     replies = [" The Arno. Note: Question: who? So the answer is me.", " Arno. Question: no"]
-    result, model = run(ClosedBook(profile="code", wording=BARE), replies)
+    result, model = run(ClosedBookAuthors(wording=BARE), replies)
     assert model.prompts[1] == f"{CASE} The Arno.  So the answer is "
     assert result.answer.short == "Arno"
 
@@ -188,33 +198,31 @@ def test_the_authors_code_cuts_what_was_invented():
     ("written", "asked"), [("Note: this.", "Note: this."), ("Note: x Question: y", "Note: x ")]
 )
 def test_an_invention_right_at_the_start_stays(written, asked):
-    _, model = run(ClosedBook(profile="code", wording=BARE), [Reply(written), " x"])
+    _, model = run(ClosedBookAuthors(wording=BARE), [Reply(written), " x"])
     assert model.prompts[1].startswith(f"{CASE} {asked}")
     assert "y" not in model.prompts[1].removeprefix(CASE)
 
 
 def test_an_invention_at_the_start_of_what_was_elicited_is_cut():
-    result, _ = run(ClosedBook(profile="code"), [" The Arno.", "Note: Po."])
+    result, _ = run(ClosedBookAuthors(), [" The Arno.", "Note: Po."])
     assert result.answer.short == ""
 
 
 def test_the_authors_code_minds_letter_case():
-    result, _ = run(ClosedBook(profile="code"), [" The Answer is Po.", " Arno."])
+    result, _ = run(ClosedBookAuthors(), [" The Answer is Po.", " Arno."])
     assert result.answer.short == "Arno"
 
 
 def test_the_authors_code_keeps_the_answer_in_a_full_window():
     replies = [Reply(" one two three", ends=False), " Arno."]
-    prompt_tokens = run(ClosedBook(profile="code", max_tokens=3, elicit=False), replies)[
-        0
-    ].usage.prompt_tokens
-    result, model = run(ClosedBook(profile="code", max_tokens=3), replies, context_tokens=prompt_tokens + 20)
+    prompt_tokens = run(ClosedBookAuthors(max_tokens=3, elicit=False), replies)[0].usage.prompt_tokens
+    result, model = run(ClosedBookAuthors(max_tokens=3), replies, context_tokens=prompt_tokens + 20)
     assert (result.answer.text, len(model.prompts)) == (" one two three", 1)
     assert "has no room" in result.trace.decisions[-1].why
 
 
 def test_an_end_token_is_one_again():
-    result, model = run(ClosedBook(profile="code", wording=BARE), [" The Arno.", " Arno."])
+    result, model = run(ClosedBookAuthors(wording=BARE), [" The Arno.", " Arno."])
     assert model.prompts[1] == f"{CASE} The Arno.<|end|> So the answer is "
     first, second = [event for event in result.trace.events if isinstance(event, Generated)]
     # " The", " Arno.", the end, and the phrase's four with a space behind.

@@ -7,10 +7,10 @@ import pytest
 
 from askance.ask import ask
 from askance.core.types import Passage, Question, Token
-from askance.methods.authors import Written
-from askance.methods.flare_entity import FlareEntity
 from askance.methods.wording import Wording
 from askance.models.scripted import Reply, ScriptedModel
+from askance.reproductions.answering import Written
+from askance.reproductions.flare import FlareEntity
 from askance.retrieval.scripted import ScriptedRetriever
 from askance.text.linguistics import Linguistics
 from askance.text.sentences import sentences

@@ -4,7 +4,7 @@ import pytest
 
 from askance.core.errors import BudgetTooSmall, MissingAbility
 from askance.core.types import Hit, Passage, Question
-from askance.methods.airrag import Airrag
+from askance.methods.airrag.method import Airrag
 from askance.methods.iterdrag import Iterdrag
 from askance.methods.iterdrag_prompts import (
     EXAMPLES,

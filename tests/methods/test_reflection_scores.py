@@ -6,15 +6,9 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from askance.methods.reflection_scores import (
-    relevance_score,
-    search_share,
-    support_score,
-    utility_score,
-    wants_search,
-    wants_to_go_on,
-)
-from askance.methods.reflection_tokens import (
+from askance.methods.selfrag.method import Selfrag
+from askance.methods.selfrag.segments import Segment
+from askance.methods.selfrag.tokens import (
     FULLY,
     IRRELEVANT,
     JUDGED,
@@ -25,9 +19,13 @@ from askance.methods.reflection_tokens import (
     SEARCH,
     UNSUPPORTED,
     UTILITIES,
+    relevance_score,
+    search_share,
+    support_score,
+    utility_score,
+    wants_search,
+    wants_to_go_on,
 )
-from askance.methods.selfrag import Selfrag
-from askance.methods.selfrag_segments import Segment, answer_score, segment_score
 from tests.tolerances import near
 
 PROBABILITY = st.floats(0, 1)
@@ -57,11 +55,11 @@ def test_the_terms():
     ],
 )
 def test_a_candidate(knobs, score):
-    assert answer_score(Selfrag(**knobs), CANDIDATE) == near(score, "as told", "4 decimals")
+    assert Selfrag(**knobs).weights.of_answer(CANDIDATE) == near(score, "as told", "4 decimals")
 
 
 def test_a_segment_has_no_utility():
-    assert segment_score(Selfrag(), CANDIDATE) == near(math.exp(-0.5) + 0.9 + 0.85)
+    assert Selfrag().weights.of_segment(CANDIDATE) == near(math.exp(-0.5) + 0.9 + 0.85)
 
 
 @pytest.mark.parametrize("score", [relevance_score, support_score, utility_score, search_share])

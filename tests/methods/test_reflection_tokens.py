@@ -1,33 +1,19 @@
-"""The grammar of reflection tokens: what is written is read again, and anything at all can be read."""
-
-import re
+"""The strings of reflection tokens: how they go out of a text, and how they are kept from being tokens."""
 
 import pytest
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 
 from askance.core.types import Hit, Passage
-from askance.methods.reflection_tokens import (
+from askance.methods.selfrag.tokens import (
     ALL_TOKENS,
-    CLOSES,
-    FULLY,
-    GROUPS,
-    IRRELEVANT,
     JUDGED,
     KEEP_USING,
     NO_SEARCH,
-    OPENS,
-    RELEVANT,
     SEARCH,
-    UNSUPPORTED,
-    UTILITIES,
-    Output,
-    OutputSegment,
     disarmed,
     disarmed_hit,
     likeliest,
-    parse,
-    render,
     without_tokens,
 )
 
@@ -41,21 +27,6 @@ def holds_token(text):
     return any(token in text for token in ALL_TOKENS)
 
 
-WORDS = HARMLESS.filter(lambda text: text.strip() and not holds_token(text))
-PASSAGES = st.lists(PIECES, min_size=1, max_size=4).map("".join).filter(lambda text: CLOSES not in text)
-FOUND = st.builds(
-    OutputSegment, WORDS, st.just(SEARCH), PASSAGES, st.just(RELEVANT), st.sampled_from(GROUPS["support"])
-) | st.builds(OutputSegment, WORDS, st.just(SEARCH), PASSAGES, st.just(IRRELEVANT))
-UNAIDED = st.builds(OutputSegment, WORDS, st.sampled_from([NO_SEARCH, KEEP_USING]))
-LEADS = st.lists(st.builds(OutputSegment, WORDS), max_size=1)
-OUTPUTS = st.builds(
-    lambda lead, segments, utility: Output((*lead, *segments), utility),
-    LEADS,
-    st.lists(FOUND | UNAIDED, max_size=4),
-    st.sampled_from(["", *UTILITIES]),
-)
-
-
 def test_the_fifteen_strings():
     assert ALL_TOKENS == (
         "[Retrieval]", "[No Retrieval]", "[Continue to Use Evidence]", "[Relevant]", "[Irrelevant]",
@@ -64,89 +35,6 @@ def test_the_fifteen_strings():
         "<paragraph>", "</paragraph>",
     )  # fmt: skip
     assert ALL_TOKENS[:13] == JUDGED
-
-
-def test_an_output_of_all_kinds_of_segments():
-    written = (
-        "Well.[Retrieval]<paragraph>Arno\nIt flows through Pisa.</paragraph>[Relevant]Pisa has a river."
-        "[Fully supported][Continue to Use Evidence]It is the Arno."
-        "[Retrieval]<paragraph>Po\nIt flows through Turin.</paragraph>[Irrelevant]I know no more."
-        "[No Retrieval]That is all.[Utility:4]"
-    )
-    assert parse(written) == Output(
-        (
-            OutputSegment("Well."),
-            OutputSegment("Pisa has a river.", SEARCH, "Arno\nIt flows through Pisa.", RELEVANT, FULLY),
-            OutputSegment("It is the Arno.", KEEP_USING),
-            OutputSegment("I know no more.", SEARCH, "Po\nIt flows through Turin.", IRRELEVANT),
-            OutputSegment("That is all.", NO_SEARCH),
-        ),
-        "[Utility:4]",
-    )
-
-
-@settings(max_examples=60)
-@given(OUTPUTS)
-def test_what_is_rendered_is_read_again(output):
-    assert parse(render(output)) == output
-
-
-@settings(max_examples=20)
-@given(OUTPUTS, WORDS)
-def test_a_plain_segment_behind_a_supported_one_is_its_own(output, text):
-    supported = OutputSegment("Pisa.", SEARCH, "Arno", RELEVANT, FULLY)
-    whole = Output((*output.segments, supported, OutputSegment(text)), output.utility)
-    assert parse(render(whole)) == whole
-
-
-@given(ANYTHING | st.text())
-def test_anything_is_read_and_no_word_is_lost(text):
-    output = parse(text)
-    assert output.utility in ("", *UTILITIES)
-    for segment in output.segments:
-        assert segment != OutputSegment()
-        assert not holds_token(segment.text)
-        assert segment.retrieve in ("", *GROUPS["retrieve"])
-        assert segment.relevance in ("", *GROUPS["relevance"])
-        assert segment.support in ("", *GROUPS["support"])
-    if OPENS not in text:
-        bare = re.split("|".join(map(re.escape, ALL_TOKENS)), text)
-        read = "".join(segment.text for segment in output.segments)
-        assert "".join(read.split()) == "".join("".join(bare).split())
-
-
-@pytest.mark.parametrize(
-    ("text", "segments", "utility"),
-    [
-        ("", (), ""),
-        ("[Utility:2]", (), "[Utility:2]"),
-        ("One.[Utility:2]Two.[Utility:5]", (OutputSegment("One."), OutputSegment("Two.")), "[Utility:2]"),
-        (
-            "[Relevant]One.[Irrelevant]Two.",
-            (OutputSegment("One.", relevance=RELEVANT), OutputSegment("Two.", relevance=IRRELEVANT)),
-            "",
-        ),
-        (
-            "[No support / Contradictory]One.",
-            (OutputSegment(support=UNSUPPORTED), OutputSegment("One.")),
-            "",
-        ),
-        ("[Retrieval]<paragraph>Arno", (OutputSegment(retrieve=SEARCH, passage="Arno"),), ""),
-        (
-            "<paragraph>a[Relevant]<paragraph>b</paragraph></paragraph>One.",
-            (OutputSegment("One.", passage="a[Relevant]<paragraph>b"),),
-            "",
-        ),
-        (
-            "<paragraph>a</paragraph><paragraph>b</paragraph>",
-            (OutputSegment(passage="a"), OutputSegment(passage="b")),
-            "",
-        ),
-        ("One.[Utility:1][Fully supported]", (OutputSegment("One.", support=FULLY),), "[Utility:1]"),
-    ],
-)
-def test_orders_that_the_grammar_does_not_know(text, segments, utility):
-    assert parse(text) == Output(segments, utility)
 
 
 @pytest.mark.parametrize(

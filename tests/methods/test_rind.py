@@ -7,11 +7,23 @@ import pytest
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
-from askance.methods.authors import space_marker
-from askance.methods.qfs import token_texts
-from askance.methods.queries import Asking, formulate, looked_back, top_words
-from askance.methods.rind import Doubt, Weighed, align, first_doubt, influence, read_words, scores, weigh
+from askance.methods.looking import token_texts
 from askance.models.scripted import ScriptedModel
+from askance.reproductions.answering import space_marker
+from askance.reproductions.rind_qfs import (
+    Asking,
+    Doubt,
+    Weighed,
+    align,
+    first_doubt,
+    formulate,
+    influence,
+    looked_back,
+    read_words,
+    scores,
+    top_words,
+    weigh,
+)
 from askance.text.linguistics import OWN, Linguistics
 from askance.text.words import PieceWord, piece_words
 from tests.tolerances import assert_near

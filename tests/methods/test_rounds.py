@@ -8,8 +8,7 @@ from askance.ask import ask
 from askance.core.errors import KnobError
 from askance.core.trace import Generated
 from askance.core.types import Passage, Question, Token
-from askance.methods.fixed_length import FixedLength
-from askance.methods.fixed_sentence import FixedSentence
+from askance.methods.fixed import FixedLength, FixedSentence
 from askance.methods.wording import Wording
 from askance.models.scripted import Reply, ScriptedModel
 from askance.retrieval.scripted import ScriptedRetriever
@@ -195,7 +194,7 @@ def test_nothing_but_a_retriever_is_needed(make):
     needs = make().needs
     assert (needs.capabilities, needs.signals, needs.retriever) == (frozenset(), frozenset(), True)
     assert make().needs.choice == "raw or chat with continuation"
-    assert make(profile="code").needs.choice == "raw"
+    assert make(layout="raw").needs.choice == "raw"
 
 
 @pytest.mark.parametrize(

@@ -13,7 +13,7 @@ import pytest
 from benchmarks import replay_selfrag
 from benchmarks.replay_selfrag import cases_of, differences, table
 
-from askance.methods.selfrag import Selfrag
+from askance.methods.selfrag.method import Selfrag
 
 CASES = Path(__file__).parent / "fixtures" / "selfrag_authors"
 CLASSES = {
@@ -133,7 +133,7 @@ def test_terms_can_be_switched_off():
         if not args["use_groundness"] and "passages" in expected:
             assert all(each["ground_score"] == 0 for each in expected["passages"])
             assert differences(case, ids) == []
-    assert Selfrag(use_groundness=False).reads_support is False
-    assert Selfrag(use_groundness=False, reject_unsupported=True).reads_support is True
-    assert Selfrag(use_utility=False).reads_utility is False
-    assert Selfrag(use_utility=False, least_utility=2).reads_utility is True
+    assert "support" not in Selfrag(use_groundness=False).read
+    assert "support" in Selfrag(use_groundness=False, reject_unsupported=True).read
+    assert "utility" not in Selfrag(use_utility=False).read
+    assert "utility" in Selfrag(use_utility=False, least_utility=2).read

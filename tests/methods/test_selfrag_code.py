@@ -6,9 +6,11 @@ import math
 import pytest
 
 from askance.ask import ask
-from askance.core.errors import MissingAbility
+from askance.core.errors import KnobError, MissingAbility
+from askance.core.knobs import short_repr
 from askance.core.types import Citation, Passage, Question
-from askance.methods.reflection_tokens import (
+from askance.methods.selfrag.method import Selfrag
+from askance.methods.selfrag.tokens import (
     ALL_TOKENS,
     FULLY,
     IRRELEVANT,
@@ -20,10 +22,11 @@ from askance.methods.reflection_tokens import (
     UNSUPPORTED,
     UTILITIES,
 )
-from askance.methods.selfrag import Selfrag
-from askance.methods.selfrag_code_reading import inverted_share
 from askance.models.scripted import Reply, ScriptedModel
+from askance.reproductions.selfrag import SelfragAuthors
+from askance.reproductions.selfrag_reading import inverted_share
 from askance.retrieval.scripted import ScriptedRetriever
+from askance.wire import make_method
 from tests.methods.reflecting_code import (
     ARNO,
     CLOSED,
@@ -188,8 +191,6 @@ def test_terms_are_switched_off():
     for method in (code, Selfrag):
         for form in ("short", "long"):
             knobs = {"mode": "always", "form": form, "use_seqscore": False, "max_segments": 1}
-            if method is Selfrag:
-                knobs["profile"] = "default"
             ours = run(method(**knobs, use_groundness=False, use_utility=False), reply)[0]
             assert scores(ours)["0.1"] == near(0.5)
             assert scores(run(method(**knobs, use_utility=False), reply)[0])["0.1"] == near(0.75)
@@ -261,3 +262,29 @@ def test_no_critic_is_asked():
     models = {"answer": ScriptedModel(control=ALL_TOKENS), "critic": ScriptedModel()}
     with pytest.raises(MissingAbility, match="role critic"):
         asyncio.run(ask(OPEN, code(), models, ScriptedRetriever([ARNO])))
+
+
+# How it is reached.
+
+
+def test_it_is_a_method_of_its_own_and_a_profile():
+    named, chosen = make_method("selfrag_authors"), make_method("selfrag", {"profile": "code"})
+    assert named == chosen == SelfragAuthors()
+    assert short_repr(named) == "selfrag (code)"
+    assert make_method("selfrag", {"profile": "default"}) == Selfrag()
+    assert make_method("selfrag", {"profile": "code", "form": "long", "fixed_weights": "no"}) == code(
+        form="long", fixed_weights=False
+    )
+
+
+@pytest.mark.parametrize(
+    ("knobs", "told"),
+    [
+        ({"profile": "code", "path_power": "0.5"}, "knob path_power of method selfrag.*profile=default"),
+        ({"fixed_weights": "no"}, "knob fixed_weights of method selfrag.*profile=code"),
+        ({"profile": "paper"}, "profile='paper' of method selfrag: expected one of default, code"),
+    ],
+)
+def test_a_knob_of_the_other_profile_is_refused(knobs, told):
+    with pytest.raises(KnobError, match=told):
+        make_method("selfrag", knobs)

@@ -4,7 +4,8 @@ import pytest
 
 from askance.core.trace import Generated
 from askance.core.types import Citation, Generation, Token, untrusted
-from askance.methods.reflection_tokens import (
+from askance.methods.selfrag.method import Selfrag
+from askance.methods.selfrag.tokens import (
     ALL_TOKENS,
     FULLY,
     IRRELEVANT,
@@ -15,12 +16,11 @@ from askance.methods.reflection_tokens import (
     SEARCH,
     UNSUPPORTED,
     UTILITIES,
+    Vocabulary,
 )
-from askance.methods.reflection_vocabulary import Vocabulary
-from askance.methods.selfrag import Selfrag
-from askance.methods.selfrag_code_output import cited_text
-from askance.methods.selfrag_code_reading import Read, is_rewritten, segment
 from askance.models.scripted import Reply, ScriptedModel
+from askance.reproductions.selfrag_reading import Read, is_rewritten, segment
+from askance.reproductions.selfrag_strings import cited_text
 from tests.methods.reflecting_code import (
     ARNO,
     FOUND,

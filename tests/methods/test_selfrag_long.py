@@ -4,16 +4,15 @@ import pytest
 
 from askance.core.trace import Generated
 from askance.core.types import Passage
-from askance.methods.reflection_tokens import (
+from askance.methods.selfrag.method import Selfrag
+from askance.methods.selfrag.segments import Path
+from askance.methods.selfrag.tokens import (
     IRRELEVANT,
     KEEP_USING,
     NO_SEARCH,
     RELEVANT,
     SEARCH,
 )
-from askance.methods.selfrag import Selfrag
-from askance.methods.selfrag_long import path_score
-from askance.methods.selfrag_segments import Path
 from tests.methods.reflecting import (
     ARNO,
     BARE,
@@ -102,7 +101,7 @@ def test_scores_are_those_of_a_slow_sum():
     ],
 )
 def test_the_power_of_the_number_of_segments(power, scores, total):
-    assert path_score(Selfrag(path_power=power), Path(scores=scores)) == near(total)
+    assert Selfrag(path_power=power).long_form.score(Path(scores=scores)) == near(total)
 
 
 @pytest.mark.parametrize(("power", "text"), [(1.0, "One p."), (0.0, "One a. Two.")])

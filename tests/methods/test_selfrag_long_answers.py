@@ -7,15 +7,15 @@ import pytest
 from askance.ask import ask
 from askance.core.errors import RetrieverFailure
 from askance.core.trace import Expanded, Failed, Trace
-from askance.methods.reflection_tokens import (
+from askance.methods.selfrag.segments import Path, Segment
+from askance.methods.selfrag.segments import cited as cited_text
+from askance.methods.selfrag.tokens import (
     ALL_TOKENS,
     FULLY,
     IRRELEVANT,
     RELEVANT,
     UTILITIES,
 )
-from askance.methods.selfrag_citing import cited as cited_text
-from askance.methods.selfrag_segments import Path, Segment
 from askance.models.scripted import ScriptedModel
 from askance.retrieval.scripted import ScriptedRetriever
 from tests.methods.reflecting import (

@@ -2,27 +2,30 @@
 
 import asyncio
 import itertools
+import re
 
 import pytest
 
 from askance.ask import ask
 from askance.core.types import Passage, Question, Raw
 from askance.core.wrapped import WrappedModel
-from askance.methods.reflection_tokens import (
+from askance.methods.selfrag.method import Selfrag
+from askance.methods.selfrag.tokens import (
     ALL_TOKENS,
+    CLOSES,
     GROUPS,
     IRRELEVANT,
     KEEP_USING,
-    NO_SEARCH,
+    OPENS,
     RELEVANT,
     SEARCH,
     UTILITIES,
-    parse,
+    Vocabulary,
+    has_reflection_tokens,
 )
-from askance.methods.reflection_vocabulary import Vocabulary, has_reflection_tokens
-from askance.methods.selfrag import Selfrag
 from askance.models.hf import load_hf
 from askance.models.scripted import ScriptedModel
+from askance.reproductions.selfrag import SelfragAuthors
 from askance.retrieval.bm25 import open_index
 from askance.retrieval.scripted import ScriptedRetriever
 from askance.wire import load_model
@@ -125,8 +128,8 @@ def test_questions_side_by_side_are_answered_as_each_alone(form, random_model):
 def test_a_random_model_gets_through(form, random_model):
     """It writes whatever it likes, tokens in any order among it."""
     for mode, profile in itertools.product(("adaptive", "never", "always"), ("default", "code")):
-        knobs = {"form": form, "mode": mode, "profile": profile, "evidence": "keep_all"}
-        method = Selfrag(max_tokens=12, max_segments=2, passages=2, **knobs)
+        knobs = {"form": form, "mode": mode, "max_tokens": 12, "max_segments": 2, "passages": 2}
+        method = SelfragAuthors(**knobs) if profile == "code" else Selfrag(evidence="keep_all", **knobs)
         result = asyncio.run(ask(QUESTIONS[0], method, {"answer": random_model}, ScriptedRetriever(PASSAGES)))
         assert result.trace.committed == result.answer.text
         left = {KEEP_USING} if profile == "code" else set()
@@ -266,16 +269,11 @@ def test_its_own_text_is_well_formed(speaker):
     """All of an output from the bare prompt up to the passage, and behind it."""
     result, _ = asked(speaker, "What is the cat like?", [("cat", "red")], scan_tokens=1)
     generated = [event for event in result.trace.events if event.type == "generate"]
-    output = parse(generated[-1].text)
-    (segment,) = output.segments
-    assert (segment.relevance, segment.text, output.utility) == (
-        RELEVANT,
-        "The cat is red now.",
-        "[Utility:5]",
-    )
-    assert parse(generated[-1].prompt).segments[-1].passage.endswith("The cat is red now.")
-    (refused,) = parse("[No Retrieval]One.").segments
-    assert refused.retrieve == NO_SEARCH
+    supports = "|".join(map(re.escape, GROUPS["support"]))
+    well_formed = rf"\[Relevant\]The cat is red now\.({supports})\[Utility:5\]"
+    assert re.fullmatch(well_formed, generated[-1].text)
+    found = f"{SEARCH}{OPENS}About the cat today\nThe cat is red now.{CLOSES}"
+    assert generated[-1].prompt.endswith(found)
     assert IRRELEVANT not in generated[-1].text
 
 

@@ -5,7 +5,8 @@ import math
 import pytest
 
 from askance.core.types import Passage, Question
-from askance.methods.reflection_tokens import (
+from askance.methods.selfrag.method import Selfrag
+from askance.methods.selfrag.tokens import (
     FULLY,
     IRRELEVANT,
     KEEP_USING,
@@ -16,8 +17,6 @@ from askance.methods.reflection_tokens import (
     UNSUPPORTED,
     UTILITIES,
 )
-from askance.methods.selfrag import Selfrag
-from askance.methods.selfrag_scorers import ScriptedScorer
 from askance.methods.wording import Wording
 from askance.models.scripted import Reply, ScriptedModel
 from tests.methods.reflecting import (
@@ -28,6 +27,7 @@ from tests.methods.reflecting import (
     PO,
     QUESTION,
     Judged,
+    ScriptedScorer,
     by_ending,
     cited,
     found,

@@ -6,8 +6,8 @@ import math
 import pytest
 
 from askance.core.types import Chat, Hit, Passage, Question, Sampling
-from askance.methods import selfrag_prompts as selfrag
-from askance.methods.selfrag_prompts import (
+from askance.methods.selfrag import prompts as selfrag
+from askance.methods.selfrag.prompts import (
     RELEVANCE,
     RETRIEVAL,
     SUPPORT,

@@ -3,7 +3,7 @@
 import pytest
 
 from askance.core.types import Passage
-from askance.methods.reflection_tokens import (
+from askance.methods.selfrag.tokens import (
     IRRELEVANT,
     KEEP_USING,
     NO_SEARCH,

@@ -9,7 +9,8 @@ from hypothesis import strategies as st
 from askance.ask import ask
 from askance.core.trace import Generated, ScoredOptions
 from askance.core.types import Passage
-from askance.methods.reflection_tokens import (
+from askance.methods.selfrag.method import Selfrag
+from askance.methods.selfrag.tokens import (
     FULLY,
     IRRELEVANT,
     KEEP_USING,
@@ -20,13 +21,10 @@ from askance.methods.reflection_tokens import (
     UNSUPPORTED,
     UTILITIES,
 )
-from askance.methods.selfrag import Selfrag
-from askance.methods.selfrag_prompted import PromptedWriter
-from askance.methods.selfrag_scorers import ScriptedScorer
 from askance.methods.wording import Wording
 from askance.models.scripted import ScriptedModel
 from askance.retrieval.scripted import ScriptedRetriever
-from tests.methods.reflecting import QUESTION, Judged, tried
+from tests.methods.reflecting import QUESTION, Judged, ScriptedScorer, tried
 
 PASSAGES = [Passage(f"p{number}", f"Title {number}", f"Text {number}.") for number in range(5)]
 PLAIN = Wording(demos=(), system="")
@@ -100,19 +98,18 @@ def test_a_dropped_segment_is_told_with_its_bound():
     assert "score" in steps["0.1"].numbers
 
 
-class Unbounded(PromptedWriter):
-    """Judges every segment at once."""
-
-    async def write(self, path, action, hit, *, key, whole):
-        segment = await super().write(path, action, hit, key=key, whole=whole)
-        return segment if whole else await self.judge(path, segment, key=key)
-
-
 class FullSearch(Judged):
-    """Without bounds."""
+    """Without bounds: every segment is judged at once."""
 
     async def answer(self, question, run):
-        writer = Unbounded(self.selfrag, question, run, self.scorer)
+        writer = self.selfrag.prompted_writer(question, run, self.scorer)
+        bounded = writer.write
+
+        async def write(path, action, hit, *, key, whole):
+            segment = await bounded(path, action, hit, key=key, whole=whole)
+            return segment if whole else await writer.supported(path, segment, key=key)
+
+        writer.write = write
         return await self.selfrag.answer_with(writer, question, run)
 
 

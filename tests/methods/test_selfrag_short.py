@@ -4,7 +4,9 @@ import pytest
 
 from askance.core.errors import KnobError
 from askance.core.types import Demo, Question
-from askance.methods.reflection_tokens import (
+from askance.methods.selfrag.method import Selfrag
+from askance.methods.selfrag.tasks import OWN_INSTRUCTIONS, Instructions
+from askance.methods.selfrag.tokens import (
     FULLY,
     IRRELEVANT,
     KEEP_USING,
@@ -14,8 +16,7 @@ from askance.methods.reflection_tokens import (
     SEARCH,
     UNSUPPORTED,
 )
-from askance.methods.selfrag import Selfrag
-from askance.methods.selfrag_tasks import OWN_INSTRUCTIONS, Instructions
+from askance.reproductions.selfrag import SelfragAuthors
 from tests.methods.reflecting import (
     ARNO,
     BARE,
@@ -288,12 +289,12 @@ def test_the_instruction_of_a_choice_shows_letters_and_that_of_a_claim_names_its
     )
 
 
-@pytest.mark.parametrize("profile", ["default", "code"])
-def test_a_question_of_a_data_set_with_a_task_of_its_own_is_recognised(profile):
+@pytest.mark.parametrize("reading", [Selfrag, SelfragAuthors])
+def test_a_question_of_a_data_set_with_a_task_of_its_own_is_recognised(reading):
     asqa = Question("q", "Who wrote Tosca?", genre="ambiguous")
     life = Question("q", "Tell me of Elly Ney.", genre="biography")
     for question, instruction in ((asqa, OWN_INSTRUCTIONS.ambiguous), (life, "")):
-        method = Selfrag(form="long", mode="never", profile=profile)
+        method = reading(form="long", mode="never")
         _, prompts, _ = run(method, native({NO_SEARCH: "Puccini.[Utility:5]"}), question=question)
         separator = "## Input:\n\n" if instruction else ""
         assert prompts[0].startswith(f"### Instruction:\n{instruction}{separator}{question.text}\n\n###")

@@ -14,8 +14,7 @@ from tests.models.tiny import save_slow_checkpoint
 from askance.core.errors import MissingExtra, ModelSpecError
 from askance.core.installing import install_line
 from askance.core.types import Raw, Span, untrusted
-from askance.methods.reflection_tokens import ALL_TOKENS, RELEVANT, SEARCH
-from askance.methods.reflection_vocabulary import Vocabulary
+from askance.methods.selfrag.tokens import ALL_TOKENS, RELEVANT, SEARCH, Vocabulary
 from askance.models.hf import load_hf
 from askance.models.hf import sentencepiece as reading
 from askance.models.hf.load import load_parts, save_parts

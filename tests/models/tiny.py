@@ -91,7 +91,7 @@ def save_slow_tokenizer(folder: Path, *added: str, **settings: Any) -> Path:
 
 def save_slow_checkpoint(folder: Path, **settings: Any) -> Path:
     """A random model with the files of the released Self-RAG checkpoints; `settings` of its tokenizer."""
-    from askance.methods.reflection_tokens import ALL_TOKENS
+    from askance.methods.selfrag.tokens import ALL_TOKENS
 
     added = (*ALL_TOKENS, "<pad>")
     save_slow_tokenizer(folder, *added, **settings)
@@ -159,7 +159,7 @@ def make_tokenizer_panic(folder: Path) -> None:
 
 def add_reflection_tokens(tokenizer: PreTrainedTokenizerFast, module: Any, *, special: bool) -> None:
     """Add the tokens of Self-RAG to a model, as its authors do; their rows are new, and random."""
-    from askance.methods.reflection_tokens import ALL_TOKENS
+    from askance.methods.selfrag.tokens import ALL_TOKENS
 
     tokenizer.add_tokens([AddedToken(text, special=special, normalized=False) for text in ALL_TOKENS])
     torch.manual_seed(3)

@@ -11,10 +11,11 @@ from recipes.reader.splitting import following_up, splitting, summing_up
 from askance.core.types import Chat, Demo, Question, Raw
 from askance.eval.datasets import Example
 from askance.eval.datasets.grounds import Grounds, Step, Triple
-from askance.methods import airrag_prompts, selfrag_prompts
-from askance.methods.airrag_queries import parse_queries
-from askance.methods.airrag_wording import READER, REFUSAL
+from askance.methods.airrag import prompts as airrag_prompts
+from askance.methods.airrag.prompts import parse_queries
+from askance.methods.airrag.wording import READER, REFUSAL
 from askance.methods.prompts import answer_prompt
+from askance.methods.selfrag import prompts as selfrag_prompts
 from askance.methods.wording import PLAIN
 from askance.text.answers import has_answer
 from askance.train.reader.passages import Showing, as_hits

@@ -6,7 +6,7 @@ import pytest
 from runs.budget_use import PLANS, cell, main, rows, use
 
 from askance.core.trace import Searched
-from askance.methods.airrag import Airrag
+from askance.methods.airrag.method import Airrag
 from askance.methods.single import Single
 
 LEAST_USE = 0.95

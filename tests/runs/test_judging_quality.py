@@ -10,7 +10,7 @@ from runs.judging_quality import area, ask, compare, main, of_articles, refusals
 from askance.core.types import Question
 from askance.eval.datasets import Example
 from askance.eval.datasets.grounds import Grounds, Paragraph
-from askance.methods.airrag_wording import REFUSAL
+from askance.methods.airrag.wording import REFUSAL
 from askance.models.scripted import ScriptedModel
 from tests.tolerances import near
 

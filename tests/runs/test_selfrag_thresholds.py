@@ -13,7 +13,7 @@ from askance.core.errors import InputError
 from askance.core.trace import Trace
 from askance.eval.grid import MethodTable
 from askance.eval.summaries import scores_of
-from askance.methods.reflection_tokens import KEEP_USING, NO_SEARCH, SEARCH
+from askance.methods.selfrag.tokens import KEEP_USING, NO_SEARCH, SEARCH
 from askance.models.scripted import ScriptedModel
 from runs import grids
 from tests.tolerances import near

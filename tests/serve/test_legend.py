@@ -7,9 +7,10 @@ from rich.console import Console
 
 from askance.core.trace import Answered, Asked, Drafted, Searched, Trace, WordSignal
 from askance.core.types import Answer, Hit, Passage, Usage
-from askance.methods.airrag_state import ACTIONS as AIRRAG_ACTIONS
-from askance.methods.dragin_default import SIGNALS
-from askance.methods.selfrag import Selfrag
+from askance.methods.airrag.state import ACTIONS as AIRRAG_ACTIONS
+from askance.methods.dragin import Dragin
+from askance.methods.dragin_paper import DraginPaper
+from askance.methods.selfrag.method import Selfrag
 from askance.serve.legend import ACTIONS, Legend
 from askance.serve.live_view import LiveView
 from askance.serve.terminal import print_trace
@@ -36,8 +37,8 @@ def told(trace):
 
 def test_a_number_behind_a_word_is_explained_once():
     trace = Trace()
-    doubted(trace, SIGNALS["rind"])
-    doubted(trace, SIGNALS["rind"])
+    doubted(trace, Dragin.rind_signal)
+    doubted(trace, Dragin.rind_signal)
     (line,) = told(trace)
     assert line.startswith("(number) behind a word: RIND, how unsure the model was of it (entropy in nats) ×")
     assert line.endswith("in doubt above the threshold 0.9")
@@ -53,7 +54,7 @@ def test_doubt_is_on_the_side_of_the_threshold_where_it_is():
 
 
 def test_every_signal_of_dragin_has_words():
-    for signal in SIGNALS.values():
+    for signal in (Dragin.rind_signal, DraginPaper.rind_signal, "1 − probability"):
         trace = Trace()
         doubted(trace, signal)
         assert f": {signal};" not in told(trace)[0]
@@ -118,7 +119,7 @@ def screen(events, **how):
 def answered(trace, view):
     view.echo("Where?")
     asked(trace)
-    doubted(trace, SIGNALS["rind"])
+    doubted(trace, Dragin.rind_signal)
     trace.add(Searched, query="Arno", k=1, hits=(HIT,))
     trace.add(Answered, answer=Answer("Pisa.", "Pisa"), usage=Usage())
 

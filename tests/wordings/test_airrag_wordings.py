@@ -7,9 +7,9 @@ from tests.methods.bridge import WHERE, model, run
 
 from askance.core.errors import InputError, KnobError, PromptsError, UnknownName
 from askance.core.types import Demo
-from askance.methods.airrag import Airrag, AirragLite
-from askance.methods.airrag_actions import DIRECT, Actions
-from askance.methods.airrag_wording import OWN, READER, AirragWording
+from askance.methods.airrag.actions import DIRECT, Actions
+from askance.methods.airrag.method import Airrag, AirragLite
+from askance.methods.airrag.wording import OWN, READER, AirragWording
 from askance.methods.blender import Blender
 from askance.wire import make_method, own_prompts, ready_method
 from askance.wordings.airrag import AIRRAG_WORDINGS, open_airrag_wording, shown_prompts
@@ -131,10 +131,10 @@ def test_blenders_last_call_has_the_words_of_its_own_set(tmp_path):
 )
 def test_the_examples_of_a_file_are_shown_unless_told_otherwise(tmp_path, knob, key, plans, turns):
     method = Airrag(prompts=open_airrag_wording(written(tmp_path, key + MINE)), examples=knob)
-    assert (len(method.analysis_demos), len(method.transformation_demos)) == (plans, turns)
-    assert method.summary_demos == ()
-    assert len(AirragLite(examples=3).summary_demos) == 3
-    assert Airrag().analysis_demos == ()
+    assert (len(method.demos("say")), len(method.demos("qt"))) == (plans, turns)
+    assert method.demos("sa") == ()
+    assert len(AirragLite(examples=3).demos("sa")) == 3
+    assert Airrag().demos("say") == ()
 
 
 def test_more_examples_than_there_are():

@@ -12,10 +12,9 @@ import askance.wordings
 from askance.ask import ask
 from askance.core.errors import InputError, PromptsError, UnknownName
 from askance.core.types import Demo, Passage, Question
-from askance.methods.closed_book import ClosedBook
-from askance.methods.single import Single
 from askance.methods.wording import OWN, Wording
 from askance.models.scripted import ScriptedModel
+from askance.reproductions.baselines import ClosedBookAuthors, SingleAuthors
 from askance.retrieval.scripted import ScriptedRetriever
 from askance.text.answers import awaits_answer, short_answer
 from askance.wordings import WORDINGS, open_wording, toml_of
@@ -214,15 +213,15 @@ def test_a_set_of_the_authors_gives_their_prompt_byte_for_byte(tmp_path):
         "Question: Is fire wet?\nAnswer: Fire is hot gas. So the answer is no.\n"
     )
     case = "Think in steps like those.\n\nQuestion: Is snow cold?\nAnswer:"
-    assert prompts_of(ClosedBook(profile="code", wording=wording))[0] == examples + case
-    assert prompts_of(Single(profile="code", passages=2, wording=wording), FOUND)[0] == (
+    assert prompts_of(ClosedBookAuthors(wording=wording))[0] == examples + case
+    assert prompts_of(SingleAuthors(passages=2, wording=wording), FOUND)[0] == (
         f"{examples}Context:\n[1] Snow is ice.\n[2] Rain is water.\nReply just as above.\n{case}"
     )
 
 
 def test_without_a_sentence_before_the_question_the_case_follows_at_once(tmp_path):
     wording = open_wording(written(tmp_path, DEMO))
-    assert prompts_of(ClosedBook(profile="code", wording=wording))[0] == (
+    assert prompts_of(ClosedBookAuthors(wording=wording))[0] == (
         "Question: Own?\nAnswer: It is. So the answer is yes.\nQuestion: Is snow cold?\nAnswer:"
     )
 

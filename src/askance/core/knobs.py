@@ -58,13 +58,14 @@ class Knobs:
     """Base of every method: checks each knob's type and range when the method is made.
 
     A method says with `calibrated` which knob decides how often it searches. What is not a method says with
-    `owner` what messages call it.
+    `owner` what messages call it. One reading of several of a method names the method with `known_as`.
     """
 
     __slots__ = ()
 
     calibrated: ClassVar[SearchKnob | None] = None
     owner: ClassVar[str] = ""
+    known_as: ClassVar[str] = ""
 
     def __post_init__(self) -> None:
         hints = get_type_hints(type(self))
@@ -81,10 +82,11 @@ def short_repr(method: object) -> str:
 
 
 def changed_knobs(method: object) -> dict[str, Any]:
-    """The knobs that are not at their defaults."""
+    """The knobs that are not at their defaults; the profile where it is that of a further reading."""
     knobs = dataclasses.fields(method) if dataclasses.is_dataclass(method) else ()
+    further = {"profile"} if getattr(method, "known_as", "") else set[str]()
     values = {field.name: (getattr(method, field.name), field.default) for field in knobs}
-    return {knob: value for knob, (value, default) in values.items() if value != default}
+    return {knob: value for knob, (value, default) in values.items() if value != default or knob in further}
 
 
 def titled(name: str, profile: str, told: Sequence[str] = ()) -> str:
@@ -111,7 +113,7 @@ def parse_knobs(cls: type[Any], settings: Mapping[str, Any]) -> dict[str, Any]:
 
 def name_of(cls: type[Any]) -> str:
     """The name users know a method by: ``ClosedBook`` is ``closed_book``."""
-    return re.sub(r"(?<!^)(?=[A-Z])", "_", cls.__name__).lower()
+    return getattr(cls, "known_as", "") or re.sub(r"(?<!^)(?=[A-Z])", "_", cls.__name__).lower()
 
 
 def search_knob(cls: type[Any]) -> SearchKnob | None:

@@ -23,12 +23,16 @@ class Bounded(Knobs):
 
     l_max: int | None = knob(None, "most input tokens of all calls of a question; none: no limit", at_least=1)
 
+    @property
+    def keeps_markers(self) -> bool:
+        """Whether markers that the model writes stay in what is told and in the answer."""
+        return False
+
 
 async def answer_within(method: Method, question: Question, run: Run) -> Answer:
     """What `method` answers within its `l_max`, if it has one.
 
-    What it tells meanwhile is without the markers that the model writes, except in the authors' own reading
-    (profile "code"), whose text stays to the letter.
+    What it tells meanwhile is without the markers that the model writes, unless the method `keeps_markers`.
 
     A call that does not fit is not made. A method that can do with less asks beforehand (`budget.has_room`);
     of any other, what it has committed until then is the answer, and the trace says so.
@@ -36,7 +40,7 @@ async def answer_within(method: Method, question: Question, run: Run) -> Answer:
     Raises:
         BudgetTooSmall: a call did not fit when nothing was committed.
     """
-    if getattr(method, "profile", "") != "code":
+    if not getattr(method, "keeps_markers", False):
         run = replace(run, trace=PlainTrace(run.trace, question))
     answer = await _within(method, question, run)
     settled(run.trace)

@@ -118,6 +118,8 @@ class Allowance:
         model: Model,
         prompt: Prompt,
         sampling: Sampling,
+        want: Want = Want(),
+        until: Until | None = None,
         *,
         n: int = 1,
         key: Key,
@@ -130,7 +132,7 @@ class Allowance:
             NoRoom: the prompt does not fit with `keep` tokens left behind it, or not into the model's window.
         """
         self.read(model, prompt, sampling.max_tokens, keep=keep)
-        generations = await model.generate(prompt, sampling, n=n, key=key, watch=watch)
+        generations = await model.generate(prompt, sampling, want, until, n=n, key=key, watch=watch)
         self.account.num_output += sum(each.generated_tokens for each in generations)
         return generations
 
@@ -193,13 +195,10 @@ class AllowedModel(WrappedModel):
         key: Key,
         watch: Watch | None = None,
     ) -> tuple[Generation, ...]:
-        self._allowance.read(self._model, prompt, sampling.max_tokens)
-        full_key = (*self._scope, *key)
-        generations = await self._model.generate(
-            prompt, sampling, want, until, n=n, key=full_key, watch=watch
+        key = (*self._scope, *key)
+        return await self._allowance.generate(
+            self._model, prompt, sampling, want, until, n=n, key=key, watch=watch
         )
-        self._allowance.account.num_output += sum(each.generated_tokens for each in generations)
-        return generations
 
     async def score(self, prompt: Prompt, options: Sequence[str]) -> tuple[Scored, ...]:
         num_tokens = sum(len(self._model.tokenize(option)) for option in options)

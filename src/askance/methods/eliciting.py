@@ -19,37 +19,26 @@ SHORTEST_ANSWER = 3
 """Characters: " no." is a sentence, a lone full stop is not."""
 
 
-class Elicits(Protocol):
-    """The knobs of a method that can ask for a short answer."""
+class Answers(Protocol):
+    """What shapes the prompt of an answer, and whether a short one may be asked for."""
 
     @property
     def elicit(self) -> bool: ...
     @property
     def elicit_tokens(self) -> int: ...
-
-
-class Answers(Elicits, Protocol):
-    """The same with what shapes the prompt of our own profiles."""
-
     @property
     def layout(self) -> Layout: ...
     @property
     def wording(self) -> Wording: ...
 
 
-async def finished(method: Answers, question: Question, run: Run, text: str, shown: Shown) -> Answer:
-    """The answer of a finished `text`, with what was elicited, its short answer and its citations.
+def as_answer(question: Question, run: Run, shown: Shown) -> Answer:
+    """The answer that was committed, as it stands, without markers.
 
     Args:
-        text: all that was committed, markers and white space around it included.
-        shown: (offset, hits) in order: from this character of `text` on, these were in the prompt.
+        shown: (offset, hits) in order: from this character of what was committed on, markers and white space
+            included, these passages were in the prompt.
     """
-    await elicited(method, question, run, text, shown[-1][1] if shown else ())
-    return as_answer(question, run, shown)
-
-
-def as_answer(question: Question, run: Run, shown: Shown) -> Answer:
-    """The answer that was committed, as it stands, without markers; for `shown` see `finished`."""
     written = settled(run.trace)
     text = written.text.strip()
     left, short = len(written.text) - len(written.text.lstrip()), short_answer(text, question)

@@ -12,12 +12,13 @@ import numpy as np
 from numpy.typing import NDArray
 
 from askance.core.ports import Model
-from askance.core.types import Generation
-from askance.methods.qfs import token_texts
+from askance.core.types import Generation, Span, TokenIds
 from askance.text.align import Offsets, token_offsets
 from askance.text.linguistics import Linguistics
 
 _SPACED = re.compile(r"\S+")
+_REPLACEMENT = "\ufffd"
+_MOST_TOKENS_OF_A_CHARACTER = 4
 Heads = Literal["max", "mean"]
 """How the heads of a layer are summed up."""
 Row = NDArray[np.float32]
@@ -176,3 +177,22 @@ def weightiest(words: Sequence[tuple[str, float]], most: int) -> str:
     """The `most` words of the greatest weights, in the order of the text."""
     ranked = sorted(range(len(words)), key=lambda at: -words[at][1])[:most]
     return " ".join(words[at][0] for at in sorted(ranked))
+
+
+def token_texts(ids: TokenIds, model: Model) -> list[str | None]:
+    """The text that each token completes: empty for a character's first parts, None for control tokens."""
+    control = {id for id in set(ids) if is_control(id, model)}
+    texts, begin = list[str | None](), 0
+    for at, id in enumerate(ids):
+        text = None if id in control else model.decode(ids[begin : at + 1])
+        is_part = text is not None and text.endswith(_REPLACEMENT)
+        is_whole = not is_part or at + 1 - begin >= _MOST_TOKENS_OF_A_CHARACTER or at + 1 == len(ids)
+        texts.append(text if is_whole else "")
+        begin = at + 1 if is_whole else begin
+    return texts
+
+
+def is_control(id: int, model: Model) -> bool:
+    """Whether a token is a control token: the one that its own text gives only where that text is trusted."""
+    text = model.decode((id,))
+    return model.tokenize(text) != (id,) == model.tokenize((Span(text),))

@@ -92,13 +92,22 @@ def of_member(member: str, settings: Mapping[str, Any]) -> dict[str, Any]:
     return {f"{member}.{knob}": value for knob, value in settings.items()}
 
 
-def with_settings(method: Any, settings: Mapping[str, Any]) -> Method:
-    """A method with settings, its own and those of its members, that are values of the knobs' types."""
+def with_settings(
+    method: Any, settings: Mapping[str, Any], in_profile: Callable[[Any, Mapping[str, Any]], Any]
+) -> Method:
+    """A method with settings, its own and those of its members, that are values of the knobs' types.
+
+    Args:
+        in_profile: the reading of a method that the profile among some settings names.
+    """
     own, of_members = by_member(settings)
+    method = in_profile(method, own)
     holding = _held(method, own)
     if of_members and holding is not None:
         knob, held = holding
-        members = ((name, with_settings(each, of_members.get(name, {}))) for name, each in held.named)
+        members = (
+            (name, with_settings(each, of_members.get(name, {}), in_profile)) for name, each in held.named
+        )
         own[knob] = held.having(tuple(members))
     return cast(Method, replace(method, **own) if own else method)
 

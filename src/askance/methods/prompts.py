@@ -5,6 +5,7 @@ the parts into the model's chat format, for models that offer nothing else.
 """
 
 from collections.abc import Sequence
+from itertools import chain
 from typing import Literal
 
 from askance.core.ports import Model
@@ -62,13 +63,9 @@ def answer_prompt(
 
 
 def _raw_parts(question: Question, hits: Sequence[Hit], wording: Wording) -> tuple[Span, ...]:
-    spans: list[Span] = []
-    for demo in _examples(question, wording):
-        spans += [Span("Question: "), untrusted(demo.question)]
-        spans += [Span("\nAnswer: "), untrusted(demo.answer), Span("\n\n")]
-    if hits:
-        spans += [*_passage_block(hits, wording), Span("\n")]
-    return (*spans, Span("Question: "), *question_spans(question), Span("\nAnswer:"))
+    passages = (*_passage_block(hits, wording), Span("\n")) if hits else ()
+    examples = example_spans(_examples(question, wording), gap="\n\n")
+    return (*examples, *passages, Span("Question: "), *question_spans(question), Span("\nAnswer:"))
 
 
 def _chat_turns(question: Question, hits: Sequence[Hit], wording: Wording) -> tuple[Turn, ...]:
@@ -90,10 +87,24 @@ def _passage_block(hits: Sequence[Hit], wording: Wording) -> tuple[Span, ...]:
 
 def numbered_passages(hits: Sequence[Hit]) -> tuple[Span, ...]:
     """Passages on a line each, numbered from 1."""
-    spans: list[Span] = []
-    for number, hit in enumerate(hits, start=1):
-        spans += [Span(f"[{number}] "), untrusted(passage_text(hit.passage)), Span("\n")]
-    return tuple(spans)
+    return numbered([passage_text(hit.passage) for hit in hits])
+
+
+def numbered(texts: Sequence[str]) -> tuple[Span, ...]:
+    """Texts on a line each, numbered from 1."""
+    lines = (
+        (Span(f"[{number}] "), untrusted(text), Span("\n")) for number, text in enumerate(texts, start=1)
+    )
+    return tuple(chain.from_iterable(lines))
+
+
+def example_spans(demos: Sequence[Demo], gap: str) -> tuple[Span, ...]:
+    """Worked examples with `gap` behind each."""
+    spans = (
+        (Span("Question: "), untrusted(demo.question), Span("\nAnswer: "), untrusted(demo.answer), Span(gap))
+        for demo in demos
+    )
+    return tuple(chain.from_iterable(spans))
 
 
 def passage_text(passage: Passage) -> str:

@@ -3,7 +3,7 @@
 from collections.abc import Awaitable, Callable, Sequence
 
 from askance.core.ports import Run
-from askance.core.types import Hit, Question
+from askance.core.types import Hit
 
 
 async def search_for(query: str, run: Run, k: int, why: str) -> tuple[Hit, ...]:
@@ -11,11 +11,6 @@ async def search_for(query: str, run: Run, k: int, why: str) -> tuple[Hit, ...]:
     decision = run.trace.decide("retrieve", "search", why, query=query)
     with run.trace.because(decision):
         return await run.retriever.search(query, k)
-
-
-async def search_with_question(question: Question, run: Run, k: int, why: str) -> tuple[Hit, ...]:
-    """The same for the question as it stands."""
-    return await search_for(question.text, run, k, why)
 
 
 FIRST = 100

@@ -1,12 +1,10 @@
-"""The words of a prompt, which any method takes another set of, and the layout of the DRAGIN authors."""
+"""The words of a prompt, which any method takes another set of."""
 
-import re
-from collections.abc import Collection, Sequence
 from dataclasses import dataclass, field, fields
 from hashlib import blake2b
 from typing import Any
 
-from askance.core.types import Demo, Question, Raw, Span, untrusted
+from askance.core.types import Demo
 
 DEMOS = (
     Demo(
@@ -75,39 +73,3 @@ def content_name(words: Any) -> str:
 OWN = Wording(name="own")
 PLAIN = Wording(demos=(), instruction="Answer from these passages.", name="plain")
 """Without examples, for models that know the form of an answer."""
-
-
-def raw_prompt(
-    wording: Wording,
-    question: Question,
-    so_far: str,
-    passages: Sequence[str] | None,
-    control: Collection[str] = (),
-) -> Raw:
-    """Examples, passages, question, answer so far, in the order and with the line breaks of the authors.
-
-    Their layout has no place for the options and the history of a question: both are left out.
-
-    Args:
-        so_far: put directly behind "Answer:", white space included.
-        control: the control tokens that the model wrote; see `control_spans`.
-        passages: None leaves their block out; an empty text gives an empty numbered line.
-    """
-    spans: list[Span] = []
-    for demo in wording.demos if question.demos is None else question.demos:
-        spans += [Span("Question: "), untrusted(demo.question), Span("\nAnswer: "), untrusted(demo.answer)]
-        spans.append(Span("\n"))
-    if passages is not None:
-        spans.append(Span(f"{wording.heading}\n"))
-        for number, passage in enumerate(passages, start=1):
-            spans += [Span(f"[{number}] "), untrusted(passage), Span("\n")]
-        spans.append(Span(f"{wording.instruction}\n"))
-    spans += [Span(f"{wording.before_question}Question: "), untrusted(question.text), Span("\nAnswer:")]
-    return Raw(tuple(spans), control_spans(so_far, control))
-
-
-def control_spans(text: str, control: Collection[str]) -> tuple[Span, ...]:
-    """`text`, untrusted but for the strings in `control`, which are the tokens again that a model wrote."""
-    longest_first = sorted(control, key=len, reverse=True)
-    pieces = re.split(f"({'|'.join(map(re.escape, longest_first))})", text) if control else [text]
-    return tuple(Span(piece, trusted=piece in control) for piece in pieces if piece)

@@ -19,8 +19,6 @@ def locked_folder(folder: Path, lock_name: str) -> Iterator[None]:
         BlockingIOError: another process holds it.
         OSError: the folder or the lock can't be made.
     """
-    from filelock import FileLock, Timeout  # on use: it takes longer to import than all else of this package
-
     made = [each for each in (folder, *folder.parents) if not each.exists()]
     folder.mkdir(parents=True, exist_ok=True)
     for each in made:

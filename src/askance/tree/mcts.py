@@ -77,7 +77,7 @@ class Settings:
     seed: str = ""
 
     def weight(self, rollout: int) -> float:
-        """Of the bonus, in a rollout."""
+        """The weight of the bonus in a rollout."""
         done = rollout / self.rollouts
         factors = {"constant": 1.0, "linear": 1 - 0.9 * done, "exponential": math.pow(0.1, done)}
         return self.exploration * factors[self.schedule]
@@ -170,7 +170,7 @@ class _Search(Generic[S, A]):
         return node.parent is self._tree.root and node.action in self._rules.beside
 
     async def _go_on(self, path: list[Node[S, A]], action: A | None, rollout: int) -> Node[S, A] | None:
-        """From the end of `path`, which grows with it, to a terminal; None from where none is reached."""
+        """The terminal that a rollout reaches from the end of `path`, which grows with it, or None."""
         node = taken = path[-1]
         if action is not None:
             entered = await self._drawn(node, action, rollout)

@@ -54,7 +54,7 @@ class Node(Generic[S, A]):
 
     @property
     def path(self) -> tuple["Node[S, A]", ...]:
-        """From the root to this node."""
+        """The nodes from the root to this one."""
         return (*self.parent.path, self) if self.parent else (self,)
 
     @property

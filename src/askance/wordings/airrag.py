@@ -17,7 +17,7 @@ from typing import Any
 
 from askance.core.errors import PromptsError, UnknownName
 from askance.core.extensions import find_extension
-from askance.methods.airrag_wording import OWN, READER, AirragWording
+from askance.methods.airrag.wording import OWN, READER, AirragWording
 from askance.wordings import WORDINGS, open_wording, read_demos, read_table, read_text, toml_of, toml_text
 
 AIRRAG_WORDINGS = {

@@ -10,7 +10,7 @@ import dataclasses
 from pathlib import Path
 
 from askance.core.errors import UnknownName
-from askance.methods.selfrag_tasks import OWN_INSTRUCTIONS, Instructions
+from askance.methods.selfrag.tasks import OWN_INSTRUCTIONS, Instructions
 from askance.wordings import read_table, read_text
 
 _TASKS = tuple(each.name for each in dataclasses.fields(Instructions))

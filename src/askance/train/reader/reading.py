@@ -15,8 +15,8 @@ from askance.core.types import Hit, Question
 from askance.eval.datasets import Example
 from askance.eval.datasets.grounds import Paragraph
 from askance.eval.datasets.squad2 import UNANSWERABLE
-from askance.methods.airrag_prompts import retrieval_answer_prompt
-from askance.methods.airrag_wording import READER, REFUSAL
+from askance.methods.airrag.prompts import retrieval_answer_prompt
+from askance.methods.airrag.wording import READER, REFUSAL
 from askance.methods.prompts import Layout, answer_prompt
 from askance.methods.wording import PLAIN
 from askance.text.sentences import sentences

@@ -1,0 +1,1 @@
+"""AirRAG (Feng et al. 2025): a tree search over reasoning actions."""

@@ -1,0 +1,133 @@
+"""The knobs of AirRAG, and what follows from them alone."""
+
+from dataclasses import dataclass
+from typing import Literal
+
+from askance.core.errors import KnobError
+from askance.core.knobs import Knobs, knob, name_of
+from askance.core.types import Demo, Sampling
+from askance.methods.airrag.actions import ALL, Actions
+from askance.methods.airrag.choosing import Verifier
+from askance.methods.airrag.prompts import QUERY_STOPS
+from askance.methods.airrag.state import DA, QT, RA, SAY, Legality
+from askance.methods.airrag.wording import OWN, AirragWording
+from askance.methods.prompts import STOPS
+
+
+@dataclass(frozen=True, slots=True)
+class AirragKnobs(Knobs):
+    """What can be set of AirRAG."""
+
+    rollouts: int = knob(1, "paths to try", at_least=1)
+    samples: int = knob(
+        1, "replies of SAY and QT to draw at once; the one most like all others is followed first", at_least=1
+    )
+    answer_samples: int = knob(1, "replies of RA, SA and DA to draw at once", at_least=1)
+    q_div: float = knob(
+        0.0, "how far SAY and QT go from temperature and top_p to 1 and 1", at_least=0, at_most=1
+    )
+    temperature: float = knob(0.7, "of all replies but the verifier's", at_least=0)
+    top_p: float = knob(0.8, "probability mass to sample from", at_least=0.01, at_most=1)
+    top_k: int = knob(50, "tokens to sample from; 0: all", at_least=0)
+    passages: int = knob(
+        3,
+        "passages for a sub-query; 0: as many as l_max and the window have room for, up to most_passages",
+        at_least=0,
+    )
+    most_passages: int | None = knob(None, "the most of them; none: no other limit", at_least=1)
+    l_max: int | None = knob(None, "most input tokens of all calls of a question; none: no limit", at_least=1)
+    count_verifier: bool = knob(True, "whether the verifier's call counts against l_max")
+    verifier: Verifier = knob(
+        "sa", "who chooses: a call that sees all answers, common words, vectors, or a reward model"
+    )
+    reward: Literal["consistency", "rm", "mixed"] = knob(
+        "consistency", "what a path is worth while searching: common words, a reward model, or half of each"
+    )
+    vote_power: float = knob(0.0, "weight of a reply's share of the samples drawn beside it", at_least=0)
+    exploration: float = knob(2.0, "weight of what was visited rarely", at_least=0)
+    schedule: Literal["constant", "linear", "exponential"] = knob("constant", "how that weight falls")
+    expansion: Literal["lazy", "eager"] = knob(
+        "lazy", "draw for an action when it is taken, or for all actions of a node at once"
+    )
+    unexplored: Literal["first", "random"] = knob("first", "which of several new nodes comes first")
+    skip_exhausted: bool = knob(True, "never visit an end twice, and stop when nothing is left")
+    wave: int = knob(4, "rollouts side by side", at_least=1)
+    stop_agreed: int = knob(
+        0, "end the search once so many rollouts, and all answers, came to the same; 0: never", at_least=0
+    )
+    stop_decided: bool = knob(
+        False, "end the search once no vote to come can change the words of the answer (jcd and rm_vote)"
+    )
+    actions: Actions = knob(ALL, "what a path may consist of: its own, and other methods by name")
+    followup_qt: Literal["if_no_plan", "always", "never"] = knob(
+        "if_no_plan", "when the first rollout asks for a follow-up once all is answered"
+    )
+    early_sa: bool = knob(False, "sum up also while sub-queries are left")
+    multi_query: bool = knob(False, "RA searches with all queries of the QT before it, not with one")
+    most_iterations: int = knob(4, "most RA, and most QT, of a path", at_least=1)
+    prompts: AirragWording = knob(OWN, "the words of the prompts, and worked examples: a set, or a file")
+    examples: int | None = knob(
+        None, "worked examples in the prompts of SAY, QT and SA; none: as many as the set says", at_least=0
+    )
+    query_tokens: int = knob(256, "most new tokens of SAY and QT", at_least=1)
+    answer_tokens: int = knob(256, "most new tokens of RA", at_least=1)
+    summary_tokens: int = knob(128, "most new tokens of SA and DA", at_least=1)
+
+    def __post_init__(self) -> None:
+        Knobs.__post_init__(self)
+        most = max(map(len, (self.prompts.say_demos, self.prompts.qt_demos, self.prompts.sa_demos)))
+        if self._num_examples > most:
+            name = name_of(type(self))
+            raise KnobError(
+                f"knob examples={self._num_examples} of method {name}: {self.prompts} has {most}."
+            )
+
+    @property
+    def is_judged(self) -> bool:
+        """Whether paths are scored by the model in the role reward, or by the one that answers."""
+        return self.verifier in ("rm", "rm_vote") or self.reward != "consistency"
+
+    @property
+    def draws_beside(self) -> bool:
+        """Whether a direct answer is a candidate beside the paths."""
+        return DA in self.actions.own and not self.actions.is_direct
+
+    @property
+    def legality(self) -> Legality:
+        """What may follow what."""
+        steps = 2 * self.most_iterations + 1
+        return Legality(
+            self.actions.is_lite,
+            self.actions.is_direct,
+            self.most_iterations,
+            steps if self.actions.is_lite else steps + 1,
+            self.early_sa,
+            self.actions.names,
+        )
+
+    def demos(self, action: Literal["say", "qt", "sa"]) -> tuple[Demo, ...]:
+        """The worked examples in the prompt of an action."""
+        words = self.prompts
+        shown = {"say": words.say_demos, "qt": words.qt_demos, "sa": words.sa_demos}[action]
+        return shown[: self._num_examples]
+
+    @property
+    def _num_examples(self) -> int:
+        return self.prompts.examples if self.examples is None else self.examples
+
+    def samples_of(self, action: str) -> int:
+        """Replies of an action drawn at once."""
+        return self.samples if action in (SAY, QT) else self.answer_samples
+
+    def sampling(self, action: str, *, is_chat: bool = False) -> Sampling:
+        """How an action's replies are drawn; they end where an invented next question would begin."""
+        lists_queries = action in (SAY, QT)
+        far = self.q_div if lists_queries else 0.0
+        tokens = {SAY: self.query_tokens, QT: self.query_tokens, RA: self.answer_tokens}
+        return Sampling(
+            tokens.get(action, self.summary_tokens),
+            temperature=self.temperature + far * (1 - self.temperature),
+            top_p=self.top_p + far * (1 - self.top_p),
+            top_k=self.top_k,
+            stop=QUERY_STOPS if lists_queries and is_chat else STOPS,
+        )

@@ -1,0 +1,207 @@
+"""Self-RAG's long form: a beam of answers that grow segment by segment (Asai et al. 2024, algorithm 1).
+
+The paper gives the score of a segment and "return the best sequence"; the rest is ours:
+- the paths of a beam are compared by the sum of their segments' scores over a power of their number
+  (`path_power`; 1 is the mean; less favours going on, also with segments that nothing supports, and 0 is the
+  sum);
+- a segment that says what an earlier one of its path said is rejected, as a hard constraint would do;
+- utility counts once, at the end, since it is a judgement of whole answers;
+- in words, what can't change the answer is not asked: whether its passage backs a segment that can't be among
+  the best of the beam even with full support, and what comes next behind a segment that is not gone on from;
+- each path searches with what it wrote last, and sees no other's text.
+"""
+
+import asyncio
+from collections.abc import Sequence
+from contextlib import AbstractAsyncContextManager, nullcontext
+from dataclasses import dataclass, field, replace
+from typing import Literal
+
+from askance.core.ports import Run
+from askance.core.types import Hit, Key, Question
+from askance.methods.selfrag.deciding import SearchRule, show
+from askance.methods.selfrag.segments import START, Action, Constraints, Path, Segment, Weights
+from askance.methods.selfrag.tokens import likeliest, without_tokens
+from askance.methods.selfrag.writing import Writer
+from askance.tree.abreast import abreast
+from askance.tree.beam import Rules, beam_search
+
+
+@dataclass(frozen=True, slots=True)
+class LongForm:
+    """How answers grow, and which of them is taken.
+
+    Attributes:
+        passages: how many are searched for.
+        retrieval: whether each segment that searches does so anew.
+        width: answers that are gone on with.
+        max_segments: most segments of an answer.
+        path_power: the sum of the scores of n segments is divided by n to this power.
+    """
+
+    rule: SearchRule
+    weights: Weights
+    constraints: Constraints
+    passages: int
+    retrieval: Literal["dynamic", "static"]
+    width: int
+    max_segments: int
+    path_power: float
+
+    async def answer(self, question: Question, run: Run, writer: Writer) -> Path:
+        """The best path of the beam, finished or not."""
+        start, onward = await writer.begin() if self.rule.mode == "adaptive" else (Path(), {})
+        growing = _Growing(self, question, run, writer)
+        rules = Rules(
+            grow=growing.grow,
+            score=self.score,
+            is_finished=lambda path: path.is_finished,
+            identity=_identity,
+            is_settled=lambda path: all(segment.is_judged for segment in path.segments),
+            settle=growing.settle,
+            drop=growing.drop,
+        )
+        start = replace(start, onward=onward)
+        found = await beam_search(start, rules, width=self.width, max_steps=self.max_segments)
+        return await self._best(run, writer, (*found.finished, *found.open))
+
+    def score(self, path: Path) -> float:
+        """How good the segments are that were written with passages of their own; 0 without any.
+
+        With a segment whose support is not judged yet it is an upper bound.
+        """
+        if not path.scores:
+            return 0.0
+        return sum(path.scores) / float(len(path.scores) ** self.path_power)
+
+    async def _best(self, run: Run, writer: Writer, paths: Sequence[Path]) -> Path:
+        """The best with its utility, which is read for answers that were not finished by a utility token.
+
+        Where the constraint on utility rejects all of them, none is. Ties: more segments, then the earlier.
+        """
+        reads = self.weights.utility > 0 or self.constraints.least_utility > 1
+
+        async def graded(path: Path) -> Path:
+            if path.utility or not path.segments or not reads:
+                return path
+            return replace(path, utility=await writer.utility(path))
+
+        told = [path for path in paths if path.segments] or list(paths)
+        judged = await abreast(map(graded, told))
+        useless = self.constraints.uselessness
+        whole = [path for path in judged if not useless({likeliest(path.utility)})] or judged
+        totals = [self.score(path) + self.weights.of_utility(path.utility) for path in whole]
+        best = max(range(len(whole)), key=lambda at: (totals[at], len(whole[at].segments)))
+        numbers = {path.name: total for path, total in zip(whole, totals, strict=True)}
+        run.trace.decide("choose", whole[best].name, "the best of the answers in the beam", numbers=numbers)
+        return whole[best]
+
+
+@dataclass(eq=False)
+class _Growing:
+    """One question's paths while they grow."""
+
+    form: LongForm
+    question: Question
+    run: Run
+    writer: Writer
+    _static: tuple[Hit, ...] | None = None
+    # Paths of one step must not search for the same side by side.
+    _searching: asyncio.Lock = field(default_factory=asyncio.Lock)
+    _turn: AbstractAsyncContextManager[None] = field(init=False)
+
+    def __post_init__(self) -> None:
+        # Which of them gets what is left of L_max must not depend on which search is done first.
+        self._turn = asyncio.Lock() if self.writer.is_bounded else nullcontext()
+
+    async def grow(self, path: Path) -> Sequence[Path]:
+        """The path with each segment that may follow; itself, finished, where none may."""
+        async with self._turn:
+            if path.name != START:
+                path = replace(path, onward=await self.writer.onward(path, key=_key(path.name)))
+            action = self.form.rule.action(path.onward, path)
+            hits = await self._hits(path, action)
+            tried: Sequence[Hit | None] = (None,) if action == "continue" else hits
+            paths = await self._grown(path, action, tried, 1)
+            paths = paths or await self._grown(path, "none", (None,), len(tried) + 1)
+            return paths or [replace(path, is_finished=True)]
+
+    async def settle(self, path: Path) -> Path:
+        """The path with the support of its last segment."""
+        *before, last = path.segments
+        parent = replace(path, segments=tuple(before))
+        segment = await self.writer.supported(parent, last, key=_key(path.name))
+        score = self.form.weights.of_segment(segment)
+        show(self.run, path.name, segment, score, "")
+        return replace(path, segments=(*before, segment), scores=(*path.scores[:-1], score))
+
+    def drop(self, path: Path, least: float) -> None:
+        """Tell that a path falls out of the beam whatever the support of its last segment is."""
+        why = f"with full support its answer would have {self.form.score(path):.3f}; "
+        why += f"the beam is full of better ones, from {least:.3f}"
+        show(self.run, path.name, path.segments[-1], path.scores[-1], why)
+
+    async def _hits(self, path: Path, action: Action) -> tuple[Hit, ...]:
+        """The passages for the question, and for the segment written last where each is searched for."""
+        rule, query = self.form.rule, self.question.text
+        if self.form.retrieval == "static" and action == "retrieve":
+            async with self._searching:
+                if self._static is None:
+                    self._static = await rule.found(self.run, path.onward, action, query, self.form.passages)
+                else:
+                    rule.decide(self.run, path.onward, action, "")
+                return self._static
+        last = next((each.text for each in path.segments[-1:] if each.action != "lead"), "")
+        return await rule.found(self.run, path.onward, action, f"{query} {last}".strip(), self.form.passages)
+
+    async def _grown(self, path: Path, action: Action, hits: Sequence[Hit | None], first: int) -> list[Path]:
+        """The segments that no hard constraint rejects and that say something, numbered from `first`."""
+        segments = await abreast(
+            self._written(path, action, hit, _key(f"{path.name}.{number}"))
+            for number, hit in enumerate(hits, start=first)
+        )
+        grown = [self._next(path, segment, number) for number, segment in enumerate(segments, start=first)]
+        return [each for each in grown if each is not None]
+
+    async def _written(self, path: Path, action: Action, hit: Hit | None, key: Key) -> Segment:
+        segment = await self.writer.write(path, action, hit, key=key, whole=False)
+        if self.form.constraints.unsupported:  # no score tells what that constraint rejects
+            return await self.writer.supported(path, segment, key=key)
+        return segment
+
+    def _next(self, path: Path, segment: Segment, number: int) -> Path | None:
+        # Nothing more to say than that the answer is complete.
+        is_over = segment.is_last and not segment.text and bool(path.segments)
+        rejected = self.form.constraints.rejection(segment) if segment.text or is_over else "it is empty"
+        rejected = rejected or ("it says what an earlier one said" if _is_repeated(path, segment) else "")
+        score = self.form.weights.of_segment(segment)
+        if rejected or segment.is_judged:
+            show(self.run, f"{path.name}.{number}", segment, score, rejected)
+        if rejected:
+            return None
+        grown = path.then(segment, number) if segment.text else path
+        scored = (score,) if segment.action == "retrieve" and segment.text else ()
+        return replace(
+            grown,
+            scores=(*path.scores, *scored),
+            utility=segment.utility,
+            onward=segment.onward,
+            is_finished=segment.is_last,
+        )
+
+
+def _is_repeated(path: Path, segment: Segment) -> bool:
+    """Whether what a reader sees of a segment stands in its path already."""
+    text = without_tokens(segment.text)
+    return bool(text) and any(text == without_tokens(each.text) for each in path.segments)
+
+
+def _key(name: str) -> Key:
+    """The key of the last segment of the path with that name."""
+    *before, number = name.split(".")
+    return ("segment", *before, int(number))
+
+
+def _identity(path: Path) -> tuple[object, ...]:
+    """Paths with equal texts and passages are one."""
+    return tuple((each.text, each.hit.passage.id if each.hit else "") for each in path.segments)

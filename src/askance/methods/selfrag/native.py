@@ -1,0 +1,237 @@
+"""Self-RAG with a model that was trained on reflection tokens: it decides and judges while it writes."""
+
+import re
+from collections.abc import Collection, Iterator, Mapping, Sequence
+from dataclasses import dataclass, field, replace
+from typing import Literal
+
+from askance.core.ports import Model
+from askance.core.types import Generation, Hit, Key, Part, Prompt, Raw, Sampling, Span, Token, TokenIds
+from askance.methods.selfrag.judging import fitting, passage_parts
+from askance.methods.selfrag.segments import Action, Path, Segment
+from askance.methods.selfrag.tokens import (
+    CLOSES,
+    KEEP_USING,
+    NO_SEARCH,
+    OPENS,
+    RELEVANT,
+    SEARCH,
+    WANT,
+    Distribution,
+    Vocabulary,
+    distribution,
+    first_distribution,
+    sequence_score,
+)
+from askance.methods.selfrag.writing import Writer
+from askance.text.sentences import sentence_spans
+
+_BEGINS: Mapping[Action, str] = {"retrieve": SEARCH, "continue": KEEP_USING, "none": NO_SEARCH}
+_WHOLE = re.compile(r"[.!?。！？]['\"”’)\]]*\s*$")
+
+
+@dataclass(kw_only=True, eq=False)
+class NativeWriter(Writer):
+    """Writes on token ids: what the model wrote goes into the next prompt id by id.
+
+    A passage stands in the prompt where it was found, and leaves it when another is in use
+    (`evidence=keep_all`: when the window is full); the text and tokens written with it stay. A judge, where
+    one is given, judges in place of the model's own probabilities.
+
+    Attributes:
+        head: the prompt up to where the answer begins.
+        written_options: the options as the instruction asks for them.
+        scan_tokens: in how many tokens the first decision is looked for.
+        reads_first: without a decision among them, the probabilities at the first token are one.
+        seqscore_text_only: reflection tokens are left out of the sequence score.
+    """
+
+    head: tuple[Span, ...]
+    written_options: Sequence[str] = ()
+    scan_tokens: int = 1
+    reads_first: bool = True
+    evidence: Literal["current_only", "keep_all"] = "current_only"
+    seqscore_text_only: bool = False
+    _vocabulary: Vocabulary = field(init=False)
+
+    def __post_init__(self) -> None:
+        super().__post_init__()
+        self._vocabulary = Vocabulary.of(self.run.model)
+
+    async def begin(self) -> tuple[Path, Distribution]:
+        """What is written before the first retrieve token is kept, where one follows within `scan_tokens`."""
+        if self.judge is not None:
+            return await super().begin()
+        probe = await self._next((), ("decide",), self.scan_tokens)
+        if probe.finish != "retrieve":
+            return Path(), first_distribution(probe, "retrieve") if self.reads_first else {}
+        lead = Segment(_words(probe.tokens, self._vocabulary), "lead", ids=_ids(probe.tokens))
+        return Path((lead,) if lead.text else ()), distribution(probe.dropped[0], "retrieve")
+
+    async def _written(
+        self, path: Path, action: Action, passage: Hit | None, key: Key, whole: bool
+    ) -> Segment:
+        prompt = self._fitting(path.segments, action, passage, self.max_tokens)
+        until = None if whole else self._vocabulary.segment_end
+        (written,) = await self.run.model.generate(prompt, Sampling(self.max_tokens), WANT, until, key=key)
+        if written.finish != "length" or whole:
+            return self._segment(written, action, passage)
+        segment = self._segment(_whole_sentences(written, self._vocabulary.control), action, passage)
+        return segment if self.judge is not None else await self._closed(path, segment, key)
+
+    async def _utility(self, path: Path, key: Key) -> Distribution:
+        if self.judge is not None:
+            return await super()._utility(path, key)
+        return first_distribution(await self._next(path.segments, key), "utility")
+
+    def _options(self, path: Path, hit: Hit, options: tuple[str, ...]) -> tuple[Prompt, Sequence[str]]:
+        model = self.run.model
+        written = [as_written(model, each) for each in self.written_options]
+        longest = max(len(model.tokenize(option)) for option in written)
+        return self._fitting(path.segments, "retrieve", hit, longest, Span(RELEVANT)), written
+
+    async def _next(self, segments: Sequence[Segment], key: Key, num_tokens: int = 1) -> Generation:
+        """The tokens that would follow, for the probabilities of all tokens where they stand."""
+        prompt = self._fitting(segments, None, Path(tuple(segments)).in_use, num_tokens)
+        (read,) = await self.run.model.generate(
+            prompt, Sampling(num_tokens), WANT, self._vocabulary.segment_end, key=key
+        )
+        return read
+
+    def _segment(self, written: Generation, action: Action, hit: Hit | None) -> Segment:
+        vocabulary, tokens, finish = self._vocabulary, written.tokens, written.finish
+        counted = (*tokens, *written.dropped) if finish == "end" else tokens
+        if self.seqscore_text_only:
+            counted = tuple(token for token in tokens if token.id not in vocabulary.control)
+        return Segment(
+            written=" " + _words(tokens, vocabulary),
+            action=action,
+            hit=hit,
+            ids=_ids(tokens),
+            relevance=first_distribution(written, "relevance") if action == "retrieve" else {},
+            support=vocabulary.judged(tokens, "support"),
+            utility=vocabulary.judged(tokens, "utility"),
+            labels=self._names(tokens),
+            onward=distribution(written.dropped[0], "retrieve") if finish == "retrieve" else {},
+            sequence_score=sequence_score(counted),
+            is_last=finish in ("end", "utility"),
+            finish=finish,
+        )
+
+    async def _closed(self, path: Path, segment: Segment, key: Key) -> Segment:
+        """A segment that the length cut, with what the model would do behind it."""
+        read = await self._next((*path.segments, segment), (*key, "onward"))
+        is_judged = read.finish == "utility"
+        return replace(
+            segment,
+            onward=first_distribution(read, "retrieve"),
+            utility=first_distribution(read, "utility") if is_judged else segment.utility,
+            labels=segment.labels | self._names(read.tokens),
+            is_last=is_judged or read.finish == "end",
+        )
+
+    def _names(self, tokens: Sequence[Token]) -> frozenset[str]:
+        names = {id: name for name, id in self._vocabulary.ids.items()}
+        return frozenset(names[token.id] for token in tokens if token.id in names)
+
+    def _fitting(
+        self,
+        segments: Sequence[Segment],
+        action: Action | None,
+        hit: Hit | None,
+        max_tokens: int,
+        *more: Part,
+    ) -> Raw:
+        """The prompt; what the window has no room for goes: earlier passages first, then the end of `hit`."""
+        model, keeps = self.run.model, self.evidence == "keep_all"
+        earlier = [at for at, each in enumerate(segments) if each.action == "retrieve"] if keeps else []
+        if hit is not None and action != "retrieve":
+            del earlier[-1:]  # its own place
+        while earlier:
+            prompt = self._prompt(segments, action, hit, earlier, more)
+            if model.count(prompt) + max_tokens <= model.context_tokens:
+                return prompt
+            self.run.trace.decide("passage", "drop", "the window has no room for the oldest passage")
+            del earlier[0]
+        if hit is None:
+            return self._prompt(segments, action, None, (), more)
+        return fitting(
+            self.run, model, lambda cut: self._prompt(segments, action, cut, (), more), hit, max_tokens
+        )
+
+    def _prompt(
+        self,
+        segments: Sequence[Segment],
+        action: Action | None,
+        hit: Hit | None,
+        earlier: Sequence[int] = (),
+        more: Sequence[Part] = (),
+    ) -> Raw:
+        """All so far, and what begins the next segment.
+
+        Args:
+            action: None where the model shall say what comes next.
+            hit: the passage of the next segment; where that brings none, it stands where it was found.
+            earlier: the segments whose passages stay.
+        """
+        begins = (Span(_BEGINS[action]),) if action else ()
+        passage = passage_parts(hit) if hit and action == "retrieve" else ()
+        so_far = self._so_far(segments, None if action == "retrieve" else hit, earlier)
+        return Raw(self.head, (*so_far, *begins, *passage, *more))
+
+    def _so_far(
+        self, segments: Sequence[Segment], in_use: Hit | None, earlier: Sequence[int]
+    ) -> Iterator[Part]:
+        found = [at for at, segment in enumerate(segments) if segment.action == "retrieve"]
+        for at, segment in enumerate(segments):
+            if segment.action in _BEGINS:
+                yield Span(_BEGINS[segment.action])
+            if in_use is not None and at in found[-1:]:
+                yield from passage_parts(in_use)
+            elif at in earlier and segment.hit is not None:
+                yield from passage_parts(segment.hit)
+            yield segment.ids
+
+
+def as_written(model: Model, option: str) -> str:
+    """`option` as the model writes it behind [Relevant].
+
+    Some tokenizers, Llama 2's among them, put a space before a text that follows a control token; a model
+    that was trained on it so writes "▁A", not "A".
+    """
+    ids = model.token_ids(RELEVANT + option)[1:]
+    text = model.decode(ids)
+    return text if model.tokenize(text) == ids else option
+
+
+def _ids(tokens: Sequence[Token]) -> TokenIds:
+    return tuple(token.id for token in tokens)
+
+
+def _words(tokens: Sequence[Token], vocabulary: Vocabulary) -> str:
+    """What stands between control tokens; a passage that the model made up itself does not."""
+    control, opens, closes = vocabulary.control, vocabulary.ids[OPENS], vocabulary.ids[CLOSES]
+    pieces, in_passage = list[str](), False
+    for token in tokens:
+        in_passage = in_passage or token.id == opens
+        if not in_passage:
+            # A token between two words may be all that parts them.
+            pieces.append(" " if token.id in control else token.text)
+        in_passage = in_passage and token.id != closes
+    return "".join(pieces)
+
+
+def _whole_sentences(written: Generation, control: Collection[int]) -> Generation:
+    """What was written without the sentence it breaks off in, if that is not all of it.
+
+    What was judged of the last whole sentence stays.
+    """
+    tokens = written.tokens
+    text = "".join(" " * len(token.text) if token.id in control else token.text for token in tokens)
+    spans = sentence_spans(text)
+    if len(spans) < 2 or tokens[-1].id in control or _WHOLE.search(text):
+        return written
+    num_kept = sum(token.start < spans[-2][1] for token in tokens)
+    while tokens[num_kept].id in control:
+        num_kept += 1
+    return replace(written, text=written.text[: tokens[num_kept - 1].end], tokens=tokens[:num_kept])

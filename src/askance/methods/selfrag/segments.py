@@ -1,0 +1,172 @@
+"""What Self-RAG writes and judges: segments, paths of them, their scores, and what a path cites."""
+
+from collections.abc import Collection
+from dataclasses import dataclass, field, replace
+from typing import Literal
+
+from askance.core.types import Citation, Hit, TokenIds
+from askance.methods.selfrag.tokens import (
+    FULLY,
+    IRRELEVANT,
+    UNSUPPORTED,
+    UTILITIES,
+    Distribution,
+    relevance_score,
+    support_score,
+    utility_score,
+    without_tokens,
+)
+from askance.text.sentences import sentence_spans
+
+Action = Literal["retrieve", "continue", "none", "lead"]
+"""How a segment begins: with a passage, with the one in use, without any, or before any decision."""
+Citing = Literal["each_sentence", "last_sentence"]
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class Segment:
+    """A piece of an answer, as a rule a sentence, and what was judged of it.
+
+    Attributes:
+        written: as it goes into the next prompt, without control tokens.
+        hit: the passage it was written with, its own or the one in use; None without one.
+        ids: as the model wrote it, control tokens included; empty where a prompt of words is used.
+        relevance, support, utility: of this segment, empty where not judged.
+        labels: the tokens that were chosen: written by the model, or the likeliest of a judgement.
+        onward: the retrieve tokens' probabilities at its end.
+        sequence_score: geometric mean of the probabilities of its tokens.
+        is_last: the answer is over behind it.
+        is_judged: nothing is missing that its score depends on; otherwise its support is.
+        finish: what ended it, as in `Generation`.
+    """
+
+    written: str
+    action: Action
+    hit: Hit | None = None
+    ids: TokenIds = ()
+    relevance: Distribution = field(default_factory=dict)
+    support: Distribution = field(default_factory=dict)
+    utility: Distribution = field(default_factory=dict)
+    labels: frozenset[str] = frozenset()
+    onward: Distribution = field(default_factory=dict)
+    sequence_score: float = 0.0
+    is_last: bool = False
+    is_judged: bool = True
+    finish: str = ""
+
+    @property
+    def text(self) -> str:
+        """Its words on one line."""
+        return " ".join(self.written.split())
+
+
+START = "0"
+"""The name of the path that all others begin with."""
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class Path:
+    """An answer on its way.
+
+    Attributes:
+        name: its place in the tree: the number of each segment among those tried beside it, from 1.
+        scores: of the segments that were written with a passage of their own.
+        utility: of the whole, empty where not judged yet.
+        onward: the retrieve tokens' probabilities at its end.
+    """
+
+    segments: tuple[Segment, ...] = ()
+    name: str = START
+    scores: tuple[float, ...] = ()
+    utility: Distribution = field(default_factory=dict)
+    onward: Distribution = field(default_factory=dict)
+    is_finished: bool = False
+
+    @property
+    def written(self) -> str:
+        """All text, as it was written."""
+        return "".join(segment.written for segment in self.segments)
+
+    @property
+    def in_use(self) -> Hit | None:
+        """The passage that was used last."""
+        used = (segment.hit for segment in reversed(self.segments) if segment.action == "retrieve")
+        return next(used, None)
+
+    def then(self, segment: Segment, number: int) -> "Path":
+        """The path with one more segment, the `number`-th of those tried."""
+        return replace(self, segments=(*self.segments, segment), name=f"{self.name}.{number}")
+
+
+@dataclass(frozen=True, slots=True)
+class Weights:
+    """The weights of equation 4; what has a weight of 0 need not be judged."""
+
+    relevance: float = 1.0
+    support: float = 1.0
+    utility: float = 0.5
+    sequence: float = 1.0
+
+    def of_segment(self, segment: Segment) -> float:
+        """The score of a segment: equation 4 without the utility, which only whole answers have.
+
+        Support that is not judged yet counts as much as it can: the score is an upper bound then.
+        """
+        backing = segment.support if segment.is_judged else {FULLY: 1.0}
+        score = self.sequence * segment.sequence_score + self.relevance * relevance_score(segment.relevance)
+        return score + self.support * support_score(backing)
+
+    def of_answer(self, segment: Segment) -> float:
+        """The score of a segment that is a whole answer."""
+        return self.of_segment(segment) + self.of_utility(segment.utility)
+
+    def of_utility(self, utility: Distribution) -> float:
+        """What a whole answer's utility adds to its score."""
+        return self.utility * utility_score(utility)
+
+
+@dataclass(frozen=True, slots=True)
+class Constraints:
+    """The hard constraints: what is rejected whatever its score."""
+
+    unsupported: bool = False
+    irrelevant: bool = False
+    least_utility: int = 1
+
+    def rejection(self, segment: Segment) -> str:
+        """Why a segment is rejected, or nothing."""
+        if self.unsupported and UNSUPPORTED in segment.labels:
+            return "its passage does not support it"
+        if self.irrelevant and IRRELEVANT in segment.labels:
+            return "its passage is irrelevant"
+        return self.uselessness(segment.labels)
+
+    def uselessness(self, labels: Collection[str]) -> str:
+        """Why an answer of that utility is rejected, or nothing."""
+        grades = [grade for grade, label in enumerate(UTILITIES, start=1) if label in labels]
+        if grades and grades[0] < self.least_utility:
+            return f"its utility is {grades[0]}, less than {self.least_utility}"
+        return ""
+
+
+def cited(path: Path, which: Citing) -> tuple[str, tuple[Citation, ...]]:
+    """The answer on one line, and its citations in order.
+
+    A segment cites the passage that it was written with, unless that was judged irrelevant or not to support
+    it; so does one that continues to use it. Passages are numbered in the order of their first citation,
+    from 1.
+    """
+    text, citations = "", list[Citation]()
+    numbers: dict[str, int] = {}
+    for segment in path.segments:
+        piece = without_tokens(segment.text)
+        if not piece:
+            continue
+        text += (" " if text else "") + piece
+        if segment.hit is not None and not segment.labels & {IRRELEVANT, UNSUPPORTED}:
+            number = numbers.setdefault(segment.hit.passage.id, len(numbers) + 1)
+            spans = sentence_spans(piece)
+            start = len(text) - len(piece)
+            for first, last in spans if which == "each_sentence" else spans[-1:]:
+                citations.append(Citation(number, segment.hit.passage, start + first, start + last))
+    return text, tuple(citations)

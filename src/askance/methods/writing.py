@@ -1,0 +1,160 @@
+"""An answer on its way: the prompt it is written behind, the passages shown, what has been kept, its end."""
+
+from collections.abc import Callable, Iterator
+from dataclasses import dataclass, field
+
+from askance.core.knobs import knob
+from askance.core.ports import Run
+from askance.core.trace import Decided
+from askance.core.types import Answer, Generation, Hit, Key, Question, Sampling, Until, Want
+from askance.methods.bounded import Bounded
+from askance.methods.eliciting import as_answer, elicited
+from askance.methods.plain_trace import judgeable, plain_of
+from askance.methods.prompts import STOPS, Layout, answer_prompt
+from askance.methods.searching import search_for
+from askance.methods.wording import OWN, Wording
+from askance.text.answers import has_answer
+from askance.text.markers import Plain
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class WritesAnswer(Bounded):
+    """The knobs of every method that writes its answer behind the prompt of `answer_prompt`."""
+
+    max_tokens: int = knob(128, "most new tokens of the answer", at_least=1)
+    elicit: bool = knob(True, "ask for the short answer where the text states none")
+    elicit_tokens: int = knob(20, "most new tokens of an elicited answer", at_least=1)
+    layout: Layout = knob("auto", "raw text or the model's chat format; auto is raw where the model takes it")
+    wording: Wording = knob(OWN, "examples and fixed lines of the prompt")
+
+    def begin(self, question: Question, run: Run) -> "Writing":
+        """An answer that is still empty."""
+        return Writing(
+            question, run, self.max_tokens, self.layout, self.wording, self.elicit, self.elicit_tokens
+        )
+
+
+@dataclass(slots=True)
+class Writing:
+    """The answer to one question on its way.
+
+    Attributes:
+        text: what has been kept, markers that the model wrote included; `num_tokens` is its length.
+        hits: the passages in the prompt.
+        shown: since which character of the text which passages were in the prompt.
+        ended: why nothing more is written, once that is known.
+    """
+
+    question: Question
+    run: Run
+    max_tokens: int
+    layout: Layout
+    wording: Wording
+    elicit: bool
+    elicit_tokens: int
+    text: str = ""
+    num_tokens: int = 0
+    num_searches: int = 0
+    hits: tuple[Hit, ...] = ()
+    shown: list[tuple[int, tuple[Hit, ...]]] = field(default_factory=list)
+    ended: str = ""
+
+    @property
+    def room(self) -> int:
+        """How many tokens the answer may still have."""
+        return self.max_tokens - self.num_tokens
+
+    @property
+    def seen(self) -> frozenset[str]:
+        """The ids of all passages that were in the prompt."""
+        return frozenset(hit.passage.id for _, hits in self.shown for hit in hits)
+
+    def rounds(self, most: int) -> Iterator[int]:
+        """The numbers of the rounds, until the answer has ended."""
+        for step in range(most):
+            yield step
+            if self.ended:
+                return
+        self.ended = f"there were {most} rounds"
+
+    async def search(
+        self, decision: Decided, k: int, exclude: frozenset[str] = frozenset()
+    ) -> tuple[Hit, ...]:
+        """The `k` best passages for the query of a decision, each once; they are not shown yet."""
+        self.num_searches += 1
+        with self.run.trace.because(decision):
+            hits = await self.run.retriever.search(decision.query, k, exclude=exclude)
+        return tuple({hit.passage.id: hit for hit in reversed(hits)}.values())[::-1]
+
+    async def search_for(self, query: str, k: int, why: str) -> None:
+        """Search and show what is found. Where nothing is, the passages at hand stay."""
+        self.num_searches += 1
+        self.show(await search_for(query, self.run, k, why))
+
+    async def search_first(self, k: int) -> None:
+        """Search with the question itself, and show what is found."""
+        why = "the first search is made with the question itself"
+        decision = self.run.trace.decide("retrieve", "search", why, query=self.question.text)
+        self.show(await self.search(decision, k))
+
+    def show(self, hits: tuple[Hit, ...]) -> None:
+        """Replace the passages in the prompt, if there are any."""
+        if hits:
+            self.hits = hits
+            self.shown.append((len(self.text), hits))
+
+    async def write(
+        self,
+        max_tokens: int,
+        key: Key,
+        want: Want = Want(),
+        until: Until | None = None,
+        watch: Callable[[str], None] | None = None,
+    ) -> Generation:
+        """What the model writes next; it is a draft until it is kept, unless another `watch` is given."""
+        prompt = answer_prompt(self.run.model, self.question, self.hits, self.text, self.layout, self.wording)
+        sampling, watch = Sampling(max_tokens, stop=STOPS), watch or self.run.trace.draft
+        (written,) = await self.run.model.generate(prompt, sampling, want, until, key=key, watch=watch)
+        return written
+
+    async def write_all(self) -> None:
+        """Write the whole answer in one generation, and keep it while it is written."""
+        written = await self.write(self.max_tokens, ("answer",), watch=self.run.trace.commit)
+        self.text = written.text
+
+    def keep(self, text: str, num_tokens: int) -> None:
+        """Take text that will not be taken back."""
+        self.run.trace.commit(text)
+        self.text += text
+        self.num_tokens += num_tokens
+
+    def take(self, written: Generation) -> None:
+        """Keep all of a piece, which may end the answer."""
+        self.ended = self.end_reason(written)
+        self.keep(written.text, len(written.tokens))
+
+    def end_reason(self, written: Generation) -> str:
+        """Why the answer ends with a piece that has not been kept yet, or nothing."""
+        was_cut_short = written.finish == "length"
+        if not was_cut_short and has_answer(self.text + written.text):
+            return "the answer is stated"
+        if written.finish == "stop":
+            return "a blank line, or what would follow an answer, begins"
+        if written.finish == "end" or not (was_cut_short or written.text.strip()):
+            return "the model ended its answer"
+        return f"the answer has {self.max_tokens} tokens" if len(written.tokens) >= self.room else ""
+
+    def judgeable(self, written: Generation) -> Generation:
+        """What of a piece that has not been kept yet can be in doubt."""
+        return judgeable(written, self.text, self.question, self.run.trace)
+
+    def plain(self, further: str = "") -> Plain:
+        """The text with `further` behind it, and the markers in it."""
+        return plain_of(self.text + further, self.question, self.run.trace)
+
+    async def finish(self) -> Answer:
+        """The answer with what had to be elicited, its short answer and its citations."""
+        if self.ended:
+            self.run.trace.decide("end", "stop", self.ended)
+        await elicited(self, self.question, self.run, self.text, self.hits)
+        return as_answer(self.question, self.run, self.shown)

@@ -1,0 +1,241 @@
+"""What the methods of the DRAGIN authors' code share: how text is joined, cut, searched for, and ended."""
+
+import re
+from collections.abc import Collection, Iterator, Sequence
+from dataclasses import dataclass, field
+from typing import Literal
+
+from askance.core.knobs import knob
+from askance.core.ports import Model, Needs, Run
+from askance.core.trace import Decided
+from askance.core.types import (
+    Answer,
+    Generation,
+    Hit,
+    Key,
+    Question,
+    Raw,
+    Sampling,
+    Span,
+    Token,
+    TokenIds,
+    Want,
+    untrusted,
+)
+from askance.methods.bounded import Bounded
+from askance.methods.citing import cited_as_written
+from askance.methods.eliciting import no_room
+from askance.methods.looking import is_control
+from askance.methods.plain_trace import without_markers
+from askance.methods.prompts import example_spans, numbered
+from askance.methods.wording import OWN, Wording
+from askance.text.answers import AUTHORS_MARKER, before_invention, short_answer
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class AuthorsMethod(Bounded):
+    """The knobs of every method of the code. Its prompts are raw text, and what the model writes stays as it
+    is, markers and end tokens included.
+    """
+
+    profile: Literal["code"] = knob("code", "whose reading: the DRAGIN authors' code")
+    max_tokens: int = knob(
+        128, "most new tokens of one generation; a longer text ends the answer", at_least=1
+    )
+    elicit: bool = knob(True, "ask for the short answer where the text states none")
+    elicit_tokens: int = knob(20, "most new tokens of an elicited answer", at_least=1)
+    wording: Wording = knob(OWN, "examples and fixed lines of the prompt")
+
+    @property
+    def keeps_markers(self) -> bool:
+        return True
+
+    @property
+    def needs(self) -> Needs:
+        return Needs(capabilities=frozenset({"raw"}))
+
+    def begin(self, question: Question, run: Run, passages: int = 0, query_tokens: int = 0) -> "Answering":
+        """An answer that is still empty."""
+        elicit_tokens = self.elicit_tokens if self.elicit else 0
+        return Answering(question, run, self.wording, elicit_tokens, passages, query_tokens)
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class AuthorsRounds(AuthorsMethod):
+    """The knobs of those that write in rounds, and search in them."""
+
+    passages: int = knob(3, "passages per search", at_least=1)
+    query_tokens: int = knob(64, "a query keeps this many of its last tokens", at_least=1)
+    max_rounds: int = knob(100, "most rounds of one answer", at_least=1)
+
+    @property
+    def needs(self) -> Needs:
+        return Needs(capabilities=frozenset({"raw"}), retriever=True)
+
+
+@dataclass(frozen=True, slots=True)
+class Written:
+    """A generation as the code sees it: an end token is part of it, and its string a part of the text.
+
+    The text stands by itself: where a tokenizer puts a space in front of a text, it has none.
+    """
+
+    text: str
+    ids: TokenIds
+    tokens: tuple[Token, ...]
+
+
+@dataclass(slots=True)
+class Answering:
+    """One question on its way: the answer so far, and which passages were shown from which character on.
+
+    Attributes:
+        elicit_tokens: most new tokens of an elicited answer; 0 asks for none.
+        text: the answer so far, spaces in front and behind included, as the code keeps it.
+        ended: why no further round follows, once that is known.
+        shown: for the citations.
+        control: text and id of the control tokens that the model has written, as a rule its end token; in
+            later prompts they are these tokens again.
+    """
+
+    question: Question
+    run: Run
+    wording: Wording
+    elicit_tokens: int = 0
+    passages: int = 0
+    query_tokens: int = 0
+    text: str = ""
+    ended: str = ""
+    shown: list[tuple[int, Sequence[Hit]]] = field(default_factory=list)
+    control: dict[str, int] = field(default_factory=dict)
+
+    def rounds(self, most: int, max_tokens: int) -> Iterator[int]:
+        """The numbers of the rounds until the text has ended; the trace says why it has."""
+        for step in range(most):
+            chars_before = len(self.text)
+            yield step
+            self.ended = self.ended or self._end_reason(chars_before, max_tokens)
+            if self.ended:
+                break
+        self.run.trace.decide("end", "stop", self.ended or f"there were {most} rounds")
+
+    async def write(
+        self, so_far: str, max_tokens: int, key: Key, hits: Sequence[Hit] | None = None, want: Want = Want()
+    ) -> Written:
+        """Generate greedily, without stop strings, with the passages of `hits` in front of the question."""
+        (generation,) = await self.run.model.generate(
+            self._prompt(so_far, hits), Sampling(max_tokens), want, key=key, watch=self.run.trace.draft
+        )
+        found = written(generation, self.run.model)
+        new = (id for id in set(found.ids) if is_control(id, self.run.model))
+        self.control |= {self.run.model.decode((id,)): id for id in new}
+        return found
+
+    async def search(self, decision: Decided) -> tuple[Hit, ...]:
+        """The passages for the last `query_tokens` tokens of a query, without the control ones among them."""
+        model, run = self.run.model, self.run
+        spans = control_spans(decision.query, self.control)
+        ids = model.tokenize(spans, at_start=True)[-self.query_tokens :]
+        plain = tuple(id for id in ids if id not in self.control.values())
+        with run.trace.because(decision):
+            hits = await run.retriever.search(model.decode(plain, at_start=True), self.passages)
+        self.shown.append((len(self.text.strip()), hits))
+        return hits
+
+    async def search_for(self, query: str, why: str) -> tuple[Hit, ...]:
+        """`search`, and the decision to do so."""
+        return await self.search(self.run.trace.decide("retrieve", "search", why, query=query))
+
+    def replace(self, text: str) -> None:
+        """Take `text`, which begins with the answer so far but for white space around it."""
+        self.run.trace.commit(text.strip()[len(self.text.strip()) :])
+        self.text = text
+
+    async def finish(self) -> Answer:
+        """The answer, with the white space that the code keeps; its text never has what was elicited."""
+        left = len(self.text) - len(self.text.lstrip())
+        shown, short = [(at and at + left, hits) for at, hits in self.shown], await self._short()
+        said = self._said(self.text)
+        citations = cited_as_written(self.question, self.run.trace, said, shown, short)
+        return Answer(self.text, short, citations)
+
+    async def _short(self) -> str:
+        """The short answer of the text up to where it invents questions or notes.
+
+        As in the code, a text without "the answer is", in these letters, is gone on from without passages,
+        with a space behind the words that begin the answer. The code reads all that follows them, by rules
+        that depend on the data set; here it is read as for every method. Ours: a window without room for
+        this is recorded, and what there is is read.
+        """
+        text = before_invention(self.text.strip(), least_at=1)
+        if self.elicit_tokens and AUTHORS_MARKER not in text:
+            begun = f"{text}{self.wording.elicitation}".lstrip()
+            obstacle = no_room(self.run.model, self._prompt(f" {begun} "), self.elicit_tokens)
+            why = f"the text does not hold {AUTHORS_MARKER!r}"
+            if obstacle:
+                self.run.trace.decide("end", "unstated", f"{why}, and {obstacle}")
+            else:
+                self.run.trace.decide("end", "elicit", why)
+                more = await self.write(f" {begun} ", self.elicit_tokens, ("elicit",))
+                text = f"{begun} {before_invention(more.text, least_at=0)}"
+        stated = text[max(0, text.find(AUTHORS_MARKER)) :]
+        said = without_markers(self._said(stated), self.question, self.run.trace)
+        return short_answer(said, self.question)
+
+    def _end_reason(self, chars_before: int, max_tokens: int) -> str:
+        if AUTHORS_MARKER in self.text:
+            return f"the text holds {AUTHORS_MARKER!r}"
+        if len(self.text) <= chars_before:
+            return "the text did not grow"
+        if self.text and self.run.model.count(Raw((Span(self.text),))) > max_tokens:
+            return f"the text has more than {max_tokens} tokens"
+        return ""
+
+    def _said(self, text: str) -> str:
+        """`text` with blanks for the control tokens that the model wrote, which say nothing."""
+        spans = control_spans(text, self.control)
+        return "".join(" " * len(span.text) if span.trusted else span.text for span in spans)
+
+    def _prompt(self, so_far: str, hits: Sequence[Hit] | None = None) -> Raw:
+        """Examples, passages, question, answer so far, in the order and with the line breaks of the authors.
+
+        Their layout has no place for the options and the history of a question: both are left out. White
+        space in `so_far` stays directly behind "Answer:". Where fewer passages than asked for were found,
+        empty numbered lines stand in their places; None leaves the block of passages out.
+        """
+        wording, question = self.wording, self.question
+        demos = wording.demos if question.demos is None else question.demos
+        spans = [*example_spans(demos, gap="\n")]
+        if hits is not None:
+            bodies = [" ".join(hit.passage.text.split("\n")) for hit in hits]
+            bodies += [""] * (self.passages - len(bodies))
+            spans += [Span(f"{wording.heading}\n"), *numbered(bodies), Span(f"{wording.instruction}\n")]
+        spans += [Span(f"{wording.before_question}Question: "), untrusted(question.text), Span("\nAnswer:")]
+        return Raw(tuple(spans), control_spans(so_far, self.control))
+
+
+def written(generation: Generation, model: Model) -> Written:
+    """With the end token, if there is one."""
+    tokens = (*generation.tokens, *generation.dropped)
+    ids = tuple(token.id for token in tokens)
+    return Written(model.decode(ids, at_start=True), ids, tokens)
+
+
+def control_spans(text: str, control: Collection[str]) -> tuple[Span, ...]:
+    """`text`, untrusted but for the strings in `control`, which are the tokens again that a model wrote."""
+    longest_first = sorted(control, key=len, reverse=True)
+    pieces = re.split(f"({'|'.join(map(re.escape, longest_first))})", text) if control else [text]
+    return tuple(Span(piece, trusted=piece in control) for piece in pieces if piece)
+
+
+def joined(*parts: str) -> str:
+    """The parts that are not empty, with single spaces between them."""
+    return " ".join(part for part in parts if part)
+
+
+def space_marker(name: str, model: Model) -> str:
+    """`name`, or, for "auto", what begins a word in the model's vocabulary: the piece of a space."""
+    if name != "auto":
+        return name
+    pieces = model.pieces(model.tokenize(" "))
+    return pieces[0][:1] if pieces else " "

@@ -1,0 +1,280 @@
+"""What the Self-RAG authors' code writes behind the question's prompt, and what it reads out of that.
+
+It reads log-probabilities of the likeliest tokens and takes -100 for one that is not among them. Here all
+are known, and one is missing where its probability is 0.
+"""
+
+import math
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from typing import Literal
+
+from askance.core.ports import Run
+from askance.core.trace import Decided
+from askance.core.types import (
+    Generation,
+    Hit,
+    Key,
+    Part,
+    Question,
+    Raw,
+    Sampling,
+    Span,
+    Token,
+    untrusted,
+)
+from askance.methods.selfrag.deciding import SearchRule, found_for
+from askance.methods.selfrag.judging import fitting, passage_parts
+from askance.methods.selfrag.method import SelfragKnobs
+from askance.methods.selfrag.segments import Action
+from askance.methods.selfrag.tasks import (
+    prompt_head,
+    task_of,
+)
+from askance.methods.selfrag.tokens import (
+    GROUPS,
+    IRRELEVANT,
+    KEEP_USING,
+    NO_SEARCH,
+    RELEVANT,
+    SEARCH,
+    WANT,
+    Distribution,
+    Group,
+    Vocabulary,
+    distribution,
+    first_distribution,
+    relevance_score,
+    sequence_score,
+    support_score,
+    utility_score,
+)
+from askance.reproductions.selfrag_strings import END, asked_with
+
+Judgements = Mapping[Group, Distribution]
+
+_MISSING = -100.0
+
+
+class Asked:
+    """One question, and what is written behind its prompt. Nothing stops it but its length.
+
+    Attributes:
+        knobs: those that every reading of Self-RAG has.
+        fixed_weights: the scores of segments are weighted as the code has it, whatever the knobs say.
+    """
+
+    def __init__(
+        self, knobs: SelfragKnobs, question: Question, run: Run, *, fixed_weights: bool = True
+    ) -> None:
+        self.knobs, self.question, self.run, self.fixed_weights = knobs, question, run, fixed_weights
+        self.vocabulary = Vocabulary.of(run.model)
+        self.task = task_of(knobs.task, question)
+        asked, separator = asked_with(question, self.task, knobs.separator, knobs.form)
+        self._before = prompt_head(asked, self.task, knobs.instructions, separator, run.trace)
+
+    async def write(self, *behind: Part, key: Key, max_tokens: int = 0) -> Generation:
+        """All that follows `behind`, as long as an answer may be where no other length is given."""
+        sampling = Sampling(max_tokens or self.knobs.max_tokens)
+        (written,) = await self.run.model.generate(Raw(self._before, behind), sampling, WANT, key=key)
+        return written
+
+    async def write_with(self, hit: Hit, *, behind: tuple[Part, ...] = (), key: Key) -> Generation:
+        """All that follows a passage, which follows `behind`."""
+        run, max_tokens = self.run, self.knobs.max_tokens
+
+        def prompt_with(shown: Hit) -> Raw:
+            return Raw(self._before, (*behind, Span(SEARCH), *passage_parts(shown)))
+
+        prompt = fitting(run, run.model, prompt_with, hit, max_tokens)
+        (written,) = await run.model.generate(prompt, Sampling(max_tokens), WANT, key=key)
+        return written
+
+    async def write_alone(self) -> str:
+        """The answer without passages."""
+        return self.text(await self.write(Span(NO_SEARCH), key=("none",)))
+
+    def text(self, written: Generation) -> str:
+        """A generation as text, with the end token where the model's text shows it."""
+        return written.text.removesuffix(END) + END if self.shows_end(written) else written.text
+
+    def shows_end(self, written: Generation) -> bool:
+        """Whether the model ended, and decodes the token by which it did as some text."""
+        ends = tuple(token.id for token in written.dropped) if written.finish == "end" else ()
+        return bool(ends and self.run.model.decode(ends))
+
+    async def found(self, decision: Decided) -> tuple[Hit, ...]:
+        """The passages for the question, where the decision is to search for them."""
+        if decision.outcome != "search":
+            return ()
+        return await found_for(self.run, decision, self.knobs.passages)
+
+    def decided_by_mode(self) -> Decided:
+        """The decision where there is none to make."""
+        action: Action = "retrieve" if self.knobs.mode == "always" else "none"
+        rule = SearchRule(self.knobs.mode, self.knobs.threshold)
+        return rule.decide(self.run, {}, action, self.question.text)
+
+    def decided_by_share(self, share: float, threshold: float, kind: str, probs: Distribution) -> Decided:
+        """The decision by a share of [Retrieval], of whichever kind."""
+        above = "above" if share > threshold else "not above"
+        why = f"the {kind} is {share:.2f}, {above} {threshold:g}"
+        return self.decided(share > threshold, why, signal=kind, numbers={**probs, "share": share})
+
+    def decided(
+        self, searches: bool, why: str, signal: str = "", numbers: Mapping[str, float] | None = None
+    ) -> Decided:
+        """A decision in the trace."""
+        return self.run.trace.decide(
+            "retrieve",
+            "search" if searches else "keep",
+            why,
+            signal=signal,
+            threshold=self.knobs.threshold,
+            query=self.question.text if searches else "",
+            numbers=dict(numbers or {}),
+        )
+
+    def show(self, node: str, text: str, hit: Hit, numbers: Mapping[str, float], judged: Judgements) -> None:
+        """A candidate in the trace: its text, passage, scores and what they were read from."""
+        found = {name: dict(probs) for name, probs in judged.items() if probs}
+        self.run.trace.expand(node, "retrieve", text, passage=hit, numbers=dict(numbers), distributions=found)
+
+    def judgements(self, written: Generation) -> Judgements:
+        """Relevance where a continuation begins, support and utility at their first tokens, or empty."""
+        return {
+            "relevance": first_distribution(written, "relevance"),
+            "support": self.vocabulary.judged(written.tokens, "support"),
+            "utility": self.vocabulary.judged(written.tokens, "utility"),
+        }
+
+    def answer_scores(self, written: Generation, judged: Judgements) -> dict[str, float]:
+        """The score of a whole answer, and its parts (short form)."""
+        relevance = relevance_score(_filled("relevance", judged["relevance"]))
+        return self._scored(written, relevance, judged, self._part("utility", judged))
+
+    def segment_scores(self, written: Generation, judged: Judgements) -> dict[str, float]:
+        """The score of a segment, and its parts (long form).
+
+        With `fixed_weights` they are 1, 1 and 0.5, without a sequence term, as their script has it whatever
+        its options say. Utility is 0, since the code looks for its tokens among those of support; and -100
+        stands for a missing probability of relevance rather than for its logarithm, which makes a segment
+        best that [Relevant] is missing from.
+        """
+        probs = judged["relevance"]
+        relevant, irrelevant = (probs.get(token, 0.0) or _MISSING for token in (RELEVANT, IRRELEVANT))
+        scores = self._scored(written, relevant / (relevant + irrelevant), judged, 0.0)
+        fixed = {"score": scores["relevance"] + scores["support"]}
+        return {**scores, **fixed} if self.fixed_weights else scores
+
+    def _scored(
+        self, written: Generation, relevance: float, judged: Judgements, utility: float
+    ) -> dict[str, float]:
+        knobs, tokens = self.knobs, (*written.tokens, *written.dropped)  # the end token included
+        sequence, support = sequence_score(tokens) if tokens else 1.0, self._part("support", judged)
+        score = knobs.w_rel * relevance + knobs.w_sup * support + knobs.w_use * utility
+        return {
+            "score": score + (sequence if knobs.use_seqscore else 0.0),
+            "sequence": sequence,
+            "relevance": relevance,
+            "support": support,
+            "utility": utility,
+        }
+
+    def _part(self, group: Literal["support", "utility"], judged: Judgements) -> float:
+        is_used, score = {
+            "support": (self.knobs.use_groundness, support_score),
+            "utility": (self.knobs.use_utility, utility_score),
+        }[group]
+        return score(_filled(group, judged[group])) if is_used and judged[group] else 0.0
+
+
+def inverted_share(probs: Distribution) -> float:
+    """The share of [Retrieval] in the logarithms of its probability and that of [No Retrieval].
+
+    The more probable it is, the smaller its share: above 0.2 means a probability below 0.7245, where the two
+    tokens are all there is. Ours: a missing token counts -100, as meant; the code fails on one.
+    """
+    search, none = (_surprise(probs.get(token, 0.0)) for token in (SEARCH, NO_SEARCH))
+    return search / (search + none) if search + none else 0.0
+
+
+def is_rewritten(probs: Distribution, threshold: float | None) -> bool:
+    """Whether a [No Retrieval] with these probabilities beside it is read as [Retrieval].
+
+    "Continue" speaks for it and is not in the divisor, so that the ratio may be above 1. Nothing is above a
+    threshold of 1 all the same: the code compares the outcome of the comparison once more. With a threshold
+    of 0 it always is, since a missing token counts e^-100. Ours: without a threshold, on which the code
+    fails, nothing is rewritten.
+    """
+    if threshold is None or threshold >= 1:
+        return False
+    filled = _filled("retrieve", probs)
+    return (filled[SEARCH] + filled[KEEP_USING]) / (filled[SEARCH] + filled[NO_SEARCH]) > threshold
+
+
+@dataclass(frozen=True, slots=True)
+class Read:
+    """A continuation as the tree of the long form takes it.
+
+    Attributes:
+        text: up to where another search begins, as text, in which control tokens are told by their names.
+        behind: the same for later prompts, in the ids written.
+        searches: another segment may follow.
+        is_end: the end token and nothing else, where the model's text shows it.
+    """
+
+    text: str
+    behind: tuple[Part, ...] = ()
+    searches: bool = False
+    is_end: bool = False
+
+
+def segment(written: Generation, shows_end: bool, vocabulary: Vocabulary, threshold: float | None) -> Read:
+    """What is left of a continuation when the tail behind the first [Retrieval] is thrown away.
+
+    The code looks for names in the text: an ordinary text that spells one counts, and a token that the
+    model's text does not show doesn't. Each [No Retrieval] of the text may be read as [Retrieval] by the
+    probabilities at the token of the same number; where any is in the text, one more is added at its end.
+
+    Args:
+        shows_end: the model's text has the end token, and so it has `END`.
+    """
+    ends = tuple(token.id for token in written.dropped) if shows_end else ()
+    text = written.text.removesuffix(END) + END if ends else written.text
+    told = _rewritten(text, written.tokens, vocabulary.ids[NO_SEARCH], threshold)
+    at = told.find(SEARCH)
+    shown = [token for token in written.tokens if token.text or token.id not in vocabulary.control]
+    if 0 <= at <= len(written.text):
+        return Read(told[:at], _parts(shown, at), searches=True)
+    stray = (vocabulary.ids[NO_SEARCH],) if len(told) > len(text) else ()
+    ids = (*(token.id for token in shown), *ends, *stray)
+    return Read(told if at < 0 else told[:at], (ids,), searches=at >= 0, is_end=told == END)
+
+
+def _rewritten(text: str, tokens: Sequence[Token], no_search: int, threshold: float | None) -> str:
+    if NO_SEARCH not in text:
+        return text
+    turned = [
+        is_rewritten(distribution(token, "retrieve"), threshold) for token in tokens if token.id == no_search
+    ]
+    pieces = text.split(NO_SEARCH)
+    return "".join(
+        piece + (SEARCH if turned[at : at + 1] == [True] else NO_SEARCH) for at, piece in enumerate(pieces)
+    )
+
+
+def _parts(tokens: Sequence[Token], num_chars: int) -> tuple[Part, ...]:
+    """The tokens of the first `num_chars` characters; of one that they cut, its text."""
+    whole = tuple(token.id for token in tokens if token.end <= num_chars and token.start < num_chars)
+    cut = [token for token in tokens if token.start < num_chars < token.end]
+    rest = [untrusted(token.text[: num_chars - token.start]) for token in cut]
+    return (whole, *rest)
+
+
+def _surprise(probability: float) -> float:
+    return abs(math.log(probability)) if probability > 0 else -_MISSING
+
+
+def _filled(group: Group, probs: Distribution) -> Distribution:
+    return {token: probs.get(token, 0.0) or math.exp(_MISSING) for token in GROUPS[group]}

@@ -1,0 +1,16 @@
+"""DRAGIN in each of its readings, for tests that all of them pass."""
+
+import dataclasses
+
+from askance.methods.dragin import Dragin
+from askance.methods.dragin_paper import DraginPaper
+from askance.reproductions.dragin import DraginAuthors
+
+READINGS = {"default": Dragin, "paper": DraginPaper, "code": DraginAuthors}
+
+
+def dragin(profile="default", **knobs):
+    """A reading with those of the knobs that it has."""
+    cls = READINGS[profile]
+    known = {field.name for field in dataclasses.fields(cls)}
+    return cls(**{knob: value for knob, value in knobs.items() if knob in known})
