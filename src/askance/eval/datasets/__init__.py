@@ -10,6 +10,7 @@ from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, field
 from importlib import import_module
 from itertools import islice
+from operator import attrgetter
 from pathlib import Path
 
 from askance.core.errors import DatasetError, InputError, UnknownName
@@ -53,8 +54,8 @@ class Dataset:
         source: the address of its authors' page; empty for what is your own or this package's.
         licence: of the questions; texts from Wikipedia have its own.
         layouts: forms of file that can be read.
-        module: where its function `read` is, if that is not its name; the function takes the path, if there
-            is one, and the options, and yields examples.
+        module: where its function `read` is, if that is not its name, or ``module:function`` of a plug-in; the
+            function takes the path, if there is one, and the options, and yields examples.
     """
 
     spec: str
@@ -212,8 +213,10 @@ def read_dataset(spec: str, limit: int | None = None) -> tuple[Example, ...]:
 
 def _open(spec: str) -> Iterator[Example]:
     dataset, path, options = located(spec)
-    module = import_module(f"{__name__}.{dataset.module or dataset.name}")
-    examples: Iterator[Example] = module.read(*([path] if path else ()), **options)
+    target = dataset.module or dataset.name
+    module, _, read = (target if ":" in target else f"{__name__}.{target}:read").partition(":")
+    reader = attrgetter(read)(import_module(module))
+    examples: Iterator[Example] = reader(*([path] if path else ()), **options)
     return examples
 
 
@@ -246,7 +249,8 @@ def _extension(spec: str) -> tuple[Dataset, Path | None, dict[str, str]]:
         place = "(write NAME:FILE)"
         raise UnknownName("dataset", name, known, place=place, remedy=_with_its_name(name))
     if not isinstance(found, Dataset):
-        found = Dataset(name, f"{found.__module__}:{found.__qualname__}", "", "", "", takes_path=bool(path))
+        spec = f"{name}:FILE" if path else name
+        found = Dataset(spec, "", "", "", (), f"{found.__module__}:{found.__qualname__}")
     options = dict(pair.partition("=")[::2] for pair in query.split("&") if pair)
     return found, Path(path) if path else None, options
 

@@ -13,6 +13,7 @@ from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 from importlib import import_module
 from importlib.util import find_spec
+from operator import attrgetter
 from typing import Any, Literal
 
 from askance.core.errors import InputError, MissingExtra, UnknownName
@@ -38,8 +39,8 @@ class Metric:
         takes_example: whether it is the example, rather than its golds.
         package: what must be installed for it, by the name it is imported by; empty for nothing more.
         extra: of askance, which brings the package.
-        module: where the function of its name is, if that is not a module of the same name; the function
-            takes what is read, then the golds, or the example.
+        module: where the function of its name is, if that is not a module of the same name, or
+            ``module:function`` of a plug-in; the function takes what is read, then the golds, or the example.
     """
 
     spec: str
@@ -218,7 +219,9 @@ def _open(name: str) -> Score:
     metric = _row(stem)
     if metric.package and find_spec(metric.package) is None:
         raise MissingExtra(metric.package, metric.extra, f"metric {name!r}")
-    scorer = getattr(import_module(f"{__name__}.{metric.module or stem}"), stem)
+    target = metric.module or stem
+    module, _, function = (target if ":" in target else f"{__name__}.{target}:{stem}").partition(":")
+    scorer = attrgetter(function)(import_module(module))
 
     def score(example: Example, answer: Answer, events: Sequence[AnyEvent]) -> float | None:
         if not metric.takes_example and not example.golds:
@@ -267,7 +270,7 @@ def _row(stem: str) -> Metric:
         return found
     if not callable(found):
         raise InputError(f"the metric {stem} is no function ({found!r}): it takes an answer and the golds.")
-    return Metric(stem, "of a plug-in", "short answer", f"{found.__module__}:{found.__qualname__}")
+    return Metric(stem, "of a plug-in", "short answer", module=f"{found.__module__}:{found.__qualname__}")
 
 
 def _split(name: str) -> tuple[str, str, str]:
