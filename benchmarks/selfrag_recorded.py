@@ -14,21 +14,17 @@ from askance.core.types import (
     Attention,
     Capability,
     Chat,
+    GenerateRequest,
     Generation,
-    Key,
     Part,
     Passage,
     Prompt,
     Question,
-    Sampling,
     Scored,
     Signal,
     Span,
     Token,
     TokenIds,
-    Until,
-    Want,
-    Watch,
 )
 from askance.methods.reflection_tokens import ALL_TOKENS
 from askance.methods.selfrag import Selfrag
@@ -77,20 +73,10 @@ class RecordedEngine:
             for place, each in enumerate(self._script)
         }
 
-    async def generate(
-        self,
-        prompt: Prompt,
-        sampling: Sampling,
-        want: Want = Want(),
-        until: Until | None = None,
-        *,
-        n: int = 1,
-        key: Key,
-        watch: Watch | None = None,
-    ) -> tuple[Generation, ...]:
-        text = self._text(prompt)
+    async def generate(self, request: GenerateRequest) -> tuple[Generation, ...]:
+        text, want = self._text(request.prompt), request.want
         place = self._places.get(text)
-        self.calls.append((text if place is None else place, sampling.max_tokens))
+        self.calls.append((text if place is None else place, request.sampling.max_tokens))
         entry = _EMPTY if place is None else self._script[place]
         tokens, written = list[Token](), ""
         for step, (piece, logprob) in enumerate(zip(entry["pieces"], entry["logprobs"], strict=True)):

@@ -8,16 +8,11 @@ from askance.core.ports import Model, Retriever
 from askance.core.trace import AnyEvent, Decided, Trace
 from askance.core.types import (
     Attention,
+    GenerateRequest,
     Generation,
-    Key,
-    Prompt,
     Question,
-    Sampling,
     Token,
     TokenIds,
-    Until,
-    Want,
-    Watch,
 )
 from askance.core.wrapped import WrappedModel
 from askance.methods.authors import space_marker, written
@@ -55,22 +50,12 @@ class Listening(WrappedModel):
         self._dragin, self._steps = dragin, steps
         self._last: Generation | None = None
 
-    async def generate(
-        self,
-        prompt: Prompt,
-        sampling: Sampling,
-        want: Want = Want(),
-        until: Until | None = None,
-        *,
-        n: int = 1,
-        key: Key,
-        watch: Watch | None = None,
-    ) -> tuple[Generation, ...]:
-        more = replace(want, logprob=True, entropy=True, top_logprobs=NUM_TOP)
-        found = await super().generate(prompt, sampling, more, until, n=n, key=key, watch=watch)
+    async def generate(self, request: GenerateRequest) -> tuple[Generation, ...]:
+        more = replace(request.want, logprob=True, entropy=True, top_logprobs=NUM_TOP)
+        found = await super().generate(replace(request, want=more))
         self._last = found[0]
         tokens = [_told(token) for token in (*found[0].tokens, *found[0].dropped)]
-        self._steps.append({"kind": "write", "prompt": repr(prompt), "tokens": tokens})
+        self._steps.append({"kind": "write", "prompt": repr(request.prompt), "tokens": tokens})
         return found
 
     async def attend(self, text: str | TokenIds, *, bos: bool) -> Attention:

@@ -12,7 +12,13 @@ from typing import Any, Protocol, cast, runtime_checkable
 
 from askance.ask import Result
 from askance.core.ports import Model
-from askance.core.types import Generation, Key, Prompt, Question, Sampling, Scored, Until, Want, Watch
+from askance.core.types import (
+    GenerateRequest,
+    Generation,
+    Prompt,
+    Question,
+    Scored,
+)
 from askance.core.wrapped import WrappedModel
 from askance.eval.cell import Cell, look_up
 from askance.models.local.model import LocalModel
@@ -38,21 +44,11 @@ class OneByOne(WrappedModel):
         super().__init__(model)
         self._lock = asyncio.Lock()
 
-    async def generate(
-        self,
-        prompt: Prompt,
-        sampling: Sampling,
-        want: Want = Want(),
-        until: Until | None = None,
-        *,
-        n: int = 1,
-        key: Key,
-        watch: Watch | None = None,
-    ) -> tuple[Generation, ...]:
+    async def generate(self, request: GenerateRequest) -> tuple[Generation, ...]:
         async with self._lock:
             await forget(self._model)
             with one_text_at_a_time(self._model):
-                return await super().generate(prompt, sampling, want, until, n=n, key=key, watch=watch)
+                return await super().generate(request)
 
     async def score(self, prompt: Prompt, options: Sequence[str]) -> tuple[Scored, ...]:
         async with self._lock:

@@ -25,7 +25,7 @@ from typing import Any, cast
 from askance.cli import exit_codes
 from askance.core.ports import Model
 from askance.core.trace import Trace
-from askance.core.types import Generation, Key
+from askance.core.types import GenerateRequest, Generation
 from askance.eval.cell import Cell, look_up
 from askance.eval.datasets import Example
 from askance.eval.selection import Selection
@@ -50,10 +50,10 @@ class Listening:
     def __getattr__(self, name: str) -> Any:
         return getattr(self._model, name)
 
-    async def generate(self, *given: Any, key: Key, **settings: Any) -> tuple[Generation, ...]:
+    async def generate(self, request: GenerateRequest) -> tuple[Generation, ...]:
         so_far = self._trace.committed
-        written = await self._model.generate(*given, key=key, **settings)
-        if "sentence" in key and written[0].tokens:
+        written = await self._model.generate(request)
+        if "sentence" in request.key and written[0].tokens:
             self.sentences.append((written[0], so_far))
         return written
 

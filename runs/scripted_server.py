@@ -14,7 +14,18 @@ from dataclasses import dataclass, field
 from typing import Any, Literal, Self
 
 from askance.core.errors import PromptTooLong
-from askance.core.types import Chat, Generation, Prompt, Raw, Sampling, Span, Token, Turn, Want
+from askance.core.types import (
+    Chat,
+    GenerateRequest,
+    Generation,
+    Prompt,
+    Raw,
+    Sampling,
+    Span,
+    Token,
+    Turn,
+    Want,
+)
 from askance.models.scripted import ScriptedModel
 from askance.models.scripts import VOCABULARY, nonsense
 
@@ -160,7 +171,7 @@ class ScriptedServer:
         want = Want(logprob=True, top_logprobs=_num_top(body))
         try:
             (written,) = await self._model.generate(
-                prompt, sampling, want, key=("seed", body.get("seed", ""))
+                GenerateRequest(prompt, sampling, want, key=("seed", body.get("seed", "")))
             )
         except PromptTooLong as error:
             told = {"message": str(error), "code": "context_length_exceeded"}

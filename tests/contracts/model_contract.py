@@ -22,6 +22,7 @@ from askance.core.types import (
     Capability,
     Chat,
     Cut,
+    GenerateRequest,
     Generation,
     Prompt,
     Raw,
@@ -100,7 +101,11 @@ class ModelContract:
     ) -> tuple[Generation, ...]:
         n, key, watch = options.pop("n", 1), options.pop("key", ("contract",)), options.pop("watch", None)
         sampling = Sampling(**({"max_tokens": self.max_tokens} | options))
-        return run(model.generate(prompt or self.prompt, sampling, want, until, n=n, key=key, watch=watch))
+        return run(
+            model.generate(
+                GenerateRequest(prompt or self.prompt, sampling, want, until, n=n, key=key, watch=watch)
+            )
+        )
 
     @property
     def tolerance(self) -> float:
@@ -450,7 +455,10 @@ class ModelContract:
         sampling = Sampling(6, temperature=0.8)
 
         async def all_at_once():
-            calls = [model.generate(p, sampling, key=("question", i)) for i, p in enumerate(prompts)]
+            calls = [
+                model.generate(GenerateRequest(p, sampling, key=("question", i)))
+                for i, p in enumerate(prompts)
+            ]
             return await asyncio.gather(*calls)
 
         together = asyncio.run(all_at_once())
@@ -463,7 +471,7 @@ class ModelContract:
 
         async def cancel_one():
             sampling = Sampling(min(200, model.context_tokens // 2))
-            task = asyncio.create_task(model.generate(self.prompt, sampling, key=("long",)))
+            task = asyncio.create_task(model.generate(GenerateRequest(self.prompt, sampling, key=("long",))))
             await asyncio.sleep(0.01)
             task.cancel()
             await asyncio.wait([task])

@@ -113,9 +113,9 @@ class Noting(ScriptedModel):
         super().__init__(*args, **settings)
         self.read = []
 
-    async def generate(self, prompt, *args, **kwargs):
-        self.read.append(self.prompt_ids(prompt))
-        return await super().generate(prompt, *args, **kwargs)
+    async def generate(self, request):
+        self.read.append(self.prompt_ids(request.prompt))
+        return await super().generate(request)
 
 
 @pytest.mark.parametrize("form", ["short", "long"])

@@ -8,7 +8,7 @@ import pytest
 from tests.tolerances import near
 
 from askance.core.errors import InputError, ModelSpecError
-from askance.core.types import Raw, Sampling, Span, Want, untrusted
+from askance.core.types import GenerateRequest, Raw, Sampling, Span, Want, untrusted
 from askance.models.replies import read_replies
 from askance.models.scripted import Reply, ScriptedModel
 
@@ -17,7 +17,7 @@ TOKENS = ("[No Retrieval]", "[Retrieval]", "<paragraph>", "</paragraph>")
 
 
 def write(model, want=Want(), prompt=PROMPT, max_tokens=9):
-    (written,) = asyncio.run(model.generate(prompt, Sampling(max_tokens), want, key=("k",)))
+    (written,) = asyncio.run(model.generate(GenerateRequest(prompt, Sampling(max_tokens), want, key=("k",))))
     return written
 
 

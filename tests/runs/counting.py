@@ -9,9 +9,9 @@ class Counting(ScriptedModel):
     fingerprint = "nonsense"
     calls = 0
 
-    async def generate(self, *given, **named):
+    async def generate(self, request):
         Counting.calls += 1
-        return await super().generate(*given, **named)
+        return await super().generate(request)
 
     async def score(self, *given, **named):
         Counting.calls += 1

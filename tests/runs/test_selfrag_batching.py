@@ -10,7 +10,7 @@ from runs.selfrag_batching import line_of, main, outcome, table
 
 from askance.ask import Result
 from askance.core.trace import Trace
-from askance.core.types import Answer, Raw, Sampling, Span, Usage
+from askance.core.types import Answer, GenerateRequest, Raw, Sampling, Span, Usage
 from askance.models.scripted import ScriptedModel
 
 
@@ -23,11 +23,11 @@ class Remembering(ScriptedModel):
         assert self.running == 0, "it forgets between calls"
         self.forgotten += 1
 
-    async def generate(self, *given, **settings):
+    async def generate(self, request):
         self.running += 1
         self.most = max(self.most, self.running)
         await asyncio.sleep(0)
-        written = await super().generate(*given, **settings)
+        written = await super().generate(request)
         self.running -= 1
         return written
 
@@ -39,7 +39,9 @@ def test_one_by_one_is_a_call_at_a_time_and_nothing_kept(wrapped, most, forgotte
 
     async def work():
         used = OneByOne(model) if wrapped else model
-        calls = [used.generate(prompt, Sampling(3), key=("a", number)) for number in range(3)]
+        calls = [
+            used.generate(GenerateRequest(prompt, Sampling(3), key=("a", number))) for number in range(3)
+        ]
         return await asyncio.gather(*calls, used.score(prompt, [" Rhine"]))
 
     *written, scored = asyncio.run(work())
@@ -56,7 +58,7 @@ def test_each_sample_of_a_local_model_is_computed_from_nothing(qwen):
 
     def written(model):
         before = qwen.computed_tokens
-        found = asyncio.run(model.generate(prompt, sampling, n=3, key=("a",)))
+        found = asyncio.run(model.generate(GenerateRequest(prompt, sampling, n=3, key=("a",))))
         return [each.text for each in found], found, qwen.computed_tokens - before
 
     alone, found, computed_alone = written(OneByOne(qwen))

@@ -5,7 +5,7 @@ from typing import ClassVar, Literal
 
 from askance.core.knobs import knob
 from askance.core.ports import Needs, Run
-from askance.core.types import Answer, Question, Sampling
+from askance.core.types import Answer, GenerateRequest, Question, Sampling
 from askance.methods.authors import Answering
 from askance.methods.bounded import Bounded
 from askance.methods.eliciting import finished
@@ -43,5 +43,7 @@ class ClosedBook(Bounded):
             return await so_far.answer(self)
         prompt = answer_prompt(run.model, question, layout=self.layout, wording=self.wording)
         sampling = Sampling(self.max_tokens, stop=STOPS)
-        (written,) = await run.model.generate(prompt, sampling, key=("answer",), watch=run.trace.commit)
+        (written,) = await run.model.generate(
+            GenerateRequest(prompt, sampling, key=("answer",), watch=run.trace.commit)
+        )
         return await finished(self, question, run, written.text, ())

@@ -8,7 +8,7 @@ from typing import ClassVar
 from askance.core.knobs import SearchKnob, knob
 from askance.core.ports import Needs, Run
 from askance.core.trace import Decided, WordSignal
-from askance.core.types import Answer, Generation, Hit, Key, Question, Sampling, Token, Want
+from askance.core.types import Answer, GenerateRequest, Generation, Hit, Key, Question, Sampling, Token, Want
 from askance.methods.bounded import Bounded
 from askance.methods.eliciting import finished
 from askance.methods.plain_trace import judgeable
@@ -109,7 +109,7 @@ class Flare(Bounded):
         prompt = answer_prompt(run.model, question, hits, text, self.layout, self.wording)
         sampling, want = Sampling(room, stop=STOPS), Want(logprob=True)
         (sentence,) = await run.model.generate(
-            prompt, sampling, want, SentenceEnd(), key=key, watch=run.trace.draft
+            GenerateRequest(prompt, sampling, want, SentenceEnd(), key=key, watch=run.trace.draft)
         )
         return sentence
 

@@ -6,7 +6,7 @@ from dataclasses import dataclass, field
 from typing import TYPE_CHECKING
 
 from askance.core.ports import Run
-from askance.core.types import Answer, Hit, Key, Prompt, Question, Sampling
+from askance.core.types import Answer, GenerateRequest, Hit, Key, Prompt, Question, Sampling
 from askance.methods.budget import NoRoom, has_room, most_that_fit
 from askance.methods.citing import cited
 from askance.methods.iterdrag_prompts import EXAMPLES, FINAL, FOLLOW_UP, INTERMEDIATE, line_prompt, read_line
@@ -127,7 +127,9 @@ class Lines:
 
     async def _written(self, prompt: Prompt, max_tokens: int, key: Key) -> str:
         sampling = Sampling(max_tokens, stop=("\n",))
-        (written,) = await self.run.model.generate(prompt, sampling, key=key, watch=self.run.trace.draft)
+        (written,) = await self.run.model.generate(
+            GenerateRequest(prompt, sampling, key=key, watch=self.run.trace.draft)
+        )
         return written.text
 
     def _prompt(self, hits: tuple[Hit, ...], begun: str) -> Prompt:

@@ -5,7 +5,7 @@ from typing import TYPE_CHECKING
 
 from askance.core.ports import Run
 from askance.core.trace import Decided
-from askance.core.types import Generation, Hit, Question, Sampling, Until, Want
+from askance.core.types import GenerateRequest, Generation, Hit, Question, Sampling, Until, Want
 from askance.methods.looking import Look
 from askance.methods.plain_trace import judgeable, plain_of, without_markers
 from askance.methods.prompts import STOPS, answer_prompt
@@ -57,7 +57,9 @@ class Progress:
         if dragin.trigger == "every_tokens":
             until, room = AnswerEnd(self.text), min(room, dragin.every_tokens)
         (written,) = await run.model.generate(
-            prompt, Sampling(room, stop=STOPS), want, until, key=("sentence", step), watch=run.trace.draft
+            GenerateRequest(
+                prompt, Sampling(room, stop=STOPS), want, until, key=("sentence", step), watch=run.trace.draft
+            )
         )
         return written
 

@@ -5,7 +5,7 @@ from dataclasses import dataclass
 from typing import Protocol
 
 from askance.core.ports import Run
-from askance.core.types import Answer, Generation, Hit, Question, Sampling, Until
+from askance.core.types import Answer, GenerateRequest, Generation, Hit, Question, Sampling, Until
 from askance.methods.eliciting import Answers, finished
 from askance.methods.plain_trace import plain_of
 from askance.methods.prompts import STOPS, answer_prompt
@@ -60,7 +60,9 @@ async def answer_in_rounds(method: Rounds, pieces: Pieces, question: Question, r
         prompt = answer_prompt(run.model, question, hits, text, method.layout, method.wording)
         sampling = Sampling(min(pieces.max_tokens, method.max_tokens - num_tokens), stop=STOPS)
         (piece,) = await run.model.generate(
-            prompt, sampling, until=pieces.until(text), key=("piece", step), watch=run.trace.draft
+            GenerateRequest(
+                prompt, sampling, until=pieces.until(text), key=("piece", step), watch=run.trace.draft
+            )
         )
         run.trace.commit(piece.text)
         text += piece.text

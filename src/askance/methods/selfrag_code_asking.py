@@ -5,7 +5,7 @@ from typing import TYPE_CHECKING
 
 from askance.core.ports import Run
 from askance.core.trace import Decided
-from askance.core.types import Generation, Hit, Key, Part, Question, Raw, Sampling, Span
+from askance.core.types import GenerateRequest, Generation, Hit, Key, Part, Question, Raw, Sampling, Span
 from askance.methods.reflection_tokens import NO_SEARCH, SEARCH, Distribution
 from askance.methods.reflection_vocabulary import WANT, Vocabulary
 from askance.methods.selfrag_code_output import END
@@ -31,7 +31,9 @@ class Asked:
     async def write(self, *behind: Part, key: Key, max_tokens: int = 0) -> Generation:
         """All that follows `behind`, as long as an answer may be where no other length is given."""
         sampling = Sampling(max_tokens or self.selfrag.max_tokens)
-        (written,) = await self.run.model.generate(Raw(self._before, behind), sampling, WANT, key=key)
+        (written,) = await self.run.model.generate(
+            GenerateRequest(Raw(self._before, behind), sampling, WANT, key=key)
+        )
         return written
 
     async def write_with(self, hit: Hit, *, behind: tuple[Part, ...] = (), key: Key) -> Generation:
@@ -42,7 +44,7 @@ class Asked:
             return Raw(self._before, (*behind, Span(SEARCH), *passage_parts(shown)))
 
         prompt = fitting(run, run.model, prompt_with, hit, max_tokens)
-        (written,) = await run.model.generate(prompt, Sampling(max_tokens), WANT, key=key)
+        (written,) = await run.model.generate(GenerateRequest(prompt, Sampling(max_tokens), WANT, key=key))
         return written
 
     async def write_alone(self) -> str:

@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING
 
 from askance.core.ports import Model, Run
 from askance.core.types import (
+    GenerateRequest,
     Generation,
     Hit,
     Key,
@@ -69,7 +70,7 @@ class NativeWriter:
         until = self._vocabulary.segment_end
         sampling = Sampling(self._selfrag.scanned_tokens)
         (probe,) = await self._run.model.generate(
-            self._prompt((), None, None), sampling, WANT, until, key=("decide",)
+            GenerateRequest(self._prompt((), None, None), sampling, WANT, until, key=("decide",))
         )
         if probe.finish != "retrieve":
             if self._selfrag.threshold is None:
@@ -84,7 +85,9 @@ class NativeWriter:
         max_tokens = self._selfrag.max_tokens
         prompt = self._fitting(path.segments, action, passage, max_tokens)
         until = None if whole else self._vocabulary.segment_end
-        writing = self._run.model.generate(prompt, Sampling(max_tokens), WANT, until, key=key)
+        writing = self._run.model.generate(
+            GenerateRequest(prompt, Sampling(max_tokens), WANT, until, key=key)
+        )
         judging = relevance_of(self._selfrag, self._scorer, passage if action == "retrieve" else None, key)
         (written,), relevance = await both(writing, judging)
         is_cut = written.finish == "length" and not whole
@@ -122,7 +125,7 @@ class NativeWriter:
         """The token that would follow, for the probabilities of all tokens where it stands."""
         prompt = self._fitting(segments, None, _in_use(segments), 1)
         (read,) = await self._run.model.generate(
-            prompt, Sampling(1), WANT, self._vocabulary.segment_end, key=key
+            GenerateRequest(prompt, Sampling(1), WANT, self._vocabulary.segment_end, key=key)
         )
         return read
 

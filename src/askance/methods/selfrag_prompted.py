@@ -5,7 +5,7 @@ from collections.abc import Sequence
 from typing import TYPE_CHECKING
 
 from askance.core.ports import Run
-from askance.core.types import Generation, Hit, Key, Prompt, Question, Sampling, Until, Want
+from askance.core.types import GenerateRequest, Generation, Hit, Key, Prompt, Question, Sampling, Until, Want
 from askance.methods.prompts import STOPS, answer_prompt
 from askance.methods.reflection_tokens import Distribution
 from askance.methods.selfrag_judging import judged, onward_of, relevance_of, with_support
@@ -33,11 +33,13 @@ class PromptedWriter:
         max_tokens = self._selfrag.max_tokens
         until: Until = AnswerEnd(path.written) if whole else SentenceEnd()
         writing = self._run.model.generate(
-            self._prompt(path.written, passage, max_tokens),
-            Sampling(max_tokens, stop=STOPS),
-            Want(logprob=self._selfrag.use_seqscore),
-            until,
-            key=key,
+            GenerateRequest(
+                self._prompt(path.written, passage, max_tokens),
+                Sampling(max_tokens, stop=STOPS),
+                Want(logprob=self._selfrag.use_seqscore),
+                until,
+                key=key,
+            )
         )
         judging = relevance_of(self._selfrag, self._scorer, passage if action == "retrieve" else None, key)
         (written,), relevance = await both(writing, judging)

@@ -11,7 +11,20 @@ from dataclasses import dataclass
 from typing import Protocol
 
 from askance.core.ports import Model, Run
-from askance.core.types import Hit, Key, Part, Passage, Prompt, Question, Raw, Sampling, Span, Want, untrusted
+from askance.core.types import (
+    GenerateRequest,
+    Hit,
+    Key,
+    Part,
+    Passage,
+    Prompt,
+    Question,
+    Raw,
+    Sampling,
+    Span,
+    Want,
+    untrusted,
+)
 from askance.methods import selfrag_prompts as words
 from askance.methods.reflection_tokens import (
     CLOSES,
@@ -87,7 +100,7 @@ class PromptedScorer:
 
     async def _ask(self, prompt: Prompt, labels: Mapping[str, str], key: Key) -> Distribution:
         if "score" not in self._model.capabilities:
-            (written,) = await self._model.generate(prompt, Sampling(_LABEL_TOKENS), key=key)
+            (written,) = await self._model.generate(GenerateRequest(prompt, Sampling(_LABEL_TOKENS), key=key))
             return _written_label(written.text, labels)
         scores = await self._model.score(prompt, words.options(labels, prompt))
         best = max(score.logprob for score in scores)
@@ -165,7 +178,7 @@ class NativeScorer:
         want = Want(token_probs=JUDGED)
         alone = Raw(self._before, (*before, *behind))
         prompt = fitting(self._run, self._model, prompt_with, hit, 1) if hit else alone
-        (read,) = await self._model.generate(prompt, Sampling(1), want, key=key)
+        (read,) = await self._model.generate(GenerateRequest(prompt, Sampling(1), want, key=key))
         token = (*read.tokens, *read.dropped)[0]
         probs = dict(zip(JUDGED, token.probs, strict=True))
         return {name: probs[name] for name in GROUPS[group]}

@@ -8,7 +8,7 @@ from typing import ClassVar, Literal
 from askance.core.errors import KnobError
 from askance.core.knobs import knob
 from askance.core.ports import Needs, Run
-from askance.core.types import Answer, Hit, Prompt, Question, Sampling
+from askance.core.types import Answer, GenerateRequest, Hit, Prompt, Question, Sampling
 from askance.methods.authors import Answering
 from askance.methods.bounded import Bounded
 from askance.methods.budget import has_room, most_that_fit
@@ -67,7 +67,9 @@ class Single(Bounded):
             hits = self._fitting(question, run, hits)
         sampling = Sampling(self.max_tokens, stop=STOPS)
         (written,) = await run.model.generate(
-            self._prompt(question, run, hits), sampling, key=("answer",), watch=run.trace.commit
+            GenerateRequest(
+                self._prompt(question, run, hits), sampling, key=("answer",), watch=run.trace.commit
+            )
         )
         return await finished(self, question, run, written.text, ((0, hits),))
 
