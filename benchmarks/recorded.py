@@ -86,9 +86,6 @@ class RecordedAnswers:
         weights[0, -1] = self._influences[text]
         return Attention(text, (), weights)
 
-    def token_ids(self, text: str) -> TokenIds:
-        return cast(TokenIds, self._inner.token_ids(text))
-
     def tokenize(self, text: str | Sequence[Span], *, at_start: bool = False) -> TokenIds:
         return cast(TokenIds, self._inner.tokenize(text, at_start=at_start))
 

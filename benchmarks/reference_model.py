@@ -101,9 +101,6 @@ class ReferenceModel:
         weights = await self._alone(lambda: self._attended(ids))
         return Attention(ids, self._model._texts(ids), weights)
 
-    def token_ids(self, text: str) -> TokenIds:
-        return self._model.token_ids(text)
-
     def tokenize(self, text: str | Sequence[Span], *, at_start: bool = False) -> TokenIds:
         return self._model.tokenize(text, at_start=at_start)
 

@@ -97,13 +97,10 @@ class RecordedEngine:
     async def attend(self, text: str | TokenIds, *, bos: bool) -> Attention:
         raise NotImplementedError
 
-    def token_ids(self, text: str) -> TokenIds:
-        found = _CONTROL.fullmatch(text)
-        return (self._id(text),) if found else self.tokenize(text)
-
     def tokenize(self, text: str | Sequence[Span], *, at_start: bool = False) -> TokenIds:
-        plain = text if isinstance(text, str) else "".join(span.text for span in text)
-        return tuple(map(self._id, plain))
+        whole = text if isinstance(text, str) else "".join(span.text for span in text)
+        is_control = not isinstance(text, str) and _CONTROL.fullmatch(whole)
+        return (self._id(whole),) if is_control else tuple(map(self._id, whole))
 
     def decode(self, ids: TokenIds, *, at_start: bool = False) -> str:
         return "".join(self.pieces(ids))

@@ -7,6 +7,7 @@ from runs.first_difference import compare
 from runs.gguf_decisions import difference_table, line_of, main, read_recording
 
 from askance.core.errors import InputError
+from askance.core.types import Span
 from askance.models.scripted import ScriptedModel
 from tests.tolerances import near
 
@@ -15,7 +16,10 @@ FOUND = [f"[{number}] Passage {number} about rivers." for number in (1, 2, 3)]
 
 def recording(tmp_path, model, threshold=0.01):
     """As the authors' code would have left one question, asked of the scripted model."""
-    ids = model.token_ids
+
+    def ids(text):
+        return model.tokenize([Span(text)])
+
     plain = "Question: Which river?\nAnswer: The Rhine.\nQuestion: Which river flows through Bonn?\nAnswer:"
     shown = "\n".join(["Context:", *FOUND, "Answer as before.", plain])
     rounds = [

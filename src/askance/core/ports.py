@@ -69,10 +69,6 @@ class Model(Protocol):
         """The last layer's attention over `text` alone, in one forward pass."""
         ...
 
-    def token_ids(self, text: str) -> TokenIds:
-        """Ids of `text` in the middle of a prompt of askance's own: control tokens are matched."""
-        ...
-
     def tokenize(self, text: str | Sequence[Span], *, at_start: bool = False) -> TokenIds:
         """Ids of `text` in the middle of a text or, with `at_start`, at the start of one; no BOS, no EOS.
 

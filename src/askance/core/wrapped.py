@@ -60,9 +60,6 @@ class WrappedModel:
     async def attend(self, text: str | TokenIds, *, bos: bool) -> Attention:
         return await self._model.attend(text, bos=bos)
 
-    def token_ids(self, text: str) -> TokenIds:
-        return self._model.token_ids(text)
-
     def tokenize(self, text: str | Sequence[Span], *, at_start: bool = False) -> TokenIds:
         return self._model.tokenize(text, at_start=at_start)
 

@@ -5,7 +5,7 @@ from dataclasses import dataclass
 
 from askance.core.errors import MissingAbility
 from askance.core.ports import Model
-from askance.core.types import Cut, Token, TokenIds, Want
+from askance.core.types import Cut, Span, Token, TokenIds, Want
 from askance.methods.reflection_tokens import ALL_TOKENS, GROUPS, JUDGED, Distribution, Group
 
 WANT = Want(logprob=True, token_probs=JUDGED)
@@ -21,7 +21,7 @@ class Vocabulary:
     @classmethod
     def of(cls, model: Model) -> "Vocabulary":
         """Raises MissingAbility, naming the strings that are not exactly one token of `model`."""
-        found = {token: model.token_ids(token) for token in ALL_TOKENS}
+        found = {token: model.tokenize([Span(token)]) for token in ALL_TOKENS}
         missing = [token for token, ids in found.items() if not _is_one(model, token, ids)]
         if missing:
             how = "has none of them" if len(missing) == len(ALL_TOKENS) else f"lacks {', '.join(missing)}"

@@ -241,7 +241,7 @@ def as_written(model: Model, option: str) -> str:
     Some tokenizers, Llama 2's among them, put a space before a text that follows a control token; a model
     that was trained on it so writes "▁A", not "A".
     """
-    ids = model.token_ids(RELEVANT + option)[1:]
+    ids = model.tokenize([Span(RELEVANT + option)])[1:]
     text = model.decode(ids)
     return text if model.tokenize(text) == ids else option
 

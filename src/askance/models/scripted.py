@@ -131,9 +131,6 @@ class ScriptedModel:
             rows[:, query, : query + 1] = self._attention_row(ids, query)
         return Attention(ids, tuple(self._pieces[i] for i in ids), rows)
 
-    def token_ids(self, text: str) -> TokenIds:
-        return self._encode((Span(text),))
-
     def tokenize(self, text: str | Sequence[Span], *, at_start: bool = False) -> TokenIds:
         return self._encode(as_spans(text))
 

@@ -178,9 +178,6 @@ class LocalModel(ABC):
         self._num_attended += len(ids)
         return Attention(ids, self._texts(ids), weights)
 
-    def token_ids(self, text: str) -> TokenIds:
-        return self._prompts.parts((Span(text),), at_start=False)
-
     def tokenize(self, text: str | Sequence[Span], *, at_start: bool = False) -> TokenIds:
         return self._prompts.parts(as_spans(text), at_start=at_start)
 

@@ -140,9 +140,6 @@ class OpenaiModel:
             "role attend (--model attend=bundled)."
         )
 
-    def token_ids(self, text: str) -> TokenIds:
-        return texts.tokenize(text)
-
     def tokenize(self, text: str | Sequence[Span], *, at_start: bool = False) -> TokenIds:
         return texts.tokenize("".join(span.text for span in as_spans(text)))
 
