@@ -6,15 +6,12 @@ from contextvars import ContextVar
 
 from askance.core.types import (
     Attention,
+    GenerateRequest,
     Generation,
-    Key,
     Prompt,
     Sampling,
     Scored,
     TokenIds,
-    Until,
-    Want,
-    Watch,
 )
 from askance.core.wrapped import WrappedModel
 from askance.models.local.model import LocalModel
@@ -36,22 +33,12 @@ class Calls(WrappedModel):
         self._local = model
         self.made: list[Call] = []
 
-    async def generate(
-        self,
-        prompt: Prompt,
-        sampling: Sampling,
-        want: Want = Want(),
-        until: Until | None = None,
-        *,
-        n: int = 1,
-        key: Key,
-        watch: Watch | None = None,
-    ) -> tuple[Generation, ...]:
+    async def generate(self, request: GenerateRequest) -> tuple[Generation, ...]:
         began = time.perf_counter()
-        written = await self._model.generate(prompt, sampling, want, until, n=n, key=key, watch=watch)
-        different = written if sampling.temperature else written[:1]
+        written = await self._model.generate(request)
+        different = written if request.sampling.temperature else written[:1]
         texts = [tuple(token.id for token in (*each.tokens, *each.dropped)) for each in different]
-        self._note([written[0].prompt_ids], began, texts, sampling)
+        self._note([written[0].prompt_ids], began, texts, request.sampling)
         return written
 
     async def score(self, prompt: Prompt, options: Sequence[str]) -> tuple[Scored, ...]:

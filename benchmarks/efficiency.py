@@ -21,7 +21,7 @@ from pathlib import Path
 from typing import Any
 
 from askance.ask import Result
-from askance.core.types import Cut, Question, Raw, Sampling, Token, Want
+from askance.core.types import Cut, GenerateRequest, Question, Raw, Sampling, Token, Want
 from askance.models.llama_cpp import LlamaModel
 from askance.models.llama_cpp.context import num_threads
 from askance.models.llama_cpp.library import SOURCE
@@ -176,7 +176,9 @@ def _writing_speed(model: LlamaModel, num_tokens: int = 64) -> float:
         return None
 
     ids = tuple(2000 + 131 * at % 30_000 for at in range(768))
-    asyncio.run(model.generate(Raw((ids,)), Sampling(num_tokens), SIGNALS, note, key=("bench",)))
+    asyncio.run(
+        model.generate(GenerateRequest(Raw((ids,)), Sampling(num_tokens), SIGNALS, note, key=("bench",)))
+    )
     return (len(times) - 1) / (times[-1] - times[0])
 
 

@@ -23,12 +23,11 @@ from concurrent.futures import ProcessPoolExecutor
 from dataclasses import asdict, dataclass
 from datetime import UTC, datetime
 from pathlib import Path
-from typing import Any
 
 from rich.console import Console
 from rich.table import Table
 
-from askance.core.types import Generation
+from askance.core.types import GenerateRequest, Generation
 from askance.core.version import VERSION
 from askance.eval.cell import Cell, evaluate, look_up
 from askance.eval.standing import Standing
@@ -69,8 +68,8 @@ class Forgetful(ScriptedModel):
     def __init__(self) -> None:
         super().__init__(lambda prompt, key: ANSWER)
 
-    async def generate(self, *given: Any, **settings: Any) -> tuple[Generation, ...]:
-        written = await super().generate(*given, **settings)
+    async def generate(self, request: GenerateRequest) -> tuple[Generation, ...]:
+        written = await super().generate(request)
         self.prompts.clear()
         return written
 

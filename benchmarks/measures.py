@@ -13,7 +13,7 @@ from functools import partial
 from pathlib import Path
 from typing import Any
 
-from askance.core.types import Question, Raw, Sampling, Span, Want
+from askance.core.types import GenerateRequest, Question, Raw, Sampling, Span, Want
 from askance.models.bundled import load_plain, load_plain_parts
 from askance.models.hf.load import as_model
 from askance.retrieval.build import build_index
@@ -158,7 +158,10 @@ async def _generate_all(model: Any, want: Want, batch: int) -> None:
     prompts = [Raw((Span(f"{number}. {_PROMPT}"),)) for number in range(batch)]
     await model.forget()
     written = await asyncio.gather(
-        *(model.generate(prompt, Sampling(TOKENS), want, key=("bench",)) for prompt in prompts)
+        *(
+            model.generate(GenerateRequest(prompt, Sampling(TOKENS), want, key=("bench",)))
+            for prompt in prompts
+        )
     )
     assert all(each.generated_tokens == TOKENS for (each,) in written), "it ended early: another prompt"
 

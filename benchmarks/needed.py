@@ -5,15 +5,11 @@ from collections.abc import Sequence
 from askance.core.ports import Model
 from askance.core.types import (
     Attention,
+    GenerateRequest,
     Generation,
-    Key,
     Prompt,
-    Sampling,
     Scored,
     TokenIds,
-    Until,
-    Want,
-    Watch,
 )
 from askance.core.wrapped import WrappedModel
 from askance.models.hf import HfModel
@@ -62,18 +58,8 @@ class Noted(WrappedModel):
         super().__init__(model)
         self.needed = Needed()
 
-    async def generate(
-        self,
-        prompt: Prompt,
-        sampling: Sampling,
-        want: Want = Want(),
-        until: Until | None = None,
-        *,
-        n: int = 1,
-        key: Key,
-        watch: Watch | None = None,
-    ) -> tuple[Generation, ...]:
-        generations = await self._model.generate(prompt, sampling, want, until, n=n, key=key, watch=watch)
+    async def generate(self, request: GenerateRequest) -> tuple[Generation, ...]:
+        generations = await self._model.generate(request)
         for generation in generations:
             self.needed.generate(generation)
         return generations

@@ -10,9 +10,9 @@ import numpy as np
 
 from askance.core.types import (
     Attention,
+    GenerateRequest,
     Generation,
     Hit,
-    Key,
     Passage,
     Prompt,
     Raw,
@@ -20,9 +20,7 @@ from askance.core.types import (
     Span,
     Token,
     TokenIds,
-    Until,
     Want,
-    Watch,
 )
 from askance.reproductions.rind_qfs import read_words
 from askance.text.linguistics import Linguistics
@@ -57,23 +55,13 @@ class RecordedAnswers:
         self.counts_exactly = True
         self.signals, self.capabilities = inner.signals, inner.capabilities
 
-    async def generate(
-        self,
-        prompt: Prompt,
-        sampling: Sampling,
-        want: Want = Want(),
-        until: Until | None = None,
-        *,
-        n: int = 1,
-        key: Key,
-        watch: Watch | None = None,
-    ) -> tuple[Generation, ...]:
-        at = next(self._places)
+    async def generate(self, request: GenerateRequest) -> tuple[Generation, ...]:
+        want, at = request.want, next(self._places)
         entry = self._rounds[at]
         # The port tells how long a prompt is, but its ids only by computing them.
-        prompt_ids = self._inner._prompts.encode(prompt)
+        prompt_ids = self._inner._prompts.encode(request.prompt)
         self._tally.compare("prompts by ids", list(prompt_ids), entry["prompt_ids"])
-        self._tally.compare("generation lengths", sampling.max_tokens, entry["max_new"])
+        self._tally.compare("generation lengths", request.sampling.max_tokens, entry["max_new"])
         ids = tuple(entry["new_ids"])
         entropies: list[float | None] = [None] * len(ids)
         logprobs: list[float | None] = [None] * len(ids)
@@ -97,9 +85,6 @@ class RecordedAnswers:
         weights = np.zeros((1, len(text), len(text)), dtype=np.float32)
         weights[0, -1] = self._influences[text]
         return Attention(text, (), weights)
-
-    def token_ids(self, text: str) -> TokenIds:
-        return cast(TokenIds, self._inner.token_ids(text))
 
     def tokenize(self, text: str | Sequence[Span], *, at_start: bool = False) -> TokenIds:
         return cast(TokenIds, self._inner.tokenize(text, at_start=at_start))
@@ -196,5 +181,7 @@ def _is_of_entity(token: Any) -> bool:
 
 async def compute_again(inner: Any, entry: Record, want: Want) -> tuple[Token, ...]:
     prompt = Raw((tuple(entry["prompt_ids"]),))
-    (computed,) = await inner.generate(prompt, Sampling(entry["max_new"]), want, key=("replay",))
+    (computed,) = await inner.generate(
+        GenerateRequest(prompt, Sampling(entry["max_new"]), want, key=("replay",))
+    )
     return (*computed.tokens, *computed.dropped)

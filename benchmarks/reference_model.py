@@ -16,18 +16,15 @@ from numpy.typing import NDArray
 from askance.core.types import (
     Attention,
     Capability,
+    GenerateRequest,
     Generation,
-    Key,
     Prompt,
-    Sampling,
     Scored,
     Signal,
     Span,
     Token,
     TokenIds,
-    Until,
     Want,
-    Watch,
 )
 from askance.models.hf import HfModel
 from askance.models.local.detokenise import Detokeniser
@@ -75,25 +72,17 @@ class ReferenceModel:
         self.counts_exactly = model.counts_exactly
         self.num_computed, self.needed = 0, Needed()
 
-    async def generate(
-        self,
-        prompt: Prompt,
-        sampling: Sampling,
-        want: Want = Want(),
-        until: Until | None = None,
-        *,
-        n: int = 1,
-        key: Key,
-        watch: Watch | None = None,
-    ) -> tuple[Generation, ...]:
-        assert n == 1
+    async def generate(self, request: GenerateRequest) -> tuple[Generation, ...]:
+        prompt, sampling = request.prompt, request.sampling
+        assert request.n == 1
         assert sampling.temperature == 0
         ids = self._model._encoding.prompt_ids(prompt)
         written = await self._alone(lambda: self._written(ids, sampling.max_tokens))
         self.num_computed += len(ids) + len(written) - 1
-        writing, detokeniser = Writing(sampling, until, watch), Detokeniser(self._model._vocabulary, ids)
+        writing = Writing(sampling, request.until, request.watch)
+        detokeniser = Detokeniser(self._model._vocabulary, ids)
         for each in written:
-            self._append(writing, detokeniser, each, want)
+            self._append(writing, detokeniser, each, request.want)
             if writing.is_finished:
                 break
         generation = writing.generation(ids, len(ids), 0)
@@ -111,9 +100,6 @@ class ReferenceModel:
         self.needed.attend(ids)
         weights = await self._alone(lambda: self._attended(ids))
         return Attention(ids, self._model._texts(ids), weights)
-
-    def token_ids(self, text: str) -> TokenIds:
-        return self._model.token_ids(text)
 
     def tokenize(self, text: str | Sequence[Span], *, at_start: bool = False) -> TokenIds:
         return self._model.tokenize(text, at_start=at_start)

@@ -22,17 +22,12 @@ from askance.core.ports import Method, Model
 from askance.core.trace import Decided, Searched, Trace
 from askance.core.types import (
     Demo,
+    GenerateRequest,
     Generation,
     Hit,
-    Key,
     Passage,
-    Prompt,
     Question,
-    Sampling,
     TokenIds,
-    Until,
-    Want,
-    Watch,
 )
 from askance.core.wrapped import WrappedModel
 from askance.methods.wording import Wording
@@ -165,20 +160,10 @@ class Watched(WrappedModel):
         super().__init__(model)
         self.calls: list[tuple[TokenIds, int, TokenIds]] = []
 
-    async def generate(
-        self,
-        prompt: Prompt,
-        sampling: Sampling,
-        want: Want = Want(),
-        until: Until | None = None,
-        *,
-        n: int = 1,
-        key: Key,
-        watch: Watch | None = None,
-    ) -> tuple[Generation, ...]:
-        found = await super().generate(prompt, sampling, want, until, n=n, key=key, watch=watch)
+    async def generate(self, request: GenerateRequest) -> tuple[Generation, ...]:
+        found = await super().generate(request)
         ids = tuple(token.id for token in (*found[0].tokens, *found[0].dropped))
-        self.calls.append((found[0].prompt_ids, sampling.max_tokens, ids))
+        self.calls.append((found[0].prompt_ids, request.sampling.max_tokens, ids))
         return found
 
 

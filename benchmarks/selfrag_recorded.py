@@ -14,21 +14,17 @@ from askance.core.types import (
     Attention,
     Capability,
     Chat,
+    GenerateRequest,
     Generation,
-    Key,
     Part,
     Passage,
     Prompt,
     Question,
-    Sampling,
     Scored,
     Signal,
     Span,
     Token,
     TokenIds,
-    Until,
-    Want,
-    Watch,
 )
 from askance.methods.selfrag.tasks import OWN_INSTRUCTIONS, Task
 from askance.methods.selfrag.tokens import ALL_TOKENS
@@ -77,20 +73,10 @@ class RecordedEngine:
             for place, each in enumerate(self._script)
         }
 
-    async def generate(
-        self,
-        prompt: Prompt,
-        sampling: Sampling,
-        want: Want = Want(),
-        until: Until | None = None,
-        *,
-        n: int = 1,
-        key: Key,
-        watch: Watch | None = None,
-    ) -> tuple[Generation, ...]:
-        text = self._text(prompt)
+    async def generate(self, request: GenerateRequest) -> tuple[Generation, ...]:
+        text, want = self._text(request.prompt), request.want
         place = self._places.get(text)
-        self.calls.append((text if place is None else place, sampling.max_tokens))
+        self.calls.append((text if place is None else place, request.sampling.max_tokens))
         entry = _EMPTY if place is None else self._script[place]
         tokens, written = list[Token](), ""
         for step, (piece, logprob) in enumerate(zip(entry["pieces"], entry["logprobs"], strict=True)):
@@ -111,13 +97,10 @@ class RecordedEngine:
     async def attend(self, text: str | TokenIds, *, bos: bool) -> Attention:
         raise NotImplementedError
 
-    def token_ids(self, text: str) -> TokenIds:
-        found = _CONTROL.fullmatch(text)
-        return (self._id(text),) if found else self.tokenize(text)
-
     def tokenize(self, text: str | Sequence[Span], *, at_start: bool = False) -> TokenIds:
-        plain = text if isinstance(text, str) else "".join(span.text for span in text)
-        return tuple(map(self._id, plain))
+        whole = text if isinstance(text, str) else "".join(span.text for span in text)
+        is_control = not isinstance(text, str) and _CONTROL.fullmatch(whole)
+        return (self._id(whole),) if is_control else tuple(map(self._id, whole))
 
     def decode(self, ids: TokenIds, *, at_start: bool = False) -> str:
         return "".join(self.pieces(ids))

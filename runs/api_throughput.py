@@ -152,7 +152,7 @@ def _asking(want: Want, url: str, options: argparse.Namespace) -> Ask:
 
     async def ask(question: Question) -> None:
         prompt, sampling = Raw((Span(question.text),)), Sampling(options.tokens)
-        (written,) = await model.generate(prompt, sampling, want, key=(question.id,))
+        (written,) = await model.generate(GenerateRequest(prompt, sampling, want, key=(question.id,)))
         assert len(written.tokens) == options.tokens
 
     return ask

@@ -30,7 +30,7 @@ from tempfile import TemporaryDirectory
 from askance.cli import exit_codes
 from askance.core.errors import InputError
 from askance.core.ports import Model, Retriever
-from askance.core.types import Raw, Sampling, Span
+from askance.core.types import GenerateRequest, Raw, Sampling, Span
 from askance.eval.compare import mean_interval, paired_difference
 from askance.eval.datasets import Example, read_dataset
 from askance.eval.gold import GoldRetriever
@@ -216,9 +216,9 @@ async def _speeds(model: Model, number: int) -> tuple[float, float]:
     numbers = (1000 + (number * 7919 + at * 977) % 9000 for at in range(PROMPT_NUMBERS))
     prompt = Raw((Span(" ".join(map(str, numbers))),))
     began = time.perf_counter()
-    (first,) = await model.generate(prompt, Sampling(1), key=("prompt",))
+    (first,) = await model.generate(GenerateRequest(prompt, Sampling(1), key=("prompt",)))
     read = time.perf_counter()
-    (text,) = await model.generate(prompt, Sampling(NEW_TOKENS), key=("text",))
+    (text,) = await model.generate(GenerateRequest(prompt, Sampling(NEW_TOKENS), key=("text",)))
     written = time.perf_counter()
     num_read = first.prompt_tokens - first.reused_tokens
     return num_read / (read - began), text.generated_tokens / (written - read)

@@ -29,7 +29,7 @@ import numpy as np
 from askance.cli import exit_codes
 from askance.core.errors import ModelFailure
 from askance.core.ports import Model
-from askance.core.types import Hit, Passage, Sampling
+from askance.core.types import GenerateRequest, Hit, Passage, Sampling
 from askance.eval.compare import mean_interval
 from askance.eval.datasets import Example, read_dataset
 from askance.eval.datasets.squad2 import UNANSWERABLE
@@ -91,7 +91,9 @@ async def ask(model: Model, example: Example) -> Row:
     (paragraph,) = example.grounds.paragraphs
     hits = (Hit(Passage("1", paragraph.title, paragraph.text), 1.0, 1),)
     prompt = retrieval_answer_prompt(model, hits, example.question.text)
-    (reply,) = await model.generate(prompt, Sampling(REPLY_TOKENS, stop=("\n",)), key=("refusal",))
+    (reply,) = await model.generate(
+        GenerateRequest(prompt, Sampling(REPLY_TOKENS, stop=("\n",)), key=("refusal",))
+    )
     answer = parse_final(reply.text)
     is_answerable = example.kind != UNANSWERABLE
     return {"is_answerable": is_answerable, "is_refused": is_refusal(answer), "answer": answer}

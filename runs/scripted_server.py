@@ -14,7 +14,18 @@ from dataclasses import dataclass, field
 from typing import Any, Literal, Self
 
 from askance.core.errors import PromptTooLong
-from askance.core.types import Chat, Generation, Prompt, Raw, Sampling, Span, Token, Turn, Want
+from askance.core.types import (
+    Chat,
+    GenerateRequest,
+    Generation,
+    Prompt,
+    Raw,
+    Sampling,
+    Span,
+    Token,
+    Turn,
+    Want,
+)
 from askance.models.scripted import ScriptedModel
 from askance.models.scripts import VOCABULARY, nonsense
 
@@ -160,7 +171,7 @@ class ScriptedServer:
         want = Want(logprob=True, top_logprobs=_num_top(body))
         try:
             (written,) = await self._model.generate(
-                prompt, sampling, want, key=("seed", body.get("seed", ""))
+                GenerateRequest(prompt, sampling, want, key=("seed", body.get("seed", "")))
             )
         except PromptTooLong as error:
             told = {"message": str(error), "code": "context_length_exceeded"}
@@ -278,7 +289,7 @@ def _plain_choice(token: Token, tells: bool, finish: str | None) -> Json:
 
 def _echo(model: ScriptedModel, body: Json) -> Json:
     """The prompt with the log-probability of each of its tokens, and a token behind it."""
-    ids = model.token_ids(body["prompt"])
+    ids = model.tokenize([Span(body["prompt"])])
     pieces = model.pieces(ids)
     logprobs = [
         math.log(nonsense(ids[max(0, at - 3) : at]).get(piece, 1e-6)) if at else None
@@ -294,9 +305,9 @@ def _counted(model: ScriptedModel, request: Request) -> Fault:
     if request.path == "/apply-template":
         return Fault(body={"prompt": model.decode(model.prompt_ids(_prompt(body)))})
     if request.path == "/tokenize" and "content" in body:
-        return Fault(body={"tokens": list(model.token_ids(body["content"]))})
+        return Fault(body={"tokens": list(model.tokenize([Span(body["content"])]))})
     if request.path == "/tokenize":
         return Fault(body={"count": model.count(_prompt(body))})
     if request.path == "/extras/tokenize/count":
-        return Fault(body={"count": len(model.token_ids(body["input"]))})
+        return Fault(body={"count": len(model.tokenize([Span(body["input"])]))})
     return Fault(404, body={"error": {"message": f"no such path: {request.path}"}})

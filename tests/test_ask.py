@@ -7,7 +7,7 @@ from askance.ask import ask, models_told
 from askance.core.errors import AskanceError, MissingAbility, ModelFailure, QuestionError
 from askance.core.ports import ChecksModels, Needs
 from askance.core.trace import Answered, Asked, Failed, Generated, Trace
-from askance.core.types import Answer, Question, Raw, Sampling, Span
+from askance.core.types import Answer, GenerateRequest, Question, Raw, Sampling, Span
 from askance.methods.closed_book import ClosedBook
 from askance.methods.dragin import Dragin
 from askance.methods.dragin_paper import DraginPaper
@@ -145,7 +145,10 @@ class Both:
     needs = Needs()
 
     async def answer(self, question, run):
-        calls = [run.model.generate(Raw((Span(text),)), Sampling(3), key=(text,)) for text in ("bad", "good")]
+        calls = [
+            run.model.generate(GenerateRequest(Raw((Span(text),)), Sampling(3), key=(text,)))
+            for text in ("bad", "good")
+        ]
         broken, _ = await asyncio.gather(*calls, return_exceptions=True)
         raise broken
 
@@ -185,7 +188,7 @@ def test_a_panic_becomes_an_error_of_ours(where):
 
     model = ScriptedModel(panic if where == "model" else None)
     if where == "tokenizer":
-        model.count = model.tokenize = model.token_ids = panic
+        model.count = model.tokenize = panic
     trace = Trace()
     with pytest.raises(AskanceError, match="Panic: not a char boundary"):
         asyncio.run(ask(Question("q", "Where?"), ClosedBook(), {"answer": model}, trace=trace))

@@ -5,7 +5,7 @@ import asyncio
 import pytest
 import torch
 
-from askance.core.types import Raw, Sampling, Span
+from askance.core.types import GenerateRequest, Raw, Sampling, Span
 from askance.models.hf.signals import rows_of
 from askance.models.local.choosing import Chooser
 from tests.choices import watched_choices
@@ -38,7 +38,7 @@ def test_a_sampled_choice_is_clear_away_from_the_edges_of_a_token():
 
 def test_choices_of_a_model_are_seen_and_not_changed(llama):
     async def written():
-        return await llama.generate(Raw((Span("The cat"),)), Sampling(8), key=("k",))
+        return await llama.generate(GenerateRequest(Raw((Span("The cat"),)), Sampling(8), key=("k",)))
 
     (alone,) = asyncio.run(written())
     with watched_choices() as choices:

@@ -47,9 +47,9 @@ def test_what_happens_is_heard_while_it_happens(sample_index):
     heard_of_search = asyncio.Event()
 
     class Patient(ScriptedModel):
-        async def generate(self, *args, **how):
+        async def generate(self, request):
             await asyncio.wait_for(heard_of_search.wait(), 60)
-            return await super().generate(*args, **how)
+            return await super().generate(request)
 
     async def listen():
         engine = Engine(make_method("single"), {"answer": Patient()}, open_retriever(sample_index))
@@ -79,7 +79,7 @@ def test_who_stops_listening_gives_the_question_up():
     class Slow(ScriptedModel):
         was_given_up = False
 
-        async def generate(self, *args, **how):
+        async def generate(self, request):
             try:
                 await asyncio.Event().wait()
             except asyncio.CancelledError:

@@ -23,6 +23,7 @@ from askance import (
     knob,
 )
 from askance.core.knobs import SearchKnob
+from askance.core.types import GenerateRequest
 from askance.models.scripted import Reply, ScriptedModel
 
 
@@ -61,7 +62,9 @@ class Doubting(Knobs):
         # What comes from users and documents is not trusted: no control token can stand in it.
         asked = Span(f"{context}\nQuestion: {question.text}", trusted=False)
         prompt, sampling = Raw((asked, Span("\nAnswer:"))), Sampling(self.max_tokens, stop=("\n",))
-        (written,) = await run.model.generate(prompt, sampling, Want(logprob=True), key=(key,))
+        (written,) = await run.model.generate(
+            GenerateRequest(prompt, sampling, Want(logprob=True), key=(key,))
+        )
         return written
 
 

@@ -22,6 +22,7 @@ from askance.core.types import (
     Capability,
     Chat,
     Cut,
+    GenerateRequest,
     Generation,
     Prompt,
     Raw,
@@ -100,7 +101,11 @@ class ModelContract:
     ) -> tuple[Generation, ...]:
         n, key, watch = options.pop("n", 1), options.pop("key", ("contract",)), options.pop("watch", None)
         sampling = Sampling(**({"max_tokens": self.max_tokens} | options))
-        return run(model.generate(prompt or self.prompt, sampling, want, until, n=n, key=key, watch=watch))
+        return run(
+            model.generate(
+                GenerateRequest(prompt or self.prompt, sampling, want, until, n=n, key=key, watch=watch)
+            )
+        )
 
     @property
     def tolerance(self) -> float:
@@ -340,14 +345,14 @@ class ModelContract:
 
     def test_token_ids_match_control_strings(self, model):
         for control in self.control_strings:
-            (id,) = model.token_ids(control)
+            (id,) = model.tokenize([Span(control)])
             assert {id} == set(self._prompt_ids(model, Span(control)) - self._prompt_ids(model))
             assert id not in model.tokenize(control)
-            assert model.token_ids(f"cat{control} dog").count(id) == 1
+            assert model.tokenize([Span(f"cat{control} dog")]).count(id) == 1
 
     def test_token_ids_of_plain_text_are_those_of_tokenize(self, model):
         for text in ("The cat sat.", " the dog", "two\nlines"):
-            assert model.token_ids(text) == model.tokenize(text)
+            assert model.tokenize([Span(text)]) == model.tokenize(text)
 
     def test_tokenize_and_decode_are_inverse(self, model):
         for text in ("The cat sat.", " the dog", "two\nlines", "naïve café"):
@@ -365,7 +370,7 @@ class ModelContract:
 
     def test_in_spans_control_strings_are_matched_where_one_is_trusted(self, model):
         for control in self.control_strings:
-            (id,) = model.token_ids(control)
+            (id,) = model.tokenize([Span(control)])
             spans = (Span("cat", trusted=False), Span(control), Span(control, trusted=False))
             for at_start in (False, True):
                 assert model.tokenize(spans, at_start=at_start).count(id) == 1
@@ -450,7 +455,10 @@ class ModelContract:
         sampling = Sampling(6, temperature=0.8)
 
         async def all_at_once():
-            calls = [model.generate(p, sampling, key=("question", i)) for i, p in enumerate(prompts)]
+            calls = [
+                model.generate(GenerateRequest(p, sampling, key=("question", i)))
+                for i, p in enumerate(prompts)
+            ]
             return await asyncio.gather(*calls)
 
         together = asyncio.run(all_at_once())
@@ -463,7 +471,7 @@ class ModelContract:
 
         async def cancel_one():
             sampling = Sampling(min(200, model.context_tokens // 2))
-            task = asyncio.create_task(model.generate(self.prompt, sampling, key=("long",)))
+            task = asyncio.create_task(model.generate(GenerateRequest(self.prompt, sampling, key=("long",))))
             await asyncio.sleep(0.01)
             task.cancel()
             await asyncio.wait([task])

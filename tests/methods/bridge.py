@@ -4,7 +4,7 @@ import asyncio
 
 from askance.ask import ask
 from askance.core.trace import Decided, Expanded, Generated, ScoredOptions
-from askance.core.types import Passage, Question
+from askance.core.types import GenerateRequest, Passage, Question
 from askance.methods.airrag.actions import Actions
 from askance.methods.airrag.state import QT, RA, SA, SAY
 from askance.models.scripted import ScriptedModel
@@ -57,11 +57,13 @@ def model(*, named="scripted", scores=None, context_tokens=4096, capabilities=No
 class Varied(ScriptedModel):
     """Gives the lines of a reply to the samples of a call, one each in turn; `/` breaks a line of its own."""
 
-    async def generate(self, prompt, sampling, want=None, until=None, *, n=1, key, watch=None):
+    async def generate(self, request):
         found = []
-        for sample in range(n):
+        for sample in range(request.n):
             self.sample = sample
-            found += await super().generate(prompt, sampling, n=1, key=(*key, sample))
+            found += await super().generate(
+                GenerateRequest(request.prompt, request.sampling, key=(*request.key, sample))
+            )
         return tuple(found)
 
     def _reply(self, shown, key):

@@ -158,9 +158,9 @@ def test_what_is_sampled_how():
     asked = {}
 
     class Watching(Varied):
-        async def generate(self, prompt, sampling, *rest, n=1, key, **named):
-            asked[key[-1]] = (sampling, n)
-            return await super().generate(prompt, sampling, *rest, n=n, key=key, **named)
+        async def generate(self, request):
+            asked[request.key[-1]] = (request.sampling, request.n)
+            return await super().generate(request)
 
     run(Airrag(rollouts=6, samples=3, answer_samples=2, q_div=0.5, top_k=40), Watching(playing()))
     for action in ("say", "qt"):

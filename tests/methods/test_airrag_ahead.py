@@ -1,6 +1,7 @@
 """AirRAG asks for the first sub-query while its plan is still being written, and nothing else changes."""
 
 import asyncio
+from dataclasses import replace
 
 import pytest
 
@@ -35,10 +36,11 @@ class Slow(ScriptedModel):
         super().__init__(playing(**{"say": PLAN, "qt": f"{TRANSFORMED}\nAnd then?\n"} | changes))
         self.log, self.shows = [], shows
 
-    async def generate(self, prompt, sampling, want=None, until=None, *, n=1, key, watch=None):
-        action = next(each for each in reversed(key) if isinstance(each, str))
+    async def generate(self, request):
+        watch = request.watch
+        action = next(each for each in reversed(request.key) if isinstance(each, str))
         self.log.append(f"{action} begins")
-        found = await super().generate(prompt, sampling, n=n, key=key)
+        found = await super().generate(replace(request, watch=None))
         for piece in found[0].text.splitlines(keepends=True):
             if watch and self.shows:
                 watch(piece)
@@ -114,9 +116,9 @@ def test_plans_of_all_kinds(say):
 
 def test_a_plan_that_breaks_off_stops_what_was_begun():
     class Broken(Slow):
-        async def generate(self, prompt, sampling, want=None, until=None, *, n=1, key, watch=None):
-            found = await super().generate(prompt, sampling, want, until, n=n, key=key, watch=watch)
-            if "say" in key:
+        async def generate(self, request):
+            found = await super().generate(request)
+            if "say" in request.key:
                 raise OSError("broken")
             return found
 

@@ -79,10 +79,10 @@ class Dawdling(Varied):
         super().__init__(None, **named)
         self.chance = chance
 
-    async def generate(self, prompt, sampling, *rest, n=1, key, **named):
+    async def generate(self, request):
         for _ in range(self.chance.randrange(5)):
             await asyncio.sleep(0)
-        return await super().generate(prompt, sampling, *rest, n=n, key=key, **named)
+        return await super().generate(request)
 
     async def score(self, prompt, options):
         for _ in range(self.chance.randrange(5)):

@@ -6,7 +6,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from askance.core.types import Chat, Demo, Hit, Passage, Question, Sampling
+from askance.core.types import Chat, Demo, GenerateRequest, Hit, Passage, Question, Sampling
 from askance.methods.airrag.prompts import (
     MOST_QUERIES,
     Candidate,
@@ -160,7 +160,7 @@ def test_real_tokenizers_keep_markup_from_outside_as_text(name, request):
 
 
 def ids_of(model, prompt):
-    (written,) = asyncio.run(model.generate(prompt, Sampling(1), key=("k",)))
+    (written,) = asyncio.run(model.generate(GenerateRequest(prompt, Sampling(1), key=("k",))))
     return written.prompt_ids
 
 

@@ -19,7 +19,7 @@ from askance.core.errors import (
 from askance.core.knobs import short_repr
 from askance.core.ports import Needs
 from askance.core.trace import Decided, Failed, Generated, Searched
-from askance.core.types import Answer, Citation, Question, Raw, Sampling, Span
+from askance.core.types import Answer, Citation, GenerateRequest, Question, Raw, Sampling, Span
 from askance.methods.airrag.actions import LITE, Actions
 from askance.methods.airrag.method import Airrag
 from askance.methods.blender import OF_THE_PAPER, Blender
@@ -59,7 +59,9 @@ class Says:
         hits = await run.retriever.search(self.query, 3)
         for step in range(self.num_calls):
             prompt = Raw((Span("one two three"),))
-            await run.model.generate(prompt, Sampling(4), key=("say", step), watch=run.trace.commit)
+            await run.model.generate(
+                GenerateRequest(prompt, Sampling(4), key=("say", step), watch=run.trace.commit)
+            )
         if self.error is not None:
             raise self.error
         cited = (Citation(1, hits[0].passage, 0, 1),) if hits and self.cites else ()
@@ -326,10 +328,10 @@ class Dawdling(ScriptedModel):
 
     chance = random.Random(3)
 
-    async def generate(self, *given, **named):
+    async def generate(self, request):
         for _ in range(self.chance.randrange(6)):
             await asyncio.sleep(0)
-        return await super().generate(*given, **named)
+        return await super().generate(request)
 
 
 def test_timing_changes_nothing():

@@ -200,10 +200,10 @@ class Dawdling(ScriptedModel):
 
     chance = random.Random(7)
 
-    async def generate(self, *given, **named):
+    async def generate(self, request):
         for _ in range(self.chance.randrange(5)):
             await asyncio.sleep(0)
-        return await super().generate(*given, **named)
+        return await super().generate(request)
 
     async def score(self, prompt, options):
         for _ in range(self.chance.randrange(5)):

@@ -7,7 +7,7 @@ import pytest
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
-from askance.core.types import Question, Sampling, Want
+from askance.core.types import GenerateRequest, Question, Sampling, Want
 from askance.methods.looking import Look, own_look, place_of, proxy_look, token_texts, weightiest
 from askance.methods.prompts import answer_prompt
 from askance.text.align import token_offsets
@@ -69,7 +69,9 @@ def test_weightiest_keeps_the_order_of_the_text():
 def test_own_attention_stands_where_the_text_stands(name, request, question, so_far):
     model = request.getfixturevalue(name)
     prompt = answer_prompt(model, Question("q", question, demos=()), (), so_far, "raw")
-    (written,) = asyncio.run(model.generate(prompt, Sampling(6), Want(attention="max"), key=("k",)))
+    (written,) = asyncio.run(
+        model.generate(GenerateRequest(prompt, Sampling(6), Want(attention="max"), key=("k",)))
+    )
     look = own_look(written, question, so_far, model)
     assert look.text[look.sentence :] == "".join(t.text for t in (*written.tokens, *written.dropped))
     for offsets, row in zip(look.offsets, look.rows, strict=True):
@@ -88,7 +90,9 @@ def test_characters_of_several_tokens_stay_in_their_words(name, request):
     model = request.getfixturevalue(name)
     question, so_far = "Who founded Malmö, Łódź and 北京?", " Кто 😀 Ångström"
     prompt = answer_prompt(model, Question("q", question, demos=()), (), so_far, "raw")
-    (written,) = asyncio.run(model.generate(prompt, Sampling(6), Want(attention="max"), key=("k",)))
+    (written,) = asyncio.run(
+        model.generate(GenerateRequest(prompt, Sampling(6), Want(attention="max"), key=("k",)))
+    )
     words = [word for word, _ in words_before(own_look(written, question, so_far, model), 0)]
     assert words == ["Who", "founded", "Malmö", "Łódź", "and", "北京", "Кто", "Ångström"]
 
@@ -107,7 +111,7 @@ def test_at_the_end_of_a_text_the_last_row_that_is_known_counts():
 def test_a_proxy_with_another_tokenizer_reads_the_same_words(name, proxy_name, request, question, so_far):
     model, proxy = request.getfixturevalue(name), request.getfixturevalue(proxy_name)
     prompt = answer_prompt(model, Question("q", question, demos=()), (), so_far, "raw")
-    (written,) = asyncio.run(model.generate(prompt, Sampling(6), Want(), key=("k",)))
+    (written,) = asyncio.run(model.generate(GenerateRequest(prompt, Sampling(6), Want(), key=("k",))))
     look = asyncio.run(proxy_look(written, question, so_far, proxy))
     flat = [offset for pair in look.offsets for offset in pair]
     assert flat == sorted(flat)

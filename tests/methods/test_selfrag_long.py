@@ -3,7 +3,7 @@
 import pytest
 
 from askance.core.trace import Generated
-from askance.core.types import Passage
+from askance.core.types import Passage, Span
 from askance.methods.selfrag.method import Selfrag
 from askance.methods.selfrag.segments import Path
 from askance.methods.selfrag.tokens import (
@@ -284,7 +284,7 @@ def test_a_full_window_drops_the_oldest_passage():
     whole = kept + found(PO) + second + found(TIBER)
     assert prompts[-1] == whole
     assert "drop" not in [each.outcome for each in result.trace.decisions]
-    small = native(replies, context_tokens=len(roomy.token_ids(whole)) + 3)
+    small = native(replies, context_tokens=len(roomy.tokenize([Span(whole)])) + 3)
     result, prompts, _ = run(method, small, found_for)
     assert prompts[-1] == f"{BARE}[Retrieval]{first}{found(PO)}{second}{found(TIBER)}"
     dropped = [each for each in result.trace.decisions if each.outcome == "drop"]

@@ -91,14 +91,14 @@ class SlowModel(ScriptedModel):
         super().__init__(by_ending(replies), **settings)
         self.slow, self.num_waiting, self.num_left = slow, 0, 0
 
-    async def generate(self, prompt, *args, **kwargs):
-        if self.slow in self.decode(self.prompt_ids(prompt)):
+    async def generate(self, request):
+        if self.slow in self.decode(self.prompt_ids(request.prompt)):
             self.num_waiting += 1
             try:
                 await asyncio.sleep(60)
             finally:
                 self.num_left += 1
-        return await super().generate(prompt, *args, **kwargs)
+        return await super().generate(request)
 
 
 class LateFailure(ScriptedRetriever):
@@ -140,9 +140,9 @@ def test_a_search_beside_one_that_fails_does_not_make_it_fail_twice():
 
 def test_answers_do_not_depend_on_timing():
     class Jittery(ScriptedModel):
-        async def generate(self, prompt, *args, **kwargs):
-            await asyncio.sleep(len(self.decode(self.prompt_ids(prompt))) % 7 / 1000)
-            return await super().generate(prompt, *args, **kwargs)
+        async def generate(self, request):
+            await asyncio.sleep(len(self.decode(self.prompt_ids(request.prompt))) % 7 / 1000)
+            return await super().generate(request)
 
     replies = REPLIES | {ONE_P + found(PO) + "[Relevant]Two pp.[Fully supported]": "[Utility:1]"}
     jittery, _, _ = run(long(), Jittery(by_ending(replies), control=ALL_TOKENS))

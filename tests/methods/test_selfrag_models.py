@@ -4,7 +4,7 @@ import pytest
 
 from askance.core.errors import MissingAbility
 from askance.core.trace import Generated
-from askance.core.types import Demo, Passage, Question
+from askance.core.types import Demo, Passage, Question, Span
 from askance.methods.selfrag.method import Selfrag
 from askance.methods.selfrag.tokens import ALL_TOKENS, RELEVANT, SEARCH, Vocabulary, has_reflection_tokens
 from askance.methods.single import Single
@@ -18,7 +18,7 @@ def test_ids_are_found_by_the_strings():
     model = native(None)
     ids = Vocabulary.of(model).ids
     assert list(ids) == list(ALL_TOKENS)
-    assert all(model.token_ids(token) == (id,) for token, id in ids.items())
+    assert all(model.tokenize([Span(token)]) == (id,) for token, id in ids.items())
     assert len(set(ids.values())) == 15
 
 
@@ -41,16 +41,16 @@ def test_a_model_without_any():
 class Splits(ScriptedModel):
     """A model whose tokenizer makes two tokens of one string."""
 
-    def token_ids(self, text):
-        ids = super().token_ids(text)
-        return (*ids, *ids) if text == "[Partially supported]" else ids
+    def tokenize(self, text, *, at_start=False):
+        ids = super().tokenize(text)
+        return (*ids, *ids) if text == [Span("[Partially supported]")] else ids
 
 
 class Unknown(ScriptedModel):
     """A model whose tokenizer gives one id for all that it does not know."""
 
-    def token_ids(self, text):
-        return super().token_ids("<|unknown|>" if text == "[Irrelevant]" else text)
+    def tokenize(self, text, *, at_start=False):
+        return super().tokenize([Span("<|unknown|>")] if text == [Span("[Irrelevant]")] else text)
 
 
 @pytest.mark.parametrize(
@@ -112,9 +112,9 @@ class Noting(ScriptedModel):
         super().__init__(*args, **settings)
         self.read = []
 
-    async def generate(self, prompt, *args, **kwargs):
-        self.read.append(self.prompt_ids(prompt))
-        return await super().generate(prompt, *args, **kwargs)
+    async def generate(self, request):
+        self.read.append(self.prompt_ids(request.prompt))
+        return await super().generate(request)
 
 
 @pytest.mark.parametrize("form", ["short", "long"])

@@ -7,7 +7,7 @@ import re
 import pytest
 
 from askance.ask import ask
-from askance.core.types import Passage, Question, Raw
+from askance.core.types import Passage, Question, Raw, Span
 from askance.core.wrapped import WrappedModel
 from askance.methods.selfrag.method import Selfrag
 from askance.methods.selfrag.tokens import (
@@ -97,7 +97,7 @@ def test_ids_are_found_by_their_strings(random_model):
     assert random_model.pieces(tuple(ids.values())) == ALL_TOKENS
     assert min(ids.values()) > 250, "behind all others"
     text = "One[Relevant]two<paragraph>"
-    assert ids[RELEVANT] in random_model.token_ids(text)
+    assert ids[RELEVANT] in random_model.tokenize([Span(text)])
     assert not set(ids.values()) & set(random_model.tokenize(text))
 
 
@@ -163,7 +163,7 @@ def test_options_are_scored_in_the_ids_that_the_model_would_write(random_model):
     assert len(model.scored) == 2
     for prompt, options, found in model.scored:
         for name, option, each in zip(claim.options, options, found, strict=True):
-            ids = random_model.token_ids(RELEVANT + name)[1:]
+            ids = random_model.tokenize([Span(RELEVANT + name)])[1:]
             assert random_model.tokenize(option) == ids
             whole = Raw((*prompt.parts, *prompt.continuation, ids))
             assert random_model.count(whole) == random_model.count(prompt) + each.num_tokens
@@ -246,7 +246,7 @@ def test_the_long_form_goes_on_with_the_passage_in_use(speaker):
 def test_a_segment_cut_by_length_asks_what_would_follow(speaker):
     """With room for the sentence and its judgement alone, the token behind them is read apart."""
     asks = "What are the cat and the boat like?"
-    room = len(speaker.token_ids("[Relevant]The cat is blue now.[Fully supported]"))
+    room = len(speaker.tokenize([Span("[Relevant]The cat is blue now.[Fully supported]")]))
     passages = {asks: [("cat", "blue")], f"{asks} The cat is blue now.": [("boat", "red")]}
     result, _ = asked(speaker, asks, passages, form="long", max_tokens=room)
     assert result.answer.text == "The cat is blue now. The boat is red now."

@@ -5,7 +5,7 @@ import math
 
 import pytest
 
-from askance.core.types import Chat, Hit, Passage, Question, Sampling
+from askance.core.types import Chat, GenerateRequest, Hit, Passage, Question, Sampling
 from askance.methods.selfrag import prompts as selfrag
 from askance.methods.selfrag.prompts import (
     RELEVANCE,
@@ -144,7 +144,7 @@ def test_real_tokenizers_keep_markup_from_outside_as_text(name, request):
 
 
 def ids_of(model, prompt):
-    (written,) = asyncio.run(model.generate(prompt, Sampling(1), key=("k",)))
+    (written,) = asyncio.run(model.generate(GenerateRequest(prompt, Sampling(1), key=("k",))))
     return written.prompt_ids
 
 

@@ -2,7 +2,7 @@
 
 import pytest
 
-from askance.core.types import Passage
+from askance.core.types import Passage, Span
 from askance.methods.selfrag.tokens import (
     IRRELEVANT,
     KEEP_USING,
@@ -77,7 +77,7 @@ def test_a_segment_that_the_length_cuts_ends_with_its_last_whole_sentence():
 def test_where_a_cut_segment_closes(written, kept):
     model = ScriptedModel(control=["[Relevant]", "[Fully supported]"])
     replies = {"### Response:\n": DECIDE, IN_ARNO: said(written, ends=False), kept: NO_SEARCH, NO_SEARCH: ""}
-    num_tokens = len(model.token_ids(written))
+    num_tokens = len(model.tokenize([Span(written)]))
     _, prompts, _ = run(long(max_tokens=num_tokens), native(replies), (ARNO,))
     assert prompts[2] == BARE + found(ARNO) + kept
 

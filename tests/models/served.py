@@ -3,7 +3,7 @@
 import asyncio
 from dataclasses import dataclass
 
-from askance.core.types import Chat, Cut, Raw, Sampling, Span, Turn, Want
+from askance.core.types import Chat, Cut, GenerateRequest, Raw, Sampling, Span, Turn, Want
 from askance.wire import load_model
 
 RAW = Raw((Span("Where is it?"),))
@@ -19,7 +19,9 @@ def model_of(server, options=ALL, attempts=1):
 def write(model, prompt=RAW, want=Want(), until=None, **options):
     n, key, watch = options.pop("n", 1), options.pop("key", ("k",)), options.pop("watch", None)
     sampling = Sampling(**({"max_tokens": 20} | options))
-    return asyncio.run(model.generate(prompt, sampling, want, until, n=n, key=key, watch=watch))
+    return asyncio.run(
+        model.generate(GenerateRequest(prompt, sampling, want, until, n=n, key=key, watch=watch))
+    )
 
 
 def texts(generation):

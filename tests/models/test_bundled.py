@@ -195,12 +195,12 @@ def test_an_adapter_of_ones_own_on_the_plain_model(tiny_reader):
 def test_the_plain_model_answers(bundled):
     import asyncio
 
-    from askance.core.types import Chat, Sampling, Span, Turn
+    from askance.core.types import Chat, GenerateRequest, Sampling, Span, Turn
 
     assert bundled.name == "bundled:base"
     assert bundled.context_tokens == 8192
     assert "ASKANCE_CACHE" not in os.environ or cache_folder().is_dir()
     chat = Chat((Turn("user", (Span("What is the capital of France?"),)),))
-    (generation,) = asyncio.run(bundled.generate(chat, Sampling(20), key=("q",)))
+    (generation,) = asyncio.run(bundled.generate(GenerateRequest(chat, Sampling(20), key=("q",))))
     assert "Paris" in generation.text
     assert generation.finish == "end"

@@ -14,7 +14,7 @@ from tests.models.tiny import byte_level_tokenizer, tiny_module
 from tests.tolerances import assert_near, near
 
 from askance.core.errors import InputError, KnobError, ModelFailure, PromptTooLong
-from askance.core.types import Chat, Raw, Sampling, Span, Turn, Want, untrusted
+from askance.core.types import Chat, GenerateRequest, Raw, Sampling, Span, Turn, Want, untrusted
 from askance.models.hf import HfModel, load_hf
 from askance.models.hf.signals import rows_of
 from askance.models.local.choosing import Chooser, read
@@ -35,7 +35,7 @@ def chat(question: str) -> Chat:
 def generate(model, prompt, max_tokens=8, want=Want(), until=None, **options):
     n, key, watch = options.pop("n", 1), options.pop("key", ("test",)), options.pop("watch", None)
     sampling = Sampling(max_tokens, **options)
-    return run(model.generate(prompt, sampling, want, until, n=n, key=key, watch=watch))
+    return run(model.generate(GenerateRequest(prompt, sampling, want, until, n=n, key=key, watch=watch)))
 
 
 @pytest.mark.parametrize("question", QUESTIONS)
@@ -211,8 +211,10 @@ def test_cancelling_stops_within_a_token(qwen, monkeypatch):
 
     async def cancel():
         prompt = Raw((Span("The cat"),))
-        task = asyncio.create_task(qwen.generate(prompt, Sampling(300), key=("x",), watch=seen.append))
-        waiting = asyncio.create_task(qwen.generate(prompt, Sampling(300), key=("y",)))
+        task = asyncio.create_task(
+            qwen.generate(GenerateRequest(prompt, Sampling(300), key=("x",), watch=seen.append))
+        )
+        waiting = asyncio.create_task(qwen.generate(GenerateRequest(prompt, Sampling(300), key=("y",))))
         await asyncio.sleep(0.1)
         waiting.cancel()
         task.cancel()
@@ -235,7 +237,9 @@ def test_calls_are_computed_side_by_side(qwen, monkeypatch):
 
     async def all_at_once():
         work = (
-            qwen.generate(prompt, Sampling(20 - 3 * number, temperature=0.7), ALL, n=2, key=(5, number))
+            qwen.generate(
+                GenerateRequest(prompt, Sampling(20 - 3 * number, temperature=0.7), ALL, n=2, key=(5, number))
+            )
             for number, prompt in enumerate(prompts)
         )
         return await asyncio.gather(*work)
@@ -286,7 +290,7 @@ def test_many_calls_of_which_some_are_cancelled_and_some_fail(qwen, monkeypatch)
 
     async def call(number):
         prompt = Raw((Span("The river Rhine " * (number % 3) + f"{number}"),))
-        (generation,) = await qwen.generate(prompt, Sampling(12), key=(number,))
+        (generation,) = await qwen.generate(GenerateRequest(prompt, Sampling(12), key=(number,)))
         return generation.text
 
     async def all_at_once():

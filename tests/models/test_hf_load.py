@@ -6,10 +6,11 @@ import shutil
 import subprocess
 import sys
 
+import gguf
 import pytest
 import torch
 from huggingface_hub import constants
-from tests.models.tiny import make_tokenizer_panic, tiny_module
+from tests.models.tiny import make_tokenizer_panic, save_tiny_gguf, tiny_module
 
 from askance.core.errors import KnobError, ModelSpecError
 from askance.core.installing import install_line
@@ -123,6 +124,20 @@ def test_loading_says_nothing_and_leaves_the_logging_alone(copy, capfd):
     load_hf(str(copy))
     assert capfd.readouterr() == ("", "")
     assert logger.level == level
+
+
+def test_a_gguf_file_is_gone_through_once(tmp_path, monkeypatch):
+    opened = []
+
+    class Counting(gguf.GGUFReader):
+        def __init__(self, path):
+            opened.append(path)
+            super().__init__(path)
+
+    monkeypatch.setattr(gguf, "GGUFReader", Counting)
+    load_parts(str(save_tiny_gguf(tmp_path / "tiny.gguf")))
+    assert opened == [str(tmp_path / "tiny.gguf")]
+    assert gguf.GGUFReader is Counting
 
 
 def run_python(code: str) -> subprocess.CompletedProcess[str]:

@@ -51,9 +51,9 @@ def test_a_checkpoint_is_read_as_it_was_trained(folder, model):
     behind = (Span("<paragraph>"), untrusted("Arno"), Span("\n"), untrusted("The é river."))
     whole = Raw(split.parts, (*behind, Span("</paragraph>")))
     assert model._encoding.prompt_ids(whole) == ids, "however it is put together"
-    assert model.token_ids(f"{RELEVANT}the")[1:] == model.tokenize(" the")
-    assert model.pieces(model.token_ids(f"{RELEVANT}the")) == (RELEVANT, "▁the")
-    assert model.decode(model.token_ids(f"{RELEVANT}the é")) == f"{RELEVANT} the é"
+    assert model.tokenize([Span(f"{RELEVANT}the")])[1:] == model.tokenize(" the")
+    assert model.pieces(model.tokenize([Span(f"{RELEVANT}the")])) == (RELEVANT, "▁the")
+    assert model.decode(model.tokenize([Span(f"{RELEVANT}the é")])) == f"{RELEVANT} the é"
 
 
 def test_it_is_read_so_when_it_was_saved_again(folder, tmp_path, model):
@@ -63,7 +63,7 @@ def test_it_is_read_so_when_it_was_saved_again(folder, tmp_path, model):
         warnings.simplefilter("error")
         again = load_hf(str(tmp_path))
     text = f"{SEARCH}<paragraph>the river</paragraph>{RELEVANT}the"
-    assert again.token_ids(text) == model.token_ids(text)
+    assert again.tokenize([Span(text)]) == model.tokenize([Span(text)])
 
 
 @pytest.mark.parametrize(("adds_bos", "adds_eos"), [(False, False), (False, True), (True, True)])
@@ -76,7 +76,7 @@ def test_without_bos_or_with_an_end_token_behind(tmp_path, model, adds_bos, adds
     theirs, ours = model._encoding.prompt_ids(prompt), other._encoding.prompt_ids(prompt)
     assert ours == (theirs if adds_bos else theirs[1:])
     assert theirs[:1] == (1,)
-    assert not {2, model.token_ids(RELEVANT)[0]} & {*ours}, "no end, and no control token of a passage"
+    assert not {2, model.tokenize([Span(RELEVANT)])[0]} & {*ours}, "no end, and no control token of a passage"
     assert other.decode(other.tokenize("巴黎 🙂</s>")) == "巴黎 🙂</s>", "byte by byte, and back"
 
 
@@ -87,7 +87,7 @@ def test_where_legacy_is_not_told_a_warning_says_so(tmp_path, folder, run):
     _, _, err = run("ask", "Who?", "--method", "closed_book", "--model", f"hf:{tmp_path / 'untold'}")
     assert re.search(f"^the tokenizer of model .*{says}", err, re.MULTILINE)
     assert "sentencepiece.py" not in err, "where in the code it was found is nothing to a user"
-    assert untold.pieces(untold.token_ids(f"{RELEVANT}the"))[1] != "▁the"
+    assert untold.pieces(untold.tokenize([Span(f"{RELEVANT}the")]))[1] != "▁the"
     with warnings.catch_warnings():
         warnings.simplefilter("error")
         load_hf(str(folder))

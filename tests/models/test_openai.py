@@ -9,7 +9,7 @@ from tests.models.served import ALL, CHAT, RAW, After, event, model_of, texts, t
 from tests.tolerances import near
 
 from askance.core.errors import MissingAbility, ModelFailure, ModelSpecError
-from askance.core.types import Raw, Sampling, Span, Want
+from askance.core.types import GenerateRequest, Raw, Sampling, Span, Want
 from askance.models.scripted import Reply, ScriptedModel
 
 
@@ -27,7 +27,7 @@ def test_a_text_with_its_signals(server, prompt):
     assert texts(written) == [" It", " is", " Bonn.", " So"]
     assert len(written.dropped) == 1, "the end token is told"
     (alone,) = asyncio.run(
-        ScriptedModel([" It is Bonn. So"]).generate(prompt, Sampling(20), want, key=("k",))
+        ScriptedModel([" It is Bonn. So"]).generate(GenerateRequest(prompt, Sampling(20), want, key=("k",)))
     )
     for here, there in zip(written.tokens, alone.tokens, strict=True):
         assert (here.logprob, here.top) == (there.logprob, there.top)

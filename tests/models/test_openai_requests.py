@@ -21,7 +21,7 @@ from askance.core.errors import (
 )
 from askance.core.notes import noted
 from askance.core.trace import Trace
-from askance.core.types import Chat, Raw, Sampling, Span, Want, untrusted
+from askance.core.types import Chat, GenerateRequest, Raw, Sampling, Span, Want, untrusted
 from askance.models.scripted import ScriptedModel
 from askance.runtime.cache import CachedModel
 from askance.runtime.limit import Budget, Ledger, LimitedModel
@@ -240,7 +240,10 @@ def test_requests_at_the_same_time_that_are_refused(server):
 
     async def five():
         return await asyncio.gather(
-            *(model.generate(RAW, Sampling(20, temperature=1.0), key=(number,)) for number in range(5))
+            *(
+                model.generate(GenerateRequest(RAW, Sampling(20, temperature=1.0), key=(number,)))
+                for number in range(5)
+            )
         )
 
     with noted(lambda name, text: notes.append(name)):
@@ -286,7 +289,9 @@ def test_no_more_requests_at_a_time_than_declared():
 
         async def six():
             began = time.perf_counter()
-            await asyncio.gather(*(model.generate(RAW, Sampling(3), key=(number,)) for number in range(6)))
+            await asyncio.gather(
+                *(model.generate(GenerateRequest(RAW, Sampling(3), key=(number,))) for number in range(6))
+            )
             return time.perf_counter() - began
 
         assert asyncio.run(six()) >= 0.15

@@ -10,7 +10,7 @@ from runs.scripted_server import Fault, ScriptedServer
 from tests.models.served import ALL, RAW, event, model_of, texts, told, write
 
 from askance.core.errors import ModelFailure, ModelSpecError, ModelUnavailable
-from askance.core.types import Sampling, Want
+from askance.core.types import GenerateRequest, Sampling, Want
 from askance.models.openai.streaming import NoJson, Values
 from askance.models.scripted import ScriptedModel
 
@@ -152,7 +152,10 @@ def test_connections_are_used_again(server, num_requests):
     async def twice():
         for _ in range(2):
             await asyncio.gather(
-                *(model.generate(RAW, Sampling(9), key=(number,)) for number in range(num_requests))
+                *(
+                    model.generate(GenerateRequest(RAW, Sampling(9), key=(number,)))
+                    for number in range(num_requests)
+                )
             )
 
     asyncio.run(twice())

@@ -8,7 +8,7 @@ import pytest
 from tests.tolerances import near
 
 from askance.core.errors import InputError, ModelSpecError
-from askance.core.types import Raw, Sampling, Span, Want, untrusted
+from askance.core.types import GenerateRequest, Raw, Sampling, Span, Want, untrusted
 from askance.models.replies import read_replies
 from askance.models.scripted import Reply, ScriptedModel
 
@@ -17,7 +17,7 @@ TOKENS = ("[No Retrieval]", "[Retrieval]", "<paragraph>", "</paragraph>")
 
 
 def write(model, want=Want(), prompt=PROMPT, max_tokens=9):
-    (written,) = asyncio.run(model.generate(prompt, Sampling(max_tokens), want, key=("k",)))
+    (written,) = asyncio.run(model.generate(GenerateRequest(prompt, Sampling(max_tokens), want, key=("k",))))
     return written
 
 
@@ -49,7 +49,9 @@ def test_control_tokens_of_ones_own():
     assert [token.text for token in written.tokens] == [
         "[Retrieval]", "<paragraph>", "Bonn", "</paragraph>", "[No Retrieval]", "x",
     ]  # fmt: skip
-    assert [model.token_ids(token) for token in TOKENS] == [(model.token_ids(token)[0],) for token in TOKENS]
+    assert [model.tokenize([Span(token)]) for token in TOKENS] == [
+        (model.tokenize([Span(token)])[0],) for token in TOKENS
+    ]
     assert len(model.tokenize("[No Retrieval]")) == 2
     assert model.decode(model.tokenize("a[Retrieval]b<paragraph>")) == "a[Retrieval]b<paragraph>"
 
@@ -64,7 +66,13 @@ def test_untrusted_text_holds_none_of_them():
 
 def test_without_control_tokens_pieces_are_words():
     model = ScriptedModel()
-    assert model.pieces(model.token_ids("[No Retrieval] a<b")) == ("[No", " Retrieval]", " a", "<", "b")
+    assert model.pieces(model.tokenize([Span("[No Retrieval] a<b")])) == (
+        "[No",
+        " Retrieval]",
+        " a",
+        "<",
+        "b",
+    )
 
 
 def test_scores_may_depend_on_the_prompt():

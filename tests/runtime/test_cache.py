@@ -6,7 +6,7 @@ import numpy as np
 import pytest
 
 from askance.core.errors import InputError
-from askance.core.types import Hit, Passage, Raw, Sampling, Span, Want
+from askance.core.types import GenerateRequest, Hit, Passage, Raw, Sampling, Span, Want
 from askance.models.scripted import ScriptedModel
 from askance.runtime.cache import CachedModel, CachedRetriever
 from askance.runtime.store import Store
@@ -21,9 +21,9 @@ class Counted(ScriptedModel):
         super().__init__()
         self.num_calls, self.fingerprint = 0, "weights"
 
-    async def generate(self, *given, **options):
+    async def generate(self, request):
         self.num_calls += 1
-        return await super().generate(*given, **options)
+        return await super().generate(request)
 
     async def score(self, *given, **options):
         self.num_calls += 1
@@ -51,7 +51,7 @@ def cached(model, store):
 
 
 def generate(model, sampling=Sampling(6), want=Want(), key=("k",), prompt=PROMPT, **options):
-    return asyncio.run(model.generate(prompt, sampling, want, key=key, **options))
+    return asyncio.run(model.generate(GenerateRequest(prompt, sampling, want, key=key, **options)))
 
 
 def test_everything_of_a_text_comes_back(store, model):

@@ -6,7 +6,7 @@ import time
 import pytest
 
 from askance.core.errors import KnobError, LimitReached
-from askance.core.types import Raw, Sampling, Span
+from askance.core.types import GenerateRequest, Raw, Sampling, Span
 from askance.models.scripted import ScriptedModel
 from askance.retrieval.scripted import ScriptedRetriever
 from askance.runtime.limit import Budget, Ledger, LimitedModel, LimitedRetriever
@@ -20,7 +20,7 @@ def limited(**budget):
 
 
 def generate(model, max_tokens=5, **options):
-    return asyncio.run(model.generate(PROMPT, Sampling(max_tokens), key=("k",), **options))
+    return asyncio.run(model.generate(GenerateRequest(PROMPT, Sampling(max_tokens), key=("k",), **options)))
 
 
 def test_what_is_spent_is_counted():
@@ -63,7 +63,7 @@ def test_calls_side_by_side_do_not_spend_the_same_tokens():
     ledger, model = limited(tokens=2 * num_prompt + 9)
 
     async def both():
-        work = (model.generate(PROMPT, Sampling(5), key=(number,)) for number in range(2))
+        work = (model.generate(GenerateRequest(PROMPT, Sampling(5), key=(number,))) for number in range(2))
         return await asyncio.gather(*work, return_exceptions=True)
 
     first, second = asyncio.run(both())
@@ -89,7 +89,7 @@ def test_calls():
 
 
 class Slow(ScriptedModel):
-    async def generate(self, *given, **options):
+    async def generate(self, request):
         await asyncio.sleep(5)
 
 
@@ -108,7 +108,7 @@ def test_time_that_is_over_before_a_call_that_does_not_wait():
 
 
 class TimingOut(ScriptedModel):
-    async def generate(self, *given, **options):
+    async def generate(self, request):
         raise TimeoutError("of the server")
 
 

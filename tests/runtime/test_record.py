@@ -4,7 +4,7 @@ import pytest
 
 from askance.core.errors import InputError, ModelFailure, PromptTooLong, RetrieverFailure
 from askance.core.trace import Attended, Failed, Generated, ScoredOptions, Searched, Trace
-from askance.core.types import Chat, Passage, Raw, Sampling, Span, Turn, Want, untrusted
+from askance.core.types import Chat, GenerateRequest, Passage, Raw, Sampling, Span, Turn, Want, untrusted
 from askance.models.scripted import Reply, ScriptedModel
 from askance.retrieval.scripted import ScriptedRetriever
 from askance.runtime.record import RecordedModel, RecordedRetriever
@@ -20,7 +20,7 @@ def recorded(model, role="answer", scope=(7, "q1")):
 
 def test_a_generation_is_traced_with_what_it_cost():
     model, trace = recorded(ScriptedModel([Reply("red blue", doubts={"blue": 0.25})]))
-    asyncio.run(model.generate(PROMPT, Sampling(9), Want(logprob=True), key=("draft", 0)))
+    asyncio.run(model.generate(GenerateRequest(PROMPT, Sampling(9), Want(logprob=True), key=("draft", 0))))
     (event,) = trace.events
     assert isinstance(event, Generated)
     assert (event.prompt, event.text, event.key, event.finish) == (
@@ -37,7 +37,7 @@ def test_a_generation_is_traced_with_what_it_cost():
 def test_seed_and_question_are_put_into_the_key():
     keys = []
     model, _ = recorded(ScriptedModel(lambda prompt, key: keys.append(key) or "yes"))
-    asyncio.run(model.generate(PROMPT, Sampling(3), key=("draft", 0)))
+    asyncio.run(model.generate(GenerateRequest(PROMPT, Sampling(3), key=("draft", 0))))
     assert keys == [(7, "q1", "draft", 0)]
 
 
@@ -45,8 +45,8 @@ def test_wrapping_changes_nothing_but_the_trace():
     plain = ScriptedModel()
     model, _ = recorded(plain, scope=())
     sampling = Sampling(12, temperature=1.0)
-    (one,) = asyncio.run(model.generate(PROMPT, sampling, key=("a",)))
-    (two,) = asyncio.run(plain.generate(PROMPT, sampling, key=("a",)))
+    (one,) = asyncio.run(model.generate(GenerateRequest(PROMPT, sampling, key=("a",))))
+    (two,) = asyncio.run(plain.generate(GenerateRequest(PROMPT, sampling, key=("a",))))
     assert one.text == two.text
     assert (model.name, model.signals, model.capabilities) == (plain.name, plain.signals, plain.capabilities)
     assert model.context_tokens == plain.context_tokens
@@ -55,7 +55,7 @@ def test_wrapping_changes_nothing_but_the_trace():
 
 def test_every_sample_is_an_event():
     model, trace = recorded(ScriptedModel())
-    asyncio.run(model.generate(PROMPT, Sampling(3), n=3, key=("a",)))
+    asyncio.run(model.generate(GenerateRequest(PROMPT, Sampling(3), n=3, key=("a",))))
     assert [type(event) for event in trace.events] == [Generated] * 3
 
 
@@ -73,14 +73,14 @@ def test_scores_and_attention_are_traced():
 def test_chat_prompts_are_shown_by_turn():
     model, trace = recorded(ScriptedModel(["fine"]))
     chat = Chat((Turn("user", (Span("how"),)),), (Span("I am"),))
-    asyncio.run(model.generate(chat, Sampling(3), key=("a",)))
+    asyncio.run(model.generate(GenerateRequest(chat, Sampling(3), key=("a",))))
     assert trace.events[0].prompt == "<user>\nhow\n<assistant>\nI am"
 
 
 def test_a_broken_model_is_recorded_and_named():
     model, trace = recorded(ScriptedModel([ValueError("no memory")]))
     with pytest.raises(ModelFailure, match="answer model scripted, draft 0: ValueError: no memory"):
-        asyncio.run(model.generate(PROMPT, Sampling(3), key=("draft", 0)))
+        asyncio.run(model.generate(GenerateRequest(PROMPT, Sampling(3), key=("draft", 0))))
     (event,) = trace.events
     assert isinstance(event, Failed)
     assert (event.error, event.message) == ("ValueError", "no memory")
@@ -89,7 +89,7 @@ def test_a_broken_model_is_recorded_and_named():
 def test_our_own_errors_keep_their_type():
     model, trace = recorded(ScriptedModel(context_tokens=5))
     with pytest.raises(PromptTooLong):
-        asyncio.run(model.generate(PROMPT, Sampling(30), key=("a",)))
+        asyncio.run(model.generate(GenerateRequest(PROMPT, Sampling(30), key=("a",))))
     with pytest.raises(InputError):
         asyncio.run(model.score(PROMPT, [""]))
     assert [event.error for event in trace.events] == ["PromptTooLong", "InputError"]
@@ -130,7 +130,7 @@ class Panicking(ScriptedModel):
 @pytest.mark.parametrize(
     "call",
     [
-        lambda model: model.generate(PROMPT, Sampling(3), key=("draft", 0)),
+        lambda model: model.generate(GenerateRequest(PROMPT, Sampling(3), key=("draft", 0))),
         lambda model: model.score(PROMPT, ["yes"]),
         lambda model: model.attend("red", bos=True),
     ],

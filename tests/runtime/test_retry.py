@@ -5,7 +5,7 @@ import asyncio
 import pytest
 
 from askance.core.errors import InputError, ModelFailure, ModelUnavailable, RetrieverUnavailable
-from askance.core.types import Raw, Sampling, Span
+from askance.core.types import GenerateRequest, Raw, Sampling, Span
 from askance.models.scripted import ScriptedModel
 from askance.retrieval.scripted import ScriptedRetriever
 from askance.runtime.retry import Patience, RetryingModel, RetryingRetriever
@@ -21,16 +21,17 @@ class Faulty(ScriptedModel):
         super().__init__(["The answer is here."])
         self.errors = list(errors)
 
-    async def generate(self, *given, watch=None, **options):
+    async def generate(self, request):
         if self.errors:
-            if watch is not None:
-                watch("The ans")
+            if request.watch is not None:
+                request.watch("The ans")
             raise self.errors.pop(0)
-        return await super().generate(*given, watch=watch, **options)
+        return await super().generate(request)
 
 
 def generate(model, patience=QUICK, **options):
-    work = RetryingModel(model, patience).generate(PROMPT, Sampling(20), key=("k",), **options)
+    request = GenerateRequest(PROMPT, Sampling(20), key=("k",), **options)
+    work = RetryingModel(model, patience).generate(request)
     return asyncio.run(work)[0].text
 
 

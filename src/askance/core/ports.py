@@ -12,21 +12,17 @@ from askance.core.types import (
     Answer,
     Attention,
     Capability,
+    GenerateRequest,
     Generation,
     Hit,
-    Key,
     Prompt,
     Question,
     Role,
-    Sampling,
     Scored,
     Signal,
     Span,
     TextKind,
     TokenIds,
-    Until,
-    Want,
-    Watch,
 )
 
 
@@ -57,21 +53,8 @@ class Model(Protocol):
         """Whether `count` gives the number of tokens, or only an upper bound of it."""
         ...
 
-    async def generate(
-        self,
-        prompt: Prompt,
-        sampling: Sampling,
-        want: Want = Want(),
-        until: Until | None = None,
-        *,
-        n: int = 1,
-        key: Key,
-        watch: Watch | None = None,
-    ) -> tuple[Generation, ...]:
-        """Write `n` continuations of `prompt`.
-
-        The same `key` gives the same text; other keys, and the samples of one call, are independent. `watch`
-        sees the first sample's text as it appears, on the event loop, before this returns.
+    async def generate(self, request: GenerateRequest) -> tuple[Generation, ...]:
+        """Write as many continuations of the prompt as are asked for.
 
         Raises:
             PromptTooLong: prompt and `max_tokens` do not fit `context_tokens`.
@@ -84,10 +67,6 @@ class Model(Protocol):
 
     async def attend(self, text: str | TokenIds, *, bos: bool) -> Attention:
         """The last layer's attention over `text` alone, in one forward pass."""
-        ...
-
-    def token_ids(self, text: str) -> TokenIds:
-        """Ids of `text` in the middle of a prompt of askance's own: control tokens are matched."""
         ...
 
     def tokenize(self, text: str | Sequence[Span], *, at_start: bool = False) -> TokenIds:

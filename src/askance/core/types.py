@@ -148,7 +148,10 @@ class Until(Protocol):
 
 @dataclass(frozen=True, slots=True)
 class GenerateRequest:
-    """All that a model is asked for when it is to write; see `Model.generate`."""
+    """What a model is asked to write: `n` texts, the first of which `watch` sees as it appears.
+
+    The same `key` gives the same texts; other keys, and the texts of one request, are independent.
+    """
 
     prompt: Prompt
     sampling: Sampling

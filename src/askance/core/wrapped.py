@@ -1,6 +1,5 @@
 """What all wrappers of a port share: a call that they do not change goes through."""
 
-from abc import ABC, abstractmethod
 from collections.abc import Sequence
 
 from askance.core.ports import Model, Retriever
@@ -10,55 +9,15 @@ from askance.core.types import (
     GenerateRequest,
     Generation,
     Hit,
-    Key,
     Prompt,
-    Sampling,
     Scored,
     Signal,
     Span,
     TokenIds,
-    Until,
-    Want,
-    Watch,
 )
 
 
-async def generated(model: Model, request: GenerateRequest) -> tuple[Generation, ...]:
-    """What a model writes when it is asked for a request."""
-    return await model.generate(
-        request.prompt,
-        request.sampling,
-        request.want,
-        request.until,
-        n=request.n,
-        key=request.key,
-        watch=request.watch,
-    )
-
-
-class RequestedModel(ABC):
-    """A model that takes a request as one record."""
-
-    async def generate(
-        self,
-        prompt: Prompt,
-        sampling: Sampling,
-        want: Want = Want(),
-        until: Until | None = None,
-        *,
-        n: int = 1,
-        key: Key,
-        watch: Watch | None = None,
-    ) -> tuple[Generation, ...]:
-        """See `Model.generate`."""
-        return await self.complete(GenerateRequest(prompt, sampling, want, until, n=n, key=key, watch=watch))
-
-    @abstractmethod
-    async def complete(self, request: GenerateRequest) -> tuple[Generation, ...]:
-        """Write what a request asks for; see `Model.generate`."""
-
-
-class WrappedModel(RequestedModel):
+class WrappedModel:
     """A `Model` over another one."""
 
     def __init__(self, model: Model) -> None:
@@ -92,17 +51,14 @@ class WrappedModel(RequestedModel):
     def counts_exactly(self) -> bool:
         return self._model.counts_exactly
 
-    async def complete(self, request: GenerateRequest) -> tuple[Generation, ...]:
-        return await generated(self._model, request)
+    async def generate(self, request: GenerateRequest) -> tuple[Generation, ...]:
+        return await self._model.generate(request)
 
     async def score(self, prompt: Prompt, options: Sequence[str]) -> tuple[Scored, ...]:
         return await self._model.score(prompt, options)
 
     async def attend(self, text: str | TokenIds, *, bos: bool) -> Attention:
         return await self._model.attend(text, bos=bos)
-
-    def token_ids(self, text: str) -> TokenIds:
-        return self._model.token_ids(text)
 
     def tokenize(self, text: str | Sequence[Span], *, at_start: bool = False) -> TokenIds:
         return self._model.tokenize(text, at_start=at_start)

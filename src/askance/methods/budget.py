@@ -6,12 +6,13 @@ most input tokens of all calls together; output, the retriever and encoders don'
 
 from bisect import bisect_left
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 from askance.core.events import UPPER_BOUND
 from askance.core.ports import Model
 from askance.core.types import (
     Attention,
+    GenerateRequest,
     Generation,
     Key,
     Prompt,
@@ -132,7 +133,9 @@ class Allowance:
             NoRoom: the prompt does not fit with `keep` tokens left behind it, or not into the model's window.
         """
         self.read(model, prompt, sampling.max_tokens, keep=keep)
-        generations = await model.generate(prompt, sampling, want, until, n=n, key=key, watch=watch)
+        generations = await model.generate(
+            GenerateRequest(prompt, sampling, want, until, n=n, key=key, watch=watch)
+        )
         self.account.num_output += sum(each.generated_tokens for each in generations)
         return generations
 
@@ -184,21 +187,12 @@ class AllowedModel(WrappedModel):
         """Whether so many input tokens are left."""
         return self._allowance.fits(num_tokens) and _allows(self._model, num_tokens)
 
-    async def generate(
-        self,
-        prompt: Prompt,
-        sampling: Sampling,
-        want: Want = Want(),
-        until: Until | None = None,
-        *,
-        n: int = 1,
-        key: Key,
-        watch: Watch | None = None,
-    ) -> tuple[Generation, ...]:
-        key = (*self._scope, *key)
-        return await self._allowance.generate(
-            self._model, prompt, sampling, want, until, n=n, key=key, watch=watch
-        )
+    async def generate(self, request: GenerateRequest) -> tuple[Generation, ...]:
+        self._allowance.read(self._model, request.prompt, request.sampling.max_tokens)
+        scoped = replace(request, key=(*self._scope, *request.key))
+        generations = await self._model.generate(scoped)
+        self._allowance.account.num_output += sum(each.generated_tokens for each in generations)
+        return generations
 
     async def score(self, prompt: Prompt, options: Sequence[str]) -> tuple[Scored, ...]:
         num_tokens = sum(len(self._model.tokenize(option)) for option in options)

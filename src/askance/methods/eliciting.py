@@ -5,7 +5,7 @@ from dataclasses import replace
 from typing import Protocol
 
 from askance.core.ports import Model, Run
-from askance.core.types import Answer, Chat, Hit, Prompt, Question, Sampling
+from askance.core.types import Answer, Chat, GenerateRequest, Hit, Prompt, Question, Sampling
 from askance.methods.budget import has_room
 from askance.methods.citing import cited
 from askance.methods.plain_trace import settled, without_markers
@@ -79,7 +79,7 @@ async def elicited(method: Answers, question: Question, run: Run, text: str, hit
     sampling, until = Sampling(method.elicit_tokens, stop=STOPS), SentenceEnd(SHORTEST_ANSWER)
     with run.trace.because(run.trace.decide("end", "elicit", "the text does not state its answer")):
         (written,) = await run.model.generate(
-            prompt, sampling, until=until, key=("elicit",), watch=run.trace.draft
+            GenerateRequest(prompt, sampling, until=until, key=("elicit",), watch=run.trace.draft)
         )
     whole = without_markers(so_far + written.text, question, run.trace)
     if not has_answer(whole) or not short_answer(whole, question):

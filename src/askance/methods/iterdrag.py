@@ -7,7 +7,7 @@ from typing import ClassVar
 
 from askance.core.knobs import knob
 from askance.core.ports import Needs, Run
-from askance.core.types import Answer, Hit, Key, Prompt, Question, Sampling
+from askance.core.types import Answer, GenerateRequest, Hit, Key, Prompt, Question, Sampling
 from askance.methods.bounded import Bounded
 from askance.methods.budget import NoRoom, has_room, most_that_fit
 from askance.methods.citing import cited
@@ -139,7 +139,9 @@ class Lines:
 
     async def _written(self, prompt: Prompt, max_tokens: int, key: Key) -> str:
         sampling = Sampling(max_tokens, stop=("\n",))
-        (written,) = await self.run.model.generate(prompt, sampling, key=key, watch=self.run.trace.draft)
+        (written,) = await self.run.model.generate(
+            GenerateRequest(prompt, sampling, key=key, watch=self.run.trace.draft)
+        )
         return written.text
 
     def _prompt(self, hits: tuple[Hit, ...], begun: str) -> Prompt:

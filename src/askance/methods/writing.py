@@ -6,7 +6,7 @@ from dataclasses import dataclass, field
 from askance.core.knobs import knob
 from askance.core.ports import Run
 from askance.core.trace import Decided
-from askance.core.types import Answer, Generation, Hit, Key, Question, Sampling, Until, Want
+from askance.core.types import Answer, GenerateRequest, Generation, Hit, Key, Question, Sampling, Until, Want
 from askance.methods.bounded import Bounded
 from askance.methods.eliciting import as_answer, elicited
 from askance.methods.plain_trace import judgeable, plain_of
@@ -114,7 +114,9 @@ class Writing:
         """What the model writes next; it is a draft until it is kept, unless another `watch` is given."""
         prompt = answer_prompt(self.run.model, self.question, self.hits, self.text, self.layout, self.wording)
         sampling, watch = Sampling(max_tokens, stop=STOPS), watch or self.run.trace.draft
-        (written,) = await self.run.model.generate(prompt, sampling, want, until, key=key, watch=watch)
+        (written,) = await self.run.model.generate(
+            GenerateRequest(prompt, sampling, want, until, key=key, watch=watch)
+        )
         return written
 
     async def write_all(self) -> None:

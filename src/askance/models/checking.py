@@ -3,13 +3,25 @@
 import math
 from collections.abc import Awaitable, Callable, Mapping
 from dataclasses import dataclass
+from functools import partial
 
 import numpy as np
 
 from askance.core.errors import KnobError, ModelFailure, ModelUnavailable
 from askance.core.panics import panics_as
 from askance.core.ports import Model
-from askance.core.types import Chat, Generation, Prompt, Raw, Sampling, Span, Token, Turn, Want
+from askance.core.types import (
+    Chat,
+    GenerateRequest,
+    Generation,
+    Prompt,
+    Raw,
+    Sampling,
+    Span,
+    Token,
+    Turn,
+    Want,
+)
 from askance.models.kinds import options_in, parse_spec, readying
 from askance.models.openai.reading import entropy_bounds
 
@@ -132,16 +144,13 @@ def _prompt(model: Model) -> Prompt:
 async def _write(
     model: Model, prompt: Prompt, want: Want = Want(), *, max_tokens: int = _TOKENS, temperature: float = 0.0
 ) -> Generation:
-    (written,) = await model.generate(prompt, Sampling(max_tokens, temperature), want, key=_KEY)
+    request = GenerateRequest(prompt, Sampling(max_tokens, temperature), want, key=_KEY)
+    (written,) = await model.generate(request)
     return written
 
 
-async def _chat(model: Model) -> str:
-    return "" if (await _write(model, _CHAT)).generated_tokens else "it wrote nothing"
-
-
-async def _raw(model: Model) -> str:
-    return "" if (await _write(model, _RAW)).generated_tokens else "it wrote nothing"
+async def _takes(model: Model, prompt: Prompt) -> str:
+    return "" if (await _write(model, prompt)).generated_tokens else "it wrote nothing"
 
 
 async def _continuation(model: Model) -> str:
@@ -267,8 +276,8 @@ async def _counts(model: Model) -> str:
 
 
 PROBES: dict[str, Probe] = {
-    "chat": _chat,
-    "raw": _raw,
+    "chat": partial(_takes, prompt=_CHAT),
+    "raw": partial(_takes, prompt=_RAW),
     "continuation": _continuation,
     "score": _score,
     "attend": _attend,

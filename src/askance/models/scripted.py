@@ -30,7 +30,6 @@ from askance.core.types import (
     Want,
     as_spans,
 )
-from askance.core.wrapped import RequestedModel
 from askance.models.scripts import (
     END,
     Distribution,
@@ -63,7 +62,7 @@ Scores = Callable[[str, str], float]
 """The log-probability of an option after a prompt."""
 
 
-class ScriptedModel(RequestedModel):
+class ScriptedModel:
     """A `Model` of words instead of weights.
 
     Args:
@@ -99,7 +98,7 @@ class ScriptedModel(RequestedModel):
         self._ids: dict[str, int] = {}
         self._pieces: dict[int, str] = {}
 
-    async def complete(self, request: GenerateRequest) -> tuple[Generation, ...]:
+    async def generate(self, request: GenerateRequest) -> tuple[Generation, ...]:
         sampling, key, watch = request.sampling, request.key, request.watch
         prompt_ids = self.prompt_ids(request.prompt)
         if sampling.max_tokens < 1:
@@ -131,9 +130,6 @@ class ScriptedModel(RequestedModel):
         for query in range(len(ids)):
             rows[:, query, : query + 1] = self._attention_row(ids, query)
         return Attention(ids, tuple(self._pieces[i] for i in ids), rows)
-
-    def token_ids(self, text: str) -> TokenIds:
-        return self._encode((Span(text),))
 
     def tokenize(self, text: str | Sequence[Span], *, at_start: bool = False) -> TokenIds:
         return self._encode(as_spans(text))

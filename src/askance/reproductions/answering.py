@@ -10,6 +10,7 @@ from askance.core.ports import Model, Needs, Run
 from askance.core.trace import Decided
 from askance.core.types import (
     Answer,
+    GenerateRequest,
     Generation,
     Hit,
     Key,
@@ -124,7 +125,9 @@ class Answering:
     ) -> Written:
         """Generate greedily, without stop strings, with the passages of `hits` in front of the question."""
         (generation,) = await self.run.model.generate(
-            self._prompt(so_far, hits), Sampling(max_tokens), want, key=key, watch=self.run.trace.draft
+            GenerateRequest(
+                self._prompt(so_far, hits), Sampling(max_tokens), want, key=key, watch=self.run.trace.draft
+            )
         )
         found = written(generation, self.run.model)
         new = (id for id in set(found.ids) if is_control(id, self.run.model))

@@ -12,6 +12,7 @@ from typing import Literal
 from askance.core.ports import Run
 from askance.core.trace import Decided
 from askance.core.types import (
+    GenerateRequest,
     Generation,
     Hit,
     Key,
@@ -76,7 +77,9 @@ class Asked:
     async def write(self, *behind: Part, key: Key, max_tokens: int = 0) -> Generation:
         """All that follows `behind`, as long as an answer may be where no other length is given."""
         sampling = Sampling(max_tokens or self.knobs.max_tokens)
-        (written,) = await self.run.model.generate(Raw(self._before, behind), sampling, WANT, key=key)
+        (written,) = await self.run.model.generate(
+            GenerateRequest(Raw(self._before, behind), sampling, WANT, key=key)
+        )
         return written
 
     async def write_with(self, hit: Hit, *, behind: tuple[Part, ...] = (), key: Key) -> Generation:
@@ -87,7 +90,7 @@ class Asked:
             return Raw(self._before, (*behind, Span(SEARCH), *passage_parts(shown)))
 
         prompt = fitting(run, run.model, prompt_with, hit, max_tokens)
-        (written,) = await run.model.generate(prompt, Sampling(max_tokens), WANT, key=key)
+        (written,) = await run.model.generate(GenerateRequest(prompt, Sampling(max_tokens), WANT, key=key))
         return written
 
     async def write_alone(self) -> str:

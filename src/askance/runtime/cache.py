@@ -28,7 +28,7 @@ from askance.core.types import (
     TokenIds,
 )
 from askance.core.version import VERSION
-from askance.core.wrapped import WrappedModel, WrappedRetriever, generated
+from askance.core.wrapped import WrappedModel, WrappedRetriever
 from askance.runtime.store import Store
 
 
@@ -48,7 +48,7 @@ class CachedModel(WrappedModel):
         super().__init__(model)
         self._store, self._whose = store, _whose(model.name, model.fingerprint)
 
-    async def complete(self, request: GenerateRequest) -> tuple[Generation, ...]:
+    async def generate(self, request: GenerateRequest) -> tuple[Generation, ...]:
         asked = (request.prompt, request.sampling, request.want, request.until, request.n)
         drawn = request.key if request.sampling.temperature > 0 else ()
         id = id_of("generate", self._whose, *asked, drawn)
@@ -58,7 +58,7 @@ class CachedModel(WrappedModel):
             if request.watch is not None and generations[0].text:
                 request.watch(generations[0].text)
             return generations
-        generations = await generated(self._model, request)
+        generations = await self._model.generate(request)
         self._store.keep(id, _plain(generations))
         return generations
 

@@ -19,7 +19,7 @@ from askance.core.types import (
     Scored,
     TokenIds,
 )
-from askance.core.wrapped import WrappedModel, WrappedRetriever, generated
+from askance.core.wrapped import WrappedModel, WrappedRetriever
 
 
 @dataclass(frozen=True, slots=True)
@@ -130,13 +130,13 @@ class LimitedModel(WrappedModel):
         super().__init__(model)
         self._ledger = ledger
 
-    async def complete(self, request: GenerateRequest) -> tuple[Generation, ...]:
+    async def generate(self, request: GenerateRequest) -> tuple[Generation, ...]:
         n, sampling = request.n, request.sampling
         async with self._ledger.call(n * self._num_tokens(request.prompt)):
             room = self._ledger.room(sampling.max_tokens, n)
             with self._ledger.set_aside(n * room):
                 limited = replace(request, sampling=replace(sampling, max_tokens=room))
-                generations = await generated(self._model, limited)
+                generations = await self._model.generate(limited)
             self._ledger.spend(sum(generation.generated_tokens for generation in generations))
         if room < sampling.max_tokens and any(each.finish == "length" for each in generations):
             raise LimitReached(f"a question has {self._ledger.budget.tokens:,} tokens, and all are used.")

@@ -35,7 +35,7 @@ from askance.core.types import (
     TokenIds,
     Watch,
 )
-from askance.core.wrapped import WrappedModel, WrappedRetriever, generated
+from askance.core.wrapped import WrappedModel, WrappedRetriever
 
 
 class RecordedModel(WrappedModel):
@@ -45,12 +45,12 @@ class RecordedModel(WrappedModel):
         super().__init__(model)
         self._role, self._trace, self._scope = role, trace, scope
 
-    async def complete(self, request: GenerateRequest) -> tuple[Generation, ...]:
+    async def generate(self, request: GenerateRequest) -> tuple[Generation, ...]:
         began = time.perf_counter()
         key, guarded = request.key, None if request.watch is None else _Guarded(request.watch)
         asked = replace(request, key=(*self._scope, *key), watch=guarded)
         with _calling(self._trace, f"{self._role} model {self.name}, {_name(key)}", ModelFailure):
-            generations = await generated(self._model, asked)
+            generations = await self._model.generate(asked)
         if guarded is not None and guarded.error is not None:
             raise guarded.error
         seconds = time.perf_counter() - began

@@ -18,7 +18,7 @@ from askance.core.types import (
     TokenIds,
     Watch,
 )
-from askance.core.wrapped import WrappedModel, WrappedRetriever, generated
+from askance.core.wrapped import WrappedModel, WrappedRetriever
 
 T = TypeVar("T")
 Sleep = Callable[[float], Awaitable[None]]
@@ -75,14 +75,14 @@ class RetryingModel(WrappedModel):
         super().__init__(model)
         self._patience = patience
 
-    async def complete(self, request: GenerateRequest) -> tuple[Generation, ...]:
+    async def generate(self, request: GenerateRequest) -> tuple[Generation, ...]:
         watching = None if request.watch is None else _Onward(request.watch)
         again = replace(request, watch=watching)
 
         async def call() -> tuple[Generation, ...]:
             if watching is not None:
                 watching.begin()
-            return await generated(self._model, again)
+            return await self._model.generate(again)
 
         return await self._patience.keep_trying(call)
 

@@ -11,7 +11,7 @@ from tests.models.tiny_gguf import save_gguf, save_lora
 from tests.tolerances import near
 
 from askance.core.errors import ModelSpecError
-from askance.core.types import Raw, Sampling, Want
+from askance.core.types import GenerateRequest, Raw, Sampling, Want
 from askance.models.llama_cpp import load_gguf
 from askance.wire import load_model, make_method, with_preset
 
@@ -34,7 +34,7 @@ def lora(gguf_files, tmp_path):
 
 def entropies(model):
     prompt = Raw((tuple(range(5, 25)),))
-    (generation,) = run(model.generate(prompt, Sampling(6), Want(entropy=True), key=("a",)))
+    (generation,) = run(model.generate(GenerateRequest(prompt, Sampling(6), Want(entropy=True), key=("a",))))
     return [token.entropy for token in computed(generation)]
 
 

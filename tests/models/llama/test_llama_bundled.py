@@ -17,7 +17,7 @@ from tests.tolerances import near, tolerance
 
 from askance.core.activity import shown_by
 from askance.core.errors import KnobError, ModelSpecError
-from askance.core.types import Raw, Sampling, Span, Want
+from askance.core.types import GenerateRequest, Raw, Sampling, Span, Want
 from askance.models import bundled as module
 from askance.models.bundled import load_bundled, load_bundled_gguf, load_plain, load_plain_gguf
 from askance.models.hf import HfModel
@@ -55,7 +55,7 @@ def tiny_reader(tiny_package, tmp_path, monkeypatch):
 
 def written(model):
     ids = tuple(10 + number * 7 % 200 for number in range(60))
-    (generation,) = run(model.generate(Raw((ids,)), Sampling(8), ALL, key=("a",)))
+    (generation,) = run(model.generate(GenerateRequest(Raw((ids,)), Sampling(8), ALL, key=("a",))))
     return computed(generation)
 
 
@@ -361,7 +361,7 @@ def test_in_any_company_numbers_are_equal_to_the_bit(plain):
     want = Want(entropy=True)
 
     async def write(prompt):
-        (generation,) = await plain.generate(prompt, Sampling(8), want, key=("a",))
+        (generation,) = await plain.generate(GenerateRequest(prompt, Sampling(8), want, key=("a",)))
         return [(token.id, token.entropy) for token in computed(generation)]
 
     async def together():

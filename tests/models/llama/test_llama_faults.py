@@ -8,7 +8,7 @@ import pytest
 from tests.contracts.model_contract import run
 
 from askance.core.errors import ModelFailure
-from askance.core.types import Raw, Sampling, Want
+from askance.core.types import GenerateRequest, Raw, Sampling, Want
 from askance.models.llama_cpp import LlamaModel
 from askance.models.llama_cpp.context import PASS_TOKENS, Context, _by_stream
 from askance.models.llama_cpp.weights import Weights
@@ -28,7 +28,9 @@ def model(opened):
 
 async def write(model, number=5, max_tokens=8):
     ids = tuple(range(number, number + 60))
-    (generation,) = await model.generate(Raw((ids,)), Sampling(max_tokens), ALL, key=("faults",))
+    (generation,) = await model.generate(
+        GenerateRequest(Raw((ids,)), Sampling(max_tokens), ALL, key=("faults",))
+    )
     return [token.id for token in generation.tokens]
 
 
@@ -120,12 +122,12 @@ def test_who_leaves_in_the_middle_frees_the_stream(model):
 
 CODE = """
 import asyncio, os, sys
-from askance.core.types import Raw, Sampling, Want
+from askance.core.types import GenerateRequest, Raw, Sampling, Want
 from askance.models.llama_cpp import load_gguf
 model = load_gguf({file!r})
 async def write(max_tokens):
-    want = Want(attention="mean")
-    (found,) = await model.generate(Raw((tuple(range(5, 60)),)), Sampling(max_tokens), want, key=("a",))
+    prompt, want = Raw((tuple(range(5, 60)),)), Want(attention="mean")
+    (found,) = await model.generate(GenerateRequest(prompt, Sampling(max_tokens), want, key=("a",)))
     return found.text
 """
 ENDS = {

@@ -16,7 +16,7 @@ from askance.core.errors import (
     PromptTooLong,
     UnknownName,
 )
-from askance.core.types import Raw, Sampling, Want
+from askance.core.types import GenerateRequest, Raw, Sampling, Want
 from askance.models.llama_cpp import LlamaModel, load_gguf, weights
 from askance.models.llama_cpp.weights import Weights
 from askance.wire import load_model
@@ -91,10 +91,11 @@ def test_an_architecture_that_is_not_known(tmp_path, gguf_files):
 def test_nothing_is_printed(gguf_files):
     code = f"""
 import asyncio
-from askance.core.types import Raw, Sampling, Want
+from askance.core.types import GenerateRequest, Raw, Sampling, Want
 from askance.wire import load_model
 model = load_model("gguf:{gguf_files["llama"][0]}")
-asyncio.run(model.generate(Raw(((5, 6),)), Sampling(3), Want(attention="mean"), key=("a",)))
+request = GenerateRequest(Raw(((5, 6),)), Sampling(3), Want(attention="mean"), key=("a",))
+asyncio.run(model.generate(request))
 """
     done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True)
     assert (done.stdout, done.stderr) == ("", "")
@@ -106,22 +107,22 @@ def test_a_model_whose_attention_is_not_shown(gguf_files, monkeypatch):
     assert model.signals == {"logprob", "top_logprobs", "entropy", "token_probs"}
     assert "attend" not in model.capabilities
     with pytest.raises(MissingAbility, match=r"'strange' can't be read: llama\.cpp shows no weights"):
-        run(model.generate(Raw(((5, 6),)), Sampling(3), Want(attention="mean"), key=("a",)))
+        run(model.generate(GenerateRequest(Raw(((5, 6),)), Sampling(3), Want(attention="mean"), key=("a",))))
     with pytest.raises(MissingAbility):
         run(model.attend((5, 6), bos=False))
 
 
 def test_a_text_beyond_the_context(gguf_models):
     with pytest.raises(PromptTooLong, match="500 tokens and 20 more"):
-        run(gguf_models["qwen"].generate(Raw(((5,) * 500,)), Sampling(20), key=("a",)))
+        run(gguf_models["qwen"].generate(GenerateRequest(Raw(((5,) * 500,)), Sampling(20), key=("a",))))
 
 
 def test_a_text_beyond_the_memory(gguf_files):
     opened = Weights(gguf_files["qwen"][0])
     model = LlamaModel(opened, name="qwen", memory_bytes=256 * opened.bytes_per_token)
     with pytest.raises(ModelFailure, match="do not fit into the memory for 256"):
-        run(model.generate(Raw(((5,) * 300,)), Sampling(3), key=("a",)))
-    (generation,) = run(model.generate(Raw(((5,) * 200,)), Sampling(3), key=("a",)))
+        run(model.generate(GenerateRequest(Raw(((5,) * 300,)), Sampling(3), key=("a",))))
+    (generation,) = run(model.generate(GenerateRequest(Raw(((5,) * 200,)), Sampling(3), key=("a",))))
     assert generation.generated_tokens
 
 

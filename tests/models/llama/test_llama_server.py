@@ -12,7 +12,7 @@ from tests.models.served import After, write
 from tests.tolerances import near, tolerance
 
 from askance.core.errors import PromptTooLong
-from askance.core.types import Chat, Raw, Sampling, Span, Turn, Want, untrusted
+from askance.core.types import Chat, GenerateRequest, Raw, Sampling, Span, Turn, Want, untrusted
 from askance.models.bundled import gguf_path
 from askance.models.llama_cpp import load_gguf
 from askance.models.openai.options import SERVERS
@@ -153,7 +153,9 @@ def test_a_text_beyond_its_window(model, make):
 
 def test_more_requests_than_slots(model):
     async def together():
-        calls = [model.generate(prompt, Sampling(20), key=("k",)) for prompt in (CITIES, CHAT) * 3]
+        calls = [
+            model.generate(GenerateRequest(prompt, Sampling(20), key=("k",))) for prompt in (CITIES, CHAT) * 3
+        ]
         return [found.text for (found,) in await asyncio.gather(*calls)]
 
     assert run(together()) == [write(model, prompt, max_tokens=20)[0].text for prompt in (CITIES, CHAT)] * 3

@@ -11,7 +11,7 @@ import pytest
 from tests.contracts.model_contract import computed, run
 from tests.tolerances import assert_near, near
 
-from askance.core.types import Raw, Sampling, Span, Want
+from askance.core.types import GenerateRequest, Raw, Sampling, Span, Want
 from askance.models.hf import HfModel
 from askance.models.llama_cpp import LlamaModel
 from askance.models.llama_cpp.library import llama
@@ -43,7 +43,9 @@ def fresh(gguf_files):
 
 
 def written(model, ids, max_tokens=12, want=ALL, key=("signals",), **sampling):
-    (generation,) = run(model.generate(Raw((ids,)), Sampling(max_tokens, **sampling), want, key=key))
+    (generation,) = run(
+        model.generate(GenerateRequest(Raw((ids,)), Sampling(max_tokens, **sampling), want, key=key))
+    )
     return generation
 
 
@@ -111,7 +113,10 @@ def test_texts_side_by_side_share_what_one_of_them_reads(fresh):
     prompts = [(*SHARED, number) for number in range(5, 11)]
 
     async def together():
-        calls = [model.generate(Raw((ids,)), Sampling(12), ALL, key=("signals",)) for ids in prompts]
+        calls = [
+            model.generate(GenerateRequest(Raw((ids,)), Sampling(12), ALL, key=("signals",)))
+            for ids in prompts
+        ]
         return [generation for (generation,) in await asyncio.gather(*calls)]
 
     found = run(together())
@@ -135,10 +140,14 @@ def test_what_runs_goes_on_when_somebody_first_wants_attention(fresh):
     expected = written(fresh(), SHARED, 60, want)
 
     async def one_after_the_other():
-        running = asyncio.create_task(model.generate(Raw((SHARED,)), Sampling(60), want, key=("signals",)))
+        running = asyncio.create_task(
+            model.generate(GenerateRequest(Raw((SHARED,)), Sampling(60), want, key=("signals",)))
+        )
         while not model.computed_tokens:
             await asyncio.sleep(0)
-        (wanted,) = await model.generate(Raw(((5, 6, 7),)), Sampling(5), ALL, key=("signals",))
+        (wanted,) = await model.generate(
+            GenerateRequest(Raw(((5, 6, 7),)), Sampling(5), ALL, key=("signals",))
+        )
         return (await running)[0], wanted
 
     found, wanted = run(one_after_the_other())

@@ -7,7 +7,7 @@ import pytest
 from tests.contracts.model_contract import computed, run
 from tests.tolerances import assert_near, near
 
-from askance.core.types import Raw, Sampling, Want
+from askance.core.types import GenerateRequest, Raw, Sampling, Want
 from askance.models.llama_cpp import LlamaModel, context, streams
 from askance.models.llama_cpp.streams import MOST_RUNNING, Streams
 from askance.models.llama_cpp.weights import Weights
@@ -28,7 +28,9 @@ def ids_of(number, length=100):
 
 
 async def write(model, ids, max_tokens=8, want=ALL):
-    (generation,) = await model.generate(Raw((ids,)), Sampling(max_tokens), want, key=("streams",))
+    (generation,) = await model.generate(
+        GenerateRequest(Raw((ids,)), Sampling(max_tokens), want, key=("streams",))
+    )
     return generation
 
 

@@ -90,7 +90,7 @@ def test_a_character_that_is_spread_over_several_tokens(gguf_models, name):
 
 
 def test_bos_stands_in_front_where_the_file_says_so(gguf_models):
-    bos = gguf_models["llama"].token_ids("<s>")
+    bos = gguf_models["llama"].tokenize([Span("<s>")])
     ids = {name: model._encoding.prompt_ids(Raw((Span("The cat"),))) for name, model in gguf_models.items()}
     assert ids["llama"][:1] == bos
     assert ids["llama"].count(bos[0]) == 1

@@ -54,8 +54,8 @@ class Dataset:
         source: the address of its authors' page; empty for what is your own or this package's.
         licence: of the questions; texts from Wikipedia have its own.
         layouts: forms of file that can be read.
-        module: where its function `read` is, if that is not its name, or ``module:function`` of a plug-in; the
-            function takes the path, if there is one, and the options, and yields examples.
+        module: where its function `read` is, if that is not its name, or ``module:function`` of a plug-in;
+            the function takes the path, if there is one, and the options, and yields examples.
     """
 
     spec: str

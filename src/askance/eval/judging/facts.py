@@ -24,7 +24,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 
 from askance.core.ports import Model, Retriever
-from askance.core.types import Chat, Hit, Prompt, Raw, Sampling, Span, Turn, untrusted
+from askance.core.types import Chat, GenerateRequest, Hit, Prompt, Raw, Sampling, Span, Turn, untrusted
 from askance.eval.judging.judgements import Finding
 from askance.methods.prompts import numbered_passages
 from askance.text.citing import unmarked
@@ -80,7 +80,9 @@ class FactJudge:
         asked = (*_field("Topic", topic), Span("\n"), *_field("Sentence", sentence))
         prompt = _prompt(self.model, SPLIT_INSTRUCTION, asked, "Facts:")
         sampling = Sampling(MOST_SPLIT_TOKENS, stop=("\nSentence:", "\nTopic:"))
-        (written,) = await self.model.generate(prompt, sampling, key=("facts", id, "split", number))
+        (written,) = await self.model.generate(
+            GenerateRequest(prompt, sampling, key=("facts", id, "split", number))
+        )
         return facts_in(written.text) or (sentence,)
 
     async def _is_true(self, id: str, number: int, topic: str, fact: str) -> bool:
@@ -89,7 +91,9 @@ class FactJudge:
             return False
         prompt = self._judging_prompt(topic, fact, hits)
         sampling = Sampling(MOST_VERDICT_TOKENS, stop=("\n\n",))
-        (written,) = await self.model.generate(prompt, sampling, key=("facts", id, "judge", number))
+        (written,) = await self.model.generate(
+            GenerateRequest(prompt, sampling, key=("facts", id, "judge", number))
+        )
         return says_true(written.text)
 
     def _judging_prompt(self, topic: str, fact: str, hits: Sequence[Hit]) -> Prompt:

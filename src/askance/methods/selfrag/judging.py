@@ -11,7 +11,20 @@ from dataclasses import replace
 from typing import Protocol, TypeVar
 
 from askance.core.ports import Model, Run
-from askance.core.types import Hit, Key, Part, Passage, Prompt, Question, Raw, Sampling, Span, Want, untrusted
+from askance.core.types import (
+    GenerateRequest,
+    Hit,
+    Key,
+    Part,
+    Passage,
+    Prompt,
+    Question,
+    Raw,
+    Sampling,
+    Span,
+    Want,
+    untrusted,
+)
 from askance.methods.budget import NoRoom, most_that_fit
 from askance.methods.selfrag import prompts as words
 from askance.methods.selfrag.segments import Path, Segment
@@ -91,7 +104,7 @@ class PromptedScorer:
         fits = fitting(self._run, self._model, prompt_with, hits[0], _LABEL_TOKENS) if hits else None
         prompt = fits or prompt_with()
         if "score" not in self._model.capabilities:
-            (written,) = await self._model.generate(prompt, Sampling(_LABEL_TOKENS), key=key)
+            (written,) = await self._model.generate(GenerateRequest(prompt, Sampling(_LABEL_TOKENS), key=key))
             return _written_label(written.text, labels)
         scores = await self._model.score(prompt, words.options(labels, prompt))
         return dict(zip(labels, softmax([score.logprob for score in scores]), strict=True))
@@ -140,7 +153,9 @@ class NativeScorer:
 
         alone = Raw(self._head, (*before, *behind))
         prompt = fitting(self._run, self._model, prompt_with, hit, 1) if hit else alone
-        (read,) = await self._model.generate(prompt, Sampling(1), Want(token_probs=JUDGED), key=key)
+        (read,) = await self._model.generate(
+            GenerateRequest(prompt, Sampling(1), Want(token_probs=JUDGED), key=key)
+        )
         return first_distribution(read, group)
 
 

@@ -6,7 +6,19 @@ from dataclasses import dataclass, field, replace
 from typing import Literal
 
 from askance.core.ports import Model
-from askance.core.types import Generation, Hit, Key, Part, Prompt, Raw, Sampling, Span, Token, TokenIds
+from askance.core.types import (
+    GenerateRequest,
+    Generation,
+    Hit,
+    Key,
+    Part,
+    Prompt,
+    Raw,
+    Sampling,
+    Span,
+    Token,
+    TokenIds,
+)
 from askance.methods.selfrag.judging import fitting, passage_parts
 from askance.methods.selfrag.segments import Action, Path, Segment
 from askance.methods.selfrag.tokens import (
@@ -73,7 +85,9 @@ class NativeWriter(Writer):
     ) -> Segment:
         prompt = self._fitting(path.segments, action, passage, self.max_tokens)
         until = None if whole else self._vocabulary.segment_end
-        (written,) = await self.run.model.generate(prompt, Sampling(self.max_tokens), WANT, until, key=key)
+        (written,) = await self.run.model.generate(
+            GenerateRequest(prompt, Sampling(self.max_tokens), WANT, until, key=key)
+        )
         if written.finish != "length" or whole:
             return self._segment(written, action, passage)
         segment = self._segment(_whole_sentences(written, self._vocabulary.control), action, passage)
@@ -94,7 +108,7 @@ class NativeWriter(Writer):
         """The tokens that would follow, for the probabilities of all tokens where they stand."""
         prompt = self._fitting(segments, None, Path(tuple(segments)).in_use, num_tokens)
         (read,) = await self.run.model.generate(
-            prompt, Sampling(num_tokens), WANT, self._vocabulary.segment_end, key=key
+            GenerateRequest(prompt, Sampling(num_tokens), WANT, self._vocabulary.segment_end, key=key)
         )
         return read
 
@@ -199,7 +213,7 @@ def as_written(model: Model, option: str) -> str:
     Some tokenizers, Llama 2's among them, put a space before a text that follows a control token; a model
     that was trained on it so writes "▁A", not "A".
     """
-    ids = model.token_ids(RELEVANT + option)[1:]
+    ids = model.tokenize([Span(RELEVANT + option)])[1:]
     text = model.decode(ids)
     return text if model.tokenize(text) == ids else option
 

@@ -12,7 +12,7 @@ from typing import Literal
 
 from askance.core.errors import MissingAbility
 from askance.core.ports import Model
-from askance.core.types import Cut, Generation, Hit, Token, TokenIds, Want
+from askance.core.types import Cut, Generation, Hit, Span, Token, TokenIds, Want
 
 Group = Literal["retrieve", "relevance", "support", "utility"]
 Distribution = Mapping[str, float]
@@ -128,7 +128,7 @@ class Vocabulary:
     @classmethod
     def of(cls, model: Model) -> "Vocabulary":
         """Raises MissingAbility, naming the strings that are not exactly one token of `model`."""
-        found = {token: model.token_ids(token) for token in ALL_TOKENS}
+        found = {token: model.tokenize([Span(token)]) for token in ALL_TOKENS}
         missing = [token for token, ids in found.items() if not _is_one(model, token, ids)]
         if missing:
             how = "has none of them" if len(missing) == len(ALL_TOKENS) else f"lacks {', '.join(missing)}"

@@ -7,7 +7,7 @@ from contextlib import AbstractAsyncContextManager, nullcontext
 from dataclasses import dataclass, field, replace
 
 from askance.core.ports import Run
-from askance.core.types import Hit, Key, Prompt, Question, Sampling, Until, Want
+from askance.core.types import GenerateRequest, Hit, Key, Prompt, Question, Sampling, Until, Want
 from askance.methods.budget import NoRoom
 from askance.methods.prompts import STOPS, Layout, answer_prompt
 from askance.methods.selfrag.judging import Judge, fitting, told
@@ -120,11 +120,13 @@ class PromptedWriter(Writer):
     ) -> Segment:
         until: Until = AnswerEnd(path.written) if whole else SentenceEnd()
         (written,) = await self.run.model.generate(
-            self._prompt(path.written, passage, self.max_tokens),
-            Sampling(self.max_tokens, stop=STOPS),
-            Want(logprob=self.use_seqscore),
-            until,
-            key=key,
+            GenerateRequest(
+                self._prompt(path.written, passage, self.max_tokens),
+                Sampling(self.max_tokens, stop=STOPS),
+                Want(logprob=self.use_seqscore),
+                until,
+                key=key,
+            )
         )
         return Segment(
             written.text,

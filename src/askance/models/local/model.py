@@ -1,7 +1,7 @@
 """The `Model` port over a `Batch`. Coroutines wait in order for the one thread that computes."""
 
 import asyncio
-from abc import abstractmethod
+from abc import ABC, abstractmethod
 from collections.abc import Awaitable, Sequence
 from contextlib import nullcontext
 from dataclasses import replace
@@ -25,7 +25,6 @@ from askance.core.types import (
     Watch,
     as_spans,
 )
-from askance.core.wrapped import RequestedModel
 from askance.models.local.decode import Job, Options, Sample
 from askance.models.local.detokenise import Detokeniser
 from askance.models.local.encoding import Encoding
@@ -38,7 +37,7 @@ T = TypeVar("T")
 _ANYWHERE: frozenset[Signal] = frozenset({"logprob", "top_logprobs", "entropy", "token_probs"})
 
 
-class LocalModel(RequestedModel):
+class LocalModel(ABC):
     """A causal language model whose logits are at hand: it has every signal, attention where it can be read.
 
     Args:
@@ -107,7 +106,7 @@ class LocalModel(RequestedModel):
     def _attended(self, ids: TokenIds) -> NDArray[np.float32]:
         """The last layer's weights of one pass over `ids` alone: shape [heads, ids, ids]."""
 
-    async def complete(self, request: GenerateRequest) -> tuple[Generation, ...]:
+    async def generate(self, request: GenerateRequest) -> tuple[Generation, ...]:
         """See `Model.generate`.
 
         Raises:
@@ -178,9 +177,6 @@ class LocalModel(RequestedModel):
         weights = await self._done(self._scheduler.alone(work))
         self._num_attended += len(ids)
         return Attention(ids, self._texts(ids), weights)
-
-    def token_ids(self, text: str) -> TokenIds:
-        return self._prompts.parts((Span(text),), at_start=False)
 
     def tokenize(self, text: str | Sequence[Span], *, at_start: bool = False) -> TokenIds:
         return self._prompts.parts(as_spans(text), at_start=at_start)

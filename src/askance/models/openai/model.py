@@ -21,7 +21,6 @@ from askance.core.types import (
     TokenIds,
     as_spans,
 )
-from askance.core.wrapped import RequestedModel
 from askance.models.openai import texts
 from askance.models.openai.connection import Connection
 from askance.models.openai.counting import Counter
@@ -43,7 +42,7 @@ from askance.runtime.writing import Writing, check_sampling
 from askance.tree.abreast import abreast
 
 
-class OpenaiModel(RequestedModel):
+class OpenaiModel:
     """A model behind a server. Make one with `load_openai`, which asks a busy server again, too.
 
     Texts are streamed: what a method cuts is not waited for, and the request ends with it. A server tells
@@ -90,7 +89,7 @@ class OpenaiModel(RequestedModel):
     def context_tokens(self) -> int:
         return self._options.context
 
-    async def complete(self, request: GenerateRequest) -> tuple[Generation, ...]:
+    async def generate(self, request: GenerateRequest) -> tuple[Generation, ...]:
         """See `Model.generate`. Each sample is a request of its own, with its own seed.
 
         Raises:
@@ -140,9 +139,6 @@ class OpenaiModel(RequestedModel):
             f"the attention of model {self.name!r} can't be read: let a small local model read along in the "
             "role attend (--model attend=bundled)."
         )
-
-    def token_ids(self, text: str) -> TokenIds:
-        return texts.tokenize(text)
 
     def tokenize(self, text: str | Sequence[Span], *, at_start: bool = False) -> TokenIds:
         return texts.tokenize("".join(span.text for span in as_spans(text)))

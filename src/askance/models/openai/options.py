@@ -47,7 +47,7 @@ class Options(Knobs):
 
     @property
     def signals(self) -> frozenset[Signal]:
-        """Entropy is a lower bound from the alternatives; see `bounds`."""
+        """Entropy is a lower bound from the alternatives; see `reading`."""
         if self.top_logprobs:
             return frozenset({"logprob", "top_logprobs", "entropy"})
         return frozenset({"logprob"} if self.logprobs else ())

@@ -17,7 +17,7 @@ from askance.core.errors import (
     PromptTooLong,
     RequestRefused,
 )
-from askance.core.types import Chat, Prompt, Raw, Sampling, Span, Turn, Want
+from askance.core.types import Chat, GenerateRequest, Prompt, Raw, Sampling, Span, Turn, Want
 from askance.models.openai.connection import Connection
 from askance.models.openai.events import Unusable, read_event
 from askance.models.openai.failures import Failures
@@ -146,7 +146,7 @@ class _Probe:
     ) -> Written:
         model = OpenaiModel(self._model, self._url, self._key, options)
         want = Want(logprob=bool(options.logprobs or options.top_logprobs), top_logprobs=options.top_logprobs)
-        (written,) = await model.generate(prompt, sampling, want, until, key=_KEY)
+        (written,) = await model.generate(GenerateRequest(prompt, sampling, want, until, key=_KEY))
         return Written(written, model.options)
 
     async def _continued(self, chat: Written, found: Options) -> Options:
