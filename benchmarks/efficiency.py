@@ -5,8 +5,9 @@
 Efficiency is the time that a question's calls need at the least over the time that it took: tokens of its
 prompts, each common beginning once, at the speed at which a plain loop over llama.cpp's functions reads; and
 passes that have to follow each other, at the speed at which it writes as many texts side by side, behind as
-many tokens. Both speeds are measured just before and after the questions. Nothing else should run meanwhile:
-a value well above 1 tells that something slowed the plain loop.
+many tokens. Both speeds are measured just before and after the questions, by llama.cpp as it is by default;
+beside it stands what it is of llama.cpp without flash attention, as it runs here. Nothing else should run
+meanwhile: a value well above 1 tells that something slowed the plain loop.
 """
 
 import asyncio
@@ -30,7 +31,7 @@ from askance.wire import Engine
 from benchmarks.calls import ASKED, Calls
 from benchmarks.first_use import contention, demo, install
 from benchmarks.llama_server import LlamaServer, serving
-from benchmarks.plain import Plain
+from benchmarks.plain import Plain, Speeds
 from benchmarks.reflecting import with_reflection_tokens
 from benchmarks.report import parser, show
 from benchmarks.row import Row, row, timed
@@ -130,7 +131,7 @@ def _efficiency(setup: Setup, name: str, settings: Mapping[str, Any], goal: floa
     Args:
         in_flight: questions at a time; of eight, what their prompts have in common counts once.
     """
-    calls, plain = Calls(setup.model), _plain(setup)
+    calls = Calls(setup.model)
     engine = setup.engine(name, calls, settings)
     questions = setup.questions(max(setup.num_questions, in_flight))
 
@@ -142,21 +143,29 @@ def _efficiency(setup: Setup, name: str, settings: Mapping[str, Any], goal: floa
     _, alike = ask(0)
     # As many texts side by side, and as long ones, as there are in the mean.
     num_texts, depth = min(IN_FLIGHT, max(1, round(alike.num_texts))), round(alike.depth)
-    found, told = list[float](), ""
+
+    def speeds() -> dict[bool, Speeds]:
+        return {flash: _plain(setup, flash=flash).speeds(num_texts, depth) for flash in found}
+
+    found: dict[bool, list[float]] = {True: [], False: []}
     for _ in range(setup.num_repeats):
-        before = plain.speeds(num_texts, depth)
+        before = speeds()
         asked = [ask(first) for first in range(0, len(questions), in_flight)]
-        after = plain.speeds(num_texts, depth)
+        after = speeds()
         taken = sum(seconds for seconds, _ in asked)
         prompt_tokens = sum(work.prompt_tokens for _, work in asked)
         passes = sum(work.critical_passes for _, work in asked)
-        reading, writing = (before.prompt + after.prompt) / 2, (before.passes + after.passes) / 2
-        least = prompt_tokens / reading + passes / writing
-        found.append(least / taken)
-        told = f"{prompt_tokens:,} tokens and {passes:,} passes of {num_texts} behind {depth:,}: "
-        told += f"{least:.1f} of {taken:.1f} s"
+        for flash, ratios in found.items():
+            reading = (before[flash].prompt + after[flash].prompt) / 2
+            writing = (before[flash].passes + after[flash].passes) / 2
+            ratios.append((prompt_tokens / reading + passes / writing) / taken)
+    told = (
+        f"{prompt_tokens:,} tokens and {passes:,} passes of {num_texts} behind {depth:,} in {taken:.1f} s; "
+    )
+    told += f"{statistics.median(found[False]):.2f} of it without flash attention"
     words = "".join(f", {value}" for value in settings.values() if isinstance(value, str))
-    return row(f"efficiency: {name}{words}, {in_flight} in flight", found, "of plain", told, at_least=goal)
+    what = f"efficiency: {name}{words}, {in_flight} in flight"
+    return row(what, found[True], "of plain", told, at_least=goal)
 
 
 def _plain(setup: Setup, *, flash: bool = True) -> Plain:
