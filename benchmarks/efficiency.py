@@ -5,9 +5,10 @@
 Efficiency is the time that a question's calls need at the least over the time that it took: tokens of its
 prompts, each common beginning once, at the speed at which a plain loop over llama.cpp's functions reads; and
 passes that have to follow each other, at the speed at which it writes as many texts side by side, behind as
-many tokens. Both speeds are measured just before and after the questions, by llama.cpp as it is by default;
-beside it stands what it is of llama.cpp without flash attention, as it runs here. Nothing else should run
-meanwhile: a value well above 1 tells that something slowed the plain loop.
+many tokens. Both speeds are measured just before and after the questions, by llama.cpp as it is by default.
+Beside it stands the efficiency against llama.cpp without flash attention, which is how askance runs it where
+attention can be read. Nothing else should run meanwhile: a value well above 1 tells that something slowed the
+plain loop.
 """
 
 import asyncio
@@ -126,7 +127,7 @@ MEASURES: dict[str, Callable[[Setup], Iterator[Row]]] = {
 
 
 def _efficiency(setup: Setup, name: str, settings: Mapping[str, Any], goal: float, in_flight: int = 1) -> Row:
-    """Of all questions of a repeat together; what is asked before them only makes room.
+    """The efficiency of all questions of a repeat together; what is asked before them only makes room.
 
     Args:
         in_flight: questions at a time; of eight, what their prompts have in common counts once.
@@ -192,7 +193,7 @@ def _writing_speed(model: LlamaModel, num_tokens: int = 64) -> float:
 
 
 def _asked(engine: Engine, questions: Sequence[Question], in_flight: int) -> float:
-    """Seconds for all of them."""
+    """The seconds that all questions take together."""
 
     async def answer(question: Question) -> Result:
         ASKED.set(question.id)

@@ -379,7 +379,7 @@ def _padded(num_tokens: int) -> int:
 
 
 def _shareable(ids: Sequence[int]) -> Sequence[int]:
-    """As much of a prefix as can be held: one token is left to be read together with the last."""
+    """The part of a prefix that may be held: one token is left to be read together with the last."""
     return ids[: max(0, len(ids) - 1)]
 
 

@@ -41,11 +41,11 @@ class Watch(dict[int, bool]):
         self.callback = ctypes.cast(self._function, ctypes.c_void_p).value
 
     def begin(self) -> None:
-        """From now on the tensor is wanted."""
+        """Want the tensor from now on."""
         self.caught, self._is_on, self._is_computed = None, True, False
 
     def end(self) -> None:
-        """The tensor is not wanted any more."""
+        """Do not want the tensor any more."""
         self._is_on = False
 
     def __missing__(self, tensor: int) -> bool:
