@@ -38,7 +38,7 @@ class Row(Protocol):
         ...
 
     def probabilities(self, sampling: Sampling) -> NDArray[np.float64]:
-        """The probabilities after temperature, top-k and top-p, in this order: shape [vocabulary], others 0."""
+        """The probabilities after temperature, top-k and top-p, in this order: shape [vocabulary], 0 else."""
         ...
 
 
