@@ -12,7 +12,7 @@ from numpy.typing import NDArray
 
 from askance.models.llama_cpp.declarations import FLASH_ATTENTION_OFF, Batch
 from askance.models.llama_cpp.library import first_error, forget_errors, llama
-from askance.models.llama_cpp.watch import Watch
+from askance.models.llama_cpp.watch import TensorWatch
 from askance.models.llama_cpp.weights import Weights
 
 PASS_TOKENS = 512
@@ -73,9 +73,8 @@ class Context:
         self, weights: Weights, num_streams: int, stream_tokens: int, *, watches: bool, flash: bool = False
     ) -> None:
         self._weights, self.num_streams = weights, num_streams
-        self._watch = (
-            Watch(f"kq_soft_max-{weights.num_layers - 1}", remembers=weights.can_go_back) if watches else None
-        )
+        name = f"kq_soft_max-{weights.num_layers - 1}"
+        self._watch = TensorWatch(name, remembers=weights.can_go_back) if watches else None
         forget_errors()
         self._pointer: Any = llama.llama_init_from_model(
             weights.pointer, self._settings(num_streams, stream_tokens, flash)

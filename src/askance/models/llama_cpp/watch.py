@@ -12,7 +12,7 @@ _FLOAT32 = 0
 """The value `GGML_TYPE_F32`."""
 
 
-class Watch(dict[int, bool]):
+class TensorWatch(dict[int, bool]):
     """The evaluation callback: llama.cpp asks it for each of the thousand tensors of a pass if it is wanted.
 
     Asking has to be cheap, so the question goes straight to the look-up of a dictionary: the addresses of
