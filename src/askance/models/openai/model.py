@@ -262,8 +262,8 @@ class OpenaiModel:
             )
         if want.attention or want.token_probs:
             raise MissingAbility(
-                f"model {self.name!r} tells no attention and no probabilities of named tokens: use a method that "
-                "does without them (`askance methods`), or a local model (--model bundled)."
+                f"model {self.name!r} tells no attention and no probabilities of named tokens: use a method "
+                "that does without them (`askance methods`), or a local model (--model bundled)."
             )
         if want.logprob and "logprob" not in self.signals:
             raise self._missing("tell log-probabilities", "logprobs=1")
