@@ -5,9 +5,10 @@
 Efficiency is the time that a question's calls need at the least over the time that it took: tokens of its
 prompts, each common beginning once, at the speed at which a plain loop over llama.cpp's functions reads; and
 passes that have to follow each other, at the speed at which it writes as many texts side by side, behind as
-many tokens. Both speeds are measured just before and after the questions, by llama.cpp as it is by default;
-beside it stands what it is of llama.cpp without flash attention, as it runs here. Nothing else should run
-meanwhile: a value well above 1 tells that something slowed the plain loop.
+many tokens. Both speeds are measured just before and after the questions, by llama.cpp as it is by default.
+Beside it stands the efficiency against llama.cpp without flash attention, which is how askance runs it where
+attention can be read. Nothing else should run meanwhile: a value well above 1 tells that something slowed the
+plain loop.
 """
 
 import asyncio
@@ -31,7 +32,7 @@ from askance.wire import Engine
 from benchmarks.calls import ASKED, Calls
 from benchmarks.first_use import contention, demo, install
 from benchmarks.llama_server import LlamaServer, serving
-from benchmarks.plain import Plain, Speeds
+from benchmarks.plain import Speeds
 from benchmarks.reflecting import with_reflection_tokens
 from benchmarks.report import parser, show
 from benchmarks.row import Row, row, timed
@@ -51,7 +52,7 @@ def decoding(setup: Setup) -> Iterator[Row]:
         (True, "llama.cpp as it is by default"),
         (False, "llama.cpp without flash attention"),
     ):
-        plain, ratios, speeds = _plain(setup, flash=flash), list[float](), list[float]()
+        plain, ratios, speeds = setup.plain(flash=flash), list[float](), list[float]()
         for _ in range(3 * setup.num_repeats):
             before, own = plain.speeds().passes, _writing_speed(setup.model)
             speeds.append(own)
@@ -126,7 +127,7 @@ MEASURES: dict[str, Callable[[Setup], Iterator[Row]]] = {
 
 
 def _efficiency(setup: Setup, name: str, settings: Mapping[str, Any], goal: float, in_flight: int = 1) -> Row:
-    """Of all questions of a repeat together; what is asked before them only makes room.
+    """The efficiency of all questions of a repeat together; what is asked before them only makes room.
 
     Args:
         in_flight: questions at a time; of eight, what their prompts have in common counts once.
@@ -144,10 +145,11 @@ def _efficiency(setup: Setup, name: str, settings: Mapping[str, Any], goal: floa
     # As many texts side by side, and as long ones, as there are in the mean.
     num_texts, depth = min(IN_FLIGHT, max(1, round(alike.num_texts))), round(alike.depth)
 
-    def speeds() -> dict[bool, Speeds]:
-        return {flash: _plain(setup, flash=flash).speeds(num_texts, depth) for flash in found}
+    found: dict[bool, list[float]] = {True: [], False: []}  # by whether plain passes have flash attention
 
-    found: dict[bool, list[float]] = {True: [], False: []}
+    def speeds() -> dict[bool, Speeds]:
+        return {flash: setup.plain(flash=flash).speeds(num_texts, depth) for flash in found}
+
     for _ in range(setup.num_repeats):
         before = speeds()
         asked = [ask(first) for first in range(0, len(questions), in_flight)]
@@ -166,10 +168,6 @@ def _efficiency(setup: Setup, name: str, settings: Mapping[str, Any], goal: floa
     words = "".join(f", {value}" for value in settings.values() if isinstance(value, str))
     what = f"efficiency: {name}{words}, {in_flight} in flight"
     return row(what, found[True], "of plain", told, at_least=goal)
-
-
-def _plain(setup: Setup, *, flash: bool = True) -> Plain:
-    return setup._plain.setdefault(flash, Plain(setup.model, flash=flash))
 
 
 def _server(setup: Setup, slots: int) -> AbstractContextManager[LlamaServer]:
@@ -192,7 +190,7 @@ def _writing_speed(model: LlamaModel, num_tokens: int = 64) -> float:
 
 
 def _asked(engine: Engine, questions: Sequence[Question], in_flight: int) -> float:
-    """Seconds for all of them."""
+    """The seconds that all questions take together."""
 
     async def answer(question: Question) -> Result:
         ASKED.set(question.id)

@@ -82,11 +82,11 @@ def _apart() -> Iterator[Callable[..., float]]:
 
 
 _engines: list[Engine] = []
-"""Of a process that asks the demo's question: one, that stays."""
+"""The engine of a process that asks the demo's question: there is one, and it stays."""
 
 
 def _ask_demo(spec: str, index: Path) -> float:
-    """Seconds; another question came before, so that it finds what examples have left."""
+    """Seconds for the question. Another one comes before it, so that it finds what examples have left."""
     if not _engines:
         method = make_method(DEFAULT_METHOD, with_preset(DEFAULT_METHOD, {}, spec, None))
         _engines.append(Engine(method, {"answer": loaded(spec)}, open_retriever(index)))

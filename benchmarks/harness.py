@@ -135,7 +135,7 @@ def _median(spent: list[Spent], what: str) -> float:
 
 
 def _apart(work: Callable[..., Spent], *given: object) -> Spent:
-    """In a fresh process, so that no memory is left from before."""
+    """Run it in a fresh process, so that no memory is left from before."""
     with ProcessPoolExecutor(1, multiprocessing.get_context("spawn")) as processes:
         return processes.submit(work, *given).result()
 

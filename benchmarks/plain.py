@@ -9,7 +9,7 @@ from askance.models.llama_cpp.context import PASS_TOKENS, Context
 
 PROMPT_TOKENS, PASSES = 768, 32
 _LEAST_TOKENS = 64
-"""Of a prompt whose reading can be timed."""
+"""A shorter prompt is read too quickly to be timed."""
 
 
 @dataclass(frozen=True, slots=True)

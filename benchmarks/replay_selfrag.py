@@ -35,7 +35,7 @@ from benchmarks.selfrag_recorded import (
 from benchmarks.selfrag_strings import string_differences
 
 RELATIVE = 1e-12
-"""Of scores: the record has log-probabilities, askance reads probabilities."""
+"""The tolerance of scores: the record has log-probabilities, askance reads probabilities."""
 
 FILES = ("short_form", "long_form", "strings")
 

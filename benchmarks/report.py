@@ -64,7 +64,7 @@ def show(measured: Mapping[str, Iterator[Row]], log: Path | None, about: str = "
 
 
 def _machine() -> str:
-    """Of Linux, the processor by its name."""
+    """Cores, processor and Python; the processor by its name where Linux tells it."""
     cores = len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else os.cpu_count()
     processor = platform.processor() or platform.machine()
     with suppress(OSError):

@@ -41,7 +41,7 @@ def row(
 
 
 def timed(work: Callable[[], object]) -> float:
-    """Seconds."""
+    """The seconds that some work takes."""
     began = time.perf_counter()
     work()
     return time.perf_counter() - began

@@ -21,9 +21,9 @@ class Setup:
     """What is measured, and how thoroughly.
 
     Attributes:
-        spec: of the model.
-        folder: for the index and for files of models.
-        num_questions, num_repeats: of each row.
+        spec: the specification of the model.
+        folder: where the index and files of models are put.
+        num_questions, num_repeats: how many questions each row has, and how often it is measured.
     """
 
     spec: str
@@ -44,6 +44,12 @@ class Setup:
     @cached_property
     def retriever(self) -> Retriever:
         return open_retriever(self.index)
+
+    def plain(self, *, flash: bool = True) -> Plain:
+        """The plain loop over the model's weights, with flash attention or without; each is made once."""
+        if flash not in self._plain:
+            self._plain[flash] = Plain(self.model, flash=flash)
+        return self._plain[flash]
 
     def engine(self, name: str, model: Any, settings: Mapping[str, Any] = {}) -> Engine:
         method = make_method(name, with_preset(name, settings, self.spec, None))

@@ -69,7 +69,7 @@ class Work:
 
     @classmethod
     def of(cls, calls: Sequence[Call]) -> "Work":
-        """Of calls in the order in which they ended, with nothing known before."""
+        """The work of calls in the order in which they ended, with nothing known before."""
         tree, prompt_tokens, passes, before = TextTree(), 0, 0, 0.0
         for call in calls:
             prompt_tokens += sum(map(tree.add, call.prompts))
@@ -83,7 +83,7 @@ class Work:
 
     @property
     def num_texts(self) -> float:
-        """That are written side by side, in the mean."""
+        """How many texts are written side by side, in the mean."""
         return self.passes / max(1, self.critical_passes)
 
 

@@ -1,5 +1,8 @@
-"""What calls need at the least: tokens to be read, and passes that have to follow each other."""
+"""What calls need at the least, and the rows of the tables."""
 
+import pytest
+from benchmarks.report import _cells, _entry, _with_entry
+from benchmarks.row import Row, row, timed
 from benchmarks.work import Call, TextTree, Work
 
 
@@ -56,3 +59,32 @@ def test_depth_is_the_mean_number_of_tokens_before_a_written_one():
     # The second and third token of a text behind four: five and six stand before them.
     assert Work.of([call(0, 1, (1, 2, 3, 4), (5, 6, 7))]).depth == 5.5
     assert Work.of([]).depth == 0
+
+
+@pytest.mark.parametrize(
+    ("values", "goal", "told"),
+    [
+        ([1, 9, 3], {"at_least": 3}, ">= 3: met"),
+        ([1, 9, 3], {"at_least": 3.5}, ">= 3.5: missed"),
+        ([1, 9, 3], {"at_most": 3}, "<= 3: met"),
+        ([1, 9, 3], {"at_most": 2.5}, "<= 2.5: missed"),
+        ([1, 9, 3], {}, ""),
+    ],
+)
+def test_a_row_has_the_median_and_tells_whether_it_meets_its_goal(values, goal, told):
+    assert row("time", values, "s", "another", **goal) == Row("time", 3, "s", against="another", goal=told)
+
+
+def test_a_table_in_the_log_is_the_newest_entry():
+    entry = _entry([Row("time", 1234.5, "s", 0.5, "another", "<= 2: missed")], "a machine")
+    assert "| time | 1,234.50 | s | 0.50 | another | <= 2: missed |" in entry
+    log = _with_entry("# Log\n\n## 2026-01-01: old\n", entry)
+    assert log.startswith("# Log\n\n## ")
+    assert log.index("a machine") < log.index("old")
+    assert _cells(Row("time", 1, "s"))[3] == ""
+
+
+def test_work_is_timed():
+    done = []
+    assert timed(lambda: done.append(1)) >= 0
+    assert done

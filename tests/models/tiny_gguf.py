@@ -64,6 +64,52 @@ def save_gguf(file: Path, module: Any, tokenizer: Any, **entries: Any) -> Path:
     return file
 
 
+def save_sliding_gguf(file: Path) -> Path:
+    """A random model like Gemma 2, every other layer of which looks back 64 tokens only, as a GGUF file.
+
+    Llama.cpp keeps the keys and values of such layers apart from those of the others.
+    """
+    tokenizer, rng = sentencepiece_tokenizer(), np.random.default_rng(3)
+    width, num_heads, num_key_heads, head, inner = 48, 4, 2, 16, 96
+    writer = gguf.GGUFWriter(file, "gemma2")
+    writer.add_context_length(512)
+    writer.add_embedding_length(width)
+    writer.add_block_count(2)
+    writer.add_feed_forward_length(inner)
+    writer.add_head_count(num_heads)
+    writer.add_head_count_kv(num_key_heads)
+    writer.add_key_length(head)
+    writer.add_value_length(head)
+    writer.add_layer_norm_rms_eps(1e-5)
+    writer.add_sliding_window(64)
+    writer.add_attn_logit_softcapping(50.0)
+    writer.add_final_logit_softcapping(30.0)
+    writer.add_vocab_size(len(tokenizer))
+    _add_pieces(writer, tokenizer)
+    writer.add_eos_token_id(tokenizer.eos_token_id)
+    matrices = {
+        "attn_q": (num_heads * head, width),
+        "attn_k": (num_key_heads * head, width),
+        "attn_v": (num_key_heads * head, width),
+        "attn_output": (width, num_heads * head),
+        "ffn_gate": (inner, width),
+        "ffn_up": (inner, width),
+        "ffn_down": (width, inner),
+    }
+    norms = ("attn_norm", "post_attention_norm", "ffn_norm", "post_ffw_norm")
+    shapes = {f"blk.{layer}.{name}": shape for layer in range(2) for name, shape in matrices.items()}
+    shapes |= {f"blk.{layer}.{name}": (width,) for layer in range(2) for name in norms}
+    shapes |= {"token_embd": (len(tokenizer), width), "output_norm": (width,)}
+    for name, shape in shapes.items():
+        noise = 0.3 * rng.standard_normal(shape)
+        writer.add_tensor(f"{name}.weight", (noise + (len(shape) == 1)).astype(np.float32))
+    writer.write_header_to_file()
+    writer.write_kv_data_to_file()
+    writer.write_tensors_to_file()
+    writer.close()
+    return file
+
+
 def gguf_name(name: str) -> str:
     """What llama.cpp calls a tensor of transformers."""
     part, _, kind = name.rpartition(".")

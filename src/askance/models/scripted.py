@@ -253,7 +253,7 @@ class ScriptedModel:
         return tuple(ids)
 
     def _id(self, piece: str) -> int:
-        """Of the piece's own text, so that no answer depends on which question came first."""
+        """The id comes from the piece's own text, so that no answer depends on which question came first."""
         if piece not in self._ids:
             id = digest(("piece", piece)) % _NUM_IDS
             while id in self._pieces:

@@ -21,3 +21,11 @@ def gguf_models(gguf_files):
     from askance.models.llama_cpp import load_gguf
 
     return {name: load_gguf(str(file), display_name=name) for name, (file, _, _) in gguf_files.items()}
+
+
+@pytest.fixture(scope="session")
+def sliding_file(tmp_path_factory):
+    """The file of a tiny model with sliding windows."""
+    from tests.models.tiny_gguf import save_sliding_gguf
+
+    return save_sliding_gguf(tmp_path_factory.mktemp("sliding") / "sliding.gguf")

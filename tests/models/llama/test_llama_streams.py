@@ -1,6 +1,7 @@
 """Streams are as many and as long as texts have needed, and what moves into others goes on as it was."""
 
 import asyncio
+from types import SimpleNamespace
 
 import numpy as np
 import pytest
@@ -180,6 +181,60 @@ def test_the_prefix_cache_has_bounds(fresh, monkeypatch):
     assert run(write(model, ids_of(0))).reused_tokens <= 1
 
 
+def test_a_prompt_that_the_prefix_cache_can_not_hold_is_not_copied(fresh, monkeypatch):
+    """Nor does it drive others out."""
+    monkeypatch.setattr(streams, "KEPT_TOKENS", 100)
+    copied, real = [], context.Context.save
+    monkeypatch.setattr(context.Context, "save", lambda *args: copied.append(args) or real(*args))
+    model = fresh()
+    for number, length in enumerate((60, 200, 200, 20)):
+        run(write(model, ids_of(number, length)))
+    assert [len(saved.ids) // 10 for saved in model._streams._cache._saved] == [6]
+    assert len(copied) == 1
+
+
+def test_what_was_used_last_stays_when_streams_are_made(fresh, monkeypatch):
+    model = fresh()
+    run(together(model, *[(ids_of(number),) for number in range(3)]))
+    again = [run(write(model, (*ids_of(number), 7))) for number in (2, 0)]
+    assert min(generation.reused_tokens for generation in again) >= 98
+    monkeypatch.setattr(streams, "KEPT_TOKENS", 210)
+    model._streams._make(1024, 1)
+    kept = [tuple(saved.ids[-101:-1]) for saved in model._streams._cache._saved]
+    assert kept == [ids_of(2), ids_of(0)]
+
+
+def _no_memory(*_):
+    raise MemoryError
+
+
+def _refused(*_):
+    raise RuntimeError("llama.cpp refuses")
+
+
+@pytest.mark.parametrize("broken", [_no_memory, _refused])
+@pytest.mark.parametrize("part", ["save", "restore"])
+def test_a_copy_that_can_not_be_made_is_read_again(fresh, monkeypatch, part, broken):
+    """It is slower, and no more than that."""
+    calls = [(ids_of(number),) for number in (0, 1, 0)]
+    expected, model = alone(fresh, *calls), fresh()
+    monkeypatch.setattr(context.Context, part, broken)
+    found = [run(write(model, *call)) for call in calls]
+    assert found[2].reused_tokens <= 1
+    check_same(found, expected)
+
+
+@pytest.mark.parametrize("size", [0, 7])
+def test_a_state_that_llama_cpp_does_not_write_whole_is_none(gguf_files, monkeypatch, size):
+    made = context.Context(Weights(gguf_files["qwen"][0]), 1, 256, watches=False)
+    made.run([0], [0], [[5, 6, 7]], [1])
+    broken = SimpleNamespace(**vars(context.llama))
+    broken.llama_state_seq_get_data = lambda *_: size
+    monkeypatch.setattr(context, "llama", broken)
+    with pytest.raises(RuntimeError, match="keys and values can't be saved"):
+        made.save(0)
+
+
 def test_what_is_forgotten_is_read_again(fresh):
     model = fresh()
     for number in (0, 1, 0):
@@ -249,3 +304,34 @@ def test_streams_stay_within_the_memory(fresh):
     model, calls = fresh(memory_bytes=1024 * num_bytes), [(ids_of(number, 300),) for number in range(4)]
     check_same(run(together(model, *calls)), alone(fresh, *calls))
     assert room(model) == (2, 512)
+
+
+@pytest.fixture
+def sliding(sliding_file):
+    """Makes models with a cache of its own for layers with a sliding window."""
+    return lambda **options: LlamaModel(Weights(sliding_file), name="sliding", **options)
+
+
+def test_a_prefix_beyond_a_sliding_window(sliding):
+    """Saved keys and values lack what is behind the window, where a text that shares a part would look."""
+    first, calls = ids_of(0, 150), [((*ids_of(0, 150)[:80], *ids_of(number, 60)),) for number in (1, 2, 3, 1)]
+    model = sliding()
+    run(write(model, first))
+    found = [run(write(model, *call)) for call in calls]
+    assert min(generation.reused_tokens for generation in found) >= 80, "in its own stream it is all there"
+    run(write(model, ids_of(5)))
+    found += [run(write(model, *call)) for call in calls]
+    found += run(together(model, *calls))
+    check_same(found, alone(sliding, *calls, *calls, *calls))
+
+
+def test_a_model_whose_texts_can_not_be_moved_gets_streams_once_it_has_rest(sliding):
+    """One that has begun keeps the next waiting the first time, and never again."""
+    calls = [((*ids_of(0, 150), number), 40) for number in range(5, 9)]
+    model, expected = sliding(), alone(sliding, *calls)
+    _, still_ran = run(after_it_began(model, calls[0], (ids_of(1, 20), 3)))
+    assert not still_ran
+    assert room(model) == (MOST_RUNNING, 512)
+    _, still_ran = run(after_it_began(model, calls[0], (ids_of(1, 20), 3)))
+    assert still_ran
+    check_same(run(together(model, *calls)), expected)

@@ -124,7 +124,7 @@ def _source(name: str) -> str:
 
 
 def _fingerprint(module: Any) -> str:
-    """Of the weights, the parts of the model, and how it reads texts."""
+    """A digest of the weights, of the parts of the model, and of how it reads texts."""
     digest = blake2b(digest_size=16)
     for part in module:
         digest.update(f"{type(part).__name__} {getattr(part, 'pooling_mode', '')}\n".encode())

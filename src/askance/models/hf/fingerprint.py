@@ -18,10 +18,10 @@ _OF_NO_CONSEQUENCE = ("_name_or_path", "transformers_version")
 
 
 def model_fingerprint(module: Any, encoding: Encoding) -> str:
-    """Of the weights, of how the model is configured, of how it reads text and lays out prompts, and of all
-    that decides on a number's last digits.
+    """A digest of the weights, of how the model is configured, of how it reads text and lays out prompts, and
+    of all that decides on a number's last digits.
 
-    Every weight is looked at, once: quick beside loading them.
+    Every weight is looked at once, which is quick beside loading them.
     """
     config = {
         name: value for name, value in module.config.to_dict().items() if name not in _OF_NO_CONSEQUENCE

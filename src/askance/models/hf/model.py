@@ -63,7 +63,7 @@ class HfModel(LocalModel):
 
     @property
     def why_no_attention(self) -> str:
-        """Of models that have none."""
+        """Why a model that shows no attention shows none."""
         return "its layers do not use transformers' attention interface"
 
     @property

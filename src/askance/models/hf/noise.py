@@ -12,13 +12,13 @@ from huggingface_hub.utils.tqdm import are_progress_bars_disabled, enable_progre
 from transformers.utils import logging as transformers_logging
 
 _SLOW = ("GGUFReader", "get_tensor_name_map")
-"""What of `gguf` transformers asks for again and again."""
+"""The parts of `gguf` that transformers asks for again and again."""
 _lock = threading.Lock()
 
 
 @contextmanager
 def quiet() -> Iterator[None]:
-    """Without warnings of transformers and the hub; of the progress bars, only those of downloads stay."""
+    """Silence the warnings and progress bars of transformers and the hub, except for bars of downloads."""
     hub_logger = logging.getLogger("huggingface_hub")
     hub_level = hub_logger.level
     verbosity, has_bars = transformers_logging.get_verbosity(), transformers_logging.is_progress_bar_enabled()
@@ -41,8 +41,8 @@ def quiet() -> Iterator[None]:
 
 @contextmanager
 def reading_gguf() -> Iterator[None]:
-    """Without a bar, and what transformers asks of the package `gguf` more than once is made only once, which
-    takes less than half of the time.
+    """Read GGUF files without a progress bar, and in less than half of the time: what transformers asks of
+    the package `gguf` more than once is made only once.
 
     Its reader draws a bar with tqdm directly, which no setting turns off. It opens a file for the tokenizer,
     for the settings and for the weights, and makes the table of all names of weights anew for each module of

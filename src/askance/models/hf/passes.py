@@ -22,7 +22,7 @@ from askance.runtime.backend import Fed, Feed
 _MOST_TOGETHER = 8
 """Tokens of a feed that are computed beside those of other feeds, in rows as long as the longest one."""
 Weights = dict[tuple[int, int], Tensor]
-"""By the number of a feed in its pass, and the offset of a token in the feed: shape [heads, tokens]."""
+"""Attention weights by the number of a feed in its pass and the offset of a token in it: [heads, tokens]."""
 
 
 @dataclass(slots=True, eq=False)
@@ -168,18 +168,18 @@ class _Group:
 
 
 def _by_token(layer: Tensor) -> Tensor:
-    """From shape [1, heads, tokens, size] to [tokens, heads, size]."""
+    """Move an array of shape [1, heads, tokens, size] into shape [tokens, heads, size]."""
     return layer[0].transpose(0, 1)
 
 
 def _grouped(by_row: Tensor, num_key_heads: int) -> Tensor:
-    """From shape [rows, width, heads, size] to [rows, key heads, heads that share them * width, size]."""
+    """Move shape [rows, width, heads, size] into [rows, key heads, heads that share them * width, size]."""
     rows, width, _, size = by_row.shape
     return by_row.reshape(rows, width, num_key_heads, -1, size).permute(0, 2, 3, 1, 4).flatten(2, 3)
 
 
 def _ungrouped(grouped: Tensor, width: int) -> Tensor:
-    """The way back."""
+    """Undo `_grouped`."""
     split = grouped.reshape(*grouped.shape[:2], -1, width, grouped.shape[-1])
     return split.permute(0, 3, 1, 2, 4).flatten(2, 3)
 
@@ -259,7 +259,7 @@ class Passes:
         return [fed[number] for number in range(len(feeds))], this
 
     def _logits(self, feeds: Sequence[Feed[Slot]], this: Pass) -> Tensor:
-        """After the last tokens of each feed: shape [logits of all feeds, vocabulary]."""
+        """The logits after the last tokens of each feed: shape [logits of all feeds, vocabulary]."""
         ids = [id for feed in feeds for id in feed.ids]
         positions = [at for feed in feeds for at in range(feed.start, feed.start + len(feed.ids))]
         ends = accumulate(len(feed.ids) for feed in feeds)

@@ -20,18 +20,18 @@ class _Pass:
 
     @cached_property
     def best(self) -> list[tuple[float, int]]:
-        """Of each row, the greatest logit and its id."""
+        """The greatest logit of each row, and its id."""
         values, ids = self.logits.max(dim=-1)
         return list(zip(values.tolist(), ids.tolist(), strict=True))
 
     @cached_property
     def logprobs(self) -> Tensor:
-        """Of each row, in float32."""
+        """The log-probabilities of all tokens in each row, in float32."""
         return torch.log_softmax(self.logits.float(), dim=-1)
 
     @cached_property
     def entropies(self) -> list[float]:
-        """Of each row."""
+        """The entropy of each row (nats)."""
         # Where a probability is 0 its logarithm is -inf, and their product has to be 0.
         products = self.logprobs.exp() * self.logprobs.clamp(min=LEAST_LOGPROB)
         found: list[float] = (-products.sum(dim=-1)).tolist()
@@ -62,11 +62,11 @@ class Row:
 
     @property
     def entropy(self) -> float:
-        """Nats."""
+        """The entropy over the whole vocabulary (nats)."""
         return self.of.entropies[self.number]
 
     def logprob(self, id: int) -> float:
-        """Of one token."""
+        """The log-probability of one token (nats)."""
         return self.logprobs[id].item()
 
     def top(self, count: int) -> tuple[tuple[int, float], ...]:
@@ -75,7 +75,7 @@ class Row:
         return tuple(zip(ids.tolist(), values.tolist(), strict=True))
 
     def probabilities(self, sampling: Sampling) -> NDArray[np.float64]:
-        """After temperature, top-k and top-p: shape [vocabulary], those left out are 0."""
+        """The probabilities after temperature, top-k and top-p: shape [vocabulary], 0 for others."""
         return _probabilities(self.logits, sampling)
 
 
@@ -86,7 +86,7 @@ def rows_of(logits: Tensor) -> list[Row]:
 
 
 def _probabilities(logits: Tensor, sampling: Sampling) -> NDArray[np.float64]:
-    """After temperature, top-k and top-p, in this order: shape [vocabulary], those left out are 0."""
+    """The probabilities after temperature, top-k and top-p, in this order: shape [vocabulary], others 0."""
     scaled = logits.double() / sampling.temperature
     kept = torch.arange(len(scaled), device=scaled.device)
     if 0 < sampling.top_k < len(scaled):
@@ -96,7 +96,7 @@ def _probabilities(logits: Tensor, sampling: Sampling) -> NDArray[np.float64]:
         scaled = alone
     probabilities = torch.softmax(scaled, dim=-1)
     if sampling.top_p < 1:
-        # Of a few tokens, as a rule: to put the whole vocabulary in order takes most of the time.
+        # These are a few tokens, as a rule: to sort the whole vocabulary would take most of the time.
         ordered, places = probabilities[kept].sort(descending=True, stable=True)
         # A token is kept while those before it have not yet reached top_p, so the first always is.
         beyond = ordered.cumsum(dim=-1) - ordered >= sampling.top_p

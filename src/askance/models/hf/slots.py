@@ -16,7 +16,7 @@ _LEAST_TOKENS = 128
 
 @dataclass(frozen=True, slots=True)
 class KeyShape:
-    """Of one layer: key-value heads, and the sizes of a key and a value."""
+    """The key-value heads of one layer, and the sizes of a key and of a value."""
 
     heads: int
     key: int
@@ -24,7 +24,7 @@ class KeyShape:
 
     @property
     def num_numbers(self) -> int:
-        """Of one token."""
+        """The numbers that one token has in the layer."""
         return self.heads * (self.key + self.value)
 
 
@@ -130,7 +130,7 @@ class Slots:
 
     @property
     def bytes_per_token(self) -> int:
-        """Of keys and values of all layers."""
+        """The bytes that keys and values of one token take in all layers."""
         return sum(each.num_numbers for each in self._shapes) * self._dtype.itemsize
 
     @property

@@ -12,7 +12,7 @@ from numpy.typing import NDArray
 
 from askance.models.llama_cpp.declarations import FLASH_ATTENTION_OFF, Batch
 from askance.models.llama_cpp.library import first_error, forget_errors, llama
-from askance.models.llama_cpp.watch import Watch
+from askance.models.llama_cpp.watch import TensorWatch
 from askance.models.llama_cpp.weights import Weights
 
 PASS_TOKENS = 512
@@ -25,11 +25,11 @@ _MOST_THREADS = 512
 
 @dataclass(frozen=True, slots=True, eq=False)
 class State:
-    """What llama.cpp writes down of a stream.
+    """The keys and values of one stream, as llama.cpp saves them.
 
     Attributes:
-        content: bytes.
-        stream, num_streams: which one it was, of how many.
+        content: the bytes that llama.cpp wrote.
+        stream, num_streams: the number of the stream, and of all streams in its context.
     """
 
     content: NDArray[np.uint8]
@@ -37,12 +37,12 @@ class State:
     num_streams: int
 
     def among(self, num_streams: int) -> NDArray[np.uint8]:
-        """The same as a context with another number of streams would write it down.
+        """The bytes that a context with another number of streams would write.
 
         Llama.cpp restores a stream only where there are as many streams as where it was saved. The saved form
         is two numbers, the number of streams and, for each stream, the number of its cells, followed by these
-        cells: all but one have none. A model with another kind of memory, such as a cache of its own for
-        sliding windows, saves another form, which is refused.
+        cells: all but one have none. A model with another kind of memory saves another form, which is refused
+        here or by llama.cpp.
 
         Raises:
             RuntimeError: the model has another kind of memory.
@@ -73,9 +73,8 @@ class Context:
         self, weights: Weights, num_streams: int, stream_tokens: int, *, watches: bool, flash: bool = False
     ) -> None:
         self._weights, self.num_streams = weights, num_streams
-        self._watch = (
-            Watch(f"kq_soft_max-{weights.num_layers - 1}", remembers=weights.can_go_back) if watches else None
-        )
+        name = f"kq_soft_max-{weights.num_layers - 1}"
+        self._watch = TensorWatch(name, remembers=weights.can_go_back) if watches else None
         forget_errors()
         self._pointer: Any = llama.llama_init_from_model(
             weights.pointer, self._settings(num_streams, stream_tokens, flash)
@@ -91,7 +90,7 @@ class Context:
         if weights.adapter is not None:
             one = (ctypes.c_void_p * 1)(weights.adapter)
             llama.llama_set_adapters_lora(self._pointer, one, 1, (ctypes.c_float * 1)(1.0))
-        self._row = _Row()
+        self._arrays = _PassArrays()
 
     @property
     def watches(self) -> bool:
@@ -102,14 +101,21 @@ class Context:
         """Forget the tokens of a stream from one on."""
         llama.llama_memory_seq_rm(self._memory, stream, start, -1)
 
-    def save(self, stream: int) -> "State":
-        """A copy of the keys and values of a stream."""
+    def save(self, stream: int) -> State:
+        """A copy of the keys and values of a stream, for models with `Weights.can_be_saved`.
+
+        Raises:
+            RuntimeError: llama.cpp did not write all of them.
+        """
         size = llama.llama_state_seq_get_size(self._pointer, stream)
         content = np.empty(size, np.uint8)
-        llama.llama_state_seq_get_data(self._pointer, content.ctypes.data, size, stream)
+        forget_errors()
+        written = llama.llama_state_seq_get_data(self._pointer, content.ctypes.data, size, stream)
+        if not size or written != size:
+            raise RuntimeError(f"keys and values can't be saved: {first_error()}")
         return State(content, stream, self.num_streams)
 
-    def restore(self, stream: int, state: "State") -> None:
+    def restore(self, stream: int, state: State) -> None:
         """Let an empty stream hold what was saved of a stream of this or another context for the same model.
 
         Raises:
@@ -135,7 +141,7 @@ class Context:
         Raises:
             RuntimeError: llama.cpp can't compute it.
         """
-        batch = self._row.fill(streams, starts, ids, num_logits)
+        batch = self._arrays.fill(streams, starts, ids, num_logits)
         forget_errors()
         code = llama.llama_decode(self._pointer, batch)
         if code:
@@ -192,8 +198,8 @@ class Context:
         return settings
 
 
-class _Row:
-    """The arrays in which llama.cpp is given the tokens of a pass."""
+class _PassArrays:
+    """The arrays through which llama.cpp gets the tokens of a pass."""
 
     def __init__(self) -> None:
         self._ids, self._places = np.zeros(PASS_TOKENS, np.int32), np.zeros(PASS_TOKENS, np.int32)

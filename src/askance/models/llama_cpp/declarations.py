@@ -173,6 +173,7 @@ FUNCTIONS: Mapping[str, tuple[Any, tuple[Any, ...]]] = {
     "llama_model_n_head_kv": (c_int32, (c_void_p,)),
     "llama_model_n_embd": (c_int32, (c_void_p,)),
     "llama_model_n_ctx_train": (c_int32, (c_void_p,)),
+    "llama_model_n_swa": (c_int32, (c_void_p,)),
     "llama_model_meta_val_str": (c_int32, (c_void_p, c_char_p, c_char_p, c_size_t)),
     "llama_model_chat_template": (c_char_p, (c_void_p, c_char_p)),
     "llama_model_has_encoder": (c_bool, (c_void_p,)),

@@ -9,11 +9,11 @@ _CHUNK = 64
 
 @dataclass(frozen=True, slots=True, eq=False)
 class Saved:
-    """The keys and values of a prompt, as llama.cpp writes them down.
+    """A prompt with its keys and values.
 
     Attributes:
-        ids: its tokens.
-        state: what `Context.save` gave.
+        ids: the tokens of the prompt.
+        state: what `Context.save` returned.
     """
 
     ids: Sequence[int]
@@ -21,33 +21,44 @@ class Saved:
 
 
 class PrefixCache:
-    """Saved prompts; the one that was used least recently goes first."""
+    """Saved prompts; the least recently used one is evicted first."""
 
     def __init__(self) -> None:
         self._max_tokens = 0
         self._saved = list[Saved]()  # in the order of their last use
 
     def limit(self, max_tokens: int) -> None:
-        """Set the room for all of them, in tokens."""
+        """Set how many tokens all prompts may have together."""
         self._max_tokens = max_tokens
         self._shrink()
 
+    def takes(self, num_tokens: int) -> bool:
+        """Whether a prompt of so many tokens can be kept at all."""
+        return num_tokens <= self._max_tokens
+
     def add(self, saved: Saved) -> None:
-        """Keep a prompt, in the place of those that it begins with."""
+        """Keep a prompt in the place of those that it begins with, unless it is longer than all may be."""
+        if not self.takes(len(saved.ids)):
+            return
         self._saved = [each for each in self._saved if num_shared(each.ids, saved.ids) < len(each.ids)]
         self._saved.append(saved)
         self._shrink()
 
     def find(self, ids: Sequence[int]) -> tuple[Saved | None, int]:
-        """The saved prompt that begins as `ids` does for the longest, and for how many tokens."""
+        """The saved prompt with the longest prefix in common with `ids`, and the length of that prefix."""
         found = max(self._saved, key=lambda each: num_shared(each.ids, ids), default=None)
         return found, 0 if found is None else num_shared(found.ids, ids)
 
     def use(self, saved: Saved) -> None:
-        """Note that it was of use just now."""
+        """Note that a prompt was used just now."""
         if saved in self._saved:
             self._saved.remove(saved)
             self._saved.append(saved)
+
+    def drop(self, saved: Saved) -> None:
+        """Do not keep a prompt any more."""
+        if saved in self._saved:
+            self._saved.remove(saved)
 
     def clear(self) -> None:
         """Keep nothing."""

@@ -42,6 +42,7 @@ class Stream:
     """One stream.
 
     Attributes:
+        number: the number that llama.cpp knows it by.
         ids: the tokens that it holds.
         num_read: how many of them were read as a prompt.
         num_beginning: the number of tokens of its text that are prompt for sure; decoding begins behind them.
@@ -63,7 +64,9 @@ class Streams:
     """All streams of a model: as many and as long as texts have needed.
 
     They are made when the first text comes. Where more or longer ones are needed, new ones are made and take
-    over the texts that run; for that moment both are in memory.
+    over the texts that run; for that moment both are in memory. Keys and values that llama.cpp does not save
+    whole (`Weights.can_be_saved`) can't be taken over: there a new text waits for those that run, and nothing
+    goes into the prefix cache.
 
     Args:
         budget_tokens: room in all streams and in the prefix cache.
@@ -86,7 +89,8 @@ class Streams:
         self.max_feeds = MOST_RUNNING if weights.can_go_back else 1
         self._size, self._streams, self._clock = 0, list[Stream](), count(1)
         self._context: Context | None = None
-        self._can_move = weights.can_go_back
+        self._can_save = self._can_move = weights.can_be_saved
+        self._has_kept_waiting = False
         self._cache = PrefixCache()
 
     @property
@@ -105,8 +109,10 @@ class Streams:
 
     def open(self, num_tokens: int, ids: Sequence[int] = ()) -> Stream:
         size, num_open = self._size_for(num_tokens), sum(stream.is_open for stream in self._streams)
-        if size > self._size or num_open == len(self._streams) or self.watches > self._made.watches:
-            self._make(size, num_open + 1)
+        # Where nothing can be moved, the time to make streams for all is while no text runs.
+        num_needed = MOST_RUNNING if self._has_kept_waiting and not num_open else num_open + 1
+        if size > self._size or num_needed > len(self._streams) or self.watches > self._made.watches:
+            self._make(size, num_needed)
         stream = self._placed(ids)
         stream.is_open, stream.num_held, stream.num_beginning = True, len(stream.ids), len(ids)
         return stream
@@ -216,6 +222,7 @@ class Streams:
         """
         at_work = [stream for stream in self._streams if stream.is_open]
         if not self._can_move and any(stream.ids for stream in at_work):
+            self._has_kept_waiting = self.can_go_back  # others are computed one after the other in any case
             raise RuntimeError("texts that run can't be moved: the new one waits for them to end")
         num_streams = num_needed
         if num_needed > len(self._streams) > 0:
@@ -225,7 +232,8 @@ class Streams:
             del made  # there may be no room for a third
             self._make(size, num_needed)
             return
-        for stream in self._streams:
+        self._cache.limit(min(KEPT_TOKENS, self._budget_tokens - made.num_streams * size))
+        for stream in sorted(self._streams, key=lambda each: each.used_at):
             if not stream.is_open:
                 self._save(stream, 0)
         # The streams that run stay in their order, so that neighbours stay neighbours.
@@ -233,7 +241,7 @@ class Streams:
             stream.number = number
         new = [Stream(number) for number in range(len(at_work), made.num_streams)]
         self._context, self._streams, self._size = made, [*at_work, *new], size
-        self._cache.limit(min(KEPT_TOKENS, self._budget_tokens - made.num_streams * size))
+        self._has_kept_waiting = False
 
     def _context_of(self, num_streams: int, size: int) -> Context:
         return Context(self._weights, num_streams, size, watches=self.watches, flash=self._flash)
@@ -282,28 +290,42 @@ class Streams:
         source = max(self._streams, key=lambda each: _num_held(each, ids))
         num_held = _num_held(source, ids)
         saved, num_saved = self._cache.find(_shareable(ids))
-        if max(num_held, num_saved) < at_least:
-            return None, 0
         if num_held > num_saved:
-            return Saved((*source.ids,), self._made.save(source.number)), num_held
-        return saved, num_saved
+            saved, num_saved = (self._saved(source) if num_held >= at_least else None), num_held
+        return (saved, num_saved) if num_saved >= at_least else (None, 0)
 
     def _save(self, stream: Stream, num_staying: int) -> None:
-        """Keep the prompt of a text that has ended, as far as it is worth it beyond what stays or is kept."""
-        prompt = tuple(stream.ids[: stream.num_read])
-        if not self.can_share or len(prompt) < num_staying + _WORTH_SAVING:
+        """Put the prompt of a text that has ended into the prefix cache.
+
+        It is not worth it where hardly more of the prompt would be lost than what stays in the stream or is
+        in the cache.
+        """
+        num_read = stream.num_read
+        is_worth_it = num_read >= num_staying + _WORTH_SAVING and self._cache.takes(num_read)
+        if not (self._can_save and is_worth_it):
             return
-        if len(prompt) >= self._cache.find(prompt)[1] + _WORTH_SAVING:
-            self._cut(stream, len(prompt))
-            self._cache.add(Saved(prompt, self._made.save(stream.number)))
+        if num_read >= self._cache.find(stream.ids[:num_read])[1] + _WORTH_SAVING:
+            self._cut(stream, num_read)
+            saved = self._saved(stream)
+            if saved is not None:
+                self._cache.add(saved)
+
+    def _saved(self, stream: Stream) -> Saved | None:
+        """What a stream holds; None where that can't be copied, which is slower and no more than that."""
+        if not self._can_save:
+            return None
+        try:
+            return Saved((*stream.ids,), self._made.save(stream.number))
+        except (RuntimeError, MemoryError):
+            return None
 
     def _is_restored(self, saved: Saved, target: Stream) -> bool:
         """Let a stream hold what was saved; False, and nothing in it, where that can't be done."""
         self._cut(target, 0)
         try:
             self._made.restore(target.number, saved.state)
-        except RuntimeError:  # it was saved with another number of streams, and can't be moved
-            self._cache.clear()
+        except (RuntimeError, MemoryError):  # it was saved with another number of streams, and can't be moved
+            self._cache.drop(saved)
             self._made.cut(target.number, 0)
             return False
         self._cache.use(saved)
@@ -357,7 +379,7 @@ def _padded(num_tokens: int) -> int:
 
 
 def _shareable(ids: Sequence[int]) -> Sequence[int]:
-    """As much of a prefix as can be held: one token is left to be read together with the last."""
+    """The part of a prefix that may be held: one token is left to be read together with the last."""
     return ids[: max(0, len(ids) - 1)]
 
 

@@ -12,7 +12,7 @@ _FLOAT32 = 0
 """The value `GGML_TYPE_F32`."""
 
 
-class Watch(dict[int, bool]):
+class TensorWatch(dict[int, bool]):
     """The evaluation callback: llama.cpp asks it for each of the thousand tensors of a pass if it is wanted.
 
     Asking has to be cheap, so the question goes straight to the look-up of a dictionary: the addresses of
@@ -41,11 +41,11 @@ class Watch(dict[int, bool]):
         self.callback = ctypes.cast(self._function, ctypes.c_void_p).value
 
     def begin(self) -> None:
-        """From now on the tensor is wanted."""
+        """Want the tensor from now on."""
         self.caught, self._is_on, self._is_computed = None, True, False
 
     def end(self) -> None:
-        """The tensor is not wanted any more."""
+        """Do not want the tensor any more."""
         self._is_on = False
 
     def __missing__(self, tensor: int) -> bool:

@@ -66,6 +66,15 @@ class Weights:
         return not (llama.llama_model_is_recurrent(self.pointer) or llama.llama_model_is_hybrid(self.pointer))
 
     @property
+    def can_be_saved(self) -> bool:
+        """Whether llama.cpp saves all keys and values of a text.
+
+        Of a layer with a sliding window it saves the last window alone. A text that is restored from that and
+        cut to its beginning lacks what the tokens there would look back to.
+        """
+        return self.can_go_back and not llama.llama_model_n_swa(self.pointer)
+
+    @property
     def bytes_per_token(self) -> int:
         """The bytes that keys and values of one token take in all layers."""
         model = self.pointer

@@ -20,7 +20,8 @@ from jinja2.utils import Namespace
 from jinja2.visitor import NodeTransformer
 
 MOST_STEPS = 300_000
-"""Of one rendering. Templates in use take some ten steps a turn of the chat, and as many again with tools."""
+"""The steps of one rendering. Templates in use take some ten for each turn of a chat, and as many again with
+tools."""
 _PER_STEP = 8
 _MOST_NUMBER = 100_000
 """A greater argument is refused: it may be the width of a text, or how often it is repeated."""

@@ -26,11 +26,11 @@ class Row(Protocol):
 
     @property
     def entropy(self) -> float:
-        """Over the whole vocabulary."""
+        """The entropy over the whole vocabulary (nats)."""
         ...
 
     def logprob(self, id: int) -> float:
-        """Of one token."""
+        """The log-probability of one token (nats)."""
         ...
 
     def top(self, count: int) -> tuple[tuple[int, float], ...]:
@@ -38,7 +38,7 @@ class Row(Protocol):
         ...
 
     def probabilities(self, sampling: Sampling) -> NDArray[np.float64]:
-        """After temperature, top-k and top-p, in this order: shape [vocabulary], those left out are 0."""
+        """The probabilities after temperature, top-k and top-p, in this order: shape [vocabulary], 0 else."""
         ...
 
 

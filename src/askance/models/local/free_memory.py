@@ -24,13 +24,13 @@ def free_bytes_of_machine(root: Path = Path("/")) -> int:
 
 
 def _available(root: Path) -> int | None:
-    """Of the machine, with the copies of files that go when memory is wanted."""
+    """The free bytes of the machine, with the copies of files that go when memory is wanted."""
     kilobytes = _entry(root / "proc/meminfo", "MemAvailable:")
     return None if kilobytes is None else 1024 * kilobytes
 
 
 def _left(folder: Path, limit: str, usage: str, reclaimable: str) -> int | None:
-    """Of a container; None where it has no limit."""
+    """The free bytes of a container; None where it has no limit."""
     most, used = _number(folder / limit), _number(folder / usage)
     if most is None or used is None:
         return None

@@ -96,7 +96,7 @@ class LocalModel(ABC):
     @property
     @abstractmethod
     def why_no_attention(self) -> str:
-        """Of models that have none."""
+        """Why a model that shows no attention shows none."""
 
     @property
     @abstractmethod

@@ -11,7 +11,7 @@ from askance.models.openai.failures import Failures
 from askance.models.openai.guarding import Guard
 
 MOST_BYTES = 4 << 20
-"""Of one answer: a list of some hundred models with their descriptions has half a MiB."""
+"""The size of one answer: a list of some hundred models with their descriptions has half a MiB."""
 _MOST_MODELS = 10_000
 _MOST_NAME = 300
 _OWNERS = {
@@ -60,7 +60,7 @@ class Identity:
 
     @property
     def title(self) -> str:
-        """As screens show it."""
+        """Name and version, as screens show them."""
         return f"{NAMES.get(self.server, self.server)} {self.version}".strip() or "of no kind that is known"
 
 

@@ -177,10 +177,10 @@ class Kept:
         if not isinstance(found, Mapping) or not found.keys() <= set(OPTION_NAMES):
             return None
         options = {name: str(value) for name, value in found.items()}
-        told = str(self.identity.context)
-        if self.identity.context < _LEAST_CONTEXT or options.get("context") == told:
+        context = str(self.identity.context)
+        if self.identity.context < _LEAST_CONTEXT or options.get("context") == context:
             return options
-        options["context"] = told
+        options["context"] = context
         self.write(options)
         return options
 

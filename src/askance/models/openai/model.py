@@ -70,7 +70,7 @@ class OpenaiModel:
         )
         self._counter = Counter(model, url, options, self._connection, self._failures)
         self.fingerprint = f"openai {self.name}, {options.shaping}"
-        """Of what is asked and how. A server that puts another model behind the same name is not noticed."""
+        """It tells what is asked and how. A server that changes the model behind a name is not noticed."""
 
     @property
     def options(self) -> Options:
@@ -154,7 +154,10 @@ class OpenaiModel:
         return self._counter.is_exact
 
     def count(self, prompt: Prompt) -> int:
-        """By the server's tokenizer (`tokenize=`), which blocks; otherwise at most how many tokens it has."""
+        """The tokens of a prompt, or a bound from above where no server counts them (`tokenize=`).
+
+        It blocks while a server counts.
+        """
         return self._counter.count(prompt)
 
     async def _write(self, request: GenerateRequest, sample: int) -> Generation:
@@ -219,7 +222,7 @@ class OpenaiModel:
             )
 
     def _finish(self, reading: Reading, writing: Writing) -> None:
-        """What there is once the server has told everything."""
+        """Add the last tokens, once the server has told everything."""
         if not reading.has_choice:
             raise self._failures.of_nothing(self._options.context)
         if not reading.finish:
@@ -259,7 +262,8 @@ class OpenaiModel:
             )
         if want.attention or want.token_probs:
             raise MissingAbility(
-                f"model {self.name!r} tells no attention and no probabilities of named tokens."
+                f"model {self.name!r} tells no attention and no probabilities of named tokens: use a method "
+                "that does without them (`askance methods`), or a local model (--model bundled)."
             )
         if want.logprob and "logprob" not in self.signals:
             raise self._missing("tell log-probabilities", "logprobs=1")
@@ -274,7 +278,7 @@ class OpenaiModel:
 
 
 async def _read(events: AsyncIterator[Iterator[object]], reading: Reading, writing: Writing) -> None:
-    """Until the text is cut or the events are over. Behind a text of full length only its usage may come."""
+    """Read until the text is cut or the events are over. Behind a text of full length only usage may come."""
     async for values in events:
         for event in map(read_event, values):
             if writing.is_finished and (event.text or writing.finish != "length"):

@@ -117,7 +117,7 @@ SERVERS: dict[str, dict[str, str]] = {
 """What servers can do in their usual set-up, by `?server=`; single options after it count more."""
 
 AUTO, ANEW = "auto", "anew"
-"""In place of a server: find out what it can do, or take what was found out before; and find it out anew."""
+"""Two names in place of a server's: find out what it can do unless that is known, and find it out anew."""
 _TERMS = {"server", "context", "in_flight", "timeout", "attempts"}
 """Options that say nothing of what a server can do."""
 

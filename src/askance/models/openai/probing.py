@@ -42,7 +42,7 @@ _RAW = Raw((Span(_COUNTING),))
 _GOES_ON = "ur"
 """What a model writes behind `_COUNTING` that is not shown it as somebody's message."""
 _MOST_COUNTING_TOKENS = 28
-"""Of `_COUNTING`: its words, its commas, and BOS. A chat template adds more to it than nothing."""
+"""The words and commas of `_COUNTING`, and BOS. A chat template would add more tokens to these."""
 _HOT = 2.0
 _BROKEN = 500
 """The status with which some servers refuse log-probabilities; others have it once, and then not again."""
@@ -150,7 +150,7 @@ class _Probe:
         return Written(written, model.options)
 
     async def _continued(self, chat: Written, found: Options) -> Options:
-        """With the way in which chat goes on from a text of its own, and whether a cut text has its usage."""
+        """Add the way in which chat continues an answer, and whether a text that was cut has its usage."""
         begun, expected = halves(chat.generation.text)
         running = False
         ways: tuple[Literal["1", "final_message"], ...] = ("1", "final_message")

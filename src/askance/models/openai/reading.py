@@ -137,7 +137,7 @@ VOCABULARY = 262_144
 """Tokens that there are, where nobody tells: as many as the largest vocabularies in common use have."""
 
 _SLACK = 0.01
-"""By how much probabilities may sum to more than 1: servers round."""
+"""Probabilities may sum to so much more than 1, since servers round."""
 
 
 def entropy_bounds(
@@ -170,7 +170,7 @@ def entropy_bounds(
 
 
 def _least(rest: float, cap: float) -> float:
-    """Of a mass in tokens of at most `cap` each."""
+    """The least that a mass adds to the entropy, in tokens of at most `cap` each."""
     if cap <= 0:
         return 0.0
     num_full = int(rest / cap)

@@ -13,7 +13,7 @@ _FIELD = b"data:"
 _DONE = b"[DONE]"
 _OPENINGS = (b"{", b"[")
 MOST_EVENT_BYTES = 64 << 20
-"""Of one event, or of an answer in one piece: one of 16,000 tokens with 20 alternatives has some 40 MB."""
+"""The size of an event or of an answer in one piece: 16,000 tokens with 20 alternatives take some 40 MB."""
 _MOST_SHOWN = 1_000
 """Bytes kept of what is no event."""
 
