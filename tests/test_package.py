@@ -12,10 +12,10 @@ import askance
 def test_exported_names():
     assert sorted(askance.__all__) == [
         "Answer", "AskanceError", "Attention", "Budget", "Chat", "Citation", "Demo", "Encoder", "Engine",
-        "EngineConfig", "Entailment", "Example", "GenerateRequest", "Generation", "Hit", "InputError", "Knobs",
-        "Method", "Model", "Needs", "Passage", "Question", "Raw", "Result", "Retriever", "Run", "Sampling", "Scored",
-        "Span", "Token", "Trace", "Turn", "Usage", "Want", "__version__", "knob", "open_engine",
-        "read_config",
+        "EngineConfig", "Entailment", "Example", "GenerateRequest", "Generation", "Hit", "InputError",
+        "Knobs", "Method", "Model", "Needs", "Passage", "Question", "Raw", "Result", "Retriever", "Run",
+        "Sampling", "Scored", "Span", "Token", "Trace", "Turn", "Usage", "Want", "__version__", "knob",
+        "open_engine", "read_config",
     ]  # fmt: skip
     for name in askance.__all__:
         assert getattr(askance, name) is not None
@@ -44,6 +44,16 @@ def processor_seconds(code):
 def test_the_engine_can_be_wired_without_torch():
     code = "import sys; from askance.config import open_engine; assert 'torch' not in sys.modules"
     subprocess.run([sys.executable, "-c", code], check=True)
+
+
+def test_a_command_that_makes_no_engine_imports_neither_pydantic_nor_numpy():
+    code = (
+        "import sys; from askance.cli import main\n"
+        "try: main()\n"
+        "except SystemExit: pass\n"
+        "loaded = {'pydantic', 'numpy', 'asyncio', 'askance.config'} & set(sys.modules); assert not loaded, loaded"
+    )
+    subprocess.run([sys.executable, "-c", code, "--version"], check=True)
 
 
 def test_a_home_that_can_not_be_written_is_no_hindrance(tmp_path):

@@ -11,7 +11,8 @@ from typing import Annotated, Any
 import typer
 
 from askance.ask import Result, check_question
-from askance.cli_options import JsonFlag, with_settings
+from askance.cli_options import JsonFlag
+from askance.cli_settings import with_settings
 from askance.config import SETTINGS
 from askance.config_sources import Sourced
 from askance.core.activity import before_doing, shown_by

@@ -11,7 +11,8 @@ from rich.table import Table
 from rich.text import Text
 
 from askance.choosing import DEFAULT_METHOD
-from askance.cli_options import JsonFlag, with_settings
+from askance.cli_options import JsonFlag
+from askance.cli_settings import with_settings
 from askance.config_sources import Sourced
 from askance.core.errors import InputError
 from askance.core.strict_json import json_line

@@ -5,7 +5,6 @@ import math
 from typing import Annotated, Any, get_type_hints
 
 import typer
-from pydantic import TypeAdapter
 from rich.table import Table
 from rich.text import Text
 
@@ -107,6 +106,8 @@ def knob_schema(method: Method) -> dict[str, Any]:
 
 
 def _knob_schema(field: dataclasses.Field[Any], hint: Any) -> dict[str, Any]:
+    from pydantic import TypeAdapter
+
     is_record = dataclasses.is_dataclass(hint)
     low, high = knob_range(field)
     bounds = {"minimum": low, "maximum": high}
