@@ -51,7 +51,8 @@ def test_a_command_that_makes_no_engine_imports_neither_pydantic_nor_numpy():
         "import sys; from askance.cli import main\n"
         "try: main()\n"
         "except SystemExit: pass\n"
-        "loaded = {'pydantic', 'numpy', 'asyncio', 'askance.config'} & set(sys.modules); assert not loaded, loaded"
+        "loaded = {'pydantic', 'numpy', 'asyncio', 'askance.config'} & set(sys.modules)\n"
+        "assert not loaded, loaded"
     )
     subprocess.run([sys.executable, "-c", code, "--version"], check=True)
 

@@ -37,10 +37,11 @@ def ask(
     check_question(question)
     if trace is not None:
         check_writable(trace)
+    config = sourced.for_method()
     if as_json:
-        _ask_as_json(sourced.config.open(), question, trace)
+        _ask_as_json(config.open(), question, trace)
     else:
-        _ask_on_screen(sourced.config.open, question, trace)
+        _ask_on_screen(config.open, question, trace)
 
 
 def _question_from_input() -> str:

@@ -45,7 +45,7 @@ def calibrate(
     from askance.train.calibrate import calibrate as find_threshold
     from askance.train.calibrate import chosen_knob
 
-    config = sourced.config
+    config = sourced.for_method()
     method = config.method or DEFAULT_METHOD
     knobs = with_prompts(method, config.knobs, config.prompts)
     settings = {**own_prompts(method, config.answering), **with_preset(method, knobs, "", config.preset)}

@@ -74,7 +74,7 @@ def evaluate(
     from askance.serve.progress import EvaluationProgress
 
     cell = Cell(
-        **sourced.config.settings,
+        **sourced.for_method().settings,
         dataset=dataset,
         selection=Selection(limit, sample, ids),
         metrics=tuple(metric or DEFAULT_METRICS),

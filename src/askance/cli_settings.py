@@ -32,7 +32,8 @@ def with_settings(*names: str) -> Callable[[Callable[..., None]], Callable[..., 
         def run(**given: Any) -> None:
             flags = {name: given.pop(name) for name in taken}
             sourced = read_config(flags_given(flags), file=given.pop("config"), origin=OPTION)
-            command(**given, sourced=sourced)
+            with sourced.told():
+                command(**given, sourced=sourced)
 
         parameters = [*own[:place], *options, *own[place + 1 :]]
         parameters = [each.replace(kind=inspect.Parameter.KEYWORD_ONLY) for each in parameters]

@@ -7,7 +7,7 @@ from pathlib import Path
 from typing import cast
 
 from askance.core.activity import doing
-from askance.core.errors import BadIndex, InputError, MissingExtra, UnknownName
+from askance.core.errors import BadIndex, InputError, MissingExtra, UnknownName, about
 from askance.core.extensions import check_port, find_extension, known_names, make_extension
 from askance.core.ports import Encoder, Model, Retriever
 from askance.core.types import Role
@@ -61,8 +61,11 @@ def load_models(specs: Mapping[str, str | Model]) -> dict[Role, Model]:
     for role in specs:
         if role not in ROLES:
             raise UnknownName("role", role, ROLES)
-    named = dict.fromkeys(spec for spec in specs.values() if isinstance(spec, str))
-    loaded = {spec: load_model(spec) for spec in named}
+    loaded: dict[str, Model] = {}
+    for role, spec in specs.items():
+        if isinstance(spec, str) and spec not in loaded:
+            with about(f"models.{role}"):
+                loaded[spec] = load_model(spec)
     return {cast(Role, role): loaded[spec] if isinstance(spec, str) else spec for role, spec in specs.items()}
 
 

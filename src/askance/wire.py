@@ -7,7 +7,7 @@ from pathlib import Path
 from typing import Any, cast
 
 from askance.choosing import DEFAULT_METHOD as DEFAULT_METHOD
-from askance.core.errors import InputError, KnobError, UnknownName
+from askance.core.errors import InputError, KnobError, UnknownName, about
 from askance.core.extensions import check_port, find_extension, known_names, make_extension
 from askance.core.knobs import changed_knobs, name_of, parse_knobs
 from askance.core.ports import Method
@@ -168,12 +168,11 @@ def _typed(method: Any, settings: Mapping[str, Any]) -> dict[str, Any]:
     names = {field.name for field in fields(cls)}
     own, of_members = by_member(settings)
     _check_profile_has(own, method)
-    made = {
-        key: RECORD_KNOBS[key](value)
-        if isinstance(value, str) and key in names & RECORD_KNOBS.keys()
-        else value
-        for key, value in own.items()
-    }
+    made = dict(own)
+    for key in own.keys() & names & RECORD_KNOBS.keys():
+        if isinstance(own[key], str):
+            with about(f"knobs.{key}"):
+                made[key] = RECORD_KNOBS[key](own[key])
     typed = parse_knobs(cls, made)
     members = members_of(method, typed)
     for member, knobs in of_members.items():
@@ -219,7 +218,8 @@ def with_preset(
     typed = _typed(method, settings)
     if preset is None:
         return _filled(method, typed, answer_model, own_preset(answer_model))
-    named = open_preset(preset)
+    with about("preset"):
+        named = open_preset(preset)
     if not _is_known(named, method, typed):
         named.knobs(type(method), by_member(typed)[0])  # raises, and says what it knows
     return _filled(method, typed, answer_model, named)
@@ -262,7 +262,8 @@ def _trained_prompts(cls: type[Any], model: str) -> dict[str, Any]:
     names = {field.name for field in fields(cls)} if is_dataclass(cls) else set()
     if not model or not names & {"wording", "prompts"}:
         return {}
-    kind, name, options = parse_spec(model)
+    with about("models.answer"):
+        kind, name, options = parse_spec(model)
     folder = kind.reader(name, options)
     if folder is None or not (folder / "reader.json").is_file():
         return {}
@@ -291,10 +292,20 @@ def ready_method(
 def with_prompts(name: str | Method, knobs: Mapping[str, Any], prompts: Any) -> dict[str, Any]:
     """Knobs of a method, and the one that holds its prompts, where these are named beside them."""
     settings, plain = dict(knobs), plain_method(name)
-    if prompts is not None:
-        knob = "prompts" if "prompts" in getattr(plain, "__dataclass_fields__", ()) else "wording"
+    if prompts is None:
+        return settings
+    with about("prompts"):
+        knob = prompts_knob(plain)
+        if not knob:
+            raise InputError(f"method {name_of(type(plain))} has its own prompts alone: leave out --prompts.")
         if knob in settings:
             raise InputError(f"--prompts and the knob {knob} both name the prompts: give one of them.")
         read = open_wording if knob == "wording" else open_airrag_wording
         settings[knob] = read(prompts) if isinstance(prompts, str | Path) else prompts
     return settings
+
+
+def prompts_knob(method: object) -> str:
+    """The knob that holds a method's prompts; empty where these can't be changed."""
+    has = getattr(method, "__dataclass_fields__", ())
+    return next((knob for knob in ("prompts", "wording") if knob in has), "")
