@@ -9,7 +9,7 @@ from rich.table import Table
 from rich.text import Text
 
 from askance.core.errors import InputError
-from askance.core.extensions import known_names
+from askance.core.extensions import known_names, packages_of_plugins
 from askance.core.knobs import describe_type, knob_range, name_of
 from askance.core.ports import Method, Needs
 from askance.core.strict_json import json_line
@@ -162,4 +162,6 @@ def prompts(
         table.add_row(*map(Text, (known, str(len(open_wording(known).demos)), purpose)))
     for known, purpose in AIRRAG_WORDINGS.items():
         table.add_row(*map(Text, (known, str(open_airrag_wording(known).examples), purpose)))
+    for known, package in packages_of_plugins("prompts", WORDINGS.keys() | AIRRAG_WORDINGS).items():
+        table.add_row(*map(Text, map(printable, (known, "", package))))
     out.print(table)

@@ -83,7 +83,9 @@ def method_class(name: str) -> type[Any]:
         return _imported(known[name])
     found = find_extension("methods", name)
     if found is None:
-        raise UnknownName("method", name, known_names("methods", known))
+        module, colon, _ = name.partition(":")
+        absent = f"there is no module {module!r}, neither in Python's path nor in the working folder."
+        raise UnknownName("method", name, known_names("methods", known), remedy=absent if colon else "")
     if not isinstance(found, type):
         raise InputError(f"the method {name} is no class ({found!r}): name the class of a method.")
     return found
