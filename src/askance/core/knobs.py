@@ -128,7 +128,8 @@ def knob_field(cls: type[Any], name: str) -> dataclasses.Field[Any]:
     Raises:
         UnknownName: `cls` has no such knob.
     """
-    fields = {field.name: field for field in dataclasses.fields(cls)}
+    known = dataclasses.fields(cls) if dataclasses.is_dataclass(cls) else ()
+    fields = {field.name: field for field in known}
     if name not in fields:
         raise UnknownName("knob", name, fields, place=f"of {_owner(cls)}")
     return fields[name]
