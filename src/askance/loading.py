@@ -37,7 +37,6 @@ class RetrieverKind:
 
 RETRIEVERS = {
     "bm25": RetrieverKind("words", "askance.retrieval.bm25:open_index"),
-    "titles": RetrieverKind("titles", "askance.retrieval.titles:open_titles"),
     "dense": RetrieverKind("vectors", "askance.retrieval.dense:open_dense", encodes=True),
     "hybrid": RetrieverKind("the rankings of both", "askance.retrieval.hybrid:open_hybrid", encodes=True),
 }
