@@ -38,7 +38,6 @@ METHODS = {
     "iterdrag": "askance.methods.iterdrag:Iterdrag",
     "airrag": "askance.methods.airrag.method:Airrag",
     "airrag_lite": "askance.methods.airrag.method:AirragLite",
-    "titled": "askance.methods.titled:Titled",
     "blender": "askance.methods.blender:Blender",
 }
 
