@@ -199,12 +199,6 @@ def _load_openai(name: str, options: dict[str, str]) -> Model:
     return load_openai(name, options)
 
 
-def _load_quoting(name: str, options: dict[str, str]) -> Model:
-    from askance.models.quoting import load_quoting
-
-    return load_quoting(name)
-
-
 def _load_scripted(name: str, options: dict[str, str]) -> Model:
     from askance.models.replies import read_replies
     from askance.models.scripted import ScriptedModel
@@ -264,16 +258,6 @@ MODEL_KINDS = {
         readying="",
         trying=trying,
         boldest=BOLDEST,
-    ),
-    "quoting": ModelKind(
-        "quoting:TEXT",
-        "no weights: says TEXT",
-        (),
-        str,
-        None,
-        (),
-        _load_quoting,
-        readying="",
     ),
     "scripted": ModelKind(
         "scripted[:FILE]",
