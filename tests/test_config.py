@@ -109,6 +109,7 @@ def test_bad_values_in_python(settings, error, told):
 @pytest.mark.parametrize(
     ("text", "told"),
     [
+        ("seed = 1\nindex = 3", "askance.toml, line 2: index=3: expected a path."),
         ("\nsede = 1\n", "unknown setting 'sede' in askance.toml, line 2: did you mean 'seed'"),
         ("seed = '1'\n", "askance.toml, line 1: seed='1': input should be a valid integer"),
         ("method = 'single'\n[models]\nanswr = 'x'\n", "askance.toml, line 3: unknown role 'answr'"),
