@@ -109,6 +109,7 @@ def test_bad_values_in_python(settings, error, told):
 @pytest.mark.parametrize(
     ("text", "told"),
     [
+        ("seed = 1\nindex = 3", "askance.toml, line 2: index=3: expected a path."),
         ("\nsede = 1\n", "unknown setting 'sede' in askance.toml, line 2: did you mean 'seed'"),
         ("seed = '1'\n", "askance.toml, line 1: seed='1': input should be a valid integer"),
         ("method = 'single'\n[models]\nanswr = 'x'\n", "askance.toml, line 3: unknown role 'answr'"),
@@ -160,6 +161,60 @@ def test_bad_flags(project, run, flags, told):
     code, _, error = run("config", *flags)
     assert code == 2
     assert told in error
+
+
+@pytest.mark.parametrize(
+    ("text", "variables", "told"),
+    [
+        (
+            "method = 'single'\n[set]\npassages = 'two'",
+            {},
+            "askance.toml, line 3: knob passages='two' of method",
+        ),
+        ("method = 'single'\n[set]\npassages = -1", {}, "askance.toml, line 3: knob passages=-1 of method"),
+        ("method = 'single'\nset.passage = 3", {}, "askance.toml, line 2: unknown knob 'passage' of method"),
+        ("method = 'single'", {"ASKANCE_SET__PASSAGES": "x"}, "ASKANCE_SET__PASSAGES: knob passages='x'"),
+        ("method = 'single'\nset.wording = 'nope'", {}, "askance.toml, line 2: unknown prompt set 'nope'"),
+        ("method = 'blender'\nset = {'single.passages' = -1}", {}, "askance.toml, line 2: knob passages=-1"),
+        ("method = 'singel'", {}, "askance.toml, line 1: unknown method 'singel'"),
+        ("method = 'single'\nprompts = 'nope'", {}, "askance.toml, line 2: unknown prompt set 'nope'"),
+        ("method = 'single'\npreset = 'nope'", {}, "askance.toml, line 2: unknown preset 'nope'"),
+        ("method = 'single'\nmodel = 'bundeld'", {}, "askance.toml, line 2: unknown model 'bundeld'"),
+        ("method = 'single'\nretriever = 'bm26'", {}, "askance.toml, line 2: unknown retriever 'bm26'"),
+        ("method = 'single'\nindex = 'nowhere'", {}, "askance.toml, line 2: the index nowhere"),
+    ],
+)
+def test_what_is_wrong_with_a_value_names_where_it_was_given(
+    project, run, monkeypatch, text, variables, told
+):
+    project(text)
+    for name, value in variables.items():
+        monkeypatch.setenv(name, value)
+    code, _, err = run("ask", "Where?", columns=300)
+    assert code == 2
+    assert f"error: {told}" in err
+
+
+def test_no_model_is_loaded_where_there_is_nothing_to_search(project, run):
+    code, _, err = run("ask", "Where?", "--method", "single", "--model", "bundled", columns=300)
+    assert code == 2
+    assert err.startswith("error: method single searches, but there is nothing to search")
+
+
+def test_what_a_flag_said_wrongly_names_no_file(project, run):
+    project("method = 'single'\n[set]\npassages = 2")
+    code, _, err = run("ask", "Where?", "--set", "passages=x", "--model", "scripted", columns=300)
+    assert (code, err.splitlines()[-1]) == (2, "error: knob passages='x' of method single: expected int.")
+
+
+def test_what_files_name_and_nothing_asks_for_is_passed_over(project, run, sample_index, monkeypatch):
+    project("encoder = 'scripted'\nprompts = 'hotpotqa'\n[models]\nanswer = 'scripted'\nattend = 'scripted'")
+    given = ("--index", sample_index, "--method", "closed_book")
+    code, _, err = run("ask", "Where?", *given, "--json", columns=300)
+    assert code == 0, err
+    assert run("search", "Bergman", "--index", sample_index)[0] == 0
+    assert run("ask", "Where?", *given, "--encoder", "scripted")[0] == 2
+    assert run("ask", "Where?", *given, "--model", "attend=scripted")[0] == 2
 
 
 def test_variables_that_are_no_settings_are_left_alone(project, monkeypatch, tmp_path):

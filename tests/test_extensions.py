@@ -16,13 +16,14 @@ from askance.core.errors import InputError, UnknownName
 from askance.eval.datasets import read_dataset
 from askance.eval.metrics import open_metrics
 from askance.loading import load_encoder, load_model, open_retriever
+from askance.train.calibrate import calibrated_methods
 from askance.wire import make_method, plain_method
 from askance.wordings import open_wording
 
 MODULE = '''
 from dataclasses import dataclass
 
-from askance.core.knobs import Knobs, knob
+from askance.core.knobs import Knobs, SearchKnob, knob
 from askance.core.ports import Needs
 from askance.core.types import Answer, Question
 from askance.eval.datasets import Example
@@ -38,7 +39,9 @@ class Echo(Knobs):
     """Searches once, and says the title of what it finds."""
 
     searches = "once"
+    calibrated = SearchKnob("doubt")
     times: int = knob(1, "how often it says it", at_least=1)
+    doubt: float = knob(0.5, "of no use here")
 
     @property
     def needs(self):
@@ -204,6 +207,25 @@ def test_the_list_of_methods_goes_on_where_a_plug_in_fails(ours, run):
 
 
 @pytest.mark.parametrize(
+    ("command", "name"), [("datasets", "towns"), ("models", "ours"), ("prompts", "found")]
+)
+def test_lists_name_plug_ins_with_their_package(ours, run, command, name):
+    code, out, _ = run(command, columns=200)
+    assert code == 0
+    (line,) = [line for line in out.splitlines() if line.startswith(f"{name} ")]
+    assert "a plug-in of ours" in line
+
+
+def test_models_of_plug_ins_are_listed_as_json(ours, run):
+    told = json.loads(run("models", "--json")[1])["models"]
+    assert told[-1] == {"spec": "ours", "what": "a plug-in of ours", "missing": [], "install": ""}
+
+
+def test_a_plug_in_s_method_is_among_those_that_can_be_calibrated(ours):
+    assert calibrated_methods()["echo"] == "doubt"
+
+
+@pytest.mark.parametrize(
     ("method", "told"),
     [
         (
@@ -222,7 +244,7 @@ def test_the_list_of_methods_goes_on_where_a_plug_in_fails(ours, run):
         ),
         ("ours_ext:prompts", "the method ours_ext:prompts is no class"),
         ("ecco", "unknown method 'ecco': did you mean 'echo'"),
-        ("nowhere:Echo", "unknown method 'nowhere:Echo'"),
+        ("nowhere:Echo", "unknown method 'nowhere:Echo': there is no module 'nowhere'"),
     ],
 )
 def test_methods_that_can_not_be_used(ours, run, method, told):

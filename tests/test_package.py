@@ -46,6 +46,17 @@ def test_the_engine_can_be_wired_without_torch():
     subprocess.run([sys.executable, "-c", code], check=True)
 
 
+def test_a_command_that_makes_no_engine_imports_neither_pydantic_nor_numpy():
+    code = (
+        "import sys; from askance.cli import main\n"
+        "try: main()\n"
+        "except SystemExit: pass\n"
+        "loaded = {'pydantic', 'numpy', 'asyncio', 'askance.config'} & set(sys.modules)\n"
+        "assert not loaded, loaded"
+    )
+    subprocess.run([sys.executable, "-c", code, "--version"], check=True)
+
+
 def test_a_home_that_can_not_be_written_is_no_hindrance(tmp_path):
     """A file stands where the home folder should be, which even a superuser can't write into."""
     (tmp_path / "home").write_text("")

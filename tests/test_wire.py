@@ -5,14 +5,14 @@ import pytest
 
 from askance.config import open_engine
 from askance.core.errors import BadIndex, InputError, KnobError, ModelSpecError, UnknownName
-from askance.core.knobs import name_of, short_repr
+from askance.core.knobs import short_repr
 from askance.core.ports import Method
 from askance.methods.flare import Flare
 from askance.methods.wording import Wording
 from askance.models.scripted import ScriptedModel
 from askance.wire import (
     METHODS,
-    PROFILES,
+    READINGS,
     load_model,
     load_models,
     make_method,
@@ -40,10 +40,11 @@ def test_a_title_tells_whose_reading_of_a_method_it_is(name):
         assert told == (f"{name} ({profile})" if profile else name)
 
 
-@pytest.mark.parametrize(("name", "profile"), PROFILES)
-def test_a_reading_is_reached_by_its_profile_and_by_its_name(name, profile):
+@pytest.mark.parametrize("own_name", READINGS)
+def test_a_reading_is_reached_by_its_profile_and_by_its_name(own_name):
+    name, _, ending = own_name.rpartition("_")
+    profile = {"authors": "code", "paper": "paper"}[ending]
     by_profile = make_method(name, {"profile": profile, "max_tokens": 7})
-    own_name = name_of(method_class(name)) + {"code": "_authors"}.get(profile, f"_{profile}")
     assert by_profile == make_method(own_name, {"max_tokens": 7})
     assert short_repr(by_profile) == f"{name} ({profile}, max_tokens=7)"
     (member,) = make_method("blender", {"methods": name, f"{name}.profile": profile}).methods.named

@@ -112,6 +112,23 @@ def check_needs(
     needs, model, name = method.needs, models.get("answer"), name_of(type(method))
     if model is None:
         raise MissingAbility("no model for the role 'answer': give one, for example --model bundled.")
+    check_can_search(method, retriever, encoder)
+    _check_abilities(name, needs, model)
+    unused = models.keys() - needs.asked_roles
+    if unused:
+        raise MissingAbility(
+            f"method {name}, set as it is, asks no model in the role {min(unused)}: leave out --model "
+            f"{min(unused)}=…, or choose a method or profile that does."
+        )
+    if needs.attention:
+        _check_attention(name, model, models.get("attend"))
+    if isinstance(method, ChecksModels):
+        method.check_models(models)
+
+
+def check_can_search(method: Method, retriever: Retriever | None, encoder: Encoder | None) -> None:
+    """Raise `MissingAbility` where a method searches or compares vectors, and there is nothing for it."""
+    needs, name = method.needs, name_of(type(method))
     if needs.retriever and retriever is None:
         raise MissingAbility(
             f"method {name} searches, but there is nothing to search: name an index (--index DIR; "
@@ -123,17 +140,6 @@ def check_needs(
             f"method {name}, set as it is, compares answers by their vectors, but there is no encoder: name "
             "one, for example --encoder bundled, or choose another verifier, for example --set verifier=jcd."
         )
-    _check_abilities(name, needs, model)
-    unused = models.keys() - {"answer", *needs.roles, *(("attend",) if needs.attention else ())}
-    if unused:
-        raise MissingAbility(
-            f"method {name}, set as it is, asks no model in the role {min(unused)}: leave out --model "
-            f"{min(unused)}=…, or choose a method or profile that does."
-        )
-    if needs.attention:
-        _check_attention(name, model, models.get("attend"))
-    if isinstance(method, ChecksModels):
-        method.check_models(models)
 
 
 def precisions_of(models: Mapping[Role, Model]) -> dict[str, str]:

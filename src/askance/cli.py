@@ -1,31 +1,21 @@
-"""The command line. Everything it knows comes from `wire`; everything it shows comes from a trace."""
+"""The command line: the one table of commands, and how any of them ends."""
 
 import io
 import os
 import sys
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from contextlib import contextmanager, suppress
+from functools import cache
+from importlib import import_module
 from pathlib import Path
-from typing import Annotated, Any, TextIO
+from typing import Annotated, Any, TextIO, cast
 
 import typer
 from typer.core import TyperGroup
+from typer.main import get_group
 
-from askance.cli_ask import ask
-from askance.cli_calibrate import calibrate, presets
-from askance.cli_config import config
-from askance.cli_datasets import datasets
-from askance.cli_eval import evaluate, grid
 from askance.cli_examples import add_examples
-from askance.cli_export import export
-from askance.cli_index import index, search
-from askance.cli_judge import judge
-from askance.cli_methods import methods, prompts
-from askance.cli_models import models
 from askance.cli_options import JSON
-from askance.cli_runs import compare, report
-from askance.cli_trace import show_trace
-from askance.cli_train import train
 from askance.core.activity import shown_by
 from askance.core.errors import AskanceError, MachineFailure
 from askance.core.machine import machine_failure
@@ -36,9 +26,60 @@ from askance.serve.activity import Activities
 from askance.serve.console import err, out
 from askance.text.printable import printable
 
+COMMANDS = {
+    "ask": "askance.cli_ask:ask",
+    "methods": "askance.cli_methods:methods",
+    "prompts": "askance.cli_methods:prompts",
+    "index": "askance.cli_index:index",
+    "search": "askance.cli_index:search",
+    "trace": "askance.cli_trace:show_trace",
+    "eval": "askance.cli_eval:evaluate",
+    "grid": "askance.cli_eval:grid",
+    "models": "askance.cli_models:models",
+    "calibrate": "askance.cli_calibrate:calibrate",
+    "presets": "askance.cli_calibrate:presets",
+    "config": "askance.cli_config:config",
+    "train": "askance.cli_train:train",
+    "datasets": "askance.cli_datasets:datasets",
+    "judge": "askance.cli_judge:judge",
+    "export": "askance.cli_export:export",
+    "compare": "askance.cli_runs:compare",
+    "report": "askance.cli_runs:report",
+}
+"""Every command, as "module:function" or the group of its own commands, which is imported on use."""
+
+
+class _Imported(Mapping[str, Any]):
+    """`COMMANDS` as the framework's own, each imported when it is asked for: one pays for no other."""
+
+    def __getitem__(self, name: str) -> Any:
+        return _command(name)
+
+    def __iter__(self) -> Iterator[str]:
+        return iter(COMMANDS)
+
+    def __len__(self) -> int:
+        return len(COMMANDS)
+
+
+@cache
+def _command(name: str) -> Any:
+    module, _, attribute = COMMANDS[name].partition(":")
+    found, holder = getattr(import_module(module), attribute), typer.Typer()
+    if isinstance(found, typer.Typer):
+        holder.add_typer(found, name=name)
+    else:
+        holder.command(name)(found)
+    add_examples(holder)
+    return get_group(holder).commands[name]
+
 
 class Commands(TyperGroup):
     """The group of commands; each runs under `exit_codes`, before the framework can swallow an interrupt."""
+
+    def __init__(self, **attributes: Any) -> None:
+        super().__init__(**attributes)
+        self.commands = cast(dict[str, Any], _Imported())
 
     def invoke(self, context: Any) -> Any:
         with exit_codes(as_json=JSON in context.args), noted(_Telling()), shown_by(Activities(err)):
@@ -158,24 +199,6 @@ def _root(
     """Options before the command."""
 
 
-app.command()(ask)
-app.command()(methods)
-app.command()(prompts)
-app.command()(index)
-app.command()(search)
-app.command(name="trace")(show_trace)
-app.command(name="eval")(evaluate)
-app.command()(grid)
-app.command()(models)
-app.command()(calibrate)
-app.command()(presets)
-app.command()(config)
-app.add_typer(train, name="train")
-app.command()(datasets)
-app.command()(judge)
-app.add_typer(export, name="export")
-app.command()(compare)
-app.command()(report)
 add_examples(app)
 
 

@@ -11,7 +11,8 @@ from typing import Annotated, Any
 import typer
 
 from askance.ask import Result, check_question
-from askance.cli_options import JsonFlag, with_settings
+from askance.cli_options import JsonFlag
+from askance.cli_settings import with_settings
 from askance.config import SETTINGS
 from askance.config_sources import Sourced
 from askance.core.activity import before_doing, shown_by
@@ -36,10 +37,11 @@ def ask(
     check_question(question)
     if trace is not None:
         check_writable(trace)
+    config = sourced.for_method()
     if as_json:
-        _ask_as_json(sourced.config.open(), question, trace)
+        _ask_as_json(config.open(), question, trace)
     else:
-        _ask_on_screen(sourced.config.open, question, trace)
+        _ask_on_screen(config.open, question, trace)
 
 
 def _question_from_input() -> str:

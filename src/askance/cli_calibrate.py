@@ -11,7 +11,8 @@ from rich.table import Table
 from rich.text import Text
 
 from askance.choosing import DEFAULT_METHOD
-from askance.cli_options import JsonFlag, with_settings
+from askance.cli_options import JsonFlag
+from askance.cli_settings import with_settings
 from askance.config_sources import Sourced
 from askance.core.errors import InputError
 from askance.core.strict_json import json_line
@@ -44,7 +45,7 @@ def calibrate(
     from askance.train.calibrate import calibrate as find_threshold
     from askance.train.calibrate import chosen_knob
 
-    config = sourced.config
+    config = sourced.for_method()
     method = config.method or DEFAULT_METHOD
     knobs = with_prompts(method, config.knobs, config.prompts)
     settings = {**own_prompts(method, config.answering), **with_preset(method, knobs, "", config.preset)}

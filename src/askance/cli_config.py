@@ -3,7 +3,8 @@
 from rich.table import Table
 from rich.text import Text
 
-from askance.cli_options import JsonFlag, with_settings
+from askance.cli_options import JsonFlag
+from askance.cli_settings import with_settings
 from askance.config_sources import DEFAULT, Sourced
 from askance.core.strict_json import json_line
 from askance.serve.console import out

@@ -8,6 +8,7 @@ import typer
 from rich.table import Table
 from rich.text import Text
 
+from askance.core.extensions import packages_of_plugins
 from askance.serve.console import out
 from askance.text.printable import printable, printable_record
 
@@ -40,6 +41,8 @@ def _listing(known: "Iterable[Dataset]") -> Table:
         if dataset.source:
             cell.append(f"\n{dataset.source}", style="dim")
         table.add_row(Text(f"{spec}\n  {bracket}{options}" if options else spec), cell)
+    for name, package in packages_of_plugins("datasets", [dataset.name for dataset in known]).items():
+        table.add_row(Text(printable(name)), Text(printable(package)))
     return table
 
 

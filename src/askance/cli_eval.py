@@ -10,14 +10,8 @@ from rich.table import Table
 from rich.text import Text
 
 from askance.ask import models_told
-from askance.cli_options import (
-    CacheOption,
-    ConfigOption,
-    InFlightOption,
-    JsonFlag,
-    flags_given,
-    with_settings,
-)
+from askance.cli_options import CacheOption, ConfigOption, InFlightOption, JsonFlag
+from askance.cli_settings import flags_given, with_settings
 from askance.config_sources import OPTION, Sourced, given_as, sources
 from askance.core.strict_json import json_line
 from askance.eval.readings import DEFAULT_READING
@@ -80,7 +74,7 @@ def evaluate(
     from askance.serve.progress import EvaluationProgress
 
     cell = Cell(
-        **sourced.config.settings,
+        **sourced.for_method().settings,
         dataset=dataset,
         selection=Selection(limit, sample, ids),
         metrics=tuple(metric or DEFAULT_METRICS),

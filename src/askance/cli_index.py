@@ -8,9 +8,11 @@ from typing import Annotated
 import typer
 from rich.text import Text
 
-from askance.cli_options import JsonFlag, with_settings
+from askance.cli_options import JsonFlag
+from askance.cli_settings import with_settings
 from askance.config_sources import Sourced
 from askance.core.errors import InputError
+from askance.core.ports import Needs
 from askance.core.strict_json import json_line
 from askance.loading import check_has_index, check_is_used, encoder_to_build_with
 from askance.sample import CORPUS, SAMPLE
@@ -61,7 +63,7 @@ def search(
     as_json: JsonFlag = False,
 ) -> None:
     """Search an index."""
-    config = sourced.config
+    config = sourced.without_unused(Needs(retriever=True))
     check_has_index(config.index, config.retriever)
     check_is_used(config.encoder, retriever=config.retriever, is_needed=False)
     searched = config.open_retriever(config.open_encoder())

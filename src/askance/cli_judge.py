@@ -9,7 +9,6 @@ import typer
 from rich.text import Text
 
 from askance.cli_options import CacheOption, InFlightOption, JsonFlag
-from askance.config import EngineConfig
 from askance.core.errors import InputError
 from askance.core.strict_json import json_line
 from askance.serve.console import err, out
@@ -117,6 +116,7 @@ def _fact_judge(
 ) -> "FactJudge | None":
     if spec is None or index is None:
         return None
+    from askance.config import EngineConfig
     from askance.eval.judging.facts import FactJudge
 
     config = EngineConfig(models={"answer": spec, "judge": spec}, index=index, cache=cache)

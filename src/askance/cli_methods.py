@@ -5,12 +5,11 @@ import math
 from typing import Annotated, Any, get_type_hints
 
 import typer
-from pydantic import TypeAdapter
 from rich.table import Table
 from rich.text import Text
 
 from askance.core.errors import InputError
-from askance.core.extensions import known_names
+from askance.core.extensions import known_names, packages_of_plugins
 from askance.core.knobs import describe_type, knob_range, name_of
 from askance.core.ports import Method, Needs
 from askance.core.strict_json import json_line
@@ -107,6 +106,8 @@ def knob_schema(method: Method) -> dict[str, Any]:
 
 
 def _knob_schema(field: dataclasses.Field[Any], hint: Any) -> dict[str, Any]:
+    from pydantic import TypeAdapter
+
     is_record = dataclasses.is_dataclass(hint)
     low, high = knob_range(field)
     bounds = {"minimum": low, "maximum": high}
@@ -161,4 +162,6 @@ def prompts(
         table.add_row(*map(Text, (known, str(len(open_wording(known).demos)), purpose)))
     for known, purpose in AIRRAG_WORDINGS.items():
         table.add_row(*map(Text, (known, str(open_airrag_wording(known).examples), purpose)))
+    for known, package in packages_of_plugins("prompts", WORDINGS.keys() | AIRRAG_WORDINGS).items():
+        table.add_row(*map(Text, map(printable, (known, "", package))))
     out.print(table)

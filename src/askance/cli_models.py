@@ -9,6 +9,7 @@ from rich.table import Table
 from rich.text import Text
 
 from askance.cli_options import JsonFlag
+from askance.core.extensions import packages_of_plugins
 from askance.core.strict_json import json_line
 from askance.models.checking import Finding, Report, check
 from askance.models.kinds import MODEL_KINDS
@@ -45,11 +46,17 @@ def _list(as_json: bool) -> None:
             {"spec": kind.spec, "what": kind.what, "missing": kind.missing, "install": kind.install()}
             for kind in MODEL_KINDS.values()
         ]
+        rows += [
+            {"spec": name, "what": what, "missing": [], "install": ""}
+            for name, what in packages_of_plugins("models", MODEL_KINDS).items()
+        ]
         print(json_line({"models": rows}))
         return
     table = Table("spec", "what it is", "here", box=None, pad_edge=False, header_style="bold")
     for kind in MODEL_KINDS.values():
         table.add_row(*map(Text, (kind.spec, kind.what, "not installed" if kind.missing else "ready")))
+    for name, what in packages_of_plugins("models", MODEL_KINDS).items():
+        table.add_row(*map(Text, map(printable, (name, what, "installed"))))
     out.print(table)
     for name, kind in MODEL_KINDS.items():
         if kind.missing:

@@ -16,9 +16,10 @@ from typing import Annotated, Any, cast
 from pydantic import BeforeValidator, ConfigDict, Field, ValidationError, model_validator
 from pydantic.dataclasses import dataclass
 
+from askance.ask import check_can_search
 from askance.choosing import DEFAULT_METHOD, choose_method
 from askance.config_values import as_path, budget_of, knobs_of, models_of, named, plain, plain_method_of
-from askance.core.errors import InputError, UnknownName
+from askance.core.errors import InputError, UnknownName, about
 from askance.core.notes import note
 from askance.core.ports import Encoder, Method, Model, Retriever
 from askance.core.types import Role
@@ -36,7 +37,7 @@ from askance.loading import (
 )
 from askance.models.kinds import suits_in_flight
 from askance.runtime.limit import Budget
-from askance.wire import ready_method
+from askance.wire import plain_method, ready_method
 
 SCHEMA_VERSION = 1
 """The version of what files, traces and run folders hold of a configuration."""
@@ -174,23 +175,27 @@ class EngineConfig:
         Raises:
             InputError: a name, knob, prompt set or preset that can't be used.
         """
-        named = method or self.method or DEFAULT_METHOD
-        return ready_method(named, self.knobs, self.answering, prompts=self.prompts, preset=self.preset)
+        with about("method"):
+            plain = plain_method(method or self.method or DEFAULT_METHOD)
+        return ready_method(plain, self.knobs, self.answering, prompts=self.prompts, preset=self.preset)
 
     def check_retrieval(self, method: Method) -> None:
         """Raises InputError where what is said of searching and encoding does not go together."""
-        check_has_index(self.index, self.retriever)
+        with about("retriever"):
+            check_has_index(self.index, self.retriever)
         check_is_used(self.encoder, retriever=self.retriever, is_needed=method.needs.encoder)
 
     def open_encoder(self) -> Encoder | None:
         """The encoder that is named, if there is one."""
-        return load_encoder(self.encoder) if isinstance(self.encoder, str) else self.encoder
+        with about("encoder"):
+            return load_encoder(self.encoder) if isinstance(self.encoder, str) else self.encoder
 
     def open_retriever(self, encoder: Encoder | None = None) -> Retriever | None:
         """What is searched, kept in the cache if there is one; None where there is nothing to search."""
         if self.index is None and self.retriever == DEFAULT_RETRIEVER:
             return None
-        return self.cached_retriever(open_retriever(self.index, self.retriever, encoder))
+        with about("retriever" if self.index is None else "index"):
+            return self.cached_retriever(open_retriever(self.index, self.retriever, encoder))
 
     def load_models(self) -> dict[Role, Model]:
         """The models by role, kept in the cache if there is one."""
@@ -210,11 +215,13 @@ class EngineConfig:
         Raises:
             InputError: a name, knob, model, index or cache that can't be used.
         """
-        self.check_retrieval(self.make())
+        method = self.make()
+        self.check_retrieval(method)
         if self.cache is not None:
             Cache(self.cache)  # says now what is wrong with the file
         encoder = self.open_encoder()
         retriever = self.open_retriever(encoder)
+        check_can_search(method, retriever, encoder)
         models = self.load_models()
         chosen = choose_method(self.make, self.method, models, retriever, encoder)
         if chosen.why:

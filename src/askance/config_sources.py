@@ -11,7 +11,8 @@ import json
 import os
 import tomllib
 from collections.abc import Iterable, Iterator, Mapping
-from dataclasses import dataclass, field
+from contextlib import contextmanager
+from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import Any, get_type_hints
 
@@ -27,9 +28,11 @@ from askance.config import (
 )
 from askance.config_values import OBJECT, is_object, plain
 from askance.core.errors import ConfigError, InputError, UnknownName
-from askance.loading import is_kind
+from askance.core.ports import Needs
+from askance.loading import encodes, is_kind
 from askance.runtime.checksum import unsealed
 from askance.runtime.limit import Budget
+from askance.wire import prompts_knob
 
 FILE = "askance.toml"
 SETTINGS_OF_RUN = "settings.json"
@@ -61,20 +64,67 @@ class Given:
 
 @dataclass(frozen=True, slots=True)
 class Sourced:
-    """A configuration, and the origin of each of its values that is not a default, by `Given.key`."""
+    """A configuration, and where its values come from.
+
+    Attributes:
+        origins: of each value that is not a default, by `Given.key`.
+        flags: the keys of those that flags gave.
+    """
 
     config: EngineConfig
     origins: Mapping[str, str] = field(default_factory=dict)
+    flags: frozenset[str] = frozenset()
 
     def lines(self) -> Iterator[tuple[str, Any, str]]:
         """Every value with its key and origin."""
         told = self.config.stored()
         for name in SETTINGS:
             value = told[name]
-            entries = value.items() if name in _TABLES else [("", value)]
+            entries = (value.items() or [("", None)]) if name in _TABLES else [("", value)]
             for entry, each in entries:
                 key = f"{name}.{entry}" if entry else name
                 yield key, each, self.origins.get(key, DEFAULT)
+
+    def for_method(self) -> EngineConfig:
+        """The configuration without what its method has no use for; see `without_unused`."""
+        plain = replace(self.config, prompts=None).make()
+        return self.without_unused(plain.needs, takes_prompts=bool(prompts_knob(plain)))
+
+    def without_unused(self, needs: Needs, *, takes_prompts: bool = False) -> EngineConfig:
+        """The configuration without an encoder, models and prompts that nothing asks for.
+
+        Files and the environment are there for every command and method, so what they name may be of no use
+        for one. What a flag names stays, and is an error later.
+        """
+        config, unused = self.config, dict[str, Any]()
+        if "encoder" not in self.flags and not (needs.encoder or encodes(config.retriever)):
+            unused["encoder"] = None
+        if "prompts" not in self.flags and not takes_prompts:
+            unused["prompts"] = None
+        models = {
+            role: model
+            for role, model in config.models.items()
+            if role in needs.asked_roles or f"models.{role}" in self.flags
+        }
+        return replace(config, **unused, models=models)
+
+    @contextmanager
+    def told(self) -> Iterator[None]:
+        """Names the file or variable that gave the value which an error is about, where that is known."""
+        try:
+            yield
+        except InputError as error:
+            origin = self._origin_of(error.setting)
+            if origin:
+                error.args = (f"{origin}: {error}",)
+            raise
+
+    def _origin_of(self, key: str) -> str:
+        """The origin of a value that no flag gave; a knob may be a member's, ``knobs.single.passages``."""
+        name, _, entry = key.partition(".")
+        meant = [key, *(each for each in self.origins if entry and each.endswith(f".{entry}"))]
+        given = [each for each in meant if each.startswith(name) and each in self.origins.keys() - self.flags]
+        return self.origins[given[0]] if given else ""
 
 
 def read_config(
@@ -92,7 +142,9 @@ def read_config(
         InputError: a value of the wrong type; names the place.
         ConfigError: a file that can't be read, or of a newer version.
     """
-    return merged([*sources(file), given_as(flags or {}, origin)])
+    of_flags = list(given_as(flags or {}, origin))
+    sourced = merged([*sources(file), of_flags])
+    return replace(sourced, flags=frozenset(each.key for each in of_flags))
 
 
 def sources(file: Path | None = None) -> Iterator[Iterable[Given]]:

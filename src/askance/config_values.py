@@ -17,6 +17,8 @@ OBJECT = "object"
 
 
 def as_path(value: Any) -> Any:
+    if not isinstance(value, str | Path | None):
+        raise ValueError("expected a path")  # noqa: TRY004 - as pydantic wants it
     return Path(value) if isinstance(value, str) else value
 
 

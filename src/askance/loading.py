@@ -7,8 +7,8 @@ from pathlib import Path
 from typing import cast
 
 from askance.core.activity import doing
-from askance.core.errors import BadIndex, InputError, MissingExtra, UnknownName
-from askance.core.extensions import check_port, find_extension, known_names, make_extension
+from askance.core.errors import BadIndex, InputError, MissingExtra, UnknownName, about
+from askance.core.extensions import check_port, find_extension, find_with_place, known_names, make_extension
 from askance.core.ports import Encoder, Model, Retriever
 from askance.core.types import Role
 from askance.models.kinds import load_encoder as load_encoder
@@ -61,8 +61,11 @@ def load_models(specs: Mapping[str, str | Model]) -> dict[Role, Model]:
     for role in specs:
         if role not in ROLES:
             raise UnknownName("role", role, ROLES)
-    named = dict.fromkeys(spec for spec in specs.values() if isinstance(spec, str))
-    loaded = {spec: load_model(spec) for spec in named}
+    loaded: dict[str, Model] = {}
+    for role, spec in specs.items():
+        if isinstance(spec, str) and spec not in loaded:
+            with about(f"models.{role}"):
+                loaded[spec] = load_model(spec)
     return {cast(Role, role): loaded[spec] if isinstance(spec, str) else spec for role, spec in specs.items()}
 
 
@@ -103,14 +106,13 @@ def open_retriever(
 def _extension(spec: str) -> Retriever:
     """The retriever of a plug-in or of ``module:Class``: made of its place, if there is one, and options."""
     named, _, query = spec.partition("?")
-    name, _, place = named.partition(":")
-    factory, arguments = find_extension("retrievers", name), [place] if place else []
-    if factory is None:
-        factory, arguments = find_extension("retrievers", named), []
-    if factory is None:
-        raise UnknownName("retriever", name, known_names("retrievers", RETRIEVERS))
+    found = find_with_place("retrievers", named)
+    if found is None:
+        raise UnknownName("retriever", named.partition(":")[0], known_names("retrievers", RETRIEVERS))
+    factory, place = found
+    places = [place] if place else []
     retriever: Retriever = make_extension(
-        factory, f"the retriever {spec}", *arguments, **dict(options_in(query))
+        factory, f"the retriever {spec}", *places, **dict(options_in(query))
     )
     check_port(retriever, Retriever, f"the retriever {spec}")
     return retriever
@@ -158,10 +160,10 @@ def check_has_index(index: object, retriever: object) -> None:
             raise InputError(f"--retriever {retriever} is given without an index: name one with --index DIR.")
         return
     if isinstance(retriever, str):
-        named = retriever.partition("?")[0]
+        name, _, place = retriever.partition("?")[0].partition(":")
         known = known_names("retrievers", RETRIEVERS)
-        if named.partition(":")[0] not in known and find_extension("retrievers", named) is None:
-            raise UnknownName("retriever", named.partition(":")[0], known)
+        if name not in known and find_extension("retrievers", f"{name}:{place}") is None:
+            raise UnknownName("retriever", name, known)
     if index is not None:
         raise InputError(
             f"the retriever {retriever if isinstance(retriever, str) else 'given'} says itself what it "

@@ -7,15 +7,12 @@ from pathlib import Path
 from typing import Any, cast
 
 from askance.choosing import DEFAULT_METHOD as DEFAULT_METHOD
-from askance.core.errors import InputError, KnobError, UnknownName
+from askance.core.errors import InputError, KnobError, UnknownName, about
 from askance.core.extensions import check_port, find_extension, known_names, make_extension
 from askance.core.knobs import changed_knobs, name_of, parse_knobs
 from askance.core.ports import Method
 from askance.engine import Engine as Engine
 from askance.loading import DEFAULT_MODEL as DEFAULT_MODEL
-from askance.loading import ROLES as ROLES
-from askance.loading import Cache as Cache
-from askance.loading import load_encoder as load_encoder
 from askance.loading import load_model as load_model
 from askance.loading import load_models as load_models
 from askance.loading import open_retriever as open_retriever
@@ -23,7 +20,7 @@ from askance.methods.airrag.actions import read_actions
 from askance.methods.members import by_member, members_of, of_member, read_members, with_settings
 from askance.models.kinds import parse_spec
 from askance.nlp import load_linguistics
-from askance.presets import Preset, open_preset, own_preset
+from askance.presets import open_preset, own_preset
 from askance.wordings import open_wording
 from askance.wordings.airrag import open_airrag_wording
 from askance.wordings.instructions import open_instructions
@@ -44,21 +41,19 @@ METHODS = {
     "blender": "askance.methods.blender:Blender",
 }
 
-PROFILES = {
-    ("closed_book", "code"): "askance.reproductions.baselines:ClosedBookAuthors",
-    ("single", "code"): "askance.reproductions.baselines:SingleAuthors",
-    ("fixed_length", "code"): "askance.reproductions.baselines:FixedLengthAuthors",
-    ("fixed_sentence", "code"): "askance.reproductions.baselines:FixedSentenceAuthors",
-    ("dragin", "paper"): "askance.methods.dragin_paper:DraginPaper",
-    ("dragin", "code"): "askance.reproductions.dragin:DraginAuthors",
-    ("selfrag", "code"): "askance.reproductions.selfrag:SelfragAuthors",
-}
-"""The further readings of methods, by the profile that names them: each is a method of its own."""
-
 READINGS = {
-    f"{name}_{profile}".replace("_code", "_authors"): target for (name, profile), target in PROFILES.items()
+    "closed_book_authors": "askance.reproductions.baselines:ClosedBookAuthors",
+    "single_authors": "askance.reproductions.baselines:SingleAuthors",
+    "fixed_length_authors": "askance.reproductions.baselines:FixedLengthAuthors",
+    "fixed_sentence_authors": "askance.reproductions.baselines:FixedSentenceAuthors",
+    "dragin_paper": "askance.methods.dragin_paper:DraginPaper",
+    "dragin_authors": "askance.reproductions.dragin:DraginAuthors",
+    "selfrag_authors": "askance.reproductions.selfrag:SelfragAuthors",
 }
-"""The same by names of their own, such as ``dragin_authors``."""
+"""The further readings of methods: each is a method of its own, and a profile of the one it reads."""
+
+PROFILES = {"paper": "paper", "code": "authors"}
+"""How the names of readings end, by the profile that leads to them."""
 
 RECORD_KNOBS: dict[str, Callable[[str], Any]] = {
     "linguistics": load_linguistics,
@@ -69,6 +64,9 @@ RECORD_KNOBS: dict[str, Callable[[str], Any]] = {
     "methods": lambda text: read_members(text, METHODS | READINGS, make_method),
 }
 """Knobs that are records, by name, and what makes the record from a text."""
+
+Fill = Callable[[Any, dict[str, Any], bool], dict[str, Any]]
+"""Adds to the typed settings of a method what they leave open; last, whether another method asks it."""
 
 
 def method_class(name: str) -> type[Any]:
@@ -83,7 +81,9 @@ def method_class(name: str) -> type[Any]:
         return _imported(known[name])
     found = find_extension("methods", name)
     if found is None:
-        raise UnknownName("method", name, known_names("methods", known))
+        module, colon, _ = name.partition(":")
+        absent = f"there is no module {module!r}, neither in Python's path nor in the working folder."
+        raise UnknownName("method", name, known_names("methods", known), remedy=absent if colon else "")
     if not isinstance(found, type):
         raise InputError(f"the method {name} is no class ({found!r}): name the class of a method.")
     return found
@@ -122,7 +122,8 @@ def make_method(name: str | Method, settings: Mapping[str, Any] | None = None) -
 
 def profiles_of(name: str) -> dict[str, type[Any]]:
     """The readings of a method by their profiles, where each is a method of its own; else none."""
-    further = {profile: _imported(target) for (of, profile), target in PROFILES.items() if of == name}
+    endings = {profile: f"{name}_{ending}" for profile, ending in PROFILES.items()}
+    further = {profile: _imported(READINGS[each]) for profile, each in endings.items() if each in READINGS}
     return {"default": method_class(name), **further} if further else {}
 
 
@@ -146,7 +147,7 @@ def in_profile(method: Any, settings: Mapping[str, Any]) -> Any:
 
 
 def _knobs(cls: type[Any]) -> set[str]:
-    return {field.name for field in fields(cls)}
+    return {field.name for field in fields(cls)} if is_dataclass(cls) else set()
 
 
 def read_settings(name: str | Method, settings: Mapping[str, Any]) -> dict[str, Any]:
@@ -155,35 +156,38 @@ def read_settings(name: str | Method, settings: Mapping[str, Any]) -> dict[str, 
     Those of a member of `blender`, or of a method that is an action of `airrag`, have its name in front:
     ``{"single.passages": 5}``.
     """
-    return _typed(plain_method(name), settings)
+    return _settings(plain_method(name), settings, lambda method, typed, is_member: typed)
+
+
+def _settings(
+    method: Any, settings: Mapping[str, Any], fill: Fill, *, is_member: bool = False
+) -> dict[str, Any]:
+    """The typed settings of a method and of its members, each of which `fill` adds to."""
+    own, of_members = by_member(settings)
+    method = in_profile(method, own)
+    filled = fill(method, _typed(method, own), is_member)
+    members = members_of(method, filled)
+    for name, knobs in of_members.items():
+        place = f"of method {name_of(type(method))}"
+        if members is None:  # a slip, as in "dragin.threshold" of dragin itself
+            raise UnknownName("knob", f"{name}.{next(iter(knobs), '')}", _knobs(type(method)), place=place)
+        if name not in members:
+            raise UnknownName("member", name, members, place=place)
+    for name, member in (members or {}).items():
+        filled |= of_member(name, _settings(member, of_members.get(name, {}), fill, is_member=True))
+    return filled
 
 
 def _typed(method: Any, settings: Mapping[str, Any]) -> dict[str, Any]:
-    method = in_profile(method, settings)
-    cls = type(method)
-    if not is_dataclass(cls):
-        if settings:
-            raise UnknownName("knob", next(iter(settings)), (), place=f"of method {name_of(cls)}")
-        return {}
-    names = {field.name for field in fields(cls)}
-    own, of_members = by_member(settings)
-    _check_profile_has(own, method)
-    made = {
-        key: RECORD_KNOBS[key](value)
-        if isinstance(value, str) and key in names & RECORD_KNOBS.keys()
-        else value
-        for key, value in own.items()
-    }
-    typed = parse_knobs(cls, made)
-    members = members_of(method, typed)
-    for member, knobs in of_members.items():
-        if members is None:  # a slip, as in "dragin.threshold" of dragin itself
-            slip = f"{member}.{next(iter(knobs), '')}"
-            raise UnknownName("knob", slip, names, place=f"of method {name_of(cls)}")
-        if member not in members:
-            raise UnknownName("member", member, members, place=f"of method {name_of(cls)}")
-        typed |= of_member(member, _typed(members[member], knobs))
-    return typed
+    """Settings of a method itself as values of its knobs' types."""
+    names = _knobs(type(method))
+    _check_profile_has(settings, method)
+    made = dict(settings)
+    for key in settings.keys() & names & RECORD_KNOBS.keys():
+        if isinstance(made[key], str):
+            with about(f"knobs.{key}"):
+                made[key] = RECORD_KNOBS[key](made[key])
+    return parse_knobs(type(method), made)
 
 
 def _check_profile_has(settings: Mapping[str, Any], method: Any) -> None:
@@ -215,54 +219,39 @@ def with_preset(
         UnknownName: no such method, knob or preset.
         PresetError: the preset named can't be read, or knows neither the method in its profile nor a member.
     """
-    method = in_profile(plain_method(name), settings)
-    typed = _typed(method, settings)
-    if preset is None:
-        return _filled(method, typed, answer_model, own_preset(answer_model))
-    named = open_preset(preset)
-    if not _is_known(named, method, typed):
-        named.knobs(type(method), by_member(typed)[0])  # raises, and says what it knows
-    return _filled(method, typed, answer_model, named)
+    with about("preset"):
+        chosen = own_preset(answer_model) if preset is None else open_preset(preset)
+    known = []
 
+    def fill(method: Any, typed: dict[str, Any], is_member: bool) -> dict[str, Any]:
+        cls = type(method)
+        # What a member may read is up to the method that asks it.
+        limit = {"l_max": method.l_max} if is_member and hasattr(method, "l_max") else {}
+        filled = {**own_prompts(method, answer_model), **changed_knobs(method), **limit, **typed}
+        if chosen is None or not chosen.knows(cls, filled):
+            return filled
+        known.append(cls)
+        return {**chosen.knobs(cls, filled), **filled}
 
-def _is_known(preset: Preset, method: Any, typed: Mapping[str, Any]) -> bool:
-    """Whether a preset has something for a method or one of its members."""
-    own, of_members = by_member(typed)
-    method = in_profile(method, own)
-    members = (members_of(method, own) or {}).items()
-    return preset.knows(type(method), {**changed_knobs(method), **own}) or any(
-        _is_known(preset, member, of_members.get(name, {})) for name, member in members
-    )
-
-
-def _filled(method: Any, typed: Mapping[str, Any], model: str, preset: Preset | None) -> dict[str, Any]:
-    own, of_members = by_member(typed)
-    method = in_profile(method, own)
-    cls = type(method)
-    filled = {**_trained_prompts(cls, model), **changed_knobs(method), **own}
-    if preset is not None and preset.knows(cls, filled):
-        filled = {**preset.knobs(cls, filled), **filled}
-    for name, member in (members_of(method, filled) or {}).items():
-        # What it may read is up to the method that asks it.
-        given = {"l_max": member.l_max} if hasattr(member, "l_max") else {}
-        filled |= of_member(name, _filled(member, {**given, **of_members.get(name, {})}, model, preset))
+    plain = plain_method(name)
+    filled = _settings(plain, settings, fill)
+    if preset is not None and chosen is not None and not known:
+        own, _ = by_member(filled)
+        chosen.knobs(type(in_profile(plain, own)), own)  # raises, and says what it knows
     return filled
 
 
-def own_prompts(method: str, model: str) -> dict[str, Any]:
+def own_prompts(method: str | Method, model: str) -> dict[str, Any]:
     """The prompts that a model was trained on, as a setting of the method; nothing for most models.
 
     Raises:
         UnknownName, ModelSpecError: a model that can't be named so, or whose `reader.json` can't be read.
     """
-    return _trained_prompts(method_class(method), model)
-
-
-def _trained_prompts(cls: type[Any], model: str) -> dict[str, Any]:
-    names = {field.name for field in fields(cls)} if is_dataclass(cls) else set()
+    names = _knobs(type(plain_method(method)))
     if not model or not names & {"wording", "prompts"}:
         return {}
-    kind, name, options = parse_spec(model)
+    with about("models.answer"):
+        kind, name, options = parse_spec(model)
     folder = kind.reader(name, options)
     if folder is None or not (folder / "reader.json").is_file():
         return {}
@@ -291,10 +280,20 @@ def ready_method(
 def with_prompts(name: str | Method, knobs: Mapping[str, Any], prompts: Any) -> dict[str, Any]:
     """Knobs of a method, and the one that holds its prompts, where these are named beside them."""
     settings, plain = dict(knobs), plain_method(name)
-    if prompts is not None:
-        knob = "prompts" if "prompts" in getattr(plain, "__dataclass_fields__", ()) else "wording"
+    if prompts is None:
+        return settings
+    with about("prompts"):
+        knob = prompts_knob(plain)
+        if not knob:
+            raise InputError(f"method {name_of(type(plain))} has its own prompts alone: leave out --prompts.")
         if knob in settings:
             raise InputError(f"--prompts and the knob {knob} both name the prompts: give one of them.")
         read = open_wording if knob == "wording" else open_airrag_wording
         settings[knob] = read(prompts) if isinstance(prompts, str | Path) else prompts
     return settings
+
+
+def prompts_knob(method: object) -> str:
+    """The knob that holds a method's prompts; empty where these can't be changed."""
+    has = getattr(method, "__dataclass_fields__", ())
+    return next((knob for knob in ("prompts", "wording") if knob in has), "")

@@ -35,7 +35,8 @@ A message names the value, the place and the remedy. An `InputError` is raised
 before anything is written or computed wherever that can be known.
 """
 
-from collections.abc import Iterable
+from collections.abc import Iterable, Iterator
+from contextlib import contextmanager
 from difflib import get_close_matches
 
 from askance.core.installing import install_line
@@ -48,9 +49,25 @@ class AskanceError(Exception):
 
 
 class InputError(AskanceError):
-    """What the user gave can't be used."""
+    """What the user gave can't be used.
+
+    Attributes:
+        setting: the key of the setting of an engine that it is about, such as ``knobs.passages``; empty where
+            that is not known.
+    """
 
     exit_code = 2
+    setting = ""
+
+
+@contextmanager
+def about(setting: str) -> Iterator[None]:
+    """Say of an `InputError` which setting it is about, unless that is known already."""
+    try:
+        yield
+    except InputError as error:
+        error.setting = error.setting or setting
+        raise
 
 
 class UnknownName(InputError):

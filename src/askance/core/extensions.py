@@ -7,7 +7,7 @@ never a plug-in's.
 import re
 import sys
 import traceback
-from collections.abc import Iterable
+from collections.abc import Collection, Iterable
 from functools import cache
 from importlib import import_module
 from importlib.metadata import EntryPoint, entry_points
@@ -31,6 +31,29 @@ def plugins(kind: str) -> dict[str, tuple[EntryPoint, ...]]:
 def known_names(kind: str, own: Iterable[str]) -> list[str]:
     """The names that stand for something: askance's own, then those of plug-ins."""
     return list(dict.fromkeys((*own, *plugins(kind))))
+
+
+def packages_of_plugins(kind: str, own: Collection[str]) -> dict[str, str]:
+    """The plug-ins of a kind by name, each with the package that offers it; none is imported."""
+    return {
+        name: f"a plug-in of {' and '.join(map(_package, points))}"
+        for name, points in plugins(kind).items()
+        if name not in own
+    }
+
+
+def find_with_place(kind: str, spec: str) -> tuple[Any, str] | None:
+    """The object behind ``NAME:PLACE`` or ``module:Class``, and the place; None where it is neither.
+
+    Raises:
+        InputError: as for `find_extension`.
+    """
+    name, _, place = spec.partition(":")
+    for tried, rest in ((name, place), (spec, "")):
+        found = find_extension(kind, tried)
+        if found is not None:
+            return found, rest
+    return None
 
 
 def find_extension(kind: str, name: str) -> Any:

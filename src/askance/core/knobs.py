@@ -10,7 +10,7 @@ import types
 from collections.abc import Mapping, Sequence
 from typing import Any, ClassVar, Literal, TypeVar, Union, cast, get_args, get_origin, get_type_hints
 
-from askance.core.errors import KnobError, UnknownName
+from askance.core.errors import KnobError, UnknownName, about
 
 T = TypeVar("T")
 _WORDS = {
@@ -70,7 +70,8 @@ class Knobs:
     def __post_init__(self) -> None:
         hints = get_type_hints(type(self))
         for field in dataclasses.fields(self):  # type: ignore[arg-type]
-            _check(_owner(type(self)), field, hints[field.name], getattr(self, field.name))
+            with about(f"knobs.{field.name}"):
+                _check(_owner(type(self)), field, hints[field.name], getattr(self, field.name))
 
 
 def short_repr(method: object) -> str:
@@ -103,12 +104,12 @@ def parse_knobs(cls: type[Any], settings: Mapping[str, Any]) -> dict[str, Any]:
         KnobError: a value that can't be read as the knob's type.
     """
     hints = get_type_hints(cls)
-    for name in settings:
-        knob_field(cls, name)
-    return {
-        name: _parse(_owner(cls), name, hints[name], value) if isinstance(value, str) else value
-        for name, value in settings.items()
-    }
+    typed = {}
+    for name, value in settings.items():
+        with about(f"knobs.{name}"):
+            knob_field(cls, name)
+            typed[name] = _parse(_owner(cls), name, hints[name], value) if isinstance(value, str) else value
+    return typed
 
 
 def name_of(cls: type[Any]) -> str:
@@ -127,7 +128,8 @@ def knob_field(cls: type[Any], name: str) -> dataclasses.Field[Any]:
     Raises:
         UnknownName: `cls` has no such knob.
     """
-    fields = {field.name: field for field in dataclasses.fields(cls)}
+    known = dataclasses.fields(cls) if dataclasses.is_dataclass(cls) else ()
+    fields = {field.name: field for field in known}
     if name not in fields:
         raise UnknownName("knob", name, fields, place=f"of {_owner(cls)}")
     return fields[name]

@@ -166,6 +166,12 @@ class Needs:
     encoder: bool = False
 
     @property
+    def asked_roles(self) -> frozenset[Role]:
+        """The roles that may be asked."""
+        always: frozenset[Role] = frozenset(("answer", "attend") if self.attention else ("answer",))
+        return self.roles | always
+
+    @property
     def choice(self) -> str:
         """`one_of` in words."""
         return " or ".join(" with ".join(sorted(each)) for each in self.one_of)

@@ -8,6 +8,7 @@ from typing import Any
 
 from pydantic.dataclasses import dataclass as checked_dataclass
 
+from askance.ask import check_can_search
 from askance.choosing import DEFAULT_METHOD, choose_method
 from askance.config import STRICT, EngineConfig
 from askance.core.errors import InputError
@@ -132,6 +133,7 @@ def look_up(
         retriever = cell.cached_retriever(open_retriever(cell.index, cell.retriever, encoder))
     questions = choose(cell.dataset, cell.selection)
     retriever = GoldRetrievers(tuple(questions.values())) if cell.is_gold else retriever
+    check_can_search(method, retriever, encoder)
     return ReadyCell(cell, questions, method, retriever, scoring, encoder if method.needs.encoder else None)
 
 

@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, Any, cast
 
 from askance.core.activity import doing
 from askance.core.errors import ModelSpecError, UnknownName
-from askance.core.extensions import check_port, find_extension, known_names, make_extension
+from askance.core.extensions import check_port, find_with_place, known_names, make_extension
 from askance.core.installing import embedded_line, install_line
 from askance.core.ports import Encoder, Entailment, Model
 from askance.models.engines import runs_by_llama_cpp
@@ -307,18 +307,16 @@ def parse_spec(spec: str, role: str = "models") -> tuple[ModelKind, str, dict[st
 
 def _extension(role: str, named: str) -> tuple[ModelKind, str] | None:
     """The kind that a plug-in or ``module:Class`` makes, and the name behind a plug-in's."""
-    name, _, place = named.partition(":")
-    factory = find_extension(role, name)
-    if factory is None:
-        place, factory = "", find_extension(role, named)
-    if factory is None:
+    found = find_with_place(role, named)
+    if found is None:
         return None
+    factory, place = found
 
     def load(place: str, options: dict[str, str], port: type) -> Any:
         what = f"the {port.__name__.lower()} {named}"
-        found = make_extension(factory, what, *([place] if place else []), **options)
-        check_port(found, port, what)
-        return found
+        made = make_extension(factory, what, *([place] if place else []), **options)
+        check_port(made, port, what)
+        return made
 
     kind = ModelKind(
         named, "a plug-in", (), str, None, (), partial(load, port=Model), readying="",

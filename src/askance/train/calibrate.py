@@ -6,6 +6,7 @@ number of searches a question does mean the same everywhere.
 """
 
 from collections.abc import Sequence
+from contextlib import suppress
 from dataclasses import dataclass, replace
 from math import isfinite
 from typing import Any, get_type_hints
@@ -14,6 +15,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from askance.core.errors import AskanceError, InputError
+from askance.core.extensions import known_names
 from askance.core.knobs import SearchKnob, describe_type, knob_field, knob_range, name_of, search_knob, titled
 from askance.core.types import Question
 from askance.engine import Engine
@@ -131,8 +133,11 @@ async def calibrate(
 
 
 def calibrated_methods() -> dict[str, str]:
-    """The methods that can be calibrated, with the knob of each."""
-    knobs = {name: search_knob(method_class(name)) for name in METHODS}
+    """The methods that can be calibrated, those of plug-ins too, with the knob of each."""
+    knobs: dict[str, SearchKnob | None] = {}
+    for name in known_names("methods", METHODS):
+        with suppress(InputError):  # a plug-in that can't be imported
+            knobs[name] = search_knob(method_class(name))
     return {name: knob.name for name, knob in knobs.items() if knob is not None}
 
 

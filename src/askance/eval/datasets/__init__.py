@@ -14,7 +14,7 @@ from operator import attrgetter
 from pathlib import Path
 
 from askance.core.errors import DatasetError, InputError, UnknownName
-from askance.core.extensions import find_extension, known_names
+from askance.core.extensions import find_with_place, known_names
 from askance.core.types import Question
 from askance.eval.datasets.grounds import Grounds
 
@@ -240,14 +240,13 @@ def located(spec: str) -> tuple[Dataset, Path | None, dict[str, str]]:
 def _extension(spec: str) -> tuple[Dataset, Path | None, dict[str, str]]:
     """The same of a plug-in, ``NAME:FILE``, or of ``module:function``: each is a reader, or a row."""
     named, _, query = spec.partition("?")
-    name, _, path = named.partition(":")
-    found = find_extension("datasets", name)
-    if found is None:
-        path, found = "", find_extension("datasets", named)
-    if found is None:
+    name = named.partition(":")[0]
+    extension = find_with_place("datasets", named)
+    if extension is None:
         known = known_names("datasets", DATASETS)
         place = "(write NAME:FILE)"
         raise UnknownName("dataset", name, known, place=place, remedy=_with_its_name(name))
+    found, path = extension
     if not isinstance(found, Dataset):
         spec = f"{name}:FILE" if path else name
         found = Dataset(spec, "", "", "", (), f"{found.__module__}:{found.__qualname__}")
