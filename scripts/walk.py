@@ -105,7 +105,7 @@ def walk(act: Callable[[], Any]) -> Walk:
         act()
     finally:
         sys.setprofile(None)
-        threading.setprofile(None)  # type: ignore[arg-type]
+        threading.setprofile(None)
     return Walk([stop for stop in stops.values() if stop.num_calls])
 
 

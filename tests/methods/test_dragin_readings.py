@@ -15,7 +15,7 @@ from askance.engine import Engine
 from askance.methods.dragin import Dragin
 from askance.methods.dragin_paper import DraginPaper
 from askance.methods.looking import Look
-from askance.methods.wording import DEMOS, PLAIN, Wording
+from askance.methods.prompts import DEMOS, PLAIN, Wording
 from askance.models.scripted import Reply, ScriptedModel
 from askance.retrieval.scripted import ScriptedRetriever
 from askance.text.linguistics import OWN, Linguistics

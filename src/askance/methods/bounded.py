@@ -5,10 +5,9 @@ from dataclasses import dataclass, replace
 
 from askance.core.errors import BudgetTooSmall
 from askance.core.knobs import Knobs, knob, name_of
-from askance.core.ports import Method, Retriever, Run
+from askance.core.ports import Method, Retriever, Run, WrappedRetriever
 from askance.core.trace import Trace
 from askance.core.types import Answer, Hit, Question
-from askance.core.wrapped import WrappedRetriever
 from askance.methods.budget import Account, AllowedModel, NoRoom
 from askance.methods.eliciting import as_answer
 from askance.methods.plain_trace import PlainTrace, num_written, settled

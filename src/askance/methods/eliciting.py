@@ -9,8 +9,7 @@ from askance.core.types import Answer, Chat, GenerateRequest, Hit, Prompt, Quest
 from askance.methods.budget import has_room
 from askance.methods.citing import cited
 from askance.methods.plain_trace import settled, without_markers
-from askance.methods.prompts import STOPS, Layout, answer_prompt
-from askance.methods.wording import Wording
+from askance.methods.prompts import STOPS, Layout, Wording, answer_prompt
 from askance.text.answers import awaits_answer, has_answer, short_answer
 from askance.text.sentences import SentenceEnd
 from askance.text.support import Shown

@@ -10,9 +10,8 @@ from askance.core.types import Answer, GenerateRequest, Generation, Hit, Key, Qu
 from askance.methods.bounded import Bounded
 from askance.methods.eliciting import as_answer, elicited
 from askance.methods.plain_trace import judgeable, plain_of
-from askance.methods.prompts import STOPS, Layout, answer_prompt
+from askance.methods.prompts import OWN, STOPS, Layout, Wording, answer_prompt
 from askance.methods.searching import search_for
-from askance.methods.wording import OWN, Wording
 from askance.text.answers import has_answer
 from askance.text.markers import Plain
 

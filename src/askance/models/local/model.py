@@ -25,8 +25,7 @@ from askance.core.types import (
     Watch,
     as_spans,
 )
-from askance.models.local.decode import Job, Options, Sample
-from askance.models.local.detokenise import Detokeniser
+from askance.models.local.decode import Detokeniser, Job, Options, Sample
 from askance.models.local.encoding import Encoding
 from askance.runtime.batch import Batch
 from askance.runtime.schedule import Scheduler, tell
