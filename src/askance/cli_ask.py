@@ -58,14 +58,14 @@ def _ask_on_screen(open_named: Callable[[], Engine], question: str, path: Path |
     with before_doing(lambda: view.echo(question)):
         engine = open_named()
     with shown_by(None), view, _kept(Trace(view), path) as trace:
-        asyncio.run(engine.answer_into(trace, question))
+        asyncio.run(engine.answer(question, trace=trace))
     if path is not None:
         out.print(printable(f"trace: {path}"), style="dim", markup=False, soft_wrap=True)
 
 
 def _ask_as_json(engine: Engine, question: str, path: Path | None) -> None:
     with _kept(Trace(), path) as trace:
-        result = asyncio.run(engine.answer_into(trace, question))
+        result = asyncio.run(engine.answer(question, trace=trace))
     print(json_line(_answer_record(result, trace, path)))
 
 

@@ -45,9 +45,33 @@ class Engine:
         other.method = method
         return other
 
-    async def answer(self, question: str | Question, *, listener: Listener | None = None) -> Result:
-        """Answer one question. `listener` sees every event of the trace as it happens."""
-        return await self.answer_into(Trace(listener), question)
+    async def answer(
+        self,
+        question: str | Question,
+        *,
+        listener: Listener | None = None,
+        trace: Trace | None = None,
+        retriever: Retriever | None = None,
+    ) -> Result:
+        """Answer one question.
+
+        Args:
+            listener: sees every event of the trace as it happens.
+            trace: one of your own instead, which is complete also when this raises.
+            retriever: another one than the engine's own.
+        """
+        return await ask(
+            Question(id="question", text=question) if isinstance(question, str) else question,
+            self.method,
+            self.models,
+            retriever or self.retriever,
+            encoder=self.encoder,
+            seed=self.seed,
+            budget=self.budget,
+            trace=trace or Trace(listener),
+            why=self.why,
+            config=self.config,
+        )
 
     async def stream(self, question: str | Question) -> AsyncIterator[AnyEvent]:
         """Answer one question, and give every event of the trace as it happens, an `Answered` as the last.
@@ -65,26 +89,6 @@ class Engine:
         finally:
             asked.cancel()
             await asyncio.gather(asked, return_exceptions=True)
-
-    async def answer_into(self, trace: Trace, question: str | Question) -> Result:
-        """Answer one question into a trace of your own, which is complete also when this raises."""
-        asked = Question(id="question", text=question) if isinstance(question, str) else question
-        return await self.answer_from(self.retriever, trace, asked)
-
-    async def answer_from(self, retriever: Retriever | None, trace: Trace, question: Question) -> Result:
-        """Answer one question with another retriever than the engine's own."""
-        return await ask(
-            question,
-            self.method,
-            self.models,
-            retriever,
-            encoder=self.encoder,
-            seed=self.seed,
-            budget=self.budget,
-            trace=trace,
-            why=self.why,
-            config=self.config,
-        )
 
     def ask(self, question: str | Question, *, listener: Listener | None = None) -> Result:
         """`answer` for code that is not asynchronous."""

@@ -76,8 +76,12 @@ class Backend(Protocol[S, B]):
         """How much of the beginning `ids` slots hold, to be shared; 0 where they do not share."""
         ...
 
-    def open(self, num_tokens: int, ids: Sequence[int] = ()) -> S:
-        """A slot with room for so many tokens; where slots share, with as much of `ids` as is worth it."""
+    def open(self, num_tokens: int, ids: Sequence[int] = (), *, attention: bool = False) -> S:
+        """A slot with room for so many tokens; where slots share, with as much of `ids` as is worth it.
+
+        Args:
+            attention: whether attention will be wanted.
+        """
         ...
 
     def num_held(self, slot: S) -> int:

@@ -123,7 +123,7 @@ class Batch(Generic[S, B]):
                 continue
             self._make_room(room)
             try:
-                slot = self._backend.open(request.max_tokens, beginning)
+                slot = self._backend.open(request.max_tokens, beginning, attention=request.wants_attention)
             except BaseException as error:  # the memory is not there after all
                 if not (self._running or self.tree.num_blocks or self._backend.num_reserved):
                     self._over.append((request, error))

@@ -77,7 +77,7 @@ class Trials:
 
 async def _ask(engine: Engine, attempt: "_Attempt") -> None:
     try:
-        attempt.usage = (await engine.answer_into(attempt.trace, attempt.question)).usage
+        attempt.usage = (await engine.answer(attempt.question, trace=attempt.trace)).usage
     except LASTING:
         raise
     except AskanceError as error:
