@@ -18,8 +18,7 @@ from askance.methods.looking import (
     weightiest,
 )
 from askance.methods.prompts import answer_prompt
-from askance.text.linguistics import OWN, Linguistics
-from askance.text.words import WORD
+from askance.text.linguistics import OWN, WORD, Linguistics
 from tests.tolerances import near
 
 TEXTS = st.text(alphabet=st.characters(exclude_categories=("Cs", "Cc")), max_size=30)

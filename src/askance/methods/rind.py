@@ -10,9 +10,8 @@ import numpy as np
 from askance.core.trace import Decided, Trace, WordSignal
 from askance.core.types import Cut, Generation, Token, Want
 from askance.methods.looking import Heads, Look, over_heads
-from askance.text.linguistics import Linguistics
+from askance.text.linguistics import FUNCTION_WORDS, Linguistics, TokenWord, token_words
 from askance.text.sentences import SentenceEnd
-from askance.text.words import FUNCTION_WORDS, TokenWord, token_words
 
 TriggerMode = Literal["rind", "token_probability", "every_sentence", "every_tokens"]
 

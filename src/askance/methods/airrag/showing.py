@@ -8,7 +8,7 @@ from askance.methods.airrag.choosing import Chosen, Ending, Verifier, Vote
 from askance.methods.airrag.state import RA, State
 from askance.methods.citing import Evidence, whole_cited
 from askance.text.answers import short_answer
-from askance.text.words import content_words
+from askance.text.linguistics import content_words
 from askance.tree.nodes import Node, Tree
 
 _VERIFIERS = {
