@@ -8,7 +8,7 @@ from askance.core.ports import Run
 from askance.core.trace import Decided
 from askance.core.types import Answer, GenerateRequest, Generation, Hit, Key, Question, Sampling, Until, Want
 from askance.methods.bounded import Bounded
-from askance.methods.eliciting import as_answer, elicited
+from askance.methods.finishing import as_answer, elicited
 from askance.methods.plain_trace import judgeable, plain_of
 from askance.methods.prompts import OWN, STOPS, Layout, Wording, answer_prompt
 from askance.methods.searching import search_for

@@ -24,8 +24,7 @@ from askance.core.types import (
     untrusted,
 )
 from askance.methods.bounded import Bounded
-from askance.methods.citing import cited_as_written
-from askance.methods.eliciting import no_room
+from askance.methods.finishing import cited_as_written, no_room
 from askance.methods.looking import is_control
 from askance.methods.plain_trace import without_markers
 from askance.methods.prompts import OWN, Wording, example_spans, numbered

@@ -10,8 +10,7 @@ from askance.core.ports import Model, Needs, Run
 from askance.core.types import Answer, Question, Role, Signal, Span
 from askance.methods.bounded import Bounded
 from askance.methods.budget import NoRoom
-from askance.methods.citing import checked
-from askance.methods.eliciting import elicited
+from askance.methods.finishing import checked, elicited
 from askance.methods.prompts import OWN, Layout, Wording, layout_needs
 from askance.methods.selfrag.deciding import Mode, SearchRule
 from askance.methods.selfrag.judging import Judge, NativeScorer, PromptedScorer, ReflectionScorer
