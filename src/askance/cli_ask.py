@@ -10,7 +10,7 @@ from typing import Annotated, Any
 
 import typer
 
-from askance.ask import Result, check_question
+from askance.ask import Engine, Result, check_question
 from askance.cli_options import JsonFlag, with_settings
 from askance.config import SETTINGS
 from askance.config_sources import Sourced
@@ -18,7 +18,6 @@ from askance.core.activity import before_doing, shown_by
 from askance.core.errors import QuestionError
 from askance.core.strict_json import json_line
 from askance.core.trace import Noted, Trace
-from askance.engine import Engine
 from askance.runtime.trace_file import check_writable
 from askance.serve.console import out
 from askance.text.printable import printable

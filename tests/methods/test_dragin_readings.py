@@ -8,10 +8,9 @@ import re
 import numpy as np
 import pytest
 
-from askance.ask import ask
+from askance.ask import Engine, ask
 from askance.core.errors import InputError
 from askance.core.types import Passage, Question
-from askance.engine import Engine
 from askance.methods.dragin import Dragin
 from askance.methods.dragin_paper import DraginPaper
 from askance.methods.looking import Look

@@ -73,3 +73,13 @@ class SentenceEnd:
         if end is None:
             return None
         return Cut(sum(token.start < end for token in tokens), "sentence")
+
+
+@dataclass(frozen=True, slots=True)
+class SentenceFollowed:
+    """Ends a generation like `SentenceEnd`, one token later: the attention to a sentence's last token is
+    known once the token after it has been fed.
+    """
+
+    def __call__(self, tokens: Sequence[Token]) -> Cut | None:
+        return SentenceEnd()(tokens[:-1])

@@ -6,10 +6,10 @@ from dataclasses import dataclass, field, replace
 from statistics import fmean
 from typing import Any
 
+from askance.ask import Engine
 from askance.core.errors import LASTING, AskanceError
 from askance.core.trace import Trace
 from askance.core.types import Question, Usage
-from askance.engine import Engine
 from askance.runtime.many import many
 
 Progress = Callable[[int, float, int, float | None], None]
