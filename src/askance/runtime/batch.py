@@ -11,10 +11,9 @@ from traceback import clear_frames
 from typing import Generic
 
 from askance.core.errors import ModelFailure
-from askance.runtime.backend import B, Backend, Fed, Feed, S
+from askance.runtime.backend import B, Backend, Fed, Feed, Over, Request, S
 from askance.runtime.guessing import MOST_TOKENS, Guesser, Memory
 from askance.runtime.kvcache import BLOCK_TOKENS, PrefixTree
-from askance.runtime.request import Over, Request
 
 PASS_TOKENS = 512
 """Most tokens of prompts in one pass: what writes meanwhile waits for them."""
