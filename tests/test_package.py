@@ -12,10 +12,10 @@ import askance
 def test_exported_names():
     assert sorted(askance.__all__) == [
         "Answer", "AskanceError", "Attention", "Budget", "Chat", "Citation", "Demo", "Encoder", "Engine",
-        "EngineConfig", "Entailment", "Example", "GenerateRequest", "Generation", "Hit", "InputError", "Knobs",
-        "Method", "Model", "Needs", "Passage", "Question", "Raw", "Result", "Retriever", "Run", "Sampling", "Scored",
-        "Span", "Token", "Trace", "Turn", "Usage", "Want", "__version__", "knob", "open_engine",
-        "read_config",
+        "EngineConfig", "Entailment", "Example", "GenerateRequest", "Generation", "Hit", "InputError",
+        "Knobs", "Method", "Model", "Needs", "Passage", "Question", "Raw", "Result", "Retriever", "Run",
+        "Sampling", "Scored", "Span", "Token", "Trace", "Turn", "Usage", "Want", "__version__", "knob",
+        "open_engine", "read_config",
     ]  # fmt: skip
     for name in askance.__all__:
         assert getattr(askance, name) is not None
