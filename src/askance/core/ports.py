@@ -215,10 +215,25 @@ class WrappedModel:
 
     def __init__(self, model: Model) -> None:
         self._model = model
-        self.name, self.precision, self.context_tokens = model.name, model.precision, model.context_tokens
-        self.signals, self.capabilities = model.signals, model.capabilities
-        self.counts_exactly, self.count = model.counts_exactly, model.count
+        self.name, self.precision, self.count = model.name, model.precision, model.count
         self.tokenize, self.decode, self.pieces = model.tokenize, model.decode, model.pieces
+
+    @property
+    def signals(self) -> frozenset[Signal]:
+        """What the other gives by now: a server may turn out to refuse a signal while it is asked."""
+        return self._model.signals
+
+    @property
+    def capabilities(self) -> frozenset[Capability]:
+        return self._model.capabilities
+
+    @property
+    def context_tokens(self) -> int:
+        return self._model.context_tokens
+
+    @property
+    def counts_exactly(self) -> bool:
+        return self._model.counts_exactly
 
     @property
     def fingerprint(self) -> str:
