@@ -4,6 +4,7 @@ import time
 from collections.abc import Sequence
 from contextvars import ContextVar
 
+from askance.core.ports import WrappedModel
 from askance.core.types import (
     Attention,
     GenerateRequest,
@@ -13,7 +14,6 @@ from askance.core.types import (
     Scored,
     TokenIds,
 )
-from askance.core.wrapped import WrappedModel
 from askance.models.local.model import LocalModel
 from benchmarks.work import Call
 

@@ -2,7 +2,7 @@
 
 from collections.abc import Sequence
 
-from askance.core.ports import Model
+from askance.core.ports import Model, WrappedModel
 from askance.core.types import (
     Attention,
     GenerateRequest,
@@ -11,7 +11,6 @@ from askance.core.types import (
     Scored,
     TokenIds,
 )
-from askance.core.wrapped import WrappedModel
 from askance.models.hf import HfModel
 from benchmarks.work import TextTree
 

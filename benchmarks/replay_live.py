@@ -18,7 +18,7 @@ from pathlib import Path
 import numpy as np
 
 from askance.ask import ask
-from askance.core.ports import Method, Model
+from askance.core.ports import Method, Model, WrappedModel
 from askance.core.trace import Decided, Searched, Trace
 from askance.core.types import (
     Demo,
@@ -29,8 +29,7 @@ from askance.core.types import (
     Question,
     TokenIds,
 )
-from askance.core.wrapped import WrappedModel
-from askance.methods.wording import Wording
+from askance.methods.prompts import Wording
 from askance.text.linguistics import Linguistics
 from benchmarks.recorded import Record, passage_block, split_demo
 

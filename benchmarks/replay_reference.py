@@ -26,8 +26,8 @@ from askance.core.types import (
     Span,
     Want,
 )
+from askance.methods.prompts import Wording
 from askance.methods.queries import QueryMode
-from askance.methods.wording import Wording
 from askance.models.bundled import load_plain
 from askance.reproductions.baselines import (
     ClosedBookAuthors,

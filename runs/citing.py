@@ -20,8 +20,8 @@ from pathlib import Path
 from typing import Any
 
 from askance.core.types import Hit, Passage
+from askance.text.linguistics import content_words
 from askance.text.support import best_support, claim_of, findings
-from askance.text.words import content_words
 
 Cites = Callable[[str, str, str, Sequence[Passage]], Passage | None]
 

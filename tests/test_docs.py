@@ -21,7 +21,7 @@ from askance.eval.metrics import METRICS
 from askance.eval.metrics.costs import COSTS
 from askance.eval.metrics.exact_match import exact_match
 from askance.methods.airrag.wording import AirragWording
-from askance.methods.wording import Wording
+from askance.methods.prompts import Wording
 from askance.models.kinds import MODEL_KINDS, parse_spec
 from askance.presets import open_preset
 from askance.train.reader.settings import ReaderSettings

@@ -27,7 +27,7 @@ from askance.core.knobs import Knobs, SearchKnob, knob
 from askance.core.ports import Needs
 from askance.core.types import Answer, Question
 from askance.eval.datasets import Example
-from askance.methods.wording import Wording
+from askance.methods.prompts import Wording
 from askance.models.scripted import ScriptedModel
 from askance.models.scripted_encoder import ScriptedEncoder
 from askance.retrieval.scripted import ScriptedRetriever

@@ -2,7 +2,7 @@ import json
 from itertools import pairwise
 
 from askance.sample import CORPUS, QUESTIONS
-from askance.text.words import words
+from askance.text.linguistics import words
 
 
 def rows(path):

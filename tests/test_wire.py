@@ -8,7 +8,7 @@ from askance.core.errors import BadIndex, InputError, KnobError, ModelSpecError,
 from askance.core.knobs import short_repr
 from askance.core.ports import Method
 from askance.methods.flare import Flare
-from askance.methods.wording import Wording
+from askance.methods.prompts import Wording
 from askance.models.scripted import ScriptedModel
 from askance.wire import (
     METHODS,

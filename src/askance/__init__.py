@@ -16,7 +16,7 @@ from typing import TYPE_CHECKING, Any
 from askance.core.version import VERSION as __version__
 
 if TYPE_CHECKING:
-    from askance.ask import Result
+    from askance.ask import Engine, Result
     from askance.config import EngineConfig, open_engine
     from askance.config_sources import read_config
     from askance.core.errors import AskanceError, InputError
@@ -43,7 +43,6 @@ if TYPE_CHECKING:
         Usage,
         Want,
     )
-    from askance.engine import Engine
     from askance.eval.datasets import Example
     from askance.runtime.limit import Budget
 
@@ -56,7 +55,7 @@ _HOMES = {
     "Citation": "core.types",
     "Demo": "core.types",
     "Encoder": "core.ports",
-    "Engine": "engine",
+    "Engine": "ask",
     "EngineConfig": "config",
     "Entailment": "core.ports",
     "Example": "eval.datasets",

@@ -10,7 +10,7 @@ from typing import Annotated, Any
 
 import typer
 
-from askance.ask import Result, check_question
+from askance.ask import Engine, Result, check_question
 from askance.cli_options import JsonFlag
 from askance.cli_settings import with_settings
 from askance.config import SETTINGS
@@ -19,7 +19,6 @@ from askance.core.activity import before_doing, shown_by
 from askance.core.errors import QuestionError
 from askance.core.strict_json import json_line
 from askance.core.trace import Noted, Trace
-from askance.engine import Engine
 from askance.runtime.trace_file import check_writable
 from askance.serve.console import out
 from askance.text.printable import printable
@@ -60,14 +59,14 @@ def _ask_on_screen(open_named: Callable[[], Engine], question: str, path: Path |
     with before_doing(lambda: view.echo(question)):
         engine = open_named()
     with shown_by(None), view, _kept(Trace(view), path) as trace:
-        asyncio.run(engine.answer_into(trace, question))
+        asyncio.run(engine.answer(question, trace=trace))
     if path is not None:
         out.print(printable(f"trace: {path}"), style="dim", markup=False, soft_wrap=True)
 
 
 def _ask_as_json(engine: Engine, question: str, path: Path | None) -> None:
     with _kept(Trace(), path) as trace:
-        result = asyncio.run(engine.answer_into(trace, question))
+        result = asyncio.run(engine.answer(question, trace=trace))
     print(json_line(_answer_record(result, trace, path)))
 
 

@@ -16,14 +16,13 @@ from typing import Annotated, Any, cast
 from pydantic import BeforeValidator, ConfigDict, Field, ValidationError, model_validator
 from pydantic.dataclasses import dataclass
 
-from askance.ask import check_can_search
+from askance.ask import Engine, check_can_search
 from askance.choosing import DEFAULT_METHOD, choose_method
 from askance.config_values import as_path, budget_of, knobs_of, models_of, named, plain, plain_method_of
 from askance.core.errors import InputError, UnknownName, about
 from askance.core.notes import note
 from askance.core.ports import Encoder, Method, Model, Retriever
 from askance.core.types import Role
-from askance.engine import Engine
 from askance.loading import (
     DEFAULT_MODEL,
     DEFAULT_RETRIEVER,

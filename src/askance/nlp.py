@@ -5,8 +5,7 @@ from pathlib import Path
 from typing import Any
 
 from askance.core.errors import InputError, KnobError, MissingExtra, ModelSpecError, UnknownName
-from askance.text.entities import Spans
-from askance.text.linguistics import OWN, Linguistics
+from askance.text.linguistics import OWN, Linguistics, Spans
 
 REAL_WORD_TAGS = frozenset({"NOUN", "ADJ", "VERB", "PROPN", "NUM"})
 """Universal parts of speech of the words that carry content, as in the DRAGIN authors' code."""

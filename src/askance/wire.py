@@ -6,12 +6,12 @@ from importlib import import_module
 from pathlib import Path
 from typing import Any, cast
 
+from askance.ask import Engine as Engine
 from askance.choosing import DEFAULT_METHOD as DEFAULT_METHOD
 from askance.core.errors import InputError, KnobError, UnknownName, about
 from askance.core.extensions import check_port, find_extension, known_names, make_extension
 from askance.core.knobs import changed_knobs, name_of, parse_knobs
 from askance.core.ports import Method
-from askance.engine import Engine as Engine
 from askance.loading import DEFAULT_MODEL as DEFAULT_MODEL
 from askance.loading import load_model as load_model
 from askance.loading import load_models as load_models

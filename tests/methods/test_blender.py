@@ -26,9 +26,9 @@ from askance.methods.blender import OF_THE_PAPER, Blender
 from askance.methods.closed_book import ClosedBook
 from askance.methods.dragin import Dragin
 from askance.methods.members import Members
+from askance.methods.prompts import PLAIN
 from askance.methods.selfrag.method import Selfrag
 from askance.methods.single import Single
-from askance.methods.wording import PLAIN
 from askance.models.scripted import ScriptedModel
 from askance.retrieval.scripted import ScriptedRetriever
 from askance.runtime.limit import Budget

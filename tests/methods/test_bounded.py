@@ -14,10 +14,9 @@ from askance.core.trace import Trace
 from askance.core.types import Hit, Passage, Question
 from askance.methods.budget import Account, AllowedModel, NoRoom, has_room
 from askance.methods.fixed import FixedSentence
-from askance.methods.prompts import answer_prompt
+from askance.methods.prompts import Wording, answer_prompt
 from askance.methods.selfrag.method import Selfrag
 from askance.methods.single import Single
-from askance.methods.wording import Wording
 from askance.models.scripted import ScriptedModel
 from askance.reproductions.baselines import SingleAuthors
 from askance.retrieval.scripted import ScriptedRetriever

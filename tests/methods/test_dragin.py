@@ -12,7 +12,7 @@ from askance.core.types import Demo, Passage, Question
 from askance.methods.dragin import Dragin
 from askance.methods.dragin_paper import DraginPaper
 from askance.methods.flare import Flare
-from askance.methods.wording import Wording
+from askance.methods.prompts import Wording
 from askance.models.scripted import Reply, ScriptedModel
 from askance.reproductions.dragin import DraginAuthors
 from askance.reproductions.rind_qfs import Asking, Doubt, formulate

@@ -8,14 +8,13 @@ import re
 import numpy as np
 import pytest
 
-from askance.ask import ask
+from askance.ask import Engine, ask
 from askance.core.errors import InputError
 from askance.core.types import Passage, Question
-from askance.engine import Engine
 from askance.methods.dragin import Dragin
 from askance.methods.dragin_paper import DraginPaper
 from askance.methods.looking import Look
-from askance.methods.wording import DEMOS, PLAIN, Wording
+from askance.methods.prompts import DEMOS, PLAIN, Wording
 from askance.models.scripted import Reply, ScriptedModel
 from askance.retrieval.scripted import ScriptedRetriever
 from askance.text.linguistics import OWN, Linguistics

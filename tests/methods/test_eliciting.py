@@ -10,8 +10,8 @@ from askance.core.types import Passage, Question
 from askance.methods.closed_book import ClosedBook
 from askance.methods.fixed import FixedLength, FixedSentence
 from askance.methods.flare import Flare
+from askance.methods.prompts import Wording
 from askance.methods.single import Single
-from askance.methods.wording import Wording
 from askance.models.scripted import Reply, ScriptedModel
 from askance.reproductions.baselines import (
     ClosedBookAuthors,

@@ -7,7 +7,7 @@ import pytest
 
 from askance.ask import ask
 from askance.core.types import Passage, Question, Token
-from askance.methods.wording import Wording
+from askance.methods.prompts import Wording
 from askance.models.scripted import Reply, ScriptedModel
 from askance.reproductions.answering import Written
 from askance.reproductions.flare import FlareEntity

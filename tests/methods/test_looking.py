@@ -8,11 +8,17 @@ from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
 from askance.core.types import GenerateRequest, Question, Sampling, Want
-from askance.methods.looking import Look, own_look, place_of, proxy_look, token_texts, weightiest
+from askance.methods.looking import (
+    Look,
+    own_look,
+    place_of,
+    proxy_look,
+    token_offsets,
+    token_texts,
+    weightiest,
+)
 from askance.methods.prompts import answer_prompt
-from askance.text.align import token_offsets
-from askance.text.linguistics import OWN, Linguistics
-from askance.text.words import WORD
+from askance.text.linguistics import OWN, WORD, Linguistics
 from tests.tolerances import near
 
 TEXTS = st.text(alphabet=st.characters(exclude_categories=("Cs", "Cc")), max_size=30)

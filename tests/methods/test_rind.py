@@ -13,19 +13,20 @@ from askance.reproductions.answering import space_marker
 from askance.reproductions.rind_qfs import (
     Asking,
     Doubt,
+    PieceWord,
     Weighed,
     align,
     first_doubt,
     formulate,
     influence,
     looked_back,
+    piece_words,
     read_words,
     scores,
     top_words,
     weigh,
 )
 from askance.text.linguistics import OWN, Linguistics
-from askance.text.words import PieceWord, piece_words
 from tests.tolerances import assert_near
 
 

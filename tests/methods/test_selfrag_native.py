@@ -7,8 +7,8 @@ import re
 import pytest
 
 from askance.ask import ask
+from askance.core.ports import WrappedModel
 from askance.core.types import Passage, Question, Raw, Span
-from askance.core.wrapped import WrappedModel
 from askance.methods.selfrag.method import Selfrag
 from askance.methods.selfrag.tokens import (
     ALL_TOKENS,

@@ -5,6 +5,7 @@ import math
 import pytest
 
 from askance.core.types import Passage, Question
+from askance.methods.prompts import Wording
 from askance.methods.selfrag.method import Selfrag
 from askance.methods.selfrag.tokens import (
     FULLY,
@@ -17,7 +18,6 @@ from askance.methods.selfrag.tokens import (
     UNSUPPORTED,
     UTILITIES,
 )
-from askance.methods.wording import Wording
 from askance.models.scripted import Reply, ScriptedModel
 from tests.methods.reflecting import (
     ARNO,

@@ -9,6 +9,7 @@ from hypothesis import strategies as st
 from askance.ask import ask
 from askance.core.trace import Generated, ScoredOptions
 from askance.core.types import Passage
+from askance.methods.prompts import Wording
 from askance.methods.selfrag.method import Selfrag
 from askance.methods.selfrag.tokens import (
     FULLY,
@@ -21,7 +22,6 @@ from askance.methods.selfrag.tokens import (
     UNSUPPORTED,
     UTILITIES,
 )
-from askance.methods.wording import Wording
 from askance.models.scripted import ScriptedModel
 from askance.retrieval.scripted import ScriptedRetriever
 from tests.methods.reflecting import QUESTION, Judged, ScriptedScorer, tried

@@ -14,9 +14,8 @@ from askance.eval.datasets.grounds import Grounds, Step, Triple
 from askance.methods.airrag import prompts as airrag_prompts
 from askance.methods.airrag.prompts import parse_queries
 from askance.methods.airrag.wording import READER, REFUSAL
-from askance.methods.prompts import answer_prompt
+from askance.methods.prompts import PLAIN, answer_prompt
 from askance.methods.selfrag import prompts as selfrag_prompts
-from askance.methods.wording import PLAIN
 from askance.text.answers import has_answer
 from askance.train.reader.passages import Showing, as_hits
 from askance.train.reader.reading import (

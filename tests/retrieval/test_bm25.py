@@ -9,10 +9,10 @@ from tests.tolerances import near, tolerance
 
 from askance.core.errors import RetrieverFailure
 from askance.retrieval import bm25
-from askance.retrieval.analysis import Analysis
 from askance.retrieval.bm25 import open_index
 from askance.retrieval.build import build_index
 from askance.retrieval.draft import open_draft
+from askance.retrieval.lexical import Analysis
 
 
 def index_of(folder, passages, analysis=Analysis()):

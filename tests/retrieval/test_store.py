@@ -15,10 +15,10 @@ from tests.retrieval.conftest import snapshot
 
 from askance.core.errors import AskanceError, BadIndex, RetrieverFailure
 from askance.models.scripted_encoder import ScriptedEncoder
-from askance.retrieval.analysis import Analysis
 from askance.retrieval.bm25 import open_index
 from askance.retrieval.build import build_index
 from askance.retrieval.dense import open_dense
+from askance.retrieval.lexical import Analysis
 from askance.retrieval.manifest import SCHEMA_VERSION
 from askance.retrieval.store import open_store
 
@@ -284,6 +284,6 @@ def run(script):
 
 
 def test_reading_documents_imports_no_package_that_it_does_not_need():
-    modules = "askance.retrieval.passages, askance.retrieval.analysis, askance.retrieval.scripted"
+    modules = "askance.retrieval.passages, askance.retrieval.lexical, askance.retrieval.scripted"
     names = "{'tantivy', 'pypdfium2', 'trafilatura', 'lxml'}"
     assert run(f"import sys, {modules}; print({names} & set(sys.modules))").stdout == "set()\n"

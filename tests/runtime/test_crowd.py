@@ -48,7 +48,7 @@ def test_every_question_ends_and_nothing_leaks(model, sample_index, method):
 
     async def ask_all():
         asked = [
-            asyncio.create_task(engine.answer_into(trace, Question(str(number), f"What is {number}?")))
+            asyncio.create_task(engine.answer(Question(str(number), f"What is {number}?"), trace=trace))
             for number, trace in enumerate(traces)
         ]
         for task in rng.sample(asked, NUM_CANCELLED):

@@ -155,3 +155,10 @@ def test_the_panic_of_a_retriever_is_a_failure_of_it_and_an_interruption_is_none
     with pytest.raises(SystemExit):
         asyncio.run(RecordedRetriever(Broken(), trace).search("exit", 3))
     assert len(trace.events) == 1
+
+
+def test_a_signal_that_a_model_turns_out_to_lack_is_lacking_in_its_wrappers_too():
+    model = ScriptedModel()
+    wrapped = recorded(model)[0]
+    model.signals = frozenset({"logprob"})
+    assert wrapped.signals == {"logprob"}

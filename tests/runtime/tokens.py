@@ -31,7 +31,7 @@ class Tokens:
     def num_held(self, slot):
         return 0
 
-    def open(self, num_tokens, ids=()):
+    def open(self, num_tokens, ids=(), *, attention=False):
         self.check(self.opens)
         if num_tokens in self.idle:
             self.idle.remove(num_tokens)

@@ -2,8 +2,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from askance.text.entities import entity_spans
-from askance.text.linguistics import OWN
+from askance.text.linguistics import OWN, entity_spans
 
 
 def entities(text):

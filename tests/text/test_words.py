@@ -2,7 +2,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from askance.core.types import Token
-from askance.text.words import content_words, token_words, words
+from askance.text.linguistics import content_words, token_words, words
 from tests.text.pieces import tokens_of
 
 

@@ -10,9 +10,9 @@ from dataclasses import dataclass
 
 import pytest
 
+from askance.ask import Engine
 from askance.core.errors import AskanceError, InputError, KnobError, MissingAbility, UnknownName
 from askance.core.types import Passage, Question
-from askance.engine import Engine
 from askance.methods.flare import Flare
 from askance.models.scripted import Reply, ScriptedModel
 from askance.retrieval.scripted import ScriptedRetriever

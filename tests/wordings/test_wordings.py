@@ -12,7 +12,7 @@ import askance.wordings
 from askance.ask import ask
 from askance.core.errors import InputError, PromptsError, UnknownName
 from askance.core.types import Demo, Passage, Question
-from askance.methods.wording import OWN, Wording
+from askance.methods.prompts import OWN, Wording
 from askance.models.scripted import ScriptedModel
 from askance.reproductions.baselines import ClosedBookAuthors, SingleAuthors
 from askance.retrieval.scripted import ScriptedRetriever

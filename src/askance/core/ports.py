@@ -1,4 +1,4 @@
-"""The ports: what a method may ask of the world. All else is an adapter or a wrapper of one of these."""
+"""The ports: what a method may ask of the world. All else is an adapter of one of these, or a wrapper."""
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
@@ -214,3 +214,56 @@ class ChecksModels(Protocol):
             MissingAbility: one lacks what the method, set as it is, asks of it; says what would do.
         """
         ...
+
+
+class WrappedModel:
+    """A `Model` over another one: what a wrapper does not change is the other's own."""
+
+    def __init__(self, model: Model) -> None:
+        self._model = model
+        self.name, self.precision, self.count = model.name, model.precision, model.count
+        self.tokenize, self.decode, self.pieces = model.tokenize, model.decode, model.pieces
+
+    @property
+    def signals(self) -> frozenset[Signal]:
+        """What the other gives by now: a server may turn out to refuse a signal while it is asked."""
+        return self._model.signals
+
+    @property
+    def capabilities(self) -> frozenset[Capability]:
+        return self._model.capabilities
+
+    @property
+    def context_tokens(self) -> int:
+        return self._model.context_tokens
+
+    @property
+    def counts_exactly(self) -> bool:
+        return self._model.counts_exactly
+
+    @property
+    def fingerprint(self) -> str:
+        return self._model.fingerprint
+
+    async def generate(self, request: GenerateRequest) -> tuple[Generation, ...]:
+        return await self._model.generate(request)
+
+    async def score(self, prompt: Prompt, options: Sequence[str]) -> tuple[Scored, ...]:
+        return await self._model.score(prompt, options)
+
+    async def attend(self, text: str | TokenIds, *, bos: bool) -> Attention:
+        return await self._model.attend(text, bos=bos)
+
+
+class WrappedRetriever:
+    """A `Retriever` over another one."""
+
+    def __init__(self, retriever: Retriever) -> None:
+        self._retriever, self.name = retriever, retriever.name
+
+    @property
+    def fingerprint(self) -> str:
+        return self._retriever.fingerprint
+
+    async def search(self, query: str, k: int, *, exclude: frozenset[str] = frozenset()) -> tuple[Hit, ...]:
+        return await self._retriever.search(query, k, exclude=exclude)

@@ -6,7 +6,7 @@ not take back (`commit`) and what it still may (`draft`). Viewers, costs and met
 
 import time
 from collections.abc import Iterator
-from contextlib import AbstractContextManager, contextmanager
+from contextlib import contextmanager
 from contextvars import ContextVar
 from dataclasses import replace
 from typing import Any
@@ -59,7 +59,7 @@ __all__ = [
     "WordSignal",
 ]
 
-_cause: ContextVar["tuple[Trace, int] | None"] = ContextVar("askance_trace_cause", default=None)
+_cause: ContextVar["tuple[list[AnyEvent], int] | None"] = ContextVar("askance_trace_cause", default=None)
 
 
 class Trace:
@@ -90,13 +90,10 @@ class Trace:
         event: Expanded = self.add(Expanded, node=node, action=action, text=text, **found)
         return event
 
-    def because(self, decision: Event) -> AbstractContextManager[None]:
-        """Name `decision` as the parent of the events inside."""
-        return self._because(decision)
-
     @contextmanager
-    def _because(self, decision: Event) -> Iterator[None]:
-        token = _cause.set((self, decision.id))
+    def because(self, decision: Event) -> Iterator[None]:
+        """Name `decision` as the parent of the events inside."""
+        token = _cause.set((self.events, decision.id))
         try:
             yield
         finally:
@@ -152,8 +149,10 @@ class Trace:
 
     def _make(self, kind: type[Any], **fields: Any) -> Any:
         at_seconds = time.perf_counter() - self._started
-        trace, cause = _cause.get() or (self, None)
-        parent = cause if trace is self else None  # one question may be asked while another is answered
+        events, cause = _cause.get() or (self.events, None)
+        parent = (
+            cause if events is self.events else None
+        )  # one question may be asked while another is answered
         return kind(id=len(self.events), parent=parent, at_seconds=at_seconds, **fields)
 
     def _tell(self, event: AnyEvent) -> None:
@@ -166,17 +165,11 @@ class _Aside(Trace):
 
     def __init__(self, of: Trace) -> None:
         self.events, self._listener, self._started = of.events, of._listener, of._started
-        self._of, self._text = of, ""
+        self._text = ""
 
     @property
     def committed(self) -> str:
         return self._text
-
-    def add(self, kind: type[Any], *, seconds: float = 0.0, **fields: Any) -> Any:
-        return self._of.add(kind, seconds=seconds, **fields)
-
-    def because(self, decision: Event) -> AbstractContextManager[None]:
-        return self._of.because(decision)
 
     def commit(self, text: str) -> None:
         self._text += text

@@ -8,13 +8,12 @@ from typing import Any
 
 from pydantic.dataclasses import dataclass as checked_dataclass
 
-from askance.ask import check_can_search
+from askance.ask import Engine, check_can_search
 from askance.choosing import DEFAULT_METHOD, choose_method
 from askance.config import STRICT, EngineConfig
 from askance.core.errors import InputError
 from askance.core.ports import Encoder, Method, Model, Retriever
 from askance.core.types import Role
-from askance.engine import Engine
 from askance.eval.gold import GOLD, GoldRetrievers
 from askance.eval.harness import Progress, ask_all, check_failures
 from askance.eval.metrics import DEFAULT_METRICS, Scoring, open_metrics

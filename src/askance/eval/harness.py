@@ -112,7 +112,7 @@ async def _answer(engine: Engine, attempt: Attempt) -> Result:
     retriever = engine.retriever
     if isinstance(retriever, GoldRetrievers):
         retriever = retriever.of(attempt.example)
-    return await engine.answer_from(retriever, attempt.trace, attempt.example.question)
+    return await engine.answer(attempt.example.question, trace=attempt.trace, retriever=retriever)
 
 
 def _record(outcome: _Outcome, scoring: Scoring) -> Record:

@@ -5,12 +5,11 @@ from dataclasses import dataclass, replace
 
 from askance.core.errors import BudgetTooSmall
 from askance.core.knobs import Knobs, knob, name_of
-from askance.core.ports import Method, Retriever, Run
+from askance.core.ports import Method, Retriever, Run, WrappedRetriever
 from askance.core.trace import Trace
 from askance.core.types import Answer, Hit, Question
-from askance.core.wrapped import WrappedRetriever
 from askance.methods.budget import Account, AllowedModel, NoRoom
-from askance.methods.eliciting import as_answer
+from askance.methods.finishing import as_answer
 from askance.methods.plain_trace import PlainTrace, num_written, settled
 
 
@@ -42,21 +41,22 @@ async def answer_within(method: Method, question: Question, run: Run) -> Answer:
     """
     if not getattr(method, "keeps_markers", False):
         run = replace(run, trace=PlainTrace(run.trace, question))
-    answer = await _within(method, question, run)
+    if isinstance(method, Bounded) and method.l_max is not None:
+        answer = await _within(method, method.l_max, question, run)
+    else:
+        answer = await method.answer(question, run)
     settled(run.trace)
     return answer
 
 
-async def _within(method: Method, question: Question, run: Run) -> Answer:
-    if not isinstance(method, Bounded) or method.l_max is None:
-        return await method.answer(question, run)
-    account = Account(method.l_max)
+async def _within(method: Method, l_max: int, question: Question, run: Run) -> Answer:
+    account = Account(l_max)
     allowance, retriever = account.share(1), NotedRetriever(run.retriever, run.trace)
     models = {role: AllowedModel(model, allowance) for role, model in run.models.items()}
     try:
         answer = await method.answer(question, replace(run, models=models, retriever=retriever))
     except NoRoom as why:
-        answer = _so_far(method, question, run, retriever.shown, why)
+        answer = _so_far(method, l_max, question, run, retriever.shown, why)
     run.trace.decide("budget", "spent", str(account), numbers=account.numbers)
     return answer
 
@@ -81,7 +81,8 @@ class NotedRetriever(WrappedRetriever):
 
 
 def _so_far(
-    method: Bounded,
+    method: Method,
+    l_max: int,
     question: Question,
     run: Run,
     shown: Sequence[tuple[int, Sequence[Hit]]],
@@ -91,7 +92,7 @@ def _so_far(
         remedy = "set it higher"
         remedy += ", or show fewer passages (--set passages=N)" if hasattr(method, "passages") else ""
         raise BudgetTooSmall(
-            f"knob l_max={method.l_max} of method {name_of(type(method))}: {why}, and nothing is written "
+            f"knob l_max={l_max} of method {name_of(type(method))}: {why}, and nothing is written "
             f"yet: {remedy}."
         ) from why
     run.trace.decide("end", "cut", f"l_max is used up: {why}")

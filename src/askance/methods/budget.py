@@ -9,7 +9,7 @@ from collections.abc import Callable, Sequence
 from dataclasses import dataclass, replace
 
 from askance.core.events import UPPER_BOUND
-from askance.core.ports import Model
+from askance.core.ports import Model, WrappedModel
 from askance.core.types import (
     Attention,
     GenerateRequest,
@@ -23,7 +23,6 @@ from askance.core.types import (
     Want,
     Watch,
 )
-from askance.core.wrapped import WrappedModel
 
 
 class NoRoom(Exception):

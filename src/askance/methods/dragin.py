@@ -11,11 +11,11 @@ from askance.methods.looking import Heads, Look, own_look, proxy_look, weighties
 from askance.methods.plain_trace import without_markers
 from askance.methods.prompts import layout_needs
 from askance.methods.queries import QueryMode, last_tokens, query_in_words
-from askance.methods.rind import Judged, SentenceFollowed, Trigger, TriggerMode
+from askance.methods.rind import Judged, Trigger, TriggerMode
 from askance.methods.writing import WritesAnswer, Writing
 from askance.text.answers import AnswerEnd
 from askance.text.linguistics import OWN, Linguistics
-from askance.text.sentences import SentenceEnd
+from askance.text.sentences import SentenceEnd, SentenceFollowed
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

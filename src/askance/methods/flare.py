@@ -11,8 +11,8 @@ from askance.core.trace import Decided, Trace, WordSignal
 from askance.core.types import Answer, Generation, Question, Token, Want
 from askance.methods.prompts import layout_needs
 from askance.methods.writing import WritesAnswer
+from askance.text.linguistics import token_words
 from askance.text.sentences import SentenceEnd
-from askance.text.words import token_words
 
 
 @dataclass(frozen=True, slots=True)

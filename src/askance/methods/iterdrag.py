@@ -10,7 +10,7 @@ from askance.core.ports import Needs, Run
 from askance.core.types import Answer, GenerateRequest, Hit, Key, Prompt, Question, Sampling
 from askance.methods.bounded import Bounded
 from askance.methods.budget import NoRoom, has_room, most_that_fit
-from askance.methods.citing import cited
+from askance.methods.finishing import cited
 from askance.methods.iterdrag_prompts import (
     EXAMPLES,
     FINAL,

@@ -1,9 +1,7 @@
 """The text of an answer without the citation markers that the model wrote, also while it is written."""
 
 from collections.abc import Iterable, Sequence
-from contextlib import AbstractContextManager
 from dataclasses import replace
-from typing import Any
 
 from askance.core.trace import Event, Searched, Trace
 from askance.core.types import Generation, Question, Token
@@ -36,12 +34,6 @@ class PlainTrace(Trace):
     def settle(self) -> None:
         """Tell what was held back: what follows, if anything, is the beginning of something else."""
         self._of.commit(self._kept.end())
-
-    def add(self, kind: type[Any], *, seconds: float = 0.0, **fields: Any) -> Any:
-        return self._of.add(kind, seconds=seconds, **fields)
-
-    def because(self, decision: Event) -> AbstractContextManager[None]:
-        return self._of.because(decision)
 
     def commit(self, text: str) -> None:
         self._draft_since = -1

@@ -8,11 +8,9 @@ from typing import Literal
 import numpy as np
 
 from askance.core.trace import Decided, Trace, WordSignal
-from askance.core.types import Cut, Generation, Token, Want
+from askance.core.types import Generation, Token, Want
 from askance.methods.looking import Heads, Look, over_heads
-from askance.text.linguistics import Linguistics
-from askance.text.sentences import SentenceEnd
-from askance.text.words import FUNCTION_WORDS, TokenWord, token_words
+from askance.text.linguistics import FUNCTION_WORDS, Linguistics, TokenWord, token_words
 
 TriggerMode = Literal["rind", "token_probability", "every_sentence", "every_tokens"]
 
@@ -40,16 +38,6 @@ class Judged:
     def is_whole(self) -> bool:
         """Whether all of the text stays."""
         return self.at == len(self.text)
-
-
-@dataclass(frozen=True, slots=True)
-class SentenceFollowed:
-    """Ends a generation like `SentenceEnd`, one token later: the attention to a sentence's last token is
-    known once the token after it has been fed.
-    """
-
-    def __call__(self, tokens: Sequence[Token]) -> Cut | None:
-        return SentenceEnd()(tokens[:-1])
 
 
 @dataclass(frozen=True, slots=True)

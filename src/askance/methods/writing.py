@@ -8,11 +8,9 @@ from askance.core.ports import Run
 from askance.core.trace import Decided
 from askance.core.types import Answer, GenerateRequest, Generation, Hit, Key, Question, Sampling, Until, Want
 from askance.methods.bounded import Bounded
-from askance.methods.eliciting import as_answer, elicited
+from askance.methods.finishing import as_answer, elicited
 from askance.methods.plain_trace import judgeable, plain_of
-from askance.methods.prompts import STOPS, Layout, answer_prompt
-from askance.methods.searching import search_for
-from askance.methods.wording import OWN, Wording
+from askance.methods.prompts import OWN, STOPS, Layout, Wording, answer_prompt
 from askance.text.answers import has_answer
 from askance.text.markers import Plain
 
@@ -88,14 +86,11 @@ class Writing:
 
     async def search_for(self, query: str, k: int, why: str) -> None:
         """Search and show what is found. Where nothing is, the passages at hand stay."""
-        self.num_searches += 1
-        self.show(await search_for(query, self.run, k, why))
+        self.show(await self.search(self.run.trace.decide("retrieve", "search", why, query=query), k))
 
     async def search_first(self, k: int) -> None:
         """Search with the question itself, and show what is found."""
-        why = "the first search is made with the question itself"
-        decision = self.run.trace.decide("retrieve", "search", why, query=self.question.text)
-        self.show(await self.search(decision, k))
+        await self.search_for(self.question.text, k, "the first search is made with the question itself")
 
     def show(self, hits: tuple[Hit, ...]) -> None:
         """Replace the passages in the prompt, if there are any."""

@@ -2,7 +2,7 @@
 
 from collections.abc import Callable
 
-from askance.text.words import content_words
+from askance.text.linguistics import content_words
 
 
 def shares_words(premise: str, claim: str) -> bool:

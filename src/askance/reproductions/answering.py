@@ -24,12 +24,10 @@ from askance.core.types import (
     untrusted,
 )
 from askance.methods.bounded import Bounded
-from askance.methods.citing import cited_as_written
-from askance.methods.eliciting import no_room
+from askance.methods.finishing import cited_as_written, no_room
 from askance.methods.looking import is_control
 from askance.methods.plain_trace import without_markers
-from askance.methods.prompts import example_spans, numbered
-from askance.methods.wording import OWN, Wording
+from askance.methods.prompts import OWN, Wording, example_spans, numbered
 from askance.text.answers import AUTHORS_MARKER, before_invention, short_answer
 
 

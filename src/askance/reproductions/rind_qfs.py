@@ -11,10 +11,40 @@ from askance.core.types import TokenIds
 from askance.methods.queries import QueryMode, query_in_words
 from askance.reproductions.answering import control_spans, joined
 from askance.text.linguistics import Linguistics
-from askance.text.words import PieceWord, piece_words
 
 _LLAMA2_NEWLINE_ID = 13
 _LLAMA2_END = "</s>"
+
+
+@dataclass(frozen=True, slots=True)
+class PieceWord:
+    """Vocabulary pieces that the DRAGIN authors' code takes for one word: `pieces[first:last]`."""
+
+    text: str
+    first: int
+    last: int
+
+
+def piece_words(
+    pieces: Sequence[str], space_marker: str, *, begins: Sequence[bool] = ()
+) -> tuple[PieceWord, ...]:
+    """Group vocabulary pieces into words as the DRAGIN authors' code does, by their space marker.
+
+    A word's text is its raw pieces without the marker, so other byte-level characters stay encoded. With a
+    marker that the tokenizer does not use, all pieces are one word.
+
+    Args:
+        begins: places, beside those of the marker, where a word begins whatever its piece.
+    """
+    starts = [
+        at
+        for at, piece in enumerate(pieces)
+        if at == 0 or piece.startswith(space_marker) or (at < len(begins) and begins[at])
+    ]
+    return tuple(
+        PieceWord("".join(pieces[first:last]).replace(space_marker, ""), first, last)
+        for first, last in zip(starts, [*starts[1:], len(pieces)], strict=False)
+    )
 
 
 @dataclass(frozen=True, slots=True)

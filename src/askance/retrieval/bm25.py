@@ -6,8 +6,7 @@ from pathlib import Path
 
 from askance.core.errors import RetrieverFailure
 from askance.core.types import Hit
-from askance.retrieval.analysis import Analysis
-from askance.retrieval.lexical import any_of
+from askance.retrieval.lexical import Analysis, any_of
 from askance.retrieval.ranking import as_hits, best_with_ties, check_k
 from askance.retrieval.store import Store, open_store
 

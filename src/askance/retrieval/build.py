@@ -9,11 +9,11 @@ from pathlib import Path
 
 from askance.core.errors import DocumentError
 from askance.core.ports import Encoder
-from askance.retrieval.analysis import Analysis
 from askance.retrieval.documents import SUFFIXES, Document, Skipped, place_of, read_documents
 from askance.retrieval.draft import Draft, open_draft
 from askance.retrieval.encoding import encode_missing, note_of, settle_segments
 from askance.retrieval.ledger import Entry, digest_of
+from askance.retrieval.lexical import Analysis
 from askance.retrieval.manifest import Manifest
 from askance.retrieval.passages import cut_passages
 

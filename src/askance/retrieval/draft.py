@@ -15,9 +15,8 @@ from errno import EACCES, EPERM, EROFS
 from pathlib import Path
 
 from askance.core.errors import BadIndex
-from askance.retrieval.analysis import Analysis
 from askance.retrieval.ledger import Ledger
-from askance.retrieval.lexical import ENGINE, LexicalWriter, read_opstamp
+from askance.retrieval.lexical import ENGINE, Analysis, LexicalWriter, read_opstamp
 from askance.retrieval.manifest import (
     MANIFEST,
     SCHEMA_VERSION,

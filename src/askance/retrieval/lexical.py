@@ -1,14 +1,22 @@
 """The lexical index of passages, in tantivy: its fields, writing to it, and BM25 queries.
 
-Importing this module imports tantivy; only the modules that need an index do. Terms come ready from
-`analysis` and are only split at spaces here.
+Importing this module imports tantivy; only the modules that need an index do.
+
+Texts become terms by `Analysis` and nowhere else, titles, texts and queries alike; tantivy only splits terms
+at spaces. The steps are those of Lucene's English analyser, which the published systems used: words in lower
+case, no possessive endings, no stop words, stems. Compatibility forms are unified (NFKC), so that the
+ligatures of a PDF and the letters of a query are the same.
 """
 
 import json
 import os
+import re
+import unicodedata
 from collections import Counter
 from collections.abc import Iterable, Iterator
 from contextlib import contextmanager
+from dataclasses import dataclass
+from functools import cache
 from importlib.metadata import version
 from pathlib import Path
 from tempfile import TemporaryDirectory
@@ -16,9 +24,44 @@ from typing import Any
 
 import tantivy
 
-from askance.core.panics import panics_as
+from askance.core.errors import panics_as
 from askance.core.types import Passage
-from askance.retrieval.analysis import Analysis
+
+_WORD = re.compile(r"[^\W_]+(?:'[^\W_]+)*")
+
+STOP_WORDS = frozenset(
+    """a an and are as at be but by for if in into is it no not of on or such that the their then there these
+    they this to was will with""".split()
+)
+"""The stop words of Lucene's English analyser."""
+
+
+@dataclass(frozen=True, slots=True)
+class Analysis:
+    """How texts become terms. An index answers only queries that are analysed as its passages were.
+
+    Attributes:
+        stop_words: leave out the most frequent English words.
+        stemming: reduce English words to their stems (Snowball English), so that "rivers" finds "river".
+    """
+
+    stop_words: bool = True
+    stemming: bool = True
+
+    def terms(self, text: str) -> list[str]:
+        """The terms of `text`, in order and with repetitions. No term contains white space."""
+        plain = unicodedata.normalize("NFKC", text).replace("’", "'").lower()
+        words = [word.removesuffix("'s") for word in _WORD.findall(plain)]
+        if self.stop_words:
+            words = [word for word in words if word not in STOP_WORDS]
+        return _stemmer().analyze(" ".join(words)) if self.stemming else words
+
+
+@cache
+def _stemmer() -> tantivy.TextAnalyzer:
+    words = tantivy.TextAnalyzerBuilder(tantivy.Tokenizer.whitespace())
+    return words.filter(tantivy.Filter.stemmer("english")).build()
+
 
 ENGINE = f"tantivy {version('tantivy')}"
 _TERMS, _DOCUMENT, _PASSAGE = "terms", "document", "passage"

@@ -8,7 +8,7 @@ from pathlib import Path
 from typing import Any
 
 from askance.core.errors import BadIndex
-from askance.retrieval.analysis import Analysis
+from askance.retrieval.lexical import Analysis
 from askance.runtime.durable import write_atomically
 
 FORMAT = "askance-index"

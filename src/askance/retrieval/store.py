@@ -18,8 +18,7 @@ from typing import TYPE_CHECKING
 
 from askance.core.errors import BadIndex
 from askance.core.ports import Encoder
-from askance.retrieval.analysis import Analysis
-from askance.retrieval.lexical import LexicalIndex
+from askance.retrieval.lexical import Analysis, LexicalIndex
 from askance.retrieval.manifest import (
     Manifest,
     check_analysis,

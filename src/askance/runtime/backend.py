@@ -1,4 +1,4 @@
-"""What computes the passes of a `Batch`: the seam between who runs when and how tensors are made of it."""
+"""A `Batch` from both sides: what computes its passes, and the requests that it computes."""
 
 from collections.abc import Sequence
 from dataclasses import dataclass
@@ -76,8 +76,12 @@ class Backend(Protocol[S, B]):
         """How much of the beginning `ids` slots hold, to be shared; 0 where they do not share."""
         ...
 
-    def open(self, num_tokens: int, ids: Sequence[int] = ()) -> S:
-        """A slot with room for so many tokens; where slots share, with as much of `ids` as is worth it."""
+    def open(self, num_tokens: int, ids: Sequence[int] = (), *, attention: bool = False) -> S:
+        """A slot with room for so many tokens; where slots share, with as much of `ids` as is worth it.
+
+        Args:
+            attention: whether attention will be wanted.
+        """
         ...
 
     def num_held(self, slot: S) -> int:
@@ -105,3 +109,33 @@ class Backend(Protocol[S, B]):
             BaseException: the pass broke. If it had several feeds, each is tried again by itself.
         """
         ...
+
+
+class Request(Protocol):
+    """A text that is to be computed.
+
+    Attributes:
+        ids: all tokens until now, the prompt's first.
+        max_tokens: most tokens that there will ever be.
+        num_logits: after how many of the last of the prompt's tokens logits are wanted.
+        wants_attention: of the tokens behind the prompt.
+        is_abandoned: whether nobody waits for it any more; it may become true at any time.
+    """
+
+    ids: list[int]
+    max_tokens: int
+    num_logits: int
+    wants_attention: bool
+    is_abandoned: bool
+
+    def take(self, fed: Fed, num_reused: int) -> bool:
+        """Take the logits after the last of `ids`, and put the next token behind them. Whether there is one.
+
+        Args:
+            num_reused: how many tokens of the prompt were not computed.
+        """
+        ...
+
+
+Over = tuple[Request, BaseException | None]
+"""A request that has ended, with what stopped it, if something did."""

@@ -11,10 +11,9 @@ from traceback import clear_frames
 from typing import Generic
 
 from askance.core.errors import ModelFailure
-from askance.runtime.backend import B, Backend, Fed, Feed, S
+from askance.runtime.backend import B, Backend, Fed, Feed, Over, Request, S
 from askance.runtime.guessing import MOST_TOKENS, Guesser, Memory
 from askance.runtime.kvcache import BLOCK_TOKENS, PrefixTree
-from askance.runtime.request import Over, Request
 
 PASS_TOKENS = 512
 """Most tokens of prompts in one pass: what writes meanwhile waits for them."""
@@ -123,7 +122,7 @@ class Batch(Generic[S, B]):
                 continue
             self._make_room(room)
             try:
-                slot = self._backend.open(request.max_tokens, beginning)
+                slot = self._backend.open(request.max_tokens, beginning, attention=request.wants_attention)
             except BaseException as error:  # the memory is not there after all
                 if not (self._running or self.tree.num_blocks or self._backend.num_reserved):
                     self._over.append((request, error))

@@ -15,7 +15,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from askance.core.errors import InputError
-from askance.core.ports import Model, Retriever
+from askance.core.ports import Model, Retriever, WrappedModel, WrappedRetriever
 from askance.core.types import (
     Attention,
     GenerateRequest,
@@ -28,7 +28,6 @@ from askance.core.types import (
     TokenIds,
 )
 from askance.core.version import VERSION
-from askance.core.wrapped import WrappedModel, WrappedRetriever
 from askance.runtime.store import Store
 
 

@@ -9,7 +9,7 @@ from typing import ClassVar
 
 from askance.core.errors import LimitReached
 from askance.core.knobs import Knobs, knob
-from askance.core.ports import Model, Retriever
+from askance.core.ports import Model, Retriever, WrappedModel, WrappedRetriever
 from askance.core.types import (
     Attention,
     GenerateRequest,
@@ -19,7 +19,6 @@ from askance.core.types import (
     Scored,
     TokenIds,
 )
-from askance.core.wrapped import WrappedModel, WrappedRetriever
 
 
 @dataclass(frozen=True, slots=True)

@@ -6,8 +6,7 @@ from dataclasses import dataclass
 from itertools import islice
 from typing import Generic, TypeVar
 
-from askance.core.errors import InputError
-from askance.core.panics import INTERRUPTIONS
+from askance.core.errors import INTERRUPTIONS, InputError
 
 T = TypeVar("T")
 R = TypeVar("R")

@@ -5,11 +5,10 @@ from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import replace
 
-from askance.core.errors import AskanceError, ModelFailure, RetrieverFailure
+from askance.core.errors import INTERRUPTIONS, AskanceError, ModelFailure, RetrieverFailure
 from askance.core.machine import machine_failure
 from askance.core.notes import Notes, noted
-from askance.core.panics import INTERRUPTIONS
-from askance.core.ports import Model, Retriever
+from askance.core.ports import Model, Retriever, WrappedModel, WrappedRetriever
 from askance.core.trace import (
     Attended,
     Failed,
@@ -35,7 +34,6 @@ from askance.core.types import (
     TokenIds,
     Watch,
 )
-from askance.core.wrapped import WrappedModel, WrappedRetriever
 
 
 class RecordedModel(WrappedModel):

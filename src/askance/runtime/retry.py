@@ -7,7 +7,7 @@ from typing import TypeVar
 
 from askance.core.errors import AskanceError, InputError, ModelUnavailable, RetrieverUnavailable
 from askance.core.notes import note
-from askance.core.ports import Model, Retriever
+from askance.core.ports import Model, Retriever, WrappedModel, WrappedRetriever
 from askance.core.types import (
     Attention,
     GenerateRequest,
@@ -18,7 +18,6 @@ from askance.core.types import (
     TokenIds,
     Watch,
 )
-from askance.core.wrapped import WrappedModel, WrappedRetriever
 
 T = TypeVar("T")
 Sleep = Callable[[float], Awaitable[None]]

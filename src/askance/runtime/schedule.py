@@ -14,8 +14,8 @@ from functools import partial
 from queue import Empty, SimpleQueue
 from typing import Any, TypeVar, cast
 
+from askance.runtime.backend import Request
 from askance.runtime.batch import Batch
-from askance.runtime.request import Request
 
 T = TypeVar("T")
 

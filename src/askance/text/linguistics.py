@@ -1,24 +1,246 @@
-"""The seam for what a method wants to know of a language: sentences, words with content, named entities."""
+"""What a method wants to know of a language: sentences, words with content, named entities.
 
-from collections.abc import Callable
+`Linguistics` is the seam; `OWN` needs no model. Its named entities go by their spelling: capitals, digits,
+months, number words and quotes. It knows no names, so it takes what is written like one. It takes too much
+where a sentence begins with a common noun ("Water is wet") or a language capitalises all nouns. It finds no
+names in scripts without capitals or in text that is all capitals; numbers, and titles in quotes (“” «» 《》
+「」), are still found.
+"""
+
+import re
+from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
 
-from askance.text.entities import Spans, entity_spans
-from askance.text.sentences import sentences
-from askance.text.words import FUNCTION_WORDS, WORD
+from askance.core.types import Token
+from askance.text.sentences import sentence_spans, sentences
+
+WORD = re.compile(r"\w+(?:['’\-.]\w+)*")
+"""Letters and digits, with inner hyphens, apostrophes and points."""
+
+FUNCTION_WORDS = frozenset(
+    """
+    a about above after again against all also am an and any are as at be because been before being below
+    between both but by can could did do does doing down during each either few for from further had has have
+    having he her here hers herself him himself his how i if in into is it its itself just may me might more
+    most must my myself neither no nor not now of off on once only or other our ours ourselves out over own
+    same shall she should so some such than that the their theirs them themselves then there these they this
+    those through thus to too under until up upon us very was we were what when where which while who whom
+    whose why will with within without would yes yet you your yours yourself yourselves
+    """.split()
+)
+"""English words that carry no content of their own."""
 
 
-def _content_spans(text: str) -> Spans:
-    words = WORD.finditer(text)
-    return tuple(word.span() for word in words if _stem(word.group()) not in FUNCTION_WORDS)
+def words(text: str) -> tuple[str, ...]:
+    """The words of `text`: letters and digits, with inner hyphens, apostrophes and points."""
+    return tuple(WORD.findall(text))
 
 
-def _real_words(text: str) -> frozenset[str]:
-    return frozenset(text[start:end] for start, end in _content_spans(text))
+def content_words(text: str) -> frozenset[str]:
+    """The distinct words that carry content, in lower case, without possessive endings."""
+    return frozenset(map(_stem, words(text))) - FUNCTION_WORDS
 
 
 def _stem(word: str) -> str:
     return word.lower().removesuffix("'s").removesuffix("’s")
+
+
+@dataclass(frozen=True, slots=True)
+class TokenWord:
+    """A white-space-delimited word of generated text and the tokens that write it: `tokens[first:last]`.
+
+    A token that crosses a word boundary belongs to both words; one without text, to the word it begins.
+    """
+
+    text: str
+    start: int
+    end: int
+    first: int
+    last: int
+
+
+def token_words(tokens: Sequence[Token]) -> tuple[TokenWord, ...]:
+    """Group tokens into words by their character offsets, whatever the tokenizer's space marker."""
+    if not tokens:
+        return ()
+    text, origin = "".join(token.text for token in tokens), tokens[0].start
+    found = []
+    first = last = 0
+    for match in re.finditer(r"\S+", text):
+        start, end = match.start() + origin, match.end() + origin
+        while tokens[first].end <= start and tokens[first].start < start:
+            first += 1
+        last = max(last, first)
+        while last < len(tokens) and tokens[last].start < end:
+            last += 1
+        found.append(TokenWord(match.group(), start, end, first, last))
+        first = last - 1
+    return tuple(found)
+
+
+Spans = tuple[tuple[int, int], ...]
+
+_LETTERS = r"[\w\u0300-\u036f]"  # \w leaves out combining accents
+_SPELLED_WORD = re.compile(rf"{_LETTERS}+(?:['’\-.]{_LETTERS}+)*")
+_OPENERS = frozenset(
+    """
+    according although another answer because despite during finally first furthermore hence however indeed
+    instead later many meanwhile moreover nevertheless next note one perhaps question second several similarly
+    since still therefore third today two unless unlike whereas whether
+    """.split()
+)
+_CONNECTORS = frozenset(
+    "of the de la le les du des di da do dos das del della van von der den ter zu bin ibn al el af".split()
+)
+_SMALL_WORDS = FUNCTION_WORDS | _CONNECTORS | {"et", "und", "y"}
+_BEFORE_POINT = frozenset("dr jr mr mrs ms prof rev sen sr st mt ft gen col lt capt".split())
+
+_MONTH = (
+    "(?:January|February|March|April|May|June|July|August|September|October|November|December"
+    r"|(?:Jan|Feb|Mar|Apr|Jun|Jul|Aug|Sept?|Oct|Nov|Dec)\b\.?)"
+)
+_DAY = r"\d{1,2}(?:st|nd|rd|th)?"
+_DATE = re.compile(
+    rf"\d{{4}}-\d\d?-\d\d?|\d\d?[/.]\d\d?[/.]\d{{2,4}}|{_DAY} (?:of )?{_MONTH}(?:,? \d{{4}})?"
+    rf"|{_MONTH} {_DAY}(?!\d)(?:,? \d{{4}})?|{_MONTH},? \d{{4}}|{_DAY} centur(?:y|ies)"
+)
+_SCALE = "(?:dozen|hundred|thousand|million|billion|trillion)s?"
+_COUNT = (
+    "(?:(?:twen|thir|for|fif|six|seven|eigh|nine)ty(?:-(?:one|two|three|four|five|six|seven|eight|nine))?"
+    "|(?:thir|four|fif|six|seven|eigh|nine)teen|two|three|four|five|six|seven|eight|nine|ten|eleven|twelve"
+    "|first|second|third|fourth|fifth|sixth|seventh|eighth|ninth|tenth)"
+)
+_NUMBER = re.compile(
+    rf"(?:[$€£¥] ?)?\d+(?:[.,:/]\d+)*(?:st|nd|rd|th|s)?(?: ?%| per ?cent\b)?(?: {_SCALE})*"
+    rf"|(?:one {_SCALE}|{_COUNT}|{_SCALE})(?: (?:and )?(?:{_COUNT}|{_SCALE}))*",
+    re.IGNORECASE,
+)
+_QUOTED = re.compile(r"[“\"]([^“”\"]{1,80})[”\"]|«([^«»]{1,80})»|《([^《》]{1,80})》|「([^「」]{1,80})」")
+
+
+def entity_spans(text: str) -> Spans:
+    """The named entities of `text` as character offsets (start, end), in order, not overlapping.
+
+    Quoted titles, dates, names (runs of words with a capital, with inner "of", "de", "von" …, initials and a
+    number behind: "Apollo 11") and numbers, in this order where they overlap. A sentence's first word counts
+    as a name unless it is a function word or one that often opens a sentence.
+    """
+    taken: list[tuple[int, int]] = []
+    for start, end in sentence_spans(text):
+        sentence = text[start:end]
+        found = _add([], _quoted(sentence))
+        found = _add(found, _alone(_DATE, sentence))
+        found = _add(found, _names(sentence, found))
+        found = _add(found, _alone(_NUMBER, sentence))
+        taken += [(start + a, start + b) for a, b in found]
+    return tuple(sorted(taken))
+
+
+def _add(found: list[tuple[int, int]], more: Iterator[tuple[int, int]]) -> list[tuple[int, int]]:
+    return found + [(a, b) for a, b in more if not _within(found, a, b)]
+
+
+def _within(found: Sequence[tuple[int, int]], start: int, end: int) -> bool:
+    return any(a < end and start < b for a, b in found)
+
+
+def _quoted(text: str) -> Iterator[tuple[int, int]]:
+    """What stands in quotes and is written like a title: no content word begins in lower case."""
+    for match in _QUOTED.finditer(text):
+        inner = match[match.lastindex or 0]
+        content = [word for word in _SPELLED_WORD.findall(inner) if word.lower() not in _SMALL_WORDS]
+        if content and not any(word[0].islower() for word in content):
+            yield match.span(match.lastindex or 0)
+
+
+def _alone(pattern: re.Pattern[str], text: str) -> Iterator[tuple[int, int]]:
+    """Matches that are no part of a longer word; letters without capitals write no spaces between words."""
+    for match in pattern.finditer(text):
+        start, end = match.span()
+        if not (_is_letter(text[start - 1 : start]) or _is_letter(text[end : end + 1])):
+            yield start, end
+
+
+def _is_letter(character: str) -> bool:
+    return character.lower() != character.upper()
+
+
+def _names(text: str, taken: Sequence[tuple[int, int]]) -> Iterator[tuple[int, int]]:
+    if not any(character.islower() for character in text):
+        return
+    words = [match for match in _SPELLED_WORD.finditer(text) if not _within(taken, *match.span())]
+    for run in _runs(text, words):
+        while run and _opens(text, run[0]):
+            run = run[1:]
+        while run and not _has_capital(run[-1][0]) and not (run[-1][0].isdigit() and len(run) > 1):
+            run = run[:-1]
+        if run and not (len(run) == 1 and _is_pronoun(run[0][0])):
+            yield run[0].start(), _end(text, run[-1])
+
+
+def _runs(text: str, words: Sequence[re.Match[str]]) -> Iterator[list[re.Match[str]]]:
+    """Words that stand together and may be one name; the first has a capital."""
+    run: list[re.Match[str]] = []
+    for word in words:
+        if run and not (_joined(text, run[-1], word) and _belongs(word[0], run[-1][0])):
+            yield run
+            run = []
+        if run or _has_capital(word[0]):
+            run.append(word)
+    if run:
+        yield run
+
+
+def _belongs(word: str, before: str) -> bool:
+    numbered = word.isdigit() and len(word) < 5 and _has_capital(before)
+    return _has_capital(word) or word in _CONNECTORS or numbered
+
+
+def _joined(text: str, before: re.Match[str], word: re.Match[str]) -> bool:
+    """Whether a name may go on: over a space or "&", over the point of an initial, not over "'s"."""
+    between, last = text[before.end() : word.start()], before[0]
+    if last.endswith(("'s", "’s")) or last.isdigit():
+        return False
+    if between.startswith("."):
+        return between.strip() == "." and (
+            len(last) == 1 or last[-2:-1] == "." or last.lower() in _BEFORE_POINT
+        )
+    return between.strip(" \u00a0") in ("", "&") and between != ""
+
+
+def _opens(text: str, word: re.Match[str]) -> bool:
+    """Whether a run's first word has its capital, or stands there, for another reason than being a name."""
+    if not _has_capital(word[0]):
+        return True
+    before = text[: word.start()].rstrip()
+    begins = not before or not (before[-1].isalnum() or before[-1] in ",%)&'’")
+    bare = re.split("['’]", word[0].lower())[0]
+    known = bare in FUNCTION_WORDS or bare in _OPENERS or word[0].lower().endswith(("n't", "n’t"))
+    return begins and known and not (len(word[0]) > 1 and word[0].isupper())
+
+
+def _is_pronoun(word: str) -> bool:
+    return re.split("['’]", word)[0] == "I"
+
+
+def _has_capital(word: str) -> bool:
+    return any(character.isupper() or character.istitle() for character in word)
+
+
+def _end(text: str, word: re.Match[str]) -> int:
+    """The end of a name: without a possessive, with the point of "D.C."."""
+    if word[0].endswith(("'s", "’s")):
+        return word.end() - 2
+    return word.end() + ("." in word[0] and text[word.end() : word.end() + 1] == ".")
+
+
+def _content_spans(text: str) -> Spans:
+    found = WORD.finditer(text)
+    return tuple(word.span() for word in found if _stem(word.group()) not in FUNCTION_WORDS)
+
+
+def _real_words(text: str) -> frozenset[str]:
+    return frozenset(text[start:end] for start, end in _content_spans(text))
 
 
 @dataclass(frozen=True, slots=True, repr=False)

@@ -5,7 +5,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from itertools import pairwise
 
-from askance.core.panics import panics_as
+from askance.core.errors import panics_as
 from askance.core.types import Cut, Token
 
 _UNSAFE = re.compile("[\x85\xa0\u1680\u2000-\u200a\u2028\u2029\u202f\u205f\u3000\ud800-\udfff]")
@@ -73,3 +73,13 @@ class SentenceEnd:
         if end is None:
             return None
         return Cut(sum(token.start < end for token in tokens), "sentence")
+
+
+@dataclass(frozen=True, slots=True)
+class SentenceFollowed:
+    """Ends a generation like `SentenceEnd`, one token later: the attention to a sentence's last token is
+    known once the token after it has been fed.
+    """
+
+    def __call__(self, tokens: Sequence[Token]) -> Cut | None:
+        return SentenceEnd()(tokens[:-1])

@@ -14,11 +14,11 @@ from typing import Any, get_type_hints
 import numpy as np
 from numpy.typing import NDArray
 
+from askance.ask import Engine
 from askance.core.errors import AskanceError, InputError
 from askance.core.extensions import known_names
 from askance.core.knobs import SearchKnob, describe_type, knob_field, knob_range, name_of, search_knob, titled
 from askance.core.types import Question
-from askance.engine import Engine
 from askance.train.bracket import Aim, Tried, by_searches, measured_direction, next_value, widening_value
 from askance.train.curve import Interval, monotone, percentile_interval, resampled_means, value_at
 from askance.train.trials import Failure, Progress, Trial, Trials

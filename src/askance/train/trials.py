@@ -6,10 +6,10 @@ from dataclasses import dataclass, field, replace
 from statistics import fmean
 from typing import Any
 
+from askance.ask import Engine
 from askance.core.errors import LASTING, AskanceError
 from askance.core.trace import Trace
 from askance.core.types import Question, Usage
-from askance.engine import Engine
 from askance.runtime.many import many
 
 Progress = Callable[[int, float, int, float | None], None]
@@ -77,7 +77,7 @@ class Trials:
 
 async def _ask(engine: Engine, attempt: "_Attempt") -> None:
     try:
-        attempt.usage = (await engine.answer_into(attempt.trace, attempt.question)).usage
+        attempt.usage = (await engine.answer(attempt.question, trace=attempt.trace)).usage
     except LASTING:
         raise
     except AskanceError as error:

@@ -20,7 +20,7 @@ from typing import Any
 from askance.core.errors import PromptsError, UnknownName
 from askance.core.extensions import find_extension
 from askance.core.types import Demo
-from askance.methods.wording import OWN, PLAIN, Wording
+from askance.methods.prompts import OWN, PLAIN, Wording
 from askance.text.answers import awaits_answer, has_answer
 
 WORDINGS = {

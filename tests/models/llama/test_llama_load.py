@@ -101,9 +101,10 @@ asyncio.run(model.generate(request))
     assert (done.stdout, done.stderr) == ("", "")
 
 
-def test_a_model_whose_attention_is_not_shown(gguf_files, monkeypatch):
-    monkeypatch.setattr(Weights, "num_layers", 7)  # there is no such layer
-    model = LlamaModel(Weights(gguf_files["qwen"][0]), name="strange", memory_bytes=10**6)
+def test_a_model_whose_attention_is_not_shown(gguf_files):
+    weights = Weights(gguf_files["qwen"][0])
+    weights.num_layers = 7  # there is no such layer
+    model = LlamaModel(weights, name="strange", memory_bytes=10**6)
     assert model.signals == {"logprob", "top_logprobs", "entropy", "token_probs"}
     assert "attend" not in model.capabilities
     with pytest.raises(MissingAbility, match=r"'strange' can't be read: llama\.cpp shows no weights"):

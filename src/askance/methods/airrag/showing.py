@@ -6,9 +6,9 @@ from askance.core.ports import Run
 from askance.core.types import Answer, Hit, Question
 from askance.methods.airrag.choosing import Chosen, Ending, Verifier, Vote
 from askance.methods.airrag.state import RA, State
-from askance.methods.citing import Evidence, whole_cited
+from askance.methods.finishing import Evidence, whole_cited
 from askance.text.answers import short_answer
-from askance.text.words import content_words
+from askance.text.linguistics import content_words
 from askance.tree.nodes import Node, Tree
 
 _VERIFIERS = {

@@ -7,7 +7,7 @@ for them.
 from dataclasses import dataclass, field, replace
 
 from askance.core.types import Demo
-from askance.methods.wording import content_name
+from askance.methods.prompts import content_name
 
 REFUSAL = "The passages do not contain the answer."
 """What RA asks for where the passages hold no answer."""

@@ -10,9 +10,8 @@ from askance.core.ports import Model, Needs, Run
 from askance.core.types import Answer, Question, Role, Signal, Span
 from askance.methods.bounded import Bounded
 from askance.methods.budget import NoRoom
-from askance.methods.citing import checked
-from askance.methods.eliciting import elicited
-from askance.methods.prompts import Layout, layout_needs
+from askance.methods.finishing import checked, elicited
+from askance.methods.prompts import OWN, Layout, Wording, layout_needs
 from askance.methods.selfrag.deciding import Mode, SearchRule
 from askance.methods.selfrag.judging import Judge, NativeScorer, PromptedScorer, ReflectionScorer
 from askance.methods.selfrag.long import LongForm
@@ -34,7 +33,6 @@ from askance.methods.selfrag.tasks import (
 )
 from askance.methods.selfrag.tokens import Group, Vocabulary, check_abilities, has_reflection_tokens
 from askance.methods.selfrag.writing import PromptedWriter, Writer
-from askance.methods.wording import OWN, Wording
 from askance.text.answers import short_answer
 
 

@@ -9,11 +9,10 @@ from dataclasses import dataclass, field, replace
 from askance.core.ports import Run
 from askance.core.types import GenerateRequest, Hit, Key, Prompt, Question, Sampling, Until, Want
 from askance.methods.budget import NoRoom
-from askance.methods.prompts import STOPS, Layout, answer_prompt
+from askance.methods.prompts import STOPS, Layout, Wording, answer_prompt
 from askance.methods.selfrag.judging import Judge, fitting, told
 from askance.methods.selfrag.segments import Action, Path, Segment
 from askance.methods.selfrag.tokens import Distribution, sequence_score
-from askance.methods.wording import Wording
 from askance.text.answers import AnswerEnd, has_answer
 from askance.text.sentences import SentenceEnd
 from askance.tree.abreast import both

@@ -16,6 +16,7 @@ from askance.models.local.model import LocalModel
 from askance.runtime.batch import Batch
 
 _SHARE_OF_GPU = 0.8
+_NO_ATTENTION = "its layers do not use transformers' attention interface"
 
 
 class HfModel(LocalModel):
@@ -45,7 +46,15 @@ class HfModel(LocalModel):
         encoding = encoding_of(tokenizer, module, name)
         memory = memory_bytes or _free_bytes(self._network.device)
         batch: Batch[Any, Any] = Batch(self._network.backend, memory, guesses=guesses)
-        super().__init__(name, context_tokens, encoding, batch)
+        reads_attention = self._network.attention_layer is not None
+        super().__init__(
+            name,
+            context_tokens,
+            encoding,
+            batch,
+            precision=str(module.dtype).removeprefix("torch."),
+            why_no_attention="" if reads_attention else _NO_ATTENTION,
+        )
 
     @cached_property
     def fingerprint(self) -> str:
@@ -56,22 +65,6 @@ class HfModel(LocalModel):
     def device(self) -> torch.device:
         """Where it is computed."""
         return self._network.device
-
-    @property
-    def precision(self) -> str:
-        return str(self._network.module.dtype).removeprefix("torch.")
-
-    @property
-    def why_no_attention(self) -> str:
-        """Why a model that shows no attention shows none."""
-        return "its layers do not use transformers' attention interface"
-
-    @property
-    def _has_attention(self) -> bool:
-        return self._network.attention_layer is not None
-
-    def _expect_attention(self) -> None:
-        """Each pass is told for whom; there is nothing to prepare."""
 
     def _attended(self, ids: TokenIds) -> NDArray[np.float32]:
         return self._network.attend(ids)

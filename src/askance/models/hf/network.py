@@ -52,7 +52,7 @@ class Contexts:
     def num_known(self, ids: Sequence[int]) -> int:
         return 0
 
-    def open(self, num_tokens: int, ids: Sequence[int] = ()) -> Context:
+    def open(self, num_tokens: int, ids: Sequence[int] = (), *, attention: bool = False) -> Context:
         self.num_reserved += num_tokens
         return Context(num_tokens)
 

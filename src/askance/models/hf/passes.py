@@ -218,7 +218,7 @@ class Passes:
     def num_known(self, ids: Sequence[int]) -> int:
         return 0
 
-    def open(self, num_tokens: int, ids: Sequence[int] = ()) -> Slot:
+    def open(self, num_tokens: int, ids: Sequence[int] = (), *, attention: bool = False) -> Slot:
         return self._slots.open(num_tokens)
 
     def num_held(self, slot: Slot) -> int:

@@ -9,7 +9,7 @@ from numpy.typing import NDArray
 from torch import Tensor
 
 from askance.core.types import Sampling
-from askance.models.local.choosing import LEAST_LOGPROB
+from askance.models.local.decode import LEAST_LOGPROB
 
 
 class _Pass:

@@ -23,6 +23,7 @@ from askance.runtime.batch import Batch
 
 _TOLERANCE = 1e-3
 _BLOCK_BYTES = 1 << 22
+_SHOWS_NONE = "llama.cpp shows no weights of its last layer that sum to 1"
 
 
 class LlamaModel(LocalModel):
@@ -48,7 +49,7 @@ class LlamaModel(LocalModel):
         # This is tried in a thread that ends with it: OpenMP keeps a team of threads for each thread that has
         # computed, and with two teams each pass takes twice as long.
         with ThreadPoolExecutor(1) as apart:
-            self._shows_attention = reads_attention and apart.submit(shows_attention, weights).result()
+            shown = reads_attention and apart.submit(shows_attention, weights).result()
         budget = (memory_bytes or free_bytes_of_machine()) // weights.bytes_per_token
         longest = -(-weights.context_tokens // PADDING) * PADDING
         budget = max(PADDING, min(budget, MOST_RUNNING * longest + KEPT_TOKENS))
@@ -58,16 +59,17 @@ class LlamaModel(LocalModel):
         )
         tokenizer = GgufTokenizer(weights)
         encoding = Encoding(tokenizer, name, end_ids=tokenizer.end_ids, size=weights.num_tokens)
-        super().__init__(name, weights.context_tokens, encoding, batch)
+        hidden = _SHOWS_NONE if reads_attention else "it is loaded with attention=0"
+        super().__init__(
+            name,
+            weights.context_tokens,
+            encoding,
+            batch,
+            precision="weights as stored, KV cache float16",
+            why_no_attention="" if shown else hidden,
+        )
         self._attending: Context | None = None
         self._attending_tokens = 0
-
-    @property
-    def why_no_attention(self) -> str:
-        """Why a model that shows no attention shows none."""
-        if not self._reads_attention:
-            return "it is loaded with attention=0"
-        return "llama.cpp shows no weights of its last layer that sum to 1"
 
     @cached_property
     def fingerprint(self) -> str:
@@ -77,21 +79,10 @@ class LlamaModel(LocalModel):
         kind = "gpu" if llama.llama_supports_gpu_offload() else "cpu"
         return ", ".join((*map(_digest, files), *computed_by, kind))
 
-    @property
-    def precision(self) -> str:
-        return "weights as stored, KV cache float16"
-
     async def forget(self) -> None:
         """See `LocalModel.forget`."""
         await super().forget()
         await self._scheduler.alone(self._streams.forget)
-
-    @property
-    def _has_attention(self) -> bool:
-        return self._shows_attention
-
-    def _expect_attention(self) -> None:
-        self._streams.watches = True
 
     def _attended(self, ids: TokenIds) -> NDArray[np.float32]:
         if self._attending is None or len(ids) > self._attending_tokens:

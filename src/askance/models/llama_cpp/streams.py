@@ -72,9 +72,6 @@ class Streams:
         budget_tokens: room in all streams and in the prefix cache.
         longest: tokens of the longest text.
         flash: whether attention is computed in the way that keeps no weights.
-
-    Attributes:
-        watches: whether attention will be read of texts that are opened from now on.
     """
 
     can_restore = False
@@ -82,7 +79,7 @@ class Streams:
 
     def __init__(self, weights: Weights, budget_tokens: int, longest: int, *, flash: bool = False) -> None:
         self._weights, self._budget_tokens, self._flash = weights, budget_tokens, flash
-        self._longest, self.watches = _padded(longest), False
+        self._longest, self._watches = _padded(longest), False
         self.bytes_per_token, self.can_share = weights.bytes_per_token, weights.can_go_back
         self.can_go_back = weights.can_go_back
         # Where nothing can be taken back, a pass that broke can't be tried again text by text.
@@ -107,11 +104,12 @@ class Streams:
         _, num_saved = self._cache.find(_shareable(ids))
         return max(num_saved, *(_num_held(stream, ids) for stream in self._streams))
 
-    def open(self, num_tokens: int, ids: Sequence[int] = ()) -> Stream:
+    def open(self, num_tokens: int, ids: Sequence[int] = (), *, attention: bool = False) -> Stream:
+        self._watches |= attention
         size, num_open = self._size_for(num_tokens), sum(stream.is_open for stream in self._streams)
         # Where nothing can be moved, the time to make streams for all is while no text runs.
         num_needed = MOST_RUNNING if self._has_kept_waiting and not num_open else num_open + 1
-        if size > self._size or num_needed > len(self._streams) or self.watches > self._made.watches:
+        if size > self._size or num_needed > len(self._streams) or self._watches > self._made.watches:
             self._make(size, num_needed)
         stream = self._placed(ids)
         stream.is_open, stream.num_held, stream.num_beginning = True, len(stream.ids), len(ids)
@@ -244,7 +242,7 @@ class Streams:
         self._has_kept_waiting = False
 
     def _context_of(self, num_streams: int, size: int) -> Context:
-        return Context(self._weights, num_streams, size, watches=self.watches, flash=self._flash)
+        return Context(self._weights, num_streams, size, watches=self._watches, flash=self._flash)
 
     def _are_moved(self, streams: Sequence[Stream], target: Context) -> bool:
         """Let the first streams of a new context hold what `streams` hold; False if nothing can be moved."""

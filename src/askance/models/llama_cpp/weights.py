@@ -25,6 +25,11 @@ class Weights:
     Args:
         adapter: a GGUF file with a LoRA for the model.
 
+    Attributes:
+        num_tokens: the size of the vocabulary.
+        context_tokens: the context length, in tokens, that the model was trained for.
+        can_go_back: whether the last tokens of a text can be taken back: a recurrent state can't be.
+
     Raises:
         ModelSpecError: a file is not there, no GGUF, damaged, or of a kind that is not for writing text.
     """
@@ -44,26 +49,12 @@ class Weights:
         weakref.finalize(self, llama.llama_model_free, self.pointer).atexit = False
         self.vocabulary: Any = llama.llama_model_get_vocab(self.pointer)
         self._check_writes_text()
+        model = self.pointer
+        self.num_tokens = int(llama.llama_vocab_n_tokens(self.vocabulary))
+        self.num_layers = int(llama.llama_model_n_layer(model))
+        self.context_tokens = int(llama.llama_model_n_ctx_train(model))
+        self.can_go_back = not (llama.llama_model_is_recurrent(model) or llama.llama_model_is_hybrid(model))
         self.adapter: Any = self._adapted(adapter) if adapter else None
-
-    @property
-    def num_tokens(self) -> int:
-        """The size of the vocabulary."""
-        return int(llama.llama_vocab_n_tokens(self.vocabulary))
-
-    @property
-    def num_layers(self) -> int:
-        return int(llama.llama_model_n_layer(self.pointer))
-
-    @property
-    def context_tokens(self) -> int:
-        """The context length, in tokens, that the model was trained for."""
-        return int(llama.llama_model_n_ctx_train(self.pointer))
-
-    @property
-    def can_go_back(self) -> bool:
-        """Whether the last tokens of a text can be taken back: a recurrent state can't be."""
-        return not (llama.llama_model_is_recurrent(self.pointer) or llama.llama_model_is_hybrid(self.pointer))
 
     @property
     def can_be_saved(self) -> bool:

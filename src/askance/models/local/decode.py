@@ -1,18 +1,169 @@
-"""What is done with the logits: samples that are written token by token, options that are scored."""
+"""What is done with the logits: samples that are written token by token, and options that are scored.
 
+A sample reads the signals of each row of logits, before temperature and masks, chooses the next token, and
+turns it into text.
+"""
+
+import math
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
-from typing import Literal
+from hashlib import blake2b
+from typing import Literal, Protocol
 
 import numpy as np
 from numpy.typing import NDArray
 
-from askance.core.types import GenerateRequest, Generation, Scored, Token, TokenIds
-from askance.models.local.choosing import Chooser, Reading, Row, read
-from askance.models.local.detokenise import Detokeniser
+from askance.core.errors import ModelFailure
+from askance.core.types import GenerateRequest, Generation, Key, Sampling, Scored, Token, TokenIds, Want
 from askance.models.local.vocabulary import Vocabulary
 from askance.runtime.backend import Fed
 from askance.runtime.writing import Writing
+
+REPLACEMENT = "\ufffd"
+_MOST_PENDING = 4
+"""A character of UTF-8 has at most four bytes: what is broken in the first of four tokens stays broken."""
+_CONTEXT_LENGTHS = (4, 5, 6, 7, 8)
+
+
+class Detokeniser:
+    """Turns ids into text incrementally; the pieces join to the whole text.
+
+    An id's text depends on its left neighbours (SentencePiece drops the space of a first token; a character
+    may be spread over several ids). So a small window is decoded with and without the new ids, and the
+    difference is their text. Half a character at its end is held back.
+    """
+
+    def __init__(self, vocabulary: Vocabulary, before: Sequence[int] = ()) -> None:
+        self._decode = vocabulary.decode
+        self._window = _left_context(vocabulary, before)
+        self._window_text = self._decode(self._window)
+        self._pending: list[int] = []
+        self._told_chars = 0  # of the text of `_pending`
+
+    def add(self, token_id: int) -> str:
+        """The text that `token_id` completes, perhaps none."""
+        self._pending.append(token_id)
+        text = self._read(self._pending)
+        whole_chars = len(text.rstrip(REPLACEMENT))
+        if whole_chars == len(text):
+            return self.flush()
+        told, self._told_chars = self._told_chars, max(self._told_chars, whole_chars)
+        gone = self._advance(1) if len(self._pending) >= _MOST_PENDING else ""
+        return text[told:whole_chars] + gone
+
+    def peek(self, token_id: int) -> str:
+        """The text `token_id` would have if it came next, half a character shown as U+FFFD."""
+        return self._read([*self._pending, token_id])[self._told_chars :]
+
+    def flush(self) -> str:
+        """The text held back, half a character as U+FFFD."""
+        return self._advance(len(self._pending))
+
+    def _advance(self, count: int) -> str:
+        """Move the oldest `count` pending ids into the window. Returns what of their text is not told."""
+        ids, self._pending = self._pending[:count], self._pending[count:]
+        text = self._read(ids)
+        rest = text[self._told_chars :]
+        self._told_chars = max(0, self._told_chars - len(text))
+        self._window = ids if text else [*self._window, *ids]
+        self._window_text = self._decode(self._window)
+        return rest
+
+    def _read(self, ids: list[int]) -> str:
+        whole = self._decode([*self._window, *ids])
+        if whole.startswith(self._window_text):
+            return whole[len(self._window_text) :]
+        # Half a character at the end of the prompt is completed by, and belongs to, what is generated.
+        before = self._window_text.rstrip(REPLACEMENT)
+        if before != self._window_text and whole.startswith(before):
+            return whole[len(before) :]
+        # Byte-fallback decoders spoil a whole run of bytes while its end is half a character.
+        return self._decode(ids)
+
+
+def _left_context(vocabulary: Vocabulary, ids: Sequence[int]) -> list[int]:
+    """The last few ids, so many that they do not begin inside a character if that can be helped."""
+    tails = [list(ids[-length:]) for length in _CONTEXT_LENGTHS]
+    return min(tails, key=lambda tail: vocabulary.decode(tail).count(REPLACEMENT))
+
+
+LEAST_LOGPROB = -1e4
+"""Nats; e to the power of it is 0 in float32."""
+
+
+class Row(Protocol):
+    """The logits after one token, before temperature and masks, in whatever holds them. Nats."""
+
+    @property
+    def best(self) -> tuple[float, int]:
+        """The greatest logit and its id."""
+        ...
+
+    @property
+    def entropy(self) -> float:
+        """Over the whole vocabulary."""
+        ...
+
+    def logprob(self, id: int) -> float:
+        """Of one token."""
+        ...
+
+    def top(self, count: int) -> tuple[tuple[int, float], ...]:
+        """The most probable ids with their log-probabilities, best first."""
+        ...
+
+    def probabilities(self, sampling: Sampling) -> NDArray[np.float64]:
+        """After temperature, top-k and top-p, in this order: shape [vocabulary], those left out are 0."""
+        ...
+
+
+@dataclass(frozen=True, slots=True)
+class Reading:
+    """The signals of one step; `top` holds (id, logprob) pairs, best first. Nats."""
+
+    logprob: float | None = None
+    entropy: float | None = None
+    top: tuple[tuple[int, float], ...] = ()
+    probs: tuple[float, ...] = ()
+
+
+def read(row: Row, chosen: int, want: Want, named_ids: Sequence[int]) -> Reading:
+    """Signals of one row; only those wanted are computed."""
+    return Reading(
+        logprob=row.logprob(chosen) if want.logprob else None,
+        entropy=row.entropy if want.entropy else None,
+        top=row.top(want.top_logprobs) if want.top_logprobs else (),
+        probs=tuple(math.exp(row.logprob(id)) for id in named_ids),
+    )
+
+
+class Chooser:
+    """Chooses tokens for one sample of one call: its randomness is a function of `key` and `sample` alone."""
+
+    def __init__(self, sampling: Sampling, key: Key, sample: int, name: str) -> None:
+        self._sampling, self._name = sampling, name
+        digest = blake2b(repr((key, sample)).encode(), digest_size=16).digest()
+        self._random = np.random.Generator(np.random.Philox(key=int.from_bytes(digest)))
+
+    def choose(self, row: Row) -> int:
+        """The next token.
+
+        Raises:
+            ModelFailure: logits that are not numbers.
+        """
+        best, best_id = row.best
+        if not math.isfinite(best):
+            raise ModelFailure(
+                f"model {self._name!r} gave logits that are no numbers (NaN or infinite): its weights are "
+                "broken or overflow in this precision; load it with dtype=float32 or bfloat16."
+            )
+        if self._sampling.temperature == 0:
+            return best_id
+        # Candidates stay in the order of ids, where near-equal probabilities can't swap places by rounding.
+        cumulative = np.cumsum(row.probabilities(self._sampling))
+        drawn = self._random.random() * cumulative[-1]
+        last = int(np.searchsorted(cumulative, cumulative[-1]))
+        return min(int(np.searchsorted(cumulative, drawn, side="right")), last)
 
 
 @dataclass(frozen=True, slots=True)

@@ -25,8 +25,7 @@ from askance.core.types import (
     Watch,
     as_spans,
 )
-from askance.models.local.decode import Job, Options, Sample
-from askance.models.local.detokenise import Detokeniser
+from askance.models.local.decode import Detokeniser, Job, Options, Sample
 from askance.models.local.encoding import Encoding
 from askance.runtime.batch import Batch
 from askance.runtime.schedule import Scheduler, tell
@@ -42,42 +41,37 @@ class LocalModel(ABC):
 
     Args:
         batch: what computes; nobody else puts anything into it.
+        why_no_attention: why its attention can't be read; empty where it can.
     """
 
-    def __init__(self, name: str, context_tokens: int, encoding: Encoding, batch: Batch[Any, Any]) -> None:
-        self._name, self._context_tokens = name, context_tokens
+    counts_exactly = True
+
+    def __init__(
+        self,
+        name: str,
+        context_tokens: int,
+        encoding: Encoding,
+        batch: Batch[Any, Any],
+        *,
+        precision: str,
+        why_no_attention: str = "",
+    ) -> None:
+        self.name, self.context_tokens, self.precision = name, context_tokens, precision
+        self.why_no_attention = why_no_attention
         self._encoding, self._batch, self._num_attended = encoding, batch, 0
         self._vocabulary, self._prompts = encoding.vocabulary, encoding.prompts
         self._scheduler = Scheduler(batch)
-
-    @property
-    def name(self) -> str:
-        return self._name
+        found: set[Capability] = {"raw", "continuation", "score"}
+        if not why_no_attention:
+            found.add("attend")
+        if self._prompts.takes_chat:
+            found.add("chat")
+        self.capabilities: frozenset[Capability] = frozenset(found)
+        self.signals: frozenset[Signal] = _ANYWHERE if why_no_attention else _ANYWHERE | {"attention"}
 
     @property
     @abstractmethod
     def fingerprint(self) -> str: ...
-
-    @property
-    @abstractmethod
-    def precision(self) -> str: ...
-
-    @property
-    def signals(self) -> frozenset[Signal]:
-        return _ANYWHERE | {"attention"} if self._has_attention else _ANYWHERE
-
-    @property
-    def capabilities(self) -> frozenset[Capability]:
-        found: set[Capability] = {"raw", "continuation", "score"}
-        if self._has_attention:
-            found.add("attend")
-        if self._prompts.takes_chat:
-            found.add("chat")
-        return frozenset(found)
-
-    @property
-    def context_tokens(self) -> int:
-        return self._context_tokens
 
     @property
     def computed_tokens(self) -> int:
@@ -92,15 +86,6 @@ class LocalModel(ABC):
     async def forget(self) -> None:
         """Compute the next prompts from their beginnings: nothing of earlier ones is kept."""
         await self._scheduler.alone(self._batch.forget)
-
-    @property
-    @abstractmethod
-    def why_no_attention(self) -> str:
-        """Why a model that shows no attention shows none."""
-
-    @property
-    @abstractmethod
-    def _has_attention(self) -> bool: ...
 
     @abstractmethod
     def _attended(self, ids: TokenIds) -> NDArray[np.float32]:
@@ -120,13 +105,12 @@ class LocalModel(ABC):
         check_sampling(sampling, n)
         if want.attention is not None:
             self._require_attention()
-            self._expect_attention()
         bridge = None if request.watch is None else _Bridge(request.watch)
         job = Job(
-            prompt_ids=self._fitting(self._encoding.prompt_ids(request.prompt), sampling.max_tokens),
+            prompt_ids=self._fitting(self._prompts.encode(request.prompt), sampling.max_tokens),
             named_ids=tuple(self._vocabulary.single(text) for text in want.token_probs),
             request=replace(request, watch=bridge),
-            model_name=self._name,
+            model_name=self.name,
         )
         num_different = 1 if sampling.temperature == 0 else n  # greedy ones are all the same
         samples = [Sample(self._vocabulary, job, number) for number in range(num_different)]
@@ -146,7 +130,7 @@ class LocalModel(ABC):
         if not all(tokenised):
             raise InputError(f"options to score: {list(options)!r} holds an empty one; remove it.")
         longest = max(map(len, tokenised), default=0)
-        prompt_ids = self._fitting(self._encoding.prompt_ids(prompt), longest)
+        prompt_ids = self._fitting(self._prompts.encode(prompt), longest)
         if not tokenised:
             return ()
         together = _read_together(tokenised)
@@ -187,31 +171,23 @@ class LocalModel(ABC):
     def pieces(self, ids: TokenIds) -> tuple[str, ...]:
         return self._vocabulary.pieces(ids)
 
-    @property
-    def counts_exactly(self) -> bool:
-        return True
-
     def count(self, prompt: Prompt) -> int:
-        return len(self._encoding.prompt_ids(prompt))
-
-    @abstractmethod
-    def _expect_attention(self) -> None:
-        """It will be read while texts are written, from now on."""
+        return len(self._prompts.encode(prompt))
 
     def _require_attention(self) -> None:
-        if not self._has_attention:
+        if self.why_no_attention:
             raise MissingAbility(
-                f"the attention of model {self._name!r} can't be read: {self.why_no_attention}. Use a method "
+                f"the attention of model {self.name!r} can't be read: {self.why_no_attention}. Use a method "
                 "without attention, or a proxy model in the role attend."
             )
 
     def _fitting(self, prompt_ids: TokenIds, max_tokens: int) -> TokenIds:
-        if len(prompt_ids) + max_tokens > self._context_tokens:
+        if len(prompt_ids) + max_tokens > self.context_tokens:
             raise PromptTooLong(
-                self._name,
+                self.name,
                 prompt_tokens=len(prompt_ids),
                 max_tokens=max_tokens,
-                context_tokens=self._context_tokens,
+                context_tokens=self.context_tokens,
             )
         return prompt_ids
 
@@ -227,7 +203,7 @@ class LocalModel(ABC):
             return await work
         except RuntimeError as error:
             raise ModelFailure(
-                f"model {self._name!r}: {error}. If memory ran out, use fewer passages or a smaller model."
+                f"model {self.name!r}: {error}. If memory ran out, use fewer passages or a smaller model."
             ) from error
 
 

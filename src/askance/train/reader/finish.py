@@ -18,7 +18,7 @@ from safetensors import SafetensorError
 from askance.core.errors import InputError
 from askance.core.version import VERSION
 from askance.eval.datasets import DATASETS
-from askance.methods.wording import PLAIN
+from askance.methods.prompts import PLAIN
 from askance.models.local.reader_note import ReaderNote, write_note
 from askance.runtime.durable import sync
 from askance.train.reader.mixture import Mixture

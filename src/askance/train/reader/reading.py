@@ -17,8 +17,7 @@ from askance.eval.datasets.grounds import Paragraph
 from askance.eval.datasets.squad2 import UNANSWERABLE
 from askance.methods.airrag.prompts import retrieval_answer_prompt
 from askance.methods.airrag.wording import READER, REFUSAL
-from askance.methods.prompts import Layout, answer_prompt
-from askance.methods.wording import PLAIN
+from askance.methods.prompts import PLAIN, Layout, answer_prompt
 from askance.text.sentences import sentences
 from askance.train.reader.lesson import Lesson, reply
 from askance.train.reader.passages import Showing, among_distractors, as_hits, fitted

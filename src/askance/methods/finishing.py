@@ -5,15 +5,129 @@ from dataclasses import replace
 from typing import Protocol
 
 from askance.core.ports import Model, Run
-from askance.core.types import Answer, Chat, GenerateRequest, Hit, Prompt, Question, Sampling
+from askance.core.trace import Trace, Uncited
+from askance.core.types import (
+    Answer,
+    Chat,
+    Citation,
+    GenerateRequest,
+    Hit,
+    Passage,
+    Prompt,
+    Question,
+    Sampling,
+)
 from askance.methods.budget import has_room
-from askance.methods.citing import cited
-from askance.methods.plain_trace import settled, without_markers
-from askance.methods.prompts import STOPS, Layout, answer_prompt
-from askance.methods.wording import Wording
-from askance.text.answers import awaits_answer, has_answer, short_answer
+from askance.methods.plain_trace import plain_of, settled, without_markers
+from askance.methods.prompts import STOPS, Layout, Wording, answer_prompt
+from askance.text.answers import awaits_answer, has_answer, says, short_answer
+from askance.text.markers import Plain
 from askance.text.sentences import SentenceEnd
-from askance.text.support import Shown
+from askance.text.support import (
+    Asked,
+    Finding,
+    Mark,
+    Shown,
+    best_support,
+    citations_of,
+    claim_of,
+    findings,
+)
+
+Evidence = tuple[str, Sequence[Passage]]
+"""A question, and passages that its answer was written from."""
+
+
+def cited(
+    question: Question,
+    trace: Trace,
+    written: Plain,
+    shown: Shown,
+    short: str,
+    asked: Asked = (),
+    stated: str = "",
+) -> tuple[Citation, ...]:
+    """The citations of `written.text`; the trace says of each sentence why it cites nothing, if it might.
+
+    Args:
+        shown: (offset in `written.written`, hits) in order: since when which passages were in the prompt,
+            as they are numbered there.
+        asked: the questions that parts of the text answer, by offset in `written.text`; otherwise `question`.
+        stated: `written.text` with blanks for what claims nothing; otherwise all of it claims something.
+    """
+    marks = [_mark(each.end, written.offset(each.start), each.numbers, shown) for each in written.markers]
+    shown = [(written.offset(at), hits) for at, hits in shown]
+    text = stated or written.text
+    found = findings(text, shown, asked or ((0, question.text),), short, marks)
+    _tell(trace, text, found)
+    return citations_of(found)
+
+
+def cited_as_written(
+    question: Question, trace: Trace, text: str, shown: Shown, short: str
+) -> tuple[Citation, ...]:
+    """The citations of a text that keeps the markers that the model wrote."""
+    written = plain_of(text, question, trace)
+    return tuple(
+        replace(each, start=written.written_offset(each.start), end=written.written_offset(each.end))
+        for each in cited(question, trace, written, shown, short)
+    )
+
+
+def whole_cited(trace: Trace, text: str, evidence: Sequence[Evidence]) -> tuple[Citation, ...]:
+    """The citations of a bare answer as a whole: of the first evidence that has any, the best passage.
+
+    Where evidence of one kind supports it, that of the next is not looked at.
+
+    Args:
+        evidence: what it was written from, the nearest first, each with the question that it answers.
+    """
+    reasons = list[str]()
+    for asked, passages in evidence:
+        best, why = best_support(claim_of(f"The answer is {text}", asked), passages)
+        if best:
+            return citations_of([Finding(0, len(text), (best,))])
+        reasons += [why] if why else []
+    _tell(trace, text, [Finding(0, len(text), (), "; ".join(dict.fromkeys(reasons)))])
+    return ()
+
+
+def checked(
+    question: Question, trace: Trace, text: str, citations: Sequence[Citation], *, judged: bool
+) -> tuple[str, tuple[Citation, ...]]:
+    """A text and citations of a method that names its evidence itself: no markers, and what the check leaves.
+
+    Args:
+        judged: whether the method has judged that each passage supports its sentence; all that say anything
+            stay then.
+    """
+    written = plain_of(text, question, trace)
+    kept, refused = list[Citation](), list[Finding]()
+    for each in citations:
+        start, end = written.offset(each.start), written.offset(each.end)
+        said = written.text[start:end]
+        stays = judged and says(said)
+        objection = "" if stays else claim_of(said, question.text).objection(each.passage)
+        if objection:
+            refused.append(Finding(start, end, (), f"it was written with a passage, but {objection}"))
+        else:
+            kept.append(replace(each, start=start, end=end))
+    _tell(trace, written.text, refused)
+    numbers = {id: at for at, id in enumerate(dict.fromkeys(each.passage.id for each in kept), start=1)}
+    return written.text, tuple(replace(each, number=numbers[each.passage.id]) for each in kept)
+
+
+def _mark(end: int, at: int, numbers: Sequence[int], shown: Shown) -> Mark:
+    hits = next((hits for offset, hits in reversed(shown) if offset < end), ())
+    passages = tuple(hits[number - 1].passage for number in numbers if number <= len(hits))
+    return Mark(at, passages, tuple(number for number in numbers if number > len(hits)))
+
+
+def _tell(trace: Trace, text: str, found: Sequence[Finding]) -> None:
+    for each in found:
+        if each.why:
+            trace.add(Uncited, text=text[each.start : each.end], why=each.why)
+
 
 SHORTEST_ANSWER = 3
 """Characters: " no." is a sentence, a lone full stop is not."""

@@ -1,0 +1,121 @@
+"""The walk of a question: which functions of the package are called between the question and its answer.
+
+    python scripts/walk.py [QUESTION]
+
+Asks the method dragin on the bundled model about the sample corpus, and prints the functions in the order of
+their first calls, by file, with the number of calls, and with the files that each hands on to: who reads the
+code from the question to the answer turns from file to file at these. All threads count. A lambda or a
+comprehension belongs to the function in which it stands; the methods that a dataclass makes for itself stand
+in no file. A coroutine is called whenever it is resumed.
+"""
+
+import sys
+import tempfile
+import threading
+from collections.abc import Callable, Iterator
+from dataclasses import dataclass, field
+from pathlib import Path
+from types import FrameType
+from typing import Any
+
+import askance
+from askance.retrieval.build import build_index
+from askance.sample import CORPUS
+
+PACKAGE = Path(askance.__file__).parent
+QUESTION = "Where did the scriptwriter of The Third Man die?"
+
+
+@dataclass
+class Stop:
+    """A function on the way.
+
+    Attributes:
+        hands_on_to: the functions of other files that it calls.
+    """
+
+    file: str
+    name: str
+    num_calls: int = 0
+    hands_on_to: "dict[str, Stop]" = field(default_factory=dict)
+
+
+@dataclass
+class Walk:
+    """The functions on the way, in the order of their first calls."""
+
+    stops: list[Stop]
+
+    @property
+    def files(self) -> list[str]:
+        """In the order in which the way comes to them."""
+        return list(dict.fromkeys(stop.file for stop in self.stops))
+
+    @property
+    def turns(self) -> list[Stop]:
+        """The functions that hand on to another file."""
+        return [stop for stop in self.stops if stop.hands_on_to]
+
+    def __str__(self) -> str:
+        return "\n".join((*self._lines(), self.summary))
+
+    @property
+    def summary(self) -> str:
+        """Its length."""
+        return (
+            f"{sum(stop.num_calls for stop in self.stops)} calls of {len(self.stops)} functions in "
+            f"{len(self.files)} files; {len(self.turns)} functions hand on to another file"
+        )
+
+    def _lines(self) -> Iterator[str]:
+        for file in self.files:
+            yield file
+            for stop in self.stops:
+                if stop.file == file:
+                    files = dict.fromkeys(each.file for each in stop.hands_on_to.values())
+                    yield f"  {stop.num_calls:>6}  {stop.name}" + (f" → {', '.join(files)}" if files else "")
+
+
+def walk(act: Callable[[], Any]) -> Walk:
+    """The way that `act` takes through the package."""
+    folder = f"{PACKAGE}/"
+    stops = dict[str, Stop]()
+
+    def stop_of(frame: FrameType) -> Stop | None:
+        code = frame.f_code
+        if not code.co_filename.startswith(folder) or code.co_name == "<module>":
+            return None
+        file, name = code.co_filename.removeprefix(folder), code.co_qualname.partition(".<locals>.<")[0]
+        return stops.setdefault(f"{file}:{name}", Stop(file, name))
+
+    def note(frame: FrameType, event: str, _: Any) -> None:
+        called = stop_of(frame) if event == "call" else None
+        if called is None:
+            return
+        called.num_calls += 1
+        caller, behind = None, frame.f_back
+        while behind is not None and caller is None:
+            caller, behind = stop_of(behind), behind.f_back
+        if caller is not None and caller.file != called.file:
+            caller.hands_on_to[f"{called.file}:{called.name}"] = called
+
+    threading.setprofile(note)
+    sys.setprofile(note)
+    try:
+        act()
+    finally:
+        sys.setprofile(None)
+        threading.setprofile(None)
+    return Walk([stop for stop in stops.values() if stop.num_calls])
+
+
+def main(question: str = QUESTION) -> None:
+    """Print the walk of a question."""
+    with tempfile.TemporaryDirectory() as folder:
+        build_index([CORPUS], Path(folder))
+        engine = askance.open_engine(index=folder, method="dragin", model="bundled")
+        print(walk(lambda: engine.ask(question)))
+
+
+if __name__ == "__main__":
+    main(*sys.argv[1:])
