@@ -193,17 +193,6 @@ def test_a_prompt_that_the_prefix_cache_can_not_hold_is_not_copied(fresh, monkey
     assert len(copied) == 1
 
 
-def test_what_was_used_last_stays_when_streams_are_made(fresh, monkeypatch):
-    model = fresh()
-    run(together(model, *[(ids_of(number),) for number in range(3)]))
-    again = [run(write(model, (*ids_of(number), 7))) for number in (2, 0)]
-    assert min(generation.reused_tokens for generation in again) >= 98
-    monkeypatch.setattr(streams, "KEPT_TOKENS", 210)
-    model._streams._make(1024, 1)
-    kept = [tuple(saved.ids[-101:-1]) for saved in model._streams._cache._saved]
-    assert kept == [ids_of(2), ids_of(0)]
-
-
 def _no_memory(*_):
     raise MemoryError
 
