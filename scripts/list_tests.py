@@ -2,9 +2,9 @@
 
     python scripts/list_tests.py [PYTEST ARGUMENT …] > before
 
-An assertion is an `assert` statement or a call of `raises`, `warns`, `fail` or a function whose name begins with
-`assert_`. Those of a test are the ones in its own text, in its fixtures, and in the helpers of the tests that these
-name, each counted once.
+An assertion is an `assert` statement or a call of `raises`, `warns`, `fail` or a function whose name begins
+with `assert_`. Those of a test are the ones in its own text, in its fixtures, and in the helpers of the tests
+that these name, each counted once.
 """
 
 import ast
@@ -80,9 +80,11 @@ class Listing:
 
 def main(*arguments: str) -> int:
     """Collect the tests and print them; the exit code is that of pytest."""
-    code = pytest.main(["--collect-only", "-o", "addopts=", "-p", "no:terminal", *arguments], plugins=[Listing()])
+    quiet = ("-o", "addopts=", "-p", "no:terminal")
+    code = pytest.main(["--collect-only", *quiet, *arguments], plugins=[Listing()])
     if code:
-        print(f"not collected: `python -m pytest --collect-only` says why (exit code {code})", file=sys.stderr)
+        says = "`python -m pytest --collect-only` says why"
+        print(f"not collected: {says} (exit code {code})", file=sys.stderr)
     return int(code)
 
 
