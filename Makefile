@@ -22,8 +22,9 @@ demo: $(VENV)/.embedded  ## Index the sample corpus and answer a question that t
 	$(BIN)/askance index @sample --out $(DEMO)/index
 	$(BIN)/askance ask "$(QUESTION)" --index $(DEMO)/index --trace $(DEMO)/trace.jsonl
 
-test: $(VENV)/.all  ## All tests, warnings as errors
-	$(BIN)/python -m pytest
+# A thread for each process: threads of several processes on the same cores wait for each other most of the time.
+test: $(VENV)/.all  ## All tests, warnings as errors, in a process for each core, at most four; shows the slowest ten
+	OMP_NUM_THREADS=1 $(BIN)/python -m pytest --numprocesses auto --maxprocesses 4 --dist worksteal --durations 10
 
 check: $(VENV)/.all  ## Style, types, layers, circles of imports, lines of code
 	$(BIN)/ruff check .

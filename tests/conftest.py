@@ -7,6 +7,7 @@ import sys
 import tempfile
 
 import pytest
+from hypothesis import settings
 
 from askance.models.bundled import cache_folder
 
@@ -21,14 +22,14 @@ def pytest_configure(config):
     """Ctrl-C is tested, also where a script that runs the tests in its background has it ignored; servers on
     loopback are asked directly, also where there is a proxy; terminals are such as can move up, and nothing
     else of the shell, nor any configuration of the user, is heard; models are converted elsewhere where the
-    user's cache can't be written.
+    user's cache can't be written; an example of Hypothesis may take as long as the machine needs.
     """
     for name in (*OF_THE_SHELL, *(each for each in os.environ if each.startswith("ASKANCE_"))):
         if name != "ASKANCE_CACHE":
             os.environ.pop(name, None)
-    settings = tempfile.TemporaryDirectory(prefix="askance-tests-")
-    os.environ["XDG_CONFIG_HOME"] = settings.name
-    config.add_cleanup(settings.cleanup)
+    of_the_user = tempfile.TemporaryDirectory(prefix="askance-tests-")
+    os.environ["XDG_CONFIG_HOME"] = of_the_user.name
+    config.add_cleanup(of_the_user.cleanup)
     if not can_write(cache_folder()):
         folder = tempfile.TemporaryDirectory(prefix="askance-tests-")
         os.environ["ASKANCE_CACHE"] = folder.name
@@ -36,6 +37,8 @@ def pytest_configure(config):
     os.environ["TERM"] = "xterm"
     os.environ["NO_PROXY"] = os.environ["no_proxy"] = "127.0.0.1"
     signal.signal(signal.SIGINT, signal.default_int_handler)
+    settings.register_profile("any machine", deadline=None)
+    settings.load_profile("any machine")
 
 
 def can_write(folder):
@@ -92,23 +95,13 @@ def qwen(qwen_folder):
 
 
 @pytest.fixture(scope="session")
-def load_parts_once():
-    """As `load_parts`, for what takes long to read. Who gets a module from it leaves it as it is."""
-    from askance.models.hf.load import load_parts
-
-    return functools.cache(load_parts)
-
-
-@pytest.fixture(scope="session")
-def bundled(load_parts_once):
+def bundled():
     """The real one as its authors made it, which no training of ours changes; the first run on a machine
     converts it into the user's cache.
     """
     from askance.models.bundled import load_plain
 
-    with pytest.MonkeyPatch.context() as patch:
-        patch.setattr("askance.models.hf.load.load_parts", load_parts_once)
-        return load_plain(device="cpu", dtype="float32")
+    return load_plain(device="cpu", dtype="float32")
 
 
 @pytest.fixture(scope="session")
@@ -123,6 +116,44 @@ def load_once():
 def bundled_gguf(load_once):
     """The plain bundled model by llama.cpp, which computes it where there is no GPU."""
     return load_once["load_plain_gguf"]()
+
+
+@pytest.fixture(scope="session")
+def few_layers_file(request, tmp_path_factory):
+    """The plain bundled model with few layers, as a GGUF file; it is kept from run to run where pytest keeps
+    anything.
+    """
+    from askance.models.bundled import gguf_path
+    from tests.models.cut import first_layers
+
+    kept = getattr(request.config, "cache", None)
+    return first_layers(gguf_path(), kept.mkdir("askance") if kept else tmp_path_factory.mktemp("cut"))
+
+
+@pytest.fixture(scope="session")
+def few_layers_gguf(few_layers_file):
+    """That model by llama.cpp."""
+    from askance.models.llama_cpp import load_gguf
+
+    return load_gguf(str(few_layers_file), display_name="bundled:base")
+
+
+@pytest.fixture(scope="session")
+def few_layers(tmp_path_factory):
+    """The plain bundled model with few layers by torch."""
+    from askance.models import bundled
+    from askance.models.hf import load_hf
+    from tests.models.cut import link_first_layers
+
+    folder = link_first_layers(bundled._plain_folder(), tmp_path_factory.mktemp("few") / "model")
+    return load_hf(str(folder), device="cpu", dtype="float32", display_name="bundled:base")
+
+
+@pytest.fixture
+def few_layers_by_name(few_layers_gguf, monkeypatch):
+    """Who names a bundled model gets the one with few layers: what it says is not looked at."""
+    for name in ("load_bundled_gguf", "load_plain_gguf"):
+        monkeypatch.setattr(f"askance.models.bundled.{name}", lambda: few_layers_gguf)
 
 
 @pytest.fixture

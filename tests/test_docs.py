@@ -44,7 +44,7 @@ SNIPPETS = re.findall(r"```python\n(.*?)```", PAGES, flags=re.DOTALL)
 
 
 @pytest.mark.parametrize("snippet", SNIPPETS, ids=range(len(SNIPPETS)))
-def test_snippets_run(snippet, bundled_by_name, sample_index, tmp_path, monkeypatch, capsys):
+def test_snippets_run(snippet, few_layers_by_name, sample_index, tmp_path, monkeypatch, capsys):
     shutil.copytree(sample_index, tmp_path / "my-index")
     for title in ("flare", "single"):
         written(tmp_path / "my-runs" / title, [record(1)], title=title)

@@ -1,9 +1,11 @@
-"""The scripts that `make check` runs."""
+"""The scripts that `make check` runs, and the one that lists the tests."""
 
+import subprocess
 import sys
+from pathlib import Path
 
 import pytest
-from scripts import check_cycles, count_lines
+from scripts import check_cycles, count_lines, list_tests
 
 
 @pytest.fixture
@@ -75,3 +77,35 @@ def test_lines_of_code_are_those_that_do_something(package, tmp_path, capsys):
         "      8 lines in   4 files: ring/\n      1 lines in   1 files: ring/inner\n"
         "      9 lines of code in   5 files\n"
     )
+
+
+def has_two(things):
+    """A helper with assertions, one of which is a call."""
+    assert len(things) == 2
+    with pytest.raises(IndexError):
+        things[2]
+
+
+def has_three():
+    has_two("ab")
+    has_two("cd")
+    assert not list_tests.assertions_of(len)
+
+
+def test_assertions_are_those_of_a_test_and_of_its_helpers():
+    assert list_tests.assertions_of(has_two) == 2
+    assert list_tests.assertions_of(has_three) == list_tests.assertions_of(has_three, has_two) == 3
+
+
+def test_each_test_is_listed_with_its_assertions():
+    """In a process of its own, where pytest runs but once."""
+    root = Path(__file__).parents[1]
+    named = "tests/core/test_trace.py"
+    command = [sys.executable, "scripts/list_tests.py", "-p", "no:cacheprovider"]
+    listed = subprocess.run([*command, named], cwd=root, capture_output=True, text=True, check=True).stdout
+    rows = [line.split(" ", 1) for line in listed.splitlines()]
+    assert rows
+    assert all(int(number) > 0 and id.startswith(f"{named}::") for number, id in rows)
+    ended = subprocess.run([*command, "tests/none.py"], cwd=root, capture_output=True, text=True)
+    assert (ended.returncode, ended.stdout) == (4, "")
+    assert "not collected" in ended.stderr

@@ -22,6 +22,8 @@ CODE = ["closed_book", "single", "fixed_length", "fixed_sentence", "dragin"]
 CASES = [*((name, None) for name in METHODS), *((name, "code") for name in CODE), ("dragin", "paper")]
 BY_TORCH = [("single", None), ("dragin", None), ("selfrag", None)]
 """What is tried on the bundled model by torch as well as by llama.cpp."""
+WITH_ALL_LAYERS = ("single", "selfrag", "dragin")
+"""What llama.cpp computes with the whole bundled model; the others have the first of its layers."""
 
 
 @pytest.mark.parametrize(
@@ -32,7 +34,8 @@ BY_TORCH = [("single", None), ("dragin", None), ("selfrag", None)]
     ],
 )
 def test_method(model_name, name, profile, request, sample_index):
-    model = request.getfixturevalue(model_name)
+    has_few_layers = model_name == "bundled_gguf" and name not in WITH_ALL_LAYERS
+    model = request.getfixturevalue("few_layers_gguf" if has_few_layers else model_name)
     few = {
         "passages": 1, "look_ahead_tokens": 12, "max_tokens": 24,
         "query_tokens": 24, "answer_tokens": 16, "summary_tokens": 16, "line_tokens": 12, "max_iters": 2,

@@ -59,10 +59,10 @@ def test_the_fingerprint_depends_on_the_content(tmp_path):
     assert len(found) == 4
 
 
-def test_conversion_changes_nothing(tmp_path, load_parts_once):
+def test_conversion_changes_nothing(tmp_path, few_layers_file):
     from askance.models.hf import HfModel, load, load_hf
 
-    original_module, tokenizer = load_parts_once(str(module.gguf_path()), device="cpu", dtype="float32")
+    original_module, tokenizer = load.load_parts(str(few_layers_file), device="cpu", dtype="float32")
     load.save_parts(original_module, tokenizer, tmp_path)
     original = HfModel(original_module, tokenizer, name="original", context_tokens=8192)
     converted = load_hf(str(tmp_path))

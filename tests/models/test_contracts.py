@@ -44,14 +44,16 @@ class TestTinyQwen(ModelContract):
 
 
 class TestBundled(ModelContract):
+    """With few of its layers. `llama/test_llama_bundled.py` has all of them, as a user's question has."""
+
     control_strings = ("<|im_start|>", "<|im_end|>")
     prompt = Raw((Span("The three largest cities of Germany are"),))
     max_tokens = 8
     operation = "thirty layers"
 
     @pytest.fixture
-    def model(self, bundled):
-        return bundled
+    def model(self, few_layers):
+        return few_layers
 
 
 @pytest.fixture(scope="module")

@@ -1,5 +1,7 @@
 """Captured attention equals eager attention, and capturing does not change what the model computes."""
 
+from functools import cache
+
 import pytest
 import torch
 from tests.models.tiny import tiny_module
@@ -50,19 +52,26 @@ PROMPT = [5, 17, 8, 99, 3, 250, 8, 41, 7, 7, 120, 64]
 MORE = [9, 200, 31, 5, 18, 77]
 
 
-@pytest.fixture(params=ARCHITECTURES.values(), ids=ARCHITECTURES.keys())
-def both(request):
-    """The network under test, and the attention and logits of eager attention over PROMPT + MORE."""
-    model_type, settings = request.param
+@cache
+def by_eager_attention(name):
+    """The attention and logits over PROMPT + MORE."""
+    model_type, settings = ARCHITECTURES[name]
     reference = tiny_module(model_type, **settings)
     reference.set_attn_implementation("eager")
     with torch.inference_mode():
         ids = torch.tensor([PROMPT + MORE])
         expected = reference(ids, output_attentions=True, use_cache=False)
+    return expected.attentions[-1][0].numpy(), expected.logits[0]
+
+
+@pytest.fixture(params=ARCHITECTURES)
+def both(request):
+    """The network under test, and the attention and logits of eager attention over PROMPT + MORE."""
+    model_type, settings = ARCHITECTURES[request.param]
     network = Network(tiny_module(model_type, **settings), model_type)
     assert network.attention_layer == 1
     assert isinstance(network.backend, Contexts if "softcapping" in str(settings) else Passes)
-    return network, expected.attentions[-1][0].numpy(), expected.logits[0]
+    return network, *by_eager_attention(request.param)
 
 
 class Fixed:

@@ -15,6 +15,7 @@ nobody waits for the disk.
 
 import asyncio
 import errno
+import importlib
 import json
 import os
 import resource
@@ -239,6 +240,8 @@ class Trial:
 
 
 def main(folder: Path, kind: str, begin: str) -> None:
+    # Hundreds of children would read it in anew, each in a tenth of a second.
+    importlib.import_module("faiss")
     os.fsync = lambda descriptor: None
     build.CHECKPOINT_PASSAGES = encoding.CHECKPOINT_PASSAGES = CHECKPOINT_PASSAGES
     trial = Trial(folder, kind, begin)
