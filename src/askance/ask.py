@@ -11,8 +11,9 @@ from dataclasses import dataclass
 from datetime import UTC, datetime
 from typing import Any
 
-from askance.core.errors import AskanceError, InputError, MissingAbility, ModelLacks, QuestionError, panics_as
+from askance.core.errors import AskanceError, InputError, MissingAbility, ModelLacks, QuestionError
 from askance.core.knobs import name_of, short_repr
+from askance.core.panics import panics_as
 from askance.core.ports import ChecksModels, Encoder, Method, Model, Needs, Retriever, Run
 from askance.core.trace import Answered, AnyEvent, Asked, Failed, Listener, Noted, Trace
 from askance.core.types import Answer, Hit, Question, Role, Usage

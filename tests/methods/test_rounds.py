@@ -171,10 +171,11 @@ def test_without_any_passage_there_is_no_block(make):
 
 
 @BOTH
-def test_fewer_passages_than_asked_and_the_same_one_twice(make):
+def test_fewer_passages_than_asked_and_the_same_one_twice_is_shown_once(make):
     _, model, _ = run(make(passages=5), [" So the answer is x."], (ARNO, ARNO, PO))
-    assert "[3] Po" in model.prompts[0]
-    assert "[4]" not in model.prompts[0]
+    assert "[1] Arno" in model.prompts[0]
+    assert "[2] Po" in model.prompts[0]
+    assert "[3]" not in model.prompts[0]
 
 
 @BOTH

@@ -284,6 +284,6 @@ def run(script):
 
 
 def test_reading_documents_imports_no_package_that_it_does_not_need():
-    modules = "askance.retrieval.passages, askance.retrieval.lexical, askance.retrieval.scripted"
+    modules = "askance.retrieval.passages, askance.retrieval.documents, askance.retrieval.scripted"
     names = "{'tantivy', 'pypdfium2', 'trafilatura', 'lxml'}"
     assert run(f"import sys, {modules}; print({names} & set(sys.modules))").stdout == "set()\n"

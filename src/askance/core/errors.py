@@ -35,7 +35,6 @@ A message names the value, the place and the remedy. An `InputError` is raised
 before anything is written or computed wherever that can be known.
 """
 
-from asyncio import CancelledError
 from collections.abc import Iterable, Iterator
 from contextlib import contextmanager
 from difflib import get_close_matches
@@ -264,23 +263,3 @@ class RetrieverUnavailable(RetrieverFailure):
     def __init__(self, message: str, after_seconds: float | None = None) -> None:
         super().__init__(message)
         self.after_seconds = after_seconds
-
-
-INTERRUPTIONS = (KeyboardInterrupt, SystemExit, GeneratorExit, CancelledError)
-"""What ends a program, a generator or a task from outside, and is always passed on. Any other exception is a
-failure."""
-
-
-@contextmanager
-def panics_as(kind: type[Exception]) -> Iterator[None]:
-    """Turn the panic of an extension into an ordinary exception, so that whoever handles those handles it.
-
-    Raises:
-        kind: an extension panicked; the message holds the panic's own.
-    """
-    try:
-        yield
-    except (Exception, *INTERRUPTIONS):
-        raise
-    except BaseException as error:
-        raise kind(f"an extension panicked ({type(error).__name__}: {error})") from error

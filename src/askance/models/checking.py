@@ -7,7 +7,8 @@ from functools import partial
 
 import numpy as np
 
-from askance.core.errors import KnobError, ModelFailure, ModelUnavailable, panics_as
+from askance.core.errors import KnobError, ModelFailure, ModelUnavailable
+from askance.core.panics import panics_as
 from askance.core.ports import Model
 from askance.core.types import (
     Chat,

@@ -24,7 +24,7 @@ from typing import Any
 
 import tantivy
 
-from askance.core.errors import panics_as
+from askance.core.panics import panics_as
 from askance.core.types import Passage
 
 _WORD = re.compile(r"[^\W_]+(?:'[^\W_]+)*")

@@ -6,7 +6,8 @@ from dataclasses import dataclass
 from itertools import islice
 from typing import Generic, TypeVar
 
-from askance.core.errors import INTERRUPTIONS, InputError
+from askance.core.errors import InputError
+from askance.core.panics import INTERRUPTIONS
 
 T = TypeVar("T")
 R = TypeVar("R")

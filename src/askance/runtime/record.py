@@ -5,9 +5,10 @@ from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import replace
 
-from askance.core.errors import INTERRUPTIONS, AskanceError, ModelFailure, RetrieverFailure
+from askance.core.errors import AskanceError, ModelFailure, RetrieverFailure
 from askance.core.machine import machine_failure
 from askance.core.notes import Notes, noted
+from askance.core.panics import INTERRUPTIONS
 from askance.core.ports import Model, Retriever, WrappedModel, WrappedRetriever
 from askance.core.trace import (
     Attended,

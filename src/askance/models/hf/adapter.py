@@ -15,7 +15,8 @@ from typing import Any
 from pydantic_core import SchemaError, SchemaValidator, core_schema
 from safetensors import SafetensorError, safe_open
 
-from askance.core.errors import MissingExtra, ModelSpecError, panics_as
+from askance.core.errors import MissingExtra, ModelSpecError
+from askance.core.panics import panics_as
 from askance.models.hf.fingerprint import weights_fingerprint
 from askance.models.hf.noise import first_line, quiet
 from askance.models.local.adapter_files import CONFIG, WEIGHTS

@@ -18,7 +18,8 @@ import numpy as np
 import torch
 from numpy.typing import NDArray
 
-from askance.core.errors import MissingExtra, ModelFailure, ModelSpecError, panics_as
+from askance.core.errors import MissingExtra, ModelFailure, ModelSpecError
+from askance.core.panics import panics_as
 from askance.core.strict_json import whole_characters
 from askance.core.types import TextKind
 from askance.models.hf.fingerprint import weights_fingerprint
