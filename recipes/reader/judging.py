@@ -33,9 +33,6 @@ from askance.train.reader.reading import reasoning
 from recipes.reader.composing import told_by
 from recipes.reader.relations import in_order, plain, same, statement
 
-_NUM_COMPARED = 4
-"""Of how many paragraphs the one is taken that is about as long as another."""
-
 
 def relevance(example: Example, model: Model, showing: Showing, random_: random.Random) -> Iterator[Lesson]:
     """One paragraph that the answer needs, and one that it does not."""
@@ -44,29 +41,6 @@ def relevance(example: Example, model: Model, showing: Showing, random_: random.
         if paragraph is not None:
             prompt = relevance_prompt(model, example.question, paragraph)
             yield _judged("relevance", example, prompt, RELEVANCE, label)
-
-
-def relevance_told_apart(
-    example: Example, others: Sequence[Paragraph], model: Model, showing: Showing, random_: random.Random
-) -> Iterator[Lesson]:
-    """A paragraph that the answer needs, and of a few of `others` the one that is about as long.
-
-    A small model learns what is easiest to see. In 2WikiMultihopQA the supporting paragraph is the longer one
-    in three of four pairs: shown it against any distractor, a model learns to judge by length.
-    """
-    supporting = [each for each in example.grounds.paragraphs if each.is_supporting]
-    if not (supporting and others):
-        return
-    needed = _shown(random_.choice(supporting), showing)
-    few = [_shown(each, showing) for each in random_.sample(list(others), min(_NUM_COMPARED, len(others)))]
-    shown = [each for each in few if each is not None]
-    if needed is None or not shown:
-        return
-    num_words = len(needed.text.split())
-    alike = min(shown, key=lambda each: abs(len(each.text.split()) - num_words))
-    for passage, label in ((needed, "[Relevant]"), (alike, "[Irrelevant]")):
-        prompt = relevance_prompt(model, example.question, passage)
-        yield _judged("relevance", example, prompt, RELEVANCE, label)
 
 
 def support(

@@ -10,10 +10,10 @@ from typing import ClassVar
 from askance.core.knobs import knob
 from askance.core.types import Hit
 from askance.eval.datasets import Example
-from askance.eval.datasets.grounds import Paragraph, Triple
+from askance.eval.datasets.grounds import Triple
 from askance.methods.prompts import Layout
 from askance.train.reader.lesson import Lesson
-from askance.train.reader.mixture import Builder, grouped_by_paragraph, is_on_one_paragraph
+from askance.train.reader.mixture import Builder, grouped_by_paragraph
 from askance.train.reader.reading import to_the_end
 from askance.train.reader.settings import ReaderSettings
 from recipes.reader import judging
@@ -38,7 +38,6 @@ class RecipeSettings(ReaderSettings):
     following_up: float = knob(0.5, "share: the next question, given answers", at_least=0)
     summing_up: float = knob(0.3, "share: the answer out of answers", at_least=0)
     judging: float = knob(0.4, "share: each of four judgements", at_least=0)
-    relevance: float = knob(0.0, "share: relevance again, against paragraphs as long", at_least=0)
 
 
 @dataclass(frozen=True)
@@ -60,7 +59,6 @@ class RecipeBuilder(Builder):
         for example in bridged([each for each in examples if each.grounds.supporting], choose):
             for _ in range(self.times(shares.bridged)):
                 yield from self.answering(example)
-        yield from self._told_apart(examples)
 
     def of_chains(self, examples: Sequence[Example]) -> Iterator[Lesson]:
         shares, choose = self.settings, self.random_
@@ -77,7 +75,6 @@ class RecipeBuilder(Builder):
         for example in (each for each in examples if each.grounds.paragraphs):
             for _ in range(self.times(shares.judging)):
                 yield from self._judging(example, choose.choice(examples), facts)
-        yield from self._told_apart(examples)
 
     def on_the_same_passages(self, example: Example, hits: Sequence[Hit], layout: Layout) -> Iterator[Lesson]:
         return on_parts(example, hits, self.model, layout, self.random_)
@@ -96,27 +93,3 @@ class RecipeBuilder(Builder):
         yield from judging.support(example, facts, self.model, self.showing, self.random_)
         yield from judging.usefulness(example, other, self.model, self.random_)
         yield from judging.retrieval(example, self.model, self.showing, self.random_)
-
-    def _told_apart(self, examples: Sequence[Example]) -> Iterator[Lesson]:
-        """Each question's distractors, or what other questions need, where it can be on the same subject."""
-        choose = self.random_
-        by_title = dict[str, dict[str, Paragraph]]()
-        for example in examples:
-            for paragraph in example.grounds.supporting:
-                by_title.setdefault(_subject(example, paragraph), {})[paragraph.text] = paragraph
-        for example in (each for each in examples if each.grounds.supporting):
-            own = {each.text for each in example.grounds.paragraphs}
-            for _ in range(self.times(self.settings.relevance)):
-                subject = _subject(example, choose.choice(example.grounds.supporting))
-                needed = [each for text, each in by_title[subject].items() if text not in own]
-                distractors = [each for each in example.grounds.paragraphs if not each.is_supporting]
-                is_needed = needed and (not distractors or choose.random() < 0.5)
-                others = needed if is_needed else distractors
-                yield from judging.relevance_told_apart(example, others, self.model, self.showing, choose)
-
-
-def _subject(example: Example, paragraph: Paragraph) -> str:
-    """What paragraphs that are told apart have in common: an article, where each question is on one of its
-    paragraphs; otherwise no more than being needed.
-    """
-    return paragraph.title if is_on_one_paragraph(example) else ""

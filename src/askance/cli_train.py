@@ -22,7 +22,7 @@ if TYPE_CHECKING:
     from askance.train.reader.mixture import Builder
     from askance.train.reader.settings import ReaderSettings
 
-_RECIPE = "compared deciding bridged splitting following_up summing_up judging relevance".split()
+_RECIPE = "compared deciding bridged splitting following_up summing_up judging".split()
 """Shares of lessons that the recipe in the repository makes, and no installed askance."""
 DatasetsOption = Annotated[
     list[str], typer.Option(help="NAME:FILE with supporting texts or facts; may be given again.")

@@ -31,26 +31,6 @@ def test_relevance_holds_a_supporting_paragraph_against_a_distractor():
     )
 
 
-def told_apart(others):
-    return many(judging.relevance_told_apart, FILM, others, BOTH, Showing())
-
-
-def test_relevance_is_told_apart_from_paragraphs_as_long():
-    needed = {each.title: len(each.text.split()) for each in FILM.grounds.supporting}
-    others = [Paragraph(f"{number}", " ".join(["word"] * number)) for number in (2, *needed.values(), 90)]
-    lessons = told_apart(others)
-    assert [each.target for each in lessons] == ["relevant", "irrelevant"] * 60
-    passages = [text_of(each.prompt).partition("Passage: ")[2].partition("\n")[0] for each in lessons]
-    shown = [passage.partition(": ") for passage in passages]
-    for (title, _, _), (_, _, other) in zip(shown[::2], shown[1::2], strict=True):
-        assert len(other.split()) == needed[title]
-    assert {title for title, _, _ in shown[::2]} == needed.keys()
-
-
-def test_nothing_to_tell_apart():
-    assert told_apart(()) == []
-
-
 def test_support_follows_from_what_a_paragraph_tells():
     facts = OTHER_FILM.grounds.triples
     found = {

@@ -24,7 +24,7 @@ from tests.train.reader.lessons import (
 
 SHARES = (
     "reading", "memory", "compared", "deciding", "paragraph", "bridged",
-    "splitting", "following_up", "summing_up", "judging", "relevance",
+    "splitting", "following_up", "summing_up", "judging",
 )  # fmt: skip
 TASKS = {
     "reading", "memory", "going_on", "single_hop", "splitting", "following_up", "summing_up",
@@ -68,37 +68,11 @@ def tasks(made):
         ({"summing_up": 1.0}, {"summing_up": 2}),
         ({"compared": 1.0, "splitting": 1.0}, {"splitting": 4}),
         ({"deciding": 2.0}, {"going_on": 4}),
-        ({"relevance": 2.0}, {"relevance": 8}),
     ],
 )
 def test_a_share_is_a_number_of_lessons_per_example(share, expected):
     made = mixed({"2wiki": (FILM, OTHER_FILM)}, BOTH, replace(NONE, **share), held_out=0)
     assert tasks(made) == expected
-
-
-def test_a_paragraph_is_relevant_to_its_question_and_not_to_others():
-    """Each as often: nothing of a paragraph itself tells which it is. Articles are not mixed."""
-    towers = [
-        replace(
-            TOWER,
-            question=Question(f"{title} {number}", f"What stands at place {number} of {title}?"),
-            supporting_titles=(title,),
-            grounds=Grounds((supporting(title, f"At place {number} of {title} stands tower {number}."),)),
-        )
-        for title in ("Pisa", "Lucca")
-        for number in range(3)
-    ]
-    made = mixed({"squad2": towers}, BOTH, replace(NONE, relevance=40.0), held_out=0)
-    counts = Counter()
-    for lesson in made.lessons:
-        shown = text_of(lesson.prompt).partition("Passage: ")[2]
-        own = lesson.id.removeprefix("squad2/")
-        is_own = f"place {own[-1]} of {own[:-2]} stands" in shown
-        assert lesson.target == ("relevant" if is_own else "irrelevant")
-        assert own[:-2] in shown
-        counts[shown, lesson.target] += 1
-    assert len(counts) == 12
-    assert min(counts.values()) > 20
 
 
 def test_every_task_is_taught():
