@@ -34,8 +34,8 @@ check: $(VENV)/.all  ## Style, types, layers, circles of imports, lines of code
 	$(BIN)/python scripts/check_cycles.py
 	$(BIN)/python scripts/count_lines.py
 
-bench: $(VENV)/.all  ## Measurements: on the screen, as JSON in .bench/, and as an entry of docs/LOG.md
-	$(BIN)/python -m benchmarks --log docs/LOG.md
+bench: $(VENV)/.all  ## Measurements: on the screen, as JSON in .bench/, and as an entry of the log
+	$(BIN)/python -m benchmarks --log docs/log/$$(date +%Y-%m).md
 
 clean:
 	rm -rf $(VENV) $(DEMO) .bench
