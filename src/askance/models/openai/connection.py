@@ -34,6 +34,9 @@ T = TypeVar("T")
 _ssl_context = cache(httpx2.create_ssl_context)
 """Made once: it takes longer to make than all else of a client."""
 
+_OPENED: dict[asyncio.AbstractEventLoop, list[AsyncGenerator[httpx2.AsyncClient]]] = {}
+"""What closes the clients of a loop, those of models that are forgotten, too."""
+
 
 class Connection:
     """Requests to one server.
@@ -50,7 +53,6 @@ class Connection:
     def __init__(self, url: str, key: str, failures: Failures, in_flight: int = 1) -> None:
         self.url, self.failures = url, failures
         self._key, self._in_flight = key, in_flight
-        self._opened = dict[asyncio.AbstractEventLoop, AsyncGenerator[httpx2.AsyncClient]]()
         self._clients = dict[asyncio.AbstractEventLoop, tuple[httpx2.AsyncClient, asyncio.Semaphore]]()
 
     async def texts(self, path: str, body: Body | None, seconds: float) -> AsyncGenerator[str | bytes]:
@@ -142,8 +144,9 @@ class Connection:
         loop = asyncio.get_running_loop()
         if loop not in self._clients:
             # A loop that shuts down closes the asynchronous generators that it knows of.
-            self._opened[loop] = self._open(loop)
-            self._clients[loop] = await anext(self._opened[loop]), asyncio.Semaphore(self._in_flight)
+            opened = self._open(loop)
+            self._clients[loop] = await anext(opened), asyncio.Semaphore(self._in_flight)
+            _OPENED.setdefault(loop, []).append(opened)
         return self._clients[loop]
 
     async def _open(self, loop: asyncio.AbstractEventLoop) -> AsyncGenerator[httpx2.AsyncClient]:
@@ -161,7 +164,8 @@ class Connection:
             try:
                 yield client
             finally:
-                del self._clients[loop], self._opened[loop]
+                del self._clients[loop]
+                _OPENED.pop(loop, None)
 
     async def _stay(self, request: httpx2.Request) -> None:
         """Raises ModelSpecError for a redirect that leads to another server."""
