@@ -54,7 +54,7 @@ def test_what_a_server_could_do_is_tried_and_how_to_declare_it(server):
 @pytest.mark.parametrize(
     ("options", "ability", "expected"),
     [
-        ("?top_logprobs=5", "logprob", "no log-probabilities, though top_logprobs=5 is declared"),
+        ("?top_logprobs=5", "logprob", "gave no log-probabilities"),
         ("?completions=1", "raw", "answered 404: no such endpoint"),
         (
             "?continuation=1",

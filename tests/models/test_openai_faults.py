@@ -122,10 +122,10 @@ def test_what_stays_wrong_is_not_tried_again(server, fault, error, expected):
 @pytest.mark.parametrize(
     ("events", "expected"),
     [
-        ([event(" It"), event(finish="stop")], "no log-probabilities, though top_logprobs=20 is declared"),
+        ([event(" It"), event(finish="stop")], "gave no log-probabilities: see its log, and what it can do"),
         (
             [event(" It", told(" It")), event(finish="stop")],
-            "no alternatives to the token ' It', though top_",
+            "no alternatives to the token ' It'",
         ),
         ([event(" It", told(" He", top=[{" He": -0.5}]))], "of the token ' He' where its text has ' It'"),
         ([event(" It", told(" It", logprob=3.0))], "token_logprobs.0 is 3.0"),

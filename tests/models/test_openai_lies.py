@@ -1,6 +1,5 @@
 """Servers that lie in every number, send without end, or send elsewhere: nothing breaks or is believed."""
 
-import json
 import socket
 import threading
 import time
@@ -41,7 +40,7 @@ def ending(**usage):
 
 
 def usage_of(**usage):
-    return read_event(json.dumps(ending(**usage))).usage
+    return read_event(ending(**usage)).usage
 
 
 @pytest.mark.parametrize("lie", LIES, ids=shown)

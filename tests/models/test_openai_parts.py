@@ -101,10 +101,6 @@ def test_other_marks_stay_as_they_are():
     assert texts.plain((untrusted(text),)) == text
 
 
-def read(event):
-    return read_event(json.dumps(event))
-
-
 def entries(*told):
     return [
         Entry(each, each.encode(), -1.0) if isinstance(each, str) else Entry("", each, -1.0) for each in told
@@ -169,7 +165,7 @@ def test_a_control_token_that_is_told_as_nothing():
 
 
 def test_a_token_of_which_neither_text_nor_bytes_are_told():
-    silent = read({"choices": [{"text": "", "logprobs": {"tokens": [""], "token_logprobs": [-1]}}]})
+    silent = read_event({"choices": [{"text": "", "logprobs": {"tokens": [""], "token_logprobs": [-1]}}]})
     aligner = Aligner()
     assert list(aligner.take(b"a", entries("a"))) != []
     assert list(aligner.take(b"", silent.entries)) == []
@@ -181,7 +177,7 @@ def test_a_token_of_which_neither_text_nor_bytes_are_told():
 
 
 def test_a_text_of_full_length_may_end_in_half_a_character_but_in_no_more():
-    silent = read({"choices": [{"text": "", "logprobs": {"tokens": [""], "token_logprobs": [-1]}}]})
+    silent = read_event({"choices": [{"text": "", "logprobs": {"tokens": [""], "token_logprobs": [-1]}}]})
     half, lost = Aligner(), Aligner()
     assert list(half.take(b"", silent.entries * 3)) == list(lost.take(b"", silent.entries * 4)) == []
     assert [piece.raw for piece in half.rest(has_ended=False)[0]] == [b""] * 3
@@ -190,7 +186,7 @@ def test_a_text_of_full_length_may_end_in_half_a_character_but_in_no_more():
 
 
 def test_the_end_itself_may_be_told_as_nothing():
-    silent = read({"choices": [{"text": "", "logprobs": {"tokens": [""], "token_logprobs": [-1]}}]})
+    silent = read_event({"choices": [{"text": "", "logprobs": {"tokens": [""], "token_logprobs": [-1]}}]})
     ended, lost = Aligner(), Aligner()
     assert list(ended.take(b"", silent.entries)) == list(lost.take(b"", silent.entries * 2)) == []
     assert ended.rest(has_ended=True) == ([], silent.entries[0])
@@ -200,7 +196,7 @@ def test_the_end_itself_may_be_told_as_nothing():
 
 def test_nothing_is_lost_where_a_server_says_that_a_token_has_no_bytes():
     told = {"content": [{"token": "", "bytes": [], "logprob": -1.0}, {"token": "a", "logprob": -1.0}]}
-    event = read({"choices": [{"delta": {"content": "a"}, "logprobs": told}]})
+    event = read_event({"choices": [{"delta": {"content": "a"}, "logprobs": told}]})
     assert [piece.raw for piece in Aligner().take(b"a", event.entries)] == [b"", b"a"]
 
 
@@ -235,7 +231,7 @@ def test_tokens_of_another_text(steps, told):
 )
 def test_events_that_are_none(event, told):
     with pytest.raises(Unusable, match=told):
-        read(event)
+        read_event(event)
 
 
 def test_tokens_that_are_no_text_in_the_endpoint_of_completions():
@@ -244,13 +240,13 @@ def test_tokens_that_are_no_text_in_the_endpoint_of_completions():
         "token_logprobs": [None, -1],
         "top_logprobs": [None, {"b": -1}],
     }
-    event = read({"choices": [{"text": "b", "logprobs": told}]})
+    event = read_event({"choices": [{"text": "b", "logprobs": told}]})
     assert [(entry.raw, entry.logprob) for entry in event.entries] == [(b"\xf0\x9f", 0.0), (b"b", -1.0)]
 
 
 def test_thoughts_are_no_part_of_the_text():
     told = {"content": [{"token": "Hm", "logprob": -1}]}
-    event = read({"choices": [{"delta": {"reasoning_content": "Hm"}, "logprobs": told}]})
+    event = read_event({"choices": [{"delta": {"reasoning_content": "Hm"}, "logprobs": told}]})
     assert (event.text, event.entries) == ("", None)
 
 

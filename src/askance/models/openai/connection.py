@@ -55,8 +55,8 @@ class Connection:
         self._key, self._in_flight = key, in_flight
         self._clients = dict[asyncio.AbstractEventLoop, tuple[httpx2.AsyncClient, asyncio.Semaphore]]()
 
-    async def texts(self, path: str, body: Body | None, seconds: float) -> AsyncGenerator[str | bytes]:
-        """The JSON texts of an answer: of each event of a streamed one, else the only one.
+    async def values(self, path: str, body: Body | None, seconds: float) -> AsyncGenerator[object]:
+        """The JSON values of an answer: of each event of a streamed one, else the only one.
 
         Leaving early ends the request; close the generator for it.
 
@@ -76,10 +76,10 @@ class Connection:
                 places,
                 asyncio.timeout(seconds),
                 client.stream(method, path, json=body) as response,
-                aclosing(self._read(response, method)) as texts,
+                aclosing(self._texts(response, method)) as texts,
             ):
                 async for text in texts:
-                    yield text
+                    yield self._value(text)
         except (TimeoutError, httpx2.TimeoutException):
             raise self.failures.of(
                 ModelUnavailable,
@@ -97,16 +97,20 @@ class Connection:
             ) from None
 
     async def answer(self, path: str, body: Body | None, seconds: float) -> object:
-        """The JSON value of an answer in one piece. Raises what `texts` does."""
-        async with aclosing(self.texts(path, body, seconds)) as texts:
-            async for text in texts:
-                try:
-                    return from_json(text)
-                except ValueError:
-                    raise self.failures.of_no_json(text) from None
-        raise self.failures.of_no_json("")
+        """The first of them, of an answer in one piece."""
+        async with aclosing(self.values(path, body, seconds)) as values:
+            return await anext(values, None)
 
-    async def _read(self, response: httpx2.Response, method: str) -> AsyncGenerator[str | bytes]:
+    def _value(self, text: str | bytes) -> object:
+        try:
+            value = from_json(text)
+        except ValueError:
+            raise self.failures.of_no_json(text) from None
+        if isinstance(value, Mapping) and value.get("error"):
+            raise self.failures.of_event(value["error"])
+        return value
+
+    async def _texts(self, response: httpx2.Response, method: str) -> AsyncGenerator[str | bytes]:
         if response.request.method != method:  # the prompt is lost
             raise self._redirected(response.request)
         if response.is_error:

@@ -64,11 +64,6 @@ class _Choice(_Told):
 class _Answer(_Told):
     choices: list[_Choice] | None = None
     usage: Any = None
-    error: Any = None
-
-
-class NoJson(ValueError):
-    """An event that is no JSON text."""
 
 
 class Unusable(ValueError):
@@ -114,7 +109,6 @@ class Event:
         text: what it adds.
         entries: the tokens of that text; None where it tells none.
         finish: why the text ends, or nothing yet.
-        error: that the server tells in place of a text.
     """
 
     text: str = ""
@@ -122,36 +116,32 @@ class Event:
     finish: str = ""
     usage: Usage | None = None
     has_choice: bool = False
-    error: object = None
 
 
-def read_event(text: str | bytes) -> Event:
+def read_event(value: object) -> Event:
     """An event of either endpoint.
 
     Raises:
-        NoJson: it is no JSON.
-        Unusable: it is no event.
+        Unusable: it is none.
     """
     try:
-        told = _Answer.model_validate_json(text)
+        told = _Answer.model_validate(value)
         usage = _usage(told.usage)
         if not told.choices:
-            return Event(usage=usage, error=told.error)
+            return Event(usage=usage)
         choice = told.choices[0]
         message = choice.delta or choice.message or _Message(content=choice.text)
         written = message.content or ""
         # Thoughts in the place of a text are no part of it.
         is_hidden = bool(message.reasoning_content or message.reasoning) and not written
         entries = None if is_hidden or choice.logprobs is None else _entries(choice.logprobs)
-        return Event(written, entries, choice.finish_reason or "", usage, True, told.error)
+        return Event(written, entries, choice.finish_reason or "", usage, True)
     except ValidationError as error:
         raise _unusable(error) from None
 
 
-def _unusable(error: ValidationError) -> ValueError:
+def _unusable(error: ValidationError) -> Unusable:
     first = error.errors(include_url=False, include_context=False)[0]
-    if first["type"] == "json_invalid":
-        return NoJson(first["msg"])
     where, shown = ".".join(map(str, first["loc"])), repr(first["input"])[:_MOST_SHOWN]
     return Unusable(f"an event that can't be read: {where or 'all of it'} is {shown} ({first['msg']})")
 

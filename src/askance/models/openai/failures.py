@@ -57,14 +57,10 @@ class Failures:
 
     def of_answer(self, what: str) -> ModelFailure:
         """An answer that can't be used."""
-        return self.of(ModelFailure, f"gave {self.said(what)}. See the log of the server.")
-
-    def of_promise(self, what: str, option: str) -> ModelFailure:
-        """An answer without what an option promises."""
         return self.of(
             ModelFailure,
-            f"gave {self.said(what)}, though {option} is declared or was found out: leave that out of the "
-            "model's options, or ask the server anew what it can do (?server=anew after the model).",
+            f"gave {self.said(what)}: see its log, and what it can do (`askance models --check SPEC`; with "
+            "?server=anew after the model that is found out anew).",
         )
 
     def of_no_json(self, text: str | bytes) -> AskanceError:

@@ -147,11 +147,8 @@ class Kept:
             options = {name: str(value) for name, value in told["options"].items()}
         except (OSError, ValueError, TypeError, LookupError, AttributeError, RecursionError, InputError):
             return None
-        context = str(self.identity.context)
-        if self.identity.context >= _LEAST_CONTEXT and options.get("context") != context:
-            options["context"] = context
-            self.write(options)
-        return options
+        context = self.identity.context
+        return options | {"context": str(context)} if context >= _LEAST_CONTEXT else options
 
     def write(self, options: Mapping[str, str]) -> bool:
         """Keep the options; whether that was possible."""

@@ -1,9 +1,10 @@
 """The `Model` port over a server that speaks OpenAI's protocol."""
 
 import asyncio
-from collections.abc import AsyncGenerator, AsyncIterator, Mapping, Sequence
+from collections.abc import AsyncIterator, Mapping, Sequence
 from contextlib import aclosing
 from dataclasses import replace
+from functools import lru_cache
 from typing import Any
 
 from askance.core.errors import (
@@ -31,10 +32,10 @@ from askance.core.types import (
 )
 from askance.models.openai import texts
 from askance.models.openai.connection import Connection
-from askance.models.openai.counting import Counter
-from askance.models.openai.events import Event, NoJson, Unusable, read_event
+from askance.models.openai.counting import count
+from askance.models.openai.events import Unusable, read_event
 from askance.models.openai.options import Options
-from askance.models.openai.reading import NotTold, Reading
+from askance.models.openai.reading import Reading
 from askance.models.openai.requests import (
     LEFT_OUT,
     body_of,
@@ -47,6 +48,9 @@ from askance.models.openai.requests import (
 )
 from askance.runtime.writing import Writing, check_sampling
 from askance.tree.abreast import abreast
+
+_MOST_COUNTED = 1024
+"""Prompts whose count is remembered."""
 
 
 class OpenaiModel:
@@ -62,6 +66,7 @@ class OpenaiModel:
 
     Attributes:
         options: what the server can do; without what it was found to refuse.
+        counts_exactly: whether every prompt is counted by the server; llama-cpp-python's counts no chats.
         fingerprint: tells what is asked and how. That a server changes the model behind a name is not seen.
     """
 
@@ -72,24 +77,11 @@ class OpenaiModel:
         self.options = options
         self.fingerprint = f"openai {self.name}, {options.shaping}"
         self._model, self._connection, self._failures = model, connection, connection.failures
-        self._counter = Counter(model, options, connection)
-
-    @property
-    def signals(self) -> frozenset[Signal]:
-        return self.options.signals
-
-    @property
-    def capabilities(self) -> frozenset[Capability]:
-        return self.options.capabilities
-
-    @property
-    def context_tokens(self) -> int:
-        return self.options.context
-
-    @property
-    def counts_exactly(self) -> bool:
-        """Whether every prompt is counted by the server; llama-cpp-python's counts no chats."""
-        return self.options.tokenize in ("vllm", "llama.cpp")
+        self.signals: frozenset[Signal] = options.signals
+        self.capabilities: frozenset[Capability] = options.capabilities
+        self.context_tokens = options.context
+        self.counts_exactly = options.tokenize in ("vllm", "llama.cpp")
+        self._counted = lru_cache(_MOST_COUNTED)(self._count)
 
     async def generate(self, request: GenerateRequest) -> tuple[Generation, ...]:
         """See `Model.generate`. Each sample is a request of its own, with its own seed.
@@ -151,21 +143,10 @@ class OpenaiModel:
 
         It blocks while a server counts.
         """
-        return self._counter.count(prompt)
+        return self._counted(prompt)
 
-    async def events(self, path: str, body: Mapping[str, Any]) -> AsyncGenerator[Event]:
-        """The events of an answer; one in one piece is one event. Raises what `generate` does."""
-        async with aclosing(self._connection.texts(path, body, self.options.timeout)) as found:
-            async for text in found:
-                try:
-                    event = read_event(text)
-                except NoJson:
-                    raise self._failures.of_no_json(text) from None
-                except Unusable as error:
-                    raise self._failures.of_answer(str(error)) from None
-                if event.error:
-                    raise self._failures.of_event(event.error)
-                yield event
+    def _count(self, prompt: Prompt) -> int:
+        return count(prompt, self._model, self.options, self._connection)
 
     async def _write(self, request: GenerateRequest, sample: int) -> Generation:
         """One text. A parameter that the server refuses, and that nothing depends on, is left out from then
@@ -199,22 +180,19 @@ class OpenaiModel:
         writing = Writing(sampling, request.until, request.watch)
         reading = Reading(want, num_alternatives(want, self.options))
         try:
-            async with aclosing(self.events(path_of(prompt), body)) as events:
-                await _read(events, reading, writing)
+            async with aclosing(
+                self._connection.values(path_of(prompt), body, self.options.timeout)
+            ) as values:
+                await _read(values, reading, writing)
             if not writing.is_finished:
                 self._finish(reading, writing)
         except Unusable as error:
             raise self._failures.of_answer(str(error)) from error
-        except NotTold as error:
-            top = self.options.top_logprobs
-            raise self._failures.of_promise(
-                str(error), f"top_logprobs={top}" if top else "logprobs=1"
-            ) from error
         if reading.usage is not None:
             self._note_full_window(reading.usage.prompt_tokens, sampling.max_tokens)
             return writing.generation((), reading.usage.prompt_tokens, reading.usage.cached_tokens)
         # A text that was cut has no usage as a rule.
-        counted = await asyncio.to_thread(self._counter.count, prompt)
+        counted = await asyncio.to_thread(self.count, prompt)
         return writing.generation((), counted, is_upper_bound=not self.counts_exactly)
 
     def _finish(self, reading: Reading, writing: Writing) -> None:
@@ -243,12 +221,12 @@ class OpenaiModel:
             writing.end(end, finish="length" if reading.finish == "length" else "end")
 
     async def _score(self, prompt: Raw, option: str) -> Scored:
-        async with aclosing(self.events("/completions", score_body(self._model, prompt, option))) as events:
-            event = await anext(events, Event())
+        body = score_body(self._model, prompt, option)
+        answer = await self._connection.answer("/completions", body, self.options.timeout)
         try:
-            return read_score(event, prompt, option)
+            return read_score(read_event(answer), prompt, option)
         except Unusable as error:
-            raise self._failures.of_promise(str(error), "score=1") from error
+            raise self._failures.of_answer(str(error)) from error
 
     async def _check_window(self, prompt: Prompt, max_tokens: int) -> None:
         """Raises PromptTooLong where it is certain. llama-cpp-python's server is asked how long a text is: it
@@ -262,7 +240,7 @@ class OpenaiModel:
         guards = self.options.tokenize != "llama-cpp-python" or isinstance(prompt, Chat)
         if guards or most_tokens(prompt) + max_tokens <= context:
             return
-        counted = await asyncio.to_thread(self._counter.count, prompt)
+        counted = await asyncio.to_thread(self.count, prompt)
         if counted + max_tokens > context:
             raise PromptTooLong(
                 self.name, prompt_tokens=counted, max_tokens=max_tokens, context_tokens=context
@@ -315,9 +293,10 @@ class OpenaiModel:
         )
 
 
-async def _read(events: AsyncIterator[Event], reading: Reading, writing: Writing) -> None:
+async def _read(values: AsyncIterator[object], reading: Reading, writing: Writing) -> None:
     """Read until the text is cut or the events are over. Behind a text of full length only usage may come."""
-    async for event in events:
+    async for value in values:
+        event = read_event(value)
         if writing.is_finished and (event.text or writing.finish != "length"):
             return
         for token in reading.take(event):

@@ -4,7 +4,7 @@ The requests are those of `OpenaiModel` with ever fewer options, so that what wo
 """
 
 import asyncio
-from collections.abc import Awaitable, Callable, Sequence
+from collections.abc import Awaitable, Sequence
 from contextvars import Context
 from dataclasses import dataclass, fields, replace
 from typing import Any, Literal, TypeVar, cast
@@ -32,7 +32,7 @@ from askance.core.types import (
     Want,
 )
 from askance.models.openai.connection import Connection
-from askance.models.openai.events import Event
+from askance.models.openai.events import dig, num_tokens
 from askance.models.openai.identity import ANY_MODEL, Identity, loaded_context
 from askance.models.openai.model import OpenaiModel
 from askance.models.openai.options import SERVERS, Options, read_options
@@ -80,15 +80,10 @@ class Written:
         return 1 + max((len(token.top) for token in self.tokens), default=-1)
 
 
-@dataclass(frozen=True, slots=True)
-class _Words:
-    """Cuts a text once it has so many whole words."""
-
-    num_words: int
-
-    def __call__(self, tokens: Sequence[Token]) -> Cut | None:
-        text = "".join(token.text for token in tokens)
-        return Cut(len(tokens), "enough") if len(text.split()) > self.num_words else None
+def _two_words(tokens: Sequence[Token]) -> Cut | None:
+    """Cuts a text once it has two whole words."""
+    text = "".join(token.text for token in tokens)
+    return Cut(len(tokens), "enough") if len(text.split()) > 2 else None
 
 
 async def probe(model: str, connection: Connection, identity: Identity, timeout: float) -> dict[str, str]:
@@ -159,8 +154,8 @@ class _Probe:
         """What is written to a prompt with as many signals as the server tells; None if it takes no such."""
         error: AskanceError | None = None
         first: AskanceError | None = None
-        for tried, applies in _ladder(options):
-            if not applies(error):
+        for tried, kind in _ladder(options):
+            if not isinstance(error, kind):
                 continue
             try:
                 written = await self._write(prompt, tried)
@@ -199,7 +194,7 @@ class _Probe:
             ways.reverse()
         for way in ways if expected else ():
             options = replace(found, continuation=way, running_usage=chat.options.running_usage)
-            again = await _if_taken(self._write(Chat(_CHAT.turns, (Span(begun),)), options, until=_Words(2)))
+            again = await _if_taken(self._write(Chat(_CHAT.turns, (Span(begun),)), options, until=_two_words))
             if again is None:
                 continue
             running = again.generation.finish == "enough" and not again.generation.is_upper_bound
@@ -218,9 +213,9 @@ class _Probe:
         if not written.is_upper_bound:
             return written.prompt_tokens <= _MOST_COUNTING_TOKENS
         body = {"model": self._model, "prompt": _COUNTING, "max_tokens": 1, "temperature": 0}
-        answer = await _if_taken(anext(self._asked(raw.options).events("/completions", body), Event()))
-        usage = None if answer is None else answer.usage
-        return usage is not None and 0 < usage.prompt_tokens <= _MOST_COUNTING_TOKENS
+        answer = await _if_taken(self._connection.answer("/completions", body, self._timeout))
+        told = num_tokens(dig(answer, "usage", "prompt_tokens"), _MOST_COUNTING_TOKENS)
+        return bool(told)
 
     async def _takes_top_k(self, chat: Written, found: Options) -> bool:
         """Whether a hot sample with top_k=1 is what is written at temperature 0."""
@@ -273,31 +268,18 @@ async def _if_taken(call: Awaitable[T]) -> T | None:
         return None
 
 
-def _ladder(options: Options) -> Sequence[tuple[Options, Callable[[AskanceError | None], bool]]]:
-    """Options with ever less in them, and whether they are tried behind the last error."""
-
-    def always(error: AskanceError | None) -> bool:
-        return True
-
-    def broken(error: AskanceError | None) -> bool:
-        return isinstance(error, ModelUnavailable)
-
-    def refused(error: AskanceError | None) -> bool:
-        return isinstance(error, RequestRefused)
-
-    def refused_otherwise(error: AskanceError | None) -> bool:
-        return refused(error) and "logprob" not in str(error)
-
+def _ladder(options: Options) -> Sequence[tuple[Options, type]]:
+    """Options with ever less in them, and the kind of error behind which they are tried; `object` for any."""
     plain = replace(options, neutral=False, running_usage=False)
     return (
-        (replace(options, top_logprobs=20), always),
-        (replace(options, top_logprobs=20), broken),
-        (replace(plain, top_logprobs=20), refused_otherwise),
-        (replace(options, top_logprobs=5), refused),
-        (replace(options, logprobs=True), refused),
-        (options, always),
-        (plain, refused),
-        (replace(plain, usage=False), refused),
+        (replace(options, top_logprobs=20), object),
+        (replace(options, top_logprobs=20), ModelUnavailable),
+        (replace(plain, top_logprobs=20), RequestRefused),
+        (replace(options, top_logprobs=5), RequestRefused),
+        (replace(options, logprobs=True), RequestRefused),
+        (options, object),
+        (plain, RequestRefused),
+        (replace(plain, usage=False), RequestRefused),
     )
 
 

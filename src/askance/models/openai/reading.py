@@ -170,10 +170,6 @@ def _term(probability: float) -> float:
     return -probability * math.log(probability) if probability > 0 else 0.0
 
 
-class NotTold(Exception):
-    """An answer without the log-probabilities that the server is declared to tell; says what is lacking."""
-
-
 class Reading:
     """Turns the events of one answer into tokens.
 
@@ -196,8 +192,7 @@ class Reading:
         """The tokens that are complete with this event.
 
         Raises:
-            Unusable: its parts do not fit together.
-            NotTold: a text without log-probabilities.
+            Unusable: its parts do not fit together, or log-probabilities are missing.
         """
         self.usage = event.usage or self.usage
         self.finish = event.finish or self.finish
@@ -207,7 +202,7 @@ class Reading:
             yield from [self._token(Piece(raw))] if raw else []
             return
         if raw and event.entries is None:
-            raise NotTold("no log-probabilities")
+            raise Unusable("no log-probabilities")
         for piece in self._aligner.take(raw, event.entries or ()):
             yield self._token(piece)
 
@@ -234,7 +229,7 @@ class Reading:
     def _entropy(self, entry: Entry) -> float:
         """The least that agrees with what is told: nothing in it is guessed."""
         if not entry.top:
-            raise NotTold(f"no alternatives to the token {entry.text!r}")
+            raise Unusable(f"no alternatives to the token {entry.text!r}")
         logprobs = [logprob for _, logprob in entry.top[: self._num_top]]
         try:
             return entropy_bounds(logprobs, self._num_top)[0]
