@@ -4,10 +4,11 @@ The requests are those of `OpenaiModel` with ever fewer options, so that what wo
 """
 
 import asyncio
+import re
 from collections.abc import Awaitable, Sequence
 from contextvars import Context
 from dataclasses import dataclass, fields, replace
-from typing import Any, Literal, TypeVar, cast
+from typing import Any, TypeVar
 
 from askance.core.errors import (
     AskanceError,
@@ -35,7 +36,7 @@ from askance.models.openai.connection import Connection
 from askance.models.openai.events import dig, num_tokens
 from askance.models.openai.identity import ANY_MODEL, Identity, loaded_context
 from askance.models.openai.model import OpenaiModel
-from askance.models.openai.options import SERVERS, Options, read_options
+from askance.models.openai.options import AUTO, Options, Tokenizer, read_options
 
 T = TypeVar("T")
 
@@ -52,13 +53,13 @@ _GOES_ON = "ur"
 """What a model writes behind `_COUNTING` that is not shown it as somebody's message."""
 _MOST_COUNTING_TOKENS = 28
 """The words and commas of `_COUNTING`, and BOS. A chat template would add more tokens to these."""
+_LEAST_WORDS = 5
+"""Of a text that is gone on from."""
 _BROKEN = 500
 """The status with which some servers refuse log-probabilities; others have it once, and then not again."""
+_ABSENT = 404
 _TOLERANCE_OF_SCORES = 0.5
 """Nats, as for `askance models --check`: a prompt is computed otherwise than what is written."""
-_HAS_PENALTIES = {"", "llama.cpp", "llama-cpp-python", "lmstudio", "litellm"}
-"""Servers that may have penalties of their own, which `neutral` switches off; others ignore or refuse it."""
-_COUNTS = {"vllm", "llama.cpp"}
 
 
 @dataclass(frozen=True, slots=True)
@@ -110,9 +111,9 @@ class _Probe:
 
     def __init__(self, model: str, connection: Connection, identity: Identity, timeout: float) -> None:
         self._model, self._connection, self._identity = model, connection, identity
-        self._known = SERVERS.get(identity.server, {})
+        self._known = read_options({"server": identity.server or AUTO})
         self._timeout = timeout
-        self._refusal: AskanceError | None = None
+        self._refusals = list[AskanceError]()
 
     async def find_out(self) -> Options:
         """All that is proven."""
@@ -139,37 +140,35 @@ class _Probe:
 
     def _start(self) -> Options:
         """The boldest options, and what is known of a kind of server that no request shows."""
-        server = self._identity.server
-        return replace(
-            read_options(
-                {name: self._known[name] for name in ("context", "in_flight") if name in self._known}
-            ),
-            neutral=server in _HAS_PENALTIES,
+        return Options(
+            # A server of a kind that is not known may have penalties of its own; others ignore or refuse it.
+            neutral=self._known.neutral or not self._identity.server,
             running_usage=True,
-            completion_tokens=server == "openai",
+            completion_tokens=self._known.completion_tokens,
+            context=self._known.context,
+            in_flight=self._known.in_flight,
             timeout=self._timeout,
         )
 
     async def _first(self, prompt: Prompt, options: Options) -> Written | None:
         """What is written to a prompt with as many signals as the server tells; None if it takes no such."""
         error: AskanceError | None = None
-        first: AskanceError | None = None
         for tried, kind in _ladder(options):
             if not isinstance(error, kind):
                 continue
             try:
                 written = await self._write(prompt, tried)
             except (ModelFailure, ModelSpecError, PromptTooLong) as failed:
-                if isinstance(failed, ModelSpecError) and failed.status == 404:
-                    self._refusal = self._refusal or failed
-                    return None
-                if isinstance(failed, ModelSpecError) or getattr(failed, "status", _BROKEN) != _BROKEN:
+                status = getattr(failed, "status", _BROKEN)
+                if status not in (_BROKEN, _ABSENT):
                     raise
-                error, first = failed, first or failed
-                continue
-            if not (tried.logprobs or tried.top_logprobs) or written.level:
-                return written
-        self._refusal = self._refusal or first
+                error = failed
+                self._refusals.append(failed)
+                if status == _ABSENT:
+                    break
+            else:
+                if written.level or not tried.signals:
+                    return written
         if isinstance(error, ModelUnavailable):
             raise error
         return None
@@ -189,9 +188,7 @@ class _Probe:
         """Add the way in which chat continues an answer, and whether a text that was cut has its usage."""
         begun, expected = _halves(chat.generation.text)
         running = False
-        ways: list[Literal["1", "final_message"]] = ["1", "final_message"]
-        if self._known.get("continuation") == "final_message":
-            ways.reverse()
+        ways: list[Any] = sorted(("1", "final_message"), key=lambda way: way != self._known.continuation)
         for way in ways if expected else ():
             options = replace(found, continuation=way, running_usage=chat.options.running_usage)
             again = await _if_taken(self._write(Chat(_CHAT.turns, (Span(begun),)), options, until=_two_words))
@@ -233,16 +230,14 @@ class _Probe:
         scores = await _if_taken(self._asked(replace(found, score=True)).score(_RAW, [first.text]))
         return scores is not None and abs(scores[0].logprob - first.logprob) <= _TOLERANCE_OF_SCORES
 
-    async def _tokenizer(self, chat: Written, found: Options) -> Any:
+    async def _tokenizer(self, chat: Written, found: Options) -> Tokenizer:
         """The way of counting that gives what the server says that it read."""
-        server = self._identity.server
-        if server == "llama-cpp-python":
-            return server
-        if server not in _COUNTS or chat.generation.is_upper_bound:
-            return "none"
-        model = self._asked(replace(found, tokenize=cast(Any, server)))
-        counted = await _if_taken(asyncio.to_thread(model.count, _CHAT))
-        return server if counted == chat.generation.prompt_tokens else "none"
+        model = self._asked(replace(found, tokenize=self._known.tokenize))
+        if model.counts_exactly:
+            counted = await _if_taken(asyncio.to_thread(model.count, _CHAT))
+            if chat.generation.is_upper_bound or counted != chat.generation.prompt_tokens:
+                return "none"
+        return self._known.tokenize
 
     def _refused(self) -> AskanceError:
         """Why it can't be used at all: it has other models alone, or what it said first."""
@@ -254,8 +249,7 @@ class _Probe:
                 f"does not have it, but {shown}{more}: write openai:{failures.said(models[0])}"
                 f"@{self._connection.url}.",
             )
-        assert self._refusal is not None
-        return self._refusal
+        return self._refusals[0]
 
 
 async def _if_taken(call: Awaitable[T]) -> T | None:
@@ -310,8 +304,8 @@ def _together(found: Options, chat: Written | None, raw: Written | None) -> Opti
 
 def _halves(text: str) -> tuple[str, str]:
     """The first half of a text, and the word that follows; no word where there are too few to tell."""
-    ends = [at for at in range(1, len(text)) if text[at].isspace() and not text[at - 1].isspace()]
-    if len(ends) < 4:
+    words = list(re.finditer(r"\S+", text))
+    if len(words) < _LEAST_WORDS:
         return "", ""
-    at = ends[len(ends) // 2 - 1]
-    return text[:at], text[at:].split()[0]
+    half = len(words) // 2
+    return text[: words[half - 1].end()], words[half][0]
