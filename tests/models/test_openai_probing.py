@@ -197,14 +197,6 @@ def test_a_server_that_has_another_model(name, cache, monkeypatch):
     assert not cache.exists()
 
 
-@pytest.mark.parametrize("name", ["ollama-0.12.11", "vllm-0.11.0", "lmstudio-0.3.30"])
-def test_an_address_without_the_path_of_the_protocol(name, cache):
-    with serve(name) as server:
-        bare, model = server.url.removesuffix("/v1"), protocol(name)["model"]
-        with pytest.raises(ModelSpecError, match=f"write openai:{model}@{server.url}\\."):
-            load_model(f"openai:{model}@{bare}?attempts=1")
-
-
 PAGE = "<html><body>Welcome to nginx</body></html>"
 
 

@@ -168,7 +168,7 @@ class Connection:
             try:
                 yield client
             finally:
-                del self._clients[loop]
+                self._clients.pop(loop, None)
                 _OPENED.pop(loop, None)
 
     async def _stay(self, request: httpx2.Request) -> None:

@@ -10,7 +10,7 @@ from askance.models.openai.options import Options
 from askance.models.openai.requests import most_tokens, said
 
 
-def count(prompt: Prompt, model: str, options: Options, connection: Connection) -> int:
+def count(model: str, options: Options, connection: Connection, prompt: Prompt) -> int:
     """Tokens of a prompt, its chat template included; at most how many where no server counts.
 
     It blocks while a server counts. Raises what `Connection.answer` does.

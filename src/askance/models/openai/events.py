@@ -27,14 +27,11 @@ class _Told(BaseModel):
     model_config = ConfigDict(strict=True)
 
 
-class _Alternative(_Told):
+class _ChatToken(_Told):
     token: str
     logprob: _Logprob
-
-
-class _ChatToken(_Alternative):
     bytes: list[_Byte] | None = None
-    top_logprobs: list[_Alternative] | None = None
+    top_logprobs: "list[_ChatToken] | None" = None
 
 
 class _Logprobs(_Told):

@@ -10,8 +10,6 @@ from askance.models.openai.events import dig, num_tokens
 
 _LOOK_SECONDS = 15.0
 """Most of a request that nothing is computed for."""
-_MOST_MODELS = 10_000
-_MOST_NAME = 300
 _OWNERS = {
     "vllm": "vllm",
     "sglang": "sglang",
@@ -64,7 +62,7 @@ async def identify(model: str, connection: Connection) -> Identity:
 
     Raises:
         ModelUnavailable: it is busy or out of reach.
-        ModelSpecError: it gives a web page, leads elsewhere, or speaks the protocol below /v1.
+        ModelSpecError: it gives a web page, or leads elsewhere.
     """
     try:
         entries = _entries(await connection.answer("/models", None, _LOOK_SECONDS))
@@ -76,15 +74,9 @@ async def identify(model: str, connection: Connection) -> Identity:
         if not error.status:
             raise
         entries = []  # a key may be allowed to use models, and not to list them
-    url = connection.url
-    if not entries and not url.endswith("/v1") and _entries(await _look(connection, "/v1/models")):
-        raise connection.failures.of(
-            ModelSpecError, f"speaks OpenAI's protocol at {url}/v1: write openai:{model}@{url}/v1."
-        )
     own = next((each for each in entries if each.get("id") == model), None)
     entry = own or next(iter(entries), {})
-    owner = entry.get("owned_by")
-    server = _OWNERS.get(owner, "") if isinstance(owner, str) else ""
+    server = _OWNERS.get(_text(entry.get("owned_by")), "")
     path, field = _VERSIONS.get(server or "ollama", ("", ""))  # Ollama may list models of other owners
     told = await _look(connection, path) if path else None
     version = connection.failures.said(_text(dig(told, field)))
@@ -122,9 +114,8 @@ async def _look(connection: Connection, path: str) -> object:
 
 def _entries(told: object, name: str = "data") -> list[Mapping[str, Any]]:
     listed = dig(told, name)
-    first = listed[:_MOST_MODELS] if isinstance(listed, list) else []
-    return [each for each in first if isinstance(each, Mapping)]
+    return [each for each in listed if isinstance(each, Mapping)] if isinstance(listed, list) else []
 
 
 def _text(value: object) -> str:
-    return value[:_MOST_NAME] if isinstance(value, str) else ""
+    return value if isinstance(value, str) else ""

@@ -4,7 +4,7 @@ import asyncio
 from collections.abc import AsyncIterator, Mapping, Sequence
 from contextlib import aclosing
 from dataclasses import replace
-from functools import lru_cache
+from functools import lru_cache, partial
 from typing import Any
 
 from askance.core.errors import (
@@ -49,9 +49,6 @@ from askance.models.openai.requests import (
 from askance.runtime.writing import Writing, check_sampling
 from askance.tree.abreast import abreast
 
-_MOST_COUNTED = 1024
-"""Prompts whose count is remembered."""
-
 
 class OpenaiModel:
     """A model behind a server. Make one with `load_openai`, which asks a busy server again, too.
@@ -81,7 +78,7 @@ class OpenaiModel:
         self.capabilities: frozenset[Capability] = options.capabilities
         self.context_tokens = options.context
         self.counts_exactly = options.tokenize in ("vllm", "llama.cpp")
-        self._counted = lru_cache(_MOST_COUNTED)(self._count)
+        self._counted = lru_cache(1024)(partial(count, model, options, connection))
 
     async def generate(self, request: GenerateRequest) -> tuple[Generation, ...]:
         """See `Model.generate`. Each sample is a request of its own, with its own seed.
@@ -145,9 +142,6 @@ class OpenaiModel:
         """
         return self._counted(prompt)
 
-    def _count(self, prompt: Prompt) -> int:
-        return count(prompt, self._model, self.options, self._connection)
-
     async def _write(self, request: GenerateRequest, sample: int) -> Generation:
         """One text. A parameter that the server refuses, and that nothing depends on, is left out from then
         on; that is noted.
@@ -170,10 +164,8 @@ class OpenaiModel:
         if options != self.options:  # another request may have found it out, too
             self.options = options
             lost = f": {loss}" if loss else ""
-            note(
-                "refused",
-                f"{self._failures.place} refuses {parameter}, which is left out from here on{lost}.",
-            )
+            what = f"{self._failures.place} refuses {parameter}, which is left out from here on{lost}."
+            note("refused", what)
 
     async def _write_once(self, body: Mapping[str, Any], request: GenerateRequest) -> Generation:
         prompt, sampling, want = request.prompt, request.sampling, request.want
@@ -200,10 +192,9 @@ class OpenaiModel:
         if not reading.has_choice:
             raise self._failures.of(
                 ModelFailure,
-                "gave an answer without a choice. Some do so where a prompt does not fit into their context "
-                f"window, which is declared to have {self.options.context} tokens: ask with fewer passages "
-                "(--set passages=N), or start the server with a larger window and declare that (?context=N "
-                "after the model).",
+                "gave an answer without a choice. Some do so where a prompt does not fit into their window, "
+                f"which is declared as {self.options.context} tokens (?context=N after the model): ask with "
+                "fewer passages (--set passages=N), or start the server with a larger window.",
             )
         if not reading.finish:
             raise self._failures.of(
@@ -297,7 +288,7 @@ async def _read(values: AsyncIterator[object], reading: Reading, writing: Writin
     """Read until the text is cut or the events are over. Behind a text of full length only usage may come."""
     async for value in values:
         event = read_event(value)
-        if writing.is_finished and (event.text or writing.finish != "length"):
+        if writing.is_finished and event.text:
             return
         for token in reading.take(event):
             if not writing.is_finished:

@@ -70,15 +70,14 @@ class Aligner:
     def _next(self) -> tuple[int, int] | None:
         """How many entries are complete next, and of how many bytes; None where it takes more to tell."""
         first = self._entries[0]
-        if first.raw and self._left.startswith(first.raw):
-            return 1, len(first.raw)
+        bare = [first.raw[1:]] if first.raw.startswith(b" ") and not self._has_begun else []
+        spellings = [first.raw, b" " + first.raw, *bare] if first.raw else []
+        for raw in spellings if self._left else ():
+            if self._left.startswith(raw):
+                return 1, len(raw)
         if first.is_vague:
             return self._run()
-        bare = [first.raw[1:]] if first.raw.startswith(b" ") and not self._has_begun else []
-        others = [b" " + first.raw, *bare]
-        if found := next((raw for raw in others if self._left and self._left.startswith(raw)), None):
-            return 1, len(found)
-        if any(raw.startswith(self._left) for raw in (first.raw, *others)):
+        if any(raw.startswith(self._left) for raw in spellings):
             return None
         raise self._mismatch(first)
 
