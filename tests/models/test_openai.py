@@ -108,9 +108,9 @@ def test_scores_are_read_from_the_repeated_prompt(server):
     model = model_of(server, ALL + "&chat=0&score=1")
     scores = asyncio.run(model.score(prompt, [" river", " two three"]))
     assert scores == asyncio.run(ScriptedModel().score(prompt, [" river", " two three"]))
-    with pytest.raises(MissingAbility, match="not declared to take chats"):
+    with pytest.raises(MissingAbility, match="scores behind raw prompts alone"):
         asyncio.run(model.score(CHAT, [" river"]))
-    with pytest.raises(MissingAbility, match="add score=1"):
+    with pytest.raises(MissingAbility, match="give score: add chat=0&completions=1&score=1"):
         asyncio.run(model_of(server).score(prompt, [" river"]))
 
 

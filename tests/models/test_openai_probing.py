@@ -13,8 +13,6 @@ from askance.core.activity import shown_by
 from askance.core.errors import AskanceError, ModelFailure, ModelSpecError, ModelUnavailable, RequestRefused
 from askance.core.notes import noted
 from askance.core.types import Want
-from askance.models.openai.identity import Identity
-from askance.models.openai.load import Kept
 from askance.models.openai.options import SERVERS
 from askance.models.scripted import ScriptedModel
 from askance.wire import load_model
@@ -72,7 +70,7 @@ def test_what_each_server_can_do_is_found_out(name, cache, monkeypatch):
     ((kind, note),) = notes
     assert kind == "probe"
     assert told["version"] in note
-    assert ("its window is not told" in note) is ("context" not in FOUND[name])
+    assert f"window of {model.context_tokens:,} tokens" in note
 
 
 def test_every_protocol_has_its_expectation():
@@ -151,12 +149,12 @@ def test_a_cache_that_is_read_only_is_no_failure(cache):
     ["", "{", "[" * 100_000, "[]", "{}", '{"options": 1}', "\xff", "x" * 100_000],
 )
 def test_a_damaged_file_of_the_cache_is_as_none(cache, text):
-    kept = Kept("m", "http://host/v1", Identity("vllm", "1"))
-    assert kept.write({"top_k": "1"})
-    assert kept.read() == {"top_k": "1"}
-    (path,) = cache.iterdir()
-    path.write_bytes(text.encode("latin-1"))
-    assert kept.read() is None
+    with ScriptedServer() as server:
+        ask_about(server)
+        (path,) = cache.iterdir()
+        path.write_bytes(text.encode("latin-1"))
+        assert len(ask_about(server)[1]) == 1, "it is asked anew"
+        assert kept_options(cache)
 
 
 def test_values_in_the_cache_that_are_none_are_asked_anew(cache):

@@ -1,12 +1,14 @@
 """Which server it is, and which models it has, as far as it tells: hints, on which nothing else relies."""
 
-from collections.abc import Mapping
+from collections.abc import Awaitable, Mapping
 from dataclasses import dataclass
-from typing import Any
+from typing import Any, TypeVar
 
-from askance.core.errors import ModelFailure, ModelSpecError, ModelUnavailable
+from askance.core.errors import ModelFailure, ModelSpecError, ModelUnavailable, PromptTooLong
 from askance.models.openai.connection import Connection
 from askance.models.openai.events import dig, num_tokens
+
+T = TypeVar("T")
 
 _LOOK_SECONDS = 15.0
 """Most of a request that nothing is computed for."""
@@ -62,18 +64,8 @@ async def identify(model: str, connection: Connection) -> Identity:
 
     Raises:
         ModelUnavailable: it is busy or out of reach.
-        ModelSpecError: it gives a web page, or leads elsewhere.
     """
-    try:
-        entries = _entries(await connection.answer("/models", None, _LOOK_SECONDS))
-    except ModelUnavailable:
-        raise
-    except ModelFailure:
-        entries = []
-    except ModelSpecError as error:
-        if not error.status:
-            raise
-        entries = []  # a key may be allowed to use models, and not to list them
+    entries = _entries(await if_taken(connection.answer("/models", None, _LOOK_SECONDS)))
     own = next((each for each in entries if each.get("id") == model), None)
     entry = own or next(iter(entries), {})
     server = _OWNERS.get(_text(entry.get("owned_by")), "")
@@ -89,7 +81,7 @@ async def identify(model: str, connection: Connection) -> Identity:
         server,
         version,
         tuple(filter(None, (_text(each.get("id")) for each in entries))),
-        next(filter(None, map(num_tokens, contexts)), 0),
+        next(filter(None, map(_window, contexts)), 0),
     )
 
 
@@ -100,7 +92,7 @@ async def loaded_context(server: str, model: str, connection: Connection) -> int
     path, models, name, length = _LOADING[server]
     for each in _entries(await _look(connection, path), models):
         if each.get(name) in (model, f"{model}:latest"):
-            return num_tokens(each.get(length)) or 0
+            return _window(each.get(length))
     return 0
 
 
@@ -110,6 +102,21 @@ async def _look(connection: Connection, path: str) -> object:
         return await connection.answer(connection.url.removesuffix("/v1") + path, None, _LOOK_SECONDS)
     except Exception:  # whatever is there, the server need not have it
         return None
+
+
+async def if_taken(call: Awaitable[T]) -> T | None:
+    """What a call gives; None where the server refuses it, or breaks at it."""
+    try:
+        return await call
+    except ModelUnavailable:
+        raise
+    except (ModelFailure, ModelSpecError, PromptTooLong):
+        return None
+
+
+def _window(told: object) -> int:
+    tokens = num_tokens(told) or 0
+    return tokens if tokens > 1 else 0
 
 
 def _entries(told: object, name: str = "data") -> list[Mapping[str, Any]]:

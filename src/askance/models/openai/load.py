@@ -4,16 +4,15 @@ import asyncio
 import json
 import os
 import re
-from collections.abc import Awaitable, Mapping
+from collections.abc import Mapping
 from contextlib import suppress
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from hashlib import blake2b
 from pathlib import Path
-from typing import TypeVar
 from urllib.parse import urlsplit
 
 from askance.core.activity import doing
-from askance.core.errors import AskanceError, InputError, ModelSpecError, ModelUnavailable
+from askance.core.errors import InputError, ModelSpecError, ModelUnavailable
 from askance.core.notes import note
 from askance.models.bundled import cache_folder
 from askance.models.openai.connection import Connection, wait_for
@@ -30,7 +29,9 @@ _HOSTED = "https://api.openai.com/v1"
 _PROBE_SECONDS = 300.0
 """Most of all requests of a probe, with those that are made again."""
 _SHAPE = "write openai:MODEL@http://HOST/v1, or openai:MODEL for the server of OPENAI_BASE_URL"
-T = TypeVar("T")
+_FORMAT = 1
+"""Raised when what is found out changes; older files are then not used any more."""
+_NOT_KEPT = "not kept: no cache can be written"
 
 
 def load_openai(
@@ -81,32 +82,51 @@ def _found_out(model: str, connection: Connection, options: Mapping[str, str], r
         identity = wait_for(patience.keep_trying(lambda: identify(model, connection)))
     if url == _HOSTED:
         identity = replace(identity, server="openai")
-    kept = Kept(model, url, identity)
-    if options.get("server") != ANEW and (found := kept.read()) is not None:
-        with suppress(AskanceError):  # a file that somebody changed
-            return read_options({**found, **given})
+    kept = _kept_at(model, url, identity)
+    if options.get("server") != ANEW:
+        # The window is what the server tells now, where it does: it may have been started with another one.
+        window = {"context": str(identity.context)} if identity.context else {}
+        with suppress(Exception):  # none kept, or a file that somebody changed
+            found = json.loads(kept.read_text(encoding="utf-8"))["options"]
+            return read_options({**found, **window, **given})
+
+    async def probed() -> dict[str, str]:
+        async with asyncio.timeout(_PROBE_SECONDS):
+            return await patience.keep_trying(lambda: probe(model, connection, identity, read.timeout))
+
     with doing(f"finding out what the server at {url} can do, by a few short requests"):
-        probing = patience.keep_trying(lambda: probe(model, connection, identity, read.timeout))
-        found = wait_for(_in_time(probing, connection.failures))
+        try:
+            found = wait_for(probed())
+        except TimeoutError:
+            raise connection.failures.of(
+                ModelUnavailable,
+                f"did not show in {_PROBE_SECONDS:g} seconds what it can do: try again when it is less busy, "
+                "or name what it is (?server=NAME after the model), and it is not asked.",
+            ) from None
     result = read_options({**found, **given})
-    later = "kept; ?server=anew asks again" if kept.write(found) else "not kept: no cache can be written"
-    window = f"window of {result.context:,} tokens"
-    if "context" not in {**found, **given}:
-        window = f"its window is not told, and taken to be {result.context:,} tokens (?context=N declares it)"
-    note("probe", f"The server at {url} ({identity.title}): {described(result)}; {window} ({later}).")
+    is_kept = _keep(kept, model, url, found)
+    note(
+        "probe",
+        f"The server at {url} ({identity.title}): {described(result)}; window of {result.context:,} tokens "
+        f"(?context=N declares another); {'kept, and ?server=anew asks again' if is_kept else _NOT_KEPT}.",
+    )
     return result
 
 
-async def _in_time(probing: Awaitable[T], failures: Failures) -> T:
+def _kept_at(model: str, url: str, identity: Identity) -> Path:
+    """Where the options of a model behind a server are kept."""
+    of = repr((_FORMAT, url, model, identity.server, identity.version))
+    return cache_folder() / "servers" / f"{blake2b(of.encode(), digest_size=8).hexdigest()}.json"
+
+
+def _keep(path: Path, model: str, url: str, options: Mapping[str, str]) -> bool:
+    """Whether that was possible: a cache that can't be written is no failure."""
     try:
-        async with asyncio.timeout(_PROBE_SECONDS):
-            return await probing
-    except TimeoutError:
-        raise failures.of(
-            ModelUnavailable,
-            f"did not show in {_PROBE_SECONDS:g} seconds what it can do: try again when it is less busy, or "
-            "name what it is (?server=NAME after the model), and it is not asked.",
-        ) from None
+        path.parent.mkdir(parents=True, exist_ok=True)
+        write_atomically(path, json.dumps({"url": url, "model": model, "options": options}, indent=1))
+    except (OSError, InputError):
+        return False
+    return True
 
 
 def _check_url(url: str) -> None:
@@ -122,45 +142,3 @@ def _check_url(url: str) -> None:
         )
     if not host or parts.scheme not in ("http", "https"):
         raise ModelSpecError(f"{url!r} is no URL of a server: {_SHAPE}.")
-
-
-_FORMAT = 1
-"""Raised when what is found out changes; older files are then not used any more."""
-_LEAST_CONTEXT = 2
-"""Tokens: fewer are no window."""
-
-
-@dataclass(frozen=True, slots=True)
-class Kept:
-    """Where the options of one model behind one server are kept. A cache that can't be used keeps nothing."""
-
-    model: str
-    url: str
-    identity: Identity
-
-    def read(self) -> dict[str, str] | None:
-        """The options, or None where none are kept that can be used. The window is what the server tells now,
-        where it does: it may have been started with another one.
-        """
-        try:
-            told = json.loads(self._path().read_text(encoding="utf-8"))
-            options = {name: str(value) for name, value in told["options"].items()}
-        except (OSError, ValueError, TypeError, LookupError, AttributeError, RecursionError, InputError):
-            return None
-        context = self.identity.context
-        return options | {"context": str(context)} if context >= _LEAST_CONTEXT else options
-
-    def write(self, options: Mapping[str, str]) -> bool:
-        """Keep the options; whether that was possible."""
-        told = {"url": self.url, "model": self.model, "options": dict(options)}
-        try:
-            path = self._path()
-            path.parent.mkdir(parents=True, exist_ok=True)
-            write_atomically(path, json.dumps(told, indent=1))
-        except (OSError, InputError):
-            return False
-        return True
-
-    def _path(self) -> Path:
-        of = (_FORMAT, self.url, self.model, self.identity.server, self.identity.version)
-        return cache_folder() / "servers" / f"{blake2b(repr(of).encode(), digest_size=8).hexdigest()}.json"

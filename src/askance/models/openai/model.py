@@ -32,13 +32,13 @@ from askance.core.types import (
 )
 from askance.models.openai import texts
 from askance.models.openai.connection import Connection
-from askance.models.openai.counting import count
 from askance.models.openai.events import Unusable, read_event
-from askance.models.openai.options import Options
+from askance.models.openai.options import BOLDEST, Options
 from askance.models.openai.reading import Reading
 from askance.models.openai.requests import (
     LEFT_OUT,
     body_of,
+    count,
     most_tokens,
     num_alternatives,
     path_of,
@@ -111,10 +111,9 @@ class OpenaiModel:
             MissingAbility: `score` is not declared, or the prompt is a chat.
             ModelUnavailable, ModelSpecError, ModelFailure, PromptTooLong: as for `generate`.
         """
-        if not self.options.score:
-            raise self._missing("score options", "score=1")
+        self._require("score")
         if not isinstance(prompt, Raw):
-            raise self._missing("take chats", "chat=1")
+            raise MissingAbility(f"model {self.name!r} scores behind raw prompts alone, not behind chats.")
         if not all(options):
             raise InputError(f"options to score: {list(options)!r} holds an empty one; remove it.")
         return tuple(await abreast(self._score(prompt, option) for option in options))
@@ -248,40 +247,30 @@ class OpenaiModel:
             )
 
     def _check_abilities(self, request: GenerateRequest) -> None:
-        prompt, sampling, want, options = request.prompt, request.sampling, request.want, self.options
+        prompt, sampling, want = request.prompt, request.sampling, request.want
         is_chat = isinstance(prompt, Chat)
-        goes_on = is_chat and bool(prompt.continuation)
-        lacks = (
-            (is_chat and not options.chat, "take chats", "chat=1"),
-            (not is_chat and not options.completions, "take raw prompts", "completions=1"),
-            (goes_on and options.continuation == "0", "go on from an answer", "continuation=1"),
-            (want.logprob and not options.signals, "tell log-probabilities", "logprobs=1"),
-            (
-                (want.entropy or want.top_logprobs) and not options.top_logprobs,
-                "tell alternatives to a token",
-                "top_logprobs=20",
-            ),
-        )
-        for is_lacking, what, option in lacks:
-            if is_lacking:
-                raise self._missing(what, option)
-        if want.attention or want.token_probs:
-            raise MissingAbility(
-                f"model {self.name!r} tells no attention and no probabilities of named tokens: use a method "
-                "that does without them (`askance methods`), or a local model (--model bundled)."
-            )
-        if sampling.top_k and sampling.temperature > 0 and not options.top_k:
+        self._require("chat" if is_chat else "raw")
+        if is_chat and prompt.continuation:
+            self._require("continuation")
+        for signal in ("logprob", "top_logprobs", "entropy", "token_probs", "attention"):
+            if getattr(want, signal):
+                self._require(signal)
+        if sampling.top_k and sampling.temperature > 0 and not self.options.top_k:
             note(
                 "top_k",
                 f"Model {self.name!r} is not declared to understand top_k={sampling.top_k}, and draws from "
                 "all tokens: add top_k=1 to its options if its server does.",
             )
 
-    def _missing(self, what: str, option: str) -> MissingAbility:
-        return MissingAbility(
-            f"model {self.name!r} is not declared to {what}: add {option} to its options if its server "
-            "does (`askance models --check SPEC` tries it)."
-        )
+    def _require(self, ability: str) -> None:
+        """Raises MissingAbility for a signal or capability that is not declared."""
+        if ability not in self.signals | self.capabilities:
+            option = BOLDEST.get(ability)
+            raise MissingAbility(
+                f"model {self.name!r} is not declared to give {ability}: "
+                + (f"add {option} to its options if its server does" if option else "no server tells that")
+                + " (`askance models --check SPEC` tries it), or name another method or a local model."
+            )
 
 
 async def _read(values: AsyncIterator[object], reading: Reading, writing: Writing) -> None:

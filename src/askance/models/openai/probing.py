@@ -5,10 +5,10 @@ The requests are those of `OpenaiModel` with ever fewer options, so that what wo
 
 import asyncio
 import re
-from collections.abc import Awaitable, Sequence
+from collections.abc import Sequence
 from contextvars import Context
 from dataclasses import dataclass, fields, replace
-from typing import Any, TypeVar
+from typing import Any
 
 from askance.core.errors import (
     AskanceError,
@@ -34,11 +34,9 @@ from askance.core.types import (
 )
 from askance.models.openai.connection import Connection
 from askance.models.openai.events import dig, num_tokens
-from askance.models.openai.identity import ANY_MODEL, Identity, loaded_context
+from askance.models.openai.identity import ANY_MODEL, Identity, if_taken, loaded_context
 from askance.models.openai.model import OpenaiModel
 from askance.models.openai.options import AUTO, Options, Tokenizer, read_options
-
-T = TypeVar("T")
 
 _KEY = ("probe",)
 _OF_THE_USER = {"timeout", "attempts"}
@@ -135,8 +133,7 @@ class _Probe:
             raise self._refused()
         # Some servers tell their window only now that they have loaded the model.
         told = await loaded_context(self._identity.server, self._model, self._connection)
-        told = told or self._identity.context
-        return replace(found, context=told if told >= 2 else found.context)
+        return replace(found, context=told or self._identity.context or found.context)
 
     def _start(self) -> Options:
         """The boldest options, and what is known of a kind of server that no request shows."""
@@ -191,7 +188,7 @@ class _Probe:
         ways: list[Any] = sorted(("1", "final_message"), key=lambda way: way != self._known.continuation)
         for way in ways if expected else ():
             options = replace(found, continuation=way, running_usage=chat.options.running_usage)
-            again = await _if_taken(self._write(Chat(_CHAT.turns, (Span(begun),)), options, until=_two_words))
+            again = await if_taken(self._write(Chat(_CHAT.turns, (Span(begun),)), options, until=_two_words))
             if again is None:
                 continue
             running = again.generation.finish == "enough" and not again.generation.is_upper_bound
@@ -210,14 +207,14 @@ class _Probe:
         if not written.is_upper_bound:
             return written.prompt_tokens <= _MOST_COUNTING_TOKENS
         body = {"model": self._model, "prompt": _COUNTING, "max_tokens": 1, "temperature": 0}
-        answer = await _if_taken(self._connection.answer("/completions", body, self._timeout))
+        answer = await if_taken(self._connection.answer("/completions", body, self._timeout))
         told = num_tokens(dig(answer, "usage", "prompt_tokens"), _MOST_COUNTING_TOKENS)
         return bool(told)
 
     async def _takes_top_k(self, chat: Written, found: Options) -> bool:
         """Whether a hot sample with top_k=1 is what is written at temperature 0."""
         sampling = replace(_SAMPLING, temperature=2.0, top_k=1)
-        hot = await _if_taken(self._write(_CHAT, replace(found, top_k=True), sampling))
+        hot = await if_taken(self._write(_CHAT, replace(found, top_k=True), sampling))
         if hot is None or not hot.options.top_k:
             return False
         return bool(hot.generation.text.strip()) and hot.generation.text == chat.generation.text
@@ -227,14 +224,14 @@ class _Probe:
         first = next(iter(raw.tokens), None)
         if first is None or not first.text or first.logprob is None:
             return False
-        scores = await _if_taken(self._asked(replace(found, score=True)).score(_RAW, [first.text]))
+        scores = await if_taken(self._asked(replace(found, score=True)).score(_RAW, [first.text]))
         return scores is not None and abs(scores[0].logprob - first.logprob) <= _TOLERANCE_OF_SCORES
 
     async def _tokenizer(self, chat: Written, found: Options) -> Tokenizer:
         """The way of counting that gives what the server says that it read."""
         model = self._asked(replace(found, tokenize=self._known.tokenize))
         if model.counts_exactly:
-            counted = await _if_taken(asyncio.to_thread(model.count, _CHAT))
+            counted = await if_taken(asyncio.to_thread(model.count, _CHAT))
             if chat.generation.is_upper_bound or counted != chat.generation.prompt_tokens:
                 return "none"
         return self._known.tokenize
@@ -250,16 +247,6 @@ class _Probe:
                 f"@{self._connection.url}.",
             )
         return self._refusals[0]
-
-
-async def _if_taken(call: Awaitable[T]) -> T | None:
-    """What a call gives; None where the server refuses it, or breaks at it."""
-    try:
-        return await call
-    except ModelUnavailable:
-        raise
-    except (ModelFailure, ModelSpecError, PromptTooLong):
-        return None
 
 
 def _ladder(options: Options) -> Sequence[tuple[Options, type]]:
