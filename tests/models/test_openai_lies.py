@@ -143,11 +143,13 @@ def test_lists_of_different_lengths(server):
 @pytest.mark.parametrize(
     ("said", "expected"),
     [
-        ("-5", 0.0), ("nan", None), ("inf", None), ("9" * 400, None), ("soon", None), ("", None),
+        ("7", 7.0), ("-5", 0.0), ("nan", None), ("inf", None), ("9" * 400, None), ("soon", None), ("", None),
+        ("Thu, 01 Jan 1970 00:00:00 GMT", None),
     ],
 )  # fmt: skip
-def test_a_time_to_wait_that_is_none(said, expected):
+def test_a_time_to_wait_may_be_none(said, expected):
     assert after_seconds({"retry-after": said}) == expected
+    assert after_seconds({}) is None
 
 
 @pytest.mark.parametrize("deep", ["[" * 100_000, '{"a":' * 100_000])

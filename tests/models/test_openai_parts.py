@@ -13,7 +13,6 @@ from askance.core.errors import KnobError, ModelSpecError, UnknownName
 from askance.core.types import Span, untrusted
 from askance.models.openai import texts
 from askance.models.openai.events import Entry, Unusable, read_event
-from askance.models.openai.failures import after_seconds
 from askance.models.openai.load import load_openai
 from askance.models.openai.options import OPTION_NAMES, SERVERS, Options, read_options
 from askance.models.openai.reading import Aligner, entropy_bounds
@@ -248,19 +247,6 @@ def test_thoughts_are_no_part_of_the_text():
     told = {"content": [{"token": "Hm", "logprob": -1}]}
     event = read_event({"choices": [{"delta": {"reasoning_content": "Hm"}, "logprobs": told}]})
     assert (event.text, event.entries) == ("", None)
-
-
-@pytest.mark.parametrize(
-    ("headers", "expected"),
-    [
-        ({"retry-after": "7"}, 7),
-        ({"retry-after-ms": "1500", "retry-after": "9"}, 1.5),
-        ({"retry-after": "Thu, 01 Jan 1970 00:00:00 GMT"}, None),
-        ({}, None),
-    ],
-)
-def test_when_to_try_again(headers, expected):
-    assert after_seconds(headers) == expected
 
 
 def test_nothing_is_assumed_of_a_server():

@@ -119,14 +119,12 @@ class Failures:
 
 
 def after_seconds(headers: Mapping[str, str]) -> float | None:
-    """When to try again, as the server asks in seconds or milliseconds; None if it does not say."""
-    for name, unit in (("retry-after-ms", 0.001), ("retry-after", 1.0)):
-        try:
-            seconds = float(headers[name]) * unit
-        except (KeyError, ValueError):
-            continue
-        return max(0.0, seconds) if math.isfinite(seconds) else None
-    return None
+    """When to try again, as the server asks in seconds; None if it does not say."""
+    try:
+        seconds = float(headers["retry-after"])
+    except (KeyError, ValueError):  # or it names a date
+        return None
+    return max(0.0, seconds) if math.isfinite(seconds) else None
 
 
 def _value(body: bytes) -> object:

@@ -54,18 +54,14 @@ class Options(Knobs):
 
     @property
     def capabilities(self) -> frozenset[Capability]:
-        """Raw prompts are gone on from anyway."""
-        found: set[Capability] = set()
-        if self.chat:
-            found.add("chat")
-        if self.completions:
-            found.add("raw")
-        if self.score:
-            found.add("score")
-        # What goes on from a text may be asked for by either kind of prompt.
-        if self.continuation != "0" or (self.completions and not self.chat):
-            found.add("continuation")
-        return frozenset(found)
+        """Raw prompts are gone on from anyway, and whatever goes on may be asked for by either kind of prompt."""
+        declared: dict[Capability, bool] = {
+            "chat": self.chat,
+            "raw": self.completions,
+            "score": self.score,
+            "continuation": self.continuation != "0" or not self.chat,
+        }
+        return frozenset(name for name, is_there in declared.items() if is_there)
 
     @property
     def shaping(self) -> dict[str, Any]:

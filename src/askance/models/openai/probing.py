@@ -269,21 +269,20 @@ def _together(found: Options, chat: Written | None, raw: Written | None) -> Opti
 
     An endpoint that tells less than the other is left out, where methods can go on from a text without it.
     """
-    levels = {name: each.level for name, each in (("chat", chat), ("raw", raw)) if each is not None}
-    sets = [tuple(levels)]
-    if "chat" in levels and found.continuation != "0":
-        sets.append(("chat",))
-    if "raw" in levels:
-        sets.append(("raw",))
 
-    def level(names: tuple[str, ...]) -> int:
-        return min((levels[name] for name in names), default=0)
+    def level(written: Sequence[Written]) -> int:
+        return min((each.level for each in written), default=0)
 
+    sets = [[each for each in (chat, raw) if each is not None]]
+    if chat is not None and found.continuation != "0":
+        sets.append([chat])
+    if raw is not None:
+        sets.append([raw])
     best = max(sets, key=level)
     return replace(
         found,
-        chat="chat" in best,
-        completions="raw" in best,
+        chat=chat in best,
+        completions=raw in best,
         logprobs=level(best) == 1,
         top_logprobs=max(0, level(best) - 1),
     )
