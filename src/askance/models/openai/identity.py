@@ -10,6 +10,8 @@ from askance.models.openai.events import dig, num_tokens
 
 T = TypeVar("T")
 
+REFUSALS = (ModelFailure, ModelSpecError, PromptTooLong)
+"""Of a request that a server does not take, or breaks at."""
 _LOOK_SECONDS = 15.0
 """Most of a request that nothing is computed for."""
 _OWNERS = {
@@ -110,7 +112,7 @@ async def if_taken(call: Awaitable[T]) -> T | None:
         return await call
     except ModelUnavailable:
         raise
-    except (ModelFailure, ModelSpecError, PromptTooLong):
+    except REFUSALS:
         return None
 
 

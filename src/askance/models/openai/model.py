@@ -18,34 +18,21 @@ from askance.core.errors import (
 from askance.core.notes import note
 from askance.core.types import (
     Attention,
-    Capability,
     Chat,
     GenerateRequest,
     Generation,
     Prompt,
     Raw,
     Scored,
-    Signal,
     Span,
     TokenIds,
     as_spans,
 )
-from askance.models.openai import texts
+from askance.models.openai import requests, texts
 from askance.models.openai.connection import Connection
 from askance.models.openai.events import Unusable, read_event
 from askance.models.openai.options import BOLDEST, Options
 from askance.models.openai.reading import Reading
-from askance.models.openai.requests import (
-    LEFT_OUT,
-    body_of,
-    count,
-    most_tokens,
-    num_alternatives,
-    path_of,
-    read_score,
-    refused_parameter,
-    score_body,
-)
 from askance.runtime.writing import Writing, check_sampling
 from askance.tree.abreast import abreast
 
@@ -74,11 +61,11 @@ class OpenaiModel:
         self.options = options
         self.fingerprint = f"openai {self.name}, {options.shaping}"
         self._model, self._connection, self._failures = model, connection, connection.failures
-        self.signals: frozenset[Signal] = options.signals
-        self.capabilities: frozenset[Capability] = options.capabilities
+        self.signals = options.signals
+        self.capabilities = options.capabilities
         self.context_tokens = options.context
         self.counts_exactly = options.tokenize in ("vllm", "llama.cpp")
-        self._counted = lru_cache(1024)(partial(count, model, options, connection))
+        self._counted = lru_cache(1024)(partial(requests.count, model, options, connection))
 
     async def generate(self, request: GenerateRequest) -> tuple[Generation, ...]:
         """See `Model.generate`. Each sample is a request of its own, with its own seed.
@@ -147,18 +134,18 @@ class OpenaiModel:
         """
         left_out = set[str]()
         while True:
-            body = body_of(request, sample, self._model, self.options)
+            body = requests.body_of(request, sample, self._model, self.options)
             try:
                 return await self._write_once(body, request)
             except RequestRefused as error:
-                refused = refused_parameter(body, error.told)
+                refused = requests.refused_parameter(body, error.told)
                 if refused is None or refused in left_out:
                     raise
                 left_out.add(refused)
                 self._leave_out(refused)
 
     def _leave_out(self, parameter: str) -> None:
-        changes, loss = LEFT_OUT[parameter]
+        changes, loss = requests.LEFT_OUT[parameter]
         options = replace(self.options, **changes)
         if options != self.options:  # another request may have found it out, too
             self.options = options
@@ -169,10 +156,10 @@ class OpenaiModel:
     async def _write_once(self, body: Mapping[str, Any], request: GenerateRequest) -> Generation:
         prompt, sampling, want = request.prompt, request.sampling, request.want
         writing = Writing(sampling, request.until, request.watch)
-        reading = Reading(want, num_alternatives(want, self.options))
+        reading = Reading(want, requests.num_alternatives(want, self.options))
         try:
             async with aclosing(
-                self._connection.values(path_of(prompt), body, self.options.timeout)
+                self._connection.values(requests.path_of(prompt), body, self.options.timeout)
             ) as values:
                 await _read(values, reading, writing)
             if not writing.is_finished:
@@ -211,10 +198,10 @@ class OpenaiModel:
             writing.end(end, finish="length" if reading.finish == "length" else "end")
 
     async def _score(self, prompt: Raw, option: str) -> Scored:
-        body = score_body(self._model, prompt, option)
+        body = requests.score_body(self._model, prompt, option)
         answer = await self._connection.answer("/completions", body, self.options.timeout)
         try:
-            return read_score(read_event(answer), prompt, option)
+            return requests.read_score(read_event(answer), prompt, option)
         except Unusable as error:
             raise self._failures.of_answer(str(error)) from error
 
@@ -228,7 +215,7 @@ class OpenaiModel:
                 self.name, f"{max_tokens} are to be written, and the window has {context}"
             )
         guards = self.options.tokenize != "llama-cpp-python" or isinstance(prompt, Chat)
-        if guards or most_tokens(prompt) + max_tokens <= context:
+        if guards or requests.most_tokens(prompt) + max_tokens <= context:
             return
         counted = await asyncio.to_thread(self.count, prompt)
         if counted + max_tokens > context:

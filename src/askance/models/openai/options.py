@@ -54,7 +54,7 @@ class Options(Knobs):
 
     @property
     def capabilities(self) -> frozenset[Capability]:
-        """Raw prompts are gone on from anyway, and whatever goes on may be asked for by either kind of prompt."""
+        """Raw prompts are gone on from anyway; either kind of prompt may ask for that."""
         declared: dict[Capability, bool] = {
             "chat": self.chat,
             "raw": self.completions,

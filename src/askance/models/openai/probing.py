@@ -10,14 +10,7 @@ from contextvars import Context
 from dataclasses import dataclass, fields, replace
 from typing import Any
 
-from askance.core.errors import (
-    AskanceError,
-    ModelFailure,
-    ModelSpecError,
-    ModelUnavailable,
-    PromptTooLong,
-    RequestRefused,
-)
+from askance.core.errors import AskanceError, ModelSpecError, ModelUnavailable, RequestRefused
 from askance.core.types import (
     Chat,
     Cut,
@@ -34,7 +27,7 @@ from askance.core.types import (
 )
 from askance.models.openai.connection import Connection
 from askance.models.openai.events import dig, num_tokens
-from askance.models.openai.identity import ANY_MODEL, Identity, if_taken, loaded_context
+from askance.models.openai.identity import ANY_MODEL, REFUSALS, Identity, if_taken, loaded_context
 from askance.models.openai.model import OpenaiModel
 from askance.models.openai.options import AUTO, Options, Tokenizer, read_options
 
@@ -155,7 +148,7 @@ class _Probe:
                 continue
             try:
                 written = await self._write(prompt, tried)
-            except (ModelFailure, ModelSpecError, PromptTooLong) as failed:
+            except REFUSALS as failed:
                 status = getattr(failed, "status", _BROKEN)
                 if status not in (_BROKEN, _ABSENT):
                     raise
