@@ -108,7 +108,8 @@ class _Probe:
 
     async def find_out(self) -> Options:
         """All that is proven."""
-        chat = await self._first(_CHAT, start := self._start())
+        start = self._start()
+        chat = await self._first(_CHAT, start)
         asked = start if chat is None else chat.options
         raw = await self._first(_RAW, replace(asked, chat=False, completions=True))
         if chat is None and raw is None:
