@@ -19,7 +19,7 @@ if find_spec("httpx2") is None:
 
 import httpx2
 
-from askance.models.openai.failures import Failures
+from askance.models.openai.failures import SHAPE, Failures
 
 MOST_ANSWER_BYTES = 256 << 20
 """An answer of 64,000 tokens, each with 20 alternatives, has some 160 MB as a stream."""
@@ -48,10 +48,14 @@ class Connection:
         key: of the server; empty for none.
         failures: what is raised.
         in_flight: most requests of one event loop at a time; others wait for a place.
+
+    Raises:
+        ModelSpecError: a URL that can't be used.
     """
 
     def __init__(self, url: str, key: str, failures: Failures, in_flight: int = 1) -> None:
         self.url, self.failures = url, failures
+        self._own = _read_url(url)
         self._key, self._in_flight = key, in_flight
         self._clients = dict[asyncio.AbstractEventLoop, tuple[httpx2.AsyncClient, asyncio.Semaphore]]()
 
@@ -173,9 +177,24 @@ class Connection:
 
     async def _stay(self, request: httpx2.Request) -> None:
         """Raises ModelSpecError for a redirect that leads to another server."""
-        url, own = request.url, httpx2.URL(self.url)
+        url, own = request.url, self._own
         if (url.scheme, url.host, url.port) != (own.scheme, own.host, own.port):
             raise self._redirected(request)
+
+
+def _read_url(url: str) -> httpx2.URL:
+    try:
+        parts = httpx2.URL(url)
+    except httpx2.InvalidURL as error:
+        raise ModelSpecError(f"the URL of a server can't be read ({error}): {SHAPE}.") from error
+    if parts.userinfo or parts.query or parts.fragment:
+        raise ModelSpecError(
+            f"the URL of the server {parts.host} holds a password, a query or a fragment, which traces would "
+            f"show: a key is taken from OPENAI_API_KEY; {SHAPE}."
+        )
+    if not parts.host or parts.scheme not in ("http", "https"):
+        raise ModelSpecError(f"{url!r} is no URL of a server: {SHAPE}.")
+    return parts
 
 
 async def _beginning(response: httpx2.Response, most_bytes: int) -> bytes:

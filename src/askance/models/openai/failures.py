@@ -18,6 +18,8 @@ from askance.core.errors import (
 
 E = TypeVar("E", bound=AskanceError)
 
+SHAPE = "write openai:MODEL@http://HOST/v1, or openai:MODEL for the server of OPENAI_BASE_URL"
+"""What a specification looks like, as the end of a message."""
 _MOST_TOLD = 300
 """Characters of what a server says."""
 _WINDOW = re.compile(r"context[ _](?:length|size|window)|maximum context|too many tokens", re.IGNORECASE)

@@ -55,11 +55,6 @@ class Identity:
     models: tuple[str, ...] = ()
     context: int = 0
 
-    @property
-    def title(self) -> str:
-        """Name and version, as screens show them."""
-        return f"{self.server} {self.version}".strip() or "of no kind that is known"
-
 
 async def identify(model: str, connection: Connection) -> Identity:
     """Who a server is, by a few requests that send nothing.

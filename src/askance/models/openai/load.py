@@ -9,14 +9,13 @@ from contextlib import suppress
 from dataclasses import replace
 from hashlib import blake2b
 from pathlib import Path
-from urllib.parse import urlsplit
 
 from askance.core.activity import doing
 from askance.core.errors import InputError, ModelSpecError, ModelUnavailable
 from askance.core.notes import note
 from askance.models.bundled import cache_folder
 from askance.models.openai.connection import Connection, wait_for
-from askance.models.openai.failures import Failures
+from askance.models.openai.failures import SHAPE, Failures
 from askance.models.openai.identity import Identity, identify
 from askance.models.openai.model import OpenaiModel
 from askance.models.openai.options import ANEW, AUTO, Options, described, is_probed, read_options
@@ -28,7 +27,6 @@ _SPEC = re.compile(r"(?P<model>.*?)@(?P<url>https?://.*)")
 _HOSTED = "https://api.openai.com/v1"
 _PROBE_SECONDS = 300.0
 """Most of all requests of a probe, with those that are made again."""
-_SHAPE = "write openai:MODEL@http://HOST/v1, or openai:MODEL for the server of OPENAI_BASE_URL"
 _FORMAT = 1
 """Raised when what is found out changes; older files are then not used any more."""
 _NOT_KEPT = "not kept: no cache can be written"
@@ -53,18 +51,17 @@ def load_openai(
     if match is None and "@" in name:
         raise ModelSpecError(
             "model 'openai:': what follows the @ is no URL with http:// or https://, and nothing is sent "
-            f"to a server that was not named: {_SHAPE}."
+            f"to a server that was not named: {SHAPE}."
         )
     model = match["model"] if match else name
     url = (match["url"] if match else environment.get("OPENAI_BASE_URL") or _HOSTED).rstrip("/")
-    _check_url(url)
     if not model:
-        raise ModelSpecError(f"model 'openai:' names no model: {_SHAPE}.")
+        raise ModelSpecError(f"model 'openai:' names no model: {SHAPE}.")
     key = environment.get("OPENAI_API_KEY", "")
     if url == _HOSTED and not key:
         raise ModelSpecError(
             f"model {name!r}: the server {url} wants a key: set OPENAI_API_KEY, or name another server: "
-            f"{_SHAPE}."
+            f"{SHAPE}."
         )
     read = read_options(options)
     failures = Failures(f"{model}@{url}", url, key)
@@ -104,10 +101,11 @@ def _found_out(model: str, connection: Connection, options: Mapping[str, str], r
                 "or name what it is (?server=NAME after the model), and it is not asked.",
             ) from None
     result = read_options({**found, **given})
+    title = f"{identity.server} {identity.version}".strip() or "of no kind that is known"
     is_kept = _keep(kept, model, url, found)
     note(
         "probe",
-        f"The server at {url} ({identity.title}): {described(result)}; window of {result.context:,} tokens "
+        f"The server at {url} ({title}): {described(result)}; window of {result.context:,} tokens "
         f"(?context=N declares another); {'kept, and ?server=anew asks again' if is_kept else _NOT_KEPT}.",
     )
     return result
@@ -127,18 +125,3 @@ def _keep(path: Path, model: str, url: str, options: Mapping[str, str]) -> bool:
     except (OSError, InputError):
         return False
     return True
-
-
-def _check_url(url: str) -> None:
-    try:
-        parts = urlsplit(url)
-        host, _ = parts.hostname, parts.port
-    except ValueError as error:
-        raise ModelSpecError(f"the URL of a server can't be read ({error}): {_SHAPE}.") from error
-    if parts.username or parts.password or parts.query or parts.fragment:
-        raise ModelSpecError(
-            f"the URL of the server {host} holds a password, a query or a fragment, which traces would show: "
-            f"a key is taken from OPENAI_API_KEY; {_SHAPE}."
-        )
-    if not host or parts.scheme not in ("http", "https"):
-        raise ModelSpecError(f"{url!r} is no URL of a server: {_SHAPE}.")
