@@ -36,6 +36,9 @@ from askance.models.openai.reading import Reading
 from askance.runtime.writing import Writing, check_sampling
 from askance.tree.abreast import abreast
 
+_COUNTS_KEPT = 1024
+"""Prompts whose count is remembered."""
+
 
 class OpenaiModel:
     """A model behind a server. Make one with `load_openai`, which asks a busy server again, too.
@@ -65,7 +68,7 @@ class OpenaiModel:
         self.capabilities = options.capabilities
         self.context_tokens = options.context
         self.counts_exactly = options.tokenize in ("vllm", "llama.cpp")
-        self._counted = lru_cache(1024)(partial(requests.count, model, options, connection))
+        self._counted = lru_cache(_COUNTS_KEPT)(partial(requests.count, model, options, connection))
 
     async def generate(self, request: GenerateRequest) -> tuple[Generation, ...]:
         """See `Model.generate`. Each sample is a request of its own, with its own seed.

@@ -46,6 +46,8 @@ _MOST_COUNTING_TOKENS = 28
 """The words and commas of `_COUNTING`, and BOS. A chat template would add more tokens to these."""
 _LEAST_WORDS = 5
 """Of a text that is gone on from."""
+_MOST_NAMED = 10
+"""Models that a message lists."""
 _BROKEN = 500
 """The status with which some servers refuse log-probabilities; others have it once, and then not again."""
 _ABSENT = 404
@@ -234,7 +236,8 @@ class _Probe:
         """Why it can't be used at all: it has other models alone, or what it said first."""
         models, failures = self._identity.models, self._connection.failures
         if models and self._model not in models and self._identity.server not in ANY_MODEL:
-            shown, more = ", ".join(map(failures.said, models[:10])), ", …" if len(models) > 10 else ""
+            shown = ", ".join(map(failures.said, models[:_MOST_NAMED]))
+            more = ", …" if len(models) > _MOST_NAMED else ""
             return failures.of(
                 ModelSpecError,
                 f"does not have it, but {shown}{more}: write openai:{failures.said(models[0])}"
