@@ -124,7 +124,7 @@ class Connection:
         if coding.strip().lower() != "identity":  # a few compressed bytes can be any number of plain ones
             raise self.failures.of_answer(f"a compressed answer ({coding}), which was not asked for")
         response.encoding = "utf-8"
-        if not response.headers.get("content-type", "").startswith("text/event-stream"):
+        if not response.headers.get("content-type", "").lower().startswith("text/event-stream"):
             text = await _beginning(response, MOST_EVENT_BYTES + 1)
             if len(text) > MOST_EVENT_BYTES:
                 raise self._too_long("an event", MOST_EVENT_BYTES)
