@@ -20,7 +20,6 @@ TOUCHED = {
     "tokenizer of the first one",
     "tantivy": "retrieval/lexical.py: meta.json, .managed.json, the names of lock files and of files that "
     "strike out passages",
-    "openai": "models/openai/connection.py: answers taken raw, and the causes of its errors",
     "xllamacpp": "models/llama_cpp: the structures of llama.cpp, field by field (declarations.py), and where "
     "its library lies (library.py)",
 }

@@ -230,7 +230,7 @@ def test_a_server_that_is_not_described_is_asked_what_it_can_do(
     asking, finding, found = err.splitlines()
     assert asking == f"asking the server at {server.url} what it is"
     assert finding == f"finding out what the server at {server.url} can do, by a few short requests"
-    assert "log-probabilities with" in found
+    assert "top_logprobs" in found
     code, again, err = run(*given)
     assert (code, err) == (0, f"{asking}\n")
     assert out.splitlines()[0] == again.splitlines()[0] == "Where?"

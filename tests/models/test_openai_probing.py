@@ -13,8 +13,6 @@ from askance.core.activity import shown_by
 from askance.core.errors import AskanceError, ModelFailure, ModelSpecError, ModelUnavailable, RequestRefused
 from askance.core.notes import noted
 from askance.core.types import Want
-from askance.models.openai.identity import Identity
-from askance.models.openai.load import Kept
 from askance.models.openai.options import SERVERS
 from askance.models.scripted import ScriptedModel
 from askance.wire import load_model
@@ -72,7 +70,7 @@ def test_what_each_server_can_do_is_found_out(name, cache, monkeypatch):
     ((kind, note),) = notes
     assert kind == "probe"
     assert told["version"] in note
-    assert ("its window is not told" in note) is ("context" not in FOUND[name])
+    assert f"window of {model.context_tokens:,} tokens" in note
 
 
 def test_every_protocol_has_its_expectation():
@@ -87,7 +85,7 @@ def test_another_version_is_asked_anew(cache):
         server.answers = answers("vllm-0.11.0", told=newer, completions=None)
         model, notes = ask_about(server, told["model"])
     assert "raw" not in model.capabilities
-    assert "vLLM 0.12.0" in notes[-1][1]
+    assert "vllm 0.12.0" in notes[-1][1]
 
 
 def test_a_server_that_has_changed_since_names_what_to_do(cache):
@@ -95,7 +93,8 @@ def test_a_server_that_has_changed_since_names_what_to_do(cache):
         model, _ = ask_about(server)
         server.withholds = {"logprobs"}
         with pytest.raises(
-            ModelFailure, match=r"top_logprobs=12 was found out: .* \(\?server=anew after the model"
+            ModelFailure,
+            match=r"gave no log-probabilities: .* with \?server=anew after the model",
         ):
             write(model, CHAT, Want(logprob=True))
         assert "logprob" not in ask_about(server, options="&server=anew")[0].signals
@@ -147,15 +146,15 @@ def test_a_cache_that_is_read_only_is_no_failure(cache):
 
 @pytest.mark.parametrize(
     "text",
-    ["", "{", "[" * 100_000, "[]", "{}", '{"of": 1, "options": {}}', "\xff", "x" * 100_000],
+    ["", "{", "[" * 100_000, "[]", "{}", '{"options": 1}', "\xff", "x" * 100_000],
 )
 def test_a_damaged_file_of_the_cache_is_as_none(cache, text):
-    kept = Kept("m", "http://host/v1", Identity("vllm", "1"))
-    assert kept.write({"top_k": "1"})
-    assert kept.read() == {"top_k": "1"}
-    (path,) = cache.iterdir()
-    path.write_bytes(text.encode("latin-1"))
-    assert kept.read() is None
+    with ScriptedServer() as server:
+        ask_about(server)
+        (path,) = cache.iterdir()
+        path.write_bytes(text.encode("latin-1"))
+        assert len(ask_about(server)[1]) == 1, "it is asked anew"
+        assert kept_options(cache)
 
 
 def test_values_in_the_cache_that_are_none_are_asked_anew(cache):
@@ -196,14 +195,6 @@ def test_a_server_that_has_another_model(name, cache, monkeypatch):
     assert not cache.exists()
 
 
-@pytest.mark.parametrize("name", ["ollama-0.12.11", "vllm-0.11.0", "lmstudio-0.3.30"])
-def test_an_address_without_the_path_of_the_protocol(name, cache):
-    with serve(name) as server:
-        bare, model = server.url.removesuffix("/v1"), protocol(name)["model"]
-        with pytest.raises(ModelSpecError, match=f"write openai:{model}@{server.url}\\."):
-            load_model(f"openai:{model}@{bare}?attempts=1")
-
-
 PAGE = "<html><body>Welcome to nginx</body></html>"
 
 
@@ -219,7 +210,7 @@ PAGE = "<html><body>Welcome to nginx</body></html>"
         (Fault(404, body=PAGE), ModelSpecError, "URL ends as the server's own"),
         (Fault(503, body={"error": "loading"}), ModelUnavailable, "answered 503: loading"),
         (Fault(400, body={"error": "no such thing"}), RequestRefused, "answered 400: no such thing"),
-        (Fault(body=[1] * 3), AskanceError, "an event that is no object"),
+        (Fault(body=[1] * 3), AskanceError, "all of it is"),
         (Fault(body="[" * 100_000), AskanceError, "no JSON"),
     ],
 )
@@ -319,7 +310,6 @@ def test_a_window_that_has_changed_is_noticed(cache):
         server.requests.clear()
         assert ask_about(server, told["model"])[0].context_tokens == 24576
         assert all(request.method == "GET" for request in server.requests)
-    assert kept_options(cache) == {**FOUND["vllm-0.11.0"], "context": "24576"}
 
 
 @pytest.mark.parametrize(
@@ -341,7 +331,7 @@ def test_what_a_server_says_of_itself_shows_no_key(cache, monkeypatch):
         echo = {**told["told"], "/version": {"version": f"0.11 {KEY}"}}
         server.answers = answers("vllm-0.11.0", told=echo)
         _, notes = ask_about(server, told["model"])
-    assert "vLLM 0.11 [key]" in notes[-1][1]
+    assert "vllm 0.11 [key]" in notes[-1][1]
     assert all(KEY not in path.read_text() for path in cache.iterdir())
 
 
@@ -366,7 +356,7 @@ def test_a_server_of_completions_alone_scores(cache):
         model, notes = ask_about(server)
     assert model.capabilities == {"raw", "continuation", "score"}
     assert model.signals == {"logprob", "top_logprobs", "entropy"}
-    assert "scores" in notes[-1][1]
+    assert "score" in notes[-1][1]
 
 
 def test_scores_that_are_none_are_not_believed(cache):

@@ -140,13 +140,13 @@ def test_json_of_requests_is_utf8(server):
 @pytest.mark.parametrize(
     ("options", "prompt", "want", "more", "expected"),
     [
-        ("chat=1", RAW, Want(), {}, "take raw prompts: add completions=1"),
-        ("chat=0&completions=1", CHAT, Want(), {}, "take chats: add chat=1"),
+        ("chat=1", RAW, Want(), {}, "give raw: add completions=1"),
+        ("chat=0&completions=1", CHAT, Want(), {}, "give chat: add chat=1"),
         ("chat=1", Chat(CHAT.turns, (Span("It"),)), Want(), {}, "add continuation=1"),
         ("chat=1", CHAT, Want(logprob=True), {}, "add logprobs=1"),
-        ("logprobs=1", CHAT, Want(entropy=True), {}, "add top_logprobs=20"),
-        (ALL, RAW, Want(attention="mean"), {}, "no attention"),
-        (ALL, RAW, Want(token_probs=("a",)), {}, "probabilities of named tokens"),
+        ("logprobs=1", CHAT, Want(entropy=True), {}, "add top_logprobs=5"),
+        (ALL, RAW, Want(attention="mean"), {}, "give attention: no server tells that"),
+        (ALL, RAW, Want(token_probs=("a",)), {}, "give token_probs: no server tells that"),
     ],
 )
 def test_nothing_is_asked_that_is_not_declared(server, options, prompt, want, more, expected):

@@ -30,7 +30,7 @@ _PACKAGES = (
     "tantivy",
     "faiss-cpu",
     "sentence-transformers",
-    "openai",
+    "httpx2",
 )
 
 

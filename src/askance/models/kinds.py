@@ -249,7 +249,7 @@ MODEL_KINDS = {
         "openai:NAME[@URL][?server=…]",
         "a model behind a server that speaks OpenAI's protocol: Ollama, vLLM, SGLang, llama.cpp, LM Studio, "
         "or a hosted one, with the key in OPENAI_API_KEY; what it can do is found out, or options say it",
-        ("openai",),
+        ("httpx2",),
         partial(install_line, "remote"),
         None,
         OPTION_NAMES,

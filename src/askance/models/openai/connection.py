@@ -1,187 +1,209 @@
-"""One server, as each event loop reaches it: requests, how many at a time, and what their failures mean."""
+"""One server: requests, how many at a time, and what comes back, which is bounded before it is believed."""
 
 import asyncio
-from collections.abc import AsyncGenerator, AsyncIterator, Coroutine, Iterator, Mapping
+from collections.abc import AsyncGenerator, Coroutine, Mapping
 from concurrent.futures import Future
-from contextlib import aclosing, asynccontextmanager, suppress
+from contextlib import aclosing
 from contextvars import copy_context
-from dataclasses import dataclass
 from functools import cache
 from importlib.util import find_spec
-from ssl import SSLContext
 from threading import Thread
 from typing import Any, TypeVar
-from weakref import WeakKeyDictionary
 
-from askance.core.errors import AskanceError, MissingExtra
+from pydantic_core import from_json
 
-if find_spec("openai") is None:
-    raise MissingExtra("openai", "remote", "a model behind a server")
+from askance.core.errors import MissingExtra, ModelFailure, ModelSpecError, ModelUnavailable
 
-import httpx2  # the client is known to be there, and with it what it speaks HTTP with
-import openai
+if find_spec("httpx2") is None:
+    raise MissingExtra("httpx2", "remote", "a model behind a server")
 
-from askance.models.openai.failures import Failures
-from askance.models.openai.guarding import Guard
-from askance.models.openai.streaming import NoJson, Values, read_json
+import httpx2
 
+from askance.models.openai.failures import SHAPE, Failures
+
+MOST_ANSWER_BYTES = 256 << 20
+"""An answer of 64,000 tokens, each with 20 alternatives, has some 160 MB as a stream."""
+MOST_EVENT_BYTES = 64 << 20
+"""The size of an event or of an answer in one piece: 16,000 tokens with 20 alternatives take some 40 MB."""
+MOST_ERROR_BYTES = 1 << 20
+"""What is read of an error; the rest of it is left."""
 _CONNECT_SECONDS = 10.0
-_DRAIN_SECONDS = 0.1
-"""For the end of an answer whose last event has come: a connection that is read to its end is used again."""
-_NO_KEY = "none"
-"""The client insists on a key, also where the server does not."""
 
 Body = Mapping[str, Any]
 T = TypeVar("T")
+_ssl_context = cache(httpx2.create_ssl_context)
+"""Made once: it takes longer to make than all else of a client."""
 
-_OPEN = set[AsyncGenerator["_Lane"]]()
-"""One whose model is forgotten is closed with its loop all the same: memory that is tidied up would not wait
-for connections to be closed.
-"""
-
-
-@dataclass(slots=True, eq=False)
-class _Lane:
-    """The places of one event loop. `opened` is what closes them.
-
-    A place that is taken has a client of its own, and so its own connection: one client for all would look at
-    each connection it has before and after each request, which takes longer than to send one.
-    """
-
-    places: asyncio.Semaphore
-    idle: list[openai.AsyncOpenAI]
-    opened: "AsyncGenerator[_Lane] | None" = None
+_OPENED: dict[asyncio.AbstractEventLoop, list[AsyncGenerator[httpx2.AsyncClient]]] = {}
+"""What closes the clients of a loop, those of models that are forgotten, too."""
 
 
 class Connection:
     """Requests to one server.
 
-    Every event loop has clients of its own, which are closed when the loop shuts down.
+    Every event loop has a client of its own, which is closed when the loop shuts down.
 
     Args:
         url: such as ``http://host/v1``.
         key: of the server; empty for none.
-        timeout: most seconds of a request.
+        failures: what is raised.
         in_flight: most requests of one event loop at a time; others wait for a place.
-        guard: watches over requests and answers; without one, over prompts and what is written to them.
+
+    Raises:
+        ModelSpecError: a URL that can't be used.
     """
 
-    def __init__(
-        self,
-        url: str,
-        key: str,
-        failures: Failures,
-        *,
-        timeout: float,
-        in_flight: int = 1,
-        guard: Guard | None = None,
-    ) -> None:
-        self._url, self._key, self._failures = url, key, failures
-        self._timeout, self._in_flight = timeout, in_flight
-        self._guard = guard or Guard(url, failures)
-        self._lanes: WeakKeyDictionary[asyncio.AbstractEventLoop, _Lane] = WeakKeyDictionary()
+    def __init__(self, url: str, key: str, failures: Failures, in_flight: int = 1) -> None:
+        self.url, self.failures = url, failures
+        self._own = _read_url(url)
+        self._key, self._in_flight = key, in_flight
+        self._clients = dict[asyncio.AbstractEventLoop, tuple[httpx2.AsyncClient, asyncio.Semaphore]]()
 
-    @asynccontextmanager
-    async def events(self, path: str, body: Body) -> AsyncIterator[AsyncIterator[Iterator[object]]]:
-        """The events of a streamed answer, as JSON values, those together that come together. Leaving early
-        ends the request. An answer that is not streamed is one event.
+    async def values(self, path: str, body: Body | None, seconds: float) -> AsyncGenerator[object]:
+        """The JSON values of an answer: of each event of a streamed one, else the only one.
+
+        Leaving early ends the request; close the generator for it.
+
+        Args:
+            path: below the server's URL, or a whole URL.
+            body: of a POST request; None for a GET request.
+            seconds: most of the whole request.
 
         Raises:
             ModelUnavailable: busy, out of reach, too slow, or broken off; it may help to try again.
             ModelFailure, ModelSpecError, PromptTooLong: it does not.
         """
-        async with self._client() as client:
-            stream = await client.post(
-                path, body=body, cast_to=object, stream=True, stream_cls=openai.AsyncStream[object]
-            )
-            try:
-                async with aclosing(self._events(stream.response.aiter_bytes())) as events:
-                    yield events
-            finally:
-                await stream.close()
-
-    async def answer(self, path: str, body: Body) -> object:
-        """The JSON value of an answer in one piece. Raises what `events` does."""
-        async with self._client() as client:
-            answer = await client.post(path, body=body, cast_to=httpx2.Response)
-            return read_json(answer.content)
-
-    async def look(self, path: str) -> object:
-        """The JSON value at a path that nothing is sent to. Raises what `events` does."""
-        async with self._client() as client:
-            answer = await client.get(path, cast_to=httpx2.Response)
-            return read_json(answer.content)
-
-    def answer_now(self, path: str, body: Body) -> object:
-        """The same for code that can't wait: it blocks."""
-        return wait_for(self.answer(path, body))
-
-    async def _events(self, chunks: AsyncGenerator[bytes]) -> AsyncGenerator[Iterator[object]]:
-        values = Values()
+        client, places = await self._client()
+        method = "GET" if body is None else "POST"
         try:
-            async with aclosing(chunks):
-                async for chunk in chunks:
-                    yield self._sound(values.take(chunk))
-                    if values.is_done:
-                        await _drain(chunks)
-                        break
-        except httpx2.TimeoutException:
-            raise self._failures.of_time() from None
+            async with (
+                places,
+                asyncio.timeout(seconds),
+                client.stream(method, path, json=body) as response,
+                aclosing(self._texts(response, method)) as texts,
+            ):
+                async for text in texts:
+                    yield self._value(text)
+        except (TimeoutError, httpx2.TimeoutException):
+            raise self.failures.of(
+                ModelUnavailable,
+                "did not answer in time: give it more (?timeout=SECONDS after the model), or ask fewer "
+                "questions at a time (--in-flight N).",
+            ) from None
+        except httpx2.SSEError:
+            raise self._too_long("an event", MOST_EVENT_BYTES) from None
         except (OSError, httpx2.RequestError) as error:
-            raise self._failures.of_cut(error) from None
-        yield self._sound(values.rest())
+            raise self.failures.of(
+                ModelUnavailable,
+                f"can't be reached, or cut the connection ({self.failures.said(str(error)) or 'no reason'}): "
+                "see that it runs and that the URL is right, and see its log. Some cut the connection where "
+                "a prompt does not fit into their context window.",
+            ) from None
 
-    def _sound(self, events: Iterator[object]) -> Iterator[object]:
-        for event in events:
-            if isinstance(event, Mapping) and event.get("error"):
-                raise self._failures.of_event(event["error"])
-            yield event
+    async def answer(self, path: str, body: Body | None, seconds: float) -> object:
+        """The first of them, of an answer in one piece."""
+        async with aclosing(self.values(path, body, seconds)) as values:
+            return await anext(values, None)
 
-    @asynccontextmanager
-    async def _client(self) -> AsyncIterator[openai.AsyncOpenAI]:
-        """One that nobody else uses, for one request."""
-        lane = await self._lane()
-        async with lane.places:
-            client = lane.idle.pop() if lane.idle else self._new_client()
-            try:
-                with _Told(self._failures):
-                    async with asyncio.timeout(self._timeout):
-                        yield client
-            finally:
-                lane.idle.append(client)
-
-    async def _lane(self) -> _Lane:
-        loop = asyncio.get_running_loop()
-        if loop not in self._lanes:
-            # A loop that shuts down closes what it knows of asynchronous generators.
-            opened = self._open(loop)
-            lane = self._lanes[loop] = await anext(opened)
-            lane.opened = opened
-            _OPEN.add(opened)
-        return self._lanes[loop]
-
-    async def _open(self, loop: asyncio.AbstractEventLoop) -> AsyncGenerator[_Lane]:
-        lane = _Lane(asyncio.Semaphore(self._in_flight), [])
+    def _value(self, text: str | bytes) -> object:
         try:
-            yield lane
-        finally:
-            self._lanes.pop(loop, None)
-            if lane.opened is not None:
-                _OPEN.discard(lane.opened)
-            for client in lane.idle:
-                await client.close()
+            value = from_json(text)
+        except ValueError:
+            raise self.failures.of_no_json(text) from None
+        if isinstance(value, Mapping) and value.get("error"):
+            raise self.failures.of_event(value["error"])
+        return value
 
-    def _new_client(self) -> openai.AsyncOpenAI:
-        http = openai.DefaultAsyncHttpxClient(verify=_ssl_context(), **self._guard.settings)
-        # A request's time is watched as a whole: timers of every read take time of their own.
-        timeout = openai.Timeout(None, connect=min(_CONNECT_SECONDS, self._timeout))
-        return openai.AsyncOpenAI(
-            base_url=self._url,
-            api_key=self._key or _NO_KEY,
-            max_retries=0,
-            timeout=timeout,
-            http_client=http,
+    async def _texts(self, response: httpx2.Response, method: str) -> AsyncGenerator[str | bytes]:
+        if response.request.method != method:  # the prompt is lost
+            raise self._redirected(response.request)
+        if response.is_error:
+            told = await _beginning(response, MOST_ERROR_BYTES)
+            raise self.failures.of_status(response.status_code, told, response.headers)
+        coding = response.headers.get("content-encoding", "identity")
+        if coding.strip().lower() != "identity":  # a few compressed bytes can be any number of plain ones
+            raise self.failures.of_answer(f"a compressed answer ({coding}), which was not asked for")
+        response.encoding = "utf-8"
+        if not response.headers.get("content-type", "").lower().startswith("text/event-stream"):
+            text = await _beginning(response, MOST_EVENT_BYTES + 1)
+            if len(text) > MOST_EVENT_BYTES:
+                raise self._too_long("an event", MOST_EVENT_BYTES)
+            yield text
+            return
+        is_done = False
+        async for event in httpx2.EventSource(response, MOST_EVENT_BYTES):
+            if response.num_bytes_downloaded > MOST_ANSWER_BYTES:
+                raise self._too_long("an answer", MOST_ANSWER_BYTES)
+            is_done = is_done or event.data.startswith("[DONE]")
+            if event.data and not is_done:
+                yield event.data
+
+    def _too_long(self, what: str, most_bytes: int) -> ModelFailure:
+        return self.failures.of_answer(f"{what} of more than {most_bytes >> 20} MiB")
+
+    def _redirected(self, request: httpx2.Request) -> ModelSpecError:
+        return self.failures.of(
+            ModelSpecError,
+            f"sends on to {self.failures.said(str(request.url))}, where prompt and key were not meant to "
+            "go: write openai:MODEL@URL with that address if it is the server's own.",
         )
+
+    async def _client(self) -> tuple[httpx2.AsyncClient, asyncio.Semaphore]:
+        loop = asyncio.get_running_loop()
+        if loop not in self._clients:
+            # A loop that shuts down closes the asynchronous generators that it knows of.
+            opened = self._open(loop)
+            self._clients[loop] = await anext(opened), asyncio.Semaphore(self._in_flight)
+            _OPENED.setdefault(loop, []).append(opened)
+        return self._clients[loop]
+
+    async def _open(self, loop: asyncio.AbstractEventLoop) -> AsyncGenerator[httpx2.AsyncClient]:
+        async with httpx2.AsyncClient(
+            base_url=self.url,
+            headers={"Accept-Encoding": "identity"}
+            | ({"Authorization": f"Bearer {self._key}"} if self._key else {}),
+            follow_redirects=True,
+            event_hooks={"request": [self._stay]},
+            verify=_ssl_context(),
+            # A request's time is watched as a whole: timers of every read take time of their own.
+            timeout=httpx2.Timeout(None, connect=_CONNECT_SECONDS),
+            limits=httpx2.Limits(max_keepalive_connections=self._in_flight),
+        ) as client:
+            try:
+                yield client
+            finally:
+                self._clients.pop(loop, None)
+                _OPENED.pop(loop, None)
+
+    async def _stay(self, request: httpx2.Request) -> None:
+        """Raises ModelSpecError for a redirect that leads to another server."""
+        url, own = request.url, self._own
+        if (url.scheme, url.host, url.port) != (own.scheme, own.host, own.port):
+            raise self._redirected(request)
+
+
+def _read_url(url: str) -> httpx2.URL:
+    try:
+        parts = httpx2.URL(url)
+    except httpx2.InvalidURL as error:
+        raise ModelSpecError(f"the URL of a server can't be read ({error}): {SHAPE}.") from error
+    if parts.userinfo or parts.query or parts.fragment:
+        raise ModelSpecError(
+            f"the URL of the server {parts.host} holds a password, a query or a fragment, which traces would "
+            f"show: a key is taken from OPENAI_API_KEY; {SHAPE}."
+        )
+    if not parts.host or parts.scheme not in ("http", "https"):
+        raise ModelSpecError(f"{url!r} is no URL of a server: {SHAPE}.")
+    return parts
+
+
+async def _beginning(response: httpx2.Response, most_bytes: int) -> bytes:
+    found = bytearray()
+    async for chunk in response.aiter_raw():
+        found += chunk
+        if len(found) >= most_bytes:
+            break
+    return bytes(found[:most_bytes])
 
 
 def wait_for(call: Coroutine[Any, Any, T]) -> T:
@@ -197,48 +219,3 @@ def wait_for(call: Coroutine[Any, Any, T]) -> T:
     # A daemon, so that an interrupted program need not wait for the server.
     Thread(target=run, name="askance-wait", daemon=True).start()
     return answer.result()
-
-
-@cache
-def _ssl_context() -> SSLContext:
-    """It takes longer to make than all else of a client."""
-    return httpx2.create_ssl_context()
-
-
-async def _drain(chunks: AsyncGenerator[bytes]) -> None:
-    with suppress(TimeoutError, httpx2.RequestError):
-        async with asyncio.timeout(_DRAIN_SECONDS):
-            async for _ in chunks:
-                pass
-
-
-class _Told:
-    """Turns what the client raises into our errors.
-
-    The client's own are left out of what is shown: a server may repeat in them what it was sent.
-    """
-
-    def __init__(self, failures: Failures) -> None:
-        self._failures = failures
-
-    def __enter__(self) -> None:
-        pass
-
-    def __exit__(self, kind: object, error: BaseException | None, traceback: object) -> None:
-        failure = self._failure(error)
-        if failure is not None:
-            raise failure from None
-
-    def _failure(self, error: BaseException | None) -> AskanceError | None:
-        if isinstance(error, openai.APIStatusError):
-            return self._failures.of_status(error.status_code, error.body, error.response.headers)
-        if isinstance(error, TimeoutError | openai.APITimeoutError):
-            return self._failures.of_time()
-        if isinstance(error, openai.APIConnectionError):
-            cause = error.__cause__
-            return cause if isinstance(cause, AskanceError) else self._failures.of_reach(cause)
-        if isinstance(error, openai.APIError):
-            return self._failures.of_event(error.body or error.message)
-        if isinstance(error, NoJson):
-            return self._failures.of_no_json(str(error), error.beginning)
-        return None

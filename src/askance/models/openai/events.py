@@ -1,21 +1,66 @@
 """What one event of a streamed answer holds. Nothing in it is taken for granted."""
 
-import json
 import re
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
-from typing import Any
+from typing import Annotated, Any, Literal
+
+from pydantic import BaseModel, ConfigDict, Field, ValidationError
 
 from askance.models.openai.texts import utf8
 
 _REPLACEMENT = "\ufffd"
-_ESCAPED = "bytes:"
+_ESCAPED = "bytes:\\x"
 """How OpenAI's endpoint completions begins a token that is no text."""
-_MOST_LOGPROB, _LEAST_LOGPROB = 1e-3, -1e6
-"""Nats: servers round; and -9999 stands for no probability at all where there is no infinity."""
 MOST_TOKENS = 10**8
 """More than any prompt has: what is said to be beyond is no number of tokens."""
+_MOST_SHOWN = 100
+"""Characters of a value that can't be used."""
 Pairs = tuple[tuple[str, float], ...]
+
+_Byte = Annotated[int, Field(ge=0, le=255)]
+_Logprob = Annotated[float, Field(ge=-1e6, le=1e-3)]
+"""Nats: servers round; and -9999 stands for no probability at all where there is no infinity."""
+
+
+class _Told(BaseModel):
+    model_config = ConfigDict(strict=True)
+
+
+class _ChatToken(_Told):
+    token: str
+    logprob: _Logprob
+    bytes: list[_Byte] | None = None
+    top_logprobs: "list[_ChatToken] | None" = None
+
+
+class _Logprobs(_Told):
+    """Chat tells `content`, and completions the other three, as a rule."""
+
+    content: list[_ChatToken] | None = None
+    tokens: list[str] | None = None
+    token_logprobs: list[_Logprob | None] | None = None
+    top_logprobs: list[dict[str, _Logprob] | None] | None = None
+
+
+class _Message(_Told):
+    content: str | None = None
+    reasoning_content: Any = None
+    reasoning: Any = None
+
+
+class _Choice(_Told):
+    index: Literal[0] | None = None
+    text: str | None = None
+    delta: _Message | None = None
+    message: _Message | None = None
+    logprobs: _Logprobs | None = None
+    finish_reason: str | None = None
+
+
+class _Answer(_Told):
+    choices: list[_Choice] | None = None
+    usage: Any = None
 
 
 class Unusable(ValueError):
@@ -76,140 +121,73 @@ def read_event(value: object) -> Event:
     Raises:
         Unusable: it is none.
     """
-    if not isinstance(value, Mapping):
-        raise Unusable(f"an event that is no object: {_shown(value)}")
-    choices, usage = value.get("choices"), _usage(value.get("usage"))
-    if choices is None or choices == []:
-        return Event(usage=usage)
-    if not isinstance(choices, list) or not isinstance(choices[0], Mapping):
-        raise Unusable(f"choices that are none: {_shown(choices)}")
-    choice = choices[0]
-    text, is_hidden = _text(choice)
-    entries = None if is_hidden else _entries(choice.get("logprobs"))
-    return Event(text, entries, _finish(choice), usage, True)
-
-
-def _finish(choice: Mapping[str, Any]) -> str:
-    if choice.get("index") not in (None, 0):
-        raise Unusable(f"a choice that nobody asked for, of the index {_shown(choice['index'])}")
-    finish = choice.get("finish_reason")
-    if finish is not None and not isinstance(finish, str):
-        raise Unusable(f"a reason for the end that is none: {_shown(finish)}")
-    return finish or ""
-
-
-def _text(choice: Mapping[str, Any]) -> tuple[str, bool]:
-    """The text, and whether the event holds thoughts in its place, which are no part of it."""
-    delta = choice.get("delta", choice.get("message"))
-    source = choice if delta is None else delta
-    if not isinstance(source, Mapping):
-        raise Unusable(f"a choice without a text: {_shown(choice)}")
-    text = source.get("text" if delta is None else "content")
-    if text is not None and not isinstance(text, str):
-        raise Unusable(f"a text that is none: {_shown(text)}")
-    thoughts = source.get("reasoning_content") or source.get("reasoning")
-    return text or "", bool(thoughts) and not text
-
-
-def _entries(told: object) -> tuple[Entry, ...] | None:
-    if told is None:
-        return None
-    if not isinstance(told, Mapping):
-        raise Unusable(f"log-probabilities that are none: {_shown(told)}")
     try:
-        if isinstance(told.get("tokens"), list):
-            return tuple(_completion_entries(told))
-        content = told.get("content")
-        return None if content is None else tuple(map(_chat_entry, content))
-    except Unusable:
-        raise
-    except (KeyError, TypeError, AttributeError, IndexError, ValueError) as error:
-        raise Unusable(f"log-probabilities that can't be read: {_shown(told)}") from error
+        told = _Answer.model_validate(value)
+        usage = _usage(told.usage)
+        if not told.choices:
+            return Event(usage=usage)
+        choice = told.choices[0]
+        message = choice.delta or choice.message or _Message(content=choice.text)
+        written = message.content or ""
+        # Thoughts in the place of a text are no part of it.
+        is_hidden = bool(message.reasoning_content or message.reasoning) and not written
+        entries = None if is_hidden or choice.logprobs is None else _entries(choice.logprobs)
+        return Event(written, entries, choice.finish_reason or "", usage, True)
+    except ValidationError as error:
+        raise _unusable(error) from None
 
 
-def _chat_entry(told: Mapping[str, Any]) -> Entry:
-    text = _string(told["token"])
-    top = [(_string(each["token"]), _logprob(each["logprob"])) for each in told.get("top_logprobs") or ()]
-    raw = told.get("bytes")
-    whole = bool(text) or raw is not None
-    raw = utf8(text) if raw is None else bytes(_list(raw))
-    return Entry(text, raw, _logprob(told["logprob"]), _ranked(top), whole)
+def _unusable(error: ValidationError) -> Unusable:
+    first = error.errors(include_url=False, include_context=False)[0]
+    where, shown = ".".join(map(str, first["loc"])), repr(first["input"])[:_MOST_SHOWN]
+    return Unusable(f"an event that can't be read: {where or 'all of it'} is {shown} ({first['msg']})")
 
 
-def _completion_entries(told: Mapping[str, Any]) -> list[Entry]:
-    texts = told["tokens"]
-    logprobs = told.get("token_logprobs") or [None] * len(texts)
-    tops: Sequence[Any] = told.get("top_logprobs") or [None] * len(texts)
-    return [
-        Entry(
-            text=_string(text),
-            raw=_bytes(text),
-            logprob=0.0 if logprob is None else _logprob(logprob),
-            top=_pairs(top),
-            is_whole=bool(text),
-        )
-        for text, logprob, top in zip(texts, logprobs, tops, strict=True)
-    ]
+def _entries(told: _Logprobs) -> tuple[Entry, ...] | None:
+    if told.tokens is None:
+        return None if told.content is None else tuple(map(_chat_entry, told.content))
+    nothing: list[None] = [None] * len(told.tokens)
+    lists = told.tokens, told.token_logprobs or nothing, told.top_logprobs or nothing
+    if len({*map(len, lists)}) > 1:
+        raise Unusable("log-probabilities that can't be read: lists of different lengths")
+    return tuple(
+        Entry(text, _bytes(text), min(0.0, logprob or 0.0), _ranked((top or {}).items()), bool(text))
+        for text, logprob, top in zip(*lists, strict=True)
+    )
 
 
-def _pairs(top: object) -> Pairs:
-    if not top:
-        return ()
-    if isinstance(top, Mapping):
-        return _ranked([(str(text), _logprob(logprob)) for text, logprob in top.items()])
-    raise TypeError(top)
+def _chat_entry(told: _ChatToken) -> Entry:
+    raw = utf8(told.token) if told.bytes is None else bytes(told.bytes)
+    top = _ranked((each.token, each.logprob) for each in told.top_logprobs or ())
+    return Entry(told.token, raw, min(0.0, told.logprob), top, bool(told.token) or told.bytes is not None)
 
 
-def _ranked(pairs: list[tuple[str, float]]) -> Pairs:
-    return tuple(sorted(pairs, key=lambda pair: -pair[1]))
+def _ranked(pairs: Iterable[tuple[str, float]]) -> Pairs:
+    return tuple(sorted(((text, min(0.0, logprob)) for text, logprob in pairs), key=lambda pair: -pair[1]))
 
 
 def _bytes(text: str) -> bytes:
-    if not text.startswith(_ESCAPED + "\\x"):
+    if not text.startswith(_ESCAPED):
         return utf8(text)
     return bytes(int(code, 16) for code in re.findall(r"\\x([0-9a-fA-F]{2})", text))
 
 
-def _list(value: object) -> list[Any]:
-    if not isinstance(value, list):
-        raise TypeError(value)
+def dig(value: object, *names: str) -> Any:
+    """What stands in objects within objects; None where there is no such place."""
+    for name in names:
+        value = value.get(name) if isinstance(value, Mapping) else None
     return value
-
-
-def _string(value: object) -> str:
-    if not isinstance(value, str):
-        raise TypeError(value)
-    return value
-
-
-def _logprob(value: object) -> float:
-    if isinstance(value, bool) or not isinstance(value, int | float):
-        raise Unusable(f"a log-probability that is no number: {_shown(value)}")
-    if not _LEAST_LOGPROB <= value <= _MOST_LOGPROB:
-        raise Unusable(f"a log-probability of {_shown(value)}")
-    return min(0.0, float(value))
 
 
 def num_tokens(value: object, most: int = MOST_TOKENS) -> int | None:
     """A number of tokens as a server says it; None where it can be none."""
-    if isinstance(value, bool) or not isinstance(value, int):
-        return None
-    return value if 0 <= value <= most else None
+    return value if type(value) is int and 0 <= value <= most else None
 
 
 def _usage(told: object) -> Usage | None:
     """None where it is not told, or can't be: then askance counts, as it does for servers that do not."""
-    prompt_tokens = num_tokens(told.get("prompt_tokens")) if isinstance(told, Mapping) else None
-    if not isinstance(told, Mapping) or prompt_tokens is None:
+    prompt_tokens = num_tokens(dig(told, "prompt_tokens"))
+    if prompt_tokens is None:
         return None
-    details = told.get("prompt_tokens_details")
-    cached = details.get("cached_tokens") if isinstance(details, Mapping) else None
-    return Usage(prompt_tokens, num_tokens(cached, prompt_tokens) or 0)
-
-
-def _shown(value: object) -> str:
-    try:
-        text = json.dumps(value, default=str)
-    except (ValueError, RecursionError):  # a number of thousands of digits, or lists within lists
-        text = f"what can't be shown ({type(value).__name__})"
-    return text if len(text) <= 100 else f"{text[:100]}…"
+    cached = num_tokens(dig(told, "prompt_tokens_details", "cached_tokens"), prompt_tokens)
+    return Usage(prompt_tokens, cached or 0)

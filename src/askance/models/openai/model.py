@@ -1,45 +1,43 @@
 """The `Model` port over a server that speaks OpenAI's protocol."""
 
 import asyncio
-from collections.abc import AsyncIterator, Iterator, Mapping, Sequence
+from collections.abc import AsyncIterator, Mapping, Sequence
+from contextlib import aclosing
 from dataclasses import replace
+from functools import lru_cache, partial
 from typing import Any
 
-from askance.core.errors import InputError, MissingAbility, PromptTooLong, RequestRefused
+from askance.core.errors import (
+    InputError,
+    MissingAbility,
+    ModelFailure,
+    ModelUnavailable,
+    PromptTooLong,
+    RequestRefused,
+)
 from askance.core.notes import note
 from askance.core.types import (
     Attention,
-    Capability,
     Chat,
     GenerateRequest,
     Generation,
     Prompt,
     Raw,
     Scored,
-    Signal,
     Span,
     TokenIds,
     as_spans,
 )
-from askance.models.openai import texts
+from askance.models.openai import requests, texts
 from askance.models.openai.connection import Connection
-from askance.models.openai.counting import Counter
 from askance.models.openai.events import Unusable, read_event
-from askance.models.openai.failures import Failures
-from askance.models.openai.options import Options
-from askance.models.openai.reading import NotTold, Reading
-from askance.models.openai.requests import (
-    body_of,
-    is_sent,
-    loss,
-    num_alternatives,
-    path_of,
-    refused_parameter,
-    without,
-)
-from askance.models.openai.scoring import read_score, score_request
+from askance.models.openai.options import BOLDEST, Options
+from askance.models.openai.reading import Reading
 from askance.runtime.writing import Writing, check_sampling
 from askance.tree.abreast import abreast
+
+_COUNTS_KEPT = 1024
+"""Prompts whose count is remembered."""
 
 
 class OpenaiModel:
@@ -51,43 +49,26 @@ class OpenaiModel:
 
     Args:
         model: as the server knows it.
-        url: such as ``http://host/v1``.
-        key: of the server; nothing shows it.
-        are_found_out: the options are what was found out of the server.
+        connection: to the server.
+
+    Attributes:
+        options: what the server can do; without what it was found to refuse.
+        counts_exactly: whether every prompt is counted by the server; llama-cpp-python's counts no chats.
+        fingerprint: tells what is asked and how. That a server changes the model behind a name is not seen.
     """
 
     precision = ""
 
-    def __init__(
-        self, model: str, url: str, key: str, options: Options, *, are_found_out: bool = False
-    ) -> None:
-        self.name = f"{model}@{url}"
-        self._model, self._options = model, options
-        self._refused = set[str]()
-        self._failures = Failures(self.name, url, key, are_found_out=are_found_out)
-        self._connection = Connection(
-            url, key, self._failures, timeout=options.timeout, in_flight=options.in_flight
-        )
-        self._counter = Counter(model, url, options, self._connection, self._failures)
+    def __init__(self, model: str, options: Options, connection: Connection) -> None:
+        self.name = f"{model}@{connection.url}"
+        self.options = options
         self.fingerprint = f"openai {self.name}, {options.shaping}"
-        """It tells what is asked and how. A server that changes the model behind a name is not noticed."""
-
-    @property
-    def options(self) -> Options:
-        """What the server can do; without what it was found to refuse."""
-        return self._options
-
-    @property
-    def signals(self) -> frozenset[Signal]:
-        return self._options.signals
-
-    @property
-    def capabilities(self) -> frozenset[Capability]:
-        return self._options.capabilities
-
-    @property
-    def context_tokens(self) -> int:
-        return self._options.context
+        self._model, self._connection, self._failures = model, connection, connection.failures
+        self.signals = options.signals
+        self.capabilities = options.capabilities
+        self.context_tokens = options.context
+        self.counts_exactly = options.tokenize in ("vllm", "llama.cpp")
+        self._counted = lru_cache(_COUNTS_KEPT)(partial(requests.count, model, options, connection))
 
     async def generate(self, request: GenerateRequest) -> tuple[Generation, ...]:
         """See `Model.generate`. Each sample is a request of its own, with its own seed.
@@ -100,22 +81,17 @@ class OpenaiModel:
             ModelSpecError: it refuses the key or does not know the model.
             ModelFailure: it gave what can't be used.
         """
-        prompt, sampling, n, watch = request.prompt, request.sampling, request.n, request.watch
-        check_sampling(sampling, n)
+        check_sampling(request.sampling, request.n)
         self._check_abilities(request)
-        if sampling.max_tokens >= self._options.context:
-            window = f"{sampling.max_tokens} are to be written, and the window has {self._options.context}"
-            raise PromptTooLong.told(self.name, window)
-        if self._counter.guards_window:
-            await asyncio.to_thread(self._counter.check_window, self.name, prompt, sampling.max_tokens)
-        num_different = 1 if sampling.temperature == 0 else n  # greedy ones are all the same
+        await self._check_window(request.prompt, request.sampling.max_tokens)
+        num_different = 1 if request.sampling.temperature == 0 else request.n  # greedy ones are all the same
         generations = tuple(
             await abreast(
-                self._write(replace(request, watch=None if sample else watch), sample)
+                self._write(replace(request, watch=None if sample else request.watch), sample)
                 for sample in range(num_different)
             )
         )
-        return generations if len(generations) == n else generations * n
+        return generations if len(generations) == request.n else generations * request.n
 
     async def score(self, prompt: Prompt, options: Sequence[str]) -> tuple[Scored, ...]:
         """See `Model.score`. Options go on from the prompt without a gap, as plain text.
@@ -125,10 +101,9 @@ class OpenaiModel:
             MissingAbility: `score` is not declared, or the prompt is a chat.
             ModelUnavailable, ModelSpecError, ModelFailure, PromptTooLong: as for `generate`.
         """
-        if not self._options.score:
-            raise self._missing("score options", "score=1")
+        self._require("score")
         if not isinstance(prompt, Raw):
-            raise self._missing("take chats", "chat=1")
+            raise MissingAbility(f"model {self.name!r} scores behind raw prompts alone, not behind chats.")
         if not all(options):
             raise InputError(f"options to score: {list(options)!r} holds an empty one; remove it.")
         return tuple(await abreast(self._score(prompt, option) for option in options))
@@ -149,84 +124,73 @@ class OpenaiModel:
     def pieces(self, ids: TokenIds) -> tuple[str, ...]:
         return texts.pieces(ids)
 
-    @property
-    def counts_exactly(self) -> bool:
-        return self._counter.is_exact
-
     def count(self, prompt: Prompt) -> int:
         """The tokens of a prompt, or a bound from above where no server counts them (`tokenize=`).
 
         It blocks while a server counts.
         """
-        return self._counter.count(prompt)
+        return self._counted(prompt)
 
     async def _write(self, request: GenerateRequest, sample: int) -> Generation:
         """One text. A parameter that the server refuses, and that nothing depends on, is left out from then
         on; that is noted.
         """
-        body = body_of(request, sample, self._model, self._options)
+        left_out = set[str]()
         while True:
+            body = requests.body_of(request, sample, self._model, self.options)
             try:
                 return await self._write_once(body, request)
             except RequestRefused as error:
-                refused = refused_parameter(body, error.told)
-                if refused is None or not self._leaves_out(refused):
+                refused = requests.refused_parameter(body, error.told)
+                if refused is None or refused in left_out:
                     raise
-                body = body_of(request, sample, self._model, self._options)
-                if is_sent(refused, body):
-                    raise
+                left_out.add(refused)
+                self._leave_out(refused)
 
-    def _leaves_out(self, parameter: str) -> bool:
-        """Whether a parameter can be left out. What takes its place may have been refused, too."""
-        options = without(self._options, parameter)
-        if parameter in self._refused:
-            return options == self._options
-        self._refused.add(parameter)
-        self._options = options
-        lost = loss(parameter)
-        note(
-            "refused",
-            f"{self._failures.place} refuses {parameter}, which is left out from here on"
-            f"{f': {lost}' if lost else ''}.",
-        )
-        return True
+    def _leave_out(self, parameter: str) -> None:
+        changes, loss = requests.LEFT_OUT[parameter]
+        options = replace(self.options, **changes)
+        if options != self.options:  # another request may have found it out, too
+            self.options = options
+            lost = f": {loss}" if loss else ""
+            what = f"{self._failures.place} refuses {parameter}, which is left out from here on{lost}."
+            note("refused", what)
 
     async def _write_once(self, body: Mapping[str, Any], request: GenerateRequest) -> Generation:
         prompt, sampling, want = request.prompt, request.sampling, request.want
         writing = Writing(sampling, request.until, request.watch)
-        reading = Reading(want, num_alternatives(want, self._options))
+        reading = Reading(want, requests.num_alternatives(want, self.options))
         try:
-            async with self._connection.events(path_of(prompt), body) as events:
-                await _read(events, reading, writing)
+            async with aclosing(
+                self._connection.values(requests.path_of(prompt), body, self.options.timeout)
+            ) as values:
+                await _read(values, reading, writing)
             if not writing.is_finished:
                 self._finish(reading, writing)
         except Unusable as error:
             raise self._failures.of_answer(str(error)) from error
-        except NotTold as error:
-            raise self._failures.of_promise(str(error), self._declared_signals) from error
         if reading.usage is not None:
-            self._check_room(reading.usage.prompt_tokens, sampling.max_tokens)
+            self._note_full_window(reading.usage.prompt_tokens, sampling.max_tokens)
             return writing.generation((), reading.usage.prompt_tokens, reading.usage.cached_tokens)
         # A text that was cut has no usage as a rule.
-        counted = await asyncio.to_thread(self._counter.count, prompt)
+        counted = await asyncio.to_thread(self.count, prompt)
         return writing.generation((), counted, is_upper_bound=not self.counts_exactly)
-
-    def _check_room(self, prompt_tokens: int, max_tokens: int) -> None:
-        """Say where a window is full: some servers cut what is beyond, and do not tell."""
-        if prompt_tokens + max_tokens > self._options.context:
-            note(
-                "window",
-                f"{self._failures.place} read {prompt_tokens:,} tokens with {max_tokens:,} more to write, "
-                f"and has a window of {self._options.context:,}: some servers cut prompts silently. Use "
-                "fewer passages (--set passages=N), or start the server with a larger window.",
-            )
 
     def _finish(self, reading: Reading, writing: Writing) -> None:
         """Add the last tokens, once the server has told everything."""
         if not reading.has_choice:
-            raise self._failures.of_nothing(self._options.context)
+            raise self._failures.of(
+                ModelFailure,
+                "gave an answer without a choice. Some do so where a prompt does not fit into their window, "
+                f"which is declared as {self.options.context} tokens (?context=N after the model): ask with "
+                "fewer passages (--set passages=N), or start the server with a larger window.",
+            )
         if not reading.finish:
-            raise self._failures.of_break()
+            raise self._failures.of(
+                ModelUnavailable,
+                "broke off its answer in the middle. If it answers one request at a time, ask it so "
+                "(?in_flight=1 after the model).",
+            )
         if reading.finish == "content_filter":
             raise self._failures.of_answer("a text that its content filter cut")
         tokens, end = reading.rest()
@@ -237,54 +201,76 @@ class OpenaiModel:
             writing.end(end, finish="length" if reading.finish == "length" else "end")
 
     async def _score(self, prompt: Raw, option: str) -> Scored:
-        answer = await self._connection.answer("/completions", score_request(self._model, prompt, option))
+        body = requests.score_body(self._model, prompt, option)
+        answer = await self._connection.answer("/completions", body, self.options.timeout)
         try:
-            return read_score(answer, prompt, option)
+            return requests.read_score(read_event(answer), prompt, option)
         except Unusable as error:
-            raise self._failures.of_promise(str(error), "score=1") from error
+            raise self._failures.of_answer(str(error)) from error
 
-    @property
-    def _declared_signals(self) -> str:
-        top = self._options.top_logprobs
-        return f"top_logprobs={top}" if top else "logprobs=1"
+    async def _check_window(self, prompt: Prompt, max_tokens: int) -> None:
+        """Raises PromptTooLong where it is certain. llama-cpp-python's server is asked how long a text is: it
+        writes less than it is asked for, or cuts the connection, where the window is full.
+        """
+        context = self.options.context
+        if max_tokens >= context:
+            raise PromptTooLong.told(
+                self.name, f"{max_tokens} are to be written, and the window has {context}"
+            )
+        guards = self.options.tokenize != "llama-cpp-python" or isinstance(prompt, Chat)
+        if guards or requests.most_tokens(prompt) + max_tokens <= context:
+            return
+        counted = await asyncio.to_thread(self.count, prompt)
+        if counted + max_tokens > context:
+            raise PromptTooLong(
+                self.name, prompt_tokens=counted, max_tokens=max_tokens, context_tokens=context
+            )
+
+    def _note_full_window(self, prompt_tokens: int, max_tokens: int) -> None:
+        """Say where a window is full: some servers cut what is beyond, and do not tell."""
+        if prompt_tokens + max_tokens > self.options.context:
+            note(
+                "window",
+                f"{self._failures.place} read {prompt_tokens:,} tokens with {max_tokens:,} more to write, "
+                f"and has a window of {self.options.context:,}: some servers cut prompts silently. Use "
+                "fewer passages (--set passages=N), or start the server with a larger window.",
+            )
 
     def _check_abilities(self, request: GenerateRequest) -> None:
         prompt, sampling, want = request.prompt, request.sampling, request.want
-        if isinstance(prompt, Chat) and not self._options.chat:
-            raise self._missing("take chats", "chat=1")
-        if isinstance(prompt, Raw) and not self._options.completions:
-            raise self._missing("take raw prompts", "completions=1")
-        if sampling.top_k and sampling.temperature > 0 and not self._options.top_k:
+        is_chat = isinstance(prompt, Chat)
+        self._require("chat" if is_chat else "raw")
+        if is_chat and prompt.continuation:
+            self._require("continuation")
+        for signal in ("logprob", "top_logprobs", "entropy", "token_probs", "attention"):
+            if getattr(want, signal):
+                self._require(signal)
+        if sampling.top_k and sampling.temperature > 0 and not self.options.top_k:
             note(
                 "top_k",
                 f"Model {self.name!r} is not declared to understand top_k={sampling.top_k}, and draws from "
                 "all tokens: add top_k=1 to its options if its server does.",
             )
-        if want.attention or want.token_probs:
+
+    def _require(self, ability: str) -> None:
+        """Raises MissingAbility for a signal or capability that is not declared."""
+        if ability not in self.signals | self.capabilities:
+            option = BOLDEST.get(ability)
             raise MissingAbility(
-                f"model {self.name!r} tells no attention and no probabilities of named tokens: use a method "
-                "that does without them (`askance methods`), or a local model (--model bundled)."
+                f"model {self.name!r} is not declared to give {ability}: "
+                + (f"add {option} to its options if its server does" if option else "no server tells that")
+                + " (`askance models --check SPEC` tries it), or name another method or a local model."
             )
-        if want.logprob and "logprob" not in self.signals:
-            raise self._missing("tell log-probabilities", "logprobs=1")
-        if (want.entropy or want.top_logprobs) and not self._options.top_logprobs:
-            raise self._missing("tell alternatives to a token", "top_logprobs=20")
-
-    def _missing(self, what: str, option: str) -> MissingAbility:
-        return MissingAbility(
-            f"model {self.name!r} is not declared to {what}: add {option} to its options if its server "
-            "does (`askance models --check SPEC` tries it)."
-        )
 
 
-async def _read(events: AsyncIterator[Iterator[object]], reading: Reading, writing: Writing) -> None:
+async def _read(values: AsyncIterator[object], reading: Reading, writing: Writing) -> None:
     """Read until the text is cut or the events are over. Behind a text of full length only usage may come."""
-    async for values in events:
-        for event in map(read_event, values):
-            if writing.is_finished and (event.text or writing.finish != "length"):
-                return
-            for token in reading.take(event):
-                if not writing.is_finished:
-                    writing.add(token)
-            if writing.is_finished and writing.finish != "length":
-                return
+    async for value in values:
+        event = read_event(value)
+        if writing.is_finished and event.text:
+            return
+        for token in reading.take(event):
+            if not writing.is_finished:
+                writing.add(token)
+        if writing.is_finished and writing.finish != "length":
+            return

@@ -54,60 +54,36 @@ class Options(Knobs):
 
     @property
     def capabilities(self) -> frozenset[Capability]:
-        """Raw prompts are gone on from anyway."""
-        found: set[Capability] = set()
-        if self.chat:
-            found.add("chat")
-        if self.completions:
-            found.add("raw")
-        if self.score:
-            found.add("score")
-        # What goes on from a text may be asked for by either kind of prompt.
-        if self.continuation != "0" or (self.completions and not self.chat):
-            found.add("continuation")
-        return frozenset(found)
+        """Raw prompts are gone on from anyway; either kind of prompt may ask for that."""
+        declared: dict[Capability, bool] = {
+            "chat": self.chat,
+            "raw": self.completions,
+            "score": self.score,
+            "continuation": self.continuation != "0" or not self.chat,
+        }
+        return frozenset(name for name, is_there in declared.items() if is_there)
 
     @property
     def shaping(self) -> dict[str, Any]:
-        """Those that answers depend on. What is younger than caches is told where it is not the default."""
-        younger = {"neutral": False, "seed": True, "usage": True}
-        others = {"context", "in_flight", "timeout", "attempts"}
-        others |= {name for name, default in younger.items() if getattr(self, name) == default}
-        return {name: value for name, value in asdict(self).items() if name not in others}
+        """Those that answers depend on."""
+        return {name: value for name, value in asdict(self).items() if name not in _TERMS}
 
 
+_TERMS = {"server", "context", "in_flight", "timeout", "attempts"}
+"""Options that say nothing of what a server can do."""
+_ENGINE = {"completions": "1", "top_logprobs": "20", "top_k": "1"}
+_CONTINUING = {**_ENGINE, "continuation": "final_message"}
 SERVERS: dict[str, dict[str, str]] = {
     "openai": {"completion_tokens": "1"},
-    "vllm": {
-        "completions": "1",
-        "continuation": "final_message",
-        "top_logprobs": "20",
-        "top_k": "1",
-        "running_usage": "1",
-        "tokenize": "vllm",
-    },
+    "vllm": {**_CONTINUING, "running_usage": "1", "tokenize": "vllm"},
     "ollama": {"continuation": "1", "top_logprobs": "20", "context": "4096"},
     "lmstudio": {"completions": "1", "top_k": "1", "neutral": "1"},
     "litellm": {"chat": "1"},
-    "sglang": {
-        "completions": "1",
-        "continuation": "final_message",
-        "top_logprobs": "20",
-        "top_k": "1",
-        "running_usage": "1",
-    },
-    "llama.cpp": {
-        "completions": "1",
-        "continuation": "final_message",
-        "top_logprobs": "20",
-        "top_k": "1",
-        "neutral": "1",
-        "tokenize": "llama.cpp",
-    },
+    "sglang": {**_CONTINUING, "running_usage": "1"},
+    "llama.cpp": {**_CONTINUING, "neutral": "1", "tokenize": "llama.cpp"},
     "llama-cpp-python": {
-        "completions": "1",
+        **_ENGINE,
         "top_logprobs": "5",
-        "top_k": "1",
         "neutral": "1",
         "tokenize": "llama-cpp-python",
         "context": "2048",
@@ -118,9 +94,6 @@ SERVERS: dict[str, dict[str, str]] = {
 
 AUTO, ANEW = "auto", "anew"
 """Two names in place of a server's: find out what it can do unless that is known, and find it out anew."""
-_TERMS = {"server", "context", "in_flight", "timeout", "attempts"}
-"""Options that say nothing of what a server can do."""
-
 BOLDEST = {
     "chat": "chat=1",
     "raw": "completions=1",
@@ -169,16 +142,6 @@ def read_options(settings: Mapping[str, str]) -> Options:
 
 
 def described(options: Options) -> str:
-    """What a server can do, in words."""
-    top = options.top_logprobs
-    abilities = {
-        "chat": options.chat,
-        "raw prompts": options.completions,
-        "going on from an answer": options.continuation != "0",
-        f"log-probabilities with {top} alternatives": bool(top),
-        "log-probabilities": options.logprobs and not top,
-        "scores": options.score,
-        "top_k": options.top_k,
-    }
-    has = [name for name, is_there in abilities.items() if is_there]
-    return ", ".join(has)
+    """What a server can do, by the names of signals and capabilities."""
+    found = sorted(options.capabilities | options.signals)
+    return ", ".join([*found, "top_k"] if options.top_k else found)

@@ -4,37 +4,38 @@ The requests are those of `OpenaiModel` with ever fewer options, so that what wo
 """
 
 import asyncio
-from collections.abc import Awaitable, Iterator, Sequence
+import re
+from collections.abc import Sequence
 from contextvars import Context
-from dataclasses import fields, replace
-from typing import Any, Literal, TypeVar, cast
+from dataclasses import dataclass, fields, replace
+from typing import Any
 
-from askance.core.errors import (
-    AskanceError,
-    ModelFailure,
-    ModelSpecError,
-    ModelUnavailable,
-    PromptTooLong,
-    RequestRefused,
+from askance.core.errors import AskanceError, ModelSpecError, ModelUnavailable, RequestRefused
+from askance.core.types import (
+    Chat,
+    Cut,
+    GenerateRequest,
+    Generation,
+    Prompt,
+    Raw,
+    Sampling,
+    Span,
+    Token,
+    Turn,
+    Until,
+    Want,
 )
-from askance.core.types import Chat, GenerateRequest, Prompt, Raw, Sampling, Span, Turn, Want
 from askance.models.openai.connection import Connection
-from askance.models.openai.events import Unusable, read_event
-from askance.models.openai.failures import Failures
-from askance.models.openai.identity import ANY_MODEL, LOADING, Identity, Looker
+from askance.models.openai.events import dig, num_tokens
+from askance.models.openai.identity import ANY_MODEL, REFUSALS, Identity, if_taken, loaded_context
 from askance.models.openai.model import OpenaiModel
-from askance.models.openai.options import SERVERS, Options, read_options
-from askance.models.openai.proofs import Words, Written, halves, together, tokens_of
-
-T = TypeVar("T")
+from askance.models.openai.options import AUTO, Options, Tokenizer, read_options
 
 _KEY = ("probe",)
 _OF_THE_USER = {"timeout", "attempts"}
 _SECONDS = 120.0
 """Most of one request: some servers load the model with the first one."""
-_MOST_TOP = (20, 5)
-"""Alternatives to ask for, in this order."""
-_TOKENS = 24
+_SAMPLING = Sampling(24)
 _ASKED = "Count from one to twenty in words."
 _CHAT = Chat((Turn("user", (Span(_ASKED),)),))
 _COUNTING = "one, two, three, four, five, six, seven, eight, nine, ten, one, two, three, fo"
@@ -43,17 +44,43 @@ _GOES_ON = "ur"
 """What a model writes behind `_COUNTING` that is not shown it as somebody's message."""
 _MOST_COUNTING_TOKENS = 28
 """The words and commas of `_COUNTING`, and BOS. A chat template would add more tokens to these."""
-_HOT = 2.0
+_LEAST_WORDS = 5
+"""Of a text that is gone on from."""
+_MOST_NAMED = 10
+"""Models that a message lists."""
 _BROKEN = 500
 """The status with which some servers refuse log-probabilities; others have it once, and then not again."""
+_ABSENT = 404
 _TOLERANCE_OF_SCORES = 0.5
 """Nats, as for `askance models --check`: a prompt is computed otherwise than what is written."""
-_HAS_PENALTIES = {"", "llama.cpp", "llama-cpp-python", "lmstudio", "litellm"}
-"""Servers that may have penalties of their own, which `neutral` switches off; others ignore or refuse it."""
-_COUNTS = {"vllm", "llama.cpp"}
 
 
-async def probe(model: str, url: str, key: str, identity: Identity, timeout: float) -> dict[str, str]:
+@dataclass(frozen=True, slots=True)
+class Written:
+    """What was written under options, and those that the server took."""
+
+    generation: Generation
+    options: Options
+
+    @property
+    def tokens(self) -> Sequence[Token]:
+        return (*self.generation.tokens, *self.generation.dropped)
+
+    @property
+    def level(self) -> int:
+        """How much is told of a token: 0 for nothing, 1 for its log-probability, more with alternatives."""
+        if any(token.logprob is None for token in self.tokens):
+            return 0
+        return 1 + max((len(token.top) for token in self.tokens), default=-1)
+
+
+def _two_words(tokens: Sequence[Token]) -> Cut | None:
+    """Cuts a text once it has two whole words."""
+    text = "".join(token.text for token in tokens)
+    return Cut(len(tokens), "enough") if len(text.split()) > 2 else None
+
+
+async def probe(model: str, connection: Connection, identity: Identity, timeout: float) -> dict[str, str]:
     """The options of a model behind a server, those that are not the default ones.
 
     Raises:
@@ -62,7 +89,7 @@ async def probe(model: str, url: str, key: str, identity: Identity, timeout: flo
         RequestRefused: it takes not even the least that is asked of it.
         ModelFailure: it breaks at that.
     """
-    probing = _Probe(model, url, key, identity, min(timeout, _SECONDS))
+    probing = _Probe(model, connection, identity, min(timeout, _SECONDS))
     # What a request notes is no news: that is what is found out.
     found = await asyncio.create_task(probing.find_out(), context=Context())
     return {
@@ -75,11 +102,11 @@ async def probe(model: str, url: str, key: str, identity: Identity, timeout: flo
 class _Probe:
     """Asks one server about one model."""
 
-    def __init__(self, model: str, url: str, key: str, identity: Identity, timeout: float) -> None:
-        self._model, self._url, self._key, self._identity = model, url, key, identity
+    def __init__(self, model: str, connection: Connection, identity: Identity, timeout: float) -> None:
+        self._model, self._connection, self._identity = model, connection, identity
+        self._known = read_options({"server": identity.server or AUTO})
         self._timeout = timeout
-        self._refusal: AskanceError | None = None
-        self.failures = Failures(f"{model}@{url}", url, key)
+        self._refusals = list[AskanceError]()
 
     async def find_out(self) -> Options:
         """All that is proven."""
@@ -95,71 +122,69 @@ class _Probe:
             found = await self._continued(chat, found)
             found = replace(found, top_k=await self._takes_top_k(chat, found))
             found = replace(found, tokenize=await self._tokenizer(chat, found))
-        found = together(found, chat, raw)
+        found = _together(found, chat, raw)
         if raw is not None and not found.chat:
             found = replace(found, score=await self._scores(raw, found))
         if not found.chat and not found.completions:
             raise self._refused()
-        return replace(found, context=await self._context(found))
+        # Some servers tell their window only now that they have loaded the model.
+        told = await loaded_context(self._identity.server, self._model, self._connection)
+        return replace(found, context=told or self._identity.context or found.context)
 
     def _start(self) -> Options:
         """The boldest options, and what is known of a kind of server that no request shows."""
-        server = self._identity.server
-        known = SERVERS.get(server, {})
-        kept = {name: value for name, value in known.items() if name in ("context", "in_flight")}
-        return replace(
-            read_options(kept),
-            neutral=server in _HAS_PENALTIES,
+        return Options(
+            # A server of a kind that is not known may have penalties of its own; others ignore or refuse it.
+            neutral=self._known.neutral or not self._identity.server,
             running_usage=True,
-            completion_tokens=server == "openai",
+            completion_tokens=self._known.completion_tokens,
+            context=self._known.context,
+            in_flight=self._known.in_flight,
             timeout=self._timeout,
         )
 
     async def _first(self, prompt: Prompt, options: Options) -> Written | None:
         """What is written to a prompt with as many signals as the server tells; None if it takes no such."""
-        refusals = list[AskanceError]()
-        for tried in _ladder(options, refusals):
+        error: AskanceError | None = None
+        for tried, kind in _ladder(options):
+            if not isinstance(error, kind):
+                continue
             try:
                 written = await self._write(prompt, tried)
-            except ModelUnavailable as error:
-                if error.status != _BROKEN:
+            except REFUSALS as failed:
+                status = getattr(failed, "status", _BROKEN)
+                if status not in (_BROKEN, _ABSENT):
                     raise
-                refusals.append(error)
-                continue
-            except ModelSpecError as error:
-                if error.status != 404:
-                    raise
-                self._refusal = self._refusal or error
-                return None
-            except (ModelFailure, PromptTooLong) as error:
-                refusals.append(error)
-                continue
-            if not (tried.logprobs or tried.top_logprobs) or written.tells_logprobs:
-                return written
-        self._refusal = self._refusal or next(iter(refusals), None)
-        if refusals and isinstance(refusals[-1], ModelUnavailable):
-            raise refusals[-1]
+                error = failed
+                self._refusals.append(failed)
+                if status == _ABSENT:
+                    break
+            else:
+                if written.level or not tried.signals:
+                    return written
+        if isinstance(error, ModelUnavailable):
+            raise error
         return None
 
+    def _asked(self, options: Options) -> OpenaiModel:
+        return OpenaiModel(self._model, options, self._connection)
+
     async def _write(
-        self, prompt: Prompt, options: Options, *, sampling: Sampling = Sampling(_TOKENS), until: Any = None
+        self, prompt: Prompt, options: Options, sampling: Sampling = _SAMPLING, until: Until | None = None
     ) -> Written:
-        model = OpenaiModel(self._model, self._url, self._key, options)
-        want = Want(logprob=bool(options.logprobs or options.top_logprobs), top_logprobs=options.top_logprobs)
+        model = self._asked(options)
+        want = Want(logprob=bool(options.signals), top_logprobs=options.top_logprobs)
         (written,) = await model.generate(GenerateRequest(prompt, sampling, want, until, key=_KEY))
         return Written(written, model.options)
 
     async def _continued(self, chat: Written, found: Options) -> Options:
         """Add the way in which chat continues an answer, and whether a text that was cut has its usage."""
-        begun, expected = halves(chat.generation.text)
+        begun, expected = _halves(chat.generation.text)
         running = False
-        ways: tuple[Literal["1", "final_message"], ...] = ("1", "final_message")
-        if SERVERS.get(self._identity.server, {}).get("continuation") == "final_message":
-            ways = ("final_message", "1")
+        ways: list[Any] = sorted(("1", "final_message"), key=lambda way: way != self._known.continuation)
         for way in ways if expected else ():
             options = replace(found, continuation=way, running_usage=chat.options.running_usage)
-            prompt = Chat(_CHAT.turns, (Span(begun),))
-            again = await _if_taken(self._write(prompt, options, sampling=Sampling(_TOKENS), until=Words(2)))
+            again = await if_taken(self._write(Chat(_CHAT.turns, (Span(begun),)), options, until=_two_words))
             if again is None:
                 continue
             running = again.generation.finish == "enough" and not again.generation.is_upper_bound
@@ -177,88 +202,93 @@ class _Probe:
             return True
         if not written.is_upper_bound:
             return written.prompt_tokens <= _MOST_COUNTING_TOKENS
-        connection = Connection(self._url, self._key, self.failures, timeout=self._timeout)
         body = {"model": self._model, "prompt": _COUNTING, "max_tokens": 1, "temperature": 0}
-        try:
-            usage = read_event(await connection.answer("/completions", body)).usage
-        except (ModelFailure, ModelSpecError, Unusable):
-            return False
-        return usage is not None and 0 < usage.prompt_tokens <= _MOST_COUNTING_TOKENS
+        answer = await if_taken(self._connection.answer("/completions", body, self._timeout))
+        told = num_tokens(dig(answer, "usage", "prompt_tokens"), _MOST_COUNTING_TOKENS)
+        return bool(told)
 
     async def _takes_top_k(self, chat: Written, found: Options) -> bool:
         """Whether a hot sample with top_k=1 is what is written at temperature 0."""
-        options = replace(found, top_k=True)
-        sampling = Sampling(_TOKENS, temperature=_HOT, top_k=1)
-        hot = await _if_taken(self._write(_CHAT, options, sampling=sampling))
+        sampling = replace(_SAMPLING, temperature=2.0, top_k=1)
+        hot = await if_taken(self._write(_CHAT, replace(found, top_k=True), sampling))
         if hot is None or not hot.options.top_k:
             return False
         return bool(hot.generation.text.strip()) and hot.generation.text == chat.generation.text
 
     async def _scores(self, raw: Written, found: Options) -> bool:
         """Whether the first token that it wrote has the log-probability with which it wrote it."""
-        first = next(iter(tokens_of(raw.generation)), None)
+        first = next(iter(raw.tokens), None)
         if first is None or not first.text or first.logprob is None:
             return False
-        model = OpenaiModel(self._model, self._url, self._key, replace(found, score=True))
-        scores = await _if_taken(model.score(_RAW, [first.text]))
+        scores = await if_taken(self._asked(replace(found, score=True)).score(_RAW, [first.text]))
         return scores is not None and abs(scores[0].logprob - first.logprob) <= _TOLERANCE_OF_SCORES
 
-    async def _tokenizer(self, chat: Written, found: Options) -> Any:
+    async def _tokenizer(self, chat: Written, found: Options) -> Tokenizer:
         """The way of counting that gives what the server says that it read."""
-        server = self._identity.server
-        if server == "llama-cpp-python":
-            return server
-        if server not in _COUNTS or chat.generation.is_upper_bound:
-            return "none"
-        options = replace(found, tokenize=cast(Any, server))
-        model = OpenaiModel(self._model, self._url, self._key, options)
-        counted = await _if_taken(asyncio.to_thread(model.count, _CHAT))
-        return server if counted == chat.generation.prompt_tokens else "none"
-
-    async def _context(self, found: Options) -> int:
-        """The window, which some servers tell only now that they have loaded the model."""
-        told, server = self._identity.context, self._identity.server
-        if server in LOADING:
-            looker = Looker(self._model, self._url, self._key, self.failures, self._timeout)
-            told = await looker.loaded_context(server) or int(SERVERS[server].get("context", 0))
-        return told if told >= 2 else found.context
+        model = self._asked(replace(found, tokenize=self._known.tokenize))
+        if model.counts_exactly:
+            counted = await if_taken(asyncio.to_thread(model.count, _CHAT))
+            if chat.generation.is_upper_bound or counted != chat.generation.prompt_tokens:
+                return "none"
+        return self._known.tokenize
 
     def _refused(self) -> AskanceError:
         """Why it can't be used at all: it has other models alone, or what it said first."""
-        models = self._identity.models
+        models, failures = self._identity.models, self._connection.failures
         if models and self._model not in models and self._identity.server not in ANY_MODEL:
-            return self.failures.of_model(models, self._url)
-        assert self._refusal is not None
-        return self._refusal
+            shown = ", ".join(map(failures.said, models[:_MOST_NAMED]))
+            more = ", …" if len(models) > _MOST_NAMED else ""
+            return failures.of(
+                ModelSpecError,
+                f"does not have it, but {shown}{more}: write openai:{failures.said(models[0])}"
+                f"@{self._connection.url}.",
+            )
+        return self._refusals[0]
 
 
-async def _if_taken(call: Awaitable[T]) -> T | None:
-    """What a call gives; None where the server refuses it, or breaks at it."""
-    try:
-        return await call
-    except ModelUnavailable:
-        raise
-    except (ModelFailure, ModelSpecError, PromptTooLong):
-        return None
-
-
-def _ladder(options: Options, refusals: Sequence[AskanceError]) -> Iterator[Options]:
-    """Options with ever less in them. What the last refusal seems to be about goes first."""
-
-    def is_refused() -> bool:
-        return bool(refusals) and isinstance(refusals[-1], RequestRefused)
-
+def _ladder(options: Options) -> Sequence[tuple[Options, type]]:
+    """Options with ever less in them, and the kind of error behind which they are tried; `object` for any."""
     plain = replace(options, neutral=False, running_usage=False)
-    most, fewer = _MOST_TOP
-    yield replace(options, top_logprobs=most)
-    if refusals and isinstance(refusals[-1], ModelUnavailable):
-        yield replace(options, top_logprobs=most)
-    if is_refused() and "logprob" not in str(refusals[-1]) and plain != options:
-        yield replace(plain, top_logprobs=most)
-    if is_refused():
-        yield replace(options, top_logprobs=fewer)
-        yield replace(options, logprobs=True)
-    yield options
-    if is_refused():
-        yield plain
-        yield replace(plain, usage=False)
+    return (
+        (replace(options, top_logprobs=20), object),
+        (replace(options, top_logprobs=20), ModelUnavailable),
+        (replace(plain, top_logprobs=20), RequestRefused),
+        (replace(options, top_logprobs=5), RequestRefused),
+        (replace(options, logprobs=True), RequestRefused),
+        (options, object),
+        (plain, RequestRefused),
+        (replace(plain, usage=False), RequestRefused),
+    )
+
+
+def _together(found: Options, chat: Written | None, raw: Written | None) -> Options:
+    """The endpoints that are declared, and the signals that all of these tell, since methods may use either.
+
+    An endpoint that tells less than the other is left out, where methods can go on from a text without it.
+    """
+
+    def level(written: Sequence[Written]) -> int:
+        return min((each.level for each in written), default=0)
+
+    sets = [[each for each in (chat, raw) if each is not None]]
+    if chat is not None and found.continuation != "0":
+        sets.append([chat])
+    if raw is not None:
+        sets.append([raw])
+    best = max(sets, key=level)
+    return replace(
+        found,
+        chat=chat in best,
+        completions=raw in best,
+        logprobs=level(best) == 1,
+        top_logprobs=max(0, level(best) - 1),
+    )
+
+
+def _halves(text: str) -> tuple[str, str]:
+    """The first half of a text, and the word that follows; no word where there are too few to tell."""
+    words = list(re.finditer(r"\S+", text))
+    if len(words) < _LEAST_WORDS:
+        return "", ""
+    half = len(words) // 2
+    return text[: words[half - 1].end()], words[half][0]

@@ -14,7 +14,6 @@ from askance.core.types import Token, Want
 from askance.models.openai.events import Entry, Event, Unusable, Usage
 from askance.models.openai.texts import id_of, utf8
 
-_SPACE = b" "
 _MOST_OF_HALF = 3
 """Tokens of a character that a text ends in the middle of: it has at most four bytes."""
 
@@ -46,11 +45,8 @@ class Aligner:
         """
         self._left += raw
         self._entries += entries
-        while self._entries:
-            complete = self._next()
-            if not complete:
-                return
-            yield from complete
+        while self._entries and (complete := self._next()):
+            yield from self._spread(*complete)
 
     def rest(self, *, has_ended: bool) -> tuple[list[Piece], Entry | None]:
         """The tokens that are complete since nothing follows, and the end token if it is told.
@@ -68,53 +64,45 @@ class Aligner:
             raise Unusable(f"no log-probabilities for {_shown(self._left)} at the end of the text")
         if any(not each.is_vague and _is_text(each.raw) for each in self._entries):
             raise self._mismatch(self._entries[0])
-        if not self._left and (has_ended or len(self._entries) > _MOST_OF_HALF):
-            self._check_nothing_is_lost(len(self._entries))
-        return self._spread(len(self._entries), len(self._left)), end
+        is_half = not has_ended and len(self._entries) <= _MOST_OF_HALF
+        return list(self._spread(len(self._entries), len(self._left), may_lose=is_half)), end
 
-    def _next(self) -> list[Piece]:
-        """The next tokens, or none where it takes more to tell."""
+    def _next(self) -> tuple[int, int] | None:
+        """How many entries are complete next, and of how many bytes; None where it takes more to tell."""
         first = self._entries[0]
-        if first.raw and self._left.startswith(first.raw):
-            return self._spread(1, len(first.raw))
+        bare = [first.raw[1:]] if first.raw.startswith(b" ") and not self._has_begun else []
+        spellings = [first.raw, b" " + first.raw, *bare] if first.raw else []
+        for raw in spellings if self._left else ():
+            if self._left.startswith(raw):
+                return 1, len(raw)
         if first.is_vague:
             return self._run()
-        others = self._with_other_spaces(first.raw)
-        found = next((raw for raw in others if self._left and self._left.startswith(raw)), None)
-        if found is not None:
-            return self._spread(1, len(found))
-        if any(raw.startswith(self._left) for raw in (first.raw, *others)):
-            return []
+        if any(raw.startswith(self._left) for raw in spellings):
+            return None
         raise self._mismatch(first)
 
-    def _run(self) -> list[Piece]:
+    def _run(self) -> tuple[int, int] | None:
+        """The same of vague entries: they have the text up to the next one that is known."""
         num_vague = next((at for at, each in enumerate(self._entries) if not each.is_vague), None)
         if num_vague is None:
-            return []
+            return None
         # What is told as nothing may also be a control token, which writes nothing.
         least = 1 if any(each.raw for each in self._entries[:num_vague]) else 0
         size = self._left.find(self._entries[num_vague].raw, least)
-        if size == 0:
-            self._check_nothing_is_lost(num_vague)
-        return [] if size < 0 else self._spread(num_vague, size)
+        return None if size < 0 else (num_vague, size)
 
-    def _check_nothing_is_lost(self, num_entries: int) -> None:
-        if not all(each.is_whole for each in self._entries[:num_entries]):
+    def _spread(self, num_entries: int, size: int, *, may_lose: bool = False) -> Iterator[Piece]:
+        """So many entries, the last of which wrote all of so many bytes."""
+        entries, self._entries = self._entries[:num_entries], self._entries[num_entries:]
+        raw, self._left = self._left[:size], self._left[size:]
+        if not raw and not may_lose and not all(each.is_whole for each in entries):
             raise Unusable(
                 "a token without a text: with log-probabilities it loses characters that are spread over "
                 "several tokens"
             )
-
-    def _with_other_spaces(self, raw: bytes) -> list[bytes]:
-        bare = [raw[1:]] if raw.startswith(_SPACE) and not self._has_begun else []
-        return [_SPACE + raw, *bare]
-
-    def _spread(self, num_entries: int, size: int) -> list[Piece]:
-        """So many entries, the last of which wrote all of so many bytes."""
-        entries, self._entries = self._entries[:num_entries], self._entries[num_entries:]
-        raw, self._left = self._left[:size], self._left[size:]
         self._has_begun = self._has_begun or bool(raw)
-        return [Piece(raw if each is entries[-1] else b"", each) for each in entries]
+        for each in entries:
+            yield Piece(raw if each is entries[-1] else b"", each)
 
     def _mismatch(self, entry: Entry) -> Unusable:
         there = _shown(self._left[:40]) if self._left else "nothing more"
@@ -181,10 +169,6 @@ def _term(probability: float) -> float:
     return -probability * math.log(probability) if probability > 0 else 0.0
 
 
-class NotTold(Exception):
-    """An answer without the log-probabilities that the server is declared to tell; says what is lacking."""
-
-
 class Reading:
     """Turns the events of one answer into tokens.
 
@@ -207,8 +191,7 @@ class Reading:
         """The tokens that are complete with this event.
 
         Raises:
-            Unusable: its parts do not fit together.
-            NotTold: a text without log-probabilities.
+            Unusable: its parts do not fit together, or log-probabilities are missing.
         """
         self.usage = event.usage or self.usage
         self.finish = event.finish or self.finish
@@ -218,7 +201,7 @@ class Reading:
             yield from [self._token(Piece(raw))] if raw else []
             return
         if raw and event.entries is None:
-            raise NotTold("no log-probabilities")
+            raise Unusable("no log-probabilities")
         for piece in self._aligner.take(raw, event.entries or ()):
             yield self._token(piece)
 
@@ -245,7 +228,7 @@ class Reading:
     def _entropy(self, entry: Entry) -> float:
         """The least that agrees with what is told: nothing in it is guessed."""
         if not entry.top:
-            raise NotTold(f"no alternatives to the token {entry.text!r}")
+            raise Unusable(f"no alternatives to the token {entry.text!r}")
         logprobs = [logprob for _, logprob in entry.top[: self._num_top]]
         try:
             return entropy_bounds(logprobs, self._num_top)[0]

@@ -1,13 +1,14 @@
-"""What is sent to a server for a prompt, and what of it can be left out where a server refuses it."""
+"""What is sent to a server for a prompt, how long it is, and what is left out where a server refuses it."""
 
 import re
 from collections.abc import Mapping
-from dataclasses import replace
 from hashlib import blake2b
+from itertools import accumulate
 from typing import Any
 
-from askance.core.errors import MissingAbility
-from askance.core.types import Chat, GenerateRequest, Key, Prompt, Want
+from askance.core.types import Chat, GenerateRequest, Key, Prompt, Raw, Scored, Want, untrusted
+from askance.models.openai.connection import Connection, wait_for
+from askance.models.openai.events import Event, Unusable, dig, num_tokens
 from askance.models.openai.options import Options
 from askance.models.openai.texts import plain, utf8
 
@@ -15,6 +16,22 @@ _SEEDS = 1 << 31
 """llama.cpp takes 32 bits."""
 _TOKENS_OF_A_TURN = 16
 """What a chat template puts around a turn, and around all of them, as a rule."""
+_COUNTED_HERE = "how long prompts were is counted here"
+LEFT_OUT: dict[str, tuple[dict[str, Any], str]] = {
+    "continuous_usage_stats": (
+        {"running_usage": False},
+        "how long the prompt of a cut text was is counted here",
+    ),
+    "stream_options": ({"usage": False, "running_usage": False}, _COUNTED_HERE),
+    "include_usage": ({"usage": False, "running_usage": False}, _COUNTED_HERE),
+    "seed": ({"seed": False}, "samples are not the same when they are drawn again"),
+    "top_k": ({"top_k": False, "neutral": False}, "samples are drawn from all tokens"),
+    "min_p": ({"neutral": False}, ""),
+    "repeat_penalty": ({"neutral": False}, ""),
+    "max_tokens": ({"completion_tokens": True}, ""),
+    "max_completion_tokens": ({"completion_tokens": False}, ""),
+}
+"""Options with which a parameter is not sent, and what is lost then. Who does not know a penalty has none."""
 
 
 def path_of(prompt: Prompt) -> str:
@@ -61,21 +78,12 @@ def num_alternatives(want: Want, options: Options) -> int:
 
 
 def said(prompt: Prompt, options: Options) -> dict[str, Any]:
-    """The prompt itself, with what makes the server go on from it.
-
-    Raises:
-        MissingAbility: chat that can't be gone on from.
-    """
+    """The prompt itself, with what makes the server go on from it."""
     if not isinstance(prompt, Chat):
         return {"prompt": plain((*prompt.parts, *prompt.continuation))}
     messages = [{"role": turn.role, "content": plain(turn.parts)} for turn in prompt.turns]
     if not prompt.continuation:
         return {"messages": messages}
-    if options.continuation == "0":
-        raise MissingAbility(
-            "the server is not declared to go on from the beginning of an answer: add continuation=1 to the "
-            "model's options if it does (`askance models --check SPEC` tries it)."
-        )
     last = {"role": "assistant", "content": plain(prompt.continuation)}
     flags = {"add_generation_prompt": False, "continue_final_message": True}
     return {"messages": [*messages, last], **(flags if options.continuation == "final_message" else {})}
@@ -95,26 +103,34 @@ def most_tokens(prompt: Prompt) -> int:
     return sum(len(utf8(text)) for text in texts) + _TOKENS_OF_A_TURN * len(texts)
 
 
-_WITHOUT: dict[str, dict[str, Any]] = {
-    "continuous_usage_stats": {"running_usage": False},
-    "stream_options": {"usage": False, "running_usage": False},
-    "include_usage": {"usage": False, "running_usage": False},
-    "seed": {"seed": False},
-    "top_k": {"top_k": False, "neutral": False},
-    "min_p": {"neutral": False},
-    "repeat_penalty": {"neutral": False},
-    "max_tokens": {"completion_tokens": True},
-    "max_completion_tokens": {"completion_tokens": False},
-}
-"""Options with which a parameter is not sent, by its name. A server that does not know a penalty has none."""
-_LOSSES = {
-    "continuous_usage_stats": "how long the prompt of a cut text was is counted here",
-    "stream_options": "how long prompts were is counted here",
-    "include_usage": "how long prompts were is counted here",
-    "seed": "samples are not the same when they are drawn again",
-    "top_k": "samples are drawn from all tokens",
-}
-"""What is lost with a parameter, where anything is."""
+def count(model: str, options: Options, connection: Connection, prompt: Prompt) -> int:
+    """Tokens of a prompt, its chat template included; at most how many where no server counts.
+
+    It blocks while a server counts. Raises what `Connection.answer` does.
+    """
+    given, is_chat = said(prompt, options), isinstance(prompt, Chat)
+
+    def told(path: str, body: Mapping[str, Any], name: str) -> Any:
+        url = connection.url.removesuffix("/v1") + path
+        return dig(wait_for(connection.answer(url, body, options.timeout)), name)
+
+    if options.tokenize == "vllm":
+        found = told("/tokenize", {"model": model, **given}, "count")
+    elif options.tokenize == "llama.cpp":
+        text = told("/apply-template", given, "prompt") if is_chat else given["prompt"]
+        if not isinstance(text, str):
+            raise connection.failures.of_answer("no prompt")
+        # A template writes its own control tokens, BOS among them.
+        flags = {"add_special": not is_chat, "parse_special": is_chat}
+        found = told("/tokenize", {"content": text, **flags}, "tokens")
+    elif options.tokenize == "llama-cpp-python" and not is_chat:  # nothing tells how it lays out a chat
+        found = told("/extras/tokenize/count", {"input": given["prompt"]}, "count")
+    else:
+        return most_tokens(prompt)
+    counted = len(found) if isinstance(found, list) else num_tokens(found)
+    if counted is None:
+        raise connection.failures.of_answer("no count of tokens")
+    return counted
 
 
 def refused_parameter(body: Mapping[str, Any], told: str) -> str | None:
@@ -123,25 +139,56 @@ def refused_parameter(body: Mapping[str, Any], told: str) -> str | None:
     Args:
         told: what the server says.
     """
-    sent = _sent(body) & _WITHOUT.keys()
-    named = [name for name in _WITHOUT if name in sent and re.search(rf"(?<!\w){name}(?!\w)", told)]
-    return named[0] if named else None
+    sent = {*body, *body.get("stream_options", {})}
+    named = (name for name in LEFT_OUT if name in sent and re.search(rf"(?<!\w){name}(?!\w)", told))
+    return next(named, None)
 
 
-def is_sent(parameter: str, body: Mapping[str, Any]) -> bool:
-    """Whether a request has a parameter."""
-    return parameter in _sent(body)
+def score_body(model: str, prompt: Raw, option: str) -> dict[str, object]:
+    """The body of a request that repeats a prompt and an option with their log-probabilities.
+
+    One token is written behind, since some servers want to write; and what is told of it shows whether
+    log-probabilities stand beside the tokens that they belong to.
+    """
+    length = {"max_tokens": 1, "min_tokens": 1}
+    return {
+        "model": model,
+        "prompt": _whole(prompt, option),
+        **length,
+        "temperature": 0,
+        "echo": True,
+        "logprobs": 1,
+    }
 
 
-def without(options: Options, parameter: str) -> Options:
-    """The options with which a parameter is not sent."""
-    return replace(options, **_WITHOUT[parameter])
+def read_score(event: Event, prompt: Raw, option: str) -> Scored:
+    """The log-probability of the option in what the server repeated.
+
+    Raises:
+        Unusable: it did not repeat the prompt with log-probabilities, these belong to other tokens, or one
+            token belongs to both.
+    """
+    if event.entries is None:
+        raise Unusable("no log-probabilities of the prompt")
+    before, text = _whole(prompt), _whole(prompt, option)
+    told = "".join(entry.text for entry in event.entries)
+    # A beginning of the text that is a control token is told as one.
+    at = told.find(text)
+    if at < 0:
+        raise Unusable(f"not the prompt that it was to repeat, but {told[:80]!r}")
+    behind = event.text.removeprefix(text) if event.text.startswith(text) else ""
+    if behind and len(told) == at + len(text):
+        # llama-cpp-python does so with models without BOS: each token has what belongs to the next one.
+        raise Unusable(f"log-probabilities that are moved by one token: none for {behind!r}, which it wrote")
+    begin, end = at + len(before), at + len(text)
+    ends = list(accumulate(len(entry.text) for entry in event.entries))
+    spans = list(zip([0, *ends], ends, event.entries, strict=False))
+    within = [each for each in spans if each[0] < end and each[1] > begin]
+    if not within or within[0][0] < begin or within[-1][1] > end:
+        raise Unusable("a token that belongs to the prompt and to the option that follows it")
+    return Scored(sum(entry.logprob for _, _, entry in within), len(within))
 
 
-def loss(parameter: str) -> str:
-    """What is lost without a parameter, in words; empty where nothing is."""
-    return _LOSSES.get(parameter, "")
-
-
-def _sent(body: Mapping[str, Any]) -> set[str]:
-    return {*body, *body.get("stream_options", {})}
+def _whole(prompt: Raw, option: str = "") -> str:
+    """The text of a prompt with an option behind it."""
+    return plain((*prompt.parts, *prompt.continuation, untrusted(option)))
