@@ -20,7 +20,6 @@ from functools import cache
 from importlib.metadata import version
 from pathlib import Path
 from tempfile import TemporaryDirectory
-from typing import Any
 
 import tantivy
 
@@ -66,9 +65,7 @@ def _stemmer() -> tantivy.TextAnalyzer:
 ENGINE = f"tantivy {version('tantivy')}"
 _TERMS, _DOCUMENT, _PASSAGE = "terms", "document", "passage"
 _HEAP_BYTES = 64_000_000
-_META, _MANAGED = "meta.json", ".managed.json"
-_LOCK = ".lock"
-_READER_LOCK = f".tantivy-meta{_LOCK}"
+_READER_LOCK = ".tantivy-meta.lock"
 
 
 def _schema() -> tantivy.Schema:
@@ -94,10 +91,14 @@ class LexicalWriter:
     def __init__(self, folder: Path, analysis: Analysis) -> None:
         self._analysis = analysis
         with _write_errors():
+            for left_over in folder.glob(".tmp*"):
+                left_over.unlink()
             index = tantivy.Index(SCHEMA, path=str(folder))
-            _remove_uncommitted(folder)
             # One thread keeps the passages in order, so that the same documents make the same index.
             self._writer = index.writer(heap_size=_HEAP_BYTES, num_threads=1)
+            # tantivy names the files that strike out passages by the operations since the last commit. A
+            # writer that begins where a killed one began would take that one's files for an error.
+            self._writer.garbage_collect_files()
 
     def add(self, document_id: str, passages: Iterable[Passage]) -> None:
         """Add the passages of a document."""
@@ -120,38 +121,9 @@ class LexicalWriter:
             self._writer.commit()
 
     def finish(self) -> None:
-        """Wait until index files are merged, and end."""
+        """Wait until index files are merged, and end; what was not committed is forgotten."""
         with _write_errors():
-            self._end()
-
-    def abandon(self) -> None:
-        """Forget what was not committed, and end, unless it has ended already."""
-        if self._writer is not None:
-            with _write_errors():
-                self._writer.rollback()
-                self._end()
-
-    def _end(self) -> None:
-        writer, self._writer = self._writer, None
-        writer.wait_merging_threads()
-
-
-def _remove_uncommitted(folder: Path) -> None:
-    """Remove the files that a writer left which was killed, or failed, before it committed them.
-
-    tantivy numbers the files that strike out passages by the operations since the last commit. A writer that
-    begins where another one began comes to the same names, and takes those that exist for an error. It never
-    finds the temporary files that it was about to rename.
-    """
-    kept = {_META, _MANAGED}
-    for segment in _read_meta(folder)["segments"]:
-        name = segment["segment_id"].replace("-", "")
-        kept |= {path.name for path in folder.glob(f"{name}.*") if path.suffix != ".del"}
-        if segment["deletes"]:
-            kept.add(f"{name}.{segment['deletes']['opstamp']}.del")
-    for path in folder.iterdir():
-        if path.name not in kept and path.suffix != _LOCK:
-            path.unlink()
+            self._writer.wait_merging_threads()
 
 
 @contextmanager
@@ -215,7 +187,7 @@ def _lockable(folder: Path) -> Iterator[Path]:
     except OSError:
         with TemporaryDirectory(prefix="askance-index-") as place:
             for file in folder.iterdir():
-                if file.suffix != _LOCK:
+                if file.suffix != ".lock":
                     Path(place, file.name).symlink_to(file.resolve())
             yield Path(place)
     else:
@@ -237,13 +209,7 @@ def any_of(terms: Iterable[str]) -> tantivy.Query:
 
 def read_opstamp(folder: Path) -> int:
     """Names the last committed state of the index in `folder`."""
-    return int(_read_meta(folder)["opstamp"])
-
-
-def _read_meta(folder: Path) -> dict[str, Any]:
-    """What tantivy notes of the last commit."""
-    meta: dict[str, Any] = json.loads((folder / _META).read_text(encoding="utf-8"))
-    return meta
+    return int(json.loads((folder / "meta.json").read_text(encoding="utf-8"))["opstamp"])
 
 
 def _pack(passage: Passage) -> bytes:

@@ -1,29 +1,36 @@
-"""The files of vectors in an index, and writing them.
+"""The vectors of an index: their files, writing them, and exact search in them.
 
-    vectors/000002.f32      the segment that generation 2 added: rows of little-endian float32, no header
+    vectors/000002.f32      a segment: rows of little-endian float32, no header
 
-A segment is written by one generation alone; later ones have a link to it. Which of its rows are in use is
-in the ledger (see `places`), so rows behind the last commit, left by a kill, belong to nobody.
+Rows are only ever added to a segment, also by a later generation, which has a link to the file. Which of them
+are in use is in the ledger, so rows behind the last commit, left by a kill, belong to nobody. A generation
+has one segment; those of earlier versions have several.
 """
 
 import os
-from collections.abc import Iterator
+import threading
+from dataclasses import dataclass
+from heapq import nlargest
 from pathlib import Path
+from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
 
-from askance.core.errors import ModelFailure
-from askance.retrieval.places import Damaged, VectorPlaces
+from askance.core.errors import MissingExtra, ModelFailure
+from askance.retrieval.ledger import Damaged, Encoded, Ledger, Segment
+from askance.retrieval.passages import passage_id
 from askance.runtime.durable import sync
 
-VECTORS = "vectors"
 _LENGTH_TOLERANCE = 1e-3
 _BLOCK_ROWS = 16_384
 
+Place = tuple[int, int]
+"""A segment and a row of it."""
+
 
 class VectorWriter:
-    """Adds rows to the segment of a generation in the folder `vectors`, which is made if it is not there.
+    """Adds rows to the segment of a draft in the folder `vectors`, which is made if it is not there.
 
     Attributes:
         dimensions: of each row.
@@ -33,38 +40,21 @@ class VectorWriter:
         Damaged: rows that are in use are missing.
     """
 
-    def __init__(self, folder: Path, segment: int, dimensions: int, places: VectorPlaces) -> None:
+    def __init__(self, folder: Path, dimensions: int, ledger: Ledger) -> None:
         folder.mkdir(exist_ok=True)
         self.dimensions = dimensions
-        self._folder, self._segment, self._places = folder, segment, places
-        ends = {each.number: each.end for each in places.segments()}
-        for number, end in ends.items():
-            check_size(segment_path(folder, number), end, dimensions)
-        self._num_rows = ends.get(segment, 0)
-        self._file = segment_path(folder, segment).open("ab")
-        self._file.truncate(self._num_rows * _row_bytes(dimensions))
+        self._folder, self._ledger = folder, ledger
+        segments = ledger.segments()
+        for each in segments:
+            check_size(segment_path(folder, each.number), each.end, dimensions)
+        last = segments[-1] if segments else Segment(1, 0, 0)
+        self._append_to(last.number, last.end)
 
-    def add(self, document: int, vectors: NDArray[np.float32]) -> None:
+    def add(self, document: Encoded, vectors: NDArray[np.float32]) -> None:
         """Add the vectors of a document, a row for each of its passages."""
-        self._places.enter(document, self._segment, self._num_rows)
+        self._ledger.enter_vectors(document, self._segment, self._num_rows)
         self._file.write(np.ascontiguousarray(vectors, dtype="<f4").tobytes())
         self._num_rows += len(vectors)
-
-    def move(self, segment: int) -> None:
-        """Add what is in use of another segment, which is not needed any more then."""
-        path = segment_path(self._folder, segment)
-        from_row = 0
-        while documents := self._places.documents_in(segment, from_row):
-            last = documents[-1]
-            from_row = last.first_row + last.passages
-            rows = map_rows(path, from_row, self.dimensions)
-            for document in documents:
-                first = document.first_row
-                self.add(document.number, rows[first : first + document.passages])
-
-    def num_rows_in(self, segment: int) -> int:
-        """How many rows another segment has, dead ones and those behind the last commit among them."""
-        return segment_path(self._folder, segment).stat().st_size // _row_bytes(self.dimensions)
 
     def commit(self) -> None:
         """Make the rows durable."""
@@ -72,18 +62,126 @@ class VectorWriter:
         os.fsync(self._file.fileno())
         sync(self._folder)
 
-    def finish(self) -> None:
-        """Remove segments that are not in use, and end."""
+    def compact(self) -> None:
+        """Write what is in use anew where most rows are dead, or there are several segments."""
+        self._file.flush()
+        segments = self._ledger.segments()
+        num_live = sum(each.live for each in segments)
+        if len(segments) <= 1 and 2 * num_live >= self._num_rows:
+            return
         self._file.close()
-        kept = {segment_path(self._folder, each.number).name for each in self._places.segments()}
-        for path in self._folder.iterdir():
-            if path.name not in kept:
-                path.unlink()
+        self._append_to(self._segment + 1, 0)
+        for segment in segments:
+            rows = map_rows(segment_path(self._folder, segment.number), segment.end, self.dimensions)
+            for document in self._ledger.encoded_in(segment.number):
+                self.add(document, rows[document.first_row : document.first_row + document.passages])
+
+    def remove_unused(self) -> None:
+        """Remove segments that are not in use."""
+        kept = {segment_path(self._folder, each.number) for each in self._ledger.segments()}
+        for path in {*self._folder.iterdir()} - kept:
+            path.unlink()
         sync(self._folder)
 
-    def abandon(self) -> None:
+    def close(self) -> None:
         """End; what was not committed is cut off when the segment is gone on with."""
         self._file.close()
+
+    def _append_to(self, segment: int, num_rows: int) -> None:
+        self._segment, self._num_rows = segment, num_rows
+        self._file = segment_path(self._folder, segment).open("ab")
+        self._file.truncate(num_rows * 4 * self.dimensions)
+
+
+class FlatIndex:
+    """The vectors of one generation, as they were when it was opened, also once its files are removed.
+
+    faiss compares a query with every one of them. They are mapped into memory, so that opening reads them
+    once, to check them, and keeps none.
+
+    Args:
+        folder: its folder `vectors`.
+        ledger: says which of their rows are in use.
+
+    Raises:
+        Damaged: the files are damaged: too short, or with rows that are no vectors of length 1.
+        OSError, sqlite3.Error: they can't be read.
+        MissingExtra: faiss is not installed.
+    """
+
+    def __init__(self, folder: Path, ledger: Path, dimensions: int) -> None:
+        _faiss()
+        self.dimensions = dimensions
+        self._ledger = Ledger(ledger, is_finished=True)
+        # One connection to SQLite must not be used by two threads at a time.
+        self._lock = threading.Lock()
+        segments = self._ledger.segments()
+        self._all_rows = [_open_rows(folder, each, dimensions, self._ledger) for each in segments]
+        self.num_vectors = sum(rows.segment.live for rows in self._all_rows)
+
+    def best(self, query: NDArray[np.float32], limit: int) -> list[tuple[float, Place]]:
+        """Inner products with the query, and places, of the `limit` best vectors, best first.
+
+        Args:
+            query: shape [1, dimensions], float32.
+        """
+        found = [each for rows in self._all_rows for each in rows.best(query, limit)]
+        return nlargest(limit, found, key=lambda scored: scored[0])
+
+    def ids_at(self, place: Place) -> tuple[str, str]:
+        """The ids of the document and of the passage at a place that `best` gave.
+
+        Raises:
+            Damaged, sqlite3.Error: the ledger is damaged.
+        """
+        with self._lock:
+            document = self._ledger.encoded_at(*place)
+        number = place[1] - document.first_row + 1
+        return document.id, passage_id(document.id, number, document.passages)
+
+
+@dataclass(frozen=True, slots=True)
+class _Rows:
+    """The rows of one segment. `selector` tells those in use, if there are dead ones, too."""
+
+    segment: Segment
+    vectors: NDArray[np.float32]
+    selector: Any
+
+    def best(self, query: NDArray[np.float32], limit: int) -> list[tuple[float, Place]]:
+        faiss = _faiss()
+        num_found = min(limit, self.segment.live)
+        scores = np.empty((1, num_found), dtype=np.float32)
+        rows = np.empty((1, num_found), dtype=np.int64)
+        faiss.knn_inner_product(
+            faiss.swig_ptr(query), faiss.swig_ptr(self.vectors), self.vectors.shape[1], 1, len(self.vectors),
+            num_found, faiss.swig_ptr(scores), faiss.swig_ptr(rows), self.selector,
+        )  # fmt: skip
+        return [
+            (score, (self.segment.number, row))
+            for score, row in zip(scores[0].tolist(), rows[0].tolist(), strict=True)
+        ]
+
+
+def _open_rows(folder: Path, segment: Segment, dimensions: int, ledger: Ledger) -> _Rows:
+    path = segment_path(folder, segment.number)
+    vectors = map_rows(path, segment.end, dimensions)
+    check_rows(vectors, str(path))
+    if segment.live == segment.end:
+        return _Rows(segment, vectors, None)
+    is_live = np.zeros(segment.end, dtype=bool)
+    for document in ledger.encoded_in(segment.number):
+        is_live[document.first_row : document.first_row + document.passages] = True
+    bitmap = np.packbits(is_live, bitorder="little")
+    return _Rows(segment, vectors, _faiss().IDSelectorBitmap(bitmap))
+
+
+def _faiss() -> Any:
+    try:
+        import faiss
+    except ImportError as error:
+        raise MissingExtra("faiss-cpu", "dense", "searching by vectors") from error
+    return faiss
 
 
 def segment_path(folder: Path, segment: int) -> Path:
@@ -105,7 +203,7 @@ def map_rows(path: Path, num_rows: int, dimensions: int) -> NDArray[np.float32]:
 def check_size(path: Path, num_rows: int, dimensions: int) -> None:
     """Raises Damaged unless the segment has as many rows."""
     size = path.stat().st_size if path.exists() else 0
-    if size < num_rows * _row_bytes(dimensions):
+    if size < num_rows * 4 * dimensions:
         raise Damaged(
             f"{path} has {size:,} bytes, which is too few for {num_rows:,} vectors of {dimensions} dimensions"
         )
@@ -113,13 +211,13 @@ def check_size(path: Path, num_rows: int, dimensions: int) -> None:
 
 def check_rows(rows: NDArray[np.float32], what: str) -> None:
     """Raises Damaged unless all rows are vectors of length 1."""
-    for start, block in _blocks(rows):
+    for start in range(0, len(rows), _BLOCK_ROWS):
+        block = rows[start : start + _BLOCK_ROWS]
         # Infinite and other strange numbers are what is looked for here.
         with np.errstate(all="ignore"):
             is_off = ~(np.abs(np.einsum("ij,ij->i", block, block) - 1) <= 2 * _LENGTH_TOLERANCE)
         if is_off.any():
-            row = start + int(is_off.argmax())
-            raise Damaged(f"{what}: row {row:,} is no vector of length 1")
+            raise Damaged(f"{what}: row {start + int(is_off.argmax()):,} is no vector of length 1")
 
 
 def checked(
@@ -141,12 +239,3 @@ def checked(
     except Damaged as error:
         raise ModelFailure(f"{error} (zero, not finite, or not normalised): use another encoder.") from error
     return np.ascontiguousarray(vectors, dtype=np.float32)
-
-
-def _blocks(rows: NDArray[np.float32]) -> Iterator[tuple[int, NDArray[np.float32]]]:
-    for start in range(0, len(rows), _BLOCK_ROWS):
-        yield start, rows[start : start + _BLOCK_ROWS]
-
-
-def _row_bytes(dimensions: int) -> int:
-    return 4 * dimensions
