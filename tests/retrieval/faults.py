@@ -16,7 +16,6 @@ is written need not outlive the machine here, so that nobody waits for the disk.
 
 import asyncio
 import errno
-import importlib
 import json
 import os
 import resource
@@ -247,8 +246,6 @@ class Trial:
 
 
 def main(folder: Path, kind: str, begin: str, step: str) -> None:
-    # Hundreds of children would read it in anew, each in a tenth of a second.
-    importlib.import_module("faiss")
     os.fsync = lambda descriptor: None
     build.CHECKPOINT_PASSAGES = build.CHECKPOINT_VECTORS = CHECKPOINT_PASSAGES
     trial = Trial(folder, kind, begin)

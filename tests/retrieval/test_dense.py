@@ -1,7 +1,6 @@
 import asyncio
 import json
 import shutil
-import sys
 import threading
 
 import numpy as np
@@ -12,8 +11,7 @@ from tests.contracts.retriever_contract import PASSAGES, RetrieverContract
 from tests.retrieval.vectors import FixedEncoder, files_of_vectors, ledger_of, search
 from tests.tolerances import near
 
-from askance.core.errors import BadIndex, InputError, MissingExtra, ModelFailure, RetrieverFailure
-from askance.core.installing import install_line
+from askance.core.errors import BadIndex, InputError, ModelFailure, RetrieverFailure
 from askance.models.scripted_encoder import ScriptedEncoder
 from askance.retrieval import dense
 from askance.retrieval.bm25 import open_index
@@ -218,10 +216,3 @@ def test_hybrid_finds_what_either_finds():
     down = ScriptedRetriever(RetrieverFailure("down"))
     with pytest.raises(RetrieverFailure, match="down"):
         search(HybridRetriever(first, down), "river", 3)
-
-
-def test_without_faiss_the_error_names_the_extra(index, monkeypatch):
-    monkeypatch.setitem(sys.modules, "faiss", None)
-    with pytest.raises(MissingExtra, match="searching by vectors needs the package 'faiss-cpu'") as caught:
-        open_dense(index, ScriptedEncoder())
-    assert install_line("dense") in str(caught.value)

@@ -263,10 +263,10 @@ def test_an_index_of_another_analysis_is_not_written_to(tmp_path, write_rows):
 
 
 def test_without_hard_links_files_are_copied(tmp_path, write_rows, found, monkeypatch):
-    def refuse(self, target):
+    def refuse(*given):
         raise OSError("no hard links here")
 
-    monkeypatch.setattr(draft_module.Path, "hardlink_to", refuse)
+    monkeypatch.setattr(draft_module.os, "link", refuse)
     source, index = write_rows(tmp_path / "rows.jsonl", ("a", "text"), ("b", "text")), tmp_path / "index"
     build_index([source], index)
     build_index([write_rows(source, ("a", "text"), ("b", "new text"))], index)

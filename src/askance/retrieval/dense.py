@@ -67,7 +67,7 @@ class DenseRetriever:
 
     def _search(self, vector: NDArray[np.float32], k: int, exclude: frozenset[str]) -> tuple[Hit, ...]:
         best = best_with_ties(
-            lambda limit: self.vectors.best(vector, limit), k + len(exclude), self.vectors.num_vectors
+            lambda limit: self.vectors.best(vector[0], limit), k + len(exclude), self.vectors.num_vectors
         )
         return as_hits([(score, self._passage(place)) for score, place in best], k, exclude)
 
@@ -122,7 +122,6 @@ def open_dense(path: Path, encoder: Encoder) -> DenseRetriever:
     Raises:
         BadIndex: the index is missing, empty, damaged or newer than this version, has no vectors, or has
             those of another encoder.
-        MissingExtra: faiss is not installed.
     """
     store = open_store(path, encoder=encoder)
     assert store.vectors is not None  # they were asked for

@@ -5,11 +5,12 @@ modified in place, so that it costs no copy of them. It becomes the index when t
 then it is nothing to anyone but a later build, which goes on from its last checkpoint.
 """
 
+import os
 import re
 import shutil
 import sqlite3
 from collections.abc import Iterator
-from contextlib import ExitStack, closing, contextmanager
+from contextlib import ExitStack, closing, contextmanager, suppress
 from datetime import UTC, datetime
 from pathlib import Path
 
@@ -203,23 +204,19 @@ def _base_manifest(folder: Path, analysis: Analysis, encoder: EncoderNote | None
 def _start(path: Path, base: Path | None) -> None:
     """Make `path` a generation with the content of `base`, or an empty one."""
     _remove(path)
-    (path / LEXICAL).mkdir(parents=True)
     if base is None:
-        return
-    for file in (*base.glob(f"{LEXICAL}/*"), *base.glob(f"{VECTORS}/*")):
-        copy = path / file.relative_to(base)
-        copy.parent.mkdir(exist_ok=True)
-        if file.suffix != ".lock":
-            _link(file, copy)
-    shutil.copyfile(base / LEDGER, path / LEDGER)
+        (path / LEXICAL).mkdir(parents=True)
+    else:
+        shutil.copytree(base, path, copy_function=_take_over, ignore=shutil.ignore_patterns("*.lock"))
 
 
-def _link(file: Path, copy: Path) -> None:
-    try:
-        copy.hardlink_to(file)
-    except OSError:
-        # Not every file system has hard links.
-        shutil.copyfile(file, copy)
+def _take_over(file: str, copy: str) -> None:
+    """Link a file, or copy it: the ledger, which is modified in place, and where there are no hard links."""
+    if Path(file).name != LEDGER:
+        with suppress(OSError):
+            os.link(file, copy)
+            return
+    shutil.copyfile(file, copy)
 
 
 def _remove(path: Path) -> None:

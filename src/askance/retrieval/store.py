@@ -93,7 +93,6 @@ def open_store(folder: Path, *, analysis: Analysis | None = None, encoder: Encod
     Raises:
         BadIndex: it is missing, empty, damaged, newer than this version, built with another analysis than
             the one asked for, or without vectors of the encoder.
-        MissingExtra: faiss is not installed, which vectors are searched with.
     """
     for _ in range(_NUM_TRIES):
         manifest = read_manifest(folder)

@@ -9,15 +9,13 @@ has one segment; those of earlier versions have several.
 
 import os
 import threading
-from dataclasses import dataclass
 from heapq import nlargest
 from pathlib import Path
-from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
 
-from askance.core.errors import MissingExtra, ModelFailure
+from askance.core.errors import ModelFailure
 from askance.retrieval.ledger import Damaged, Encoded, Ledger, Segment
 from askance.retrieval.passages import passage_id
 from askance.runtime.durable import sync
@@ -96,8 +94,8 @@ class VectorWriter:
 class FlatIndex:
     """The vectors of one generation, as they were when it was opened, also once its files are removed.
 
-    faiss compares a query with every one of them. They are mapped into memory, so that opening reads them
-    once, to check them, and keeps none.
+    A query is compared with every one of them. They are mapped into memory, so that opening reads them once,
+    to check them, and keeps none.
 
     Args:
         folder: its folder `vectors`.
@@ -106,26 +104,31 @@ class FlatIndex:
     Raises:
         Damaged: the files are damaged: too short, or with rows that are no vectors of length 1.
         OSError, sqlite3.Error: they can't be read.
-        MissingExtra: faiss is not installed.
     """
 
     def __init__(self, folder: Path, ledger: Path, dimensions: int) -> None:
-        _faiss()
         self.dimensions = dimensions
         self._ledger = Ledger(ledger, is_finished=True)
         # One connection to SQLite must not be used by two threads at a time.
         self._lock = threading.Lock()
-        segments = self._ledger.segments()
-        self._all_rows = [_open_rows(folder, each, dimensions, self._ledger) for each in segments]
-        self.num_vectors = sum(rows.segment.live for rows in self._all_rows)
+        self._rows = [(each, self._open(folder, each)) for each in self._ledger.segments()]
+        self._is_dead = {each.number: self._dead(each) for each, _ in self._rows if each.live < each.end}
+        self.num_vectors = sum(segment.live for segment, _ in self._rows)
 
     def best(self, query: NDArray[np.float32], limit: int) -> list[tuple[float, Place]]:
         """Inner products with the query, and places, of the `limit` best vectors, best first.
 
         Args:
-            query: shape [1, dimensions], float32.
+            query: shape [dimensions].
         """
-        found = [each for rows in self._all_rows for each in rows.best(query, limit)]
+        found: list[tuple[float, Place]] = []
+        for segment, rows in self._rows:
+            scores = rows @ query
+            if segment.number in self._is_dead:
+                scores[self._is_dead[segment.number]] = -np.inf
+            num_found = min(limit, segment.live)
+            best = np.argpartition(scores, -num_found)[-num_found:]
+            found += ((float(scores[row]), (segment.number, row)) for row in best.tolist())
         return nlargest(limit, found, key=lambda scored: scored[0])
 
     def ids_at(self, place: Place) -> tuple[str, str]:
@@ -139,49 +142,17 @@ class FlatIndex:
         number = place[1] - document.first_row + 1
         return document.id, passage_id(document.id, number, document.passages)
 
+    def _open(self, folder: Path, segment: Segment) -> NDArray[np.float32]:
+        path = segment_path(folder, segment.number)
+        rows = np.asarray(map_rows(path, segment.end, self.dimensions))
+        check_rows(rows, str(path))
+        return rows
 
-@dataclass(frozen=True, slots=True)
-class _Rows:
-    """The rows of one segment. `selector` tells those in use, if there are dead ones, too."""
-
-    segment: Segment
-    vectors: NDArray[np.float32]
-    selector: Any
-
-    def best(self, query: NDArray[np.float32], limit: int) -> list[tuple[float, Place]]:
-        faiss = _faiss()
-        num_found = min(limit, self.segment.live)
-        scores = np.empty((1, num_found), dtype=np.float32)
-        rows = np.empty((1, num_found), dtype=np.int64)
-        faiss.knn_inner_product(
-            faiss.swig_ptr(query), faiss.swig_ptr(self.vectors), self.vectors.shape[1], 1, len(self.vectors),
-            num_found, faiss.swig_ptr(scores), faiss.swig_ptr(rows), self.selector,
-        )  # fmt: skip
-        return [
-            (score, (self.segment.number, row))
-            for score, row in zip(scores[0].tolist(), rows[0].tolist(), strict=True)
-        ]
-
-
-def _open_rows(folder: Path, segment: Segment, dimensions: int, ledger: Ledger) -> _Rows:
-    path = segment_path(folder, segment.number)
-    vectors = map_rows(path, segment.end, dimensions)
-    check_rows(vectors, str(path))
-    if segment.live == segment.end:
-        return _Rows(segment, vectors, None)
-    is_live = np.zeros(segment.end, dtype=bool)
-    for document in ledger.encoded_in(segment.number):
-        is_live[document.first_row : document.first_row + document.passages] = True
-    bitmap = np.packbits(is_live, bitorder="little")
-    return _Rows(segment, vectors, _faiss().IDSelectorBitmap(bitmap))
-
-
-def _faiss() -> Any:
-    try:
-        import faiss
-    except ImportError as error:
-        raise MissingExtra("faiss-cpu", "dense", "searching by vectors") from error
-    return faiss
+    def _dead(self, segment: Segment) -> NDArray[np.bool_]:
+        is_dead = np.ones(segment.end, dtype=bool)
+        for document in self._ledger.encoded_in(segment.number):
+            is_dead[document.first_row : document.first_row + document.passages] = False
+        return is_dead
 
 
 def segment_path(folder: Path, segment: int) -> Path:
