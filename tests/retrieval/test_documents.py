@@ -76,7 +76,7 @@ def test_bad_files_are_skipped_with_the_reason_and_reading_goes_on(tmp_path):
         "binary.txt": "byte 4 is NUL",
         "latin.md": "byte 1 is 0xfc",
         "late.jsonl": f"byte {80_000 * 17 + 10} is 0xff",
-        "cut.tsv": "inside a character",
+        "cut.tsv": "byte 11 is 0xc3",
         "utf16.html": "NUL",
         "broken.pdf": "PDF",
         "photo.png": "unknown kind",

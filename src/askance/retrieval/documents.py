@@ -10,7 +10,6 @@ A file that can't be read as what its name says is skipped with the reason, and 
 row is an error instead: it says that the file is not what its owner believes it to be.
 """
 
-import codecs
 import os
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
@@ -19,8 +18,6 @@ from pathlib import Path
 from askance.core.errors import DocumentError
 from askance.retrieval.formats import READERS, Row, Unreadable
 from askance.sample import CORPUS, SAMPLE
-
-_BLOCK_BYTES = 1 << 20
 
 
 @dataclass(frozen=True, slots=True)
@@ -185,19 +182,19 @@ def _flaw(path: Path) -> str:
 
 
 def _text_flaw(path: Path) -> str:
-    decoder = codecs.getincrementaldecoder("utf-8")()
+    at_byte = 0
     with path.open("rb") as file:
-        while block := file.read(_BLOCK_BYTES):
-            if b"\0" in block:
-                at_byte = file.tell() - len(block) + block.index(b"\0")
-                return f"binary, or not UTF-8 (byte {at_byte} is NUL)"
+        # No character of UTF-8 but the line break holds the byte of a line break.
+        for line in file:
+            if b"\0" in line:
+                return f"binary, or not UTF-8 (byte {at_byte + line.index(0)} is NUL)"
             try:
-                decoder.decode(block)
+                line.decode()
             except UnicodeDecodeError as error:
-                # The decoder's own position counts from bytes it kept back from the block before.
-                at_byte = file.tell() - len(error.object) + error.start
-                return f"not UTF-8 (byte {at_byte} is 0x{error.object[error.start]:02x}); convert it to UTF-8"
-    return "not UTF-8 (it ends inside a character)" if decoder.getstate()[0] else ""
+                found = f"byte {at_byte + error.start} is 0x{line[error.start]:02x}"
+                return f"not UTF-8 ({found}); convert it to UTF-8"
+            at_byte += len(line)
+    return ""
 
 
 def _printable(path: Path) -> str:

@@ -15,24 +15,10 @@ from datetime import UTC, datetime
 from pathlib import Path
 
 from askance.core.errors import BadIndex
+from askance.retrieval import store
 from askance.retrieval.ledger import Damaged, Ledger
 from askance.retrieval.lexical import ENGINE, Analysis, LexicalWriter, read_opstamp
-from askance.retrieval.store import (
-    INCOMING_MANIFEST,
-    LEDGER,
-    LEXICAL,
-    LOCK,
-    MANIFEST,
-    SCHEMA_VERSION,
-    VECTORS,
-    EncoderNote,
-    Manifest,
-    check_analysis,
-    check_encoder,
-    generation_folder,
-    read_manifest,
-    write_manifest,
-)
+from askance.retrieval.store import EncoderNote, Manifest, generation_folder
 from askance.retrieval.vectors import VectorWriter
 from askance.runtime.durable import sync
 from askance.runtime.lock import locked_folder
@@ -63,19 +49,19 @@ class Draft:
     @property
     def lexical_folder(self) -> Path:
         """Where the lexical index lies, which has what was written before the last checkpoint."""
-        return self._path / LEXICAL
+        return self._path / store.LEXICAL
 
     def open(self) -> None:
         """Go on from the last checkpoint, or else with the content of the generation before."""
         if not self.is_resumed:
             _start(self._path, generation_folder(self._folder, self.base.generation) if self.base else None)
-        self.ledger = Ledger(self._path / LEDGER)
+        self.ledger = Ledger(self._path / store.LEDGER)
         self._open_files.callback(self.ledger.close)
-        self.lexical = LexicalWriter(self._path / LEXICAL, self._analysis)
+        self.lexical = LexicalWriter(self._path / store.LEXICAL, self._analysis)
         self._open_files.callback(self.lexical.finish)
         self.vectors: VectorWriter | None = None
         if self._encoder is not None:
-            self.vectors = VectorWriter(self._path / VECTORS, self._encoder.dimensions, self.ledger)
+            self.vectors = VectorWriter(self._path / store.VECTORS, self._encoder.dimensions, self.ledger)
             self._open_files.callback(self.vectors.close)
 
     def checkpoint(self) -> None:
@@ -98,7 +84,7 @@ class Draft:
         self._open_files.close()
         sync(self._path)
         sync(self._folder)
-        write_manifest(self._folder, manifest)
+        store.write_manifest(self._folder, manifest)
         _sweep(self._folder, self._generation)
         return manifest
 
@@ -124,15 +110,15 @@ class Draft:
         )
 
     def _stamp(self) -> str:
-        opstamp = read_opstamp(self._path / LEXICAL)
+        opstamp = read_opstamp(self._path / store.LEXICAL)
         encoder = "" if self._encoder is None else f" {self._encoder.fingerprint}"
-        return f"{SCHEMA_VERSION} {self._generation} {opstamp} {ENGINE} {self._analysis}{encoder}"
+        return f"{store.SCHEMA_VERSION} {self._generation} {opstamp} {ENGINE} {self._analysis}{encoder}"
 
     def _is_resumable(self) -> bool:
-        if not (self._path / LEDGER).exists():
+        if not (self._path / store.LEDGER).exists():
             return False
         try:
-            with closing(Ledger(self._path / LEDGER)) as ledger:
+            with closing(Ledger(self._path / store.LEDGER)) as ledger:
                 return ledger.stamp == self._stamp()
         except (sqlite3.DatabaseError, OSError, ValueError, LookupError, TypeError):
             # Whatever a kill left of it is of no use, and is replaced.
@@ -154,7 +140,7 @@ def open_draft(folder: Path, analysis: Analysis, encoder: EncoderNote | None = N
     try:
         # Looked at before the lock so that a foreign folder is never touched, and again under it.
         _base_manifest(folder, analysis, encoder)
-        with locked_folder(folder, LOCK):
+        with locked_folder(folder, store.LOCK):
             base = _base_manifest(folder, analysis, encoder)
             _sweep(folder, *(base.generation, base.generation + 1) if base else (1,))
             with closing(Draft(folder, base, analysis, encoder)) as draft:
@@ -180,18 +166,18 @@ def _base_manifest(folder: Path, analysis: Analysis, encoder: EncoderNote | None
         return None
     if not folder.is_dir():
         raise BadIndex(f"can't build an index in {folder}: it is a file; name a folder.")
-    if (folder / MANIFEST).exists():
-        manifest = read_manifest(folder)
-        check_analysis(folder, manifest, analysis)
+    if (folder / store.MANIFEST).exists():
+        manifest = store.read_manifest(folder)
+        store.check_analysis(folder, manifest, analysis)
         if manifest.encoder is not None and encoder is None:
             raise BadIndex(
                 f"the index {folder} has vectors, made by the encoder {manifest.encoder.name}: build with "
                 "that encoder, so that new passages get theirs, or build another index, in another folder."
             )
         if manifest.encoder is not None and encoder is not None:
-            check_encoder(folder, manifest, encoder.name, encoder.fingerprint)
+            store.check_encoder(folder, manifest, encoder.name, encoder.fingerprint)
         return manifest
-    ours = {LOCK, INCOMING_MANIFEST}
+    ours = {store.LOCK, store.INCOMING_MANIFEST}
     names = [path.name for path in folder.iterdir()]
     if foreign := [name for name in names if name not in ours and not _GENERATION.fullmatch(name)]:
         raise BadIndex(
@@ -205,14 +191,14 @@ def _start(path: Path, base: Path | None) -> None:
     """Make `path` a generation with the content of `base`, or an empty one."""
     _remove(path)
     if base is None:
-        (path / LEXICAL).mkdir(parents=True)
+        (path / store.LEXICAL).mkdir(parents=True)
     else:
         shutil.copytree(base, path, copy_function=_take_over, ignore=shutil.ignore_patterns("*.lock"))
 
 
 def _take_over(file: str, copy: str) -> None:
     """Link a file, or copy it: the ledger, which is modified in place, and where there are no hard links."""
-    if Path(file).name != LEDGER:
+    if Path(file).name != store.LEDGER:
         with suppress(OSError):
             os.link(file, copy)
             return
@@ -222,7 +208,7 @@ def _take_over(file: str, copy: str) -> None:
 def _remove(path: Path) -> None:
     """Remove a draft; what a kill leaves of it has no ledger, so that no build goes on with it."""
     if path.exists():
-        (path / LEDGER).unlink(missing_ok=True)
+        (path / store.LEDGER).unlink(missing_ok=True)
         shutil.rmtree(path)
 
 

@@ -79,6 +79,16 @@ def _schema() -> tantivy.Schema:
 SCHEMA = _schema()
 
 
+@contextmanager
+def _write_errors() -> Iterator[None]:
+    """A full disk and the like are what they are, and not the ValueError that tantivy makes of them."""
+    try:
+        with panics_as(ValueError):
+            yield
+    except ValueError as error:
+        raise OSError(str(error)) from error
+
+
 class LexicalWriter:
     """Adds passages to the index in `folder`, which is made if it is not there.
 
@@ -88,52 +98,42 @@ class LexicalWriter:
         OSError: the index can't be opened or written.
     """
 
+    @_write_errors()
     def __init__(self, folder: Path, analysis: Analysis) -> None:
         self._analysis = analysis
-        with _write_errors():
-            for left_over in folder.glob(".tmp*"):
-                left_over.unlink()
-            index = tantivy.Index(SCHEMA, path=str(folder))
-            # One thread keeps the passages in order, so that the same documents make the same index.
-            self._writer = index.writer(heap_size=_HEAP_BYTES, num_threads=1)
-            # tantivy names the files that strike out passages by the operations since the last commit. A
-            # writer that begins where a killed one began would take that one's files for an error.
-            self._writer.garbage_collect_files()
+        for left_over in folder.glob(".tmp*"):
+            left_over.unlink()
+        index = tantivy.Index(SCHEMA, path=str(folder))
+        # One thread keeps the passages in order, so that the same documents make the same index.
+        self._writer = index.writer(heap_size=_HEAP_BYTES, num_threads=1)
+        # tantivy names the files that strike out passages by the operations since the last commit. A writer
+        # that begins where a killed one began would take that one's files for an error.
+        self._writer.garbage_collect_files()
 
+    @_write_errors()
     def add(self, document_id: str, passages: Iterable[Passage]) -> None:
         """Add the passages of a document."""
-        with _write_errors():
-            for passage in passages:
-                record = tantivy.Document()
-                record.add_text(_TERMS, " ".join(self._analysis.terms(f"{passage.title} {passage.text}")))
-                record.add_text(_DOCUMENT, document_id)
-                record.add_bytes(_PASSAGE, _pack(passage))
-                self._writer.add_document(record)
+        for passage in passages:
+            record = tantivy.Document()
+            record.add_text(_TERMS, " ".join(self._analysis.terms(f"{passage.title} {passage.text}")))
+            record.add_text(_DOCUMENT, document_id)
+            record.add_bytes(_PASSAGE, _pack(passage))
+            self._writer.add_document(record)
 
+    @_write_errors()
     def remove(self, document_id: str) -> None:
         """Remove the passages of a document that were added before."""
-        with _write_errors():
-            self._writer.delete_documents_by_term(_DOCUMENT, document_id)
+        self._writer.delete_documents_by_term(_DOCUMENT, document_id)
 
+    @_write_errors()
     def commit(self) -> None:
         """Make everything durable in one step."""
-        with _write_errors():
-            self._writer.commit()
+        self._writer.commit()
 
+    @_write_errors()
     def finish(self) -> None:
         """Wait until index files are merged, and end; what was not committed is forgotten."""
-        with _write_errors():
-            self._writer.wait_merging_threads()
-
-
-@contextmanager
-def _write_errors() -> Iterator[None]:
-    """A full disk and the like are what they are, and not the ValueError that tantivy makes of them."""
-    try:
-        with panics_as(ValueError):
-            yield
-    except ValueError as error:
-        raise OSError(str(error)) from error
+        self._writer.wait_merging_threads()
 
 
 class LexicalIndex:
