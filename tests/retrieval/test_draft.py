@@ -170,8 +170,9 @@ def test_what_was_never_committed_is_removed_from_the_draft_alone(old):
     managed = json.loads((lexical / ".managed.json").read_text())
     (lexical / ".managed.json").write_text(json.dumps(managed + left))
     before = snapshot(index / "generation-000001")
-    with open_draft(index, Analysis()) as draft:
-        assert {path.name for path in draft.lexical_folder.iterdir() if path.suffix != ".lock"} == names
+    with open_draft(index, Analysis()):
+        found = (index / "generation-000002" / "lexical").iterdir()
+        assert {path.name for path in found if path.suffix != ".lock"} == names
     assert snapshot(index / "generation-000001") == before
 
 

@@ -212,7 +212,7 @@ class _Build:
             return
         self._draft.checkpoint()
         self._num_unsaved = 0
-        for batch in _batches(ledger.not_encoded(), LexicalIndex(self._draft.lexical_folder)):
+        for batch in _batches(ledger.not_encoded(), self._draft.lexical.committed()):
             self._checkpoint_after(CHECKPOINT_VECTORS)
             texts = [text_of(passage) for _, passages in batch for passage in passages]
             parts = []

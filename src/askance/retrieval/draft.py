@@ -46,11 +46,6 @@ class Draft:
         self.is_resumed = self._has_checkpoint = self._is_resumable()
         self._open_files = ExitStack()
 
-    @property
-    def lexical_folder(self) -> Path:
-        """Where the lexical index lies, which has what was written before the last checkpoint."""
-        return self._path / store.LEXICAL
-
     def open(self) -> None:
         """Go on from the last checkpoint, or else with the content of the generation before."""
         if not self.is_resumed:

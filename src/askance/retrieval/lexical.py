@@ -9,7 +9,6 @@ ligatures of a PDF and the letters of a query are the same.
 """
 
 import json
-import os
 import re
 import unicodedata
 from collections import Counter
@@ -65,7 +64,6 @@ def _stemmer() -> tantivy.TextAnalyzer:
 ENGINE = f"tantivy {version('tantivy')}"
 _TERMS, _DOCUMENT, _PASSAGE = "terms", "document", "passage"
 _HEAP_BYTES = 64_000_000
-_READER_LOCK = ".tantivy-meta.lock"
 
 
 def _schema() -> tantivy.Schema:
@@ -103,9 +101,9 @@ class LexicalWriter:
         self._analysis = analysis
         for left_over in folder.glob(".tmp*"):
             left_over.unlink()
-        index = tantivy.Index(SCHEMA, path=str(folder))
+        self._index = tantivy.Index(SCHEMA, path=str(folder))
         # One thread keeps the passages in order, so that the same documents make the same index.
-        self._writer = index.writer(heap_size=_HEAP_BYTES, num_threads=1)
+        self._writer = self._index.writer(heap_size=_HEAP_BYTES, num_threads=1)
         # tantivy names the files that strike out passages by the operations since the last commit. A writer
         # that begins where a killed one began would take that one's files for an error.
         self._writer.garbage_collect_files()
@@ -130,6 +128,10 @@ class LexicalWriter:
         """Make everything durable in one step."""
         self._writer.commit()
 
+    def committed(self) -> "LexicalIndex":
+        """What was committed so far."""
+        return LexicalIndex(self._index)
+
     @_write_errors()
     def finish(self) -> None:
         """Wait until index files are merged, and end; what was not committed is forgotten."""
@@ -137,20 +139,17 @@ class LexicalWriter:
 
 
 class LexicalIndex:
-    """The index in `folder`, as it was when it was opened.
+    """An index as its last commit left it.
 
     Raises:
         ValueError: it can't be opened, or what is asked of it can't be read.
-        OSError: there is no such folder, or no place for a temporary one.
     """
 
     @panics_as(ValueError)
-    def __init__(self, folder: Path) -> None:
-        with _lockable(folder) as place:
-            index = tantivy.Index.open(str(place))
-            index.config_reader("manual")
-            index.reload()
-            self._searcher = index.searcher()
+    def __init__(self, index: tantivy.Index) -> None:
+        index.config_reader("manual")
+        index.reload()
+        self._searcher = index.searcher()
         self.num_passages = self._searcher.num_docs
 
     @panics_as(ValueError)
@@ -174,24 +173,22 @@ class LexicalIndex:
         return {passage.id: passage for passage in passages}
 
 
-@contextmanager
-def _lockable(folder: Path) -> Iterator[Path]:
-    """A folder with the index in which tantivy can lock it, as it does while it opens one.
+@panics_as(ValueError)
+def open_lexical(folder: Path) -> LexicalIndex:
+    """The index in the folder of a finished generation, which nobody changes.
 
-    Where nothing can be written, on a read-only disk or in the folder of another user, that is a temporary
-    folder of links. Nobody changes a finished generation, so that it needs no lock.
+    tantivy locks an index while it opens one. Where that is can't always be written to, so it gets a folder
+    of links.
+
+    Raises:
+        ValueError: it can't be opened.
+        OSError: there is no such folder, or no place for a temporary one.
     """
-    lock = folder / _READER_LOCK
-    try:
-        os.close(os.open(lock, os.O_WRONLY | os.O_CREAT, 0o666))
-    except OSError:
-        with TemporaryDirectory(prefix="askance-index-") as place:
-            for file in folder.iterdir():
-                if file.suffix != ".lock":
-                    Path(place, file.name).symlink_to(file.resolve())
-            yield Path(place)
-    else:
-        yield folder
+    with TemporaryDirectory(prefix="askance-index-") as place:
+        for file in folder.iterdir():
+            if file.suffix != ".lock":
+                Path(place, file.name).symlink_to(file.resolve())
+        return LexicalIndex(tantivy.Index.open(place))
 
 
 def any_of(terms: Iterable[str]) -> tantivy.Query:

@@ -19,7 +19,7 @@ from pathlib import Path
 
 from askance.core.errors import BadIndex
 from askance.core.ports import Encoder
-from askance.retrieval.lexical import Analysis, LexicalIndex
+from askance.retrieval.lexical import Analysis, LexicalIndex, open_lexical
 from askance.retrieval.vectors import FlatIndex
 from askance.runtime.durable import write_atomically
 
@@ -104,7 +104,7 @@ def open_store(folder: Path, *, analysis: Analysis | None = None, encoder: Encod
             check_encoder(folder, manifest, encoder.name, encoder.fingerprint)
         path = generation_folder(folder, manifest.generation)
         try:
-            lexical, vectors = LexicalIndex(path / LEXICAL), None
+            lexical, vectors = open_lexical(path / LEXICAL), None
             if encoder is not None:
                 dimensions = encoder_of(folder, manifest).dimensions
                 vectors = FlatIndex(path / VECTORS, path / LEDGER, dimensions)

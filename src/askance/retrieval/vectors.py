@@ -44,7 +44,7 @@ class VectorWriter:
         self._folder, self._ledger = folder, ledger
         segments = ledger.segments()
         for each in segments:
-            check_size(segment_path(folder, each.number), each.end, dimensions)
+            map_rows(segment_path(folder, each.number), each.end, dimensions)
         last = segments[-1] if segments else Segment(1, 0, 0)
         self._append_to(last.number, last.end)
 
@@ -167,17 +167,12 @@ def map_rows(path: Path, num_rows: int, dimensions: int) -> NDArray[np.float32]:
         Damaged: the file has fewer.
         OSError: it can't be read.
     """
-    check_size(path, num_rows, dimensions)
-    return np.memmap(path, dtype="<f4", mode="r", shape=(num_rows, dimensions))
-
-
-def check_size(path: Path, num_rows: int, dimensions: int) -> None:
-    """Raises Damaged unless the segment has as many rows."""
     size = path.stat().st_size if path.exists() else 0
     if size < num_rows * 4 * dimensions:
         raise Damaged(
             f"{path} has {size:,} bytes, which is too few for {num_rows:,} vectors of {dimensions} dimensions"
         )
+    return np.memmap(path, dtype="<f4", mode="r", shape=(num_rows, dimensions))
 
 
 def check_rows(rows: NDArray[np.float32], what: str) -> None:
