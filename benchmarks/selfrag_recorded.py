@@ -153,7 +153,7 @@ def question_of(case: Case) -> Question:
 
 
 def lettered_options(choices: Mapping[str, Sequence[str]]) -> tuple[str, ...]:
-    """Choices of ARC as `eval.datasets.arc` gives them: "A: iron"."""
+    """Choices of ARC as `eval.datasets.choices.arc` gives them: "A: iron"."""
     told = zip(choices["label"], choices["text"], strict=True)
     return tuple(f"{_LETTERS.get(label, label)}: {text}" for label, text in told)
 

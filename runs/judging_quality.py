@@ -32,7 +32,7 @@ from askance.core.ports import Model
 from askance.core.types import GenerateRequest, Hit, Passage, Sampling
 from askance.eval.compare import mean_interval
 from askance.eval.datasets import Example, read_dataset
-from askance.eval.datasets.squad2 import UNANSWERABLE
+from askance.eval.datasets.single_hop import UNANSWERABLE
 from askance.methods.airrag.prompts import is_refusal, parse_final, retrieval_answer_prompt
 from askance.methods.selfrag.prompts import RELEVANCE, options, relevance_prompt
 from askance.runtime.durable import write_atomically

@@ -22,7 +22,7 @@ def test_exported_names():
 
 
 def test_importing_is_quick_and_leaves_heavy_libraries_out():
-    heavy = "torch transformers tantivy pydantic rich typer faiss spacy"
+    heavy = "torch transformers tantivy pydantic rich typer spacy"
     code = (
         f"import sys, askance; loaded = set('{heavy}'.split()) & set(sys.modules); "
         "assert not loaded, loaded; from askance import Question, Answer, InputError"

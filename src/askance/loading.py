@@ -38,7 +38,7 @@ class RetrieverKind:
 RETRIEVERS = {
     "bm25": RetrieverKind("words", "askance.retrieval.bm25:open_index"),
     "dense": RetrieverKind("vectors", "askance.retrieval.dense:open_dense", encodes=True),
-    "hybrid": RetrieverKind("the rankings of both", "askance.retrieval.hybrid:open_hybrid", encodes=True),
+    "hybrid": RetrieverKind("the rankings of both", "askance.retrieval.dense:open_hybrid", encodes=True),
 }
 """How an index can be searched: the one table, whose modules are imported on use."""
 
@@ -124,7 +124,7 @@ def encoder_to_build_with(index: Path, spec: str | None) -> Encoder | None:
     Raises:
         InputError: the encoder can't be loaded, or the index can't be read.
     """
-    from askance.retrieval.manifest import MANIFEST, read_manifest
+    from askance.retrieval.store import MANIFEST, read_manifest
 
     if spec is not None:
         return load_encoder(spec)
@@ -173,7 +173,7 @@ def check_has_index(index: object, retriever: object) -> None:
 
 def _encoder_of(index: Path) -> Encoder:
     """The encoder that made the vectors of an index."""
-    from askance.retrieval.manifest import encoder_of, read_manifest
+    from askance.retrieval.store import encoder_of, read_manifest
 
     made_by = encoder_of(index, read_manifest(index))
     try:

@@ -1,21 +1,22 @@
 """A process that builds an index again and again, each time with a fault at a later operation.
 
-    python -m tests.retrieval.faults FOLDER kill|error new|old
+    python -m tests.retrieval.faults FOLDER kill|error new|old STEP
 
-Operations are whatever changes something on the disk: each SQL statement, each file opened for writing,
-renamed, linked, cut or removed, each folder made or removed, each `fsync`, and each call of the writer of
-passages. The n-th fails, or the process dies right before it, for n = 1, 2, 3 … until a build comes to its
-end. What happens inside of a commit, of tantivy above all, nobody else sees: there the system lets no file
-grow beyond so many bytes, for the size of each file that is committed, and each page of it; in the first
-commit of all, and in that of a build that goes on from a checkpoint. After each fault the index must be the
-old one or the new one, and a further build without faults must make the new one. Each build runs in a child
-of this process, which has no thread of its own. What is written need not outlive the machine here, so that
+Operations are whatever changes something on the disk: each SQL statement that does, each file opened for
+writing, renamed, linked, cut or removed, each folder made or removed, each `fsync`, and each call of the
+writer of passages. The n-th fails, or the process dies right before it, for n = 1, 2, 3 … until a build comes
+to its end. What happens inside of a commit, of tantivy above all, nobody else sees: there the system lets no
+file grow beyond so many bytes, for the size of each file that is committed, and each page of it; in the first
+commit of all, and in that of a build that goes on from a checkpoint; for every third of them where writing
+fails. After each fault the index must be the old one or, from some operation on, the new one, and a further
+build without faults must make the new one, and encode nothing that had a vector in the index. With a STEP
+other than 1, only every so many operations have a fault, and no commit has one. Each build runs in a child of
+this process, which has no thread of its own. What is written need not outlive the machine here, so that
 nobody waits for the disk.
 """
 
 import asyncio
 import errno
-import importlib
 import json
 import os
 import resource
@@ -29,10 +30,11 @@ from itertools import count, product
 from pathlib import Path
 
 from tests.retrieval.conftest import rows_file
+from tests.retrieval.vectors import CountingEncoder
 
 from askance.core.errors import BadIndex
 from askance.models.scripted_encoder import ScriptedEncoder
-from askance.retrieval import build, draft, encoding, ledger, lexical, store, vectors
+from askance.retrieval import build, draft, ledger, lexical, store, vectors
 from askance.retrieval.bm25 import open_index
 from askance.retrieval.dense import open_dense
 
@@ -40,7 +42,7 @@ OLD = [("a", "old river"), ("b", "old town"), ("c", "old bridge"), ("e", "old mi
 NEW = [("a", "old river"), ("b", "new town"), ("d", "new tower"), ("e", "new mill")]
 """The last passage is replaced after the first checkpoint, so that the second commit strikes one out."""
 EVENTS = {"os.rename", "os.remove", "os.mkdir", "os.rmdir", "os.link", "os.truncate", "shutil.copyfile"}
-FAULTLESS, FAULTY, ODD = 0, 3, 4
+FAULTLESS, FAULTY, ODD, STILL_OLD = 0, 3, 4, 5
 CHECKPOINT_PASSAGES = 2
 PAGE = 4096
 """Of SQLite."""
@@ -71,7 +73,8 @@ class Faults:
 
         class Database(sqlite3.Connection):
             def execute(self, sql, *given):
-                faults.step(sqlite3.OperationalError(f"disk I/O error at {sql[:40]!r}"))
+                if not sql.startswith("SELECT"):
+                    faults.step(sqlite3.OperationalError(f"disk I/O error at {sql[:40]!r}"))
                 return super().execute(sql, *given)
 
             def executescript(self, script):
@@ -180,6 +183,7 @@ class Trial:
         self.source, self.old, self.index = folder / "rows.jsonl", folder / "old", folder / "index"
         self.ended = {"kill": (-signal.SIGKILL, -signal.SIGXFSZ), "error": (FAULTY,)}[kind]
         self.flaws: list[str] = []
+        self.outcomes: list[int] = []
         self.contents = [self.made(OLD, self.old), self.made(NEW, folder / "new")]
 
     def made(self, rows: list[tuple[str, str]], index: Path) -> object:
@@ -190,8 +194,8 @@ class Trial:
         assert [in_child(each) for each in work] == [FAULTLESS, FAULTLESS]
         return json.loads(note.read_text())
 
-    def built(self, index: Path | None = None) -> int:
-        build.build_index([self.source], index or self.index, encoder=ENCODER)
+    def built(self, index: Path | None = None, encoder: ScriptedEncoder = ENCODER) -> int:
+        build.build_index([self.source], index or self.index, encoder=encoder)
         return FAULTLESS
 
     def begin_anew(self, num_checkpoints: int) -> None:
@@ -212,14 +216,17 @@ class Trial:
         return FAULTY if faults.has_passed() else FAULTLESS
 
     def seen(self) -> int:
-        """Raises unless the index is the old one or the new one, and a build makes the new one."""
-        if self.begin == "old" or (self.index / "manifest.json").exists():
-            assert content(self.index) in self.contents
-        self.built()
+        """Whether the index is still the old one, or none; raises unless a build then makes the new one."""
+        is_there = (self.index / "manifest.json").exists()
+        found = content(self.index) if is_there else None
+        assert found in (self.contents if self.begin == "old" else [None, self.contents[1]])
+        encoder = CountingEncoder()
+        self.built(encoder=encoder)
+        assert {*encoder.texts} <= {text for _, text in NEW} - {text for _, text in OLD if is_there}
         assert content(self.index) == self.contents[1]
         assert len(list(self.index.glob("generation-*"))) == 1
         assert not list(self.index.rglob(".tmp*"))
-        return FAULTLESS
+        return FAULTLESS if found == self.contents[1] else STILL_OLD
 
     def happens(self, faults: Faults | CommitFault, what: str, num_checkpoints: int = 0) -> bool:
         """Whether a build, gone on with from a checkpoint, has a fault; notes what is wrong afterwards."""
@@ -227,7 +234,8 @@ class Trial:
         status = in_child(lambda: self.faulty(faults))
         if status not in (FAULTLESS, *self.ended):
             self.flaws.append(f"{what}: ended with {status}")
-        if in_child(self.seen) != FAULTLESS:
+        self.outcomes.append(in_child(self.seen))
+        if self.outcomes[-1] == ODD:
             self.flaws.append(f"{what}: is not the index that it should be afterwards")
         return status != FAULTLESS
 
@@ -239,17 +247,18 @@ class Trial:
         return sorted({size - 1 for size in sizes}.union(*(range(0, size, PAGE) for size in sizes)))
 
 
-def main(folder: Path, kind: str, begin: str) -> None:
-    # Hundreds of children would read it in anew, each in a tenth of a second.
-    importlib.import_module("faiss")
+def main(folder: Path, kind: str, begin: str, step: str) -> None:
     os.fsync = lambda descriptor: None
-    build.CHECKPOINT_PASSAGES = encoding.CHECKPOINT_PASSAGES = CHECKPOINT_PASSAGES
+    build.CHECKPOINT_PASSAGES = build.CHECKPOINT_VECTORS = CHECKPOINT_PASSAGES
     trial = Trial(folder, kind, begin)
     index = trial.index
-    number = next(n for n in count(1) if not trial.happens(Faults(index, n, kind), f"operation {n}"))
+    numbers = count(1, int(step))
+    number = next(n for n in numbers if not trial.happens(Faults(index, n, kind), f"operation {n}"))
+    if kind == "kill" and trial.outcomes != sorted(trial.outcomes, reverse=True):
+        trial.flaws.append(f"the index does not stay the new one: {trial.outcomes}")
     num_limits = 0
-    for (writer, files), num_checkpoints in product(WRITERS.items(), range(2)):
-        for limit in trial.limits(files, num_checkpoints):
+    for (writer, files), num_checkpoints in product(WRITERS.items(), range(2) if step == "1" else ()):
+        for limit in trial.limits(files, num_checkpoints)[:: 1 if kind == "kill" else 3]:
             what = f"{writer.__name__} after {num_checkpoints} checkpoints, at most {limit} bytes"
             num_limits += trial.happens(CommitFault(writer, kind, limit), what, num_checkpoints)
     print(json.dumps({"operations": number - 1, "limits": num_limits, "flaws": trial.flaws}))

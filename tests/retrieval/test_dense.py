@@ -1,8 +1,6 @@
 import asyncio
 import json
 import shutil
-import subprocess
-import sys
 import threading
 
 import numpy as np
@@ -14,16 +12,13 @@ from tests.retrieval.vectors import FixedEncoder, files_of_vectors, ledger_of, s
 from tests.tolerances import near
 
 from askance.core.errors import BadIndex, InputError, ModelFailure, RetrieverFailure
-from askance.core.installing import install_line
 from askance.models.scripted_encoder import ScriptedEncoder
 from askance.retrieval import dense
 from askance.retrieval.bm25 import open_index
 from askance.retrieval.build import build_index
-from askance.retrieval.dense import open_dense
-from askance.retrieval.hybrid import HybridRetriever, open_hybrid
+from askance.retrieval.dense import HybridRetriever, open_dense, open_hybrid
 from askance.retrieval.scripted import ScriptedRetriever
-from askance.retrieval.store import generation_folder
-from askance.retrieval.vectors import VECTORS
+from askance.retrieval.store import VECTORS, generation_folder
 
 
 @pytest.fixture(scope="module")
@@ -221,10 +216,3 @@ def test_hybrid_finds_what_either_finds():
     down = ScriptedRetriever(RetrieverFailure("down"))
     with pytest.raises(RetrieverFailure, match="down"):
         search(HybridRetriever(first, down), "river", 3)
-
-
-def test_without_faiss_the_error_names_the_extra():
-    script = "import sys; sys.modules['faiss'] = None; import askance.retrieval.flat"
-    done = subprocess.run([sys.executable, "-c", script], capture_output=True, text=True, check=False)
-    assert "MissingExtra: searching by vectors needs the package 'faiss-cpu'" in done.stderr
-    assert install_line("dense") in done.stderr

@@ -76,7 +76,7 @@ def test_bad_files_are_skipped_with_the_reason_and_reading_goes_on(tmp_path):
         "binary.txt": "byte 4 is NUL",
         "latin.md": "byte 1 is 0xfc",
         "late.jsonl": f"byte {80_000 * 17 + 10} is 0xff",
-        "cut.tsv": "inside a character",
+        "cut.tsv": "byte 11 is 0xc3",
         "utf16.html": "NUL",
         "broken.pdf": "PDF",
         "photo.png": "unknown kind",
@@ -161,9 +161,9 @@ def test_the_place_is_the_same_however_a_file_is_given(tmp_path, monkeypatch):
 
 def test_reading_many_rows_takes_bounded_memory(tmp_path):
     with (tmp_path / "rows.jsonl").open("w") as file:
-        file.writelines(json.dumps({"text": f"{number} " * 50}) + "\n" for number in range(30_000))
+        file.writelines(json.dumps({"text": f"{number} " * 500}) + "\n" for number in range(3_000))
     tracemalloc.start()
-    assert sum(1 for _ in read_documents([tmp_path])) == 30_000
+    assert sum(1 for _ in read_documents([tmp_path])) == 3_000
     _, peak_bytes = tracemalloc.get_traced_memory()
     tracemalloc.stop()
     assert peak_bytes < 6_000_000

@@ -1,6 +1,8 @@
 """Building an index with vectors: only what has none is encoded, whatever happened before."""
 
 import asyncio
+import sqlite3
+from contextlib import closing
 
 import numpy as np
 import pytest
@@ -11,11 +13,9 @@ from tests.retrieval.vectors import CountingEncoder, FixedEncoder, check_vectors
 
 from askance.core.errors import BadIndex, DocumentError, InputError, ModelFailure
 from askance.models.scripted_encoder import ScriptedEncoder
-from askance.retrieval import encoding
+from askance.retrieval import build
 from askance.retrieval.build import build_index
-from askance.retrieval.manifest import EncoderNote, read_manifest
-from askance.retrieval.store import generation_folder
-from askance.retrieval.vectors import VECTORS
+from askance.retrieval.store import VECTORS, EncoderNote, generation_folder, read_manifest
 
 ROW_BYTES = 16 * 4
 
@@ -57,7 +57,7 @@ def test_only_new_and_changed_passages_are_encoded(tmp_path, write_rows, index, 
     write_rows(source, *rows, ("8", "word eight"), ("9", "word 9"))
     assert build_index([source], index, encoder=encoder).encoded == 2
     assert sorted(encoder.texts) == ["word 9", "word eight"]
-    assert files_of_vectors(index) == {"000001.f32": 9 * ROW_BYTES, "000002.f32": 2 * ROW_BYTES}
+    assert files_of_vectors(index) == {"000001.f32": 11 * ROW_BYTES}
     check_vectors(index, 9)
 
 
@@ -89,14 +89,33 @@ def test_what_is_mostly_dead_is_written_anew(tmp_path, write_rows, index, encode
     check_vectors(index, 4)
 
 
-def test_segments_stay_few(tmp_path, write_rows, index, encoder):
+def test_an_index_that_grows_has_one_file_of_vectors(tmp_path, write_rows, index, encoder):
     rows = []
-    for number in range(20):
+    for number in range(6):
         rows += [(f"{number}-{each}", f"word {number} {each}") for each in range(3 + number % 5)]
         build_index([write_rows(tmp_path / "rows.jsonl", *rows)], index, encoder=encoder)
-        assert len(files_of_vectors(index)) <= encoding._MAX_SEGMENTS + 1
+        assert files_of_vectors(index) == {"000001.f32": len(rows) * ROW_BYTES}
     assert len(encoder.texts) == len(rows)
     check_vectors(index, len(rows))
+
+
+def test_an_index_with_several_files_of_vectors_is_read_and_gets_one(tmp_path, write_rows, index, encoder):
+    """As earlier versions wrote them."""
+    rows = [(str(number), f"word {number}") for number in range(9)]
+    source = write_rows(tmp_path / "rows.jsonl", *rows)
+    build_index([source], index, encoder=encoder)
+    first = generation_folder(index, 1) / VECTORS / "000001.f32"
+    content = first.read_bytes()
+    first.write_bytes(content[: 4 * ROW_BYTES])
+    first.with_name("000002.f32").write_bytes(content[:ROW_BYTES] + content[4 * ROW_BYTES :])
+    with closing(sqlite3.connect(ledger_of(index))) as database:
+        database.execute("UPDATE vectors SET segment = 2, first_row = first_row - 3 WHERE first_row >= 4")
+        database.commit()
+    check_vectors(index, 9)
+    write_rows(source, *rows, ("9", "word 9"))
+    assert build_index([source], index, encoder=encoder).encoded == 1
+    assert files_of_vectors(index) == {"000003.f32": 10 * ROW_BYTES}
+    check_vectors(index, 10)
 
 
 def test_nothing_is_left_of_removed_documents(tmp_path, write_rows, index, encoder):
@@ -131,7 +150,7 @@ def test_after_any_history_every_passage_has_its_vector(tmp_path_factory, write_
 
 
 def test_progress_tells_what_is_encoded(tmp_path, write_rows, index, encoder, monkeypatch):
-    monkeypatch.setattr(encoding, "_PASSAGES_AT_ONCE", 4)
+    monkeypatch.setattr(build, "_PASSAGES_AT_ONCE", 4)
     seen = []
     source = write_rows(tmp_path / "rows.jsonl", *((str(number), f"word {number}") for number in range(10)))
     build_index([source], index, encoder=encoder, progress=seen.append)
@@ -145,7 +164,7 @@ def test_long_documents_are_encoded_piece_by_piece(tmp_path, index, monkeypatch)
             assert len(texts) <= 4
             return await super().embed(texts, kind)
 
-    monkeypatch.setattr(encoding, "_PASSAGES_AT_ONCE", 4)
+    monkeypatch.setattr(build, "_PASSAGES_AT_ONCE", 4)
     (tmp_path / "a.txt").write_text(" ".join(f"w{number}" for number in range(1050)))
     (tmp_path / "b.txt").write_text("word")
     build_index([tmp_path / "a.txt", tmp_path / "b.txt"], index, encoder=Modest())
@@ -165,8 +184,8 @@ class Breaking(CountingEncoder):
 def test_an_encoder_that_breaks_leaves_the_old_index_and_what_is_encoded(
     tmp_path, write_rows, index, found, monkeypatch, is_first
 ):
-    monkeypatch.setattr(encoding, "_PASSAGES_AT_ONCE", 4)
-    monkeypatch.setattr(encoding, "CHECKPOINT_PASSAGES", 8)
+    monkeypatch.setattr(build, "_PASSAGES_AT_ONCE", 4)
+    monkeypatch.setattr(build, "CHECKPOINT_VECTORS", 8)
     source = write_rows(tmp_path / "rows.jsonl", ("0", "word old"))
     if not is_first:
         build_index([source], index, encoder=ScriptedEncoder())
@@ -222,8 +241,8 @@ def test_an_index_with_vectors_wants_its_encoder(tmp_path, write_rows, index, en
 
 
 def test_a_draft_of_another_encoder_is_not_gone_on_with(tmp_path, write_rows, index, monkeypatch):
-    monkeypatch.setattr(encoding, "_PASSAGES_AT_ONCE", 4)
-    monkeypatch.setattr(encoding, "CHECKPOINT_PASSAGES", 8)
+    monkeypatch.setattr(build, "_PASSAGES_AT_ONCE", 4)
+    monkeypatch.setattr(build, "CHECKPOINT_VECTORS", 8)
     source = write_rows(tmp_path / "rows.jsonl", *((str(number), f"word {number}") for number in range(30)))
     with pytest.raises(ModelFailure):
         build_index([source], index, encoder=Breaking())
@@ -262,9 +281,6 @@ def test_a_build_upon_damaged_vectors(tmp_path, write_rows, index, encoder, dama
 
 
 def test_a_ledger_from_before_there_were_vectors(tmp_path, write_rows, index, encoder):
-    import sqlite3
-    from contextlib import closing
-
     source = write_rows(tmp_path / "rows.jsonl", ("a", "one"))
     build_index([source], index)
     with closing(sqlite3.connect(ledger_of(index))) as database:

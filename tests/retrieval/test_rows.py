@@ -3,7 +3,7 @@ import json
 import pytest
 
 from askance.core.errors import DocumentError
-from askance.retrieval.rows import read_jsonl, read_tsv
+from askance.retrieval.formats import read_jsonl, read_tsv
 
 
 def jsonl(folder, content):
@@ -37,14 +37,14 @@ def test_json_rows(tmp_path):
     [
         ("{", "Expecting property name"),
         ('{"text": "a"} x', "Extra data"),
-        ("[1]", "a list, not an object"),
-        ('"text"', "a string, not an object"),
-        ("null", "null, not an object"),
-        ('{"id": "1"}', 'there is no "text"'),
-        ('{"text": 5}', '"text" is a number, not a string'),
-        ('{"text": "a", "title": {}}', '"title" is an object, not a string'),
-        ('{"text": "a", "id": true}', '"id" is true or false'),
-        ('{"text": "a", "id": 1.5}', '"id" is a number'),
+        ("[1]", "[1] is not an object"),
+        ('"text"', '"text" is not an object'),
+        ("null", "null is not an object"),
+        ('{"id": "1"}', '"text" is null, not a string'),
+        ('{"text": 5}', '"text" is 5, not a string'),
+        ('{"text": "a", "title": {}}', '"title" is {}, not a string'),
+        ('{"text": "a", "id": true}', '"id" is true, not a string or a whole number'),
+        ('{"text": "a", "id": 1.5}', '"id" is 1.5, not'),
         ('{"text": "a", "id": ""}', '"id" has 0 characters'),
         (json.dumps({"text": "a", "id": "x" * 513}), '"id" has 513 characters'),
         ('{"text": "a \\ud800 b"}', "half of a character"),

@@ -7,10 +7,9 @@ import numpy as np
 from tests.tolerances import assert_near
 
 from askance.models.scripted_encoder import ScriptedEncoder
+from askance.retrieval.build import text_of
 from askance.retrieval.dense import open_dense
-from askance.retrieval.encoding import text_of
-from askance.retrieval.store import LEDGER, generation_folder, open_store
-from askance.retrieval.vectors import VECTORS
+from askance.retrieval.store import LEDGER, VECTORS, generation_folder, open_store
 
 
 class CountingEncoder(ScriptedEncoder):

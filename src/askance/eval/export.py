@@ -13,7 +13,7 @@ from askance.core.strict_json import json_line
 from askance.core.trace import Searched
 from askance.core.types import Answer
 from askance.eval.datasets import located
-from askance.eval.datasets.asqa import read_items
+from askance.eval.datasets.long_form import read_asqa_items
 from askance.eval.judging.judge_run import check_cites, topic_of
 from askance.eval.record import Record, differing_field
 from askance.eval.recorded_run import RecordedRun, last_answer
@@ -35,14 +35,14 @@ def alce(run: RecordedRun, dataset: str) -> str:
     if not dataset.startswith("asqa:") or path is None:
         raise DatasetError(f"dataset {dataset!r}: the run {run.folder} is over ASQA; name asqa:FILE.")
     records, data = {record.id: record for record in run.records}, []
-    for asked, item in read_items(path, **options):
-        record = records.pop(asked.id, None)
+    for example, item in read_asqa_items(path, **options):
+        record = records.pop(example.question.id, None)
         if record is None:
             continue
-        field = differing_field(record, asked.example())
+        field = differing_field(record, example)
         if field:
             raise DatasetError(
-                f"dataset {dataset!r} has the question {asked.id!r} with another {field} than the run "
+                f"dataset {dataset!r} has the question {record.id!r} with another {field} than the run "
                 f"{run.folder}: name the file that the run was asked from."
             )
         data.append(item | _output(run.answer(record) or Answer("")))

@@ -28,7 +28,6 @@ _PACKAGES = (
     "transformers",
     "xllamacpp",
     "tantivy",
-    "faiss-cpu",
     "sentence-transformers",
     "httpx2",
 )

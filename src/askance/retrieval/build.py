@@ -1,23 +1,32 @@
-"""Building an index: documents in, passages indexed, and only what changed is touched."""
+"""Building an index: documents in, passages indexed and encoded, and only what changed is touched."""
 
+import asyncio
 import dataclasses
 import time
 from collections import Counter
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
-from askance.core.errors import DocumentError
+import numpy as np
+
+from askance.core.errors import DocumentError, InputError
 from askance.core.ports import Encoder
-from askance.retrieval.documents import SUFFIXES, Document, Skipped, place_of, read_documents
+from askance.core.types import Passage
+from askance.retrieval.documents import Document, Skipped, place_of, read_documents
 from askance.retrieval.draft import Draft, open_draft
-from askance.retrieval.encoding import encode_missing, note_of, settle_segments
-from askance.retrieval.ledger import Entry, digest_of
-from askance.retrieval.lexical import Analysis
-from askance.retrieval.manifest import Manifest
-from askance.retrieval.passages import cut_passages
+from askance.retrieval.formats import READERS
+from askance.retrieval.ledger import Damaged, Encoded, digest_of
+from askance.retrieval.lexical import Analysis, LexicalIndex
+from askance.retrieval.passages import cut_passages, passage_id
+from askance.retrieval.store import EncoderNote, Manifest
+from askance.retrieval.vectors import checked
 
 CHECKPOINT_PASSAGES = 100_000
+CHECKPOINT_VECTORS = 5_000
+_PASSAGES_AT_ONCE = 256
+_OUTCOMES = ("added", "updated", "unchanged", "removed", "duplicates")
+_CHANGES = {"added", "updated", "removed"}
 
 
 @dataclass(frozen=True, slots=True)
@@ -115,8 +124,7 @@ def build_index(
     """
     started = time.perf_counter()
     documents = read_documents(sources, leave_out=out, follow_links=follow_links)
-    note = None if encoder is None else note_of(encoder)
-    with open_draft(out, analysis, note) as draft:
+    with open_draft(out, analysis, None if encoder is None else note_of(encoder)) as draft:
         build = _Build(draft, progress)
         for item in documents:
             build.take(item)
@@ -124,21 +132,40 @@ def build_index(
             raise _nothing(sources, build.skipped)
         build.remove_vanished(sources)
         if encoder is not None:
-            build.encode(encoder)
+            asyncio.run(build.encode(encoder))
         manifest = build.finish()
     return BuildReport(
         folder=out,
         documents=manifest.documents,
         passages=manifest.passages,
-        added=build.outcomes["added"],
-        updated=build.outcomes["updated"],
-        unchanged=build.outcomes["unchanged"],
-        removed=build.outcomes["removed"],
-        duplicates=build.outcomes["duplicate"],
+        **{name: build.outcomes[name] for name in _OUTCOMES},
         skipped=tuple(build.skipped),
         seconds=time.perf_counter() - started,
         encoded=build.num_encoded,
     )
+
+
+def note_of(encoder: Encoder) -> EncoderNote:
+    """What an index remembers of an encoder.
+
+    Raises:
+        InputError: called inside a running event loop.
+        ModelFailure: the encoder broke.
+    """
+    try:
+        asyncio.get_running_loop()
+    except RuntimeError:
+        none = asyncio.run(encoder.embed([], "passage"))
+        return EncoderNote(encoder.name, encoder.fingerprint, int(none.shape[1]))
+    raise InputError(
+        "build_index was called with an encoder inside a running event loop: write "
+        "`await asyncio.to_thread(build_index, …)` there."
+    )
+
+
+def text_of(passage: Passage) -> str:
+    """What of a passage is encoded: its title and its text."""
+    return f"{passage.title} {passage.text}".strip()
 
 
 class _Build:
@@ -157,6 +184,8 @@ class _Build:
         if isinstance(item, Skipped):
             self.skipped.append(item)
         else:
+            # Between two documents, so that index and ledger agree.
+            self._checkpoint_after(CHECKPOINT_PASSAGES)
             self.num_documents += 1
             self.outcomes[self._enter(item)] += 1
         self._report(item.source)
@@ -168,35 +197,56 @@ class _Build:
             self._draft.ledger.remove(entry)
             self.outcomes["removed"] += 1
 
-    def encode(self, encoder: Encoder) -> None:
-        self.num_encoded = encode_missing(
-            self._draft, encoder, lambda done, of_all: self._report("encoding", done, of_all)
-        )
+    async def encode(self, encoder: Encoder) -> None:
+        """Make the vectors of passages that have none, whichever sources this or an earlier build was given.
+
+        Raises:
+            ModelFailure: the encoder broke, or gave something else than vectors of length 1.
+            OSError: the vectors can't be written.
+            Damaged: passages are missing in the lexical index.
+        """
+        writer, ledger = self._draft.vectors, self._draft.ledger
+        assert writer is not None  # a draft with an encoder has one
+        to_encode = ledger.num_not_encoded()
+        if not to_encode:
+            return
+        self._draft.checkpoint()
+        self._num_unsaved = 0
+        for batch in _batches(ledger.not_encoded(), self._draft.lexical.committed()):
+            self._checkpoint_after(CHECKPOINT_VECTORS)
+            texts = [text_of(passage) for _, passages in batch for passage in passages]
+            parts = []
+            for first in range(0, len(texts), _PASSAGES_AT_ONCE):
+                part = texts[first : first + _PASSAGES_AT_ONCE]
+                found = await encoder.embed(part, "passage")
+                parts.append(checked(found, len(part), writer.dimensions, encoder.name))
+            vectors, first = np.concatenate(parts), 0
+            for document, passages in batch:
+                writer.add(document, vectors[first : first + len(passages)])
+                first += len(passages)
+            self.num_encoded += len(texts)
+            self._num_unsaved += len(texts)
+            self._report("encoding", to_encode)
 
     def finish(self) -> Manifest:
         """Publish what changed; where nothing did, the index stays as it is."""
-        base = self._draft.base
-        has_changed = (
-            self._draft.is_resumed
-            or self.num_encoded > 0
-            or any(self.outcomes[outcome] for outcome in ("added", "updated", "removed"))
-        )
-        if base and not has_changed and (base.encoder is None) == (self._draft.vectors is None):
-            return base
-        if self._draft.vectors is not None:
-            settle_segments(self._draft)
-        return self._draft.publish()
+        draft = self._draft
+        has_changed = draft.is_resumed or self.num_encoded or self.outcomes.keys() & _CHANGES
+        if draft.base and not has_changed and (draft.base.encoder is None) == (draft.vectors is None):
+            return draft.base
+        return draft.publish()
 
-    def _report(self, source: str, encoded: int = 0, to_encode: int = 0) -> None:
+    def _checkpoint_after(self, num_passages: int) -> None:
+        if self._num_unsaved >= num_passages:
+            self._draft.checkpoint()
+            self._num_unsaved = 0
+
+    def _report(self, source: str, to_encode: int = 0) -> None:
         if self._progress:
-            counts = self.num_documents, self._num_passages, len(self.skipped), encoded, to_encode
+            counts = self.num_documents, self._num_passages, len(self.skipped), self.num_encoded, to_encode
             self._progress(BuildProgress(source, *counts))
 
     def _enter(self, document: Document) -> str:
-        if self._num_unsaved >= CHECKPOINT_PASSAGES:
-            # Between two documents, so that index and ledger agree.
-            self._draft.checkpoint()
-            self._num_unsaved = 0
         digest = digest_of(document)
         ledger = self._draft.ledger
         entry = ledger.find(document, digest)
@@ -204,9 +254,10 @@ class _Build:
             id = ledger.free_id(document.id)
             ledger.add(document, id, digest, self._write(document, id))
             return "added"
-        if entry.digest == digest and not _has_moved(entry, document):
-            ledger.keep(entry)
-            return "duplicate" if entry.is_met else "unchanged"
+        has_moved = entry.place != document.place and not entry.is_met and not Path(entry.place).exists()
+        if entry.digest == digest and not has_moved:
+            ledger.meet(entry.number)
+            return "duplicates" if entry.is_met else "unchanged"
         self._draft.lexical.remove(entry.id)
         ledger.replace(entry, document, digest, self._write(document, entry.id))
         return "updated"
@@ -219,8 +270,27 @@ class _Build:
         return len(passages)
 
 
-def _has_moved(entry: Entry, document: Document) -> bool:
-    return entry.place != document.place and not entry.is_met and not Path(entry.place).exists()
+def _batches(
+    documents: Iterator[Encoded], lexical: LexicalIndex
+) -> Iterator[list[tuple[Encoded, list[Passage]]]]:
+    """Whole documents with their passages, about 256 passages at a time.
+
+    Raises:
+        Damaged: the lexical index does not have all that the ledger says.
+    """
+    batch, num_passages = [], 0
+    for document in documents:
+        found = lexical.passages_of(document.id)
+        ids = [passage_id(document.id, number + 1, document.passages) for number in range(document.passages)]
+        if missing := [id for id in ids if id not in found]:
+            raise Damaged(f"passage {missing[0]!r} is not in the lexical index")
+        batch.append((document, [found[id] for id in ids]))
+        num_passages += len(ids)
+        if num_passages >= _PASSAGES_AT_ONCE:
+            yield batch
+            batch, num_passages = [], 0
+    if batch:
+        yield batch
 
 
 def _nothing(sources: Sequence[Path], skipped: Sequence[Skipped]) -> DocumentError:
@@ -228,5 +298,5 @@ def _nothing(sources: Sequence[Path], skipped: Sequence[Skipped]) -> DocumentErr
     reasons = "; ".join(f"{each.source}: {each.reason}" for each in skipped[:3])
     told = f" ({len(skipped)} skipped: {reasons}{'; …' if len(skipped) > 3 else ''})" if skipped else ""
     return DocumentError(
-        f"there is nothing to index in {named}{told}: give files of the kinds {' '.join(SUFFIXES)} with text."
+        f"there is nothing to index in {named}{told}: give files of the kinds {' '.join(READERS)} with text."
     )

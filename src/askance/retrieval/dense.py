@@ -1,4 +1,4 @@
-"""Search by meaning: the passages whose vectors are nearest to the query's."""
+"""Search by meaning: the passages whose vectors are nearest to the query's; and by words and meaning."""
 
 import asyncio
 import sqlite3
@@ -9,12 +9,16 @@ import numpy as np
 from numpy.typing import NDArray
 
 from askance.core.errors import ModelFailure, RetrieverFailure
-from askance.core.ports import Encoder
+from askance.core.ports import Encoder, Retriever
 from askance.core.types import Hit, Passage
-from askance.retrieval.flat import FlatIndex
+from askance.retrieval.bm25 import Bm25Retriever
 from askance.retrieval.ranking import as_hits, best_with_ties, check_k
 from askance.retrieval.store import Store, open_store
-from askance.retrieval.vectors import checked
+from askance.retrieval.vectors import FlatIndex, checked
+from askance.text.fusion import fuse_hits
+
+RANKS_FUSED = 100
+"""How far down each ranking of a hybrid is looked at, for any k up to this."""
 
 # Below this many products (about a millisecond of work) a thread costs more than it frees.
 _MIN_WORK_FOR_THREAD = 10_000_000
@@ -63,7 +67,7 @@ class DenseRetriever:
 
     def _search(self, vector: NDArray[np.float32], k: int, exclude: frozenset[str]) -> tuple[Hit, ...]:
         best = best_with_ties(
-            lambda limit: self.vectors.best(vector, limit), k + len(exclude), self.vectors.num_vectors
+            lambda limit: self.vectors.best(vector[0], limit), k + len(exclude), self.vectors.num_vectors
         )
         return as_hits([(score, self._passage(place)) for score, place in best], k, exclude)
 
@@ -75,14 +79,56 @@ class DenseRetriever:
         return found[passage_id]
 
 
+@dataclass(frozen=True, slots=True)
+class HybridRetriever:
+    """A `Retriever` that fuses the rankings of two others by reciprocal ranks; see `fuse`.
+
+    The first 100 of each ranking count, or the first k where more are asked for. A hit's score is the sum of
+    1 / (60 + rank). What both rank alike comes in the order of the first ranking.
+    """
+
+    first: Retriever
+    second: Retriever
+
+    @property
+    def name(self) -> str:
+        """Names both."""
+        return f"hybrid of {self.first.name} and {self.second.name}"
+
+    @property
+    def fingerprint(self) -> str:
+        """Of both; empty if one of them has none."""
+        both = self.first.fingerprint, self.second.fingerprint
+        return f"hybrid, {'; '.join(both)}" if all(both) else ""
+
+    async def search(self, query: str, k: int, *, exclude: frozenset[str] = frozenset()) -> tuple[Hit, ...]:
+        """At most `k` passages, best first; none for a query without a searchable word.
+
+        Raises:
+            InputError: `k` is below 1.
+            RetrieverFailure: as for the two.
+        """
+        check_k(k)
+        num_fused = max(k, RANKS_FUSED)
+        rankings = await asyncio.gather(
+            *(each.search(query, num_fused, exclude=exclude) for each in (self.first, self.second))
+        )
+        return fuse_hits(rankings)[:k]
+
+
 def open_dense(path: Path, encoder: Encoder) -> DenseRetriever:
     """The retriever over the vectors in the index folder `path`, which `encoder` must have made.
 
     Raises:
         BadIndex: the index is missing, empty, damaged or newer than this version, has no vectors, or has
             those of another encoder.
-        MissingExtra: faiss is not installed.
     """
     store = open_store(path, encoder=encoder)
     assert store.vectors is not None  # they were asked for
     return DenseRetriever(store, store.vectors, encoder)
+
+
+def open_hybrid(path: Path, encoder: Encoder) -> HybridRetriever:
+    """BM25 and the vectors of one and the same index; takes and raises what `open_dense` does."""
+    dense = open_dense(path, encoder)
+    return HybridRetriever(Bm25Retriever(dense.store), dense)

@@ -10,19 +10,14 @@ A file that can't be read as what its name says is skipped with the reason, and 
 row is an error instead: it says that the file is not what its owner believes it to be.
 """
 
-import codecs
 import os
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
 from askance.core.errors import DocumentError
-from askance.retrieval.formats import WHOLE_FILE_READERS
-from askance.retrieval.rows import ROW_READERS
+from askance.retrieval.formats import READERS, Row, Unreadable
 from askance.sample import CORPUS, SAMPLE
-
-SUFFIXES = (*WHOLE_FILE_READERS, *ROW_READERS)
-_BLOCK_BYTES = 1 << 20
 
 
 @dataclass(frozen=True, slots=True)
@@ -144,38 +139,28 @@ def _leads_out(path: Path, folder: Path) -> bool:
 
 
 def _read_file(found: _Found) -> Iterator[Document | Skipped]:
-    flaw = _flaw(found.path)
-    if flaw:
+    if flaw := _flaw(found.path):
         yield found.skipped(flaw)
-    elif found.path.suffix.lower() in ROW_READERS:
-        yield from _read_rows(found)
-    else:
-        yield _read_whole(found)
-
-
-def _read_whole(found: _Found) -> Document | Skipped:
+        return
     try:
-        title, text = WHOLE_FILE_READERS[found.path.suffix.lower()](found.path)
-    except DocumentError as error:
-        return found.skipped(str(error))
-    except OSError as error:
-        return found.skipped(f"can't be read: {error.strerror}")
-    if not text.strip():
-        return found.skipped("holds no text")
-    return Document(found.id, title or found.path.stem, text, found.source, found.place)
-
-
-def _read_rows(found: _Found) -> Iterator[Document | Skipped]:
-    source, place = found.source, found.place
-    try:
-        for row in ROW_READERS[found.path.suffix.lower()](found.path):
-            if row.text.strip():
-                id = f"{found.id}:{row.line}" if row.id is None else row.id
-                yield Document(id, row.title, row.text, source, place, is_row=True)
-            else:
-                yield Skipped(f"{source}, line {row.line}", "the row has no text")
+        for row in READERS[found.path.suffix.lower()](found.path):
+            yield _document(found, row)
+    except Unreadable as error:
+        yield found.skipped(str(error))
     except OSError as error:
         yield found.skipped(f"can't be read: {error.strerror}")
+
+
+def _document(found: _Found, row: Row) -> Document | Skipped:
+    source, place = found.source, found.place
+    if row.line:
+        if not row.text.strip():
+            return Skipped(f"{source}, line {row.line}", "the row has no text")
+        id = f"{found.id}:{row.line}" if row.id is None else row.id
+        return Document(id, row.title, row.text, source, place, is_row=True)
+    if not row.text.strip():
+        return found.skipped("holds no text")
+    return Document(found.id, row.title or found.path.stem, row.text, source, place)
 
 
 def _flaw(path: Path) -> str:
@@ -184,8 +169,8 @@ def _flaw(path: Path) -> str:
         return "its name is not UTF-8"
     if path.is_dir():
         return "a link to a folder, which is not followed"
-    if path.suffix.lower() not in SUFFIXES:
-        return f"unknown kind of file (known: {' '.join(SUFFIXES)})"
+    if path.suffix.lower() not in READERS:
+        return f"unknown kind of file (known: {' '.join(READERS)})"
     if path.exists() and not path.is_file():
         return "not a regular file"
     try:
@@ -197,19 +182,19 @@ def _flaw(path: Path) -> str:
 
 
 def _text_flaw(path: Path) -> str:
-    decoder = codecs.getincrementaldecoder("utf-8")()
+    at_byte = 0
     with path.open("rb") as file:
-        while block := file.read(_BLOCK_BYTES):
-            if b"\0" in block:
-                at_byte = file.tell() - len(block) + block.index(b"\0")
-                return f"binary, or not UTF-8 (byte {at_byte} is NUL)"
+        # No character of UTF-8 but the line break holds the byte of a line break.
+        for line in file:
+            if b"\0" in line:
+                return f"binary, or not UTF-8 (byte {at_byte + line.index(0)} is NUL)"
             try:
-                decoder.decode(block)
+                line.decode()
             except UnicodeDecodeError as error:
-                # The decoder's own position counts from bytes it kept back from the block before.
-                at_byte = file.tell() - len(error.object) + error.start
-                return f"not UTF-8 (byte {at_byte} is 0x{error.object[error.start]:02x}); convert it to UTF-8"
-    return "not UTF-8 (it ends inside a character)" if decoder.getstate()[0] else ""
+                found = f"byte {at_byte + error.start} is 0x{line[error.start]:02x}"
+                return f"not UTF-8 ({found}); convert it to UTF-8"
+            at_byte += len(line)
+    return ""
 
 
 def _printable(path: Path) -> str:

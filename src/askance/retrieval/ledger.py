@@ -1,19 +1,21 @@
 """The ledger: which documents an index holds, so that a later build touches only what changed.
 
-One SQLite file beside the index it describes. Which documents the current run has met is kept in a temporary
-table, so that memory stays bounded however many there are.
+One SQLite file beside the index it describes. It also says where the vectors of each document lie. They are
+kept in segments, files of rows that are only ever added to: a document has as many rows, one after another,
+as it has passages, and rows that no document points to are dead. Which documents the current run has met is
+kept in a temporary table, so that memory stays bounded however many there are.
 """
 
 import hashlib
 import sqlite3
+import weakref
 from collections.abc import Iterable, Iterator, Set
 from dataclasses import dataclass
 from pathlib import Path
 
 from askance.retrieval.documents import Document
-from askance.retrieval.places import PLACES_TABLES, VectorPlaces
 
-_TABLES = f"""
+_TABLES = """
 BEGIN IMMEDIATE;
 CREATE TABLE IF NOT EXISTS documents (
     number INTEGER PRIMARY KEY,
@@ -24,14 +26,25 @@ CREATE TABLE IF NOT EXISTS documents (
     passages INTEGER NOT NULL
 );
 CREATE INDEX IF NOT EXISTS by_given_id ON documents (given_id);
+CREATE TABLE IF NOT EXISTS vectors (
+    document INTEGER PRIMARY KEY,   -- its number
+    segment INTEGER NOT NULL,
+    first_row INTEGER NOT NULL
+);
+CREATE INDEX IF NOT EXISTS by_row ON vectors (segment, first_row);
 CREATE TABLE IF NOT EXISTS state (stamp TEXT NOT NULL);
 INSERT INTO state SELECT '' WHERE NOT EXISTS (SELECT 1 FROM state);
-{PLACES_TABLES}
 COMMIT;
 """
 """One transaction, which leaves alone what is there: a ledger has all of this or none of it."""
-_MET = "CREATE TEMPORARY TABLE met (number INTEGER PRIMARY KEY)"
 _IS_MET = "EXISTS (SELECT 1 FROM met WHERE met.number = documents.number)"
+_ENTRIES = f"SELECT number, id, place, digest, {_IS_MET} FROM documents"
+_ENCODED = "SELECT number, id, passages, segment, first_row FROM vectors JOIN documents ON number = document"
+_MISSING = "FROM documents WHERE passages > 0 AND number NOT IN (SELECT document FROM vectors)"
+
+
+class Damaged(ValueError):
+    """Files of an index that contradict each other or themselves; says which."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -45,29 +58,47 @@ class Entry:
     is_met: bool
 
 
+@dataclass(frozen=True, slots=True)
+class Encoded:
+    """A document with its number of passages, and where its vectors begin, if it has any."""
+
+    number: int
+    id: str
+    passages: int
+    segment: int = -1
+    first_row: int = -1
+
+
+@dataclass(frozen=True, slots=True)
+class Segment:
+    """A segment: how many of its rows are in use, and where the last of those ends."""
+
+    number: int
+    live: int
+    end: int
+
+
 class Ledger:
     """The documents of one generation. Changes become durable together, at `commit`.
 
-    Attributes:
-        places: where the vectors of the documents lie, for those that have some.
+    Args:
+        is_finished: it belongs to a finished generation: it is only read, by any thread, also once the file
+            is removed.
 
     Raises:
-        sqlite3.DatabaseError: the file is no ledger.
+        sqlite3.Error: the file is no ledger.
     """
 
-    def __init__(self, path: Path) -> None:
-        self._database = sqlite3.connect(path)
-        try:
+    def __init__(self, path: Path, *, is_finished: bool = False) -> None:
+        if is_finished:
+            uri = f"{path.resolve().as_uri()}?mode=ro&immutable=1"
+            self._database = sqlite3.connect(uri, uri=True, check_same_thread=False)
+        else:
+            self._database = sqlite3.connect(path)
+        self.close = weakref.finalize(self, self._database.close)
+        if not is_finished:
             self._database.executescript(_TABLES)
-            self._database.execute(_MET)
-        except sqlite3.Error:
-            self._database.close()
-            raise
-        self.places = VectorPlaces(self._database)
-
-    def close(self) -> None:
-        """Forget what was not committed."""
-        self._database.close()
+            self._database.execute("CREATE TEMPORARY TABLE met (number INTEGER PRIMARY KEY)")
 
     def commit(self, stamp: str) -> None:
         """Make all changes durable; `stamp` names the commit of the index that they belong to."""
@@ -85,8 +116,12 @@ class Ledger:
         That is the one with its id and content, wherever it was read; else one with its id and file that has
         not been met in this run, whose content has changed.
         """
-        same = self._select("digest = ?", document.id, digest)
-        return same or self._select(f"place = ? AND NOT {_IS_MET}", document.id, document.place)
+        same, changed = "digest = ?", f"place = ? AND NOT {_IS_MET}"
+        for condition, value in ((same, digest), (changed, document.place)):
+            query = f"{_ENTRIES} WHERE given_id = ? AND {condition} LIMIT 1"
+            if row := self._database.execute(query, (document.id, value)).fetchone():
+                return Entry(*row)
+        return None
 
     def free_id(self, given_id: str) -> str:
         """`given_id`, or with "~2", "~3" … when other documents have it."""
@@ -100,33 +135,33 @@ class Ledger:
         """Enter a new document, as met."""
         values = (id, document.id, document.place, digest, num_passages)
         insert = "INSERT INTO documents (id, given_id, place, digest, passages) VALUES (?, ?, ?, ?, ?)"
-        self._meet(self._database.execute(insert, values).lastrowid)
+        self.meet(self._database.execute(insert, values).lastrowid)
 
     def replace(self, entry: Entry, document: Document, digest: bytes, num_passages: int) -> None:
         """Enter the changed content of a known document, as met."""
-        values = (document.place, digest, num_passages, entry.number)
         update = "UPDATE documents SET place = ?, digest = ?, passages = ? WHERE number = ?"
-        self._database.execute(update, values)
-        self.places.forget(entry.number)
-        self._meet(entry.number)
+        self._database.execute(update, (document.place, digest, num_passages, entry.number))
+        self._forget_vectors(entry)
+        self.meet(entry.number)
 
-    def keep(self, entry: Entry) -> None:
-        """Mark an unchanged document as met."""
-        self._meet(entry.number)
+    def meet(self, number: int | None) -> None:
+        """Mark a document as met in this run."""
+        self._database.execute("INSERT OR IGNORE INTO met VALUES (?)", (number,))
 
     def vanished(self, roots: Iterable[str], kept_places: Set[str]) -> Iterator[Entry]:
         """Those not met in this run whose file is in or below `roots`, but not in or below `kept_places`."""
         below = "(place = ?1 OR substr(place, 1, length(?2)) = ?2)"
-        query = f"SELECT number, id, place, digest, 0 FROM documents WHERE NOT {_IS_MET} AND {below}"
+        query = f"{_ENTRIES} WHERE NOT {_IS_MET} AND {below}"
         for root in roots:
             for row in self._database.execute(query, (root, root.rstrip("/") + "/")).fetchall():
-                if kept_places.isdisjoint((row[2], *map(str, Path(row[2]).parents))):
-                    yield Entry(*row)
+                entry = Entry(*row)
+                if kept_places.isdisjoint((entry.place, *map(str, Path(entry.place).parents))):
+                    yield entry
 
     def remove(self, entry: Entry) -> None:
         """Strike out a document."""
         self._database.execute("DELETE FROM documents WHERE number = ?", (entry.number,))
-        self.places.forget(entry.number)
+        self._forget_vectors(entry)
 
     def count(self) -> tuple[int, int]:
         """How many documents and passages there are."""
@@ -141,15 +176,49 @@ class Ledger:
             hashed.update(f"{id}\0".encode() + digest)
         return hashed.hexdigest()
 
-    def _select(self, condition: str, given_id: str, value: str | bytes) -> Entry | None:
-        query = (
-            f"SELECT number, id, place, digest, {_IS_MET} FROM documents WHERE given_id = ? AND {condition}"
-        )
-        row = self._database.execute(f"{query} LIMIT 1", (given_id, value)).fetchone()
-        return Entry(*row) if row else None
+    def enter_vectors(self, document: Encoded, segment: int, first_row: int) -> None:
+        """Enter where the vectors of a document begin, in place of what was entered before."""
+        values = (document.number, segment, first_row)
+        self._database.execute("INSERT OR REPLACE INTO vectors VALUES (?, ?, ?)", values)
 
-    def _meet(self, number: int | None) -> None:
-        self._database.execute("INSERT OR IGNORE INTO met VALUES (?)", (number,))
+    def num_not_encoded(self) -> int:
+        """How many passages have no vectors."""
+        return int(self._database.execute(f"SELECT coalesce(sum(passages), 0) {_MISSING}").fetchone()[0])
+
+    def not_encoded(self) -> Iterator[Encoded]:
+        """The documents with passages but without vectors, which may be entered meanwhile."""
+        for row in self._database.execute(f"SELECT number, id, passages {_MISSING} ORDER BY number"):
+            yield Encoded(*row)
+
+    def segments(self) -> list[Segment]:
+        """The segments that are in use."""
+        query = (
+            "SELECT segment, sum(passages), max(first_row + passages) FROM vectors"
+            " JOIN documents ON number = document GROUP BY segment ORDER BY segment"
+        )
+        return [Segment(*row) for row in self._database.execute(query)]
+
+    def encoded_in(self, segment: int) -> Iterator[Encoded]:
+        """The documents of a segment in the order of their rows; they may be entered elsewhere meanwhile."""
+        query = f"{_ENCODED} WHERE segment = ? ORDER BY first_row"
+        for row in self._database.execute(query, (segment,)):
+            yield Encoded(*row)
+
+    def encoded_at(self, segment: int, row: int) -> Encoded:
+        """The document that a row belongs to.
+
+        Raises:
+            Damaged: none does.
+        """
+        query = f"{_ENCODED} WHERE segment = ? AND first_row <= ? ORDER BY first_row DESC LIMIT 1"
+        found = self._database.execute(query, (segment, row)).fetchone()
+        document = None if found is None else Encoded(*found)
+        if document is None or row >= document.first_row + document.passages:
+            raise Damaged(f"row {row:,} of the vectors {segment:06d}.f32 is no document's")
+        return document
+
+    def _forget_vectors(self, entry: Entry) -> None:
+        self._database.execute("DELETE FROM vectors WHERE document = ?", (entry.number,))
 
 
 def digest_of(document: Document) -> bytes:

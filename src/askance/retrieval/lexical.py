@@ -9,7 +9,6 @@ ligatures of a PDF and the letters of a query are the same.
 """
 
 import json
-import os
 import re
 import unicodedata
 from collections import Counter
@@ -20,7 +19,6 @@ from functools import cache
 from importlib.metadata import version
 from pathlib import Path
 from tempfile import TemporaryDirectory
-from typing import Any
 
 import tantivy
 
@@ -66,9 +64,6 @@ def _stemmer() -> tantivy.TextAnalyzer:
 ENGINE = f"tantivy {version('tantivy')}"
 _TERMS, _DOCUMENT, _PASSAGE = "terms", "document", "passage"
 _HEAP_BYTES = 64_000_000
-_META, _MANAGED = "meta.json", ".managed.json"
-_LOCK = ".lock"
-_READER_LOCK = f".tantivy-meta{_LOCK}"
 
 
 def _schema() -> tantivy.Schema:
@@ -82,78 +77,6 @@ def _schema() -> tantivy.Schema:
 SCHEMA = _schema()
 
 
-class LexicalWriter:
-    """Adds passages to the index in `folder`, which is made if it is not there.
-
-    What an earlier writer left there without committing it is removed.
-
-    Raises:
-        OSError: the index can't be opened or written.
-    """
-
-    def __init__(self, folder: Path, analysis: Analysis) -> None:
-        self._analysis = analysis
-        with _write_errors():
-            index = tantivy.Index(SCHEMA, path=str(folder))
-            _remove_uncommitted(folder)
-            # One thread keeps the passages in order, so that the same documents make the same index.
-            self._writer = index.writer(heap_size=_HEAP_BYTES, num_threads=1)
-
-    def add(self, document_id: str, passages: Iterable[Passage]) -> None:
-        """Add the passages of a document."""
-        with _write_errors():
-            for passage in passages:
-                record = tantivy.Document()
-                record.add_text(_TERMS, " ".join(self._analysis.terms(f"{passage.title} {passage.text}")))
-                record.add_text(_DOCUMENT, document_id)
-                record.add_bytes(_PASSAGE, _pack(passage))
-                self._writer.add_document(record)
-
-    def remove(self, document_id: str) -> None:
-        """Remove the passages of a document that were added before."""
-        with _write_errors():
-            self._writer.delete_documents_by_term(_DOCUMENT, document_id)
-
-    def commit(self) -> None:
-        """Make everything durable in one step."""
-        with _write_errors():
-            self._writer.commit()
-
-    def finish(self) -> None:
-        """Wait until index files are merged, and end."""
-        with _write_errors():
-            self._end()
-
-    def abandon(self) -> None:
-        """Forget what was not committed, and end, unless it has ended already."""
-        if self._writer is not None:
-            with _write_errors():
-                self._writer.rollback()
-                self._end()
-
-    def _end(self) -> None:
-        writer, self._writer = self._writer, None
-        writer.wait_merging_threads()
-
-
-def _remove_uncommitted(folder: Path) -> None:
-    """Remove the files that a writer left which was killed, or failed, before it committed them.
-
-    tantivy numbers the files that strike out passages by the operations since the last commit. A writer that
-    begins where another one began comes to the same names, and takes those that exist for an error. It never
-    finds the temporary files that it was about to rename.
-    """
-    kept = {_META, _MANAGED}
-    for segment in _read_meta(folder)["segments"]:
-        name = segment["segment_id"].replace("-", "")
-        kept |= {path.name for path in folder.glob(f"{name}.*") if path.suffix != ".del"}
-        if segment["deletes"]:
-            kept.add(f"{name}.{segment['deletes']['opstamp']}.del")
-    for path in folder.iterdir():
-        if path.name not in kept and path.suffix != _LOCK:
-            path.unlink()
-
-
 @contextmanager
 def _write_errors() -> Iterator[None]:
     """A full disk and the like are what they are, and not the ValueError that tantivy makes of them."""
@@ -164,21 +87,69 @@ def _write_errors() -> Iterator[None]:
         raise OSError(str(error)) from error
 
 
+class LexicalWriter:
+    """Adds passages to the index in `folder`, which is made if it is not there.
+
+    What an earlier writer left there without committing it is removed.
+
+    Raises:
+        OSError: the index can't be opened or written.
+    """
+
+    @_write_errors()
+    def __init__(self, folder: Path, analysis: Analysis) -> None:
+        self._analysis = analysis
+        for left_over in folder.glob(".tmp*"):
+            left_over.unlink()
+        self._index = tantivy.Index(SCHEMA, path=str(folder))
+        # One thread keeps the passages in order, so that the same documents make the same index.
+        self._writer = self._index.writer(heap_size=_HEAP_BYTES, num_threads=1)
+        # tantivy names the files that strike out passages by the operations since the last commit. A writer
+        # that begins where a killed one began would take that one's files for an error.
+        self._writer.garbage_collect_files()
+
+    @_write_errors()
+    def add(self, document_id: str, passages: Iterable[Passage]) -> None:
+        """Add the passages of a document."""
+        for passage in passages:
+            record = tantivy.Document()
+            record.add_text(_TERMS, " ".join(self._analysis.terms(f"{passage.title} {passage.text}")))
+            record.add_text(_DOCUMENT, document_id)
+            record.add_bytes(_PASSAGE, _pack(passage))
+            self._writer.add_document(record)
+
+    @_write_errors()
+    def remove(self, document_id: str) -> None:
+        """Remove the passages of a document that were added before."""
+        self._writer.delete_documents_by_term(_DOCUMENT, document_id)
+
+    @_write_errors()
+    def commit(self) -> None:
+        """Make everything durable in one step."""
+        self._writer.commit()
+
+    def committed(self) -> "LexicalIndex":
+        """What was committed so far."""
+        return LexicalIndex(self._index)
+
+    @_write_errors()
+    def finish(self) -> None:
+        """Wait until index files are merged, and end; what was not committed is forgotten."""
+        self._writer.wait_merging_threads()
+
+
 class LexicalIndex:
-    """The index in `folder`, as it was when it was opened.
+    """An index as its last commit left it.
 
     Raises:
         ValueError: it can't be opened, or what is asked of it can't be read.
-        OSError: there is no such folder, or no place for a temporary one.
     """
 
     @panics_as(ValueError)
-    def __init__(self, folder: Path) -> None:
-        with _lockable(folder) as place:
-            index = tantivy.Index.open(str(place))
-            index.config_reader("manual")
-            index.reload()
-            self._searcher = index.searcher()
+    def __init__(self, index: tantivy.Index) -> None:
+        index.config_reader("manual")
+        index.reload()
+        self._searcher = index.searcher()
         self.num_passages = self._searcher.num_docs
 
     @panics_as(ValueError)
@@ -202,24 +173,22 @@ class LexicalIndex:
         return {passage.id: passage for passage in passages}
 
 
-@contextmanager
-def _lockable(folder: Path) -> Iterator[Path]:
-    """A folder with the index in which tantivy can lock it, as it does while it opens one.
+@panics_as(ValueError)
+def open_lexical(folder: Path) -> LexicalIndex:
+    """The index in the folder of a finished generation, which nobody changes.
 
-    Where nothing can be written, on a read-only disk or in the folder of another user, that is a temporary
-    folder of links. Nobody changes a finished generation, so that it needs no lock.
+    tantivy locks an index while it opens one. Where that is can't always be written to, so it gets a folder
+    of links.
+
+    Raises:
+        ValueError: it can't be opened.
+        OSError: there is no such folder, or no place for a temporary one.
     """
-    lock = folder / _READER_LOCK
-    try:
-        os.close(os.open(lock, os.O_WRONLY | os.O_CREAT, 0o666))
-    except OSError:
-        with TemporaryDirectory(prefix="askance-index-") as place:
-            for file in folder.iterdir():
-                if file.suffix != _LOCK:
-                    Path(place, file.name).symlink_to(file.resolve())
-            yield Path(place)
-    else:
-        yield folder
+    with TemporaryDirectory(prefix="askance-index-") as place:
+        for file in folder.iterdir():
+            if file.suffix != ".lock":
+                Path(place, file.name).symlink_to(file.resolve())
+        return LexicalIndex(tantivy.Index.open(place))
 
 
 def any_of(terms: Iterable[str]) -> tantivy.Query:
@@ -237,13 +206,7 @@ def any_of(terms: Iterable[str]) -> tantivy.Query:
 
 def read_opstamp(folder: Path) -> int:
     """Names the last committed state of the index in `folder`."""
-    return int(_read_meta(folder)["opstamp"])
-
-
-def _read_meta(folder: Path) -> dict[str, Any]:
-    """What tantivy notes of the last commit."""
-    meta: dict[str, Any] = json.loads((folder / _META).read_text(encoding="utf-8"))
-    return meta
+    return int(json.loads((folder / "meta.json").read_text(encoding="utf-8"))["opstamp"])
 
 
 def _pack(passage: Passage) -> bytes:

@@ -1,29 +1,34 @@
-"""The files of vectors in an index, and writing them.
+"""The vectors of an index: their files, writing them, and exact search in them.
 
-    vectors/000002.f32      the segment that generation 2 added: rows of little-endian float32, no header
+    vectors/000002.f32      a segment: rows of little-endian float32, no header
 
-A segment is written by one generation alone; later ones have a link to it. Which of its rows are in use is
-in the ledger (see `places`), so rows behind the last commit, left by a kill, belong to nobody.
+Rows are only ever added to a segment, also by a later generation, which has a link to the file. Which of them
+are in use is in the ledger, so rows behind the last commit, left by a kill, belong to nobody. A generation
+has one segment; those of earlier versions have several.
 """
 
 import os
-from collections.abc import Iterator
+import threading
+from heapq import nlargest
 from pathlib import Path
 
 import numpy as np
 from numpy.typing import NDArray
 
 from askance.core.errors import ModelFailure
-from askance.retrieval.places import Damaged, VectorPlaces
+from askance.retrieval.ledger import Damaged, Encoded, Ledger, Segment
+from askance.retrieval.passages import passage_id
 from askance.runtime.durable import sync
 
-VECTORS = "vectors"
 _LENGTH_TOLERANCE = 1e-3
 _BLOCK_ROWS = 16_384
 
+Place = tuple[int, int]
+"""A segment and a row of it."""
+
 
 class VectorWriter:
-    """Adds rows to the segment of a generation in the folder `vectors`, which is made if it is not there.
+    """Adds rows to the segment of a draft in the folder `vectors`, which is made if it is not there.
 
     Attributes:
         dimensions: of each row.
@@ -33,38 +38,21 @@ class VectorWriter:
         Damaged: rows that are in use are missing.
     """
 
-    def __init__(self, folder: Path, segment: int, dimensions: int, places: VectorPlaces) -> None:
+    def __init__(self, folder: Path, dimensions: int, ledger: Ledger) -> None:
         folder.mkdir(exist_ok=True)
         self.dimensions = dimensions
-        self._folder, self._segment, self._places = folder, segment, places
-        ends = {each.number: each.end for each in places.segments()}
-        for number, end in ends.items():
-            check_size(segment_path(folder, number), end, dimensions)
-        self._num_rows = ends.get(segment, 0)
-        self._file = segment_path(folder, segment).open("ab")
-        self._file.truncate(self._num_rows * _row_bytes(dimensions))
+        self._folder, self._ledger = folder, ledger
+        segments = ledger.segments()
+        for each in segments:
+            map_rows(segment_path(folder, each.number), each.end, dimensions)
+        last = segments[-1] if segments else Segment(1, 0, 0)
+        self._append_to(last.number, last.end)
 
-    def add(self, document: int, vectors: NDArray[np.float32]) -> None:
+    def add(self, document: Encoded, vectors: NDArray[np.float32]) -> None:
         """Add the vectors of a document, a row for each of its passages."""
-        self._places.enter(document, self._segment, self._num_rows)
+        self._ledger.enter_vectors(document, self._segment, self._num_rows)
         self._file.write(np.ascontiguousarray(vectors, dtype="<f4").tobytes())
         self._num_rows += len(vectors)
-
-    def move(self, segment: int) -> None:
-        """Add what is in use of another segment, which is not needed any more then."""
-        path = segment_path(self._folder, segment)
-        from_row = 0
-        while documents := self._places.documents_in(segment, from_row):
-            last = documents[-1]
-            from_row = last.first_row + last.passages
-            rows = map_rows(path, from_row, self.dimensions)
-            for document in documents:
-                first = document.first_row
-                self.add(document.number, rows[first : first + document.passages])
-
-    def num_rows_in(self, segment: int) -> int:
-        """How many rows another segment has, dead ones and those behind the last commit among them."""
-        return segment_path(self._folder, segment).stat().st_size // _row_bytes(self.dimensions)
 
     def commit(self) -> None:
         """Make the rows durable."""
@@ -72,18 +60,99 @@ class VectorWriter:
         os.fsync(self._file.fileno())
         sync(self._folder)
 
-    def finish(self) -> None:
-        """Remove segments that are not in use, and end."""
+    def compact(self) -> None:
+        """Write what is in use anew where most rows are dead, or there are several segments."""
+        self._file.flush()
+        segments = self._ledger.segments()
+        num_live = sum(each.live for each in segments)
+        if len(segments) <= 1 and 2 * num_live >= self._num_rows:
+            return
         self._file.close()
-        kept = {segment_path(self._folder, each.number).name for each in self._places.segments()}
-        for path in self._folder.iterdir():
-            if path.name not in kept:
-                path.unlink()
+        self._append_to(self._segment + 1, 0)
+        for segment in segments:
+            rows = map_rows(segment_path(self._folder, segment.number), segment.end, self.dimensions)
+            for document in self._ledger.encoded_in(segment.number):
+                self.add(document, rows[document.first_row : document.first_row + document.passages])
+
+    def remove_unused(self) -> None:
+        """Remove segments that are not in use."""
+        kept = {segment_path(self._folder, each.number) for each in self._ledger.segments()}
+        for path in {*self._folder.iterdir()} - kept:
+            path.unlink()
         sync(self._folder)
 
-    def abandon(self) -> None:
+    def close(self) -> None:
         """End; what was not committed is cut off when the segment is gone on with."""
         self._file.close()
+
+    def _append_to(self, segment: int, num_rows: int) -> None:
+        self._segment, self._num_rows = segment, num_rows
+        self._file = segment_path(self._folder, segment).open("ab")
+        self._file.truncate(num_rows * 4 * self.dimensions)
+
+
+class FlatIndex:
+    """The vectors of one generation, as they were when it was opened, also once its files are removed.
+
+    A query is compared with every one of them. They are mapped into memory, so that opening reads them once,
+    to check them, and keeps none.
+
+    Args:
+        folder: its folder `vectors`.
+        ledger: says which of their rows are in use.
+
+    Raises:
+        Damaged: the files are damaged: too short, or with rows that are no vectors of length 1.
+        OSError, sqlite3.Error: they can't be read.
+    """
+
+    def __init__(self, folder: Path, ledger: Path, dimensions: int) -> None:
+        self.dimensions = dimensions
+        self._ledger = Ledger(ledger, is_finished=True)
+        # One connection to SQLite must not be used by two threads at a time.
+        self._lock = threading.Lock()
+        self._rows = [(each, self._open(folder, each)) for each in self._ledger.segments()]
+        self._is_dead = {each.number: self._dead(each) for each, _ in self._rows if each.live < each.end}
+        self.num_vectors = sum(segment.live for segment, _ in self._rows)
+
+    def best(self, query: NDArray[np.float32], limit: int) -> list[tuple[float, Place]]:
+        """Inner products with the query, and places, of the `limit` best vectors, best first.
+
+        Args:
+            query: shape [dimensions].
+        """
+        found: list[tuple[float, Place]] = []
+        for segment, rows in self._rows:
+            scores = rows @ query
+            if segment.number in self._is_dead:
+                scores[self._is_dead[segment.number]] = -np.inf
+            num_found = min(limit, segment.live)
+            best = np.argpartition(scores, -num_found)[-num_found:]
+            found += ((float(scores[row]), (segment.number, row)) for row in best.tolist())
+        return nlargest(limit, found, key=lambda scored: scored[0])
+
+    def ids_at(self, place: Place) -> tuple[str, str]:
+        """The ids of the document and of the passage at a place that `best` gave.
+
+        Raises:
+            Damaged, sqlite3.Error: the ledger is damaged.
+        """
+        with self._lock:
+            document = self._ledger.encoded_at(*place)
+        number = place[1] - document.first_row + 1
+        return document.id, passage_id(document.id, number, document.passages)
+
+    def _open(self, folder: Path, segment: Segment) -> NDArray[np.float32]:
+        path = segment_path(folder, segment.number)
+        rows = np.asarray(map_rows(path, segment.end, self.dimensions))
+        check_rows(rows, str(path))
+        return rows
+
+    def _dead(self, segment: Segment) -> NDArray[np.bool_]:
+        is_dead = np.ones(segment.end, dtype=bool)
+        for document in self._ledger.encoded_in(segment.number):
+            is_dead[document.first_row : document.first_row + document.passages] = False
+        return is_dead
 
 
 def segment_path(folder: Path, segment: int) -> Path:
@@ -98,28 +167,23 @@ def map_rows(path: Path, num_rows: int, dimensions: int) -> NDArray[np.float32]:
         Damaged: the file has fewer.
         OSError: it can't be read.
     """
-    check_size(path, num_rows, dimensions)
-    return np.memmap(path, dtype="<f4", mode="r", shape=(num_rows, dimensions))
-
-
-def check_size(path: Path, num_rows: int, dimensions: int) -> None:
-    """Raises Damaged unless the segment has as many rows."""
     size = path.stat().st_size if path.exists() else 0
-    if size < num_rows * _row_bytes(dimensions):
+    if size < num_rows * 4 * dimensions:
         raise Damaged(
             f"{path} has {size:,} bytes, which is too few for {num_rows:,} vectors of {dimensions} dimensions"
         )
+    return np.memmap(path, dtype="<f4", mode="r", shape=(num_rows, dimensions))
 
 
 def check_rows(rows: NDArray[np.float32], what: str) -> None:
     """Raises Damaged unless all rows are vectors of length 1."""
-    for start, block in _blocks(rows):
+    for start in range(0, len(rows), _BLOCK_ROWS):
+        block = rows[start : start + _BLOCK_ROWS]
         # Infinite and other strange numbers are what is looked for here.
         with np.errstate(all="ignore"):
             is_off = ~(np.abs(np.einsum("ij,ij->i", block, block) - 1) <= 2 * _LENGTH_TOLERANCE)
         if is_off.any():
-            row = start + int(is_off.argmax())
-            raise Damaged(f"{what}: row {row:,} is no vector of length 1")
+            raise Damaged(f"{what}: row {start + int(is_off.argmax()):,} is no vector of length 1")
 
 
 def checked(
@@ -141,12 +205,3 @@ def checked(
     except Damaged as error:
         raise ModelFailure(f"{error} (zero, not finite, or not normalised): use another encoder.") from error
     return np.ascontiguousarray(vectors, dtype=np.float32)
-
-
-def _blocks(rows: NDArray[np.float32]) -> Iterator[tuple[int, NDArray[np.float32]]]:
-    for start in range(0, len(rows), _BLOCK_ROWS):
-        yield start, rows[start : start + _BLOCK_ROWS]
-
-
-def _row_bytes(dimensions: int) -> int:
-    return 4 * dimensions

@@ -170,7 +170,7 @@ def test_own_questions(tmp_path):
         ({"answers": ["a"]}, "line 1, field question: missing. A line is"),
         ({"question": "Who?"}, "field answers: missing"),
         ({"question": "Who?", "answers": []}, "field answers: is empty, found \\[\\]"),
-        ({"question": "Who?", "answers": "Ada"}, "field answers: .*valid list, found 'Ada'"),
+        ({"question": "Who?", "answers": "Ada"}, "field answers: not a list, found 'Ada'"),
         ({"question": "Who?", "answers": ["Ada", 7]}, "field answers.1: .*string, found 7"),
         (
             {"question": "Who?", "answer": ["Ada"]},
@@ -194,7 +194,7 @@ def test_own_questions(tmp_path):
         ({"question": "Who?", "answers": ["a"], "hops": 0}, "field hops: .*greater than or equal to 1"),
         (
             {"question": "Who?", "answers": ["a"], "task": "quiz"},
-            "field task: .*'open', 'yes_no' or 'choice'",
+            "field task: .*'open', 'yes_no', 'choice', found 'quiz'",
         ),
         (
             {"question": "Is it?", "answers": ["true"], "task": "yes_no"},

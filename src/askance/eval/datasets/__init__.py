@@ -1,47 +1,26 @@
-"""Questions with known answers: one file per dataset, and the one table of them, imported on use.
+"""Questions with known answers: the one table of datasets, and reading one of them.
 
     examples = read_dataset("hotpotqa:hotpot_dev_distractor_v1.json", limit=500)
 
-Files are read as their authors published them; nothing is downloaded.
+Files are read as their authors published them, or in FlashRAG's layout; nothing is downloaded.
 """
 
 import re
-from collections.abc import Iterator, Mapping
-from dataclasses import dataclass, field
-from importlib import import_module
+from collections.abc import Callable, Iterator, Mapping
+from dataclasses import dataclass
+from functools import partial
 from itertools import islice
-from operator import attrgetter
 from pathlib import Path
 
 from askance.core.errors import DatasetError, InputError, UnknownName
 from askance.core.extensions import find_with_place, known_names
-from askance.core.types import Question
-from askance.eval.datasets.grounds import Grounds
+from askance.eval.datasets import choices, long_form, multi_hop, own, single_hop
+from askance.eval.datasets.example import Example as Example
+from askance.eval.datasets.flashrag import read_either
+from askance.eval.datasets.records import read_records, rows, rows_or_table, table_rows
+from askance.eval.datasets.sample import read_sample
 
-
-@dataclass(frozen=True, slots=True)
-class Example:
-    """A question and what is known about it.
-
-    Attributes:
-        golds: the accepted answers, the preferred one first. Empty only in a dataset that has none, such as
-            biographies: metrics that compare with them don't apply there.
-        supporting_titles: the titles of the documents that the answer follows from, each once; empty where
-            the dataset does not say.
-        kind: the dataset's type of question, such as "bridge" or "comparison"; empty where it has none.
-        hops: reasoning steps that the question takes, by what the dataset says of it.
-        grounds: why the answer is right, as far as the dataset tells.
-        answer_groups: what a whole answer has to tell, each as the short answers that will do for it; empty
-            where one answer is all there is.
-    """
-
-    question: Question
-    golds: tuple[str, ...]
-    supporting_titles: tuple[str, ...] = ()
-    kind: str = ""
-    hops: int | None = None
-    grounds: Grounds = field(default=Grounds(), repr=False)
-    answer_groups: tuple[tuple[str, ...], ...] = ()
+Read = Callable[..., Iterator[Example]]
 
 
 @dataclass(frozen=True, slots=True)
@@ -53,17 +32,16 @@ class Dataset:
         what: what the questions are, and how many the official file has.
         source: the address of its authors' page; empty for what is your own or this package's.
         licence: of the questions; texts from Wikipedia have its own.
+        read: gives the examples; takes the path, if there is one, and the options.
         layouts: forms of file that can be read.
-        module: where its function `read` is, if that is not its name, or ``module:function`` of a plug-in;
-            the function takes the path, if there is one, and the options, and yields examples.
     """
 
     spec: str
     what: str
     source: str
     licence: str
+    read: Read
     layouts: tuple[str, ...] = ("JSON", "FlashRAG")
-    module: str = ""
 
     @property
     def name(self) -> str:
@@ -87,19 +65,21 @@ _ROWS = (
         "over two Wikipedia articles; 7,405 in dev",
         "https://hotpotqa.github.io",
         "CC BY-SA 4.0",
+        partial(read_either, convert=multi_hop.hotpotqa, shape=multi_hop.HOTPOTQA_SHAPE),
     ),
     Dataset(
         "2wikimultihopqa:FILE[?aliases=FILE]",
         "over two to four Wikipedia articles, made from Wikidata; 12,576 in dev",
         "https://github.com/Alab-NII/2wikimultihop",
         "Apache-2.0",
-        module="two_wiki",
+        multi_hop.read_two_wiki,
     ),
     Dataset(
         "musique:FILE",
         "of two to four hops, composed of single-hop ones; 2,417 in dev",
         "https://github.com/StonyBrookNLP/musique",
         "CC BY 4.0",
+        partial(read_either, convert=multi_hop.musique, shape=multi_hop.MUSIQUE_SHAPE),
         layouts=("JSON Lines", "FlashRAG"),
     ),
     Dataset(
@@ -107,18 +87,21 @@ _ROWS = (
         "on a paragraph and the articles it links to; 954 answerable in dev",
         "https://allenai.org/data/iirc",
         "CC BY 4.0",
+        partial(read_either, convert=multi_hop.iirc, shape=multi_hop.IIRC_SHAPE),
     ),
     Dataset(
         "strategyqa:FILE",
         "answered by yes or no, with hidden steps; 2,290 in train",
         "https://allenai.org/data/strategyqa",
         "MIT",
+        partial(read_either, convert=multi_hop.strategyqa, shape=multi_hop.STRATEGYQA_SHAPE, task="yes_no"),
     ),
     Dataset(
         "nq:FILE",
         "typed into a search engine (Natural Questions, open form); 3,610 in dev",
         "https://ai.google.com/research/NaturalQuestions",
         "CC BY-SA 3.0",
+        partial(read_either, convert=single_hop.nq, shape=single_hop.NQ_SHAPE),
         layouts=("JSON Lines", "FlashRAG"),
     ),
     Dataset(
@@ -126,12 +109,19 @@ _ROWS = (
         "of quiz writers, with every name of the answer; 11,313 in unfiltered dev",
         "https://nlp.cs.washington.edu/triviaqa/",
         "Apache-2.0; questions not the authors' own",
+        partial(
+            read_either,
+            convert=single_hop.triviaqa,
+            shape=single_hop.TRIVIAQA_SHAPE,
+            rows_of=partial(rows, inside="Data"),
+        ),
     ),
     Dataset(
         "popqa:FILE",
         "about entities of all degrees of fame, made from Wikidata; 14,267",
         "https://github.com/AlexTMallen/adaptive-retrieval",
         "MIT",
+        partial(read_either, convert=single_hop.popqa, shape=single_hop.POPQA_SHAPE, rows_of=rows_or_table),
         layouts=("TSV", "FlashRAG"),
     ),
     Dataset(
@@ -139,12 +129,16 @@ _ROWS = (
         "on paragraphs of Wikipedia (SQuAD 2.0); 5,928 answerable of 11,873 in dev",
         "https://rajpurkar.github.io/SQuAD-explorer/",
         "CC BY-SA 4.0",
+        single_hop.read_squad2,
     ),
     Dataset(
         "pubhealth:FILE",
         "whether a claim about health is true (PubHealth); 987 true or false ones in test",
         "https://github.com/neemakot/Health-Fact-Checking",
         "MIT",
+        partial(
+            read_records, convert=choices.pubhealth, shape=choices.PUBHEALTH_SHAPE, rows_of=rows_or_table
+        ),
         layouts=("JSON Lines", "TSV"),
     ),
     Dataset(
@@ -152,6 +146,7 @@ _ROWS = (
         "of science exams, with lettered choices (ARC); 1,172 in Challenge test",
         "https://allenai.org/data/arc",
         "CC BY-SA 4.0",
+        partial(read_records, convert=choices.arc, shape=choices.ARC_SHAPE),
         layouts=("JSON Lines",),
     ),
     Dataset(
@@ -159,6 +154,7 @@ _ROWS = (
         "with several readings, for a long answer to all of them (ASQA, ALCE); 948 in dev",
         "https://github.com/princeton-nlp/ALCE",
         "Apache-2.0",
+        long_form.read_asqa,
         layouts=("JSON",),
     ),
     Dataset(
@@ -166,6 +162,12 @@ _ROWS = (
         "for a biography, without accepted answers (FActScore); 500 people",
         "https://github.com/shmsw25/FActScore",
         "MIT",
+        partial(
+            read_records,
+            convert=long_form.biographies,
+            shape=long_form.BIOGRAPHIES_SHAPE,
+            rows_of=long_form.biography_rows,
+        ),
         layouts=("names", "JSON Lines"),
     ),
     Dataset(
@@ -173,6 +175,7 @@ _ROWS = (
         "your own, or any dataset of FlashRAG's",
         "",
         "your own",
+        partial(read_either, convert=own.jsonl, shape=own.JSONL_SHAPE),
         layouts=("JSON Lines", "JSON", "FlashRAG"),
     ),
     Dataset(
@@ -180,14 +183,15 @@ _ROWS = (
         "your own, as a table with a header",
         "",
         "your own",
+        partial(read_records, convert=own.csv, shape=own.CSV_SHAPE, rows_of=table_rows),
         layouts=("CSV", "TSV"),
-        module="table",
     ),
     Dataset(
         "sample",
         "of two and three hops over the sample corpus; 96",
         "",
         "CC0 1.0",
+        read_sample,
         layouts=(),
     ),
 )
@@ -204,54 +208,44 @@ def read_dataset(spec: str, limit: int | None = None) -> tuple[Example, ...]:
     """
     if limit is not None and limit < 1:
         raise InputError(f"a limit of {limit} questions leaves none: give 1 or more, or no limit.")
-    examples = tuple(islice(_open(spec), limit))
+    dataset, path, options = located(spec)
+    examples = tuple(islice(dataset.read(*([path] if path else ()), **options), limit))
     if not examples:
         raise DatasetError(f"dataset {spec!r} holds no questions with answers: name the file that has them.")
     _check_ids(spec, examples)
     return examples
 
 
-def _open(spec: str) -> Iterator[Example]:
-    dataset, path, options = located(spec)
-    target = dataset.module or dataset.name
-    module, _, read = (target if ":" in target else f"{__name__}.{target}:read").partition(":")
-    reader = attrgetter(read)(import_module(module))
-    examples: Iterator[Example] = reader(*([path] if path else ()), **options)
-    return examples
-
-
 def located(spec: str) -> tuple[Dataset, Path | None, dict[str, str]]:
     """What ``NAME:FILE[?OPTION=VALUE]`` names: a row of the table, the file, if it takes one, and options.
+
+    A plug-in, ``NAME:FILE``, and ``module:function`` are what reads the file; they take any options.
 
     Raises:
         UnknownName, DatasetError: as for `read_dataset`.
     """
     named, _, query = spec.partition("?")
     name, _, path = named.partition(":")
-    if name not in DATASETS:
-        return _extension(spec)
-    dataset = DATASETS[name]
-    if bool(path) != dataset.takes_path:
+    dataset = DATASETS.get(name)
+    if dataset is None:
+        extension = find_with_place("datasets", named)
+        if extension is None:
+            known = known_names("datasets", DATASETS)
+            raise UnknownName("dataset", name, known, place="(write NAME:FILE)", remedy=_with_its_name(name))
+        read, path = extension
+        dataset = Dataset(f"{name}:FILE" if path else name, "", "", "", read, ())
+    elif bool(path) != dataset.takes_path:
         problem = "names no file" if dataset.takes_path else f"takes no file; leave out {path!r}"
         raise DatasetError(f"dataset {spec!r} {problem}: write {dataset.spec}.")
-    return dataset, Path(path) if path else None, _options(dataset, spec, query)
-
-
-def _extension(spec: str) -> tuple[Dataset, Path | None, dict[str, str]]:
-    """The same of a plug-in, ``NAME:FILE``, or of ``module:function``: each is a reader, or a row."""
-    named, _, query = spec.partition("?")
-    name = named.partition(":")[0]
-    extension = find_with_place("datasets", named)
-    if extension is None:
-        known = known_names("datasets", DATASETS)
-        place = "(write NAME:FILE)"
-        raise UnknownName("dataset", name, known, place=place, remedy=_with_its_name(name))
-    found, path = extension
-    if not isinstance(found, Dataset):
-        spec = f"{name}:FILE" if path else name
-        found = Dataset(spec, "", "", "", (), f"{found.__module__}:{found.__qualname__}")
-    options = dict(pair.partition("=")[::2] for pair in query.split("&") if pair)
-    return found, Path(path) if path else None, options
+    options: dict[str, str] = {}
+    for pair in filter(None, query.split("&")):
+        option, _, value = pair.partition("=")
+        if name in DATASETS and option not in dataset.options:
+            raise UnknownName("dataset option", option, dataset.options, place=f"in {spec!r}")
+        if not value or option in options:
+            raise DatasetError(f"dataset {spec!r}: give {option} one value, such as {option}=….")
+        options[option] = value
+    return dataset, Path(path) if path else None, options
 
 
 def _with_its_name(file: str) -> str:
@@ -263,25 +257,12 @@ def _with_its_name(file: str) -> str:
     return f"write {kind}:{file} for questions of your own, or the dataset's name in place of {kind}."
 
 
-def _options(dataset: Dataset, spec: str, query: str) -> dict[str, str]:
-    options: dict[str, str] = {}
-    for pair in query.split("&") if query else ():
-        option, _, value = pair.partition("=")
-        if option not in dataset.options:
-            raise UnknownName("dataset option", option, dataset.options, place=f"in {spec!r}")
-        if not value or option in options:
-            raise DatasetError(f"dataset {spec!r}: give {option} one value, such as {option}=….")
-        options[option] = value
-    return options
-
-
 def _check_ids(spec: str, examples: tuple[Example, ...]) -> None:
-    seen: dict[str, int] = {}
+    numbers: dict[str, int] = {}
     for number, example in enumerate(examples, start=1):
         id = example.question.id
-        if id in seen:
+        if numbers.setdefault(id, number) != number:
             raise DatasetError(
-                f"dataset {spec!r}: questions {seen[id]} and {number} have the same id {id!r}; give each its "
-                "own, since results and randomness are kept by id."
+                f"dataset {spec!r}: questions {numbers[id]} and {number} have the same id {id!r}; give each "
+                "its own, since results and randomness are kept by id."
             )
-        seen[id] = number

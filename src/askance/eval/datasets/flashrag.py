@@ -11,137 +11,124 @@ From `metadata` come the kind (`type`; `prop` of PopQA), the supporting titles, 
 `supporting_facts` and `context` of HotpotQA and 2WikiMultihopQA (which says "content" for "sentences", and
 has `evidences`, too), `question_decomposition` of MuSiQue, with the supporting paragraphs alone. What it may
 hold of the other datasets' grounds is not read.
+
+A question of StrategyQA is answered by yes or no, however its answer is written: true, "Yes", "False".
 """
 
 import dataclasses
 from collections.abc import Iterator
-from typing import Any
+from functools import partial
+from pathlib import Path
 
-from pydantic import AliasChoices, Field, model_validator
-
-from askance.eval.datasets import Example
-from askance.eval.datasets.grounds import Grounds, from_facts, steps_of, triples_of, whole
-from askance.eval.datasets.grounds import Paragraph as Grounded
-from askance.eval.datasets.own import QuestionRecord
-from askance.eval.datasets.records import MaybeBlank, Record, Text, unique
+from askance.core.errors import DatasetError
+from askance.core.types import Task
+from askance.eval.datasets.example import Example
+from askance.eval.datasets.fields import Field, unique
+from askance.eval.datasets.grounds import Grounds, Paragraph, from_facts, steps_of, triples_of, whole
+from askance.eval.datasets.own import asked
+from askance.eval.datasets.records import Convert, RowsOf, converted, rows
 
 SHAPE = (
     "A record in FlashRAG's layout is "
     '{"id": "…", "question": "…", "golden_answers": ["…"], "metadata": {…}}.'
 )
+_YES_NO = {"true": "yes", "false": "no", "yes": "yes", "no": "no"}
 
 
-class Columns(Record):
-    """A table as lists beside each other."""
+def read_either(
+    path: Path,
+    convert: Convert[Example],
+    shape: str,
+    *,
+    rows_of: RowsOf = rows,
+    task: Task | None = None,
+    official_option: str = "",
+) -> Iterator[Example]:
+    """The questions of a file whose records are in their authors' layout or in this one.
 
-    @model_validator(mode="after")
-    def _of_one_length(self) -> "Columns":
-        lengths = {name: len(getattr(self, name)) for name in sorted(self.model_fields_set)}
-        if len(set(lengths.values())) > 1:
-            listing = ", ".join(f"{name} has {length}" for name, length in lengths.items())
-            raise ValueError(f"has lists of different lengths ({listing})")
-        return self
+    Args:
+        convert, shape: of a record in the authors' layout; as for `converted`.
+        rows_of: gives the rows of the file, each with its place.
+        task: of all questions, if it is not the record that tells.
+        official_option: an option that was given and says something about the authors' layout only.
 
-
-class Facts(Columns):
-    """Titles beside the numbers of sentences, one a fact."""
-
-    title: list[Text]
-    sent_id: list[int] = Field(default_factory=list)
-
-
-class Context(Columns):
-    """Titles beside the sentences of the paragraphs."""
-
-    title: list[MaybeBlank]
-    sentences: list[list[MaybeBlank]] = Field(validation_alias=AliasChoices("sentences", "content"))
-
-
-class Evidences(Columns):
-    """The triples of 2WikiMultihopQA."""
-
-    fact: list[MaybeBlank]
-    relation: list[MaybeBlank]
-    entity: list[MaybeBlank]
+    Raises:
+        DatasetError: as for `converted`, and where a record meets an option that it has no use for.
+    """
+    for number, (place, row) in enumerate(rows_of(path), start=1):
+        kind, told = convert, shape
+        if isinstance(row, dict) and "golden_answers" in row:
+            if official_option:
+                raise DatasetError(
+                    f"{path}, {place}: the option {official_option} has no meaning in FlashRAG's layout: "
+                    "leave it out, or name the file that the dataset's authors publish."
+                )
+            kind, told = partial(flashrag, task=task), SHAPE
+        yield from converted(row, number, kind, told, f"{path}, {place}")
 
 
-class Paragraph(Record):
-    """What a step of MuSiQue is answered from."""
+def flashrag(record: Field, number: int, task: Task | None = None) -> Iterator[Example]:
+    """A question of any dataset; what the record says itself precedes its metadata.
 
-    title: Text
-    paragraph_text: MaybeBlank = ""
-
-
-class Hop(Record):
-    """A single-hop question of MuSiQue."""
-
-    question: MaybeBlank = ""
-    answer: MaybeBlank = ""
-    support_paragraph: Paragraph
-
-
-class Metadata(Record):
-    """What FlashRAG keeps of the original record, as far as it is of use here."""
-
-    type: MaybeBlank | None = None
-    prop: MaybeBlank | None = None
-    supporting_facts: Facts | None = None
-    context: Context | None = None
-    evidences: Evidences | None = None
-    question_decomposition: list[Hop] | None = None
-
-    @model_validator(mode="before")
-    @classmethod
-    def _of_multi_hop(cls, row: Any) -> Any:
-        """Without supporting facts, a context is another dataset's, of whatever form."""
-        if isinstance(row, dict) and not row.get("supporting_facts"):
-            return {name: value for name, value in row.items() if name not in ("context", "evidences")}
-        return row
-
-    @property
-    def titles(self) -> tuple[str, ...]:
-        """The supporting titles."""
-        facts = self.supporting_facts.title if self.supporting_facts else ()
-        hops = (hop.support_paragraph.title for hop in self.question_decomposition or ())
-        return unique((*facts, *hops))
-
-    def grounds(self) -> Grounds:
-        """The texts and the way to the answer."""
-        hops, chain = self.question_decomposition or (), self.evidences
-        return Grounds(
-            (*self._in_context(), *self._of_hops()),
-            triples_of(zip(chain.fact, chain.relation, chain.entity, strict=True)) if chain else (),
-            steps_of((hop.question, hop.answer) for hop in hops),
-        )
-
-    def _in_context(self) -> tuple[Grounded, ...]:
-        facts, context = self.supporting_facts, self.context
-        if context is None or facts is None or not facts.sent_id:
-            return ()
-        texts = zip(context.title, context.sentences, strict=True)
-        return from_facts(texts, zip(facts.title, facts.sent_id, strict=True))
-
-    def _of_hops(self) -> Iterator[Grounded]:
-        paragraphs = (hop.support_paragraph for hop in self.question_decomposition or ())
-        for title, text in dict.fromkeys((each.title, each.paragraph_text) for each in paragraphs):
-            if text.strip():
-                yield Grounded(title, text, whole(text))
+    Args:
+        task: of all questions of the dataset, if it is not the record that tells.
+    """
+    row, answers = record.object(), record["golden_answers"].value
+    if task == "yes_no" and isinstance(answers, list):
+        row = row | {"golden_answers": [_YES_NO.get(str(each).lower(), each) for each in answers]}
+    example = asked(Field(row), number, "golden_answers", task)
+    more = record.get("metadata", {})
+    found = more.get("supporting_facts", {})
+    facts, numbers = _columns(found, "title", "sent_id") if found.value else ([], [])
+    hops = more.get("question_decomposition", []).each()
+    titles = unique((*(title.text() for title in facts), *(_support(hop)[0] for hop in hops)))
+    kind = more.get("type", "").maybe_blank() or more.get("prop", "").maybe_blank()
+    yield dataclasses.replace(
+        example,
+        supporting_titles=example.supporting_titles or titles,
+        kind=example.kind or kind,
+        hops=example.hops or len(hops or titles) or None,
+        grounds=_grounds(more, facts, numbers),
+    )
 
 
-class FlashragRecord(QuestionRecord):
-    """A question of any dataset."""
+def _grounds(more: Field, facts: list[Field], numbers: list[Field]) -> Grounds:
+    """The texts and the way to the answer. Without supporting facts, a context is another dataset's."""
+    hops, rows, paragraphs = more.get("question_decomposition", []).each(), [], list[Paragraph]()
+    if facts and more["evidences"].is_given:
+        parts = _columns(more["evidences"], "fact", "relation", "entity")
+        rows = [[part.maybe_blank() for part in row] for row in zip(*parts, strict=True)]
+    if facts and more["context"].is_given:
+        context = more["context"]
+        sentences = "content" if "content" in context.object() else "sentences"
+        texts = [
+            (title.maybe_blank(), text.maybe_blanks())
+            for title, text in zip(*_columns(context, "title", sentences), strict=True)
+        ]
+        if numbers:
+            told = ((title.text(), number.integer()) for title, number in zip(facts, numbers, strict=True))
+            paragraphs += from_facts(texts, told)
+    for title, text in dict.fromkeys(map(_support, hops)):
+        if text.strip():
+            paragraphs.append(Paragraph(title, text, whole(text)))
+    return Grounds(tuple(paragraphs), triples_of(rows), steps_of(map(question_and_answer, hops)))
 
-    answers: list[Text] = Field(alias="golden_answers", min_length=1)
-    metadata: Metadata | None = None
 
-    def example(self, number: int) -> Example:
-        """The one example; what the record says itself precedes its metadata."""
-        more = self.metadata or Metadata()
-        example = super().example(number)
-        return dataclasses.replace(
-            example,
-            supporting_titles=example.supporting_titles or more.titles,
-            kind=example.kind or more.type or more.prop or "",
-            hops=example.hops or len(more.question_decomposition or more.titles) or None,
-            grounds=more.grounds(),
-        )
+def question_and_answer(hop: Field) -> tuple[str, str]:
+    """A single-hop question, in which "#1" stands for the answer of the first, and its answer."""
+    return hop.get("question", "").maybe_blank(), hop.get("answer", "").maybe_blank()
+
+
+def _support(hop: Field) -> tuple[str, str]:
+    """Title and text of what a step of MuSiQue is answered from."""
+    paragraph = hop["support_paragraph"]
+    return paragraph["title"].text(), paragraph.get("paragraph_text", "").maybe_blank()
+
+
+def _columns(table: Field, *names: str) -> list[list[Field]]:
+    """The lists of a table that lie beside each other."""
+    columns = {name: table[name].each() for name in names if table[name].is_given or name != "sent_id"}
+    if len({len(column) for column in columns.values()}) > 1:
+        listing = ", ".join(f"{name} has {len(columns[name])}" for name in sorted(columns))
+        raise table.flaw(f"has lists of different lengths ({listing})")
+    return [columns.get(name, []) for name in names]

@@ -25,127 +25,149 @@ has "evidence": ["sentence as it stands in the text", …] or "supporting": true
 
 import dataclasses
 import json
-from collections.abc import Collection
+from collections.abc import Collection, Iterator
 from difflib import get_close_matches
-from typing import Annotated, Any
-
-from pydantic import AfterValidator, Field, ValidationInfo, model_validator
+from typing import Any
 
 from askance.core.types import Question, Task
-from askance.eval.datasets import Example
+from askance.eval.datasets.example import Example
+from askance.eval.datasets.fields import Field, unique
 from askance.eval.datasets.grounds import Grounds, Paragraph, Step, Triple, places, whole
-from askance.eval.datasets.records import Asking, Id, MaybeBlank, Record, Text, unique
 
+JSONL_SHAPE = (
+    'A line is {"question": "…", "answers": ["…"]}, with "id", "task" ("open", "yes_no", "choice"), '
+    '"options", "supporting", "type", "hops", "paragraphs" ([{"text": "…", "title": "…", '
+    '"evidence": ["…"]}]), "facts" (["…"]), "steps" ([{"question": "…", "answer": "…"}]) and "triples" '
+    '([["…", "…", "…"]]) as you like.'
+)
+CSV_SHAPE = (
+    'The columns are "question" and "answers" (with "|" between them) or "answer", with "id", "task" '
+    '("open", "yes_no", "choice"), "options", "supporting", "type" and "hops" as you like.'
+)
+_LISTS = ("answers", "options", "supporting")
+_QUESTION = ("question", "answers", "id", "task", "options", "supporting", "type", "hops")
+_GROUNDS = ("paragraphs", "facts", "steps", "triples")
+_TASKS: tuple[Task, ...] = ("open", "yes_no", "choice")
 _LOOKS_LIKE = 0.75
 """Similarity, by difflib: 0.92 of "answer" and "answers", 0.73 of "task_id" and "task"."""
 _FIELDS_OF_OTHERS = ("titles",)
 """Common names that look like a field, here like "triples", and are not meant for it."""
 
 
-class QuestionRecord(Asking):
-    """A question with its answers, checked against each other."""
+def jsonl(record: Field, number: int) -> Iterator[Example]:
+    """Your own questions as JSON Lines (or a JSON array).
 
-    question: Text
-    answers: list[Text] = Field(min_length=1)
-    id: Id | None = None
-    task: Task | None = None
-    options: list[Text] = Field(default_factory=list)
-    supporting: list[Text] = Field(default_factory=list)
-    type: MaybeBlank = ""
-    hops: int | None = Field(default=None, ge=1)
+        {"question": "Which river flows through Bonn?", "answers": ["Rhine", "the Rhine"],
+         "supporting": ["Bonn"]}
 
-    @property
-    def asked_as(self) -> Task:
-        """The task, guessed where it was left out."""
-        return self.task or ("choice" if self.options else "yes_no" if self.type == "yes_no" else "open")
+    becomes an open question with the id "1", two golds and one supporting title. With
 
-    def example(self, number: int) -> Example:
-        """The one example, with its place in the file as its id, if it has none."""
-        id = str(number) if self.id is None else self.id
-        question = Question(id, self.question, self.asked_as, tuple(self.options))
-        return Example(question, unique(self.answers), unique(self.supporting), self.type, self.hops)
+        "paragraphs": [{"title": "Bonn", "text": "Bonn is old. It lies on the Rhine.",
+                        "evidence": ["It lies on the Rhine."]}]
 
-    @model_validator(mode="after")
-    def _answerable(self) -> "QuestionRecord":
-        possible = {"open": self.answers, "yes_no": ["yes", "no"], "choice": self.options}[self.asked_as]
-        for answer in self.answers:
-            if answer not in possible:
-                listing = ", ".join(map(repr, possible)) or "(no options)"
-                raise ValueError(f"answer {answer!r} of a {self.asked_as} question is none of {listing}")
-        return self
+    it has a paragraph whose second sentence is evidence. FlashRAG's files of any dataset can be read, too.
+    """
+    _check_spelling(record, (*_QUESTION, *_GROUNDS))
+    grounds = Grounds(
+        tuple(_paragraph(each) for each in record.get("paragraphs", []).each()),
+        tuple(
+            Triple(row[0].text(), row[1].text(), row[2].text()) for row in record.get("triples", []).each()
+        ),
+        tuple(_step(each) for each in record.get("steps", []).each()),
+        tuple(record.get("facts", []).texts()),
+    )
+    yield dataclasses.replace(asked(record, number, "answers"), grounds=grounds)
 
 
-class SpeltRecord(Record):
-    """A record whose fields are spelt right."""
+def csv(record: Field, number: int) -> Iterator[Example]:
+    """Your own questions as a table: CSV with commas, or TSV with tabs, and a header.
 
-    @model_validator(mode="before")
-    @classmethod
-    def _spelt_right(cls, row: Any) -> Any:
-        if isinstance(row, dict):
-            check_spelling(row, cls.model_fields)
-        return row
+        question,answers,supporting,hops
+        Which river flows through Bonn?,Rhine | the Rhine,Bonn,1
 
-
-def _quoted(quote: str, info: ValidationInfo) -> str:
-    text = info.data.get("text")
-    if text is not None and quote.strip() not in text:
-        raise ValueError("is not in the paragraph's text: copy it from there letter by letter")
-    return quote
-
-
-class OwnParagraph(SpeltRecord):
-    """A text beside the question. `text` comes first, so that `evidence` can be held against it."""
-
-    text: Text
-    title: MaybeBlank = ""
-    evidence: list[Annotated[Text, AfterValidator(_quoted)]] = Field(default_factory=list)
-    supporting: bool | None = None
-
-    @model_validator(mode="after")
-    def _of_one_mind(self) -> "OwnParagraph":
-        if self.evidence and self.supporting is False:
-            raise ValueError("has evidence, but is not supporting: leave one of them out")
-        return self
-
-    def paragraph(self) -> Paragraph:
-        """With the places of its evidence, or all of it where it is only said to support the answer."""
-        unquoted = whole(self.text) if self.supporting else ()
-        return Paragraph(self.title, self.text, places(self.text, self.evidence) or unquoted)
+    becomes an open question with the id "1", two golds and one supporting title. A cell of answers, options
+    or supporting lists them with "|" between, or is a JSON list, where one holds a "|" itself; instead of
+    answers, there may be one `answer`, taken as it is. Empty cells count as left out, and columns without a
+    name are passed over.
+    """
+    _check_spelling(record, (*_QUESTION, "answer"))
+    cells: dict[str, Any] = {name: cell.strip() for name, cell in record.object().items() if cell.strip()}
+    if "answer" in cells and "answers" in cells:
+        raise record.flaw("both answer and answers are filled in: leave one empty")
+    for name in cells.keys() & set(_LISTS):
+        cells[name] = _texts(record[name], cells[name])
+    if "answer" in cells:
+        cells["answers"] = [cells["answer"]]
+    if "hops" in cells and cells["hops"].isascii() and cells["hops"].isdigit():
+        cells["hops"] = int(cells["hops"])
+    yield asked(Field(cells), number, "answers")
 
 
-class OwnStep(SpeltRecord):
-    """A question on the way."""
+def asked(record: Field, number: int, answers: str, task: Task | None = None) -> Example:
+    """A question with its answers, checked against each other. Without an id it has its place in the file.
 
-    question: Text
-    answer: MaybeBlank = ""
+    Args:
+        answers: the field that they are in.
+        task: if it is not the record that tells.
+    """
+    id, question = record.get("id", str(number)).id(), record["question"].text()
+    golds = [answer.text() for answer in record[answers].filled()]
+    options = record.get("options", []).texts()
+    kind = record.get("type", "").maybe_blank()
+    guessed: Task = "choice" if options else "yes_no" if kind == "yes_no" else "open"
+    told = record.get("task", guessed).one_of(*_TASKS)
+    asked_as = task or told
+    possible = {"open": golds, "yes_no": ["yes", "no"], "choice": options}[asked_as]
+    for gold in golds:
+        if gold not in possible:
+            listing = ", ".join(map(repr, possible)) or "(no options)"
+            raise record.flaw(f"answer {gold!r} of a {asked_as} question is none of {listing}")
+    hops = record["hops"].integer() if record["hops"].is_given else None
+    if hops is not None and hops < 1:
+        raise record["hops"].flaw("not greater than or equal to 1", found=True)
+    titles = unique(record.get("supporting", []).texts())
+    return Example(Question(id, question, asked_as, tuple(options)), unique(golds), titles, kind, hops)
 
 
-class OwnRecord(QuestionRecord, SpeltRecord):
-    """A question of the user's, and why its answer is right."""
-
-    paragraphs: list[OwnParagraph] = Field(default_factory=list)
-    facts: list[Text] = Field(default_factory=list)
-    steps: list[OwnStep] = Field(default_factory=list)
-    triples: list[Annotated[tuple[Text, Text, Text], Field(strict=False)]] = Field(default_factory=list)
-
-    def example(self, number: int) -> Example:
-        """The one example, with its grounds."""
-        grounds = Grounds(
-            tuple(each.paragraph() for each in self.paragraphs),
-            tuple(Triple(*each) for each in self.triples),
-            tuple(Step(each.question, each.answer) for each in self.steps),
-            tuple(self.facts),
-        )
-        return dataclasses.replace(super().example(number), grounds=grounds)
+def _paragraph(told: Field) -> Paragraph:
+    """With the places of its evidence, or all of it where it is only said to support the answer."""
+    _check_spelling(told, ("text", "title", "evidence", "supporting"))
+    text, title = told["text"].text(), told.get("title", "").maybe_blank()
+    evidence = told.get("evidence", []).each()
+    for quote in evidence:
+        if quote.text().strip() not in text:
+            raise quote.flaw(
+                "is not in the paragraph's text: copy it from there letter by letter", found=True
+            )
+    is_supporting = told.get("supporting", bool(evidence)).truth()
+    if evidence and not is_supporting:
+        raise told.flaw("has evidence, but is not supporting: leave one of them out")
+    unquoted = whole(text) if is_supporting else ()
+    return Paragraph(title, text, places(text, [quote.text() for quote in evidence]) or unquoted)
 
 
-def check_spelling(row: dict[str, Any], known: Collection[str]) -> None:
-    """Raises ValueError if a field that is not known looks like a known one that is not there."""
+def _step(told: Field) -> Step:
+    _check_spelling(told, ("question", "answer"))
+    return Step(told["question"].text(), told.get("answer", "").maybe_blank())
+
+
+def _texts(cell: Field, content: str) -> Any:
+    if not content.startswith("["):
+        return [text.strip() for text in content.split("|")]
+    try:
+        return json.loads(content)
+    except (ValueError, RecursionError) as error:
+        raise cell.flaw(f"starts with [ but is no JSON list ({error})") from error
+
+
+def _check_spelling(record: Field, known: Collection[str]) -> None:
+    """Raises `Flaw` if a field that is not known looks like a known one that is not there."""
+    row = record.object()
     missing = [name for name in known if name not in row]
     for name in (name for name in row if name not in (*known, *_FIELDS_OF_OTHERS)):
         near = get_close_matches(name.casefold(), missing, n=1, cutoff=_LOOKS_LIKE)
         if near and near[0] == f"{name}s" and isinstance(row[name], str):
             listed = json.dumps(row[name], ensure_ascii=False)
-            raise ValueError(f'the field "{near[0]}" is a list: write "{near[0]}": [{listed}] for "{name}"')
+            raise record.flaw(f'the field "{near[0]}" is a list: write "{near[0]}": [{listed}] for "{name}"')
         if near:
-            raise ValueError(f"there is no field {name!r}: did you mean {near[0]!r}?")
+            raise record.flaw(f"there is no field {name!r}: did you mean {near[0]!r}?")

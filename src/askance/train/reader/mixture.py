@@ -12,7 +12,7 @@ from askance.core.errors import InputError
 from askance.core.ports import Model
 from askance.core.types import Hit
 from askance.eval.datasets import Example
-from askance.eval.datasets.squad2 import UNANSWERABLE
+from askance.eval.datasets.single_hop import UNANSWERABLE
 from askance.methods.prompts import Layout
 from askance.train.reader.lesson import Lesson
 from askance.train.reader.passages import Showing

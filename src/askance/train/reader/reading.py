@@ -14,7 +14,7 @@ from askance.core.ports import Model
 from askance.core.types import Hit, Question
 from askance.eval.datasets import Example
 from askance.eval.datasets.grounds import Paragraph
-from askance.eval.datasets.squad2 import UNANSWERABLE
+from askance.eval.datasets.single_hop import UNANSWERABLE
 from askance.methods.airrag.prompts import retrieval_answer_prompt
 from askance.methods.airrag.wording import READER, REFUSAL
 from askance.methods.prompts import PLAIN, Layout, answer_prompt
