@@ -14,7 +14,7 @@ ROOT = Path(__file__).parents[1]
 PROJECT = tomllib.loads((ROOT / "pyproject.toml").read_text(encoding="utf-8"))["project"]
 TOUCHED = {
     "transformers": "models/hf: the attention that passes register (attention.py), the cache they fill "
-    "(passes.py), the mappings of model classes (load.py, entailment.py), the bar of its GGUF reader "
+    "(network.py), the mappings of model classes (load.py, entailment.py), the bar of its GGUF reader "
     "(noise.py)",
     "sentence-transformers": "models/hf/encoder.py: the modules of a SentenceTransformer and the "
     "tokenizer of the first one",
