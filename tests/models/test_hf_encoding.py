@@ -4,7 +4,7 @@ import pytest
 from tests.models.tiny import byte_level_tokenizer, sentencepiece_tokenizer, tiny_module
 
 from askance.core.types import Chat, Raw, Span, Turn, untrusted
-from askance.models.hf.encoding import encoding_of
+from askance.models.hf.model import encoding_of
 
 CHAT = Chat((Turn("user", (untrusted("Count to <s> three."),)),), continuation=(Span("One"),))
 

@@ -31,7 +31,7 @@ from pathlib import Path
 from tests.retrieval.conftest import rows_file
 
 from askance.core.errors import BadIndex
-from askance.models.scripted_encoder import ScriptedEncoder
+from askance.models.scripted import ScriptedEncoder
 from askance.retrieval import build, draft, encoding, ledger, lexical, store, vectors
 from askance.retrieval.bm25 import open_index
 from askance.retrieval.dense import open_dense

@@ -1,7 +1,7 @@
 """Lessons as ids."""
 
 from askance.core.types import Raw, Span
-from askance.models.hf.encoding import encoding_of
+from askance.models.hf.model import encoding_of
 from askance.train.reader.lesson import Encoded, Lesson, encode
 
 

@@ -1,6 +1,6 @@
 """Models by name: a folder, a .gguf file, or a name on the Hugging Face hub."""
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from contextlib import contextmanager, nullcontext
 from importlib.util import find_spec
 from pathlib import Path
@@ -18,6 +18,7 @@ from askance.core.panics import panics_as
 from askance.models.hf.model import HfModel
 from askance.models.hf.noise import first_line, quiet, reading_gguf
 from askance.models.hf.sentencepiece import check_readers, settle_legacy
+from askance.models.local.adapter_files import CONFIG as ADAPTER_CONFIG
 
 OWN_CODE_ONLY = {"trust_remote_code": False}
 """Said to every loader: otherwise transformers asks on standard input whether to run a model's code."""
@@ -155,29 +156,31 @@ def _read(name: str, dtype: torch.dtype | None) -> tuple[Any, Any]:
     return module, tokenizer
 
 
-def source(name: str) -> tuple[str, str | None]:
-    """The folder or hub name, and the file in it if it is GGUF."""
+def source(name: str, marks: Sequence[str] = ("config.json",)) -> tuple[str, str | None]:
+    """The folder or hub name, and the file in it if it is GGUF.
+
+    Args:
+        marks: files of which a folder with a model has at least one.
+    """
     path = Path(name).expanduser()
-    if path.suffix == ".gguf":
-        if not path.is_file():
-            raise ModelSpecError(f"model file {name!r} does not exist: check the path.")
+    if path.suffix == ".gguf" and path.is_file():
         if find_spec("accelerate") is None:
             raise MissingExtra("accelerate", "local", f"reading {path.name}")
         return str(path.parent), path.name
     if path.is_dir():
-        if (path / "adapter_config.json").is_file():
+        if (path / ADAPTER_CONFIG).is_file():
             raise ModelSpecError(
                 f"folder {name!r} holds an adapter, where a model that stands by itself is needed: name its "
                 "base, or merge the adapter and save the result."
             )
-        if not (path / "config.json").is_file():
+        if not any((path / mark).is_file() for mark in marks):
             raise ModelSpecError(
-                f"folder {name!r} holds no model: it has no config.json. Name the folder that "
+                f"folder {name!r} holds no model: it has no {' and no '.join(marks)}. Name the folder that "
                 "save_pretrained wrote, or a .gguf file."
             )
         return str(path), None
-    if path.is_absolute() or name.startswith((".", "~")):
-        raise ModelSpecError(f"model folder {name!r} does not exist: check the path.")
+    if path.suffix == ".gguf" or path.is_absolute() or name.startswith((".", "~")):
+        raise ModelSpecError(f"model {name!r} does not exist: check the path.")
     return name, None
 
 

@@ -7,6 +7,7 @@ import numpy as np
 import torch
 from numpy.typing import NDArray
 from torch import Tensor
+from transformers import TemperatureLogitsWarper, TopKLogitsWarper, TopPLogitsWarper
 
 from askance.core.types import Sampling
 from askance.models.local.decode import LEAST_LOGPROB
@@ -51,11 +52,6 @@ class Row:
         return self.of.logits[self.number]
 
     @property
-    def logprobs(self) -> Tensor:
-        """Shape [vocabulary], float32."""
-        return self.of.logprobs[self.number]
-
-    @property
     def best(self) -> tuple[float, int]:
         """The greatest logit and its id."""
         return self.of.best[self.number]
@@ -67,11 +63,12 @@ class Row:
 
     def logprob(self, id: int) -> float:
         """The log-probability of one token (nats)."""
-        return self.logprobs[id].item()
+        return self.of.logprobs[self.number, id].item()
 
     def top(self, count: int) -> tuple[tuple[int, float], ...]:
         """The most probable ids with their log-probabilities, best first."""
-        values, ids = self.logprobs.topk(min(count, len(self.logprobs)))
+        logprobs = self.of.logprobs[self.number]
+        values, ids = logprobs.topk(min(count, len(logprobs)))
         return tuple(zip(ids.tolist(), values.tolist(), strict=True))
 
     def probabilities(self, sampling: Sampling) -> NDArray[np.float64]:
@@ -87,19 +84,13 @@ def rows_of(logits: Tensor) -> list[Row]:
 
 def _probabilities(logits: Tensor, sampling: Sampling) -> NDArray[np.float64]:
     """The probabilities after temperature, top-k and top-p, in this order: shape [vocabulary], others 0."""
-    scaled = logits.double() / sampling.temperature
-    kept = torch.arange(len(scaled), device=scaled.device)
-    if 0 < sampling.top_k < len(scaled):
-        kept = scaled.topk(sampling.top_k).indices.sort().values
-        alone = torch.full_like(scaled, -torch.inf)
-        alone[kept] = scaled[kept]
-        scaled = alone
-    probabilities = torch.softmax(scaled, dim=-1)
+    warpers = [TemperatureLogitsWarper(float(sampling.temperature))]
+    if sampling.top_k:
+        warpers.append(TopKLogitsWarper(sampling.top_k))
     if sampling.top_p < 1:
-        # These are a few tokens, as a rule: to sort the whole vocabulary would take most of the time.
-        ordered, places = probabilities[kept].sort(descending=True, stable=True)
-        # A token is kept while those before it have not yet reached top_p, so the first always is.
-        beyond = ordered.cumsum(dim=-1) - ordered >= sampling.top_p
-        probabilities[kept[places[beyond]]] = 0
-    found: NDArray[np.float64] = probabilities.cpu().numpy()
+        warpers.append(TopPLogitsWarper(float(sampling.top_p)))
+    scores = logits[None].double()
+    for warper in warpers:
+        scores = warper(None, scores)
+    found: NDArray[np.float64] = torch.softmax(scores[0], dim=-1).cpu().numpy()
     return found

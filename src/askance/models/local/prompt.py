@@ -1,12 +1,12 @@
 """Prompts to ids. Untrusted text never yields a control token, whatever it contains."""
 
 import re
+import weakref
 from bisect import bisect_right
-from collections.abc import Callable, Hashable, Iterator, Sequence
-from functools import cached_property
+from collections.abc import Iterator, Sequence
+from functools import cached_property, lru_cache, partial
 from itertools import accumulate, groupby, pairwise
-from threading import Lock
-from typing import TYPE_CHECKING, Any, Generic, TypeVar
+from typing import TYPE_CHECKING, Any
 
 from askance.core.errors import InputError, MissingAbility
 from askance.core.strict_json import whole_characters
@@ -16,10 +16,8 @@ from askance.models.local.vocabulary import Vocabulary
 if TYPE_CHECKING:
     from askance.models.local.chat_template import ChatTemplate
 
-_RECENT_PROMPTS, _RECENT_PIECES = 64, 1 << 14
-"""How many of which ids are remembered: long texts, and short ones."""
-_SHORT = 32
-"""Characters, or ids."""
+_RECENT_PROMPTS = 64
+"""The ids of how many are remembered."""
 _PLACEHOLDER = re.compile("\ue000([0-9]+)\ue001")
 
 Occurrence = tuple[int, int, int]
@@ -31,8 +29,8 @@ class PromptEncoder:
 
     def __init__(self, tokenizer: Any, vocabulary: Vocabulary, name: str) -> None:
         self._tokenizer, self._vocabulary, self._name = tokenizer, vocabulary, name
-        self._prompts: Recent[Prompt, TokenIds] = Recent(_RECENT_PROMPTS)
-        self._pieces: Recent[tuple[tuple[Part, ...], bool], TokenIds] = Recent(_RECENT_PIECES)
+        # A reference that does not count, so that a model goes as soon as nobody else holds it.
+        self._remembered = lru_cache(_RECENT_PROMPTS)(partial(PromptEncoder._encoded, weakref.proxy(self)))
         self.takes_chat = bool(getattr(tokenizer, "chat_template", None))
 
     def encode(self, prompt: Prompt) -> TokenIds:
@@ -46,7 +44,7 @@ class PromptEncoder:
             MissingAbility: a chat prompt for a model without a chat template.
         """
         # As a rule it is counted, then read, then counted for the trace.
-        return self._prompts.get(prompt, lambda: self._encoded(prompt))
+        return self._remembered(prompt)
 
     def _encoded(self, prompt: Prompt) -> TokenIds:
         if isinstance(prompt, Chat):
@@ -67,13 +65,6 @@ class PromptEncoder:
 
     def parts(self, parts: Sequence[Part], *, at_start: bool = True) -> TokenIds:
         """Ids of parts in a row, without BOS: adjacent spans are tokenised as one text, ids are kept."""
-        if sum(len(part.text if isinstance(part, Span) else part) for part in parts) > _SHORT:
-            return self._parts(parts, at_start=at_start)
-        # Single tokens and options, asked for again and again.
-        key = tuple(parts)
-        return self._pieces.get((key, at_start), lambda: self._parts(key, at_start=at_start))
-
-    def _parts(self, parts: Sequence[Part], *, at_start: bool) -> TokenIds:
         ids: list[int] = []
         for is_text, group in groupby(parts, key=lambda part: isinstance(part, Span)):
             if is_text:
@@ -244,32 +235,3 @@ def _slice(spans: Sequence[Span], borders: Sequence[int], start: int, end: int) 
         for left, span in zip(borders, spans, strict=False)
     ]
     return [piece for piece in pieces if piece.text]
-
-
-K = TypeVar("K", bound=Hashable)
-V = TypeVar("V")
-
-
-class Recent(Generic[K, V]):
-    """The results for the last `most` different arguments; the least recently used goes first.
-
-    Unlike `functools.lru_cache` it does not hold what works them out, so that a model whose methods use it
-    goes as soon as nobody else holds it. It may be used from several threads.
-    """
-
-    def __init__(self, most: int) -> None:
-        self._most, self._lock = most, Lock()
-        self._found = dict[K, V]()
-
-    def get(self, key: K, work_out: Callable[[], V]) -> V:
-        """The result for `key`. An error of `work_out` is raised, and not kept."""
-        with self._lock:
-            if key in self._found:
-                value = self._found[key] = self._found.pop(key)
-                return value
-        value = work_out()
-        with self._lock:
-            self._found[key] = value
-            if len(self._found) > self._most:
-                del self._found[next(iter(self._found))]
-        return value
