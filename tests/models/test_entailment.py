@@ -96,7 +96,7 @@ def test_models_that_judge_nothing(llama_folder, classifier_folder, tmp_path):
     with pytest.raises(ModelSpecError, match="is a LlamaForCausalLM, which judges no entailment"):
         load_entailment(f"hf:{llama_folder}")
     (tmp_path / "model.gguf").touch()
-    with pytest.raises(ModelSpecError, match="GGUF files hold models that write text"):
+    with pytest.raises(ModelSpecError, match="is a GGUF file, which judges no entailment"):
         load_entailment(f"hf:{tmp_path / 'model.gguf'}")
     damaged = tmp_path / "damaged"
     damaged.mkdir()

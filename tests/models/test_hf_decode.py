@@ -75,7 +75,7 @@ def test_attention_while_decoding_equals_attend(bundled):
 
 def test_score_equals_the_sum_of_a_full_forward_pass(qwen):
     prompt, option = Raw((Span("The cat"),)), " sat on the river bank"
-    ids, added = qwen._prompts.encode(prompt), qwen.tokenize(option)
+    ids, added = qwen._encoding.encode(prompt), qwen.tokenize(option)
     assert len(added) > 1
     with torch.inference_mode():
         logits = module_of(qwen)(torch.tensor([[*ids, *added]])).logits[0]
@@ -268,7 +268,7 @@ def test_calls_are_computed_side_by_side(qwen, monkeypatch):
 
 def test_a_text_that_does_not_fit_the_memory_is_a_failure_with_the_numbers(qwen_folder):
     whole = load_hf(str(qwen_folder))
-    module, tokenizer = whole._network.module, whole._prompts._tokenizer
+    module, tokenizer = whole._network.module, whole._encoding._tokenizer
     num_bytes = 200 * whole._network.backend.bytes_per_token
     model = HfModel(module, tokenizer, name="small", context_tokens=512, memory_bytes=num_bytes)
     assert generate(model, Raw((Span("The"),)), 8)[0].tokens

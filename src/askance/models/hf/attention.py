@@ -43,32 +43,27 @@ class Slot:
 
 
 class Group:
-    """Feeds whose attention is computed together, each in a row as wide as the longest one.
+    """Feeds of as many tokens each, whose attention is computed together.
 
     Args:
-        first: the place of the first token among all that are computed; those of the feeds stand in a row.
+        first: the place of their first token among all of the pass; the others stand behind it.
 
     Attributes:
-        weights: shape [rows, heads, width, keys], if a feed wants them, after the pass.
+        weights: shape [feeds, heads, tokens of a feed, keys], if a feed wants them, after the pass.
     """
 
     def __init__(self, feeds: Sequence[Feed[Slot]], first: int, pool: Pool, device: torch.device) -> None:
-        self._feeds, self._pool = feeds, pool
+        self._feeds, self._pool, self._width = feeds, pool, len(feeds[0].ids)
+        self._tokens = slice(first, first + len(feeds) * self._width)
         self.weights: Tensor | None = None
-        widths = torch.tensor([len(feed.ids) for feed in feeds], device=device)
         starts = torch.tensor([feed.start for feed in feeds], device=device)
-        stops = starts + widths
-        self._tokens = slice(first, first + int(widths.sum()))
-        self._shape = len(feeds), int(widths.max())
-        self._rows = torch.arange(len(feeds), device=device).repeat_interleave(widths)
-        self._columns = torch.cat([torch.arange(len(feed.ids), device=device) for feed in feeds])
-        self._positions = starts[self._rows] + self._columns
-        # Rows that are shorter than the longest end in their own last token again, which the mask hides.
-        keys = torch.arange(int(stops.max()), device=device)
-        self._places = torch.stack(
-            [feed.slot.at[keys.clamp(max=stop - 1)] for feed, stop in zip(feeds, stops, strict=True)]
-        )
-        self._new_places = self._places[self._rows, self._positions]
+        self._positions = starts[:, None] + torch.arange(self._width, device=device)
+        # A text that is shorter than the longest ends in its own last token again, which the mask hides.
+        keys = torch.arange(max(feed.start for feed in feeds) + self._width, device=device)
+        last = [feed.start + self._width - 1 for feed in feeds]
+        at = [feed.slot.at[keys.clamp(max=end)] for feed, end in zip(feeds, last, strict=True)]
+        self._places = torch.stack(at)
+        self._new_places = self._places.gather(1, self._positions).flatten()
         self._masks: dict[int | None, Tensor] = {}
 
     def attend(
@@ -89,35 +84,33 @@ class Group:
         query, key, value = (each[0].transpose(0, 1)[self._tokens] for each in (query, key, value))
         self._pool.write(module.layer_idx, self._new_places, key, value)
         keys, values = (each[self._places].transpose(1, 2) for each in self._pool.layers[module.layer_idx])
-        by_row = query.new_zeros((*self._shape, *query.shape[1:]))
-        by_row[self._rows, self._columns] = query
+        by_feed = query.reshape(-1, self._width, *query.shape[1:]).transpose(1, 2)
         mask = self._mask(options.get("sliding_window"), query.dtype)
         wanted = watched and any(feed.wants_attention for feed in self._feeds)
-        output, weights = computed(module, by_row.transpose(1, 2), keys, values, mask, options, wanted)
+        output, weights = computed(module, by_feed, keys, values, mask, options, wanted)
         self.weights = weights if wanted else self.weights
-        return output[self._rows, self._columns]
+        return output.flatten(0, 1)
 
     def _mask(self, window: int | None, dtype: torch.dtype) -> Tensor:
-        """What is added to scores, shape [rows, 1, width, keys]; made once a pass and not once a layer."""
+        """What is added to scores, shape [feeds, 1, tokens of a feed, keys]; made once for all layers."""
         if window not in self._masks:
-            last = self._positions.new_zeros(self._shape)
-            last[self._rows, self._columns] = self._positions
-            keys = torch.arange(self._places.shape[1], device=last.device)
-            sees = keys <= last[..., None]
+            keys, last = torch.arange(self._places.shape[1], device=self._places.device), self._positions
+            hidden = keys > last[..., None]
             if window is not None:
-                sees &= keys > last[..., None] - window
-            hidden = torch.zeros_like(sees, dtype=dtype).masked_fill(~sees, torch.finfo(dtype).min)
-            self._masks[window] = hidden[:, None]
+                hidden |= keys <= last[..., None] - window
+            mask = torch.zeros_like(hidden, dtype=dtype).masked_fill(hidden, torch.finfo(dtype).min)
+            self._masks[window] = mask[:, None]
         return self._masks[window]
 
-    def attention(self, row: int) -> Sequence[NDArray[Any]]:
-        """The weights of the tokens of a feed after which logits are wanted, each over all up to itself."""
-        feed = self._feeds[row]
-        if self.weights is None or not feed.wants_attention:
-            return ()
-        found = self.weights[row].cpu().numpy()
-        wanted = range(len(feed.ids) - feed.num_logits, len(feed.ids))
-        return [found[:, back, : feed.start + back + 1] for back in wanted]
+    def attention(self) -> Iterator[Sequence[NDArray[Any]]]:
+        """For each feed, the weights of the tokens after which logits are wanted, over all up to each."""
+        for row, feed in enumerate(self._feeds):
+            if self.weights is None or not feed.wants_attention:
+                yield ()
+                continue
+            found = self.weights[row].cpu().numpy()
+            wanted = range(self._width - feed.num_logits, self._width)
+            yield [found[:, back, : feed.start + back + 1] for back in wanted]
 
 
 @dataclass(slots=True, eq=False)

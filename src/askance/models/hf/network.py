@@ -2,7 +2,7 @@
 
 import inspect
 from collections.abc import Sequence
-from itertools import accumulate, pairwise
+from itertools import accumulate, chain, groupby, pairwise
 from typing import Any
 
 import numpy as np
@@ -15,9 +15,6 @@ from askance.models.hf.attention import ATTENTION_NAME, Group, Pass, Slot, passi
 from askance.models.hf.kv_cache import Places, Pool
 from askance.models.hf.signals import Row, rows_of
 from askance.runtime.backend import Fed, Feed
-
-_MOST_TOGETHER = 8
-"""Tokens of a feed whose attention is computed beside that of others, in rows as long as the longest one."""
 
 
 class Passes:
@@ -86,22 +83,19 @@ class Passes:
         return self.run(feeds)[0] if self.can_restore else [self._alone(feed) for feed in feeds]
 
     def run(self, feeds: Sequence[Feed[Slot]]) -> tuple[list[Fed], Pass]:
-        """What each feed gives, and the pass itself. Attention takes long feeds one by one."""
-        short = [number for number, feed in enumerate(feeds) if len(feed.ids) <= _MOST_TOGETHER]
-        numbers = [[number] for number in range(len(feeds)) if number not in short]
-        numbers += [short] if short else []
-        in_groups = [[feeds[number] for number in group] for group in numbers]
-        starts = accumulate((sum(len(feed.ids) for feed in group) for group in in_groups), initial=0)
-        groups = [
-            Group(group, start, self._pool, self._device)
-            for group, start in zip(in_groups, starts, strict=False)
-        ]
+        """What each feed gives, and the pass itself. Attention takes feeds of one length together."""
+        order = sorted(range(len(feeds)), key=lambda number: len(feeds[number].ids))
+        in_row, groups, first = [feeds[number] for number in order], list[Group](), 0
+        for length, alike in groupby(in_row, key=lambda feed: len(feed.ids)):
+            together = [*alike]
+            groups.append(Group(together, first, self._pool, self._device))
+            first += length * len(together)
         this = Pass(self._watched_layer, groups)
-        rows = iter(self._rows([feed for group in in_groups for feed in group], this))
+        rows = iter(self._rows(in_row, this))
+        weights = chain.from_iterable(group.attention() for group in groups)
         found = {
-            number: Fed([next(rows) for _ in range(feeds[number].num_logits)], group.attention(row))
-            for group, inside in zip(groups, numbers, strict=True)
-            for row, number in enumerate(inside)
+            number: Fed([next(rows) for _ in range(feed.num_logits)], attention)
+            for number, feed, attention in zip(order, in_row, weights, strict=True)
         }
         return [found[number] for number in range(len(feeds))], this
 
@@ -145,9 +139,8 @@ def _ids(numbers: Sequence[int], device: torch.device) -> Tensor:
     return torch.tensor(numbers, dtype=torch.long, device=device)
 
 
-_TOLERANCE = {torch.float32: 1e-3, torch.float64: 1e-6}
+_TOLERANCE, _COARSE_TOLERANCE = 1e-3, 0.1
 """How far logits of a pass may be from the module's own, as a share of the greatest: more than rounding."""
-_COARSE_TOLERANCE = 0.1
 _BY_LENGTH = ("dynamic", "longrope")
 """Kinds of rotary positions that transformers computes anew when a text grows beyond a length."""
 
@@ -246,5 +239,5 @@ class Network:
         )
 
     def _are_close(self, found: Tensor, expected: Tensor) -> bool:
-        tolerance = _TOLERANCE.get(self.module.dtype, _COARSE_TOLERANCE)
+        tolerance = _TOLERANCE if self.module.dtype.itemsize >= 4 else _COARSE_TOLERANCE
         return bool((found - expected).abs().max() <= tolerance * expected.abs().max())
