@@ -252,8 +252,8 @@ def test_a_prompt_is_tokenised_once_and_a_token_looked_at_once(name):
     encoder = PromptEncoder(tokenizer, vocabulary, name)
     prompt = Raw((Span("The cat sat on the bank of a river. "), untrusted("It was a cold day, and long.")))
     tokenizer.texts.clear()
-    ids = encoder.encode(prompt)
-    assert (len(tokenizer.texts), ids) == (1, encoder.encode(Raw(prompt.parts)))
+    ids, num_read = encoder.encode(prompt), len(tokenizer.texts)
+    assert (ids, num_read) == (encoder.encode(Raw(prompt.parts)), len(tokenizer.texts))
     texts = [vocabulary.decode_inside((id,)) for id in ids]
     num_asked = len(tokenizer.texts)
     assert texts == [vocabulary.decode_inside((id,)) for id in ids]

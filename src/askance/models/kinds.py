@@ -8,7 +8,7 @@ from functools import partial
 from importlib.util import find_spec
 from pathlib import Path
 from pkgutil import resolve_name
-from typing import Any, cast
+from typing import Any
 
 from askance.core.activity import doing
 from askance.core.errors import ModelSpecError, UnknownName
@@ -62,7 +62,8 @@ class ModelKind:
 
     def load(self, name: str, options: Mapping[str, str]) -> Model:
         """The model of a name and options."""
-        return cast(Model, _made(self.maker, name, options))
+        model: Model = _made(self.maker, name, options)
+        return model
 
     def reader(self, name: str, options: Mapping[str, str]) -> Path | None:
         """The folder whose `reader.json`, if it has one, tells of the model's training."""
@@ -219,16 +220,12 @@ def load_entailment(spec: str) -> Entailment:
         ModelSpecError: the model can't be found or loaded, or is not one of natural language inference.
         MissingExtra: a package is missing; names the pip line.
     """
-    return cast(
-        Entailment,
-        _load(
-            spec,
-            "entailment",
-            ("device", "dtype"),
-            "judges no entailment: name a model of natural language inference, such as "
-            "hf:google/t5_xxl_true_nli_mixture or hf:DIRECTORY.",
-        ),
+    remedy = (
+        "judges no entailment: name a model of natural language inference, such as "
+        "hf:google/t5_xxl_true_nli_mixture or hf:DIRECTORY."
     )
+    judge: Entailment = _load(spec, "entailment", ("device", "dtype"), remedy)
+    return judge
 
 
 def load_encoder(spec: str) -> Encoder:
@@ -239,10 +236,9 @@ def load_encoder(spec: str) -> Encoder:
         ModelSpecError: the encoder can't be found or loaded.
         MissingExtra: a package is missing; names the pip line.
     """
-    return cast(
-        Encoder,
-        _load(spec, "encoder", ("device",), "is no encoder: write bundled, hf:OWNER/NAME or hf:DIRECTORY."),
-    )
+    remedy = "is no encoder: write bundled, hf:OWNER/NAME or hf:DIRECTORY."
+    encoder: Encoder = _load(spec, "encoder", ("device",), remedy)
+    return encoder
 
 
 def _load(spec: str, port: str, known: tuple[str, ...], remedy: str) -> Any:

@@ -7,7 +7,7 @@ adapter is the base that it was trained on, or one that is named, with its weigh
 import warnings
 from importlib.util import find_spec
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, cast
+from typing import TYPE_CHECKING, Any
 
 from askance.core.errors import KnobError, MissingExtra, ModelSpecError
 from askance.core.installing import install_line
@@ -45,14 +45,14 @@ def bundled(name: str = "", *, engine: str = "", **others: str) -> Model:
     weights.gguf_path()
     by_torch = others or engine == "torch"
     if not by_torch and (engine or _runs_by_llama_cpp(spec)):
-        return cast(Model, weights.load_plain_gguf() if name else weights.load_bundled_gguf())
+        return weights.load_plain_gguf() if name else weights.load_bundled_gguf()
     if "adapter" not in others:
-        return cast(Model, (weights.load_plain if name else weights.load_bundled)(**others))
+        return (weights.load_plain if name else weights.load_bundled)(**others)
     if not name:
         raise ModelSpecError(
             f"model 'bundled' has an adapter already: write bundled:base?adapter={others['adapter']}."
         )
-    return cast(Model, _with_adapter(spec, spec, **others))
+    return _with_adapter(spec, spec, **others)
 
 
 def hf(name: str, **options: str) -> Model:
@@ -69,7 +69,7 @@ def hf(name: str, **options: str) -> Model:
         model = load_hf(name, **options)
     if model.device.type == "cpu" and options.get("device", "auto") == "auto":
         _note_quicker_way(name, adapter)
-    return cast(Model, model)
+    return model
 
 
 def _note_quicker_way(name: str, adapter: str) -> None:
@@ -101,8 +101,8 @@ def gguf(name: str, *, attention: str = "1", adapter: str = "") -> Model:
 
         base = str(gguf_file(name))
         if adapter:
-            return cast(Model, _with_adapter(f"hf:{base}", name, adapter=adapter))
-        return cast(Model, load_hf(base, display_name=name))
+            return _with_adapter(f"hf:{base}", name, adapter=adapter)
+        return load_hf(base, display_name=name)
     from askance.models.llama_cpp import load_gguf
     from askance.models.llama_cpp.lora import write_lora
 
@@ -110,7 +110,7 @@ def gguf(name: str, *, attention: str = "1", adapter: str = "") -> Model:
     if path is not None and path.is_dir():
         folder, file = path, gguf_file(name)
         path = weights.converted_lora(folder, file, lambda target: write_lora(folder, file, target))
-    return cast(Model, load_gguf(name, attention=attention, display_name=shown, adapter=path))
+    return load_gguf(name, attention=attention, display_name=shown, adapter=path)
 
 
 def openai(name: str, **options: str) -> Model:

@@ -10,7 +10,7 @@ class Letters:
 
     end_id = 0
 
-    def prompt_ids(self, prompt):
+    def encode(self, prompt):
         return self.text_ids("".join(span.text for span in prompt.parts))
 
     def text_ids(self, text):

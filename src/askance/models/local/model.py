@@ -59,12 +59,12 @@ class LocalModel(ABC):
         self.name, self.context_tokens, self.precision = name, context_tokens, precision
         self.why_no_attention = why_no_attention
         self._encoding, self._batch, self._num_attended = encoding, batch, 0
-        self._vocabulary, self._prompts = encoding.vocabulary, encoding.prompts
+        self._vocabulary = encoding.vocabulary
         self._scheduler = Scheduler(batch)
         found: set[Capability] = {"raw", "continuation", "score"}
         if not why_no_attention:
             found.add("attend")
-        if self._prompts.takes_chat:
+        if self._encoding.takes_chat:
             found.add("chat")
         self.capabilities: frozenset[Capability] = frozenset(found)
         self.signals: frozenset[Signal] = _ANYWHERE if why_no_attention else _ANYWHERE | {"attention"}
@@ -107,7 +107,7 @@ class LocalModel(ABC):
             self._require_attention()
         bridge = None if request.watch is None else _Bridge(request.watch)
         job = Job(
-            prompt_ids=self._fitting(self._prompts.encode(request.prompt), sampling.max_tokens),
+            prompt_ids=self._fitting(self._encoding.encode(request.prompt), sampling.max_tokens),
             named_ids=tuple(self._vocabulary.single(text) for text in want.token_probs),
             request=replace(request, watch=bridge),
             model_name=self.name,
@@ -130,7 +130,7 @@ class LocalModel(ABC):
         if not all(tokenised):
             raise InputError(f"options to score: {list(options)!r} holds an empty one; remove it.")
         longest = max(map(len, tokenised), default=0)
-        prompt_ids = self._fitting(self._prompts.encode(prompt), longest)
+        prompt_ids = self._fitting(self._encoding.encode(prompt), longest)
         if not tokenised:
             return ()
         together = _read_together(tokenised)
@@ -153,8 +153,8 @@ class LocalModel(ABC):
             PromptTooLong: a text beyond the context window.
         """
         self._require_attention()
-        ids = self._prompts.parts((Span(text, trusted=False) if isinstance(text, str) else text,))
-        ids = self._prompts.with_bos(ids) if bos else ids
+        ids = self._encoding.parts((Span(text, trusted=False) if isinstance(text, str) else text,))
+        ids = self._encoding.with_bos(ids) if bos else ids
         if not ids:
             raise InputError("attend: the text is empty; give it at least one character.")
         work = partial(self._attended, self._fitting(ids, 0))
@@ -163,7 +163,7 @@ class LocalModel(ABC):
         return Attention(ids, self._texts(ids), weights)
 
     def tokenize(self, text: str | Sequence[Span], *, at_start: bool = False) -> TokenIds:
-        return self._prompts.parts(as_spans(text), at_start=at_start)
+        return self._encoding.parts(as_spans(text), at_start=at_start)
 
     def decode(self, ids: TokenIds, *, at_start: bool = False) -> str:
         return self._vocabulary.decode(ids) if at_start else self._vocabulary.decode_inside(ids)
@@ -172,7 +172,7 @@ class LocalModel(ABC):
         return self._vocabulary.pieces(ids)
 
     def count(self, prompt: Prompt) -> int:
-        return len(self._prompts.encode(prompt))
+        return len(self._encoding.encode(prompt))
 
     def _require_attention(self) -> None:
         if self.why_no_attention:

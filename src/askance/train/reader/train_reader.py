@@ -141,7 +141,7 @@ def _identity(
 
 def _layouts(encoding: Encoding) -> Model:
     takes: set[Capability] = {"raw", "continuation"}
-    takes |= {"chat"} if encoding.prompts.takes_chat else set()
+    takes |= {"chat"} if encoding.takes_chat else set()
     return cast(Model, _Layouts(frozenset(takes)))
 
 
