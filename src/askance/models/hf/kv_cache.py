@@ -30,7 +30,9 @@ class Pool:
         missing = num_tokens - len(self._free)
         if missing > 0:
             self._grow(self._capacity + max(missing, _LEAST_GROWTH, self._capacity // 8))
-        return Places(self, [self._free.pop() for _ in range(num_tokens)])
+        num_left = len(self._free) - num_tokens
+        taken, self._free = self._free[num_left:], self._free[:num_left]
+        return Places(self, taken)
 
     def _grow(self, capacity: int) -> None:
         for layer in self.layers.values():

@@ -110,11 +110,8 @@ def fitting(name: str, place: torch.device) -> Iterator[None]:
     try:
         yield
     except (RuntimeError, MemoryError) as error:
-        if is_memory(error):
-            raise _beyond_memory(name, error) from error
-        raise ModelSpecError(
-            f"model {name!r} can't run on {place}: {first_line(error)} Use device=cpu, or another model."
-        ) from error
+        told = f"model {name!r} can't run on {place}: {first_line(error)} Use device=cpu, or another model."
+        raise _failure(name, error, told) from error
 
 
 @contextmanager
@@ -127,9 +124,7 @@ def loading(name: str, folder: str) -> Iterator[None]:
         raise
     except Exception as error:  # loaders of files that may hold anything raise anything
         check_readers(name, error)
-        if is_memory(error):
-            raise _beyond_memory(name, error) from error
-        raise ModelSpecError(_why(name, folder, error)) from error
+        raise _failure(name, error, _why(name, folder, error)) from error
 
 
 def read(
@@ -241,7 +236,10 @@ def context_tokens_of(config: Any, tokenizer: Any) -> int:
     return int(length) if length and 0 < length < _UNBOUNDED_TOKENS else _CONTEXT_TOKENS_UNKNOWN
 
 
-def _beyond_memory(name: str, error: Exception) -> MachineFailure:
+def _failure(name: str, error: Exception, told: str) -> MachineFailure | ModelSpecError:
+    """What is told of an error, unless it says that memory ran out."""
+    if not is_memory(error):
+        return ModelSpecError(told)
     return MachineFailure(
         f"there is not enough memory for model {name!r} ({first_line(error).rstrip('.')}): use "
         "dtype=bfloat16, dtype=stored or a smaller model, or allow more memory (ulimit -v, the container)."
