@@ -44,7 +44,7 @@ class Calls(WrappedModel):
     async def score(self, prompt: Prompt, options: Sequence[str]) -> tuple[Scored, ...]:
         began = time.perf_counter()
         scored = await self._model.score(prompt, options)
-        ids = self._local._encoding.prompt_ids(prompt)
+        ids = self._local._encoding.encode(prompt)
         self._note([(*ids, *self._local.tokenize(option)[:-1]) for option in options], began)
         return scored
 

@@ -66,7 +66,7 @@ class Noted(WrappedModel):
     async def score(self, prompt: Prompt, options: Sequence[str]) -> tuple[Scored, ...]:
         scores = await self._model.score(prompt, options)
         assert isinstance(self._model, HfModel)
-        prompt_ids = self._model._encoding.prompt_ids(prompt)
+        prompt_ids = self._model._encoding.encode(prompt)
         self.needed.score(prompt_ids, [self._model.tokenize(option) for option in options])
         return scores
 

@@ -59,7 +59,7 @@ class RecordedAnswers:
         want, at = request.want, next(self._places)
         entry = self._rounds[at]
         # The port tells how long a prompt is, but its ids only by computing them.
-        prompt_ids = self._inner._prompts.encode(request.prompt)
+        prompt_ids = self._inner._encoding.encode(request.prompt)
         self._tally.compare("prompts by ids", list(prompt_ids), entry["prompt_ids"])
         self._tally.compare("generation lengths", request.sampling.max_tokens, entry["max_new"])
         ids = tuple(entry["new_ids"])

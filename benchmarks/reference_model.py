@@ -76,7 +76,7 @@ class ReferenceModel:
         prompt, sampling = request.prompt, request.sampling
         assert request.n == 1
         assert sampling.temperature == 0
-        ids = self._model._encoding.prompt_ids(prompt)
+        ids = self._model._encoding.encode(prompt)
         written = await self._alone(lambda: self._written(ids, sampling.max_tokens))
         self.num_computed += len(ids) + len(written) - 1
         writing = Writing(sampling, request.until, request.watch)
@@ -94,8 +94,8 @@ class ReferenceModel:
 
     async def attend(self, text: str | TokenIds, *, bos: bool) -> Attention:
         parts = (Span(text, trusted=False) if isinstance(text, str) else text,)
-        ids = self._model._prompts.parts(parts)
-        ids = self._model._prompts.with_bos(ids) if bos else ids
+        ids = self._model._encoding.parts(parts)
+        ids = self._model._encoding.with_bos(ids) if bos else ids
         self.num_computed += len(ids)
         self.needed.attend(ids)
         weights = await self._alone(lambda: self._attended(ids))

@@ -145,7 +145,7 @@ def few_layers(tmp_path_factory):
     from askance.models.hf import load_hf
     from tests.models.cut import link_first_layers
 
-    folder = link_first_layers(bundled._plain_folder(), tmp_path_factory.mktemp("few") / "model")
+    folder = link_first_layers(bundled.torch_folder(), tmp_path_factory.mktemp("few") / "model")
     return load_hf(str(folder), device="cpu", dtype="float32", display_name="bundled:base")
 
 

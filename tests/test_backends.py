@@ -10,8 +10,7 @@ from askance.ask import check_needs
 from askance.core.errors import MissingAbility
 from askance.core.knobs import describe_type
 from askance.models.openai.options import SERVERS, Options, read_options
-from askance.models.scripted import ALL_CAPABILITIES, ALL_SIGNALS, ScriptedModel
-from askance.models.scripted_encoder import ScriptedEncoder
+from askance.models.scripted import ALL_CAPABILITIES, ALL_SIGNALS, ScriptedEncoder, ScriptedModel
 from askance.retrieval.scripted import ScriptedRetriever
 from askance.wire import METHODS, make_method, method_class, profiles_of
 

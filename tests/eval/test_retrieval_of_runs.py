@@ -12,7 +12,7 @@ from askance.eval.grid import look_up_all, read_grid
 from askance.eval.recorded_run import read_run
 from askance.eval.run_names import names_of
 from askance.loading import Cache, open_retriever
-from askance.models.scripted_encoder import ScriptedEncoder
+from askance.models.scripted import ScriptedEncoder
 from askance.retrieval.build import build_index
 from tests.eval.test_harness import Rivers
 

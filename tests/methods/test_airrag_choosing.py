@@ -9,8 +9,7 @@ from askance.core.types import Hit
 from askance.methods.airrag.method import Airrag
 from askance.methods.airrag.reward import PASSAGE_TOKENS, path_prompt
 from askance.methods.airrag.state import DA, SA, State
-from askance.models.scripted import ScriptedModel
-from askance.models.scripted_encoder import ScriptedEncoder
+from askance.models.scripted import ScriptedEncoder, ScriptedModel
 from tests.methods.bridge import (
     BRIDGE,
     CREEK,

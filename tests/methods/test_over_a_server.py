@@ -9,8 +9,7 @@ from runs.scripted_server import ScriptedServer
 from askance.ask import ask
 from askance.core.events import UPPER_BOUND
 from askance.core.types import Passage, Question
-from askance.models.scripted import ScriptedModel
-from askance.models.scripted_encoder import ScriptedEncoder
+from askance.models.scripted import ScriptedEncoder, ScriptedModel
 from askance.retrieval.scripted import ScriptedRetriever
 from askance.serve.terminal import spending_line, usage_line
 from askance.wire import METHODS, load_model, make_method, method_class

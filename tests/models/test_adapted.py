@@ -8,9 +8,9 @@ from tests.models.test_hf_load import edit
 from tests.models.tiny import save_adapter, save_tiny, sentencepiece_tokenizer
 
 from askance.core.errors import InputError, ModelSpecError
-from askance.models.adapted import load_adapted
 from askance.models.hf.adapter import merge, open_adapter
 from askance.models.hf.load import load_parts
+from askance.models.loaders import load_adapted
 from askance.wire import load_model
 
 

@@ -135,7 +135,7 @@ def test_the_adapter_that_ships_is_merged_once(tiny_reader, monkeypatch):
         expected = unmerged(torch.tensor([[5, 90, 200, 31, 7]])).logits
     assert_near(logits(bundled), expected, "thirty layers")
     assert bundled.tokenize("the <think> river") == plain.tokenize("the <think> river")
-    assert bundled._encoding.end_ids == plain._encoding.end_ids
+    assert bundled._vocabulary.end_ids == plain._vocabulary.end_ids
     assert len(cached()) == 2
 
 

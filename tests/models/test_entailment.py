@@ -7,7 +7,7 @@ from tests.contracts.entailment_contract import EntailmentContract
 
 from askance.core.errors import KnobError, ModelSpecError, UnknownName
 from askance.models.kinds import load_entailment
-from askance.models.scripted_entailment import ScriptedEntailment
+from askance.models.scripted import ScriptedEntailment
 
 
 @pytest.fixture(scope="module")
@@ -81,10 +81,10 @@ def test_not_entailment_is_another_label(tmp_path):
         ("bundled", ModelSpecError, "'bundled' judges no entailment: name a model of natural language"),
         ("hf:", ModelSpecError, "names no model"),
         ("hf:/nowhere/at/all", ModelSpecError, "does not exist: check the path"),
-        ("hf:x?adapter=y", ModelSpecError, "takes no adapter"),
+        ("hf:x?adapter=y", UnknownName, "unknown entailment option 'adapter'"),
         ("hf:x?dtype=int3", KnobError, "dtype='int3'"),
         ("hg:x", UnknownName, "unknown model 'hg:x'"),
-        ("scripted:file", ModelSpecError, "takes no file: leave 'file' out"),
+        ("scripted:file", ModelSpecError, "'scripted:file' judges no entailment"),
     ],
 )
 def test_names_that_can_not_be_used(spec, error, told):
@@ -96,7 +96,7 @@ def test_models_that_judge_nothing(llama_folder, classifier_folder, tmp_path):
     with pytest.raises(ModelSpecError, match="is a LlamaForCausalLM, which judges no entailment"):
         load_entailment(f"hf:{llama_folder}")
     (tmp_path / "model.gguf").touch()
-    with pytest.raises(ModelSpecError, match="GGUF files hold models that write text"):
+    with pytest.raises(ModelSpecError, match="is a GGUF file, which judges no entailment"):
         load_entailment(f"hf:{tmp_path / 'model.gguf'}")
     damaged = tmp_path / "damaged"
     damaged.mkdir()

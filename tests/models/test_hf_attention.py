@@ -8,8 +8,7 @@ from tests.models.tiny import tiny_module
 from tests.tolerances import assert_near
 
 from askance.models.hf.attention import ATTENTION_NAME
-from askance.models.hf.network import Contexts, Network
-from askance.models.hf.passes import Passes
+from askance.models.hf.network import Network, Passes
 from askance.runtime.batch import Batch
 
 SLIDING = {"sliding_window": 4}
@@ -70,7 +69,7 @@ def both(request):
     model_type, settings = ARCHITECTURES[request.param]
     network = Network(tiny_module(model_type, **settings), model_type)
     assert network.attention_layer == 1
-    assert isinstance(network.backend, Contexts if "softcapping" in str(settings) else Passes)
+    assert network.backend.can_restore
     return network, *by_eager_attention(request.param)
 
 
@@ -146,7 +145,7 @@ def test_what_is_known_is_not_computed_again(both):
     batch.put(request)
     while not batch.is_idle:
         batch.step()
-    assert request.num_reused == (6 if isinstance(network.backend, Passes) else 0)
+    assert request.num_reused == 6
     check(request, weights, logits)
 
 
@@ -161,15 +160,15 @@ def test_tokens_that_were_guessed_give_the_same(both, earlier):
         batch.step()
         passes += 1
     check(request, weights, logits)
-    if isinstance(network.backend, Passes):
-        assert passes < 1 + len(MORE)
-        assert earlier == MORE or batch.num_missed >= 3
+    assert passes < 1 + len(MORE)
+    assert earlier == MORE or batch.num_missed >= 3
 
 
 def test_one_at_a_time_gives_the_same(both):
     network, weights, logits = both
     request = Fixed(PROMPT)
-    computed(network, request, Fixed([*PROMPT[:7], 9, 9]), backend=network._contexts())
+    alone = Passes(network.module, network.attention_layer, 1000, together=False)
+    computed(network, request, Fixed([*PROMPT[:7], 9, 9]), backend=alone)
     check(request, weights, logits)
 
 
@@ -189,11 +188,8 @@ def test_a_pass_that_breaks_spoils_nothing(both, monkeypatch):
     batch.put(request)
     batch.put(other)
     ended = [over for _ in range(40) for over in batch.step()]
-    if isinstance(network.backend, Passes):
-        assert [error for _, error in ended] == [None, None]
-        check(request, weights, logits)
-    else:
-        assert sorted(str(error) for _, error in ended) == ["None", "out of memory"]
+    assert [error for _, error in ended] == [None, None]
+    check(request, weights, logits)
 
 
 @pytest.mark.parametrize("model_type", ["bloom", "falcon"])
@@ -201,7 +197,7 @@ def test_a_model_beside_the_interface_has_no_attention_but_works(model_type):
     module = tiny_module(model_type, n_layer=2, n_head=4)
     network = Network(module, model_type)
     assert network.attention_layer is None
-    assert isinstance(network.backend, Contexts)
+    assert not network.backend.can_restore
     request = Fixed(PROMPT)
     request.wants_attention = False
     computed(network, request, Fixed(range(3, 9), []))
@@ -222,7 +218,7 @@ def test_a_model_beside_the_interface_has_no_attention_but_works(model_type):
 def test_texts_are_kept_apart_where_the_longest_would_move_the_others_positions(positions):
     rope = {"rope_theta": 10_000.0, **positions}
     network = Network(tiny_module("llama", rope_parameters=rope), "llama")
-    assert isinstance(network.backend, Contexts)
+    assert not network.backend.can_restore
 
 
 def test_attention_sinks_are_left_to_their_own_implementation():

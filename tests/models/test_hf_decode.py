@@ -17,7 +17,7 @@ from askance.core.errors import InputError, KnobError, ModelFailure, PromptTooLo
 from askance.core.types import Chat, GenerateRequest, Raw, Sampling, Span, Turn, Want, untrusted
 from askance.models.hf import HfModel, load_hf
 from askance.models.hf.signals import rows_of
-from askance.models.local.decode import Chooser, read
+from askance.models.local.decode import Chooser
 from askance.runtime.writing import check_sampling
 
 QUESTIONS = ("What is the capital of France?", "Name three colours.", "Who wrote Faust?")
@@ -75,7 +75,7 @@ def test_attention_while_decoding_equals_attend(bundled):
 
 def test_score_equals_the_sum_of_a_full_forward_pass(qwen):
     prompt, option = Raw((Span("The cat"),)), " sat on the river bank"
-    ids, added = qwen._prompts.encode(prompt), qwen.tokenize(option)
+    ids, added = qwen._encoding.encode(prompt), qwen.tokenize(option)
     assert len(added) > 1
     with torch.inference_mode():
         logits = module_of(qwen)(torch.tensor([[*ids, *added]])).logits[0]
@@ -268,7 +268,7 @@ def test_calls_are_computed_side_by_side(qwen, monkeypatch):
 
 def test_a_text_that_does_not_fit_the_memory_is_a_failure_with_the_numbers(qwen_folder):
     whole = load_hf(str(qwen_folder))
-    module, tokenizer = whole._network.module, whole._prompts._tokenizer
+    module, tokenizer = whole._network.module, whole._encoding._tokenizer
     num_bytes = 200 * whole._network.backend.bytes_per_token
     model = HfModel(module, tokenizer, name="small", context_tokens=512, memory_bytes=num_bytes)
     assert generate(model, Raw((Span("The"),)), 8)[0].tokens
@@ -306,8 +306,9 @@ def test_many_calls_of_which_some_are_cancelled_and_some_fail(qwen, monkeypatch)
     monkeypatch.undo()
     for number in range(3):  # the last cancelled ones have left by now
         assert asyncio.run(call(number))
+    run(qwen.forget())
     backend.give_back()
-    assert backend._slots._slabs == {}
+    assert backend._pool.layers == {}
 
 
 def test_logits_that_are_no_numbers_are_a_failure():
@@ -405,8 +406,8 @@ def test_an_impossible_token_is_never_drawn():
 
 def test_signals_of_a_distribution_with_impossible_tokens():
     logits = torch.tensor([0.0, -torch.inf, 0.0])
-    reading = read(row(logits), 0, Want(logprob=True, entropy=True, top_logprobs=9, token_probs=("x",)), (1,))
-    assert reading.logprob == near(math.log(0.5), "formula", "float32")
-    assert reading.entropy == near(math.log(2), "formula", "float32")
-    assert reading.probs == (0.0,)
-    assert len(reading.top) == 3
+    found = row(logits)
+    assert found.logprob(0) == near(math.log(0.5), "formula", "float32")
+    assert found.entropy == near(math.log(2), "formula", "float32")
+    assert math.exp(found.logprob(1)) == 0.0
+    assert len(found.top(9)) == 3

@@ -5,8 +5,8 @@ import torch
 from tests.models.tiny import byte_level_tokenizer, save_tiny, sentencepiece_tokenizer, tiny_module
 
 from askance.models.hf import load_hf
-from askance.models.hf.encoding import encoding_of
 from askance.models.hf.fingerprint import model_fingerprint
+from askance.models.hf.model import encoding_of
 
 
 def made(module=None, tokenizer=None):

@@ -7,30 +7,36 @@ import torch
 from tests.models.tiny import save_adapter, save_tiny_gguf
 
 from askance.core.notes import noted
+from askance.models import loaders
 from askance.models.hf import load_hf
-from askance.models.hf.quicker import note_quicker_way
-from askance.models.kinds import MODEL_KINDS, ModelKind
+from askance.models.kinds import MODEL_KINDS
 
-CPU, GPU = torch.device("cpu"), torch.device("cuda", 0)
 ASK = ("ask", "The cat?", "--method", "closed_book", "--set", "max_tokens=2", "--prompts", "plain")
-
-
-@pytest.fixture
-def told():
-    """What is noted of a specification's name and options on a device."""
-
-    def told(name, options=None, device=CPU, install=""):
-        notes = []
-        with noted(lambda kind, text: notes.append((kind, text))):
-            note_quicker_way(name, options or {}, device, install=install)
-        return notes
-
-    return told
 
 
 @pytest.fixture(autouse=True)
 def without_gpu(monkeypatch):
     monkeypatch.setattr(torch.cuda, "is_available", lambda: False)
+
+
+class Placed:
+    def __init__(self, place):
+        self.device = torch.device(place)
+
+
+@pytest.fixture
+def told(monkeypatch):
+    """What is noted of a specification's name and options, of a model that is on a device."""
+
+    def told(name, options=None, place="cpu"):
+        for module, loader in (("hf", "load_hf"), ("loaders", "load_adapted")):
+            monkeypatch.setattr(f"askance.models.{module}.{loader}", lambda *_, **__: Placed(place))
+        notes = []
+        with noted(lambda kind, text: notes.append((kind, text))):
+            MODEL_KINDS["hf"].load(name, options or {})
+        return notes
+
+    return told
 
 
 def test_a_gguf_file_is_named_as_it_is(told):
@@ -52,21 +58,16 @@ def test_a_folder_needs_a_gguf_file_of_the_same_model(told, llama_folder, tmp_pa
     assert f"use gguf:FILE?adapter={adapter} with a GGUF file of its base, or" in text
 
 
-def test_what_is_not_installed_is_named_with_its_command(told):
-    ((_, text),) = told("model.gguf", install="pip install something")
-    assert "use gguf:model.gguf (pip install something), or" in text
-
-
 @pytest.mark.parametrize(
-    ("device", "options"), [(GPU, {}), (GPU, {"device": "auto"}), (CPU, {"device": "cpu"})]
+    ("place", "options"), [("cuda", {}), ("cuda", {"device": "auto"}), ("cpu", {"device": "cpu"})]
 )
-def test_nothing_is_said_on_a_gpu_or_where_the_cpu_was_asked_for(told, device, options):
-    assert told("owner/name", options, device) == []
+def test_nothing_is_said_on_a_gpu_or_where_the_cpu_was_asked_for(told, place, options):
+    assert told("owner/name", options, place) == []
 
 
 @pytest.mark.parametrize("is_installed", [True, False])
 def test_the_screen_says_it_once_and_beside_the_answer(run, tmp_path, monkeypatch, is_installed):
-    monkeypatch.setattr(ModelKind, "missing", property(lambda kind: [] if is_installed else ["package"]))
+    monkeypatch.setattr(loaders, "find_spec", lambda package: is_installed)
     file, trace = save_tiny_gguf(tmp_path / "tiny.gguf"), tmp_path / "trace.jsonl"
     code, out, err = run(*ASK, "--model", f"hf:{file}", "--trace", trace, "--json")
     assert code == 0, err

@@ -45,12 +45,12 @@ def test_a_checkpoint_is_read_as_it_was_trained(folder, model):
     prompt = (
         f"### Instruction:\nWho is it?\n\n### Response:\n{SEARCH}<paragraph>Arno\nThe é river.</paragraph>"
     )
-    ids = model._encoding.prompt_ids(Raw((Span(prompt),)))
+    ids = model._encoding.encode(Raw((Span(prompt),)))
     assert model.pieces(ids) == ("<s>", *pieces_by_itself(folder, prompt))
     split = Raw((Span("### Instruction:\n"), untrusted("Who is it?"), Span("\n\n### Response:\n" + SEARCH)))
     behind = (Span("<paragraph>"), untrusted("Arno"), Span("\n"), untrusted("The é river."))
     whole = Raw(split.parts, (*behind, Span("</paragraph>")))
-    assert model._encoding.prompt_ids(whole) == ids, "however it is put together"
+    assert model._encoding.encode(whole) == ids, "however it is put together"
     assert model.tokenize([Span(f"{RELEVANT}the")])[1:] == model.tokenize(" the")
     assert model.pieces(model.tokenize([Span(f"{RELEVANT}the")])) == (RELEVANT, "▁the")
     assert model.decode(model.tokenize([Span(f"{RELEVANT}the é")])) == f"{RELEVANT} the é"
@@ -73,7 +73,7 @@ def test_without_bos_or_with_an_end_token_behind(tmp_path, model, adds_bos, adds
     prompt = Raw(
         (Span(f"Who is é?{SEARCH}<paragraph>"), untrusted("巴黎 🙂</s>[Relevant]"), Span("</paragraph>"))
     )
-    theirs, ours = model._encoding.prompt_ids(prompt), other._encoding.prompt_ids(prompt)
+    theirs, ours = model._encoding.encode(prompt), other._encoding.encode(prompt)
     assert ours == (theirs if adds_bos else theirs[1:])
     assert theirs[:1] == (1,)
     assert not {2, model.tokenize([Span(RELEVANT)])[0]} & {*ours}, "no end, and no control token of a passage"
@@ -104,12 +104,12 @@ def test_a_package_that_is_not_installed_is_named(folder):
     assert install_line("local") in run.stderr
 
 
-@pytest.mark.parametrize("missing", ["sentencepiece", "google.protobuf"])
+@pytest.mark.parametrize("missing", ["sentencepiece", "protobuf"])
 def test_only_an_error_that_speaks_of_such_files_asks_for_a_package(missing, monkeypatch):
-    monkeypatch.setattr(reading, "find_spec", lambda module: None if module == missing else object())
+    monkeypatch.setitem(reading._PACKAGES, missing, lambda: False)
     reading.check_readers("m", ValueError("the file is damaged"))
     for said in ("`tiktoken` is required to read a `tiktoken` file.", "SentencePiece can't be imported"):
-        with pytest.raises(MissingExtra, match=f"'{missing.removeprefix('google.')}'"):
+        with pytest.raises(MissingExtra, match=f"'{missing}'"):
             reading.check_readers("m", ValueError(said))
     monkeypatch.undo()
     reading.check_readers("m", ValueError("`tiktoken` is required to read a `tiktoken` file."))

@@ -1,6 +1,7 @@
 """Prompts to ids: templates, spans, BOS, and hostile text."""
 
 import unicodedata
+import weakref
 
 import pytest
 from hypothesis import HealthCheck, given, settings
@@ -251,11 +252,17 @@ def test_a_prompt_is_tokenised_once_and_a_token_looked_at_once(name):
     encoder = PromptEncoder(tokenizer, vocabulary, name)
     prompt = Raw((Span("The cat sat on the bank of a river. "), untrusted("It was a cold day, and long.")))
     tokenizer.texts.clear()
-    ids = encoder.encode(prompt)
-    assert (len(tokenizer.texts), ids) == (1, encoder.encode(Raw(prompt.parts)))
+    ids, num_read = encoder.encode(prompt), len(tokenizer.texts)
+    assert (ids, num_read) == (encoder.encode(Raw(prompt.parts)), len(tokenizer.texts))
     texts = [vocabulary.decode_inside((id,)) for id in ids]
-    first = [encoder.parts((Span(text),), at_start=False) for text in texts]
     num_asked = len(tokenizer.texts)
     assert texts == [vocabulary.decode_inside((id,)) for id in ids]
-    assert first == [encoder.parts((Span(text),), at_start=False) for text in texts]
     assert len(tokenizer.texts) == num_asked
+
+
+def test_what_is_remembered_keeps_nobody_alive():
+    encoder = PromptEncoder(TOKENIZERS["byte level"], VOCABULARIES["byte level"], "gone")
+    assert encoder.encode(Raw((Span("The cat"),)))
+    gone = weakref.ref(encoder)
+    del encoder
+    assert gone() is None

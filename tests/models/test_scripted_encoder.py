@@ -4,7 +4,7 @@ import numpy as np
 import pytest
 from tests.contracts.encoder_contract import EncoderContract
 
-from askance.models.scripted_encoder import ScriptedEncoder
+from askance.models.scripted import ScriptedEncoder
 
 
 class TestContract(EncoderContract):

@@ -9,8 +9,8 @@ from tests.tolerances import near
 
 from askance.core.errors import InputError, ModelSpecError
 from askance.core.types import GenerateRequest, Raw, Sampling, Span, Want, untrusted
-from askance.models.replies import read_replies
 from askance.models.scripted import Reply, ScriptedModel
+from askance.models.scripts import read_replies
 
 PROMPT = Raw((Span("Where?"),))
 TOKENS = ("[No Retrieval]", "[Retrieval]", "<paragraph>", "</paragraph>")
@@ -90,5 +90,7 @@ def test_a_script_in_a_file_may_say_what_stands_beside(tmp_path):
     path.write_text(json.dumps(row))
     assert read_replies(path) == (Reply(" Bonn", {"Bonn": 0.6}, beside={"Bonn": {" Ulm": 0.4}}),)
     path.write_text(json.dumps(row | {"beside": {"Bonn": {" Ulm": 1.4}}}))
-    with pytest.raises(ModelSpecError, match="line 1: a probability beside another is not from 0 to 1"):
+    with pytest.raises(
+        ModelSpecError, match=r"line 1, field beside\.Bonn\. Ulm: Input should be less than or equal to 1"
+    ):
         read_replies(path)

@@ -33,7 +33,7 @@ from tests.retrieval.conftest import rows_file
 from tests.retrieval.vectors import CountingEncoder
 
 from askance.core.errors import BadIndex
-from askance.models.scripted_encoder import ScriptedEncoder
+from askance.models.scripted import ScriptedEncoder
 from askance.retrieval import build, draft, ledger, lexical, store, vectors
 from askance.retrieval.bm25 import open_index
 from askance.retrieval.dense import open_dense

@@ -12,7 +12,7 @@ from tests.retrieval.vectors import FixedEncoder, files_of_vectors, ledger_of, s
 from tests.tolerances import near
 
 from askance.core.errors import BadIndex, InputError, ModelFailure, RetrieverFailure
-from askance.models.scripted_encoder import ScriptedEncoder
+from askance.models.scripted import ScriptedEncoder
 from askance.retrieval import dense
 from askance.retrieval.bm25 import open_index
 from askance.retrieval.build import build_index

@@ -11,14 +11,14 @@ from tests.retrieval.test_draft import DIES, NUM_ROWS, rows_of, start, version_o
 from tests.retrieval.vectors import CountingEncoder, check_vectors, files_of_vectors
 
 from askance.core.errors import BadIndex
-from askance.models.scripted_encoder import ScriptedEncoder
+from askance.models.scripted import ScriptedEncoder
 from askance.retrieval.build import build_index
 from askance.retrieval.store import open_store
 
 BUILD = """
 import sys
 from pathlib import Path
-from askance.models.scripted_encoder import ScriptedEncoder
+from askance.models.scripted import ScriptedEncoder
 from askance.retrieval import build, draft, ledger, lexical, vectors
 build.CHECKPOINT_VECTORS = int(sys.argv[3])
 build._PASSAGES_AT_ONCE = 100

@@ -12,7 +12,7 @@ from tests.retrieval.conftest import snapshot
 from tests.retrieval.vectors import CountingEncoder, FixedEncoder, check_vectors, files_of_vectors, ledger_of
 
 from askance.core.errors import BadIndex, DocumentError, InputError, ModelFailure
-from askance.models.scripted_encoder import ScriptedEncoder
+from askance.models.scripted import ScriptedEncoder
 from askance.retrieval import build
 from askance.retrieval.build import build_index
 from askance.retrieval.store import VECTORS, EncoderNote, generation_folder, read_manifest

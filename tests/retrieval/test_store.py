@@ -14,7 +14,7 @@ import pytest
 from tests.retrieval.conftest import snapshot
 
 from askance.core.errors import AskanceError, BadIndex, RetrieverFailure
-from askance.models.scripted_encoder import ScriptedEncoder
+from askance.models.scripted import ScriptedEncoder
 from askance.retrieval.bm25 import open_index
 from askance.retrieval.build import build_index
 from askance.retrieval.dense import open_dense

@@ -6,7 +6,7 @@ from pathlib import Path
 import numpy as np
 from tests.tolerances import assert_near
 
-from askance.models.scripted_encoder import ScriptedEncoder
+from askance.models.scripted import ScriptedEncoder
 from askance.retrieval.build import text_of
 from askance.retrieval.dense import open_dense
 from askance.retrieval.store import LEDGER, VECTORS, generation_folder, open_store

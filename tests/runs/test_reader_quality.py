@@ -6,7 +6,7 @@ import pytest
 from runs.reader_quality import is_well_formed, main
 
 from askance.eval.recorded_run import read_run
-from askance.models.replies import read_replies
+from askance.models.scripts import read_replies
 
 
 @pytest.fixture

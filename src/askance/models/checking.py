@@ -2,7 +2,7 @@
 
 import math
 from collections.abc import Awaitable, Callable, Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from functools import partial
 
 import numpy as np
@@ -23,10 +23,9 @@ from askance.core.types import (
     Want,
 )
 from askance.models.kinds import options_in, parse_spec, readying
+from askance.models.openai.options import trying
 from askance.models.openai.reading import entropy_bounds
 
-_KEY = ("check",)
-_TOKENS = 8
 _BEGUN = 3
 """Tokens of a text that is gone on from."""
 _TOP = 5
@@ -35,10 +34,8 @@ _TOLERANCE = 0.05
 """Nats, between two calls of one server."""
 _TOLERANCE_OF_SCORES = 0.5
 """Nats: a prompt is computed otherwise than what is written token by token."""
-_ASKED = "Count from one to twenty in words."
-_CHAT = Chat((Turn("user", (Span(_ASKED),)),))
+_CHAT = Chat((Turn("user", (Span("Count from one to twenty in words."),)),))
 _RAW = Raw((Span("One, two, three, four,"),))
-_TOKENS_AGAIN = 24
 _CHAT_AGAIN = Chat((Turn("user", (Span("Say the words 'no, no, yes' ten times."),)),))
 _RAW_AGAIN = Raw((Span("no, no, yes, no, no, yes, no, no, yes,"),))
 
@@ -90,7 +87,8 @@ async def check(spec: str) -> Report:
     kind, name, options = parse_spec(spec)
 
     def load(more: Mapping[str, str]) -> Model:
-        return kind.load(name, dict(kind.trying({**options, **more})))
+        given = {**options, **more}
+        return kind.load(name, trying(given) if kind.boldest else given)
 
     with readying(kind, f"the model {spec}"):
         model = load({})
@@ -99,27 +97,21 @@ async def check(spec: str) -> Report:
     for ability, probe in PROBES.items():
         if ability in declared:
             findings.append(await _found(ability, True, probe, model, may_raise=not findings))
-        elif ability in kind.boldest:
-            findings.append(await _tried(ability, probe, kind.boldest[ability], load))
-        else:
+            continue
+        option = kind.boldest.get(ability, "")
+        try:
+            bold = load(dict(options_in(option))) if option else None
+        except KnobError as error:  # it contradicts what is declared
+            findings.append(Finding(ability, False, None, str(error)))
+            continue
+        if bold is None:
             findings.append(Finding(ability, False, None))
-    promises = {
-        name: probe for name, probe in PROMISES.items() if name not in _TOLD or "top_logprobs" in declared
-    }
-    findings += [await _found(name, None, probe, model) for name, probe in promises.items()]
+        else:
+            findings.append(replace(await _found(ability, False, probe, bold), declare=option))
+    for name, probe in PROMISES.items():
+        if name not in _TOLD or "top_logprobs" in declared:
+            findings.append(await _found(name, None, probe, model))
     return Report(model.name, model.context_tokens, tuple(findings))
-
-
-async def _tried(
-    ability: str, probe: Probe, option: str, load: Callable[[Mapping[str, str]], Model]
-) -> Finding:
-    """What is not declared, with the option that declares it."""
-    try:
-        bold = load(dict(options_in(option)))
-    except KnobError as error:  # it contradicts what is declared
-        return Finding(ability, False, None, str(error))
-    found = await _found(ability, False, probe, bold)
-    return Finding(ability, False, found.works, found.why, option)
 
 
 async def _found(
@@ -128,57 +120,59 @@ async def _found(
     try:
         with panics_as(ModelFailure):
             why = await probe(model)
-    except ModelUnavailable as error:
-        if may_raise:
-            raise
-        why = str(error)
     except Exception as error:  # whatever a model raises is why it does not work
+        if may_raise and isinstance(error, ModelUnavailable):
+            raise
         why = str(error) or type(error).__name__
     return Finding(ability, is_declared, not why, why)
 
 
-def _prompt(model: Model) -> Prompt:
-    return _RAW if "raw" in model.capabilities else _CHAT
+def _prompt(model: Model, raw: Prompt = _RAW, chat: Prompt = _CHAT) -> Prompt:
+    return raw if "raw" in model.capabilities else chat
 
 
 async def _write(
-    model: Model, prompt: Prompt, want: Want = Want(), *, max_tokens: int = _TOKENS, temperature: float = 0.0
-) -> Generation:
-    request = GenerateRequest(prompt, Sampling(max_tokens, temperature), want, key=_KEY)
+    model: Model,
+    want: Want = Want(),
+    prompt: Prompt | None = None,
+    max_tokens: int = 8,
+    temperature: float = 0.0,
+) -> tuple[Generation, tuple[Token, ...]]:
+    """What is written, and all of its tokens."""
+    sampling = Sampling(max_tokens, temperature)
+    request = GenerateRequest(prompt or _prompt(model), sampling, want, key=("check",))
     (written,) = await model.generate(request)
-    return written
+    return written, (*written.tokens, *written.dropped)
 
 
 async def _takes(model: Model, prompt: Prompt) -> str:
-    return "" if (await _write(model, prompt)).generated_tokens else "it wrote nothing"
+    written, _ = await _write(model, prompt=prompt)
+    return "" if written.generated_tokens else "it wrote nothing"
 
 
 async def _continuation(model: Model) -> str:
     """What it wrote itself is begun with: it should go on as it did."""
     prompt = _CHAT if "chat" in model.capabilities else _RAW
-    whole = await _write(model, prompt)
+    whole, _ = await _write(model, prompt=prompt)
     kept = whole.tokens[:_BEGUN]
     begun = "".join(token.text for token in kept)
     rest = whole.text[len(begun) :]
     if not rest.strip():
         return f"nothing can be told from what it wrote: {whole.text!r}"
     given = (tuple(token.id for token in kept),)
-    again = Chat(prompt.turns, given) if isinstance(prompt, Chat) else Raw(prompt.parts, given)
-    written = (await _write(model, again)).text
-    expected = rest.split()[0]
-    if written.split()[:1] == [expected]:
+    again, _ = await _write(model, prompt=replace(prompt, continuation=given))
+    if again.text.split()[:1] == rest.split()[:1]:
         return ""
-    return f"after {begun!r} it went on with {written!r}, where it had written {rest!r} in one go"
+    return f"after {begun!r} it went on with {again.text!r}, where it had written {rest!r} in one go"
 
 
 async def _score(model: Model) -> str:
     """Held against the token that it writes itself."""
-    options, prompt = [" five", " zebra"], _prompt(model)
-    told: list[Token] = []
+    options, told = [" five", " zebra"], list[Token]()
     if "logprob" in model.signals:
-        written = await _write(model, prompt, Want(logprob=True), max_tokens=1)
+        written, _ = await _write(model, Want(logprob=True), max_tokens=1)
         told = [token for token in written.tokens if model.tokenize(token.text) == (token.id,)]
-    scores = await model.score(prompt, [*options, *(token.text for token in told)])
+    scores = await model.score(_prompt(model), [*options, *(token.text for token in told)])
     usable = all(math.isfinite(each.logprob) and each.logprob <= 0 and each.num_tokens for each in scores)
     if len(scores) != len(options) + len(told) or not usable:
         return f"scores that are none: {scores}"
@@ -196,14 +190,13 @@ async def _attend(model: Model) -> str:
 
 
 async def _logprob(model: Model) -> str:
-    written = await _write(model, _prompt(model), Want(logprob=True))
-    values = [token.logprob for token in (*written.tokens, *written.dropped)]
+    _, tokens = await _write(model, Want(logprob=True))
+    values = [token.logprob for token in tokens]
     return "" if values and all(value is not None and value <= 0 for value in values) else f"it told {values}"
 
 
 async def _top_logprobs(model: Model) -> str:
-    written = await _write(model, _prompt(model), Want(logprob=True, top_logprobs=_TOP))
-    tokens = (*written.tokens, *written.dropped)
+    _, tokens = await _write(model, Want(logprob=True, top_logprobs=_TOP))
     if not tokens or not all(token.top for token in tokens):
         return "tokens without alternatives"
     off = [token for token in tokens if token.top[0][1] < (token.logprob or 0) - _TOLERANCE]
@@ -212,8 +205,7 @@ async def _top_logprobs(model: Model) -> str:
 
 async def _entropy(model: Model) -> str:
     """Held against what the alternatives allow."""
-    written = await _write(model, _prompt(model), Want(entropy=True, top_logprobs=_TOP))
-    tokens = (*written.tokens, *written.dropped)
+    _, tokens = await _write(model, Want(entropy=True, top_logprobs=_TOP))
     if not tokens or any(token.entropy is None for token in tokens):
         return "tokens without entropy"
     for token in tokens:
@@ -225,43 +217,39 @@ async def _entropy(model: Model) -> str:
 
 
 async def _token_probs(model: Model) -> str:
-    written = await _write(model, _prompt(model))
+    written, _ = await _write(model)
     single = [token.text for token in written.tokens if token.text and len(model.tokenize(token.text)) == 1]
     if not single:
         return f"no text of one token in what it wrote: {written.text!r}"
-    again = await _write(model, _prompt(model), Want(token_probs=(single[0],)))
+    again, _ = await _write(model, Want(token_probs=(single[0],)))
     values = [value for token in again.tokens for value in token.probs]
     return "" if values and all(0 <= value <= 1 for value in values) else f"it told {values}"
 
 
 async def _attention(model: Model) -> str:
-    written = await _write(model, _prompt(model), Want(attention="mean"))
-    rows = [token.attention for token in (*written.tokens, *written.dropped)[:-1]]
+    _, tokens = await _write(model, Want(attention="mean"))
+    rows = [token.attention for token in tokens[:-1]]
     usable = rows and all(row is not None and abs(float(row.sum()) - 1) < 1e-3 for row in rows)
     return "" if usable else "rows that do not sum to 1, or none"
 
 
 async def _repeats(model: Model) -> str:
-    first, second = [await _write(model, _prompt(model), temperature=1.0) for _ in range(2)]
-    return "" if first.text == second.text else f"{first.text!r}, then {second.text!r}"
+    texts = [(await _write(model, temperature=1.0))[0].text for _ in range(2)]
+    return "" if texts[0] == texts[1] else f"{texts[0]!r}, then {texts[1]!r}"
 
 
 async def _before_temperature(model: Model) -> str:
     want = Want(logprob=True, top_logprobs=1)
-    cold, hot = [
-        await _write(model, _prompt(model), want, max_tokens=1, temperature=temperature)
-        for temperature in (0.0, 2.0)
-    ]
-    first, second = [(*each.tokens, *each.dropped)[0].top[0][1] for each in (cold, hot)]
+    told = [await _write(model, want, max_tokens=1, temperature=temperature) for temperature in (0.0, 2.0)]
+    first, second = [tokens[0].top[0][1] for _, tokens in told]
     return "" if abs(first - second) <= _TOLERANCE else f"{first:.3f} at temperature 0, {second:.3f} at 2"
 
 
 async def _most_probable(model: Model) -> str:
     """Where penalties or limits of a server's own are at work, another one is written now and then."""
-    prompt = _RAW_AGAIN if "raw" in model.capabilities else _CHAT_AGAIN
-    want = Want(logprob=True, top_logprobs=_TOP)
-    written = await _write(model, prompt, want, max_tokens=_TOKENS_AGAIN)
-    for token in (*written.tokens, *written.dropped):
+    prompt = _prompt(model, _RAW_AGAIN, _CHAT_AGAIN)
+    _, tokens = await _write(model, Want(logprob=True, top_logprobs=_TOP), prompt, max_tokens=24)
+    for token in tokens:
         own = token.logprob or 0.0
         if token.top and token.top[0][1] - own > _TOLERANCE:
             best, told = token.top[0]
@@ -270,7 +258,7 @@ async def _most_probable(model: Model) -> str:
 
 
 async def _counts(model: Model) -> str:
-    written = await _write(model, _prompt(model), max_tokens=1)
+    written, _ = await _write(model, max_tokens=1)
     counted = model.count(_prompt(model))
     return "" if counted >= written.prompt_tokens else f"{counted}, where it read {written.prompt_tokens}"
 

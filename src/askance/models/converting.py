@@ -36,22 +36,57 @@ def convert_once(target: Path, write: Callable[[Path], None], *, megabytes: int 
     Raises:
         ModelSpecError: there is no room, or the folder can't be made for another reason.
     """
-    if target.is_dir():
-        return target
+    folder = target.parent
     try:
-        _convert(target, write)
+        return _convert(target, write)
     except OSError as error:
         if error.errno not in _READ_ONLY:
-            raise _failure(target.parent, error, megabytes) from error
-        return _convert_for_this_process(target, write, error, megabytes)
-    return target
+            existing = next(each for each in (folder, *folder.absolute().parents) if each.exists())
+            free = shutil.disk_usage(existing).free // 1_000_000
+            raise ModelSpecError(
+                f"the cache folder {str(folder)!r} can't be written: {_reason(error)}. The weights take "
+                f"{megabytes} MB, and {free} MB are free there: free some, or {_REMEDY}."
+            ) from error
+        refused = f"the cache folder {str(folder)!r} can't be written ({error.strerror})"
+    try:
+        inside = _temporary_folder() / target.name
+        if not inside.is_dir():
+            note(
+                "cache",
+                f"{refused}: the weights are converted into {str(inside.parent)!r} for this process alone. "
+                f"To keep them, {_REMEDY}.",
+            )
+        return _convert(inside, write)
+    except OSError as error:
+        raise ModelSpecError(
+            f"{refused}, and the folder for temporary files can't either ({_reason(error)}). The weights "
+            f"take {megabytes} MB: {_REMEDY}."
+        ) from error
 
 
-def _convert(target: Path, write: Callable[[Path], None]) -> None:
+def _convert(target: Path, write: Callable[[Path], None]) -> Path:
+    """The folder, which whoever holds its lock writes beside its place."""
+    if target.is_dir():
+        return target
     target.parent.mkdir(parents=True, exist_ok=True)
+    partial = target.with_name(f"{target.name}.partial")
     with _locked(target.with_name(f"{target.name}.lock")):
-        if not target.is_dir():
-            _write_whole(target, write)
+        if target.is_dir():
+            return target
+        # A folder of this name was left by a process that was killed.
+        shutil.rmtree(partial, ignore_errors=True)
+        partial.mkdir()
+        try:
+            with doing("converting the weights, once on this machine"):
+                write(partial)
+                for path in (*partial.iterdir(), partial):
+                    sync(path)
+            partial.rename(target)
+        except BaseException:
+            shutil.rmtree(partial, ignore_errors=True)
+            raise
+    sync(target.parent)
+    return target
 
 
 @contextmanager
@@ -70,59 +105,12 @@ def _locked(path: Path) -> Iterator[None]:
         lock.release()
 
 
-def _write_whole(target: Path, write: Callable[[Path], None]) -> None:
-    partial = target.with_name(f"{target.name}.partial")
-    # Only the holder of the lock is here: a folder of this name was left by a process that was killed.
-    shutil.rmtree(partial, ignore_errors=True)
-    partial.mkdir()
-    try:
-        with doing("converting the weights, once on this machine"):
-            write(partial)
-            for path in (*partial.iterdir(), partial):
-                sync(path)
-        partial.rename(target)
-    except BaseException:
-        shutil.rmtree(partial, ignore_errors=True)
-        raise
-    sync(target.parent)
-
-
-def _convert_for_this_process(
-    target: Path, write: Callable[[Path], None], why: OSError, megabytes: int
-) -> Path:
-    try:
-        inside = _temporary_folder() / target.name
-        if not inside.is_dir():
-            note(
-                "cache",
-                f"the cache folder {str(target.parent)!r} can't be written ({why.strerror}): the weights are "
-                f"converted into {str(inside.parent)!r} for this process alone. To keep them, {_REMEDY}.",
-            )
-            _convert(inside, write)
-    except OSError as error:
-        raise ModelSpecError(
-            f"the cache folder {str(target.parent)!r} can't be written ({why.strerror}), and the folder for "
-            f"temporary files can't either ({_reason(error)}). The weights take {megabytes} MB: "
-            f"{_REMEDY}."
-        ) from error
-    return inside
-
-
 @cache
 def _temporary_folder() -> Path:
     """A folder that is removed when the process ends."""
     folder = tempfile.mkdtemp(prefix="askance-")
     atexit.register(shutil.rmtree, folder, ignore_errors=True)
     return Path(folder)
-
-
-def _failure(folder: Path, error: OSError, megabytes: int) -> ModelSpecError:
-    existing = next(each for each in (folder, *folder.absolute().parents) if each.exists())
-    free = shutil.disk_usage(existing).free // 1_000_000
-    return ModelSpecError(
-        f"the cache folder {str(folder)!r} can't be written: {_reason(error)}. The weights take "
-        f"{megabytes} MB, and {free} MB are free there: free some, or {_REMEDY}."
-    )
 
 
 def _reason(error: OSError) -> str:

@@ -1,12 +1,15 @@
-"""A model without weights, for tests and for trying out: plays given replies, or writes seeded nonsense.
+"""Public fakes without weights, for tests and for trying out: a model, an encoder, a judge of entailment.
 
-It passes the same contract as real models: its signals are computed from an explicit next-word distribution.
+The model plays given replies, or writes seeded nonsense. It passes the same contract as real models: its
+signals are computed from an explicit next-word distribution.
 """
 
+import hashlib
 import math
 import re
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import replace
+from pathlib import Path
 
 import numpy as np
 from numpy.typing import NDArray
@@ -25,6 +28,7 @@ from askance.core.types import (
     Scored,
     Signal,
     Span,
+    TextKind,
     Token,
     TokenIds,
     Want,
@@ -41,11 +45,13 @@ from askance.models.scripts import (
     made_up_row,
     nonsense,
     pieces_with,
+    read_replies,
     script_of,
 )
 from askance.runtime.writing import Writing
+from askance.text.linguistics import content_words
 
-__all__ = ["Reply", "ScriptedModel"]
+__all__ = ["Reply", "ScriptedEncoder", "ScriptedEntailment", "ScriptedModel"]
 
 _CONTROL = re.compile(r"<\|[a-z_]+\|>")
 
@@ -76,6 +82,7 @@ class ScriptedModel:
     """
 
     fingerprint = precision = ""
+    counts_exactly = True
 
     def __init__(
         self,
@@ -140,62 +147,32 @@ class ScriptedModel:
     def pieces(self, ids: TokenIds) -> tuple[str, ...]:
         return tuple(self._pieces[i] for i in ids)
 
-    @property
-    def counts_exactly(self) -> bool:
-        return True
-
     def count(self, prompt: Prompt) -> int:
         return len(self.prompt_ids(prompt))
 
     def _write(self, prompt_ids: TokenIds, reply: Reply | None, request: GenerateRequest) -> Generation:
-        sampling, want = request.sampling, request.want
-        writing = Writing(sampling, request.until, request.watch)
+        writing = Writing(request.sampling, request.until, request.watch)
         random = np.random.Generator(np.random.Philox(digest(request.key)))
         script = script_of(reply, self._piece) if reply else None
-        ids, at = list(prompt_ids), 0
+        entropies = reply.entropies if reply else {}
+        ids = list(prompt_ids)
         while not writing.is_finished:
-            step = len(ids) - len(prompt_ids)
-            weights = script(step) if script else nonsense(tuple(ids[-3:]))
-            piece = next(iter(weights)) if script else choose(weights, sampling, random.random())
+            weights = script(len(ids) - len(prompt_ids)) if script else nonsense(tuple(ids[-3:]))
+            piece = next(iter(weights)) if script else choose(weights, request.sampling, random.random())
+            if request.want.attention and writing.tokens:  # that of the last token comes once it is read
+                row = self._attention_over(ids, request.want.attention)
+                writing.tokens[-1] = replace(writing.tokens[-1], attention=row)
+            start = writing.tokens[-1].end if writing.tokens else 0
             ids.append(self._id(piece))
-            text = "" if piece == END else piece
-            token = self._token(ids, text, at, weights, want, reply.entropies if reply else {})
-            at += len(text)
+            token = _token(ids[-1], piece, start, weights, request.want, entropies)
             writing.end(token) if piece == END else writing.add(token)
-        if want.attention:
-            self._add_attention(writing, tuple(ids), len(prompt_ids), want)
         return writing.generation(prompt_ids, len(prompt_ids))
 
-    def _token(
-        self,
-        ids: Sequence[int],
-        text: str,
-        at: int,
-        weights: Distribution,
-        want: Want,
-        entropies: Mapping[str, float],
-    ) -> Token:
-        ranked = sorted(weights.items(), key=lambda entry: -entry[1])[: want.top_logprobs]
-        probability = weights[self._pieces[ids[-1]]]
-        return Token(
-            id=ids[-1],
-            text=text,
-            start=at,
-            end=at + len(text),
-            logprob=math.log(probability) if want.logprob else None,
-            entropy=entropies.get(bare(text), entropy_of(weights)) if want.entropy else None,
-            top=tuple((piece, math.log(p)) for piece, p in ranked if p > 0),
-            probs=tuple(weights.get(name, 0.0) for name in want.token_probs),
-        )
-
-    def _add_attention(self, writing: Writing, ids: TokenIds, prompt_tokens: int, want: Want) -> None:
-        fed = len(ids) - prompt_tokens - 1
-        for step, token in enumerate(writing.tokens[:fed]):
-            heads = self._attention_row(ids, prompt_tokens + step)
-            row = {"mean": heads.mean(axis=0), "max": heads.max(axis=0), "heads": heads}[
-                want.attention or "heads"
-            ]
-            writing.tokens[step] = replace(token, attention=row)
+    def _attention_over(self, ids: Sequence[int], how: str) -> NDArray[np.float32]:
+        """How the last of `ids` attends to all of them: of each head, or over heads."""
+        heads = self._attention_row(ids, len(ids) - 1)
+        over: dict[str, NDArray[np.float32]] = {"mean": heads.mean(axis=0), "max": heads.max(axis=0)}
+        return over.get(how, heads)
 
     def _attention_row(self, ids: Sequence[int], query: int) -> NDArray[np.float32]:
         if self._looks is None:
@@ -262,8 +239,79 @@ class ScriptedModel:
         return self._ids[piece]
 
 
+def _token(
+    id: int, piece: str, start: int, weights: Distribution, want: Want, entropies: Mapping[str, float]
+) -> Token:
+    text = "" if piece == END else piece
+    ranked = sorted(weights.items(), key=lambda entry: -entry[1])[: want.top_logprobs]
+    return Token(
+        id=id,
+        text=text,
+        start=start,
+        end=start + len(text),
+        logprob=math.log(weights[piece]) if want.logprob else None,
+        entropy=entropies.get(bare(text), entropy_of(weights)) if want.entropy else None,
+        top=tuple((each, math.log(p)) for each, p in ranked if p > 0),
+        probs=tuple(weights.get(name, 0.0) for name in want.token_probs),
+    )
+
+
 def _chat_parts(prompt: Chat) -> list[Part]:
     parts: list[Part] = []
     for turn in prompt.turns:
         parts += [Span(f"<|{turn.role}|>"), *turn.parts, Span(END)]
     return [*parts, Span("<|assistant|>")]
+
+
+def load_scripted(file: str = "") -> ScriptedModel:
+    """The model that plays the replies in a JSON Lines file, or writes nonsense."""
+    return ScriptedModel(read_replies(Path(file)) if file else None)
+
+
+class ScriptedEncoder:
+    """An `Encoder` that adds up a fixed pseudo-random vector for each word.
+
+    Texts with the same words, in whatever order and case, have the same vector; texts that share words have
+    similar ones.
+    """
+
+    def __init__(self, dimensions: int = 16, *, name: str = "scripted") -> None:
+        self.name = name
+        self.fingerprint = f"scripted, {dimensions} dimensions"
+        self.dimensions = dimensions
+
+    async def embed(self, texts: Sequence[str], kind: TextKind = "text") -> NDArray[np.float32]:
+        """Shape [len(texts), dimensions]; every row has length 1."""
+        vectors = np.zeros((len(texts), self.dimensions), dtype=np.float32)
+        for row, text in enumerate(texts):
+            # Sorted, since sums of floats depend on their order.
+            total = np.sum([self._vector(word) for word in sorted(text.lower().split()) or [""]], axis=0)
+            vectors[row] = total / np.linalg.norm(total)
+        return vectors
+
+    def _vector(self, word: str) -> NDArray[np.float64]:
+        seed = hashlib.blake2b(word.encode("utf-8", "surrogatepass"), digest_size=8).digest()
+        random = np.random.Generator(np.random.Philox(int.from_bytes(seed, "little")))
+        return random.normal(size=self.dimensions)
+
+
+def shares_words(premise: str, claim: str) -> bool:
+    """Whether every content word of `claim` is in `premise`."""
+    return content_words(claim) <= content_words(premise)
+
+
+class ScriptedEntailment:
+    """An `Entailment` of a rule instead of weights.
+
+    Args:
+        judge: of premise and claim; shared words by default, which is far from entailment.
+    """
+
+    def __init__(self, judge: Callable[[str, str], bool] = shares_words, *, name: str = "scripted") -> None:
+        self.name = name
+        self.asked: list[tuple[str, str]] = []
+        self._judge = judge
+
+    async def entails(self, premise: str, claim: str) -> bool:
+        self.asked.append((premise, claim))
+        return self._judge(premise, claim)

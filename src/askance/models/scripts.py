@@ -1,15 +1,21 @@
-"""What a scripted model says next: distributions over words, from replies or from seeded nonsense."""
+"""What a scripted model says next: distributions over words, from replies or from seeded nonsense.
+
+Replies may stand in a file, as JSON Lines.
+"""
 
 import hashlib
 import math
 import re
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Annotated, Any, ClassVar
 
 import numpy as np
+from annotated_types import Ge, Gt, Le
 from numpy.typing import NDArray
 
-from askance.core.errors import InputError
+from askance.core.errors import InputError, ModelSpecError
 from askance.core.types import Sampling, TokenIds
 
 PIECE = re.compile(r"<\|[a-z_]+\|>|\s*[^\s<]+|\s*<|\s+")
@@ -17,6 +23,8 @@ END = "<|end|>"
 VOCABULARY = (" red", " green", " blue", " one", " two", " three", " cat", " dog", " river", ".", "\n", END)
 
 Distribution = dict[str, float]
+Probability = Annotated[float, Gt(0), Le(1)]
+_SHAPE = 'A reply is {"text": "It is Bonn.", "doubts": {"Bonn": 0.3}}; probabilities are above 0, up to 1.'
 
 
 @dataclass(frozen=True, slots=True)
@@ -29,12 +37,38 @@ class Reply:
     The last piece is followed by the model's end unless `ends` is False.
     """
 
+    __pydantic_config__: ClassVar[dict[str, Any]] = {"extra": "forbid", "strict": True}
+
     text: str
-    doubts: Mapping[str, float] = field(default_factory=dict)
-    sureness: float = 0.99
+    doubts: Mapping[str, Probability] = field(default_factory=dict)
+    sureness: Probability = 0.99
     ends: bool = True
     entropies: Mapping[str, float] = field(default_factory=dict)
-    beside: Mapping[str, Distribution] = field(default_factory=dict)
+    beside: Mapping[str, dict[str, Annotated[float, Ge(0), Le(1)]]] = field(default_factory=dict)
+
+
+def read_replies(path: Path) -> tuple[Reply, ...]:
+    """Replies from JSON Lines such as ``{"text": "It is Bonn.", "doubts": {"Bonn": 0.3}}``.
+
+    Raises:
+        ModelSpecError: the file can't be read or is empty, or a row is no reply; names the line.
+    """
+    from pydantic import TypeAdapter, ValidationError
+
+    try:
+        lines = path.read_text(encoding="utf-8").removesuffix("\n").split("\n")
+    except (OSError, UnicodeDecodeError) as error:
+        reason = getattr(error, "strerror", None) or error
+        raise ModelSpecError(f"can't read the script {path}: {reason}. {_SHAPE}") from error
+    reader, replies = TypeAdapter(Reply), []
+    for number, line in enumerate(lines, start=1):
+        try:
+            replies.append(reader.validate_json(line))
+        except ValidationError as error:
+            first = error.errors()[0]
+            field = f", field {'.'.join(map(str, first['loc']))}" if first["loc"] else ""
+            raise ModelSpecError(f"{path}, line {number}{field}: {first['msg']}. {_SHAPE}") from error
+    return tuple(replies)
 
 
 def pieces_with(control: Sequence[str]) -> re.Pattern[str]:

@@ -118,7 +118,9 @@ class PrefixTree(Generic[B]):
         return node, start
 
     def clear(self) -> None:
-        """Forget all."""
+        """Forget all. Nodes refer to each other, so that they may stay for a while: blocks go at once."""
+        for node in self._nodes():
+            node.block = None
         self._root.children.clear()
         self.num_blocks = 0
 

@@ -5,7 +5,7 @@ from askance.core.types import Answer, Citation, Passage
 from askance.eval.judging import citations
 from askance.eval.judging.citations import citation_scores, judge_citations
 from askance.eval.judging.judgements import Finding
-from askance.models.scripted_entailment import ScriptedEntailment
+from askance.models.scripted import ScriptedEntailment
 from tests.tolerances import near
 
 OLD, RIVER, OPERA = (

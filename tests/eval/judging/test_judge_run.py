@@ -17,8 +17,7 @@ from askance.eval.judging.judge_run import (
 )
 from askance.eval.judging.judgements import open_judgements
 from askance.eval.recorded_run import read_run
-from askance.models.scripted import ScriptedModel
-from askance.models.scripted_entailment import ScriptedEntailment
+from askance.models.scripted import ScriptedEntailment, ScriptedModel
 from askance.retrieval.scripted import ScriptedRetriever
 from tests.eval.hand_made import answered, record, written
 from tests.tolerances import near

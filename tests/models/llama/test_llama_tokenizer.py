@@ -38,7 +38,7 @@ def test_what_counts_as_control_is_what_counts_elsewhere(gguf_files, gguf_models
     }
     special = dict(zip(tokenizer.all_special_ids, tokenizer.all_special_tokens, strict=True))
     assert model._vocabulary.control == added | special
-    assert tokenizer.eos_token_id in model._encoding.end_ids
+    assert tokenizer.eos_token_id in model._vocabulary.end_ids
 
 
 @both
@@ -64,7 +64,7 @@ def test_chats_are_laid_out_as_by_transformers(gguf_files, gguf_models, name):
         [{"role": role, "content": text} for role, text in turns], tokenize=False, add_generation_prompt=True
     )
     chat = Chat(tuple(Turn(role, (untrusted(text),)) for role, text in turns))
-    found = model._vocabulary.decode(model._encoding.prompt_ids(chat))
+    found = model._vocabulary.decode(model._encoding.encode(chat))
     assert found.split() == expected.split()
 
 
@@ -91,7 +91,7 @@ def test_a_character_that_is_spread_over_several_tokens(gguf_models, name):
 
 def test_bos_stands_in_front_where_the_file_says_so(gguf_models):
     bos = gguf_models["llama"].tokenize([Span("<s>")])
-    ids = {name: model._encoding.prompt_ids(Raw((Span("The cat"),))) for name, model in gguf_models.items()}
+    ids = {name: model._encoding.encode(Raw((Span("The cat"),))) for name, model in gguf_models.items()}
     assert ids["llama"][:1] == bos
     assert ids["llama"].count(bos[0]) == 1
     assert ids["qwen"] == gguf_models["qwen"].tokenize("The cat")

@@ -1,7 +1,7 @@
 """Lessons as ids."""
 
 from askance.core.types import Raw, Span
-from askance.models.hf.encoding import encoding_of
+from askance.models.hf.model import encoding_of
 from askance.train.reader.lesson import Encoded, Lesson, encode
 
 
@@ -10,7 +10,7 @@ class Letters:
 
     end_id = 0
 
-    def prompt_ids(self, prompt):
+    def encode(self, prompt):
         return self.text_ids("".join(span.text for span in prompt.parts))
 
     def text_ids(self, text):

@@ -93,9 +93,24 @@ def check_belongs(adapter: Adapter, module: Any, tokenizer: Any, base: str) -> N
     Raises:
         ModelSpecError: it was not; takes what `merge` takes.
     """
-    if adapter.note is not None:
-        _check_base(adapter.folder, adapter.note, module, base)
-        _check_template(adapter.folder, adapter.note, tokenizer, base)
+    note = adapter.note
+    if note is None:
+        return
+    for what, trained, found, remedy in (
+        (
+            "weights", note.base_fingerprint, weights_fingerprint(module),
+            "load it over the former, or name an adapter that was trained on the latter",
+        ),
+        (
+            "chat template", note.chat_template_digest, chat_template_digest(tokenizer),
+            "put the tokenizer back that it was trained with, or train the adapter again",
+        ),
+    ):  # fmt: skip
+        if trained != found:
+            raise ModelSpecError(
+                f"adapter {str(adapter.folder)!r} was trained on {note.base!r} ({what} {trained[:8]}…), not "
+                f"on {base!r} ({what} {found[:8]}…): {remedy}."
+            )
 
 
 def _merged(folder: Path, module: Any) -> Any:
@@ -160,26 +175,6 @@ def _check_weights(folder: Path) -> None:
         raise ModelSpecError(
             f"the adapter's weights {path} hold what is no finite number, first in {broken[0]}: its training "
             "failed, or the file is damaged. Train it again with a lower learning rate, or fetch it again."
-        )
-
-
-def _check_base(folder: Path, note: ReaderNote, module: Any, base: str) -> None:
-    found = weights_fingerprint(module)
-    if found != note.base_fingerprint:
-        raise ModelSpecError(
-            f"adapter {str(folder)!r} was trained on {note.base!r} (weights {note.base_fingerprint[:8]}…), "
-            f"not on {base!r} (weights {found[:8]}…): load it over the former, or name an adapter that was "
-            "trained on the latter."
-        )
-
-
-def _check_template(folder: Path, note: ReaderNote, tokenizer: Any, base: str) -> None:
-    found = chat_template_digest(tokenizer)
-    if found != note.chat_template_digest:
-        raise ModelSpecError(
-            f"adapter {str(folder)!r} was trained on {note.base!r} with another chat template (digest "
-            f"{note.chat_template_digest[:8]}…) than that of {base!r} (digest {found[:8]}…): put the "
-            "tokenizer back that it was trained with, or train the adapter again."
         )
 
 

@@ -1,120 +1,152 @@
 """What transformers calls for the attention of every layer, registered beside its own implementations.
 
-Whoever runs a pass names with `reading_by` what computes its attention. A `Capture` calls the stock
-implementation and, for one layer, computes the softmax again from the same query, key, scaling and mask: the
-option `output_attentions` of transformers would make every layer slow and keep every layer's matrix.
+The output is that of the stock implementation. For the layer whose weights are wanted they are computed once
+more, in float32, by the eager attention of the module itself: the option `output_attentions` of transformers
+would make every layer slow and keep every layer's matrix.
 """
 
-from collections.abc import Iterator, Mapping
+import sys
+from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from contextvars import ContextVar
 from dataclasses import dataclass, field
-from typing import Any, Protocol, TypeVar
+from typing import Any
 
 import torch
+from numpy.typing import NDArray
 from torch import Tensor, nn
 from transformers import AttentionInterface, AttentionMaskInterface
 from transformers.integrations.sdpa_attention import sdpa_attention_forward
-from transformers.masking_utils import sdpa_mask
+from transformers.masking_utils import eager_mask
 
 from askance.core.errors import ModelSpecError
-from askance.models.hf.slots import KeyShape
+from askance.models.hf.kv_cache import Places, Pool
+from askance.runtime.backend import Feed
 
 ATTENTION_NAME = "askance"
 
 
-@dataclass(frozen=True, slots=True, eq=False)
-class Layer:
-    """What transformers gives for the attention of one layer.
+@dataclass(slots=True, eq=False)
+class Slot:
+    """A text that is being computed.
 
     Attributes:
-        query: shape [1, heads, queries, size]; key and value: [1, key-value heads, keys, size].
-        options: what else it says, such as `scaling`.
+        num_tokens: that there may be.
+        places: of its tokens in the pool; None where the module keeps its keys and values in `cache`.
+        at: the same as a tensor.
     """
 
-    module: nn.Module
-    query: Tensor
-    key: Tensor
-    value: Tensor
-    mask: Tensor | None
-    options: Mapping[str, Any]
-
-    @property
-    def index(self) -> int | None:
-        """Its number among the layers; None where the module does not tell."""
-        return getattr(self.module, "layer_idx", None)
-
-    @property
-    def scaling(self) -> float:
-        """What scores are multiplied by."""
-        told = self.options.get("scaling")
-        return self.query.shape[-1] ** -0.5 if told is None else float(told)
+    num_tokens: int
+    places: Places | None = None
+    at: Tensor = field(default_factory=lambda: torch.empty(0, dtype=torch.long))
+    cache: Any = None
 
 
-class Reader(Protocol):
-    """Computes the attention of the layers of a pass."""
+class Group:
+    """Feeds of as many tokens each, whose attention is computed together.
 
-    def attend(self, layer: Layer) -> Tensor:
-        """The output of one layer, shape [1, queries, heads, size of a value]."""
-        ...
-
-
-@dataclass(slots=True)
-class Capture:
-    """A `Reader` for passes over one text, and what the last of them left behind.
+    Args:
+        first: the place of their first token among all of the pass; the others stand behind it.
 
     Attributes:
-        layer: index of the layer to read; None reads none, and only lists the layers that went by.
-        weights: shape [heads, queries, keys], float32, after the pass.
-        shapes: of keys and values, by index of the layers whose attention went by.
+        weights: shape [feeds, heads, tokens of a feed, keys], if a feed wants them, after the pass.
     """
 
-    layer: int | None = None
+    def __init__(self, feeds: Sequence[Feed[Slot]], first: int, pool: Pool, device: torch.device) -> None:
+        self._feeds, self._pool, self._width = feeds, pool, len(feeds[0].ids)
+        self._tokens = slice(first, first + len(feeds) * self._width)
+        self.weights: Tensor | None = None
+        starts = torch.tensor([feed.start for feed in feeds], device=device)
+        self._positions = starts[:, None] + torch.arange(self._width, device=device)
+        # A text that is shorter than the longest ends in its own last token again, which the mask hides.
+        keys = torch.arange(max(feed.start for feed in feeds) + self._width, device=device)
+        last = [feed.start + self._width - 1 for feed in feeds]
+        at = [feed.slot.at[keys.clamp(max=end)] for feed, end in zip(feeds, last, strict=True)]
+        self._places = torch.stack(at)
+        self._new_places = self._places.gather(1, self._positions).flatten()
+        self._masks: dict[int | None, Tensor] = {}
+
+    def attend(
+        self,
+        module: Any,
+        query: Tensor,
+        key: Tensor,
+        value: Tensor,
+        options: Mapping[str, Any],
+        watched: bool,
+    ) -> Tensor:
+        """The output for these tokens: shape [tokens, heads, size of a value].
+
+        Args:
+            query, key, value: of all tokens of the pass: shape [1, heads, tokens, size].
+            watched: whether the weights of this layer are wanted.
+        """
+        query, key, value = (each[0].transpose(0, 1)[self._tokens] for each in (query, key, value))
+        self._pool.write(module.layer_idx, self._new_places, key, value)
+        keys, values = (each[self._places].transpose(1, 2) for each in self._pool.layers[module.layer_idx])
+        by_feed = query.reshape(-1, self._width, *query.shape[1:]).transpose(1, 2)
+        mask = self._mask(options.get("sliding_window"), query.dtype)
+        wanted = watched and any(feed.wants_attention for feed in self._feeds)
+        output, weights = computed(module, by_feed, keys, values, mask, options, wanted)
+        self.weights = weights if wanted else self.weights
+        return output.flatten(0, 1)
+
+    def _mask(self, window: int | None, dtype: torch.dtype) -> Tensor:
+        """What is added to scores, shape [feeds, 1, tokens of a feed, keys]; made once for all layers."""
+        if window not in self._masks:
+            keys, last = torch.arange(self._places.shape[1], device=self._places.device), self._positions
+            hidden = keys > last[..., None]
+            if window is not None:
+                hidden |= keys <= last[..., None] - window
+            mask = torch.zeros_like(hidden, dtype=dtype).masked_fill(hidden, torch.finfo(dtype).min)
+            self._masks[window] = mask[:, None]
+        return self._masks[window]
+
+    def attention(self) -> Iterator[Sequence[NDArray[Any]]]:
+        """For each feed, the weights of the tokens after which logits are wanted, over all up to each."""
+        for row, feed in enumerate(self._feeds):
+            if self.weights is None or not feed.wants_attention:
+                yield ()
+                continue
+            found = self.weights[row].cpu().numpy()
+            wanted = range(self._width - feed.num_logits, self._width)
+            yield [found[:, back, : feed.start + back + 1] for back in wanted]
+
+
+@dataclass(slots=True, eq=False)
+class Pass:
+    """One pass of a module, and what it leaves behind.
+
+    Attributes:
+        watched_layer: whose weights are wanted.
+        groups: of texts that stand in one row; none where the module computes one text with its own cache.
+        windows: the sliding windows that layers told, None for none, by the index of the layer.
+        weights: of one text: shape [heads, queries, keys].
+    """
+
+    watched_layer: int | None = None
+    groups: Sequence[Group] = ()
+    windows: dict[int | None, int | None] = field(default_factory=dict)
     weights: Tensor | None = None
-    shapes: dict[int, KeyShape] = field(default_factory=dict)
-
-    def attend(self, layer: Layer) -> Tensor:
-        """See `Reader.attend`."""
-        index, key, value, options = layer.index, layer.key, layer.value, layer.options
-        if index is not None:
-            self.shapes[index] = KeyShape(key.shape[1], key.shape[3], value.shape[3])
-        is_wanted = index is not None and index == self.layer
-        # Stock attention knows no soft cap on the scores, so those models get both from the weights.
-        is_capped = options.get("softcap") is not None
-        weights = _weights(layer) if is_wanted or is_capped else None
-        if is_wanted and weights is not None:
-            self.weights = weights[0]
-        if is_capped and weights is not None:
-            repeated = _repeat_heads(value, layer.query.shape[1])
-            return (weights.to(value.dtype) @ repeated).transpose(1, 2).contiguous()
-        stock, _ = sdpa_attention_forward(layer.module, layer.query, key, value, layer.mask, **options)
-        output: Tensor = stock
-        return output
 
 
-R = TypeVar("R", bound=Reader)
-_active: ContextVar[Reader] = ContextVar("active_reader")
+_active: ContextVar[Pass] = ContextVar("active_pass")
 
 
 @contextmanager
-def reading_by(reader: R) -> Iterator[R]:
-    """Forward passes of this thread inside the block get their attention from `reader`."""
-    token = _active.set(reader)
+def passing(this: Pass) -> Iterator[Pass]:
+    """Forward passes of this thread inside the block are `this` one."""
+    token = _active.set(this)
     try:
-        yield reader
+        yield this
     finally:
         _active.reset(token)
 
 
 def attend(
-    module: nn.Module,
-    query: Tensor,
-    key: Tensor,
-    value: Tensor,
-    attention_mask: Tensor | None,
-    **options: Any,
+    module: nn.Module, query: Tensor, key: Tensor, value: Tensor, attention_mask: Tensor, **options: Any
 ) -> tuple[Tensor, None]:
-    """Transformers calls this for every layer; see `Reader.attend`.
+    """Transformers calls this for every layer: returns the output, shape [1, queries, heads, size].
 
     Raises:
         ModelSpecError: attention sinks, whose weights do not sum to 1, beside stock attention.
@@ -123,47 +155,35 @@ def attend(
         raise ModelSpecError(
             "this model's attention has sinks, with which its weights can't be read: name another model."
         )
-    reader = _active.get(None) or Capture()
-    return reader.attend(Layer(module, query, key, value, attention_mask, options)), None
+    this = _active.get(None) or Pass()
+    layer = getattr(module, "layer_idx", None)
+    this.windows[layer] = options.get("sliding_window")
+    watched = layer is not None and layer == this.watched_layer
+    if this.groups:
+        parts = [group.attend(module, query, key, value, options, watched) for group in this.groups]
+        return torch.cat(parts)[None], None
+    output, weights = computed(module, query, key, value, attention_mask, options, watched)
+    if weights is not None:
+        this.weights = weights[0]
+    return output, None
 
 
-def _weights(layer: Layer) -> Tensor:
-    """Softmax rows, float32, shape [1, heads, queries, keys]."""
-    options, keys = layer.options, _repeat_heads(layer.key, layer.query.shape[1]).float()
-    scores = layer.query.float() @ keys.transpose(-1, -2) * layer.scaling
-    cap = options.get("softcap")
-    if cap is not None:
-        scores = torch.tanh(scores / cap) * cap
-    bias = options.get("position_bias")
-    if bias is not None:
-        scores = scores + bias
-    return torch.softmax(_masked(scores, layer.mask, _is_causal(layer.module, options)), dim=-1)
+def computed(
+    module: nn.Module, query: Tensor, key: Tensor, value: Tensor, mask: Tensor,
+    options: Mapping[str, Any], watched: bool,
+) -> tuple[Tensor, Tensor | None]:  # fmt: skip
+    """The output, shape [rows, queries, heads, size], and the weights, [rows, heads, queries, keys].
 
-
-def _masked(scores: Tensor, mask: Tensor | None, is_causal: bool) -> Tensor:
-    num_queries, num_keys = scores.shape[-2:]
-    if mask is None:
-        if num_queries == 1 or not is_causal:
-            return scores
-        # Query i of the pass sits at key position i + offset.
-        mask = torch.ones(num_queries, num_keys, dtype=torch.bool, device=scores.device)
-        mask = mask.tril(num_keys - num_queries)
-    mask = mask[..., :num_keys]
-    if mask.dtype == torch.bool:
-        return scores.masked_fill(~mask, -torch.inf)
-    return scores + mask.float()
-
-
-def _is_causal(module: nn.Module, options: Mapping[str, Any]) -> bool:
-    given = options.get("is_causal")
-    return bool(getattr(module, "is_causal", True) if given is None else given)
-
-
-def _repeat_heads(keys_or_values: Tensor, num_heads: int) -> Tensor:
-    """Grouped-query attention: each key-value head serves several neighbouring query heads."""
-    group = num_heads // keys_or_values.shape[1]
-    return keys_or_values if group == 1 else keys_or_values.repeat_interleave(group, dim=1)
+    Weights are in float32 also where the model is coarser: its rounded scores would move them by a half.
+    """
+    eager = sys.modules[type(module).__module__].eager_attention_forward
+    # Stock attention knows no soft cap on the scores.
+    implementation = sdpa_attention_forward if options.get("softcap") is None else eager
+    output, _ = implementation(module, query, key, value, mask, **options)
+    if not watched:
+        return output, None
+    return output, eager(module, *(each.float() for each in (query, key, value, mask)), **options)[1]
 
 
 AttentionInterface.register(ATTENTION_NAME, attend)
-AttentionMaskInterface.register(ATTENTION_NAME, sdpa_mask)
+AttentionMaskInterface.register(ATTENTION_NAME, eager_mask)

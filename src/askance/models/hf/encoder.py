@@ -23,7 +23,7 @@ from askance.core.panics import panics_as
 from askance.core.strict_json import whole_characters
 from askance.core.types import TextKind
 from askance.models.hf.fingerprint import weights_fingerprint
-from askance.models.hf.load import OWN_CODE_ONLY, fitting, loading, placement
+from askance.models.hf.load import OWN_CODE_ONLY, fitting, loading, placement, source
 from askance.models.hf.noise import first_line
 
 _BATCH_TEXTS = 32
@@ -89,7 +89,11 @@ def load_encoder(name: str, *, device: str = "auto", display_name: str | None = 
         MissingExtra: sentence-transformers is not installed.
     """
     place, _ = placement(device, "float32")
-    folder = _source(name)
+    folder, gguf_file = source(name, ("modules.json", "config.json"))
+    if gguf_file:
+        raise ModelSpecError(f"model {name!r} is no encoder: GGUF files hold models that write text.")
+    if Path(folder).is_dir():
+        folder = str(Path(folder).resolve())  # an index remembers it
     if find_spec("sentence_transformers") is None:
         raise MissingExtra("sentence-transformers", "dense", f"the encoder {display_name or name}")
     with loading(name, folder):
@@ -107,20 +111,6 @@ def load_encoder(name: str, *, device: str = "auto", display_name: str | None = 
     with fitting(name, place):
         module = module.eval().requires_grad_(False).to(place)
         return SentenceEncoder(module, display_name or f"hf:{folder}")
-
-
-def _source(name: str) -> str:
-    """The folder, as an absolute path, or the name on the hub."""
-    path = Path(name).expanduser()
-    if path.is_dir():
-        if not any((path / file).is_file() for file in ("modules.json", "config.json")):
-            raise ModelSpecError(
-                f"folder {name!r} holds no encoder: it has neither a modules.json nor a config.json."
-            )
-        return str(path.resolve())
-    if path.is_absolute() or name.startswith((".", "~")):
-        raise ModelSpecError(f"the folder {name!r} of an encoder does not exist: check the path.")
-    return name
 
 
 def _fingerprint(module: Any) -> str:

@@ -13,12 +13,7 @@ from collections.abc import Callable
 from typing import Any
 
 import torch
-from transformers import (
-    AutoConfig,
-    AutoModelForSeq2SeqLM,
-    AutoModelForSequenceClassification,
-    AutoTokenizer,
-)
+from transformers import AutoModelForSeq2SeqLM, AutoModelForSequenceClassification
 from transformers.models.auto.modeling_auto import (
     MODEL_FOR_SEQ_TO_SEQ_CAUSAL_LM_MAPPING_NAMES,
     MODEL_FOR_SEQUENCE_CLASSIFICATION_MAPPING_NAMES,
@@ -26,17 +21,17 @@ from transformers.models.auto.modeling_auto import (
 
 from askance.core.errors import ModelSpecError
 from askance.core.strict_json import whole_characters
-from askance.models.hf.load import (
-    OWN_CODE_ONLY,
-    check_whole,
-    context_tokens_of,
-    fitting,
-    loading,
-    placement,
-    source,
-)
+from askance.models.hf.load import context_tokens_of, fitting, placement, read
 from askance.models.hf.noise import quiet
 
+_FAMILIES = {
+    AutoModelForSequenceClassification: MODEL_FOR_SEQUENCE_CLASSIFICATION_MAPPING_NAMES,
+    AutoModelForSeq2SeqLM: MODEL_FOR_SEQ_TO_SEQ_CAUSAL_LM_MAPPING_NAMES,
+}
+_REFUSAL = (
+    "which judges no entailment: name a classifier of natural language inference, or a text-to-text model "
+    "such as google/t5_xxl_true_nli_mixture"
+)
 _ENTAILMENT = re.compile(r"(?!not|non|no[ _-]|contra).*entail", re.IGNORECASE)
 _YES = "1"
 _MOST_NEW_TOKENS = 4
@@ -69,35 +64,11 @@ def load_entailment(name: str, *, device: str = "auto", dtype: str = "auto") -> 
         KnobError: an unknown `dtype`.
     """
     place, precision = placement(device, dtype)
-    folder, gguf_file = source(name)
-    if gguf_file:
-        raise ModelSpecError(f"model {name!r} judges no entailment: GGUF files hold models that write text.")
-    with loading(name, folder):
-        config = AutoConfig.from_pretrained(folder, **OWN_CODE_ONLY)
-        family = _family(name, config)
-        tokenizer = AutoTokenizer.from_pretrained(folder, **OWN_CODE_ONLY)
-        tokenizer("a", "a")  # a damaged one may load, and panic at the first text
-        module, report = family.from_pretrained(
-            folder, dtype=precision or "auto", output_loading_info=True, **OWN_CODE_ONLY
-        )
-        check_whole(name, report)
+    family, module, tokenizer = read(name, _FAMILIES, _REFUSAL, precision)
     with fitting(name, place):
         module = module.eval().requires_grad_(False).to(place)
     make = _writer if family is AutoModelForSeq2SeqLM else _classifier
     return HfEntailment(make(module, tokenizer, name), name)
-
-
-def _family(name: str, config: Any) -> Any:
-    declared = set(getattr(config, "architectures", None) or ())
-    if declared & set(MODEL_FOR_SEQUENCE_CLASSIFICATION_MAPPING_NAMES.values()):
-        return AutoModelForSequenceClassification
-    if declared & set(MODEL_FOR_SEQ_TO_SEQ_CAUSAL_LM_MAPPING_NAMES.values()):
-        return AutoModelForSeq2SeqLM
-    what = ", ".join(sorted(declared)) or "model of no declared kind"
-    raise ModelSpecError(
-        f"model {name!r} is a {what}, which judges no entailment: name a classifier of natural language "
-        "inference, or a text-to-text model such as google/t5_xxl_true_nli_mixture."
-    )
 
 
 def _classifier(module: Any, tokenizer: Any, name: str) -> Judge:

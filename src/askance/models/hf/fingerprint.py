@@ -13,6 +13,7 @@ from askance.models.local.encoding import Encoding
 _DIGEST_BYTES = 16
 _SAMPLED_NUMBERS = 64
 _INTEGERS = {1: torch.int8, 2: torch.int16, 4: torch.int32, 8: torch.int64}
+"""By the bytes of a number."""
 _OF_NO_CONSEQUENCE = ("_name_or_path", "transformers_version")
 """Entries of a configuration that say where it came from."""
 
@@ -54,7 +55,5 @@ def weights_fingerprint(module: Any) -> str:
 def _row_sums(weights: Tensor) -> bytes:
     """Sums of the bits of numbers as integers: quick, exact, and in any order the same."""
     rows = weights.detach().reshape(-1, weights.shape[-1] if weights.dim() else 1).contiguous()
-    num_bytes = rows.element_size()
-    fits = rows.shape[-1] * num_bytes % 8 == 0  # several numbers in one integer: several times as quick
-    bits = rows.view(torch.int64 if fits else _INTEGERS[num_bytes])
-    return bytes(bits.sum(dim=-1, dtype=torch.int64).cpu().numpy().astype("<i8").tobytes())
+    sums = rows.view(_INTEGERS[rows.element_size()]).sum(dim=-1, dtype=torch.int64)
+    return bytes(sums.cpu().numpy().astype("<i8").tobytes())

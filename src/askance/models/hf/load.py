@@ -1,6 +1,6 @@
 """Models by name: a folder, a .gguf file, or a name on the Hugging Face hub."""
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager, nullcontext
 from importlib.util import find_spec
 from pathlib import Path
@@ -18,9 +18,12 @@ from askance.core.panics import panics_as
 from askance.models.hf.model import HfModel
 from askance.models.hf.noise import first_line, quiet, reading_gguf
 from askance.models.hf.sentencepiece import check_readers, settle_legacy
+from askance.models.local.adapter_files import CONFIG as ADAPTER_CONFIG
 
 OWN_CODE_ONLY = {"trust_remote_code": False}
 """Said to every loader: otherwise transformers asks on standard input whether to run a model's code."""
+_CAUSAL = {AutoModelForCausalLM: MODEL_FOR_CAUSAL_LM_MAPPING_NAMES}
+_REFUSAL = "not a causal language model: name one that generates text"
 _UNBOUNDED_TOKENS = 10**9
 _CONTEXT_TOKENS_UNKNOWN = 2048
 """Assumed where neither the model nor its tokenizer tells."""
@@ -54,7 +57,7 @@ def load_parts(name: str, *, device: str = "auto", dtype: str = "auto") -> tuple
     Takes and raises what `load_hf` does.
     """
     place, precision = placement(device, dtype)
-    module, tokenizer = _read(name, precision)
+    _, module, tokenizer = read(name, _CAUSAL, _REFUSAL, precision)
     with fitting(name, place):
         return module.to(place), tokenizer
 
@@ -107,11 +110,8 @@ def fitting(name: str, place: torch.device) -> Iterator[None]:
     try:
         yield
     except (RuntimeError, MemoryError) as error:
-        if is_memory(error):
-            raise _beyond_memory(name, error) from error
-        raise ModelSpecError(
-            f"model {name!r} can't run on {place}: {first_line(error)} Use device=cpu, or another model."
-        ) from error
+        told = f"model {name!r} can't run on {place}: {first_line(error)} Use device=cpu, or another model."
+        raise _failure(name, error, told) from error
 
 
 @contextmanager
@@ -124,60 +124,81 @@ def loading(name: str, folder: str) -> Iterator[None]:
         raise
     except Exception as error:  # loaders of files that may hold anything raise anything
         check_readers(name, error)
-        if is_memory(error):
-            raise _beyond_memory(name, error) from error
-        raise ModelSpecError(_why(name, folder, error)) from error
+        raise _failure(name, error, _why(name, folder, error)) from error
 
 
-def _read(name: str, dtype: torch.dtype | None) -> tuple[Any, Any]:
-    """Module and tokenizer of `name`."""
+def read(
+    name: str, families: Mapping[Any, Mapping[str, Any]], refusal: str, dtype: torch.dtype | None
+) -> tuple[Any, Any, Any]:
+    """The family of a model, its module on the CPU, and its tokenizer.
+
+    Args:
+        families: classes that load models, each with the mapping of those that it knows. Without them being
+            told apart by its configuration, a model would be forced into one, which gives nonsense.
+        refusal: of one that belongs to none, as the end of a sentence about it.
+    """
     folder, gguf_file = source(name)
-    gguf = {"gguf_file": gguf_file} if gguf_file else {}
-    # Older transformers always unpack the weights, newer ones only when told to.
-    packing = getattr(transformers, "GgufConfig", None) if gguf_file else None
-    unpacked = {"quantization_config": packing(dequantize=True)} if packing else {}
+    gguf: dict[str, Any] = {"gguf_file": gguf_file} if gguf_file else {}
     with loading(name, folder), reading_gguf() if gguf_file else nullcontext():
-        if not gguf_file:
-            _check_is_causal(name, AutoConfig.from_pretrained(folder, **OWN_CODE_ONLY))
+        config = None if gguf_file else AutoConfig.from_pretrained(folder, **OWN_CODE_ONLY)
+        declared = set(getattr(config, "architectures", None) or ())
+        family = _family(declared, families)
+        if family is None:
+            what = ", ".join(sorted(declared)) or "model of no declared kind"
+            raise ModelSpecError(f"model {name!r} is a {'GGUF file' if gguf_file else what}, {refusal}.")
         tokenizer = AutoTokenizer.from_pretrained(folder, **OWN_CODE_ONLY, **gguf)
-        tokenizer("a")  # a damaged one may load, and panic at the first text
-        module, report = AutoModelForCausalLM.from_pretrained(
-            folder,
-            dtype=dtype or "auto",
-            output_loading_info=True,
-            **OWN_CODE_ONLY,
-            **gguf,
-            **unpacked,
+        tokenizer("a", "a")  # a damaged one may load, and panic at the first text
+        # Older transformers always unpack the weights of such a file, newer ones only when told to.
+        if gguf_file and hasattr(transformers, "GgufConfig"):
+            gguf["quantization_config"] = transformers.GgufConfig(dequantize=True)
+        module, report = family.from_pretrained(
+            folder, dtype=dtype or "auto", output_loading_info=True, **OWN_CODE_ONLY, **gguf
         )
-        check_whole(name, report)
-    if not gguf_file:
+        missing = sorted(report["missing_keys"])
+        if missing:  # they would be filled in at random
+            raise ModelSpecError(
+                f"model {name!r} is incomplete: {len(missing)} weights are missing, such as {missing[0]}. "
+                "Fetch or save it again."
+            )
+    if family is AutoModelForCausalLM and not gguf_file:
         settle_legacy(name, folder, tokenizer)
-    return module, tokenizer
+    return family, module, tokenizer
 
 
-def source(name: str) -> tuple[str, str | None]:
-    """The folder or hub name, and the file in it if it is GGUF."""
+def _family(declared: set[str], families: Mapping[Any, Mapping[str, Any]]) -> Any:
+    """The one that knows what a configuration declares; a model that declares nothing writes text."""
+    for family, known in families.items():
+        names = {each for names in known.values() for each in ([names] if isinstance(names, str) else names)}
+        if declared & names or (not declared and family is AutoModelForCausalLM):
+            return family
+    return None
+
+
+def source(name: str, marks: Sequence[str] = ("config.json",)) -> tuple[str, str | None]:
+    """The folder or hub name, and the file in it if it is GGUF.
+
+    Args:
+        marks: files of which a folder with a model has at least one.
+    """
     path = Path(name).expanduser()
-    if path.suffix == ".gguf":
-        if not path.is_file():
-            raise ModelSpecError(f"model file {name!r} does not exist: check the path.")
+    if path.suffix == ".gguf" and path.is_file():
         if find_spec("accelerate") is None:
             raise MissingExtra("accelerate", "local", f"reading {path.name}")
         return str(path.parent), path.name
     if path.is_dir():
-        if (path / "adapter_config.json").is_file():
+        if (path / ADAPTER_CONFIG).is_file():
             raise ModelSpecError(
                 f"folder {name!r} holds an adapter, where a model that stands by itself is needed: name its "
                 "base, or merge the adapter and save the result."
             )
-        if not (path / "config.json").is_file():
+        if not any((path / mark).is_file() for mark in marks):
             raise ModelSpecError(
-                f"folder {name!r} holds no model: it has no config.json. Name the folder that "
+                f"folder {name!r} holds no model: it has no {' and no '.join(marks)}. Name the folder that "
                 "save_pretrained wrote, or a .gguf file."
             )
         return str(path), None
-    if path.is_absolute() or name.startswith((".", "~")):
-        raise ModelSpecError(f"model folder {name!r} does not exist: check the path.")
+    if path.suffix == ".gguf" or path.is_absolute() or name.startswith((".", "~")):
+        raise ModelSpecError(f"model {name!r} does not exist: check the path.")
     return name, None
 
 
@@ -205,30 +226,6 @@ def _dtype(dtype: str, place: torch.device) -> torch.dtype | None:
     return known[dtype]
 
 
-def _check_is_causal(name: str, config: Any) -> None:
-    """An encoder would be forced into a decoder, which gives nonsense."""
-    declared = getattr(config, "architectures", None) or []
-    causal = {
-        entry
-        for names in MODEL_FOR_CAUSAL_LM_MAPPING_NAMES.values()
-        for entry in ((names,) if isinstance(names, str) else names)
-    }
-    if declared and not causal & {*declared}:
-        raise ModelSpecError(
-            f"model {name!r} is a {declared[0]}, not a causal language model: name one that generates text."
-        )
-
-
-def check_whole(name: str, report: dict[str, Any]) -> None:
-    """Raises ModelSpecError for missing weights, which would be filled in at random."""
-    missing = sorted(report["missing_keys"])
-    if missing:
-        raise ModelSpecError(
-            f"model {name!r} is incomplete: {len(missing)} weights are missing, such as {missing[0]}. "
-            "Fetch or save it again."
-        )
-
-
 def context_tokens_of(config: Any, tokenizer: Any) -> int:
     """How many tokens a model takes, as far as its files tell."""
     for field in ("max_position_embeddings", "max_sequence_length", "seq_length", "max_seq_len"):
@@ -239,7 +236,10 @@ def context_tokens_of(config: Any, tokenizer: Any) -> int:
     return int(length) if length and 0 < length < _UNBOUNDED_TOKENS else _CONTEXT_TOKENS_UNKNOWN
 
 
-def _beyond_memory(name: str, error: Exception) -> MachineFailure:
+def _failure(name: str, error: Exception, told: str) -> MachineFailure | ModelSpecError:
+    """What is told of an error, unless it says that memory ran out."""
+    if not is_memory(error):
+        return ModelSpecError(told)
     return MachineFailure(
         f"there is not enough memory for model {name!r} ({first_line(error).rstrip('.')}): use "
         "dtype=bfloat16, dtype=stored or a smaller model, or allow more memory (ulimit -v, the container)."

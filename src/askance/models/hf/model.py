@@ -8,9 +8,9 @@ import torch
 from numpy.typing import NDArray
 
 from askance.core.types import TokenIds
-from askance.models.hf.encoding import encoding_of
 from askance.models.hf.fingerprint import model_fingerprint
 from askance.models.hf.network import Network
+from askance.models.local.encoding import Encoding
 from askance.models.local.free_memory import free_bytes_of_machine
 from askance.models.local.model import LocalModel
 from askance.runtime.batch import Batch
@@ -76,3 +76,13 @@ def _free_bytes(device: torch.device) -> int:
         torch.cuda.empty_cache()  # what torch keeps of tensors that are gone does not look free
         return int(_SHARE_OF_GPU * torch.cuda.mem_get_info(device)[0])
     return free_bytes_of_machine()
+
+
+def encoding_of(tokenizer: Any, module: Any, name: str) -> Encoding:
+    """How a model of transformers reads text: its tokenizer, with what the module says about it."""
+    configs = (getattr(module, "generation_config", None), module.config)
+    ids: set[int] = set()
+    for entry in (*(getattr(config, "eos_token_id", None) for config in configs), tokenizer.eos_token_id):
+        ids.update(entry if isinstance(entry, list | tuple) else [] if entry is None else [entry])
+    size: int = module.get_input_embeddings().num_embeddings
+    return Encoding(tokenizer, name, end_ids=frozenset(ids), size=size)

@@ -1,9 +1,8 @@
 """The torch module: what of it can be read, and what computes it for many texts at once."""
 
 import inspect
-from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
-from itertools import pairwise
+from collections.abc import Sequence
+from itertools import accumulate, chain, groupby, pairwise
 from typing import Any
 
 import numpy as np
@@ -12,39 +11,38 @@ from numpy.typing import NDArray
 from torch import Tensor
 
 from askance.core.errors import ModelSpecError
-from askance.models.hf.attention import ATTENTION_NAME, Capture, reading_by
-from askance.models.hf.passes import Passes
-from askance.models.hf.signals import rows_of
-from askance.models.hf.slots import KeyShape
+from askance.models.hf.attention import ATTENTION_NAME, Group, Pass, Slot, passing
+from askance.models.hf.kv_cache import Places, Pool
+from askance.models.hf.signals import Row, rows_of
 from askance.runtime.backend import Fed, Feed
 
 
-@dataclass(slots=True, eq=False)
-class Context:
-    """What was fed of one text.
+class Passes:
+    """The `Backend` of a `Batch` over a module.
 
-    Attributes:
-        num_tokens: that there may be.
+    Tokens of several texts stand in one row, without padding: all that a layer does token by token is done
+    for all of them together. Only attention knows which token belongs to which text.
+
+    Args:
+        module: of transformers.
+        watched_layer: whose attention can be wanted.
+        bytes_per_token: of keys and values.
+        together: whether the module gives each text the same in such a row. If not, it computes one text at a
+            time with the cache of transformers, and nothing of a text stays after it.
     """
 
-    num_tokens: int
-    cache: Any = None
-
-
-class Contexts:
-    """The `Backend` of a `Batch` for models whose attention can't be taken over: one text at a time, with the
-    cache of transformers. Nothing of a text stays after it.
-    """
-
-    can_restore = can_go_back = can_share = False
-    max_feeds = 1
-    guessing_tokens = 0
+    can_share = False
+    guessing_tokens = 16
 
     def __init__(
-        self, module: Any, watched_layer: int | None, keeps_logits: bool, bytes_per_token: int
+        self, module: Any, watched_layer: int | None, bytes_per_token: int, *, together: bool
     ) -> None:
-        self._module, self._watched_layer, self._keeps_logits = module, watched_layer, keeps_logits
+        self._module, self._watched_layer, self._device = module, watched_layer, module.device
         self.bytes_per_token, self.num_reserved = bytes_per_token, 0
+        self.can_restore = self.can_go_back = together
+        self.max_feeds = 1_000_000 if together else 1
+        self._pool = Pool()
+        self._keeps_logits = "logits_to_keep" in inspect.signature(module.forward).parameters
 
     def reserved_with(self, num_tokens: int) -> int:
         return self.num_reserved + num_tokens
@@ -52,35 +50,77 @@ class Contexts:
     def num_known(self, ids: Sequence[int]) -> int:
         return 0
 
-    def open(self, num_tokens: int, ids: Sequence[int] = (), *, attention: bool = False) -> Context:
+    def open(self, num_tokens: int, ids: Sequence[int] = (), *, attention: bool = False) -> Slot:
+        slot = Slot(num_tokens)
+        if self.can_restore:
+            self._place(slot, self._pool.take(num_tokens))
         self.num_reserved += num_tokens
-        return Context(num_tokens)
+        return slot
 
-    def num_held(self, slot: Context) -> int:
+    def num_held(self, slot: Slot) -> int:
         return 0
 
-    def close(self, slot: Context) -> None:
+    def close(self, slot: Slot) -> None:
         self.num_reserved -= slot.num_tokens
-        slot.cache = None
+        slot.places = slot.cache = None
 
     def give_back(self) -> None:
-        """Nothing is kept."""
+        self._pool.give_back()
 
-    def restore(self, slot: Context, blocks: Sequence[tuple[None, int]]) -> None:
-        assert not blocks
+    def restore(self, slot: Slot, blocks: Sequence[tuple[Places, int]]) -> None:
+        if blocks and slot.places is not None:
+            self._place(slot, slot.places.behind(blocks))
 
-    def save(self, slot: Context, start: int, stop: int) -> None:
-        raise AssertionError("nothing is saved of what can't be restored (can_restore)")
+    def save(self, slot: Slot, start: int, stop: int) -> Places:
+        assert slot.places is not None
+        return slot.places.part(start, stop)
+
+    def _place(self, slot: Slot, places: Places) -> None:
+        slot.places, slot.at = places, _ids(places.numbers, self._device)
 
     @torch.inference_mode()
-    def forward(self, feeds: Sequence[Feed[Context]]) -> list[Fed]:
-        return [self._fed(feed) for feed in feeds]
+    def forward(self, feeds: Sequence[Feed[Slot]]) -> list[Fed]:
+        return self.run(feeds)[0] if self.can_restore else [self._alone(feed) for feed in feeds]
 
-    def _fed(self, feed: Feed[Context]) -> Fed:
-        options = {"logits_to_keep": max(1, feed.num_logits)} if self._keeps_logits else {}
-        with reading_by(Capture(self._watched_layer if feed.wants_attention else None)) as capture:
+    def run(self, feeds: Sequence[Feed[Slot]]) -> tuple[list[Fed], Pass]:
+        """What each feed gives, and the pass itself. Attention takes feeds of one length together."""
+        order = sorted(range(len(feeds)), key=lambda number: len(feeds[number].ids))
+        in_row, groups, first = [feeds[number] for number in order], list[Group](), 0
+        for length, alike in groupby(in_row, key=lambda feed: len(feed.ids)):
+            together = [*alike]
+            groups.append(Group(together, first, self._pool, self._device))
+            first += length * len(together)
+        this = Pass(self._watched_layer, groups)
+        rows = iter(self._rows(in_row, this))
+        weights = chain.from_iterable(group.attention() for group in groups)
+        found = {
+            number: Fed([next(rows) for _ in range(feed.num_logits)], attention)
+            for number, feed, attention in zip(order, in_row, weights, strict=True)
+        }
+        return [found[number] for number in range(len(feeds))], this
+
+    def _rows(self, feeds: Sequence[Feed[Slot]], this: Pass) -> list[Row]:
+        """The logits after the last tokens of each feed."""
+        ids = [id for feed in feeds for id in feed.ids]
+        positions = [at for feed in feeds for at in range(feed.start, feed.start + len(feed.ids))]
+        ends = accumulate(len(feed.ids) for feed in feeds)
+        kept = [at for feed, end in zip(feeds, ends, strict=True) for at in range(end - feed.num_logits, end)]
+        with passing(this):
             output = self._module(
-                input_ids=torch.tensor([list(feed.ids)], device=self._module.device),
+                input_ids=_ids(ids, self._device)[None],
+                position_ids=_ids(positions, self._device)[None],
+                # With a mask that is there already, transformers makes none; nobody looks at it.
+                attention_mask=torch.ones((1, 1, 1, 1), dtype=torch.bool, device=self._device),
+                use_cache=False,  # the pool is the cache
+                logits_to_keep=_ids(kept, self._device),
+            )
+        return rows_of(output.logits[0])
+
+    def _alone(self, feed: Feed[Slot]) -> Fed:
+        options = {"logits_to_keep": max(1, feed.num_logits)} if self._keeps_logits else {}
+        with passing(Pass(self._watched_layer if feed.wants_attention else None)) as this:
+            output = self._module(
+                input_ids=_ids(feed.ids, self._device)[None],
                 past_key_values=feed.slot.cache,
                 use_cache=True,
                 **options,
@@ -88,21 +128,19 @@ class Contexts:
         feed.slot.cache = output.past_key_values
         logits = output.logits[0]
         rows = rows_of(logits[len(logits) - feed.num_logits :])
-        if capture.weights is None:
+        if this.weights is None:
             return Fed(rows)
-        return Fed(rows, (_last_row(capture.weights, feed.start + len(feed.ids)),))
+        # Tokens that a sliding window has dropped have the weight 0.
+        num_dropped = feed.start + len(feed.ids) - this.weights.shape[-1]
+        return Fed(rows, (np.pad(this.weights[:, -1].cpu().numpy(), ((0, 0), (num_dropped, 0))),))
 
 
-def _last_row(weights: Tensor, num_tokens: int) -> NDArray[np.float32]:
-    """The last token's weights over all tokens: those that a sliding window has dropped are 0."""
-    padded = torch.nn.functional.pad(weights[:, -1], (num_tokens - weights.shape[-1], 0))
-    found: NDArray[np.float32] = padded.cpu().numpy()
-    return found
+def _ids(numbers: Sequence[int], device: torch.device) -> Tensor:
+    return torch.tensor(numbers, dtype=torch.long, device=device)
 
 
-_TOLERANCE = {torch.float32: 1e-3, torch.float64: 1e-6}
+_TOLERANCE, _COARSE_TOLERANCE = 1e-3, 0.1
 """How far logits of a pass may be from the module's own, as a share of the greatest: more than rounding."""
-_COARSE_TOLERANCE = 0.1
 _BY_LENGTH = ("dynamic", "longrope")
 """Kinds of rotary positions that transformers computes anew when a text grows beyond a length."""
 
@@ -113,100 +151,60 @@ class Network:
     Attributes:
         attention_layer: the last layer whose attention can be read, or None.
         backend: what computes texts: several in one pass, where the module gives the same logits then.
+
+    Raises:
+        ModelSpecError: a model without a key-value cache.
     """
 
     def __init__(self, module: Any, name: str) -> None:
         self.module = module
         self.device: torch.device = module.device
-        self._keeps_logits = "logits_to_keep" in inspect.signature(module.forward).parameters
-        shapes = self._probe(name).shapes
-        self.attention_layer = max(shapes, default=None)
-        self.backend: Passes | Contexts = self._passes(shapes) or self._contexts()
+        layers, num_bytes = self._probe(name)
+        self.attention_layer = max(layers, default=None)
+        self.backend = Passes(module, self.attention_layer, num_bytes, together=True)
+        if not self._gives_the_same():
+            self.backend = Passes(module, self.attention_layer, num_bytes, together=False)
 
     @torch.inference_mode()
     def attend(self, ids: Sequence[int]) -> NDArray[np.float32]:
         """The last layer's weights of one pass over `ids` alone: shape [heads, ids, ids]."""
-        with reading_by(Capture(self.attention_layer)) as capture:
-            self.module(input_ids=torch.tensor([list(ids)], device=self.device), use_cache=False)
-        assert capture.weights is not None
-        weights: NDArray[np.float32] = capture.weights.cpu().numpy()
+        with passing(Pass(self.attention_layer)) as this:
+            self.module(input_ids=_ids(ids, self.device)[None], use_cache=False)
+        assert this.weights is not None
+        weights: NDArray[np.float32] = this.weights.cpu().numpy()
         return weights
 
     @torch.inference_mode()
-    def _probe(self, name: str) -> Capture:
-        """Feed two tokens, and see which layers' attention goes by.
-
-        Raises:
-            ModelSpecError: a model without a key-value cache.
-        """
+    def _probe(self, name: str) -> tuple[list[int], int]:
+        """Feed two tokens: the layers whose attention goes by, and the bytes of one token in the cache."""
         module = self.module
-        can_capture = module._supports_sdpa or getattr(
-            module.config.get_text_config(), "attn_logit_softcapping", None
-        )
-        if can_capture:
+        if module._supports_sdpa or getattr(module.config.get_text_config(), "attn_logit_softcapping", None):
             module.set_attn_implementation(ATTENTION_NAME)
-        with reading_by(Capture()) as capture:
-            output = module(input_ids=torch.tensor([[0, 0]], device=self.device), use_cache=True)
-        if output.past_key_values is None:
+        with passing(Pass()) as this:
+            cache = module(input_ids=_ids([0, 0], self.device)[None], use_cache=True).past_key_values
+        if cache is None:
             raise ModelSpecError(
                 f"model {name!r} keeps no key-value cache, which askance decodes with: "
                 "use a transformer model, such as hf:Qwen/Qwen2.5-0.5B-Instruct, or this one as a GGUF "
                 "file (gguf:FILE)."
             )
-        return capture
+        stores = [getattr(layer, kind, None) for layer in cache.layers for kind in ("keys", "values")]
+        num_bytes = sum(store.nbytes for store in stores if store is not None) // 2
+        return [layer for layer in this.windows if layer is not None], max(1, num_bytes)
 
-    def _passes(self, shapes: Mapping[int, KeyShape]) -> Passes | None:
-        """Passes over several texts; None where they would not give what the module gives for each."""
+    def _gives_the_same(self) -> bool:
+        """Whether passes over several texts give what the module gives for each."""
         windows = self._windows()
-        can_pass = self._keeps_logits and not self._has_positions_by_length
-        if not can_pass or windows is None or sorted(shapes) != [*range(len(windows))]:
-            return None
-        by_layer = [shapes[layer] for layer in range(len(windows))]
+        # Where the longest text of a pass moves positions, others would change by it.
+        kinds = [str(getattr(part, "rope_type", "")) for part in self.module.modules()]
+        if windows is None or any(name in kind for kind in kinds for name in _BY_LENGTH):
+            return False
         try:
-            passes = Passes(self.module, self.attention_layer, by_layer)
-            return passes if self._is_exact(passes, windows) else None
+            return self._is_exact(windows)
         except (torch.OutOfMemoryError, MemoryError):
             raise
         except Exception:  # a module that does not expect such passes may raise anything
-            return None
-
-    @property
-    def _has_positions_by_length(self) -> bool:
-        """Whether positions are computed from the longest text of a pass: others would change by it."""
-        kinds = [getattr(part, "rope_type", None) for part in self.module.modules()]
-        named = [name for kind in kinds for name in (kind.values() if isinstance(kind, dict) else (kind,))]
-        return any(name in _BY_LENGTH for name in named)
-
-    def _contexts(self) -> Contexts:
-        config = self.module.config.get_text_config()
-        width, num_layers = getattr(config, "hidden_size", 1), getattr(config, "num_hidden_layers", 1)
-        num_bytes = 2 * width * num_layers * self.module.dtype.itemsize
-        return Contexts(self.module, self.attention_layer, self._keeps_logits, num_bytes)
-
-    @torch.inference_mode()
-    def _is_exact(self, passes: Passes, windows: Sequence[int | None]) -> bool:
-        """Whether two texts, one of them in pieces, get the logits that each gets alone."""
-        texts = [[*range(10)], [*range(9, 2, -1)]]
-        slots = [passes.open(len(text)) for text in texts]
-        try:
-            for starts, stops in pairwise(((0, 0), (6, 5), (9, 6), (10, 7))):
-                feeds = [
-                    Feed(slot, start, text[start:stop], 1, False)
-                    for slot, text, start, stop in zip(slots, texts, starts, stops, strict=True)
-                ]
-                found, this = passes.run(feeds)
-        finally:
-            for slot in slots:
-                passes.close(slot)
-            passes.give_back()  # what is made in inference mode can't be changed outside it
-        alone = [
-            self.module(input_ids=torch.tensor([text], device=self.device)).logits[0, -1] for text in texts
-        ]
-        # A window that reached attention only by the mask, which passes do without, would show late.
-        return this.windows == dict(enumerate(windows)) and all(
-            self._are_close(fed.logits[-1].logits, expected)
-            for fed, expected in zip(found, alone, strict=True)
-        )
+            return False
 
     def _windows(self) -> list[int | None] | None:
         """How many tokens back each layer sees, None for all; None if the configuration does not say."""
@@ -219,6 +217,27 @@ class Network:
         by_kind = {"full_attention": None, "sliding_attention": size}
         return [by_kind[kind] for kind in kinds] if by_kind.keys() >= {*kinds} else None
 
+    @torch.inference_mode()
+    def _is_exact(self, windows: Sequence[int | None]) -> bool:
+        """Whether two texts, one of them in pieces, get the logits that each gets alone."""
+        texts = [[*range(10)], [*range(9, 2, -1)]]
+        slots = [self.backend.open(len(text)) for text in texts]
+        for starts, stops in pairwise(((0, 0), (6, 5), (9, 6), (10, 7))):
+            feeds = [
+                Feed(slot, start, text[start:stop], 1, False)
+                for slot, text, start, stop in zip(slots, texts, starts, stops, strict=True)
+            ]
+            found, this = self.backend.run(feeds)
+        for slot in slots:
+            self.backend.close(slot)
+        self.backend.give_back()  # what is made in inference mode can't be changed outside it
+        alone = [self.module(input_ids=_ids(text, self.device)[None]).logits[0, -1] for text in texts]
+        # A window that reached attention only by the mask, which passes do without, would show late.
+        return this.windows == dict(enumerate(windows)) and all(
+            self._are_close(fed.logits[-1].logits, expected)
+            for fed, expected in zip(found, alone, strict=True)
+        )
+
     def _are_close(self, found: Tensor, expected: Tensor) -> bool:
-        tolerance = _TOLERANCE.get(self.module.dtype, _COARSE_TOLERANCE)
+        tolerance = _TOLERANCE if self.module.dtype.itemsize >= 4 else _COARSE_TOLERANCE
         return bool((found - expected).abs().max() <= tolerance * expected.abs().max())

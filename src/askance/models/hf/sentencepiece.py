@@ -1,18 +1,15 @@
 """Tokenizers that are a SentencePiece model alone, as Llama 2's and those of the Self-RAG checkpoints are."""
 
-import json
 import warnings
-from importlib.util import find_spec
-from pathlib import Path
 from typing import Any
 
-from transformers.utils.hub import cached_file
+from transformers.models.auto.tokenization_auto import get_tokenizer_config
+from transformers.utils import is_protobuf_available, is_sentencepiece_available
 
 from askance.core.errors import MissingExtra
 from askance.core.notes import note
 
-_PACKAGES = {"sentencepiece": "sentencepiece", "protobuf": "google.protobuf"}
-_CONFIG = "tokenizer_config.json"
+_PACKAGES = {"sentencepiece": is_sentencepiece_available, "protobuf": is_protobuf_available}
 
 
 def check_readers(name: str, error: Exception) -> None:
@@ -20,7 +17,7 @@ def check_readers(name: str, error: Exception) -> None:
 
     Without one of the two, transformers takes the file for one of tiktoken, and asks for that.
     """
-    missing = [package for package, module in _PACKAGES.items() if not _is_there(module)]
+    missing = [package for package, is_there in _PACKAGES.items() if not is_there()]
     told = str(error).lower()
     if missing and any(word in told for word in ("tiktoken", *_PACKAGES)):
         what = f"reading tokenizer.model of model {name!r} with {' and '.join(_PACKAGES)}"
@@ -40,32 +37,14 @@ def settle_legacy(name: str, folder: str, tokenizer: Any) -> None:
     """
     if not hasattr(tokenizer, "legacy"):
         return
-    if "legacy" in _configured(folder):
+    if "legacy" in get_tokenizer_config(folder):
         tokenizer.init_kwargs["legacy"] = tokenizer.legacy
         return
     told = (
-        f"the tokenizer of model {name!r} does not say `legacy` in {_CONFIG}, and is read as "
+        f"the tokenizer of model {name!r} does not say `legacy` in tokenizer_config.json, and is read as "
         '"legacy": false. A model that was trained with an older transformers, such as a Self-RAG '
         'checkpoint, needs "legacy": true there: without it, text behind a control token is read as '
         "other tokens than it was trained with."
     )
     if not note("tokenizer", told):
         warnings.warn(told, stacklevel=2)
-
-
-def _configured(folder: str) -> dict[str, Any]:
-    file = cached_file(
-        folder,
-        _CONFIG,
-        _raise_exceptions_for_missing_entries=False,
-        _raise_exceptions_for_connection_errors=False,
-    )
-    content = json.loads(Path(file).read_text(encoding="utf-8")) if file else {}
-    return content if isinstance(content, dict) else {}
-
-
-def _is_there(module: str) -> bool:
-    try:
-        return find_spec(module) is not None
-    except ModuleNotFoundError:  # its parent is not there
-        return False

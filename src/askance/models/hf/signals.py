@@ -1,105 +1,63 @@
 """What one step's raw logits tell, where torch computed them."""
 
-from dataclasses import dataclass
 from functools import cached_property
 
 import numpy as np
 import torch
 from numpy.typing import NDArray
 from torch import Tensor
+from transformers import TemperatureLogitsWarper, TopKLogitsWarper, TopPLogitsWarper
 
 from askance.core.types import Sampling
 from askance.models.local.decode import LEAST_LOGPROB
 
 
-class _Pass:
-    """The logits of one pass, shape [rows, vocabulary]. What one row is asked for is computed for all."""
-
-    def __init__(self, logits: Tensor) -> None:
-        self.logits = logits
-
-    @cached_property
-    def best(self) -> list[tuple[float, int]]:
-        """The greatest logit of each row, and its id."""
-        values, ids = self.logits.max(dim=-1)
-        return list(zip(values.tolist(), ids.tolist(), strict=True))
-
-    @cached_property
-    def logprobs(self) -> Tensor:
-        """The log-probabilities of all tokens in each row, in float32."""
-        return torch.log_softmax(self.logits.float(), dim=-1)
-
-    @cached_property
-    def entropies(self) -> list[float]:
-        """The entropy of each row (nats)."""
-        # Where a probability is 0 its logarithm is -inf, and their product has to be 0.
-        products = self.logprobs.exp() * self.logprobs.clamp(min=LEAST_LOGPROB)
-        found: list[float] = (-products.sum(dim=-1)).tolist()
-        return found
-
-
-@dataclass(frozen=True, slots=True, eq=False)
 class Row:
-    """The logits after one token, before temperature and masks: a `Row` of `choosing`."""
+    """The logits after one token, shape [vocabulary], before temperature and masks: a `Row` of `decode`.
 
-    of: _Pass
-    number: int
+    Args:
+        best: the greatest logit and its id.
+    """
 
-    @property
-    def logits(self) -> Tensor:
-        """Shape [vocabulary]."""
-        return self.of.logits[self.number]
+    def __init__(self, logits: Tensor, best: tuple[float, int]) -> None:
+        self.logits, self.best = logits, best
 
-    @property
-    def logprobs(self) -> Tensor:
-        """Shape [vocabulary], float32."""
-        return self.of.logprobs[self.number]
-
-    @property
-    def best(self) -> tuple[float, int]:
-        """The greatest logit and its id."""
-        return self.of.best[self.number]
+    @cached_property
+    def _logprobs(self) -> Tensor:
+        return torch.log_softmax(self.logits.float(), dim=-1)
 
     @property
     def entropy(self) -> float:
         """The entropy over the whole vocabulary (nats)."""
-        return self.of.entropies[self.number]
+        # Where a probability is 0 its logarithm is -inf, and their product has to be 0.
+        products = self._logprobs.exp() * self._logprobs.clamp(min=LEAST_LOGPROB)
+        return -products.sum().item()
 
     def logprob(self, id: int) -> float:
         """The log-probability of one token (nats)."""
-        return self.logprobs[id].item()
+        return self._logprobs[id].item()
 
     def top(self, count: int) -> tuple[tuple[int, float], ...]:
         """The most probable ids with their log-probabilities, best first."""
-        values, ids = self.logprobs.topk(min(count, len(self.logprobs)))
+        values, ids = self._logprobs.topk(min(count, len(self._logprobs)))
         return tuple(zip(ids.tolist(), values.tolist(), strict=True))
 
     def probabilities(self, sampling: Sampling) -> NDArray[np.float64]:
-        """The probabilities after temperature, top-k and top-p: shape [vocabulary], 0 for others."""
-        return _probabilities(self.logits, sampling)
+        """The probabilities after temperature, top-k and top-p, in this order: others are 0."""
+        warpers = [TemperatureLogitsWarper(float(sampling.temperature))]
+        if sampling.top_k:
+            warpers.append(TopKLogitsWarper(sampling.top_k))
+        if sampling.top_p < 1:
+            warpers.append(TopPLogitsWarper(float(sampling.top_p)))
+        scores = self.logits[None].double()
+        for warper in warpers:
+            scores = warper(None, scores)
+        found: NDArray[np.float64] = torch.softmax(scores[0], dim=-1).cpu().numpy()
+        return found
 
 
 def rows_of(logits: Tensor) -> list[Row]:
-    """The rows of `logits`, shape [rows, vocabulary]."""
-    of = _Pass(logits)
-    return [Row(of, number) for number in range(len(logits))]
-
-
-def _probabilities(logits: Tensor, sampling: Sampling) -> NDArray[np.float64]:
-    """The probabilities after temperature, top-k and top-p, in this order: shape [vocabulary], others 0."""
-    scaled = logits.double() / sampling.temperature
-    kept = torch.arange(len(scaled), device=scaled.device)
-    if 0 < sampling.top_k < len(scaled):
-        kept = scaled.topk(sampling.top_k).indices.sort().values
-        alone = torch.full_like(scaled, -torch.inf)
-        alone[kept] = scaled[kept]
-        scaled = alone
-    probabilities = torch.softmax(scaled, dim=-1)
-    if sampling.top_p < 1:
-        # These are a few tokens, as a rule: to sort the whole vocabulary would take most of the time.
-        ordered, places = probabilities[kept].sort(descending=True, stable=True)
-        # A token is kept while those before it have not yet reached top_p, so the first always is.
-        beyond = ordered.cumsum(dim=-1) - ordered >= sampling.top_p
-        probabilities[kept[places[beyond]]] = 0
-    found: NDArray[np.float64] = probabilities.cpu().numpy()
-    return found
+    """The rows of `logits`, shape [rows, vocabulary]; the best of all are fetched at once."""
+    values, ids = logits.max(dim=-1)
+    best = zip(values.tolist(), ids.tolist(), strict=True)
+    return [Row(row, each) for row, each in zip(logits, best, strict=True)]

@@ -25,7 +25,7 @@ tools."""
 _PER_STEP = 8
 _MOST_NUMBER = 100_000
 """A greater argument is refused: it may be the width of a text, or how often it is repeated."""
-_MOST_BITS = 4_096
+_MOST_POWER = 64
 _WIDE = re.compile(r"\d{6}|\*")
 """A width in a format string beyond that, or one that is an argument."""
 _SIZED = (str, list, tuple, dict)
@@ -96,9 +96,9 @@ class _Bounded(ImmutableSandboxedEnvironment):
 
     def call_binop(self, context: Any, operator: str, left: Any, right: Any) -> Any:
         """An operator between two values."""
-        _check((left, right) if operator == "%" else ())
-        if operator in ("*", "**"):
-            _check_size(operator, left, right)
+        if operator == "**" and isinstance(right, int) and right > _MOST_POWER:
+            raise TemplateError("it makes a number without end")
+        _check((left, right) if operator != "+" else ())
         if operator == "%" and isinstance(left, str):
             _check_format(left)
         return _spent(super().call_binop(context, operator, left, right))
@@ -180,27 +180,17 @@ def _spent(value: Any) -> Any:
 
 
 def _check(values: Iterable[Any]) -> None:
-    """What goes into a step costs, too, and as much as the two longest of it could make of each other; no
+    """What goes into a step costs, too, and as much as the two greatest of it could make of each other; no
     number in it may be large.
     """
     sizes = [1, 1]
     for value in values:
-        sizes.append(len(_spent(value)) if isinstance(value, _SIZED) else 0)
-        if isinstance(value, int) and abs(value) > _MOST_NUMBER:
+        is_number = isinstance(value, int)
+        sizes.append(abs(value) if is_number else len(_spent(value)) if isinstance(value, _SIZED) else 0)
+        if is_number and sizes[-1] > _MOST_NUMBER:
             raise TemplateError(f"it calls something with a number beyond {_MOST_NUMBER:,}")
     *_, less, most = sorted(sizes)
     _spend(less * most // _PER_STEP)
-
-
-def _check_size(operator: str, left: Any, right: Any) -> None:
-    numbers = [value for value in (left, right) if isinstance(value, int)]
-    texts = [value for value in (left, right) if isinstance(value, str | list | tuple)]
-    if texts and numbers:
-        _spend(len(texts[0]) * max(0, numbers[0]) // _PER_STEP)
-    elif len(numbers) == 2:
-        bits = left.bit_length() * right if operator == "**" else left.bit_length() + right.bit_length()
-        if bits > _MOST_BITS:
-            raise TemplateError("it makes a number without end")
 
 
 def _check_format(layout: str) -> None:

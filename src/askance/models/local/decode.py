@@ -14,7 +14,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from askance.core.errors import ModelFailure
-from askance.core.types import GenerateRequest, Generation, Key, Sampling, Scored, Token, TokenIds, Want
+from askance.core.types import GenerateRequest, Generation, Key, Sampling, Scored, Token, TokenIds
 from askance.models.local.vocabulary import Vocabulary
 from askance.runtime.backend import Fed
 from askance.runtime.writing import Writing
@@ -117,26 +117,6 @@ class Row(Protocol):
         ...
 
 
-@dataclass(frozen=True, slots=True)
-class Reading:
-    """The signals of one step; `top` holds (id, logprob) pairs, best first. Nats."""
-
-    logprob: float | None = None
-    entropy: float | None = None
-    top: tuple[tuple[int, float], ...] = ()
-    probs: tuple[float, ...] = ()
-
-
-def read(row: Row, chosen: int, want: Want, named_ids: Sequence[int]) -> Reading:
-    """Signals of one row; only those wanted are computed."""
-    return Reading(
-        logprob=row.logprob(chosen) if want.logprob else None,
-        entropy=row.entropy if want.entropy else None,
-        top=row.top(want.top_logprobs) if want.top_logprobs else (),
-        probs=tuple(math.exp(row.logprob(id)) for id in named_ids),
-    )
-
-
 class Chooser:
     """Chooses tokens for one sample of one call: its randomness is a function of `key` and `sample` alone."""
 
@@ -196,12 +176,15 @@ class Sample:
         """Choose the next token, and give it with its signals to the text."""
         self._num_reused = num_reused
         if fed.attention and self._asked.want.attention is not None:
-            row = _over_heads(fed.attention[-1], self._asked.want.attention)
-            self._writing.tokens[-1] = replace(self._writing.tokens[-1], attention=row)
-        last: Row = fed.logits[-1]
-        token_id = self._chooser.choose(last)
-        self._append(token_id, read(last, token_id, self._asked.want, self._job.named_ids))
-        self.ids.append(token_id)
+            weights = _over_heads(fed.attention[-1], self._asked.want.attention)
+            self._writing.tokens[-1] = replace(self._writing.tokens[-1], attention=weights)
+        row: Row = fed.logits[-1]
+        token = self._token(self._chooser.choose(row), row)
+        self.ids.append(token.id)
+        if token.id in self._vocabulary.end_ids:
+            self._writing.end(token)
+        else:
+            self._writing.add(token)
         return not self._writing.is_finished
 
     def generation(self) -> Generation:
@@ -209,21 +192,26 @@ class Sample:
         prompt_ids = self._job.prompt_ids
         return self._writing.generation(prompt_ids, len(prompt_ids), self._num_reused)
 
-    def _append(self, token_id: int, reading: Reading) -> None:
-        tokens, detokeniser = self._writing.tokens, self._detokeniser
-        top = tuple((detokeniser.peek(id), logprob) for id, logprob in reading.top)
-        is_end = token_id in self._vocabulary.end_ids
-        text = "" if is_end else detokeniser.add(token_id)
+    def _token(self, id: int, row: Row) -> Token:
+        """The token with its text and its signals, of which only those wanted are computed."""
+        tokens, detokeniser, want = self._writing.tokens, self._detokeniser, self._asked.want
+        top = row.top(want.top_logprobs) if want.top_logprobs else ()
+        shown = tuple((detokeniser.peek(each), logprob) for each, logprob in top)
+        is_end = id in self._vocabulary.end_ids
+        text = "" if is_end else detokeniser.add(id)
         if not is_end and len(tokens) + 1 == self._asked.sampling.max_tokens:
             text += detokeniser.flush()
         start = tokens[-1].end if tokens else 0
-        token = Token(
-            token_id, text, start, start + len(text), reading.logprob, reading.entropy, top, reading.probs
+        return Token(
+            id,
+            text,
+            start,
+            start + len(text),
+            row.logprob(id) if want.logprob else None,
+            row.entropy if want.entropy else None,
+            shown,
+            tuple(math.exp(row.logprob(each)) for each in self._job.named_ids),
         )
-        if is_end:
-            self._writing.end(token)
-        else:
-            self._writing.add(token)
 
 
 class Options:

@@ -18,38 +18,22 @@ def free_bytes_of_machine(root: Path = Path("/")) -> int:
     Args:
         root: of the file system.
     """
-    told = [_available(root), *(_left(root / folder, *names) for folder, *names in _GROUPS)]
+    kilobytes = _number(root / "proc/meminfo", "MemAvailable:")
+    told = [None if kilobytes is None else 1024 * kilobytes]
+    for folder, limit, usage, reclaimable in _GROUPS:
+        most, used = _number(root / folder / limit), _number(root / folder / usage)
+        if most is not None and used is not None:
+            copies = _number(root / folder / "memory.stat", reclaimable) or 0
+            told.append(max(0, most - used + copies))
     known = [num_bytes for num_bytes in told if num_bytes is not None]
     return int(_SHARE_OF_MACHINE * min(known)) if known else _UNKNOWN_BYTES
 
 
-def _available(root: Path) -> int | None:
-    """The free bytes of the machine, with the copies of files that go when memory is wanted."""
-    kilobytes = _entry(root / "proc/meminfo", "MemAvailable:")
-    return None if kilobytes is None else 1024 * kilobytes
-
-
-def _left(folder: Path, limit: str, usage: str, reclaimable: str) -> int | None:
-    """The free bytes of a container; None where it has no limit."""
-    most, used = _number(folder / limit), _number(folder / usage)
-    if most is None or used is None:
-        return None
-    return max(0, most - used + (_entry(folder / "memory.stat", reclaimable) or 0))
-
-
-def _number(path: Path) -> int | None:
-    text = _text(path).strip()
-    return int(text) if text.isdecimal() else None
-
-
-def _entry(path: Path, name: str) -> int | None:
-    """The number behind a name, in a file with one to a line."""
-    lines = (line.split() for line in _text(path).splitlines())
-    return next((int(words[1]) for words in lines if len(words) > 1 and words[0] == name), None)
-
-
-def _text(path: Path) -> str:
+def _number(path: Path, name: str = "") -> int | None:
+    """The number in a file, or the one behind a name that begins a line; None where none is told."""
     try:
-        return path.read_text(encoding="ascii")
+        lines = path.read_text(encoding="ascii").splitlines()
     except (OSError, ValueError):  # another system, or no right to know
-        return ""
+        return None
+    told = (line.removeprefix(name).split() for line in lines if line.startswith(name))
+    return next((int(words[0]) for words in told if words and words[0].isdecimal()), None)

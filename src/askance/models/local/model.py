@@ -2,8 +2,8 @@
 
 import asyncio
 from abc import ABC, abstractmethod
-from collections.abc import Awaitable, Sequence
-from contextlib import nullcontext
+from collections.abc import Awaitable, Iterator, Sequence
+from contextlib import contextmanager
 from dataclasses import replace
 from functools import partial
 from typing import Any, TypeVar
@@ -59,12 +59,12 @@ class LocalModel(ABC):
         self.name, self.context_tokens, self.precision = name, context_tokens, precision
         self.why_no_attention = why_no_attention
         self._encoding, self._batch, self._num_attended = encoding, batch, 0
-        self._vocabulary, self._prompts = encoding.vocabulary, encoding.prompts
+        self._vocabulary = encoding.vocabulary
         self._scheduler = Scheduler(batch)
         found: set[Capability] = {"raw", "continuation", "score"}
         if not why_no_attention:
             found.add("attend")
-        if self._prompts.takes_chat:
+        if self._encoding.takes_chat:
             found.add("chat")
         self.capabilities: frozenset[Capability] = frozenset(found)
         self.signals: frozenset[Signal] = _ANYWHERE if why_no_attention else _ANYWHERE | {"attention"}
@@ -105,16 +105,12 @@ class LocalModel(ABC):
         check_sampling(sampling, n)
         if want.attention is not None:
             self._require_attention()
-        bridge = None if request.watch is None else _Bridge(request.watch)
-        job = Job(
-            prompt_ids=self._fitting(self._prompts.encode(request.prompt), sampling.max_tokens),
-            named_ids=tuple(self._vocabulary.single(text) for text in want.token_probs),
-            request=replace(request, watch=bridge),
-            model_name=self.name,
-        )
+        prompt_ids = self._fitting(self._encoding.encode(request.prompt), sampling.max_tokens)
+        named_ids = tuple(self._vocabulary.single(text) for text in want.token_probs)
         num_different = 1 if sampling.temperature == 0 else n  # greedy ones are all the same
-        samples = [Sample(self._vocabulary, job, number) for number in range(num_different)]
-        with bridge or nullcontext():
+        with _bridged(request.watch) as watch:
+            job = Job(prompt_ids, named_ids, replace(request, watch=watch), self.name)
+            samples = [Sample(self._vocabulary, job, number) for number in range(num_different)]
             await self._done(self._scheduler.compute(samples))
         generations = tuple(sample.generation() for sample in samples)
         return generations if len(generations) == n else generations * n
@@ -130,7 +126,7 @@ class LocalModel(ABC):
         if not all(tokenised):
             raise InputError(f"options to score: {list(options)!r} holds an empty one; remove it.")
         longest = max(map(len, tokenised), default=0)
-        prompt_ids = self._fitting(self._prompts.encode(prompt), longest)
+        prompt_ids = self._fitting(self._encoding.encode(prompt), longest)
         if not tokenised:
             return ()
         together = _read_together(tokenised)
@@ -153,8 +149,8 @@ class LocalModel(ABC):
             PromptTooLong: a text beyond the context window.
         """
         self._require_attention()
-        ids = self._prompts.parts((Span(text, trusted=False) if isinstance(text, str) else text,))
-        ids = self._prompts.with_bos(ids) if bos else ids
+        ids = self._encoding.parts((Span(text, trusted=False) if isinstance(text, str) else text,))
+        ids = self._encoding.with_bos(ids) if bos else ids
         if not ids:
             raise InputError("attend: the text is empty; give it at least one character.")
         work = partial(self._attended, self._fitting(ids, 0))
@@ -163,7 +159,7 @@ class LocalModel(ABC):
         return Attention(ids, self._texts(ids), weights)
 
     def tokenize(self, text: str | Sequence[Span], *, at_start: bool = False) -> TokenIds:
-        return self._prompts.parts(as_spans(text), at_start=at_start)
+        return self._encoding.parts(as_spans(text), at_start=at_start)
 
     def decode(self, ids: TokenIds, *, at_start: bool = False) -> str:
         return self._vocabulary.decode(ids) if at_start else self._vocabulary.decode_inside(ids)
@@ -172,7 +168,7 @@ class LocalModel(ABC):
         return self._vocabulary.pieces(ids)
 
     def count(self, prompt: Prompt) -> int:
-        return len(self._prompts.encode(prompt))
+        return len(self._encoding.encode(prompt))
 
     def _require_attention(self) -> None:
         if self.why_no_attention:
@@ -225,33 +221,28 @@ def _read_together(options: Sequence[TokenIds]) -> list[list[int]]:
     return groups
 
 
-class _Bridge:
-    """Carries text from the worker thread to a watcher on the event loop, in order.
+@contextmanager
+def _bridged(watch: Watch | None) -> Iterator[Watch | None]:
+    """Carries text from the worker thread to a watcher on the event loop, in order, until the block ends.
 
-    Nothing is delivered any more behind its `with`, which raises what the watcher raised.
+    Raises:
+        Exception: what the watcher raised.
     """
+    if watch is None:
+        yield None
+        return
+    loop, failures, is_open = asyncio.get_running_loop(), list[Exception](), True
 
-    def __init__(self, watch: Watch) -> None:
-        self._watch = watch
-        self._loop = asyncio.get_running_loop()
-        self._failure: Exception | None = None
-        self._is_closed = False
+    def deliver(text: str) -> None:
+        if is_open and not failures:
+            try:
+                watch(text)
+            except Exception as error:  # the watcher's own; raised again where it is awaited
+                failures.append(error)
 
-    def __call__(self, text: str) -> None:
-        tell(self._loop, partial(self._deliver, text))
-
-    def __enter__(self) -> None:
-        pass
-
-    def __exit__(self, kind: object, error: BaseException | None, traceback: object) -> None:
-        self._is_closed = True
-        if error is None and self._failure is not None:
-            raise self._failure
-
-    def _deliver(self, text: str) -> None:
-        if self._is_closed or self._failure is not None:
-            return
-        try:
-            self._watch(text)
-        except Exception as error:  # the watcher's own; raised again where it is awaited
-            self._failure = error
+    try:
+        yield lambda text: tell(loop, partial(deliver, text))
+    finally:
+        is_open = False
+    if failures:
+        raise failures[0]

@@ -1,12 +1,11 @@
 """Prompts to ids. Untrusted text never yields a control token, whatever it contains."""
 
 import re
-from bisect import bisect_right
-from collections.abc import Callable, Hashable, Iterator, Sequence
-from functools import cached_property
-from itertools import accumulate, groupby, pairwise
-from threading import Lock
-from typing import TYPE_CHECKING, Any, Generic, TypeVar
+import weakref
+from collections.abc import Iterator, Sequence
+from functools import cached_property, lru_cache, partial
+from itertools import groupby
+from typing import TYPE_CHECKING, Any
 
 from askance.core.errors import InputError, MissingAbility
 from askance.core.strict_json import whole_characters
@@ -16,14 +15,9 @@ from askance.models.local.vocabulary import Vocabulary
 if TYPE_CHECKING:
     from askance.models.local.chat_template import ChatTemplate
 
-_RECENT_PROMPTS, _RECENT_PIECES = 64, 1 << 14
-"""How many of which ids are remembered: long texts, and short ones."""
-_SHORT = 32
-"""Characters, or ids."""
+_RECENT_PROMPTS = 64
+"""The ids of how many are remembered."""
 _PLACEHOLDER = re.compile("\ue000([0-9]+)\ue001")
-
-Occurrence = tuple[int, int, int]
-"""Start, end and id of a control string in a text."""
 
 
 class PromptEncoder:
@@ -31,8 +25,8 @@ class PromptEncoder:
 
     def __init__(self, tokenizer: Any, vocabulary: Vocabulary, name: str) -> None:
         self._tokenizer, self._vocabulary, self._name = tokenizer, vocabulary, name
-        self._prompts: Recent[Prompt, TokenIds] = Recent(_RECENT_PROMPTS)
-        self._pieces: Recent[tuple[tuple[Part, ...], bool], TokenIds] = Recent(_RECENT_PIECES)
+        # A reference that does not count, so that a model goes as soon as nobody else holds it.
+        self._remembered = lru_cache(_RECENT_PROMPTS)(partial(PromptEncoder._encoded, weakref.proxy(self)))
         self.takes_chat = bool(getattr(tokenizer, "chat_template", None))
 
     def encode(self, prompt: Prompt) -> TokenIds:
@@ -46,7 +40,7 @@ class PromptEncoder:
             MissingAbility: a chat prompt for a model without a chat template.
         """
         # As a rule it is counted, then read, then counted for the trace.
-        return self._prompts.get(prompt, lambda: self._encoded(prompt))
+        return self._remembered(prompt)
 
     def _encoded(self, prompt: Prompt) -> TokenIds:
         if isinstance(prompt, Chat):
@@ -67,13 +61,6 @@ class PromptEncoder:
 
     def parts(self, parts: Sequence[Part], *, at_start: bool = True) -> TokenIds:
         """Ids of parts in a row, without BOS: adjacent spans are tokenised as one text, ids are kept."""
-        if sum(len(part.text if isinstance(part, Span) else part) for part in parts) > _SHORT:
-            return self._parts(parts, at_start=at_start)
-        # Single tokens and options, asked for again and again.
-        key = tuple(parts)
-        return self._pieces.get((key, at_start), lambda: self._parts(key, at_start=at_start))
-
-    def _parts(self, parts: Sequence[Part], *, at_start: bool) -> TokenIds:
         ids: list[int] = []
         for is_text, group in groupby(parts, key=lambda part: isinstance(part, Span)):
             if is_text:
@@ -89,39 +76,20 @@ class PromptEncoder:
         return tuple(ids)
 
     def _spans(self, spans: Sequence[Span], *, at_start: bool) -> list[int]:
-        text = "".join(span.text for span in spans)
-        borders = [0, *accumulate(len(span.text) for span in spans)]
-        allowed, cuts = self._scan(text, spans, borders)
-        ids: list[int] = []
-        for start, end in pairwise(sorted({0, len(text)} | cuts)):
-            is_first = at_start and start == 0
-            piece = self._vocabulary.encode(text[start:end], at_start=is_first)
-            if self._control_in(piece) != self._control_in(_in_order(allowed, start, end)):
-                # The tokenizer matched something that is not literally there, for example after normalising.
-                piece = list(self._apart(_slice(spans, borders, start, end), at_start=is_first))
-            ids += piece
-        return ids
-
-    def _scan(
-        self, text: str, spans: Sequence[Span], borders: Sequence[int]
-    ) -> tuple[list[Occurrence], set[int]]:
-        """Every occurrence of a control string: those allowed, and cuts that break the others.
-
-        Allowed is what lies inside one trusted span. The cut is at a border, or else inside untrusted text,
-        so that it never breaks one that is allowed.
+        """Adjacent spans as one text, unless that has a control string that no trusted span has by itself, or
+        the tokenizer matches what is not literally there, for example after normalising.
         """
-        allowed: list[Occurrence] = []
-        cuts: set[int] = set()
-        for id, string in self._vocabulary.control.items():
-            for start in _find_all(text, string):
-                end = start + len(string)
-                owner = bisect_right(borders, start) - 1
-                border, is_trusted = borders[owner + 1], spans[owner].trusted
-                if is_trusted and end <= border:
-                    allowed.append((start, end, id))
-                else:
-                    cuts.add(border if is_trusted else start + 1)
-        return allowed, cuts
+        text, trusted = "".join(span.text for span in spans), [span.text for span in spans if span.trusted]
+        is_foreign = any(
+            _count(text, string) != sum(_count(each, string) for each in trusted)
+            for string in self._vocabulary.control.values()
+        )
+        if not is_foreign:
+            ids = self._vocabulary.encode(text, at_start=at_start)
+            alone = (self._vocabulary.encode(each, at_start=False) for each in trusted)
+            if self._control_in(ids) == [id for each in alone for id in self._control_in(each)]:
+                return ids
+        return list(self._apart(spans, at_start=at_start))
 
     def _control_in(self, ids: Sequence[int]) -> list[int]:
         return [id for id in ids if id in self._vocabulary.telling_ids]
@@ -130,7 +98,8 @@ class PromptEncoder:
         """Each span by itself, untrusted ones in ever smaller pieces until no control token is left."""
         for span in spans:
             ids = self._vocabulary.encode(span.text, at_start=at_start)
-            if span.trusted or not self._control_in(ids):
+            is_literal = any(string in span.text for string in self._vocabulary.control.values())
+            if span.trusted or not (is_literal or self._control_in(ids)):
                 yield from ids
             elif len(span.text) == 1:
                 raise InputError(
@@ -220,56 +189,9 @@ def _hide(parts: Sequence[Span], spans: list[Span]) -> str:
     return content
 
 
-def _find_all(text: str, string: str) -> Iterator[int]:
-    at = text.find(string)
+def _count(text: str, string: str) -> int:
+    """How often a string is in a text, occurrences that overlap included."""
+    count, at = 0, text.find(string)
     while at >= 0:
-        yield at
-        at = text.find(string, at + 1)
-
-
-def _in_order(occurrences: Sequence[Occurrence], start: int, end: int) -> list[int]:
-    """Ids a tokenizer matches between `start` and `end`: leftmost first, then longest, without overlap."""
-    ids = []
-    for first, last, id in sorted(occurrences, key=lambda found: (found[0], -found[1])):
-        if start <= first and last <= end:
-            ids.append(id)
-            start = last
-    return ids
-
-
-def _slice(spans: Sequence[Span], borders: Sequence[int], start: int, end: int) -> list[Span]:
-    """The spans between two offsets of their joined text."""
-    pieces = [
-        Span(span.text[max(start - left, 0) : max(end - left, 0)], span.trusted)
-        for left, span in zip(borders, spans, strict=False)
-    ]
-    return [piece for piece in pieces if piece.text]
-
-
-K = TypeVar("K", bound=Hashable)
-V = TypeVar("V")
-
-
-class Recent(Generic[K, V]):
-    """The results for the last `most` different arguments; the least recently used goes first.
-
-    Unlike `functools.lru_cache` it does not hold what works them out, so that a model whose methods use it
-    goes as soon as nobody else holds it. It may be used from several threads.
-    """
-
-    def __init__(self, most: int) -> None:
-        self._most, self._lock = most, Lock()
-        self._found = dict[K, V]()
-
-    def get(self, key: K, work_out: Callable[[], V]) -> V:
-        """The result for `key`. An error of `work_out` is raised, and not kept."""
-        with self._lock:
-            if key in self._found:
-                value = self._found[key] = self._found.pop(key)
-                return value
-        value = work_out()
-        with self._lock:
-            self._found[key] = value
-            if len(self._found) > self._most:
-                del self._found[next(iter(self._found))]
-        return value
+        count, at = count + 1, text.find(string, at + 1)
+    return count

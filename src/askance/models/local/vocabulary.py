@@ -106,12 +106,9 @@ class Vocabulary:
         return ids
 
     def _find_bos(self) -> TokenIds:
-        framed: list[int] = self._tokenizer("a", verbose=False)["input_ids"]
-        bare = self._plain("a")
-        for start in range(len(framed) - len(bare) + 1):
-            if framed[start : start + len(bare)] == bare:
-                return tuple(framed[:start])
-        return ()
+        framed, bare = self._tokenizer("a", verbose=False)["input_ids"], self._plain("a")
+        starts = (start for start in range(len(framed)) if framed[start : start + len(bare)] == bare)
+        return tuple(framed[: next(starts, 0)])
 
     def _find_sentinels(self) -> list[tuple[str, list[int]]]:
         """The sentinels that stay apart from a following letter; none where the tokenizer adds no space."""

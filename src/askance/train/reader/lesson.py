@@ -38,7 +38,7 @@ def reply(task: str, id: str, prompt: Prompt, text: str) -> Lesson:
 class Encoder(Protocol):
     """What turns prompts into ids for a model."""
 
-    def prompt_ids(self, prompt: Prompt) -> TokenIds: ...
+    def encode(self, prompt: Prompt) -> TokenIds: ...
     def text_ids(self, text: str) -> TokenIds: ...
     @property
     def end_id(self) -> int: ...
@@ -94,7 +94,7 @@ def encode(
 
 def _prompt_ids(lesson: Lesson, encoder: Encoder) -> TokenIds:
     try:
-        return encoder.prompt_ids(lesson.prompt)
+        return encoder.encode(lesson.prompt)
     except InputError as error:
         raise InputError(
             f"the base can't be asked as in the lesson on {lesson.task} of {lesson.id}: {error} Start from a "

@@ -14,8 +14,8 @@ from askance.core.version import VERSION
 from askance.eval.datasets import Example
 from askance.models.bundled import BUNDLED, PLAIN, READER, load_plain_parts
 from askance.models.hf.adapter import Adapter, check_belongs, holds_adapter, open_adapter
-from askance.models.hf.encoding import encoding_of
 from askance.models.hf.fingerprint import weights_fingerprint
+from askance.models.hf.model import encoding_of
 from askance.models.local.adapter_files import adapter_fingerprint
 from askance.models.local.encoding import Encoding, chat_template_digest
 from askance.train.reader.checkpoint import claimed, remove
@@ -141,7 +141,7 @@ def _identity(
 
 def _layouts(encoding: Encoding) -> Model:
     takes: set[Capability] = {"raw", "continuation"}
-    takes |= {"chat"} if encoding.prompts.takes_chat else set()
+    takes |= {"chat"} if encoding.takes_chat else set()
     return cast(Model, _Layouts(frozenset(takes)))
 
 
