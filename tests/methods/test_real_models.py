@@ -23,7 +23,7 @@ CASES = [*((name, None) for name in METHODS), *((name, "code") for name in CODE)
 BY_TORCH = [("single", None), ("dragin", None), ("selfrag", None)]
 """What is tried on the bundled model by torch as well as by llama.cpp."""
 WITH_ALL_LAYERS = ("single", "selfrag", "dragin")
-"""What llama.cpp computes with the whole bundled model; the others have the first of its layers."""
+"""What llama.cpp computes with the whole bundled model in their defaults; all else has the first of its layers."""
 
 
 @pytest.mark.parametrize(
@@ -34,7 +34,8 @@ WITH_ALL_LAYERS = ("single", "selfrag", "dragin")
     ],
 )
 def test_method(model_name, name, profile, request, sample_index):
-    has_few_layers = model_name == "bundled_gguf" and name not in WITH_ALL_LAYERS
+    has_all_layers = name in WITH_ALL_LAYERS and profile is None
+    has_few_layers = model_name == "bundled_gguf" and not has_all_layers
     model = request.getfixturevalue("few_layers_gguf" if has_few_layers else model_name)
     few = {
         "passages": 1, "look_ahead_tokens": 12, "max_tokens": 24,
@@ -66,13 +67,15 @@ def test_method(model_name, name, profile, request, sample_index):
     assert again.answer == result.answer or may_differ
 
 
-def test_sampling_depends_on_nothing_but_seed_question_and_call(bundled_gguf, sample_index):
+def test_sampling_depends_on_nothing_but_seed_question_and_call(few_layers_gguf, sample_index):
     """Two questions at once answer as each does alone."""
     method, retriever = make_method("flare", {"max_tokens": 16, "passages": 1}), open_index(sample_index)
     questions = [Question("a", "Where was Ingmar Bergman born?", demos=()), QUESTION]
 
     async def together():
-        return await asyncio.gather(*(ask(q, method, {"answer": bundled_gguf}, retriever) for q in questions))
+        return await asyncio.gather(
+            *(ask(q, method, {"answer": few_layers_gguf}, retriever) for q in questions)
+        )
 
-    alone = [asyncio.run(ask(q, method, {"answer": bundled_gguf}, retriever)).answer for q in questions]
+    alone = [asyncio.run(ask(q, method, {"answer": few_layers_gguf}, retriever)).answer for q in questions]
     assert [result.answer for result in asyncio.run(together())] == alone

@@ -21,8 +21,14 @@ class Options:
     collection, words, window = 3000, 100, 200_000
 
 
-@pytest.mark.parametrize("l_max", [8192, 32768, 131072])
-@pytest.mark.parametrize("name", FILLED)
+@pytest.mark.parametrize(
+    ("name", "l_max"),
+    [
+        *((name, l_max) for name in FILLED for l_max in (8192, 32768)),
+        ("single", 131072),
+        ("airrag, a plan of 2", 131072),
+    ],
+)
 def test_a_budget_that_can_be_used_is_used(name, l_max):
     method, plan = rows(l_max)[name]
     assert LEAST_USE < cell(use(method, plan, Options), l_max)["share"] <= 1
