@@ -216,7 +216,7 @@ def test_options_of_judge_are_documented():
 
 def option_names(command):
     """Of a command of the command line, with their dashes."""
-    params = get_command(app).commands[command].params
+    params = get_command(app).get_command(None, command).params
     return {param.opts[0] for param in params if param.param_type_name == "option"} - {"--help"}
 
 

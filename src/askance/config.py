@@ -8,7 +8,7 @@ The command line, files, the environment, evaluations, grids and calibration all
 """
 
 from collections.abc import Callable, Mapping
-from dataclasses import field, fields
+from dataclasses import asdict, field, fields, is_dataclass
 from functools import partial
 from pathlib import Path
 from typing import Annotated, Any, cast
@@ -17,16 +17,16 @@ from pydantic import BeforeValidator, ConfigDict, Field, ValidationError, model_
 from pydantic.dataclasses import dataclass
 
 from askance.ask import Engine, check_can_search
-from askance.choosing import DEFAULT_METHOD, choose_method
-from askance.config_values import as_path, budget_of, knobs_of, models_of, named, plain, plain_method_of
 from askance.core.errors import InputError, UnknownName, about
+from askance.core.extensions import check_port, spec_of
+from askance.core.knobs import changed_knobs, parse_knobs
 from askance.core.notes import note
 from askance.core.ports import Encoder, Method, Model, Retriever
 from askance.core.types import Role
 from askance.loading import (
     DEFAULT_MODEL,
     DEFAULT_RETRIEVER,
-    Cache,
+    ROLES,
     check_has_index,
     check_is_used,
     is_kind,
@@ -35,30 +35,62 @@ from askance.loading import (
     open_retriever,
 )
 from askance.models.kinds import suits_in_flight
+from askance.runtime.cache import CachedModel, CachedRetriever
 from askance.runtime.limit import Budget
-from askance.wire import plain_method, ready_method
+from askance.runtime.store import Store
+from askance.wire import DEFAULT_METHOD, choose_method, plain_method, ready_method
 
 SCHEMA_VERSION = 1
 """The version of what files, traces and run folders hold of a configuration."""
 STRICT = ConfigDict(strict=True, extra="forbid", arbitrary_types_allowed=True)
+OBJECT = "object"
+"""The key under which a stored configuration tells of an object that no name leads to."""
 
 
-def setting(default: Any, help: str, *, metavar: str = "", flag: str = "", variable: str = "") -> Any:
+def setting(
+    default: Any, help: str, *, kind: type = str, metavar: str = "", flag: str = "", variable: str = ""
+) -> Any:
     """One setting of the configuration.
 
     Args:
         help: what it means, as the help of every command tells it.
+        kind: what a text on the command line or in the environment is read as; a dict has named entries.
         metavar: what stands for its value there.
         flag: the option of the command line, if it is not called like the setting.
         variable: the end of the environment variable's name, if it is not called like the setting.
     """
-    metadata = {"help": help, "metavar": metavar, "flag": flag, "variable": variable}
+    metadata = {"help": help, "kind": kind, "metavar": metavar, "flag": flag, "variable": variable}
     if isinstance(default, dict):
         return field(default_factory=lambda: dict(default), metadata=metadata)
     return field(default=default, metadata=metadata)
 
 
-PathOrNone = Annotated[Path | None, BeforeValidator(as_path)]
+def _named(what: str, port: type, value: Any) -> Any:
+    """A name, or an object that has what its port asks for."""
+    if isinstance(value, bool | int | float | Mapping | list):
+        raise ValueError(f"expected the name of a {what}")  # noqa: TRY004 - as pydantic wants it
+    if value is not None and not isinstance(value, str):
+        check_port(value, port, f"the {what} {value!r}")
+    return value
+
+
+def _models(value: Any) -> Any:
+    """Models by role; one specification alone is that of the model that answers."""
+    given = value if isinstance(value, Mapping) else {"answer": value}
+    for role, model in given.items():
+        if role not in ROLES:
+            raise UnknownName("role", str(role), ROLES, place="of a model")
+        if model is None:
+            raise ValueError(f"expected the name of a model for the role {role}")
+        _named("model", Model, model)
+    return {"answer": DEFAULT_MODEL, **given}
+
+
+def _budget(value: Any) -> Any:
+    return Budget(**parse_knobs(Budget, value)) if isinstance(value, Mapping) else value
+
+
+PathOrNone = Annotated[Path | None, Field(strict=False)]
 
 
 @dataclass(frozen=True, kw_only=True, config=STRICT)
@@ -78,31 +110,32 @@ class EngineConfig:
         "Folder made by `askance index`. For eval, @gold finds the dataset's own supporting texts.",
         metavar="DIR",
     )
-    retriever: Annotated[Any, BeforeValidator(partial(named, "retriever", Retriever))] = setting(
+    retriever: Annotated[Any, BeforeValidator(partial(_named, "retriever", Retriever))] = setting(
         DEFAULT_RETRIEVER,
         "How to search the index: bm25 (words), dense (vectors) or hybrid (both); or what to search, without "
         "--index: bm25:DIR, dense:DIR, hybrid:DIR, a plug-in's name, or module:Class?option=value.",
         metavar="SPEC",
     )
-    encoder: Annotated[Any, BeforeValidator(partial(named, "encoder", Encoder))] = setting(
+    encoder: Annotated[Any, BeforeValidator(partial(_named, "encoder", Encoder))] = setting(
         None,
         "What turns texts into vectors, for methods that need it: bundled, hf:NAME or hf:DIRECTORY. Vectors "
         "are searched with the encoder that the index names, unless one is given.",
         metavar="SPEC",
     )
-    method: Annotated[Any, BeforeValidator(partial(named, "method", Method))] = setting(
+    method: Annotated[Any, BeforeValidator(partial(_named, "method", Method))] = setting(
         None,
         f"See `askance methods`; without one, {DEFAULT_METHOD} or, for ask, the best that the model can.",
         metavar="NAME",
     )
-    models: Annotated[Mapping[str, Any], BeforeValidator(models_of)] = setting(
+    models: Annotated[Mapping[str, Any], BeforeValidator(_models)] = setting(
         {"answer": DEFAULT_MODEL},
         "[ROLE=]SPEC, see `askance models`; may be given once a role. Otherwise bundled.",
+        kind=dict,
         metavar="SPEC",
         flag="--model",
     )
-    knobs: Annotated[Mapping[str, Any], BeforeValidator(knobs_of)] = setting(
-        {}, "knob=value; may be given again.", metavar="KNOB=VALUE", flag="--set", variable="SET"
+    knobs: Mapping[str, Any] = setting(
+        {}, "knob=value; may be given again.", kind=dict, metavar="KNOB=VALUE", flag="--set", variable="SET"
     )
     prompts: Any = setting(
         None,
@@ -112,10 +145,11 @@ class EngineConfig:
     preset: str | Path | None = setting(
         None, "Fills knobs that are not --set: a name of `askance presets`, or a file.", metavar="NAME"
     )
-    seed: int = setting(0, "Makes a model's random choices repeatable.")
-    budget: Annotated[Budget, BeforeValidator(budget_of)] = setting(
+    seed: int = setting(0, "Makes a model's random choices repeatable.", kind=int)
+    budget: Annotated[Budget, BeforeValidator(_budget)] = setting(
         Budget(),
         "tokens=N, calls=N or seconds=N: the most a question may cost; may be given again.",
+        kind=dict,
         metavar="NAME=N",
     )
     cache: PathOrNone = setting(
@@ -125,7 +159,7 @@ class EngineConfig:
         variable="CACHE_FILE",
     )
     in_flight: Annotated[int, Field(ge=1)] | None = setting(
-        None, "Questions asked at the same time; otherwise as many as suit the model.", metavar="N"
+        None, "Questions asked at the same time; otherwise as many as suit the model.", kind=int, metavar="N"
     )
 
     @model_validator(mode="wrap")
@@ -202,11 +236,14 @@ class EngineConfig:
 
     def cached_retriever(self, retriever: Retriever) -> Retriever:
         """A retriever whose hits are kept in the cache, if there is one."""
-        return retriever if self.cache is None else Cache(self.cache).retriever(retriever)
+        return retriever if self.cache is None else CachedRetriever(retriever, Store(self.cache))
 
     def cached_models(self, models: Mapping[Role, Model]) -> dict[Role, Model]:
         """Models whose answers are kept in the cache, if there is one."""
-        return dict(models) if self.cache is None else Cache(self.cache).models(models)
+        if self.cache is None:
+            return dict(models)
+        store = Store(self.cache)
+        return {role: CachedModel(model, store) for role, model in models.items()}
 
     def open(self) -> Engine:
         """The engine; the models are loaded last, once all else has been checked.
@@ -217,15 +254,15 @@ class EngineConfig:
         method = self.make()
         self.check_retrieval(method)
         if self.cache is not None:
-            Cache(self.cache)  # says now what is wrong with the file
+            Store(self.cache)  # says now what is wrong with the file
         encoder = self.open_encoder()
         retriever = self.open_retriever(encoder)
         check_can_search(method, retriever, encoder)
         models = self.load_models()
-        chosen = choose_method(self.make, self.method, models, retriever, encoder)
-        if chosen.why:
-            note("method", chosen.why)
-        return self.engine(chosen.method, models, retriever, encoder, why=chosen.why)
+        method, why = choose_method(self.make, self.method, models, retriever, encoder)
+        if why:
+            note("method", why)
+        return self.engine(method, models, retriever, encoder, why)
 
     def engine(
         self,
@@ -246,9 +283,24 @@ class EngineConfig:
         for name, value in self.settings.items():
             told[name] = plain(value)
         if self.method is not None and not isinstance(self.method, str):
-            told["method"], changed = plain_method_of(self.method)
-            told["knobs"] = {**changed, **told["knobs"]}
+            name = spec_of(type(self.method)) if is_dataclass(self.method) else ""
+            changed = changed_knobs(self.method) if name else {}
+            told["method"] = name or {OBJECT: repr(self.method)}
+            told["knobs"] = {**plain(changed), **told["knobs"]}
         return told
+
+
+def plain(value: Any) -> Any:
+    """A value of a setting in values of JSON; an object that no name leads to as what it is called."""
+    if value is None or isinstance(value, str | bool | int | float):
+        return value
+    if isinstance(value, Path):
+        return str(value)
+    if isinstance(value, Budget):
+        return {name: limit for name, limit in asdict(value).items() if limit is not None}
+    if isinstance(value, Mapping):
+        return {str(key): plain(each) for key, each in value.items()}
+    return {OBJECT: str(getattr(value, "name", "")) or repr(value)}
 
 
 SETTINGS = {each.name: each for each in fields(cast(Any, EngineConfig))}
@@ -289,6 +341,6 @@ def _flaw(cls: type[Any], error: ValidationError) -> InputError:
         return UnknownName("setting", name, [each.name for each in fields(cls)])
     if found["type"] == "missing":
         return InputError(f"the setting {name} is missing: give it.")
-    message = found["msg"].removeprefix("Value error, ")
+    message = found["msg"].removeprefix("Value error, ").partition(" for <class")[0]
     given = found["input"]
     return InputError(f"{name}={given!r}: {message[0].lower()}{message[1:]}.")

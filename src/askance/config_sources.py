@@ -11,22 +11,16 @@ import json
 import os
 import tomllib
 from collections.abc import Iterable, Iterator, Mapping
-from contextlib import contextmanager
-from dataclasses import dataclass, field, replace
+from contextlib import contextmanager, suppress
+from dataclasses import dataclass, replace
+from functools import reduce
+from operator import getitem
 from pathlib import Path
-from typing import Any, get_type_hints
+from typing import Any
 
 from platformdirs import user_config_path
-from pydantic import TypeAdapter, ValidationError
 
-from askance.config import (
-    OTHER_NAMES,
-    SCHEMA_VERSION,
-    SETTINGS,
-    EngineConfig,
-    split_retriever,
-)
-from askance.config_values import OBJECT, is_object, plain
+from askance.config import OBJECT, OTHER_NAMES, SCHEMA_VERSION, SETTINGS, EngineConfig, plain, split_retriever
 from askance.core.errors import ConfigError, InputError, UnknownName
 from askance.core.ports import Needs
 from askance.loading import encodes, is_kind
@@ -41,10 +35,9 @@ PREFIX = "ASKANCE_"
 OPTION = "--"
 OTHER_VARIABLES = ("ASKANCE_CACHE",)
 """Variables that are no settings: the folder of what askance can make again."""
-_TABLES = ("models", "knobs", "budget")
+_TABLES = {name for name, each in SETTINGS.items() if each.metadata["kind"] is dict}
 """Settings whose entries are values of their own."""
 _HEAD = ("schema", "askance")
-_HINTS = get_type_hints(EngineConfig, include_extras=True)
 
 
 @dataclass(frozen=True, slots=True)
@@ -67,13 +60,18 @@ class Sourced:
     """A configuration, and where its values come from.
 
     Attributes:
+        layers: all that was given; what wins comes last, and flags are the last of all.
         origins: of each value that is not a default, by `Given.key`.
-        flags: the keys of those that flags gave.
     """
 
     config: EngineConfig
-    origins: Mapping[str, str] = field(default_factory=dict)
-    flags: frozenset[str] = frozenset()
+    layers: tuple[tuple[Given, ...], ...]
+    origins: Mapping[str, str]
+
+    @property
+    def flags(self) -> frozenset[str]:
+        """The keys of the values that flags gave."""
+        return frozenset(each.key for each in self.layers[-1])
 
     def lines(self) -> Iterator[tuple[str, Any, str]]:
         """Every value with its key and origin."""
@@ -142,9 +140,7 @@ def read_config(
         InputError: a value of the wrong type; names the place.
         ConfigError: a file that can't be read, or of a newer version.
     """
-    of_flags = list(given_as(flags or {}, origin))
-    sourced = merged([*sources(file), of_flags])
-    return replace(sourced, flags=frozenset(each.key for each in of_flags))
+    return merged([*sources(file), given_as(flags or {}, origin)])
 
 
 def sources(file: Path | None = None) -> Iterator[Iterable[Given]]:
@@ -153,16 +149,11 @@ def sources(file: Path | None = None) -> Iterator[Iterable[Given]]:
         yield _in_file(file)
         return
     for folder in dict.fromkeys((user_config_path("askance", appauthor=False), Path())):
-        if _is_there(folder / FILE):
-            yield _in_toml(folder / FILE)
+        with suppress(OSError):  # a folder that nothing may be read in
+            if not (folder / FILE).is_file():
+                continue
+        yield _in_toml(folder / FILE)
     yield _in_environment()
-
-
-def _is_there(path: Path) -> bool:
-    try:
-        return path.is_file()
-    except OSError:  # a folder that nothing may be read in
-        return False
 
 
 def given_as(settings: Mapping[str, Any], origin: str) -> Iterator[Given]:
@@ -183,12 +174,14 @@ def merged(layers: Iterable[Iterable[Given]]) -> Sourced:
     thing to search is.
     """
     kept: dict[str, Given] = {}
-    for layer in layers:
+    read = tuple(map(tuple, layers))
+    for layer in read:
         new = {each.key: each for each in layer}
-        kept = {key: each for key, each in kept.items() if not _is_dropped(each, kept, new)} | new
+        gone = set(_superseded(kept, new))
+        kept = {key: each for key, each in kept.items() if each.name not in gone} | new
     settings: dict[str, Any] = {}
     for each in kept.values():
-        if is_object(each.value):
+        if _is_object(each.value):
             raise ConfigError(
                 f"{each.origin}: {each.key} was an object ({each.value[OBJECT]}), which no name leads to: "
                 f"give {option_of(each.name)} in its place."
@@ -197,19 +190,18 @@ def merged(layers: Iterable[Iterable[Given]]) -> Sourced:
             settings.setdefault(each.name, {})[each.entry] = each.value
         else:
             settings[each.name] = each.value
-    return Sourced(EngineConfig(**settings), {key: each.origin for key, each in kept.items()})
+    return Sourced(EngineConfig(**settings), read, {key: each.origin for key, each in kept.items()})
 
 
-def _is_dropped(each: Given, kept: Mapping[str, Given], new: Mapping[str, Given]) -> bool:
-    def value(of: Mapping[str, Given], name: str) -> Any:
-        return of[name].value if name in of else None
-
-    if each.name == "knobs":
-        before, now = value(kept, "method"), value(new, "method")
-        return before is not None and now is not None and before != now
-    if each.name == "index":
-        return value(new, "retriever") is not None and not is_kind(value(new, "retriever"))
-    return each.name == "retriever" and value(new, "index") is not None and not is_kind(each.value)
+def _superseded(kept: Mapping[str, Given], new: Mapping[str, Given]) -> Iterator[str]:
+    """The settings that were said of another method, or another thing to search, than what is named now."""
+    before, now = ({key: each.value for key, each in layer.items()} for layer in (kept, new))
+    if None not in (before.get("method"), now.get("method")) and before["method"] != now["method"]:
+        yield "knobs"
+    if now.get("retriever") is not None and not is_kind(now["retriever"]):
+        yield "index"
+    if now.get("index") is not None and not is_kind(before.get("retriever")):
+        yield "retriever"
 
 
 def _in_file(path: Path) -> Iterator[Given]:
@@ -268,8 +260,7 @@ def _in_toml(path: Path) -> Iterator[Given]:
             continue
         entries = value.items() if isinstance(value, dict) else [("", value)]
         for entry, each in entries:
-            keys = (key, entry) if entry else (key,)
-            origin = f"{path}, line {_line_of(text, keys)}"
+            origin = f"{path}, line {_line_of(text, *filter(None, (key, entry)))}"
             yield from _given(key, {entry: each} if entry else each, origin)
 
 
@@ -283,22 +274,14 @@ def _check_version(content: Mapping[str, Any], place: str) -> None:
         )
 
 
-def _line_of(text: str, keys: tuple[str, ...]) -> int:
+def _line_of(text: str, *keys: str) -> int:
     """The line on which the value of a key ends: the first that it takes to have it."""
     lines = text.splitlines()
-    return next(n for n in range(1, len(lines) + 1) if _has("\n".join(lines[:n]), keys))
-
-
-def _has(text: str, keys: tuple[str, ...]) -> bool:
-    try:
-        found: Any = tomllib.loads(text)
-    except tomllib.TOMLDecodeError:
-        return False
-    for key in keys:
-        if not isinstance(found, dict) or key not in found:
-            return False
-        found = found[key]
-    return True
+    for number in range(1, len(lines)):
+        with suppress(tomllib.TOMLDecodeError, KeyError):
+            reduce(getitem, keys, tomllib.loads("\n".join(lines[:number])))
+            return number
+    return len(lines)
 
 
 def _in_environment() -> Iterator[Given]:
@@ -312,20 +295,12 @@ def _in_environment() -> Iterator[Given]:
         if head not in names:
             known = [f"{PREFIX}{name}" for name in names]
             raise UnknownName("variable", variable, known, place="of the environment")
-        entry = ".".join(entries).lower()
-        value = {entry: text} if entry else _of_text(names[head], text, variable)
-        yield from _given(names[head], value, variable)
-
-
-def _of_text(name: str, text: str, origin: str) -> Any:
-    """A value that was given as a text, such as a number."""
-    if name in _TABLES:
-        return text
-    try:
-        return TypeAdapter(_HINTS[name]).validate_python(text)
-    except ValidationError as error:
-        message = error.errors()[0]["msg"]
-        raise InputError(f"{origin}: {name}={text!r}: {message[0].lower()}{message[1:]}.") from error
+        name, entry = names[head], ".".join(entries).lower()
+        value: Any = {entry: text} if entry else text
+        if SETTINGS[name].metadata["kind"] is int:
+            with suppress(ValueError):
+                value = int(text)
+        yield from _given(name, value, variable)
 
 
 def _given(key: str, value: Any, origin: str) -> Iterator[Given]:
@@ -340,7 +315,7 @@ def _given(key: str, value: Any, origin: str) -> Iterator[Given]:
         yield Given("index", "", place, origin)
     try:
         for entry, each in _entries(name, value):
-            if not is_object(each):
+            if not _is_object(each):
                 alone: dict[str, Any] = {name: {entry: each} if entry else each}
                 EngineConfig(**alone)
             yield Given(name, entry, each, origin)
@@ -349,8 +324,13 @@ def _given(key: str, value: Any, origin: str) -> Iterator[Given]:
         raise
 
 
+def _is_object(value: Any) -> bool:
+    """Whether a stored value tells of an object."""
+    return isinstance(value, Mapping) and set(value) == {OBJECT}
+
+
 def _entries(name: str, value: Any) -> Iterable[tuple[str, Any]]:
     if name in _TABLES:
         value = plain(value) if isinstance(value, Budget) else value
-        return value.items() if isinstance(value, Mapping) and not is_object(value) else [("", value)]
+        return value.items() if isinstance(value, Mapping) and not _is_object(value) else [("", value)]
     return [("", value)]

@@ -1,4 +1,4 @@
-"""Models, encoders and indexes by name, each loaded or opened on use; and a cache of what they give."""
+"""Models, encoders and indexes by name, each loaded or opened on use."""
 
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass
@@ -13,8 +13,6 @@ from askance.core.ports import Encoder, Model, Retriever
 from askance.core.types import Role
 from askance.models.kinds import load_encoder as load_encoder
 from askance.models.kinds import options_in, parse_spec, readying
-from askance.runtime.cache import CachedModel, CachedRetriever
-from askance.runtime.store import Store
 
 DEFAULT_MODEL = "bundled"
 ROLES: tuple[Role, ...] = ("answer", "attend", "critic", "reward", "judge")
@@ -185,22 +183,3 @@ def _encoder_of(index: Path) -> Encoder:
             f"the vectors of the index {index} were made by the encoder {made_by.name}, which can't be "
             f"loaded ({error}) Name it with --encoder, where it lies now."
         ) from error
-
-
-class Cache:
-    """A file that keeps what models and indexes give, so that none is asked the same again.
-
-    Raises:
-        InputError: the file can't be made or read.
-    """
-
-    def __init__(self, path: Path) -> None:
-        self._store = Store(path)
-
-    def models(self, models: Mapping[Role, Model]) -> dict[Role, Model]:
-        """The same models, whose answers are kept. Raises InputError for one whose answers can't be."""
-        return {role: CachedModel(model, self._store) for role, model in models.items()}
-
-    def retriever(self, retriever: Retriever) -> Retriever:
-        """The same retriever, whose hits are kept."""
-        return CachedRetriever(retriever, self._store)
