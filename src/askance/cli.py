@@ -2,6 +2,7 @@
 
 import io
 import os
+import re
 import sys
 from collections.abc import Iterator
 from contextlib import contextmanager, suppress
@@ -59,16 +60,23 @@ def _command(name: str) -> Any:
     else:
         holder.command(name)(found)
     command = get_group(holder).commands[name]
-    _part_examples(command)
+    explain(command)
     return command
 
 
-def _part_examples(command: Any) -> None:
-    """Put the examples of a command's docstring, and of its own commands', at the end of its help."""
-    command.help, _, examples = command.help.partition("\n\nExamples:\n")
-    command.epilog = command.epilog or f"Examples:\n{dedent(examples)}"
+def explain(command: Any) -> None:
+    """Take a command's help from its docstring, and that of its own commands: what it does, the help of its
+    options from "Args:", and the "Examples:" that the help ends with.
+    """
+    told, _, examples = command.help.partition("\n\nExamples:\n")
+    command.help, _, arguments = told.partition("\n\nArgs:\n")
+    command.epilog = f"Examples:\n{dedent(examples)}" if examples else None
+    helps = dict(re.findall(r"^    (\w+): (.*(?:\n     .*)*)", arguments, re.MULTILINE))
+    for parameter in command.params:
+        if parameter.name in helps:
+            parameter.help = " ".join(helps[parameter.name].split())
     for own in getattr(command, "commands", {}).values():
-        _part_examples(own)
+        explain(own)
 
 
 class Commands(TyperGroup):
@@ -76,7 +84,7 @@ class Commands(TyperGroup):
 
     def __init__(self, **attributes: Any) -> None:
         super().__init__(**attributes)
-        _part_examples(self)
+        explain(self)
         self.commands = dict.fromkeys(COMMANDS, cast(Any, None))
 
     def get_command(self, ctx: Any, cmd_name: str) -> Any:

@@ -13,7 +13,7 @@ import typer
 from rich.text import Text
 
 from askance.ask import Result, check_question
-from askance.cli_options import JsonFlag, with_settings
+from askance.cli_options import JsonFlag, OutOption, SpecOption, with_settings
 from askance.config import SETTINGS
 from askance.config_sources import DEFAULT, Sourced
 from askance.core.activity import before_doing, shown_by
@@ -30,12 +30,16 @@ from askance.text.printable import printable, printable_record
 
 @with_settings(*(name for name in SETTINGS if name != "in_flight"))
 def ask(
-    question: Annotated[str, typer.Argument(help="The question; - reads it from standard input.")],
+    question: Annotated[str, typer.Argument()],
     sourced: Sourced,
     as_json: JsonFlag = False,
-    trace: Annotated[Path | None, typer.Option(help="Write the trace to this file (JSON Lines).")] = None,
+    trace: Path | None = None,
 ) -> None:
     """Answer a question, searching when the method decides to, and show why.
+
+    Args:
+        question: The question; - reads it from standard input.
+        trace: Write the trace to this file (JSON Lines).
 
     Examples:
         askance ask "Who wrote The Third Man?" --index sample-index
@@ -95,15 +99,14 @@ def _kept(trace: Trace, path: Path | None) -> Iterator[Trace]:
 
 
 def show_trace(
-    file: Annotated[
-        Path,
-        typer.Argument(help="A trace of `askance ask --trace`, or the folder of a run of `askance eval`."),
-    ],
-    question: Annotated[
-        str | None, typer.Option(metavar="ID", help="Which question of the run; records.jsonl has the ids.")
-    ] = None,
+    file: Annotated[Path, typer.Argument()],
+    question: Annotated[str | None, typer.Option(metavar="ID")] = None,
 ) -> None:
     """Show a recorded trace.
+
+    Args:
+        file: A trace of `askance ask --trace`, or the folder of a run of `askance eval`.
+        question: Which question of the run; records.jsonl has the ids.
 
     Examples:
         askance trace why.jsonl
@@ -135,27 +138,19 @@ def _trace_of_question(folder: Path, id: str | None) -> tuple[AnyEvent, ...]:
 
 
 def index(
-    docs: Annotated[
-        list[str],
-        typer.Argument(
-            help=f"Files or folders: .txt .md .html .pdf .jsonl .tsv; {SAMPLE} is the sample corpus."
-        ),
-    ],
-    folder: Annotated[Path, typer.Option("--out", help="Folder of the index; made, or brought up to date.")],
-    encoder: Annotated[
-        str | None,
-        typer.Option(
-            metavar="SPEC",
-            help="Make vectors, too, for --retriever dense and hybrid: bundled, hf:NAME or hf:DIRECTORY. An "
-            "index that has vectors gets those of new passages without this.",
-        ),
-    ] = None,
-    follow_links: Annotated[
-        bool,
-        typer.Option("--follow-links", help="Read what links to files lead to outside the folders of DOCS."),
-    ] = False,
+    docs: Annotated[list[str], typer.Argument()],
+    folder: OutOption,
+    encoder: SpecOption = None,
+    follow_links: Annotated[bool, typer.Option("--follow-links")] = False,
 ) -> None:
     """Cut documents into passages and index them. Run again, it adds only what changed.
+
+    Args:
+        docs: Files or folders: .txt .md .html .pdf .jsonl .tsv; @sample is the sample corpus.
+        folder: Folder of the index; made, or brought up to date.
+        encoder: Make vectors, too, for --retriever dense and hybrid: bundled, hf:NAME or hf:DIRECTORY. An
+            index that has vectors gets those of new passages without this.
+        follow_links: Read what links to files lead to outside the folders of DOCS.
 
     Examples:
         askance index @sample --out sample-index
@@ -175,12 +170,16 @@ def index(
 
 @with_settings("index", "retriever", "encoder")
 def search(
-    query: Annotated[str, typer.Argument(help="Words to look for.")],
+    query: Annotated[str, typer.Argument()],
     sourced: Sourced,
-    k: Annotated[int, typer.Option("-k", min=1, help="Most passages to show.")] = 3,
+    k: Annotated[int, typer.Option("-k", min=1)] = 3,
     as_json: JsonFlag = False,
 ) -> None:
     """Search an index.
+
+    Args:
+        query: Words to look for.
+        k: Most passages to show.
 
     Examples:
         askance search "suspension bridges" --index sample-index

@@ -9,7 +9,7 @@ import typer
 from rich.text import Text
 
 from askance.ask import models_told
-from askance.cli_options import JsonFlag, with_settings
+from askance.cli_options import JsonFlag, NumberOption, OutOption, RequiredOption, SpecOption, with_settings
 from askance.config_sources import Sourced
 from askance.core.errors import AskanceError, InputError
 from askance.core.strict_json import json_line
@@ -26,40 +26,20 @@ if TYPE_CHECKING:
 
 
 MAX_FAILURES = 20
-MaxFailuresOption = Annotated[
-    int,
-    typer.Option(
-        min=0, metavar="N", help="Stop, with exit code 1, once more than N questions of a run have failed."
-    ),
-]
-ReadingOption = Annotated[
-    str,
-    typer.Option(
-        help="How short answers are read before they are scored: own, or authors, as the DRAGIN authors read "
-        "those of 2wikimultihopqa, hotpotqa, iirc and strategyqa. A run that is there is read anew.",
-    ),
-]
-RetryFlag = Annotated[
-    bool, typer.Option("--retry-failures", help="Ask the questions again that failed before.")
-]
+MaxFailuresOption = Annotated[int, typer.Option(min=0, metavar="N")]
+RetryFlag = Annotated[bool, typer.Option("--retry-failures")]
 
 
 @with_settings()
 def evaluate(
-    dataset: Annotated[str, typer.Option(help="NAME:FILE, see `askance datasets`.")],
-    folder: Annotated[Path, typer.Option("--out", help="Folder of the run; a stopped run goes on.")],
+    dataset: RequiredOption,
+    folder: OutOption,
     sourced: Sourced,
-    limit: Annotated[int | None, typer.Option(metavar="N", help="Ask the first N questions.")] = None,
-    sample: Annotated[
-        int | None, typer.Option(metavar="N", help="Ask N questions, each kind with its share.")
-    ] = None,
-    ids: Annotated[
-        Path | None, typer.Option(help="Ask the questions whose ids are the lines of this file.")
-    ] = None,
-    metric: Annotated[
-        list[str] | None, typer.Option(help="A metric, in place of the usual ones; may be given again.")
-    ] = None,
-    reading: ReadingOption = DEFAULT_READING,
+    limit: NumberOption = None,
+    sample: NumberOption = None,
+    ids: Path | None = None,
+    metric: list[str] | None = None,
+    reading: str = DEFAULT_READING,
     max_failures: MaxFailuresOption = MAX_FAILURES,
     retry_failures: RetryFlag = False,
     as_json: JsonFlag = False,
@@ -67,6 +47,18 @@ def evaluate(
     """Ask a method the questions of a dataset, and say what its answers are worth and cost.
 
     Each finished question is on the disk before the next is counted: the same command goes on after a kill.
+
+    Args:
+        dataset: NAME:FILE, see `askance datasets`.
+        folder: Folder of the run; a stopped run goes on.
+        limit: Ask the first N questions.
+        sample: Ask N questions, each kind with its share.
+        ids: Ask the questions whose ids are the lines of this file.
+        metric: A metric, in place of the usual ones; may be given again.
+        reading: How short answers are read before they are scored: own, or authors, as the DRAGIN authors
+            read those of 2wikimultihopqa, hotpotqa, iirc and strategyqa. A run that is there is read anew.
+        max_failures: Stop, with exit code 1, once more than N questions of a run have failed.
+        retry_failures: Ask the questions again that failed before.
 
     Examples:
         askance eval --dataset sample --index sample-index --limit 9 --out runs/dragin
@@ -96,13 +88,19 @@ def evaluate(
 
 @with_settings("cache", "in_flight")
 def grid(
-    file: Annotated[Path, typer.Argument(help="TOML: methods, datasets and models; see docs/runs.md.")],
-    folder: Annotated[Path, typer.Option("--out", help="Folder of the runs: OUT/DATASET/MODEL/METHOD.")],
+    file: Annotated[Path, typer.Argument()],
+    folder: OutOption,
     sourced: Sourced,
     max_failures: MaxFailuresOption = MAX_FAILURES,
     retry_failures: RetryFlag = False,
 ) -> None:
     """Evaluate methods × datasets × models: all that is not done yet.
+
+    Args:
+        file: TOML: methods, datasets and models; see docs/runs.md.
+        folder: Folder of the runs: OUT/DATASET/MODEL/METHOD.
+        max_failures: Stop, with exit code 1, once more than N questions of a run have failed.
+        retry_failures: Ask the questions again that failed before.
 
     Examples:
         askance grid grid.toml --out runs
@@ -192,30 +190,26 @@ def _cost_line(costs: "Costs") -> str:
 
 @with_settings("cache", "in_flight")
 def judge(
-    runs: Annotated[list[Path], typer.Argument(metavar="RUN", help="Folders written by `askance eval`.")],
+    runs: Annotated[list[Path], typer.Argument(metavar="RUN")],
     sourced: Sourced,
-    citations: Annotated[
-        str | None,
-        typer.Option(
-            metavar="SPEC", help="Judge citations by this model of natural language inference: hf:NAME."
-        ),
-    ] = None,
-    facts: Annotated[
-        str | None,
-        typer.Option(metavar="SPEC", help="Judge facts by this model, see `askance models`; needs --index."),
-    ] = None,
-    index: Annotated[
-        Path | None, typer.Option(help="Where facts are looked up: made by `askance index`.")
-    ] = None,
-    passages: Annotated[int, typer.Option(min=1, metavar="N", help="Passages to judge a fact by.")] = 5,
-    gamma: Annotated[
-        float, typer.Option(min=0, help="Answers with fewer facts are marked down; 0 marks none down.")
-    ] = 10,
+    citations: SpecOption = None,
+    facts: SpecOption = None,
+    index: Path | None = None,
+    passages: Annotated[int, typer.Option(min=1, metavar="N")] = 5,
+    gamma: Annotated[float, typer.Option(min=0)] = 10,
     as_json: JsonFlag = False,
 ) -> None:
     """Have models judge answers: whether citations bear them out, and how much of what they say is true.
 
     What is found is kept in RUN/judged; the same command goes on after a kill.
+
+    Args:
+        runs: Folders written by `askance eval`.
+        citations: Judge citations by this model of natural language inference: hf:NAME.
+        facts: Judge facts by this model, see `askance models`; needs --index.
+        index: Where facts are looked up: made by `askance index`.
+        passages: Passages to judge a fact by.
+        gamma: Answers with fewer facts are marked down; 0 marks none down.
 
     Examples:
         askance judge runs/dragin --citations hf:google/t5_xxl_true_nli_mixture

@@ -62,14 +62,16 @@ def _tell_passed_over(kind: str, own: Collection[str]) -> None:
 
 
 def methods(
-    name: Annotated[str | None, typer.Argument(help="A method to show with all its knobs.")] = None,
-    as_json: Annotated[
-        bool, typer.Option("--json", help="Print the names or, with NAME, the JSON Schema of its knobs.")
-    ] = False,
+    name: Annotated[str | None, typer.Argument()] = None,
+    as_json: Annotated[bool, typer.Option("--json")] = False,
 ) -> None:
     """List the methods: when each searches, and what it needs. With NAME: its knobs, paper and page.
 
     NAME may be that of a plug-in, or module:Class.
+
+    Args:
+        name: A method to show with all its knobs.
+        as_json: Print the names or, with NAME, the JSON Schema of its knobs.
 
     Examples:
         askance methods
@@ -176,10 +178,11 @@ def _needs(needs: Needs) -> list[str]:
     return wanted + [CONTINUES] * bool(needs.one_of) + [ATTENTION] * needs.attention
 
 
-def prompts(
-    name: Annotated[str | None, typer.Argument(help="A set to print as a file, or a file to check.")] = None,
-) -> None:
+def prompts(name: Annotated[str | None, typer.Argument()] = None) -> None:
     """List the prompt sets, or print one whole in the file format, to start from.
+
+    Args:
+        name: A set to print as a file, or a file to check.
 
     Examples:
         askance prompts
@@ -246,15 +249,14 @@ def metrics() -> None:
 
 
 def models(
-    spec: Annotated[
-        str | None,
-        typer.Option("--check", metavar="SPEC", help="Try everything that this model might be able to do."),
-    ] = None,
-    as_json: JsonFlag = False,
+    spec: Annotated[str | None, typer.Option("--check", metavar="SPEC")] = None, as_json: JsonFlag = False
 ) -> None:
     """List the kinds of models and whether they can be used here, or try one model.
 
     A model is right, and the exit code 0, when all that it declares works.
+
+    Args:
+        spec: Try everything that this model might be able to do.
 
     Examples:
         askance models
@@ -308,12 +310,11 @@ def _note(finding: Finding) -> str:
     return f"declare it: ?{finding.declare}" if finding.works and finding.declare else finding.why
 
 
-def datasets(
-    spec: Annotated[
-        str | None, typer.Argument(metavar="NAME:FILE", help="A file to read, and to say what is in it.")
-    ] = None,
-) -> None:
+def datasets(spec: Annotated[str | None, typer.Argument(metavar="NAME:FILE")] = None) -> None:
     """List the datasets that can be read, or show what is in a file of one.
+
+    Args:
+        spec: A file to read, and to say what is in it.
 
     Examples:
         askance datasets

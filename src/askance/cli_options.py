@@ -14,19 +14,19 @@ from askance.core.errors import InputError
 from askance.runtime.durable import write_atomically
 from askance.serve.console import out, tell
 
-JsonFlag = Annotated[
-    bool,
-    typer.Option(
-        "--json", help="Print one JSON object and nothing else; of an error, one with the key 'error'."
-    ),
-]
-SetOption = Annotated[list[str] | None, typer.Option("--set", help="knob=value; may be given again.")]
-_CONFIG = typer.Option(
-    "--config",
-    metavar="FILE",
-    help="In place of askance.toml and the environment: TOML like it, or what a trace or the folder of a run "
-    "was made with.",
+_JSON_HELP = "Print one JSON object and nothing else; of an error, one with the key 'error'."
+_CONFIG_HELP = (
+    "In place of askance.toml and the environment: TOML like it, or what a trace or the folder of a run was "
+    "made with."
 )
+JsonFlag = Annotated[bool, typer.Option("--json", help=_JSON_HELP)]
+SetOption = Annotated[list[str] | None, typer.Option("--set", help="knob=value; may be given again.")]
+ConfigOption = Annotated[Path | None, typer.Option("--config", metavar="FILE", help=_CONFIG_HELP)]
+# What these mean for a command is in its docstring.
+NumberOption = Annotated[int | None, typer.Option(metavar="N")]
+SpecOption = Annotated[str | None, typer.Option(metavar="SPEC")]
+OutOption = Annotated[Path, typer.Option("--out")]
+RequiredOption = Annotated[str, typer.Option()]
 
 
 def with_settings(*names: str) -> Callable[[Callable[..., None]], Callable[..., None]]:
@@ -40,7 +40,7 @@ def with_settings(*names: str) -> Callable[[Callable[..., None]], Callable[..., 
         signature = inspect.signature(command, eval_str=True)
         own = [each for each in signature.parameters.values() if each.name != "sourced"]
         options = [_parameter(name, _option(name)) for name in taken]
-        options.append(_parameter("config", Annotated[Path | None, _CONFIG]))
+        options.append(_parameter("config", ConfigOption))
 
         @wraps(command)
         def run(**given: Any) -> None:

@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Annotated
 import typer
 from rich.text import Text
 
-from askance.cli_options import JsonFlag, write_out
+from askance.cli_options import JsonFlag, OutOption, write_out
 from askance.core.errors import InputError
 from askance.core.strict_json import json_line
 from askance.runtime.trace_file import check_writable
@@ -22,42 +22,34 @@ if TYPE_CHECKING:
     from askance.eval.report.page import Reported
 
 
-RunsArgument = Annotated[list[Path], typer.Argument(metavar="RUN", help="Folders written by `askance eval`.")]
-BaseOption = Annotated[
-    str | None, typer.Option(help="The run to compare with, by folder or name; otherwise the first.")
-]
-AllPairsFlag = Annotated[bool, typer.Option("--all-pairs", help="Compare every two runs.")]
-MetricOption = Annotated[
-    list[str] | None, typer.Option(help="To compare by; may be given again. Otherwise the main ones.")
-]
-CommonFlag = Annotated[
-    bool,
-    typer.Option("--common", help="Compare the questions that all runs have finished; leave out others."),
-]
-PriceOption = Annotated[
-    list[str] | None,
-    typer.Option(
-        help="NAME=PRICE, once each: prompt, generated, reused (a million tokens), search, currency."
-    ),
-]
-QuestionsOption = Annotated[
-    int,
-    typer.Option(min=0, metavar="N", help="Of each comparison, show the N questions that differ most."),
-]
+RunsArgument = Annotated[list[Path], typer.Argument(metavar="RUN")]
+AllPairsFlag = Annotated[bool, typer.Option("--all-pairs")]
+CommonFlag = Annotated[bool, typer.Option("--common")]
+QuestionsOption = Annotated[int, typer.Option(min=0, metavar="N")]
 
 
 def compare(
     runs: RunsArgument,
-    base: BaseOption = None,
+    base: str | None = None,
     all_pairs: AllPairsFlag = False,
-    metric: MetricOption = None,
+    metric: list[str] | None = None,
     common: CommonFlag = False,
-    price: PriceOption = None,
+    price: list[str] | None = None,
     questions: QuestionsOption = 0,
     as_json: JsonFlag = False,
-    as_markdown: Annotated[bool, typer.Option("--markdown", help="Print Markdown.")] = False,
+    as_markdown: Annotated[bool, typer.Option("--markdown")] = False,
 ) -> None:
     """Compare runs over the same questions, with intervals and p-values.
+
+    Args:
+        runs: Folders written by `askance eval`.
+        base: The run to compare with, by folder or name; otherwise the first.
+        all_pairs: Compare every two runs.
+        metric: To compare by; may be given again. Otherwise the main ones.
+        common: Compare the questions that all runs have finished; leave out others.
+        price: NAME=PRICE, once each: prompt, generated, reused (a million tokens), search, currency.
+        questions: Of each comparison, show the N questions that differ most.
+        as_markdown: Print Markdown.
 
     Examples:
         askance compare runs/single runs/dragin
@@ -77,15 +69,25 @@ def compare(
 
 def report(
     runs: RunsArgument,
-    file: Annotated[Path, typer.Option("--out", help="Write the page to this file (HTML).")],
-    base: BaseOption = None,
+    file: OutOption,
+    base: str | None = None,
     all_pairs: AllPairsFlag = False,
-    metric: MetricOption = None,
+    metric: list[str] | None = None,
     common: CommonFlag = False,
-    price: PriceOption = None,
+    price: list[str] | None = None,
     questions: QuestionsOption = 5,
 ) -> None:
     """Write one page about runs: tables, charts, and what papers print for the same datasets.
+
+    Args:
+        file: Write the page to this file (HTML).
+        runs: Folders written by `askance eval`.
+        base: The run to compare with, by folder or name; otherwise the first.
+        all_pairs: Compare every two runs.
+        metric: To compare by; may be given again. Otherwise the main ones.
+        common: Compare the questions that all runs have finished; leave out others.
+        price: NAME=PRICE, once each: prompt, generated, reused (a million tokens), search, currency.
+        questions: Of each comparison, show the N questions that differ most.
 
     Examples:
         askance report runs/single runs/dragin --out report.html
@@ -155,8 +157,7 @@ def _markdown(found: "Comparisons") -> str:
 
 
 export = typer.Typer(no_args_is_help=True, add_completion=False)
-RunArgument = Annotated[Path, typer.Argument(metavar="RUN", help="A folder written by `askance eval`.")]
-OutOption = Annotated[Path, typer.Option("--out", help="The file to write; there must be none yet.")]
+RunArgument = Annotated[Path, typer.Argument(metavar="RUN")]
 
 
 @export.callback()
@@ -170,14 +171,13 @@ def _export() -> None:
 
 
 @export.command()
-def alce(
-    run: RunArgument,
-    file: OutOption,
-    dataset: Annotated[
-        str | None, typer.Option(help="asqa:FILE; otherwise the file that the run was asked from.")
-    ] = None,
-) -> None:
+def alce(run: RunArgument, file: OutOption, dataset: str | None = None) -> None:
     """Write a run over ASQA as ALCE's eval.py reads it (JSON).
+
+    Args:
+        run: A folder written by `askance eval`.
+        file: The file to write; there must be none yet.
+        dataset: asqa:FILE; otherwise the file that the run was asked from.
 
     Examples:
         askance export alce runs/asqa --out alce.json
@@ -192,6 +192,10 @@ def alce(
 @export.command()
 def factscore(run: RunArgument, file: OutOption) -> None:
     """Write a run over biographies as FActScore reads it (JSON Lines).
+
+    Args:
+        run: A folder written by `askance eval`.
+        file: The file to write; there must be none yet.
 
     Examples:
         askance export factscore runs/biographies --out factscore.jsonl

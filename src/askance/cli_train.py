@@ -12,7 +12,16 @@ from typing import TYPE_CHECKING, Annotated, Any
 import typer
 from rich.console import Console
 
-from askance.cli_options import JsonFlag, SetOption, knobs_by_name, with_settings, write_out
+from askance.cli_options import (
+    JsonFlag,
+    NumberOption,
+    OutOption,
+    RequiredOption,
+    SetOption,
+    knobs_by_name,
+    with_settings,
+    write_out,
+)
 from askance.config_sources import Sourced
 from askance.core.errors import InputError, MissingExtra
 from askance.core.knobs import parse_knobs
@@ -31,19 +40,6 @@ if TYPE_CHECKING:
 
 _RECIPE = "compared deciding bridged splitting following_up summing_up judging relevance".split()
 """Shares of lessons that the recipe in the repository makes, and no installed askance."""
-DatasetsOption = Annotated[
-    list[str], typer.Option(help="NAME:FILE with supporting texts or facts; may be given again.")
-]
-OutOption = Annotated[Path, typer.Option("--out", help="Folder of the reader; a stopped training goes on.")]
-ModelOption = Annotated[
-    str, typer.Option(help="What to start from: bundled:base, hf:NAME, or a reader: bundled, hf:FOLDER.")
-]
-LimitOption = Annotated[int | None, typer.Option(metavar="N", help="Take the first N questions of each.")]
-DryFlag = Annotated[bool, typer.Option("--dry-run", help="Say what would be learned, and stop.")]
-
-_READER_EXAMPLES = """Examples:
-askance train reader --dataset jsonl:mine.jsonl --out my-reader
-askance train reader --dataset jsonl:mine.jsonl --out my-reader --set epochs=2"""
 
 train = typer.Typer(no_args_is_help=True)
 
@@ -72,17 +68,28 @@ def reader_command(lessons: "Callable[[], type[Builder]]") -> Callable[..., None
     """
 
     def reader(
-        dataset: DatasetsOption,
+        dataset: Annotated[list[str], typer.Option()],
         folder: OutOption,
-        model: ModelOption = "bundled:base",
+        model: str = "bundled:base",
         set_: SetOption = None,
-        limit: LimitOption = None,
-        dry: DryFlag = False,
+        limit: NumberOption = None,
+        dry: Annotated[bool, typer.Option("--dry-run")] = False,
     ) -> None:
         """Teach a small model to read: to answer from passages, in short sentences.
 
         The same command goes on after a kill. `--set` takes rank, learning_rate, epochs and others:
         docs/reader.md.
+
+        Args:
+            dataset: NAME:FILE with supporting texts or facts; may be given again.
+            folder: Folder of the reader; a stopped training goes on.
+            model: What to start from: bundled:base, hf:NAME, or a reader: bundled, hf:FOLDER.
+            limit: Take the first N questions of each.
+            dry: Say what would be learned, and stop.
+
+        Examples:
+            askance train reader --dataset jsonl:mine.jsonl --out my-reader
+            askance train reader --dataset jsonl:mine.jsonl --out my-reader --set epochs=2
         """
         builder = lessons()
         kind = builder.settings_class
@@ -99,7 +106,7 @@ def reader_command(lessons: "Callable[[], type[Builder]]") -> Callable[..., None
     return reader
 
 
-train.command(epilog=_READER_EXAMPLES)(reader_command(_own_lessons))
+train.command()(reader_command(_own_lessons))
 
 
 def _known(kind: "type[ReaderSettings]", given: dict[str, str]) -> dict[str, str]:
@@ -200,18 +207,24 @@ def _show(account: "Account", folder: Path) -> None:
 
 @with_settings()
 def calibrate(
-    dataset: Annotated[
-        str, typer.Option(help="Questions: sample, jsonl:FILE, csv:FILE … See `askance datasets`.")
-    ],
+    dataset: RequiredOption,
     sourced: Sourced,
-    searches: Annotated[float, typer.Option(min=0, help="Searches wanted, a question on average.")] = 2.0,
-    limit: Annotated[int, typer.Option(min=1, help="Most questions used, the first ones.")] = 40,
-    knob: Annotated[str | None, typer.Option(help="The knob to turn, if not the method's own.")] = None,
-    trials: Annotated[int, typer.Option(min=1, help="Most values tried; each asks every question.")] = 7,
-    file: Annotated[Path | None, typer.Option("--out", help="Write a preset to this file (TOML).")] = None,
+    searches: Annotated[float, typer.Option(min=0)] = 2.0,
+    limit: Annotated[int, typer.Option(min=1)] = 40,
+    knob: str | None = None,
+    trials: Annotated[int, typer.Option(min=1)] = 7,
+    file: Annotated[Path | None, typer.Option("--out")] = None,
     as_json: JsonFlag = False,
 ) -> None:
     """Find the threshold that leads to a wanted number of searches a question.
+
+    Args:
+        dataset: Questions: sample, jsonl:FILE, csv:FILE … See `askance datasets`.
+        searches: Searches wanted, a question on average.
+        limit: Most questions used, the first ones.
+        knob: The knob to turn, if not the method's own.
+        trials: Most values tried; each asks every question.
+        file: Write a preset to this file (TOML).
 
     Examples:
         askance calibrate --dataset sample --index sample-index --searches 2
