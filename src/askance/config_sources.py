@@ -10,7 +10,7 @@ folder of a run, whose configuration is repeated.
 import json
 import os
 import tomllib
-from collections.abc import Iterable, Iterator, Mapping
+from collections.abc import Callable, Iterable, Iterator, Mapping
 from contextlib import contextmanager, suppress
 from dataclasses import dataclass, replace
 from functools import reduce
@@ -23,9 +23,11 @@ from platformdirs import user_config_path
 from askance.config import OBJECT, OTHER_NAMES, SCHEMA_VERSION, SETTINGS, EngineConfig, plain, split_retriever
 from askance.core.errors import ConfigError, InputError, UnknownName
 from askance.core.ports import Needs
+from askance.core.trace import Asked
 from askance.loading import encodes, is_kind
 from askance.runtime.checksum import unsealed
 from askance.runtime.limit import Budget
+from askance.runtime.trace_file import read_trace
 from askance.wire import prompts_knob
 
 FILE = "askance.toml"
@@ -37,7 +39,7 @@ OTHER_VARIABLES = ("ASKANCE_CACHE",)
 """Variables that are no settings: the folder of what askance can make again."""
 _TABLES = {name for name, each in SETTINGS.items() if each.metadata["kind"] is dict}
 """Settings whose entries are values of their own."""
-_HEAD = ("schema", "askance")
+_HEAD = {"schema", "askance"}
 
 
 @dataclass(frozen=True, slots=True)
@@ -206,19 +208,24 @@ def _superseded(kept: Mapping[str, Given], new: Mapping[str, Given]) -> Iterator
 
 def _in_file(path: Path) -> Iterator[Given]:
     """The values of a file that was named: TOML, a trace, or the folder of a run."""
-    if path.is_dir() or path.name == SETTINGS_OF_RUN:
-        return _in_run(path if path.name == SETTINGS_OF_RUN else path / SETTINGS_OF_RUN)
-    if path.suffix == ".toml":
+    if path.suffix == ".toml" and not path.is_dir():
         return _in_toml(path)
-    from askance.core.trace import Asked
-    from askance.runtime.trace_file import read_trace
+    if path.is_dir() or path.name == SETTINGS_OF_RUN:
+        path = path / SETTINGS_OF_RUN if path.is_dir() else path
+        content = _config_of_run(path)
+    else:
+        asked = next((event for event in read_trace(path) if isinstance(event, Asked)), None)
+        content = {} if asked is None else asked.config
+    if not content:
+        raise ConfigError(
+            f"{path} holds no configuration: it was written by a program that put its engine together "
+            "itself, or before configurations were kept. Name another file."
+        )
+    return _values(content, path, lambda *keys: str(path))
 
-    asked = next((event for event in read_trace(path) if isinstance(event, Asked)), None)
-    return _stored(asked.config if asked is not None else {}, path)
 
-
-def _in_run(path: Path) -> Iterator[Given]:
-    """The values that the settings of a run hold."""
+def _config_of_run(path: Path) -> Mapping[str, Any]:
+    """What the settings of a run hold of its configuration."""
     try:
         settings = json.loads(unsealed(path.read_bytes(), old=b"{\n"))
     except OSError as error:
@@ -227,19 +234,7 @@ def _in_run(path: Path) -> Iterator[Given]:
         ) from error
     except ValueError as error:
         raise ConfigError(f"{path} holds no settings of a run: {error}. Name another file.") from error
-    return _stored(settings.get("config", {}) if isinstance(settings, dict) else {}, path)
-
-
-def _stored(content: Mapping[str, Any], place: Path) -> Iterator[Given]:
-    if not content:
-        raise ConfigError(
-            f"{place} holds no configuration: it was written by a program that put its engine together "
-            "itself, or before configurations were kept. Name another file."
-        )
-    _check_version(content, str(place))
-    for key, value in content.items():
-        if key not in _HEAD:
-            yield from _given(key, value, str(place))
+    return settings.get("config", {}) if isinstance(settings, dict) else {}
 
 
 def _in_toml(path: Path) -> Iterator[Given]:
@@ -254,22 +249,28 @@ def _in_toml(path: Path) -> Iterator[Given]:
         raise ConfigError(f"the configuration {path} is not UTF-8: convert it to UTF-8.") from error
     except (tomllib.TOMLDecodeError, RecursionError) as error:
         raise ConfigError(f"the configuration {path} is not TOML ({error}): correct it.") from error
-    _check_version(content, str(path))
+    return _values(content, path, lambda *keys: f"{path}, line {_line_of(text, *keys)}")
+
+
+def _values(content: Mapping[str, Any], path: Path, place_of: Callable[..., str]) -> Iterator[Given]:
+    """The values that a file holds, each with its place there."""
+    _check_version(content, path)
     for key, value in content.items():
         if key in _HEAD:
             continue
-        entries = value.items() if isinstance(value, dict) else [("", value)]
-        for entry, each in entries:
-            origin = f"{path}, line {_line_of(text, *filter(None, (key, entry)))}"
-            yield from _given(key, {entry: each} if entry else each, origin)
+        entries = value if isinstance(value, dict) and not _is_object(value) else ()
+        for entry in entries:
+            yield from _given(key, {entry: value[entry]}, place_of(key, entry))
+        if not entries:
+            yield from _given(key, value, place_of(key))
 
 
-def _check_version(content: Mapping[str, Any], place: str) -> None:
+def _check_version(content: Mapping[str, Any], path: Path) -> None:
     version = content.get("schema", SCHEMA_VERSION)
     if version != SCHEMA_VERSION:
         by = f" It was written for askance {content['askance']}." if "askance" in content else ""
         raise ConfigError(
-            f"the configuration {place} has schema {version!r}; this version reads {SCHEMA_VERSION}.{by} Use "
+            f"the configuration {path} has schema {version!r}; this version reads {SCHEMA_VERSION}.{by} Use "
             "the askance that it was written for."
         )
 

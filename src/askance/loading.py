@@ -4,11 +4,11 @@ from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from importlib import import_module
 from pathlib import Path
-from typing import cast
+from typing import Any, cast
 
 from askance.core.activity import doing
 from askance.core.errors import BadIndex, InputError, MissingExtra, UnknownName, about
-from askance.core.extensions import check_port, find_extension, find_with_place, known_names, make_extension
+from askance.core.extensions import check_port, find_with_place, known_names, make_extension
 from askance.core.ports import Encoder, Model, Retriever
 from askance.core.types import Role
 from askance.models.kinds import load_encoder as load_encoder
@@ -103,17 +103,20 @@ def open_retriever(
 
 def _extension(spec: str) -> Retriever:
     """The retriever of a plug-in or of ``module:Class``: made of its place, if there is one, and options."""
-    named, _, query = spec.partition("?")
+    factory, place = _found(spec)
+    places, options = [place] if place else [], dict(options_in(spec.partition("?")[2]))
+    retriever: Retriever = make_extension(factory, f"the retriever {spec}", *places, **options)
+    check_port(retriever, Retriever, f"the retriever {spec}")
+    return retriever
+
+
+def _found(spec: str) -> tuple[Any, str]:
+    """What makes a retriever that is not askance's own, and its place."""
+    named = spec.partition("?")[0]
     found = find_with_place("retrievers", named)
     if found is None:
         raise UnknownName("retriever", named.partition(":")[0], known_names("retrievers", RETRIEVERS))
-    factory, place = found
-    places = [place] if place else []
-    retriever: Retriever = make_extension(
-        factory, f"the retriever {spec}", *places, **dict(options_in(query))
-    )
-    check_port(retriever, Retriever, f"the retriever {spec}")
-    return retriever
+    return found
 
 
 def encoder_to_build_with(index: Path, spec: str | None) -> Encoder | None:
@@ -158,10 +161,7 @@ def check_has_index(index: object, retriever: object) -> None:
             raise InputError(f"--retriever {retriever} is given without an index: name one with --index DIR.")
         return
     if isinstance(retriever, str):
-        name, _, place = retriever.partition("?")[0].partition(":")
-        known = known_names("retrievers", RETRIEVERS)
-        if name not in known and find_extension("retrievers", f"{name}:{place}") is None:
-            raise UnknownName("retriever", name, known)
+        _found(retriever)
     if index is not None:
         raise InputError(
             f"the retriever {retriever if isinstance(retriever, str) else 'given'} says itself what it "

@@ -31,9 +31,6 @@ from askance.core.knobs import knob_field, name_of, parse_knobs, search_knob
 OF_MODELS = ("bundled", "bundled:base")
 """The presets that apply by themselves, each to the model of its name."""
 
-_OF_OTHER_PROFILES = ("heads", "search_first", "doubt", "scorer")
-"""Knobs of dragin and selfrag that older presets name for every profile, also where they are of no use."""
-
 
 @dataclass(frozen=True, slots=True)
 class Preset:
@@ -71,7 +68,12 @@ class Preset:
                     f"preset {self.name!r}: profile={entry['profile']!r} stands under [{method}.{profile}]: "
                     "leave it out, since the heading names the profile."
                 )
-        return _wanted(cls, self._checked(cls, entry), settings)
+        try:
+            knobs = parse_knobs(cls, entry)
+            cls(**knobs)
+        except AskanceError as error:
+            raise PresetError(f"preset {self.name!r}: {error}") from error
+        return _wanted(cls, knobs, settings)
 
     def knows(self, cls: type[Any], settings: Mapping[str, Any]) -> bool:
         """Whether it has something for the method and the profile that `settings` lead to."""
@@ -81,19 +83,9 @@ class Preset:
     def entries(self) -> Iterator[tuple[str, str, Mapping[str, Any]]]:
         """Every method with a profile ("" where it has none) and the knobs for it."""
         for method, entry in self.methods.items():
-            by_profile = entry if _is_by_profile(entry) else {"": entry}
+            by_profile = entry if any(isinstance(each, Mapping) for each in entry.values()) else {"": entry}
             for profile, knobs in by_profile.items():
                 yield method, profile, knobs
-
-    def _checked(self, cls: type[Any], entry: Mapping[str, Any]) -> dict[str, Any]:
-        names = {field.name for field in dataclasses.fields(cls)}
-        entry = {knob: entry[knob] for knob in entry if knob in names or knob not in _OF_OTHER_PROFILES}
-        try:
-            knobs = parse_knobs(cls, entry)
-            cls(**knobs)
-        except AskanceError as error:
-            raise PresetError(f"preset {self.name!r}: {error}") from error
-        return knobs
 
 
 def open_preset(name: str | Path) -> Preset:
@@ -142,22 +134,21 @@ def preset_text(cls: type[Any], settings: Mapping[str, Any], comments: Sequence[
     record, such as a wording, has no place in it: a comment names it.
     """
     profile = _profile(cls, settings)
-    settings = {**_belonging(cls, settings), **settings}
+    own = search_knob(cls)
+    belonging = own.belongs_to if own is not None and own.name in settings else ()
+    settings = {**{knob: knob_field(cls, knob).default for knob in belonging}, **settings}
     place = name_of(cls) if profile is None else f"{name_of(cls)}.{profile}"
     scalars = {knob: value for knob, value in settings.items() if isinstance(value, str | bool | int | float)}
     records = [
         f"with {knob}={settings[knob]!r}, to be set again" for knob in settings.keys() - scalars.keys()
     ]
     above = ["# " + " ".join(comment.split()) for comment in (*comments, *sorted(records))]
-    lines = [f"{knob} = {_toml(value)}" for knob, value in scalars.items() if knob != "profile"]
+    lines = [
+        f"{knob} = {json.dumps(value, ensure_ascii=False)}"
+        for knob, value in scalars.items()
+        if knob != "profile"
+    ]
     return "\n".join([*above, f"[{place}]", *lines]) + "\n"
-
-
-def _belonging(cls: type[Any], settings: Mapping[str, Any]) -> dict[str, Any]:
-    own = search_knob(cls)
-    if own is None or own.name not in settings:
-        return {}
-    return {knob: knob_field(cls, knob).default for knob in own.belongs_to}
 
 
 def _preset(name: str, content: Mapping[str, Any]) -> Preset:
@@ -192,13 +183,5 @@ def _wanted(cls: type[Any], knobs: Mapping[str, Any], given: Mapping[str, Any]) 
     return {knob: value for knob, value in knobs.items() if knob not in left_out}
 
 
-def _is_by_profile(entry: Mapping[str, Any]) -> bool:
-    return any(isinstance(value, Mapping) for value in entry.values())
-
-
 def _listed(names: Mapping[str, Any]) -> str:
     return ", ".join(names) or "no method"
-
-
-def _toml(value: str | float) -> str:
-    return json.dumps(value, ensure_ascii=False)
