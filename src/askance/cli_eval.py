@@ -3,27 +3,33 @@
 import asyncio
 import dataclasses
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated
+from typing import Annotated
 
 import typer
 from rich.text import Text
 
 from askance.ask import models_told
 from askance.cli_options import JsonFlag, NumberOption, OutOption, RequiredOption, SpecOption, with_settings
+from askance.config import EngineConfig
 from askance.config_sources import Sourced
 from askance.core.errors import AskanceError, InputError
 from askance.core.strict_json import json_line
+from askance.eval.cell import Cell, Terms, look_up
+from askance.eval.cell import evaluate as run_cell
+from askance.eval.grid import look_up_all, read_grid, run_grid
+from askance.eval.judging.facts import FactJudge
+from askance.eval.judging.judge_run import Judged, check_can_be_judged, judge_citations_of, judge_facts_of
+from askance.eval.metrics import DEFAULT_METRICS
 from askance.eval.readings import DEFAULT_READING
+from askance.eval.recorded_run import RecordedRun, read_run
+from askance.eval.selection import Selection
+from askance.eval.summaries import Costs, reading_told, summarise
 from askance.loading import load_models
+from askance.models.kinds import load_entailment, suits_in_flight
 from askance.serve.console import err, out, plain_table, tell
+from askance.serve.progress import EvaluationProgress, JudgingProgress
+from askance.serve.tables import interval_table
 from askance.text.printable import printable, printable_record
-
-if TYPE_CHECKING:
-    from askance.eval.judging.facts import FactJudge
-    from askance.eval.judging.judge_run import Judged
-    from askance.eval.recorded_run import RecordedRun
-    from askance.eval.summaries import Costs
-
 
 MAX_FAILURES = 20
 MaxFailuresOption = Annotated[int, typer.Option(min=0, metavar="N")]
@@ -64,12 +70,6 @@ def evaluate(
         askance eval --dataset sample --index sample-index --limit 9 --out runs/dragin
         askance eval --dataset sample --index @gold --method single --out runs/single
     """
-    from askance.eval.cell import Cell, Terms, look_up
-    from askance.eval.cell import evaluate as run_cell
-    from askance.eval.metrics import DEFAULT_METRICS
-    from askance.eval.selection import Selection
-    from askance.serve.progress import EvaluationProgress
-
     cell = Cell(
         **sourced.for_method().settings,
         dataset=dataset,
@@ -106,10 +106,6 @@ def grid(
         askance grid grid.toml --out runs
         askance grid grid.toml --out runs --in-flight 4
     """
-    from askance.eval.cell import Terms
-    from askance.eval.grid import look_up_all, read_grid, run_grid
-    from askance.serve.progress import EvaluationProgress
-
     *base, flags = sourced.layers
     cells = look_up_all(read_grid(file).cells(base, flags))
     terms = Terms(max_failures, retry_failures)
@@ -126,15 +122,13 @@ def grid(
         raise typer.Exit(max(codes))
 
 
-def _has_failed(run: "RecordedRun") -> bool:
+def _has_failed(run: RecordedRun) -> bool:
     """Whether no question of a run was answered."""
     return bool(run.records) and all(record.is_failure for record in run.records)
 
 
-def _show_grid(runs: "dict[str, RecordedRun]") -> None:
+def _show_grid(runs: dict[str, RecordedRun]) -> None:
     """A line a run: its main metric, and what a question cost."""
-    from askance.eval.summaries import summarise
-
     table = plain_table(
         ("run", "method", "asked", "worth (95 %)", "searches", "tokens", "s"), (), num_words=2
     )
@@ -154,16 +148,13 @@ def _show_grid(runs: "dict[str, RecordedRun]") -> None:
     out.print(table)
 
 
-def _show_as_json(run: "RecordedRun") -> None:
-    from askance.eval.summaries import summarise
+def _show_as_json(run: RecordedRun) -> None:
 
     failures = {record.id: record.error for record in run.records if record.is_failure}
     print(json_line({**dataclasses.asdict(summarise(run)), "failed": failures}))
 
 
-def _show(run: "RecordedRun") -> None:
-    from askance.eval.summaries import reading_told, summarise
-    from askance.serve.tables import interval_table
+def _show(run: RecordedRun) -> None:
 
     for record in run.records:
         if record.is_failure:
@@ -180,7 +171,7 @@ def _show(run: "RecordedRun") -> None:
     tell(out, f"run: {run.folder}", "dim")
 
 
-def _cost_line(costs: "Costs") -> str:
+def _cost_line(costs: Costs) -> str:
     return (
         f"a question: {costs.searches:.2f} searches · {costs.computed_text} tokens computed "
         f"({costs.tokens_generated:,.0f} generated, {costs.tokens_reused:,.0f} more reused) · "
@@ -215,11 +206,6 @@ def judge(
         askance judge runs/dragin --citations hf:google/t5_xxl_true_nli_mixture
         askance judge runs/dragin --facts bundled --index sample-index
     """
-    from askance.eval.judging.judge_run import check_can_be_judged, judge_citations_of, judge_facts_of
-    from askance.eval.recorded_run import read_run
-    from askance.models.kinds import load_entailment, suits_in_flight
-    from askance.serve.progress import JudgingProgress
-
     _check_named(citations, facts, index)
     found = [read_run(folder) for folder in runs]
     for run in found:
@@ -256,17 +242,14 @@ def _check_named(citations: str | None, facts: str | None, index: Path | None) -
         raise InputError(f"{given} is given without {missing}: facts are judged by a model and an index.")
 
 
-def _fact_judge(spec: str, index: Path, passages: int, cache: Path | None) -> "FactJudge | None":
-    from askance.config import EngineConfig
-    from askance.eval.judging.facts import FactJudge
+def _fact_judge(spec: str, index: Path, passages: int, cache: Path | None) -> FactJudge | None:
 
     config = EngineConfig(models={"answer": spec, "judge": spec}, index=index, cache=cache)
     retriever = config.open_retriever()
     return None if retriever is None else FactJudge(config.load_models()["judge"], retriever, passages)
 
 
-def _show_judged(run: "RecordedRun", judged: "list[Judged]") -> None:
-    from askance.serve.tables import interval_table
+def _show_judged(run: RecordedRun, judged: list[Judged]) -> None:
 
     for each in judged:
         told = f"  {each.kind} by {each.judge['judge']}, {each.num_questions:,} answers"

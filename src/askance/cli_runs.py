@@ -4,7 +4,7 @@ import dataclasses
 from collections.abc import Sequence
 from datetime import UTC, datetime
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated
+from typing import Annotated
 
 import typer
 from rich.text import Text
@@ -12,15 +12,17 @@ from rich.text import Text
 from askance.cli_options import JsonFlag, OutOption, write_out
 from askance.core.errors import InputError
 from askance.core.strict_json import json_line
+from askance.eval import export as formats
+from askance.eval.metrics.prices import read_prices
+from askance.eval.paired_runs import Comparisons, compare_group
+from askance.eval.recorded_run import RecordedRun, read_run
+from askance.eval.report.page import Reported, report_page
+from askance.eval.run_groups import group_runs, places_of
+from askance.eval.tables import counted, markdown, remarks_of, setting_lines, tables_of
 from askance.runtime.trace_file import check_writable
 from askance.serve.console import out
+from askance.serve.tables import print_tables
 from askance.text.printable import printable_record
-
-if TYPE_CHECKING:
-    from askance.eval.paired_runs import Comparisons
-    from askance.eval.recorded_run import RecordedRun
-    from askance.eval.report.page import Reported
-
 
 RunsArgument = Annotated[list[Path], typer.Argument(metavar="RUN")]
 AllPairsFlag = Annotated[bool, typer.Option("--all-pairs")]
@@ -93,8 +95,6 @@ def report(
         askance report runs/single runs/dragin --out report.html
         askance report runs/single runs/dragin --price prompt=0.15 --out report.html
     """
-    from askance.eval.report.page import report_page
-
     check_writable(file)
     reported = _reported(runs, base, all_pairs, metric, common, price, questions)
     write_out(file, report_page(reported, f"{datetime.now(UTC):%Y-%m-%d}"), f"report: {file}")
@@ -108,12 +108,7 @@ def _reported(
     common: bool,
     prices: Sequence[str] | None,
     num_questions: int,
-) -> "list[Reported]":
-    from askance.eval.metrics.prices import read_prices
-    from askance.eval.paired_runs import compare_group
-    from askance.eval.recorded_run import read_run
-    from askance.eval.report.page import Reported
-    from askance.eval.run_groups import group_runs, places_of
+) -> list[Reported]:
 
     read = read_prices(prices) if prices else None
     groups = group_runs([read_run(folder) for folder in folders], common=common)
@@ -134,9 +129,7 @@ def _reported(
     ]
 
 
-def _show(found: "Sequence[Comparisons]") -> None:
-    from askance.eval.tables import counted, remarks_of, setting_lines, tables_of
-    from askance.serve.tables import print_tables
+def _show(found: Sequence[Comparisons]) -> None:
 
     for number, each in enumerate(found):
         title = Text(f"{each.dataset}, {counted(each.num_questions)}", style="bold underline")
@@ -148,8 +141,7 @@ def _show(found: "Sequence[Comparisons]") -> None:
         print_tables(out, tables_of(each))
 
 
-def _markdown(found: "Comparisons") -> str:
-    from askance.eval.tables import counted, markdown, remarks_of, setting_lines, tables_of
+def _markdown(found: Comparisons) -> str:
 
     told = [*setting_lines(found), *remarks_of(found)]
     head = f"## {found.dataset}, {counted(found.num_questions)}"
@@ -183,10 +175,8 @@ def alce(run: RunArgument, file: OutOption, dataset: str | None = None) -> None:
         askance export alce runs/asqa --out alce.json
         askance export alce runs/asqa --dataset asqa:asqa.json --out alce.json
     """
-    from askance.eval.export import alce as exported
-
     found = _run_for(file, run)
-    _write(file, exported(found, dataset or found.settings.dataset), found)
+    _write(file, formats.alce(found, dataset or found.settings.dataset), found)
 
 
 @export.command()
@@ -201,22 +191,18 @@ def factscore(run: RunArgument, file: OutOption) -> None:
         askance export factscore runs/biographies --out factscore.jsonl
         askance export factscore runs/other --out other.jsonl
     """
-    from askance.eval.export import factscore as exported
-
     found = _run_for(file, run)
-    _write(file, exported(found), found)
+    _write(file, formats.factscore(found), found)
 
 
-def _run_for(file: Path, run: Path) -> "RecordedRun":
+def _run_for(file: Path, run: Path) -> RecordedRun:
     """The run that is to be written to a file, which is not there yet."""
-    from askance.eval.recorded_run import read_run
-
     check_writable(file)
     if file.exists():
         raise InputError(f"won't write {file}: it is there already. Name another --out, or move it away.")
     return read_run(run)
 
 
-def _write(file: Path, text: str, run: "RecordedRun") -> None:
+def _write(file: Path, text: str, run: RecordedRun) -> None:
     of = "" if run.is_complete else f" of {run.settings.num_questions:,}"
     write_out(file, text, f"{len(run.records):,}{of} questions: {file}")
