@@ -8,6 +8,7 @@ import pytest
 import askance
 from askance.config import SETTINGS, EngineConfig, open_engine
 from askance.config_sources import read_config
+from askance.core.docstrings import described
 from askance.core.errors import ConfigError, InputError, KnobError, UnknownName
 from askance.core.ports import Needs
 from askance.core.types import Answer
@@ -360,7 +361,7 @@ def test_an_object_that_lacks_a_member_of_its_port(settings, told):
 
 def test_every_setting_has_one_declaration_that_says_what_it_means(run):
     for each in fields(EngineConfig):
-        assert each.metadata["help"]
+        assert described(EngineConfig.__doc__, "Attributes")[each.name]
     _, out, _ = run("eval", "--help", columns=200)
     for name, each in SETTINGS.items():
         assert (each.metadata["flag"] or f"--{name.replace('_', '-')}") in out

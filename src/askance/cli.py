@@ -2,7 +2,6 @@
 
 import io
 import os
-import re
 import sys
 from collections.abc import Iterator
 from contextlib import contextmanager, suppress
@@ -17,6 +16,7 @@ from typer.core import TyperGroup
 from typer.main import get_group
 
 from askance.core.activity import shown_by
+from askance.core.docstrings import described
 from askance.core.errors import AskanceError, MachineFailure
 from askance.core.machine import machine_failure
 from askance.core.notes import noted
@@ -68,13 +68,12 @@ def explain(command: Any) -> None:
     """Take a command's help from its docstring, and that of its own commands: what it does, the help of its
     options from "Args:", and the "Examples:" that the help ends with.
     """
-    told, _, examples = command.help.partition("\n\nExamples:\n")
-    command.help, _, arguments = told.partition("\n\nArgs:\n")
+    told, _, examples = (command.help or "").partition("\n\nExamples:\n")
+    command.help = told.partition("\n\nArgs:\n")[0]
     command.epilog = f"Examples:\n{dedent(examples)}" if examples else None
-    helps = dict(re.findall(r"^    (\w+): (.*(?:\n     .*)*)", arguments, re.MULTILINE))
+    helps = described(told, "Args")
     for parameter in command.params:
-        if parameter.name in helps:
-            parameter.help = " ".join(helps[parameter.name].split())
+        parameter.help = helps.get(parameter.name, parameter.help)
     for own in getattr(command, "commands", {}).values():
         explain(own)
 

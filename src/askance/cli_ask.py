@@ -25,6 +25,9 @@ from askance.loading import check_has_index, check_is_used, encoder_to_build_wit
 from askance.runtime.trace_file import check_writable, event_record, read_trace, write_trace
 from askance.sample import CORPUS, SAMPLE
 from askance.serve.console import err, out, plain_table, tell
+from askance.serve.live_view import LiveView
+from askance.serve.progress import IndexProgress
+from askance.serve.terminal import print_trace
 from askance.text.printable import printable, printable_record
 
 
@@ -45,8 +48,6 @@ def ask(
         askance ask "Who wrote The Third Man?" --index sample-index
         askance ask "Who wrote it?" --index my-index --method single --trace why.jsonl
     """
-    from askance.serve.live_view import LiveView
-
     question = _question_from_input() if question == "-" else question
     check_question(question)
     if trace is not None:
@@ -112,8 +113,6 @@ def show_trace(
         askance trace why.jsonl
         askance trace runs/dragin --question bridge-01
     """
-    from askance.serve.terminal import print_trace
-
     if question is not None and not file.is_dir():
         raise InputError(
             f"--question {question!r} is for the folder of a run, and {file} is none: leave it out, or name "
@@ -156,8 +155,7 @@ def index(
         askance index @sample --out sample-index
         askance index notes/ papers.pdf --out my-index --encoder bundled
     """
-    from askance.retrieval.build import build_index
-    from askance.serve.progress import IndexProgress
+    from askance.retrieval.build import build_index  # asking a question does without
 
     sources = [CORPUS if doc == SAMPLE else Path(doc) for doc in docs]
     encodes = encoder_to_build_with(folder, encoder)

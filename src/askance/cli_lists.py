@@ -5,7 +5,7 @@ import dataclasses
 import math
 from collections import Counter
 from collections.abc import Collection, Iterable, Sequence
-from typing import TYPE_CHECKING, Annotated, Any, get_type_hints
+from typing import Annotated, Any, get_type_hints
 
 import typer
 from rich.table import Table
@@ -17,6 +17,8 @@ from askance.core.extensions import known_names, packages_of_plugins, passed_ove
 from askance.core.knobs import describe_type, knob_range, name_of
 from askance.core.ports import Method, Needs
 from askance.core.strict_json import json_line
+from askance.eval.datasets import DATASETS, Dataset, Example, read_dataset
+from askance.eval.metrics import METRICS
 from askance.loading import RETRIEVERS
 from askance.models.checking import Finding, Report, check
 from askance.models.kinds import MODEL_KINDS
@@ -26,9 +28,6 @@ from askance.text.printable import printable, printable_record
 from askance.wire import DEFAULT_METHOD, METHODS, READINGS, plain_method
 from askance.wordings import WORDINGS, open_wording
 from askance.wordings.airrag import AIRRAG_WORDINGS, open_airrag_wording, shown_prompts
-
-if TYPE_CHECKING:
-    from askance.eval.datasets import Dataset, Example
 
 CONTINUES, ATTENTION = "continuation", "attention"
 NEEDS = {
@@ -242,8 +241,6 @@ def metrics() -> None:
         askance metrics
         askance eval --dataset sample --index @gold --metric f1 --out runs/f1
     """
-    from askance.eval.metrics import METRICS
-
     rows = [(metric.spec, metric.what, metric.reads) for metric in METRICS.values()]
     _list("metrics", ("metric", "what it is", "reads"), rows, METRICS)
 
@@ -320,8 +317,6 @@ def datasets(spec: Annotated[str | None, typer.Argument(metavar="NAME:FILE")] = 
         askance datasets
         askance datasets jsonl:mine.jsonl
     """
-    from askance.eval.datasets import DATASETS, read_dataset
-
     if spec is None:
         headings = ("dataset", "questions; kinds of file; licence; source")
         _list("datasets", headings, map(_dataset_row, DATASETS.values()), DATASETS)
@@ -329,7 +324,7 @@ def datasets(spec: Annotated[str | None, typer.Argument(metavar="NAME:FILE")] = 
         _show_examples(spec, printable_record(read_dataset(spec)))
 
 
-def _dataset_row(dataset: "Dataset") -> Row:
+def _dataset_row(dataset: Dataset) -> Row:
     spec, bracket, options = dataset.spec.partition("[")
     facts = "; ".join(filter(None, (" or ".join(dataset.layouts), dataset.licence)))
     cell = Text(dataset.what)
@@ -338,7 +333,7 @@ def _dataset_row(dataset: "Dataset") -> Row:
     return f"{spec}\n  {bracket}{options}" if options else spec, cell
 
 
-def _show_examples(spec: str, examples: "Sequence[Example]") -> None:
+def _show_examples(spec: str, examples: Sequence[Example]) -> None:
     supported = sum(bool(example.supporting_titles) for example in examples)
     grounded = sum(bool(example.grounds.supporting or example.grounds.facts) for example in examples)
     tell(

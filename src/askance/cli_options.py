@@ -8,8 +8,9 @@ from typing import Annotated, Any
 
 import typer
 
-from askance.config import SETTINGS
+from askance.config import SETTINGS, EngineConfig
 from askance.config_sources import OPTION, option_of, read_config
+from askance.core.docstrings import described
 from askance.core.errors import InputError
 from askance.runtime.durable import write_atomically
 from askance.serve.console import out, tell
@@ -19,6 +20,7 @@ _CONFIG_HELP = (
     "In place of askance.toml and the environment: TOML like it, or what a trace or the folder of a run was "
     "made with."
 )
+_HELPS = described(EngineConfig.__doc__, "Attributes")
 JsonFlag = Annotated[bool, typer.Option("--json", help=_JSON_HELP)]
 SetOption = Annotated[list[str] | None, typer.Option("--set", help="knob=value; may be given again.")]
 ConfigOption = Annotated[Path | None, typer.Option("--config", metavar="FILE", help=_CONFIG_HELP)]
@@ -68,7 +70,7 @@ def _option(name: str) -> Any:
     default = f" Otherwise {setting.default}." if isinstance(setting.default, str | int) else ""
     told = typer.Option(
         option_of(name),
-        help=setting.metadata["help"] + default,
+        help=_HELPS[name] + default,
         metavar=setting.metadata["metavar"] or None,
         min=1 if name == "in_flight" else None,
         show_default=False,
@@ -79,20 +81,18 @@ def _option(name: str) -> Any:
 def flags_given(flags: dict[str, Any]) -> dict[str, Any]:
     """The settings that options were given for, as `read_config` takes them."""
     found = {name: value for name, value in flags.items() if value not in (None, [], ())}
-    for name, read in (("models", models_by_role), ("knobs", knobs_by_name), ("budget", limits_by_name)):
-        if name in found:
-            found[name] = read(found[name])
+    if "models" in found:
+        found["models"] = models_by_role(found["models"])
+    if "knobs" in found:
+        found["knobs"] = knobs_by_name(found["knobs"])
+    if "budget" in found:
+        found["budget"] = _once([_pair(text, "--budget tokens=5000") for text in found["budget"]], "--budget")
     return found
 
 
 def knobs_by_name(settings: Sequence[str]) -> dict[str, str]:
     """The settings of --set, each ``knob=value``."""
     return _once([_pair(text, "--set knob=value") for text in settings], "--set")
-
-
-def limits_by_name(settings: Sequence[str]) -> dict[str, str]:
-    """The settings of --budget, each ``name=value``."""
-    return _once([_pair(text, "--budget tokens=5000") for text in settings], "--budget")
 
 
 def models_by_role(specs: Sequence[str]) -> dict[str, str]:

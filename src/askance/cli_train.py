@@ -26,14 +26,16 @@ from askance.config_sources import Sourced
 from askance.core.errors import InputError, MissingExtra
 from askance.core.knobs import parse_knobs
 from askance.core.strict_json import json_line
+from askance.eval.datasets import Example, read_dataset
 from askance.presets import preset_text
 from askance.runtime.trace_file import check_writable
 from askance.serve.console import err, out, plain_table, tell
+from askance.serve.progress import CalibrationProgress, TrainingProgress
+from askance.train.calibrate import Calibration, chosen_knob
+from askance.train.calibrate import calibrate as find_threshold
 from askance.wire import DEFAULT_METHOD, make_method, own_prompts, with_preset, with_prompts
 
 if TYPE_CHECKING:
-    from askance.eval.datasets import Example
-    from askance.train.calibrate import Calibration
     from askance.train.reader.finish import Account
     from askance.train.reader.mixture import Builder
     from askance.train.reader.settings import ReaderSettings
@@ -121,7 +123,7 @@ def _known(kind: "type[ReaderSettings]", given: dict[str, str]) -> dict[str, str
 
 
 def train_shown(
-    examples: "Mapping[str, Sequence[Example]]",
+    examples: Mapping[str, Sequence[Example]],
     model: str,
     settings: "ReaderSettings",
     builder: "type[Builder]",
@@ -130,7 +132,6 @@ def train_shown(
     is_dry: bool = False,
 ) -> "Account":
     """Train a reader, and show on the terminal how far it is."""
-    from askance.serve.progress import TrainingProgress
     from askance.train.reader.train_reader import load_base, train_reader
 
     base, told = load_base(model), partial(tell_account, console=out if is_dry else err)
@@ -138,14 +139,12 @@ def train_shown(
         return train_reader(examples, base, settings, folder, progress, told, builder=builder, is_dry=is_dry)
 
 
-def examples_by_name(specs: Sequence[str], limit: int | None) -> "dict[str, tuple[Example, ...]]":
+def examples_by_name(specs: Sequence[str], limit: int | None) -> dict[str, tuple[Example, ...]]:
     """The questions of each dataset, by its name; a second one of a name gets a number.
 
     Raises:
         InputError: one is given twice, and as for `read_dataset`.
     """
-    from askance.eval.datasets import read_dataset
-
     found: dict[str, tuple[Example, ...]] = {}
     for spec in specs:
         if specs.count(spec) > 1:
@@ -230,11 +229,6 @@ def calibrate(
         askance calibrate --dataset sample --index sample-index --searches 2
         askance calibrate --dataset jsonl:mine.jsonl --index my-index --out mine.toml
     """
-    from askance.eval.datasets import read_dataset
-    from askance.serve.progress import CalibrationProgress
-    from askance.train.calibrate import calibrate as find_threshold
-    from askance.train.calibrate import chosen_knob
-
     config = sourced.for_method()
     method = config.method or DEFAULT_METHOD
     knobs = with_prompts(method, config.knobs, config.prompts)
@@ -261,7 +255,7 @@ def calibrate(
         raise typer.Exit(1)
 
 
-def _show_calibration(found: "Calibration", file: Path | None) -> None:
+def _show_calibration(found: Calibration, file: Path | None) -> None:
     for failure in found.failures:
         place = f"question {failure.question_id} at {found.knob}={failure.value:g}"
         tell(err, f"failed: {place}: {failure.error}", "yellow")
@@ -293,7 +287,7 @@ def _show_calibration(found: "Calibration", file: Path | None) -> None:
     tell(out, use if file is None else f"{use}, or --preset {file}")
 
 
-def _preset(found: "Calibration", settings: Mapping[str, Any], dataset: str) -> str:
+def _preset(found: Calibration, settings: Mapping[str, Any], dataset: str) -> str:
     """The text of a preset with the value that was found."""
     low, high = found.interval or (0.0, 0.0)
     comments = [

@@ -47,19 +47,16 @@ OBJECT = "object"
 """The key under which a stored configuration tells of an object that no name leads to."""
 
 
-def setting(
-    default: Any, help: str, *, kind: type = str, metavar: str = "", flag: str = "", variable: str = ""
-) -> Any:
-    """One setting of the configuration.
+def setting(default: Any, *, kind: type = str, metavar: str = "", flag: str = "", variable: str = "") -> Any:
+    """One setting of the configuration; the help of commands says of it what the docstring of the class says.
 
     Args:
-        help: what it means, as the help of every command tells it.
         kind: what a text on the command line or in the environment is read as; a dict has named entries.
-        metavar: what stands for its value there.
+        metavar: what stands for its value in the help.
         flag: the option of the command line, if it is not called like the setting.
         variable: the end of the environment variable's name, if it is not called like the setting.
     """
-    metadata = {"help": help, "kind": kind, "metavar": metavar, "flag": flag, "variable": variable}
+    metadata = {"kind": kind, "metavar": metavar, "flag": flag, "variable": variable}
     if isinstance(default, dict):
         return field(default_factory=lambda: dict(default), metadata=metadata)
     return field(default=default, metadata=metadata)
@@ -100,67 +97,46 @@ class EngineConfig:
     A name is one of askance's own, one of a plug-in, or ``module:Class``. An object is whatever has the
     members of its port (`askance.core.ports`).
 
+    Attributes:
+        index: Folder made by `askance index`. For eval, @gold finds the dataset's own supporting texts.
+        retriever: How to search the index: bm25 (words), dense (vectors) or hybrid (both); or what to search,
+            without --index: bm25:DIR, dense:DIR, hybrid:DIR, a plug-in's name, or module:Class?option=value.
+        encoder: What turns texts into vectors, for methods that need it: bundled, hf:NAME or hf:DIRECTORY.
+            Vectors are searched with the encoder that the index names, unless one is given.
+        method: See `askance methods`; without one, dragin or, for ask, the best that the model can.
+        models: [ROLE=]SPEC, see `askance models`; may be given once a role. Otherwise bundled.
+        knobs: knob=value; may be given again.
+        prompts: A set of `askance prompts`, or a prompt file. For eval, 'dataset' is the set of the dataset's
+            name.
+        preset: Fills knobs that are not --set: a name of `askance presets`, or a file.
+        seed: Makes a model's random choices repeatable.
+        budget: tokens=N, calls=N or seconds=N: the most a question may cost; may be given again.
+        cache: Keep what models and index give, for when they are asked the same again.
+        in_flight: Questions asked at the same time; otherwise as many as suit the model.
+
     Raises:
         UnknownName: no such setting, or no such role of a model.
         InputError: a value of the wrong type, or an object that lacks a member of its port.
     """
 
-    index: PathOrNone = setting(
-        None,
-        "Folder made by `askance index`. For eval, @gold finds the dataset's own supporting texts.",
-        metavar="DIR",
-    )
+    index: PathOrNone = setting(None, metavar="DIR")
     retriever: Annotated[Any, BeforeValidator(partial(_named, "retriever", Retriever))] = setting(
-        DEFAULT_RETRIEVER,
-        "How to search the index: bm25 (words), dense (vectors) or hybrid (both); or what to search, without "
-        "--index: bm25:DIR, dense:DIR, hybrid:DIR, a plug-in's name, or module:Class?option=value.",
-        metavar="SPEC",
+        DEFAULT_RETRIEVER, metavar="SPEC"
     )
     encoder: Annotated[Any, BeforeValidator(partial(_named, "encoder", Encoder))] = setting(
-        None,
-        "What turns texts into vectors, for methods that need it: bundled, hf:NAME or hf:DIRECTORY. Vectors "
-        "are searched with the encoder that the index names, unless one is given.",
-        metavar="SPEC",
+        None, metavar="SPEC"
     )
-    method: Annotated[Any, BeforeValidator(partial(_named, "method", Method))] = setting(
-        None,
-        f"See `askance methods`; without one, {DEFAULT_METHOD} or, for ask, the best that the model can.",
-        metavar="NAME",
-    )
+    method: Annotated[Any, BeforeValidator(partial(_named, "method", Method))] = setting(None, metavar="NAME")
     models: Annotated[Mapping[str, Any], BeforeValidator(_models)] = setting(
-        {"answer": DEFAULT_MODEL},
-        "[ROLE=]SPEC, see `askance models`; may be given once a role. Otherwise bundled.",
-        kind=dict,
-        metavar="SPEC",
-        flag="--model",
+        {"answer": DEFAULT_MODEL}, kind=dict, metavar="SPEC", flag="--model"
     )
-    knobs: Mapping[str, Any] = setting(
-        {}, "knob=value; may be given again.", kind=dict, metavar="KNOB=VALUE", flag="--set", variable="SET"
-    )
-    prompts: Any = setting(
-        None,
-        "A set of `askance prompts`, or a prompt file. For eval, 'dataset' is the set of the dataset's name.",
-        metavar="SET",
-    )
-    preset: str | Path | None = setting(
-        None, "Fills knobs that are not --set: a name of `askance presets`, or a file.", metavar="NAME"
-    )
-    seed: int = setting(0, "Makes a model's random choices repeatable.", kind=int)
-    budget: Annotated[Budget, BeforeValidator(_budget)] = setting(
-        Budget(),
-        "tokens=N, calls=N or seconds=N: the most a question may cost; may be given again.",
-        kind=dict,
-        metavar="NAME=N",
-    )
-    cache: PathOrNone = setting(
-        None,
-        "Keep what models and index give, for when they are asked the same again.",
-        metavar="FILE",
-        variable="CACHE_FILE",
-    )
-    in_flight: Annotated[int, Field(ge=1)] | None = setting(
-        None, "Questions asked at the same time; otherwise as many as suit the model.", kind=int, metavar="N"
-    )
+    knobs: Mapping[str, Any] = setting({}, kind=dict, metavar="KNOB=VALUE", flag="--set", variable="SET")
+    prompts: Any = setting(None, metavar="SET")
+    preset: str | Path | None = setting(None, metavar="NAME")
+    seed: int = setting(0, kind=int)
+    budget: Annotated[Budget, BeforeValidator(_budget)] = setting(Budget(), kind=dict, metavar="NAME=N")
+    cache: PathOrNone = setting(None, metavar="FILE", variable="CACHE_FILE")
+    in_flight: Annotated[int, Field(ge=1)] | None = setting(None, kind=int, metavar="N")
 
     @model_validator(mode="wrap")
     @classmethod

@@ -5,7 +5,7 @@ from collections.abc import Iterator
 from contextlib import contextmanager
 from datetime import timedelta
 from types import TracebackType
-from typing import TYPE_CHECKING, Protocol, Self
+from typing import TYPE_CHECKING, Self
 
 from rich.console import Console
 from rich.progress import BarColumn, Progress, SpinnerColumn, Task, TextColumn, TimeElapsedColumn
@@ -18,6 +18,7 @@ from askance.text.printable import printable
 if TYPE_CHECKING:
     from askance.eval.standing import RunningMean, Standing
     from askance.retrieval.build import BuildProgress
+    from askance.train.reader.training import Standing as TrainingStanding
 
 
 class Activities:
@@ -188,28 +189,11 @@ class EvaluationProgress(_Bar):
             self._print(" · ".join(filter(None, (self._name, *lines))))
 
 
-class TrainingStanding(Protocol):
-    """How far a training is, as far as it is shown."""
-
-    @property
-    def step(self) -> int: ...
-    @property
-    def num_steps(self) -> int: ...
-    @property
-    def loss(self) -> float: ...
-    @property
-    def held_out(self) -> float | None: ...
-    @property
-    def tokens_per_second(self) -> float: ...
-    @property
-    def seconds_left(self) -> float: ...
-
-
 class TrainingProgress(_Bar):
     """Shows how far a training is: a bar on a terminal, elsewhere a line now and then."""
 
     _loss: float | None = None
-    _standing: TrainingStanding | None = None
+    _standing: "TrainingStanding | None" = None
 
     def __init__(self, console: Console, every_seconds: float = 60.0) -> None:
         super().__init__(console, "training", every_seconds)
@@ -220,7 +204,7 @@ class TrainingProgress(_Bar):
         done = f"{self._standing.step:,}/{self._standing.num_steps:,}"
         return f"stopped at step {done}: the same command goes on from the last checkpoint"
 
-    def __call__(self, standing: TrainingStanding) -> None:
+    def __call__(self, standing: "TrainingStanding") -> None:
         """Take one step."""
         if self._standing is None:
             is_new = standing.step == 1
@@ -235,7 +219,7 @@ class TrainingProgress(_Bar):
             self._print(told)
 
 
-def training_line(standing: TrainingStanding, loss: float) -> str:
+def training_line(standing: "TrainingStanding", loss: float) -> str:
     """Steps, loss, speed and the time left."""
     held_out = "" if standing.held_out is None else f"held out {standing.held_out:.3f}"
     left = timedelta(seconds=round(standing.seconds_left))
