@@ -139,7 +139,7 @@ def test_the_preset_file_of_the_documents_can_be_used(tmp_path):
     (text,) = re.findall(r"```toml\n(.*?)```", CALIBRATION, flags=re.DOTALL)
     (tmp_path / "p.toml").write_text(text)
     preset = open_preset(tmp_path / "p.toml")
-    for method, profile, knobs in preset.entries():
+    for (method, profile), knobs in preset.entries.items():
         settings = {"profile": profile} if profile else {}
         assert preset.knobs(type(make_method(method, settings)), settings) == knobs
 

@@ -26,7 +26,7 @@ def filled(method, preset, **settings):
 @pytest.mark.parametrize("name", shipped())
 def test_everything_that_ships_fits_its_method(name):
     preset = shipped()[name]
-    for method, profile, knobs in preset.entries():
+    for (method, profile), knobs in preset.entries.items():
         settings = {"profile": profile} if profile else {}
         assert preset.knobs(type(make_method(method, settings)), settings) == knobs
 
@@ -36,7 +36,7 @@ def test_the_paper_s_table_is_whole():
              for data in ("2wikimultihopqa", "hotpotqa", "iirc", "strategyqa")}  # fmt: skip
     assert set(shipped()) == {*names, *OF_MODELS, *AIRRAG}
     for name in names:
-        known = {(method, profile) for method, profile, _ in shipped()[name].entries()}
+        known = {*shipped()[name].entries}
         assert known == {("dragin", "paper"), ("dragin", "code"), ("flare_token", "code")}
 
 
@@ -142,7 +142,7 @@ def test_unknown_names_offer_the_nearest():
 @pytest.mark.parametrize(
     ("text", "expected"),
     [
-        ("[flare\n", "p.toml: "),
+        ("[flare\n", "p.toml is not TOML"),
         ("search_below = 0.3\n", "stands under no method"),
         ("[flare.paper]\nsearch_below = 0.3\n", r"stand under \[METHOD\], as it has no profiles"),
         ("[flare]\nsearch_belo = 0.3\n", "did you mean 'search_below'"),
@@ -210,16 +210,13 @@ def test_a_record_is_named_in_a_comment():
 
 
 def test_the_bundled_model_gets_what_was_measured_for_it():
-    plain, read = (
-        {(method, profile): knobs for method, profile, knobs in shipped()[name].entries()}
-        for name in ("bundled:base", "bundled")
-    )
+    plain, read = (shipped()[name].entries for name in ("bundled:base", "bundled"))
     assert plain.keys() == read.keys()
     assert all(plain[key] != read[key] for key in plain)
     assert shipped()["bundled"].about != shipped()["bundled:base"].about
     own_prompts = {"bundled": {"wording": open_wording("plain")}, "bundled:base": {}}
     for name in OF_MODELS:
-        measured = shipped()[name].methods["flare"]
+        measured = shipped()[name].entries["flare", ""]
         assert measured["search_below"] != Flare().search_below
         for spec in (name, f"{name}?dtype=float32"):
             assert with_preset("flare", {}, spec, None) == {**measured, **own_prompts[name]}
@@ -257,7 +254,7 @@ def test_a_reader_with_prompts_that_are_not_known(tmp_path, qwen_folder):
 
 def test_the_trace_shows_the_value_used(bundled_by_name, sample_index):
     engine = open_engine(method="flare", index=sample_index)
-    measured = shipped()["bundled"].methods["flare"]["search_below"]
+    measured = shipped()["bundled"].entries["flare", ""]["search_below"]
     result = engine.ask("Where was Ingmar Bergman born?")
     assert f"search_below={measured}" in result.trace.events[0].method
 

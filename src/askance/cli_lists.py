@@ -206,7 +206,7 @@ def presets() -> None:
     """
     for name, preset in shipped().items():
         out.print(Text(name, style="bold").append(f"  {preset.about}", style="not bold dim"), soft_wrap=True)
-        for method, profile, knobs in preset.entries():
+        for (method, profile), knobs in preset.entries.items():
             told = ", ".join(f"{knob}={value}" for knob, value in knobs.items())
             tell(out, f"  {f'{method} {profile}'.strip():<18} {told}")
 

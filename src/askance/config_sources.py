@@ -23,6 +23,7 @@ from platformdirs import user_config_path
 from askance.config import OBJECT, OTHER_NAMES, SCHEMA_VERSION, SETTINGS, EngineConfig, plain, split_retriever
 from askance.core.errors import ConfigError, InputError, UnknownName
 from askance.core.ports import Needs
+from askance.core.toml_file import read_toml
 from askance.core.trace import Asked
 from askance.loading import encodes, is_kind
 from askance.runtime.checksum import unsealed
@@ -238,17 +239,7 @@ def _config_of_run(path: Path) -> Mapping[str, Any]:
 
 
 def _in_toml(path: Path) -> Iterator[Given]:
-    try:
-        text = path.read_text(encoding="utf-8-sig")
-        content = tomllib.loads(text)
-    except OSError as error:
-        raise ConfigError(
-            f"can't read the configuration {path}: {error.strerror}. Check the path."
-        ) from error
-    except UnicodeDecodeError as error:
-        raise ConfigError(f"the configuration {path} is not UTF-8: convert it to UTF-8.") from error
-    except (tomllib.TOMLDecodeError, RecursionError) as error:
-        raise ConfigError(f"the configuration {path} is not TOML ({error}): correct it.") from error
+    content, text = read_toml(path, "the configuration", ConfigError, "Check the path.")
     return _values(content, path, lambda *keys: f"{path}, line {_line_of(text, *keys)}")
 
 
