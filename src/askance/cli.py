@@ -6,8 +6,8 @@ import sys
 from collections.abc import Iterator
 from contextlib import contextmanager, suppress
 from functools import cache
-from importlib import import_module
 from pathlib import Path
+from pkgutil import resolve_name
 from textwrap import dedent
 from typing import Annotated, Any, cast
 
@@ -53,8 +53,7 @@ COMMANDS = {
 
 @cache
 def _command(name: str) -> Any:
-    module, _, attribute = COMMANDS[name].partition(":")
-    found, holder = getattr(import_module(module), attribute), typer.Typer()
+    found, holder = resolve_name(COMMANDS[name]), typer.Typer()
     if isinstance(found, typer.Typer):
         holder.add_typer(found, name=name)
     else:

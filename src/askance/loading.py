@@ -2,8 +2,8 @@
 
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass
-from importlib import import_module
 from pathlib import Path
+from pkgutil import resolve_name
 from typing import Any, cast
 
 from askance.core.activity import doing
@@ -92,8 +92,7 @@ def open_retriever(
     if index is None:
         raise InputError(f"retriever {kind} has nothing to search: name an index with --index DIR.")
     path, way = Path(index), RETRIEVERS[kind]
-    module, _, function = way.opener.partition(":")
-    open_folder: Callable[..., Retriever] = getattr(import_module(module), function)
+    open_folder: Callable[..., Retriever] = resolve_name(way.opener)
     if not way.encodes:
         return open_folder(path)
     chosen = encoder or _encoder_of(path)

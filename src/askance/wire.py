@@ -5,8 +5,8 @@ answers where none is named.
 from collections.abc import Callable, Mapping
 from contextlib import suppress
 from dataclasses import fields, is_dataclass
-from importlib import import_module
 from pathlib import Path
+from pkgutil import resolve_name
 from typing import Any, cast
 
 from askance.ask import Engine as Engine
@@ -85,7 +85,7 @@ def method_class(name: str) -> type[Any]:
     """
     known = METHODS | READINGS
     if name in known:
-        return _imported(known[name])
+        return cast(type[Any], resolve_name(known[name]))
     found = find_extension("methods", name)
     if found is None:
         module, colon, _ = name.partition(":")
@@ -94,11 +94,6 @@ def method_class(name: str) -> type[Any]:
     if not isinstance(found, type):
         raise InputError(f"the method {name} is no class ({found!r}): name the class of a method.")
     return found
-
-
-def _imported(target: str) -> type[Any]:
-    module, _, attribute = target.partition(":")
-    return cast(type[Any], getattr(import_module(module), attribute))
 
 
 def plain_method(method: str | Method) -> Method:
@@ -130,7 +125,7 @@ def make_method(name: str | Method, settings: Mapping[str, Any] | None = None) -
 def profiles_of(name: str) -> dict[str, type[Any]]:
     """The readings of a method by their profiles, where each is a method of its own; else none."""
     endings = {profile: f"{name}_{ending}" for profile, ending in PROFILES.items()}
-    further = {profile: _imported(READINGS[each]) for profile, each in endings.items() if each in READINGS}
+    further = {profile: resolve_name(READINGS[each]) for profile, each in endings.items() if each in READINGS}
     return {"default": method_class(name), **further} if further else {}
 
 
