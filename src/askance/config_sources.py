@@ -10,7 +10,7 @@ folder of a run, whose configuration is repeated.
 import json
 import os
 import tomllib
-from collections.abc import Callable, Iterable, Iterator, Mapping
+from collections.abc import Callable, Collection, Iterable, Iterator, Mapping
 from contextlib import contextmanager, suppress
 from dataclasses import dataclass, replace
 from functools import reduce
@@ -110,13 +110,17 @@ class Sourced:
         return replace(config, **unused, models=models)
 
     @contextmanager
-    def told(self) -> Iterator[None]:
-        """Names the file or variable that gave the value which an error is about, where that is known."""
+    def told(self, names: Collection[str]) -> Iterator[None]:
+        """Names the file or variable that gave the value which an error is about, where that is known.
+
+        Args:
+            names: of the settings that are read from here.
+        """
         try:
             yield
         except InputError as error:
             origin = self._origin_of(error.setting)
-            if origin:
+            if origin and error.setting.partition(".")[0] in names:
                 error.args = (f"{origin}: {error}",)
             raise
 
