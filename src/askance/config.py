@@ -294,13 +294,9 @@ def open_engine(config: EngineConfig | None = None, /, **settings: Any) -> Engin
         InputError: a name, knob, model, index or cache that can't be used; the model is loaded last, once
             all else has been checked.
     """
-    return (make_config(**settings) if config is None else config).open()
-
-
-def make_config(**settings: Any) -> EngineConfig:
-    """A configuration of settings by any of their names."""
-    named = {OTHER_NAMES.get(name, name): value for name, value in settings.items()}
-    return EngineConfig(**named)
+    if config is None:
+        config = EngineConfig(**{OTHER_NAMES.get(name, name): value for name, value in settings.items()})
+    return config.open()
 
 
 def split_retriever(retriever: Any) -> tuple[Any, str]:
