@@ -104,6 +104,14 @@ def test_a_model_that_judges_no_entailment(run, long):
     assert "absent holds no run" in words(err)
 
 
+def test_a_file_of_the_configuration_is_not_blamed_for_an_option(run, long, tmp_path, monkeypatch):
+    (tmp_path / "askance.toml").write_text("index = 'mine'\nmodel = 'scripted'\ncache = 'kept.sqlite'\n")
+    monkeypatch.chdir(tmp_path)
+    _, _, err = run("judge", long, "--facts", "scripted", "--index", "absent")
+    assert err.startswith("error: the index absent")
+    assert run("judge", long, "--citations", "scripted", "--config", tmp_path / "askance.toml")[0] == 0
+
+
 def test_export_alce(run, long, tmp_path):
     file = tmp_path / "alce.json"
     code, out, _ = run("export", "alce", long, "--out", file)

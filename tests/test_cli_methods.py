@@ -4,7 +4,7 @@ import dataclasses
 
 import pytest
 
-from askance.cli_methods import NEEDS
+from askance.cli_lists import NEEDS
 from askance.wire import METHODS, method_class
 
 

@@ -8,6 +8,7 @@ import pytest
 import askance
 from askance.config import SETTINGS, EngineConfig, open_engine
 from askance.config_sources import read_config
+from askance.core.docstrings import described
 from askance.core.errors import ConfigError, InputError, KnobError, UnknownName
 from askance.core.ports import Needs
 from askance.core.types import Answer
@@ -109,7 +110,7 @@ def test_bad_values_in_python(settings, error, told):
 @pytest.mark.parametrize(
     ("text", "told"),
     [
-        ("seed = 1\nindex = 3", "askance.toml, line 2: index=3: expected a path."),
+        ("seed = 1\nindex = 3", "askance.toml, line 2: index=3: input is not a valid path."),
         ("\nsede = 1\n", "unknown setting 'sede' in askance.toml, line 2: did you mean 'seed'"),
         ("seed = '1'\n", "askance.toml, line 1: seed='1': input should be a valid integer"),
         ("method = 'single'\n[models]\nanswr = 'x'\n", "askance.toml, line 3: unknown role 'answr'"),
@@ -137,7 +138,7 @@ def test_bad_files(project, run, text, told):
             "unknown variable 'ASKANCE_SEDE' of the environment: did you mean 'ASKANCE_SE",
         ),
         ("ASKANCE_SEED", "many", "ASKANCE_SEED: seed='many': input should be a valid integer"),
-        ("ASKANCE_IN_FLIGHT", "0", "ASKANCE_IN_FLIGHT: in_flight='0': input should be greater"),
+        ("ASKANCE_IN_FLIGHT", "0", "ASKANCE_IN_FLIGHT: in_flight=0: input should be greater"),
         ("ASKANCE_BUDGET__CALLS", "x", "ASKANCE_BUDGET__CALLS: knob calls='x' of the budget"),
         ("ASKANCE_SET", "x", "ASKANCE_SET: knobs='x': input should be a valid dictionary"),
     ],
@@ -360,7 +361,7 @@ def test_an_object_that_lacks_a_member_of_its_port(settings, told):
 
 def test_every_setting_has_one_declaration_that_says_what_it_means(run):
     for each in fields(EngineConfig):
-        assert each.metadata["help"]
+        assert described(EngineConfig.__doc__, "Attributes")[each.name]
     _, out, _ = run("eval", "--help", columns=200)
     for name, each in SETTINGS.items():
         assert (each.metadata["flag"] or f"--{name.replace('_', '-')}") in out

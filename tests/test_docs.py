@@ -139,7 +139,7 @@ def test_the_preset_file_of_the_documents_can_be_used(tmp_path):
     (text,) = re.findall(r"```toml\n(.*?)```", CALIBRATION, flags=re.DOTALL)
     (tmp_path / "p.toml").write_text(text)
     preset = open_preset(tmp_path / "p.toml")
-    for method, profile, knobs in preset.entries():
+    for (method, profile), knobs in preset.entries.items():
         settings = {"profile": profile} if profile else {}
         assert preset.knobs(type(make_method(method, settings)), settings) == knobs
 
@@ -216,7 +216,7 @@ def test_options_of_judge_are_documented():
 
 def option_names(command):
     """Of a command of the command line, with their dashes."""
-    params = get_command(app).commands[command].params
+    params = get_command(app).get_command(None, command).params
     return {param.opts[0] for param in params if param.param_type_name == "option"} - {"--help"}
 
 

@@ -207,13 +207,27 @@ def test_the_list_of_methods_goes_on_where_a_plug_in_fails(ours, run):
 
 
 @pytest.mark.parametrize(
-    ("command", "name"), [("datasets", "towns"), ("models", "ours"), ("prompts", "found")]
+    ("command", "name"),
+    [
+        ("datasets", "towns"),
+        ("models", "ours"),
+        ("prompts", "found"),
+        ("retrievers", "towns"),
+        ("encoders", "ours"),
+        ("metrics", "alike"),
+    ],
 )
 def test_lists_name_plug_ins_with_their_package(ours, run, command, name):
     code, out, _ = run(command, columns=200)
     assert code == 0
     (line,) = [line for line in out.splitlines() if line.startswith(f"{name} ")]
     assert "a plug-in of ours" in line
+
+
+def test_the_list_says_of_a_plug_in_that_a_name_is_askance_s_own(ours, run):
+    _, _, told = run("methods", columns=300)
+    assert "the plug-in 'single' of theirs in askance.methods is passed over" in told
+    assert "name it theirs_ext:Echo" in told
 
 
 def test_models_of_plug_ins_are_listed_as_json(ours, run):

@@ -4,8 +4,9 @@ python -m recipes.reader --dataset 2wikimultihopqa:train.json --out my-reader
 """
 
 import typer
+from typer.main import get_command
 
-from askance.cli import exit_codes
+from askance.cli import exit_codes, explain
 from askance.cli_train import reader_command
 from recipes.reader.mixture import RecipeBuilder
 
@@ -13,4 +14,6 @@ app = typer.Typer(pretty_exceptions_enable=False, add_completion=False)
 app.command()(exit_codes()(reader_command(lambda: RecipeBuilder)))
 
 if __name__ == "__main__":
-    app()
+    command = get_command(app)
+    explain(command)
+    command()

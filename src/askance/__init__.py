@@ -13,118 +13,64 @@ Names are loaded on first use, so that importing this costs next to nothing.
 from importlib import import_module
 from typing import TYPE_CHECKING, Any
 
-from askance.core.version import VERSION as __version__
+from askance.core.version import VERSION
 
 if TYPE_CHECKING:
-    from askance.ask import Engine, Result
-    from askance.config import EngineConfig, open_engine
-    from askance.config_sources import read_config
-    from askance.core.errors import AskanceError, InputError
-    from askance.core.knobs import Knobs, knob
-    from askance.core.ports import Encoder, Entailment, Method, Model, Needs, Retriever, Run
-    from askance.core.trace import Trace
-    from askance.core.types import (
-        Answer,
-        Attention,
-        Chat,
-        Citation,
-        Demo,
-        GenerateRequest,
-        Generation,
-        Hit,
-        Passage,
-        Question,
-        Raw,
-        Sampling,
-        Scored,
-        Span,
-        Token,
-        Turn,
-        Usage,
-        Want,
-    )
-    from askance.eval.datasets import Example
-    from askance.runtime.limit import Budget
+    from askance.ask import Engine as Engine
+    from askance.ask import Result as Result
+    from askance.config import EngineConfig as EngineConfig
+    from askance.config import open_engine as open_engine
+    from askance.config_sources import read_config as read_config
+    from askance.core.errors import AskanceError as AskanceError
+    from askance.core.errors import InputError as InputError
+    from askance.core.knobs import Knobs as Knobs
+    from askance.core.knobs import knob as knob
+    from askance.core.ports import Encoder as Encoder
+    from askance.core.ports import Entailment as Entailment
+    from askance.core.ports import Method as Method
+    from askance.core.ports import Model as Model
+    from askance.core.ports import Needs as Needs
+    from askance.core.ports import Retriever as Retriever
+    from askance.core.ports import Run as Run
+    from askance.core.trace import Trace as Trace
+    from askance.core.types import Answer as Answer
+    from askance.core.types import Attention as Attention
+    from askance.core.types import Chat as Chat
+    from askance.core.types import Citation as Citation
+    from askance.core.types import Demo as Demo
+    from askance.core.types import GenerateRequest as GenerateRequest
+    from askance.core.types import Generation as Generation
+    from askance.core.types import Hit as Hit
+    from askance.core.types import Passage as Passage
+    from askance.core.types import Question as Question
+    from askance.core.types import Raw as Raw
+    from askance.core.types import Sampling as Sampling
+    from askance.core.types import Scored as Scored
+    from askance.core.types import Span as Span
+    from askance.core.types import Token as Token
+    from askance.core.types import Turn as Turn
+    from askance.core.types import Usage as Usage
+    from askance.core.types import Want as Want
+    from askance.eval.datasets import Example as Example
+    from askance.runtime.limit import Budget as Budget
 
-_HOMES = {
-    "Answer": "core.types",
-    "AskanceError": "core.errors",
-    "Attention": "core.types",
-    "Budget": "runtime.limit",
-    "Chat": "core.types",
-    "Citation": "core.types",
-    "Demo": "core.types",
-    "Encoder": "core.ports",
-    "Engine": "ask",
-    "EngineConfig": "config",
-    "Entailment": "core.ports",
-    "Example": "eval.datasets",
-    "GenerateRequest": "core.types",
-    "Generation": "core.types",
-    "Hit": "core.types",
-    "InputError": "core.errors",
-    "Knobs": "core.knobs",
-    "Method": "core.ports",
-    "Model": "core.ports",
-    "Needs": "core.ports",
-    "Passage": "core.types",
-    "Question": "core.types",
-    "Raw": "core.types",
-    "Result": "ask",
-    "Retriever": "core.ports",
-    "Run": "core.ports",
-    "Sampling": "core.types",
-    "Scored": "core.types",
-    "Span": "core.types",
-    "Token": "core.types",
-    "Trace": "core.trace",
-    "Turn": "core.types",
-    "Usage": "core.types",
-    "Want": "core.types",
-    "knob": "core.knobs",
-    "open_engine": "config",
-    "read_config": "config_sources",
+__version__ = VERSION
+_NAMES = {
+    "ask": "Engine Result",
+    "config": "EngineConfig open_engine",
+    "config_sources": "read_config",
+    "core.errors": "AskanceError InputError",
+    "core.knobs": "Knobs knob",
+    "core.ports": "Encoder Entailment Method Model Needs Retriever Run",
+    "core.trace": "Trace",
+    "core.types": "Answer Attention Chat Citation Demo GenerateRequest Generation Hit Passage Question Raw "
+    "Sampling Scored Span Token Turn Usage Want",
+    "eval.datasets": "Example",
+    "runtime.limit": "Budget",
 }
-__all__ = [
-    "Answer",
-    "AskanceError",
-    "Attention",
-    "Budget",
-    "Chat",
-    "Citation",
-    "Demo",
-    "Encoder",
-    "Engine",
-    "EngineConfig",
-    "Entailment",
-    "Example",
-    "GenerateRequest",
-    "Generation",
-    "Hit",
-    "InputError",
-    "Knobs",
-    "Method",
-    "Model",
-    "Needs",
-    "Passage",
-    "Question",
-    "Raw",
-    "Result",
-    "Retriever",
-    "Run",
-    "Sampling",
-    "Scored",
-    "Span",
-    "Token",
-    "Trace",
-    "Turn",
-    "Usage",
-    "Want",
-    "__version__",
-    "knob",
-    "open_engine",
-    "read_config",
-]
+"""What is public, by the module that has it."""
+_HOMES = {name: module for module, names in _NAMES.items() for name in names.split()}
+__all__ = sorted(("__version__", *_HOMES))
 
 
 def __getattr__(name: str) -> Any:

@@ -3,75 +3,78 @@
 import io
 import os
 import sys
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator
 from contextlib import contextmanager, suppress
 from functools import cache
-from importlib import import_module
 from pathlib import Path
-from typing import Annotated, Any, TextIO, cast
+from pkgutil import resolve_name
+from textwrap import dedent
+from typing import Annotated, Any, cast
 
 import typer
 from typer.core import TyperGroup
 from typer.main import get_group
 
-from askance.cli_examples import add_examples
-from askance.cli_options import JSON
 from askance.core.activity import shown_by
+from askance.core.docstrings import described
 from askance.core.errors import AskanceError, MachineFailure
 from askance.core.machine import machine_failure
 from askance.core.notes import noted
 from askance.core.strict_json import json_line
 from askance.core.version import VERSION
-from askance.serve.activity import Activities
-from askance.serve.console import err, out
-from askance.text.printable import printable
+from askance.serve.console import err, out, tell
+from askance.serve.progress import Activities
 
 COMMANDS = {
     "ask": "askance.cli_ask:ask",
-    "methods": "askance.cli_methods:methods",
-    "prompts": "askance.cli_methods:prompts",
-    "index": "askance.cli_index:index",
-    "search": "askance.cli_index:search",
-    "trace": "askance.cli_trace:show_trace",
+    "methods": "askance.cli_lists:methods",
+    "prompts": "askance.cli_lists:prompts",
+    "index": "askance.cli_ask:index",
+    "search": "askance.cli_ask:search",
+    "trace": "askance.cli_ask:show_trace",
     "eval": "askance.cli_eval:evaluate",
     "grid": "askance.cli_eval:grid",
-    "models": "askance.cli_models:models",
-    "calibrate": "askance.cli_calibrate:calibrate",
-    "presets": "askance.cli_calibrate:presets",
-    "config": "askance.cli_config:config",
+    "models": "askance.cli_lists:models",
+    "retrievers": "askance.cli_lists:retrievers",
+    "encoders": "askance.cli_lists:encoders",
+    "calibrate": "askance.cli_train:calibrate",
+    "presets": "askance.cli_lists:presets",
+    "config": "askance.cli_ask:config",
     "train": "askance.cli_train:train",
-    "datasets": "askance.cli_datasets:datasets",
-    "judge": "askance.cli_judge:judge",
-    "export": "askance.cli_export:export",
+    "datasets": "askance.cli_lists:datasets",
+    "metrics": "askance.cli_lists:metrics",
+    "judge": "askance.cli_eval:judge",
+    "export": "askance.cli_runs:export",
     "compare": "askance.cli_runs:compare",
     "report": "askance.cli_runs:report",
 }
 """Every command, as "module:function" or the group of its own commands, which is imported on use."""
 
 
-class _Imported(Mapping[str, Any]):
-    """`COMMANDS` as the framework's own, each imported when it is asked for: one pays for no other."""
-
-    def __getitem__(self, name: str) -> Any:
-        return _command(name)
-
-    def __iter__(self) -> Iterator[str]:
-        return iter(COMMANDS)
-
-    def __len__(self) -> int:
-        return len(COMMANDS)
-
-
 @cache
 def _command(name: str) -> Any:
-    module, _, attribute = COMMANDS[name].partition(":")
-    found, holder = getattr(import_module(module), attribute), typer.Typer()
+    found, holder = resolve_name(COMMANDS[name]), typer.Typer()
     if isinstance(found, typer.Typer):
         holder.add_typer(found, name=name)
     else:
         holder.command(name)(found)
-    add_examples(holder)
-    return get_group(holder).commands[name]
+    command = get_group(holder).commands[name]
+    explain(command)
+    return command
+
+
+def explain(command: Any) -> None:
+    """Take a command's help from its docstring, and that of its own commands: what it does, the help of its
+    options from "Args:", and the "Examples:" that the help ends with.
+    """
+    told, _, examples = (command.help or "").partition("\n\nExamples:\n")
+    command.help = told.partition("\n\nArgs:\n")[0]
+    command.epilog = f"Examples:\n{dedent(examples)}" if examples else None
+    helps = described(told, "Args")
+    for parameter in command.params:
+        parameter.help = helps.get(parameter.name, parameter.help)
+    for own in getattr(command, "commands", {}).values():
+        explain(own)
 
 
 class Commands(TyperGroup):
@@ -79,45 +82,38 @@ class Commands(TyperGroup):
 
     def __init__(self, **attributes: Any) -> None:
         super().__init__(**attributes)
-        self.commands = cast(dict[str, Any], _Imported())
+        explain(self)
+        self.commands = dict.fromkeys(COMMANDS, cast(Any, None))
 
-    def invoke(self, context: Any) -> Any:
-        with exit_codes(as_json=JSON in context.args), noted(_Telling()), shown_by(Activities(err)):
-            return super().invoke(context)
+    def get_command(self, ctx: Any, cmd_name: str) -> Any:
+        """A command, imported when it is asked for: one pays for no other."""
+        return _command(cmd_name) if cmd_name in COMMANDS else None
+
+    def invoke(self, ctx: Any) -> Any:
+        """Run the command that was named."""
+        with exit_codes(as_json="--json" in ctx.args), noted(_told_once()), shown_by(Activities(err)):
+            return super().invoke(ctx)
 
 
-app = typer.Typer(
-    cls=Commands,
-    help="Retrieval-augmented generation that decides when to search, and shows why.",
-    no_args_is_help=True,
-    add_completion=False,
-    pretty_exceptions_enable=False,
-)
+app = typer.Typer(cls=Commands, no_args_is_help=True, add_completion=False, pretty_exceptions_enable=False)
 
 
 def main() -> None:
     """Entry point."""
-    _open_what_is_closed()
+    for name in ("stdin", "stdout", "stderr"):
+        if (
+            getattr(sys, name) is None
+        ):  # was closed: nothing is read from it, and what is written goes nowhere
+            setattr(sys, name, Path(os.devnull).open("r+", encoding="utf-8"))  # noqa: SIM115
     for stream in (sys.stdout, sys.stderr):
         if isinstance(stream, io.TextIOWrapper):
-            _make_safe(stream)
+            # JSON and TOML are UTF-8 wherever they go; a terminal escapes what it has no character for.
+            stream.reconfigure(encoding=None if stream.isatty() else "utf-8", errors="backslashreplace")
     with exit_codes():
         try:
             app(prog_name="askance")
         finally:
             sys.stdout.flush()
-
-
-def _open_what_is_closed() -> None:
-    """Nothing is read from a standard stream that was closed, and what is written to it goes nowhere."""
-    for name in ("stdin", "stdout", "stderr"):
-        if getattr(sys, name) is None:
-            setattr(sys, name, Path(os.devnull).open("r+", encoding="utf-8"))  # noqa: SIM115
-
-
-def _make_safe(stream: io.TextIOWrapper) -> None:
-    """JSON and TOML are UTF-8 wherever they go; a terminal escapes what it has no character for."""
-    stream.reconfigure(encoding=None if stream.isatty() else "utf-8", errors="backslashreplace")
 
 
 @contextmanager
@@ -130,16 +126,14 @@ def exit_codes(*, as_json: bool = False) -> Iterator[None]:
     """
     try:
         yield
-    except AskanceError as error:
-        raise _told(machine_failure(error) or error, as_json=as_json) from error
     except typer.TyperException as error:
         _print_error_object(error, error.format_message(), error.exit_code, wanted=as_json)
         raise
-    except (MemoryError, OSError, RuntimeError, ImportError) as error:
-        failure = machine_failure(error)
-        if failure is None:
+    except (AskanceError, MemoryError, OSError, RuntimeError, ImportError) as error:
+        told = machine_failure(error) or error
+        if not isinstance(told, AskanceError):
             raise
-        raise _told(failure, as_json=as_json) from error
+        raise _told(told, as_json=as_json) from error
     except KeyboardInterrupt as error:
         _print_error_object(error, "interrupted", 130, wanted=as_json)
         err.print("interrupted", style="red")
@@ -152,16 +146,9 @@ def _print_error_object(error: BaseException, message: str, exit_code: int, *, w
         print(json_line({"error": told}))
 
 
-class _Telling:
+def _told_once() -> Any:
     """Says on standard error what calls note, such as why one waits; the same only once."""
-
-    def __init__(self) -> None:
-        self._told = set[str]()
-
-    def __call__(self, name: str, text: str) -> None:
-        if text not in self._told:
-            self._told.add(text)
-            err.print(printable(text), style="yellow", markup=False, soft_wrap=True)
+    return cache(lambda name, text: tell(err, text, "yellow"))
 
 
 def _told(error: AskanceError, *, as_json: bool) -> SystemExit:
@@ -169,19 +156,15 @@ def _told(error: AskanceError, *, as_json: bool) -> SystemExit:
     with suppress(OSError):
         _print_error_object(error, str(error), error.exit_code, wanted=as_json)
     with suppress(OSError):
-        err.print(printable(f"error: {error}"), style="red", markup=False, soft_wrap=True)
+        tell(err, f"error: {error}", "red")
     if isinstance(error, MachineFailure):
         # What could not be written would be tried once more when the process ends, with a traceback.
         for stream in (sys.stdout, sys.stderr):
-            _give_up_where_full(stream)
+            try:
+                stream.flush()
+            except OSError:
+                os.dup2(os.open(os.devnull, os.O_WRONLY), stream.fileno())
     return SystemExit(error.exit_code)
-
-
-def _give_up_where_full(stream: TextIO) -> None:
-    try:
-        stream.flush()
-    except OSError:
-        os.dup2(os.open(os.devnull, os.O_WRONLY), stream.fileno())
 
 
 def _version(wanted: bool) -> None:
@@ -196,10 +179,12 @@ def _root(
         bool, typer.Option("--version", callback=_version, is_eager=True, help="Print the version.")
     ] = False,
 ) -> None:
-    """Options before the command."""
+    """Retrieval-augmented generation that decides when to search, and shows why.
 
-
-add_examples(app)
+    Examples:
+        askance index @sample --out sample-index
+        askance ask "Where was Ingmar Bergman born?" --index sample-index
+    """
 
 
 if __name__ == "__main__":

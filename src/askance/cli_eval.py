@@ -1,64 +1,51 @@
-"""The commands that ask methods the questions of datasets, and keep what comes of it."""
+"""The commands that make runs, where a method is asked the questions of a dataset, and have them judged."""
 
 import asyncio
 import dataclasses
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated
+from typing import Annotated
 
 import typer
-from rich.table import Table
 from rich.text import Text
 
 from askance.ask import models_told
-from askance.cli_options import CacheOption, ConfigOption, InFlightOption, JsonFlag
-from askance.cli_settings import flags_given, with_settings
-from askance.config_sources import OPTION, Sourced, given_as, sources
+from askance.cli_options import JsonFlag, NumberOption, OutOption, RequiredOption, SpecOption, with_settings
+from askance.config import EngineConfig
+from askance.config_sources import Sourced
+from askance.core.errors import AskanceError, InputError
 from askance.core.strict_json import json_line
+from askance.eval.cell import Cell, Terms, look_up
+from askance.eval.cell import evaluate as run_cell
+from askance.eval.grid import look_up_all, read_grid, run_grid
+from askance.eval.judging.facts import FactJudge
+from askance.eval.judging.judge_run import Judged, check_can_be_judged, judge_citations_of, judge_facts_of
+from askance.eval.metrics import DEFAULT_METRICS
 from askance.eval.readings import DEFAULT_READING
+from askance.eval.recorded_run import RecordedRun, read_run
+from askance.eval.selection import Selection
+from askance.eval.summaries import Costs, reading_told, summarise
 from askance.loading import load_models
-from askance.serve.console import err, out
+from askance.models.kinds import load_entailment, suits_in_flight
+from askance.serve.console import err, out, plain_table, tell
+from askance.serve.progress import EvaluationProgress, JudgingProgress
+from askance.serve.tables import interval_table
 from askance.text.printable import printable, printable_record
 
-if TYPE_CHECKING:
-    from askance.eval.recorded_run import RecordedRun
-    from askance.eval.summaries import Costs
-
-
 MAX_FAILURES = 20
-MaxFailuresOption = Annotated[
-    int,
-    typer.Option(
-        min=0, metavar="N", help="Stop, with exit code 1, once more than N questions of a run have failed."
-    ),
-]
-ReadingOption = Annotated[
-    str,
-    typer.Option(
-        help="How short answers are read before they are scored: own, or authors, as the DRAGIN authors read "
-        "those of 2wikimultihopqa, hotpotqa, iirc and strategyqa. A run that is there is read anew.",
-    ),
-]
-RetryFlag = Annotated[
-    bool, typer.Option("--retry-failures", help="Ask the questions again that failed before.")
-]
+MaxFailuresOption = Annotated[int, typer.Option(min=0, metavar="N")]
+RetryFlag = Annotated[bool, typer.Option("--retry-failures")]
 
 
 @with_settings()
 def evaluate(
-    dataset: Annotated[str, typer.Option(help="NAME:FILE, see `askance datasets`.")],
-    folder: Annotated[Path, typer.Option("--out", help="Folder of the run; a stopped run goes on.")],
+    dataset: RequiredOption,
+    folder: OutOption,
     sourced: Sourced,
-    limit: Annotated[int | None, typer.Option(metavar="N", help="Ask the first N questions.")] = None,
-    sample: Annotated[
-        int | None, typer.Option(metavar="N", help="Ask N questions, each kind with its share.")
-    ] = None,
-    ids: Annotated[
-        Path | None, typer.Option(help="Ask the questions whose ids are the lines of this file.")
-    ] = None,
-    metric: Annotated[
-        list[str] | None, typer.Option(help="A metric, in place of the usual ones; may be given again.")
-    ] = None,
-    reading: ReadingOption = DEFAULT_READING,
+    limit: NumberOption = None,
+    sample: NumberOption = None,
+    ids: Path | None = None,
+    metric: list[str] | None = None,
+    reading: str = DEFAULT_READING,
     max_failures: MaxFailuresOption = MAX_FAILURES,
     retry_failures: RetryFlag = False,
     as_json: JsonFlag = False,
@@ -66,13 +53,23 @@ def evaluate(
     """Ask a method the questions of a dataset, and say what its answers are worth and cost.
 
     Each finished question is on the disk before the next is counted: the same command goes on after a kill.
-    """
-    from askance.eval.cell import Cell, Terms, look_up
-    from askance.eval.cell import evaluate as run_cell
-    from askance.eval.metrics import DEFAULT_METRICS
-    from askance.eval.selection import Selection
-    from askance.serve.progress import EvaluationProgress
 
+    Args:
+        dataset: NAME:FILE, see `askance datasets`.
+        folder: Folder of the run; a stopped run goes on.
+        limit: Ask the first N questions.
+        sample: Ask N questions, each kind with its share.
+        ids: Ask the questions whose ids are the lines of this file.
+        metric: A metric, in place of the usual ones; may be given again.
+        reading: How short answers are read before they are scored: own, or authors, as the DRAGIN authors
+            read those of 2wikimultihopqa, hotpotqa, iirc and strategyqa. A run that is there is read anew.
+        max_failures: Stop, with exit code 1, once more than N questions of a run have failed.
+        retry_failures: Ask the questions again that failed before.
+
+    Examples:
+        askance eval --dataset sample --index sample-index --limit 9 --out runs/dragin
+        askance eval --dataset sample --index @gold --method single --out runs/single
+    """
     cell = Cell(
         **sourced.for_method().settings,
         dataset=dataset,
@@ -89,51 +86,54 @@ def evaluate(
         raise typer.Exit(1)
 
 
+@with_settings("cache", "in_flight")
 def grid(
-    file: Annotated[Path, typer.Argument(help="TOML: methods, datasets and models; see docs/runs.md.")],
-    folder: Annotated[Path, typer.Option("--out", help="Folder of the runs: OUT/DATASET/MODEL/METHOD.")],
-    cache: CacheOption = None,
-    in_flight: InFlightOption = None,
-    config: ConfigOption = None,
+    file: Annotated[Path, typer.Argument()],
+    folder: OutOption,
+    sourced: Sourced,
     max_failures: MaxFailuresOption = MAX_FAILURES,
     retry_failures: RetryFlag = False,
 ) -> None:
-    """Evaluate methods × datasets × models: all that is not done yet."""
-    from askance.core.errors import AskanceError
-    from askance.eval.cell import Terms
-    from askance.eval.grid import look_up_all, read_grid, run_grid
-    from askance.serve.progress import EvaluationProgress
+    """Evaluate methods × datasets × models: all that is not done yet.
 
-    flags = flags_given({"cache": cache, "in_flight": in_flight})
-    cells = look_up_all(read_grid(file).cells(sources(config), given_as(flags, OPTION)))
+    Args:
+        file: TOML: methods, datasets and models; see docs/runs.md.
+        folder: Folder of the runs: OUT/DATASET/MODEL/METHOD.
+        max_failures: Stop, with exit code 1, once more than N questions of a run have failed.
+        retry_failures: Ask the questions again that failed before.
+
+    Examples:
+        askance grid grid.toml --out runs
+        askance grid grid.toml --out runs --in-flight 4
+    """
+    *base, flags = sourced.layers
+    cells = look_up_all(read_grid(file).cells(base, flags))
     terms = Terms(max_failures, retry_failures)
     work = run_grid(cells, folder, load_models, terms, lambda name: EvaluationProgress(err, name))
     found = asyncio.run(work)
     runs = {name: run for name, run in found.items() if not isinstance(run, AskanceError)}
     stopped = {name: error for name, error in found.items() if isinstance(error, AskanceError)}
     if runs:
-        out.print(_grid_table(runs))
+        _show_grid(runs)
     for name, error in stopped.items():
-        err.print(printable(f"stopped: {name}: {error}"), style="red", markup=False, soft_wrap=True)
+        tell(err, f"stopped: {name}: {error}", "red")
     codes = [error.exit_code for error in stopped.values()] + [1 for run in runs.values() if _has_failed(run)]
     if codes:
         raise typer.Exit(max(codes))
 
 
-def _has_failed(run: "RecordedRun") -> bool:
+def _has_failed(run: RecordedRun) -> bool:
     """Whether no question of a run was answered."""
     return bool(run.records) and all(record.is_failure for record in run.records)
 
 
-def _grid_table(runs: "dict[str, RecordedRun]") -> Table:
+def _show_grid(runs: dict[str, RecordedRun]) -> None:
     """A line a run: its main metric, and what a question cost."""
-    from askance.eval.summaries import summarise
-
-    table = Table(box=None, pad_edge=False, header_style="bold")
-    table.add_column("run", no_wrap=True)
-    table.add_column("method")
-    for heading in ("asked", "worth (95 %)", "searches", "tokens", "s"):
-        table.add_column(heading, justify="right", no_wrap=True)
+    table = plain_table(
+        ("run", "method", "asked", "worth (95 %)", "searches", "tokens", "s"), (), num_words=2
+    )
+    for column in table.columns:
+        column.no_wrap = column.header != "method"
     for name, run in runs.items():
         summary = printable_record(summarise(run))
         worth = summary.metrics.get(summary.main_metric)
@@ -145,41 +145,117 @@ def _grid_table(runs: "dict[str, RecordedRun]") -> Table:
             f"{summary.costs.searches:.2f}", summary.costs.computed_text,
             f"{summary.costs.median_seconds:.1f}",
         )  # fmt: skip
-    return table
+    out.print(table)
 
 
-def _show_as_json(run: "RecordedRun") -> None:
-    from askance.eval.summaries import summarise
+def _show_as_json(run: RecordedRun) -> None:
 
     failures = {record.id: record.error for record in run.records if record.is_failure}
     print(json_line({**dataclasses.asdict(summarise(run)), "failed": failures}))
 
 
-def _show(run: "RecordedRun") -> None:
-    from askance.eval.summaries import reading_told, summarise
-    from askance.serve.tables import interval_table
+def _show(run: RecordedRun) -> None:
 
     for record in run.records:
         if record.is_failure:
-            told = printable(f"failed: {record.id}: {record.error}")
-            err.print(told, style="yellow", markup=False, soft_wrap=True)
+            tell(err, f"failed: {record.id}: {record.error}", "yellow")
     summary = printable_record(summarise(run))
     asked = f"{summary.num_finished:,} questions of {run.settings.dataset_name}"
     models = printable(models_told(run.settings.models, run.settings.precisions))
     told = f"  {models}, {asked}{reading_told(summary.reading)}"
-    head = Text(summary.title, style="bold").append(told, style="not bold dim")
-    out.print(head, soft_wrap=True)
+    out.print(Text(summary.title, style="bold").append(told, style="not bold dim"), soft_wrap=True)
     out.print(interval_table(summary.metrics))
     out.print(_cost_line(summary.costs), soft_wrap=True)
     if summary.failures:
-        told = f"{summary.failures} of {asked} failed, and count as answered wrongly"
-        out.print(told, style="yellow", markup=False, soft_wrap=True)
-    out.print(printable(f"run: {run.folder}"), style="dim", markup=False, soft_wrap=True)
+        tell(out, f"{summary.failures} of {asked} failed, and count as answered wrongly", "yellow")
+    tell(out, f"run: {run.folder}", "dim")
 
 
-def _cost_line(costs: "Costs") -> str:
+def _cost_line(costs: Costs) -> str:
     return (
         f"a question: {costs.searches:.2f} searches · {costs.computed_text} tokens computed "
         f"({costs.tokens_generated:,.0f} generated, {costs.tokens_reused:,.0f} more reused) · "
         f"{costs.median_seconds:.2f} s (median; 95 % within {costs.p95_seconds:.2f} s)"
     )
+
+
+@with_settings("cache", "in_flight")
+def judge(
+    runs: Annotated[list[Path], typer.Argument(metavar="RUN")],
+    sourced: Sourced,
+    citations: SpecOption = None,
+    facts: SpecOption = None,
+    index: Path | None = None,
+    passages: Annotated[int, typer.Option(min=1, metavar="N")] = 5,
+    gamma: Annotated[float, typer.Option(min=0)] = 10,
+    as_json: JsonFlag = False,
+) -> None:
+    """Have models judge answers: whether citations bear them out, and how much of what they say is true.
+
+    What is found is kept in RUN/judged; the same command goes on after a kill.
+
+    Args:
+        runs: Folders written by `askance eval`.
+        citations: Judge citations by this model of natural language inference: hf:NAME.
+        facts: Judge facts by this model, see `askance models`; needs --index.
+        index: Where facts are looked up: made by `askance index`.
+        passages: Passages to judge a fact by.
+        gamma: Answers with fewer facts are marked down; 0 marks none down.
+
+    Examples:
+        askance judge runs/dragin --citations hf:google/t5_xxl_true_nli_mixture
+        askance judge runs/dragin --facts bundled --index sample-index
+    """
+    _check_named(citations, facts, index)
+    found = [read_run(folder) for folder in runs]
+    for run in found:
+        check_can_be_judged(run, ["citations"] if citations else [])
+    in_flight = sourced.config.in_flight or (suits_in_flight(facts) if facts else 1)
+    fact_judge = _fact_judge(facts, index, passages, sourced.config.cache) if facts and index else None
+    entailment = load_entailment(citations) if citations else None
+    judged: list[tuple[RecordedRun, list[Judged]]] = []
+    for run in found:
+        kept = []
+        with JudgingProgress(err, str(run.folder)) as progress:
+            if entailment is not None:
+                kept.append(asyncio.run(judge_citations_of(run, entailment, citations or "", progress)))
+            if fact_judge is not None:
+                work = judge_facts_of(
+                    run, fact_judge, facts or "", gamma=gamma, in_flight=in_flight, progress=progress
+                )
+                kept.append(asyncio.run(work))
+        judged.append((run, kept))
+    if as_json:
+        print(json_line({"runs": [{"run": str(run.folder), "judged": kept} for run, kept in judged]}))
+        return
+    for run, kept in judged:
+        _show_judged(run, kept)
+
+
+def _check_named(citations: str | None, facts: str | None, index: Path | None) -> None:
+    if citations is None and facts is None and index is None:
+        raise InputError(
+            "nothing to judge by is named: give --citations hf:NAME, or --facts SPEC --index DIR."
+        )
+    if (facts is None) != (index is None):
+        given, missing = ("--facts", "--index DIR") if index is None else ("--index", "--facts SPEC")
+        raise InputError(f"{given} is given without {missing}: facts are judged by a model and an index.")
+
+
+def _fact_judge(spec: str, index: Path, passages: int, cache: Path | None) -> FactJudge | None:
+
+    config = EngineConfig(models={"answer": spec, "judge": spec}, index=index, cache=cache)
+    retriever = config.open_retriever()
+    return None if retriever is None else FactJudge(config.load_models()["judge"], retriever, passages)
+
+
+def _show_judged(run: RecordedRun, judged: list[Judged]) -> None:
+
+    for each in judged:
+        told = f"  {each.kind} by {each.judge['judge']}, {each.num_questions:,} answers"
+        head = Text(printable(run.settings.title), style="bold").append(printable(told), style="not bold dim")
+        out.print(head, soft_wrap=True)
+        out.print(interval_table(printable_record(each.scores)))
+        tell(out, f"judged: {each.file}", "dim")
+    if not run.is_complete:
+        tell(out, f"unfinished: {len(run.records)} of {run.settings.num_questions} questions", "yellow")

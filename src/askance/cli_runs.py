@@ -1,80 +1,66 @@
-"""The commands that read runs of the evaluation: comparing them, and reporting them on a page."""
+"""The commands that read runs of the evaluation: compared, reported on a page, in the formats of others."""
 
 import dataclasses
 from collections.abc import Sequence
-from dataclasses import dataclass
 from datetime import UTC, datetime
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated
+from typing import Annotated
 
 import typer
 from rich.text import Text
 
-from askance.cli_options import JsonFlag
+from askance.cli_options import JsonFlag, OutOption, write_out
 from askance.core.errors import InputError
 from askance.core.strict_json import json_line
-from askance.runtime.durable import write_atomically
+from askance.eval import export as formats
+from askance.eval.metrics.prices import read_prices
+from askance.eval.paired_runs import Comparisons, compare_group
+from askance.eval.recorded_run import RecordedRun, read_run
+from askance.eval.report.page import Reported, report_page
+from askance.eval.run_groups import group_runs, places_of
+from askance.eval.tables import counted, markdown, remarks_of, setting_lines, tables_of
 from askance.runtime.trace_file import check_writable
 from askance.serve.console import out
-from askance.text.printable import printable, printable_record
+from askance.serve.tables import print_tables
+from askance.text.printable import printable_record
 
-if TYPE_CHECKING:
-    from askance.eval.paired_runs import Comparisons
-    from askance.eval.report.page import Reported
-
-
-RunsArgument = Annotated[list[Path], typer.Argument(metavar="RUN", help="Folders written by `askance eval`.")]
-BaseOption = Annotated[
-    str | None, typer.Option(help="The run to compare with, by folder or name; otherwise the first.")
-]
-AllPairsFlag = Annotated[bool, typer.Option("--all-pairs", help="Compare every two runs.")]
-MetricOption = Annotated[
-    list[str] | None, typer.Option(help="To compare by; may be given again. Otherwise the main ones.")
-]
-CommonFlag = Annotated[
-    bool,
-    typer.Option("--common", help="Compare the questions that all runs have finished; leave out others."),
-]
-
-
-PriceOption = Annotated[
-    list[str] | None,
-    typer.Option(
-        help="NAME=PRICE, once each: prompt, generated, reused (a million tokens), search, currency."
-    ),
-]
-QUESTIONS = "Of each comparison, show the N questions that differ most."
-
-
-@dataclass(frozen=True, slots=True)
-class _Wanted:
-    """What both commands take, as it was typed."""
-
-    folders: Sequence[Path]
-    base: str | None
-    all_pairs: bool
-    metrics: Sequence[str]
-    common: bool
-    prices: Sequence[str]
-    num_questions: int
+RunsArgument = Annotated[list[Path], typer.Argument(metavar="RUN")]
+AllPairsFlag = Annotated[bool, typer.Option("--all-pairs")]
+CommonFlag = Annotated[bool, typer.Option("--common")]
+QuestionsOption = Annotated[int, typer.Option(min=0, metavar="N")]
 
 
 def compare(
     runs: RunsArgument,
-    base: BaseOption = None,
+    base: str | None = None,
     all_pairs: AllPairsFlag = False,
-    metric: MetricOption = None,
+    metric: list[str] | None = None,
     common: CommonFlag = False,
-    price: PriceOption = None,
-    questions: Annotated[int, typer.Option(min=0, metavar="N", help=QUESTIONS)] = 0,
+    price: list[str] | None = None,
+    questions: QuestionsOption = 0,
     as_json: JsonFlag = False,
-    as_markdown: Annotated[bool, typer.Option("--markdown", help="Print Markdown.")] = False,
+    as_markdown: Annotated[bool, typer.Option("--markdown")] = False,
 ) -> None:
-    """Compare runs over the same questions, with intervals and p-values."""
+    """Compare runs over the same questions, with intervals and p-values.
+
+    Args:
+        runs: Folders written by `askance eval`.
+        base: The run to compare with, by folder or name; otherwise the first.
+        all_pairs: Compare every two runs.
+        metric: To compare by; may be given again. Otherwise the main ones.
+        common: Compare the questions that all runs have finished; leave out others.
+        price: NAME=PRICE, once each: prompt, generated, reused (a million tokens), search, currency.
+        questions: Of each comparison, show the N questions that differ most.
+        as_markdown: Print Markdown.
+
+    Examples:
+        askance compare runs/single runs/dragin
+        askance compare runs/single runs/dragin --questions 5 --markdown
+    """
     if as_json and as_markdown:
         raise InputError("--json and --markdown exclude each other: give one of them.")
-    wanted = _Wanted(runs, base, all_pairs, metric or (), common, price or (), questions)
-    found = [each.found for each in _reported(wanted)]
+    reported = _reported(runs, base, all_pairs, metric, common, price, questions)
+    found = [each.found for each in reported]
     if as_json:
         print(json_line({"datasets": [dataclasses.asdict(each) for each in found]}))
     elif as_markdown:
@@ -85,54 +71,65 @@ def compare(
 
 def report(
     runs: RunsArgument,
-    file: Annotated[Path, typer.Option("--out", help="Write the page to this file (HTML).")],
-    base: BaseOption = None,
+    file: OutOption,
+    base: str | None = None,
     all_pairs: AllPairsFlag = False,
-    metric: MetricOption = None,
+    metric: list[str] | None = None,
     common: CommonFlag = False,
-    price: PriceOption = None,
-    questions: Annotated[int, typer.Option(min=0, metavar="N", help=QUESTIONS)] = 5,
+    price: list[str] | None = None,
+    questions: QuestionsOption = 5,
 ) -> None:
-    """Write one page about runs: tables, charts, and what papers print for the same datasets."""
-    from askance.eval.report.page import report_page
+    """Write one page about runs: tables, charts, and what papers print for the same datasets.
 
+    Args:
+        file: Write the page to this file (HTML).
+        runs: Folders written by `askance eval`.
+        base: The run to compare with, by folder or name; otherwise the first.
+        all_pairs: Compare every two runs.
+        metric: To compare by; may be given again. Otherwise the main ones.
+        common: Compare the questions that all runs have finished; leave out others.
+        price: NAME=PRICE, once each: prompt, generated, reused (a million tokens), search, currency.
+        questions: Of each comparison, show the N questions that differ most.
+
+    Examples:
+        askance report runs/single runs/dragin --out report.html
+        askance report runs/single runs/dragin --price prompt=0.15 --out report.html
+    """
     check_writable(file)
-    wanted = _Wanted(runs, base, all_pairs, metric or (), common, price or (), questions)
-    page = report_page(_reported(wanted), f"{datetime.now(UTC):%Y-%m-%d}")
-    try:
-        write_atomically(file, page)
-    except OSError as error:
-        raise InputError(f"can't write {file}: {error.strerror}. Name another file.") from error
-    out.print(printable(f"report: {file}"), markup=False, soft_wrap=True)
+    reported = _reported(runs, base, all_pairs, metric, common, price, questions)
+    write_out(file, report_page(reported, f"{datetime.now(UTC):%Y-%m-%d}"), f"report: {file}")
 
 
-def _reported(wanted: _Wanted) -> "list[Reported]":
-    from askance.eval.metrics.prices import read_prices
-    from askance.eval.paired_runs import compare_group
-    from askance.eval.recorded_run import read_run
-    from askance.eval.report.page import Reported
-    from askance.eval.run_groups import group_runs, places_of
+def _reported(
+    folders: Sequence[Path],
+    base: str | None,
+    all_pairs: bool,
+    metrics: Sequence[str] | None,
+    common: bool,
+    prices: Sequence[str] | None,
+    num_questions: int,
+) -> list[Reported]:
 
-    prices = read_prices(wanted.prices) if wanted.prices else None
-    groups = group_runs([read_run(folder) for folder in wanted.folders], common=wanted.common)
-    bases = [0] * len(groups) if wanted.base is None else places_of(wanted.base, groups)
-    found = (
-        compare_group(
+    read = read_prices(prices) if prices else None
+    groups = group_runs([read_run(folder) for folder in folders], common=common)
+    bases = [0] * len(groups) if base is None else places_of(base, groups)
+    return [
+        Reported(
             group,
-            metrics=wanted.metrics,
-            base=base,
-            all_pairs=wanted.all_pairs,
-            num_questions=wanted.num_questions,
-            prices=prices,
+            compare_group(
+                group,
+                metrics=metrics or (),
+                base=place,
+                all_pairs=all_pairs,
+                num_questions=num_questions,
+                prices=read,
+            ),
         )
-        for group, base in zip(groups, bases, strict=True)
-    )
-    return [Reported(group, each) for group, each in zip(groups, found, strict=True)]
+        for group, place in zip(groups, bases, strict=True)
+    ]
 
 
-def _show(found: "Sequence[Comparisons]") -> None:
-    from askance.eval.tables import counted, remarks_of, setting_lines, tables_of
-    from askance.serve.tables import print_tables
+def _show(found: Sequence[Comparisons]) -> None:
 
     for number, each in enumerate(found):
         title = Text(f"{each.dataset}, {counted(each.num_questions)}", style="bold underline")
@@ -144,9 +141,68 @@ def _show(found: "Sequence[Comparisons]") -> None:
         print_tables(out, tables_of(each))
 
 
-def _markdown(found: "Comparisons") -> str:
-    from askance.eval.tables import counted, markdown, remarks_of, setting_lines, tables_of
+def _markdown(found: Comparisons) -> str:
 
     told = [*setting_lines(found), *remarks_of(found)]
     head = f"## {found.dataset}, {counted(found.num_questions)}"
     return "\n\n".join([head, *told, *map(markdown, tables_of(found))])
+
+
+export = typer.Typer(no_args_is_help=True, add_completion=False)
+RunArgument = Annotated[Path, typer.Argument(metavar="RUN")]
+
+
+@export.callback()
+def _export() -> None:
+    """Write a run in the format of another evaluation.
+
+    Examples:
+        askance export alce runs/asqa --out alce.json
+        askance export alce --help
+    """
+
+
+@export.command()
+def alce(run: RunArgument, file: OutOption, dataset: str | None = None) -> None:
+    """Write a run over ASQA as ALCE's eval.py reads it (JSON).
+
+    Args:
+        run: A folder written by `askance eval`.
+        file: The file to write; there must be none yet.
+        dataset: asqa:FILE; otherwise the file that the run was asked from.
+
+    Examples:
+        askance export alce runs/asqa --out alce.json
+        askance export alce runs/asqa --dataset asqa:asqa.json --out alce.json
+    """
+    found = _run_for(file, run)
+    _write(file, formats.alce(found, dataset or found.settings.dataset), found)
+
+
+@export.command()
+def factscore(run: RunArgument, file: OutOption) -> None:
+    """Write a run over biographies as FActScore reads it (JSON Lines).
+
+    Args:
+        run: A folder written by `askance eval`.
+        file: The file to write; there must be none yet.
+
+    Examples:
+        askance export factscore runs/biographies --out factscore.jsonl
+        askance export factscore runs/other --out other.jsonl
+    """
+    found = _run_for(file, run)
+    _write(file, formats.factscore(found), found)
+
+
+def _run_for(file: Path, run: Path) -> RecordedRun:
+    """The run that is to be written to a file, which is not there yet."""
+    check_writable(file)
+    if file.exists():
+        raise InputError(f"won't write {file}: it is there already. Name another --out, or move it away.")
+    return read_run(run)
+
+
+def _write(file: Path, text: str, run: RecordedRun) -> None:
+    of = "" if run.is_complete else f" of {run.settings.num_questions:,}"
+    write_out(file, text, f"{len(run.records):,}{of} questions: {file}")

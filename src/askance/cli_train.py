@@ -1,45 +1,59 @@
-"""The commands that train models."""
+"""The commands that find thresholds and train models on questions with known answers."""
 
+import asyncio
+import dataclasses
 from collections.abc import Callable, Mapping, Sequence
+from datetime import UTC, datetime
 from functools import partial
+from importlib.util import find_spec
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated
+from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 from rich.console import Console
-from rich.table import Table
-from rich.text import Text
 
-from askance.cli_options import SetOption, knobs_by_name
+from askance.cli_options import (
+    JsonFlag,
+    NumberOption,
+    OutOption,
+    RequiredOption,
+    SetOption,
+    knobs_by_name,
+    with_settings,
+    write_out,
+)
+from askance.config_sources import Sourced
 from askance.core.errors import InputError, MissingExtra
 from askance.core.knobs import parse_knobs
-from askance.serve.console import err, out
-from askance.text.printable import printable
+from askance.core.strict_json import json_line
+from askance.eval.datasets import Example, read_dataset
+from askance.presets import preset_text
+from askance.runtime.trace_file import check_writable
+from askance.serve.console import err, out, plain_table, tell
+from askance.serve.progress import CalibrationProgress, TrainingProgress
+from askance.train.calibrate import Calibration, chosen_knob
+from askance.train.calibrate import calibrate as find_threshold
+from askance.wire import DEFAULT_METHOD, make_method, own_prompts, with_preset, with_prompts
 
 if TYPE_CHECKING:
-    from askance.eval.datasets import Example
     from askance.train.reader.finish import Account
     from askance.train.reader.mixture import Builder
     from askance.train.reader.settings import ReaderSettings
 
 _RECIPE = "compared deciding bridged splitting following_up summing_up judging".split()
 """Shares of lessons that the recipe in the repository makes, and no installed askance."""
-DatasetsOption = Annotated[
-    list[str], typer.Option(help="NAME:FILE with supporting texts or facts; may be given again.")
-]
-OutOption = Annotated[Path, typer.Option("--out", help="Folder of the reader; a stopped training goes on.")]
-ModelOption = Annotated[
-    str, typer.Option(help="What to start from: bundled:base, hf:NAME, or a reader: bundled, hf:FOLDER.")
-]
-LimitOption = Annotated[int | None, typer.Option(metavar="N", help="Take the first N questions of each.")]
-DryFlag = Annotated[bool, typer.Option("--dry-run", help="Say what would be learned, and stop.")]
 
-train = typer.Typer(no_args_is_help=True, help="Train models on questions with known grounds.")
+train = typer.Typer(no_args_is_help=True)
 
 
 @train.callback()
 def _train() -> None:
-    """Train models on questions with known grounds."""
+    """Train models on questions with known grounds.
+
+    Examples:
+        askance train reader --dataset jsonl:mine.jsonl --out my-reader --dry-run
+        askance train reader --help
+    """
 
 
 def _own_lessons() -> "type[Builder]":
@@ -56,17 +70,28 @@ def reader_command(lessons: "Callable[[], type[Builder]]") -> Callable[..., None
     """
 
     def reader(
-        dataset: DatasetsOption,
+        dataset: Annotated[list[str], typer.Option()],
         folder: OutOption,
-        model: ModelOption = "bundled:base",
+        model: str = "bundled:base",
         set_: SetOption = None,
-        limit: LimitOption = None,
-        dry: DryFlag = False,
+        limit: NumberOption = None,
+        dry: Annotated[bool, typer.Option("--dry-run")] = False,
     ) -> None:
         """Teach a small model to read: to answer from passages, in short sentences.
 
         The same command goes on after a kill. `--set` takes rank, learning_rate, epochs and others:
         docs/reader.md.
+
+        Args:
+            dataset: NAME:FILE with supporting texts or facts; may be given again.
+            folder: Folder of the reader; a stopped training goes on.
+            model: What to start from: bundled:base, hf:NAME, or a reader: bundled, hf:FOLDER.
+            limit: Take the first N questions of each.
+            dry: Say what would be learned, and stop.
+
+        Examples:
+            askance train reader --dataset jsonl:mine.jsonl --out my-reader
+            askance train reader --dataset jsonl:mine.jsonl --out my-reader --set epochs=2
         """
         builder = lessons()
         kind = builder.settings_class
@@ -98,7 +123,7 @@ def _known(kind: "type[ReaderSettings]", given: dict[str, str]) -> dict[str, str
 
 
 def train_shown(
-    examples: "Mapping[str, Sequence[Example]]",
+    examples: Mapping[str, Sequence[Example]],
     model: str,
     settings: "ReaderSettings",
     builder: "type[Builder]",
@@ -107,22 +132,19 @@ def train_shown(
     is_dry: bool = False,
 ) -> "Account":
     """Train a reader, and show on the terminal how far it is."""
-    from askance.serve.progress import TrainingProgress
     from askance.train.reader.train_reader import load_base, train_reader
 
-    base, told = load_base(model), partial(tell, console=out if is_dry else err)
+    base, told = load_base(model), partial(tell_account, console=out if is_dry else err)
     with TrainingProgress(err) as progress:
         return train_reader(examples, base, settings, folder, progress, told, builder=builder, is_dry=is_dry)
 
 
-def examples_by_name(specs: Sequence[str], limit: int | None) -> "dict[str, tuple[Example, ...]]":
+def examples_by_name(specs: Sequence[str], limit: int | None) -> dict[str, tuple[Example, ...]]:
     """The questions of each dataset, by its name; a second one of a name gets a number.
 
     Raises:
         InputError: one is given twice, and as for `read_dataset`.
     """
-    from askance.eval.datasets import read_dataset
-
     found: dict[str, tuple[Example, ...]] = {}
     for spec in specs:
         if specs.count(spec) > 1:
@@ -137,50 +159,141 @@ def examples_by_name(specs: Sequence[str], limit: int | None) -> "dict[str, tupl
 
 
 def _check_packages() -> None:
-    from importlib.util import find_spec
-
     for package in ("torch", "transformers", "peft"):
         if find_spec(package) is None:
             raise MissingExtra(package, "train", "training a reader")
 
 
-def tell(account: "Account", console: Console) -> None:
+def tell_account(account: "Account", console: Console) -> None:
     """What will be learned: how many lessons of which kinds, what is left out, and how much is computed."""
-    say = partial(console.print, markup=False, soft_wrap=True)
-    table = Table(box=None, pad_edge=False, header_style="bold")
-    for heading in ("dataset", "questions", "lessons", "of which"):
-        table.add_column(heading, justify="left" if heading in ("dataset", "of which") else "right")
+    rows = []
     for name, num_examples, num_lessons, of_which in account.mixture.told:
-        counts = f"{num_examples:,}", f"{num_lessons:,}"
-        table.add_row(Text(printable(name)), *counts, Text(printable(of_which)))
+        rows.append((name, f"{num_examples:,}", f"{num_lessons:,}", of_which))
+    table = plain_table(("dataset", "questions", "lessons", "of which"), rows)
+    for column in table.columns[1:3]:
+        column.justify = "right"
     console.print(table)
     window = f"max_tokens={account.settings.max_tokens} or the model's own window"
     too_long = (
         f"{count:,} lessons in {task}: longer than {window}" for task, count in account.too_long.items()
     )
     for what in (*account.mixture.told_left_out, *too_long):
-        say(printable(f"left out: {what}"), style="yellow")
-    say(f"computed in {account.settings.precision}")
+        tell(console, f"left out: {what}", "yellow")
+    tell(console, f"computed in {account.settings.precision}")
     course = account.course
     if course.is_packed:
         share = course.num_tokens / max(1, course.num_lesson_tokens)
-        say(
+        tell(
+            console,
             f"{len(course.steps):,} steps; {course.num_tokens:,} tokens to compute, {share:.0%} of those in "
-            "the lessons: what they share is computed once"
+            "the lessons: what they share is computed once",
         )
     else:
-        say(
-            "lessons are computed one by one: this model's losses change when they stand side by side",
-            style="yellow",
-        )
+        told = "lessons are computed one by one: this model's losses change when they stand side by side"
+        tell(console, told, "yellow")
 
 
 def _show(account: "Account", folder: Path) -> None:
     last = account.curve[-1]
     held_out = "" if last.held_out is None else f", {last.held_out:.3f} on what was held out"
-    for line in (
+    tell(
+        out,
         f"{last.num_steps:,} steps in {last.seconds / 60:,.0f} minutes, loss {last.loss:.3f}{held_out}; the "
         f"reader is in {folder}, its card in {folder / 'README.md'}",
-        f"use it: --model hf:{folder}",
-    ):
-        out.print(printable(line), markup=False, soft_wrap=True)
+    )
+    tell(out, f"use it: --model hf:{folder}")
+
+
+@with_settings()
+def calibrate(
+    dataset: RequiredOption,
+    sourced: Sourced,
+    searches: Annotated[float, typer.Option(min=0)] = 2.0,
+    limit: Annotated[int, typer.Option(min=1)] = 40,
+    knob: str | None = None,
+    trials: Annotated[int, typer.Option(min=1)] = 7,
+    file: Annotated[Path | None, typer.Option("--out")] = None,
+    as_json: JsonFlag = False,
+) -> None:
+    """Find the threshold that leads to a wanted number of searches a question.
+
+    Args:
+        dataset: Questions: sample, jsonl:FILE, csv:FILE … See `askance datasets`.
+        searches: Searches wanted, a question on average.
+        limit: Most questions used, the first ones.
+        knob: The knob to turn, if not the method's own.
+        trials: Most values tried; each asks every question.
+        file: Write a preset to this file (TOML).
+
+    Examples:
+        askance calibrate --dataset sample --index sample-index --searches 2
+        askance calibrate --dataset jsonl:mine.jsonl --index my-index --out mine.toml
+    """
+    config = sourced.for_method()
+    method = config.method or DEFAULT_METHOD
+    knobs = with_prompts(method, config.knobs, config.prompts)
+    settings = {**own_prompts(method, config.answering), **with_preset(method, knobs, "", config.preset)}
+    made = make_method(method, settings)
+    name = chosen_knob(type(made), knob).name
+    config.check_retrieval(made)
+    if file is not None:
+        check_writable(file)
+    questions = [example.question for example in read_dataset(dataset, limit)]
+    encoder = config.open_encoder()
+    searched = config.open_retriever(encoder)
+    engine = config.engine(made, config.load_models(), searched, encoder)
+    with CalibrationProgress(err, name, len(questions)) as progress:
+        work = find_threshold(
+            engine, questions, searches,
+            knob=knob, max_trials=trials, in_flight=config.questions_in_flight, progress=progress,
+        )  # fmt: skip
+        found = asyncio.run(work)
+    if file is not None and found.value is not None:
+        write_out(file, _preset(found, settings, dataset))
+    print(json_line(dataclasses.asdict(found))) if as_json else _show_calibration(found, file)
+    if found.value is None:
+        raise typer.Exit(1)
+
+
+def _show_calibration(found: Calibration, file: Path | None) -> None:
+    for failure in found.failures:
+        place = f"question {failure.question_id} at {found.knob}={failure.value:g}"
+        tell(err, f"failed: {place}: {failure.error}", "yellow")
+    rows = []
+    for row in found.table:
+        low, high = row.searches_interval
+        rows.append(
+            (f"{row.value:g}", f"{row.searches:.2f}", f"{low:.2f} to {high:.2f}", f"{row.tokens:,.0f}")
+        )
+    headings = (found.knob, "searches a question", "95 % interval", "tokens")
+    out.print(plain_table(headings, rows, num_words=0))
+    left_out = found.num_questions - found.num_counted
+    if left_out:
+        told = f"{left_out} of {found.num_questions} questions failed at least once and count nowhere above."
+        tell(out, told, "yellow")
+    if found.value is None or found.interval is None:
+        tell(out, found.remark, "red")
+        return
+    low, high = found.interval
+    leads = "should give" if found.remark else "gives"
+    told = f"{found.knob}={found.value:g} {leads} {found.wanted:g} searches a question with {found.title} on "
+    tell(out, f"{told}{found.model} (95 % interval {low:g} to {high:g}, {found.num_counted} questions)")
+    if found.remark:
+        tell(out, found.remark, "yellow")
+    if found.is_interval_cut:
+        told = "an end of the interval is the last value tried: it may be wider. More questions narrow it."
+        tell(out, told, "yellow")
+    use = f"use it: --set {found.knob}={found.value:g}"
+    tell(out, use if file is None else f"{use}, or --preset {file}")
+
+
+def _preset(found: Calibration, settings: Mapping[str, Any], dataset: str) -> str:
+    """The text of a preset with the value that was found."""
+    low, high = found.interval or (0.0, 0.0)
+    comments = [
+        f"askance calibrate, {datetime.now(UTC):%Y-%m-%d}: {found.wanted:g} searches a question",
+        f"model {found.model}; {found.num_counted} questions of {dataset}",
+        f"95 % interval of {found.knob}: {low:g} to {high:g}",
+    ]
+    settings = {**settings, found.knob: found.value}
+    return preset_text(type(make_method(found.method_name, settings)), settings, comments)

@@ -8,7 +8,7 @@ The command line, files, the environment, evaluations, grids and calibration all
 """
 
 from collections.abc import Callable, Mapping
-from dataclasses import field, fields
+from dataclasses import asdict, field, fields, is_dataclass
 from functools import partial
 from pathlib import Path
 from typing import Annotated, Any, cast
@@ -17,16 +17,16 @@ from pydantic import BeforeValidator, ConfigDict, Field, ValidationError, model_
 from pydantic.dataclasses import dataclass
 
 from askance.ask import Engine, check_can_search
-from askance.choosing import DEFAULT_METHOD, choose_method
-from askance.config_values import as_path, budget_of, knobs_of, models_of, named, plain, plain_method_of
 from askance.core.errors import InputError, UnknownName, about
+from askance.core.extensions import check_port, spec_of
+from askance.core.knobs import changed_knobs, parse_knobs
 from askance.core.notes import note
 from askance.core.ports import Encoder, Method, Model, Retriever
 from askance.core.types import Role
 from askance.loading import (
     DEFAULT_MODEL,
     DEFAULT_RETRIEVER,
-    Cache,
+    ROLES,
     check_has_index,
     check_is_used,
     is_kind,
@@ -35,30 +35,59 @@ from askance.loading import (
     open_retriever,
 )
 from askance.models.kinds import suits_in_flight
+from askance.runtime.cache import CachedModel, CachedRetriever
 from askance.runtime.limit import Budget
-from askance.wire import plain_method, ready_method
+from askance.runtime.store import Store
+from askance.wire import DEFAULT_METHOD, choose_method, plain_method, ready_method
 
 SCHEMA_VERSION = 1
 """The version of what files, traces and run folders hold of a configuration."""
 STRICT = ConfigDict(strict=True, extra="forbid", arbitrary_types_allowed=True)
+OBJECT = "object"
+"""The key under which a stored configuration tells of an object that no name leads to."""
 
 
-def setting(default: Any, help: str, *, metavar: str = "", flag: str = "", variable: str = "") -> Any:
-    """One setting of the configuration.
+def setting(default: Any, *, kind: type = str, metavar: str = "", flag: str = "", variable: str = "") -> Any:
+    """One setting of the configuration; the help of commands says of it what the docstring of the class says.
 
     Args:
-        help: what it means, as the help of every command tells it.
-        metavar: what stands for its value there.
+        kind: what a text on the command line or in the environment is read as; a dict has named entries.
+        metavar: what stands for its value in the help.
         flag: the option of the command line, if it is not called like the setting.
         variable: the end of the environment variable's name, if it is not called like the setting.
     """
-    metadata = {"help": help, "metavar": metavar, "flag": flag, "variable": variable}
+    metadata = {"kind": kind, "metavar": metavar, "flag": flag, "variable": variable}
     if isinstance(default, dict):
         return field(default_factory=lambda: dict(default), metadata=metadata)
     return field(default=default, metadata=metadata)
 
 
-PathOrNone = Annotated[Path | None, BeforeValidator(as_path)]
+def _named(what: str, port: type, value: Any) -> Any:
+    """A name, or an object that has what its port asks for."""
+    if isinstance(value, bool | int | float | Mapping | list):
+        raise ValueError(f"expected the name of a {what}")  # noqa: TRY004 - as pydantic wants it
+    if value is not None and not isinstance(value, str):
+        check_port(value, port, f"the {what} {value!r}")
+    return value
+
+
+def _models(value: Any) -> Any:
+    """Models by role; one specification alone is that of the model that answers."""
+    given = value if isinstance(value, Mapping) else {"answer": value}
+    for role, model in given.items():
+        if role not in ROLES:
+            raise UnknownName("role", str(role), ROLES, place="of a model")
+        if model is None:
+            raise ValueError(f"expected the name of a model for the role {role}")
+        _named("model", Model, model)
+    return {"answer": DEFAULT_MODEL, **given}
+
+
+def _budget(value: Any) -> Any:
+    return Budget(**parse_knobs(Budget, value)) if isinstance(value, Mapping) else value
+
+
+PathOrNone = Annotated[Path | None, Field(strict=False)]
 
 
 @dataclass(frozen=True, kw_only=True, config=STRICT)
@@ -68,65 +97,46 @@ class EngineConfig:
     A name is one of askance's own, one of a plug-in, or ``module:Class``. An object is whatever has the
     members of its port (`askance.core.ports`).
 
+    Attributes:
+        index: Folder made by `askance index`. For eval, @gold finds the dataset's own supporting texts.
+        retriever: How to search the index: bm25 (words), dense (vectors) or hybrid (both); or what to search,
+            without --index: bm25:DIR, dense:DIR, hybrid:DIR, a plug-in's name, or module:Class?option=value.
+        encoder: What turns texts into vectors, for methods that need it: bundled, hf:NAME or hf:DIRECTORY.
+            Vectors are searched with the encoder that the index names, unless one is given.
+        method: See `askance methods`; without one, dragin or, for ask, the best that the model can.
+        models: [ROLE=]SPEC, see `askance models`; may be given once a role. Otherwise bundled.
+        knobs: knob=value; may be given again.
+        prompts: A set of `askance prompts`, or a prompt file. For eval, 'dataset' is the set of the dataset's
+            name.
+        preset: Fills knobs that are not --set: a name of `askance presets`, or a file.
+        seed: Makes a model's random choices repeatable.
+        budget: tokens=N, calls=N or seconds=N: the most a question may cost; may be given again.
+        cache: Keep what models and index give, for when they are asked the same again.
+        in_flight: Questions asked at the same time; otherwise as many as suit the model.
+
     Raises:
         UnknownName: no such setting, or no such role of a model.
         InputError: a value of the wrong type, or an object that lacks a member of its port.
     """
 
-    index: PathOrNone = setting(
-        None,
-        "Folder made by `askance index`. For eval, @gold finds the dataset's own supporting texts.",
-        metavar="DIR",
+    index: PathOrNone = setting(None, metavar="DIR")
+    retriever: Annotated[Any, BeforeValidator(partial(_named, "retriever", Retriever))] = setting(
+        DEFAULT_RETRIEVER, metavar="SPEC"
     )
-    retriever: Annotated[Any, BeforeValidator(partial(named, "retriever", Retriever))] = setting(
-        DEFAULT_RETRIEVER,
-        "How to search the index: bm25 (words), dense (vectors) or hybrid (both); or what to search, without "
-        "--index: bm25:DIR, dense:DIR, hybrid:DIR, a plug-in's name, or module:Class?option=value.",
-        metavar="SPEC",
+    encoder: Annotated[Any, BeforeValidator(partial(_named, "encoder", Encoder))] = setting(
+        None, metavar="SPEC"
     )
-    encoder: Annotated[Any, BeforeValidator(partial(named, "encoder", Encoder))] = setting(
-        None,
-        "What turns texts into vectors, for methods that need it: bundled, hf:NAME or hf:DIRECTORY. Vectors "
-        "are searched with the encoder that the index names, unless one is given.",
-        metavar="SPEC",
+    method: Annotated[Any, BeforeValidator(partial(_named, "method", Method))] = setting(None, metavar="NAME")
+    models: Annotated[Mapping[str, Any], BeforeValidator(_models)] = setting(
+        {"answer": DEFAULT_MODEL}, kind=dict, metavar="SPEC", flag="--model"
     )
-    method: Annotated[Any, BeforeValidator(partial(named, "method", Method))] = setting(
-        None,
-        f"See `askance methods`; without one, {DEFAULT_METHOD} or, for ask, the best that the model can.",
-        metavar="NAME",
-    )
-    models: Annotated[Mapping[str, Any], BeforeValidator(models_of)] = setting(
-        {"answer": DEFAULT_MODEL},
-        "[ROLE=]SPEC, see `askance models`; may be given once a role. Otherwise bundled.",
-        metavar="SPEC",
-        flag="--model",
-    )
-    knobs: Annotated[Mapping[str, Any], BeforeValidator(knobs_of)] = setting(
-        {}, "knob=value; may be given again.", metavar="KNOB=VALUE", flag="--set", variable="SET"
-    )
-    prompts: Any = setting(
-        None,
-        "A set of `askance prompts`, or a prompt file. For eval, 'dataset' is the set of the dataset's name.",
-        metavar="SET",
-    )
-    preset: str | Path | None = setting(
-        None, "Fills knobs that are not --set: a name of `askance presets`, or a file.", metavar="NAME"
-    )
-    seed: int = setting(0, "Makes a model's random choices repeatable.")
-    budget: Annotated[Budget, BeforeValidator(budget_of)] = setting(
-        Budget(),
-        "tokens=N, calls=N or seconds=N: the most a question may cost; may be given again.",
-        metavar="NAME=N",
-    )
-    cache: PathOrNone = setting(
-        None,
-        "Keep what models and index give, for when they are asked the same again.",
-        metavar="FILE",
-        variable="CACHE_FILE",
-    )
-    in_flight: Annotated[int, Field(ge=1)] | None = setting(
-        None, "Questions asked at the same time; otherwise as many as suit the model.", metavar="N"
-    )
+    knobs: Mapping[str, Any] = setting({}, kind=dict, metavar="KNOB=VALUE", flag="--set", variable="SET")
+    prompts: Any = setting(None, metavar="SET")
+    preset: str | Path | None = setting(None, metavar="NAME")
+    seed: int = setting(0, kind=int)
+    budget: Annotated[Budget, BeforeValidator(_budget)] = setting(Budget(), kind=dict, metavar="NAME=N")
+    cache: PathOrNone = setting(None, metavar="FILE", variable="CACHE_FILE")
+    in_flight: Annotated[int, Field(ge=1)] | None = setting(None, kind=int, metavar="N")
 
     @model_validator(mode="wrap")
     @classmethod
@@ -202,11 +212,14 @@ class EngineConfig:
 
     def cached_retriever(self, retriever: Retriever) -> Retriever:
         """A retriever whose hits are kept in the cache, if there is one."""
-        return retriever if self.cache is None else Cache(self.cache).retriever(retriever)
+        return retriever if self.cache is None else CachedRetriever(retriever, Store(self.cache))
 
     def cached_models(self, models: Mapping[Role, Model]) -> dict[Role, Model]:
         """Models whose answers are kept in the cache, if there is one."""
-        return dict(models) if self.cache is None else Cache(self.cache).models(models)
+        if self.cache is None:
+            return dict(models)
+        store = Store(self.cache)
+        return {role: CachedModel(model, store) for role, model in models.items()}
 
     def open(self) -> Engine:
         """The engine; the models are loaded last, once all else has been checked.
@@ -217,15 +230,15 @@ class EngineConfig:
         method = self.make()
         self.check_retrieval(method)
         if self.cache is not None:
-            Cache(self.cache)  # says now what is wrong with the file
+            Store(self.cache)  # says now what is wrong with the file
         encoder = self.open_encoder()
         retriever = self.open_retriever(encoder)
         check_can_search(method, retriever, encoder)
         models = self.load_models()
-        chosen = choose_method(self.make, self.method, models, retriever, encoder)
-        if chosen.why:
-            note("method", chosen.why)
-        return self.engine(chosen.method, models, retriever, encoder, why=chosen.why)
+        method, why = choose_method(self.make, self.method, models, retriever, encoder)
+        if why:
+            note("method", why)
+        return self.engine(method, models, retriever, encoder, why)
 
     def engine(
         self,
@@ -246,9 +259,24 @@ class EngineConfig:
         for name, value in self.settings.items():
             told[name] = plain(value)
         if self.method is not None and not isinstance(self.method, str):
-            told["method"], changed = plain_method_of(self.method)
-            told["knobs"] = {**changed, **told["knobs"]}
+            name = spec_of(type(self.method)) if is_dataclass(self.method) else ""
+            changed = changed_knobs(self.method) if name else {}
+            told["method"] = name or {OBJECT: repr(self.method)}
+            told["knobs"] = {**plain(changed), **told["knobs"]}
         return told
+
+
+def plain(value: Any) -> Any:
+    """A value of a setting in values of JSON; an object that no name leads to as what it is called."""
+    if value is None or isinstance(value, str | bool | int | float):
+        return value
+    if isinstance(value, Path):
+        return str(value)
+    if isinstance(value, Budget):
+        return {name: limit for name, limit in asdict(value).items() if limit is not None}
+    if isinstance(value, Mapping):
+        return {str(key): plain(each) for key, each in value.items()}
+    return {OBJECT: str(getattr(value, "name", "")) or repr(value)}
 
 
 SETTINGS = {each.name: each for each in fields(cast(Any, EngineConfig))}
@@ -266,13 +294,9 @@ def open_engine(config: EngineConfig | None = None, /, **settings: Any) -> Engin
         InputError: a name, knob, model, index or cache that can't be used; the model is loaded last, once
             all else has been checked.
     """
-    return (make_config(**settings) if config is None else config).open()
-
-
-def make_config(**settings: Any) -> EngineConfig:
-    """A configuration of settings by any of their names."""
-    named = {OTHER_NAMES.get(name, name): value for name, value in settings.items()}
-    return EngineConfig(**named)
+    if config is None:
+        config = EngineConfig(**{OTHER_NAMES.get(name, name): value for name, value in settings.items()})
+    return config.open()
 
 
 def split_retriever(retriever: Any) -> tuple[Any, str]:
@@ -289,6 +313,6 @@ def _flaw(cls: type[Any], error: ValidationError) -> InputError:
         return UnknownName("setting", name, [each.name for each in fields(cls)])
     if found["type"] == "missing":
         return InputError(f"the setting {name} is missing: give it.")
-    message = found["msg"].removeprefix("Value error, ")
+    message = found["msg"].removeprefix("Value error, ").partition(" for <class")[0]
     given = found["input"]
     return InputError(f"{name}={given!r}: {message[0].lower()}{message[1:]}.")

@@ -10,28 +10,25 @@ folder of a run, whose configuration is repeated.
 import json
 import os
 import tomllib
-from collections.abc import Iterable, Iterator, Mapping
-from contextlib import contextmanager
-from dataclasses import dataclass, field, replace
+from collections.abc import Callable, Collection, Iterable, Iterator, Mapping
+from contextlib import contextmanager, suppress
+from dataclasses import dataclass, replace
+from functools import reduce
+from operator import getitem
 from pathlib import Path
-from typing import Any, get_type_hints
+from typing import Any
 
 from platformdirs import user_config_path
-from pydantic import TypeAdapter, ValidationError
 
-from askance.config import (
-    OTHER_NAMES,
-    SCHEMA_VERSION,
-    SETTINGS,
-    EngineConfig,
-    split_retriever,
-)
-from askance.config_values import OBJECT, is_object, plain
+from askance.config import OBJECT, OTHER_NAMES, SCHEMA_VERSION, SETTINGS, EngineConfig, plain, split_retriever
 from askance.core.errors import ConfigError, InputError, UnknownName
 from askance.core.ports import Needs
+from askance.core.toml_file import read_toml
+from askance.core.trace import Asked
 from askance.loading import encodes, is_kind
 from askance.runtime.checksum import unsealed
 from askance.runtime.limit import Budget
+from askance.runtime.trace_file import read_trace
 from askance.wire import prompts_knob
 
 FILE = "askance.toml"
@@ -41,10 +38,9 @@ PREFIX = "ASKANCE_"
 OPTION = "--"
 OTHER_VARIABLES = ("ASKANCE_CACHE",)
 """Variables that are no settings: the folder of what askance can make again."""
-_TABLES = ("models", "knobs", "budget")
+_TABLES = {name for name, each in SETTINGS.items() if each.metadata["kind"] is dict}
 """Settings whose entries are values of their own."""
-_HEAD = ("schema", "askance")
-_HINTS = get_type_hints(EngineConfig, include_extras=True)
+_HEAD = {"schema", "askance"}
 
 
 @dataclass(frozen=True, slots=True)
@@ -67,13 +63,18 @@ class Sourced:
     """A configuration, and where its values come from.
 
     Attributes:
+        layers: all that was given; what wins comes last, and flags are the last of all.
         origins: of each value that is not a default, by `Given.key`.
-        flags: the keys of those that flags gave.
     """
 
     config: EngineConfig
-    origins: Mapping[str, str] = field(default_factory=dict)
-    flags: frozenset[str] = frozenset()
+    layers: tuple[tuple[Given, ...], ...]
+    origins: Mapping[str, str]
+
+    @property
+    def flags(self) -> frozenset[str]:
+        """The keys of the values that flags gave."""
+        return frozenset(each.key for each in self.layers[-1])
 
     def lines(self) -> Iterator[tuple[str, Any, str]]:
         """Every value with its key and origin."""
@@ -109,13 +110,17 @@ class Sourced:
         return replace(config, **unused, models=models)
 
     @contextmanager
-    def told(self) -> Iterator[None]:
-        """Names the file or variable that gave the value which an error is about, where that is known."""
+    def told(self, names: Collection[str]) -> Iterator[None]:
+        """Names the file or variable that gave the value which an error is about, where that is known.
+
+        Args:
+            names: of the settings that are read from here.
+        """
         try:
             yield
         except InputError as error:
             origin = self._origin_of(error.setting)
-            if origin:
+            if origin and error.setting.partition(".")[0] in names:
                 error.args = (f"{origin}: {error}",)
             raise
 
@@ -142,9 +147,7 @@ def read_config(
         InputError: a value of the wrong type; names the place.
         ConfigError: a file that can't be read, or of a newer version.
     """
-    of_flags = list(given_as(flags or {}, origin))
-    sourced = merged([*sources(file), of_flags])
-    return replace(sourced, flags=frozenset(each.key for each in of_flags))
+    return merged([*sources(file), given_as(flags or {}, origin)])
 
 
 def sources(file: Path | None = None) -> Iterator[Iterable[Given]]:
@@ -153,16 +156,11 @@ def sources(file: Path | None = None) -> Iterator[Iterable[Given]]:
         yield _in_file(file)
         return
     for folder in dict.fromkeys((user_config_path("askance", appauthor=False), Path())):
-        if _is_there(folder / FILE):
-            yield _in_toml(folder / FILE)
+        with suppress(OSError):  # a folder that nothing may be read in
+            if not (folder / FILE).is_file():
+                continue
+        yield _in_toml(folder / FILE)
     yield _in_environment()
-
-
-def _is_there(path: Path) -> bool:
-    try:
-        return path.is_file()
-    except OSError:  # a folder that nothing may be read in
-        return False
 
 
 def given_as(settings: Mapping[str, Any], origin: str) -> Iterator[Given]:
@@ -183,12 +181,14 @@ def merged(layers: Iterable[Iterable[Given]]) -> Sourced:
     thing to search is.
     """
     kept: dict[str, Given] = {}
-    for layer in layers:
+    read = tuple(map(tuple, layers))
+    for layer in read:
         new = {each.key: each for each in layer}
-        kept = {key: each for key, each in kept.items() if not _is_dropped(each, kept, new)} | new
+        gone = set(_superseded(kept, new))
+        kept = {key: each for key, each in kept.items() if each.name not in gone} | new
     settings: dict[str, Any] = {}
     for each in kept.values():
-        if is_object(each.value):
+        if _is_object(each.value):
             raise ConfigError(
                 f"{each.origin}: {each.key} was an object ({each.value[OBJECT]}), which no name leads to: "
                 f"give {option_of(each.name)} in its place."
@@ -197,36 +197,40 @@ def merged(layers: Iterable[Iterable[Given]]) -> Sourced:
             settings.setdefault(each.name, {})[each.entry] = each.value
         else:
             settings[each.name] = each.value
-    return Sourced(EngineConfig(**settings), {key: each.origin for key, each in kept.items()})
+    return Sourced(EngineConfig(**settings), read, {key: each.origin for key, each in kept.items()})
 
 
-def _is_dropped(each: Given, kept: Mapping[str, Given], new: Mapping[str, Given]) -> bool:
-    def value(of: Mapping[str, Given], name: str) -> Any:
-        return of[name].value if name in of else None
-
-    if each.name == "knobs":
-        before, now = value(kept, "method"), value(new, "method")
-        return before is not None and now is not None and before != now
-    if each.name == "index":
-        return value(new, "retriever") is not None and not is_kind(value(new, "retriever"))
-    return each.name == "retriever" and value(new, "index") is not None and not is_kind(each.value)
+def _superseded(kept: Mapping[str, Given], new: Mapping[str, Given]) -> Iterator[str]:
+    """The settings that were said of another method, or another thing to search, than what is named now."""
+    before, now = ({key: each.value for key, each in layer.items()} for layer in (kept, new))
+    if None not in (before.get("method"), now.get("method")) and before["method"] != now["method"]:
+        yield "knobs"
+    if now.get("retriever") is not None and not is_kind(now["retriever"]):
+        yield "index"
+    if now.get("index") is not None and not is_kind(before.get("retriever")):
+        yield "retriever"
 
 
 def _in_file(path: Path) -> Iterator[Given]:
     """The values of a file that was named: TOML, a trace, or the folder of a run."""
-    if path.is_dir() or path.name == SETTINGS_OF_RUN:
-        return _in_run(path if path.name == SETTINGS_OF_RUN else path / SETTINGS_OF_RUN)
-    if path.suffix == ".toml":
+    if path.suffix == ".toml" and not path.is_dir():
         return _in_toml(path)
-    from askance.core.trace import Asked
-    from askance.runtime.trace_file import read_trace
+    if path.is_dir() or path.name == SETTINGS_OF_RUN:
+        path = path / SETTINGS_OF_RUN if path.is_dir() else path
+        content = _config_of_run(path)
+    else:
+        asked = next((event for event in read_trace(path) if isinstance(event, Asked)), None)
+        content = {} if asked is None else asked.config
+    if not content:
+        raise ConfigError(
+            f"{path} holds no configuration: it was written by a program that put its engine together "
+            "itself, or before configurations were kept. Name another file."
+        )
+    return _values(content, path, lambda *keys: str(path))
 
-    asked = next((event for event in read_trace(path) if isinstance(event, Asked)), None)
-    return _stored(asked.config if asked is not None else {}, path)
 
-
-def _in_run(path: Path) -> Iterator[Given]:
-    """The values that the settings of a run hold."""
+def _config_of_run(path: Path) -> Mapping[str, Any]:
+    """What the settings of a run hold of its configuration."""
     try:
         settings = json.loads(unsealed(path.read_bytes(), old=b"{\n"))
     except OSError as error:
@@ -235,70 +239,45 @@ def _in_run(path: Path) -> Iterator[Given]:
         ) from error
     except ValueError as error:
         raise ConfigError(f"{path} holds no settings of a run: {error}. Name another file.") from error
-    return _stored(settings.get("config", {}) if isinstance(settings, dict) else {}, path)
-
-
-def _stored(content: Mapping[str, Any], place: Path) -> Iterator[Given]:
-    if not content:
-        raise ConfigError(
-            f"{place} holds no configuration: it was written by a program that put its engine together "
-            "itself, or before configurations were kept. Name another file."
-        )
-    _check_version(content, str(place))
-    for key, value in content.items():
-        if key not in _HEAD:
-            yield from _given(key, value, str(place))
+    return settings.get("config", {}) if isinstance(settings, dict) else {}
 
 
 def _in_toml(path: Path) -> Iterator[Given]:
-    try:
-        text = path.read_text(encoding="utf-8-sig")
-        content = tomllib.loads(text)
-    except OSError as error:
-        raise ConfigError(
-            f"can't read the configuration {path}: {error.strerror}. Check the path."
-        ) from error
-    except UnicodeDecodeError as error:
-        raise ConfigError(f"the configuration {path} is not UTF-8: convert it to UTF-8.") from error
-    except (tomllib.TOMLDecodeError, RecursionError) as error:
-        raise ConfigError(f"the configuration {path} is not TOML ({error}): correct it.") from error
-    _check_version(content, str(path))
+    content, text = read_toml(path, "the configuration", ConfigError, "Check the path.")
+    return _values(content, path, lambda *keys: f"{path}, line {_line_of(text, *keys)}")
+
+
+def _values(content: Mapping[str, Any], path: Path, place_of: Callable[..., str]) -> Iterator[Given]:
+    """The values that a file holds, each with its place there."""
+    _check_version(content, path)
     for key, value in content.items():
         if key in _HEAD:
             continue
-        entries = value.items() if isinstance(value, dict) else [("", value)]
-        for entry, each in entries:
-            keys = (key, entry) if entry else (key,)
-            origin = f"{path}, line {_line_of(text, keys)}"
-            yield from _given(key, {entry: each} if entry else each, origin)
+        entries = value if isinstance(value, dict) and not _is_object(value) else ()
+        for entry in entries:
+            yield from _given(key, {entry: value[entry]}, place_of(key, entry))
+        if not entries:
+            yield from _given(key, value, place_of(key))
 
 
-def _check_version(content: Mapping[str, Any], place: str) -> None:
+def _check_version(content: Mapping[str, Any], path: Path) -> None:
     version = content.get("schema", SCHEMA_VERSION)
     if version != SCHEMA_VERSION:
         by = f" It was written for askance {content['askance']}." if "askance" in content else ""
         raise ConfigError(
-            f"the configuration {place} has schema {version!r}; this version reads {SCHEMA_VERSION}.{by} Use "
+            f"the configuration {path} has schema {version!r}; this version reads {SCHEMA_VERSION}.{by} Use "
             "the askance that it was written for."
         )
 
 
-def _line_of(text: str, keys: tuple[str, ...]) -> int:
+def _line_of(text: str, *keys: str) -> int:
     """The line on which the value of a key ends: the first that it takes to have it."""
     lines = text.splitlines()
-    return next(n for n in range(1, len(lines) + 1) if _has("\n".join(lines[:n]), keys))
-
-
-def _has(text: str, keys: tuple[str, ...]) -> bool:
-    try:
-        found: Any = tomllib.loads(text)
-    except tomllib.TOMLDecodeError:
-        return False
-    for key in keys:
-        if not isinstance(found, dict) or key not in found:
-            return False
-        found = found[key]
-    return True
+    for number in range(1, len(lines)):
+        with suppress(tomllib.TOMLDecodeError, KeyError):
+            reduce(getitem, keys, tomllib.loads("\n".join(lines[:number])))
+            return number
+    return len(lines)
 
 
 def _in_environment() -> Iterator[Given]:
@@ -312,20 +291,12 @@ def _in_environment() -> Iterator[Given]:
         if head not in names:
             known = [f"{PREFIX}{name}" for name in names]
             raise UnknownName("variable", variable, known, place="of the environment")
-        entry = ".".join(entries).lower()
-        value = {entry: text} if entry else _of_text(names[head], text, variable)
-        yield from _given(names[head], value, variable)
-
-
-def _of_text(name: str, text: str, origin: str) -> Any:
-    """A value that was given as a text, such as a number."""
-    if name in _TABLES:
-        return text
-    try:
-        return TypeAdapter(_HINTS[name]).validate_python(text)
-    except ValidationError as error:
-        message = error.errors()[0]["msg"]
-        raise InputError(f"{origin}: {name}={text!r}: {message[0].lower()}{message[1:]}.") from error
+        name, entry = names[head], ".".join(entries).lower()
+        value: Any = {entry: text} if entry else text
+        if SETTINGS[name].metadata["kind"] is int:
+            with suppress(ValueError):
+                value = int(text)
+        yield from _given(name, value, variable)
 
 
 def _given(key: str, value: Any, origin: str) -> Iterator[Given]:
@@ -340,7 +311,7 @@ def _given(key: str, value: Any, origin: str) -> Iterator[Given]:
         yield Given("index", "", place, origin)
     try:
         for entry, each in _entries(name, value):
-            if not is_object(each):
+            if not _is_object(each):
                 alone: dict[str, Any] = {name: {entry: each} if entry else each}
                 EngineConfig(**alone)
             yield Given(name, entry, each, origin)
@@ -349,8 +320,13 @@ def _given(key: str, value: Any, origin: str) -> Iterator[Given]:
         raise
 
 
+def _is_object(value: Any) -> bool:
+    """Whether a stored value tells of an object."""
+    return isinstance(value, Mapping) and set(value) == {OBJECT}
+
+
 def _entries(name: str, value: Any) -> Iterable[tuple[str, Any]]:
     if name in _TABLES:
         value = plain(value) if isinstance(value, Budget) else value
-        return value.items() if isinstance(value, Mapping) and not is_object(value) else [("", value)]
+        return value.items() if isinstance(value, Mapping) and not _is_object(value) else [("", value)]
     return [("", value)]

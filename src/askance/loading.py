@@ -1,20 +1,18 @@
-"""Models, encoders and indexes by name, each loaded or opened on use; and a cache of what they give."""
+"""Models, encoders and indexes by name, each loaded or opened on use."""
 
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass
-from importlib import import_module
 from pathlib import Path
-from typing import cast
+from pkgutil import resolve_name
+from typing import Any, cast
 
 from askance.core.activity import doing
 from askance.core.errors import BadIndex, InputError, MissingExtra, UnknownName, about
-from askance.core.extensions import check_port, find_extension, find_with_place, known_names, make_extension
+from askance.core.extensions import check_port, find_with_place, known_names, make_extension
 from askance.core.ports import Encoder, Model, Retriever
 from askance.core.types import Role
 from askance.models.kinds import load_encoder as load_encoder
 from askance.models.kinds import options_in, parse_spec, readying
-from askance.runtime.cache import CachedModel, CachedRetriever
-from askance.runtime.store import Store
 
 DEFAULT_MODEL = "bundled"
 ROLES: tuple[Role, ...] = ("answer", "attend", "critic", "reward", "judge")
@@ -94,8 +92,7 @@ def open_retriever(
     if index is None:
         raise InputError(f"retriever {kind} has nothing to search: name an index with --index DIR.")
     path, way = Path(index), RETRIEVERS[kind]
-    module, _, function = way.opener.partition(":")
-    open_folder: Callable[..., Retriever] = getattr(import_module(module), function)
+    open_folder: Callable[..., Retriever] = resolve_name(way.opener)
     if not way.encodes:
         return open_folder(path)
     chosen = encoder or _encoder_of(path)
@@ -105,17 +102,20 @@ def open_retriever(
 
 def _extension(spec: str) -> Retriever:
     """The retriever of a plug-in or of ``module:Class``: made of its place, if there is one, and options."""
-    named, _, query = spec.partition("?")
+    factory, place = _found(spec)
+    places, options = [place] if place else [], dict(options_in(spec.partition("?")[2]))
+    retriever: Retriever = make_extension(factory, f"the retriever {spec}", *places, **options)
+    check_port(retriever, Retriever, f"the retriever {spec}")
+    return retriever
+
+
+def _found(spec: str) -> tuple[Any, str]:
+    """What makes a retriever that is not askance's own, and its place."""
+    named = spec.partition("?")[0]
     found = find_with_place("retrievers", named)
     if found is None:
         raise UnknownName("retriever", named.partition(":")[0], known_names("retrievers", RETRIEVERS))
-    factory, place = found
-    places = [place] if place else []
-    retriever: Retriever = make_extension(
-        factory, f"the retriever {spec}", *places, **dict(options_in(query))
-    )
-    check_port(retriever, Retriever, f"the retriever {spec}")
-    return retriever
+    return found
 
 
 def encoder_to_build_with(index: Path, spec: str | None) -> Encoder | None:
@@ -160,10 +160,7 @@ def check_has_index(index: object, retriever: object) -> None:
             raise InputError(f"--retriever {retriever} is given without an index: name one with --index DIR.")
         return
     if isinstance(retriever, str):
-        name, _, place = retriever.partition("?")[0].partition(":")
-        known = known_names("retrievers", RETRIEVERS)
-        if name not in known and find_extension("retrievers", f"{name}:{place}") is None:
-            raise UnknownName("retriever", name, known)
+        _found(retriever)
     if index is not None:
         raise InputError(
             f"the retriever {retriever if isinstance(retriever, str) else 'given'} says itself what it "
@@ -185,22 +182,3 @@ def _encoder_of(index: Path) -> Encoder:
             f"the vectors of the index {index} were made by the encoder {made_by.name}, which can't be "
             f"loaded ({error}) Name it with --encoder, where it lies now."
         ) from error
-
-
-class Cache:
-    """A file that keeps what models and indexes give, so that none is asked the same again.
-
-    Raises:
-        InputError: the file can't be made or read.
-    """
-
-    def __init__(self, path: Path) -> None:
-        self._store = Store(path)
-
-    def models(self, models: Mapping[Role, Model]) -> dict[Role, Model]:
-        """The same models, whose answers are kept. Raises InputError for one whose answers can't be."""
-        return {role: CachedModel(model, self._store) for role, model in models.items()}
-
-    def retriever(self, retriever: Retriever) -> Retriever:
-        """The same retriever, whose hits are kept."""
-        return CachedRetriever(retriever, self._store)

@@ -53,8 +53,7 @@ class _Pipeline:
             raise ModelSpecError(f"linguistics {self._spec!r} can't be loaded: {error}") from error
         self.version = f"{self._spec} {self._read.meta['version']}"
         self._lacking = [mark for mark in _MARKERS if not probe.has_annotation(mark)]
-        if "SENT_START" in self._lacking:
-            raise ModelSpecError(self._lacks("SENT_START"))
+        self._annotated("", "SENT_START", ModelSpecError)
 
     def sentences(self, text: str) -> tuple[str, ...]:
         stripped = (sentence.text.strip() for sentence in self._read(text).sents)
@@ -64,22 +63,19 @@ class _Pipeline:
         return frozenset(text[start:end] for start, end in self.content_spans(text))
 
     def content_spans(self, text: str) -> Spans:
-        self._require("POS")
-        real = (token for token in self._read(text) if token.pos_ in REAL_WORD_TAGS)
+        real = (token for token in self._annotated(text, "POS") if token.pos_ in REAL_WORD_TAGS)
         return tuple((token.idx, token.idx + len(token)) for token in real)
 
     def entities(self, text: str) -> Spans:
-        self._require("ENT_IOB")
-        return tuple((entity.start_char, entity.end_char) for entity in self._read(text).ents)
+        return tuple((each.start_char, each.end_char) for each in self._annotated(text, "ENT_IOB").ents)
 
-    def _require(self, mark: str) -> None:
-        if mark in self._lacking:
-            raise InputError(self._lacks(mark))
-
-    def _lacks(self, mark: str) -> str:
+    def _annotated(self, text: str, mark: str, error: type[InputError] = InputError) -> Any:
+        """The text as the pipeline reads it, which must be able to annotate it so."""
+        if mark not in self._lacking:
+            return self._read(text)
         what, component = _MARKERS[mark]
         there = ", ".join(self._read.pipe_names) or "nothing"
-        return (
+        raise error(
             f"linguistics {self._spec!r} finds no {what}: the pipeline holds {there}. Name one with "
             f"{component}, such as spacy:en_core_web_sm, or use linguistics=own."
         )
@@ -100,15 +96,6 @@ def _load(name: str) -> Any:
     )
 
 
-def _own_linguistics(name: str) -> Linguistics:
-    if name:
-        raise KnobError(f"linguistics 'own:{name}': 'own' takes no name; leave out {':' + name!r}.")
-    return OWN
-
-
-LINGUISTICS = {"own": _own_linguistics, "spacy": load_spacy}
-
-
 def load_linguistics(spec: str) -> Linguistics:
     """The linguistics that `spec` names: ``own``, or ``spacy:PIPELINE`` with a package or a folder.
 
@@ -118,6 +105,10 @@ def load_linguistics(spec: str) -> Linguistics:
         MissingExtra: spaCy is missing; names the pip line.
     """
     kind, _, name = spec.partition(":")
-    if kind not in LINGUISTICS:
-        raise UnknownName("linguistics", kind, LINGUISTICS, place=f"in {spec!r}")
-    return LINGUISTICS[kind](name)
+    if kind == "spacy":
+        return load_spacy(name)
+    if kind != "own":
+        raise UnknownName("linguistics", kind, ("own", "spacy"), place=f"in {spec!r}")
+    if name:
+        raise KnobError(f"linguistics 'own:{name}': 'own' takes no name; leave out {':' + name!r}.")
+    return OWN

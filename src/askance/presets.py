@@ -19,7 +19,7 @@ not get the threshold.
 import dataclasses
 import json
 import tomllib
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from functools import cache
 from pathlib import Path
@@ -27,21 +27,19 @@ from typing import Any
 
 from askance.core.errors import AskanceError, PresetError, UnknownName
 from askance.core.knobs import knob_field, name_of, parse_knobs, search_knob
+from askance.core.toml_file import read_toml
 
 OF_MODELS = ("bundled", "bundled:base")
 """The presets that apply by themselves, each to the model of its name."""
 
-_OF_OTHER_PROFILES = ("heads", "search_first", "doubt", "scorer")
-"""Knobs of dragin and selfrag that older presets name for every profile, also where they are of no use."""
-
 
 @dataclass(frozen=True, slots=True)
 class Preset:
-    """Knobs by method and profile; `name` is how the user named it."""
+    """Knobs by method and profile, "" where the method has none; `name` is how the user named it."""
 
     name: str
     about: str
-    methods: Mapping[str, Mapping[str, Any]]
+    entries: Mapping[tuple[str, str], Mapping[str, Any]]
 
     def knobs(self, cls: type[Any], settings: Mapping[str, Any]) -> dict[str, Any]:
         """What it adds to the `settings` of a method, which are values of its knobs' types.
@@ -50,50 +48,35 @@ class Preset:
             PresetError: it does not know the method or the profile, or has a knob that does not fit.
         """
         method, profile = name_of(cls), _profile(cls, settings)
-        if method not in self.methods:
-            raise PresetError(
-                f"preset {self.name!r} has nothing for method {method}: it knows {_listed(self.methods)}."
-            )
-        entry = self.methods[method]
-        if any(isinstance(value, Mapping) != (profile is not None) for value in entry.values()):
-            place = "[METHOD], as it has no profiles" if profile is None else "[METHOD.PROFILE]"
+        known = [each for named, each in self.entries if named == method]
+        if not known:
+            methods = ", ".join(dict.fromkeys(named for named, _ in self.entries)) or "no method"
+            raise PresetError(f"preset {self.name!r} has nothing for method {method}: it knows {methods}.")
+        if "" in known if profile else known != [""]:
+            place = "[METHOD.PROFILE]" if profile else "[METHOD], as it has no profiles"
             raise PresetError(f"preset {self.name!r}: the knobs of {method} stand under {place}.")
-        if profile is not None:
-            if profile not in entry:
-                raise PresetError(
-                    f"preset {self.name!r} has nothing for profile {profile!r} of {method}, only for "
-                    f"{_listed(entry)}, and a threshold of one profile is of no use in another: choose that "
-                    "profile (--set profile=…), or find a threshold with `askance calibrate`."
-                )
-            entry = entry[profile]
-            if entry.get("profile", profile) != profile:
-                raise PresetError(
-                    f"preset {self.name!r}: profile={entry['profile']!r} stands under [{method}.{profile}]: "
-                    "leave it out, since the heading names the profile."
-                )
-        return _wanted(cls, self._checked(cls, entry), settings)
-
-    def knows(self, cls: type[Any], settings: Mapping[str, Any]) -> bool:
-        """Whether it has something for the method and the profile that `settings` lead to."""
-        profile, entry = _profile(cls, settings), self.methods.get(name_of(cls), {})
-        return profile in entry if profile is not None else bool(entry)
-
-    def entries(self) -> Iterator[tuple[str, str, Mapping[str, Any]]]:
-        """Every method with a profile ("" where it has none) and the knobs for it."""
-        for method, entry in self.methods.items():
-            by_profile = entry if _is_by_profile(entry) else {"": entry}
-            for profile, knobs in by_profile.items():
-                yield method, profile, knobs
-
-    def _checked(self, cls: type[Any], entry: Mapping[str, Any]) -> dict[str, Any]:
-        names = {field.name for field in dataclasses.fields(cls)}
-        entry = {knob: entry[knob] for knob in entry if knob in names or knob not in _OF_OTHER_PROFILES}
+        if profile not in known:
+            raise PresetError(
+                f"preset {self.name!r} has nothing for profile {profile!r} of {method}, only for "
+                f"{', '.join(known)}, and a threshold of one profile is of no use in another: choose that "
+                "profile (--set profile=…), or find a threshold with `askance calibrate`."
+            )
+        entry = self.entries[method, profile]
+        if profile and entry.get("profile", profile) != profile:
+            raise PresetError(
+                f"preset {self.name!r}: profile={entry['profile']!r} stands under [{method}.{profile}]: "
+                "leave it out, since the heading names the profile."
+            )
         try:
             knobs = parse_knobs(cls, entry)
             cls(**knobs)
         except AskanceError as error:
             raise PresetError(f"preset {self.name!r}: {error}") from error
-        return knobs
+        return _wanted(cls, knobs, settings)
+
+    def knows(self, cls: type[Any], settings: Mapping[str, Any]) -> bool:
+        """Whether it has something for the method and the profile that `settings` lead to."""
+        return bool(self.entries.get((name_of(cls), _profile(cls, settings))))
 
 
 def open_preset(name: str | Path) -> Preset:
@@ -108,17 +91,8 @@ def open_preset(name: str | Path) -> Preset:
     path = Path(name)
     if path.suffix != ".toml" and not path.is_file():
         raise UnknownName("preset", str(name), shipped(), place="(and no file of this name)")
-    try:
-        return _preset(str(name), tomllib.loads(path.read_text(encoding="utf-8-sig")))
-    except OSError as error:
-        raise PresetError(
-            f"can't read the preset {name}: {error.strerror or error}; give a file "
-            "that can be read, or a name that `askance presets` lists."
-        ) from error
-    except ValueError as error:
-        raise PresetError(
-            f"preset {name}: {error}. See docs/calibration.md for what one looks like."
-        ) from error
+    remedy = "Give a file that can be read, or a name that `askance presets` lists."
+    return _preset(str(name), read_toml(path, "the preset", PresetError, remedy)[0])
 
 
 def own_preset(model: str) -> Preset | None:
@@ -142,22 +116,21 @@ def preset_text(cls: type[Any], settings: Mapping[str, Any], comments: Sequence[
     record, such as a wording, has no place in it: a comment names it.
     """
     profile = _profile(cls, settings)
-    settings = {**_belonging(cls, settings), **settings}
-    place = name_of(cls) if profile is None else f"{name_of(cls)}.{profile}"
+    own = search_knob(cls)
+    belonging = own.belongs_to if own is not None and own.name in settings else ()
+    settings = {**{knob: knob_field(cls, knob).default for knob in belonging}, **settings}
+    place = f"{name_of(cls)}.{profile}" if profile else name_of(cls)
     scalars = {knob: value for knob, value in settings.items() if isinstance(value, str | bool | int | float)}
     records = [
         f"with {knob}={settings[knob]!r}, to be set again" for knob in settings.keys() - scalars.keys()
     ]
     above = ["# " + " ".join(comment.split()) for comment in (*comments, *sorted(records))]
-    lines = [f"{knob} = {_toml(value)}" for knob, value in scalars.items() if knob != "profile"]
+    lines = [
+        f"{knob} = {json.dumps(value, ensure_ascii=False)}"
+        for knob, value in scalars.items()
+        if knob != "profile"
+    ]
     return "\n".join([*above, f"[{place}]", *lines]) + "\n"
-
-
-def _belonging(cls: type[Any], settings: Mapping[str, Any]) -> dict[str, Any]:
-    own = search_knob(cls)
-    if own is None or own.name not in settings:
-        return {}
-    return {knob: knob_field(cls, knob).default for knob in own.belongs_to}
 
 
 def _preset(name: str, content: Mapping[str, Any]) -> Preset:
@@ -165,21 +138,25 @@ def _preset(name: str, content: Mapping[str, Any]) -> Preset:
     about = content.get("about", "")
     if not isinstance(about, str):
         raise PresetError(f"preset {name!r}: about={about!r} is no text.")
-    loose = [key for key, value in methods.items() if not isinstance(value, Mapping)]
-    if loose:
-        raise PresetError(
-            f"preset {name!r}: {loose[0]}={methods[loose[0]]!r} stands under no method; "
-            "put knobs under [METHOD] or [METHOD.PROFILE]."
-        )
-    return Preset(name, about, methods)
+    entries: dict[tuple[str, str], Mapping[str, Any]] = {}
+    for method, table in methods.items():
+        if not isinstance(table, Mapping):
+            raise PresetError(
+                f"preset {name!r}: {method}={table!r} stands under no method; put knobs under [METHOD] or "
+                "[METHOD.PROFILE]."
+            )
+        by_profile = {profile: knobs for profile, knobs in table.items() if isinstance(knobs, Mapping)}
+        if len(by_profile) < len(table) or not table:
+            entries[method, ""] = {knob: table[knob] for knob in table if knob not in by_profile}
+        entries |= {(method, profile): knobs for profile, knobs in by_profile.items()}
+    return Preset(name, about, entries)
 
 
-def _profile(cls: type[Any], settings: Mapping[str, Any]) -> str | None:
-    """The profile that `settings` lead to; None for a method without profiles."""
+def _profile(cls: type[Any], settings: Mapping[str, Any]) -> str:
+    """The profile that `settings` lead to; empty for a method without profiles."""
     known = dataclasses.fields(cls) if dataclasses.is_dataclass(cls) else ()
     defaults = {field.name: field.default for field in known}
-    chosen: str | None = {**defaults, **settings}.get("profile")
-    return chosen
+    return str({**defaults, **settings}.get("profile", ""))
 
 
 def _wanted(cls: type[Any], knobs: Mapping[str, Any], given: Mapping[str, Any]) -> dict[str, Any]:
@@ -190,15 +167,3 @@ def _wanted(cls: type[Any], knobs: Mapping[str, Any], given: Mapping[str, Any]) 
     is_other = any(given.get(knob, value) != value for knob, value in words.items())
     left_out = {*given, *({own.name} if own is not None and is_other else ())}
     return {knob: value for knob, value in knobs.items() if knob not in left_out}
-
-
-def _is_by_profile(entry: Mapping[str, Any]) -> bool:
-    return any(isinstance(value, Mapping) for value in entry.values())
-
-
-def _listed(names: Mapping[str, Any]) -> str:
-    return ", ".join(names) or "no method"
-
-
-def _toml(value: str | float) -> str:
-    return json.dumps(value, ensure_ascii=False)

@@ -1,17 +1,21 @@
-"""The one table of methods, which imports them on use, and how one is made with knobs, prompts, preset."""
+"""The one table of methods, which imports them on use; how one is made with knobs, prompts, preset; which one
+answers where none is named.
+"""
 
 from collections.abc import Callable, Mapping
+from contextlib import suppress
 from dataclasses import fields, is_dataclass
-from importlib import import_module
 from pathlib import Path
+from pkgutil import resolve_name
 from typing import Any, cast
 
 from askance.ask import Engine as Engine
-from askance.choosing import DEFAULT_METHOD as DEFAULT_METHOD
-from askance.core.errors import InputError, KnobError, UnknownName, about
+from askance.ask import check_needs
+from askance.core.errors import InputError, KnobError, ModelLacks, UnknownName, about
 from askance.core.extensions import check_port, find_extension, known_names, make_extension
 from askance.core.knobs import changed_knobs, name_of, parse_knobs
-from askance.core.ports import Method
+from askance.core.ports import Encoder, Method, Model, Retriever
+from askance.core.types import Role
 from askance.loading import DEFAULT_MODEL as DEFAULT_MODEL
 from askance.loading import load_model as load_model
 from askance.loading import load_models as load_models
@@ -25,6 +29,9 @@ from askance.wordings import open_wording
 from askance.wordings.airrag import open_airrag_wording
 from askance.wordings.instructions import open_instructions
 
+DEFAULT_METHOD = "dragin"
+INSTEAD = ("flare", "iterdrag", "single")
+"""What answers in its place, in this order, where a model does not give what it needs and none was named."""
 METHODS = {
     "closed_book": "askance.methods.closed_book:ClosedBook",
     "single": "askance.methods.single:Single",
@@ -78,7 +85,7 @@ def method_class(name: str) -> type[Any]:
     """
     known = METHODS | READINGS
     if name in known:
-        return _imported(known[name])
+        return cast(type[Any], resolve_name(known[name]))
     found = find_extension("methods", name)
     if found is None:
         module, colon, _ = name.partition(":")
@@ -87,11 +94,6 @@ def method_class(name: str) -> type[Any]:
     if not isinstance(found, type):
         raise InputError(f"the method {name} is no class ({found!r}): name the class of a method.")
     return found
-
-
-def _imported(target: str) -> type[Any]:
-    module, _, attribute = target.partition(":")
-    return cast(type[Any], getattr(import_module(module), attribute))
 
 
 def plain_method(method: str | Method) -> Method:
@@ -123,7 +125,7 @@ def make_method(name: str | Method, settings: Mapping[str, Any] | None = None) -
 def profiles_of(name: str) -> dict[str, type[Any]]:
     """The readings of a method by their profiles, where each is a method of its own; else none."""
     endings = {profile: f"{name}_{ending}" for profile, ending in PROFILES.items()}
-    further = {profile: _imported(READINGS[each]) for profile, each in endings.items() if each in READINGS}
+    further = {profile: resolve_name(READINGS[each]) for profile, each in endings.items() if each in READINGS}
     return {"default": method_class(name), **further} if further else {}
 
 
@@ -297,3 +299,44 @@ def prompts_knob(method: object) -> str:
     """The knob that holds a method's prompts; empty where these can't be changed."""
     has = getattr(method, "__dataclass_fields__", ())
     return next((knob for knob in ("prompts", "wording") if knob in has), "")
+
+
+def choose_method(
+    make: Callable[[str], Method],
+    named: str | None,
+    models: Mapping[Role, Model],
+    retriever: Retriever | None,
+    encoder: Encoder | None = None,
+) -> tuple[Method, str]:
+    """The method that was named, else the default one, else the best that can do with the model that answers.
+
+    Args:
+        make: makes a method by name, with the knobs and prompts that were given.
+
+    Returns:
+        The method, and why it is not the default one, where it is not.
+
+    Raises:
+        MissingAbility: the method named needs more than there is; where the model lacks it, names methods
+            that do not.
+    """
+    wanted = make(named or DEFAULT_METHOD)
+    try:
+        check_needs(wanted, models, retriever, encoder)
+        return wanted, ""
+    except ModelLacks as lack:
+        for name in INSTEAD:
+            with suppress(InputError):  # a knob of the other method, say
+                other = make(name)
+                check_needs(other, models, retriever, encoder)
+                break
+        else:
+            raise
+        if named is not None:
+            remedy = f"choose --method {name}, which can do without it, or {lack.remedy}"
+            raise ModelLacks(lack.what, remedy) from lack
+        why = (
+            f"{name} answers, the best method that can with this model: the default {lack.what}. For "
+            f"{DEFAULT_METHOD}, {lack.remedy}."
+        )
+        return other, why

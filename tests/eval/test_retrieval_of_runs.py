@@ -6,12 +6,13 @@ from dataclasses import replace
 
 import pytest
 
+from askance.config import EngineConfig
 from askance.core.errors import GridError, InputError, RunFolderError, UnknownName
 from askance.eval.cell import Cell, evaluate, look_up
 from askance.eval.grid import look_up_all, read_grid
 from askance.eval.recorded_run import read_run
 from askance.eval.run_names import names_of
-from askance.loading import Cache, open_retriever
+from askance.loading import open_retriever
 from askance.models.scripted import ScriptedEncoder
 from askance.retrieval.build import build_index
 from tests.eval.test_harness import Rivers
@@ -85,7 +86,8 @@ def test_a_run_from_before_there_was_a_choice_goes_on(cell, tmp_path):
 def test_a_cache_tells_retrievers_apart(cell, tmp_path):
     found = {}
     for kind in ("bm25", "dense", "bm25", "dense"):
-        retriever = Cache(tmp_path / "cache").retriever(open_retriever(cell.index, kind))
+        config = EngineConfig(cache=tmp_path / "cache")
+        retriever = config.cached_retriever(open_retriever(cell.index, kind))
         hits = asyncio.run(retriever.search("Bonn", 3))
         assert found.setdefault(kind, hits) == hits
     assert len(found["dense"]) == 3 > len(found["bm25"])

@@ -23,7 +23,7 @@ CASES = [*((name, None) for name in METHODS), *((name, "code") for name in CODE)
 BY_TORCH = [("single", None), ("dragin", None), ("selfrag", None)]
 """What is tried on the bundled model by torch as well as by llama.cpp."""
 WITH_ALL_LAYERS = ("single", "selfrag", "dragin")
-"""What llama.cpp computes with the whole bundled model, each by default; all else has the first of its layers."""
+"""What llama.cpp computes with the whole bundled model, each by default; others have its first layers."""
 
 
 @pytest.mark.parametrize(

@@ -6,7 +6,7 @@ import pytest
 from rich.console import Console
 
 from askance.core.activity import before_doing, doing, shown_by
-from askance.serve.activity import Activities
+from askance.serve.progress import Activities
 
 
 def shown(work, *, force_terminal=None, force_interactive=True):

@@ -8,8 +8,7 @@ from rich.console import Console
 from askance.core.trace import Trace
 from askance.core.types import Hit, Passage
 from askance.methods.airrag.method import Airrag
-from askance.serve.search_tree import search_trees
-from askance.serve.terminal import print_trace
+from askance.serve.terminal import print_trace, search_trees
 from tests.methods.bridge import PATHS_ALONE, WHERE, Varied, playing, run
 
 CREEK = Hit(Passage("2", "Crum\nCreek", "It flows to the Delaware."), 2.0, 1)

@@ -42,6 +42,17 @@ def packages_of_plugins(kind: str, own: Collection[str]) -> dict[str, str]:
     }
 
 
+def passed_over(kind: str, own: Collection[str]) -> list[str]:
+    """A sentence for each plug-in that took a name of askance's own, and is reached in another way alone."""
+    return [
+        f"the plug-in {name!r} of {_package(point)} in askance.{kind} is passed over, since the name is "
+        f"askance's own: name it {point.value}."
+        for name, points in plugins(kind).items()
+        if name in own
+        for point in points
+    ]
+
+
 def find_with_place(kind: str, spec: str) -> tuple[Any, str] | None:
     """The object behind ``NAME:PLACE`` or ``module:Class``, and the place; None where it is neither.
 

@@ -9,7 +9,6 @@ from typing import Any
 from pydantic.dataclasses import dataclass as checked_dataclass
 
 from askance.ask import Engine, check_can_search
-from askance.choosing import DEFAULT_METHOD, choose_method
 from askance.config import STRICT, EngineConfig
 from askance.core.errors import InputError
 from askance.core.ports import Encoder, Method, Model, Retriever
@@ -24,7 +23,7 @@ from askance.eval.selection import Chosen, Selection, choose
 from askance.eval.settings import LoadedModels, settings_of
 from askance.eval.standing import Standing
 from askance.loading import DEFAULT_RETRIEVER, load_encoder, open_retriever
-from askance.wire import method_class
+from askance.wire import DEFAULT_METHOD, choose_method, method_class
 from askance.wordings import WORDINGS
 
 PROMPTS_OF_DATASET = "dataset"
@@ -202,8 +201,8 @@ def _engine(ready: ReadyCell, load_models: LoadModels) -> Engine:
     def make(method: Any) -> Method:
         return ready.method if method is cell.method else cell.make(method)
 
-    chosen = choose_method(make, cell.method, models, ready.retriever, ready.encoder)
-    return cell.engine(chosen.method, models, ready.retriever, ready.encoder)
+    method, _ = choose_method(make, cell.method, models, ready.retriever, ready.encoder)
+    return cell.engine(method, models, ready.retriever, ready.encoder)
 
 
 def _opened(

@@ -1,10 +1,15 @@
-"""The consoles that commands print to."""
+"""The consoles that commands print to, and the tables on them."""
 
 import os
 import re
+from collections.abc import Iterable, Sequence
 from typing import Any
 
 from rich.console import Console, ConsoleDimensions
+from rich.table import Table
+from rich.text import Text
+
+from askance.text.printable import printable
 
 _UNWRAPPED_COLUMNS = 1_000_000
 """More than any line that is printed has."""
@@ -40,6 +45,29 @@ class PlainConsole(Console):
         with self.capture() as printed:
             super().print(*objects, **how)
         self.file.write(re.sub(r" +$", "", printed.get(), flags=re.MULTILINE))
+
+
+def tell(console: Console, text: object, style: str = "") -> None:
+    """Print a text from anywhere as it is: nothing in it commands the terminal, and no line is wrapped."""
+    console.print(printable(str(text)), style=style, markup=False, soft_wrap=True)
+
+
+def plain_table(
+    headings: Sequence[str], rows: Iterable[Sequence[str | Text]], *, num_words: int = 99, style: str = "bold"
+) -> Table:
+    """A table without lines, of texts from anywhere.
+
+    Args:
+        headings: of the columns; none for a table without a head.
+        num_words: how many columns hold words; those behind them hold numbers, which stand on the right.
+        style: of the headings.
+    """
+    table = Table(box=None, pad_edge=False, header_style=style, show_header=bool(headings))
+    for at, heading in enumerate(headings):
+        table.add_column(heading, justify="left" if at < num_words else "right")
+    for row in rows:
+        table.add_row(*(cell if isinstance(cell, Text) else Text(printable(cell)) for cell in row))
+    return table
 
 
 out = PlainConsole()

@@ -101,12 +101,9 @@ class LiveView:
             self._draft = ""
 
     def _show(self, event: AnyEvent) -> None:
-        is_echoed = isinstance(event, Asked) and event.text == self._asked
-        block = (
-            setting_block(event)
-            if isinstance(event, Asked) and is_echoed
-            else event_block(event, self._quotable)
-        )
+        block = event_block(event, self._quotable)
+        if isinstance(event, Asked) and event.text == self._asked:
+            block = setting_block(event)
         if block is not None:
             self._console.print(block, soft_wrap=isinstance(event, Answered) and not self._live)
         print_legend(self._legend(event), self._console)

@@ -1,18 +1,72 @@
-"""The progress of long work on a terminal."""
+"""What a command is doing, and how far it is: a line or bar on a terminal, elsewhere lines that stay."""
 
 import time
+from collections.abc import Iterator
+from contextlib import contextmanager
 from datetime import timedelta
 from types import TracebackType
-from typing import TYPE_CHECKING, Any, Protocol, Self
+from typing import TYPE_CHECKING, Self
 
 from rich.console import Console
-from rich.progress import BarColumn, Progress, TextColumn, TimeElapsedColumn
+from rich.progress import BarColumn, Progress, SpinnerColumn, Task, TextColumn, TimeElapsedColumn
+from rich.text import Text
 
+from askance.core.activity import Advance
+from askance.serve.console import tell
 from askance.text.printable import printable
 
 if TYPE_CHECKING:
     from askance.eval.standing import RunningMean, Standing
     from askance.retrieval.build import BuildProgress
+    from askance.train.reader.training import Standing as TrainingStanding
+
+
+class Activities:
+    """Shows what is being done: on a terminal in a line that goes when it is over, else in one that stays.
+
+    Args:
+        ticks: whether the line on a terminal is redrawn while nothing is told.
+    """
+
+    def __init__(self, console: Console, *, ticks: bool = True) -> None:
+        self._console, self._ticks = console, ticks
+        columns = (
+            SpinnerColumn(),
+            TextColumn("{task.description}", markup=False),
+            _Part(),
+            TimeElapsedColumn(),
+        )
+        self._lines = Progress(*columns, console=console, transient=True, auto_refresh=ticks)
+
+    @contextmanager
+    def __call__(self, what: str, total: float | None) -> Iterator[Advance]:
+        """Show `what` while the work inside goes on; within other work, the innermost comes last."""
+        what = printable(what)
+        if not self._console.is_interactive:
+            tell(self._console, what, "dim")
+            yield lambda amount: None
+            return
+        lines, is_outermost = self._lines, not self._lines.tasks
+        task = lines.add_task(what, total=total)
+        if is_outermost:
+            lines.start()
+        try:
+            yield lambda amount: lines.update(task, advance=amount, refresh=not self._ticks)
+        finally:
+            lines.remove_task(task)
+            if is_outermost:
+                lines.stop()
+
+
+class _Part(BarColumn):
+    """A bar for work that tells how far it is, and nothing for other work."""
+
+    def __init__(self) -> None:
+        super().__init__(bar_width=20)
+
+    def render(self, task: Task) -> Text:  # type: ignore[override]
+        return Text() if task.total is None else super().render(task)  # type: ignore[return-value]
+
 
 OPEN_METRICS = {"exact_match": "EM", "f1": "F1"}
 SPECIAL_METRICS = {"yes_no_accuracy": "accuracy", "choice_accuracy": "accuracy", "str_em": "STR-EM"}
@@ -21,31 +75,33 @@ SPECIAL_METRICS = {"yes_no_accuracy": "accuracy", "choice_accuracy": "accuracy",
 
 class _Bar:
     """A bar that is there from the first that is told of the work until its end, if there is a terminal;
-    elsewhere a line for each stage of the work. `counted` shows fields of its task.
+    elsewhere a line for each stage of the work.
+
+    Args:
+        name: of the work, where there are several.
+        every_seconds: how often a line is written where there is no terminal, behind one at the start.
     """
 
-    _every_seconds = 0.0
-    """How often a line is written where there is no terminal."""
-
-    def __init__(self, console: Console, counted: str, description: str = "", **fields: Any) -> None:
-        self._console, self._shown_at = console, time.monotonic()
+    def __init__(self, console: Console, name: str = "", every_seconds: float = 30.0) -> None:
+        self._console, self._name, self._every_seconds = console, printable(name), every_seconds
+        self._shown_at, self._stage = time.monotonic(), ""
         self._bar = Progress(
             TextColumn("{task.description}", markup=False),
             BarColumn(bar_width=20),
-            TextColumn(counted),
+            TextColumn("{task.fields[told]}", markup=False),
             TimeElapsedColumn(),
             console=console,
             transient=True,
             disable=not console.is_terminal,
         )
-        self._task = self._bar.add_task(description, **fields)
-        self._stage = ""
+        self._task = self._bar.add_task(self._name, total=None, told="")
 
     def __enter__(self) -> Self:
         return self
 
-    def _update(self, **fields: Any) -> None:
-        self._bar.update(self._task, **fields)
+    def _show(self, done: int, total: int | None, told: str, name: str = "") -> None:
+        description = name or self._name
+        self._bar.update(self._task, completed=done, total=total, told=told, description=description)
         self._bar.start()
 
     def _tell_stage(self, stage: str) -> None:
@@ -55,7 +111,7 @@ class _Bar:
 
     def _print(self, line: str, style: str = "") -> None:
         self._shown_at = time.monotonic()
-        self._console.print(line, style=style, markup=False, soft_wrap=True)
+        tell(self._console, line, style)
 
     def _is_due(self) -> bool:
         """Whether the next line is to be written."""
@@ -76,37 +132,27 @@ class _Bar:
 class IndexProgress(_Bar):
     """Shows how far a build is. How many documents will come is not known: the bar only moves."""
 
-    def __init__(self, console: Console) -> None:
-        counted = "{task.fields[documents]:,} documents · {task.fields[passages]:,} passages"
-        super().__init__(console, counted, "indexing", total=None, documents=0, passages=0)
-
     def __call__(self, step: "BuildProgress") -> None:
         """Take one step of the build; how many passages are to be encoded is known."""
-        name = (
-            f"encoding {step.encoded:,} of {step.to_encode:,}" if step.to_encode else printable(step.source)
-        )
         self._tell_stage(f"encoding {step.to_encode:,} passages" if step.to_encode else "reading documents")
-        self._update(
-            description=name,
-            documents=step.documents,
-            passages=step.passages,
-            completed=step.encoded,
-            total=step.to_encode or None,
-        )
+        told = f"{step.documents:,} documents · {step.passages:,} passages"
+        encoding = f"encoding {step.encoded:,} of {step.to_encode:,}"
+        name = encoding if step.to_encode else printable(step.source)
+        self._show(step.encoded, step.to_encode or None, told, name)
 
 
 class CalibrationProgress(_Bar):
     """Shows how far a calibration is; a line stays for every value that has been tried."""
 
     def __init__(self, console: Console, knob: str, num_questions: int) -> None:
-        super().__init__(console, "{task.completed}/{task.total} questions", total=num_questions)
-        self._knob, self._num_questions = knob, num_questions
+        super().__init__(console, knob)
+        self._num_questions = num_questions
 
     def __call__(self, trial: int, value: float, done: int, searches: float | None) -> None:
         """Take one question of a trial; `searches` is their mean number once the trial is over."""
-        name = f"trial {trial}, {self._knob}={value:g}"
+        name = f"trial {trial}, {self._name}={value:g}"
         self._tell_stage(f"{name}: asking {self._num_questions:,} questions")
-        self._update(description=name, completed=done)
+        self._show(done, self._num_questions, f"{done}/{self._num_questions} questions", name)
         if searches is not None:
             self._print(f"{name}: {searches:.2f} searches a question", "dim")
 
@@ -114,28 +160,16 @@ class CalibrationProgress(_Bar):
 class JudgingProgress(_Bar):
     """Shows how far the judging of a run is."""
 
-    def __init__(self, console: Console, name: str) -> None:
-        super().__init__(console, "{task.completed}/{task.total} answers", name, total=None)
-        self._name = printable(name)
-
     def __call__(self, kind: str, done: int, total: int) -> None:
         """Take an answer that is judged."""
         self._tell_stage(f"{self._name}: judging the {kind} of {total:,} answers")
-        self._update(description=f"{self._name}, {kind}", completed=done, total=total)
+        self._show(done, total, f"{done}/{total} answers", f"{self._name}, {kind}")
 
 
 class EvaluationProgress(_Bar):
-    """Shows how an evaluation stands: a bar on a terminal, elsewhere a line now and then.
+    """Shows how an evaluation stands: a bar on a terminal, elsewhere a line now and then."""
 
-    Args:
-        name: of the run, where there are several.
-        every_seconds: how often a line is written where there is no terminal, behind one at the start.
-    """
-
-    def __init__(self, console: Console, name: str = "", every_seconds: float = 30.0) -> None:
-        super().__init__(console, "{task.fields[standing]}", name, total=None, standing="")
-        self._name, self._every_seconds = name, every_seconds
-        self._standing: Standing | None = None
+    _standing: "Standing | None" = None
 
     def _stopped(self, error: BaseException) -> str:
         done = _done(self._standing) if self._standing else ""
@@ -143,52 +177,26 @@ class EvaluationProgress(_Bar):
 
     def __call__(self, standing: "Standing") -> None:
         """Show a standing."""
-        if self._standing is None:
-            self._tell_start(standing)
+        done, total = standing.num_finished, standing.num_questions
+        if self._standing is None and done < total:
+            before = f", {done:,} done before" if done else ""
+            name = f"{self._name}: " if self._name else ""
+            self._tell_stage(f"{name}asking {total - done:,} questions{before}")
         self._standing = standing
         lines = standing_lines(standing)
-        done, total = standing.num_finished, standing.num_questions
-        self._update(completed=done, total=total, standing="\n".join(lines))
+        self._show(done, total, "\n".join(lines))
         if self._is_due():
             self._print(" · ".join(filter(None, (self._name, *lines))))
 
-    def _tell_start(self, standing: "Standing") -> None:
-        done, left = standing.num_finished, standing.num_questions - standing.num_finished
-        if left:
-            before = f", {done:,} done before" if done else ""
-            name = f"{self._name}: " if self._name else ""
-            self._tell_stage(f"{name}asking {left:,} questions{before}")
-
-
-class TrainingStanding(Protocol):
-    """How far a training is, as far as it is shown."""
-
-    @property
-    def step(self) -> int: ...
-    @property
-    def num_steps(self) -> int: ...
-    @property
-    def loss(self) -> float: ...
-    @property
-    def held_out(self) -> float | None: ...
-    @property
-    def tokens_per_second(self) -> float: ...
-    @property
-    def seconds_left(self) -> float: ...
-
 
 class TrainingProgress(_Bar):
-    """Shows how far a training is: a bar on a terminal, elsewhere a line now and then.
+    """Shows how far a training is: a bar on a terminal, elsewhere a line now and then."""
 
-    Args:
-        every_seconds: how often a line is written where there is no terminal.
-    """
+    _loss: float | None = None
+    _standing: "TrainingStanding | None" = None
 
     def __init__(self, console: Console, every_seconds: float = 60.0) -> None:
-        super().__init__(console, "{task.fields[told]}", "training", total=None, told="")
-        self._every_seconds = every_seconds
-        self._loss: float | None = None
-        self._standing: TrainingStanding | None = None
+        super().__init__(console, "training", every_seconds)
 
     def _stopped(self, error: BaseException) -> str:
         if not isinstance(error, KeyboardInterrupt) or self._standing is None:
@@ -196,25 +204,22 @@ class TrainingProgress(_Bar):
         done = f"{self._standing.step:,}/{self._standing.num_steps:,}"
         return f"stopped at step {done}: the same command goes on from the last checkpoint"
 
-    def __call__(self, standing: TrainingStanding) -> None:
+    def __call__(self, standing: "TrainingStanding") -> None:
         """Take one step."""
         if self._standing is None:
-            told = (
-                f"going on after step {standing.step - 1:,}/"
-                if standing.step > 1
-                else "training, steps to take: "
-            )
+            is_new = standing.step == 1
+            told = "training, steps to take: " if is_new else f"going on after step {standing.step - 1:,}/"
             self._print(f"{told}{standing.num_steps:,}")
         self._standing = standing
         # Steps differ in what they learn: a mean over the last ones says more than the last one.
         self._loss = standing.loss if self._loss is None else 0.95 * self._loss + 0.05 * standing.loss
         told = training_line(standing, self._loss)
-        self._update(completed=standing.step, total=standing.num_steps, told=told)
+        self._show(standing.step, standing.num_steps, told)
         if standing.held_out is not None or self._is_due():
             self._print(told)
 
 
-def training_line(standing: TrainingStanding, loss: float) -> str:
+def training_line(standing: "TrainingStanding", loss: float) -> str:
     """Steps, loss, speed and the time left."""
     held_out = "" if standing.held_out is None else f"held out {standing.held_out:.3f}"
     left = timedelta(seconds=round(standing.seconds_left))

@@ -11,6 +11,7 @@ from rich.text import Text
 
 from askance.eval.compare import MeanInterval
 from askance.eval.tables import ResultTable
+from askance.serve.console import plain_table
 
 _LEAST_WIDTH, _GAP = 8, 2
 _WORDS_AT_MOST = 0.6
@@ -19,14 +20,11 @@ _WORDS_AT_MOST = 0.6
 
 def interval_table(means: Mapping[str, MeanInterval]) -> Table:
     """Means with their intervals, by name."""
-    table = Table(box=None, pad_edge=False, header_style="bold")
-    table.add_column("metric")
-    for heading in ("mean", "95 % interval", "questions"):
-        table.add_column(heading, justify="right")
-    for name, value in means.items():
-        interval = f"{value.low:.3f} to {value.high:.3f}"
-        table.add_row(name, f"{value.mean:.3f}", interval, f"{value.num_questions:,}")
-    return table
+    rows = [
+        (name, f"{value.mean:.3f}", f"{value.low:.3f} to {value.high:.3f}", f"{value.num_questions:,}")
+        for name, value in means.items()
+    ]
+    return plain_table(("metric", "mean", "95 % interval", "questions"), rows, num_words=1)
 
 
 def print_tables(out: Console, tables: Iterable[ResultTable]) -> None:

@@ -1,10 +1,12 @@
-"""The events of a trace as blocks of text, one below the other."""
+"""The events of a trace as blocks of text, one below the other; steps of a search as a tree."""
 
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from dataclasses import dataclass
 
-from rich.console import Console, Group, RenderableType
+from rich.console import Console, ConsoleOptions, Group, RenderableType, RenderResult
 from rich.table import Table
 from rich.text import Text
+from rich.tree import Tree
 
 from askance.ask import models_told
 from askance.core.events import UPPER_BOUND
@@ -22,14 +24,15 @@ from askance.core.trace import (
     Uncited,
     WordSignal,
 )
-from askance.core.types import Answer, Hit, Question, Usage
+from askance.core.types import Answer, Passage, Question, Usage
 from askance.methods.plain_trace import quotable
 from askance.serve.legend import ACTIONS, Legend
-from askance.serve.search_tree import search_trees, step_numbers, tree_block
 from askance.text.markers import Plain, plain
 from askance.text.printable import printable_record
 
 STRONG, WEAK, SURE, PROVISIONAL, QUERY, LEGEND = "bold red", "yellow", "green", "dim", "cyan", "dim italic"
+_ROOT = "0"
+_LEAST_TREE_WIDTH, _LEVEL_WIDTH = 24, 4
 
 
 def print_trace(events: Iterable[AnyEvent], console: Console) -> None:
@@ -42,7 +45,7 @@ def print_trace(events: Iterable[AnyEvent], console: Console) -> None:
     for at, event in enumerate(shown):
         if event.id in last_of:
             tree = last_of[event.id]
-            console.print(tree_block(tree))
+            console.print(_tree_block(tree))
             print_legend([line for step in tree.steps for line in legend(step)], console)
         elif event.id not in in_trees:
             block = event_block(event, shown[:at])
@@ -63,28 +66,28 @@ def event_block(event: AnyEvent, before: Sequence[AnyEvent] = ()) -> RenderableT
     Args:
         before: those before it, which say what an answer may quote.
     """
-    if isinstance(event, Asked):
-        return _asked(event)
-    if isinstance(event, Decided):
-        return _decided(event)
-    if isinstance(event, Searched):
-        return _searched(event)
-    if isinstance(event, Expanded):
-        return _expanded(event)
-    if isinstance(event, Generated):
-        return _generated(event)
-    if isinstance(event, Committed):
-        return _labelled("commit", Text(shown_plain(event.text, before).text.strip()))
-    if isinstance(event, Uncited):
-        return _labelled("uncited", Text(f"{event.text}\n{event.why}", style=PROVISIONAL))
-    if isinstance(event, Answered):
-        return _answered(event.answer, event.usage, before)
-    if isinstance(event, Noted):
-        return _labelled("note", Text(f"{event.place}: {event.text}", style=WEAK))
-    if isinstance(event, Failed):
-        return _labelled(
-            "error", Text(f"{event.place}: {event.message or event.error}", style=STRONG), STRONG
-        )
+    match event:
+        case Asked():
+            return Group(Text(event.text, style="bold"), setting_block(event))
+        case Decided():
+            return _decided(event)
+        case Searched():
+            return _searched(event)
+        case Expanded():
+            return _expanded(event)
+        case Generated():
+            return _generated(event)
+        case Committed():
+            return _labelled("commit", Text(shown_plain(event.text, before).text.strip()))
+        case Uncited():
+            return _labelled("uncited", Text(f"{event.text}\n{event.why}", style=PROVISIONAL))
+        case Answered():
+            return _answered(event.answer, event.usage, before)
+        case Noted():
+            return _labelled("note", Text(f"{event.place}: {event.text}", style=WEAK))
+        case Failed():
+            told = Text(f"{event.place}: {event.message or event.error}", style=STRONG)
+            return _labelled("error", told, STRONG)
     return None
 
 
@@ -102,37 +105,33 @@ def spending_line(numbers: Mapping[str, float]) -> str:
     """One line of what a search read and did; L_max and L_total are what papers call limit and sum."""
     names = {"l_max": "L_max", "tokens": "L_total"}
     at_most = "≤ " if UPPER_BOUND in numbers else ""
-    signs = {name: at_most for name in numbers if "tokens" in name}
-    told = {name: value for name, value in numbers.items() if name != UPPER_BOUND}
     return " · ".join(
-        f"{names.get(name, name)} {signs.get(name, '')}{value:,.0f}" for name, value in told.items()
+        f"{names.get(name, name)} {at_most if 'tokens' in name else ''}{value:,.0f}"
+        for name, value in numbers.items()
+        if name != UPPER_BOUND
     )
-
-
-def _asked(event: Asked) -> RenderableType:
-    return Group(Text(event.text, style="bold"), setting_block(event))
 
 
 def setting_block(event: Asked) -> RenderableType:
     """The method, the models and what is searched."""
     models = models_told(event.models, event.precisions)
     setting = " · ".join(part for part in (event.title, models, event.retriever) if part)
-    return Group(Text(setting, style=PROVISIONAL), Text(""))
+    return Text(f"{setting}\n", style=PROVISIONAL)
 
 
 def _decided(event: Decided) -> RenderableType:
+    why = Text(event.why, style=PROVISIONAL)
     if event.name == "budget" and event.numbers:
         return _labelled("budget", Text(spending_line(event.numbers), style=PROVISIONAL))
-    why = Text(event.why, style=PROVISIONAL)
     if event.name == "choose":
         scores = " · ".join(f"{name} ({score:.2f})" for name, score in event.numbers.items())
         lines = [Text(event.outcome), why, *([Text(scores, style=PROVISIONAL)] if scores else [])]
         return _labelled("choose", Group(*lines), SURE)
-    is_search = event.outcome == "search"
     if not event.words:
         return _labelled("why", why)
     judged = Group(_words(event.words, event.threshold), why)
-    return _labelled("doubt", judged, STRONG) if is_search else _labelled("keep", judged, SURE)
+    label, style = ("doubt", STRONG) if event.outcome == "search" else ("keep", SURE)
+    return _labelled(label, judged, style)
 
 
 def _words(words: Iterable[WordSignal], threshold: float | None) -> Text:
@@ -156,22 +155,20 @@ def _doubt_style(value: float, threshold: float | None) -> str:
 
 
 def _searched(event: Searched) -> RenderableType:
-    found = [_hit(hit) for hit in event.hits] or [Text("nothing found", style=PROVISIONAL)]
+    found = []
+    for hit in event.hits:
+        text = _line(f"{hit.rank}. ").append(_one_line(hit.passage.title), style="bold")
+        text.append(f" {hit.score:.3g}  ")
+        found.append(text.append(_one_line(hit.passage.text), style=PROVISIONAL))
+    found = found or [Text("nothing found", style=PROVISIONAL)]
     return _labelled("search", Group(Text(event.query, style=QUERY), *found), QUERY)
 
 
-def _hit(hit: Hit) -> Text:
-    text = Text(f"{hit.rank}. ", no_wrap=True, overflow="ellipsis")
-    text.append(" ".join(hit.passage.title.split()), style="bold").append(f" {hit.score:.3g}  ")
-    return text.append(" ".join(hit.passage.text.split()), style=PROVISIONAL)
-
-
 def _expanded(event: Expanded) -> RenderableType:
-    action = ACTIONS.get(event.action, event.action)
-    head = Text(f"{event.node} {action}", style="bold", no_wrap=True, overflow="ellipsis")
+    head = _line(f"{event.node} {ACTIONS.get(event.action, event.action)}", style="bold")
     if event.passage is not None:
-        head.append(f"  {' '.join(event.passage.passage.title.split())}", style=PROVISIONAL)
-    numbers = Text(" · ".join(step_numbers(event)), style=QUERY)
+        head.append(f"  {_one_line(event.passage.passage.title)}", style=PROVISIONAL)
+    numbers = Text(" · ".join(_step_numbers(event)), style=QUERY)
     lines = [head, Text(event.text.strip() or "(nothing)"), numbers]
     if event.rejected:
         lines.append(Text(f"rejected: {event.rejected}", style=WEAK))
@@ -187,23 +184,20 @@ def _generated(event: Generated) -> RenderableType:
 
 
 def _answered(answer: Answer, usage: Usage, before: Sequence[AnyEvent]) -> RenderableType:
-    lines: list[Text] = [Text(""), _cited_text(answer, before)]
+    written, cited, at = shown_plain(answer.text, before), Text(), 0
+    sources: dict[int, Passage] = {}
+    for citation in answer.citations:
+        sources[citation.number] = citation.passage
+        end = written.offset(citation.end)
+        cited.append(written.text[at:end]).append(f" [{citation.number}]", style=QUERY)
+        at = end
+    lines = [Text(""), cited.append(written.text[at:])]
     if answer.short and answer.short != answer.text:
         lines += [Text().append("Answer: ", style="bold").append(answer.short, style=f"bold {SURE}")]
-    sources = {citation.number: citation.passage for citation in answer.citations}
     for number, passage in sorted(sources.items()):
         line = Text().append(f"[{number}] ", style=QUERY).append(passage.title, style="bold")
         lines.append(line.append(f"  {passage.source}", style=PROVISIONAL))
     return Group(*lines, Text(""), Text(usage_line(usage), style=PROVISIONAL))
-
-
-def _cited_text(answer: Answer, before: Sequence[AnyEvent]) -> Text:
-    written, text, at = shown_plain(answer.text, before), Text(), 0
-    for citation in answer.citations:
-        end = written.offset(citation.end)
-        text.append(written.text[at:end]).append(f" [{citation.number}]", style=QUERY)
-        at = end
-    return text.append(written.text[at:])
 
 
 def shown_plain(text: str, before: Sequence[AnyEvent]) -> Plain:
@@ -220,3 +214,112 @@ def _labelled(label: str, content: RenderableType, style: str = PROVISIONAL) -> 
     grid.add_column(ratio=1)
     grid.add_row(Text(label, style=style), content)
     return grid
+
+
+def _line(text: str, style: str = "") -> Text:
+    """A line that is cut where the terminal ends."""
+    return Text(text, style=style, no_wrap=True, overflow="ellipsis")
+
+
+def _one_line(text: str) -> str:
+    return " ".join(text.split())
+
+
+@dataclass(frozen=True, slots=True)
+class SearchTree:
+    """Steps of one search.
+
+    Attributes:
+        steps: in the order of the trace; no two have the same place.
+        chosen: the place where the answer that was taken ends; empty where the trace does not tell.
+    """
+
+    steps: tuple[Expanded, ...]
+    chosen: str = ""
+
+    def leads_to_chosen(self, step: Expanded) -> bool:
+        """Whether a step is on the path of the answer that was taken."""
+        return f"{self.chosen}.".startswith(f"{step.node}.")
+
+
+def search_trees(events: Sequence[AnyEvent]) -> list[SearchTree]:
+    """The searches of a trace whose steps lead from one to another, each with what was chosen of it.
+
+    Steps with and without visits belong to different searches, such as AirRAG and a Self-RAG that is one of
+    its actions; so do two steps with the same place.
+    """
+    searches: list[dict[str, Expanded]] = []
+    for step in (event for event in events if isinstance(event, Expanded)):
+        mine = next((each for each in reversed(searches) if _counts(each.values()) == _counts([step])), None)
+        if mine is None or step.node in mine:
+            mine = {}
+            searches.append(mine)
+        mine[step.node] = step
+    nested = (each for each in searches if any(place.rpartition(".")[0] in each for place in each))
+    return [SearchTree(tuple(each.values()), _chosen(each, events)) for each in nested]
+
+
+def _counts(steps: Iterable[Expanded]) -> bool:
+    """Whether a search counts the visits of its steps."""
+    return "visits" in next(iter(steps)).numbers
+
+
+def _chosen(steps: Mapping[str, Expanded], events: Iterable[AnyEvent]) -> str:
+    """The step marked as chosen; without marks, the one that the first choice afterwards names."""
+    if _counts(steps.values()):
+        return next((step.node for step in steps.values() if step.numbers.get("chosen")), "")
+    last = max(step.id for step in steps.values())
+    choices = (event for event in events if isinstance(event, Decided) and event.name == "choose")
+    return next((each.outcome for each in choices if each.id > last and each.outcome in steps), "")
+
+
+def _tree_block(tree: SearchTree) -> RenderableType:
+    """The tree, two lines or more a step: what it gave, and its numbers."""
+    root = Tree(Text(f"tree of {len(tree.steps)} steps", style="bold"), guide_style=PROVISIONAL)
+    branches = {_ROOT: root}
+    for step in tree.steps:
+        above = step.node.rpartition(".")[0]
+        while above not in branches:
+            above = above.rpartition(".")[0] or _ROOT
+        branches[step.node] = branches[above].add(_step_label(step, tree.leads_to_chosen(step)))
+    depth = max(step.node.count(".") for step in tree.steps)
+    return _Wide(root, _LEAST_TREE_WIDTH + _LEVEL_WIDTH * depth)
+
+
+@dataclass(frozen=True, slots=True)
+class _Wide:
+    """A tree with room for its deepest step; what is beyond the terminal's edge is cut off."""
+
+    tree: Tree
+    least_width: int
+
+    def __rich_console__(self, console: Console, options: ConsoleOptions) -> RenderResult:
+        yield from console.render(self.tree, options.update(width=max(options.max_width, self.least_width)))
+
+
+def _step_label(step: Expanded, is_chosen: bool) -> RenderableType:
+    mark, style = ("✓ ", f"bold {SURE}") if is_chosen else ("", "bold")
+    head = _line("").append(f"{mark}{ACTIONS.get(step.action, step.action)}", style=style)
+    head.append(f"  {_one_line(step.text) or '(nothing)'}")
+    title = [] if step.passage is None else [_one_line(step.passage.passage.title)]
+    lines = [head, _line(" · ".join((step.node, *_step_numbers(step), *title)), style=PROVISIONAL)]
+    if step.numbers.get("cut"):
+        lines.append(_line("cut: the budget ended it", style=WEAK))
+    if step.rejected:
+        lines.append(_line(f"rejected: {_one_line(step.rejected)}", style=WEAK))
+    return Group(*lines)
+
+
+def _step_numbers(step: Expanded) -> Iterator[str]:
+    """What the search counted, then all other numbers by name."""
+    numbers = {name: value for name, value in step.numbers.items() if name not in ("cut", "chosen")}
+    visits, value = numbers.pop("visits", None), numbers.pop("value", None)
+    votes = numbers.pop("votes", 1.0)
+    if visits is not None:
+        yield f"visits {visits:g}"
+    if value is not None and visits:
+        yield f"value {value:.2f} (mean {value / visits:.2f})"
+    if votes != 1:
+        yield f"votes {votes:g}"
+    for name, number in numbers.items():
+        yield f"{name} {number:.2f}"
