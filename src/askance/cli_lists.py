@@ -229,7 +229,7 @@ def encoders() -> None:
         askance encoders
         askance index notes/ --out my-index --encoder bundled
     """
-    own = {name: kind for name, kind in MODEL_KINDS.items() if kind.load_encoder is not None}
+    own = {name: kind for name, kind in MODEL_KINDS.items() if kind.encoder}
     rows = [(kind.spec.partition("[")[0], kind.what) for kind in own.values()]
     _list("encoders", ("spec", "what it is"), rows, own)
 
