@@ -18,8 +18,8 @@ from askance.eval.grid import read_grid
 from askance.eval.judging.citations import citation_scores
 from askance.eval.judging.facts import fact_scores
 from askance.eval.metrics import METRICS
+from askance.eval.metrics.answers import exact_match
 from askance.eval.metrics.costs import COSTS
-from askance.eval.metrics.exact_match import exact_match
 from askance.methods.airrag.wording import AirragWording
 from askance.methods.prompts import Wording
 from askance.models.kinds import MODEL_KINDS, parse_spec
@@ -153,7 +153,7 @@ def test_the_grid_of_the_documents_can_be_read(tmp_path):
         for dataset in ("hotpotqa", "strategyqa")
         for method in ("single", "dragin-paper")
     ]
-    assert [cell.selection.sample for cell in cells.values()] == [50, 50, 100, 100]
+    assert [cell.sample for cell in cells.values()] == [50, 50, 100, 100]
 
 
 def test_models_of_the_table_exist():
