@@ -67,16 +67,18 @@ def evaluate(
 
     Each finished question is on the disk before the next is counted: the same command goes on after a kill.
     """
-    from askance.eval.cell import Cell, Terms, look_up
-    from askance.eval.cell import evaluate as run_cell
+    from askance.eval.cell import Cell, look_up
+    from askance.eval.harness import Terms
+    from askance.eval.harness import evaluate as run_cell
     from askance.eval.metrics import DEFAULT_METRICS
-    from askance.eval.selection import Selection
     from askance.serve.progress import EvaluationProgress
 
     cell = Cell(
         **sourced.for_method().settings,
         dataset=dataset,
-        selection=Selection(limit, sample, ids),
+        limit=limit,
+        sample=sample,
+        ids=ids,
         metrics=tuple(metric or DEFAULT_METRICS),
         reading=reading,
     )
@@ -100,8 +102,8 @@ def grid(
 ) -> None:
     """Evaluate methods × datasets × models: all that is not done yet."""
     from askance.core.errors import AskanceError
-    from askance.eval.cell import Terms
     from askance.eval.grid import look_up_all, read_grid, run_grid
+    from askance.eval.harness import Terms
     from askance.serve.progress import EvaluationProgress
 
     flags = flags_given({"cache": cache, "in_flight": in_flight})

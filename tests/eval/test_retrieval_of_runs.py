@@ -7,8 +7,9 @@ from dataclasses import replace
 import pytest
 
 from askance.core.errors import GridError, InputError, RunFolderError, UnknownName
-from askance.eval.cell import Cell, evaluate, look_up
+from askance.eval.cell import Cell, look_up
 from askance.eval.grid import look_up_all, read_grid
+from askance.eval.harness import evaluate
 from askance.eval.recorded_run import read_run
 from askance.eval.run_names import names_of
 from askance.loading import Cache, open_retriever

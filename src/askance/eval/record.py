@@ -3,11 +3,13 @@
 from collections import Counter
 from collections.abc import Mapping
 from dataclasses import dataclass, replace
+from typing import Any
 
 from askance.core.strict_json import json_line
 from askance.core.trace import Answered, Trace
 from askance.core.types import Answer, Task, Usage
 from askance.eval.datasets import Example
+from askance.eval.metrics import Scoring
 from askance.eval.readings import DEFAULT_READING, ReadingName
 from askance.runtime.checksum import sealed
 
@@ -63,25 +65,14 @@ class Record:
 
 
 def make_record(
-    number: int,
-    example: Example,
-    answer: Answer | None,
-    trace: Trace,
-    scores: Mapping[str, float | None],
-    error: str = "",
-    reading: ReadingName = DEFAULT_READING,
+    number: int, example: Example, answer: Answer | None, trace: Trace, scoring: Scoring, error: str = ""
 ) -> Record:
     """The record of a question that was just answered, or that failed with `error`."""
-    answer = answer or Answer("")
+    answer, scores = scoring.judge(example, answer, trace.events)
     return Record(
         number=number,
         id=example.question.id,
-        question=example.question.text,
-        task=example.question.task,
-        kind=example.kind,
-        hops=example.hops,
-        golds=example.golds,
-        supporting_titles=example.supporting_titles,
+        **_asked(example),
         text=answer.text,
         short=answer.short,
         cited_titles=tuple(dict.fromkeys(citation.passage.title for citation in answer.citations)),
@@ -89,9 +80,21 @@ def make_record(
         scores=scores,
         usage=_usage(trace),
         error=error,
-        options=example.question.options,
-        reading=reading,
+        reading=scoring.reading.name,
     )
+
+
+def _asked(example: Example) -> dict[str, Any]:
+    """What a record tells of the question as it stands in the dataset."""
+    return {
+        "question": example.question.text,
+        "task": example.question.task,
+        "options": example.question.options,
+        "kind": example.kind,
+        "hops": example.hops,
+        "golds": example.golds,
+        "supporting_titles": example.supporting_titles,
+    }
 
 
 def _usage(trace: Trace) -> Usage:
@@ -105,13 +108,4 @@ def _usage(trace: Trace) -> Usage:
 
 def differing_field(record: Record, example: Example) -> str:
     """The first thing in which a recorded question is not that of the dataset; empty if there is none."""
-    now = {
-        "question": example.question.text,
-        "task": example.question.task,
-        "options": example.question.options,
-        "kind": example.kind,
-        "hops": example.hops,
-        "golds": example.golds,
-        "supporting_titles": example.supporting_titles,
-    }
-    return next((name for name, value in now.items() if getattr(record, name) != value), "")
+    return next((name for name, value in _asked(example).items() if getattr(record, name) != value), "")

@@ -4,21 +4,12 @@ one.
 
 import os
 import platform
-from collections.abc import Mapping, Sequence
-from dataclasses import asdict, dataclass, field, fields, is_dataclass, replace
-from datetime import UTC, datetime
-from hashlib import sha256
+from collections.abc import Mapping
+from contextlib import suppress
+from dataclasses import dataclass, field, replace
 from importlib.metadata import PackageNotFoundError, version
 from typing import Any
 
-from askance.ask import precisions_of
-from askance.config import EngineConfig
-from askance.core.knobs import name_of, short_repr
-from askance.core.ports import Encoder, Method, Model, Retriever
-from askance.core.types import Role
-from askance.core.version import VERSION
-from askance.eval.datasets import Example
-from askance.eval.metrics import Scoring
 from askance.eval.readings import DEFAULT_READING, ReadingName
 from askance.loading import DEFAULT_RETRIEVER
 
@@ -113,87 +104,31 @@ class Settings:
         }
 
 
-@dataclass(frozen=True, slots=True)
-class LoadedModels:
-    """What a run keeps of its models, by role: their names, and the precisions that are known."""
-
-    names: Mapping[str, str]
-    precisions: Mapping[str, str]
-
-    @classmethod
-    def of(cls, models: Mapping[Role, Model]) -> "LoadedModels":
-        """The same of models that are at hand."""
-        return cls({role: model.name for role, model in models.items()}, precisions_of(models))
-
-
-def settings_of(
-    config: EngineConfig,
-    method: Method,
-    models: LoadedModels,
-    dataset: str,
-    examples: Sequence[Example],
-    scoring: Scoring,
-    *,
-    searched: Retriever | None = None,
-    encoder: Encoder | None = None,
-) -> Settings:
-    """The settings of a run that begins now.
-
-    Args:
-        config: what the engine is made of.
-        searched: what searches the index, in the way that the configuration names.
-    """
-    return Settings(
-        dataset=dataset,
-        num_questions=len(examples),
-        questions_sha256=sha256(repr(tuple(examples)).encode()).hexdigest(),
-        method=name_of(type(method)),
-        title=short_repr(method),
-        knobs=_knobs(method),
-        models=models.names,
-        model_specs=config.model_specs,
-        index="" if config.index is None else str(config.index),
-        index_content="" if searched is None else searched.fingerprint,
-        seed=config.seed,
-        metrics=scoring.names,
-        askance=VERSION,
-        versions={"python": platform.python_version(), **_versions()},
-        machine=f"{os.cpu_count()} cores, {platform.machine()}",
-        started_at=datetime.now(UTC).isoformat(timespec="seconds"),
-        budget={name: value for name, value in asdict(config.budget).items() if value is not None},
-        retriever=config.retriever if isinstance(config.retriever, str) else config.retriever.name,
-        precisions=models.precisions,
-        encoder="" if encoder is None else f"{encoder.name}, {encoder.fingerprint}",
-        reading=scoring.reading.name,
-        config=config.stored(),
-    )
-
-
-def differences(before: Settings, now: Settings) -> dict[str, tuple[object, object]]:
-    """What answers depend on and is not the same, by name: before, and now. None is what is not there."""
+def differences(before: Settings, now: Settings) -> list[str]:
+    """What answers depend on and is not the same: each by its name, as it was and as it is now."""
     old, new = before.identity, now.identity
-    return {
-        name: (old.get(name), new.get(name))
+    return [
+        f"{name}: {old.get(name, 'none')}, now {new.get(name, 'none')}"
         for name in dict.fromkeys((*old, *new))
         if old.get(name) != new.get(name)
-    }
+    ]
 
 
-def continued(before: Settings, now: Settings) -> Settings:
-    """The settings of a run that goes on: where it began, then where it went on, if that is elsewhere."""
+def continued(before: Settings, now: Settings, *, is_finished: bool) -> Settings:
+    """The settings of a run that goes on: where it began, then where it went on, if that is elsewhere.
+
+    Args:
+        is_finished: no question is left to ask, so that nothing more is computed anywhere.
+    """
+    began = replace(now, started_at=before.started_at, machine=before.machine, versions=before.versions)
+    if is_finished:
+        return began
     packages = dict.fromkeys((*before.versions, *now.versions))
     versions = {
         package: _then(before.versions.get(package, "none"), now.versions.get(package, "none"))
         for package in packages
     }
-    return replace(
-        now, started_at=before.started_at, machine=_then(before.machine, now.machine), versions=versions
-    )
-
-
-def shown_again(before: Settings, now: Settings) -> Settings:
-    """The settings of a run in which no question is left to ask: nothing more was computed anywhere."""
-    return replace(now, started_at=before.started_at, machine=before.machine, versions=before.versions)
+    return replace(began, machine=_then(before.machine, now.machine), versions=versions)
 
 
 def _then(before: str, now: str) -> str:
@@ -201,17 +136,15 @@ def _then(before: str, now: str) -> str:
     return before if before.split(", then ")[-1] == now else f"{before}, then {now}"
 
 
-def _knobs(method: Any) -> dict[str, str]:
-    known = fields(method) if is_dataclass(method) else ()
-    values = {field.name: getattr(method, field.name) for field in known}
-    return {name: value if isinstance(value, str) else repr(value) for name, value in values.items()}
-
-
-def _versions() -> dict[str, str]:
-    found = {}
+def versions_here() -> dict[str, str]:
+    """Of Python and of the libraries that answers may depend on, as far as installed."""
+    found = {"python": platform.python_version()}
     for package in _PACKAGES:
-        try:
+        with suppress(PackageNotFoundError):
             found[package] = version(package)
-        except PackageNotFoundError:
-            continue
     return found
+
+
+def machine_here() -> str:
+    """Such as "2 cores, x86_64"."""
+    return f"{os.cpu_count()} cores, {platform.machine()}"

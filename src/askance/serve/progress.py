@@ -11,7 +11,7 @@ from rich.progress import BarColumn, Progress, TextColumn, TimeElapsedColumn
 from askance.text.printable import printable
 
 if TYPE_CHECKING:
-    from askance.eval.standing import RunningMean, Standing
+    from askance.eval.harness import RunningMean, Standing
     from askance.retrieval.build import BuildProgress
 
 OPEN_METRICS = {"exact_match": "EM", "f1": "F1"}
