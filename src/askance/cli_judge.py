@@ -16,7 +16,7 @@ from askance.text.printable import printable, printable_record
 
 if TYPE_CHECKING:
     from askance.eval.judging.facts import FactJudge
-    from askance.eval.judging.judge_run import Judged
+    from askance.eval.judging.judge_run import Judge, Judged
     from askance.eval.recorded_run import RecordedRun
 
 
@@ -47,15 +47,21 @@ def judge(
 
     What is found is kept in RUN/judged; the same command goes on after a kill.
     """
+    from askance.eval.judging.citations import CitationJudge
     from askance.eval.judging.judge_run import check_can_be_judged
     from askance.eval.recorded_run import read_run
+    from askance.models.kinds import load_entailment
 
     _check_named(citations, facts, index)
     found = [read_run(folder) for folder in runs]
     for run in found:
         check_can_be_judged(run, ["citations"] if citations else [])
-    judging = _Judging(citations, _fact_judge(facts, index, passages, cache), facts, gamma, in_flight)
-    judged = [(run, judging.judge(run)) for run in found]
+    judges: list[Judge] = []
+    if citations is not None:
+        judges.append(CitationJudge(load_entailment(citations), citations))
+    if facts is not None and index is not None:
+        judges.append(_fact_judge(facts, index, cache, passages, gamma, in_flight))
+    judged = [(run, _judged(run, judges)) for run in found]
     if as_json:
         print(json_line({"runs": [{"run": str(run.folder), "judged": each} for run, each in judged]}))
         return
@@ -63,42 +69,12 @@ def judge(
         _show(run, each)
 
 
-class _Judging:
-    """The judges that were asked for, loaded."""
+def _judged(run: "RecordedRun", judges: "Sequence[Judge]") -> "list[Judged]":
+    from askance.eval.judging.judge_run import judge_run
+    from askance.serve.progress import JudgingProgress
 
-    def __init__(
-        self,
-        citations: str | None,
-        fact_judge: "FactJudge | None",
-        facts: str | None,
-        gamma: float,
-        in_flight: int | None,
-    ) -> None:
-        from askance.models.kinds import load_entailment, suits_in_flight
-
-        self._entailment = None if citations is None else load_entailment(citations)
-        self._citations, self._facts = citations or "", facts or ""
-        self._fact_judge, self._gamma = fact_judge, gamma
-        self._in_flight = in_flight or (suits_in_flight(facts) if facts else 1)
-
-    def judge(self, run: "RecordedRun") -> "list[Judged]":
-        """All that was asked for, of one run."""
-        from askance.eval.judging.judge_run import judge_citations_of, judge_facts_of
-        from askance.serve.progress import JudgingProgress
-
-        found = []
-        with JudgingProgress(err, str(run.folder)) as progress:
-            if self._entailment is not None:
-                found.append(
-                    asyncio.run(judge_citations_of(run, self._entailment, self._citations, progress))
-                )
-            if self._fact_judge is not None:
-                work = judge_facts_of(
-                    run, self._fact_judge, self._facts,
-                    gamma=self._gamma, in_flight=self._in_flight, progress=progress,
-                )  # fmt: skip
-                found.append(asyncio.run(work))
-        return found
+    with JudgingProgress(err, str(run.folder)) as progress:
+        return [asyncio.run(judge_run(run, judge, progress)) for judge in judges]
 
 
 def _check_named(citations: str | None, facts: str | None, index: Path | None) -> None:
@@ -112,16 +88,17 @@ def _check_named(citations: str | None, facts: str | None, index: Path | None) -
 
 
 def _fact_judge(
-    spec: str | None, index: Path | None, passages: int, cache: Path | None
-) -> "FactJudge | None":
-    if spec is None or index is None:
-        return None
+    spec: str, index: Path, cache: Path | None, passages: int, gamma: float, in_flight: int | None
+) -> "FactJudge":
     from askance.config import EngineConfig
     from askance.eval.judging.facts import FactJudge
+    from askance.models.kinds import suits_in_flight
 
     config = EngineConfig(models={"answer": spec, "judge": spec}, index=index, cache=cache)
     retriever = config.open_retriever()
-    return None if retriever is None else FactJudge(config.load_models()["judge"], retriever, passages)
+    assert retriever is not None, "an index is named"
+    model = config.load_models()["judge"]
+    return FactJudge(model, retriever, spec, passages, gamma, in_flight or suits_in_flight(spec))
 
 
 def _show(run: "RecordedRun", judged: "Sequence[Judged]") -> None:

@@ -115,7 +115,7 @@ def _reported(wanted: _Wanted) -> "list[Reported]":
 
     prices = read_prices(wanted.prices) if wanted.prices else None
     groups = group_runs([read_run(folder) for folder in wanted.folders], common=wanted.common)
-    bases = [0] * len(groups) if wanted.base is None else places_of(wanted.base, groups)
+    bases = places_of(wanted.base, groups)
     found = (
         compare_group(
             group,

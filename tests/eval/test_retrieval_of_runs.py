@@ -11,7 +11,7 @@ from askance.eval.cell import Cell, look_up
 from askance.eval.grid import look_up_all, read_grid
 from askance.eval.harness import evaluate
 from askance.eval.recorded_run import read_run
-from askance.eval.run_names import names_of
+from askance.eval.run_groups import names_of
 from askance.loading import Cache, open_retriever
 from askance.models.scripted_encoder import ScriptedEncoder
 from askance.retrieval.build import build_index

@@ -5,8 +5,7 @@ import pytest
 
 from askance.core.errors import InputError, RunFolderError, UnknownName
 from askance.core.knobs import titled
-from askance.eval.run_groups import group_runs, places_of
-from askance.eval.run_names import names_of
+from askance.eval.run_groups import group_runs, names_of, places_of
 from tests.eval.hand_made import record, run_of
 
 

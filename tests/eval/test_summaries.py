@@ -33,7 +33,6 @@ def test_a_run_in_numbers(tmp_path):
     assert found.costs.p95_seconds == near(2 + 0.9 * 4)
     assert found.share_answered == near(1 / 3)
     assert (found.num_questions, found.num_finished, found.failures) == (3, 3, 1)
-    assert found.remark == "1 failed, counted as wrong"
     assert json.loads(json.dumps(dataclasses.asdict(found)))["main_metric"] == "f1"
 
 
@@ -52,7 +51,7 @@ def test_a_metric_that_applies_to_no_question_is_left_out():
 def test_an_unfinished_run_says_so():
     run = run_of([record(2), record(5)], num_questions=7)
     assert not run.is_complete
-    assert summarise(run).remark == "unfinished: 2 of 7 questions"
+    assert (summarise(run).num_finished, summarise(run).num_questions) == (2, 7)
     with pytest.raises(RunFolderError, match="no finished question"):
         summarise(run_of([], num_questions=7))
 

@@ -7,9 +7,8 @@ from dataclasses import dataclass
 from itertools import combinations
 
 from askance.core.errors import InputError, UnknownName
-from askance.eval.compare import Difference, paired_difference
+from askance.eval.compare import Difference, PValue, holm, paired_difference, sign_flip_p
 from askance.eval.metrics.prices import Prices
-from askance.eval.permutation import PValue, holm, sign_flip_p
 from askance.eval.record import Record
 from askance.eval.recorded_run import RecordedRun
 from askance.eval.run_groups import Differing, RunGroup

@@ -8,11 +8,11 @@ import pytest
 
 from askance.core.errors import InputError, ModelFailure, RunFolderError
 from askance.core.types import Answer, Citation, Passage
+from askance.eval.judging.citations import CitationJudge
 from askance.eval.judging.facts import FactJudge
 from askance.eval.judging.judge_run import (
     check_can_be_judged,
-    judge_citations_of,
-    judge_facts_of,
+    judge_run,
     topic_of,
 )
 from askance.eval.judging.judgements import open_judgements
@@ -46,7 +46,7 @@ def run(tmp_path):
 
 
 def citations(run, entailment, progress=lambda *_: None):
-    return asyncio.run(judge_citations_of(run, entailment, "hf:judge", progress))
+    return asyncio.run(judge_run(run, CitationJudge(entailment, "hf:judge"), progress))
 
 
 def lines(run, kind):
@@ -104,7 +104,7 @@ def test_another_answer_to_the_same_question_is_judged_anew(run, tmp_path):
 
 def test_judges_stand_beside_each_other(run):
     citations(run, ScriptedEntailment())
-    asyncio.run(judge_citations_of(run, ScriptedEntailment(name="other"), "hf:other"))
+    asyncio.run(judge_run(run, CitationJudge(ScriptedEntailment(name="other"), "hf:other")))
     assert len(list((run.folder / "judged").glob("citations-*.jsonl"))) == 2
 
 
@@ -113,8 +113,8 @@ def reply(shown, key):
 
 
 def facts(run, model, **settings):
-    judge = FactJudge(model, ScriptedRetriever([BONN]))
-    return asyncio.run(judge_facts_of(run, judge, "scripted", **settings))
+    judge = FactJudge(model, ScriptedRetriever([BONN]), "scripted", **settings)
+    return asyncio.run(judge_run(run, judge))
 
 
 def test_facts_of_a_run(run):

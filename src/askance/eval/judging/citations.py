@@ -14,17 +14,35 @@ Deviations from ALCE's code: all citations of a sentence count, not its first th
 askance's own rules, not by NLTK's; answers without sentences are not passed over.
 """
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
 
 from askance.core.ports import Entailment
 from askance.core.types import Answer, Passage
-from askance.eval.judging.judgements import Finding
+from askance.eval.judging.judgements import Finding, Kind
 from askance.text.citing import cited_sentences
 
 
-async def judge_citations(answer: Answer, entailment: Entailment) -> tuple[Finding, ...]:
-    """What is found about each sentence of an answer."""
-    return tuple([await _judge(each.text, each.passages, entailment) for each in cited_sentences(answer)])
+@dataclass
+class CitationJudge:
+    """What judges citations; `spec` is how it was named."""
+
+    entailment: Entailment
+    spec: str
+    in_flight: int = 1
+    kind: Kind = "citations"
+
+    @property
+    def identity(self) -> Mapping[str, str]:
+        return {"judge": self.spec, "model": self.entailment.name}
+
+    async def find(self, id: str, topic: str, answer: Answer) -> tuple[Finding, ...]:
+        """What is found about each sentence of an answer."""
+        found = [await _judge(each.text, each.passages, self.entailment) for each in cited_sentences(answer)]
+        return tuple(found)
+
+    def scores(self, findings: Sequence[Finding]) -> dict[str, float]:
+        return citation_scores(findings)
 
 
 def citation_scores(findings: Sequence[Finding]) -> dict[str, float]:
@@ -35,10 +53,8 @@ def citation_scores(findings: Sequence[Finding]) -> dict[str, float]:
     >>> citation_scores([Finding("Bonn is old.", True, 2, 1), Finding("It rains.", False)])
     {'nli_citation_recall': 0.5, 'nli_citation_precision': 0.5}
     """
-    num_supported, num_cited = (
-        sum(each.is_supported for each in findings),
-        sum(each.cited for each in findings),
-    )
+    num_supported = sum(each.is_supported for each in findings)
+    num_cited = sum(each.cited for each in findings)
     num_relevant = sum(each.relevant for each in findings)
     return {
         "nli_citation_recall": num_supported / len(findings) if findings else 0.0,

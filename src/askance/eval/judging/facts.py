@@ -20,12 +20,23 @@ Deviations from paper and code:
 
 import math
 import re
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 
 from askance.core.ports import Model, Retriever
-from askance.core.types import Chat, GenerateRequest, Hit, Prompt, Raw, Sampling, Span, Turn, untrusted
-from askance.eval.judging.judgements import Finding
+from askance.core.types import (
+    Answer,
+    Chat,
+    GenerateRequest,
+    Hit,
+    Prompt,
+    Raw,
+    Sampling,
+    Span,
+    Turn,
+    untrusted,
+)
+from askance.eval.judging.judgements import Finding, Kind
 from askance.methods.prompts import numbered_passages
 from askance.text.citing import unmarked
 from askance.text.sentences import sentences
@@ -43,29 +54,45 @@ _REFUSAL = re.compile(
 )
 
 
-@dataclass(frozen=True, slots=True)
+@dataclass
 class FactJudge:
     """What judges facts.
 
     Attributes:
+        spec: how the model was named.
         passages: how many are searched for to judge one fact by.
+        gamma: see `fact_scores`.
     """
 
     model: Model
     retriever: Retriever
+    spec: str = ""
     passages: int = 5
+    gamma: float = 10
+    in_flight: int = 1
+    kind: Kind = "facts"
 
-    async def judge(self, id: str, topic: str, text: str) -> tuple[Finding, ...]:
-        """The facts of a text on a topic, each with its verdict; none where the text refuses or is empty.
+    @property
+    def identity(self) -> Mapping[str, str]:
+        return {
+            "judge": self.spec,
+            "model": self.model.name,
+            "index content": self.retriever.fingerprint,
+            "passages": str(self.passages),
+        }
 
-        Args:
-            id: of the question: keys of calls begin with it.
+    def scores(self, findings: Sequence[Finding]) -> dict[str, float | None]:
+        return fact_scores(findings, self.gamma)
+
+    async def find(self, id: str, topic: str, answer: Answer) -> tuple[Finding, ...]:
+        """The facts of an answer on a topic, each with its verdict; none where it refuses or is empty.
 
         Raises:
             PromptTooLong: a sentence, or a fact with a single passage, does not fit the model's window.
         """
         facts: dict[str, str] = {}
-        for number, sentence in enumerate(sentences(unmarked(text)) if not is_refusal(text) else (), start=1):
+        told = () if is_refusal(answer.text) else sentences(unmarked(answer.text))
+        for number, sentence in enumerate(told, start=1):
             for fact in await self._taken_apart(id, number, topic, sentence):
                 facts.setdefault(fact.casefold(), fact)
         verdicts = [

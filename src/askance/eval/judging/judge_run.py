@@ -1,24 +1,44 @@
 """Judging all answers of a run, as far as it has not been done yet, and what comes of it."""
 
-from collections.abc import Awaitable, Callable, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
-from functools import partial
+from typing import Protocol
 
 from askance.core.errors import AskanceError, InputError, ModelFailure, RunFolderError
-from askance.core.ports import Entailment
 from askance.core.types import Answer
 from askance.eval.compare import MeanInterval, mean_interval
-from askance.eval.judging.citations import citation_scores, judge_citations
-from askance.eval.judging.facts import FactJudge, fact_scores
 from askance.eval.judging.judgements import Finding, Judgement, Judgements, Kind, answer_hash, open_judgements
 from askance.eval.record import Record
 from askance.eval.recorded_run import RecordedRun
 from askance.runtime.many import many
 
-Progress = Callable[[str, int, int], None]
-"""Takes the kind of judging, how many answers are judged, and of how many."""
-Find = Callable[[Record, Answer], Awaitable[tuple[Finding, ...]]]
-Scores = Callable[[Sequence[Finding]], Mapping[str, float | None]]
+
+class Judge(Protocol):
+    """One way to judge answers; `in_flight` of them are judged at the same time."""
+
+    in_flight: int
+
+    @property
+    def kind(self) -> Kind: ...
+
+    @property
+    def identity(self) -> Mapping[str, str]:
+        """All that verdicts depend on, by name."""
+        ...
+
+    async def find(self, id: str, topic: str, answer: Answer) -> tuple[Finding, ...]:
+        """What is found about the answer to the question of an id; keys of calls begin with it."""
+        ...
+
+    def scores(self, findings: Sequence[Finding]) -> Mapping[str, float | None]:
+        """What the findings about one answer come to; None does not apply."""
+        ...
+
+
+class Progress(Protocol):
+    """Takes the kind of judging, how many answers are judged, and of how many."""
+
+    def __call__(self, kind: str, done: int, total: int, /) -> None: ...
 
 
 @dataclass(frozen=True, slots=True)
@@ -35,17 +55,6 @@ class Judged:
     file: str
     num_questions: int
     scores: Mapping[str, MeanInterval] = field(default_factory=dict)
-
-
-@dataclass(frozen=True, slots=True)
-class _Way:
-    """One way to judge: by what, and how a question's findings become scores."""
-
-    kind: Kind
-    judge: Mapping[str, str]
-    find: Find
-    scores: Scores
-    in_flight: int = 1
 
 
 def check_can_be_judged(run: RecordedRun, kinds: Sequence[Kind]) -> None:
@@ -70,85 +79,52 @@ def check_cites(run: RecordedRun) -> None:
         )
 
 
-async def judge_citations_of(
-    run: RecordedRun, entailment: Entailment, spec: str, progress: Progress = lambda *_: None
-) -> Judged:
-    """Citation recall and precision; `spec` is how the judge was named. Errors as for `open_judgements`."""
-    judge = {"judge": spec, "model": entailment.name}
-
-    async def find(record: Record, answer: Answer) -> tuple[Finding, ...]:
-        return await judge_citations(answer, entailment)
-
-    return await _judge(run, _Way("citations", judge, find, citation_scores), progress)
-
-
-async def judge_facts_of(
-    run: RecordedRun,
-    facts: FactJudge,
-    spec: str,
-    *,
-    gamma: float = 10,
-    in_flight: int = 1,
-    progress: Progress = lambda *_: None,
-) -> Judged:
-    """FActScore; `spec` is how the judge was named. The topic of a question is its one supporting title, as
-    that of a biography is the person; otherwise the question itself.
+async def judge_run(run: RecordedRun, judge: Judge, progress: Progress = lambda *_: None) -> Judged:
+    """Judge what is left of a run, and sum up.
 
     Raises:
         RunFolderError: as for `open_judgements`.
         ModelFailure: the judge broke; what is judged is kept.
     """
-    judge = {
-        "judge": spec,
-        "model": facts.model.name,
-        "index content": facts.retriever.fingerprint,
-        "passages": str(facts.passages),
-    }
-
-    async def find(record: Record, answer: Answer) -> tuple[Finding, ...]:
-        return await facts.judge(record.id, topic_of(record), answer.text)
-
-    return await _judge(
-        run, _Way("facts", judge, find, partial(fact_scores, gamma=gamma), in_flight), progress
-    )
-
-
-def topic_of(record: Record) -> str:
-    """What the answer to a question is about."""
-    return record.supporting_titles[0] if len(record.supporting_titles) == 1 else record.question
-
-
-async def _judge(run: RecordedRun, way: _Way, progress: Progress) -> Judged:
-    with open_judgements(run.folder, way.kind, way.judge) as judgements:
-        await _judge_what_is_left(run, way, judgements, progress)
+    identity = dict(judge.identity)
+    with open_judgements(run.folder, judge.kind, identity) as judgements:
+        await _judge_what_is_left(run, judge, judgements, progress)
         found = (judgements.of(record.id, record.text) for record in run.records)
-        by_question = [way.scores(each.findings) for each in found if each is not None]
+        by_question = [judge.scores(each.findings) for each in found if each is not None]
         values = {name: [each[name] for each in by_question] for name in by_question[0]}
         given = {name: [score for score in each if score is not None] for name, each in values.items()}
         means = {name: mean_interval(each) for name, each in given.items() if each}
-        numbers = {"kind": way.kind, **way.judge, "num_questions": len(by_question), "scores": means}
-        file = judgements.sum_up(numbers)
-    return Judged(way.kind, way.judge, str(file), len(by_question), means)
+        file = judgements.sum_up(
+            {"kind": judge.kind, **identity, "num_questions": len(by_question), "scores": means}
+        )
+    return Judged(judge.kind, identity, str(file), len(by_question), means)
+
+
+def topic_of(record: Record) -> str:
+    """What the answer to a question is about: its one supporting title, as that of a biography is the person,
+    otherwise the question itself.
+    """
+    return record.supporting_titles[0] if len(record.supporting_titles) == 1 else record.question
 
 
 async def _judge_what_is_left(
-    run: RecordedRun, way: _Way, judgements: Judgements, progress: Progress
+    run: RecordedRun, judge: Judge, judgements: Judgements, progress: Progress
 ) -> None:
     left = [record for record in run.records if judgements.of(record.id, record.text) is None]
     num_done = len(run.records) - len(left)
 
     async def judge_record(record: Record) -> Judgement:
-        answer = run.answer(record) or Answer("")
-        return Judgement(record.id, answer_hash(record.text), await way.find(record, answer))
+        found = await judge.find(record.id, topic_of(record), run.answer(record) or Answer(""))
+        return Judgement(record.id, answer_hash(record.text), found)
 
-    progress(way.kind, num_done, len(run.records))
-    finishing = many(left, judge_record, way.in_flight)
+    progress(judge.kind, num_done, len(run.records))
+    finishing = many(left, judge_record, judge.in_flight)
     try:
         async for outcomes in finishing:
             done = [outcome.result for outcome in outcomes if outcome.result is not None]
             judgements.add(done)
             num_done += len(done)
-            progress(way.kind, num_done, len(run.records))
+            progress(judge.kind, num_done, len(run.records))
             for outcome in outcomes:
                 if outcome.error is not None:
                     raise _as_failure(run, outcome.item, outcome.error) from outcome.error

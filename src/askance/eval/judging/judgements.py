@@ -7,9 +7,8 @@ The name tells one judge from another: runs may be judged by several. An answer 
 the disk, so that a judging that was stopped goes on. One whose question was asked again is judged again.
 """
 
-import json
 from collections.abc import Iterator, Mapping, Sequence
-from contextlib import contextmanager
+from contextlib import closing, contextmanager
 from dataclasses import dataclass
 from hashlib import sha256
 from pathlib import Path
@@ -111,14 +110,11 @@ def open_judgements(run: Path, kind: Kind, judge: Mapping[str, str]) -> Iterator
     path = run / FOLDER / f"{kind}-{name}.jsonl"
     try:
         with locked_folder(path.parent, LOCK):
-            kept, size_bytes = _read(path, header) if path.exists() else ({}, 0)
-            file = AppendOnlyFile(path, size_bytes)
-            try:
+            kept, size_bytes = _read(path) if path.exists() else ({}, 0)
+            with closing(AppendOnlyFile(path, size_bytes)) as file:
                 if not size_bytes:
                     file.append([_line(header)])
                 yield Judgements(path, kept, file)
-            finally:
-                file.close()
     except BlockingIOError as error:
         raise RunFolderError(
             f"the run {run} is being judged by another process: wait until it has ended."
@@ -131,27 +127,25 @@ def _line(text: str) -> bytes:
     return sealed(text.encode()) + b"\n"
 
 
-def _read(path: Path, header: str) -> tuple[dict[str, Judgement], int]:
+def _read(path: Path) -> tuple[dict[str, Judgement], int]:
     """The judgements of a file, and how many bytes of it are whole."""
     try:
         # The header and the judgements of files from before there were checksums begin in these ways.
         lines, size_bytes = unsealed_lines(path.read_bytes(), old=(b'{"format": ', b'{"id": '))
     except DamagedLine as error:
-        raise RunFolderError(
-            f"{path}, line {error.number}: {error}. The file is damaged: move it away to judge anew."
-        ) from error
-    if lines and lines[0].decode(errors="replace") != header:
-        raise RunFolderError(f"{path}, line 1: not what this judge begins with. Move the file away.")
+        raise _damaged(path, error.number, str(error)) from error
     found: dict[str, Judgement] = {}
     for number, line in enumerate(lines[1:], start=2):
         try:
-            judgement = _JUDGEMENT.validate_python(json.loads(line))
-        except (ValueError, ValidationError) as error:
-            raise RunFolderError(
-                f"{path}, line {number}: no judgement. The file is damaged: move it away to judge anew."
-            ) from error
+            judgement = _JUDGEMENT.validate_json(line)
+        except ValidationError as error:
+            raise _damaged(path, number, "no judgement") from error
         found[judgement.id] = judgement
     return found, size_bytes
+
+
+def _damaged(path: Path, line: int, problem: str) -> RunFolderError:
+    return RunFolderError(f"{path}, line {line}: {problem}. The file is damaged: move it away to judge anew.")
 
 
 def _unwritable(path: Path, error: OSError) -> RunFolderError:

@@ -33,24 +33,26 @@ class Metric:
 
     Attributes:
         function: takes what is read, then the golds, or the example.
-        what: in one line.
         reads: what is judged; all but the trace belongs to the answer.
         normalisations: those that may be named after a colon; the first is the default.
-        counts_passages: whether "@K" may be named, the number of passages to look at.
         takes_example: whether it is the example, rather than its golds.
+        counts_passages: whether "@K" may be named, the number of passages to look at.
         package: what must be installed for it, by the name it is imported by; empty for nothing more.
         extra: of askance, which brings the package.
     """
 
-    name: str
     function: Callable[..., float | None]
-    what: str
     reads: Reads
     normalisations: tuple[str, ...] = ()
-    counts_passages: bool = False
     takes_example: bool = False
+    counts_passages: bool = False
     package: str = ""
     extra: str = ""
+
+    @property
+    def name(self) -> str:
+        """That of its function."""
+        return self.function.__name__
 
     @property
     def spec(self) -> str:
@@ -66,102 +68,20 @@ class Metric:
 
 
 _ROWS = (
-    Metric(
-        "exact_match",
-        answers.exact_match,
-        "whether the answer is an accepted one",
-        "short answer",
-        normalisations=(*_WORD_FORMS, "selfrag"),
-    ),
-    Metric(
-        "f1",
-        answers.f1,
-        "harmonic mean of precision and recall over words, as multisets",
-        "short answer",
-        normalisations=_WORD_FORMS,
-    ),
-    Metric(
-        "precision",
-        answers.precision,
-        "share of the answer's words that are in an accepted one",
-        "short answer",
-        normalisations=_WORD_FORMS,
-    ),
-    Metric(
-        "recall",
-        answers.recall,
-        "share of an accepted answer's words that are in the answer",
-        "short answer",
-        normalisations=_WORD_FORMS,
-    ),
-    Metric(
-        "accuracy", answers.accuracy, "whether an accepted answer is part of the short answer", "short answer"
-    ),
-    Metric(
-        "yes_no_accuracy",
-        answers.yes_no_accuracy,
-        "whether yes or no is right; other questions don't count",
-        "short answer",
-    ),
-    Metric(
-        "choice_accuracy",
-        answers.choice_accuracy,
-        "whether the option named first is the right one; questions without options don't count",
-        "short answer",
-        takes_example=True,
-    ),
-    Metric(
-        "match",
-        answers.match,
-        "whether an accepted answer occurs in the text, letter by letter",
-        "text",
-        normalisations=("raw", "normalised"),
-    ),
-    Metric(
-        "rouge_l",
-        answers.rouge_l,
-        "longest common subsequence of words, as an F-measure",
-        "text",
-        package="rouge_score",
-        extra="eval",
-    ),
-    Metric(
-        "rouge_lsum",
-        answers.rouge_lsum,
-        "the same sentence by sentence, with stemming",
-        "text",
-        package="rouge_score",
-        extra="eval",
-    ),
-    Metric(
-        "str_em",
-        answers.str_em,
-        "share of the things that a long answer has to tell which occur in it",
-        "text",
-        takes_example=True,
-    ),
-    Metric(
-        "citation_precision",
-        evidence.citation_precision,
-        "share of the cited passages whose title is a supporting one",
-        "citations",
-        takes_example=True,
-    ),
-    Metric(
-        "citation_recall",
-        evidence.citation_recall,
-        "share of the supporting titles that are cited",
-        "citations",
-        takes_example=True,
-    ),
-    Metric(
-        "supporting_recall",
-        evidence.supporting_recall,
-        "share of the supporting titles among all passages found, or the first K different ones",
-        "trace",
-        counts_passages=True,
-        takes_example=True,
-    ),
+    Metric(answers.exact_match, "short answer", (*_WORD_FORMS, "selfrag")),
+    Metric(answers.f1, "short answer", _WORD_FORMS),
+    Metric(answers.precision, "short answer", _WORD_FORMS),
+    Metric(answers.recall, "short answer", _WORD_FORMS),
+    Metric(answers.accuracy, "short answer"),
+    Metric(answers.yes_no_accuracy, "short answer"),
+    Metric(answers.choice_accuracy, "short answer", takes_example=True),
+    Metric(answers.match, "text", ("raw", "normalised")),
+    Metric(answers.rouge_l, "text", package="rouge_score", extra="eval"),
+    Metric(answers.rouge_lsum, "text", package="rouge_score", extra="eval"),
+    Metric(answers.str_em, "text", takes_example=True),
+    Metric(evidence.citation_precision, "citations", takes_example=True),
+    Metric(evidence.citation_recall, "citations", takes_example=True),
+    Metric(evidence.supporting_recall, "trace", takes_example=True, counts_passages=True),
 )
 METRICS: Mapping[str, Metric] = {each.name: each for each in _ROWS}
 DEFAULT_METRICS = (
@@ -221,7 +141,7 @@ def open_metrics(names: Sequence[str] = DEFAULT_METRICS, reading: Reading = Read
         metric, parameters = _read(name)
         if metric.package and find_spec(metric.package) is None:
             raise MissingExtra(metric.package, metric.extra, f"metric {name!r}")
-        key = (metric.name, *parameters.values())
+        key = (metric.function, *parameters.values())
         if key in named:
             raise InputError(f"metric {name!r} is named twice, first as {named[key]!r}: leave one out.")
         named[key] = name
@@ -242,10 +162,13 @@ def _scorer(metric: Metric, parameters: Mapping[str, Any]) -> Score:
 def _read(name: str) -> tuple[Metric, dict[str, Any]]:
     """The metric, and its parameter by the name that its function has for it; defaults are filled in."""
     stem, mark, parameter = (*re.split("([:@])", name, maxsplit=1), "", "")[:3]
-    metric = METRICS.get(stem) or _extension(stem) or _extension(name)
+    metric = METRICS.get(stem) or _extension(stem)
     if metric is None:
-        known = known_names("metrics", METRICS)
-        raise UnknownName("metric", stem, known, place="" if stem == name else f"in {name!r}")
+        of_module = _extension(name)
+        if of_module is None:
+            known = known_names("metrics", METRICS)
+            raise UnknownName("metric", stem, known, place="" if stem == name else f"in {name!r}")
+        return of_module, {}
     if mark == ":" and metric.normalisations:
         if parameter not in metric.normalisations:
             raise UnknownName("normalisation", parameter, metric.normalisations, place=f"in metric {name!r}")
@@ -254,7 +177,7 @@ def _read(name: str) -> tuple[Metric, dict[str, Any]]:
         if not re.fullmatch("[1-9][0-9]*", parameter):
             raise InputError(f"metric {name!r}: {parameter!r} is no number of passages; write {stem}@5.")
         return metric, {"first": int(parameter)}
-    if mark and metric.name != name:
+    if mark:
         raise InputError(f"metric {name!r}: {stem} takes no {mark + parameter!r}; write {metric.spec}.")
     return metric, {"normalisation": metric.normalisations[0]} if metric.normalisations else {}
 
@@ -266,4 +189,4 @@ def _extension(name: str) -> Metric | None:
         return found
     if not callable(found):
         raise InputError(f"the metric {name} is no function ({found!r}): it takes an answer and the golds.")
-    return Metric(name, found, "of a plug-in", "short answer")
+    return Metric(found, "short answer")
