@@ -52,9 +52,9 @@ def test_runs_that_search_otherwise_are_other_runs(cell, tmp_path):
     assert len({each.settings.index_content for each in runs.values()}) == 3
     assert [each.settings.retriever for each in runs.values()] == list(runs)
     assert names_of(list(runs.values())) == (
-        "single (default), bm25",
-        "single (default), dense",
-        "single (default), hybrid",
+        "single (default), retriever=bm25",
+        "single (default), retriever=dense",
+        "single (default), retriever=hybrid",
     )
     with pytest.raises(RunFolderError, match="retriever: none, now dense"):
         run(replace(cell, retriever="dense"), tmp_path / "bm25")

@@ -14,6 +14,7 @@ from askance.eval.settings import Settings
 
 _SHOWN_CHARACTERS = 60
 _HASH = re.compile(r"\b([0-9a-f]{12})[0-9a-f]{20,}\b")
+_SAME = ("question", "task", "options", "golds")
 # A method's name stands in every table, and its loaded models are told by the names they were asked for.
 _NOT_TOLD = re.compile(r"method|dataset|.* \(loaded\)")
 
@@ -153,15 +154,7 @@ def _group(whole: Sequence[RecordedRun], common: bool) -> RunGroup:
 
 def _known(run: RecordedRun) -> dict[str, dict[str, object]]:
     """What must be the same of a question in all runs of a group, by its id."""
-    return {
-        record.id: {
-            "text": record.question,
-            "task": record.task,
-            "options": record.options,
-            "accepted answers": record.golds,
-        }
-        for record in run.records
-    }
+    return {record.id: {name: getattr(record, name) for name in _SAME} for record in run.records}
 
 
 def _check_same_questions(runs: Sequence[RecordedRun]) -> None:
@@ -241,8 +234,8 @@ def _distinguished(run: RecordedRun, runs: Sequence[RecordedRun]) -> str:
     """The brief name, and after it what is not the same in the other runs of this name."""
     name = _brief(run.settings, runs)
     namesakes = [_marks(other.settings) for other in runs if _brief(other.settings, runs) == name]
-    own = _marks(run.settings)
-    told = [own[key] for key in own if len({marks.get(key) for marks in namesakes}) > 1]
+    own = _marks(run.settings).items()
+    told = [f"{key}={value}" for key, value in own if any(marks.get(key) != value for marks in namesakes)]
     return ", ".join((name, *told))
 
 
@@ -269,16 +262,12 @@ def set_knobs(settings: Settings) -> dict[str, str]:
 
 
 def _marks(settings: Settings) -> dict[str, str]:
-    models = {
-        role: spec if role == "answer" else f"{role}={spec}" for role, spec in settings.model_specs.items()
-    }
-    index = Path(settings.index).name or "no index"
     return {
-        **models,
-        "index": index,
+        **settings.model_specs,
+        "index": Path(settings.index).name or "none",
         "retriever": settings.retriever,
-        "encoder": f"encoder {settings.encoder.partition(',')[0]}" if settings.encoder else "no encoder",
-        "seed": f"seed {settings.seed}",
-        "reading": f"reading={settings.reading}",
-        "askance": f"askance {settings.askance}",
+        "encoder": settings.encoder.partition(",")[0] or "none",
+        "seed": str(settings.seed),
+        "reading": settings.reading,
+        "askance": settings.askance,
     }

@@ -182,8 +182,7 @@ def _difference_cells(found: Comparison) -> tuple[str, ...]:
 
 def question_tables(found: Comparisons) -> Iterator[ResultTable]:
     """One a comparison: the questions with the greatest differences, each answer with its score."""
-    pairs = dict.fromkeys((each.metric, each.run, each.base) for each in found.questions)
-    for metric, run, base in pairs:
+    for pair in found.differences:
         rows = [
             (
                 f"{each.id}: {each.question}",
@@ -191,11 +190,12 @@ def question_tables(found: Comparisons) -> Iterator[ResultTable]:
                 f"{each.run_short or NONE} ({each.run_score:.2f})",
                 f"{each.base_short or NONE} ({each.base_score:.2f})",
             )
-            for each in found.questions
-            if (each.metric, each.run, each.base) == (metric, run, base)
+            for each in pair.questions
         ]
-        title = f"Questions that differ most in {label(metric)}: {run} and {base}"
-        yield ResultTable(title, ("question", "accepted", run, base), tuple(rows), num_text_columns=4)
+        if rows:
+            title = f"Questions that differ most in {label(pair.metric)}: {pair.run} and {pair.base}"
+            headings = ("question", "accepted", pair.run, pair.base)
+            yield ResultTable(title, headings, tuple(rows), num_text_columns=4)
 
 
 def markdown(table: ResultTable) -> str:

@@ -10,7 +10,7 @@ from askance.core.errors import PromptTooLong
 from askance.core.types import Answer, Passage
 from askance.eval.judging import facts
 from askance.eval.judging.facts import FactJudge, fact_scores, facts_in, is_refusal, says_true
-from askance.eval.judging.judgements import Finding
+from askance.eval.judging.judge_run import Finding
 from askance.models.scripted import ScriptedModel
 from askance.retrieval.scripted import ScriptedRetriever
 from tests.tolerances import near

@@ -13,9 +13,9 @@ from askance.eval.judging.facts import FactJudge
 from askance.eval.judging.judge_run import (
     check_can_be_judged,
     judge_run,
+    open_judgements,
     topic_of,
 )
-from askance.eval.judging.judgements import open_judgements
 from askance.eval.recorded_run import read_run
 from askance.models.scripted import ScriptedModel
 from askance.models.scripted_entailment import ScriptedEntailment

@@ -19,7 +19,7 @@ from dataclasses import dataclass
 
 from askance.core.ports import Entailment
 from askance.core.types import Answer, Passage
-from askance.eval.judging.judgements import Finding, Kind
+from askance.eval.judging.judge_run import Finding, Kind
 from askance.text.citing import cited_sentences
 
 

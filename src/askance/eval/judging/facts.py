@@ -36,7 +36,7 @@ from askance.core.types import (
     Turn,
     untrusted,
 )
-from askance.eval.judging.judgements import Finding, Kind
+from askance.eval.judging.judge_run import Finding, Kind
 from askance.methods.prompts import numbered_passages
 from askance.text.citing import unmarked
 from askance.text.sentences import sentences
@@ -107,10 +107,8 @@ class FactJudge:
         asked = (*_field("Topic", topic), Span("\n"), *_field("Sentence", sentence))
         prompt = _prompt(self.model, SPLIT_INSTRUCTION, asked, "Facts:")
         sampling = Sampling(MOST_SPLIT_TOKENS, stop=("\nSentence:", "\nTopic:"))
-        (written,) = await self.model.generate(
-            GenerateRequest(prompt, sampling, key=("facts", id, "split", number))
-        )
-        return facts_in(written.text) or (sentence,)
+        written = await self._written(prompt, sampling, id, "split", number)
+        return facts_in(written) or (sentence,)
 
     async def _is_true(self, id: str, number: int, topic: str, fact: str) -> bool:
         hits = await self.retriever.search(f"{topic} {fact}", self.passages)
@@ -118,10 +116,12 @@ class FactJudge:
             return False
         prompt = self._judging_prompt(topic, fact, hits)
         sampling = Sampling(MOST_VERDICT_TOKENS, stop=("\n\n",))
-        (written,) = await self.model.generate(
-            GenerateRequest(prompt, sampling, key=("facts", id, "judge", number))
-        )
-        return says_true(written.text)
+        return says_true(await self._written(prompt, sampling, id, "judge", number))
+
+    async def _written(self, prompt: Prompt, sampling: Sampling, id: str, call: str, number: int) -> str:
+        request = GenerateRequest(prompt, sampling, key=("facts", id, call, number))
+        (written,) = await self.model.generate(request)
+        return written.text
 
     def _judging_prompt(self, topic: str, fact: str, hits: Sequence[Hit]) -> Prompt:
         """With as many of the passages, best first, as the model's window takes."""
