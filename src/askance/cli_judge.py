@@ -15,7 +15,6 @@ from askance.serve.console import err, out
 from askance.text.printable import printable, printable_record
 
 if TYPE_CHECKING:
-    from askance.eval.judging.facts import FactJudge
     from askance.eval.judging.judge_run import Judge, Judged
     from askance.eval.recorded_run import RecordedRun
 
@@ -47,7 +46,7 @@ def judge(
 
     What is found is kept in RUN/judged; the same command goes on after a kill.
     """
-    from askance.eval.judging.citations import CitationJudge
+    from askance.eval.judging.citations import citation_judge
     from askance.eval.judging.judge_run import check_can_be_judged
     from askance.eval.recorded_run import read_run
     from askance.models.kinds import load_entailment
@@ -58,7 +57,7 @@ def judge(
         check_can_be_judged(run, ["citations"] if citations else [])
     judges: list[Judge] = []
     if citations is not None:
-        judges.append(CitationJudge(load_entailment(citations), citations))
+        judges.append(citation_judge(load_entailment(citations), citations))
     if facts is not None and index is not None:
         judges.append(_fact_judge(facts, index, cache, passages, gamma, in_flight))
     judged = [(run, _judged(run, judges)) for run in found]
@@ -89,16 +88,17 @@ def _check_named(citations: str | None, facts: str | None, index: Path | None) -
 
 def _fact_judge(
     spec: str, index: Path, cache: Path | None, passages: int, gamma: float, in_flight: int | None
-) -> "FactJudge":
+) -> "Judge":
     from askance.config import EngineConfig
-    from askance.eval.judging.facts import FactJudge
+    from askance.eval.judging.facts import fact_judge
     from askance.models.kinds import suits_in_flight
 
     config = EngineConfig(models={"answer": spec, "judge": spec}, index=index, cache=cache)
     retriever = config.open_retriever()
     assert retriever is not None, "an index is named"
     model = config.load_models()["judge"]
-    return FactJudge(model, retriever, spec, passages, gamma, in_flight or suits_in_flight(spec))
+    in_flight = in_flight or suits_in_flight(spec)
+    return fact_judge(model, retriever, spec, passages=passages, gamma=gamma, in_flight=in_flight)
 
 
 def _show(run: "RecordedRun", judged: "Sequence[Judged]") -> None:

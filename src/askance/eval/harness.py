@@ -11,7 +11,7 @@ from typing import Any
 from askance.ask import Engine, Result, precisions_of
 from askance.choosing import choose_method
 from askance.core.errors import LASTING, RequestRefused, TooManyFailures
-from askance.core.ports import Method, Model
+from askance.core.ports import Model
 from askance.core.trace import AnyEvent, Noted, Trace
 from askance.core.types import Role
 from askance.eval.cell import Chosen, ReadyCell
@@ -119,7 +119,7 @@ class Terms:
     """How a run is carried out; none of it changes an answer.
 
     Attributes:
-        max_failures: see `ask_all`.
+        max_failures: stop when more questions of the run than this have failed.
         retry_failures: ask the questions again that failed before.
     """
 
@@ -147,10 +147,7 @@ async def evaluate(
         standing = Standing.of(len(ready.questions), ready.scoring.names, before.records)
         done = {record.id for record in before.records}
         left = {number: each for number, each in ready.questions.items() if each.question.id not in done}
-        await ask_all(
-            engine, left, writer, ready.scoring, standing,
-            in_flight=ready.cell.questions_in_flight, max_failures=terms.max_failures, progress=progress,
-        )  # fmt: skip
+        await ask_all(engine, left, ready, writer, standing, terms, progress)
         return read_run(folder)
 
 
@@ -192,11 +189,7 @@ def _is_finished(run: RecordedRun, ready: ReadyCell, terms: Terms) -> bool:
 def _engine(ready: ReadyCell, load_models: LoadModels) -> Engine:
     cell = ready.cell
     models = cell.cached_models(load_models(cell.models))
-
-    def make(method: Any) -> Method:
-        return ready.method if method is cell.method else cell.make(method)
-
-    chosen = choose_method(make, cell.method, models, ready.retriever, ready.encoder)
+    chosen = choose_method(cell.make, cell.method, models, ready.retriever, ready.encoder)
     return cell.engine(chosen.method, models, ready.retriever, ready.encoder)
 
 
@@ -215,12 +208,10 @@ _Outcome = Outcome[Attempt, Result]
 async def ask_all(
     engine: Engine | None,
     questions: Chosen,
+    ready: ReadyCell,
     writer: RunWriter,
-    scoring: Scoring,
     standing: Standing,
-    *,
-    in_flight: int = 1,
-    max_failures: int | None = None,
+    terms: Terms = Terms(),
     progress: Progress = lambda standing: None,
 ) -> None:
     """Ask `questions`, those of a run that are not finished yet, and keep each as soon as it is.
@@ -231,18 +222,18 @@ async def ask_all(
     Args:
         engine: None where there is no question.
         standing: of the run before; kept up to date.
-        in_flight: questions asked at the same time. It changes speed, and the seconds that each waits for
+        ready: says how many questions are in flight: it changes speed, and the seconds that each waits for
             the others, never answers.
-        max_failures: stop when more questions of the run than this have failed.
 
     Raises:
-        TooManyFailures: see `max_failures`; those in flight are abandoned.
+        TooManyFailures: more questions of the run have failed than it may have; those in flight are
+            abandoned.
         ModelSpecError, MissingAbility: of the model, which no further question would change.
         RequestRefused: the server refused two questions, and none of the run has been answered.
         RunFolderError: the folder can't be written any more.
     """
     progress(standing)
-    check_failures(standing, max_failures)
+    _check_failures(standing, terms.max_failures)
 
     def listen(event: AnyEvent) -> None:
         if isinstance(event, Noted) and event.name == "retry":
@@ -250,11 +241,11 @@ async def ask_all(
             progress(standing)
 
     attempts = (Attempt(number, example, Trace(listen)) for number, example in questions.items())
-    finishing = many(attempts, lambda attempt: _answer(engine, attempt), in_flight)
+    finishing = many(attempts, lambda attempt: _answer(engine, attempt), ready.cell.questions_in_flight)
     refused = list[_Outcome]()
 
     def keep(outcomes: Sequence[_Outcome]) -> None:
-        finished = [(_record(outcome, scoring), outcome.item.trace) for outcome in outcomes]
+        finished = [(_record(outcome, ready.scoring), outcome.item.trace) for outcome in outcomes]
         # Not in a thread: an interrupted thread would write to a file that has been closed.
         writer.add(finished)
         for record, _ in finished:
@@ -263,31 +254,22 @@ async def ask_all(
 
     try:
         async for outcomes in finishing:
+            lasting = [each for each in outcomes if isinstance(each.error, LASTING)]
             kept = [*refused, *(each for each in outcomes if not isinstance(each.error, LASTING))]
-            refused = [] if _has_answers(standing, kept) else [each for each in kept if _is_refusal(each)]
+            has_answers = standing.num_finished > standing.num_failures or any(
+                not each.error for each in kept
+            )
+            refused = [each for each in kept if not has_answers and isinstance(each.error, RequestRefused)]
             keep([each for each in kept if each not in refused])
-            _check_lasting(outcomes, refused)
-            check_failures(standing, max_failures)
+            # One refusal may be due to its question, where no other has been answered.
+            for each in (*lasting, *refused[1:]):
+                if each.error is not None:
+                    raise each.error
+            _check_failures(standing, terms.max_failures)
         if refused:
             keep(refused)
     finally:
         await finishing.aclose()
-
-
-def _is_refusal(outcome: _Outcome) -> bool:
-    return isinstance(outcome.error, RequestRefused)
-
-
-def _has_answers(standing: Standing, outcomes: Sequence[_Outcome]) -> bool:
-    return standing.num_finished > standing.num_failures or any(each.error is None for each in outcomes)
-
-
-def _check_lasting(outcomes: Sequence[_Outcome], refused: Sequence[_Outcome]) -> None:
-    """Raise what ends the run. One refusal may be due to its question, where no other has been answered."""
-    lasting = [each for each in outcomes if isinstance(each.error, LASTING)]
-    for each in (*lasting, *refused[1:]):
-        if each.error is not None:
-            raise each.error
 
 
 async def _answer(engine: Engine | None, attempt: Attempt) -> Result:
@@ -305,7 +287,7 @@ def _record(outcome: _Outcome, scoring: Scoring) -> Record:
     return make_record(attempt.number, attempt.example, answer, attempt.trace, scoring, told)
 
 
-def check_failures(standing: Standing, max_failures: int | None) -> None:
+def _check_failures(standing: Standing, max_failures: int | None) -> None:
     """Raise `TooManyFailures` where more questions of a run have failed than it may have."""
     if max_failures is not None and standing.num_failures > max_failures:
         first = standing.first_failure.rstrip(".")

@@ -72,7 +72,7 @@ class RunSummary:
         num_questions: of the run; `num_finished` of them are, and only these count below.
         failures: how many questions broke; they are among the finished ones.
         reading: how short answers were read, see `eval.readings`.
-        main_metric: the one to judge by, see `main_metric`; empty where no metric has a score.
+        main_metric: the one to judge by, see `main_metrics`; empty where no metric has a score.
         metrics: by name; only those that apply to a question, each over the questions it applies to.
         share_answered: of questions whose answer has a short form.
         by_kind, by_hops: the same for parts of the questions, metrics limited to the main ones; empty where
@@ -120,7 +120,7 @@ def summarise(run: RecordedRun, prices: Prices | None = None) -> RunSummary:
         num_questions=run.settings.num_questions,
         num_finished=len(records),
         failures=sum(record.is_failure for record in records),
-        main_metric=main_metric(run),
+        main_metric=next(iter(main), ""),
         metrics=_intervals(records, run.settings.metrics),
         costs=costs_of(records, prices),
         share_answered=statistics.fmean(bool(record.short) for record in records),
@@ -135,21 +135,17 @@ def reading_told(reading: ReadingName) -> str:
     return ", answers read as the DRAGIN authors read them" if reading == "authors" else ""
 
 
-def main_metric(run: RecordedRun) -> str:
-    """The metric to judge a run by: `yes_no_accuracy` where every question is one of yes or no,
-    `choice_accuracy` where every one is a choice, `str_em` where every one has several things to tell,
-    otherwise `f1`, and where that was not recorded the first metric that was. Empty if no metric has a score.
-    """
-    wanted = _special(run) or "f1"
-    recorded = [name for name in run.settings.metrics if scores_of(run.records, name)]
-    return wanted if wanted in recorded else next(iter(recorded), "")
-
-
 def main_metrics(run: RecordedRun) -> tuple[str, ...]:
-    """The main metric, and `exact_match` beside it where questions are open and it was recorded."""
-    main = main_metric(run)
-    has_exact_match = not _special(run) and bool(scores_of(run.records, "exact_match"))
-    return tuple(dict.fromkeys(filter(None, (main, "exact_match" if has_exact_match else ""))))
+    """The metrics to judge a run by, the main one first.
+
+    It is `yes_no_accuracy` where every question is one of yes or no, `choice_accuracy` where every one is a
+    choice, `str_em` where every one has several things to tell, otherwise `f1` with `exact_match` beside it.
+    Where none of these was recorded, it is the first metric that was; none where no metric has a score.
+    """
+    recorded = [name for name in run.settings.metrics if scores_of(run.records, name)]
+    special = _special(run)
+    wanted = [special] if special else ["f1", "exact_match"]
+    return tuple(name for name in wanted if name in recorded) or tuple(recorded[:1])
 
 
 def scores_of(records: Iterable[Record], metric: str) -> dict[str, float]:

@@ -3,7 +3,7 @@ import doctest
 
 from askance.core.types import Answer, Citation, Passage
 from askance.eval.judging import citations
-from askance.eval.judging.citations import CitationJudge, citation_scores
+from askance.eval.judging.citations import citation_scores, judge_citations
 from askance.eval.judging.judge_run import Finding
 from askance.models.scripted_entailment import ScriptedEntailment
 from tests.tolerances import near
@@ -31,7 +31,7 @@ def answer(*cited):
 
 
 def judged(given, entailment=None):
-    return asyncio.run(CitationJudge(entailment or ScriptedEntailment(), "hf:judge").find("q1", "", given))
+    return asyncio.run(judge_citations(given, entailment or ScriptedEntailment()))
 
 
 def test_worked_example():

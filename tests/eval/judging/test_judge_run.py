@@ -8,8 +8,8 @@ import pytest
 
 from askance.core.errors import InputError, ModelFailure, RunFolderError
 from askance.core.types import Answer, Citation, Passage
-from askance.eval.judging.citations import CitationJudge
-from askance.eval.judging.facts import FactJudge
+from askance.eval.judging.citations import citation_judge
+from askance.eval.judging.facts import fact_judge
 from askance.eval.judging.judge_run import (
     check_can_be_judged,
     judge_run,
@@ -46,7 +46,7 @@ def run(tmp_path):
 
 
 def citations(run, entailment, progress=lambda *_: None):
-    return asyncio.run(judge_run(run, CitationJudge(entailment, "hf:judge"), progress))
+    return asyncio.run(judge_run(run, citation_judge(entailment, "hf:judge"), progress))
 
 
 def lines(run, kind):
@@ -104,7 +104,7 @@ def test_another_answer_to_the_same_question_is_judged_anew(run, tmp_path):
 
 def test_judges_stand_beside_each_other(run):
     citations(run, ScriptedEntailment())
-    asyncio.run(judge_run(run, CitationJudge(ScriptedEntailment(name="other"), "hf:other")))
+    asyncio.run(judge_run(run, citation_judge(ScriptedEntailment(name="other"), "hf:other")))
     assert len(list((run.folder / "judged").glob("citations-*.jsonl"))) == 2
 
 
@@ -113,7 +113,7 @@ def reply(shown, key):
 
 
 def facts(run, model, **settings):
-    judge = FactJudge(model, ScriptedRetriever([BONN]), "scripted", **settings)
+    judge = fact_judge(model, ScriptedRetriever([BONN]), "scripted", **settings)
     return asyncio.run(judge_run(run, judge))
 
 

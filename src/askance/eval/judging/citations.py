@@ -14,35 +14,26 @@ Deviations from ALCE's code: all citations of a sentence count, not its first th
 askance's own rules, not by NLTK's; answers without sentences are not passed over.
 """
 
-from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
+from collections.abc import Sequence
 
 from askance.core.ports import Entailment
 from askance.core.types import Answer, Passage
-from askance.eval.judging.judge_run import Finding, Kind
+from askance.eval.judging.judge_run import Finding, Judge
 from askance.text.citing import cited_sentences
 
 
-@dataclass
-class CitationJudge:
+def citation_judge(entailment: Entailment, spec: str) -> Judge:
     """What judges citations; `spec` is how it was named."""
 
-    entailment: Entailment
-    spec: str
-    in_flight: int = 1
-    kind: Kind = "citations"
+    async def find(id: str, topic: str, answer: Answer) -> tuple[Finding, ...]:
+        return await judge_citations(answer, entailment)
 
-    @property
-    def identity(self) -> Mapping[str, str]:
-        return {"judge": self.spec, "model": self.entailment.name}
+    return Judge("citations", {"judge": spec, "model": entailment.name}, find, citation_scores)
 
-    async def find(self, id: str, topic: str, answer: Answer) -> tuple[Finding, ...]:
-        """What is found about each sentence of an answer."""
-        found = [await _judge(each.text, each.passages, self.entailment) for each in cited_sentences(answer)]
-        return tuple(found)
 
-    def scores(self, findings: Sequence[Finding]) -> dict[str, float]:
-        return citation_scores(findings)
+async def judge_citations(answer: Answer, entailment: Entailment) -> tuple[Finding, ...]:
+    """What is found about each sentence of an answer."""
+    return tuple([await _judge(each.text, each.passages, entailment) for each in cited_sentences(answer)])
 
 
 def citation_scores(findings: Sequence[Finding]) -> dict[str, float]:

@@ -20,8 +20,9 @@ Deviations from paper and code:
 
 import math
 import re
-from collections.abc import Mapping, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass
+from functools import partial
 
 from askance.core.ports import Model, Retriever
 from askance.core.types import (
@@ -36,7 +37,7 @@ from askance.core.types import (
     Turn,
     untrusted,
 )
-from askance.eval.judging.judge_run import Finding, Kind
+from askance.eval.judging.judge_run import Finding, Judge
 from askance.methods.prompts import numbered_passages
 from askance.text.citing import unmarked
 from askance.text.sentences import sentences
@@ -54,35 +55,31 @@ _REFUSAL = re.compile(
 )
 
 
-@dataclass
+def fact_judge(
+    model: Model, retriever: Retriever, spec: str, *, passages: int = 5, gamma: float = 10, in_flight: int = 1
+) -> Judge:
+    """What judges facts; `spec` is how the model was named, and for `gamma` see `fact_scores`."""
+    identity = {
+        "judge": spec,
+        "model": model.name,
+        "index content": retriever.fingerprint,
+        "passages": str(passages),
+    }
+    facts = FactJudge(model, retriever, passages)
+    return Judge("facts", identity, facts.find, partial(fact_scores, gamma=gamma), in_flight)
+
+
+@dataclass(frozen=True, slots=True)
 class FactJudge:
     """What judges facts.
 
     Attributes:
-        spec: how the model was named.
         passages: how many are searched for to judge one fact by.
-        gamma: see `fact_scores`.
     """
 
     model: Model
     retriever: Retriever
-    spec: str = ""
     passages: int = 5
-    gamma: float = 10
-    in_flight: int = 1
-    kind: Kind = "facts"
-
-    @property
-    def identity(self) -> Mapping[str, str]:
-        return {
-            "judge": self.spec,
-            "model": self.model.name,
-            "index content": self.retriever.fingerprint,
-            "passages": str(self.passages),
-        }
-
-    def scores(self, findings: Sequence[Finding]) -> dict[str, float | None]:
-        return fact_scores(findings, self.gamma)
 
     async def find(self, id: str, topic: str, answer: Answer) -> tuple[Finding, ...]:
         """The facts of an answer on a topic, each with its verdict; none where it refuses or is empty.
@@ -107,7 +104,8 @@ class FactJudge:
         asked = (*_field("Topic", topic), Span("\n"), *_field("Sentence", sentence))
         prompt = _prompt(self.model, SPLIT_INSTRUCTION, asked, "Facts:")
         sampling = Sampling(MOST_SPLIT_TOKENS, stop=("\nSentence:", "\nTopic:"))
-        written = await self._written(prompt, sampling, id, "split", number)
+        request = GenerateRequest(prompt, sampling, key=("facts", id, "split", number))
+        written = await self._written(request)
         return facts_in(written) or (sentence,)
 
     async def _is_true(self, id: str, number: int, topic: str, fact: str) -> bool:
@@ -116,10 +114,10 @@ class FactJudge:
             return False
         prompt = self._judging_prompt(topic, fact, hits)
         sampling = Sampling(MOST_VERDICT_TOKENS, stop=("\n\n",))
-        return says_true(await self._written(prompt, sampling, id, "judge", number))
+        request = GenerateRequest(prompt, sampling, key=("facts", id, "judge", number))
+        return says_true(await self._written(request))
 
-    async def _written(self, prompt: Prompt, sampling: Sampling, id: str, call: str, number: int) -> str:
-        request = GenerateRequest(prompt, sampling, key=("facts", id, call, number))
+    async def _written(self, request: GenerateRequest) -> str:
         (written,) = await self.model.generate(request)
         return written.text
 

@@ -7,12 +7,12 @@ The name tells one judge from another: runs may be judged by several. An answer 
 the disk, so that a judging that was stopped goes on. One whose question was asked again is judged again.
 """
 
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Awaitable, Callable, Iterator, Mapping, Sequence
 from contextlib import closing, contextmanager
 from dataclasses import dataclass, field
 from hashlib import sha256
 from pathlib import Path
-from typing import Literal, Protocol
+from typing import Literal
 
 from pydantic import TypeAdapter, ValidationError
 
@@ -163,32 +163,27 @@ def _unwritable(path: Path, error: OSError) -> RunFolderError:
     )
 
 
-class Judge(Protocol):
-    """One way to judge answers; `in_flight` of them are judged at the same time."""
-
-    in_flight: int
-
-    @property
-    def kind(self) -> Kind: ...
-
-    @property
-    def identity(self) -> Mapping[str, str]:
-        """All that verdicts depend on, by name."""
-        ...
-
-    async def find(self, id: str, topic: str, answer: Answer) -> tuple[Finding, ...]:
-        """What is found about the answer to the question of an id; keys of calls begin with it."""
-        ...
-
-    def scores(self, findings: Sequence[Finding]) -> Mapping[str, float | None]:
-        """What the findings about one answer come to; None does not apply."""
-        ...
+Find = Callable[[str, str, Answer], Awaitable[tuple[Finding, ...]]]
+"""What is found about an answer to the question of an id, which keys of calls begin with, and a topic."""
+Progress = Callable[[str, int, int], None]
+"""Takes the kind of judging, how many answers are judged, and of how many."""
 
 
-class Progress(Protocol):
-    """Takes the kind of judging, how many answers are judged, and of how many."""
+@dataclass(frozen=True, slots=True)
+class Judge:
+    """One way to judge answers.
 
-    def __call__(self, kind: str, done: int, total: int, /) -> None: ...
+    Attributes:
+        identity: all that verdicts depend on, by name.
+        scores: what the findings about one answer come to; None does not apply.
+        in_flight: so many answers are judged at the same time.
+    """
+
+    kind: Kind
+    identity: Mapping[str, str]
+    find: Find
+    scores: Callable[[Sequence[Finding]], Mapping[str, float | None]]
+    in_flight: int = 1
 
 
 @dataclass(frozen=True, slots=True)
@@ -236,8 +231,7 @@ async def judge_run(run: RecordedRun, judge: Judge, progress: Progress = lambda 
         RunFolderError: as for `open_judgements`.
         ModelFailure: the judge broke; what is judged is kept.
     """
-    identity = dict(judge.identity)
-    with open_judgements(run.folder, judge.kind, identity) as judgements:
+    with open_judgements(run.folder, judge.kind, judge.identity) as judgements:
         await _judge_what_is_left(run, judge, judgements, progress)
         found = (judgements.of(record.id, record.text) for record in run.records)
         by_question = [judge.scores(each.findings) for each in found if each is not None]
@@ -245,9 +239,9 @@ async def judge_run(run: RecordedRun, judge: Judge, progress: Progress = lambda 
         given = {name: [score for score in each if score is not None] for name, each in values.items()}
         means = {name: mean_interval(each) for name, each in given.items() if each}
         file = judgements.sum_up(
-            {"kind": judge.kind, **identity, "num_questions": len(by_question), "scores": means}
+            {"kind": judge.kind, **judge.identity, "num_questions": len(by_question), "scores": means}
         )
-    return Judged(judge.kind, identity, str(file), len(by_question), means)
+    return Judged(judge.kind, judge.identity, str(file), len(by_question), means)
 
 
 def topic_of(record: Record) -> str:
