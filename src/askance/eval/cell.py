@@ -25,7 +25,7 @@ from askance.eval.datasets.records import opened
 from askance.eval.gold import GOLD, GoldRetrievers
 from askance.eval.metrics import DEFAULT_METRICS, Scoring, open_metrics
 from askance.eval.readings import DEFAULT_READING, open_reading
-from askance.eval.settings import Settings, machine_here, versions_here
+from askance.eval.record import Settings, machine_here, versions_here
 from askance.loading import DEFAULT_RETRIEVER, load_encoder, open_retriever
 from askance.wire import plain_method, prompts_knob
 from askance.wordings import WORDINGS

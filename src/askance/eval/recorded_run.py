@@ -28,8 +28,7 @@ from askance.core.trace import Answered, AnyEvent, Trace
 from askance.core.types import Answer
 from askance.eval.datasets import Example
 from askance.eval.metrics import Scoring
-from askance.eval.record import Record, differing_field
-from askance.eval.settings import Settings, continued, differences
+from askance.eval.record import Record, Settings, continued, differences, differing_field
 from askance.runtime.append_only import AppendOnlyFile
 from askance.runtime.checksum import DamagedLine, checksum, sealed, unsealed, unsealed_lines
 from askance.runtime.durable import write_atomically

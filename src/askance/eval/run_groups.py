@@ -9,8 +9,8 @@ from pathlib import Path
 
 from askance.core.errors import InputError, RunFolderError, UnknownName
 from askance.core.knobs import titled
+from askance.eval.record import Settings
 from askance.eval.recorded_run import RecordedRun
-from askance.eval.settings import Settings
 
 _SHOWN_CHARACTERS = 60
 _HASH = re.compile(r"\b([0-9a-f]{12})[0-9a-f]{20,}\b")

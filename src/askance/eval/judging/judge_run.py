@@ -73,28 +73,14 @@ class Judgements:
         return found if found is not None and found.answer_sha256 == answer_hash(answer) else None
 
     def add(self, judgements: Sequence[Judgement]) -> None:
-        """Keep judgements; they are on the disk when this returns.
-
-        Raises:
-            RunFolderError: they can't be written; what was there before is as it was.
-        """
-        try:
-            self._file.append([_line(json_line(each)) for each in judgements])
-        except OSError as error:
-            raise _unwritable(self.path, error) from error
+        """Keep judgements; they are on the disk when this returns, and what was there before stays as it was."""
+        self._file.append([_line(json_line(each)) for each in judgements])
         self._kept |= {each.id: each for each in judgements}
 
     def sum_up(self, numbers: Mapping[str, object]) -> Path:
-        """Write what they come to beside them, in one step; gives the file.
-
-        Raises:
-            RunFolderError: it can't be written.
-        """
+        """Write what they come to beside them, in one step; gives the file."""
         path = self.path.with_suffix(".json")
-        try:
-            write_atomically(path, json_line(dict(numbers)) + "\n")
-        except OSError as error:
-            raise _unwritable(path, error) from error
+        write_atomically(path, json_line(dict(numbers)) + "\n")
         return path
 
 
@@ -111,7 +97,8 @@ def open_judgements(run: Path, kind: Kind, judge: Mapping[str, str]) -> Iterator
         judge: all that verdicts depend on, by name.
 
     Raises:
-        RunFolderError: the folder can't be written, another process judges, or the file is damaged.
+        RunFolderError: the folder can't be written, then or later; another process judges, or the file is
+            damaged.
     """
     header = json_line({"format": FORMAT, "schema": SCHEMA_VERSION, "kind": kind, **judge})
     name = sha256((header + "\n").encode()).hexdigest()[:8]
@@ -128,7 +115,10 @@ def open_judgements(run: Path, kind: Kind, judge: Mapping[str, str]) -> Iterator
             f"the run {run} is being judged by another process: wait until it has ended."
         ) from error
     except OSError as error:
-        raise _unwritable(path, error) from error
+        raise RunFolderError(
+            f"can't write {path}: {error.strerror}. What was judged before is kept: make room, and run the "
+            "same command again to go on."
+        ) from error
 
 
 def _line(text: str) -> bytes:
@@ -154,13 +144,6 @@ def _read(path: Path) -> tuple[dict[str, Judgement], int]:
 
 def _damaged(path: Path, line: int, problem: str) -> RunFolderError:
     return RunFolderError(f"{path}, line {line}: {problem}. The file is damaged: move it away to judge anew.")
-
-
-def _unwritable(path: Path, error: OSError) -> RunFolderError:
-    return RunFolderError(
-        f"can't write {path}: {error.strerror}. What was judged before is kept: make room, and run the same "
-        "command again to go on."
-    )
 
 
 Find = Callable[[str, str, Answer], Awaitable[tuple[Finding, ...]]]

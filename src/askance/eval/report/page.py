@@ -74,8 +74,8 @@ def _section(reported: Reported) -> dict[str, Any]:
 
 
 def _charts(group: RunGroup, found: Comparisons) -> dict[str, Any]:
-    points = points_of(found, found.metrics[0]) if found.metrics else []
-    metric = label(found.metrics[0]) if found.metrics else ""
+    main = next(iter(found.metrics), "")
+    points, metric = points_of(found, main), label(main)
     searches = {
         name: [record.usage.searches for record in run.records]
         for name, run in zip(group.names, group.runs, strict=True)
