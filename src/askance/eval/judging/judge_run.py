@@ -73,7 +73,7 @@ class Judgements:
         return found if found is not None and found.answer_sha256 == answer_hash(answer) else None
 
     def add(self, judgements: Sequence[Judgement]) -> None:
-        """Keep judgements; they are on the disk when this returns, and what was there before stays as it was."""
+        """Keep judgements, which are on the disk when this returns; what was there before stays as it was."""
         self._file.append([_line(json_line(each)) for each in judgements])
         self._kept |= {each.id: each for each in judgements}
 

@@ -84,10 +84,9 @@ def f1(prediction: str, golds: Sequence[str], normalisation: WordForm = "dragin"
     """The harmonic mean of precision and recall over words, as multisets; the best over the golds.
 
     SQuAD (Rajpurkar et al. 2016, arXiv 1606.05250); yes and no as in HotpotQA (Yang et al. 2018, arXiv
-    1809.09600), DRAGIN and AirRAG (Feng et al. 2025, arXiv 2501.10053).
-    Nothing where the normalisation ignores every gold. 0 where both sides have no words left, though they
-    match exactly; SQuAD's second version says 1 there. "river Rhine" against "Rhine": precision 1/2,
-    recall 1.
+    1809.09600), DRAGIN and AirRAG (Feng et al. 2025, arXiv 2501.10053). Nothing where the normalisation
+    ignores every gold. 0 where both sides have no words left, though they match exactly; SQuAD's second
+    version says 1 there. "river Rhine" against "Rhine": precision 1/2, recall 1.
 
     >>> round(f1("the river Rhine", ["the Rhine"]), 3)
     0.667
