@@ -3,7 +3,7 @@
 import math
 import time
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
-from contextlib import contextmanager
+from contextlib import aclosing, contextmanager
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
@@ -241,7 +241,6 @@ async def ask_all(
             progress(standing)
 
     attempts = (Attempt(number, example, Trace(listen)) for number, example in questions.items())
-    finishing = many(attempts, lambda attempt: _answer(engine, attempt), ready.cell.questions_in_flight)
     refused = list[_Outcome]()
 
     def keep(outcomes: Sequence[_Outcome]) -> None:
@@ -252,13 +251,13 @@ async def ask_all(
             standing.add(record)
         progress(standing)
 
-    try:
+    work = many(attempts, lambda attempt: _answer(engine, attempt), ready.cell.questions_in_flight)
+    async with aclosing(work) as finishing:
         async for outcomes in finishing:
             lasting = [each for each in outcomes if isinstance(each.error, LASTING)]
             kept = [*refused, *(each for each in outcomes if not isinstance(each.error, LASTING))]
-            has_answers = standing.num_finished > standing.num_failures or any(
-                not each.error for each in kept
-            )
+            is_answered = any(each.error is None for each in kept)
+            has_answers = is_answered or standing.num_finished > standing.num_failures
             refused = [each for each in kept if not has_answers and isinstance(each.error, RequestRefused)]
             keep([each for each in kept if each not in refused])
             # One refusal may be due to its question, where no other has been answered.
@@ -268,8 +267,6 @@ async def ask_all(
             _check_failures(standing, terms.max_failures)
         if refused:
             keep(refused)
-    finally:
-        await finishing.aclose()
 
 
 async def _answer(engine: Engine | None, attempt: Attempt) -> Result:

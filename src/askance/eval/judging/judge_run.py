@@ -7,8 +7,8 @@ The name tells one judge from another: runs may be judged by several. An answer 
 the disk, so that a judging that was stopped goes on. One whose question was asked again is judged again.
 """
 
-from collections.abc import Awaitable, Callable, Iterator, Mapping, Sequence
-from contextlib import closing, contextmanager
+from collections.abc import AsyncGenerator, Awaitable, Callable, Iterator, Mapping, Sequence
+from contextlib import aclosing, closing, contextmanager
 from dataclasses import dataclass, field
 from hashlib import sha256
 from pathlib import Path
@@ -60,38 +60,16 @@ class Judgement:
 _JUDGEMENT = TypeAdapter(Judgement)
 
 
-class Judgements:
-    """The judgements of a run by one judge; see `open_judgements`."""
-
-    def __init__(self, path: Path, kept: Mapping[str, Judgement], file: AppendOnlyFile) -> None:
-        self.path = path
-        self._kept, self._file = dict(kept), file
-
-    def of(self, id: str, answer: str) -> Judgement | None:
-        """That of an answer, if it has been judged as it is now."""
-        found = self._kept.get(id)
-        return found if found is not None and found.answer_sha256 == answer_hash(answer) else None
-
-    def add(self, judgements: Sequence[Judgement]) -> None:
-        """Keep judgements, which are on the disk when this returns; what was there before stays as it was."""
-        self._file.append([_line(json_line(each)) for each in judgements])
-        self._kept |= {each.id: each for each in judgements}
-
-    def sum_up(self, numbers: Mapping[str, object]) -> Path:
-        """Write what they come to beside them, in one step; gives the file."""
-        path = self.path.with_suffix(".json")
-        write_atomically(path, json_line(dict(numbers)) + "\n")
-        return path
-
-
 def answer_hash(answer: str) -> str:
     """What tells one answer from another; the same for half characters as for what a file has for them."""
     return sha256(answer.encode(errors="replace")).hexdigest()
 
 
 @contextmanager
-def open_judgements(run: Path, kind: Kind, judge: Mapping[str, str]) -> Iterator[Judgements]:
-    """Begin judging a run, or go on with what is there.
+def open_judgements(
+    run: Path, kind: Kind, judge: Mapping[str, str]
+) -> Iterator[tuple[dict[str, Judgement], AppendOnlyFile, Path]]:
+    """Begin judging a run, or go on with what is there: judgements by question, their file, and its path.
 
     Args:
         judge: all that verdicts depend on, by name.
@@ -109,7 +87,7 @@ def open_judgements(run: Path, kind: Kind, judge: Mapping[str, str]) -> Iterator
             with closing(AppendOnlyFile(path, size_bytes)) as file:
                 if not size_bytes:
                     file.append([_line(header)])
-                yield Judgements(path, kept, file)
+                yield kept, file, path
     except BlockingIOError as error:
         raise RunFolderError(
             f"the run {run} is being judged by another process: wait until it has ended."
@@ -214,17 +192,40 @@ async def judge_run(run: RecordedRun, judge: Judge, progress: Progress = lambda 
         RunFolderError: as for `open_judgements`.
         ModelFailure: the judge broke; what is judged is kept.
     """
-    with open_judgements(run.folder, judge.kind, judge.identity) as judgements:
-        await _judge_what_is_left(run, judge, judgements, progress)
-        found = (judgements.of(record.id, record.text) for record in run.records)
-        by_question = [judge.scores(each.findings) for each in found if each is not None]
+    with open_judgements(run.folder, judge.kind, judge.identity) as (kept, file, path):
+        hashes = {record.id: answer_hash(record.text) for record in run.records}
+        found = {id: each for id, each in kept.items() if hashes.get(id) == each.answer_sha256}
+        progress(judge.kind, len(found), len(hashes))
+        left = [record for record in run.records if record.id not in found]
+        async with aclosing(_judged(run, judge, left)) as judging:
+            async for judged in judging:
+                file.append([_line(json_line(each)) for each in judged])
+                found |= {each.id: each for each in judged}
+                progress(judge.kind, len(found), len(hashes))
+        by_question = [judge.scores(found[record.id].findings) for record in run.records]
         values = {name: [each[name] for each in by_question] for name in by_question[0]}
         given = {name: [score for score in each if score is not None] for name, each in values.items()}
         means = {name: mean_interval(each) for name, each in given.items() if each}
-        file = judgements.sum_up(
-            {"kind": judge.kind, **judge.identity, "num_questions": len(by_question), "scores": means}
-        )
-    return Judged(judge.kind, judge.identity, str(file), len(by_question), means)
+        numbers = {"kind": judge.kind, **judge.identity, "num_questions": len(by_question), "scores": means}
+        write_atomically(path.with_suffix(".json"), json_line(numbers) + "\n")
+    return Judged(judge.kind, judge.identity, str(path.with_suffix(".json")), len(by_question), means)
+
+
+async def _judged(
+    run: RecordedRun, judge: Judge, records: Sequence[Record]
+) -> AsyncGenerator[list[Judgement]]:
+    """The judgements of some records, as they are made; what breaks is told after those beside it."""
+
+    async def judge_record(record: Record) -> Judgement:
+        found = await judge.find(record.id, topic_of(record), run.answer(record) or Answer(""))
+        return Judgement(record.id, answer_hash(record.text), found)
+
+    async with aclosing(many(records, judge_record, judge.in_flight)) as finishing:
+        async for outcomes in finishing:
+            yield [outcome.result for outcome in outcomes if outcome.result is not None]
+            for outcome in outcomes:
+                if outcome.error is not None:
+                    raise _as_failure(run, outcome.item, outcome.error) from outcome.error
 
 
 def topic_of(record: Record) -> str:
@@ -232,31 +233,6 @@ def topic_of(record: Record) -> str:
     otherwise the question itself.
     """
     return record.supporting_titles[0] if len(record.supporting_titles) == 1 else record.question
-
-
-async def _judge_what_is_left(
-    run: RecordedRun, judge: Judge, judgements: Judgements, progress: Progress
-) -> None:
-    left = [record for record in run.records if judgements.of(record.id, record.text) is None]
-    num_done = len(run.records) - len(left)
-
-    async def judge_record(record: Record) -> Judgement:
-        found = await judge.find(record.id, topic_of(record), run.answer(record) or Answer(""))
-        return Judgement(record.id, answer_hash(record.text), found)
-
-    progress(judge.kind, num_done, len(run.records))
-    finishing = many(left, judge_record, judge.in_flight)
-    try:
-        async for outcomes in finishing:
-            done = [outcome.result for outcome in outcomes if outcome.result is not None]
-            judgements.add(done)
-            num_done += len(done)
-            progress(judge.kind, num_done, len(run.records))
-            for outcome in outcomes:
-                if outcome.error is not None:
-                    raise _as_failure(run, outcome.item, outcome.error) from outcome.error
-    finally:
-        await finishing.aclose()
 
 
 def _as_failure(run: RecordedRun, record: Record, error: BaseException) -> AskanceError:
