@@ -29,6 +29,7 @@ MOST_ENUMERATED = 16
 """Up to so many questions with a difference, all choices of signs are gone through: 65,536 of them."""
 _DRAWS_AT_ONCE = 1 << 20
 _ROUNDING, _RELATIVE_ROUNDING = 1e-12, 1e-9
+_REPEATED = 8
 
 
 @dataclass(frozen=True, slots=True)
@@ -118,19 +119,23 @@ def _interval(
 def _resampled_means(values: NDArray[np.float64], resamples: int, seed: int) -> NDArray[np.float64]:
     """Drawn in blocks, so that memory stays bounded for any number of questions.
 
-    A mean depends only on how often each distinct score is drawn: these numbers are drawn at once, from their
-    multinomial distribution.
+    A mean depends only on how often each distinct score is drawn. Where these are few, as for most metrics,
+    those numbers are drawn at once, from their multinomial distribution: the same means, 100 times faster.
     """
-    random = np.random.default_rng(seed)
+    random, num = np.random.default_rng(seed), len(values)
     _, first, counts = np.unique(values, return_index=True, return_counts=True)
     # In the order of the questions, so that exchanging two methods mirrors their difference.
     order = np.argsort(first)
-    distinct, shares = values[first[order]], counts[order] / len(values)
-    rows = max(1, _DRAWS_AT_ONCE // len(distinct))
-    blocks = [min(rows, resamples - done) for done in range(0, resamples, rows)]
-    return np.concatenate(
-        [random.multinomial(len(values), shares, size=n) @ distinct / len(values) for n in blocks]
-    )
+    distinct, shares = values[first[order]], counts[order] / num
+    are_few = len(distinct) <= num / _REPEATED
+
+    def draw(num_means: int) -> NDArray[np.float64]:
+        if are_few:
+            return random.multinomial(num, shares, size=num_means) @ distinct / num
+        return values[random.integers(num, size=(num_means, num))].mean(axis=1)
+
+    rows = max(1, _DRAWS_AT_ONCE // (len(distinct) if are_few else num))
+    return np.concatenate([draw(min(rows, resamples - done)) for done in range(0, resamples, rows)])
 
 
 def sign_flip_p(gains: Sequence[float], *, draws: int = 10_000, seed: int = 0) -> PValue:
