@@ -132,7 +132,8 @@ def _resampled_means(values: NDArray[np.float64], resamples: int, seed: int) -> 
     def draw(num_means: int) -> NDArray[np.float64]:
         if are_few:
             return random.multinomial(num, shares, size=num_means) @ distinct / num
-        return values[random.integers(num, size=(num_means, num))].mean(axis=1)
+        drawn = values[random.integers(num, size=(num_means, num))]
+        return np.asarray(drawn.mean(axis=1), dtype=np.float64)
 
     rows = max(1, _DRAWS_AT_ONCE // (len(distinct) if are_few else num))
     return np.concatenate([draw(min(rows, resamples - done)) for done in range(0, resamples, rows)])
