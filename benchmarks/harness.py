@@ -29,8 +29,8 @@ from rich.table import Table
 
 from askance.core.types import GenerateRequest, Generation
 from askance.core.version import VERSION
-from askance.eval.cell import Cell, evaluate, look_up
-from askance.eval.standing import Standing
+from askance.eval.cell import Cell, look_up
+from askance.eval.harness import Standing, evaluate
 from askance.models.scripted import ScriptedModel
 from askance.retrieval.build import build_index
 from askance.sample import CORPUS

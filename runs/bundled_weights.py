@@ -34,7 +34,7 @@ from askance.core.types import GenerateRequest, Raw, Sampling, Span
 from askance.eval.compare import mean_interval, paired_difference
 from askance.eval.datasets import Example, read_dataset
 from askance.eval.gold import GoldRetriever
-from askance.eval.metrics.f1 import f1
+from askance.eval.metrics.answers import f1
 from askance.runtime.durable import write_atomically
 from askance.runtime.many import many
 from askance.wire import Engine, load_model, open_retriever, ready_method

@@ -12,8 +12,9 @@ from askance.cli_runs import compare, report
 from askance.core.errors import AskanceError, InputError
 from askance.core.ports import Model
 from askance.core.types import Role
-from askance.eval.cell import PROMPTS_OF_DATASET, Cell, Terms
-from askance.eval.grid import DatasetTable, Grid, MethodTable, ModelTable, look_up_all, run_grid
+from askance.eval.cell import PROMPTS_OF_DATASET, Cell
+from askance.eval.grid import Grid, Table, look_up_all, run_grid
+from askance.eval.harness import Terms
 from askance.eval.recorded_run import RecordedRun
 from askance.serve.console import err
 from askance.serve.progress import EvaluationProgress
@@ -53,9 +54,7 @@ def loaded(specs: Mapping[str, str]) -> dict[Role, Model]:
     return load_models(specs)
 
 
-def make_grid(
-    options: argparse.Namespace, datasets: Sequence[str], methods: Mapping[str, MethodTable]
-) -> Grid:
+def make_grid(options: argparse.Namespace, datasets: Sequence[str], methods: Mapping[str, Table]) -> Grid:
     """The grid of `grid_options`.
 
     Raises:
@@ -65,13 +64,12 @@ def make_grid(
     twice = next((name for name in names if names.count(name) > 1), None)
     if twice is not None:
         raise InputError(f"dataset {twice!r} is named twice: give each its own --out, runs are kept by name.")
+    index = {} if options.index is None else {"index": str(options.index)}
     return Grid(
-        index=None if options.index is None else str(options.index),
-        prompts=options.prompts,
-        sample=options.sample,
-        datasets={name: DatasetTable(questions=spec) for name, spec in zip(names, datasets, strict=True)},
-        models={folder_name(options.model): ModelTable(answer=options.model)},
-        methods=dict(methods),
+        common={**index, "prompts": options.prompts, "sample": options.sample},
+        datasets={name: {"questions": spec} for name, spec in zip(names, datasets, strict=True)},
+        models={folder_name(options.model): {"answer": options.model}},
+        methods=methods,
     )
 
 

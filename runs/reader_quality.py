@@ -21,18 +21,18 @@ from pathlib import Path
 from askance.cli import exit_codes
 from askance.eval.compare import mean_interval, paired_difference
 from askance.eval.gold import GOLD
-from askance.eval.grid import DatasetTable, Grid, MethodTable, ModelTable
+from askance.eval.grid import Grid
 from askance.eval.record import Record
 from askance.eval.recorded_run import RecordedRun
 from askance.runtime.durable import write_atomically
 from runs.grids import folder_name, run_cells
 
 SEARCHED = {
-    "closed_book": MethodTable(),
-    "single": MethodTable(set={"passages": 4}),
-    "dragin": MethodTable(),
+    "closed_book": {},
+    "single": {"set": {"passages": 4}},
+    "dragin": {},
 }
-READ = {"gold": MethodTable(method="single", set={"passages": 5})}
+READ = {"gold": {"method": "single", "set": {"passages": 5}}}
 
 
 @dataclass(frozen=True, slots=True)
@@ -76,16 +76,15 @@ def _measure(options: argparse.Namespace) -> None:
 
 def grids(options: argparse.Namespace) -> Iterator[Grid]:
     """One for gold passages, and one for the index if there is any dataset to search for."""
-    models = {folder_name(spec): ModelTable(answer=spec) for spec in options.model}
+    models = {folder_name(spec): {"answer": spec} for spec in options.model}
     for specs, index, methods in (
         ((*options.dataset, *options.gold_only), GOLD, READ),
         (options.dataset, options.index, SEARCHED),
     ):
         if specs:
             yield Grid(
-                index=None if index is None else str(index),
-                sample=options.sample,
-                datasets={spec.partition(":")[0]: DatasetTable(questions=spec) for spec in specs},
+                common={"sample": options.sample} | ({} if index is None else {"index": str(index)}),
+                datasets={spec.partition(":")[0]: {"questions": spec} for spec in specs},
                 models=models,
                 methods=methods,
             )

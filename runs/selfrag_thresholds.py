@@ -27,7 +27,7 @@ from askance.cli_options import knobs_by_name
 from askance.core.errors import InputError
 from askance.core.trace import Decided
 from askance.eval.compare import MeanInterval, mean_interval
-from askance.eval.grid import MethodTable
+from askance.eval.grid import Table
 from askance.eval.recorded_run import RecordedRun
 from askance.eval.summaries import main_metrics, scores_of
 from askance.methods.selfrag.tokens import GROUPS, Distribution, search_share, wants_search
@@ -99,7 +99,7 @@ def _measure(options: argparse.Namespace) -> None:
         raise SystemExit(1)
 
 
-def methods_of(settings: Sequence[str]) -> dict[str, MethodTable]:
+def methods_of(settings: Sequence[str]) -> dict[str, Table]:
     """The two runs, with further knobs that neither sets itself.
 
     Raises:
@@ -109,7 +109,7 @@ def methods_of(settings: Sequence[str]) -> dict[str, MethodTable]:
     for knob in OUTCOMES["never"]:
         if knob in further:
             raise InputError(f"--set {knob}=…: {knob} is what is measured here; leave it out.")
-    return {name: MethodTable(method="selfrag", set={**further, **own}) for name, own in OUTCOMES.items()}
+    return {name: {"method": "selfrag", "set": {**further, **own}} for name, own in OUTCOMES.items()}
 
 
 def _pairs(found: Mapping[str, RecordedRun]) -> Iterator[tuple[str, RecordedRun, RecordedRun]]:

@@ -15,7 +15,7 @@ from dataclasses import fields
 from askance.cli import exit_codes
 from askance.cli_options import knobs_by_name
 from askance.core.errors import InputError, UnknownName
-from askance.eval.grid import MethodTable
+from askance.eval.grid import Table
 from askance.wire import method_class
 from runs.grids import folder_name, grid_options, make_grid, run_and_show
 
@@ -37,7 +37,7 @@ def main(arguments: list[str] | None = None) -> None:
         run_and_show(make_grid(options, options.dataset, methods), options.out, BASE)
 
 
-def methods_of(cells: Sequence[str], common: Sequence[str] = ()) -> dict[str, MethodTable]:
+def methods_of(cells: Sequence[str], common: Sequence[str] = ()) -> dict[str, Table]:
     """The methods of a grid, by the names of their folders.
 
     Args:
@@ -47,7 +47,7 @@ def methods_of(cells: Sequence[str], common: Sequence[str] = ()) -> dict[str, Me
         UnknownName: no such method, or a common knob that no cell has.
         InputError: a cell that can't be read, or two that would have one folder.
     """
-    shared, known, methods = knobs_by_name(common), set[str](), dict[str, MethodTable]()
+    shared, known, methods = knobs_by_name(common), set[str](), dict[str, Table]()
     for cell in dict.fromkeys(cells):
         method, own = _read(cell)
         knobs = {field.name for field in fields(method_class(method))}
@@ -57,7 +57,7 @@ def methods_of(cells: Sequence[str], common: Sequence[str] = ()) -> dict[str, Me
                 f"--cells {cell}: another cell has the folder {name}, too: give each its own --out."
             )
         common_here = {knob: value for knob, value in shared.items() if knob in knobs}
-        methods[name] = MethodTable(method=method, set={**common_here, **own})
+        methods[name] = {"method": method, "set": {**common_here, **own}}
         known |= knobs
     for knob in shared:
         if knob not in known:

@@ -14,15 +14,16 @@ from askance.config import EngineConfig
 from askance.config_sources import Sourced
 from askance.core.errors import AskanceError, InputError
 from askance.core.strict_json import json_line
-from askance.eval.cell import Cell, Terms, look_up
-from askance.eval.cell import evaluate as run_cell
+from askance.eval.cell import Cell, look_up
 from askance.eval.grid import look_up_all, read_grid, run_grid
-from askance.eval.judging.facts import FactJudge
-from askance.eval.judging.judge_run import Judged, check_can_be_judged, judge_citations_of, judge_facts_of
+from askance.eval.harness import Terms
+from askance.eval.harness import evaluate as run_cell
+from askance.eval.judging.citations import citation_judge
+from askance.eval.judging.facts import fact_judge
+from askance.eval.judging.judge_run import Judge, Judged, check_can_be_judged, judge_run
 from askance.eval.metrics import DEFAULT_METRICS
 from askance.eval.readings import DEFAULT_READING
 from askance.eval.recorded_run import RecordedRun, read_run
-from askance.eval.selection import Selection
 from askance.eval.summaries import Costs, reading_told, summarise
 from askance.loading import load_models
 from askance.models.kinds import load_entailment, suits_in_flight
@@ -73,7 +74,9 @@ def evaluate(
     cell = Cell(
         **sourced.for_method().settings,
         dataset=dataset,
-        selection=Selection(limit, sample, ids),
+        limit=limit,
+        sample=sample,
+        ids=ids,
         metrics=tuple(metric or DEFAULT_METRICS),
         reading=reading,
     )
@@ -210,21 +213,12 @@ def judge(
     found = [read_run(folder) for folder in runs]
     for run in found:
         check_can_be_judged(run, ["citations"] if citations else [])
-    in_flight = sourced.config.in_flight or (suits_in_flight(facts) if facts else 1)
-    fact_judge = _fact_judge(facts, index, passages, sourced.config.cache) if facts and index else None
-    entailment = load_entailment(citations) if citations else None
-    judged: list[tuple[RecordedRun, list[Judged]]] = []
-    for run in found:
-        kept = []
-        with JudgingProgress(err, str(run.folder)) as progress:
-            if entailment is not None:
-                kept.append(asyncio.run(judge_citations_of(run, entailment, citations or "", progress)))
-            if fact_judge is not None:
-                work = judge_facts_of(
-                    run, fact_judge, facts or "", gamma=gamma, in_flight=in_flight, progress=progress
-                )
-                kept.append(asyncio.run(work))
-        judged.append((run, kept))
+    judges: list[Judge] = []
+    if citations is not None:
+        judges.append(citation_judge(load_entailment(citations), citations))
+    if facts is not None and index is not None:
+        judges.append(_fact_judge(facts, index, sourced.config, passages, gamma))
+    judged = [(run, _judged(run, judges)) for run in found]
     if as_json:
         print(json_line({"runs": [{"run": str(run.folder), "judged": kept} for run, kept in judged]}))
         return
@@ -242,11 +236,17 @@ def _check_named(citations: str | None, facts: str | None, index: Path | None) -
         raise InputError(f"{given} is given without {missing}: facts are judged by a model and an index.")
 
 
-def _fact_judge(spec: str, index: Path, passages: int, cache: Path | None) -> FactJudge | None:
-
-    config = EngineConfig(models={"answer": spec, "judge": spec}, index=index, cache=cache)
+def _fact_judge(spec: str, index: Path, settings: EngineConfig, passages: int, gamma: float) -> Judge:
+    config = EngineConfig(models={"answer": spec, "judge": spec}, index=index, cache=settings.cache)
     retriever = config.open_retriever()
-    return None if retriever is None else FactJudge(config.load_models()["judge"], retriever, passages)
+    assert retriever is not None, "an index is named"
+    model, in_flight = config.load_models()["judge"], settings.in_flight or suits_in_flight(spec)
+    return fact_judge(model, retriever, spec, passages=passages, gamma=gamma, in_flight=in_flight)
+
+
+def _judged(run: RecordedRun, judges: list[Judge]) -> list[Judged]:
+    with JudgingProgress(err, str(run.folder)) as progress:
+        return [asyncio.run(judge_run(run, each, progress)) for each in judges]
 
 
 def _show_judged(run: RecordedRun, judged: list[Judged]) -> None:

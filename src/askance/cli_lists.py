@@ -4,7 +4,7 @@ import asyncio
 import dataclasses
 import math
 from collections import Counter
-from collections.abc import Collection, Iterable, Sequence
+from collections.abc import Callable, Collection, Iterable, Sequence
 from typing import Annotated, Any, get_type_hints
 
 import typer
@@ -241,8 +241,13 @@ def metrics() -> None:
         askance metrics
         askance eval --dataset sample --index @gold --metric f1 --out runs/f1
     """
-    rows = [(metric.spec, metric.what, metric.reads) for metric in METRICS.values()]
+    rows = [(each.spec, _first_line(each.function), each.reads) for each in METRICS.values()]
     _list("metrics", ("metric", "what it is", "reads"), rows, METRICS)
+
+
+def _first_line(function: Callable[..., Any]) -> str:
+    """Of its docstring."""
+    return (function.__doc__ or "").partition("\n")[0].rstrip(".")
 
 
 def models(

@@ -109,10 +109,9 @@ def _reported(
     prices: Sequence[str] | None,
     num_questions: int,
 ) -> list[Reported]:
-
     read = read_prices(prices) if prices else None
     groups = group_runs([read_run(folder) for folder in folders], common=common)
-    bases = [0] * len(groups) if base is None else places_of(base, groups)
+    bases = places_of(base, groups)
     return [
         Reported(
             group,
@@ -130,7 +129,6 @@ def _reported(
 
 
 def _show(found: Sequence[Comparisons]) -> None:
-
     for number, each in enumerate(found):
         title = Text(f"{each.dataset}, {counted(each.num_questions)}", style="bold underline")
         out.print(title if not number else Text("\n\n").append(title))

@@ -6,10 +6,8 @@ from askance.core.trace import Answered, Searched, Trace
 from askance.core.types import Question, Usage
 from askance.eval.datasets import Example
 from askance.eval.metrics import open_metrics
-from askance.eval.record import Record
-from askance.eval.recorded_run import RecordedRun, read_run
-from askance.eval.run_folder import claimed, open_run
-from askance.eval.settings import Settings
+from askance.eval.record import Record, Settings
+from askance.eval.recorded_run import RecordedRun, claimed, open_run, read_run
 
 
 def record(number, scores=None, **fields):

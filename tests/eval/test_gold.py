@@ -9,10 +9,11 @@ import pytest
 
 from askance.core.errors import DatasetError, InputError
 from askance.core.types import Question
-from askance.eval.cell import Cell, evaluate, look_up
+from askance.eval.cell import Cell, look_up
 from askance.eval.datasets import Example
 from askance.eval.datasets.grounds import Grounds, Paragraph
 from askance.eval.gold import GoldRetriever, GoldRetrievers
+from askance.eval.harness import evaluate
 from askance.wire import load_models
 
 LUEBECK = Paragraph("Lübeck", "Lübeck lies on the Trave. It is old.", ((0, 25),))

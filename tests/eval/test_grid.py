@@ -16,8 +16,8 @@ from askance.core.errors import (
     TooManyFailures,
     UnknownName,
 )
-from askance.eval.cell import Terms
 from askance.eval.grid import look_up_all, read_grid, run_grid
+from askance.eval.harness import Terms
 from askance.models.scripted import ScriptedModel
 from askance.runtime.limit import Budget
 from askance.wire import ready_method
@@ -89,9 +89,9 @@ def test_a_file_becomes_cells(grid_file, sample_index):
     ]
     cell = cells["few/fake/dragin+paper"]
     assert (cell.method, cell.knobs) == ("dragin", {"profile": "paper", "max_tokens": 20})
-    assert (cell.selection.limit, cell.selection.sample) == (2, None)
+    assert (cell.limit, cell.sample) == (2, None)
     assert (cell.prompts, cell.seed, cell.index) == ("hotpotqa", 7, sample_index)
-    assert cells["all/fake/closed_book"].selection.sample == 6
+    assert cells["all/fake/closed_book"].sample == 6
     assert cells["all/fake/closed_book"].prompts is None
 
 
@@ -201,11 +201,12 @@ def test_what_a_model_lacks_is_known_before_the_first_is_asked(grid_file, tmp_pa
         (lambda t: t.replace("sample = 6", "smaple = 6"), "unknown key 'smaple' at the top of the grid"),
         (lambda t: t.replace("questions = \"sample\"\nlimit", "question = \"sample\"\nlimit"),
          "unknown key 'question' in [datasets.few] of the grid"),
-        (lambda t: t.replace("limit = 2", "limit = \"2\""), "'limit' in [datasets.few]: Input should be"),
+        (lambda t: t.replace("limit = 2", "limit = \"2\""),
+         "toml, line 11, in [datasets.few]: limit='2': input should be a valid integer"),
         (lambda t: t.replace("limit = 2", "limit = 2\nsample = 3"), "few/fake/closed_book: limit and"),
-        (lambda t: t.replace("profile =", "profil ="), "all/fake/dragin+paper: unknown knob 'profil'"),
+        (lambda t: t.replace("profile =", "profil ="), "grid.toml, line 24: unknown knob 'profil'"),
         (lambda t: t.replace("[methods.closed_book]", "[methods.closedbook]"),
-         "all/fake/closedbook: unknown method 'closedbook'"),
+         "line 20: unknown method 'closedbook'"),
         (lambda t: t.replace("questions = \"sample\"", "questions = \"smaple\""), "did you mean 'sample'?"),
         (lambda t: t.replace("[models.fake]", "[models.\"../fake\"]"),
          "[models]: '../fake' can't be the name of a folder: "),

@@ -10,7 +10,8 @@ import sentencex
 
 from askance.core.errors import InputError, MissingAbility, MissingExtra, RunFolderError, TooManyFailures
 from askance.core.installing import install_line
-from askance.eval.cell import Cell, Terms, evaluate, look_up
+from askance.eval.cell import Cell, look_up
+from askance.eval.harness import Terms, evaluate
 from askance.eval.recorded_run import read_run
 from askance.models.scripted import ScriptedModel
 

@@ -60,7 +60,7 @@ def test_pairs():
 
 def test_a_run_alone_has_its_summary_only():
     found = compare_group(group_scored([1.0, 0.0]), num_questions=3)
-    assert found.differences == found.questions == ()
+    assert found.differences == ()
     assert found.summaries[0].metrics["f1"].mean == 0.5
     assert found.num_questions == 2
 
@@ -92,11 +92,11 @@ def test_questions_without_a_score_in_both_are_left_out():
 
 def test_the_questions_that_differ_most():
     found = compare_group(group_scored([0.5, 1.0, 1.0, 0.0], [0.75, 1.0, 0.0, 0.9]), num_questions=2)
-    assert [(each.id, each.run_score, each.base_score) for each in found.questions] == [
+    assert [(each.id, each.run_score, each.base_score) for each in found.differences[0].questions] == [
         ("q3", 0.0, 1.0),
         ("q4", 0.9, 0.0),
     ]
-    assert found.questions[0].question == "Who built bridge 3?"
+    assert found.differences[0].questions[0].question == "Who built bridge 3?"
     assert '"p_holm"' in json_line(dataclasses.asdict(found))
 
 

@@ -5,7 +5,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from askance.eval.permutation import MOST_ENUMERATED, PValue, holm, sign_flip_p
+from askance.eval.compare import MOST_ENUMERATED, PValue, holm, sign_flip_p
 from tests.tolerances import near
 
 GAINS = st.lists(st.floats(-1, 1), max_size=24)

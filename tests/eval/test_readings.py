@@ -10,12 +10,12 @@ import pytest
 from askance.core.errors import GridError, InputError, UnknownName
 from askance.core.trace import Trace
 from askance.core.types import Answer
-from askance.eval.cell import Cell, Terms, evaluate, look_up
+from askance.eval.cell import Cell, look_up
 from askance.eval.grid import look_up_all, read_grid, run_grid
+from askance.eval.harness import Terms, evaluate
 from askance.eval.paired_runs import compare_group
 from askance.eval.readings import Reading, open_reading
-from askance.eval.run_groups import group_runs
-from askance.eval.run_names import names_of
+from askance.eval.run_groups import group_runs, names_of
 from askance.eval.summaries import summarise
 from askance.eval.tables import results_table, setting_lines
 from askance.models.scripted import Reply, ScriptedModel

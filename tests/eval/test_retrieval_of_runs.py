@@ -8,10 +8,11 @@ import pytest
 
 from askance.config import EngineConfig
 from askance.core.errors import GridError, InputError, RunFolderError, UnknownName
-from askance.eval.cell import Cell, evaluate, look_up
+from askance.eval.cell import Cell, look_up
 from askance.eval.grid import look_up_all, read_grid
+from askance.eval.harness import evaluate
 from askance.eval.recorded_run import read_run
-from askance.eval.run_names import names_of
+from askance.eval.run_groups import names_of
 from askance.loading import open_retriever
 from askance.models.scripted import ScriptedEncoder
 from askance.retrieval.build import build_index
@@ -52,9 +53,9 @@ def test_runs_that_search_otherwise_are_other_runs(cell, tmp_path):
     assert len({each.settings.index_content for each in runs.values()}) == 3
     assert [each.settings.retriever for each in runs.values()] == list(runs)
     assert names_of(list(runs.values())) == (
-        "single (default), bm25",
-        "single (default), dense",
-        "single (default), hybrid",
+        "single (default), retriever=bm25",
+        "single (default), retriever=dense",
+        "single (default), retriever=hybrid",
     )
     with pytest.raises(RunFolderError, match="retriever: none, now dense"):
         run(replace(cell, retriever="dense"), tmp_path / "bm25")

@@ -5,8 +5,7 @@ import pytest
 
 from askance.core.errors import InputError, RunFolderError, UnknownName
 from askance.core.knobs import titled
-from askance.eval.run_groups import group_runs, places_of
-from askance.eval.run_names import names_of
+from askance.eval.run_groups import group_runs, names_of, places_of
 from tests.eval.hand_made import record, run_of
 
 
@@ -43,10 +42,10 @@ def test_other_questions_are_an_error_that_names_one():
     with pytest.raises(InputError, match=r"'q2' is in runs/a only, and so for 2 in all.*--common"):
         group_runs(runs)
     changed = [record(1), record(2), record(3, golds=("Köln",))]
-    with pytest.raises(InputError, match=r"'q3' has other accepted answers there \(\('Köln',\), not \('Bonn"):
+    with pytest.raises(InputError, match=r"'q3' has other golds there \(\('Köln',\), not \('Bonn"):
         group_runs([runs[0], run_of(changed, "runs/b")])
     asked = [record(1), record(2, question="Who?"), record(3)]
-    with pytest.raises(InputError, match=r"'q2' has other text there \('Who\?'"):
+    with pytest.raises(InputError, match=r"'q2' has other question there \('Who\?'"):
         group_runs([runs[0], run_of(asked, "runs/b")])
 
 
@@ -84,15 +83,18 @@ def test_names_say_what_differs():
         )
 
     assert named({}, {"title": "dragin"}) == ("single", "dragin")
-    assert named({}, {"model_specs": {"answer": "hf:big"}}) == ("single, hf:tiny", "single, hf:big")
+    assert named({}, {"model_specs": {"answer": "hf:big"}}) == (
+        "single, answer=hf:tiny",
+        "single, answer=hf:big",
+    )
     assert named({"seed": 1}, {"seed": 2}, {"title": "dragin"}) == (
-        "single, seed 1",
-        "single, seed 2",
+        "single, seed=1",
+        "single, seed=2",
         "dragin",
     )
-    assert named({"index": "x/wiki"}, {"index": ""}) == ("single, wiki", "single, no index")
+    assert named({"index": "x/wiki"}, {"index": ""}) == ("single, index=wiki", "single, index=none")
     with_proxy = {"model_specs": {"answer": "hf:tiny", "attend": "hf:proxy"}}
-    assert named({}, {**with_proxy, "seed": 1}) == ("single, seed 0", "single, attend=hf:proxy, seed 1")
+    assert named({}, {**with_proxy, "seed": 1}) == ("single, seed=0", "single, attend=hf:proxy, seed=1")
     assert named({}, {}) == ("0", "1")
     assert named({"folder": "a/run"}, {"folder": "b/run"}) == (str(Path("a/run")), str(Path("b/run")))
 

@@ -6,8 +6,8 @@ import re
 import pytest
 
 from askance.core.errors import DatasetError, InputError
+from askance.eval.cell import Cell, chosen, stratified
 from askance.eval.datasets import read_dataset
-from askance.eval.selection import Selection, choose, stratified
 
 KINDS = ["bridge"] * 12 + ["comparison"] * 6 + ["inference"] * 2
 
@@ -25,17 +25,21 @@ def dataset(tmp_path):
 
 def ids(path, *lines):
     path.write_text("\n".join(lines))
-    return Selection(ids=path)
+    return path
+
+
+def choose(dataset, *, limit=None, **which):
+    return chosen(dataset, read_dataset(dataset, limit), **which)
 
 
 def test_all_or_the_first(dataset):
     assert list(choose(dataset)) == list(range(1, 21))
-    assert list(choose(dataset, Selection(limit=3))) == [1, 2, 3]
-    assert choose(dataset, Selection(limit=3))[2].question.id == "id-2"
+    assert list(choose(dataset, limit=3)) == [1, 2, 3]
+    assert choose(dataset, limit=3)[2].question.id == "id-2"
 
 
 def test_a_sample_has_each_kind_with_its_share(dataset):
-    kinds = [example.kind for example in choose(dataset, Selection(sample=10)).values()]
+    kinds = [example.kind for example in choose(dataset, sample=10).values()]
     assert [kinds.count(kind) for kind in ("bridge", "comparison", "inference")] == [6, 3, 1]
 
 
@@ -43,17 +47,15 @@ def test_a_sample_has_each_kind_with_its_share(dataset):
 def test_a_smaller_sample_is_part_of_a_greater_one(dataset, wanted):
     examples = read_dataset(dataset)
     assert stratified(examples, 20)[:wanted] == stratified(examples, wanted)
-    assert list(choose(dataset, Selection(sample=wanted))) == sorted(
-        place + 1 for place in stratified(examples, wanted)
-    )
+    assert list(choose(dataset, sample=wanted)) == sorted(place + 1 for place in stratified(examples, wanted))
 
 
 def test_a_sample_is_no_run_of_neighbours(dataset):
-    assert list(choose(dataset, Selection(sample=5))) != [1, 2, 3, 4, 5]
+    assert list(choose(dataset, sample=5)) != [1, 2, 3, 4, 5]
 
 
 def test_those_of_a_list_in_the_order_of_the_dataset(dataset, tmp_path):
-    chosen = choose(dataset, ids(tmp_path / "ids", "id-9", "", " id-2 ", ""))
+    chosen = choose(dataset, ids=ids(tmp_path / "ids", "id-9", "", " id-2 ", ""))
     assert {number: example.question.id for number, example in chosen.items()} == {2: "id-2", 9: "id-9"}
 
 
@@ -67,19 +69,19 @@ def test_those_of_a_list_in_the_order_of_the_dataset(dataset, tmp_path):
 )
 def test_flawed_lists(dataset, tmp_path, lines, message):
     with pytest.raises(DatasetError, match=re.escape(message)):
-        choose(dataset, ids(tmp_path / "ids", *lines))
+        choose(dataset, ids=ids(tmp_path / "ids", *lines))
 
 
 def test_a_list_that_can_not_be_read(dataset, tmp_path):
     with pytest.raises(DatasetError, match=r"can't read .*nowhere: No such file"):
-        choose(dataset, Selection(ids=tmp_path / "nowhere"))
+        choose(dataset, ids=tmp_path / "nowhere")
     (tmp_path / "latin").write_bytes("Köln".encode("latin-1"))
     with pytest.raises(DatasetError, match="is not UTF-8"):
-        choose(dataset, Selection(ids=tmp_path / "latin"))
+        choose(dataset, ids=tmp_path / "latin")
 
 
 def test_only_one_way_to_choose(tmp_path):
     with pytest.raises(InputError, match="limit and sample both say which questions to ask"):
-        Selection(limit=3, sample=4)
+        Cell(dataset="sample", limit=3, sample=4)
     with pytest.raises(InputError, match="sample 0 leaves no questions: give 1 or more"):
-        Selection(sample=0)
+        Cell(dataset="sample", sample=0)

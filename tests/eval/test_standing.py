@@ -8,7 +8,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from askance.core.types import Usage
-from askance.eval.standing import RunningMean, Standing
+from askance.eval.harness import RunningMean, Standing
 from tests.eval.hand_made import record
 from tests.tolerances import near
 

@@ -11,7 +11,6 @@ from runs.threshold_picture import Curve, picture
 
 from askance.core.errors import InputError
 from askance.core.trace import Trace
-from askance.eval.grid import MethodTable
 from askance.eval.summaries import scores_of
 from askance.methods.selfrag.tokens import KEEP_USING, NO_SEARCH, SEARCH
 from askance.models.scripted import ScriptedModel
@@ -94,7 +93,7 @@ def test_the_curve_is_that_of_runs_at_its_thresholds(scripted, options, question
     parsed = grid_options("").parse_args([*options[2:], "--out", str(tmp_path / "single")])
     knobs = {"passages": 2, "mode": "adaptive"}
     cells = {
-        f"at-{place}": MethodTable(method="selfrag", set={**knobs, "threshold": str(threshold).lower()})
+        f"at-{place}": {"method": "selfrag", "set": {**knobs, "threshold": str(threshold).lower()}}
         for place, threshold in enumerate(told)
     }
     runs, _ = run_cells(make_grid(parsed, [questions], cells).cells(), tmp_path / "single")
@@ -119,7 +118,7 @@ def test_a_measurement_goes_on(scripted, options, monkeypatch, capsys):
 
 
 def test_what_is_measured_can_not_be_set():
-    assert {table.set["passages"] for table in methods_of(["passages=2"]).values()} == {"2"}
+    assert {table["set"]["passages"] for table in methods_of(["passages=2"]).values()} == {"2"}
     with pytest.raises(InputError, match="threshold is what is measured here"):
         methods_of(["threshold=0.3"])
 

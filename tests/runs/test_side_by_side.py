@@ -94,9 +94,9 @@ def test_cells_have_knobs_of_their_own_and_common_ones_that_they_know():
     found = methods_of(cells, ["passages=4", "max_tokens=9"])
     assert list(found) == cells
     dragin, closed_book = found.values()
-    assert dragin.method == "dragin"
-    assert dragin.set == {"profile": "paper", "heads": "mean", "passages": "2", "max_tokens": "9"}
-    assert closed_book.set == {"max_tokens": "9"}
+    assert dragin["method"] == "dragin"
+    assert dragin["set"] == {"profile": "paper", "heads": "mean", "passages": "2", "max_tokens": "9"}
+    assert closed_book["set"] == {"max_tokens": "9"}
 
 
 @pytest.mark.parametrize(

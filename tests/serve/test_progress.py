@@ -9,7 +9,7 @@ from dataclasses import dataclass
 import pytest
 from rich.console import Console
 
-from askance.eval.standing import Standing
+from askance.eval.harness import Standing
 from askance.retrieval.build import BuildProgress
 from askance.serve.progress import (
     CalibrationProgress,

@@ -1,74 +1,79 @@
-"""One cell of an evaluation: a method with its models, asked the questions of one dataset."""
+"""One cell of an evaluation: the configuration of an engine, and the questions that it is asked."""
 
-from collections.abc import Callable, Mapping
-from contextlib import AbstractContextManager
-from dataclasses import dataclass, fields, is_dataclass, replace
+from collections import Counter
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import asdict, dataclass, fields, is_dataclass
+from datetime import UTC, datetime
+from difflib import get_close_matches
+from hashlib import sha256
 from pathlib import Path
-from typing import Any
+from typing import Annotated, Any
 
+import numpy as np
+from pydantic import Field
 from pydantic.dataclasses import dataclass as checked_dataclass
 
-from askance.ask import Engine, check_can_search
-from askance.config import STRICT, EngineConfig
-from askance.core.errors import InputError
-from askance.core.ports import Encoder, Method, Model, Retriever
-from askance.core.types import Role
+from askance.ask import check_can_search
+from askance.config import STRICT, EngineConfig, PathOrNone
+from askance.core.errors import DatasetError, InputError
+from askance.core.knobs import name_of, short_repr
+from askance.core.ports import Encoder, Method, Retriever
+from askance.core.version import VERSION
+from askance.eval.datasets import Example, read_dataset
+from askance.eval.datasets.records import opened
 from askance.eval.gold import GOLD, GoldRetrievers
-from askance.eval.harness import Progress, ask_all, check_failures
 from askance.eval.metrics import DEFAULT_METRICS, Scoring, open_metrics
 from askance.eval.readings import DEFAULT_READING, open_reading
-from askance.eval.recorded_run import SETTINGS, RecordedRun, read_run
-from askance.eval.run_folder import RunWriter, claimed, open_run
-from askance.eval.selection import Chosen, Selection, choose
-from askance.eval.settings import LoadedModels, settings_of
-from askance.eval.standing import Standing
+from askance.eval.record import Settings, machine_here, versions_here
 from askance.loading import DEFAULT_RETRIEVER, load_encoder, open_retriever
-from askance.wire import DEFAULT_METHOD, choose_method, method_class
+from askance.wire import DEFAULT_METHOD, plain_method, prompts_knob
 from askance.wordings import WORDINGS
 
 PROMPTS_OF_DATASET = "dataset"
-LoadModels = Callable[[Mapping[str, Any]], dict[Role, Model]]
-"""Models by role from specifications by role, as `loading.load_models`."""
+SAMPLING_SEED = 0
+Chosen = Mapping[int, Example]
+"""Questions by their place in the dataset, from 1."""
 OpenRetriever = Callable[[Path | None, Any, Encoder | None], Retriever]
 """What is searched: an index folder in some way, with an encoder, as `loading.open_retriever`."""
-LoadEncoder = Callable[[Any], Encoder]
-"""The encoder of a specification, as `loading.load_encoder`."""
 
 
 @checked_dataclass(frozen=True, kw_only=True, config=STRICT)
 class Cell(EngineConfig):
-    """What is asked of what: the configuration of an engine, and questions.
+    """What is asked of what: the configuration of an engine, and questions: all, or by at most one of three.
 
     The index may be "@gold", too (see `GoldRetriever`), and the prompts "dataset": the set with the dataset's
     name, or askance's own where there is none; nothing where the method has prompts of its own alone.
 
     Attributes:
         dataset: such as "hotpotqa:FILE".
+        limit: so many questions, the first ones.
+        sample: so many, each kind of question with about its share; those of a smaller sample are among those
+            of a greater one.
+        ids: a text file with the id of one question a line.
         reading: how short answers are read, see `eval.readings`.
     """
 
     dataset: str
-    selection: Selection = Selection()
-    metrics: tuple[str, ...] = DEFAULT_METRICS
+    limit: int | None = None
+    sample: int | None = None
+    ids: PathOrNone = None
+    metrics: Annotated[tuple[str, ...], Field(strict=False)] = DEFAULT_METRICS
     reading: str = DEFAULT_READING
 
     def __post_init__(self) -> None:
         super().__post_init__()
+        check_chosen(self.limit, self.sample, self.ids)
         # What is asked of a dataset is said beforehand: nothing but the default answers where none is named.
         object.__setattr__(self, "method", self.method or DEFAULT_METHOD)
+        if self.prompts == PROMPTS_OF_DATASET:
+            name = self.dataset.partition(":")[0]
+            prompts = name if name in WORDINGS else "own"
+            object.__setattr__(self, "prompts", prompts if takes_prompts(plain_method(self.method)) else None)
 
     @property
     def is_gold(self) -> bool:
         """Whether searches find what the dataset says supports the answers."""
         return self.index == Path(GOLD)
-
-    def make(self, method: Any = None) -> Method:
-        """As of every configuration, with the prompts of the dataset where these are wanted."""
-        if self.prompts != PROMPTS_OF_DATASET:
-            return super().make(method)
-        name = self.dataset.partition(":")[0]
-        prompts = (name if name in WORDINGS else "own") if takes_prompts(method or self.method) else None
-        return replace(self, prompts=prompts).make(method)
 
     def check_retrieval(self, method: Method) -> None:
         """As of every configuration; what needs no searching can't be searched in a way."""
@@ -78,6 +83,11 @@ class Cell(EngineConfig):
                 f"--index {GOLD} finds the supporting texts without searching: leave out --retriever "
                 f"{self.retriever}, or name an index folder."
             )
+
+
+def takes_prompts(method: Method) -> bool:
+    """Whether a method takes the prompt sets of datasets, rather than having prompts of its own alone."""
+    return prompts_knob(method) == "wording"
 
 
 @dataclass(frozen=True, slots=True)
@@ -91,31 +101,52 @@ class ReadyCell:
     scoring: Scoring
     encoder: Encoder | None = None
 
+    def settings(self, models: Mapping[str, str], precisions: Mapping[str, str]) -> Settings:
+        """The settings of a run that begins now.
 
-@dataclass(frozen=True, slots=True)
-class Terms:
-    """How a run is carried out; none of it changes an answer.
+        Args:
+            models, precisions: the names of the loaded models by role, and what they compute in.
+        """
+        cell, examples = self.cell, tuple(self.questions.values())
+        return Settings(
+            dataset=cell.dataset,
+            num_questions=len(examples),
+            questions_sha256=sha256(repr(examples).encode()).hexdigest(),
+            method=name_of(type(self.method)),
+            title=short_repr(self.method),
+            knobs=_knobs(self.method),
+            models=models,
+            model_specs=cell.model_specs,
+            index="" if cell.index is None else str(cell.index),
+            index_content="" if self.retriever is None else self.retriever.fingerprint,
+            seed=cell.seed,
+            metrics=self.scoring.names,
+            askance=VERSION,
+            versions=versions_here(),
+            machine=machine_here(),
+            started_at=datetime.now(UTC).isoformat(timespec="seconds"),
+            budget={name: value for name, value in asdict(cell.budget).items() if value is not None},
+            retriever=cell.retriever if isinstance(cell.retriever, str) else cell.retriever.name,
+            precisions=precisions,
+            encoder="" if self.encoder is None else f"{self.encoder.name}, {self.encoder.fingerprint}",
+            reading=self.scoring.reading.name,
+            config=cell.stored(),
+        )
 
-    Attributes:
-        max_failures: see `ask_all`.
-        retry_failures: ask the questions again that failed before.
-    """
 
-    max_failures: int | None = None
-    retry_failures: bool = False
+def _knobs(method: Any) -> dict[str, str]:
+    known = fields(method) if is_dataclass(method) else ()
+    values = {field.name: getattr(method, field.name) for field in known}
+    return {name: value if isinstance(value, str) else repr(value) for name, value in values.items()}
 
 
 def look_up(
     cell: Cell,
-    choose: Callable[[str, Selection], Chosen] = choose,
+    read_dataset: Callable[[str, int | None], Sequence[Example]] = read_dataset,
     open_retriever: OpenRetriever = open_retriever,
-    load_encoder: LoadEncoder = load_encoder,
-    settle: Callable[[Cell, Method], Cell] | None = None,
+    load_encoder: Callable[[Any], Encoder] = load_encoder,
 ) -> ReadyCell:
     """Find out all that can be wrong with a cell before a model is loaded for it.
-
-    Args:
-        settle: changes what is said of retrieval, once the method is known.
 
     Raises:
         InputError: a name, file, knob or index that can't be used.
@@ -123,104 +154,71 @@ def look_up(
     """
     scoring = open_metrics(cell.metrics, open_reading(cell.reading, cell.dataset))
     method = cell.make()
-    cell = cell if settle is None else settle(cell, method)
     cell.check_retrieval(method)
     encoder = load_encoder(cell.encoder) if isinstance(cell.encoder, str) else cell.encoder
     retriever: Retriever | None = None
     if not cell.is_gold and (cell.index is not None or cell.retriever != DEFAULT_RETRIEVER):
         retriever = cell.cached_retriever(open_retriever(cell.index, cell.retriever, encoder))
-    questions = choose(cell.dataset, cell.selection)
+    questions = chosen(cell.dataset, read_dataset(cell.dataset, cell.limit), cell.sample, cell.ids)
     retriever = GoldRetrievers(tuple(questions.values())) if cell.is_gold else retriever
     check_can_search(method, retriever, encoder)
     return ReadyCell(cell, questions, method, retriever, scoring, encoder if method.needs.encoder else None)
 
 
-async def evaluate(
-    ready: ReadyCell,
-    folder: Path,
-    load_models: LoadModels,
-    terms: Terms = Terms(),
-    progress: Progress = lambda standing: None,
-) -> RecordedRun:
-    """Ask the questions of a cell that are not finished in `folder` yet; gives the whole run.
-
-    No model is loaded where none is left to ask.
-
-    Raises:
-        RunFolderError: the folder can't be used for this cell.
-        MissingAbility: models or index do not meet the method's needs.
-        TooManyFailures: see `ask_all`.
-    """
-    with claimed(folder):
-        engine, models = None, _models_of_finished(ready, folder, terms)
-        if models is None:
-            engine = _engine(ready, load_models)
-            models = LoadedModels.of(engine.models)
-        with _opened(ready, models, folder, terms) as (writer, before):
-            standing = Standing.of(len(ready.questions), ready.scoring.names, before.records)
-            if engine is None:
-                progress(standing)
-                check_failures(standing, terms.max_failures)
-                return read_run(folder)
-            done = {record.id for record in before.records}
-            left = {n: each for n, each in ready.questions.items() if each.question.id not in done}
-            await ask_all(
-                engine, left, writer, ready.scoring, standing,
-                in_flight=ready.cell.questions_in_flight, max_failures=terms.max_failures, progress=progress,
-            )  # fmt: skip
-        return read_run(folder)
+def check_chosen(limit: int | None, sample: int | None, ids: Path | None) -> None:
+    """Raises InputError unless at most one thing says which questions to ask, and it leaves some."""
+    given = [
+        name for name, value in (("limit", limit), ("sample", sample), ("ids", ids)) if value is not None
+    ]
+    if len(given) > 1:
+        raise InputError(f"{' and '.join(given)} both say which questions to ask: give one of them.")
+    for name, value in (("limit", limit), ("sample", sample)):
+        if value is not None and value < 1:
+            raise InputError(f"{name} {value} leaves no questions: give 1 or more.")
 
 
-def begin(ready: ReadyCell, folder: Path, load_models: LoadModels) -> None:
-    """Find out what else can be wrong with a cell once its models are there, and begin its run.
+def chosen(
+    dataset: str, examples: Sequence[Example], sample: int | None = None, ids: Path | None = None
+) -> Chosen:
+    """All questions of a dataset, a sample of them or those of a list, in its order.
 
     Raises:
-        RunFolderError, MissingAbility: as for `evaluate`.
+        DatasetError: the list of ids can't be read, or names a question that is not there.
     """
-    with claimed(folder):
-        finished = _models_of_finished(ready, folder, Terms())
-        models = finished or LoadedModels.of(_engine(ready, load_models).models)
-        with _opened(ready, models, folder, Terms()):
-            pass
+    places: Sequence[int] = range(len(examples))
+    if sample is not None:
+        places = stratified(examples, sample)
+    elif ids is not None:
+        places = _listed(dataset, examples, ids)
+    return {place + 1: examples[place] for place in sorted(places)}
 
 
-def _models_of_finished(ready: ReadyCell, folder: Path, terms: Terms) -> LoadedModels | None:
-    """The models that answered a run, where none of its questions is left to ask."""
-    if not (folder / SETTINGS).exists():
-        return None
-    run = read_run(folder)
-    done = {record.id for record in run.records if not (terms.retry_failures and record.is_failure)}
-    asked = {example.question.id for example in ready.questions.values()}
-    return LoadedModels(run.settings.models, run.settings.precisions) if asked <= done else None
+def stratified(examples: Sequence[Example], num_wanted: int) -> tuple[int, ...]:
+    """Places (from 0) of `num_wanted` examples, each kind with about its share.
 
-
-def _engine(ready: ReadyCell, load_models: LoadModels) -> Engine:
-    cell = ready.cell
-    models = cell.cached_models(load_models(cell.models))
-
-    def make(method: Any) -> Method:
-        return ready.method if method is cell.method else cell.make(method)
-
-    method, _ = choose_method(make, cell.method, models, ready.retriever, ready.encoder)
-    return cell.engine(method, models, ready.retriever, ready.encoder)
-
-
-def _opened(
-    ready: ReadyCell, models: LoadedModels, folder: Path, terms: Terms
-) -> AbstractContextManager[tuple[RunWriter, RecordedRun]]:
-    examples = tuple(ready.questions.values())
-    settings = settings_of(
-        ready.cell, ready.method, models, ready.cell.dataset, examples, ready.scoring,
-        searched=ready.retriever, encoder=ready.encoder,
-    )  # fmt: skip
-    return open_run(folder, settings, examples, ready.scoring, retry_failures=terms.retry_failures)
-
-
-def takes_prompts(method: Any) -> bool:
-    """Whether a method has prompts that can be changed, or its own alone.
-
-    Raises:
-        UnknownName: there is no such method.
+    The members of each kind are shuffled, always in the same way, and all are put in the order of their share
+    of their kind; so a smaller sample is the beginning of a greater one.
     """
-    cls = method_class(method) if isinstance(method, str) else type(method)
-    return is_dataclass(cls) and any(field.name == "wording" for field in fields(cls))
+    random = np.random.default_rng(SAMPLING_SEED)
+    ranked = []
+    for kind in sorted({example.kind for example in examples}):
+        members = [place for place, example in enumerate(examples) if example.kind == kind]
+        order = random.permutation(len(members)).tolist()
+        ranked += [((rank + 0.5) / len(members), kind, members[at]) for rank, at in enumerate(order)]
+    return tuple(place for _, _, place in sorted(ranked)[:num_wanted])
+
+
+def _listed(dataset: str, examples: Sequence[Example], path: Path) -> tuple[int, ...]:
+    places = {example.question.id: place for place, example in enumerate(examples)}
+    with opened(path) as file:
+        ids = [line.strip() for line in file.read().split("\n") if line.strip()]
+    if not ids:
+        raise DatasetError(f"{path} names no questions: write the id of one question a line.")
+    for id, times in Counter(ids).items():
+        if times > 1:
+            raise DatasetError(f"{path} names the question {id!r} {times} times: name it once.")
+        if id not in places:
+            near = get_close_matches(id, places, n=1)
+            remedy = f"did you mean {near[0]!r}?" if near else "check the list, or name the file it is of."
+            raise DatasetError(f"{path} names the question {id!r}, which {dataset!r} does not have: {remedy}")
+    return tuple(places[id] for id in ids)

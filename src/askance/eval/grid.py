@@ -27,19 +27,18 @@ a method, which wins over the others. The run of a cell is in ``OUT/DATASET/MODE
 to where the command is run.
 """
 
+import re
 import tomllib
-from collections.abc import Callable, Iterable, Iterator, Mapping
-from contextlib import AbstractContextManager, contextmanager
-from dataclasses import replace
+from collections.abc import Callable, Collection, Iterable, Iterator, Mapping
+from contextlib import AbstractContextManager, contextmanager, suppress
+from dataclasses import dataclass, field, replace
 from functools import cache
-from itertools import groupby
+from itertools import groupby, product
 from pathlib import Path
-from typing import Annotated, Any, cast
+from typing import Any, cast
 
-from pydantic import BaseModel, ConfigDict, Field, StringConstraints, ValidationError
-
-from askance.config import OTHER_NAMES, SETTINGS
-from askance.config_sources import Given, given_as, merged
+from askance.config import OTHER_NAMES, SETTINGS, EngineConfig
+from askance.config_sources import Given, Sourced, given_as, merged
 from askance.core.errors import (
     AskanceError,
     GridError,
@@ -48,83 +47,85 @@ from askance.core.errors import (
     RunFolderError,
     UnknownName,
 )
-from askance.core.ports import Method, Model
+from askance.core.ports import Model
 from askance.core.types import Role
-from askance.eval.cell import (
-    Cell,
-    LoadModels,
-    OpenRetriever,
-    ReadyCell,
-    Terms,
-    begin,
-    evaluate,
-    look_up,
-    takes_prompts,
-)
-from askance.eval.harness import Progress
-from askance.eval.metrics import DEFAULT_METRICS
-from askance.eval.readings import DEFAULT_READING
+from askance.eval.cell import Cell, OpenRetriever, ReadyCell, look_up, takes_prompts
+from askance.eval.datasets import read_dataset
+from askance.eval.gold import GOLD
+from askance.eval.harness import LoadModels, Progress, Terms, begin, evaluate
 from askance.eval.recorded_run import RecordedRun
-from askance.eval.selection import Selection, choose
-from askance.loading import DEFAULT_RETRIEVER, encodes, is_kind, load_encoder, open_retriever
+from askance.loading import DEFAULT_RETRIEVER, ROLES, is_kind, load_encoder, open_retriever
 
-Name = Annotated[str, StringConstraints(pattern=r"^[A-Za-z0-9][A-Za-z0-9_.,+=-]*$")]
-"""A name in a grid, which becomes a folder's."""
+Table = Mapping[str, Any]
+"""A table as it stands in the file."""
 GridListener = Callable[[str], AbstractContextManager[Progress]]
 """Makes what is told of the progress of a cell, by its name."""
+_NAME = re.compile(r"[A-Za-z0-9][A-Za-z0-9_.,+=-]*")
+_WHICH = ("limit", "sample", "ids")
+_OF_CELL = (*_WHICH, "reading", "metrics")
+"""Keys of a grid that are no settings of an engine, but of what is asked."""
+_OF_ENGINE = {*SETTINGS, *OTHER_NAMES} - {"models", "model"}
+_KEYS: dict[str, Collection[str]] = {
+    "datasets": {"questions", *_WHICH, "reading", *_OF_ENGINE},
+    "models": ROLES,
+    "methods": _OF_ENGINE,
+}
+"""What each kind of table may hold. The models of a grid are tables of their own, not settings."""
+_NEEDED = {"datasets": "questions", "models": "answer"}
 
 
-class _Table(BaseModel):
-    """A table of a grid; what it does not declare itself are settings of the engine."""
-
-    model_config = ConfigDict(strict=True, extra="allow", frozen=True)
-
-    @property
-    def settings(self) -> list[Given]:
-        """The settings of the engine that stand in it."""
-        return list(given_as(self.model_extra or {}, "the grid"))
-
-
-class Common(_Table):
-    """What may stand at the top, for every dataset, or in the table of one.
+@dataclass(frozen=True, kw_only=True)
+class Grid:
+    """A whole file.
 
     Attributes:
-        reading: how short answers are read, see `eval.readings`.
+        datasets, models, methods: tables by name. A dataset has ``questions``, such as ``hotpotqa:FILE``, a
+            model its roles, a method its own name unless it says another one.
+        common: what stands at the top, for every dataset.
+        place: of the grid, as errors tell it; `lines`: those of its values, by the names that lead to each.
+
+    Raises:
+        GridError, UnknownName: a key or value that is none of a grid's.
     """
 
-    reading: str | None = None
-    limit: int | None = None
-    sample: int | None = None
-    ids: str | None = None
+    datasets: Mapping[str, Table]
+    methods: Mapping[str, Table]
+    models: Mapping[str, Table] = field(default_factory=lambda: {"bundled": {"answer": "bundled"}})
+    common: Table = field(default_factory=dict)
+    place: str = "the grid"
+    lines: Mapping[tuple[str, ...], int] = field(default_factory=dict)
 
+    def __post_init__(self) -> None:
+        self._check((), self.common, {*_OF_CELL, *_OF_ENGINE})
+        for kind, known in _KEYS.items():
+            tables = getattr(self, kind)
+            if not isinstance(tables, Mapping) or not tables:
+                raise GridError(f"{self.place}: {kind!r} holds no tables: write [{kind}.NAME] above each.")
+            for name, table in tables.items():
+                if not _NAME.fullmatch(name):
+                    raise GridError(
+                        f"{self.place}, [{kind}]: {name!r} can't be the name of a folder: write letters, "
+                        "digits and _.,+=-, a letter or digit first."
+                    )
+                self._check((kind, name), table, known)
 
-class DatasetTable(Common):
-    """Questions, such as ``hotpotqa:FILE``, and which of them are asked with which prompts and index."""
+    def _check(self, keys: tuple[str, ...], table: Any, known: Collection[str]) -> None:
+        place = f"in [{'.'.join(keys)}]" if keys else "at the top"
+        if not isinstance(table, Mapping):
+            raise GridError(f"{self._origin(keys)}: {'.'.join(keys)} is no table: write [{'.'.join(keys)}].")
+        for key, value in table.items():
+            origin = self._origin((*keys, key))
+            if key not in known:
+                raise UnknownName("key", key, known, place=f"{place} of {origin}")
+            if key in _OF_CELL:
+                with _named(f"{origin}, {place}"):
+                    Cell(dataset="", **{key: value})
+        needed = _NEEDED.get(keys[0], "") if keys else ""
+        if needed and needed not in table:
+            raise GridError(f"{self.place} lacks {needed!r} {place}: add it.")
 
-    questions: str
-
-
-class ModelTable(_Table):
-    """Models by role, each as ``--model`` takes it."""
-
-    answer: str
-    attend: str | None = None
-    critic: str | None = None
-    reward: str | None = None
-    judge: str | None = None
-
-
-class MethodTable(_Table):
-    """A method, by the table's own name unless it is named, with its knobs and those of its members."""
-
-
-class Grid(Common):
-    """A whole file."""
-
-    metrics: list[str] = Field(default_factory=lambda: list(DEFAULT_METRICS), min_length=1)
-    datasets: dict[Name, DatasetTable] = Field(min_length=1)
-    models: dict[Name, ModelTable] = Field({"bundled": ModelTable(answer="bundled")}, min_length=1)
-    methods: dict[Name, MethodTable] = Field(min_length=1)
+    def _origin(self, keys: tuple[str, ...]) -> str:
+        return f"{self.place}, line {self.lines[keys]}" if keys in self.lines else self.place
 
     def cells(self, base: Iterable[Iterable[Given]] = (), flags: Iterable[Given] = ()) -> dict[str, Cell]:
         """All cells by ``DATASET/MODEL/METHOD``; those of one model follow each other.
@@ -134,42 +135,49 @@ class Grid(Common):
             flags: settings that win over the file.
         """
         below = [[each for each in layer if each.name != "models"] for layer in base]
-        above = list(flags)
-        places = [
-            (dataset, model, method)
-            for model in self.models
-            for dataset in self.datasets
-            for method in self.methods
-        ]
-        cells = {}
-        for dataset, model, method in places:
+        above, cells = list(flags), {}
+        for model, dataset, method in product(self.models, self.datasets, self.methods):
             name = f"{dataset}/{model}/{method}"
             with _named(name):
-                cells[name] = self._cell(dataset, model, method, below, above)
+                of_cell = [
+                    *given_as({"method": method}, self._origin(("methods", method))),
+                    *self._given(("models", model), {"models": self.models[model]}),
+                    *self._given(("methods", method), self.methods[method]),
+                ]
+                of_dataset = self._given(("datasets", dataset), self.datasets[dataset])
+                sourced = merged([*below, self._given((), self.common), of_dataset, of_cell, above])
+                with sourced.told(SETTINGS):
+                    cells[name] = self._cell(_without_unused(sourced), self.datasets[dataset])
         return cells
 
-    def _cell(
-        self, dataset: str, model: str, method: str, below: list[list[Given]], above: list[Given]
-    ) -> Cell:
-        asked, models = self.datasets[dataset], self.models[model].model_dump(exclude_none=True)
-        chosen = asked if {"limit", "sample", "ids"} & asked.model_fields_set else self
-        named = given_as({"method": method, "models": models}, "the grid")
-        layers = [*below, self.settings, asked.settings, [*named, *self.methods[method].settings], above]
-        settings = merged(layers).config.settings
-        if not takes_prompts(settings["method"]):
-            settings["prompts"] = None
-        return Cell(
-            **settings,
-            dataset=asked.questions,
-            selection=Selection(chosen.limit, chosen.sample, Path(chosen.ids) if chosen.ids else None),
-            metrics=tuple(self.metrics),
-            reading=asked.reading or self.reading or DEFAULT_READING,
-        )
+    def _given(self, keys: tuple[str, ...], table: Table) -> Iterator[Given]:
+        """The settings of an engine that stand in a table, each with its line."""
+        for key, value in table.items():
+            if key in SETTINGS or key in OTHER_NAMES:
+                entries = value.items() if isinstance(value, Mapping) else [("", value)]
+                for entry, each in entries:
+                    names = [name for name in (key, entry) if name and name != "models"]
+                    yield from given_as(
+                        {key: {entry: each} if entry else each}, self._origin((*keys, *names))
+                    )
+
+    def _cell(self, config: EngineConfig, asked: Table) -> Cell:
+        which = asked if any(key in asked for key in _WHICH) else self.common
+        told = {**self.common, **asked}
+        own = {key: which[key] for key in _WHICH if key in which}
+        own |= {key: told[key] for key in ("reading", "metrics") if key in told}
+        return Cell(**config.settings, dataset=asked["questions"], **own)
 
 
-_TABLES: dict[str, type[BaseModel]] = {"datasets": DatasetTable, "models": ModelTable, "methods": MethodTable}
-_OF_THE_GRID = {"models", "model"}
-"""Settings that mean something else in a grid, whose models are tables of their own."""
+def _without_unused(sourced: Sourced) -> EngineConfig:
+    """Without a way to search where nothing is searched, and without an encoder, models and prompts that the
+    method has no use for: others of the grid may.
+    """
+    config = sourced.config
+    if is_kind(config.retriever) and config.index in (None, Path(GOLD)):
+        config = replace(config, retriever=DEFAULT_RETRIEVER)
+    method = replace(config, prompts=None).make()
+    return replace(sourced, config=config).without_unused(method.needs, takes_prompts=takes_prompts(method))
 
 
 def read_grid(path: Path) -> Grid:
@@ -179,31 +187,36 @@ def read_grid(path: Path) -> Grid:
         GridError, UnknownName: it can't be read, is no TOML, or has a key or value that is none of a grid's.
     """
     try:
-        content = tomllib.loads(path.read_text(encoding="utf-8"))
+        text = path.read_text(encoding="utf-8")
+        content = tomllib.loads(text)
     except OSError as error:
         raise GridError(f"can't read the grid {path}: {error.strerror}. Check the path.") from error
     except UnicodeDecodeError as error:
         raise GridError(f"the grid {path} is not UTF-8: convert it to UTF-8.") from error
     except tomllib.TOMLDecodeError as error:
         raise GridError(f"the grid {path} is not TOML ({error}): correct it.") from error
-    _check_keys(path, content, Grid, "at the top")
-    for name, kind in _TABLES.items():
-        tables = content.get(name)
-        for key, table in tables.items() if isinstance(tables, dict) else ():
-            if isinstance(table, dict):
-                _check_keys(path, table, kind, f"in [{name}.{key}]")
-    try:
-        return Grid.model_validate(content)
-    except ValidationError as error:
-        raise _flaw(path, error) from error
+    tables = {kind: content.pop(kind) for kind in _KEYS if kind in content}
+    for kind in ("datasets", "methods"):
+        if kind not in tables:
+            raise GridError(f"the grid {path} lacks {kind!r} at the top: add it.")
+    return Grid(**tables, common=content, place=f"the grid {path}", lines=_lines_of(text))
 
 
-def _check_keys(path: Path, table: Mapping[str, Any], kind: type[BaseModel], place: str) -> None:
-    settings = {*SETTINGS, *OTHER_NAMES} - _OF_THE_GRID if kind is not ModelTable else set[str]()
-    known = {*kind.model_fields, *settings}
-    for key in table:
-        if key not in known:
-            raise UnknownName("key", key, known, place=f"{place} of the grid {path}")
+def _lines_of(text: str) -> dict[tuple[str, ...], int]:
+    """The line on which each value of TOML ends, by the names that lead to it."""
+    lines, found = text.splitlines(), dict[tuple[str, ...], int]()
+    for number in range(1, len(lines) + 1):
+        with suppress(tomllib.TOMLDecodeError):  # in the middle of a value
+            for names in _names_in(tomllib.loads("\n".join(lines[:number]))):
+                found.setdefault(names, number)
+    return found
+
+
+def _names_in(table: Table) -> Iterator[tuple[str, ...]]:
+    for name, value in table.items():
+        yield (name,)
+        if isinstance(value, Mapping):
+            yield from ((name, *names) for names in _names_in(value))
 
 
 def look_up_all(
@@ -214,39 +227,22 @@ def look_up_all(
     Raises:
         GridError: as for `look_up`, with the name of the cell.
     """
-    choose_once, load_once = cache(choose), cache(load_encoder)
+    read_once, load_once = cache(read_dataset), cache(load_encoder)
     open_once = cast(OpenRetriever, cache(open_retriever))
     ready = {}
     for name, cell in cells.items():
         with _named(name):
-            looked_up = look_up(cell, choose_once, open_once, load_once, _with_retrieval_it_asks)
-            ready[name] = _with_models_it_asks(looked_up)
+            ready[name] = look_up(cell, read_once, open_once, load_once)
     return ready
 
 
-def _with_retrieval_it_asks(cell: Cell, method: Method) -> Cell:
-    """Without an encoder that nothing asks, and without a way to search where nothing is searched: others of
-    the grid may have a use for them.
-    """
-    searches = not is_kind(cell.retriever) or (cell.index is not None and not cell.is_gold)
-    retriever = cell.retriever if searches else DEFAULT_RETRIEVER
-    is_asked = encodes(retriever) or method.needs.encoder
-    return replace(cell, retriever=retriever, encoder=cell.encoder if is_asked else None)
-
-
-def _with_models_it_asks(ready: ReadyCell) -> ReadyCell:
-    """Without the model whose attention is lent, where the method asks for none: others of the grid may."""
-    asked = {role: spec for role, spec in ready.cell.models.items() if role != "attend"}
-    return ready if ready.method.needs.attention else replace(ready, cell=replace(ready.cell, models=asked))
-
-
 @contextmanager
-def _named(cell: str) -> Iterator[None]:
-    """What is wrong with a cell, with its name, since many are looked at."""
+def _named(place: str) -> Iterator[None]:
+    """What is wrong, with the cell or the place in the file, since many are looked at."""
     try:
         yield
     except InputError as error:
-        raise GridError(f"{cell}: {error}") from error
+        raise GridError(f"{place}: {error}") from error
 
 
 async def run_grid(
@@ -292,27 +288,9 @@ def _giving_up(
 
 def _once(load_models: LoadModels) -> LoadModels:
     """Loads each specification once, however often it is asked for."""
-    loaded: dict[Any, Model] = {}
 
-    def load(specs: Mapping[str, Any]) -> dict[Role, Model]:
-        for role, spec in specs.items():
-            if spec not in loaded:
-                (loaded[spec],) = load_models({role: spec}).values()
-        return {cast(Role, role): loaded[spec] for role, spec in specs.items()}
+    @cache
+    def load(spec: Any) -> Model:
+        return load_models({"answer": spec})["answer"]
 
-    return load
-
-
-def _flaw(path: Path, error: ValidationError) -> GridError:
-    flaw = error.errors(include_url=False)[0]
-    *tables, key = map(str, flaw["loc"])
-    if key == "[key]":
-        *tables, name = tables
-        return GridError(
-            f"the grid {path}, [{'.'.join(tables)}]: {name!r} can't be the name of a folder: write letters, "
-            "digits and _.,+=-, a letter or digit first."
-        )
-    place = f"in [{'.'.join(tables)}]" if tables else "at the top"
-    if flaw["type"] == "missing":
-        return GridError(f"the grid {path} lacks {key!r} {place}: add it.")
-    return GridError(f"the grid {path}, {key!r} {place}: {flaw['msg']}, found {flaw['input']!r}: correct it.")
+    return lambda specs: {cast(Role, role): load(spec) for role, spec in specs.items()}

@@ -7,15 +7,25 @@ from dataclasses import dataclass
 from itertools import combinations
 
 from askance.core.errors import InputError, UnknownName
-from askance.eval.compare import Difference, paired_difference
+from askance.eval.compare import Difference, PValue, holm, paired_difference, sign_flip_p
 from askance.eval.metrics.prices import Prices
-from askance.eval.permutation import PValue, holm, sign_flip_p
-from askance.eval.record import Record
-from askance.eval.recorded_run import RecordedRun
 from askance.eval.run_groups import Differing, RunGroup
 from askance.eval.summaries import RunSummary, main_metrics, scores_of, summarise
 
 _ROUNDING = 1e-12
+
+
+@dataclass(frozen=True, slots=True)
+class QuestionDifference:
+    """A question that two runs answered differently well; `run_short`, `base_short` are their answers."""
+
+    id: str
+    question: str
+    golds: tuple[str, ...]
+    run_short: str
+    base_short: str
+    run_score: float
+    base_score: float
 
 
 @dataclass(frozen=True, slots=True)
@@ -26,6 +36,7 @@ class Comparison:
         p: of the permutation test, for this comparison alone.
         p_holm: put right for all comparisons by this metric in the same `Comparisons`.
         won, lost, tied: questions where `run` scores higher, lower, the same.
+        questions: those with the greatest differences, by the first metric alone.
     """
 
     metric: str
@@ -37,22 +48,7 @@ class Comparison:
     won: int
     lost: int
     tied: int
-
-
-@dataclass(frozen=True, slots=True)
-class QuestionDifference:
-    """A question that two runs answered differently well; `run_short`, `base_short` are their answers."""
-
-    metric: str
-    run: str
-    base: str
-    id: str
-    question: str
-    golds: tuple[str, ...]
-    run_short: str
-    base_short: str
-    run_score: float
-    base_score: float
+    questions: tuple[QuestionDifference, ...] = ()
 
 
 @dataclass(frozen=True, slots=True)
@@ -63,7 +59,6 @@ class Comparisons:
         names: of the runs, in the order of `summaries`, which count the compared questions alone.
         num_asked, num_finished: questions of each run as a whole, whether compared or not.
         currency: of the prices in `summaries`; empty without prices.
-        questions: those with the greatest differences by the first metric.
     """
 
     dataset: str
@@ -77,7 +72,6 @@ class Comparisons:
     shared_knobs: Mapping[str, str]
     metrics: tuple[str, ...]
     differences: tuple[Comparison, ...]
-    questions: tuple[QuestionDifference, ...]
 
 
 def compare_group(
@@ -112,12 +106,10 @@ def compare_group(
         differing=group.differing,
         shared_knobs=group.shared_knobs,
         metrics=chosen,
-        differences=tuple(each for metric in chosen for each in _compared(group, metric, pairs)),
-        questions=tuple(
+        differences=tuple(
             each
-            for metric in chosen[:1]
-            for pair in pairs
-            for each in _most_different(group, metric, *pair)[:num_questions]
+            for metric in chosen
+            for each in _compared(group, metric, pairs, num_questions if metric == chosen[0] else 0)
         ),
     )
 
@@ -146,12 +138,15 @@ def _chosen_metrics(group: RunGroup, wanted: Sequence[str]) -> tuple[str, ...]:
     return tuple(main or shared[:1])
 
 
-def _compared(group: RunGroup, metric: str, pairs: Sequence[tuple[int, int]]) -> Iterator[Comparison]:
+def _compared(
+    group: RunGroup, metric: str, pairs: Sequence[tuple[int, int]], num_questions: int
+) -> Iterator[Comparison]:
     scores = [_scores_of_pair(group, metric, *pair) for pair in pairs]
-    gains = [[_gain(run[id], base[id]) for id in run] for run, base in scores]
-    ps = list(map(sign_flip_p, gains))
+    gains = [{id: _gain(run[id], base[id]) for id in run} for run, base in scores]
+    ps = [sign_flip_p(list(of_pair.values())) for of_pair in gains]
     adjusted = holm([found.p for found in ps])
     for at, (run, base) in enumerate(pairs):
+        found = list(gains[at].values())
         yield Comparison(
             metric=metric,
             run=group.names[run],
@@ -159,9 +154,10 @@ def _compared(group: RunGroup, metric: str, pairs: Sequence[tuple[int, int]]) ->
             difference=paired_difference(*scores[at]),
             p=ps[at],
             p_holm=adjusted[at],
-            won=sum(gain > 0 for gain in gains[at]),
-            lost=sum(gain < 0 for gain in gains[at]),
-            tied=gains[at].count(0.0),
+            won=sum(gain > 0 for gain in found),
+            lost=sum(gain < 0 for gain in found),
+            tied=found.count(0.0),
+            questions=tuple(_most_different(group, run, base, metric, gains[at])[:num_questions]),
         )
 
 
@@ -184,28 +180,22 @@ def _gain(score: float, base_score: float) -> float:
     return gain if abs(gain) > _ROUNDING else 0.0
 
 
-def _most_different(group: RunGroup, metric: str, run: int, base: int) -> list[QuestionDifference]:
+def _most_different(
+    group: RunGroup, run: int, base: int, metric: str, gains: Mapping[str, float]
+) -> list[QuestionDifference]:
     """The questions whose scores differ, the greatest differences first."""
-    of_run, of_base = _scores_of_pair(group, metric, run, base)
-    gains = {id: _gain(of_run[id], of_base[id]) for id in of_run}
+    of_run, of_base = ({record.id: record for record in group.runs[at].records} for at in (run, base))
     ids = sorted((id for id in gains if gains[id]), key=lambda id: -abs(gains[id]))
-    own, other = (_records(group.runs[at]) for at in (run, base))
+    pairs = [(of_run[id], of_base[id]) for id in ids]
     return [
         QuestionDifference(
-            metric=metric,
-            run=group.names[run],
-            base=group.names[base],
-            id=id,
-            question=own[id].question,
-            golds=own[id].golds,
-            run_short=own[id].short,
-            base_short=other[id].short,
-            run_score=of_run[id],
-            base_score=of_base[id],
+            own.id,
+            own.question,
+            own.golds,
+            own.short,
+            other.short,
+            own.scores[metric] or 0.0,
+            other.scores[metric] or 0.0,
         )
-        for id in ids
+        for own, other in pairs
     ]
-
-
-def _records(run: RecordedRun) -> dict[str, Record]:
-    return {record.id: record for record in run.records}

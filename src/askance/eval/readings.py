@@ -7,7 +7,7 @@ authors   as the DRAGIN authors' evaluation reads it (`text.answers.authors_shor
 
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
-from typing import Literal, cast, get_args
+from typing import Literal, get_args
 
 from askance.core.errors import InputError, UnknownName
 from askance.core.trace import AnyEvent, Generated
@@ -22,8 +22,12 @@ DEFAULT_READING: ReadingName = "own"
 class Reading:
     """One way to read answers; `rules` are those of the authors for a dataset, None for our own."""
 
-    name: ReadingName = DEFAULT_READING
     rules: AuthorsReading | None = None
+
+    @property
+    def name(self) -> ReadingName:
+        """As it is chosen."""
+        return "own" if self.rules is None else "authors"
 
     def read(self, answer: Answer, events: Sequence[AnyEvent]) -> Answer:
         """The answer with its short form read in this way.
@@ -56,7 +60,7 @@ def open_reading(name: str, dataset: str) -> Reading:
             f"reading {name!r}: the DRAGIN authors read answers of {', '.join(AUTHORS_READINGS)}, not of "
             f"{dataset.partition(':')[0]}: use --reading {DEFAULT_READING} there."
         )
-    return Reading(cast(ReadingName, name), rules)
+    return Reading(rules)
 
 
 def _elicited(events: Sequence[AnyEvent]) -> tuple[str, str]:

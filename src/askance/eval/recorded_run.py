@@ -1,36 +1,45 @@
-"""A run, read from its folder.
+"""The folder of a run: how it is read, and how it is written, question by question.
 
     settings.json      what was asked, of what, where
     records.jsonl      one line a finished question, in the order they finished
     traces.jsonl.gz    their traces, one gzip member each; `zcat` reads all of them
     lock               held by the process that writes
 
-A question is finished once its trace and then its record are on the disk. Settings, records and traces carry
-checksums (see `runtime.checksum`), which are verified whenever a run is gone on with or read.
+A question is finished once its trace and then its record are on the disk, so that a kill at any moment loses
+no finished question and repeats none. What a killed process leaves behind its last finished question is cut
+off when the run goes on. Settings, records and traces carry checksums (see `runtime.checksum`), which are
+verified whenever a run is gone on with or read.
 """
 
+import dataclasses
 import gzip
 import json
 import zlib
-from collections.abc import Iterator, Sequence
-from contextlib import contextmanager
-from dataclasses import dataclass, field
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from contextlib import ExitStack, contextmanager
+from dataclasses import dataclass, field, replace
 from pathlib import Path
-from typing import BinaryIO, TypeVar
+from typing import TypeVar
 
 from pydantic import TypeAdapter, ValidationError
 
 from askance.core.errors import RunFolderError
-from askance.core.trace import Answered, AnyEvent
+from askance.core.trace import Answered, AnyEvent, Trace
 from askance.core.types import Answer
-from askance.eval.record import Record
-from askance.eval.settings import Settings
-from askance.runtime.checksum import DamagedLine, checksum, unsealed, unsealed_lines
-from askance.runtime.trace_file import parse_trace
+from askance.eval.datasets import Example
+from askance.eval.metrics import Scoring
+from askance.eval.record import Record, Settings, continued, differences, differing_field
+from askance.runtime.append_only import AppendOnlyFile
+from askance.runtime.checksum import DamagedLine, checksum, sealed, unsealed, unsealed_lines
+from askance.runtime.durable import write_atomically
+from askance.runtime.lock import locked_folder
+from askance.runtime.trace_file import parse_trace, trace_text
 
 T = TypeVar("T")
 FORMAT, SCHEMA_VERSION = "askance-run", 1
 SETTINGS, RECORDS, TRACES, LOCK = "settings.json", "records.jsonl", "traces.jsonl.gz", "lock"
+# Fast, and small enough: the prompts of a trace repeat each other.
+_GZIP_LEVEL = 1
 _DAMAGED = "The file is damaged: restore it, or name another folder."
 _SETTINGS, _RECORD = TypeAdapter(Settings), TypeAdapter(Record)
 
@@ -54,7 +63,7 @@ class RecordedRun:
         Raises:
             RunFolderError: it can't be read.
         """
-        return read_recorded_trace(self.folder, record)
+        return _trace(self.folder, record)
 
     def answer(self, record: Record) -> Answer | None:
         """The answer of one question with its citations; None where it failed. Errors as for `trace`."""
@@ -72,92 +81,17 @@ def read_run(folder: Path) -> RecordedRun:
     Raises:
         RunFolderError: no run, from a newer version, or damaged; names file and line.
     """
-    settings = read_settings(folder)
+    settings = _read_settings(folder)
     records, _ = read_records(folder)
-    check_traces(folder, records)
     return RecordedRun(folder, settings, tuple(sorted(records, key=lambda record: record.number)))
 
 
-def read_recorded_trace(folder: Path, record: Record) -> tuple[AnyEvent, ...]:
-    """The trace of one question of a run."""
-    with _open_traces(folder) as traces, _named(folder, record):
-        text = gzip.decompress(_member(traces, record)).decode()
-    return parse_trace(text, f"{folder / TRACES}, question {record.id}")
-
-
-def check_traces(folder: Path, records: Sequence[Record]) -> None:
-    """Raises RunFolderError unless the traces of all these records are there and undamaged.
-
-    Where one is not, what is added to the run would take its place.
-    """
-    if records:
-        with _open_traces(folder) as traces:
-            for record in records:
-                with _named(folder, record):
-                    _member(traces, record)
-
-
-def _member(traces: BinaryIO, record: Record) -> bytes:
-    traces.seek(record.trace_at)
-    member = traces.read(record.trace_bytes)
-    if len(member) < record.trace_bytes:
-        raise EOFError("it ends before that trace does")
-    if record.trace_checksum and checksum(member) != record.trace_checksum:
-        raise ValueError("its checksum is not that of its content")
-    return member
-
-
-def _open_traces(folder: Path) -> BinaryIO:
-    path = folder / TRACES
-    try:
-        return path.open("rb")
-    except FileNotFoundError as error:
-        raise RunFolderError(f"{path} is missing: restore it, for the traces are nowhere else.") from error
-    except OSError as error:
-        raise RunFolderError(f"can't read {path}: {error.strerror}. Check the path.") from error
-
-
-@contextmanager
-def _named(folder: Path, record: Record) -> Iterator[None]:
-    """Say whose trace it is that can't be read."""
-    try:
-        yield
-    except (OSError, EOFError, zlib.error, ValueError) as error:
-        raise RunFolderError(
-            f"can't read the trace of question {record.id!r} in {folder / TRACES} ({record.trace_bytes:,} "
-            f"bytes from byte {record.trace_at:,}): {error}. {_DAMAGED}"
-        ) from error
-
-
-def read_settings(folder: Path) -> Settings:
-    path = folder / SETTINGS
-    try:
-        text = unsealed(path.read_bytes(), old=b"{\n")
-    except FileNotFoundError as error:
-        raise RunFolderError(
-            f"{folder} holds no run (no {SETTINGS}): name the folder that `askance eval --out` wrote."
-        ) from error
-    except OSError as error:
-        raise RunFolderError(f"can't read {path}: {error.strerror}. Check the path.") from error
-    except ValueError as error:
-        raise RunFolderError(f"{path}, line 1: {error}. {_DAMAGED}") from error
-    try:
-        content = json.loads(text)
-    except ValueError as error:
-        raise RunFolderError(f"{path} is not JSON ({error}). {_DAMAGED}") from error
-    if not isinstance(content, dict) or content.get("format") != FORMAT:
-        raise RunFolderError(f"{path} holds no settings of a run: name another folder.")
-    if content.get("schema") != SCHEMA_VERSION:
-        raise RunFolderError(
-            f"the run {folder} has schema {content.get('schema')!r}, this version reads {SCHEMA_VERSION}: "
-            f"use the askance that wrote it ({content.get('askance')})."
-        )
-    del content["format"], content["schema"]
-    return _validated(_SETTINGS, json.dumps(content), str(path))
-
-
 def read_records(folder: Path) -> tuple[list[Record], int]:
-    """The finished questions, in the order of the file, and how many bytes of it are whole."""
+    """The finished questions, in the order of the file, and how many bytes of it are whole.
+
+    Raises:
+        RunFolderError: a record or its trace is missing or damaged; names file and line.
+    """
     path = folder / RECORDS
     if not path.exists():
         # It is made before the traces are: where those are there, it was taken away.
@@ -167,22 +101,44 @@ def read_records(folder: Path) -> tuple[list[Record], int]:
     try:
         lines, size_bytes = unsealed_lines(path.read_bytes(), old=b'{"number": ')
     except OSError as error:
-        raise RunFolderError(f"can't read {path}: {error.strerror}. Check the path.") from error
+        raise _unreadable(path, error) from error
     except DamagedLine as error:
         raise RunFolderError(f"{path}, line {error.number}: {error}. {_DAMAGED}") from error
-    records = [_validated(_RECORD, line, f"{path}, line {at}") for at, line in enumerate(lines, start=1)]
-    _check_each_once(path, records)
-    return records, size_bytes
-
-
-def _check_each_once(path: Path, records: Sequence[Record]) -> None:
-    lines: dict[str, int] = {}
-    for at, record in enumerate(records, start=1):
-        before = lines.setdefault(record.id, at)
-        if before != at:
+    records: dict[str, Record] = {}
+    for at, line in enumerate(lines, start=1):
+        record = _validated(_RECORD, line, f"{path}, line {at}")
+        if record.id in records:
+            before = list(records).index(record.id) + 1
             raise RunFolderError(
                 f"{path}, line {at}: the question {record.id!r} is on line {before} already. {_DAMAGED}"
             )
+        records[record.id] = record
+    for _ in _members(folder, records.values()):
+        pass  # Where a trace is not there, what is added to the run would take its place.
+    return list(records.values()), size_bytes
+
+
+def _read_settings(folder: Path) -> Settings:
+    path = folder / SETTINGS
+    try:
+        content = json.loads(unsealed(path.read_bytes(), old=b"{\n"))
+    except FileNotFoundError as error:
+        raise RunFolderError(
+            f"{folder} holds no run (no {SETTINGS}): name the folder that `askance eval --out` wrote."
+        ) from error
+    except OSError as error:
+        raise _unreadable(path, error) from error
+    except ValueError as error:
+        raise RunFolderError(f"{path}, line 1: {error}. {_DAMAGED}") from error
+    if not isinstance(content, dict) or content.pop("format", None) != FORMAT:
+        raise RunFolderError(f"{path} holds no settings of a run: name another folder.")
+    schema = content.pop("schema", None)
+    if schema != SCHEMA_VERSION:
+        raise RunFolderError(
+            f"the run {folder} has schema {schema!r}, this version reads {SCHEMA_VERSION}: use the askance "
+            f"that wrote it ({content.get('askance')})."
+        )
+    return _validated(_SETTINGS, json.dumps(content), str(path))
 
 
 def _validated(kind: TypeAdapter[T], content: str | bytes, place: str) -> T:
@@ -193,3 +149,208 @@ def _validated(kind: TypeAdapter[T], content: str | bytes, place: str) -> T:
         field = ".".join(map(str, first["loc"]))
         where = f", field {field}" if field else ""
         raise RunFolderError(f"{place}{where}: {first['msg']}. {_DAMAGED}") from error
+
+
+def _trace(folder: Path, record: Record) -> tuple[AnyEvent, ...]:
+    (member,) = _members(folder, [record])
+    try:
+        text = gzip.decompress(member).decode()
+    except (OSError, EOFError, zlib.error, ValueError) as error:  # in a run from before there were checksums
+        raise _bad_trace(folder, record, str(error)) from error
+    return parse_trace(text, f"{folder / TRACES}, question {record.id}")
+
+
+def _members(folder: Path, records: Iterable[Record]) -> Iterator[bytes]:
+    """The compressed traces of some records, one after the other."""
+    path, left = folder / TRACES, list(records)
+    if not left:
+        return
+    try:
+        with path.open("rb") as file:
+            for record in left:
+                file.seek(record.trace_at)
+                member = file.read(record.trace_bytes)
+                if len(member) < record.trace_bytes:
+                    raise _bad_trace(folder, record, "it ends before that trace does")
+                if record.trace_checksum and checksum(member) != record.trace_checksum:
+                    raise _bad_trace(folder, record, "its checksum is not that of its content")
+                yield member
+    except FileNotFoundError as error:
+        raise RunFolderError(f"{path} is missing: restore it, for the traces are nowhere else.") from error
+    except OSError as error:
+        raise _unreadable(path, error) from error
+
+
+def _bad_trace(folder: Path, record: Record, problem: str) -> RunFolderError:
+    return RunFolderError(
+        f"can't read the trace of question {record.id!r} in {folder / TRACES} ({record.trace_bytes:,} bytes "
+        f"from byte {record.trace_at:,}): {problem}. {_DAMAGED}"
+    )
+
+
+def _unreadable(path: Path, error: OSError) -> RunFolderError:
+    return RunFolderError(f"can't read {path}: {error.strerror}. Check the path.")
+
+
+class RunWriter:
+    """Adds finished questions to a run; see `open_run`."""
+
+    def __init__(self, folder: Path, kept: Sequence[Record], size_bytes: int) -> None:
+        end_of_traces = max((record.trace_at + record.trace_bytes for record in kept), default=0)
+        self._folder = folder
+        self._records = AppendOnlyFile(folder / RECORDS, size_bytes)
+        self._traces = AppendOnlyFile(folder / TRACES, end_of_traces)
+
+    def add(self, finished: Sequence[tuple[Record, Trace]]) -> None:
+        """Keep questions with their traces; all of them are on the disk when this returns.
+
+        Raises:
+            RunFolderError: they can't be written; what was there before is as it was.
+        """
+        blobs = [gzip.compress(trace_text(trace).encode(), _GZIP_LEVEL, mtime=0) for _, trace in finished]
+        try:
+            at = self._traces.append(blobs)
+            lines = []
+            for (record, _), blob in zip(finished, blobs, strict=True):
+                placed = replace(record, trace_at=at, trace_bytes=len(blob), trace_checksum=checksum(blob))
+                lines.append(placed.line)
+                at += len(blob)
+            self._records.append(lines)
+        except OSError as error:
+            raise RunFolderError(
+                f"can't write to the run {self._folder}: {error.strerror}. What was finished before is kept; "
+                "make room, and run the same command again to go on."
+            ) from error
+
+    def close(self) -> None:
+        """Nothing can be added any more."""
+        self._records.close()
+        self._traces.close()
+
+
+@contextmanager
+def claimed(folder: Path) -> Iterator[None]:
+    """Be the only one who writes to a run's folder, before anything is computed for it.
+
+    Raises:
+        RunFolderError: it can't be written, holds something else, or another process writes to it.
+    """
+    with ExitStack() as stack:
+        try:
+            _check_ours(folder)
+            stack.enter_context(locked_folder(folder, LOCK))
+        except BlockingIOError as error:
+            raise RunFolderError(
+                f"the run {folder} is being written by another process: wait until it has ended, or name "
+                "another --out."
+            ) from error
+        except OSError as error:
+            raise _unwritable(folder, error) from error
+        yield
+
+
+@contextmanager
+def open_run(
+    folder: Path,
+    settings: Settings,
+    examples: Iterable[Example],
+    scoring: Scoring,
+    *,
+    retry_failures: bool = False,
+) -> Iterator[tuple[RunWriter, RecordedRun]]:
+    """Begin a run in a claimed folder, or go on with the one that is there.
+
+    Gives a writer, and the run as far as it is finished. Where its answers were read in another way, or
+    scored by other metrics, they are read and scored anew, from its traces.
+
+    Args:
+        examples: all questions of the run. More of them than before may be asked for, other ones may not.
+        retry_failures: forget the questions that failed, so that they are asked again.
+
+    Raises:
+        RunFolderError: the folder can't be written, or holds a run with other settings.
+    """
+    wanted = {example.question.id: example for example in examples}
+    try:
+        before = _read_settings(folder) if (folder / SETTINGS).exists() else settings
+        _check_same(folder, before, settings)
+        found, size_bytes = read_records(folder)
+        _check_questions(folder, found, wanted)
+        going_on = [record for record in found if not (retry_failures and record.is_failure)]
+        kept = [_scored(folder, record, wanted[record.id], scoring) for record in going_on]
+        if kept != found:
+            content = b"".join(record.line for record in kept)
+            _replace(folder / RECORDS, content)
+            size_bytes = len(content)
+        _write_settings(folder, continued(before, settings, is_finished=len(kept) == len(wanted)))
+        writer = RunWriter(folder, kept, size_bytes)
+    except OSError as error:
+        raise _unwritable(folder, error) from error
+    try:
+        yield writer, RecordedRun(folder, settings, tuple(kept))
+    finally:
+        writer.close()
+
+
+def _scored(folder: Path, record: Record, example: Example, scoring: Scoring) -> Record:
+    """The record read and scored in this way; that of the settings may not be its own yet, after a kill."""
+    if tuple(record.scores) == scoring.names and record.reading == scoring.reading.name:
+        return record
+    events = _trace(folder, record)
+    answer, scores = scoring.judge(example, last_answer(events), events)
+    return replace(record, short=answer.short, scores=scores, reading=scoring.reading.name)
+
+
+def _unwritable(folder: Path, error: OSError) -> RunFolderError:
+    return RunFolderError(f"can't write a run in {folder}: {error.strerror}; name another --out.")
+
+
+def _check_ours(folder: Path) -> None:
+    names = {path.name for path in folder.iterdir()} if folder.is_dir() else set()
+    # Records and traces without settings are of nobody knows what.
+    foreign = sorted(names - {LOCK, _incoming(folder / SETTINGS).name})
+    if foreign and SETTINGS not in names:
+        raise RunFolderError(
+            f"won't begin a run in {folder}: it holds other files ({foreign[0]}) and no run; name a new or "
+            "an empty folder."
+        )
+
+
+def _check_same(folder: Path, before: Settings, now: Settings) -> None:
+    found = differences(before, now)
+    if found:
+        raise RunFolderError(
+            f"the run {folder} was begun with other settings ({'; '.join(found)}): name another --out, or "
+            "the same settings."
+        )
+
+
+def _check_questions(folder: Path, records: Sequence[Record], wanted: Mapping[str, Example]) -> None:
+    for record in records:
+        example = wanted.get(record.id)
+        if example is None:
+            raise RunFolderError(
+                f"the run {folder} has {len(records)} finished questions, of which {record.id!r} is not "
+                "asked for now: ask for at least the same questions, or name another --out."
+            )
+        field = differing_field(record, example)
+        if field:
+            raise RunFolderError(
+                f"the run {folder} has the question {record.id!r} with another {field} "
+                f"({getattr(record, field)!r}) than the dataset has now: name another --out."
+            )
+
+
+def _write_settings(folder: Path, settings: Settings) -> None:
+    content = {"format": FORMAT, "schema": SCHEMA_VERSION, **dataclasses.asdict(settings)}
+    text = json.dumps(content, indent=1, ensure_ascii=False) + "\n"
+    _replace(folder / SETTINGS, sealed(text.encode(errors="backslashreplace")))
+
+
+def _replace(path: Path, content: bytes) -> None:
+    write_atomically(path, content.decode(), temporary=_incoming(path))
+
+
+def _incoming(path: Path) -> Path:
+    """Always the same name, since there is one writer: what a kill leaves is known as ours."""
+    return path.with_name(f".{path.name}.tmp")

@@ -1,19 +1,20 @@
-"""Runs that may be held against each other, those over the same questions, and the settings that differ."""
+"""Runs that may be held against each other, those over the same questions: what they are called, and the
+settings that differ.
+"""
 
 import re
-from collections import Counter
-from collections.abc import Iterable, Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
 
 from askance.core.errors import InputError, RunFolderError, UnknownName
-from askance.eval.record import Record
+from askance.core.knobs import titled
+from askance.eval.record import Settings
 from askance.eval.recorded_run import RecordedRun
-from askance.eval.run_names import names_of, set_knobs
-from askance.eval.settings import Settings
 
 _SHOWN_CHARACTERS = 60
 _HASH = re.compile(r"\b([0-9a-f]{12})[0-9a-f]{20,}\b")
+_SAME = ("question", "task", "options", "golds")
 # A method's name stands in every table, and its loaded models are told by the names they were asked for.
 _NOT_TOLD = re.compile(r"method|dataset|.* \(loaded\)")
 
@@ -98,9 +99,12 @@ def group_runs(runs: Sequence[RecordedRun], *, common: bool = False) -> tuple[Ru
         InputError: a run given twice; or, unless `common`, runs of a group with other questions.
         RunFolderError: a run without a finished question; or, unless `common`, one that is not finished.
     """
-    _check_given_once(runs)
     groups: list[list[RecordedRun]] = []
+    folders = set[Path]()
     for run in runs:
+        if run.folder.resolve() in folders:
+            raise InputError(f"the run {run.folder} is given more than once: give each run once.")
+        folders.add(run.folder.resolve())
         if not run.records:
             raise RunFolderError(f"the run {run.folder} has no finished question yet: leave it out.")
         group = next((group for group in groups if _share_questions(group[0], run)), None)
@@ -108,8 +112,8 @@ def group_runs(runs: Sequence[RecordedRun], *, common: bool = False) -> tuple[Ru
     return tuple(_group(group, common) for group in groups)
 
 
-def places_of(base: str, groups: Sequence[RunGroup]) -> list[int]:
-    """Where the run called `base` is in each group; the first one in groups without it.
+def places_of(base: str | None, groups: Sequence[RunGroup]) -> list[int]:
+    """Where the run called `base` is in each group; the first one in groups without it, or without a base.
 
     Args:
         base: its folder, its name in tables, or its method where only one run is of it.
@@ -117,28 +121,19 @@ def places_of(base: str, groups: Sequence[RunGroup]) -> list[int]:
     Raises:
         UnknownName: no group has it.
     """
-    found = [_place_of(base, group) for group in groups]
-    if all(place is None for place in found):
+    found = [None if base is None else _place_of(base, group) for group in groups]
+    if base is not None and all(place is None for place in found):
         known = [name for group in groups for name in group.names]
         raise UnknownName("run", base, known, place="in --base (and no such folder among the runs given)")
     return [place or 0 for place in found]
 
 
 def _place_of(base: str, group: RunGroup) -> int | None:
-    folders = [run.folder.resolve() for run in group.whole]
-    if Path(base).resolve() in folders:
-        return folders.index(Path(base).resolve())
-    if base in group.names:
-        return group.names.index(base)
-    of_method = [place for place, run in enumerate(group.whole) if run.settings.method == base]
-    return of_method[0] if len(of_method) == 1 else None
-
-
-def _check_given_once(runs: Sequence[RecordedRun]) -> None:
-    counts = Counter(run.folder.resolve() for run in runs)
-    twice = next((run.folder for run in runs if counts[run.folder.resolve()] > 1), None)
-    if twice is not None:
-        raise InputError(f"the run {twice} is given more than once: give each run once.")
+    runs = list(enumerate(group.whole))
+    of_folder = [place for place, run in runs if run.folder.resolve() == Path(base).resolve()]
+    of_name = [place for place, name in enumerate(group.names) if name == base]
+    of_method = [place for place, run in runs if run.settings.method == base]
+    return next((found[0] for found in (of_folder, of_name, of_method) if len(found) == 1), None)
 
 
 def _share_questions(first: RecordedRun, second: RecordedRun) -> bool:
@@ -149,14 +144,20 @@ def _share_questions(first: RecordedRun, second: RecordedRun) -> bool:
 
 
 def _group(whole: Sequence[RecordedRun], common: bool) -> RunGroup:
-    if len(whole) > 1 and not common:
-        _check_complete(whole)
+    runs = tuple(whole)
+    if len(whole) > 1 and common:
+        runs = _narrowed(whole)
+    elif len(whole) > 1:
         _check_same_questions(whole)
-    runs = _narrowed(whole) if len(whole) > 1 and common else tuple(whole)
     return RunGroup(tuple(whole), runs, names_of(whole))
 
 
-def _check_complete(runs: Iterable[RecordedRun]) -> None:
+def _known(run: RecordedRun) -> dict[str, dict[str, object]]:
+    """What must be the same of a question in all runs of a group, by its id."""
+    return {record.id: {name: getattr(record, name) for name in _SAME} for record in run.records}
+
+
+def _check_same_questions(runs: Sequence[RecordedRun]) -> None:
     for run in runs:
         if not run.is_complete:
             raise RunFolderError(
@@ -164,55 +165,36 @@ def _check_complete(runs: Iterable[RecordedRun]) -> None:
                 "questions): run the `askance eval` that began it again, or compare the questions that all "
                 "runs have with --common."
             )
-
-
-def _check_same_questions(runs: Sequence[RecordedRun]) -> None:
     first, *others = runs
-    of_first = _by_id(first)
+    of_first = _known(first)
     for other in others:
-        of_other = _by_id(other)
+        of_other = _known(other)
         differing = [id for id in {**of_first, **of_other} if of_first.get(id) != of_other.get(id)]
         if differing:
-            how = _difference(
-                first.folder, of_first.get(differing[0]), other.folder, of_other.get(differing[0])
-            )
+            one, two = of_first.get(differing[0]), of_other.get(differing[0])
+            if one is None or two is None:
+                how = f"is in {first.folder if two is None else other.folder} only"
+            else:
+                what = next(what for what in one if one[what] != two[what])
+                how = f"has other {what} there ({two[what]!r}, not {one[what]!r})"
             raise InputError(
                 f"{first.folder} and {other.folder} are not over the same questions: {differing[0]!r} {how}, "
                 f"and so for {len(differing)} in all. Compare the questions that all runs have with --common."
             )
 
 
-_Known = tuple[str, str, tuple[str, ...], tuple[str, ...]]
-
-
-def _by_id(run: RecordedRun) -> dict[str, _Known]:
-    return {record.id: _known(record) for record in run.records}
-
-
-def _known(record: Record) -> _Known:
-    return record.question, record.task, record.options, record.golds
-
-
-def _difference(first_folder: Path, first: _Known | None, other_folder: Path, other: _Known | None) -> str:
-    if first is None or other is None:
-        return f"is in {first_folder if other is None else other_folder} only"
-    at = next(at for at in range(len(first)) if first[at] != other[at])
-    what = ("text", "task", "options", "accepted answers")[at]
-    return f"has other {what} there ({other[at]!r}, not {first[at]!r})"
-
-
 def _narrowed(runs: Sequence[RecordedRun]) -> tuple[RecordedRun, ...]:
     """The runs with the questions that all of them have, with the same text and accepted answers."""
-    shared = set.intersection(*({(id, known) for id, known in _by_id(run).items()} for run in runs))
-    if not shared:
+    first, *others = map(_known, runs)
+    ids = {id for id, known in first.items() if all(other.get(id) == known for other in others)}
+    if not ids:
         listing = ", ".join(str(run.folder) for run in runs)
         raise InputError(f"the runs {listing} have no finished question in common: leave one out.")
-    ids = {id for id, _ in shared}
-    return tuple(_with(run, [record for record in run.records if record.id in ids]) for run in runs)
-
-
-def _with(run: RecordedRun, records: Sequence[Record]) -> RecordedRun:
-    return replace(run, records=tuple(records), settings=replace(run.settings, num_questions=len(records)))
+    narrowed = []
+    for run in runs:
+        records = tuple(record for record in run.records if record.id in ids)
+        narrowed.append(replace(run, records=records, settings=replace(run.settings, num_questions=len(ids))))
+    return tuple(narrowed)
 
 
 def _told_settings(settings: Settings) -> dict[str, str]:
@@ -230,3 +212,62 @@ def _told_settings(settings: Settings) -> dict[str, str]:
 def _shortened(value: str) -> str:
     value = _HASH.sub(r"\1…", value)
     return value if len(value) <= _SHOWN_CHARACTERS else value[: _SHOWN_CHARACTERS - 1] + "…"
+
+
+def names_of(runs: Sequence[RecordedRun]) -> tuple[str, ...]:
+    """The method with its profile and the knobs that other runs of it set otherwise; where that repeats, with
+    what else differs; where that does, too, the folder.
+    """
+    choices: tuple[Callable[[RecordedRun], str], ...] = (
+        lambda run: _brief(run.settings, runs),
+        lambda run: _distinguished(run, runs),
+        lambda run: run.folder.resolve().name,
+    )
+    for choose in choices:
+        names = tuple(choose(run) for run in runs)
+        if len(set(names)) == len(runs):
+            return names
+    return tuple(str(run.folder) for run in runs)
+
+
+def _distinguished(run: RecordedRun, runs: Sequence[RecordedRun]) -> str:
+    """The brief name, and after it what is not the same in the other runs of this name."""
+    name = _brief(run.settings, runs)
+    namesakes = [_marks(other.settings) for other in runs if _brief(other.settings, runs) == name]
+    own = _marks(run.settings).items()
+    told = [f"{key}={value}" for key, value in own if any(marks.get(key) != value for marks in namesakes)]
+    return ", ".join((name, *told))
+
+
+def _brief(settings: Settings, runs: Sequence[RecordedRun]) -> str:
+    """``dragin (paper, threshold=1.3)`` where another run has another threshold, else ``dragin (paper)``."""
+    others = [run.settings for run in runs if run.settings.method == settings.method]
+    told = [
+        f"{knob}={value}"
+        for knob, value in set_knobs(settings).items()
+        if any(other.knobs.get(knob) != value for other in others)
+    ]
+    return titled(settings.method, settings.profile, told)
+
+
+def set_knobs(settings: Settings) -> dict[str, str]:
+    """The knobs that are not at their defaults, without the profile, which every name has: those that the
+    title tells.
+    """
+    return {
+        knob: value
+        for knob, value in settings.knobs.items()
+        if knob != "profile" and (f"({knob}=" in settings.title or f", {knob}=" in settings.title)
+    }
+
+
+def _marks(settings: Settings) -> dict[str, str]:
+    return {
+        **settings.model_specs,
+        "index": Path(settings.index).name or "none",
+        "retriever": settings.retriever,
+        "encoder": settings.encoder.partition(",")[0] or "none",
+        "seed": str(settings.seed),
+        "reading": settings.reading,
+        "askance": settings.askance,
+    }

@@ -9,11 +9,12 @@ from dataclasses import dataclass
 from operator import attrgetter
 from typing import Any
 
+import numpy as np
+
 from askance.core.errors import RunFolderError
 from askance.core.knobs import titled
 from askance.core.types import Task
 from askance.eval.compare import MeanInterval, mean_interval
-from askance.eval.metrics.costs import COSTS
 from askance.eval.metrics.prices import Prices, cost
 from askance.eval.readings import DEFAULT_READING, ReadingName
 from askance.eval.record import Record
@@ -29,6 +30,7 @@ class Costs:
 
     Attributes:
         tokens_computed: of prompts, as far as no cache had them, and generated ones, kept or not.
+        median_seconds: from question to answer; time has no mean, which a single stall would decide.
         p95_seconds: 95 % of the questions took no longer; between two questions it is interpolated.
         price: in the currency of the prices that were given; None without prices.
         is_upper_bound: `tokens_computed` is an upper bound, since the tokens of some prompts are not known.
@@ -70,7 +72,7 @@ class RunSummary:
         num_questions: of the run; `num_finished` of them are, and only these count below.
         failures: how many questions broke; they are among the finished ones.
         reading: how short answers were read, see `eval.readings`.
-        main_metric: the one to judge by, see `main_metric`; empty where no metric has a score.
+        main_metric: the one to judge by, see `main_metrics`; empty where no metric has a score.
         metrics: by name; only those that apply to a question, each over the questions it applies to.
         share_answered: of questions whose answer has a short form.
         by_kind, by_hops: the same for parts of the questions, metrics limited to the main ones; empty where
@@ -92,16 +94,6 @@ class RunSummary:
     by_kind: tuple[PartSummary, ...]
     by_hops: tuple[PartSummary, ...]
     reading: ReadingName = DEFAULT_READING
-
-    @property
-    def remark(self) -> str:
-        """What a reader of the numbers must know; empty if nothing."""
-        remarks = []
-        if self.num_finished < self.num_questions:
-            remarks.append(f"unfinished: {self.num_finished} of {self.num_questions} questions")
-        if self.failures:
-            remarks.append(f"{self.failures} failed, counted as wrong")
-        return "; ".join(remarks)
 
 
 def summarise(run: RecordedRun, prices: Prices | None = None) -> RunSummary:
@@ -128,7 +120,7 @@ def summarise(run: RecordedRun, prices: Prices | None = None) -> RunSummary:
         num_questions=run.settings.num_questions,
         num_finished=len(records),
         failures=sum(record.is_failure for record in records),
-        main_metric=main_metric(run),
+        main_metric=next(iter(main), ""),
         metrics=_intervals(records, run.settings.metrics),
         costs=costs_of(records, prices),
         share_answered=statistics.fmean(bool(record.short) for record in records),
@@ -143,21 +135,17 @@ def reading_told(reading: ReadingName) -> str:
     return ", answers read as the DRAGIN authors read them" if reading == "authors" else ""
 
 
-def main_metric(run: RecordedRun) -> str:
-    """The metric to judge a run by: `yes_no_accuracy` where every question is one of yes or no,
-    `choice_accuracy` where every one is a choice, `str_em` where every one has several things to tell,
-    otherwise `f1`, and where that was not recorded the first metric that was. Empty if no metric has a score.
-    """
-    wanted = _special(run) or "f1"
-    recorded = [name for name in run.settings.metrics if scores_of(run.records, name)]
-    return wanted if wanted in recorded else next(iter(recorded), "")
-
-
 def main_metrics(run: RecordedRun) -> tuple[str, ...]:
-    """The main metric, and `exact_match` beside it where questions are open and it was recorded."""
-    main = main_metric(run)
-    has_exact_match = not _special(run) and bool(scores_of(run.records, "exact_match"))
-    return tuple(dict.fromkeys(filter(None, (main, "exact_match" if has_exact_match else ""))))
+    """The metrics to judge a run by, the main one first.
+
+    It is `yes_no_accuracy` where every question is one of yes or no, `choice_accuracy` where every one is a
+    choice, `str_em` where every one has several things to tell, otherwise `f1` with `exact_match` beside it.
+    Where none of these was recorded, it is the first metric that was; none where no metric has a score.
+    """
+    recorded = [name for name in run.settings.metrics if scores_of(run.records, name)]
+    special = _special(run)
+    wanted = [special] if special else ["f1", "exact_match"]
+    return tuple(name for name in wanted if name in recorded) or tuple(recorded[:1])
 
 
 def scores_of(records: Iterable[Record], metric: str) -> dict[str, float]:
@@ -169,14 +157,14 @@ def scores_of(records: Iterable[Record], metric: str) -> dict[str, float]:
 def costs_of(records: Sequence[Record], prices: Prices | None = None) -> Costs:
     """What one of these questions cost."""
     usages = [record.usage for record in records]
-    found = {name: each.summary(usages) for name, each in COSTS.items()}
+    seconds = [usage.seconds for usage in usages]
     return Costs(
-        searches=found["searches"]["mean"],
-        tokens_computed=found["tokens_computed"]["mean"],
-        tokens_generated=found["tokens_generated"]["mean"],
-        tokens_reused=found["tokens_reused"]["mean"],
-        median_seconds=found["seconds"]["median"],
-        p95_seconds=found["seconds"]["p95"],
+        searches=statistics.fmean(usage.searches for usage in usages),
+        tokens_computed=statistics.fmean(usage.computed_tokens for usage in usages),
+        tokens_generated=statistics.fmean(usage.generated_tokens for usage in usages),
+        tokens_reused=statistics.fmean(usage.reused_tokens for usage in usages),
+        median_seconds=statistics.median(seconds),
+        p95_seconds=float(np.percentile(seconds, 95)),
         price=None if prices is None else statistics.fmean(cost(usage, prices) for usage in usages),
         is_upper_bound=any(usage.is_upper_bound for usage in usages),
     )
@@ -205,18 +193,13 @@ def _parts(
         return ()
     # A part without a name is the last one; numbers of hops are in their order.
     in_order = sorted(parts, key=lambda part: (part in ("", None), part))
-    return tuple(_part(_part_name(part), parts[part], metrics) for part in in_order)
-
-
-def _part_name(part: object) -> str:
-    return "not given" if part in ("", None) else str(part)
-
-
-def _part(name: str, records: Sequence[Record], metrics: Sequence[str]) -> PartSummary:
-    return PartSummary(
-        part=name,
-        num_questions=len(records),
-        failures=sum(record.is_failure for record in records),
-        metrics=_intervals(records, metrics),
-        costs=costs_of(records),
+    return tuple(
+        PartSummary(
+            part="not given" if part in ("", None) else str(part),
+            num_questions=len(parts[part]),
+            failures=sum(record.is_failure for record in parts[part]),
+            metrics=_intervals(parts[part], metrics),
+            costs=costs_of(parts[part]),
+        )
+        for part in in_order
     )

@@ -1,13 +1,12 @@
 """The tables of runs, as text: the same on the terminal, in Markdown and on a page."""
 
 import re
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 
-from askance.eval.compare import MeanInterval
+from askance.eval.compare import MOST_ENUMERATED, MeanInterval
 from askance.eval.paired_runs import Comparison, Comparisons
-from askance.eval.permutation import MOST_ENUMERATED
-from askance.eval.summaries import Costs, PartSummary, RunSummary, reading_told
+from askance.eval.summaries import PartSummary, RunSummary, reading_told
 
 NONE = "–"
 _TAG = re.compile(r"<(?=[A-Za-z/!?])")
@@ -16,14 +15,6 @@ _P = (
     "p: paired permutation test; all choices of signs where at most "
     f"{MOST_ENUMERATED} questions differ, otherwise 10,000 of them"
 )
-COST_COLUMNS: dict[str, Callable[[Costs], str]] = {
-    "searches": lambda costs: f"{costs.searches:.2f}",
-    "tokens computed": lambda costs: costs.computed_text,
-    "generated": lambda costs: f"{costs.tokens_generated:,.0f}",
-    "reused": lambda costs: f"{costs.tokens_reused:,.0f}",
-    "median s": lambda costs: f"{costs.median_seconds:.2f}",
-    "p95 s": lambda costs: f"{costs.p95_seconds:.2f}",
-}
 
 
 @dataclass(frozen=True, slots=True)
@@ -43,16 +34,20 @@ class ResultTable:
     is_grouped: bool = False
 
 
+def tables_by_heading(found: Comparisons) -> dict[str, list[ResultTable]]:
+    """All tables of runs over the same questions, by the headings they stand under, in their order."""
+    return {
+        "Results": [results_table(found), *other_metrics_tables(found)],
+        "Cost": [cost_table(found)],
+        "By kind and number of hops": list(part_tables(found)),
+        "Differences between runs": list(difference_tables(found)),
+        "Questions that differ most": list(question_tables(found)),
+    }
+
+
 def tables_of(found: Comparisons) -> list[ResultTable]:
-    """All tables of runs over the same questions, in the order to read them."""
-    return [
-        results_table(found),
-        *other_metrics_tables(found),
-        cost_table(found),
-        *part_tables(found),
-        *difference_tables(found),
-        *question_tables(found),
-    ]
+    """All tables, without the headings."""
+    return [table for tables in tables_by_heading(found).values() for table in tables]
 
 
 def setting_lines(found: Comparisons) -> list[str]:
@@ -110,44 +105,49 @@ def other_metrics_tables(found: Comparisons) -> Iterator[ResultTable]:
 
 def cost_table(found: Comparisons) -> ResultTable:
     """What a question cost; in money if there are prices."""
-    rows = [
-        (name, *(told(summary.costs) for told in COST_COLUMNS.values()), *_price(summary.costs))
-        for name, summary in zip(found.names, found.summaries, strict=True)
-    ]
+    rows = []
+    for name, summary in zip(found.names, found.summaries, strict=True):
+        costs = summary.costs
+        price = [] if costs.price is None else [f"{1000 * costs.price:,.2f}"]
+        rows.append(
+            (
+                name,
+                f"{costs.searches:.2f}",
+                costs.computed_text,
+                f"{costs.tokens_generated:,.0f}",
+                f"{costs.tokens_reused:,.0f}",
+                f"{costs.median_seconds:.2f}",
+                f"{costs.p95_seconds:.2f}",
+                *price,
+            )
+        )
+    headings = ("run", "searches", "tokens computed", "generated", "reused", "median s", "p95 s")
     price = [f"{found.currency} a 1,000 questions"] if found.currency else []
     note = "Means, but for the seconds. Tokens computed: of prompts as far as not reused, and generated."
-    return ResultTable("Cost", ("run", *COST_COLUMNS, *price), tuple(rows), note=note)
-
-
-def _price(costs: Costs) -> list[str]:
-    return [] if costs.price is None else [f"{1000 * costs.price:,.2f}"]
+    return ResultTable("Cost", (*headings, *price), tuple(rows), note=note)
 
 
 def part_tables(found: Comparisons) -> Iterator[ResultTable]:
     """By kind and by hops, where the dataset tells them apart."""
     by_kind = [summary.by_kind for summary in found.summaries]
     by_hops = [summary.by_hops for summary in found.summaries]
-    for what, parts in (("kind", by_kind), ("hops", by_hops)):
-        if any(parts):
-            yield _part_table(found, what, parts)
+    for what, of_runs in (("kind", by_kind), ("hops", by_hops)):
+        rows = [
+            (part.part, f"{part.part} ({part.num_questions})", name, *_part_cells(part, found.metrics))
+            for name, parts in zip(found.names, of_runs, strict=True)
+            for part in parts
+        ]
+        if rows:
+            order = [part for part, *_ in rows]
+            rows.sort(key=lambda row: order.index(row[0]))
+            headings = (f"{what} (questions)", "run", *_with_intervals(found.metrics), "searches")
+            yield ResultTable(
+                f"By {what}", headings, tuple(row[1:] for row in rows), num_text_columns=2, is_grouped=True
+            )
 
 
-def _part_table(found: Comparisons, what: str, parts: Sequence[tuple[PartSummary, ...]]) -> ResultTable:
-    names = dict.fromkeys(part.part for of_run in parts for part in of_run)
-    rows = [
-        (
-            f"{part.part} ({part.num_questions})",
-            run,
-            *_intervals(part, found.metrics),
-            f"{part.costs.searches:.2f}",
-        )
-        for name in names
-        for run, of_run in zip(found.names, parts, strict=True)
-        for part in of_run
-        if part.part == name
-    ]
-    headings = (f"{what} (questions)", "run", *_with_intervals(found.metrics), "searches")
-    return ResultTable(f"By {what}", headings, tuple(rows), num_text_columns=2, is_grouped=True)
+def _part_cells(part: PartSummary, metrics: Sequence[str]) -> list[str]:
+    return [*_intervals(part, metrics), f"{part.costs.searches:.2f}"]
 
 
 def difference_tables(found: Comparisons) -> Iterator[ResultTable]:
@@ -182,8 +182,7 @@ def _difference_cells(found: Comparison) -> tuple[str, ...]:
 
 def question_tables(found: Comparisons) -> Iterator[ResultTable]:
     """One a comparison: the questions with the greatest differences, each answer with its score."""
-    pairs = dict.fromkeys((each.metric, each.run, each.base) for each in found.questions)
-    for metric, run, base in pairs:
+    for pair in found.differences:
         rows = [
             (
                 f"{each.id}: {each.question}",
@@ -191,11 +190,12 @@ def question_tables(found: Comparisons) -> Iterator[ResultTable]:
                 f"{each.run_short or NONE} ({each.run_score:.2f})",
                 f"{each.base_short or NONE} ({each.base_score:.2f})",
             )
-            for each in found.questions
-            if (each.metric, each.run, each.base) == (metric, run, base)
+            for each in pair.questions
         ]
-        title = f"Questions that differ most in {label(metric)}: {run} and {base}"
-        yield ResultTable(title, ("question", "accepted", run, base), tuple(rows), num_text_columns=4)
+        if rows:
+            title = f"Questions that differ most in {label(pair.metric)}: {pair.run} and {pair.base}"
+            headings = ("question", "accepted", pair.run, pair.base)
+            yield ResultTable(title, headings, tuple(rows), num_text_columns=4)
 
 
 def markdown(table: ResultTable) -> str:

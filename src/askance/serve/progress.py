@@ -16,7 +16,7 @@ from askance.serve.console import tell
 from askance.text.printable import printable
 
 if TYPE_CHECKING:
-    from askance.eval.standing import RunningMean, Standing
+    from askance.eval.harness import RunningMean, Standing
     from askance.retrieval.build import BuildProgress
     from askance.train.reader.training import Standing as TrainingStanding
 

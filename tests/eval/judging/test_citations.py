@@ -4,7 +4,7 @@ import doctest
 from askance.core.types import Answer, Citation, Passage
 from askance.eval.judging import citations
 from askance.eval.judging.citations import citation_scores, judge_citations
-from askance.eval.judging.judgements import Finding
+from askance.eval.judging.judge_run import Finding
 from askance.models.scripted import ScriptedEntailment
 from tests.tolerances import near
 

@@ -7,10 +7,10 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from askance.core.errors import PromptTooLong
-from askance.core.types import Passage
+from askance.core.types import Answer, Passage
 from askance.eval.judging import facts
 from askance.eval.judging.facts import FactJudge, fact_scores, facts_in, is_refusal, says_true
-from askance.eval.judging.judgements import Finding
+from askance.eval.judging.judge_run import Finding
 from askance.models.scripted import ScriptedModel
 from askance.retrieval.scripted import ScriptedRetriever
 from tests.tolerances import near
@@ -38,7 +38,7 @@ def judge(model, passages=(CLARA,), **settings):
 
 
 def judged(judge, text=TEXT):
-    return asyncio.run(judge.judge("q1", "Clara Schumann", text))
+    return asyncio.run(judge.find("q1", "Clara Schumann", Answer(text)))
 
 
 def test_worked_examples():

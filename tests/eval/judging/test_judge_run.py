@@ -8,14 +8,14 @@ import pytest
 
 from askance.core.errors import InputError, ModelFailure, RunFolderError
 from askance.core.types import Answer, Citation, Passage
-from askance.eval.judging.facts import FactJudge
+from askance.eval.judging.citations import citation_judge
+from askance.eval.judging.facts import fact_judge
 from askance.eval.judging.judge_run import (
     check_can_be_judged,
-    judge_citations_of,
-    judge_facts_of,
+    judge_run,
+    open_judgements,
     topic_of,
 )
-from askance.eval.judging.judgements import open_judgements
 from askance.eval.recorded_run import read_run
 from askance.models.scripted import ScriptedEntailment, ScriptedModel
 from askance.retrieval.scripted import ScriptedRetriever
@@ -45,7 +45,7 @@ def run(tmp_path):
 
 
 def citations(run, entailment, progress=lambda *_: None):
-    return asyncio.run(judge_citations_of(run, entailment, "hf:judge", progress))
+    return asyncio.run(judge_run(run, citation_judge(entailment, "hf:judge"), progress))
 
 
 def lines(run, kind):
@@ -103,7 +103,7 @@ def test_another_answer_to_the_same_question_is_judged_anew(run, tmp_path):
 
 def test_judges_stand_beside_each_other(run):
     citations(run, ScriptedEntailment())
-    asyncio.run(judge_citations_of(run, ScriptedEntailment(name="other"), "hf:other"))
+    asyncio.run(judge_run(run, citation_judge(ScriptedEntailment(name="other"), "hf:other")))
     assert len(list((run.folder / "judged").glob("citations-*.jsonl"))) == 2
 
 
@@ -112,8 +112,8 @@ def reply(shown, key):
 
 
 def facts(run, model, **settings):
-    judge = FactJudge(model, ScriptedRetriever([BONN]))
-    return asyncio.run(judge_facts_of(run, judge, "scripted", **settings))
+    judge = fact_judge(model, ScriptedRetriever([BONN]), "scripted", **settings)
+    return asyncio.run(judge_run(run, judge))
 
 
 def test_facts_of_a_run(run):

@@ -2,9 +2,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from askance.eval.metrics.accuracy import accuracy
-from askance.eval.metrics.exact_match import exact_match
-from askance.eval.metrics.match import match
+from askance.eval.metrics.answers import accuracy, exact_match, match
 
 
 @pytest.mark.parametrize(

@@ -2,7 +2,7 @@ import pytest
 
 from askance.core.types import Question
 from askance.eval.datasets import Example
-from askance.eval.metrics.choice_accuracy import choice_accuracy
+from askance.eval.metrics.answers import choice_accuracy
 
 IRON = Example(
     Question("q", "Which rusts?", task="choice", options=("A: iron", "B: gold", "C: a cast iron pan")),

@@ -2,7 +2,7 @@ import pytest
 
 from askance.core.types import Citation, Passage, Question
 from askance.eval.datasets import Example
-from askance.eval.metrics.citations import citation_precision, citation_recall
+from askance.eval.metrics.evidence import citation_precision, citation_recall
 from tests.tolerances import near
 
 EXAMPLE = Example(Question("q", "Which river?"), ("Rhine",), ("Fidelio", "Bonn"))

@@ -8,9 +8,8 @@ from torchmetrics.functional.text import squad
 from askance.core.trace import Searched, Trace
 from askance.core.types import Hit, Passage, Question
 from askance.eval.datasets import Example
-from askance.eval.metrics.exact_match import exact_match
-from askance.eval.metrics.f1 import f1
-from askance.eval.metrics.supporting_recall import supporting_recall
+from askance.eval.metrics.answers import exact_match, f1
+from askance.eval.metrics.evidence import supporting_recall
 from askance.text.answers import normalise_answer
 from tests.tolerances import near
 

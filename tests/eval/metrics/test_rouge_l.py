@@ -1,6 +1,6 @@
 import pytest
 
-from askance.eval.metrics.rouge import rouge_l
+from askance.eval.metrics.answers import rouge_l
 from tests.tolerances import near
 
 

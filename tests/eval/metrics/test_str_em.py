@@ -2,7 +2,7 @@ import pytest
 
 from askance.core.types import Question
 from askance.eval.datasets import Example
-from askance.eval.metrics.str_em import str_em
+from askance.eval.metrics.answers import str_em
 
 QUESTION = Question("q", "When was the bridge opened?")
 GROUPS = (("1898",), ("12 November 1949", "1949"))

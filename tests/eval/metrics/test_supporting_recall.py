@@ -6,7 +6,7 @@ from askance.ask import ask
 from askance.core.trace import Searched, Trace
 from askance.core.types import Hit, Passage, Question
 from askance.eval.datasets import Example
-from askance.eval.metrics.supporting_recall import supporting_recall
+from askance.eval.metrics.evidence import supporting_recall
 from askance.methods.single import Single
 from askance.models.scripted import ScriptedModel
 from askance.retrieval.scripted import ScriptedRetriever

@@ -18,8 +18,17 @@ from collections.abc import Sequence
 
 from askance.core.ports import Entailment
 from askance.core.types import Answer, Passage
-from askance.eval.judging.judgements import Finding
+from askance.eval.judging.judge_run import Finding, Judge
 from askance.text.citing import cited_sentences
+
+
+def citation_judge(entailment: Entailment, spec: str) -> Judge:
+    """What judges citations; `spec` is how it was named."""
+
+    async def find(id: str, topic: str, answer: Answer) -> tuple[Finding, ...]:
+        return await judge_citations(answer, entailment)
+
+    return Judge("citations", {"judge": spec, "model": entailment.name}, find, citation_scores)
 
 
 async def judge_citations(answer: Answer, entailment: Entailment) -> tuple[Finding, ...]:
@@ -35,10 +44,8 @@ def citation_scores(findings: Sequence[Finding]) -> dict[str, float]:
     >>> citation_scores([Finding("Bonn is old.", True, 2, 1), Finding("It rains.", False)])
     {'nli_citation_recall': 0.5, 'nli_citation_precision': 0.5}
     """
-    num_supported, num_cited = (
-        sum(each.is_supported for each in findings),
-        sum(each.cited for each in findings),
-    )
+    num_supported = sum(each.is_supported for each in findings)
+    num_cited = sum(each.cited for each in findings)
     num_relevant = sum(each.relevant for each in findings)
     return {
         "nli_citation_recall": num_supported / len(findings) if findings else 0.0,

@@ -22,10 +22,22 @@ import math
 import re
 from collections.abc import Sequence
 from dataclasses import dataclass
+from functools import partial
 
 from askance.core.ports import Model, Retriever
-from askance.core.types import Chat, GenerateRequest, Hit, Prompt, Raw, Sampling, Span, Turn, untrusted
-from askance.eval.judging.judgements import Finding
+from askance.core.types import (
+    Answer,
+    Chat,
+    GenerateRequest,
+    Hit,
+    Prompt,
+    Raw,
+    Sampling,
+    Span,
+    Turn,
+    untrusted,
+)
+from askance.eval.judging.judge_run import Finding, Judge
 from askance.methods.prompts import numbered_passages
 from askance.text.citing import unmarked
 from askance.text.sentences import sentences
@@ -43,6 +55,20 @@ _REFUSAL = re.compile(
 )
 
 
+def fact_judge(
+    model: Model, retriever: Retriever, spec: str, *, passages: int = 5, gamma: float = 10, in_flight: int = 1
+) -> Judge:
+    """What judges facts; `spec` is how the model was named, and for `gamma` see `fact_scores`."""
+    identity = {
+        "judge": spec,
+        "model": model.name,
+        "index content": retriever.fingerprint,
+        "passages": str(passages),
+    }
+    facts = FactJudge(model, retriever, passages)
+    return Judge("facts", identity, facts.find, partial(fact_scores, gamma=gamma), in_flight)
+
+
 @dataclass(frozen=True, slots=True)
 class FactJudge:
     """What judges facts.
@@ -55,17 +81,15 @@ class FactJudge:
     retriever: Retriever
     passages: int = 5
 
-    async def judge(self, id: str, topic: str, text: str) -> tuple[Finding, ...]:
-        """The facts of a text on a topic, each with its verdict; none where the text refuses or is empty.
-
-        Args:
-            id: of the question: keys of calls begin with it.
+    async def find(self, id: str, topic: str, answer: Answer) -> tuple[Finding, ...]:
+        """The facts of an answer on a topic, each with its verdict; none where it refuses or is empty.
 
         Raises:
             PromptTooLong: a sentence, or a fact with a single passage, does not fit the model's window.
         """
         facts: dict[str, str] = {}
-        for number, sentence in enumerate(sentences(unmarked(text)) if not is_refusal(text) else (), start=1):
+        told = () if is_refusal(answer.text) else sentences(unmarked(answer.text))
+        for number, sentence in enumerate(told, start=1):
             for fact in await self._taken_apart(id, number, topic, sentence):
                 facts.setdefault(fact.casefold(), fact)
         verdicts = [
@@ -80,10 +104,9 @@ class FactJudge:
         asked = (*_field("Topic", topic), Span("\n"), *_field("Sentence", sentence))
         prompt = _prompt(self.model, SPLIT_INSTRUCTION, asked, "Facts:")
         sampling = Sampling(MOST_SPLIT_TOKENS, stop=("\nSentence:", "\nTopic:"))
-        (written,) = await self.model.generate(
-            GenerateRequest(prompt, sampling, key=("facts", id, "split", number))
-        )
-        return facts_in(written.text) or (sentence,)
+        request = GenerateRequest(prompt, sampling, key=("facts", id, "split", number))
+        written = await self._written(request)
+        return facts_in(written) or (sentence,)
 
     async def _is_true(self, id: str, number: int, topic: str, fact: str) -> bool:
         hits = await self.retriever.search(f"{topic} {fact}", self.passages)
@@ -91,10 +114,12 @@ class FactJudge:
             return False
         prompt = self._judging_prompt(topic, fact, hits)
         sampling = Sampling(MOST_VERDICT_TOKENS, stop=("\n\n",))
-        (written,) = await self.model.generate(
-            GenerateRequest(prompt, sampling, key=("facts", id, "judge", number))
-        )
-        return says_true(written.text)
+        request = GenerateRequest(prompt, sampling, key=("facts", id, "judge", number))
+        return says_true(await self._written(request))
+
+    async def _written(self, request: GenerateRequest) -> str:
+        (written,) = await self.model.generate(request)
+        return written.text
 
     def _judging_prompt(self, topic: str, fact: str, hits: Sequence[Hit]) -> Prompt:
         """With as many of the passages, best first, as the model's window takes."""

@@ -1,24 +1,150 @@
-"""Judging all answers of a run, as far as it has not been done yet, and what comes of it."""
+"""Judging all answers of a run, as far as it has not been done yet; what is found out is kept beside the run.
 
-from collections.abc import Awaitable, Callable, Mapping, Sequence
+    RUN/judged/citations-1f0c93ab.jsonl    what was judged by, then one line an answer
+    RUN/judged/citations-1f0c93ab.json     what it comes to
+
+The name tells one judge from another: runs may be judged by several. An answer is judged once its line is on
+the disk, so that a judging that was stopped goes on. One whose question was asked again is judged again.
+"""
+
+from collections.abc import AsyncGenerator, Awaitable, Callable, Iterator, Mapping, Sequence
+from contextlib import aclosing, closing, contextmanager
 from dataclasses import dataclass, field
-from functools import partial
+from hashlib import sha256
+from pathlib import Path
+from typing import Literal
+
+from pydantic import TypeAdapter, ValidationError
 
 from askance.core.errors import AskanceError, InputError, ModelFailure, RunFolderError
-from askance.core.ports import Entailment
+from askance.core.strict_json import json_line
 from askance.core.types import Answer
 from askance.eval.compare import MeanInterval, mean_interval
-from askance.eval.judging.citations import citation_scores, judge_citations
-from askance.eval.judging.facts import FactJudge, fact_scores
-from askance.eval.judging.judgements import Finding, Judgement, Judgements, Kind, answer_hash, open_judgements
 from askance.eval.record import Record
 from askance.eval.recorded_run import RecordedRun
+from askance.runtime.append_only import AppendOnlyFile
+from askance.runtime.checksum import DamagedLine, sealed, unsealed_lines
+from askance.runtime.durable import write_atomically
+from askance.runtime.lock import locked_folder
 from askance.runtime.many import many
 
+Kind = Literal["citations", "facts"]
+FORMAT, SCHEMA_VERSION = "askance-judgements", 1
+FOLDER, LOCK = "judged", "lock"
+
+
+@dataclass(frozen=True, slots=True)
+class Finding:
+    """What was found about a sentence or a fact.
+
+    Attributes:
+        is_supported: whether what it cites, or what was found for it, bears it out.
+        cited, relevant: how many passages a sentence cites, and how many of these it needs.
+    """
+
+    text: str
+    is_supported: bool
+    cited: int = 0
+    relevant: int = 0
+
+
+@dataclass(frozen=True, slots=True)
+class Judgement:
+    """One line of the file: the answer of the question `id`, known by its hash, with what was found."""
+
+    id: str
+    answer_sha256: str
+    findings: tuple[Finding, ...]
+
+
+_JUDGEMENT = TypeAdapter(Judgement)
+
+
+def answer_hash(answer: str) -> str:
+    """What tells one answer from another; the same for half characters as for what a file has for them."""
+    return sha256(answer.encode(errors="replace")).hexdigest()
+
+
+@contextmanager
+def open_judgements(
+    run: Path, kind: Kind, judge: Mapping[str, str]
+) -> Iterator[tuple[dict[str, Judgement], AppendOnlyFile, Path]]:
+    """Begin judging a run, or go on with what is there: judgements by question, their file, and its path.
+
+    Args:
+        judge: all that verdicts depend on, by name.
+
+    Raises:
+        RunFolderError: the folder can't be written, then or later; another process judges, or the file is
+            damaged.
+    """
+    header = json_line({"format": FORMAT, "schema": SCHEMA_VERSION, "kind": kind, **judge})
+    name = sha256((header + "\n").encode()).hexdigest()[:8]
+    path = run / FOLDER / f"{kind}-{name}.jsonl"
+    try:
+        with locked_folder(path.parent, LOCK):
+            kept, size_bytes = _read(path) if path.exists() else ({}, 0)
+            with closing(AppendOnlyFile(path, size_bytes)) as file:
+                if not size_bytes:
+                    file.append([_line(header)])
+                yield kept, file, path
+    except BlockingIOError as error:
+        raise RunFolderError(
+            f"the run {run} is being judged by another process: wait until it has ended."
+        ) from error
+    except OSError as error:
+        raise RunFolderError(
+            f"can't write {path}: {error.strerror}. What was judged before is kept: make room, and run the "
+            "same command again to go on."
+        ) from error
+
+
+def _line(text: str) -> bytes:
+    return sealed(text.encode()) + b"\n"
+
+
+def _read(path: Path) -> tuple[dict[str, Judgement], int]:
+    """The judgements of a file, and how many bytes of it are whole."""
+    try:
+        # The header and the judgements of files from before there were checksums begin in these ways.
+        lines, size_bytes = unsealed_lines(path.read_bytes(), old=(b'{"format": ', b'{"id": '))
+    except DamagedLine as error:
+        raise _damaged(path, error.number, str(error)) from error
+    found: dict[str, Judgement] = {}
+    for number, line in enumerate(lines[1:], start=2):
+        try:
+            judgement = _JUDGEMENT.validate_json(line)
+        except ValidationError as error:
+            raise _damaged(path, number, "no judgement") from error
+        found[judgement.id] = judgement
+    return found, size_bytes
+
+
+def _damaged(path: Path, line: int, problem: str) -> RunFolderError:
+    return RunFolderError(f"{path}, line {line}: {problem}. The file is damaged: move it away to judge anew.")
+
+
+Find = Callable[[str, str, Answer], Awaitable[tuple[Finding, ...]]]
+"""What is found about an answer to the question of an id, which keys of calls begin with, and a topic."""
 Progress = Callable[[str, int, int], None]
 """Takes the kind of judging, how many answers are judged, and of how many."""
-Find = Callable[[Record, Answer], Awaitable[tuple[Finding, ...]]]
-Scores = Callable[[Sequence[Finding]], Mapping[str, float | None]]
+
+
+@dataclass(frozen=True, slots=True)
+class Judge:
+    """One way to judge answers.
+
+    Attributes:
+        identity: all that verdicts depend on, by name.
+        scores: what the findings about one answer come to; None does not apply.
+        in_flight: so many answers are judged at the same time.
+    """
+
+    kind: Kind
+    identity: Mapping[str, str]
+    find: Find
+    scores: Callable[[Sequence[Finding]], Mapping[str, float | None]]
+    in_flight: int = 1
 
 
 @dataclass(frozen=True, slots=True)
@@ -35,17 +161,6 @@ class Judged:
     file: str
     num_questions: int
     scores: Mapping[str, MeanInterval] = field(default_factory=dict)
-
-
-@dataclass(frozen=True, slots=True)
-class _Way:
-    """One way to judge: by what, and how a question's findings become scores."""
-
-    kind: Kind
-    judge: Mapping[str, str]
-    find: Find
-    scores: Scores
-    in_flight: int = 1
 
 
 def check_can_be_judged(run: RecordedRun, kinds: Sequence[Kind]) -> None:
@@ -70,90 +185,54 @@ def check_cites(run: RecordedRun) -> None:
         )
 
 
-async def judge_citations_of(
-    run: RecordedRun, entailment: Entailment, spec: str, progress: Progress = lambda *_: None
-) -> Judged:
-    """Citation recall and precision; `spec` is how the judge was named. Errors as for `open_judgements`."""
-    judge = {"judge": spec, "model": entailment.name}
-
-    async def find(record: Record, answer: Answer) -> tuple[Finding, ...]:
-        return await judge_citations(answer, entailment)
-
-    return await _judge(run, _Way("citations", judge, find, citation_scores), progress)
-
-
-async def judge_facts_of(
-    run: RecordedRun,
-    facts: FactJudge,
-    spec: str,
-    *,
-    gamma: float = 10,
-    in_flight: int = 1,
-    progress: Progress = lambda *_: None,
-) -> Judged:
-    """FActScore; `spec` is how the judge was named. The topic of a question is its one supporting title, as
-    that of a biography is the person; otherwise the question itself.
+async def judge_run(run: RecordedRun, judge: Judge, progress: Progress = lambda *_: None) -> Judged:
+    """Judge what is left of a run, and sum up.
 
     Raises:
         RunFolderError: as for `open_judgements`.
         ModelFailure: the judge broke; what is judged is kept.
     """
-    judge = {
-        "judge": spec,
-        "model": facts.model.name,
-        "index content": facts.retriever.fingerprint,
-        "passages": str(facts.passages),
-    }
-
-    async def find(record: Record, answer: Answer) -> tuple[Finding, ...]:
-        return await facts.judge(record.id, topic_of(record), answer.text)
-
-    return await _judge(
-        run, _Way("facts", judge, find, partial(fact_scores, gamma=gamma), in_flight), progress
-    )
-
-
-def topic_of(record: Record) -> str:
-    """What the answer to a question is about."""
-    return record.supporting_titles[0] if len(record.supporting_titles) == 1 else record.question
-
-
-async def _judge(run: RecordedRun, way: _Way, progress: Progress) -> Judged:
-    with open_judgements(run.folder, way.kind, way.judge) as judgements:
-        await _judge_what_is_left(run, way, judgements, progress)
-        found = (judgements.of(record.id, record.text) for record in run.records)
-        by_question = [way.scores(each.findings) for each in found if each is not None]
+    with open_judgements(run.folder, judge.kind, judge.identity) as (kept, file, path):
+        hashes = {record.id: answer_hash(record.text) for record in run.records}
+        found = {id: each for id, each in kept.items() if hashes.get(id) == each.answer_sha256}
+        progress(judge.kind, len(found), len(hashes))
+        left = [record for record in run.records if record.id not in found]
+        async with aclosing(_judged(run, judge, left)) as judging:
+            async for judged in judging:
+                file.append([_line(json_line(each)) for each in judged])
+                found |= {each.id: each for each in judged}
+                progress(judge.kind, len(found), len(hashes))
+        by_question = [judge.scores(found[record.id].findings) for record in run.records]
         values = {name: [each[name] for each in by_question] for name in by_question[0]}
         given = {name: [score for score in each if score is not None] for name, each in values.items()}
         means = {name: mean_interval(each) for name, each in given.items() if each}
-        numbers = {"kind": way.kind, **way.judge, "num_questions": len(by_question), "scores": means}
-        file = judgements.sum_up(numbers)
-    return Judged(way.kind, way.judge, str(file), len(by_question), means)
+        numbers = {"kind": judge.kind, **judge.identity, "num_questions": len(by_question), "scores": means}
+        write_atomically(path.with_suffix(".json"), json_line(numbers) + "\n")
+    return Judged(judge.kind, judge.identity, str(path.with_suffix(".json")), len(by_question), means)
 
 
-async def _judge_what_is_left(
-    run: RecordedRun, way: _Way, judgements: Judgements, progress: Progress
-) -> None:
-    left = [record for record in run.records if judgements.of(record.id, record.text) is None]
-    num_done = len(run.records) - len(left)
+async def _judged(
+    run: RecordedRun, judge: Judge, records: Sequence[Record]
+) -> AsyncGenerator[list[Judgement]]:
+    """The judgements of some records, as they are made; what breaks is told after those beside it."""
 
     async def judge_record(record: Record) -> Judgement:
-        answer = run.answer(record) or Answer("")
-        return Judgement(record.id, answer_hash(record.text), await way.find(record, answer))
+        found = await judge.find(record.id, topic_of(record), run.answer(record) or Answer(""))
+        return Judgement(record.id, answer_hash(record.text), found)
 
-    progress(way.kind, num_done, len(run.records))
-    finishing = many(left, judge_record, way.in_flight)
-    try:
+    async with aclosing(many(records, judge_record, judge.in_flight)) as finishing:
         async for outcomes in finishing:
-            done = [outcome.result for outcome in outcomes if outcome.result is not None]
-            judgements.add(done)
-            num_done += len(done)
-            progress(way.kind, num_done, len(run.records))
+            yield [outcome.result for outcome in outcomes if outcome.result is not None]
             for outcome in outcomes:
                 if outcome.error is not None:
                     raise _as_failure(run, outcome.item, outcome.error) from outcome.error
-    finally:
-        await finishing.aclose()
+
+
+def topic_of(record: Record) -> str:
+    """What the answer to a question is about: its one supporting title, as that of a biography is the person,
+    otherwise the question itself.
+    """
+    return record.supporting_titles[0] if len(record.supporting_titles) == 1 else record.question
 
 
 def _as_failure(run: RecordedRun, record: Record, error: BaseException) -> AskanceError:

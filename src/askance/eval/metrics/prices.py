@@ -2,14 +2,15 @@
 
 import math
 from collections.abc import Iterable
-from dataclasses import dataclass, fields
+from dataclasses import dataclass
+from typing import Any
 
 from askance.core.errors import InputError, UnknownName
 from askance.core.types import Usage
 
 DEFAULT_CURRENCY = "USD"
+_NAMES = ("prompt", "generated", "reused", "search", "currency")
 _TOKENS_PRICED = 1_000_000
-_REQUIRED = ("prompt", "generated")
 
 
 @dataclass(frozen=True, slots=True)
@@ -33,7 +34,7 @@ class Prices:
     currency: str = DEFAULT_CURRENCY
 
     def __post_init__(self) -> None:
-        for name in ("prompt", "generated", "reused", "search"):
+        for name in _NAMES[:-1]:
             price = getattr(self, name)
             if price is not None and not (math.isfinite(price) and price >= 0):
                 raise InputError(f"price {name}={price}: give a finite number that is not below 0.")
@@ -63,33 +64,22 @@ def read_prices(settings: Iterable[str]) -> Prices:
         UnknownName: no such price.
         InputError: a text without "=", a price twice, missing, no number, below 0 or without end.
     """
-    texts: dict[str, str] = {}
+    given: dict[str, Any] = {}
     for setting in settings:
-        name, value = _named(setting)
-        if name in texts:
+        name, equals, value = setting.partition("=")
+        if not equals:
+            raise InputError(f"{setting!r} sets no price: write NAME=PRICE, such as prompt=0.15.")
+        if name not in _NAMES:
+            raise UnknownName("price", name, _NAMES, place=f"in {setting!r}")
+        if name in given:
             raise InputError(f"price {name} is given twice, last as {setting!r}: give it once.")
-        texts[name] = value
-    numbers = {name: _number(name, value) for name, value in texts.items() if name != "currency"}
-    for name in _REQUIRED:
-        if name not in texts:
+        try:
+            given[name] = value if name == "currency" else float(value)
+        except ValueError:
+            raise InputError(f"price {name}={value}: {value!r} is no number; write {name}=0.15.") from None
+    for name in ("prompt", "generated"):
+        if name not in given:
             raise InputError(
                 f"there is no price for {name}: add {name}=PRICE, per million tokens; 0 if free."
             )
-    return Prices(currency=texts.get("currency", DEFAULT_CURRENCY), **numbers)
-
-
-def _named(setting: str) -> tuple[str, str]:
-    name, equals, value = setting.partition("=")
-    if not equals:
-        raise InputError(f"{setting!r} sets no price: write NAME=PRICE, such as prompt=0.15.")
-    known = [field.name for field in fields(Prices)]
-    if name not in known:
-        raise UnknownName("price", name, known, place=f"in {setting!r}")
-    return name, value
-
-
-def _number(name: str, value: str) -> float:
-    try:
-        return float(value)
-    except ValueError:
-        raise InputError(f"price {name}={value}: {value!r} is no number; write {name}=0.15.") from None
+    return Prices(**given)

@@ -22,31 +22,18 @@ MOST_BARS = 11
 """Questions with more searches than there are bars for share the last one."""
 WIDE = 8
 """Costs that differ by this factor stand on a logarithmic scale."""
-COLOURS = {
-    "--ink": "#100001",
-    "--soft": "#100002",
-    "--rule": "#100003",
-    "--hair": "#100004",
-    "--accent": "#100005",
-    "--paper": "#100006",
-}
+_VARIABLES = ("--ink", "--soft", "--rule", "--hair", "--accent", "--paper")
+COLOURS = {name: f"#10000{number}" for number, name in enumerate(_VARIABLES, start=1)}
 """The variables of the page's style sheet, and what stands for each while matplotlib draws."""
 _STYLE: dict[Any, Any] = {
     "svg.fonttype": "none",
     "text.parse_math": False,
     "font.size": 9,
     "axes.axisbelow": True,
-    "axes.spines.left": False,
-    "axes.spines.right": False,
-    "axes.spines.top": False,
-    "axes.edgecolor": COLOURS["--rule"],
-    "axes.labelcolor": COLOURS["--soft"],
-    "xtick.color": COLOURS["--rule"],
-    "xtick.labelcolor": COLOURS["--soft"],
-    "ytick.color": COLOURS["--rule"],
-    "ytick.labelcolor": COLOURS["--soft"],
-    "ytick.left": False,
     "grid.color": COLOURS["--hair"],
+    **dict.fromkeys(("axes.edgecolor", "xtick.color", "ytick.color"), COLOURS["--rule"]),
+    **dict.fromkeys(("axes.labelcolor", "xtick.labelcolor", "ytick.labelcolor"), COLOURS["--soft"]),
+    **dict.fromkeys(("axes.spines.left", "axes.spines.right", "axes.spines.top", "ytick.left"), False),
 }
 _BESIDE = ((9, 8), (-9, 8), (9, -8), (-9, -8), (0, 14), (0, -14), (14, 0), (-14, 0))
 """Where a point's number may stand beside it, best first: offsets from the point, in points of 1/72 inch."""

@@ -13,22 +13,10 @@ from askance.ask import models_told
 from askance.core.errors import MissingExtra
 from askance.core.version import VERSION
 from askance.eval.paired_runs import Comparisons
-from askance.eval.published import caveats, published
+from askance.eval.published import caveats, published_table
 from askance.eval.report.charts import frontier, frontier_chart, histogram_charts, points_of
-from askance.eval.report.published_table import published_table
 from askance.eval.run_groups import RunGroup
-from askance.eval.tables import (
-    ResultTable,
-    cost_table,
-    difference_tables,
-    label,
-    other_metrics_tables,
-    part_tables,
-    question_tables,
-    remarks_of,
-    results_table,
-    setting_lines,
-)
+from askance.eval.tables import ResultTable, label, remarks_of, setting_lines, tables_by_heading
 from askance.text.printable import printable
 
 MOST_FAILURES = 20
@@ -74,27 +62,20 @@ def _printable(value: object) -> object:
 def _section(reported: Reported) -> dict[str, Any]:
     """What the template shows of runs over the same questions; empty parts are left out there."""
     group, found = reported.group, reported.found
-    dataset = group.runs[0].settings.dataset_name
-    rows = published(dataset)
     return {
         "found": found,
         "remarks": remarks_of(found),
         "settings": setting_lines(found),
-        "runs": [_runs_table(group)],
-        "results": [results_table(found), *other_metrics_tables(found)],
-        "costs": [cost_table(found)],
-        "differences": list(difference_tables(found)),
-        "parts": list(part_tables(found)),
-        "published": published_table(group, found, rows) if rows else None,
-        "caveats": caveats(dataset),
-        "failures": list(_failure_tables(group)),
-        "questions": list(question_tables(found)),
+        "tables": tables_by_heading(found)
+        | {"Runs": [_runs_table(group)], "Failed questions": list(_failure_tables(group))},
+        "published": published_table(group, found.summaries),
+        "caveats": caveats(group.runs[0].settings.dataset_name),
     } | _charts(group, found)
 
 
 def _charts(group: RunGroup, found: Comparisons) -> dict[str, Any]:
-    points = points_of(found, found.metrics[0]) if found.metrics else []
-    metric = label(found.metrics[0]) if found.metrics else ""
+    main = next(iter(found.metrics), "")
+    points, metric = points_of(found, main), label(main)
     searches = {
         name: [record.usage.searches for record in run.records]
         for name, run in zip(group.names, group.runs, strict=True)

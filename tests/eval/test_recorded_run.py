@@ -17,8 +17,7 @@ from askance.core.trace import Answered, Trace
 from askance.core.types import Answer, Question, Usage
 from askance.eval.datasets import Example
 from askance.eval.metrics import open_metrics
-from askance.eval.recorded_run import LOCK, RECORDS, SETTINGS, TRACES, read_run
-from askance.eval.run_folder import claimed, open_run
+from askance.eval.recorded_run import LOCK, RECORDS, SETTINGS, TRACES, claimed, open_run, read_run
 from tests.eval.hand_made import record, settings
 from tests.runtime.test_append_only import disk_with_room_for
 
@@ -385,7 +384,7 @@ def test_a_last_line_whose_break_is_damaged_is_not_taken_for_half_a_line(tmp_pat
         (SETTINGS, lambda text: text.replace('"schema": 1', '"schema": 7'), "has schema 7, this"),
         (SETTINGS, lambda text: text.replace("askance-run", "other"), "holds no settings of a run"),
         (RECORDS, lambda text: text + text[: text.index("\n") + 1], "line 3: the question 'q1' is on line 1"),
-        (SETTINGS, lambda text: text[:50], "is not JSON"),
+        (SETTINGS, lambda text: text[:50], "settings.json, line 1: Unterminated string"),
         (SETTINGS, lambda text: text.replace('"seed": 0', '"seed": "x"'), "field seed: Input"),
     ],
 )  # fmt: skip
