@@ -19,7 +19,7 @@ from askance.core.ports import Run
 from askance.core.trace import Expanded, Generated, Trace
 from askance.core.types import Hit, Part, Span
 from askance.eval.metrics.match import match
-from askance.reproductions.selfrag_long import Node, children_of, kept_levels, supported_path
+from askance.reproductions.selfrag import Node, children_of, kept_levels, supported_path
 from askance.reproductions.selfrag_reading import Asked, segment
 from askance.reproductions.selfrag_strings import bare, kept_segments, says_nothing, without_sign
 from askance.retrieval.scripted import ScriptedRetriever

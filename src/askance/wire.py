@@ -26,10 +26,10 @@ from askance.wordings.airrag import open_airrag_wording
 from askance.wordings.instructions import open_instructions
 
 METHODS = {
-    "closed_book": "askance.methods.closed_book:ClosedBook",
-    "single": "askance.methods.single:Single",
-    "fixed_length": "askance.methods.fixed:FixedLength",
-    "fixed_sentence": "askance.methods.fixed:FixedSentence",
+    "closed_book": "askance.methods.baselines:ClosedBook",
+    "single": "askance.methods.baselines:Single",
+    "fixed_length": "askance.methods.baselines:FixedLength",
+    "fixed_sentence": "askance.methods.baselines:FixedSentence",
     "flare": "askance.methods.flare:Flare",
     "flare_token": "askance.reproductions.flare:FlareToken",
     "flare_entity": "askance.reproductions.flare:FlareEntity",
@@ -46,7 +46,7 @@ READINGS = {
     "single_authors": "askance.reproductions.baselines:SingleAuthors",
     "fixed_length_authors": "askance.reproductions.baselines:FixedLengthAuthors",
     "fixed_sentence_authors": "askance.reproductions.baselines:FixedSentenceAuthors",
-    "dragin_paper": "askance.methods.dragin_paper:DraginPaper",
+    "dragin_paper": "askance.methods.dragin:DraginPaper",
     "dragin_authors": "askance.reproductions.dragin:DraginAuthors",
     "selfrag_authors": "askance.reproductions.selfrag:SelfragAuthors",
 }

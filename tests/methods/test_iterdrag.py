@@ -5,13 +5,13 @@ import pytest
 from askance.core.errors import BudgetTooSmall, MissingAbility
 from askance.core.types import Hit, Passage, Question
 from askance.methods.airrag.method import Airrag
-from askance.methods.iterdrag import Iterdrag
-from askance.methods.iterdrag_prompts import (
+from askance.methods.iterdrag import (
     EXAMPLES,
     FINAL,
     FOLLOW_UP,
     INSTRUCTION,
     INTERMEDIATE,
+    Iterdrag,
     line_prompt,
     read_line,
 )

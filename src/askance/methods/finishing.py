@@ -2,7 +2,6 @@
 
 from collections.abc import Sequence
 from dataclasses import replace
-from typing import Protocol
 
 from askance.core.ports import Model, Run
 from askance.core.trace import Trace, Uncited
@@ -133,19 +132,6 @@ SHORTEST_ANSWER = 3
 """Characters: " no." is a sentence, a lone full stop is not."""
 
 
-class Answers(Protocol):
-    """What shapes the prompt of an answer, and whether a short one may be asked for."""
-
-    @property
-    def elicit(self) -> bool: ...
-    @property
-    def elicit_tokens(self) -> int: ...
-    @property
-    def layout(self) -> Layout: ...
-    @property
-    def wording(self) -> Wording: ...
-
-
 def as_answer(question: Question, run: Run, shown: Shown) -> Answer:
     """The answer that was committed, as it stands, without markers.
 
@@ -161,13 +147,22 @@ def as_answer(question: Question, run: Run, shown: Shown) -> Answer:
     return Answer(text, short, moved)
 
 
-async def elicited(method: Answers, question: Question, run: Run, text: str, hits: Sequence[Hit]) -> str:
+async def elicited(
+    question: Question,
+    run: Run,
+    text: str,
+    hits: Sequence[Hit],
+    elicit_tokens: int,
+    layout: Layout,
+    wording: Wording,
+) -> str:
     """What makes a finished `text` state its answer, already committed; empty where there is nothing to add.
 
     Markers that the model wrote are left out of the prompt and of what is returned.
 
     The sentence that would state it is begun (`Wording.elicitation`), and the model ends it, greedily, in at
-    most `method.elicit_tokens` tokens. The DRAGIN authors (Su et al. 2024) do so before they score an answer.
+    most `elicit_tokens` tokens; 0 asks for none. The DRAGIN authors (Su et al. 2024) do so before they score
+    an answer.
     Deviations from their code:
     - the prompt is the one that the text was written with, its last passages (`hits`) included;
     - what was begun has no space behind it, after which small models tend to write a digit;
@@ -180,17 +175,17 @@ async def elicited(method: Answers, question: Question, run: Run, text: str, hit
     """
     settled(run.trace)
     text = without_markers(text, question, run.trace)
-    if not method.elicit or has_answer(text):
+    if not elicit_tokens or has_answer(text):
         return ""
     so_far = text.rstrip()
-    begun = "" if awaits_answer(text) else _not_yet_begun(so_far, method.wording.elicitation)
+    begun = "" if awaits_answer(text) else _not_yet_begun(so_far, wording.elicitation)
     so_far += begun
-    prompt = answer_prompt(run.model, question, hits, so_far, method.layout, method.wording)
-    obstacle = _obstacle(run.model, prompt, method.elicit_tokens)
+    prompt = answer_prompt(run.model, question, hits, so_far, layout, wording)
+    obstacle = _obstacle(run.model, prompt, elicit_tokens)
     if obstacle:
         run.trace.decide("end", "unstated", f"the text does not state its answer, and {obstacle}")
         return ""
-    sampling, until = Sampling(method.elicit_tokens, stop=STOPS), SentenceEnd(SHORTEST_ANSWER)
+    sampling, until = Sampling(elicit_tokens, stop=STOPS), SentenceEnd(SHORTEST_ANSWER)
     with run.trace.because(run.trace.decide("end", "elicit", "the text does not state its answer")):
         (written,) = await run.model.generate(
             GenerateRequest(prompt, sampling, until=until, key=("elicit",), watch=run.trace.draft)

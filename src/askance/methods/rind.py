@@ -1,18 +1,33 @@
-"""RIND, *when* DRAGIN searches: doubt (entropy) times influence (the attention of what follows)."""
+"""RIND and QFS: *when* DRAGIN and its variants search, and *what* for.
+
+RIND is doubt (entropy) times influence (the attention of what follows). Any query goes with any trigger.
+"""
 
 import math
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 from typing import Literal
 
 import numpy as np
 
+from askance.core.ports import Model
 from askance.core.trace import Decided, Trace, WordSignal
 from askance.core.types import Generation, Token, Want
 from askance.methods.looking import Heads, Look, over_heads
 from askance.text.linguistics import FUNCTION_WORDS, Linguistics, TokenWord, token_words
 
 TriggerMode = Literal["rind", "token_probability", "every_sentence", "every_tokens"]
+QueryMode = Literal[
+    "real_words",
+    "question",
+    "last_n_tokens",
+    "last_sentence",
+    "masked",
+    "current",
+    "current_wo_wrong",
+    "forward_all",
+]
+"""``real_words`` is QFS, for which each reading has a computation of its own."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -20,16 +35,14 @@ class Judged:
     """A sentence, or some tokens, with a number for each word, and where a search is due.
 
     Attributes:
-        values: what was held against the threshold; 0 for words that are never in doubt.
+        words: with what was held against the threshold; 0 for words that are never in doubt.
         at: offset of what is in doubt, or the end of the text where a search is due whatever it says; None
             for no search.
         kept: the text that stays before the search, which `num_kept` tokens write.
     """
 
     text: str
-    words: tuple[str, ...]
-    values: tuple[float, ...]
-    hits: tuple[bool, ...]
+    words: tuple[WordSignal, ...]
     at: int | None
     kept: str
     num_kept: int
@@ -72,23 +85,25 @@ class Trigger:
             look: None where the trigger needs no attention.
             is_over: nothing follows this sentence; it is not searched for just because one is due.
         """
-        words = token_words(written.tokens)
+        tokens, words = written.tokens, token_words(written.tokens)
         if not self.signal:
-            return _due(written, words, is_over=is_over)
-        values = [0.0] * len(words)
-        for at in places_with_content(words, written.text, linguistics):
-            tokens = written.tokens[words[at].first : words[at].last]
+            return self._due(written, words, is_over=is_over)
+        content = linguistics.content_words(written.text)
+
+        def value(word: TokenWord) -> float:
+            own = tokens[word.first : word.last]
+            if not any(start < word.end and word.start < end for start, end in content):
+                return 0.0
             if self.mode == "token_probability" or look is None:
-                values[at] = max(map(_improbability, tokens))
-            else:
-                influence = look.influence(words[at].start, words[at].end, self.heads)
-                values[at] = float(np.mean([_doubt(token) for token in tokens])) * influence
-        hits = tuple(value > self.threshold for value in values)
-        first = next((word.start for word, hit in zip(words, hits, strict=True) if hit), None)
+                return max(map(_improbability, own))
+            influence = look.influence(word.start, word.end, self.heads)
+            return float(np.mean([_doubt(token) for token in own])) * influence
+
+        judged = self._signals(words, map(value, words))
+        at = next((word.start for word, each in zip(words, judged, strict=True) if each.is_hit), None)
         # Never cut behind white space, after which models write oddly.
-        kept = written.text if first is None else written.text[:first].rstrip()
-        num_kept = sum(token.end <= len(kept) for token in written.tokens)
-        return Judged(written.text, _texts(words), tuple(values), hits, first, kept, num_kept)
+        kept = written.text if at is None else written.text[:at].rstrip()
+        return Judged(written.text, judged, at, kept, sum(token.end <= len(kept) for token in tokens))
 
     def judge_tokens(self, written: Generation, *, is_over: bool, may_start: bool) -> Judged:
         """Hold every token but those of function words against the threshold; the first above it is in doubt.
@@ -99,22 +114,21 @@ class Trigger:
         """
         tokens, words = written.tokens, token_words(written.tokens)
         if not self.signal:
-            return _due(written, words, is_over=is_over)
-        stops = {at for word in words if _is_stopword(word.text) for at in range(word.first, word.last)}
+            return self._due(written, words, is_over=is_over)
         if self.mode == "token_probability":
             values = [_improbability(token) for token in tokens]
         else:
+            stops = {at for word in words if _is_stopword(word.text) for at in range(word.first, word.last)}
             values = [
                 0.0 if at in stops else (token.entropy or 0.0) * most_attention(written, at, self.heads)
                 for at, token in enumerate(tokens)
             ]
         above = (at for at, value in enumerate(values) if value > self.threshold and (at or may_start))
         first = next(above, None)
-        greatest = tuple(max(values[word.first : word.last]) for word in words)
-        hits = tuple(value > self.threshold for value in greatest)
-        kept = "".join(written.text[token.start : token.end] for token in tokens[:first])
-        place, num_kept = (None, len(tokens)) if first is None else (tokens[first].start, first)
-        return Judged(written.text, _texts(words), greatest, hits, place, kept, num_kept)
+        judged = self._signals(words, (max(values[word.first : word.last]) for word in words))
+        if first is None:
+            return Judged(written.text, judged, None, written.text, len(tokens))
+        return Judged(written.text, judged, tokens[first].start, written.text[: tokens[first].start], first)
 
     def decide(self, trace: Trace, judged: Judged, query: str, obstacle: str) -> Decided:
         """Record whether there is a search, and why.
@@ -125,29 +139,22 @@ class Trigger:
         above = f"above {self.threshold:g}"
         if query:
             why = f"a word is {above}" if self.signal else f"a search is due ({self.mode})"
-        elif judged.at is not None or any(judged.hits):
+        elif judged.at is not None or any(word.is_hit for word in judged.words):
             why = f"in doubt, but {obstacle or 'there is nothing to ask'}"
         else:
             why = f"no word is {above}" if self.signal else "the answer is over"
-        return trace.decide(
-            "retrieve",
-            "search" if query else "keep",
-            why,
-            signal=self.signal,
-            threshold=self.threshold if self.signal else None,
-            words=tuple(map(WordSignal, judged.words, judged.values, judged.hits)),
-            query=query,
-        )
+        outcome, threshold = "search" if query else "keep", self.threshold if self.signal else None
+        told = {"signal": self.signal, "threshold": threshold, "words": judged.words, "query": query}
+        return trace.decide("retrieve", outcome, why, **told)
 
+    def _signals(self, words: Sequence[TokenWord], values: Iterable[float]) -> tuple[WordSignal, ...]:
+        judged = zip(words, values, strict=True)
+        return tuple(WordSignal(word.text, value, value > self.threshold) for word, value in judged)
 
-def places_with_content(words: Sequence[TokenWord], text: str, linguistics: Linguistics) -> list[int]:
-    """Which of the words of `text` share a character with one that has content."""
-    spans = linguistics.content_words(text)
-    return [
-        at
-        for at, word in enumerate(words)
-        if any(start < word.end and word.start < end for start, end in spans)
-    ]
+    def _due(self, written: Generation, words: Sequence[TokenWord], *, is_over: bool) -> Judged:
+        """A search is due behind the text, whatever it says, unless the answer is over."""
+        at, judged = None if is_over else len(written.text), self._signals(words, [0.0] * len(words))
+        return Judged(written.text, judged, at, written.text, len(written.tokens))
 
 
 def most_attention(written: Generation, at: int, heads: Heads) -> float:
@@ -156,17 +163,6 @@ def most_attention(written: Generation, at: int, heads: Heads) -> float:
     column = written.prompt_tokens + at
     rows = (over_heads(token.attention, heads) for token in later if token.attention is not None)
     return max((float(row[column]) for row in rows), default=0.0)
-
-
-def _due(written: Generation, words: Sequence[TokenWord], *, is_over: bool) -> Judged:
-    """A search is due behind the text, whatever it says, unless the answer is over."""
-    at, none = None if is_over else len(written.text), len(words)
-    zeros, hits = (0.0,) * none, (False,) * none
-    return Judged(written.text, _texts(words), zeros, hits, at, written.text, len(written.tokens))
-
-
-def _texts(words: Sequence[TokenWord]) -> tuple[str, ...]:
-    return tuple(word.text for word in words)
 
 
 def _improbability(token: Token) -> float:
@@ -180,3 +176,30 @@ def _doubt(token: Token) -> float:
 
 def _is_stopword(word: str) -> bool:
     return word.strip(".,;:!?\"'()").lower() in FUNCTION_WORDS
+
+
+def query_in_words(
+    mode: QueryMode, question: str, context: str, words: Sequence[WordSignal], linguistics: Linguistics
+) -> str:
+    """The query in a mode that takes no tokens.
+
+    Args:
+        context: the question, and all of the answer before the doubtful sentence.
+        words: those of the doubtful sentence.
+    """
+    if mode == "question":
+        return question
+    if mode == "last_sentence":
+        return next(reversed(linguistics.sentences(context)), "")
+    if mode == "forward_all":
+        return context
+    if mode == "current":
+        return " ".join(word.text for word in words)
+    left = ["" if word.is_hit else word.text for word in words]
+    # The authors leave two spaces where a word was; `masked` is the same query as one would write it.
+    return " ".join(left) if mode == "current_wo_wrong" else " ".join(filter(None, left))
+
+
+def last_tokens(text: str, most: int, model: Model) -> str:
+    """The text of the last tokens."""
+    return model.decode(model.tokenize(text)[-most:]).strip()

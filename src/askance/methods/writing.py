@@ -27,9 +27,8 @@ class WritesAnswer(Bounded):
 
     def begin(self, question: Question, run: Run) -> "Writing":
         """An answer that is still empty."""
-        return Writing(
-            question, run, self.max_tokens, self.layout, self.wording, self.elicit, self.elicit_tokens
-        )
+        elicit_tokens = self.elicit_tokens if self.elicit else 0
+        return Writing(question, run, self.max_tokens, elicit_tokens, self.layout, self.wording)
 
 
 @dataclass(slots=True)
@@ -46,10 +45,9 @@ class Writing:
     question: Question
     run: Run
     max_tokens: int
+    elicit_tokens: int
     layout: Layout
     wording: Wording
-    elicit: bool
-    elicit_tokens: int
     text: str = ""
     num_tokens: int = 0
     num_searches: int = 0
@@ -153,5 +151,6 @@ class Writing:
         """The answer with what had to be elicited, its short answer and its citations."""
         if self.ended:
             self.run.trace.decide("end", "stop", self.ended)
-        await elicited(self, self.question, self.run, self.text, self.hits)
+        how = self.elicit_tokens, self.layout, self.wording
+        await elicited(self.question, self.run, self.text, self.hits, *how)
         return as_answer(self.question, self.run, self.shown)

@@ -4,9 +4,9 @@ from dataclasses import dataclass
 from typing import ClassVar
 
 from askance.core.knobs import knob
-from askance.core.ports import Needs, Run
+from askance.core.ports import Run
 from askance.core.types import Answer, Question
-from askance.reproductions.answering import AuthorsMethod, AuthorsRounds
+from askance.reproductions.answering import AuthorsMethod, AuthorsRounds, AuthorsSearch
 from askance.text.linguistics import OWN, Linguistics
 
 
@@ -25,27 +25,20 @@ class ClosedBookAuthors(AuthorsMethod):
 
 
 @dataclass(frozen=True, slots=True)
-class SingleAuthors(AuthorsMethod):
+class SingleAuthors(AuthorsSearch):
     """SR-RAG: one search with the question, one generation of `max_tokens` tokens; an end token is text.
 
     Passages are shown without their titles, and an instruction follows them.
     """
 
-    passages: int = knob(3, "passages in the prompt", at_least=1)
-    query_tokens: int = knob(64, "a query keeps this many of its last tokens", at_least=1)
-
     known_as: ClassVar[str] = "single"
     paper: ClassVar[str] = "Su et al. 2024 (DRAGIN), SR-RAG"
     searches: ClassVar[str] = "once, with the question"
 
-    @property
-    def needs(self) -> Needs:
-        return Needs(capabilities=frozenset({"raw"}), retriever=True)
-
     async def answer(self, question: Question, run: Run) -> Answer:
-        so_far = self.begin(question, run, self.passages, self.query_tokens)
-        hits = await so_far.search_for(question.text, "this method searches once, with the question itself")
-        so_far.replace((await so_far.write("", self.max_tokens, ("answer",), hits)).text)
+        so_far, why = self.begin(question, run), "this method searches once, with the question itself"
+        passages = await so_far.search_for(question.text, why, self.passages, self.query_tokens)
+        so_far.replace((await so_far.write("", self.max_tokens, ("answer",), passages)).text)
         return await so_far.finish()
 
 
@@ -69,11 +62,11 @@ class FixedLengthAuthors(AuthorsRounds):
     searches: ClassVar[str] = "every n tokens"
 
     async def answer(self, question: Question, run: Run) -> Answer:
-        so_far = self.begin(question, run, self.passages, self.query_tokens)
-        query = question.text
+        so_far, query = self.begin(question, run), question.text
         for step in so_far.rounds(self.max_rounds, self.max_tokens):
-            hits = await so_far.search_for(query, f"a search is due every {self.every_tokens} tokens")
-            chunk = await so_far.write(f" {so_far.text}", self.every_tokens, ("chunk", step), hits)
+            why = f"a search is due every {self.every_tokens} tokens"
+            passages = await so_far.search_for(query, why, self.passages, self.query_tokens)
+            chunk = await so_far.write(f" {so_far.text}", self.every_tokens, ("chunk", step), passages)
             query = chunk.text.strip()
             so_far.replace(f"{so_far.text.strip()} {query}")
         return await so_far.finish()
@@ -96,11 +89,11 @@ class FixedSentenceAuthors(AuthorsRounds):
     searches: ClassVar[str] = "before every sentence"
 
     async def answer(self, question: Question, run: Run) -> Answer:
-        so_far = self.begin(question, run, self.passages, self.query_tokens)
-        query = question.text
+        so_far, query = self.begin(question, run), question.text
         for step in so_far.rounds(self.max_rounds, self.max_tokens):
-            hits = await so_far.search_for(query, "every sentence is searched for")
-            written = await so_far.write(f" {so_far.text}", self.max_tokens, ("sentence", step), hits)
+            why = "every sentence is searched for"
+            passages = await so_far.search_for(query, why, self.passages, self.query_tokens)
+            written = await so_far.write(f" {so_far.text}", self.max_tokens, ("sentence", step), passages)
             query = next(iter(self.linguistics.sentences(written.text)), "")
             if query:
                 so_far.replace(f"{so_far.text.strip()} {query}")

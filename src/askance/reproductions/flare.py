@@ -1,36 +1,25 @@
 """The two variants of FLARE that the DRAGIN authors built for their comparison, defects included."""
 
 import math
-from abc import ABC, abstractmethod
-from collections.abc import Sequence
+from abc import abstractmethod
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from typing import ClassVar, Literal
 
 from askance.core.knobs import SearchKnob, knob
-from askance.core.ports import Model, Needs, Run
-from askance.core.trace import Decided, WordSignal
-from askance.core.types import Answer, Question, Token, Want
-from askance.reproductions.answering import AuthorsRounds, Written, joined
-from askance.text.linguistics import OWN, Linguistics
+from askance.core.ports import Model, Needs
+from askance.core.trace import WordSignal
+from askance.core.types import Token, Want
+from askance.reproductions.answering import Answering, AuthorsDrafts, Doubt, Written, joined
 
 MASK = "[xxx]"
 
 
 @dataclass(frozen=True, slots=True)
-class Masked:
-    """The doubtful sentence with masks, what stands before it, and what was judged in it."""
+class AuthorsFlare(AuthorsDrafts):
+    """From the first doubtful sentence of a draft on, all is written again with passages.
 
-    kept: str
-    text: str
-    pieces: tuple[str, ...]
-    values: tuple[float, ...]
-
-
-@dataclass(frozen=True, slots=True)
-class AuthorsFlare(AuthorsRounds, ABC):
-    """Drafts without passages; from the first doubtful sentence on, all is written again with passages.
-
-    What a variant adds is `first_doubt`: which sentence of a draft is in doubt, and what of it is masked.
+    A variant says which sentence of a draft is in doubt, and what of it is masked.
     """
 
     query: Literal["direct", "forward_all"] = knob(
@@ -38,51 +27,37 @@ class AuthorsFlare(AuthorsRounds, ABC):
     )
     threshold: float = knob(0.08, "search when a sentence's 1 − p is above this", at_least=0)
     over_sentence: Literal["avg", "max", "min"] = knob("avg", "how a sentence's values are summed up")
-    linguistics: Linguistics = knob(OWN, "sentences and entities: own, or spacy:PIPELINE")
 
     calibrated: ClassVar[SearchKnob] = SearchKnob("threshold", belongs_to=("over_sentence",))
+    joins_empty: ClassVar[bool] = True
+
+    @property
+    def want(self) -> Want:
+        return Want(logprob=True)
 
     @property
     def needs(self) -> Needs:
         return Needs(signals=frozenset({"logprob"}), capabilities=frozenset({"raw"}), retriever=True)
 
+    async def first_doubt(self, draft: Written, so_far: Answering) -> Doubt | None:
+        """The first sentence whose values, summed up, are above the threshold."""
+        before = list[str]()
+        for sentence, texts, values in self.judged(draft, so_far.run.model):
+            if values and summed_up(values, self.over_sentence) > self.threshold:
+                kept, masked = " ".join(before), mask(sentence, texts, values, self.threshold)
+                forward = joined(so_far.question.text, so_far.text, kept)
+                words = tuple(
+                    WordSignal(text, value, value > self.threshold)
+                    for text, value in zip(texts, values, strict=True)
+                )
+                query = forward if self.query == "forward_all" else masked.replace(MASK, "")
+                return Doubt(kept, words, query, "1 − probability", self.threshold)
+            before.append(sentence)
+        return None
+
     @abstractmethod
-    def first_doubt(self, draft: Written, model: Model) -> Masked | None:
-        """The first sentence of `draft` above `threshold`, with its improbable parts masked."""
-
-    async def answer(self, question: Question, run: Run) -> Answer:
-        so_far = self.begin(question, run, self.passages, self.query_tokens)
-        for step in so_far.rounds(self.max_rounds, self.max_tokens):
-            text, want = so_far.text.strip(), Want(logprob=True)
-            draft = await so_far.write(f" {so_far.text}", self.max_tokens, ("draft", step), want=want)
-            doubt = self.first_doubt(draft, run.model)
-            if doubt is None:
-                run.trace.decide("retrieve", "keep", "no sentence of the draft is improbable")
-                so_far.replace(f"{text} {draft.text.strip()}")
-                continue
-            forward = joined(question.text, so_far.text, doubt.kept)
-            query = doubt.text.replace(MASK, "") if self.query == "direct" else forward
-            decision = _decide(run, doubt, self.threshold, query)
-            hits, kept = await so_far.search(decision), doubt.kept.strip()
-            with run.trace.because(decision):
-                before = f" {so_far.text} {kept}"
-                again = await so_far.write(before, self.max_tokens, ("again", step), hits)
-            so_far.replace(f"{text} {kept} {again.text.strip()}")
-        return await so_far.finish()
-
-
-def _decide(run: Run, doubt: Masked, threshold: float, query: str) -> Decided:
-    judged = zip(doubt.pieces, doubt.values, strict=True)
-    return run.trace.decide(
-        "retrieve",
-        "search",
-        f"a sentence is improbable by more than {threshold:g}",
-        signal="1 − probability",
-        threshold=threshold,
-        words=tuple(WordSignal(piece, value, value > threshold) for piece, value in judged),
-        query=query,
-        numbers={"kept characters": float(len(doubt.kept))},
-    )
+    def judged(self, draft: Written, model: Model) -> Iterator[tuple[str, Sequence[str], Sequence[float]]]:
+        """Each sentence with its tokens or entities, and 1 − p of each of these."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -106,19 +81,14 @@ class FlareToken(AuthorsFlare):
     paper: ClassVar[str] = "Su et al. 2024 (DRAGIN), FLARE in its token variant"
     searches: ClassVar[str] = "when tokens are improbable"
 
-    def first_doubt(self, draft: Written, model: Model) -> Masked | None:
+    def judged(self, draft: Written, model: Model) -> Iterator[tuple[str, Sequence[str], Sequence[float]]]:
         texts = [single_text(id, model) for id in draft.ids]
         improbable = [1 - math.exp(token.logprob or 0.0) for token in draft.tokens]
-        sentences = self.linguistics.sentences(draft.text)
         first = 0
-        for at, sentence in enumerate(sentences):
-            last = last_token(sentence, texts, first)
-            values = improbable[first : last + 1]
-            if values and summed_up(values, self.over_sentence) > self.threshold:
-                masked = mask(sentence, texts[first : last + 1], values, self.threshold)
-                return Masked(" ".join(sentences[:at]), masked, tuple(texts[first : last + 1]), tuple(values))
-            first = last + 1
-        return None
+        for sentence in self.linguistics.sentences(draft.text):
+            last = last_token(sentence, texts, first) + 1
+            yield sentence, texts[first:last], improbable[first:last]
+            first = last
 
 
 @dataclass(frozen=True, slots=True)
@@ -152,20 +122,14 @@ class FlareEntity(AuthorsFlare):
     paper: ClassVar[str] = "Su et al. 2024 (DRAGIN), FLARE in its entity variant"
     searches: ClassVar[str] = "when entities are improbable"
 
-    def first_doubt(self, draft: Written, model: Model) -> Masked | None:
+    def judged(self, draft: Written, model: Model) -> Iterator[tuple[str, Sequence[str], Sequence[float]]]:
         writers = _writers(draft.text, [single_text(id, model) for id in draft.ids])
-        sentences = self.linguistics.sentences(draft.text)
-        for at, sentence in enumerate(sentences):
+        for sentence in self.linguistics.sentences(draft.text):
             start = draft.text.find(sentence)
-            if start < 0:
-                continue
             entities = [sentence[first:last] for first, last in self.linguistics.entities(sentence)]
-            spans = _find_in_turn(entities, draft.text, start)
+            spans = _find_in_turn(entities, draft.text, start) if start >= 0 else []
             values = [self._improbable(draft.tokens, writers, span) for span in spans]
-            if values and summed_up(values, self.over_sentence) > self.threshold:
-                masked = mask(sentence, entities, values, self.threshold)
-                return Masked(" ".join(sentences[:at]), masked, tuple(entities), tuple(values))
-        return None
+            yield sentence, entities, values
 
     def _improbable(self, tokens: Sequence[Token], writers: Sequence[int], span: tuple[int, int]) -> float:
         first, last = writers[span[0]], writers[span[1] - 1]

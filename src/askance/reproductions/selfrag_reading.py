@@ -7,10 +7,8 @@ are known, and one is missing where its probability is 0.
 import math
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
-from typing import Literal
 
 from askance.core.ports import Run
-from askance.core.trace import Decided
 from askance.core.types import (
     GenerateRequest,
     Generation,
@@ -24,14 +22,10 @@ from askance.core.types import (
     Token,
     untrusted,
 )
-from askance.methods.selfrag.deciding import SearchRule, found_for
+from askance.methods.selfrag.deciding import found_for
 from askance.methods.selfrag.judging import fitting, passage_parts
 from askance.methods.selfrag.method import SelfragKnobs
-from askance.methods.selfrag.segments import Action
-from askance.methods.selfrag.tasks import (
-    prompt_head,
-    task_of,
-)
+from askance.methods.selfrag.tasks import prompt_head, task_of
 from askance.methods.selfrag.tokens import (
     GROUPS,
     IRRELEVANT,
@@ -106,37 +100,26 @@ class Asked:
         ends = tuple(token.id for token in written.dropped) if written.finish == "end" else ()
         return bool(ends and self.run.model.decode(ends))
 
-    async def found(self, decision: Decided) -> tuple[Hit, ...]:
-        """The passages for the question, where the decision is to search for them."""
-        if decision.outcome != "search":
-            return ()
-        return await found_for(self.run, decision, self.knobs.passages)
+    async def found(
+        self, searches: bool, why: str, signal: str = "", numbers: Mapping[str, float] = {}
+    ) -> tuple[Hit, ...]:
+        """Record whether there is a search for the question; the passages found."""
+        outcome, query = ("search", self.question.text) if searches else ("keep", "")
+        told = {"signal": signal, "threshold": self.knobs.threshold, "query": query, "numbers": dict(numbers)}
+        decision = self.run.trace.decide("retrieve", outcome, why, **told)
+        return await found_for(self.run, decision, self.knobs.passages) if searches else ()
 
-    def decided_by_mode(self) -> Decided:
-        """The decision where there is none to make."""
-        action: Action = "retrieve" if self.knobs.mode == "always" else "none"
-        rule = SearchRule(self.knobs.mode, self.knobs.threshold)
-        return rule.decide(self.run, {}, action, self.question.text)
+    async def found_by_mode(self) -> tuple[Hit, ...]:
+        """What is found where there is nothing to decide."""
+        return await self.found(self.knobs.mode == "always", f"mode={self.knobs.mode}")
 
-    def decided_by_share(self, share: float, threshold: float, kind: str, probs: Distribution) -> Decided:
-        """The decision by a share of [Retrieval], of whichever kind."""
+    async def found_by_share(
+        self, share: float, threshold: float, kind: str, probs: Distribution
+    ) -> tuple[Hit, ...]:
+        """What is found where a share of [Retrieval], of whichever kind, decides."""
         above = "above" if share > threshold else "not above"
         why = f"the {kind} is {share:.2f}, {above} {threshold:g}"
-        return self.decided(share > threshold, why, signal=kind, numbers={**probs, "share": share})
-
-    def decided(
-        self, searches: bool, why: str, signal: str = "", numbers: Mapping[str, float] | None = None
-    ) -> Decided:
-        """A decision in the trace."""
-        return self.run.trace.decide(
-            "retrieve",
-            "search" if searches else "keep",
-            why,
-            signal=signal,
-            threshold=self.knobs.threshold,
-            query=self.question.text if searches else "",
-            numbers=dict(numbers or {}),
-        )
+        return await self.found(share > threshold, why, kind, {**probs, "share": share})
 
     def show(self, node: str, text: str, hit: Hit, numbers: Mapping[str, float], judged: Judgements) -> None:
         """A candidate in the trace: its text, passage, scores and what they were read from."""
@@ -153,8 +136,9 @@ class Asked:
 
     def answer_scores(self, written: Generation, judged: Judgements) -> dict[str, float]:
         """The score of a whole answer, and its parts (short form)."""
-        relevance = relevance_score(_filled("relevance", judged["relevance"]))
-        return self._scored(written, relevance, judged, self._part("utility", judged))
+        relevance, is_read = relevance_score(_filled("relevance", judged["relevance"])), judged["utility"]
+        utility = utility_score(_filled("utility", is_read)) if is_read and self.knobs.use_utility else 0.0
+        return self._scored(written, relevance, judged, utility)
 
     def segment_scores(self, written: Generation, judged: Judgements) -> dict[str, float]:
         """The score of a segment, and its parts (long form).
@@ -174,22 +158,11 @@ class Asked:
         self, written: Generation, relevance: float, judged: Judgements, utility: float
     ) -> dict[str, float]:
         knobs, tokens = self.knobs, (*written.tokens, *written.dropped)  # the end token included
-        sequence, support = sequence_score(tokens) if tokens else 1.0, self._part("support", judged)
+        sequence, is_read = sequence_score(tokens) if tokens else 1.0, judged["support"]
+        support = support_score(_filled("support", is_read)) if is_read and knobs.use_groundness else 0.0
         score = knobs.w_rel * relevance + knobs.w_sup * support + knobs.w_use * utility
-        return {
-            "score": score + (sequence if knobs.use_seqscore else 0.0),
-            "sequence": sequence,
-            "relevance": relevance,
-            "support": support,
-            "utility": utility,
-        }
-
-    def _part(self, group: Literal["support", "utility"], judged: Judgements) -> float:
-        is_used, score = {
-            "support": (self.knobs.use_groundness, support_score),
-            "utility": (self.knobs.use_utility, utility_score),
-        }[group]
-        return score(_filled(group, judged[group])) if is_used and judged[group] else 0.0
+        parts = {"sequence": sequence, "relevance": relevance, "support": support, "utility": utility}
+        return {"score": score + (sequence if knobs.use_seqscore else 0.0), **parts}
 
 
 def inverted_share(probs: Distribution) -> float:

@@ -80,9 +80,10 @@ class Claim:
         if lacking:
             return f"{passage.title!r} lacks {', '.join(map(repr, lacking[:3]))}"
         num_held = self.held(passage)
+        if num_held >= self.least:
+            return ""
         few = f"{passage.title!r} holds {num_held} of its {len(self.words)} words"
-        few = few if self.words else "it has no word to look for"
-        return few if num_held < self.least else ""
+        return few if self.words else "it has no word to look for"
 
 
 @dataclass(frozen=True, slots=True)
@@ -168,17 +169,20 @@ def best_support(claim: Claim, passages: Sequence[Passage]) -> tuple[Passage | N
 def _supporting(
     claim: Claim, shown: Sequence[Passage], marks: Sequence[Mark]
 ) -> tuple[tuple[Passage, ...], str]:
-    named = {passage.id: passage for mark in marks for passage in mark.passages}
-    objections = {id: claim.objection(passage) for id, passage in named.items()}
-    supporting = tuple(passage for id, passage in named.items() if not objections[id])
+    supporting, reasons = list[Passage](), list[str]()
+    for passage in {each.id: each for mark in marks for each in mark.passages}.values():
+        objection = claim.objection(passage)
+        if objection:
+            reasons.append(f"the model named it, but {objection}")
+        else:
+            supporting.append(passage)
     lost = "".join(f"[{number}]" for mark in marks for number in mark.lost)
-    reasons = [f"the model named it, but {objection}" for objection in objections.values() if objection]
     reasons += [f"the model wrote {lost}, which names no passage shown"] if lost else []
-    if not supporting and shown:
+    if not supporting:
         best, why = best_support(claim, shown)
-        supporting = (best,) if best else ()
+        supporting += [best] if best else []
         reasons += [why] if why else []
-    return supporting, "; ".join(reasons)
+    return tuple(supporting), "; ".join(reasons)
 
 
 def _spans(text: str) -> list[tuple[int, int]]:
@@ -215,11 +219,10 @@ def _named(text: str) -> frozenset[str]:
 
 def _holds(held: frozenset[str], word: str) -> bool:
     """Whether `word` is there, or a word that one of the two is the stem of."""
-    if word in held:
-        return True
-    stems = (word[:size] for size in range(max(STEM_LETTERS, len(word) - MOST_ENDING), len(word)))
-    if any(stem in held and not stem.isdigit() for stem in stems):
-        return True
-    if len(word) < STEM_LETTERS or word.isdigit():
-        return False
-    return any(each.startswith(word) and len(each) - len(word) <= MOST_ENDING for each in held)
+
+    def is_kin(other: str) -> bool:
+        stem, longer = sorted((word, other), key=len)
+        is_stem = len(stem) >= STEM_LETTERS and not stem.isdigit() and longer.startswith(stem)
+        return is_stem and len(longer) - len(stem) <= MOST_ENDING
+
+    return word in held or any(map(is_kin, held))

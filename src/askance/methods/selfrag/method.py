@@ -181,7 +181,8 @@ class Selfrag(SelfragKnobs):
             short = _short(text, question) if options_of(question) else text
             return Answer(text, option or short, citations)
         shown = () if path.in_use is None else (path.in_use,)
-        text += "" if option else await elicited(self, question, run, path.written.rstrip(), shown)
+        how = self.elicit_tokens if self.elicit and not option else 0, self.layout, self.wording
+        text += await elicited(question, run, path.written.rstrip(), shown, *how)
         return Answer(text, option or _short(text, question), citations)
 
     @property
