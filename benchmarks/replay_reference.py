@@ -35,10 +35,11 @@ from askance.reproductions.baselines import (
     ClosedBookAuthors,
     FixedLengthAuthors,
     FixedSentenceAuthors,
+    FlareEntity,
+    FlareToken,
     SingleAuthors,
 )
 from askance.reproductions.dragin import DraginAuthors, first_doubt, influence, read_words, scores, weigh
-from askance.reproductions.flare import FlareEntity, FlareToken
 from askance.retrieval.scripted import ScriptedRetriever
 from askance.text.linguistics import Linguistics
 from benchmarks.recorded import (

@@ -12,7 +12,7 @@ from askance.core.types import Passage, Question, Token
 from askance.methods.prompts import Wording
 from askance.models.scripted import Reply, ScriptedModel
 from askance.reproductions.answering import Answering, Written
-from askance.reproductions.flare import FlareEntity
+from askance.reproductions.baselines import FlareEntity
 from askance.retrieval.scripted import ScriptedRetriever
 from askance.text.linguistics import Linguistics
 from askance.text.sentences import sentences

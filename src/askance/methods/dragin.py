@@ -6,7 +6,7 @@ from typing import ClassVar, Literal
 
 from askance.core.knobs import SearchKnob, knob
 from askance.core.ports import Needs, Run
-from askance.core.types import Answer, Generation, Question, Signal, Want
+from askance.core.types import Answer, Generation, Question, Signal, Until, Want
 from askance.methods.looking import Heads, Look, own_look, proxy_look, weightiest
 from askance.methods.plain_trace import without_markers
 from askance.methods.prompts import layout_needs
@@ -32,6 +32,10 @@ class DraginKnobs(WritesAnswer):
     passages: int = knob(3, "passages in the prompt", at_least=1)
     query_top: int = knob(25, "most words (real_words) or tokens (last_n_tokens) of a query", at_least=1)
     heads: Heads = knob("max", "how heads are summed up for the trigger rind")
+    query_heads: Heads | None = knob(
+        None,
+        "how heads are summed up for the query real_words; none: as for the trigger; paper: mean",
+    )
     every_tokens: int = knob(25, "tokens between searches of the trigger every_tokens", at_least=1)
     max_rounds: int = knob(100, "most drafts of one answer", at_least=1)
     max_searches: int = knob(20, "most searches of one answer", at_least=1)
@@ -40,6 +44,7 @@ class DraginKnobs(WritesAnswer):
     paper: ClassVar[str] = "Su et al. 2024 (DRAGIN)"
     searches: ClassVar[str] = "when the model doubts a word"
     rind_signal: ClassVar[str] = ""
+    own_query_heads: ClassVar[Heads | None] = None
 
     @property
     def theta(self) -> float:
@@ -59,7 +64,7 @@ class DraginKnobs(WritesAnswer):
     @property
     def heads_of_query(self) -> Heads:
         """How heads are summed up for QFS."""
-        return self.heads
+        return self.query_heads or self.own_query_heads or self.heads
 
     @property
     def attention(self) -> Literal["max", "mean", "heads"] | None:
@@ -73,11 +78,11 @@ class DraginKnobs(WritesAnswer):
 
         With attention it goes one token further: a token's row exists once it has been fed.
         """
+        until: Until = SentenceFollowed() if want.attention else SentenceEnd()
+        num_tokens = writing.room
         if self.trigger == "every_tokens":
-            num_tokens, until = min(writing.room, self.every_tokens), AnswerEnd(writing.text)
-            return await writing.write(num_tokens, ("sentence", step), want, until)
-        sentence_end = SentenceFollowed() if want.attention else SentenceEnd()
-        return await writing.write(writing.room, ("sentence", step), want, sentence_end)
+            num_tokens, until = min(num_tokens, self.every_tokens), AnswerEnd(writing.text)
+        return await writing.write(num_tokens, ("sentence", step), want, until)
 
     def query_without_attention(self, writing: Writing, judged: Judged) -> str:
         """The query of every mode but real_words."""
@@ -108,18 +113,11 @@ class Dragin(DraginKnobs):
     profile: Literal["default"] = knob("default", "whose reading: ours")
     search_first: bool = knob(True, "search with the question before the first sentence")
     kept_passages: int = knob(1, "how many of the passages at hand stay when others are found", at_least=0)
-    query_heads: Heads | None = knob(
-        None, "how heads are summed up for the query real_words; none: as for the trigger"
-    )
 
     rind_signal: ClassVar[str] = "doubt (nats) × attention"
     calibrated: ClassVar[SearchKnob] = SearchKnob(
         "threshold", belongs_to=("trigger", "heads", "search_first"), scale=("trigger",), in_force="theta"
     )
-
-    @property
-    def heads_of_query(self) -> Heads:
-        return self.query_heads or self.heads
 
     @property
     def needs(self) -> Needs:
@@ -198,20 +196,16 @@ class DraginPaper(DraginKnobs):
     """
 
     profile: Literal["paper"] = knob("paper", "whose reading: the paper's")
-    query_heads: Heads | None = knob(None, "how heads are summed up for the query real_words; none: mean")
     query_context: Literal["question_and_answer", "whole_prompt"] = knob(
         "question_and_answer", "what the query real_words is taken from"
     )
 
     known_as: ClassVar[str] = "dragin"
     rind_signal: ClassVar[str] = "entropy (nats) × attention"
+    own_query_heads: ClassVar[Heads | None] = "mean"
     calibrated: ClassVar[SearchKnob] = SearchKnob(
         "threshold", belongs_to=("trigger", "heads"), scale=("trigger",), in_force="theta"
     )
-
-    @property
-    def heads_of_query(self) -> Heads:
-        return self.query_heads or "mean"
 
     @property
     def needs(self) -> Needs:

@@ -26,6 +26,7 @@ from askance.methods.bounded import Bounded
 from askance.methods.budget import NoRoom, has_room, most_that_fit
 from askance.methods.finishing import cited
 from askance.methods.plain_trace import settled, without_markers
+from askance.methods.prompts import EXAMPLES as WORKED
 from askance.methods.prompts import (
     Layout,
     chat_turns,
@@ -66,36 +67,9 @@ INSTRUCTION = (
     "correct and concise answer."
 )
 
-EXAMPLES = (
-    Worked(
-        (
-            Passage("", "Saxophone", "The saxophone was invented by the instrument maker Adolphe Sax."),
-            Passage("", "Adolphe Sax", "He was born in Dinant in 1814 and died in Paris in 1894."),
-        ),
-        "In which city did the inventor of the saxophone die?",
-        f"{FOLLOW_UP} Who invented the saxophone?\n"
-        f"{INTERMEDIATE} Adolphe Sax\n"
-        f"{FOLLOW_UP} In which city did Adolphe Sax die?\n"
-        f"{INTERMEDIATE} Paris\n"
-        f"{FINAL} Paris",
-    ),
-    Worked(
-        (
-            Passage("", "Mount Kenya", "It is 5,199 m high, which makes it the tallest mountain of Kenya."),
-            Passage("", "Kilimanjaro", "The tallest mountain of Tanzania rises to 5,895 m."),
-        ),
-        "Is the tallest mountain of Kenya higher than that of Tanzania?",
-        f"{FOLLOW_UP} How high is the tallest mountain of Kenya?\n"
-        f"{INTERMEDIATE} 5,199 m\n"
-        f"{FOLLOW_UP} How high is the tallest mountain of Tanzania?\n"
-        f"{INTERMEDIATE} 5,895 m\n"
-        f"{FINAL} no",
-    ),
-    Worked(
-        (Passage("", "Cello", "The cello has four strings, tuned in fifths."),),
-        "How many strings has a cello?",
-        f"{FINAL} four",
-    ),
+EXAMPLES = tuple(
+    Worked(tuple(Passage("", **told) for told in each["passages"]), each["question"], each["lines"])
+    for each in WORKED["iterdrag"]
 )
 """Examples of our own."""
 

@@ -5,9 +5,11 @@ the parts into the model's chat format, for models that offer nothing else. Thei
 any method takes another of.
 """
 
+import tomllib
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, field, fields
 from hashlib import blake2b
+from pathlib import Path
 from typing import Any, Literal
 
 from askance.core.ports import Model
@@ -25,28 +27,8 @@ from askance.core.types import (
     untrusted,
 )
 
-DEMOS = (
-    Demo(
-        "In which country was the composer of the opera Carmen born?",
-        "The opera Carmen was composed by Georges Bizet. Georges Bizet was born in Paris, which is in "
-        "France. So the answer is France.",
-    ),
-    Demo(
-        "Who died first, Marie Curie or Albert Einstein?",
-        "Marie Curie died in July 1934. Albert Einstein died in April 1955. July 1934 is before April 1955. "
-        "So the answer is Marie Curie.",
-    ),
-    Demo(
-        "Do the rivers Danube and Rhone flow into the same sea?",
-        "The Danube flows into the Black Sea. The Rhone flows into the Mediterranean Sea. "
-        "These are not the same sea. So the answer is no.",
-    ),
-    Demo(
-        "What is the mother tongue of the author of the novel The Trial?",
-        "The novel The Trial was written by Franz Kafka. The mother tongue of Franz Kafka was German. "
-        "So the answer is German.",
-    ),
-)
+EXAMPLES = tomllib.loads(Path(__file__).with_name("examples.toml").read_text(encoding="utf-8"))
+DEMOS = tuple(Demo(**each) for each in EXAMPLES["demos"])
 
 
 @dataclass(frozen=True, slots=True, repr=False)

@@ -4,7 +4,7 @@ RIND is doubt (entropy) times influence (the attention of what follows). Any que
 """
 
 import math
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Literal
 
@@ -143,9 +143,8 @@ class Trigger:
             why = f"in doubt, but {obstacle or 'there is nothing to ask'}"
         else:
             why = f"no word is {above}" if self.signal else "the answer is over"
-        outcome, threshold = "search" if query else "keep", self.threshold if self.signal else None
-        told = {"signal": self.signal, "threshold": threshold, "words": judged.words, "query": query}
-        return trace.decide("retrieve", outcome, why, **told)
+        threshold = self.threshold if self.signal else None
+        return decide_by_words(trace, why, judged.words, query, self.signal, threshold)
 
     def _signals(self, words: Sequence[TokenWord], values: Iterable[float]) -> tuple[WordSignal, ...]:
         judged = zip(words, values, strict=True)
@@ -155,6 +154,20 @@ class Trigger:
         """A search is due behind the text, whatever it says, unless the answer is over."""
         at, judged = None if is_over else len(written.text), self._signals(words, [0.0] * len(words))
         return Judged(written.text, judged, at, written.text, len(written.tokens))
+
+
+def decide_by_words(
+    trace: Trace,
+    why: str,
+    words: Sequence[WordSignal],
+    query: str,
+    signal: str,
+    threshold: float | None,
+    numbers: Mapping[str, float] = {},
+) -> Decided:
+    """Record a decision that was read from words: a search where there is a query."""
+    read = {"signal": signal, "threshold": threshold, "words": tuple(words), "numbers": dict(numbers)}
+    return trace.decide("retrieve", "search" if query else "keep", why, query=query, **read)
 
 
 def most_attention(written: Generation, at: int, heads: Heads) -> float:

@@ -2,15 +2,27 @@
 
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass, field
+from typing import ClassVar
 
 from askance.core.knobs import knob
-from askance.core.ports import Run
+from askance.core.ports import Needs, Run
 from askance.core.trace import Decided
-from askance.core.types import Answer, GenerateRequest, Generation, Hit, Key, Question, Sampling, Until, Want
+from askance.core.types import (
+    Answer,
+    GenerateRequest,
+    Generation,
+    Hit,
+    Key,
+    Question,
+    Sampling,
+    Signal,
+    Until,
+    Want,
+)
 from askance.methods.bounded import Bounded
 from askance.methods.finishing import as_answer, elicited
 from askance.methods.plain_trace import judgeable, plain_of
-from askance.methods.prompts import OWN, STOPS, Layout, Wording, answer_prompt
+from askance.methods.prompts import OWN, STOPS, Layout, Wording, answer_prompt, layout_needs
 from askance.text.answers import has_answer
 from askance.text.markers import Plain
 
@@ -24,6 +36,15 @@ class WritesAnswer(Bounded):
     elicit_tokens: int = knob(20, "most new tokens of an elicited answer", at_least=1)
     layout: Layout = knob("auto", "raw text or the model's chat format; auto is raw where the model takes it")
     wording: Wording = knob(OWN, "examples and fixed lines of the prompt")
+
+    goes_on: ClassVar[bool] = True
+    """Whether a model must go on from a text of its own."""
+    reads: ClassVar[frozenset[Signal]] = frozenset()
+    """The signals that are looked at."""
+
+    @property
+    def needs(self) -> Needs:
+        return Needs(self.reads, one_of=layout_needs(self.layout, goes_on=self.goes_on), retriever=True)
 
     def begin(self, question: Question, run: Run) -> "Writing":
         """An answer that is still empty."""

@@ -21,13 +21,16 @@ from askance.methods.selfrag.tokens import (
     has_reflection_tokens,
     search_share,
 )
-from askance.reproductions.selfrag_reading import Asked, Read, inverted_share, segment
-from askance.reproductions.selfrag_strings import (
+from askance.reproductions.selfrag_reading import (
+    Asked,
+    Read,
     Told,
     bare,
     cited_text,
     closed_text,
+    inverted_share,
     says_nothing,
+    segment,
     segment_text,
     spaced,
     whole_text,

@@ -8,9 +8,11 @@ names in scripts without capitals or in text that is all capitals; numbers, and 
 """
 
 import re
+import tomllib
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from functools import partial
+from pathlib import Path
 
 from askance.core.types import Token
 from askance.text.sentences import sentence_spans, sentences
@@ -18,17 +20,8 @@ from askance.text.sentences import sentence_spans, sentences
 WORD = re.compile(r"\w+(?:['’\-.]\w+)*")
 """Letters and digits, with inner hyphens, apostrophes and points."""
 
-FUNCTION_WORDS = frozenset(
-    """
-    a about above after again against all also am an and any are as at be because been before being below
-    between both but by can could did do does doing down during each either few for from further had has have
-    having he her here hers herself him himself his how i if in into is it its itself just may me might more
-    most must my myself neither no nor not now of off on once only or other our ours ourselves out over own
-    same shall she should so some such than that the their theirs them themselves then there these they this
-    those through thus to too under until up upon us very was we were what when where which while who whom
-    whose why will with within without would yes yet you your yours yourself yourselves
-    """.split()
-)
+_ENGLISH = tomllib.loads(Path(__file__).with_name("english.toml").read_text(encoding="utf-8"))
+FUNCTION_WORDS = frozenset(_ENGLISH["function_words"].split())
 """English words that carry no content of their own."""
 
 
@@ -62,20 +55,15 @@ class TokenWord:
 
 def token_words(tokens: Sequence[Token]) -> tuple[TokenWord, ...]:
     """Group tokens into words by their character offsets, whatever the tokenizer's space marker."""
-    if not tokens:
-        return ()
-    text, origin = "".join(token.text for token in tokens), tokens[0].start
-    found = []
-    first = last = 0
+    text, found = "".join(token.text for token in tokens), []
     for match in re.finditer(r"\S+", text):
-        start, end = match.start() + origin, match.end() + origin
-        while tokens[first].end <= start and tokens[first].start < start:
-            first += 1
-        last = max(last, first)
-        while last < len(tokens) and tokens[last].start < end:
-            last += 1
-        found.append(TokenWord(match.group(), start, end, first, last))
-        first = last - 1
+        start, end = (tokens[0].start + at for at in match.span())
+        inside = [
+            at
+            for at, token in enumerate(tokens)
+            if token.start < end and (token.end > start or token.start == start)
+        ]
+        found.append(TokenWord(match[0], start, end, inside[0], inside[-1] + 1))
     return tuple(found)
 
 
@@ -83,18 +71,10 @@ Spans = Sequence[tuple[int, int]]
 
 _LETTERS = r"[\w\u0300-\u036f]"  # \w leaves out combining accents
 _SPELLED_WORD = re.compile(rf"{_LETTERS}+(?:['’\-.]{_LETTERS}+)*")
-_OPENERS = frozenset(
-    """
-    according although another answer because despite during finally first furthermore hence however indeed
-    instead later many meanwhile moreover nevertheless next note one perhaps question second several similarly
-    since still therefore third today two unless unlike whereas whether
-    """.split()
-)
-_CONNECTORS = frozenset(
-    "of the de la le les du des di da do dos das del della van von der den ter zu bin ibn al el af".split()
-)
-_SMALL_WORDS = FUNCTION_WORDS | _CONNECTORS | {"et", "und", "y"}
-_BEFORE_POINT = frozenset("dr jr mr mrs ms prof rev sen sr st mt ft gen col lt capt".split())
+_OPENERS = frozenset(_ENGLISH["openers"].split())
+_CONNECTORS = frozenset(_ENGLISH["connectors"].split())
+_SMALL_WORDS = FUNCTION_WORDS | _CONNECTORS | frozenset(_ENGLISH["small_words"].split())
+_BEFORE_POINT = frozenset(_ENGLISH["before_point"].split())
 
 _MONTH = (
     "(?:January|February|March|April|May|June|July|August|September|October|November|December"
