@@ -1,8 +1,9 @@
 """What DRAGIN is compared with: no search, one, one every n tokens or every sentence, and FLARE."""
 
 import math
-from collections.abc import Awaitable, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass
+from functools import partial
 from typing import ClassVar, Literal
 
 from askance.core.knobs import SearchKnob, knob
@@ -64,23 +65,21 @@ class Single(WritesAnswer):
 
     async def answer(self, question: Question, run: Run) -> Answer:
         writing, model = self.begin(question, run), run.model
-
-        def search(k: int) -> Awaitable[tuple[Hit, ...]]:
-            return search_for(question.text, run, k, "this method searches once, with the question itself")
+        why = "this method searches once, with the question itself"
+        search = partial(search_for, question.text, run, why=why)
 
         def prompt(hits: Sequence[Hit]) -> Prompt:
             return answer_prompt(model, question, hits, layout=self.layout, wording=self.wording)
 
-        def num_fitting(hits: Sequence[Hit]) -> int:
-            room = min(model.context_tokens - self.max_tokens, self.l_max or math.inf) - model.count(
-                prompt(())
-            )
-            return num_in_room(hits, room, lambda shown: model.count(prompt(shown)))
+        def count(hits: Sequence[Hit]) -> int:
+            return model.count(prompt(hits))
 
         if self.passages:
             hits = await search(self.passages)
         else:
-            hits = await search_as_fits(search, num_fitting, self.most_passages)
+            room = min(model.context_tokens - self.max_tokens, self.l_max or math.inf) - count(())
+            fitting = partial(num_in_room, room=room, count=count)
+            hits = await search_as_fits(search, fitting, self.most_passages)
         if not self.passages or self.l_max is not None:
             most = most_that_fit(len(hits), lambda num: has_room(model, prompt(hits[:num]), self.max_tokens))
             if most != len(hits):
@@ -239,6 +238,7 @@ def decide(trace: Trace, sentence: Generation, search_below: float, mask_below: 
     query = masked(tokens, mask_below) if least <= search_below else ""
     above = "above" if least > search_below else "not above"
     why = f"the least probable token has {least:.2f}, {above} {search_below:g}"
+    why += "" if query or least > search_below else ": there is nothing to ask"
     numbers = {"least probability": least}
     return decide_by_words(trace, why, signals, query, "token probability", search_below, numbers)
 

@@ -31,15 +31,13 @@ class Told:
 
     Attributes:
         hits: passages that it found, in the order of its searches, each once and where it came first.
-        failure: why it has no answer; empty where it came to an end.
-        is_refused: it failed since a server refused what it asked for.
+        error: why it has no answer; None where it came to an end.
     """
 
     name: str
     answer: Answer = Answer("")
     hits: tuple[Hit, ...] = ()
-    failure: str = ""
-    is_refused: bool = False
+    error: Exception | None = None
 
     @property
     def bare(self) -> str:
@@ -63,20 +61,18 @@ async def ask_member(name: str, method: Method, question: Question, run: Run, al
     trace = run.trace.aside()
     retriever = NotedRetriever(run.retriever, trace)
     own = replace(run, retriever=retriever, trace=trace)
-    failure, is_refused = "", False
+    answer, error = Answer(""), None
     with run.trace.because(run.trace.decide("member", "ask", f"{name} answers on its own")):
         try:
             answer = await answer_of(name, method, question, own, allowance)
         except (LimitReached, ModelSpecError):
             raise
-        except (AskanceError, NoRoom) as error:
-            answer, failure = Answer(""), str(error) or type(error).__name__
-            is_refused = isinstance(error, RequestRefused)
-            run.trace.decide("member", "failed", f"{name}: {failure}")
+        except (AskanceError, NoRoom) as raised:
+            error = raised
+            run.trace.decide("member", "failed", f"{name}: {raised}")
         finally:
             allowance.close()
-    found = each_once(hit for _, hits in retriever.shown for hit in hits)
-    return Told(name, answer, found, failure, is_refused)
+    return Told(name, answer, each_once(hit for _, hits in retriever.shown for hit in hits), error)
 
 
 def endings_of(told: Sequence[Told], most_passages: int | None) -> list[tuple[Told, Ending]]:
@@ -85,7 +81,7 @@ def endings_of(told: Sequence[Told], most_passages: int | None) -> list[tuple[To
     Args:
         most_passages: None for all that were found.
     """
-    ended = [each for each in told if not each.failure]
+    ended = [each for each in told if each.error is None]
     ranked = fuse_hits([each.hits for each in ended])
     places, endings = {hit.passage.id: hit.rank for hit in ranked[:most_passages]}, []
     for each in ended:
@@ -206,9 +202,11 @@ class Blender(Knobs):
             AllFailed: none has; says why.
             RequestRefused: the same, where a server refused what each of them asked for.
         """
-        failures = [f"{each.name}: {each.failure.rstrip('.')}" for each in told if each.failure]
+        failures = [f"{each.name}: {str(each.error).rstrip('.')}" for each in told if each.error]
         if len(failures) == len(told):
-            kind = RequestRefused if all(each.is_refused for each in told) else AllFailed
+            kind = (
+                RequestRefused if all(isinstance(each.error, RequestRefused) for each in told) else AllFailed
+            )
             raise kind(f"method blender: each of its methods failed. {'; '.join(failures)}.")
         why = f"{len(told) - len(failures)} of {len(told)} methods came to an end"
         numbers = {"methods": float(len(told)), "failed": float(len(failures))}

@@ -101,19 +101,16 @@ def checked(
             stay then.
     """
     written = plain_of(text, question, trace)
-    kept, refused = list[Citation](), list[Finding]()
+    found = list[Finding]()
     for each in citations:
         start, end = written.offset(each.start), written.offset(each.end)
-        said = written.text[start:end]
-        stays = judged and says(said)
-        objection = "" if stays else claim_of(said, question.text).objection(each.passage)
-        if objection:
-            refused.append(Finding(start, end, (), f"it was written with a passage, but {objection}"))
-        else:
-            kept.append(replace(each, start=start, end=end))
-    _tell(trace, written.text, refused)
-    numbers = {id: at for at, id in enumerate(dict.fromkeys(each.passage.id for each in kept), start=1)}
-    return written.text, tuple(replace(each, number=numbers[each.passage.id]) for each in kept)
+        said, objection = written.text[start:end], ""
+        if not (judged and says(said)):
+            objection = claim_of(said, question.text).objection(each.passage)
+        why = f"it was written with a passage, but {objection}" if objection else ""
+        found.append(Finding(start, end, () if why else (each.passage,), why))
+    _tell(trace, written.text, found)
+    return written.text, citations_of(found)
 
 
 def _mark(end: int, at: int, numbers: Sequence[int], shown: Shown) -> Mark:

@@ -4,8 +4,9 @@ The three beginnings of a line are the paper's; all other words of the prompt ar
 """
 
 import re
-from collections.abc import Awaitable, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass, field
+from functools import partial
 from typing import ClassVar
 
 from askance.core.knobs import knob
@@ -189,13 +190,7 @@ class Iterdrag(Bounded):
     async def _search(self, lines: Lines, query: str, why: str) -> None:
         """Add what is found for a query to the passages, the best of it last."""
         query = without_markers(query, lines.question, lines.run.trace)
-
-        def search(k: int) -> Awaitable[tuple[Hit, ...]]:
-            return search_for(query, lines.run, k, why)
-
-        def affordable(found: Sequence[Hit]) -> int:
-            return self._affordable(lines, found)
-
+        search, affordable = partial(search_for, query, lines.run, why=why), partial(self._affordable, lines)
         if lines.num_passages:
             found = await search(lines.num_passages)
         else:
@@ -231,10 +226,7 @@ class Iterdrag(Bounded):
         def prompt_with(num_hits: int) -> Prompt:
             return self._prompt(lines, [lines.hits[at] for at in sorted(by_rank[:num_hits])], FINAL)
 
-        def fits(num_hits: int) -> bool:
-            return has_room(run.model, prompt_with(num_hits), self.answer_tokens)
-
-        num_hits = most_that_fit(most, fits)
+        num_hits = most_that_fit(most, lambda num: has_room(run.model, prompt_with(num), self.answer_tokens))
         if num_hits != most:
             why = f"the final answer has room for {num_hits or 0} of {most}"
             run.trace.decide("passages", "fewer", why, numbers={"passages": float(num_hits or 0)})

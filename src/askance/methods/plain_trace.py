@@ -42,7 +42,10 @@ class PlainTrace(Trace):
     def draft(self, text: str) -> None:
         # A draft goes on from what is kept; after any other event another one begins.
         if self._draft_since != len(self.events):
-            self._draft, self._draft_since = self._kept.branch(), len(self.events)
+            self._draft, self._draft_since = (
+                replace(self._kept, markers=[*self._kept.markers]),
+                len(self.events),
+            )
         piece = self._draft.add(text)
         if piece:
             self._of.draft(piece)

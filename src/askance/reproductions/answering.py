@@ -17,6 +17,7 @@ from askance.core.types import (
     Question,
     Raw,
     Sampling,
+    Signal,
     Span,
     Token,
     TokenIds,
@@ -47,13 +48,14 @@ class AuthorsMethod(Bounded):
     elicit_tokens: int = knob(20, "most new tokens of an elicited answer", at_least=1)
     wording: Wording = knob(OWN, "examples and fixed lines of the prompt")
 
-    @property
-    def keeps_markers(self) -> bool:
-        return True
+    keeps_markers: ClassVar[bool] = True
+    reads: ClassVar[frozenset[Signal]] = frozenset()
+    """The signals that are looked at."""
+    retrieves: ClassVar[bool] = False
 
     @property
     def needs(self) -> Needs:
-        return Needs(capabilities=frozenset({"raw"}))
+        return Needs(self.reads, frozenset({"raw"}), retriever=self.retrieves)
 
     def begin(self, question: Question, run: Run) -> "Answering":
         """An answer that is still empty."""
@@ -67,9 +69,7 @@ class AuthorsSearch(AuthorsMethod):
     passages: int = knob(3, "passages per search", at_least=1)
     query_tokens: int = knob(64, "a query keeps this many of its last tokens", at_least=1)
 
-    @property
-    def needs(self) -> Needs:
-        return Needs(capabilities=frozenset({"raw"}), retriever=True)
+    retrieves: ClassVar[bool] = True
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

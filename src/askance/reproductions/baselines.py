@@ -7,9 +7,9 @@ from dataclasses import dataclass
 from typing import ClassVar, Literal
 
 from askance.core.knobs import SearchKnob, knob
-from askance.core.ports import Model, Needs, Run
+from askance.core.ports import Model, Run
 from askance.core.trace import WordSignal
-from askance.core.types import Answer, Question, Token, Want
+from askance.core.types import Answer, Question, Signal, Token, Want
 from askance.reproductions.answering import (
     Answering,
     AuthorsDrafts,
@@ -134,13 +134,8 @@ class AuthorsFlare(AuthorsDrafts):
     calibrated: ClassVar[SearchKnob] = SearchKnob("threshold", belongs_to=("over_sentence",))
     joins_empty: ClassVar[bool] = True
 
-    @property
-    def want(self) -> Want:
-        return Want(logprob=True)
-
-    @property
-    def needs(self) -> Needs:
-        return Needs(signals=frozenset({"logprob"}), capabilities=frozenset({"raw"}), retriever=True)
+    want: ClassVar[Want] = Want(logprob=True)
+    reads: ClassVar[frozenset[Signal]] = frozenset({"logprob"})
 
     async def first_doubt(self, draft: Written, so_far: Answering) -> Doubt | None:
         """The first sentence whose values, summed up, are above the threshold."""

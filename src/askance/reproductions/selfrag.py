@@ -65,10 +65,7 @@ class SelfragAuthors(SelfragKnobs):
         signals: set[Signal] = {"logprob"} if self.use_seqscore else set()
         return Needs(frozenset(signals), retriever=self.mode != "never")
 
-    @property
-    def keeps_markers(self) -> bool:
-        """The text stays as it was written."""
-        return True
+    keeps_markers: ClassVar[bool] = True
 
     def check_models(self, models: Mapping[Role, Model]) -> None:
         """Raise MissingAbility for a model that was not trained on reflection tokens."""

@@ -122,10 +122,9 @@ def findings(
         marks: the markers that the model wrote.
     """
     spans = _spans(text)
-    marked = [_sentence_of(mark.at, text, spans) for mark in marks]
     found = list[Finding]()
     for at, (start, end) in enumerate(spans):
-        own = [mark for mark, place in zip(marks, marked, strict=True) if place == at]
+        own = [mark for mark in marks if _sentence_of(mark.at, text, spans) == at]
         question = next((told for offset, told in reversed(asked) if offset <= start), "")
         claim = claim_of(text[start:end], question, short)
         passages, why = _supporting(claim, [hit.passage for hit in _shown_within(start, end, shown)], own)
@@ -161,9 +160,9 @@ def citations_of(found: Sequence[Finding]) -> tuple[Citation, ...]:
 def best_support(claim: Claim, passages: Sequence[Passage]) -> tuple[Passage | None, str]:
     """Of the passages that support a claim the one that holds most of its words, or why there is none."""
     ranked = sorted(passages, key=claim.held, reverse=True)
-    objections = [claim.objection(passage) for passage in ranked]
-    best = next((each for each, objection in zip(ranked, objections, strict=True) if not objection), None)
-    return best, "" if best or not ranked else f"no passage shown supports it: {objections[0]}"
+    best = next((passage for passage in ranked if not claim.objection(passage)), None)
+    is_refused = ranked and best is None
+    return best, f"no passage shown supports it: {claim.objection(ranked[0])}" if is_refused else ""
 
 
 def _supporting(
