@@ -8,10 +8,10 @@ import pytest
 from askance.ask import ask
 from askance.core.ports import Run
 from askance.core.trace import Trace
-from askance.core.types import Passage, Question, Token
+from askance.core.types import Generation, Passage, Question, Token
 from askance.methods.prompts import Wording
 from askance.models.scripted import Reply, ScriptedModel
-from askance.reproductions.answering import Answering, Written
+from askance.reproductions.answering import Answering
 from askance.reproductions.baselines import FlareEntity
 from askance.retrieval.scripted import ScriptedRetriever
 from askance.text.linguistics import Linguistics
@@ -54,10 +54,10 @@ def doubt(method, probabilities, text=None):
     """What is in doubt in a draft of (piece, probability) pairs, which are its text unless one is given."""
     pieces = [piece for piece, _ in probabilities]
     tokens = tuple(
-        Token(token.id, token.text, token.start, token.end, math.log(probability))
-        for token, (_, probability) in zip(tokens_of(pieces), probabilities, strict=True)
+        Token(at, token.text, token.start, token.end, math.log(probability))
+        for at, (token, (_, probability)) in enumerate(zip(tokens_of(pieces), probabilities, strict=True))
     )
-    draft = Written(text or "".join(pieces), tuple(range(len(pieces))), tokens)
+    draft = Generation(text or "".join(pieces), tokens)
     so_far = Answering(QUESTION, Run({"answer": Tokens(pieces)}, ScriptedRetriever([]), Trace()), BARE)
     return asyncio.run(method.first_doubt(draft, so_far))
 

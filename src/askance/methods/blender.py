@@ -122,21 +122,6 @@ class Shares:
         trace.decide("budget", "spent", why, numbers=spent)
 
 
-def shared_out(names: Sequence[str], most: int | None, num_kept: int | None) -> Shares:
-    """Each method has L_max, and so has the last call; or all together, the methods in equal parts.
-
-    Args:
-        num_kept: of what all have together, for the last call; None where each has its own.
-    """
-    if num_kept is None:
-        accounts = [Account(most) for _ in (*names, "the last call")]
-        members = [account.share(1) for account in accounts[:-1]]
-    else:
-        accounts = [Account(most, set_aside=num_kept)]
-        members = [accounts[0].share(len(names) - number) for number in range(len(names))]
-    return Shares(accounts, dict(zip(names, members, strict=True)), num_kept or 0)
-
-
 OF_THE_PAPER = Members(
     (("single", Single()), ("iterdrag", Iterdrag()), ("airrag_lite", AirragLite()), ("airrag", Airrag()))
 )
@@ -190,10 +175,16 @@ class Blender(Knobs):
         return answer
 
     def _shares(self, question: Question, run: Run) -> Shares:
-        names, kept = self.methods.names, None
+        """Each method has L_max, and so has the last call; or all together, the methods in equal parts."""
+        names, kept = self.methods.names, 0
         if self.strict_budget and self.l_max is not None:
             kept = num_kept_for_choosing(run.model, question, self.prompts, len(names), self.l_max)
-        return shared_out(names, self.l_max, kept)
+            accounts = [Account(self.l_max, set_aside=kept)]
+            members = [accounts[0].share(len(names) - number) for number in range(len(names))]
+        else:
+            accounts = [Account(self.l_max) for _ in (*names, "the last call")]
+            members = [account.share(1) for account in accounts[:-1]]
+        return Shares(accounts, dict(zip(names, members, strict=True)), kept)
 
     def _count(self, run: Run, told: Sequence[Told]) -> None:
         """Say how many have come to an end.

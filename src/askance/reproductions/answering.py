@@ -3,7 +3,7 @@
 import re
 from abc import ABC, abstractmethod
 from collections.abc import Collection, Iterator, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from typing import ClassVar, Literal
 
 from askance.core.knobs import knob
@@ -12,6 +12,7 @@ from askance.core.trace import Decided, Trace, WordSignal
 from askance.core.types import (
     Answer,
     GenerateRequest,
+    Generation,
     Hit,
     Key,
     Question,
@@ -19,7 +20,6 @@ from askance.core.types import (
     Sampling,
     Signal,
     Span,
-    Token,
     TokenIds,
     Want,
     untrusted,
@@ -79,18 +79,6 @@ class AuthorsRounds(AuthorsSearch):
     max_rounds: int = knob(100, "most rounds of one answer", at_least=1)
 
 
-@dataclass(frozen=True, slots=True)
-class Written:
-    """A generation as the code sees it: an end token is part of it, and its string a part of the text.
-
-    The text stands by itself: where a tokenizer puts a space in front of a text, it has none.
-    """
-
-    text: str
-    ids: TokenIds
-    tokens: tuple[Token, ...]
-
-
 @dataclass(slots=True)
 class Answering:
     """One question on its way: the answer so far, and which passages were shown from which character on.
@@ -130,10 +118,11 @@ class Answering:
         key: Key,
         passages: Sequence[str] | None = None,
         want: Want = Want(),
-    ) -> Written:
+    ) -> Generation:
         """Generate greedily, without stop strings, with `passages` in front of the question.
 
-        An end token is part of what is written.
+        As the code sees it, the end token is one of the tokens, and its string a part of the text, which
+        stands by itself: where a tokenizer puts a space in front of a text, it has none.
         """
         model, prompt = self.run.model, self._prompt(so_far, passages)
         (generation,) = await model.generate(
@@ -142,7 +131,7 @@ class Answering:
         tokens = (*generation.tokens, *generation.dropped)
         ids = tuple(token.id for token in tokens)
         self.control |= {model.decode((id,)): id for id in set(ids) if is_control(id, model)}
-        return Written(model.decode(ids, at_start=True), ids, tokens)
+        return replace(generation, text=model.decode(ids, at_start=True), tokens=tokens, dropped=())
 
     async def search(self, decision: Decided, k: int, query_tokens: int) -> tuple[str, ...]:
         """The texts of `k` passages; empty ones stand for those that were not found.
@@ -252,6 +241,13 @@ class Doubt:
     signal: str = ""
     threshold: float | None = None
 
+    def decide(self, trace: Trace) -> Decided:
+        """Record the search."""
+        why = "a search is due" if self.threshold is None else f"a sentence is above {self.threshold:g}"
+        told = {"signal": self.signal, "threshold": self.threshold, "words": self.words, "query": self.query}
+        numbers = {"kept characters": float(len(self.kept))}
+        return trace.decide("retrieve", "search", why, numbers=numbers, **told)
+
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class AuthorsDrafts(AuthorsRounds, ABC):
@@ -270,7 +266,7 @@ class AuthorsDrafts(AuthorsRounds, ABC):
         """The signals of a draft that are looked at."""
 
     @abstractmethod
-    async def first_doubt(self, draft: Written, so_far: Answering) -> Doubt | None:
+    async def first_doubt(self, draft: Generation, so_far: Answering) -> Doubt | None:
         """Where `draft` is to be written again, or None to keep all of it."""
 
     async def answer(self, question: Question, run: Run) -> Answer:
@@ -283,7 +279,7 @@ class AuthorsDrafts(AuthorsRounds, ABC):
                 run.trace.decide("retrieve", "keep", "no sentence of the draft is in doubt")
                 so_far.replace(f"{before.strip()} {draft.text.strip()}")
                 continue
-            decision, kept = _decide(run.trace, doubt), doubt.kept.strip()
+            decision, kept = doubt.decide(run.trace), doubt.kept.strip()
             passages = await so_far.search(decision, self.passages, self.query_tokens)
             with run.trace.because(decision):
                 new = await self.again(self._behind(before, kept), so_far, passages, step)
@@ -301,13 +297,6 @@ class AuthorsDrafts(AuthorsRounds, ABC):
         """The parts as they stand behind "Answer:"."""
         text = self._joined(*parts)
         return f" {text}" if text or self.joins_empty else ""
-
-
-def _decide(trace: Trace, doubt: Doubt) -> Decided:
-    why = "a search is due" if doubt.threshold is None else f"a sentence is above {doubt.threshold:g}"
-    told = {"signal": doubt.signal, "threshold": doubt.threshold, "words": doubt.words, "query": doubt.query}
-    numbers = {"kept characters": float(len(doubt.kept))}
-    return trace.decide("retrieve", "search", why, numbers=numbers, **told)
 
 
 def control_spans(text: str, control: Collection[str]) -> tuple[Span, ...]:

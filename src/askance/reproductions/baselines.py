@@ -9,7 +9,7 @@ from typing import ClassVar, Literal
 from askance.core.knobs import SearchKnob, knob
 from askance.core.ports import Model, Run
 from askance.core.trace import WordSignal
-from askance.core.types import Answer, Question, Signal, Token, Want
+from askance.core.types import Answer, Generation, Question, Signal, Token, Want
 from askance.reproductions.answering import (
     Answering,
     AuthorsDrafts,
@@ -17,7 +17,6 @@ from askance.reproductions.answering import (
     AuthorsRounds,
     AuthorsSearch,
     Doubt,
-    Written,
     joined,
 )
 from askance.text.linguistics import OWN, Linguistics
@@ -137,7 +136,7 @@ class AuthorsFlare(AuthorsDrafts):
     want: ClassVar[Want] = Want(logprob=True)
     reads: ClassVar[frozenset[Signal]] = frozenset({"logprob"})
 
-    async def first_doubt(self, draft: Written, so_far: Answering) -> Doubt | None:
+    async def first_doubt(self, draft: Generation, so_far: Answering) -> Doubt | None:
         """The first sentence whose values, summed up, are above the threshold."""
         before = list[str]()
         for sentence, texts, values in self.judged(draft, so_far.run.model):
@@ -154,7 +153,7 @@ class AuthorsFlare(AuthorsDrafts):
         return None
 
     @abstractmethod
-    def judged(self, draft: Written, model: Model) -> Iterator[tuple[str, Sequence[str], Sequence[float]]]:
+    def judged(self, draft: Generation, model: Model) -> Iterator[tuple[str, Sequence[str], Sequence[float]]]:
         """Each sentence with its tokens or entities, and 1 − p of each of these."""
 
 
@@ -179,8 +178,8 @@ class FlareToken(AuthorsFlare):
     paper: ClassVar[str] = "Su et al. 2024 (DRAGIN), FLARE in its token variant"
     searches: ClassVar[str] = "when tokens are improbable"
 
-    def judged(self, draft: Written, model: Model) -> Iterator[tuple[str, Sequence[str], Sequence[float]]]:
-        texts = [single_text(id, model) for id in draft.ids]
+    def judged(self, draft: Generation, model: Model) -> Iterator[tuple[str, Sequence[str], Sequence[float]]]:
+        texts = [single_text(token.id, model) for token in draft.tokens]
         improbable = [1 - math.exp(token.logprob or 0.0) for token in draft.tokens]
         first = 0
         for sentence in self.linguistics.sentences(draft.text):
@@ -220,8 +219,8 @@ class FlareEntity(AuthorsFlare):
     paper: ClassVar[str] = "Su et al. 2024 (DRAGIN), FLARE in its entity variant"
     searches: ClassVar[str] = "when entities are improbable"
 
-    def judged(self, draft: Written, model: Model) -> Iterator[tuple[str, Sequence[str], Sequence[float]]]:
-        writers = _writers(draft.text, [single_text(id, model) for id in draft.ids])
+    def judged(self, draft: Generation, model: Model) -> Iterator[tuple[str, Sequence[str], Sequence[float]]]:
+        writers = _writers(draft.text, [single_text(token.id, model) for token in draft.tokens])
         for sentence in self.linguistics.sentences(draft.text):
             start = draft.text.find(sentence)
             entities = [sentence[first:last] for first, last in self.linguistics.entities(sentence)]

@@ -12,9 +12,9 @@ from numpy.typing import NDArray
 from askance.core.knobs import SearchKnob, knob
 from askance.core.ports import Model, Needs
 from askance.core.trace import WordSignal
-from askance.core.types import Capability, Signal, Token, TokenIds, Want
+from askance.core.types import Capability, Generation, Signal, Token, TokenIds, Want
 from askance.methods.rind import QueryMode, TriggerMode, query_in_words
-from askance.reproductions.answering import Answering, AuthorsDrafts, Doubt, Written, joined
+from askance.reproductions.answering import Answering, AuthorsDrafts, Doubt, joined
 
 _LLAMA2_NEWLINE_ID = 13
 _LLAMA2_END = "</s>"
@@ -89,14 +89,15 @@ class DraginAuthors(AuthorsDrafts):
         capabilities: set[Capability] = {"raw", "attend"} if attends else {"raw"}
         return Needs(frozenset(signals), frozenset(capabilities), retriever=True)
 
-    async def first_doubt(self, draft: Written, so_far: Answering) -> Doubt | None:
+    async def first_doubt(self, draft: Generation, so_far: Answering) -> Doubt | None:
         doubt = await self.doubt_of(draft, so_far.run.model)
         return doubt and replace(doubt, query=await self.query_for(doubt, so_far))
 
-    async def doubt_of(self, draft: Written, model: Model) -> Doubt | None:
+    async def doubt_of(self, draft: Generation, model: Model) -> Doubt | None:
         """What is to be written again, without the query for it."""
-        pieces, sentences = model.pieces(draft.ids), self.linguistics.sentences(draft.text)
-        words = read_words(draft.ids, pieces, space_marker(self.space_marker, model), after_end=True)
+        ids, sentences = tuple(token.id for token in draft.tokens), self.linguistics.sentences(draft.text)
+        pieces = model.pieces(ids)
+        words = read_words(ids, pieces, space_marker(self.space_marker, model), after_end=True)
         texts = [word.text for word in words]
         if self.trigger == "every_tokens":
             return _unconditional([word.text for word in words if word.first < self.every_tokens])
@@ -107,9 +108,9 @@ class DraginAuthors(AuthorsDrafts):
             each = [float(np.mean(improbable[word.first : word.last])) for word in words]
             mean = first_doubt(sentences, texts, lambda first, last: each[first:last], np.mean, self.theta)
             return mean and replace(mean, signal="1 − probability", threshold=self.theta)
-        if not draft.ids:
+        if not ids:
             return None
-        attention = influence((await model.attend(draft.ids, bos=False)).weights, pieces[0])
+        attention = influence((await model.attend(ids, bos=False)).weights, pieces[0])
         doubts = [_doubt_of(token, self.doubt) for token in draft.tokens]
         values_of = partial(scores, *weigh(words, attention.tolist(), doubts))
         real_words = self.linguistics.real_words if self.real_words_only else None
