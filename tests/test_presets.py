@@ -4,7 +4,7 @@ import pytest
 
 from askance.config import open_engine
 from askance.core.errors import AskanceError, KnobError, PresetError, UnknownName
-from askance.methods.baselines import Flare
+from askance.methods.flare import Flare
 from askance.presets import OF_MODELS, open_preset, preset_text, shipped
 from askance.wire import make_method, method_class, read_settings, with_preset
 from askance.wordings import open_wording

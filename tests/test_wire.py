@@ -7,7 +7,7 @@ from askance.config import open_engine
 from askance.core.errors import BadIndex, InputError, KnobError, ModelSpecError, UnknownName
 from askance.core.knobs import short_repr
 from askance.core.ports import Method
-from askance.methods.baselines import Flare
+from askance.methods.flare import Flare
 from askance.methods.prompts import Wording
 from askance.models.scripted import ScriptedModel
 from askance.wire import (

@@ -30,7 +30,7 @@ METHODS = {
     "single": "askance.methods.baselines:Single",
     "fixed_length": "askance.methods.baselines:FixedLength",
     "fixed_sentence": "askance.methods.baselines:FixedSentence",
-    "flare": "askance.methods.baselines:Flare",
+    "flare": "askance.methods.flare:Flare",
     "flare_token": "askance.reproductions.baselines:FlareToken",
     "flare_entity": "askance.reproductions.baselines:FlareEntity",
     "dragin": "askance.methods.dragin:Dragin",

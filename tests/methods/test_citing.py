@@ -14,9 +14,10 @@ from askance.ask import ask
 from askance.core.trace import Committed, Drafted, Trace, Uncited
 from askance.core.types import Passage, Question
 from askance.methods.airrag.method import Airrag, AirragLite
-from askance.methods.baselines import ClosedBook, FixedLength, FixedSentence, Flare, Single
+from askance.methods.baselines import ClosedBook, FixedLength, FixedSentence, Single
 from askance.methods.blender import Blender
 from askance.methods.dragin import Dragin, DraginPaper
+from askance.methods.flare import Flare
 from askance.methods.iterdrag import Iterdrag
 from askance.methods.members import Members
 from askance.methods.rind import QueryMode

@@ -8,7 +8,7 @@ from askance.ask import ask
 from askance.core.errors import KnobError, MissingAbility
 from askance.core.trace import Committed, Generated, Searched
 from askance.core.types import Passage, Question
-from askance.methods.baselines import Flare
+from askance.methods.flare import Flare
 from askance.models.scripted import Reply, ScriptedModel
 from askance.retrieval.scripted import ScriptedRetriever
 from tests.tolerances import near

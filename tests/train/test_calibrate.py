@@ -13,7 +13,7 @@ import pytest
 from askance.ask import Engine
 from askance.core.errors import AskanceError, InputError, KnobError, MissingAbility, UnknownName
 from askance.core.types import Passage, Question
-from askance.methods.baselines import Flare
+from askance.methods.flare import Flare
 from askance.models.scripted import Reply, ScriptedModel
 from askance.retrieval.scripted import ScriptedRetriever
 from askance.train.bracket import Aim, Tried, next_value
