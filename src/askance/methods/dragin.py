@@ -1,97 +1,16 @@
 """DRAGIN: search where the model is in doubt about a word that matters, for what it was attending to."""
 
-import math
 from dataclasses import dataclass, replace
+from functools import partial
 from typing import ClassVar, Literal
 
 from askance.core.knobs import SearchKnob, knob
 from askance.core.ports import Needs, Run
-from askance.core.types import Answer, Generation, Question, Signal, Until, Want
+from askance.core.types import Answer, Generation, Question, Signal, Want
 from askance.methods.looking import Heads, Look, own_look, proxy_look, weightiest
-from askance.methods.plain_trace import without_markers
 from askance.methods.prompts import layout_needs
-from askance.methods.rind import Judged, QueryMode, Trigger, TriggerMode, last_tokens, query_in_words
-from askance.methods.writing import WritesAnswer, Writing
-from askance.text.answers import AnswerEnd
-from askance.text.linguistics import OWN, Linguistics
-from askance.text.sentences import SentenceEnd, SentenceFollowed
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class DraginKnobs(WritesAnswer):
-    """What both readings of the paper, ours and its own, can be asked for, and how they write a sentence."""
-
-    trigger: TriggerMode = knob("rind", "when to search")
-    query: QueryMode = knob("real_words", "what to search for; real_words is QFS")
-    threshold: float | None = knob(
-        None,
-        "search when the trigger's number is above this; it belongs to a model and a trigger; none: 1 for "
-        "rind, 0.2 for token_probability",
-        at_least=0,
-    )
-    passages: int = knob(3, "passages in the prompt", at_least=1)
-    query_top: int = knob(25, "most words (real_words) or tokens (last_n_tokens) of a query", at_least=1)
-    heads: Heads = knob("max", "how heads are summed up for the trigger rind")
-    query_heads: Heads | None = knob(
-        None,
-        "how heads are summed up for the query real_words; none: as for the trigger; paper: mean",
-    )
-    every_tokens: int = knob(25, "tokens between searches of the trigger every_tokens", at_least=1)
-    max_rounds: int = knob(100, "most drafts of one answer", at_least=1)
-    max_searches: int = knob(20, "most searches of one answer", at_least=1)
-    linguistics: Linguistics = knob(OWN, "sentences and content words: own, or spacy:PIPELINE")
-
-    paper: ClassVar[str] = "Su et al. 2024 (DRAGIN)"
-    searches: ClassVar[str] = "when the model doubts a word"
-    rind_signal: ClassVar[str] = ""
-    own_query_heads: ClassVar[Heads | None] = None
-
-    @property
-    def theta(self) -> float:
-        """The threshold that counts: `threshold`, or the trigger's own; infinite where it has none.
-
-        That of token_probability is FLARE's: a token of less than 0.8 (Jiang et al. 2023).
-        """
-        own = {"rind": 1.0, "token_probability": 0.2}.get(self.trigger, math.inf)
-        return own if self.threshold is None else self.threshold
-
-    @property
-    def when(self) -> Trigger:
-        """The trigger with all that it depends on."""
-        signals = {"rind": self.rind_signal, "token_probability": "1 − probability"}
-        return Trigger(self.trigger, self.theta, self.heads, signals.get(self.trigger, ""))
-
-    @property
-    def heads_of_query(self) -> Heads:
-        """How heads are summed up for QFS."""
-        return self.query_heads or self.own_query_heads or self.heads
-
-    @property
-    def attention(self) -> Literal["max", "mean", "heads"] | None:
-        """The attention that trigger and query read: per head, where they do not sum heads up alike."""
-        read = {self.heads} if self.trigger == "rind" else set[Heads]()
-        read |= {self.heads_of_query} if self.query == "real_words" else set()
-        return "heads" if len(read) > 1 else next(iter(read), None)
-
-    async def next_sentence(self, writing: Writing, want: Want, step: int) -> Generation:
-        """The next sentence, or the next `every_tokens` tokens.
-
-        With attention it goes one token further: a token's row exists once it has been fed.
-        """
-        until: Until = SentenceFollowed() if want.attention else SentenceEnd()
-        num_tokens = writing.room
-        if self.trigger == "every_tokens":
-            num_tokens, until = min(num_tokens, self.every_tokens), AnswerEnd(writing.text)
-        return await writing.write(num_tokens, ("sentence", step), want, until)
-
-    def query_without_attention(self, writing: Writing, judged: Judged) -> str:
-        """The query of every mode but real_words."""
-        asked, trace = writing.question, writing.run.trace
-        parts = (without_markers(part, asked, trace).strip() for part in (writing.text, judged.kept.strip()))
-        context = " ".join(filter(None, (asked.text, *parts)))
-        if self.query == "last_n_tokens":
-            return last_tokens(context, self.query_top, writing.run.model)
-        return query_in_words(self.query, asked.text, context, judged.words, self.linguistics)
+from askance.methods.rind import DraginKnobs, Judged
+from askance.methods.writing import Writing
 
 
 @dataclass(frozen=True, slots=True)
@@ -122,11 +41,11 @@ class Dragin(DraginKnobs):
     @property
     def needs(self) -> Needs:
         goes_on = layout_needs(self.layout, goes_on=True)
-        signals: set[Signal] = {"logprob"} if self.when.signal else set()
+        signals: set[Signal] = {"logprob"} if self.signal else set()
         return Needs(frozenset(signals), one_of=goes_on, attention=self.attention is not None, retriever=True)
 
     async def answer(self, question: Question, run: Run) -> Answer:
-        writing, trigger = self.begin(question, run), self.when
+        writing = self.begin(question, run)
         sentences, begun, is_searched = set[str](), "", False
         if self.search_first:
             await writing.search_first(self.passages)
@@ -134,18 +53,16 @@ class Dragin(DraginKnobs):
             written = await self.next_sentence(writing, self._want(run), step)
             ended, look = writing.end_reason(written), await self._look(writing, written)
             judgeable = writing.judgeable(written)
-            judged = trigger.judge_words(judgeable, look, self.linguistics, is_over=bool(ended))
+            judged = self.judge_words(judgeable, look, is_over=bool(ended))
             obstacle = "this sentence has been searched for" if is_searched else ""
-            if writing.num_searches >= self.max_searches:
-                obstacle = f"{self.max_searches} searches are the most"
-            query = "" if judged.at is None or obstacle else self._query(writing, judged, look)
-            decision = trigger.decide(run.trace, judged, query, obstacle)
+            decision = self.decide(writing, judged, obstacle, partial(self._attended, judged, look))
             old = writing.hits[: min(self.kept_passages, self.passages - 1)]
             new = self.passages - len(old)
-            if query and (found := await writing.search(decision, new, writing.seen)):
+            if decision.query and (found := await writing.search(decision, new, writing.seen)):
                 writing.keep(judged.kept, judged.num_kept)
                 writing.show((*found, *old))
-                begun, is_searched = ("", False) if judged.is_whole else (begun + judged.kept, True)
+                is_searched = judged.at != len(judged.text)
+                begun = begun + judged.kept if is_searched else ""
                 continue
             sentence = begun + written.text
             is_repeated = sentence in sentences and written.finish != "length"
@@ -157,7 +74,7 @@ class Dragin(DraginKnobs):
         return await writing.finish()
 
     def _want(self, run: Run) -> Want:
-        want = self.when.want(entropy="entropy" in run.model.signals, logprob=True)
+        want = self.want(entropy="entropy" in run.model.signals, logprob=True)
         return want if "attend" in run.models else replace(want, attention=self.attention)
 
     async def _look(self, writing: Writing, written: Generation) -> Look | None:
@@ -170,9 +87,8 @@ class Dragin(DraginKnobs):
             look = await proxy_look(written, asked, so_far, proxy)
         return look.with_answer(writing.plain(written.text).blanked)
 
-    def _query(self, writing: Writing, judged: Judged, look: Look | None) -> str:
-        if self.query != "real_words":
-            return self.query_without_attention(writing, judged)
+    def _attended(self, judged: Judged, look: Look | None) -> str:
+        """The words with content that the prediction of what is in doubt attended to most."""
         if look is None or judged.at is None:
             return ""
         return weightiest(look.words_before(judged.at, self.linguistics, self.heads_of_query), self.query_top)
@@ -215,31 +131,28 @@ class DraginPaper(DraginKnobs):
         return Needs(frozenset(signals), one_of=layout_needs(self.layout, goes_on=True), retriever=True)
 
     async def answer(self, question: Question, run: Run) -> Answer:
-        writing, trigger, has_searched = self.begin(question, run), self.when, False
-        want = replace(trigger.want(), attention=self.attention)
-        if not trigger.signal:
+        writing, has_searched = self.begin(question, run), False
+        want = replace(self.want(), attention=self.attention)
+        if not self.signal:
             await writing.search_first(self.passages)
         for step in writing.rounds(self.max_rounds):
             written = await self.next_sentence(writing, want, step)
             is_over = bool(writing.end_reason(written))
             judgeable = writing.judgeable(written)
-            judged = trigger.judge_tokens(judgeable, is_over=is_over, may_start=not has_searched)
+            judged = self.judge_tokens(judgeable, is_over=is_over, may_start=not has_searched)
             obstacle = "another search would be of no use here" if judged.at is None else ""
-            if writing.num_searches >= self.max_searches:
-                obstacle = f"{self.max_searches} searches are the most"
-            query = "" if judged.at is None or obstacle else self._query(writing, judgeable, judged)
-            decision, has_searched = trigger.decide(run.trace, judged, query, obstacle), bool(query)
-            if query:
+            attended = partial(self._attended, writing, judgeable, judged)
+            decision = self.decide(writing, judged, obstacle, attended)
+            has_searched = bool(decision.query)
+            if has_searched:
                 writing.keep(judged.kept, judged.num_kept)
                 writing.show(await writing.search(decision, self.passages))
             else:
                 writing.take(written)
         return await writing.finish()
 
-    def _query(self, writing: Writing, written: Generation, judged: Judged) -> str:
-        """From the row of the doubtful token, or of the last one that has been fed."""
-        if self.query != "real_words":
-            return self.query_without_attention(writing, judged)
+    def _attended(self, writing: Writing, written: Generation, judged: Judged) -> str:
+        """By the row of the doubtful token, or of the last one that has been fed."""
         tokens = (*written.tokens, *written.dropped)[: judged.num_kept + 1]
         fed = [at for at, token in enumerate(tokens) if token.attention is not None]
         if not fed:

@@ -4,8 +4,7 @@ from collections.abc import Iterable, Sequence
 from dataclasses import replace
 
 from askance.core.trace import Event, Searched, Trace
-from askance.core.types import Generation, Question, Token
-from askance.text.answers import answer_end
+from askance.core.types import Question
 from askance.text.markers import Plain, Unmarking, plain
 
 
@@ -69,24 +68,6 @@ def quotable(question: Question, events: Iterable[Event]) -> Sequence[str]:
     hits = (hit for event in events if isinstance(event, Searched) for hit in event.hits)
     found = dict.fromkeys(f"{hit.passage.title}\n{hit.passage.text}" for hit in hits)
     return ("\n".join((question.text, *question.options)), *found)
-
-
-def judgeable(written: Generation, before: str, question: Question, trace: Trace) -> Generation:
-    """`written`, which goes on from `before`, as far as it can be in doubt or searched for.
-
-    Tokens of markers, and those behind the statement of the answer, have blanks for a text, and no signals.
-    """
-    whole = plain_of(before + written.text, question, trace).blanked
-    end = answer_end(whole)
-    said = (whole[:end] + " " * (len(whole) - end))[len(before) :]
-
-    def as_said(token: Token) -> Token:
-        place = slice(token.start, token.end)
-        if said[place] == written.text[place]:
-            return token
-        return replace(token, text=said[place], logprob=None, entropy=None)
-
-    return replace(written, tokens=tuple(map(as_said, written.tokens)))
 
 
 def without_markers(text: str, question: Question, trace: Trace) -> str:

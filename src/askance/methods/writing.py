@@ -1,7 +1,7 @@
 """An answer on its way: the prompt it is written behind, the passages shown, what has been kept, its end."""
 
 from collections.abc import Callable, Iterator
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from typing import ClassVar
 
 from askance.core.knobs import knob
@@ -21,9 +21,9 @@ from askance.core.types import (
 )
 from askance.methods.bounded import Bounded
 from askance.methods.finishing import as_answer, elicited
-from askance.methods.plain_trace import judgeable, plain_of
+from askance.methods.plain_trace import plain_of
 from askance.methods.prompts import OWN, STOPS, Layout, Wording, answer_prompt, layout_needs
-from askance.text.answers import has_answer
+from askance.text.answers import answer_end, has_answer
 from askance.text.markers import Plain
 
 
@@ -161,8 +161,19 @@ class Writing:
         return f"the answer has {self.max_tokens} tokens" if len(written.tokens) >= self.room else ""
 
     def judgeable(self, written: Generation) -> Generation:
-        """What of a piece that has not been kept yet can be in doubt."""
-        return judgeable(written, self.text, self.question, self.run.trace)
+        """A piece that has not been kept yet, as far as it can be in doubt or searched for.
+
+        Tokens of markers, and those behind the statement of the answer, have blanks for a text, and no
+        signals.
+        """
+        whole = self.plain(written.text).blanked
+        end = answer_end(whole)
+        said, tokens = (whole[:end] + " " * (len(whole) - end))[len(self.text) :], []
+        for token in written.tokens:
+            place = slice(token.start, token.end)
+            is_said = said[place] == written.text[place]
+            tokens.append(token if is_said else replace(token, text=said[place], logprob=None, entropy=None))
+        return replace(written, tokens=tuple(tokens))
 
     def plain(self, further: str = "") -> Plain:
         """The text with `further` behind it, and the markers in it."""

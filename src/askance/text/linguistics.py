@@ -25,14 +25,9 @@ FUNCTION_WORDS = frozenset(_ENGLISH["function_words"].split())
 """English words that carry no content of their own."""
 
 
-def words(text: str) -> tuple[str, ...]:
-    """The words of `text`: letters and digits, with inner hyphens, apostrophes and points."""
-    return tuple(WORD.findall(text))
-
-
 def content_words(text: str) -> frozenset[str]:
     """The distinct words that carry content, in lower case, without possessive endings."""
-    return frozenset(map(_stem, words(text))) - FUNCTION_WORDS
+    return frozenset(map(_stem, WORD.findall(text))) - FUNCTION_WORDS
 
 
 def _stem(word: str) -> str:
