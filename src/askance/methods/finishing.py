@@ -178,7 +178,7 @@ async def elicited(
     begun = "" if awaits_answer(text) else _not_yet_begun(so_far, wording.elicitation)
     so_far += begun
     prompt = answer_prompt(run.model, question, hits, so_far, layout, wording)
-    obstacle = _obstacle(run.model, prompt, elicit_tokens)
+    obstacle = obstacle_to(run.model, prompt, elicit_tokens)
     if obstacle:
         run.trace.decide("end", "unstated", f"the text does not state its answer, and {obstacle}")
         return ""
@@ -203,14 +203,10 @@ def _not_yet_begun(text: str, phrase: str) -> str:
     return phrase[len(next(start for start in starts if text.endswith(start))) :]
 
 
-def _obstacle(model: Model, prompt: Prompt, num_tokens: int) -> str:
+def obstacle_to(model: Model, prompt: Prompt, num_tokens: int) -> str:
+    """Why a model can't go on from a prompt with so many new tokens, or nothing."""
     if isinstance(prompt, Chat) and "continuation" not in model.capabilities:
         return f"{model.name} can't go on from a text of its own"
-    return no_room(model, prompt, num_tokens)
-
-
-def no_room(model: Model, prompt: Prompt, num_tokens: int) -> str:
-    """Why a prompt with so many new tokens does not fit, or nothing."""
     if has_room(model, prompt, num_tokens):
         return ""
     if model.count(prompt) + num_tokens <= model.context_tokens:

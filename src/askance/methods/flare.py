@@ -9,7 +9,6 @@ from askance.core.knobs import SearchKnob, knob
 from askance.core.ports import Run
 from askance.core.trace import Decided, Trace, WordSignal
 from askance.core.types import Answer, Generation, Question, Signal, Token, Want
-from askance.methods.rind import decide_by_words
 from askance.methods.writing import WritesAnswer
 from askance.text.linguistics import token_words
 from askance.text.sentences import SentenceEnd
@@ -96,8 +95,9 @@ def decide(trace: Trace, sentence: Generation, search_below: float, mask_below: 
     above = "above" if least > search_below else "not above"
     why = f"the least probable token has {least:.2f}, {above} {search_below:g}"
     why += "" if query or least > search_below else ": there is nothing to ask"
-    numbers = {"least probability": least}
-    return decide_by_words(trace, why, signals, query, "token probability", search_below, numbers)
+    read = {"threshold": search_below, "words": tuple(signals), "numbers": {"least probability": least}}
+    outcome = "search" if query else "keep"
+    return trace.decide("retrieve", outcome, why, query=query, signal="token probability", **read)
 
 
 def _probability(token: Token) -> float:

@@ -233,9 +233,24 @@ class Iterdrag(Bounded):
         _, said = await _written(lines, prompt_with(num_hits or 0), self.answer_tokens, ("final",))
         lines.keep(FINAL, said)
 
+    def prompt(self, model: Model, question: Question, hits: Sequence[Hit], so_far: str) -> Prompt:
+        """The prompt that makes `model` go on with the lines `so_far`, which may end within one.
+
+        Args:
+            hits: in the order in which they are to be shown.
+        """
+        asked = _asked([hit.passage for hit in hits], question_spans(question))
+        examples = EXAMPLES[: self.examples]
+        worked = [(_asked(each.passages, (untrusted(each.question),)), each.lines) for each in examples]
+        parts = [Span(f"{INSTRUCTION}\n\n")]
+        for spans, answer in worked:
+            parts += [*spans, Span("\n"), untrusted(answer), Span("\n\n")]
+        turns = chat_turns(INSTRUCTION, worked, asked)
+        return in_layout(self.layout, model, [*parts, *asked, Span("\n")], turns, so_far)
+
     def _prompt(self, lines: Lines, hits: Sequence[Hit], begun: str) -> Prompt:
-        so_far, examples = f"{lines.text}\n{begun}" if lines.text else begun, EXAMPLES[: self.examples]
-        return line_prompt(lines.run.model, lines.question, hits, so_far, examples, self.layout)
+        so_far = f"{lines.text}\n{begun}" if lines.text else begun
+        return self.prompt(lines.run.model, lines.question, hits, so_far)
 
     def _affordable(self, lines: Lines, found: Sequence[Hit]) -> int:
         """Passages per search that leave a tenth of L_max, or of the window, after the last of all rounds.
@@ -265,29 +280,6 @@ def read_line(text: str) -> tuple[str, str]:
         if found:
             return beginning, plain[found.end() :]
     return "", plain
-
-
-def line_prompt(
-    model: Model,
-    question: Question,
-    hits: Sequence[Hit],
-    so_far: str,
-    examples: Sequence[Worked] = (),
-    layout: Layout = "auto",
-) -> Prompt:
-    """The prompt that makes `model` go on with the lines `so_far`, which may end within one.
-
-    Args:
-        hits: in the order in which they are to be shown.
-        layout: "auto" is raw where the model takes it.
-    """
-    asked = _asked([hit.passage for hit in hits], question_spans(question))
-    worked = [(_asked(each.passages, (untrusted(each.question),)), each.lines) for each in examples]
-    parts = [Span(f"{INSTRUCTION}\n\n")]
-    for spans, answer in worked:
-        parts += [*spans, Span("\n"), untrusted(answer), Span("\n\n")]
-    turns = chat_turns(INSTRUCTION, worked, asked)
-    return in_layout(layout, model, [*parts, *asked, Span("\n")], turns, so_far)
 
 
 def _asked(passages: Sequence[Passage], question: Sequence[Span]) -> tuple[Span, ...]:

@@ -4,7 +4,7 @@ RIND is doubt (entropy) times influence (the attention of what follows). Any que
 """
 
 import math
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass
 from typing import ClassVar, Literal
 
@@ -12,7 +12,7 @@ import numpy as np
 
 from askance.core.knobs import knob
 from askance.core.ports import Model
-from askance.core.trace import Decided, Trace, WordSignal
+from askance.core.trace import Decided, WordSignal
 from askance.core.types import Generation, Token, Until, Want
 from askance.methods.looking import Heads, Look, over_heads
 from askance.methods.plain_trace import without_markers
@@ -207,8 +207,9 @@ class DraginKnobs(WritesAnswer):
             why = f"in doubt, but {obstacle or 'there is nothing to ask'}"
         else:
             why = f"no word is {above}" if self.signal else "the answer is over"
-        threshold = self.theta if self.signal else None
-        return decide_by_words(writing.run.trace, why, judged.words, query, self.signal, threshold)
+        outcome, threshold = "search" if query else "keep", self.theta if self.signal else None
+        read = {"signal": self.signal, "threshold": threshold, "words": judged.words}
+        return writing.run.trace.decide("retrieve", outcome, why, query=query, **read)
 
     def _signals(self, words: Sequence[TokenWord], values: Iterable[float]) -> tuple[WordSignal, ...]:
         judged = zip(words, values, strict=True)
@@ -218,20 +219,6 @@ class DraginKnobs(WritesAnswer):
         """A search is due behind the text, whatever it says, unless the answer is over."""
         at, judged = None if is_over else len(written.text), self._signals(words, [0.0] * len(words))
         return Judged(written.text, judged, at, written.text, len(written.tokens))
-
-
-def decide_by_words(
-    trace: Trace,
-    why: str,
-    words: Sequence[WordSignal],
-    query: str,
-    signal: str,
-    threshold: float | None,
-    numbers: Mapping[str, float] = {},
-) -> Decided:
-    """Record a decision that was read from words: a search where there is a query."""
-    read = {"signal": signal, "threshold": threshold, "words": tuple(words), "numbers": dict(numbers)}
-    return trace.decide("retrieve", "search" if query else "keep", why, query=query, **read)
 
 
 def most_attention(written: Generation, at: int, heads: Heads) -> float:

@@ -25,7 +25,7 @@ from askance.core.types import (
     untrusted,
 )
 from askance.methods.bounded import Bounded
-from askance.methods.finishing import cited_as_written, no_room
+from askance.methods.finishing import cited_as_written, obstacle_to
 from askance.methods.looking import is_control
 from askance.methods.plain_trace import without_markers
 from askance.methods.prompts import OWN, Wording, example_spans, numbered
@@ -112,19 +112,14 @@ class Answering:
         self.run.trace.decide("end", "stop", self.ended or f"there were {most} rounds")
 
     async def write(
-        self,
-        so_far: str,
-        max_tokens: int,
-        key: Key,
-        passages: Sequence[str] | None = None,
-        want: Want = Want(),
+        self, so_far: str, max_tokens: int, key: Key, shown: Sequence[str] | None = None, want: Want = Want()
     ) -> Generation:
-        """Generate greedily, without stop strings, with `passages` in front of the question.
+        """Generate greedily, without stop strings, with the passages `shown` in front of the question.
 
         As the code sees it, the end token is one of the tokens, and its string a part of the text, which
         stands by itself: where a tokenizer puts a space in front of a text, it has none.
         """
-        model, prompt = self.run.model, self._prompt(so_far, passages)
+        model, prompt = self.run.model, self._prompt(so_far, shown)
         (generation,) = await model.generate(
             GenerateRequest(prompt, Sampling(max_tokens), want, key=key, watch=self.run.trace.draft)
         )
@@ -180,7 +175,7 @@ class Answering:
         text = before_invention(self.text.strip(), least_at=1)
         if self.elicit_tokens and AUTHORS_MARKER not in text:
             begun = f"{text}{self.wording.elicitation}".lstrip()
-            obstacle = no_room(self.run.model, self._prompt(f" {begun} "), self.elicit_tokens)
+            obstacle = obstacle_to(self.run.model, self._prompt(f" {begun} "), self.elicit_tokens)
             why = f"the text does not hold {AUTHORS_MARKER!r}"
             if obstacle:
                 self.run.trace.decide("end", "unstated", f"{why}, and {obstacle}")

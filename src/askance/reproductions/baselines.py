@@ -179,7 +179,7 @@ class FlareToken(AuthorsFlare):
     searches: ClassVar[str] = "when tokens are improbable"
 
     def judged(self, draft: Generation, model: Model) -> Iterator[tuple[str, Sequence[str], Sequence[float]]]:
-        texts = [single_text(token.id, model) for token in draft.tokens]
+        texts = _texts(draft, model)
         improbable = [1 - math.exp(token.logprob or 0.0) for token in draft.tokens]
         first = 0
         for sentence in self.linguistics.sentences(draft.text):
@@ -220,7 +220,7 @@ class FlareEntity(AuthorsFlare):
     searches: ClassVar[str] = "when entities are improbable"
 
     def judged(self, draft: Generation, model: Model) -> Iterator[tuple[str, Sequence[str], Sequence[float]]]:
-        writers = _writers(draft.text, [single_text(token.id, model) for token in draft.tokens])
+        writers = _writers(draft.text, _texts(draft, model))
         for sentence in self.linguistics.sentences(draft.text):
             start = draft.text.find(sentence)
             entities = [sentence[first:last] for first, last in self.linguistics.entities(sentence)]
@@ -257,9 +257,9 @@ def _find_in_turn(entities: Sequence[str], text: str, start: int) -> list[tuple[
     return spans
 
 
-def single_text(id: int, model: Model) -> str:
-    """The text of one token decoded alone: SentencePiece tokenizers then drop the space in front."""
-    return model.decode((id,), at_start=True)
+def _texts(draft: Generation, model: Model) -> list[str]:
+    """Of tokens decoded alone: SentencePiece tokenizers then drop the space in front."""
+    return [model.decode((token.id,), at_start=True) for token in draft.tokens]
 
 
 def last_token(sentence: str, texts: Sequence[str], first: int) -> int:

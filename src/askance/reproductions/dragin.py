@@ -12,7 +12,7 @@ from numpy.typing import NDArray
 from askance.core.knobs import SearchKnob, knob
 from askance.core.ports import Model, Needs
 from askance.core.trace import WordSignal
-from askance.core.types import Capability, Generation, Signal, Token, TokenIds, Want
+from askance.core.types import Capability, Generation, Signal, TokenIds, Want
 from askance.methods.rind import QueryMode, TriggerMode, query_in_words
 from askance.reproductions.answering import Answering, AuthorsDrafts, Doubt, joined
 
@@ -52,7 +52,7 @@ class DraginAuthors(AuthorsDrafts):
     doubt: DoubtMeasure = knob("entropy", "what doubt is: the entropy, or the surprise at the token written")
     query_share: float | None = knob(
         None,
-        "the share of the words with content that a query keeps, in place of query_top",
+        "a query keeps this share of the words with content, not query_top of them",
         at_least=0,
         at_most=1,
     )
@@ -111,13 +111,13 @@ class DraginAuthors(AuthorsDrafts):
         if not ids:
             return None
         attention = influence((await model.attend(ids, bos=False)).weights, pieces[0])
-        doubts = [_doubt_of(token, self.doubt) for token in draft.tokens]
+        by_surprise = self.doubt == "surprise"
+        doubts = [-(t.logprob or 0.0) if by_surprise else t.entropy or 0.0 for t in draft.tokens]
         values_of = partial(scores, *weigh(words, attention.tolist(), doubts))
         real_words = self.linguistics.real_words if self.real_words_only else None
+        signal = f"relative attention × {self.doubt} (nats)"
         doubt = first_doubt(sentences, texts, values_of, max, self.theta, real_words)
-        return doubt and replace(
-            doubt, signal=f"relative attention × {self.doubt} (nats)", threshold=self.theta
-        )
+        return doubt and replace(doubt, signal=signal, threshold=self.theta)
 
     async def query_for(self, doubt: Doubt, so_far: Answering) -> str:
         """What is searched for. Only `real_words` (QFS) computes anything: one forward pass."""
@@ -144,10 +144,6 @@ class DraginAuthors(AuthorsDrafts):
         num_tokens = self.every_tokens if is_piece else self.max_tokens
         written = (await so_far.write(text, num_tokens, ("again", step), passages)).text
         return written if is_piece else next(iter(self.linguistics.sentences(written)), "")
-
-
-def _doubt_of(token: Token, measure: DoubtMeasure) -> float:
-    return (-(token.logprob or 0.0) if measure == "surprise" else token.entropy) or 0.0
 
 
 def _unconditional(words: Sequence[str]) -> Doubt | None:
