@@ -64,9 +64,7 @@ class Asked:
         fixed_weights: the scores of segments are weighted as the code has it, whatever the knobs say.
     """
 
-    def __init__(
-        self, knobs: SelfragKnobs, question: Question, run: Run, *, fixed_weights: bool = True
-    ) -> None:
+    def __init__(self, knobs: SelfragKnobs, question: Question, run: Run, *, fixed_weights: bool) -> None:
         self.knobs, self.question, self.run, self.fixed_weights = knobs, question, run, fixed_weights
         self.vocabulary = Vocabulary.of(run.model)
         self.task = task_of(knobs.task, question)
