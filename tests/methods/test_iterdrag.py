@@ -170,13 +170,16 @@ def test_the_prompt_as_text_and_as_chat():
     shown = chat.decode(chat.prompt_ids(Iterdrag().prompt(chat, ASKED, HITS, FINAL)))
     assert shown == f"<|system|>{INSTRUCTION}<|end|><|user|>{asked}<|end|><|assistant|>{FINAL}"
     example = EXAMPLES[0]
-    told = "".join(f"[{at}] {each.title}: {each.text}\n" for at, each in enumerate(example.passages, start=1))
+    told = "".join(
+        f"[{at}] {each['title']}: {each['text']}\n" for at, each in enumerate(example["passages"], start=1)
+    )
     shown = raw.decode(raw.prompt_ids(Iterdrag(examples=1, layout="raw").prompt(raw, ASKED, (), "")))
     assert shown == (
-        f"{INSTRUCTION}\n\n{told}\nQuestion: {example.question}\n{example.lines}\n\nQuestion: Which sea?\n"
+        f"{INSTRUCTION}\n\n{told}\nQuestion: {example['question']}\n{example['lines']}\n\n"
+        "Question: Which sea?\n"
     )
     shown = chat.decode(chat.prompt_ids(Iterdrag(examples=1).prompt(chat, ASKED, (), "")))
-    assert f"Question: {example.question}<|end|><|assistant|>{example.lines}<|end|><|user|>" in shown
+    assert f"Question: {example['question']}<|end|><|assistant|>{example['lines']}<|end|><|user|>" in shown
 
 
 def test_markup_from_outside_stays_text():
@@ -210,7 +213,7 @@ def test_lines_are_read_by_their_beginning(text, expected):
 
 def test_examples_agree_with_what_is_read():
     for example in EXAMPLES:
-        found = [read_line(line) for line in example.lines.splitlines()]
+        found = [read_line(line) for line in example["lines"].splitlines()]
         assert all(beginning and said for beginning, said in found)
         assert found[-1][0] == FINAL
     model = scripted()

@@ -1,4 +1,4 @@
-"""The last step of an answer: where the text does not state its short answer, the model is asked for it."""
+"""The last step of an answer: its text as it was committed, its short answer, and its citations."""
 
 from collections.abc import Sequence
 from dataclasses import replace
@@ -9,19 +9,14 @@ from askance.core.types import (
     Answer,
     Chat,
     Citation,
-    GenerateRequest,
-    Hit,
     Passage,
     Prompt,
     Question,
-    Sampling,
 )
 from askance.methods.budget import has_room
-from askance.methods.plain_trace import plain_of, settled, without_markers
-from askance.methods.prompts import STOPS, Layout, Wording, answer_prompt
-from askance.text.answers import awaits_answer, has_answer, says, short_answer
+from askance.methods.plain_trace import plain_of, settled
+from askance.text.answers import says, short_answer
 from askance.text.markers import Plain
-from askance.text.sentences import SentenceEnd
 from askance.text.support import (
     Asked,
     Finding,
@@ -125,10 +120,6 @@ def _tell(trace: Trace, text: str, found: Sequence[Finding]) -> None:
             trace.add(Uncited, text=text[each.start : each.end], why=each.why)
 
 
-SHORTEST_ANSWER = 3
-"""Characters: " no." is a sentence, a lone full stop is not."""
-
-
 def as_answer(question: Question, run: Run, shown: Shown) -> Answer:
     """The answer that was committed, as it stands, without markers.
 
@@ -142,65 +133,6 @@ def as_answer(question: Question, run: Run, shown: Shown) -> Answer:
     citations = cited(question, run.trace, written, shown, short)
     moved = tuple(replace(each, start=each.start - left, end=each.end - left) for each in citations)
     return Answer(text, short, moved)
-
-
-async def elicited(
-    question: Question,
-    run: Run,
-    text: str,
-    hits: Sequence[Hit],
-    elicit_tokens: int,
-    layout: Layout,
-    wording: Wording,
-) -> str:
-    """What makes a finished `text` state its answer, already committed; empty where there is nothing to add.
-
-    Markers that the model wrote are left out of the prompt and of what is returned.
-
-    The sentence that would state it is begun (`Wording.elicitation`), and the model ends it, greedily, in at
-    most `elicit_tokens` tokens; 0 asks for none. The DRAGIN authors (Su et al. 2024) do so before they score
-    an answer.
-    Deviations from their code:
-    - the prompt is the one that the text was written with, its last passages (`hits`) included;
-    - what was begun has no space behind it, after which small models tend to write a digit;
-    - it ends with the sentence, and where an invented question would begin;
-    - it becomes a part of the answer; nothing is added unless a short answer can be read from it.
-
-    Only `text` is looked at: what question and passages say about an answer does not count. A text that the
-    length limit cut in mid-sentence is gone on from all the same; of words that it ends in already, only the
-    rest is added. Where the model can't go on from a text, or has no room left, that is recorded.
-    """
-    settled(run.trace)
-    text = without_markers(text, question, run.trace)
-    if not elicit_tokens or has_answer(text):
-        return ""
-    so_far = text.rstrip()
-    begun = "" if awaits_answer(text) else _not_yet_begun(so_far, wording.elicitation)
-    so_far += begun
-    prompt = answer_prompt(run.model, question, hits, so_far, layout, wording)
-    obstacle = obstacle_to(run.model, prompt, elicit_tokens)
-    if obstacle:
-        run.trace.decide("end", "unstated", f"the text does not state its answer, and {obstacle}")
-        return ""
-    sampling, until = Sampling(elicit_tokens, stop=STOPS), SentenceEnd(SHORTEST_ANSWER)
-    with run.trace.because(run.trace.decide("end", "elicit", "the text does not state its answer")):
-        (written,) = await run.model.generate(
-            GenerateRequest(prompt, sampling, until=until, key=("elicit",), watch=run.trace.draft)
-        )
-    whole = without_markers(so_far + written.text, question, run.trace)
-    if not has_answer(whole) or not short_answer(whole, question):
-        return ""
-    added = begun + written.text
-    added = added.lstrip() if text[-1:].isspace() else added
-    run.trace.commit(added)
-    return without_markers(added, question, run.trace)
-
-
-def _not_yet_begun(text: str, phrase: str) -> str:
-    """`phrase` without the first words that `text` ends in."""
-    words = phrase.split(" ")
-    starts = (" ".join(words[:num_words]) for num_words in range(len(words), -1, -1))
-    return phrase[len(next(start for start in starts if text.endswith(start))) :]
 
 
 def obstacle_to(model: Model, prompt: Prompt, num_tokens: int) -> str:

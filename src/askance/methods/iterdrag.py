@@ -52,15 +52,6 @@ _SHARE_OF_PASSAGES = 0.9
 """Of L_max, where the number of passages follows from it."""
 
 
-@dataclass(frozen=True, slots=True)
-class Worked:
-    """An example: passages, a question, and the lines that answer it."""
-
-    passages: tuple[Passage, ...]
-    question: str
-    lines: str
-
-
 INSTRUCTION = (
     "Answer the question from the passages, line by line. Where something is missing, write a line that "
     f'begins with "{FOLLOW_UP}" and asks for it; answer that from the passages in a line that begins with '
@@ -68,11 +59,8 @@ INSTRUCTION = (
     "correct and concise answer."
 )
 
-EXAMPLES = tuple(
-    Worked(tuple(Passage("", **told) for told in each["passages"]), each["question"], each["lines"])
-    for each in WORKED["iterdrag"]
-)
-"""Examples of our own."""
+EXAMPLES = WORKED["iterdrag"]
+"""Examples of our own: passages, a question, and the lines that answer it."""
 
 
 @dataclass(slots=True)
@@ -240,8 +228,10 @@ class Iterdrag(Bounded):
             hits: in the order in which they are to be shown.
         """
         asked = _asked([hit.passage for hit in hits], question_spans(question))
-        examples = EXAMPLES[: self.examples]
-        worked = [(_asked(each.passages, (untrusted(each.question),)), each.lines) for each in examples]
+        worked = []
+        for each in EXAMPLES[: self.examples]:
+            passages = [Passage("", **told) for told in each["passages"]]
+            worked.append((_asked(passages, (untrusted(each["question"]),)), each["lines"]))
         parts = [Span(f"{INSTRUCTION}\n\n")]
         for spans, answer in worked:
             parts += [*spans, Span("\n"), untrusted(answer), Span("\n\n")]

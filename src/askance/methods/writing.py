@@ -20,11 +20,15 @@ from askance.core.types import (
     Want,
 )
 from askance.methods.bounded import Bounded
-from askance.methods.finishing import as_answer, elicited
-from askance.methods.plain_trace import plain_of
+from askance.methods.finishing import as_answer, obstacle_to
+from askance.methods.plain_trace import plain_of, settled, without_markers
 from askance.methods.prompts import OWN, STOPS, Layout, Wording, answer_prompt, layout_needs
-from askance.text.answers import answer_end, has_answer
+from askance.text.answers import answer_end, awaits_answer, has_answer, short_answer
 from askance.text.markers import Plain
+from askance.text.sentences import SentenceEnd
+
+_SHORTEST_ANSWER = 3
+"""Characters: " no." is a sentence, a lone full stop is not."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -49,7 +53,7 @@ class WritesAnswer(Bounded):
     def begin(self, question: Question, run: Run) -> "Writing":
         """An answer that is still empty."""
         elicit_tokens = self.elicit_tokens if self.elicit else 0
-        return Writing(question, run, self.max_tokens, elicit_tokens, self.layout, self.wording)
+        return Writing(question, run, elicit_tokens, self.layout, self.wording, self.max_tokens)
 
 
 @dataclass(slots=True)
@@ -65,10 +69,10 @@ class Writing:
 
     question: Question
     run: Run
-    max_tokens: int
     elicit_tokens: int
     layout: Layout
     wording: Wording
+    max_tokens: int = 0
     text: str = ""
     num_tokens: int = 0
     num_searches: int = 0
@@ -183,6 +187,54 @@ class Writing:
         """The answer with what had to be elicited, its short answer and its citations."""
         if self.ended:
             self.run.trace.decide("end", "stop", self.ended)
-        how = self.elicit_tokens, self.layout, self.wording
-        await elicited(self.question, self.run, self.text, self.hits, *how)
+        await self.elicit()
         return as_answer(self.question, self.run, self.shown)
+
+    async def elicit(self) -> str:
+        """Make the finished text state its answer; what was added, or nothing.
+
+        The sentence that would state it is begun (`Wording.elicitation`), and the model ends it, greedily, in
+        at most `elicit_tokens` tokens; 0 asks for none. The DRAGIN authors (Su et al. 2024) do so before they
+        score an answer. Deviations from their code:
+        - the prompt is the one that the text was written with, its last passages included;
+        - what was begun has no space behind it, after which small models tend to write a digit;
+        - it ends with the sentence, and where an invented question would begin;
+        - it becomes a part of the answer; nothing is added unless a short answer can be read from it.
+
+        Only the text is looked at: what question and passages say about an answer does not count. A text that
+        the length limit cut in mid-sentence is gone on from all the same; of words that it ends in already,
+        only the rest is added. Where the model can't go on from a text, or has no room left, that is
+        recorded. Markers that the model wrote are left out of the prompt and of what is returned.
+        """
+        question, trace, model = self.question, self.run.trace, self.run.model
+        settled(trace)
+        text = without_markers(self.text, question, trace)
+        if not self.elicit_tokens or has_answer(text):
+            return ""
+        so_far = text.rstrip()
+        begun = "" if awaits_answer(text) else _not_yet_begun(so_far, self.wording.elicitation)
+        so_far += begun
+        prompt = answer_prompt(model, question, self.hits, so_far, self.layout, self.wording)
+        obstacle = obstacle_to(model, prompt, self.elicit_tokens)
+        if obstacle:
+            trace.decide("end", "unstated", f"the text does not state its answer, and {obstacle}")
+            return ""
+        sampling, until = Sampling(self.elicit_tokens, stop=STOPS), SentenceEnd(_SHORTEST_ANSWER)
+        with trace.because(trace.decide("end", "elicit", "the text does not state its answer")):
+            (written,) = await model.generate(
+                GenerateRequest(prompt, sampling, until=until, key=("elicit",), watch=trace.draft)
+            )
+        whole = without_markers(so_far + written.text, question, trace)
+        if not has_answer(whole) or not short_answer(whole, question):
+            return ""
+        added = begun + written.text
+        added = added.lstrip() if text[-1:].isspace() else added
+        trace.commit(added)
+        return without_markers(added, question, trace)
+
+
+def _not_yet_begun(text: str, phrase: str) -> str:
+    """`phrase` without the first words that `text` ends in."""
+    words = phrase.split(" ")
+    starts = (" ".join(words[:num_words]) for num_words in range(len(words), -1, -1))
+    return phrase[len(next(start for start in starts if text.endswith(start))) :]
