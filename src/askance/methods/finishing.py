@@ -5,28 +5,12 @@ from dataclasses import replace
 
 from askance.core.ports import Model, Run
 from askance.core.trace import Trace, Uncited
-from askance.core.types import (
-    Answer,
-    Chat,
-    Citation,
-    Passage,
-    Prompt,
-    Question,
-)
+from askance.core.types import Answer, Chat, Citation, Passage, Prompt, Question
 from askance.methods.budget import has_room
 from askance.methods.plain_trace import plain_of, settled
 from askance.text.answers import says, short_answer
 from askance.text.markers import Plain
-from askance.text.support import (
-    Asked,
-    Finding,
-    Mark,
-    Shown,
-    best_support,
-    citations_of,
-    claim_of,
-    findings,
-)
+from askance.text.support import Asked, Finding, Mark, Shown, best_support, citations_of, claim_of, findings
 
 Evidence = tuple[str, Sequence[Passage]]
 """A question, and passages that its answer was written from."""
