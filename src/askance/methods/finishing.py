@@ -17,26 +17,20 @@ Evidence = tuple[str, Sequence[Passage]]
 
 
 def cited(
-    question: Question,
-    trace: Trace,
-    written: Plain,
-    shown: Shown,
-    short: str,
-    asked: Asked = (),
-    stated: str = "",
+    trace: Trace, written: Plain, shown: Shown, short: str, asked: Asked, stated: str = ""
 ) -> tuple[Citation, ...]:
     """The citations of `written.text`; the trace says of each sentence why it cites nothing, if it might.
 
     Args:
         shown: (offset in `written.written`, hits) in order: since when which passages were in the prompt,
             as they are numbered there.
-        asked: the questions that parts of the text answer, by offset in `written.text`; otherwise `question`.
+        asked: the questions that parts of the text answer, by offset in `written.text`.
         stated: `written.text` with blanks for what claims nothing; otherwise all of it claims something.
     """
     marks = [_mark(each.end, written.offset(each.start), each.numbers, shown) for each in written.markers]
     shown = [(written.offset(at), hits) for at, hits in shown]
     text = stated or written.text
-    found = findings(text, shown, asked or ((0, question.text),), short, marks)
+    found = findings(text, shown, asked, short, marks)
     _tell(trace, text, found)
     return citations_of(found)
 
@@ -48,7 +42,7 @@ def cited_as_written(
     written = plain_of(text, question, trace)
     return tuple(
         replace(each, start=written.written_offset(each.start), end=written.written_offset(each.end))
-        for each in cited(question, trace, written, shown, short)
+        for each in cited(trace, written, shown, short, ((0, question.text),))
     )
 
 
@@ -114,7 +108,7 @@ def as_answer(question: Question, run: Run, shown: Shown) -> Answer:
     written = settled(run.trace)
     text = written.text.strip()
     left, short = len(written.text) - len(written.text.lstrip()), short_answer(text, question)
-    citations = cited(question, run.trace, written, shown, short)
+    citations = cited(run.trace, written, shown, short, ((0, question.text),))
     moved = tuple(replace(each, start=each.start - left, end=each.end - left) for each in citations)
     return Answer(text, short, moved)
 

@@ -109,7 +109,7 @@ class Lines:
                 due = line[0].removeprefix(FOLLOW_UP)
             asked.append((line.start(), question.text if line[0].startswith(FINAL) else due))
         stated = _BESIDE.sub(lambda line: " " * len(line[0]), written.text)
-        citations = cited(question, trace, written, self.shown, short, asked, stated)
+        citations = cited(trace, written, self.shown, short, asked, stated)
         return Answer(written.text, short, citations)
 
 
