@@ -25,7 +25,6 @@ from askance.reproductions.dragin import (
     read_words,
     scores,
     space_marker,
-    top_words,
     weigh,
 )
 from askance.retrieval.scripted import ScriptedRetriever
@@ -110,16 +109,15 @@ def test_what_a_hit_looked_back_at():
     )
 
 
-def test_the_weightiest_words_stay_in_order():
-    words = [PieceWord(text, at, at + 1) for at, text in enumerate(["Arno", "of", "Pisa", "sea", "hit"])]
-    real = frozenset({"Arno", "Pisa", "sea", "hit"})
-    assert top_words(words, [0.1, 0.9, 0.5, 0.3, 1.0], frozenset({4}), real, 2, None) == "Pisa sea"
-    assert top_words(words, [0.0] * 5, frozenset(), real, 2, None) == "Arno Pisa", (
-        "without weights the first ones"
-    )
-    for share, kept in ((0.0, ""), (0.66, "Pisa"), (0.67, "Pisa sea"), (1.0, "Arno Pisa sea")):
-        found = top_words(words, [0.1, 0.9, 0.5, 0.3, 1.0], frozenset({4}), real, 25, share)
-        assert found == kept, "a share of three words, rounded down"
+@pytest.mark.parametrize(
+    ("share", "kept"), [(0.0, ""), (0.66, "Arno"), (0.67, "Arno Pisa"), (1.0, "Arno Pisa sea")]
+)
+def test_a_query_may_keep_a_share_of_the_words_with_content(share, kept):
+    """Of three words, rounded down; without a hit they have no weights, and the first ones stay."""
+    run = Run({"answer": ScriptedModel()}, ScriptedRetriever([]), Trace())
+    so_far = Answering(Question("q", " Arno of Pisa sea"), run, WORDING)
+    method = DraginAuthors(query_share=share)
+    assert asyncio.run(method.query_for(Doubt("", ()), so_far)) == kept
 
 
 @pytest.mark.parametrize(

@@ -13,6 +13,7 @@ from askance.core.knobs import SearchKnob, knob
 from askance.core.ports import Model, Needs
 from askance.core.trace import WordSignal
 from askance.core.types import Capability, Generation, Signal, TokenIds, Want
+from askance.methods.looking import weightiest
 from askance.methods.rind import QueryMode, TriggerMode, query_in_words
 from askance.reproductions.answering import Answering, AuthorsDrafts, Doubt, joined
 
@@ -131,7 +132,13 @@ class DraginAuthors(AuthorsDrafts):
             hits = {first + at for at, word in enumerate(doubt.words) if word.is_hit and first + at >= 0}
             weights = looked_back(attention.weights.astype(np.float64).mean(axis=0), words, hits)
             real = self.linguistics.real_words(full)
-            return top_words(words, weights, hits, real, self.query_top, self.query_share)
+            found = [
+                (word.text, weights[at])
+                for at, word in enumerate(words)
+                if at not in hits and _has_content(word.text, real)
+            ]
+            share = self.query_share
+            return weightiest(found, self.query_top if share is None else int(len(found) * share))
         context = joined(asked, before, doubt.kept)
         if self.query != "last_n_tokens":
             return query_in_words(self.query, asked, context, doubt.words, self.linguistics)
@@ -287,24 +294,3 @@ def looked_back(
         for row in attention[max(begin - 1, 0) : end - 1, :begin]:
             total[:begin] += row / row.sum() / (end - begin) / len(hits) if row.sum() else 0.0
     return [float(total[word.first : word.last].sum()) for word in words]
-
-
-def top_words(
-    words: Sequence[PieceWord],
-    weights: Sequence[float],
-    hits: Collection[int],
-    real_words: frozenset[str],
-    keep_words: int,
-    share: float | None = None,
-) -> str:
-    """The weightiest words with content that are no hits, in the order of the text.
-
-    Args:
-        keep_words: how many, unless there is a `share` of them to keep, rounded down.
-    """
-    candidates = [
-        at for at, word in enumerate(words) if at not in hits and _has_content(word.text, real_words)
-    ]
-    keep = keep_words if share is None else int(len(candidates) * share)
-    weightiest = sorted(candidates, key=lambda at: -weights[at])[:keep]
-    return " ".join(words[at].text for at in sorted(weightiest))
