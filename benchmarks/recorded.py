@@ -22,7 +22,7 @@ from askance.core.types import (
     TokenIds,
     Want,
 )
-from askance.reproductions.rind_qfs import read_words
+from askance.reproductions.dragin import read_words
 from askance.text.linguistics import Linguistics
 
 Record = dict[str, Any]
@@ -150,7 +150,7 @@ class RecordedLanguage:
 
         self._read = spacy.blank("en")
         self._read.add_pipe("sentencizer")
-        self.linguistics = Linguistics("recorded", self._sentences, self._real_words, self._entities)
+        self.linguistics = Linguistics("recorded", self._sentences, self._content_spans, self._entities)
 
     def count_sentences(self, text: str) -> int:
         """Blank ones included."""
@@ -159,8 +159,9 @@ class RecordedLanguage:
     def _sentences(self, text: str) -> tuple[str, ...]:
         return tuple(s.text.strip() for s in self._read(text).sents if s.text.strip())
 
-    def _real_words(self, text: str) -> frozenset[str]:
-        return frozenset(token.text for token in self._read(text) if _is_real(token))
+    def _content_spans(self, text: str) -> tuple[tuple[int, int], ...]:
+        real = (token for token in self._read(text) if _is_real(token))
+        return tuple((token.idx, token.idx + len(token)) for token in real)
 
     def _entities(self, text: str) -> tuple[tuple[int, int], ...]:
         """The longest runs of numbers, and of words with content that begin with a capital."""

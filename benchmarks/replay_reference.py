@@ -11,13 +11,14 @@ recorded numbers, too. The recording split sentences with spaCy's rules: pip ins
 import argparse
 import asyncio
 import json
+from functools import partial
 from pathlib import Path
 from typing import Any, cast
 
 import numpy as np
 
 from askance.ask import ask
-from askance.core.ports import Method, Model
+from askance.core.ports import Method, Model, Run
 from askance.core.trace import Decided, Generated, Searched, Trace
 from askance.core.types import (
     Demo,
@@ -27,26 +28,19 @@ from askance.core.types import (
     Want,
 )
 from askance.methods.prompts import Wording
-from askance.methods.queries import QueryMode
+from askance.methods.rind import QueryMode
 from askance.models.bundled import load_plain
+from askance.reproductions.answering import Answering, Doubt
 from askance.reproductions.baselines import (
     ClosedBookAuthors,
     FixedLengthAuthors,
     FixedSentenceAuthors,
+    FlareEntity,
+    FlareToken,
     SingleAuthors,
 )
-from askance.reproductions.dragin import DraginAuthors
-from askance.reproductions.flare import FlareEntity, FlareToken
-from askance.reproductions.rind_qfs import (
-    Asking,
-    Doubt,
-    Weighed,
-    first_doubt,
-    formulate,
-    influence,
-    read_words,
-    weigh,
-)
+from askance.reproductions.dragin import DraginAuthors, first_doubt, influence, read_words, scores, weigh
+from askance.retrieval.scripted import ScriptedRetriever
 from askance.text.linguistics import Linguistics
 from benchmarks.recorded import (
     Record,
@@ -165,13 +159,15 @@ async def replay_rules(
         if entry["kind"] != "rind_inputs":
             continue
         draft, decided = rounds[at - 1]["text"], rounds[at + 1]
-        weighed = Weighed(tuple(entry["words"]), tuple(entry["attn"]), tuple(entry["entropy"]))
-        threshold, real = settings["hallucination_threshold"], settings["check_real_words"]
-        doubt = first_doubt(draft, weighed, threshold, linguistics, real_words_only=real)
+        threshold, sentences = settings["hallucination_threshold"], linguistics.sentences(draft)
+        real = linguistics.real_words if settings["check_real_words"] else None
+        values_of = partial(scores, entry["attn"], entry["entropy"])
+        doubt = first_doubt(sentences, entry["words"], values_of, max, threshold, real)
+        words = () if doubt is None else doubt.words
         tally.compare("decisions", doubt is not None, decided["hallucination"])
         tally.compare("kept prefixes", draft if doubt is None else doubt.kept, decided["prev"])
-        tally.compare("hits", doubt and [int(hit) for hit in doubt.hits], decided["hit"])
-        tally.compare("sentences", doubt and list(doubt.words), decided["curr_tokens"])
+        tally.compare("hits", doubt and [int(word.is_hit) for word in words], decided["hit"])
+        tally.compare("sentences", doubt and [word.text for word in words], decided["curr_tokens"])
         if doubt is not None:
             await _replay_queries(question, doubt, decided, settings, marker, linguistics, inner, tally)
 
@@ -186,13 +182,17 @@ async def _replay_queries(
     inner: Any,
     tally: Tally,
 ) -> None:
-    top, ends = settings["retrieve_keep_top_k"], {inner.decode((id,)) for id in inner._vocabulary.end_ids}
-    asking = Asking(
-        question.text, decided["text_before"], doubt, linguistics, marker, top, control=frozenset(ends)
-    )
+    ends = {inner.decode((id,)): id for id in inner._vocabulary.end_ids}
+    run = Run({"answer": inner}, ScriptedRetriever([]), Trace())
+    so_far = Answering(question, run, Wording(), text=decided["text_before"], control=ends)
     for mode, query in decided["mode_queries"].items():
-        ours = await formulate(cast(QueryMode, mode), asking, inner)
-        tally.compare("queries of other modes", ours, query)
+        method = DraginAuthors(
+            query=cast(QueryMode, mode),
+            query_top=settings["retrieve_keep_top_k"],
+            space_marker=marker,
+            linguistics=linguistics,
+        )
+        tally.compare("queries of other modes", await method.query_for(doubt, so_far), query)
 
 
 def compare_decisions(trace: Trace, rounds: list[Record], tally: Tally) -> None:
@@ -239,9 +239,9 @@ async def compare_signals(rounds: list[Record], inner: Any, marker: str, tally: 
         words = read_words(ids, pieces, marker, after_end=True)
         attention = influence((await inner.attend(ids, bos=False)).weights, pieces[0]).tolist()
         weighed = weigh(words, attention, [token.entropy or 0.0 for token in tokens])
-        for what in ("attention", "entropy"):
-            theirs = entry["attn" if what == "attention" else what]
-            most = float(np.abs(np.array(getattr(weighed, what)) - np.array(theirs)).max())
+        theirs = (entry["attn"], entry["entropy"])
+        for what, our, their in zip(("attention", "entropy"), weighed, theirs, strict=True):
+            most = float(np.abs(np.array(our) - np.array(their)).max())
             tally.total[f"{what} within {TOLERANCE:g}"] += 1
             tally.equal[f"{what} within {TOLERANCE:g}"] += most <= TOLERANCE
             tally.worst[what] = max(most, tally.worst[what])

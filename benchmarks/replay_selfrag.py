@@ -19,9 +19,15 @@ from askance.core.ports import Run
 from askance.core.trace import Expanded, Generated, Trace
 from askance.core.types import Hit, Part, Span
 from askance.eval.metrics.answers import match
-from askance.reproductions.selfrag_long import Node, children_of, kept_levels, supported_path
-from askance.reproductions.selfrag_reading import Asked, segment
-from askance.reproductions.selfrag_strings import bare, kept_segments, says_nothing, without_sign
+from askance.reproductions.selfrag import Node, children_of, kept_levels, supported_path
+from askance.reproductions.selfrag_reading import (
+    Asked,
+    bare,
+    kept_segments,
+    says_nothing,
+    segment,
+    without_sign,
+)
 from askance.retrieval.scripted import ScriptedRetriever
 from benchmarks.selfrag_recorded import (
     Case,

@@ -20,10 +20,10 @@ from askance.core.ports import Method
 from askance.core.trace import Generated
 from askance.core.types import Hit, Passage, Question
 from askance.methods.airrag.method import Airrag, AirragLite
+from askance.methods.baselines import Single
 from askance.methods.blender import Blender
 from askance.methods.iterdrag import Iterdrag
 from askance.methods.members import Members
-from askance.methods.single import Single
 from askance.models.scripted import ScriptedModel
 from runs.grids import markdown
 

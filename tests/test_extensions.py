@@ -269,7 +269,7 @@ def test_methods_that_can_not_be_used(ours, run, method, told):
 
 
 def test_a_name_of_askance_s_own_is_no_plug_in_s(ours):
-    assert type(plain_method("single")).__module__ == "askance.methods.single"
+    assert type(plain_method("single")).__module__ == "askance.methods.baselines"
 
 
 @pytest.mark.parametrize(

@@ -36,9 +36,7 @@ def load_spacy(name: str) -> Linguistics:
     if find_spec("spacy") is None:
         raise MissingExtra("spacy", "nlp", f"linguistics 'spacy:{name}'")
     pipeline = _Pipeline(name)
-    return Linguistics(
-        pipeline.version, pipeline.sentences, pipeline.real_words, pipeline.entities, pipeline.content_spans
-    )
+    return Linguistics(pipeline.version, pipeline.sentences, pipeline.content_spans, pipeline.entities)
 
 
 class _Pipeline:
@@ -58,9 +56,6 @@ class _Pipeline:
     def sentences(self, text: str) -> tuple[str, ...]:
         stripped = (sentence.text.strip() for sentence in self._read(text).sents)
         return tuple(sentence for sentence in stripped if sentence)
-
-    def real_words(self, text: str) -> frozenset[str]:
-        return frozenset(text[start:end] for start, end in self.content_spans(text))
 
     def content_spans(self, text: str) -> Spans:
         real = (token for token in self._annotated(text, "POS") if token.pos_ in REAL_WORD_TAGS)

@@ -33,13 +33,13 @@ DEFAULT_METHOD = "dragin"
 INSTEAD = ("flare", "iterdrag", "single")
 """What answers in its place, in this order, where a model does not give what it needs and none was named."""
 METHODS = {
-    "closed_book": "askance.methods.closed_book:ClosedBook",
-    "single": "askance.methods.single:Single",
-    "fixed_length": "askance.methods.fixed:FixedLength",
-    "fixed_sentence": "askance.methods.fixed:FixedSentence",
+    "closed_book": "askance.methods.baselines:ClosedBook",
+    "single": "askance.methods.baselines:Single",
+    "fixed_length": "askance.methods.baselines:FixedLength",
+    "fixed_sentence": "askance.methods.baselines:FixedSentence",
     "flare": "askance.methods.flare:Flare",
-    "flare_token": "askance.reproductions.flare:FlareToken",
-    "flare_entity": "askance.reproductions.flare:FlareEntity",
+    "flare_token": "askance.reproductions.baselines:FlareToken",
+    "flare_entity": "askance.reproductions.baselines:FlareEntity",
     "dragin": "askance.methods.dragin:Dragin",
     "selfrag": "askance.methods.selfrag.method:Selfrag",
     "iterdrag": "askance.methods.iterdrag:Iterdrag",
@@ -53,7 +53,7 @@ READINGS = {
     "single_authors": "askance.reproductions.baselines:SingleAuthors",
     "fixed_length_authors": "askance.reproductions.baselines:FixedLengthAuthors",
     "fixed_sentence_authors": "askance.reproductions.baselines:FixedSentenceAuthors",
-    "dragin_paper": "askance.methods.dragin_paper:DraginPaper",
+    "dragin_paper": "askance.methods.dragin:DraginPaper",
     "dragin_authors": "askance.reproductions.dragin:DraginAuthors",
     "selfrag_authors": "askance.reproductions.selfrag:SelfragAuthors",
 }

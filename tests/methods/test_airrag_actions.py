@@ -7,7 +7,7 @@ import pytest
 from askance.core.errors import KnobError, LimitReached, MissingAbility, UnknownName
 from askance.methods.airrag.actions import ALL, FULL, WITHOUT_ANALYSIS, Actions
 from askance.methods.airrag.method import Airrag, AirragLite
-from askance.methods.closed_book import ClosedBook
+from askance.methods.baselines import ClosedBook
 from askance.methods.dragin import Dragin
 from askance.methods.selfrag.method import Selfrag
 from askance.models.scripted import ScriptedModel

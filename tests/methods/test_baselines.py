@@ -6,8 +6,7 @@ from askance.ask import ask
 from askance.core.errors import PromptTooLong
 from askance.core.trace import Committed, Searched
 from askance.core.types import Demo, Passage, Question
-from askance.methods.closed_book import ClosedBook
-from askance.methods.single import Single
+from askance.methods.baselines import ClosedBook, Single
 from askance.models.scripted import ScriptedModel
 from askance.retrieval.scripted import ScriptedRetriever
 

@@ -22,13 +22,12 @@ from askance.core.trace import Decided, Failed, Generated, Searched
 from askance.core.types import Answer, Citation, GenerateRequest, Question, Raw, Sampling, Span
 from askance.methods.airrag.actions import LITE, Actions
 from askance.methods.airrag.method import Airrag
+from askance.methods.baselines import ClosedBook, Single
 from askance.methods.blender import OF_THE_PAPER, Blender
-from askance.methods.closed_book import ClosedBook
 from askance.methods.dragin import Dragin
 from askance.methods.members import Members
 from askance.methods.prompts import PLAIN
 from askance.methods.selfrag.method import Selfrag
-from askance.methods.single import Single
 from askance.models.scripted import ScriptedModel
 from askance.retrieval.scripted import ScriptedRetriever
 from askance.runtime.limit import Budget

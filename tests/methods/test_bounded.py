@@ -12,11 +12,10 @@ from askance.ask import ask
 from askance.core.errors import BudgetTooSmall, KnobError
 from askance.core.trace import Trace
 from askance.core.types import Hit, Passage, Question
+from askance.methods.baselines import FixedSentence, Single
 from askance.methods.budget import Account, AllowedModel, NoRoom, has_room
-from askance.methods.fixed import FixedSentence
 from askance.methods.prompts import Wording, answer_prompt
 from askance.methods.selfrag.method import Selfrag
-from askance.methods.single import Single
 from askance.models.scripted import ScriptedModel
 from askance.reproductions.baselines import SingleAuthors
 from askance.retrieval.scripted import ScriptedRetriever

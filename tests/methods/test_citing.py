@@ -14,26 +14,23 @@ from askance.ask import ask
 from askance.core.trace import Committed, Drafted, Trace, Uncited
 from askance.core.types import Passage, Question
 from askance.methods.airrag.method import Airrag, AirragLite
+from askance.methods.baselines import ClosedBook, FixedLength, FixedSentence, Single
 from askance.methods.blender import Blender
-from askance.methods.closed_book import ClosedBook
-from askance.methods.dragin import Dragin
-from askance.methods.dragin_paper import DraginPaper
-from askance.methods.fixed import FixedLength, FixedSentence
+from askance.methods.dragin import Dragin, DraginPaper
 from askance.methods.flare import Flare
 from askance.methods.iterdrag import Iterdrag
 from askance.methods.members import Members
-from askance.methods.queries import QueryMode
+from askance.methods.rind import QueryMode
 from askance.methods.selfrag.method import Selfrag
-from askance.methods.single import Single
 from askance.models.scripted import Reply, ScriptedModel
 from askance.reproductions.baselines import (
     ClosedBookAuthors,
     FixedLengthAuthors,
     FixedSentenceAuthors,
+    FlareToken,
     SingleAuthors,
 )
 from askance.reproductions.dragin import DraginAuthors
-from askance.reproductions.flare import FlareToken
 from askance.retrieval.scripted import ScriptedRetriever
 from askance.serve.live_view import LiveView
 from askance.serve.terminal import print_trace

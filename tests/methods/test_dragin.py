@@ -7,17 +7,17 @@ import pytest
 
 from askance.ask import ask
 from askance.core.errors import MissingAbility
-from askance.core.trace import Attended, Decided, Generated, Searched
-from askance.core.types import Demo, Passage, Question
-from askance.methods.dragin import Dragin
-from askance.methods.dragin_paper import DraginPaper
+from askance.core.ports import Run
+from askance.core.trace import Attended, Decided, Generated, Searched, Trace, WordSignal
+from askance.core.types import Demo, Passage, Question, Span
+from askance.methods.dragin import Dragin, DraginPaper
 from askance.methods.flare import Flare
+from askance.methods.prompts import OWN as WORDING
 from askance.methods.prompts import Wording
 from askance.models.scripted import Reply, ScriptedModel
+from askance.reproductions.answering import Answering, Doubt
 from askance.reproductions.dragin import DraginAuthors
-from askance.reproductions.rind_qfs import Asking, Doubt, formulate
 from askance.retrieval.scripted import ScriptedRetriever
-from askance.text.linguistics import OWN
 from tests.methods.readings import dragin
 from tests.tolerances import near
 
@@ -293,12 +293,13 @@ def test_doubt_by_surprise():
 
 
 def test_the_query_pass_reads_a_control_token_that_the_model_wrote_as_one():
-    doubt = Doubt("", ("Bonn",), (9.0,), (True,))
+    doubt = Doubt("", (WordSignal("Bonn", 9.0, True),))
     seen = []
     model = ScriptedModel(looks=lambda pieces: seen.append(tuple(pieces)) or [1.0] * len(pieces))
-    for control in ((), ("<|end|>",)):
-        asking = Asking("Who?", "One.<|end|>", doubt, OWN, " ", 3, control=control)
-        asyncio.run(formulate("real_words", asking, model))
+    for control in ({}, {"<|end|>": model.tokenize([Span("<|end|>")])[0]}):
+        own = Run({"answer": model}, ScriptedRetriever([]), Trace())
+        so_far = Answering(Question("q", "Who?"), own, WORDING, text="One.<|end|>", control=control)
+        asyncio.run(DraginAuthors(query_top=3).query_for(doubt, so_far))
         assert ("<|end|>" in seen[-1]) == bool(control)
 
 

@@ -12,9 +12,10 @@ from askance.reproductions.baselines import (
     ClosedBookAuthors,
     FixedLengthAuthors,
     FixedSentenceAuthors,
+    FlareToken,
     SingleAuthors,
+    mask,
 )
-from askance.reproductions.flare import FlareToken, mask
 from askance.retrieval.scripted import ScriptedRetriever
 
 QUESTION = Question("q", "Which river flows through Pisa?")

@@ -11,8 +11,7 @@ import pytest
 from askance.ask import Engine, ask
 from askance.core.errors import InputError
 from askance.core.types import Passage, Question
-from askance.methods.dragin import Dragin
-from askance.methods.dragin_paper import DraginPaper
+from askance.methods.dragin import Dragin, DraginPaper
 from askance.methods.looking import Look
 from askance.methods.prompts import DEMOS, PLAIN, Wording
 from askance.models.scripted import Reply, ScriptedModel
@@ -304,10 +303,7 @@ def spacy_like():
     def spans(text):
         return tuple(each.span() for each in token.finditer(text) if TAGS.get(each.group(), "PRON") != "PRON")
 
-    def forms(text):
-        return frozenset(text[start:end] for start, end in spans(text))
-
-    return Linguistics("like spaCy", sentences, forms, content_spans=spans)
+    return Linguistics("like spaCy", sentences, spans)
 
 
 def by_spacy(folder):

@@ -6,20 +6,25 @@ the sentence boundaries and content words that stood in for spaCy's model there.
 
 import asyncio
 import json
+from functools import partial
 from pathlib import Path
 
 import pytest
 
-from askance.reproductions.rind_qfs import (
-    Asking,
-    Doubt,
-    Weighed,
+from askance.core.ports import Run
+from askance.core.trace import Trace, WordSignal
+from askance.core.types import Question
+from askance.methods.prompts import OWN
+from askance.reproductions.answering import Answering, Doubt
+from askance.reproductions.dragin import (
+    DraginAuthors,
     first_doubt,
-    formulate,
     influence,
     read_words,
+    scores,
     weigh,
 )
+from askance.retrieval.scripted import ScriptedRetriever
 from askance.text.linguistics import Linguistics
 from tests.tolerances import assert_near
 
@@ -31,9 +36,8 @@ DOUBTFUL = [row for row in ROUNDS if row["triggers"]]
 def doubt_of(row, draft):
     sentences = tuple(draft[start:end] for start, end in row["sentence_spans"])
     real_words = frozenset(row.get("real_words_of_sentence", ()))
-    linguistics = Linguistics("recorded", lambda text: sentences, lambda text: real_words)
-    weighed = Weighed(tuple(row["words"]), tuple(row["attention"]), tuple(row["entropy"]))
-    return first_doubt(draft, weighed, row["threshold"], linguistics, real_words_only=True)
+    values_of = partial(scores, row["attention"], row["entropy"])
+    return first_doubt(sentences, row["words"], values_of, max, row["threshold"], lambda text: real_words)
 
 
 def test_the_recording_is_there():
@@ -49,21 +53,28 @@ def test_words_decision_kept_prefix_and_hits(row, bundled):
     assert (doubt is not None) == row["triggers"]
     if doubt is not None:
         assert doubt.kept == row["kept"]
-        assert list(doubt.words) == row["sentence"]
-        assert list(map(int, doubt.hits)) == row["hits"]
+        assert [word.text for word in doubt.words] == row["sentence"]
+        assert [int(word.is_hit) for word in doubt.words] == row["hits"]
 
 
 @pytest.mark.parametrize("row", DOUBTFUL, ids=range(len(DOUBTFUL)))
 def test_queries_of_all_modes(row, bundled):
-    hits = tuple(map(bool, row["hits"]))
-    doubt = Doubt(row["kept"], tuple(row["sentence"]), (0.0,) * len(hits), hits)
+    judged = zip(row["sentence"], row["hits"], strict=True)
+    doubt = Doubt(row["kept"], tuple(WordSignal(word, 0.0, bool(hit)) for word, hit in judged))
     linguistics = Linguistics(
         "recorded",
         lambda text: (text[-row["last_sentence_chars"] :],),
-        lambda text: frozenset(row["real_words_of_context"]),
+        lambda text: [(text.index(w), text.index(w) + len(w)) for w in row["real_words_of_context"]],
     )
-    asking = Asking(row["question"], row["text_before"], doubt, linguistics, row["space_marker"], 25)
-    queries = {mode: asyncio.run(formulate(mode, asking, bundled)) for mode in row["queries"]}
+    run = Run({"answer": bundled}, ScriptedRetriever([]), Trace())
+    so_far = Answering(Question("q", row["question"]), run, OWN, text=row["text_before"])
+    marker = row["space_marker"]
+    queries = {
+        mode: asyncio.run(
+            DraginAuthors(query=mode, linguistics=linguistics, space_marker=marker).query_for(doubt, so_far)
+        )
+        for mode in row["queries"]
+    }
     assert queries == row["queries"]
 
 
@@ -72,5 +83,5 @@ def test_the_bundled_model_gives_the_recorded_attention(row, bundled):
     ids = tuple(row["generated_ids"])
     words = read_words(ids, bundled.pieces(ids), row["space_marker"], after_end=True)
     each = influence(asyncio.run(bundled.attend(ids, bos=False)).weights).tolist()
-    attention = weigh(words, each, [0.0] * len(ids)).attention
+    attention, _ = weigh(words, each, [0.0] * len(ids))
     assert_near(attention, row["attention"], "thirty layers")

@@ -51,7 +51,7 @@ def linguistics_of(recording):
     return Linguistics(
         "recorded",
         lambda text: tuple(found["sentences"][text]),
-        lambda text: frozenset(found["real_words"][text]),
+        lambda text: [(text.index(word), text.index(word) + len(word)) for word in found["real_words"][text]],
         lambda text: tuple(map(tuple, found["entities"][text])),
     )
 
@@ -129,6 +129,6 @@ def test_queries_are_cut_as_transformers_cuts_them(name, query, tiny):
     (end,) = tiny[name]._vocabulary.end_ids
     retriever = ScriptedRetriever([])
     run = Run({"answer": tiny[name]}, retriever, Trace())
-    so_far = Answering(Question("q", "?"), run, OWN, passages=3, query_tokens=64, control={ENDS[name]: end})
-    asyncio.run(so_far.search_for(text, ""))
+    so_far = Answering(Question("q", "?"), run, OWN, control={ENDS[name]: end})
+    asyncio.run(so_far.search_for(text, "", 3, 64))
     assert retriever.queries == [tokenizer.decode(ids, skip_special_tokens=True)]

@@ -7,20 +7,18 @@ import pytest
 from askance.ask import ask
 from askance.core.trace import Generated
 from askance.core.types import Passage, Question
-from askance.methods.closed_book import ClosedBook
-from askance.methods.fixed import FixedLength, FixedSentence
+from askance.methods.baselines import ClosedBook, FixedLength, FixedSentence, Single
 from askance.methods.flare import Flare
 from askance.methods.prompts import Wording
-from askance.methods.single import Single
 from askance.models.scripted import Reply, ScriptedModel
 from askance.reproductions.baselines import (
     ClosedBookAuthors,
     FixedLengthAuthors,
     FixedSentenceAuthors,
+    FlareToken,
     SingleAuthors,
 )
 from askance.reproductions.dragin import DraginAuthors
-from askance.reproductions.flare import FlareToken
 from askance.retrieval.scripted import ScriptedRetriever
 
 QUESTION = Question("q", "Which river flows through Pisa?")

@@ -6,11 +6,13 @@ import math
 import pytest
 
 from askance.ask import ask
-from askance.core.types import Passage, Question, Token
+from askance.core.ports import Run
+from askance.core.trace import Trace
+from askance.core.types import Generation, Passage, Question, Token
 from askance.methods.prompts import Wording
 from askance.models.scripted import Reply, ScriptedModel
-from askance.reproductions.answering import Written
-from askance.reproductions.flare import FlareEntity
+from askance.reproductions.answering import Answering
+from askance.reproductions.baselines import FlareEntity
 from askance.retrieval.scripted import ScriptedRetriever
 from askance.text.linguistics import Linguistics
 from askance.text.sentences import sentences
@@ -25,7 +27,7 @@ BLOCK = "Context:\n[1] The Arno flows through Pisa.\nGo on.\n"
 CITIES = Linguistics(
     "cities",
     sentences,
-    lambda text: frozenset(),
+    lambda text: (),
     lambda text: tuple((at, at + 4) for at in range(len(text)) if text[at : at + 4] in ("Bonn", "Köln")),
 )
 
@@ -52,11 +54,12 @@ def doubt(method, probabilities, text=None):
     """What is in doubt in a draft of (piece, probability) pairs, which are its text unless one is given."""
     pieces = [piece for piece, _ in probabilities]
     tokens = tuple(
-        Token(token.id, token.text, token.start, token.end, math.log(probability))
-        for token, (_, probability) in zip(tokens_of(pieces), probabilities, strict=True)
+        Token(at, token.text, token.start, token.end, math.log(probability))
+        for at, (token, (_, probability)) in enumerate(zip(tokens_of(pieces), probabilities, strict=True))
     )
-    draft = Written(text or "".join(pieces), tuple(range(len(pieces))), tokens)
-    return method.first_doubt(draft, Tokens(pieces))
+    draft = Generation(text or "".join(pieces), tokens)
+    so_far = Answering(QUESTION, Run({"answer": Tokens(pieces)}, ScriptedRetriever([]), Trace()), BARE)
+    return asyncio.run(method.first_doubt(draft, so_far))
 
 
 def test_improbable_words_that_are_no_entities_do_not_count():
@@ -97,9 +100,8 @@ def test_tokens_of_an_entity(over_entity, value):
     """A token that writes only its beginning or its end counts, too."""
     method = FlareEntity(over_entity=over_entity, linguistics=CITIES, threshold=0.1)
     found = doubt(method, [("In", 0.01), (" Bo", 0.5), ("nn.", 0.4), (" So", 0.01)])
-    assert found.pieces == ("Bonn",)
-    assert found.values == (near(value),)
-    assert found.text == "In [xxx]."
+    assert [(word.text, word.value) for word in found.words] == [("Bonn", near(value))]
+    assert found.query == "In ."
 
 
 @pytest.mark.parametrize(("over_sentence", "is_doubt"), [("avg", True), ("max", True), ("min", False)])
@@ -109,7 +111,7 @@ def test_entities_of_a_sentence(over_sentence, is_doubt):
     found = doubt(method, pieces)
     assert (found is not None) == is_doubt
     if found is not None:
-        assert (found.kept, found.text) == ("It is.", "Bonn or [xxx], [xxx]")
+        assert (found.kept, found.query) == ("It is.", "Bonn or , ")
 
 
 def test_a_sentence_again_is_judged_by_the_tokens_of_the_first():
@@ -120,22 +122,22 @@ def test_a_sentence_again_is_judged_by_the_tokens_of_the_first():
 
 def test_an_entity_is_looked_for_from_where_the_last_one_ended():
     """Also inside another word: the first "Bonn" behind the sentence's beginning writes the entity."""
-    far = Linguistics("far", sentences, CITIES.real_words, lambda text: ((10, 14),))
+    far = Linguistics("far", sentences, CITIES.content_spans, lambda text: ((10, 14),))
     pieces = [("Bonnie", 0.1), (" or", 0.9), (" Bonn", 0.9)]
-    assert doubt(FlareEntity(linguistics=far, threshold=0.4), pieces).text == "[xxx]ie or Bonn"
+    assert doubt(FlareEntity(linguistics=far, threshold=0.4), pieces).query == "ie or Bonn"
 
 
 def test_half_characters_count_with_the_character():
     pieces = [("By", 0.9), (" K", 0.9), ("\ufffd", 0.1), ("\ufffd", 0.9), ("ln", 0.9)]
     method = FlareEntity(linguistics=CITIES, threshold=0.4, over_entity="min")
-    assert doubt(method, pieces, "By Köln").values == (near(0.9),)
+    assert doubt(method, pieces, "By Köln").words[0].value == near(0.9)
 
 
 def test_a_sentence_that_the_splitter_changed_is_not_judged():
-    shouting = Linguistics("shouting", lambda text: ("BONN.", "Köln."), CITIES.real_words, CITIES.entities)
+    shouting = Linguistics("shouting", lambda text: ("BONN.", "Köln."), CITIES.content_spans, CITIES.entities)
     found = doubt(FlareEntity(linguistics=shouting), [("Bonn.", 0.1), (" Köln.", 0.1)])
     assert found.kept == "BONN."
-    assert found.text == "[xxx]."
+    assert found.query == "."
 
 
 def test_rounds_are_limited():

@@ -32,7 +32,7 @@ def word_spans(text):
 
 def words_before(look, at):
     """Every word with its attention, whether or not it has content."""
-    every = Linguistics("every word", OWN.sentences, OWN.real_words, content_spans=word_spans)
+    every = Linguistics("every word", OWN.sentences, word_spans)
     return look.words_before(at, every, "max")
 
 

@@ -1,32 +1,34 @@
 """Words, alignment, scores and queries, on numbers small enough to check by hand; and on any text."""
 
 import asyncio
+from functools import partial
 
 import numpy as np
 import pytest
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
+from askance.core.ports import Run
+from askance.core.trace import Trace, WordSignal
+from askance.core.types import Question
 from askance.methods.looking import token_texts
+from askance.methods.prompts import OWN as WORDING
 from askance.models.scripted import ScriptedModel
-from askance.reproductions.answering import space_marker
-from askance.reproductions.rind_qfs import (
-    Asking,
-    Doubt,
+from askance.reproductions.answering import Answering, Doubt
+from askance.reproductions.dragin import (
+    DraginAuthors,
     PieceWord,
-    Weighed,
     align,
     first_doubt,
-    formulate,
     influence,
     looked_back,
-    piece_words,
     read_words,
     scores,
-    top_words,
+    space_marker,
     weigh,
 )
-from askance.text.linguistics import OWN, Linguistics
+from askance.retrieval.scripted import ScriptedRetriever
+from askance.text.linguistics import OWN
 from tests.tolerances import assert_near
 
 
@@ -51,9 +53,7 @@ def test_a_marker_that_is_not_used_makes_one_word():
 
 def test_attention_is_summed_and_entropy_averaged():
     words = (PieceWord("The", 0, 1), PieceWord("Arno", 1, 3))
-    assert weigh(words, [1.0, 0.25, 0.5], [0.0, 1.0, 3.0]) == Weighed(
-        ("The", "Arno"), (1.0, 0.75), (0.0, 2.0)
-    )
+    assert weigh(words, [1.0, 0.25, 0.5], [0.0, 1.0, 3.0]) == ([1.0, 0.75], [0.0, 2.0])
 
 
 def test_influence_is_the_greatest_over_queries_and_the_mean_over_heads():
@@ -74,22 +74,25 @@ def test_a_sentence_that_is_not_found_gives_its_words_to_the_next():
 
 
 def test_scores_are_relative_to_the_sentence():
-    weighed = Weighed(("a", "b", "c"), (1.0, 3.0, 9.0), (1.0, 2.0, 5.0))
-    assert scores(weighed, 0, 2) == (0.5, 3.0)
-    assert scores(Weighed(("a",), (0.0,), (1.0,)), 0, 1) == (0.0,)
-    assert scores(weighed, 3, 3) == ()
+    attention, entropy = (1.0, 3.0, 9.0), (1.0, 2.0, 5.0)
+    assert scores(attention, entropy, 0, 2) == (0.5, 3.0)
+    assert scores((0.0,), (1.0,), 0, 1) == (0.0,)
+    assert scores(attention, entropy, 3, 3) == ()
 
 
-def two_sentences(threshold, **options):
-    linguistics = Linguistics("test", lambda text: ("A b.", "C d."), lambda text: frozenset({"d"}))
-    weighed = Weighed(("A", "b.", "C", "d."), (1.0,) * 4, (1.0, 2.0, 3.0, 4.0))
-    return first_doubt("A b. C d.", weighed, threshold, linguistics, **{"real_words_only": True, **options})
+def two_sentences(threshold, real_words=lambda text: frozenset({"d"})):
+    values_of = partial(scores, (1.0,) * 4, (1.0, 2.0, 3.0, 4.0))
+    return first_doubt(("A b.", "C d."), ("A", "b.", "C", "d."), values_of, max, threshold, real_words)
+
+
+def hits(doubt):
+    return [word.is_hit for word in doubt.words]
 
 
 def test_the_first_sentence_above_the_threshold_is_in_doubt():
-    assert two_sentences(2.0) == Doubt("A b.", ("C", "d."), (3.0, 4.0), (False, True))
-    assert two_sentences(2.0, real_words_only=False).hits == (True, True)
-    assert two_sentences(1.9).hits == (False, False), "no hit is left, and it is in doubt all the same"
+    assert two_sentences(2.0) == Doubt("A b.", (WordSignal("C", 3.0, False), WordSignal("d.", 4.0, True)))
+    assert hits(two_sentences(2.0, None)) == [True, True]
+    assert hits(two_sentences(1.9)) == [False, False], "no hit is left, and it is in doubt all the same"
     assert two_sentences(4.0) is None, "the threshold itself is not above it"
 
 
@@ -106,14 +109,15 @@ def test_what_a_hit_looked_back_at():
     )
 
 
-def test_the_weightiest_words_stay_in_order():
-    words = [PieceWord(text, at, at + 1) for at, text in enumerate(["Arno", "of", "Pisa", "sea", "hit"])]
-    real = frozenset({"Arno", "Pisa", "sea", "hit"})
-    assert top_words(words, [0.1, 0.9, 0.5, 0.3, 1.0], frozenset({4}), real, 2) == "Pisa sea"
-    assert top_words(words, [0.0] * 5, frozenset(), real, 2) == "Arno Pisa", "without weights the first ones"
-    for share, kept in ((0.0, ""), (0.66, "Pisa"), (0.67, "Pisa sea"), (1.0, "Arno Pisa sea")):
-        found = top_words(words, [0.1, 0.9, 0.5, 0.3, 1.0], frozenset({4}), real, 25, share)
-        assert found == kept, "a share of three words, rounded down"
+@pytest.mark.parametrize(
+    ("share", "kept"), [(0.0, ""), (0.66, "Arno"), (0.67, "Arno Pisa"), (1.0, "Arno Pisa sea")]
+)
+def test_a_query_may_keep_a_share_of_the_words_with_content(share, kept):
+    """Of three words, rounded down; without a hit they have no weights, and the first ones stay."""
+    run = Run({"answer": ScriptedModel()}, ScriptedRetriever([]), Trace())
+    so_far = Answering(Question("q", " Arno of Pisa sea"), run, WORDING)
+    method = DraginAuthors(query_share=share)
+    assert asyncio.run(method.query_for(Doubt("", ()), so_far)) == kept
 
 
 @pytest.mark.parametrize(
@@ -129,9 +133,10 @@ def test_the_weightiest_words_stay_in_order():
     ],
 )
 def test_queries(mode, query):
-    doubt = Doubt("Kept one.", ("Now", "Bob", "sat."), (0.0, 9.0, 0.0), (False, True, False))
-    asking = Asking("Who?", "Take it.", doubt, OWN, " ", 3)
-    assert asyncio.run(formulate(mode, asking, ScriptedModel())) == query
+    doubt = Doubt("Kept one.", tuple(WordSignal(each, 9.0, each == "Bob") for each in ("Now", "Bob", "sat.")))
+    run = Run({"answer": ScriptedModel()}, ScriptedRetriever([]), Trace())
+    so_far = Answering(Question("q", "Who?"), run, WORDING, text="Take it.")
+    assert asyncio.run(DraginAuthors(query=mode, query_top=3).query_for(doubt, so_far)) == query
 
 
 def test_content_words():
@@ -165,7 +170,7 @@ def test_token_texts_join_to_the_text(model_name, text, request):
 def test_pieces_are_grouped_without_gap_or_overlap(model_name, text, request):
     model = request.getfixturevalue(model_name)
     pieces = model.pieces(model.tokenize(text))
-    words = piece_words(pieces, space_marker("auto", model))
+    words = read_words(model.tokenize(text), pieces, space_marker("auto", model))
     assert [at for word in words for at in range(word.first, word.last)] == list(range(len(pieces)))
 
 

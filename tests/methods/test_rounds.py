@@ -8,7 +8,7 @@ from askance.ask import ask
 from askance.core.errors import KnobError
 from askance.core.trace import Generated
 from askance.core.types import Passage, Question, Token
-from askance.methods.fixed import FixedLength, FixedSentence
+from askance.methods.baselines import FixedLength, FixedSentence
 from askance.methods.prompts import Wording
 from askance.models.scripted import Reply, ScriptedModel
 from askance.retrieval.scripted import ScriptedRetriever

@@ -19,8 +19,7 @@ from askance.methods.selfrag.tokens import (
     Vocabulary,
 )
 from askance.models.scripted import Reply, ScriptedModel
-from askance.reproductions.selfrag_reading import Read, is_rewritten, segment
-from askance.reproductions.selfrag_strings import cited_text
+from askance.reproductions.selfrag_reading import Read, cited_text, is_rewritten, segment
 from tests.methods.reflecting_code import (
     ARNO,
     FOUND,

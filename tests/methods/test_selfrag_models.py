@@ -5,9 +5,9 @@ import pytest
 from askance.core.errors import MissingAbility
 from askance.core.trace import Generated
 from askance.core.types import Demo, Passage, Question, Span
+from askance.methods.baselines import Single
 from askance.methods.selfrag.method import Selfrag
 from askance.methods.selfrag.tokens import ALL_TOKENS, RELEVANT, SEARCH, Vocabulary, has_reflection_tokens
-from askance.methods.single import Single
 from askance.models.scripted import ScriptedModel
 from tests.methods.reflecting import ARNO, BARE, IN_ARNO, native, run, tried
 

@@ -13,7 +13,7 @@ from askance import wire
 from askance.core.errors import AskanceError, ModelFailure, ModelSpecError, ModelUnavailable, PromptTooLong
 from askance.core.types import Question, Want
 from askance.loading import load_model
-from askance.methods.closed_book import ClosedBook
+from askance.methods.baselines import ClosedBook
 from askance.models.openai import connection
 from askance.models.openai.events import MOST_TOKENS, Usage, read_event
 from askance.models.openai.failures import after_seconds

@@ -7,7 +7,7 @@ from runs.budget_use import PLANS, cell, main, rows, use
 
 from askance.core.trace import Searched
 from askance.methods.airrag.method import Airrag
-from askance.methods.single import Single
+from askance.methods.baselines import Single
 
 LEAST_USE = 0.95
 """Of L_max: what is missing has no room for one more passage in each of the few calls of a path."""

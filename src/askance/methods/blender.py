@@ -8,17 +8,18 @@ from askance.core.errors import AllFailed, AskanceError, LimitReached, ModelSpec
 from askance.core.events import UPPER_BOUND
 from askance.core.knobs import Knobs, knob
 from askance.core.ports import Method, Model, Needs, Run
+from askance.core.trace import Trace
 from askance.core.types import Answer, Demo, Hit, Question, Role
 from askance.methods.airrag.choosing import Choosing, Ending, Vote, num_kept_for_choosing, valid
 from askance.methods.airrag.method import Airrag, AirragLite
 from askance.methods.airrag.showing import with_sources
 from askance.methods.airrag.state import State, each_once
 from askance.methods.airrag.wording import OWN, AirragWording
+from askance.methods.baselines import Single
 from askance.methods.bounded import NotedRetriever
 from askance.methods.budget import Account, Allowance, NoRoom
 from askance.methods.iterdrag import Iterdrag
 from askance.methods.members import Members, answer_of, check_all, joined_needs
-from askance.methods.single import Single
 from askance.text.answers import normalise_answer
 from askance.text.fusion import fuse_hits
 from askance.tree.abreast import abreast
@@ -30,15 +31,13 @@ class Told:
 
     Attributes:
         hits: passages that it found, in the order of its searches, each once and where it came first.
-        failure: why it has no answer; empty where it came to an end.
-        is_refused: it failed since a server refused what it asked for.
+        error: why it has no answer; None where it came to an end.
     """
 
     name: str
     answer: Answer = Answer("")
     hits: tuple[Hit, ...] = ()
-    failure: str = ""
-    is_refused: bool = False
+    error: Exception | None = None
 
     @property
     def bare(self) -> str:
@@ -62,20 +61,18 @@ async def ask_member(name: str, method: Method, question: Question, run: Run, al
     trace = run.trace.aside()
     retriever = NotedRetriever(run.retriever, trace)
     own = replace(run, retriever=retriever, trace=trace)
-    failure, is_refused = "", False
+    answer, error = Answer(""), None
     with run.trace.because(run.trace.decide("member", "ask", f"{name} answers on its own")):
         try:
             answer = await answer_of(name, method, question, own, allowance)
         except (LimitReached, ModelSpecError):
             raise
-        except (AskanceError, NoRoom) as error:
-            answer, failure = Answer(""), str(error) or type(error).__name__
-            is_refused = isinstance(error, RequestRefused)
-            run.trace.decide("member", "failed", f"{name}: {failure}")
+        except (AskanceError, NoRoom) as raised:
+            error = raised
+            run.trace.decide("member", "failed", f"{name}: {raised}")
         finally:
             allowance.close()
-    found = each_once(hit for _, hits in retriever.shown for hit in hits)
-    return Told(name, answer, found, failure, is_refused)
+    return Told(name, answer, each_once(hit for _, hits in retriever.shown for hit in hits), error)
 
 
 def endings_of(told: Sequence[Told], most_passages: int | None) -> list[tuple[Told, Ending]]:
@@ -84,72 +81,45 @@ def endings_of(told: Sequence[Told], most_passages: int | None) -> list[tuple[To
     Args:
         most_passages: None for all that were found.
     """
-    ended = [each for each in told if not each.failure]
+    ended = [each for each in told if each.error is None]
     ranked = fuse_hits([each.hits for each in ended])
-    places = {hit.passage.id: hit.rank for hit in ranked[:most_passages]}
-    return [(each, _ending(each, places)) for each in ended]
+    places, endings = {hit.passage.id: hit.rank for hit in ranked[:most_passages]}, []
+    for each in ended:
+        hits = (replace(hit, rank=places.get(hit.passage.id, 0)) for hit in each.hits)
+        state = State(history=each.before, found=(tuple(hit for hit in hits if hit.rank),), answer=each.bare)
+        endings.append((each, Ending(state, Vote(each.bare, is_grounded=bool(each.hits)))))
+    return endings
 
 
-def _ending(told: Told, places: dict[str, int]) -> Ending:
-    hits = [replace(hit, rank=places[hit.passage.id]) for hit in told.hits if hit.passage.id in places]
-    state = State(history=told.before, found=(tuple(hits),), answer=told.bare)
-    return Ending(state, Vote(told.bare, is_grounded=bool(told.hits)))
-
-
-@dataclass(slots=True)
+@dataclass(frozen=True, slots=True)
 class Shares:
     """One question's budget.
 
     Attributes:
+        accounts: one of all methods together, or one of each and one of the last call.
         members: what each method may read.
-        accounts: one of all of them, or one of each and one of the last call.
         kept: of a common account, for the last call.
     """
 
-    l_max: int | None
-    members: dict[str, Allowance]
-    accounts: tuple[Account, ...]
-    kept: int = 0
-
-    @classmethod
-    def of(cls, names: Sequence[str], most: int | None, num_kept: int | None) -> "Shares":
-        """Each method has L_max, and so has the last call; or all together, the methods in equal parts.
-
-        Args:
-            num_kept: of what all have together, for the last call; None where each has its own.
-        """
-        if most is None or num_kept is None:
-            accounts = tuple(Account(most) for _ in (*names, "the last call"))
-            members = {name: account.share(1) for name, account in zip(names, accounts, strict=False)}
-            return cls(most, members, accounts)
-        account = Account(most)
-        account.set_aside += num_kept
-        members = {name: account.share(len(names) - number) for number, name in enumerate(names)}
-        return cls(most, members, (account,), num_kept)
+    accounts: Sequence[Account]
+    members: Mapping[str, Allowance]
+    kept: int
 
     def last(self) -> Allowance:
         """What the last call may read: all that is left over."""
-        account = self.accounts[-1]
-        account.set_aside -= self.kept
-        self.kept = 0
-        return account.share(1)
+        self.accounts[-1].set_aside -= self.kept
+        return self.accounts[-1].share(1)
 
-    @property
-    def told(self) -> str:
-        """What was spent, in words."""
-        num_calls = sum(account.num_calls for account in self.accounts)
-        read = sum(account.num_input for account in self.accounts)
-        return f"{num_calls} calls read {read:,} tokens"
-
-    @property
-    def numbers(self) -> dict[str, float]:
-        """What was spent in all, and what each method has read."""
+    def tell(self, trace: Trace, l_max: int | None) -> None:
+        """Say what was spent in all, and what each method has read."""
         of_all = [account.numbers for account in self.accounts]
         spent = {name: sum(each[name] for each in of_all) for name in ("input tokens", "tokens", "calls")}
         if any(UPPER_BOUND in each for each in of_all):
             spent[UPPER_BOUND] = 1.0
         spent |= {f"input tokens of {name}": float(each.num_input) for name, each in self.members.items()}
-        return spent if self.l_max is None else {**spent, "l_max": float(self.l_max)}
+        spent |= {} if l_max is None else {"l_max": float(l_max)}
+        why = f"{spent['calls']:.0f} calls read {spent['input tokens']:,.0f} tokens"
+        trace.decide("budget", "spent", why, numbers=spent)
 
 
 OF_THE_PAPER = Members(
@@ -201,14 +171,20 @@ class Blender(Knobs):
         )
         self._count(run, told)
         answer = await self._chosen(question, run, told, shares)
-        run.trace.decide("budget", "spent", shares.told, numbers=shares.numbers)
+        shares.tell(run.trace, self.l_max)
         return answer
 
     def _shares(self, question: Question, run: Run) -> Shares:
-        names, kept = self.methods.names, None
+        """Each method has L_max, and so has the last call; or all together, the methods in equal parts."""
+        names, kept = self.methods.names, 0
         if self.strict_budget and self.l_max is not None:
             kept = num_kept_for_choosing(run.model, question, self.prompts, len(names), self.l_max)
-        return Shares.of(names, self.l_max, kept)
+            accounts = [Account(self.l_max, set_aside=kept)]
+            members = [accounts[0].share(len(names) - number) for number in range(len(names))]
+        else:
+            accounts = [Account(self.l_max) for _ in (*names, "the last call")]
+            members = [account.share(1) for account in accounts[:-1]]
+        return Shares(accounts, dict(zip(names, members, strict=True)), kept)
 
     def _count(self, run: Run, told: Sequence[Told]) -> None:
         """Say how many have come to an end.
@@ -217,9 +193,11 @@ class Blender(Knobs):
             AllFailed: none has; says why.
             RequestRefused: the same, where a server refused what each of them asked for.
         """
-        failures = [f"{each.name}: {each.failure.rstrip('.')}" for each in told if each.failure]
+        failures = [f"{each.name}: {str(each.error).rstrip('.')}" for each in told if each.error]
         if len(failures) == len(told):
-            kind = RequestRefused if all(each.is_refused for each in told) else AllFailed
+            kind = (
+                RequestRefused if all(isinstance(each.error, RequestRefused) for each in told) else AllFailed
+            )
             raise kind(f"method blender: each of its methods failed. {'; '.join(failures)}.")
         why = f"{len(told) - len(failures)} of {len(told)} methods came to an end"
         numbers = {"methods": float(len(told)), "failed": float(len(failures))}

@@ -1,93 +1,16 @@
 """DRAGIN: search where the model is in doubt about a word that matters, for what it was attending to."""
 
-import math
 from dataclasses import dataclass, replace
+from functools import partial
 from typing import ClassVar, Literal
 
 from askance.core.knobs import SearchKnob, knob
 from askance.core.ports import Needs, Run
 from askance.core.types import Answer, Generation, Question, Signal, Want
 from askance.methods.looking import Heads, Look, own_look, proxy_look, weightiest
-from askance.methods.plain_trace import without_markers
 from askance.methods.prompts import layout_needs
-from askance.methods.queries import QueryMode, last_tokens, query_in_words
-from askance.methods.rind import Judged, Trigger, TriggerMode
-from askance.methods.writing import WritesAnswer, Writing
-from askance.text.answers import AnswerEnd
-from askance.text.linguistics import OWN, Linguistics
-from askance.text.sentences import SentenceEnd, SentenceFollowed
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class DraginKnobs(WritesAnswer):
-    """What both readings of the paper, ours and its own, can be asked for, and how they write a sentence."""
-
-    trigger: TriggerMode = knob("rind", "when to search")
-    query: QueryMode = knob("real_words", "what to search for; real_words is QFS")
-    threshold: float | None = knob(
-        None,
-        "search when the trigger's number is above this; it belongs to a model and a trigger; none: 1 for "
-        "rind, 0.2 for token_probability",
-        at_least=0,
-    )
-    passages: int = knob(3, "passages in the prompt", at_least=1)
-    query_top: int = knob(25, "most words (real_words) or tokens (last_n_tokens) of a query", at_least=1)
-    heads: Heads = knob("max", "how heads are summed up for the trigger rind")
-    every_tokens: int = knob(25, "tokens between searches of the trigger every_tokens", at_least=1)
-    max_rounds: int = knob(100, "most drafts of one answer", at_least=1)
-    max_searches: int = knob(20, "most searches of one answer", at_least=1)
-    linguistics: Linguistics = knob(OWN, "sentences and content words: own, or spacy:PIPELINE")
-
-    paper: ClassVar[str] = "Su et al. 2024 (DRAGIN)"
-    searches: ClassVar[str] = "when the model doubts a word"
-    rind_signal: ClassVar[str] = ""
-
-    @property
-    def theta(self) -> float:
-        """The threshold that counts: `threshold`, or the trigger's own; infinite where it has none.
-
-        That of token_probability is FLARE's: a token of less than 0.8 (Jiang et al. 2023).
-        """
-        own = {"rind": 1.0, "token_probability": 0.2}.get(self.trigger, math.inf)
-        return own if self.threshold is None else self.threshold
-
-    @property
-    def when(self) -> Trigger:
-        """The trigger with all that it depends on."""
-        signals = {"rind": self.rind_signal, "token_probability": "1 − probability"}
-        return Trigger(self.trigger, self.theta, self.heads, signals.get(self.trigger, ""))
-
-    @property
-    def heads_of_query(self) -> Heads:
-        """How heads are summed up for QFS."""
-        return self.heads
-
-    @property
-    def attention(self) -> Literal["max", "mean", "heads"] | None:
-        """The attention that trigger and query read: per head, where they do not sum heads up alike."""
-        read = {self.heads} if self.trigger == "rind" else set[Heads]()
-        read |= {self.heads_of_query} if self.query == "real_words" else set()
-        return "heads" if len(read) > 1 else next(iter(read), None)
-
-    async def next_sentence(self, writing: Writing, want: Want, step: int) -> Generation:
-        """The next sentence, or the next `every_tokens` tokens.
-
-        With attention it goes one token further: a token's row exists once it has been fed.
-        """
-        if self.trigger == "every_tokens":
-            num_tokens, until = min(writing.room, self.every_tokens), AnswerEnd(writing.text)
-            return await writing.write(num_tokens, ("sentence", step), want, until)
-        sentence_end = SentenceFollowed() if want.attention else SentenceEnd()
-        return await writing.write(writing.room, ("sentence", step), want, sentence_end)
-
-    def query_without_attention(self, writing: Writing, judged: Judged) -> str:
-        """The query of every mode but real_words."""
-        asked, trace = writing.question, writing.run.trace
-        parts = (without_markers(part, asked, trace).strip() for part in (writing.text, judged.kept.strip()))
-        context = " ".join(filter(None, (asked.text, *parts)))
-        if self.query == "last_n_tokens":
-            return last_tokens(context, self.query_top, writing.run.model)
-        return query_in_words(self.query, asked.text, context, judged.words, judged.hits, self.linguistics)
+from askance.methods.rind import DraginKnobs, Judged
+from askance.methods.writing import Writing
 
 
 @dataclass(frozen=True, slots=True)
@@ -109,9 +32,6 @@ class Dragin(DraginKnobs):
     profile: Literal["default"] = knob("default", "whose reading: ours")
     search_first: bool = knob(True, "search with the question before the first sentence")
     kept_passages: int = knob(1, "how many of the passages at hand stay when others are found", at_least=0)
-    query_heads: Heads | None = knob(
-        None, "how heads are summed up for the query real_words; none: as for the trigger"
-    )
 
     rind_signal: ClassVar[str] = "doubt (nats) × attention"
     calibrated: ClassVar[SearchKnob] = SearchKnob(
@@ -119,17 +39,13 @@ class Dragin(DraginKnobs):
     )
 
     @property
-    def heads_of_query(self) -> Heads:
-        return self.query_heads or self.heads
-
-    @property
     def needs(self) -> Needs:
         goes_on = layout_needs(self.layout, goes_on=True)
-        signals: set[Signal] = {"logprob"} if self.when.signal else set()
+        signals: set[Signal] = {"logprob"} if self.signal else set()
         return Needs(frozenset(signals), one_of=goes_on, attention=self.attention is not None, retriever=True)
 
     async def answer(self, question: Question, run: Run) -> Answer:
-        writing, trigger = self.begin(question, run), self.when
+        writing = self.begin(question, run)
         sentences, begun, is_searched = set[str](), "", False
         if self.search_first:
             await writing.search_first(self.passages)
@@ -137,18 +53,16 @@ class Dragin(DraginKnobs):
             written = await self.next_sentence(writing, self._want(run), step)
             ended, look = writing.end_reason(written), await self._look(writing, written)
             judgeable = writing.judgeable(written)
-            judged = trigger.judge_words(judgeable, look, self.linguistics, is_over=bool(ended))
+            judged = self.judge_words(judgeable, look, is_over=bool(ended))
             obstacle = "this sentence has been searched for" if is_searched else ""
-            if writing.num_searches >= self.max_searches:
-                obstacle = f"{self.max_searches} searches are the most"
-            query = "" if judged.at is None or obstacle else self._query(writing, judged, look)
-            decision = trigger.decide(run.trace, judged, query, obstacle)
+            decision = self.decide(writing, judged, obstacle, partial(self._attended, judged, look))
             old = writing.hits[: min(self.kept_passages, self.passages - 1)]
             new = self.passages - len(old)
-            if query and (found := await writing.search(decision, new, writing.seen)):
+            if decision.query and (found := await writing.search(decision, new, writing.seen)):
                 writing.keep(judged.kept, judged.num_kept)
                 writing.show((*found, *old))
-                begun, is_searched = ("", False) if judged.is_whole else (begun + judged.kept, True)
+                is_searched = judged.at != len(judged.text)
+                begun = begun + judged.kept if is_searched else ""
                 continue
             sentence = begun + written.text
             is_repeated = sentence in sentences and written.finish != "length"
@@ -160,7 +74,7 @@ class Dragin(DraginKnobs):
         return await writing.finish()
 
     def _want(self, run: Run) -> Want:
-        want = self.when.want(entropy="entropy" in run.model.signals, logprob=True)
+        want = self.want(entropy="entropy" in run.model.signals, logprob=True)
         return want if "attend" in run.models else replace(want, attention=self.attention)
 
     async def _look(self, writing: Writing, written: Generation) -> Look | None:
@@ -173,14 +87,77 @@ class Dragin(DraginKnobs):
             look = await proxy_look(written, asked, so_far, proxy)
         return look.with_answer(writing.plain(written.text).blanked)
 
-    def _query(self, writing: Writing, judged: Judged, look: Look | None) -> str:
-        if self.query != "real_words":
-            return self.query_without_attention(writing, judged)
+    def _attended(self, judged: Judged, look: Look | None) -> str:
+        """The words with content that the prediction of what is in doubt attended to most."""
         if look is None or judged.at is None:
             return ""
-        return attended_query(look, judged.at, self.linguistics, self.heads_of_query, self.query_top)
+        return weightiest(look.words_before(judged.at, self.linguistics, self.heads_of_query), self.query_top)
 
 
-def attended_query(look: Look, at: int, linguistics: Linguistics, heads: Heads, most: int) -> str:
-    """QFS: the words with content that the prediction of what stands at `at` attended to most."""
-    return weightiest(look.words_before(at, linguistics, heads), most)
+@dataclass(frozen=True, slots=True)
+class DraginPaper(DraginKnobs):
+    """DRAGIN (Su et al. 2024) to the letter of its paper.
+
+    A sentence is judged token by token when it is complete, since the attention to a token is known only
+    then. The first token whose entropy times the greatest attention of a later token is above `threshold`
+    ends the text, also inside a word; function words don't. Of question and answer so far, the `query_top`
+    tokens that it attends to most give the query, and writing goes on with the passages found until others
+    replace them. The paper speaks of the whole context, but its case study shows words of question and answer
+    alone; `query_context` takes it at its word. It leaves open how heads are summed up; with the mean no
+    token of a small model reaches its thresholds.
+
+    Ours: the token right after a search can't cause another (it would for ever); the answer ends when it has
+    been stated and where an invented question would begin, and nothing behind the line that states it is in
+    doubt.
+    """
+
+    profile: Literal["paper"] = knob("paper", "whose reading: the paper's")
+    query_context: Literal["question_and_answer", "whole_prompt"] = knob(
+        "question_and_answer", "what the query real_words is taken from"
+    )
+
+    known_as: ClassVar[str] = "dragin"
+    rind_signal: ClassVar[str] = "entropy (nats) × attention"
+    own_query_heads: ClassVar[Heads | None] = "mean"
+    calibrated: ClassVar[SearchKnob] = SearchKnob(
+        "threshold", belongs_to=("trigger", "heads"), scale=("trigger",), in_force="theta"
+    )
+
+    @property
+    def needs(self) -> Needs:
+        signals: set[Signal] = {"attention"} if self.attention else set()
+        signals |= {"entropy"} if self.trigger == "rind" else set()
+        signals |= {"logprob"} if self.trigger == "token_probability" else set()
+        return Needs(frozenset(signals), one_of=layout_needs(self.layout, goes_on=True), retriever=True)
+
+    async def answer(self, question: Question, run: Run) -> Answer:
+        writing, has_searched = self.begin(question, run), False
+        want = replace(self.want(), attention=self.attention)
+        if not self.signal:
+            await writing.search_first(self.passages)
+        for step in writing.rounds(self.max_rounds):
+            written = await self.next_sentence(writing, want, step)
+            is_over = bool(writing.end_reason(written))
+            judgeable = writing.judgeable(written)
+            judged = self.judge_tokens(judgeable, is_over=is_over, may_start=not has_searched)
+            obstacle = "another search would be of no use here" if judged.at is None else ""
+            attended = partial(self._attended, writing, judgeable, judged)
+            decision = self.decide(writing, judged, obstacle, attended)
+            has_searched = bool(decision.query)
+            if has_searched:
+                writing.keep(judged.kept, judged.num_kept)
+                writing.show(await writing.search(decision, self.passages))
+            else:
+                writing.take(written)
+        return await writing.finish()
+
+    def _attended(self, writing: Writing, written: Generation, judged: Judged) -> str:
+        """By the row of the doubtful token, or of the last one that has been fed."""
+        tokens = (*written.tokens, *written.dropped)[: judged.num_kept + 1]
+        fed = [at for at, token in enumerate(tokens) if token.attention is not None]
+        if not fed:
+            return ""
+        look = own_look(written, writing.question.text, writing.text, writing.run.model)
+        look = look.with_answer(writing.plain(written.text).blanked)
+        last, is_whole = len(written.prompt_ids) + fed[-1], self.query_context == "whole_prompt"
+        return look.context_of(last, self.query_top, self.heads_of_query, whole=is_whole)

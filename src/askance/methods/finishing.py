@@ -1,64 +1,36 @@
-"""The last step of an answer: where the text does not state its short answer, the model is asked for it."""
+"""The last step of an answer: its text as it was committed, its short answer, and its citations."""
 
 from collections.abc import Sequence
 from dataclasses import replace
-from typing import Protocol
 
 from askance.core.ports import Model, Run
 from askance.core.trace import Trace, Uncited
-from askance.core.types import (
-    Answer,
-    Chat,
-    Citation,
-    GenerateRequest,
-    Hit,
-    Passage,
-    Prompt,
-    Question,
-    Sampling,
-)
+from askance.core.types import Answer, Chat, Citation, Passage, Prompt, Question
 from askance.methods.budget import has_room
-from askance.methods.plain_trace import plain_of, settled, without_markers
-from askance.methods.prompts import STOPS, Layout, Wording, answer_prompt
-from askance.text.answers import awaits_answer, has_answer, says, short_answer
+from askance.methods.plain_trace import plain_of, settled
+from askance.text.answers import says, short_answer
 from askance.text.markers import Plain
-from askance.text.sentences import SentenceEnd
-from askance.text.support import (
-    Asked,
-    Finding,
-    Mark,
-    Shown,
-    best_support,
-    citations_of,
-    claim_of,
-    findings,
-)
+from askance.text.support import Asked, Finding, Mark, Shown, best_support, citations_of, claim_of, findings
 
 Evidence = tuple[str, Sequence[Passage]]
 """A question, and passages that its answer was written from."""
 
 
 def cited(
-    question: Question,
-    trace: Trace,
-    written: Plain,
-    shown: Shown,
-    short: str,
-    asked: Asked = (),
-    stated: str = "",
+    trace: Trace, written: Plain, shown: Shown, short: str, asked: Asked, stated: str = ""
 ) -> tuple[Citation, ...]:
     """The citations of `written.text`; the trace says of each sentence why it cites nothing, if it might.
 
     Args:
         shown: (offset in `written.written`, hits) in order: since when which passages were in the prompt,
             as they are numbered there.
-        asked: the questions that parts of the text answer, by offset in `written.text`; otherwise `question`.
+        asked: the questions that parts of the text answer, by offset in `written.text`.
         stated: `written.text` with blanks for what claims nothing; otherwise all of it claims something.
     """
     marks = [_mark(each.end, written.offset(each.start), each.numbers, shown) for each in written.markers]
     shown = [(written.offset(at), hits) for at, hits in shown]
     text = stated or written.text
-    found = findings(text, shown, asked or ((0, question.text),), short, marks)
+    found = findings(text, shown, asked, short, marks)
     _tell(trace, text, found)
     return citations_of(found)
 
@@ -70,7 +42,7 @@ def cited_as_written(
     written = plain_of(text, question, trace)
     return tuple(
         replace(each, start=written.written_offset(each.start), end=written.written_offset(each.end))
-        for each in cited(question, trace, written, shown, short)
+        for each in cited(trace, written, shown, short, ((0, question.text),))
     )
 
 
@@ -102,19 +74,16 @@ def checked(
             stay then.
     """
     written = plain_of(text, question, trace)
-    kept, refused = list[Citation](), list[Finding]()
+    found = list[Finding]()
     for each in citations:
         start, end = written.offset(each.start), written.offset(each.end)
-        said = written.text[start:end]
-        stays = judged and says(said)
-        objection = "" if stays else claim_of(said, question.text).objection(each.passage)
-        if objection:
-            refused.append(Finding(start, end, (), f"it was written with a passage, but {objection}"))
-        else:
-            kept.append(replace(each, start=start, end=end))
-    _tell(trace, written.text, refused)
-    numbers = {id: at for at, id in enumerate(dict.fromkeys(each.passage.id for each in kept), start=1)}
-    return written.text, tuple(replace(each, number=numbers[each.passage.id]) for each in kept)
+        said, objection = written.text[start:end], ""
+        if not (judged and says(said)):
+            objection = claim_of(said, question.text).objection(each.passage)
+        why = f"it was written with a passage, but {objection}" if objection else ""
+        found.append(Finding(start, end, () if why else (each.passage,), why))
+    _tell(trace, written.text, found)
+    return written.text, citations_of(found)
 
 
 def _mark(end: int, at: int, numbers: Sequence[int], shown: Shown) -> Mark:
@@ -129,23 +98,6 @@ def _tell(trace: Trace, text: str, found: Sequence[Finding]) -> None:
             trace.add(Uncited, text=text[each.start : each.end], why=each.why)
 
 
-SHORTEST_ANSWER = 3
-"""Characters: " no." is a sentence, a lone full stop is not."""
-
-
-class Answers(Protocol):
-    """What shapes the prompt of an answer, and whether a short one may be asked for."""
-
-    @property
-    def elicit(self) -> bool: ...
-    @property
-    def elicit_tokens(self) -> int: ...
-    @property
-    def layout(self) -> Layout: ...
-    @property
-    def wording(self) -> Wording: ...
-
-
 def as_answer(question: Question, run: Run, shown: Shown) -> Answer:
     """The answer that was committed, as it stands, without markers.
 
@@ -156,69 +108,15 @@ def as_answer(question: Question, run: Run, shown: Shown) -> Answer:
     written = settled(run.trace)
     text = written.text.strip()
     left, short = len(written.text) - len(written.text.lstrip()), short_answer(text, question)
-    citations = cited(question, run.trace, written, shown, short)
+    citations = cited(run.trace, written, shown, short, ((0, question.text),))
     moved = tuple(replace(each, start=each.start - left, end=each.end - left) for each in citations)
     return Answer(text, short, moved)
 
 
-async def elicited(method: Answers, question: Question, run: Run, text: str, hits: Sequence[Hit]) -> str:
-    """What makes a finished `text` state its answer, already committed; empty where there is nothing to add.
-
-    Markers that the model wrote are left out of the prompt and of what is returned.
-
-    The sentence that would state it is begun (`Wording.elicitation`), and the model ends it, greedily, in at
-    most `method.elicit_tokens` tokens. The DRAGIN authors (Su et al. 2024) do so before they score an answer.
-    Deviations from their code:
-    - the prompt is the one that the text was written with, its last passages (`hits`) included;
-    - what was begun has no space behind it, after which small models tend to write a digit;
-    - it ends with the sentence, and where an invented question would begin;
-    - it becomes a part of the answer; nothing is added unless a short answer can be read from it.
-
-    Only `text` is looked at: what question and passages say about an answer does not count. A text that the
-    length limit cut in mid-sentence is gone on from all the same; of words that it ends in already, only the
-    rest is added. Where the model can't go on from a text, or has no room left, that is recorded.
-    """
-    settled(run.trace)
-    text = without_markers(text, question, run.trace)
-    if not method.elicit or has_answer(text):
-        return ""
-    so_far = text.rstrip()
-    begun = "" if awaits_answer(text) else _not_yet_begun(so_far, method.wording.elicitation)
-    so_far += begun
-    prompt = answer_prompt(run.model, question, hits, so_far, method.layout, method.wording)
-    obstacle = _obstacle(run.model, prompt, method.elicit_tokens)
-    if obstacle:
-        run.trace.decide("end", "unstated", f"the text does not state its answer, and {obstacle}")
-        return ""
-    sampling, until = Sampling(method.elicit_tokens, stop=STOPS), SentenceEnd(SHORTEST_ANSWER)
-    with run.trace.because(run.trace.decide("end", "elicit", "the text does not state its answer")):
-        (written,) = await run.model.generate(
-            GenerateRequest(prompt, sampling, until=until, key=("elicit",), watch=run.trace.draft)
-        )
-    whole = without_markers(so_far + written.text, question, run.trace)
-    if not has_answer(whole) or not short_answer(whole, question):
-        return ""
-    added = begun + written.text
-    added = added.lstrip() if text[-1:].isspace() else added
-    run.trace.commit(added)
-    return without_markers(added, question, run.trace)
-
-
-def _not_yet_begun(text: str, phrase: str) -> str:
-    """`phrase` without the first words that `text` ends in."""
-    words = phrase.split(" ")
-    starts = (" ".join(words[:num_words]) for num_words in range(len(words), -1, -1))
-    return phrase[len(next(start for start in starts if text.endswith(start))) :]
-
-
-def _obstacle(model: Model, prompt: Prompt, num_tokens: int) -> str:
+def obstacle_to(model: Model, prompt: Prompt, num_tokens: int) -> str:
+    """Why a model can't go on from a prompt with so many new tokens, or nothing."""
     if isinstance(prompt, Chat) and "continuation" not in model.capabilities:
         return f"{model.name} can't go on from a text of its own"
-    return no_room(model, prompt, num_tokens)
-
-
-def no_room(model: Model, prompt: Prompt, num_tokens: int) -> str:
-    """Why a prompt with so many new tokens does not fit, or nothing."""
     if has_room(model, prompt, num_tokens):
         return ""
     if model.count(prompt) + num_tokens <= model.context_tokens:

@@ -6,10 +6,9 @@ from dataclasses import dataclass
 from typing import ClassVar
 
 from askance.core.knobs import SearchKnob, knob
-from askance.core.ports import Needs, Run
+from askance.core.ports import Run
 from askance.core.trace import Decided, Trace, WordSignal
-from askance.core.types import Answer, Generation, Question, Token, Want
-from askance.methods.prompts import layout_needs
+from askance.core.types import Answer, Generation, Question, Signal, Token, Want
 from askance.methods.writing import WritesAnswer
 from askance.text.linguistics import token_words
 from askance.text.sentences import SentenceEnd
@@ -54,11 +53,8 @@ class Flare(WritesAnswer):
 
     paper: ClassVar[str] = "Jiang et al. 2023 (FLARE)"
     searches: ClassVar[str] = "when a token is improbable"
+    reads: ClassVar[frozenset[Signal]] = frozenset({"logprob"})
     calibrated: ClassVar[SearchKnob] = SearchKnob("search_below", rises=True, belongs_to=("search_first",))
-
-    @property
-    def needs(self) -> Needs:
-        return Needs(frozenset({"logprob"}), one_of=layout_needs(self.layout, goes_on=True), retriever=True)
 
     async def answer(self, question: Question, run: Run) -> Answer:
         writing, written = self.begin(question, run), set[str]()
@@ -96,24 +92,12 @@ def decide(trace: Trace, sentence: Generation, search_below: float, mask_below: 
         signals.append(WordSignal(word.text, value, value <= search_below))
     least = min(map(_probability, tokens), default=1.0)
     query = masked(tokens, mask_below) if least <= search_below else ""
-    if not sentence.text.strip():
-        why = "nothing more was written"
-    elif least > search_below:
-        why = f"every token is more probable than {search_below:g}"
-    elif query:
-        why = f"the least probable token has {least:.2f}, not above {search_below:g}"
-    else:
-        why = f"in doubt, but no token is above {mask_below:g}: there is nothing to ask"
-    return trace.decide(
-        "retrieve",
-        "search" if query else "keep",
-        why,
-        signal="token probability",
-        threshold=search_below,
-        words=tuple(signals),
-        query=query,
-        numbers={"least probability": least},
-    )
+    above = "above" if least > search_below else "not above"
+    why = f"the least probable token has {least:.2f}, {above} {search_below:g}"
+    why += "" if query or least > search_below else ": there is nothing to ask"
+    read = {"threshold": search_below, "words": tuple(signals), "numbers": {"least probability": least}}
+    outcome = "search" if query else "keep"
+    return trace.decide("retrieve", outcome, why, query=query, signal="token probability", **read)
 
 
 def _probability(token: Token) -> float:

@@ -1,34 +1,66 @@
-"""IterDRAG: the model asks itself follow-up questions, and answers each from passages found for it."""
+"""IterDRAG: the model asks itself follow-up questions, and answers each from passages found for it.
+
+The three beginnings of a line are the paper's; all other words of the prompt are ours.
+"""
 
 import re
-from collections.abc import Awaitable, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass, field
+from functools import partial
 from typing import ClassVar
 
 from askance.core.knobs import knob
-from askance.core.ports import Needs, Run
-from askance.core.types import Answer, GenerateRequest, Hit, Key, Prompt, Question, Sampling
+from askance.core.ports import Model, Needs, Run
+from askance.core.types import (
+    Answer,
+    GenerateRequest,
+    Hit,
+    Key,
+    Passage,
+    Prompt,
+    Question,
+    Sampling,
+    Span,
+    untrusted,
+)
 from askance.methods.bounded import Bounded
 from askance.methods.budget import NoRoom, has_room, most_that_fit
 from askance.methods.finishing import cited
-from askance.methods.iterdrag_prompts import (
-    EXAMPLES,
-    FINAL,
-    FOLLOW_UP,
-    INTERMEDIATE,
-    Worked,
-    line_prompt,
-    read_line,
-)
 from askance.methods.plain_trace import settled, without_markers
-from askance.methods.prompts import Layout, layout_needs
+from askance.methods.prompts import EXAMPLES as WORKED
+from askance.methods.prompts import (
+    Layout,
+    chat_turns,
+    in_layout,
+    layout_needs,
+    numbered,
+    passage_text,
+    question_spans,
+)
 from askance.methods.searching import num_in_room, search_as_fits, search_for
 from askance.text.answers import normalise_answer, short_answer
 
+FOLLOW_UP, INTERMEDIATE, FINAL = "Follow up:", "Intermediate answer:", "So the final answer is:"
+_BEGINNINGS = {
+    FOLLOW_UP: re.compile(r"follow[ -]?up\s*:\s*", re.IGNORECASE),
+    INTERMEDIATE: re.compile(r"intermediate answer\s*:\s*", re.IGNORECASE),
+    FINAL: re.compile(r"so the final answer is\s*:\s*", re.IGNORECASE),
+}
 _BESIDE = re.compile(rf"^(?:{FOLLOW_UP}.*|{INTERMEDIATE})", re.MULTILINE)
 """What of the lines claims nothing."""
 _SHARE_OF_PASSAGES = 0.9
 """Of L_max, where the number of passages follows from it."""
+
+
+INSTRUCTION = (
+    "Answer the question from the passages, line by line. Where something is missing, write a line that "
+    f'begins with "{FOLLOW_UP}" and asks for it; answer that from the passages in a line that begins with '
+    f'"{INTERMEDIATE}". When nothing is missing, end with a line that begins with "{FINAL}" and gives the '
+    "correct and concise answer."
+)
+
+EXAMPLES = WORKED["iterdrag"]
+"""Examples of our own: passages, a question, and the lines that answer it."""
 
 
 @dataclass(slots=True)
@@ -36,7 +68,7 @@ class Lines:
     """One question on its way.
 
     Attributes:
-        num_passages: per search; 0 where that follows from what is found first, up to `most_passages`.
+        num_passages: per search; 0 while that is not known.
         text: the lines so far, without a line break at the end.
         hits: all passages, as they are shown.
         shown: since which character of the text which passages are.
@@ -47,72 +79,11 @@ class Lines:
     question: Question
     run: Run
     num_passages: int
-    most_passages: int | None
-    l_max: int | None
-    max_iters: int
-    line_tokens: int
-    answer_tokens: int
-    examples: Sequence[Worked]
-    layout: Layout
     text: str = ""
     hits: tuple[Hit, ...] = ()
     shown: list[tuple[int, tuple[Hit, ...]]] = field(default_factory=list)
     asked: list[str] = field(default_factory=list)
     final: str | None = None
-
-    @property
-    def num_repeats(self) -> int:
-        """Follow-ups that had been asked before."""
-        return len(self.asked) - len(set(map(normalise_answer, self.asked)))
-
-    async def search(self, query: str, why: str) -> None:
-        """Add what is found for a query to the passages, the best of it last."""
-        query = without_markers(query, self.question, self.run.trace)
-
-        def search(k: int) -> Awaitable[tuple[Hit, ...]]:
-            return search_for(query, self.run, k, why)
-
-        if self.num_passages:
-            found = await search(self.num_passages)
-        else:
-            found = await search_as_fits(search, self._affordable, self.most_passages)
-            self.num_passages = min(self._affordable(found), len(found))
-        known = {hit.passage.id for hit in self.hits}
-        fresh = [hit for hit in found[: self.num_passages] if hit.passage.id not in known]
-        self.hits = (*self.hits, *reversed(fresh))
-        self.shown.append((len(self.text), self.hits))
-
-    async def write(self, begun: str, key: Key) -> tuple[str, str]:
-        """The next line, which begins with `begun`: its beginning, and what stands behind.
-
-        Raises:
-            NoRoom: there is none for it and for the final line behind it.
-        """
-        max_tokens = self.line_tokens
-        prompt = self._prompt(self.hits, begun)
-        if not has_room(self.run.model, prompt, max_tokens, keep=self._closing(begun)):
-            raise NoRoom
-        beginning, said = read_line(await self._written(prompt, max_tokens, key))
-        if not begun or beginning == begun:
-            return beginning, said
-        return begun, f"{beginning} {said}".strip()
-
-    async def conclude(self) -> None:
-        """Write the final line with as many passages as there is room for; the lowest ranks go first."""
-        most, max_tokens = len(self.hits), self.answer_tokens
-        by_rank = sorted(range(most), key=lambda at: (self.hits[at].rank, -at))
-
-        def prompt_with(num_hits: int) -> Prompt:
-            return self._prompt(tuple(self.hits[at] for at in sorted(by_rank[:num_hits])), FINAL)
-
-        num_hits = most_that_fit(
-            most, lambda number: has_room(self.run.model, prompt_with(number), max_tokens)
-        )
-        if num_hits != most:
-            why = f"the final answer has room for {num_hits or 0} of {most}"
-            self.run.trace.decide("passages", "fewer", why, numbers={"passages": float(num_hits or 0)})
-        written = await self._written(prompt_with(num_hits or 0), max_tokens, ("final",))
-        self.keep(FINAL, read_line(written)[1])
 
     def keep(self, beginning: str, said: str) -> None:
         """Take a line, which stays."""
@@ -123,47 +94,23 @@ class Lines:
         if beginning == FINAL:
             self.final = said
 
-    def answer(self) -> Answer:
+    def finish(self, reason: str) -> Answer:
         """All lines; the short answer is read from the last alone, and follow-ups cite nothing."""
-        written = settled(self.run.trace)
-        final = without_markers(f"{FINAL} {self.final}", self.question, self.run.trace)
-        short = short_answer(final, self.question) if self.final else ""
-        asked, due = list[tuple[int, str]](), self.question.text
+        question, trace = self.question, self.run.trace
+        num_repeats = len(self.asked) - len(set(map(normalise_answer, self.asked)))
+        numbers = {"follow-ups": float(len(self.asked)), "repeated follow-ups": float(num_repeats)}
+        trace.decide("end", "stop", reason, numbers=numbers)
+        written = settled(trace)
+        final = without_markers(f"{FINAL} {self.final}", question, trace)
+        short = short_answer(final, question) if self.final else ""
+        asked, due = list[tuple[int, str]](), question.text
         for line in re.finditer(r"^.*$", written.text, re.MULTILINE):
             if line[0].startswith(FOLLOW_UP):
                 due = line[0].removeprefix(FOLLOW_UP)
-            asked.append((line.start(), self.question.text if line[0].startswith(FINAL) else due))
+            asked.append((line.start(), question.text if line[0].startswith(FINAL) else due))
         stated = _BESIDE.sub(lambda line: " " * len(line[0]), written.text)
-        citations = cited(self.question, self.run.trace, written, self.shown, short, asked, stated)
+        citations = cited(trace, written, self.shown, short, asked, stated)
         return Answer(written.text, short, citations)
-
-    async def _written(self, prompt: Prompt, max_tokens: int, key: Key) -> str:
-        sampling = Sampling(max_tokens, stop=("\n",))
-        (written,) = await self.run.model.generate(
-            GenerateRequest(prompt, sampling, key=key, watch=self.run.trace.draft)
-        )
-        return written.text
-
-    def _prompt(self, hits: tuple[Hit, ...], begun: str) -> Prompt:
-        so_far = f"{self.text}\n{begun}" if self.text else begun
-        return line_prompt(self.run.model, self.question, hits, so_far, self.examples, self.layout)
-
-    def _closing(self, begun: str) -> int:
-        """Input tokens of the final call without passages, once a line has been written."""
-        if self.l_max is None:
-            return 0
-        bare = self._prompt((), f"{begun}\n{FOLLOW_UP}\n{INTERMEDIATE}\n{FINAL}")
-        return self.run.model.count(bare) + self.line_tokens
-
-    def _affordable(self, found: Sequence[Hit]) -> int:
-        """Passages per search that leave a tenth of L_max, or of the window, after the last of all rounds.
-
-        With an L_max that is larger than the window, those of two searches fit into the window.
-        """
-        model, window = self.run.model, self.run.model.context_tokens
-        most = min((self.l_max or window) / (self.max_iters + 1), window / min(2, self.max_iters + 1))
-        room = _SHARE_OF_PASSAGES * most
-        return num_in_room(found, room, lambda hits: model.count(self._prompt(tuple(hits), "")))
 
 
 @dataclass(frozen=True, slots=True)
@@ -203,33 +150,20 @@ class Iterdrag(Bounded):
         return Needs(one_of=layout_needs(self.layout, goes_on=True), retriever=True)
 
     async def answer(self, question: Question, run: Run) -> Answer:
-        lines = Lines(
-            question,
-            run,
-            self.passages,
-            self.most_passages,
-            self.l_max,
-            self.max_iters,
-            self.line_tokens,
-            self.answer_tokens,
-            EXAMPLES[: self.examples],
-            self.layout,
-        )
-        await lines.search(question.text, "the first search is made with the question itself")
+        lines = Lines(question, run, self.passages)
+        await self._search(lines, question.text, "the first search is made with the question itself")
         try:
             reason = await self._ask_and_answer(lines)
         except NoRoom:
             reason = "there is no room for another line"
         if lines.final is None:
-            await lines.conclude()
-        numbers = {"follow-ups": len(lines.asked), "repeated follow-ups": lines.num_repeats}
-        run.trace.decide("end", "stop", reason, numbers={name: float(n) for name, n in numbers.items()})
-        return lines.answer()
+            await self._conclude(lines)
+        return lines.finish(reason)
 
     async def _ask_and_answer(self, lines: Lines) -> str:
         """Write lines until one is final or none may follow; the reason."""
         for step in range(self.max_iters):
-            beginning, said = await lines.write("", ("line", step))
+            beginning, said = await self._line(lines, "", ("line", step))
             if not beginning or not said:
                 return "the model wrote neither a follow-up nor an intermediate or final answer"
             lines.keep(beginning, said)
@@ -237,7 +171,107 @@ class Iterdrag(Bounded):
                 return "the model gave its final answer"
             if beginning == FOLLOW_UP:
                 lines.asked.append(said)
-                await lines.search(said, "the model asks a follow-up")
-                _, answer = await lines.write(INTERMEDIATE, ("intermediate", step))
-                lines.keep(INTERMEDIATE, answer)
+                await self._search(lines, said, "the model asks a follow-up")
+                lines.keep(*await self._line(lines, INTERMEDIATE, ("intermediate", step)))
         return f"there were {self.max_iters} lines of the model's own"
+
+    async def _search(self, lines: Lines, query: str, why: str) -> None:
+        """Add what is found for a query to the passages, the best of it last."""
+        query = without_markers(query, lines.question, lines.run.trace)
+        search, affordable = partial(search_for, query, lines.run, why=why), partial(self._affordable, lines)
+        if lines.num_passages:
+            found = await search(lines.num_passages)
+        else:
+            found = await search_as_fits(search, affordable, self.most_passages)
+            lines.num_passages = min(affordable(found), len(found))
+        known = {hit.passage.id for hit in lines.hits}
+        fresh = [hit for hit in found[: lines.num_passages] if hit.passage.id not in known]
+        lines.hits = (*lines.hits, *reversed(fresh))
+        lines.shown.append((len(lines.text), lines.hits))
+
+    async def _line(self, lines: Lines, begun: str, key: Key) -> tuple[str, str]:
+        """The next line, which begins with `begun`: its beginning, and what stands behind.
+
+        Raises:
+            NoRoom: there is none for it and for the final line behind it.
+        """
+        model, prompt, closing = lines.run.model, self._prompt(lines, lines.hits, begun), 0
+        if self.l_max is not None:
+            bare = self._prompt(lines, (), f"{begun}\n{FOLLOW_UP}\n{INTERMEDIATE}\n{FINAL}")
+            closing = model.count(bare) + self.line_tokens
+        if not has_room(model, prompt, self.line_tokens, keep=closing):
+            raise NoRoom
+        beginning, said = await _written(lines, prompt, self.line_tokens, key)
+        if not begun or beginning == begun:
+            return beginning, said
+        return begun, f"{beginning} {said}".strip()
+
+    async def _conclude(self, lines: Lines) -> None:
+        """Write the final line with as many passages as there is room for; the lowest ranks go first."""
+        most, run = len(lines.hits), lines.run
+        by_rank = sorted(range(most), key=lambda at: (lines.hits[at].rank, -at))
+
+        def prompt_with(num_hits: int) -> Prompt:
+            return self._prompt(lines, [lines.hits[at] for at in sorted(by_rank[:num_hits])], FINAL)
+
+        num_hits = most_that_fit(most, lambda num: has_room(run.model, prompt_with(num), self.answer_tokens))
+        if num_hits != most:
+            why = f"the final answer has room for {num_hits or 0} of {most}"
+            run.trace.decide("passages", "fewer", why, numbers={"passages": float(num_hits or 0)})
+        _, said = await _written(lines, prompt_with(num_hits or 0), self.answer_tokens, ("final",))
+        lines.keep(FINAL, said)
+
+    def prompt(self, model: Model, question: Question, hits: Sequence[Hit], so_far: str) -> Prompt:
+        """The prompt that makes `model` go on with the lines `so_far`, which may end within one.
+
+        Args:
+            hits: in the order in which they are to be shown.
+        """
+        asked = _asked([hit.passage for hit in hits], question_spans(question))
+        worked = []
+        for each in EXAMPLES[: self.examples]:
+            passages = [Passage("", **told) for told in each["passages"]]
+            worked.append((_asked(passages, (untrusted(each["question"]),)), each["lines"]))
+        parts = [Span(f"{INSTRUCTION}\n\n")]
+        for spans, answer in worked:
+            parts += [*spans, Span("\n"), untrusted(answer), Span("\n\n")]
+        turns = chat_turns(INSTRUCTION, worked, asked)
+        return in_layout(self.layout, model, [*parts, *asked, Span("\n")], turns, so_far)
+
+    def _prompt(self, lines: Lines, hits: Sequence[Hit], begun: str) -> Prompt:
+        so_far = f"{lines.text}\n{begun}" if lines.text else begun
+        return self.prompt(lines.run.model, lines.question, hits, so_far)
+
+    def _affordable(self, lines: Lines, found: Sequence[Hit]) -> int:
+        """Passages per search that leave a tenth of L_max, or of the window, after the last of all rounds.
+
+        With an L_max that is larger than the window, those of two searches fit into the window.
+        """
+        model, num_searches = lines.run.model, self.max_iters + 1
+        window = model.context_tokens
+        most = min((self.l_max or window) / num_searches, window / min(2, num_searches))
+        room = _SHARE_OF_PASSAGES * most
+        return num_in_room(found, room, lambda hits: model.count(self._prompt(lines, hits, "")))
+
+
+async def _written(lines: Lines, prompt: Prompt, max_tokens: int, key: Key) -> tuple[str, str]:
+    sampling = Sampling(max_tokens, stop=("\n",))
+    (written,) = await lines.run.model.generate(
+        GenerateRequest(prompt, sampling, key=key, watch=lines.run.trace.draft)
+    )
+    return read_line(written.text)
+
+
+def read_line(text: str) -> tuple[str, str]:
+    """Which of the three beginnings a line has, or nothing, and what stands behind it."""
+    plain = " ".join(text.split())
+    for beginning, pattern in _BEGINNINGS.items():
+        found = pattern.match(plain)
+        if found:
+            return beginning, plain[found.end() :]
+    return "", plain
+
+
+def _asked(passages: Sequence[Passage], question: Sequence[Span]) -> tuple[Span, ...]:
+    shown = (*numbered([passage_text(each) for each in passages]), Span("\n")) if passages else ()
+    return (*shown, Span("Question: "), *question)

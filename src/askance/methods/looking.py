@@ -43,11 +43,10 @@ def _places(source: str, target: str) -> list[int]:
         num_behind = len(source) - shift - len(target)
         return [*(0,) * shift, *range(len(target) + 1), *(len(target),) * num_behind]
     places = [0]
-    for at, other, size in SequenceMatcher(None, source, target, autojunk=False).get_matching_blocks():
-        begin, length = places[-1], at - len(places) + 1
-        # What differs takes its even share of what stands there instead.
-        places += [begin + (other - begin) * step // length for step in range(1, length + 1)]
-        places += range(other + 1, other + size + 1)
+    edits = SequenceMatcher(None, source, target, autojunk=False).get_opcodes()
+    for _, start, end, first, last in edits:  # what differs takes its even share of what stands there instead
+        length = end - start
+        places += [first + (last - first) * step // length for step in range(1, length + 1)]
     return places
 
 

@@ -4,8 +4,7 @@ from collections.abc import Iterable, Sequence
 from dataclasses import replace
 
 from askance.core.trace import Event, Searched, Trace
-from askance.core.types import Generation, Question, Token
-from askance.text.answers import answer_end
+from askance.core.types import Question
 from askance.text.markers import Plain, Unmarking, plain
 
 
@@ -42,7 +41,10 @@ class PlainTrace(Trace):
     def draft(self, text: str) -> None:
         # A draft goes on from what is kept; after any other event another one begins.
         if self._draft_since != len(self.events):
-            self._draft, self._draft_since = self._kept.branch(), len(self.events)
+            self._draft, self._draft_since = (
+                replace(self._kept, markers=[*self._kept.markers]),
+                len(self.events),
+            )
         piece = self._draft.add(text)
         if piece:
             self._of.draft(piece)
@@ -66,24 +68,6 @@ def quotable(question: Question, events: Iterable[Event]) -> Sequence[str]:
     hits = (hit for event in events if isinstance(event, Searched) for hit in event.hits)
     found = dict.fromkeys(f"{hit.passage.title}\n{hit.passage.text}" for hit in hits)
     return ("\n".join((question.text, *question.options)), *found)
-
-
-def judgeable(written: Generation, before: str, question: Question, trace: Trace) -> Generation:
-    """`written`, which goes on from `before`, as far as it can be in doubt or searched for.
-
-    Tokens of markers, and those behind the statement of the answer, have blanks for a text, and no signals.
-    """
-    whole = plain_of(before + written.text, question, trace).blanked
-    end = answer_end(whole)
-    said = (whole[:end] + " " * (len(whole) - end))[len(before) :]
-
-    def as_said(token: Token) -> Token:
-        place = slice(token.start, token.end)
-        if said[place] == written.text[place]:
-            return token
-        return replace(token, text=said[place], logprob=None, entropy=None)
-
-    return replace(written, tokens=tuple(map(as_said, written.tokens)))
 
 
 def without_markers(text: str, question: Question, trace: Trace) -> str:

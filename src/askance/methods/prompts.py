@@ -5,10 +5,11 @@ the parts into the model's chat format, for models that offer nothing else. Thei
 any method takes another of.
 """
 
-from collections.abc import Sequence
+import tomllib
+from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, field, fields
 from hashlib import blake2b
-from itertools import chain
+from pathlib import Path
 from typing import Any, Literal
 
 from askance.core.ports import Model
@@ -26,28 +27,8 @@ from askance.core.types import (
     untrusted,
 )
 
-DEMOS = (
-    Demo(
-        "In which country was the composer of the opera Carmen born?",
-        "The opera Carmen was composed by Georges Bizet. Georges Bizet was born in Paris, which is in "
-        "France. So the answer is France.",
-    ),
-    Demo(
-        "Who died first, Marie Curie or Albert Einstein?",
-        "Marie Curie died in July 1934. Albert Einstein died in April 1955. July 1934 is before April 1955. "
-        "So the answer is Marie Curie.",
-    ),
-    Demo(
-        "Do the rivers Danube and Rhone flow into the same sea?",
-        "The Danube flows into the Black Sea. The Rhone flows into the Mediterranean Sea. "
-        "These are not the same sea. So the answer is no.",
-    ),
-    Demo(
-        "What is the mother tongue of the author of the novel The Trial?",
-        "The novel The Trial was written by Franz Kafka. The mother tongue of Franz Kafka was German. "
-        "So the answer is German.",
-    ),
-)
+EXAMPLES = tomllib.loads(Path(__file__).with_name("examples.toml").read_text(encoding="utf-8"))
+DEMOS = tuple(Demo(**each) for each in EXAMPLES["demos"])
 
 
 @dataclass(frozen=True, slots=True, repr=False)
@@ -127,33 +108,34 @@ def answer_prompt(
         layout: "auto" is raw where the model takes raw prompts.
         wording: its lines between passages and question are not used: measured, they made answers worse.
     """
-    so_far = (untrusted(text),) if text else ()
+    passages: tuple[Span, ...] = ()
+    if hits:
+        passages = (Span(f"{wording.heading}\n"), *numbered_passages(hits), Span("\n"))
+    asked, demos = question_spans(question), wording.demos if question.demos is None else question.demos
+    examples = (*demos, *question.history)
+    parts = (*example_spans(examples, "\n\n"), *passages, Span("Question: "), *asked, Span("\nAnswer:"))
+    worked = [((untrusted(demo.question),), demo.answer) for demo in examples]
+    return in_layout(layout, model, parts, chat_turns(wording.system, worked, (*passages, *asked)), text)
+
+
+def in_layout(
+    layout: Layout, model: Model, parts: Sequence[Span], turns: Sequence[Turn], so_far: str
+) -> Prompt:
+    """A prompt as text, `parts`, or as a chat, `turns`, whose answer has begun with `so_far`."""
+    continuation = (untrusted(so_far),) if so_far else ()
     if layout == "raw" or (layout == "auto" and "raw" in model.capabilities):
-        return Raw(_raw_parts(question, hits, wording), so_far)
-    return Chat(_chat_turns(question, hits, wording), so_far)
+        return Raw(tuple(parts), continuation)
+    return Chat(tuple(turns), continuation)
 
 
-def _raw_parts(question: Question, hits: Sequence[Hit], wording: Wording) -> tuple[Span, ...]:
-    passages = (*_passage_block(hits, wording), Span("\n")) if hits else ()
-    examples = example_spans(_examples(question, wording), gap="\n\n")
-    return (*examples, *passages, Span("Question: "), *question_spans(question), Span("\nAnswer:"))
-
-
-def _chat_turns(question: Question, hits: Sequence[Hit], wording: Wording) -> tuple[Turn, ...]:
-    turns = [Turn("system", (Span(wording.system),))] if wording.system else []
-    for demo in _examples(question, wording):
-        turns += [Turn("user", (untrusted(demo.question),)), Turn("assistant", (untrusted(demo.answer),))]
-    passages = (*_passage_block(hits, wording), Span("\n")) if hits else ()
-    return (*turns, Turn("user", (*passages, *question_spans(question))))
-
-
-def _examples(question: Question, wording: Wording) -> tuple[Demo, ...]:
-    demos = wording.demos if question.demos is None else question.demos
-    return (*demos, *question.history)
-
-
-def _passage_block(hits: Sequence[Hit], wording: Wording) -> tuple[Span, ...]:
-    return (Span(f"{wording.heading}\n"), *numbered_passages(hits))
+def chat_turns(
+    system: str, worked: Iterable[tuple[tuple[Span, ...], str]], asked: tuple[Span, ...]
+) -> list[Turn]:
+    """A chat that asks `asked`, after examples, each of what is asked and what is answered."""
+    turns = [Turn("system", (Span(system),))] if system else []
+    for question, answer in worked:
+        turns += [Turn("user", question), Turn("assistant", (untrusted(answer),))]
+    return [*turns, Turn("user", asked)]
 
 
 def numbered_passages(hits: Sequence[Hit]) -> tuple[Span, ...]:
@@ -163,19 +145,19 @@ def numbered_passages(hits: Sequence[Hit]) -> tuple[Span, ...]:
 
 def numbered(texts: Sequence[str]) -> tuple[Span, ...]:
     """Texts on a line each, numbered from 1."""
-    lines = (
-        (Span(f"[{number}] "), untrusted(text), Span("\n")) for number, text in enumerate(texts, start=1)
-    )
-    return tuple(chain.from_iterable(lines))
+    spans = list[Span]()
+    for number, text in enumerate(texts, start=1):
+        spans += [Span(f"[{number}] "), untrusted(text), Span("\n")]
+    return tuple(spans)
 
 
 def example_spans(demos: Sequence[Demo], gap: str) -> tuple[Span, ...]:
     """Worked examples with `gap` behind each."""
-    spans = (
-        (Span("Question: "), untrusted(demo.question), Span("\nAnswer: "), untrusted(demo.answer), Span(gap))
-        for demo in demos
-    )
-    return tuple(chain.from_iterable(spans))
+    spans = list[Span]()
+    for demo in demos:
+        spans += [Span("Question: "), untrusted(demo.question)]
+        spans += [Span("\nAnswer: "), untrusted(demo.answer), Span(gap)]
+    return tuple(spans)
 
 
 def passage_text(passage: Passage) -> str:

@@ -1,18 +1,34 @@
 """An answer on its way: the prompt it is written behind, the passages shown, what has been kept, its end."""
 
 from collections.abc import Callable, Iterator
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
+from typing import ClassVar
 
 from askance.core.knobs import knob
-from askance.core.ports import Run
+from askance.core.ports import Needs, Run
 from askance.core.trace import Decided
-from askance.core.types import Answer, GenerateRequest, Generation, Hit, Key, Question, Sampling, Until, Want
+from askance.core.types import (
+    Answer,
+    GenerateRequest,
+    Generation,
+    Hit,
+    Key,
+    Question,
+    Sampling,
+    Signal,
+    Until,
+    Want,
+)
 from askance.methods.bounded import Bounded
-from askance.methods.finishing import as_answer, elicited
-from askance.methods.plain_trace import judgeable, plain_of
-from askance.methods.prompts import OWN, STOPS, Layout, Wording, answer_prompt
-from askance.text.answers import has_answer
+from askance.methods.finishing import as_answer, obstacle_to
+from askance.methods.plain_trace import plain_of, settled, without_markers
+from askance.methods.prompts import OWN, STOPS, Layout, Wording, answer_prompt, layout_needs
+from askance.text.answers import answer_end, awaits_answer, has_answer, short_answer
 from askance.text.markers import Plain
+from askance.text.sentences import SentenceEnd
+
+_SHORTEST_ANSWER = 3
+"""Characters: " no." is a sentence, a lone full stop is not."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -25,11 +41,19 @@ class WritesAnswer(Bounded):
     layout: Layout = knob("auto", "raw text or the model's chat format; auto is raw where the model takes it")
     wording: Wording = knob(OWN, "examples and fixed lines of the prompt")
 
+    goes_on: ClassVar[bool] = True
+    """Whether a model must go on from a text of its own."""
+    reads: ClassVar[frozenset[Signal]] = frozenset()
+    """The signals that are looked at."""
+
+    @property
+    def needs(self) -> Needs:
+        return Needs(self.reads, one_of=layout_needs(self.layout, goes_on=self.goes_on), retriever=True)
+
     def begin(self, question: Question, run: Run) -> "Writing":
         """An answer that is still empty."""
-        return Writing(
-            question, run, self.max_tokens, self.layout, self.wording, self.elicit, self.elicit_tokens
-        )
+        elicit_tokens = self.elicit_tokens if self.elicit else 0
+        return Writing(question, run, elicit_tokens, self.layout, self.wording, self.max_tokens)
 
 
 @dataclass(slots=True)
@@ -45,11 +69,10 @@ class Writing:
 
     question: Question
     run: Run
-    max_tokens: int
+    elicit_tokens: int
     layout: Layout
     wording: Wording
-    elicit: bool
-    elicit_tokens: int
+    max_tokens: int = 0
     text: str = ""
     num_tokens: int = 0
     num_searches: int = 0
@@ -142,8 +165,19 @@ class Writing:
         return f"the answer has {self.max_tokens} tokens" if len(written.tokens) >= self.room else ""
 
     def judgeable(self, written: Generation) -> Generation:
-        """What of a piece that has not been kept yet can be in doubt."""
-        return judgeable(written, self.text, self.question, self.run.trace)
+        """A piece that has not been kept yet, as far as it can be in doubt or searched for.
+
+        Tokens of markers, and those behind the statement of the answer, have blanks for a text, and no
+        signals.
+        """
+        whole = self.plain(written.text).blanked
+        end = answer_end(whole)
+        said, tokens = (whole[:end] + " " * (len(whole) - end))[len(self.text) :], []
+        for token in written.tokens:
+            place = slice(token.start, token.end)
+            is_said = said[place] == written.text[place]
+            tokens.append(token if is_said else replace(token, text=said[place], logprob=None, entropy=None))
+        return replace(written, tokens=tuple(tokens))
 
     def plain(self, further: str = "") -> Plain:
         """The text with `further` behind it, and the markers in it."""
@@ -153,5 +187,54 @@ class Writing:
         """The answer with what had to be elicited, its short answer and its citations."""
         if self.ended:
             self.run.trace.decide("end", "stop", self.ended)
-        await elicited(self, self.question, self.run, self.text, self.hits)
+        await self.elicit()
         return as_answer(self.question, self.run, self.shown)
+
+    async def elicit(self) -> str:
+        """Make the finished text state its answer; what was added, or nothing.
+
+        The sentence that would state it is begun (`Wording.elicitation`), and the model ends it, greedily, in
+        at most `elicit_tokens` tokens; 0 asks for none. The DRAGIN authors (Su et al. 2024) do so before they
+        score an answer. Deviations from their code:
+        - the prompt is the one that the text was written with, its last passages included;
+        - what was begun has no space behind it, after which small models tend to write a digit;
+        - it ends with the sentence, and where an invented question would begin;
+        - it becomes a part of the answer; nothing is added unless a short answer can be read from it.
+
+        Only the text is looked at: what question and passages say about an answer does not count. A text that
+        the length limit cut in mid-sentence is gone on from all the same; of words that it ends in already,
+        only the rest is added. Where the model can't go on from a text, or has no room left, that is
+        recorded. Markers that the model wrote are left out of the prompt and of what is returned.
+        """
+        question, trace, model = self.question, self.run.trace, self.run.model
+        settled(trace)
+        text = without_markers(self.text, question, trace)
+        if not self.elicit_tokens or has_answer(text):
+            return ""
+        so_far = text.rstrip()
+        begun = "" if awaits_answer(text) else _not_yet_begun(so_far, self.wording.elicitation)
+        so_far += begun
+        prompt = answer_prompt(model, question, self.hits, so_far, self.layout, self.wording)
+        obstacle = obstacle_to(model, prompt, self.elicit_tokens)
+        if obstacle:
+            trace.decide("end", "unstated", f"the text does not state its answer, and {obstacle}")
+            return ""
+        sampling, until = Sampling(self.elicit_tokens, stop=STOPS), SentenceEnd(_SHORTEST_ANSWER)
+        with trace.because(trace.decide("end", "elicit", "the text does not state its answer")):
+            (written,) = await model.generate(
+                GenerateRequest(prompt, sampling, until=until, key=("elicit",), watch=trace.draft)
+            )
+        whole = without_markers(so_far + written.text, question, trace)
+        if not has_answer(whole) or not short_answer(whole, question):
+            return ""
+        added = begun + written.text
+        added = added.lstrip() if text[-1:].isspace() else added
+        trace.commit(added)
+        return without_markers(added, question, trace)
+
+
+def _not_yet_begun(text: str, phrase: str) -> str:
+    """`phrase` without the first words that `text` ends in."""
+    words = phrase.split(" ")
+    starts = (" ".join(words[:num_words]) for num_words in range(len(words), -1, -1))
+    return phrase[len(next(start for start in starts if text.endswith(start))) :]

@@ -1,13 +1,14 @@
 """What the methods of the DRAGIN authors' code share: how text is joined, cut, searched for, and ended."""
 
 import re
+from abc import ABC, abstractmethod
 from collections.abc import Collection, Iterator, Sequence
-from dataclasses import dataclass, field
-from typing import Literal
+from dataclasses import dataclass, field, replace
+from typing import ClassVar, Literal
 
 from askance.core.knobs import knob
-from askance.core.ports import Model, Needs, Run
-from askance.core.trace import Decided
+from askance.core.ports import Needs, Run
+from askance.core.trace import Decided, Trace, WordSignal
 from askance.core.types import (
     Answer,
     GenerateRequest,
@@ -17,18 +18,20 @@ from askance.core.types import (
     Question,
     Raw,
     Sampling,
+    Signal,
     Span,
-    Token,
     TokenIds,
     Want,
     untrusted,
 )
 from askance.methods.bounded import Bounded
-from askance.methods.finishing import cited_as_written, no_room
+from askance.methods.finishing import cited_as_written, obstacle_to
 from askance.methods.looking import is_control
 from askance.methods.plain_trace import without_markers
 from askance.methods.prompts import OWN, Wording, example_spans, numbered
 from askance.text.answers import AUTHORS_MARKER, before_invention, short_answer
+from askance.text.linguistics import OWN as OWN_LINGUISTICS
+from askance.text.linguistics import Linguistics
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -45,43 +48,35 @@ class AuthorsMethod(Bounded):
     elicit_tokens: int = knob(20, "most new tokens of an elicited answer", at_least=1)
     wording: Wording = knob(OWN, "examples and fixed lines of the prompt")
 
-    @property
-    def keeps_markers(self) -> bool:
-        return True
+    keeps_markers: ClassVar[bool] = True
+    reads: ClassVar[frozenset[Signal]] = frozenset()
+    """The signals that are looked at."""
+    retrieves: ClassVar[bool] = False
 
     @property
     def needs(self) -> Needs:
-        return Needs(capabilities=frozenset({"raw"}))
+        return Needs(self.reads, frozenset({"raw"}), retriever=self.retrieves)
 
-    def begin(self, question: Question, run: Run, passages: int = 0, query_tokens: int = 0) -> "Answering":
+    def begin(self, question: Question, run: Run) -> "Answering":
         """An answer that is still empty."""
-        elicit_tokens = self.elicit_tokens if self.elicit else 0
-        return Answering(question, run, self.wording, elicit_tokens, passages, query_tokens)
+        return Answering(question, run, self.wording, self.elicit_tokens if self.elicit else 0)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class AuthorsRounds(AuthorsMethod):
-    """The knobs of those that write in rounds, and search in them."""
+class AuthorsSearch(AuthorsMethod):
+    """The knobs of those that search."""
 
     passages: int = knob(3, "passages per search", at_least=1)
     query_tokens: int = knob(64, "a query keeps this many of its last tokens", at_least=1)
+
+    retrieves: ClassVar[bool] = True
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class AuthorsRounds(AuthorsSearch):
+    """The knobs of those that write in rounds, and search in them."""
+
     max_rounds: int = knob(100, "most rounds of one answer", at_least=1)
-
-    @property
-    def needs(self) -> Needs:
-        return Needs(capabilities=frozenset({"raw"}), retriever=True)
-
-
-@dataclass(frozen=True, slots=True)
-class Written:
-    """A generation as the code sees it: an end token is part of it, and its string a part of the text.
-
-    The text stands by itself: where a tokenizer puts a space in front of a text, it has none.
-    """
-
-    text: str
-    ids: TokenIds
-    tokens: tuple[Token, ...]
 
 
 @dataclass(slots=True)
@@ -101,8 +96,6 @@ class Answering:
     run: Run
     wording: Wording
     elicit_tokens: int = 0
-    passages: int = 0
-    query_tokens: int = 0
     text: str = ""
     ended: str = ""
     shown: list[tuple[int, Sequence[Hit]]] = field(default_factory=list)
@@ -119,33 +112,44 @@ class Answering:
         self.run.trace.decide("end", "stop", self.ended or f"there were {most} rounds")
 
     async def write(
-        self, so_far: str, max_tokens: int, key: Key, hits: Sequence[Hit] | None = None, want: Want = Want()
-    ) -> Written:
-        """Generate greedily, without stop strings, with the passages of `hits` in front of the question."""
-        (generation,) = await self.run.model.generate(
-            GenerateRequest(
-                self._prompt(so_far, hits), Sampling(max_tokens), want, key=key, watch=self.run.trace.draft
-            )
+        self, so_far: str, max_tokens: int, key: Key, shown: Sequence[str] | None = None, want: Want = Want()
+    ) -> Generation:
+        """Generate greedily, without stop strings, with the passages `shown` in front of the question.
+
+        As the code sees it, the end token is one of the tokens, and its string a part of the text, which
+        stands by itself: where a tokenizer puts a space in front of a text, it has none.
+        """
+        model, prompt = self.run.model, self._prompt(so_far, shown)
+        (generation,) = await model.generate(
+            GenerateRequest(prompt, Sampling(max_tokens), want, key=key, watch=self.run.trace.draft)
         )
-        found = written(generation, self.run.model)
-        new = (id for id in set(found.ids) if is_control(id, self.run.model))
-        self.control |= {self.run.model.decode((id,)): id for id in new}
-        return found
+        tokens = (*generation.tokens, *generation.dropped)
+        ids = tuple(token.id for token in tokens)
+        self.control |= {model.decode((id,)): id for id in set(ids) if is_control(id, model)}
+        return replace(generation, text=model.decode(ids, at_start=True), tokens=tokens, dropped=())
 
-    async def search(self, decision: Decided) -> tuple[Hit, ...]:
-        """The passages for the last `query_tokens` tokens of a query, without the control ones among them."""
+    async def search(self, decision: Decided, k: int, query_tokens: int) -> tuple[str, ...]:
+        """The texts of `k` passages; empty ones stand for those that were not found.
+
+        The last `query_tokens` tokens of the query are searched for, less the control ones among them.
+        """
         model, run = self.run.model, self.run
-        spans = control_spans(decision.query, self.control)
-        ids = model.tokenize(spans, at_start=True)[-self.query_tokens :]
-        plain = tuple(id for id in ids if id not in self.control.values())
+        plain = tuple(
+            id for id in self.ids(decision.query)[-query_tokens:] if id not in self.control.values()
+        )
         with run.trace.because(decision):
-            hits = await run.retriever.search(model.decode(plain, at_start=True), self.passages)
+            hits = await run.retriever.search(model.decode(plain, at_start=True), k)
         self.shown.append((len(self.text.strip()), hits))
-        return hits
+        return (*(" ".join(hit.passage.text.split("\n")) for hit in hits), *[""] * (k - len(hits)))
 
-    async def search_for(self, query: str, why: str) -> tuple[Hit, ...]:
+    async def search_for(self, query: str, why: str, k: int, query_tokens: int) -> tuple[str, ...]:
         """`search`, and the decision to do so."""
-        return await self.search(self.run.trace.decide("retrieve", "search", why, query=query))
+        decision = self.run.trace.decide("retrieve", "search", why, query=query)
+        return await self.search(decision, k, query_tokens)
+
+    def ids(self, text: str) -> TokenIds:
+        """Of a text by itself, without BOS."""
+        return self.run.model.tokenize(control_spans(text, self.control), at_start=True)
 
     def replace(self, text: str) -> None:
         """Take `text`, which begins with the answer so far but for white space around it."""
@@ -171,7 +175,7 @@ class Answering:
         text = before_invention(self.text.strip(), least_at=1)
         if self.elicit_tokens and AUTHORS_MARKER not in text:
             begun = f"{text}{self.wording.elicitation}".lstrip()
-            obstacle = no_room(self.run.model, self._prompt(f" {begun} "), self.elicit_tokens)
+            obstacle = obstacle_to(self.run.model, self._prompt(f" {begun} "), self.elicit_tokens)
             why = f"the text does not hold {AUTHORS_MARKER!r}"
             if obstacle:
                 self.run.trace.decide("end", "unstated", f"{why}, and {obstacle}")
@@ -197,29 +201,97 @@ class Answering:
         spans = control_spans(text, self.control)
         return "".join(" " * len(span.text) if span.trusted else span.text for span in spans)
 
-    def _prompt(self, so_far: str, hits: Sequence[Hit] | None = None) -> Raw:
+    def _prompt(self, so_far: str, passages: Sequence[str] | None = None) -> Raw:
         """Examples, passages, question, answer so far, in the order and with the line breaks of the authors.
 
         Their layout has no place for the options and the history of a question: both are left out. White
-        space in `so_far` stays directly behind "Answer:". Where fewer passages than asked for were found,
-        empty numbered lines stand in their places; None leaves the block of passages out.
+        space in `so_far` stays directly behind "Answer:". None leaves the block of passages out.
         """
         wording, question = self.wording, self.question
         demos = wording.demos if question.demos is None else question.demos
         spans = [*example_spans(demos, gap="\n")]
-        if hits is not None:
-            bodies = [" ".join(hit.passage.text.split("\n")) for hit in hits]
-            bodies += [""] * (self.passages - len(bodies))
-            spans += [Span(f"{wording.heading}\n"), *numbered(bodies), Span(f"{wording.instruction}\n")]
+        if passages is not None:
+            spans += [
+                Span(f"{wording.heading}\n"), *numbered(passages), Span(f"{wording.instruction}\n")
+            ]  # fmt: skip
         spans += [Span(f"{wording.before_question}Question: "), untrusted(question.text), Span("\nAnswer:")]
         return Raw(tuple(spans), control_spans(so_far, self.control))
 
 
-def written(generation: Generation, model: Model) -> Written:
-    """With the end token, if there is one."""
-    tokens = (*generation.tokens, *generation.dropped)
-    ids = tuple(token.id for token in tokens)
-    return Written(model.decode(ids, at_start=True), ids, tokens)
+@dataclass(frozen=True, slots=True)
+class Doubt:
+    """What of a draft is to be written again.
+
+    Attributes:
+        kept: what of the draft stands before it.
+        words: what was judged of the doubtful sentence: words, or FLARE's tokens or entities.
+        query: what is searched for.
+        signal: what the numbers of the words are; empty where none is looked at.
+        threshold: of the signal.
+    """
+
+    kept: str
+    words: tuple[WordSignal, ...]
+    query: str = ""
+    signal: str = ""
+    threshold: float | None = None
+
+    def decide(self, trace: Trace) -> Decided:
+        """Record the search."""
+        why = "a search is due" if self.threshold is None else f"a sentence is above {self.threshold:g}"
+        told = {"signal": self.signal, "threshold": self.threshold, "words": self.words, "query": self.query}
+        numbers = {"kept characters": float(len(self.kept))}
+        return trace.decide("retrieve", "search", why, numbers=numbers, **told)
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class AuthorsDrafts(AuthorsRounds, ABC):
+    """Drafts without passages; what is in doubt is written again with the passages found for it."""
+
+    linguistics: Linguistics = knob(
+        OWN_LINGUISTICS, "sentences, content words and entities: own, or spacy:PIPELINE"
+    )
+
+    joins_empty: ClassVar[bool] = False
+    """Whether a space stands beside a text that is empty, too."""
+
+    @property
+    @abstractmethod
+    def want(self) -> Want:
+        """The signals of a draft that are looked at."""
+
+    @abstractmethod
+    async def first_doubt(self, draft: Generation, so_far: Answering) -> Doubt | None:
+        """Where `draft` is to be written again, or None to keep all of it."""
+
+    async def answer(self, question: Question, run: Run) -> Answer:
+        so_far = self.begin(question, run)
+        for step in so_far.rounds(self.max_rounds, self.max_tokens):
+            before = so_far.text
+            draft = await so_far.write(self._behind(before), self.max_tokens, ("draft", step), want=self.want)
+            doubt = await self.first_doubt(draft, so_far)
+            if doubt is None:
+                run.trace.decide("retrieve", "keep", "no sentence of the draft is in doubt")
+                so_far.replace(f"{before.strip()} {draft.text.strip()}")
+                continue
+            decision, kept = doubt.decide(run.trace), doubt.kept.strip()
+            passages = await so_far.search(decision, self.passages, self.query_tokens)
+            with run.trace.because(decision):
+                new = await self.again(self._behind(before, kept), so_far, passages, step)
+            so_far.replace(self._joined(before.strip(), kept, new.strip()))
+        return await so_far.finish()
+
+    async def again(self, text: str, so_far: Answering, passages: Sequence[str], step: int) -> str:
+        """What replaces the doubtful part behind `text`, and all that follows it."""
+        return (await so_far.write(text, self.max_tokens, ("again", step), passages)).text
+
+    def _joined(self, *parts: str) -> str:
+        return " ".join(part for part in parts if part or self.joins_empty)
+
+    def _behind(self, *parts: str) -> str:
+        """The parts as they stand behind "Answer:"."""
+        text = self._joined(*parts)
+        return f" {text}" if text or self.joins_empty else ""
 
 
 def control_spans(text: str, control: Collection[str]) -> tuple[Span, ...]:
@@ -232,11 +304,3 @@ def control_spans(text: str, control: Collection[str]) -> tuple[Span, ...]:
 def joined(*parts: str) -> str:
     """The parts that are not empty, with single spaces between them."""
     return " ".join(part for part in parts if part)
-
-
-def space_marker(name: str, model: Model) -> str:
-    """`name`, or, for "auto", what begins a word in the model's vocabulary: the piece of a space."""
-    if name != "auto":
-        return name
-    pieces = model.pieces(model.tokenize(" "))
-    return pieces[0][:1] if pieces else " "

@@ -1,37 +1,30 @@
 """DRAGIN as its authors' code has it: draft all, find the first doubtful sentence, write it again."""
 
 import math
-from collections.abc import Sequence
-from dataclasses import dataclass
-from typing import ClassVar, Literal
+from collections.abc import Callable, Collection, Sequence
+from dataclasses import dataclass, replace
+from functools import partial
+from typing import Any, ClassVar, Literal
 
 import numpy as np
+from numpy.typing import NDArray
 
 from askance.core.knobs import SearchKnob, knob
-from askance.core.ports import Model, Needs, Run
-from askance.core.trace import Decided, WordSignal
-from askance.core.types import Answer, Capability, Question, Signal, Token, Want
-from askance.methods.queries import QueryMode
-from askance.methods.rind import TriggerMode
-from askance.reproductions.answering import AuthorsRounds, Written, joined, space_marker
-from askance.reproductions.rind_qfs import (
-    Asking,
-    Doubt,
-    align,
-    first_doubt,
-    formulate,
-    influence,
-    read_words,
-    weigh,
-)
-from askance.text.linguistics import OWN, Linguistics
+from askance.core.ports import Model, Needs
+from askance.core.trace import WordSignal
+from askance.core.types import Capability, Generation, Signal, TokenIds, Want
+from askance.methods.looking import weightiest
+from askance.methods.rind import QueryMode, TriggerMode, query_in_words
+from askance.reproductions.answering import Answering, AuthorsDrafts, Doubt, joined
 
+_LLAMA2_NEWLINE_ID = 13
+_LLAMA2_END = "</s>"
 DoubtMeasure = Literal["entropy", "surprise"]
 """Of a token: the entropy of what could have been written, or −log p of what was; both in nats."""
 
 
 @dataclass(frozen=True, slots=True)
-class DraginAuthors(AuthorsRounds):
+class DraginAuthors(AuthorsDrafts):
     """DRAGIN (Su et al. 2024) as the code of its authors has it.
 
     It deviates from the paper: attention comes from a pass over the draft alone (D1) with each token's own
@@ -60,12 +53,11 @@ class DraginAuthors(AuthorsRounds):
     doubt: DoubtMeasure = knob("entropy", "what doubt is: the entropy, or the surprise at the token written")
     query_share: float | None = knob(
         None,
-        "the share of the words with content that a query keeps, in place of query_top",
+        "a query keeps this share of the words with content, not query_top of them",
         at_least=0,
         at_most=1,
     )
     space_marker: str = knob("auto", "what begins a word in the vocabulary; auto is the piece of a space")
-    linguistics: Linguistics = knob(OWN, "sentences and content words: own, or spacy:PIPELINE")
 
     known_as: ClassVar[str] = "dragin"
     paper: ClassVar[str] = "Su et al. 2024 (DRAGIN)"
@@ -98,97 +90,207 @@ class DraginAuthors(AuthorsRounds):
         capabilities: set[Capability] = {"raw", "attend"} if attends else {"raw"}
         return Needs(frozenset(signals), frozenset(capabilities), retriever=True)
 
-    async def answer(self, question: Question, run: Run) -> Answer:
-        so_far = self.begin(question, run, self.passages, self.query_tokens)
-        for step in so_far.rounds(self.max_rounds, self.max_tokens):
-            before = so_far.text
-            draft = await so_far.write(_joint(before), self.max_tokens, ("draft", step), want=self.want)
-            doubt = await self.first_doubt(draft, run.model)
-            if doubt is None:
-                run.trace.decide("retrieve", "keep", "no sentence of the draft is in doubt")
-                so_far.replace(f"{before.strip()} {draft.text.strip()}")
-                continue
-            marker = space_marker(self.space_marker, run.model)
-            asking = Asking(
-                question.text, before, doubt, self.linguistics, marker, self.query_top, self.query_share,
-                so_far.control,
-            )  # fmt: skip
-            decision = self._decide(run, doubt, await formulate(self.query, asking, run.model))
-            hits, kept = await so_far.search(decision), doubt.kept.strip()
-            is_piece = self.trigger == "every_tokens"
-            room = self.every_tokens if is_piece else self.max_tokens
-            with run.trace.because(decision):
-                again = await so_far.write(_joint(before, kept), room, ("again", step), hits)
-            # What replaces the doubtful sentence is the first sentence, or the first tokens.
-            new = again.text if is_piece else next(iter(self.linguistics.sentences(again.text)), "")
-            so_far.replace(joined(before.strip(), kept, new.strip()))
-        return await so_far.finish()
+    async def first_doubt(self, draft: Generation, so_far: Answering) -> Doubt | None:
+        doubt = await self.doubt_of(draft, so_far.run.model)
+        return doubt and replace(doubt, query=await self.query_for(doubt, so_far))
 
-    async def first_doubt(self, draft: Written, model: Model) -> Doubt | None:
-        """Where `draft` is to be written again, or None to keep all of it."""
-        pieces = model.pieces(draft.ids)
-        words = read_words(draft.ids, pieces, space_marker(self.space_marker, model), after_end=True)
-        texts = tuple(word.text for word in words)
+    async def doubt_of(self, draft: Generation, model: Model) -> Doubt | None:
+        """What is to be written again, without the query for it."""
+        ids, sentences = tuple(token.id for token in draft.tokens), self.linguistics.sentences(draft.text)
+        pieces = model.pieces(ids)
+        words = read_words(ids, pieces, space_marker(self.space_marker, model), after_end=True)
+        texts = [word.text for word in words]
         if self.trigger == "every_tokens":
-            return _unconditional(tuple(word.text for word in words if word.first < self.every_tokens))
+            return _unconditional([word.text for word in words if word.first < self.every_tokens])
         if self.trigger == "every_sentence":
-            ranges = align(self.linguistics.sentences(draft.text), texts)
-            return _unconditional(texts[: ranges[0][1]]) if ranges else None
+            return _unconditional(texts[slice(*align(sentences, texts)[0])] if sentences else [])
         if self.trigger == "token_probability":
             improbable = [1 - math.exp(token.logprob or 0.0) for token in draft.tokens]
-            each = tuple(float(np.mean(improbable[word.first : word.last])) for word in words)
-            return _improbable(self.linguistics.sentences(draft.text), texts, each, self.theta)
-        if not draft.ids:
+            each = [float(np.mean(improbable[word.first : word.last])) for word in words]
+            mean = first_doubt(sentences, texts, lambda first, last: each[first:last], np.mean, self.theta)
+            return mean and replace(mean, signal="1 − probability", threshold=self.theta)
+        if not ids:
             return None
-        attention = influence((await model.attend(draft.ids, bos=False)).weights, pieces[0])
-        doubts = [_doubt_of(token, self.doubt) for token in draft.tokens]
-        weighed = weigh(words, attention.tolist(), doubts)
-        only_real = self.real_words_only
-        return first_doubt(draft.text, weighed, self.theta, self.linguistics, real_words_only=only_real)
+        attention = influence((await model.attend(ids, bos=False)).weights, pieces[0])
+        by_surprise = self.doubt == "surprise"
+        doubts = [-(t.logprob or 0.0) if by_surprise else t.entropy or 0.0 for t in draft.tokens]
+        values_of = partial(scores, *weigh(words, attention.tolist(), doubts))
+        real_words = self.linguistics.real_words if self.real_words_only else None
+        signal = f"relative attention × {self.doubt} (nats)"
+        doubt = first_doubt(sentences, texts, values_of, max, self.theta, real_words)
+        return doubt and replace(doubt, signal=signal, threshold=self.theta)
 
-    def _decide(self, run: Run, doubt: Doubt, query: str) -> Decided:
-        theta = self.theta
-        signal, why = {
-            "rind": (
-                f"relative attention × {self.doubt} (nats)",
-                f"a word scores {max(doubt.scores, default=0.0):.2f}, above {theta:g}",
-            ),
-            "token_probability": ("1 − probability", f"the sentence is improbable by more than {theta:g}"),
-            "every_sentence": ("", "every sentence is searched for"),
-            "every_tokens": ("", f"a search is due every {self.every_tokens} tokens"),
-        }[self.trigger]
-        return run.trace.decide(
-            "retrieve",
-            "search",
-            why,
-            signal=signal,
-            threshold=theta if signal else None,
-            words=tuple(map(WordSignal, doubt.words, doubt.scores, doubt.hits)),
-            query=query,
-            numbers={"kept characters": float(len(doubt.kept))},
-        )
+    async def query_for(self, doubt: Doubt, so_far: Answering) -> str:
+        """What is searched for. Only `real_words` (QFS) computes anything: one forward pass."""
+        asked, before, model = so_far.question.text, so_far.text, so_far.run.model
+        if self.query == "real_words":
+            full = f"{asked} {before} {doubt.kept} {' '.join(word.text for word in doubt.words)}"
+            attention = await model.attend(so_far.ids(full), bos=True)
+            pieces = model.pieces(attention.ids)
+            words = read_words(attention.ids, pieces, space_marker(self.space_marker, model))
+            first = len(words) - len(doubt.words)
+            hits = {first + at for at, word in enumerate(doubt.words) if word.is_hit and first + at >= 0}
+            weights = looked_back(attention.weights.astype(np.float64).mean(axis=0), words, hits)
+            real = self.linguistics.real_words(full)
+            found = [
+                (word.text, weights[at])
+                for at, word in enumerate(words)
+                if at not in hits and _has_content(word.text, real)
+            ]
+            share = self.query_share
+            return weightiest(found, self.query_top if share is None else int(len(found) * share))
+        context = joined(asked, before, doubt.kept)
+        if self.query != "last_n_tokens":
+            return query_in_words(self.query, asked, context, doubt.words, self.linguistics)
+        last = model.pieces(so_far.ids(context))
+        return context if len(last) <= self.query_top else " ".join(last[-self.query_top :])
+
+    async def again(self, text: str, so_far: Answering, passages: Sequence[str], step: int) -> str:
+        """The first sentence, or the first tokens."""
+        is_piece = self.trigger == "every_tokens"
+        num_tokens = self.every_tokens if is_piece else self.max_tokens
+        written = (await so_far.write(text, num_tokens, ("again", step), passages)).text
+        return written if is_piece else next(iter(self.linguistics.sentences(written)), "")
 
 
-def _joint(*parts: str) -> str:
-    text = joined(*parts)
-    return f" {text}" if text else ""
+def _unconditional(words: Sequence[str]) -> Doubt | None:
+    return Doubt("", tuple(WordSignal(word, 0.0, False) for word in words)) if words else None
 
 
-def _doubt_of(token: Token, measure: DoubtMeasure) -> float:
-    return (-(token.logprob or 0.0) if measure == "surprise" else token.entropy) or 0.0
+@dataclass(frozen=True, slots=True)
+class PieceWord:
+    """Vocabulary pieces that the DRAGIN authors' code takes for one word: `pieces[first:last]`."""
+
+    text: str
+    first: int
+    last: int
 
 
-def _unconditional(words: tuple[str, ...]) -> Doubt | None:
-    return Doubt("", words, (0.0,) * len(words), (False,) * len(words)) if words else None
+def space_marker(name: str, model: Model) -> str:
+    """`name`, or, for "auto", what begins a word in the model's vocabulary: the piece of a space."""
+    if name != "auto":
+        return name
+    pieces = model.pieces(model.tokenize(" "))
+    return pieces[0][:1] if pieces else " "
 
 
-def _improbable(
-    sentences: Sequence[str], words: tuple[str, ...], improbable: tuple[float, ...], threshold: float
+def read_words(
+    ids: TokenIds, pieces: Sequence[str], space_marker: str, *, after_end: bool = False
+) -> tuple[PieceWord, ...]:
+    """The words of `ids` as the authors' code finds them; two of its rules are constants of Llama 2.
+
+    A word's text is its raw pieces without the space marker, so other byte-level characters stay encoded.
+    With a marker that the tokenizer does not use, all pieces are one word.
+
+    Args:
+        after_end: a word begins after the end token, too. The code does so for drafts, not for queries.
+    """
+    starts = [
+        at
+        for at, (id, piece) in enumerate(zip(ids, pieces, strict=True))
+        if at == 0
+        or piece.startswith(space_marker)
+        or id == _LLAMA2_NEWLINE_ID
+        or (after_end and pieces[at - 1] == _LLAMA2_END)
+    ]
+    return tuple(
+        PieceWord("".join(pieces[first:last]).replace(space_marker, ""), first, last)
+        for first, last in zip(starts, [*starts[1:], len(pieces)], strict=False)
+    )
+
+
+def influence(weights: NDArray[np.float32], first_piece: str = "") -> NDArray[np.float64]:
+    """How much each token is attended to, itself included: the greatest per head, then the mean over heads.
+
+    Args:
+        weights: shape [heads, queries, keys].
+        first_piece: when it is Llama 2's end token, all is divided by the sum over the other tokens.
+    """
+    most: NDArray[np.float64] = weights.astype(np.float64).max(axis=1).mean(axis=0)
+    return most / most[1:].sum() if len(most) > 1 and first_piece == _LLAMA2_END else most
+
+
+def weigh(
+    words: Sequence[PieceWord], attention: Sequence[float], entropies: Sequence[float]
+) -> tuple[list[float], list[float]]:
+    """Attention summed and entropy averaged over the tokens of each word."""
+    return (
+        [float(np.sum(attention[word.first : word.last])) for word in words],
+        [float(np.mean(entropies[word.first : word.last])) for word in words],
+    )
+
+
+def align(sentences: Sequence[str], words: Sequence[str]) -> list[tuple[int, int]]:
+    """The words of each sentence, as ranges.
+
+    A sentence takes the shortest run of words whose text, joined by single spaces, contains it. One that is
+    not found gets none, and its words fall to the next; the last takes what is left.
+    """
+    ranges, at = [], 0
+    for sentence in sentences[:-1]:
+        ends = (end for end in range(at + 1, len(words)) if sentence in " ".join(words[at:end]))
+        end = next(ends, at)
+        ranges.append((at, end))
+        at = end
+    return [*ranges, (at, len(words))] if sentences else []
+
+
+def scores(attention: Sequence[float], entropy: Sequence[float], first: int, last: int) -> tuple[float, ...]:
+    """Entropy times attention of the words `first` to `last`, relative to the mean attention among them."""
+    own = np.array(attention[first:last])
+    if not own.sum():
+        return (0.0,) * (last - first)
+    relative = own / own.sum() * np.array(entropy[first:last]) * (last - first)
+    return tuple(relative.tolist())
+
+
+def first_doubt(
+    sentences: Sequence[str],
+    words: Sequence[str],
+    values_of: Callable[[int, int], Sequence[float]],
+    sum_up: Callable[[Sequence[float]], Any],
+    threshold: float,
+    real_words: Callable[[str], frozenset[str]] | None = None,
 ) -> Doubt | None:
-    """The first sentence whose words are improbable on average; hits are the words that are so alone."""
+    """The first sentence of a draft whose words' values, summed up, are above `threshold`.
+
+    Args:
+        values_of: the values of a range of words.
+        real_words: the words with content of a sentence. Only words that contain one of these remain hits;
+            that comes after the sentence has been chosen, so that none may remain.
+    """
     for at, (first, last) in enumerate(align(sentences, words)):
-        values = improbable[first:last]
-        if values and float(np.mean(values)) > threshold:
-            hits = tuple(value > threshold for value in values)
-            return Doubt(" ".join(sentences[:at]), words[first:last], values, hits)
+        values = values_of(first, last)
+        if len(values) and sum_up(values) > threshold:
+            real = None if real_words is None else real_words(sentences[at])
+            judged = zip(words[first:last], values, strict=True)
+            hits = (
+                WordSignal(word, value, value > threshold and (real is None or _has_content(word, real)))
+                for word, value in judged
+            )
+            return Doubt(" ".join(sentences[:at]), tuple(hits))
     return None
+
+
+def _has_content(word: str, real_words: frozenset[str]) -> bool:
+    """Whether some content word is a part of `word`, in the same letter case."""
+    return any(real in word for real in real_words)
+
+
+def looked_back(
+    attention: NDArray[np.float64], words: Sequence[PieceWord], hits: Collection[int]
+) -> list[float]:
+    """The attention that the hits pay to each word before them, averaged over the hits; 0 without any.
+
+    What counts for a token is the row of the token before it, which predicted it, cut off where the word
+    begins and made to sum to 1 again. Rows are averaged over the word's tokens.
+
+    Args:
+        attention: shape [queries, keys], the mean over heads.
+    """
+    total = np.zeros(len(attention))
+    for hit in hits:
+        begin, end = words[hit].first, words[hit].last
+        for row in attention[max(begin - 1, 0) : end - 1, :begin]:
+            total[:begin] += row / row.sum() / (end - begin) / len(hits) if row.sum() else 0.0
+    return [float(total[word.first : word.last].sum()) for word in words]

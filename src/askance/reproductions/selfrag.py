@@ -1,4 +1,8 @@
-"""Self-RAG as its authors' code has it. Short form: a draft decides, and the best answer is taken."""
+"""Self-RAG as its authors' code has it.
+
+Short form: a draft decides, and the best answer is taken. Long form: a tree of segments whose scores are
+multiplied.
+"""
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
@@ -7,18 +11,36 @@ from typing import ClassVar, Literal
 from askance.core.errors import MissingAbility
 from askance.core.knobs import SearchKnob, knob
 from askance.core.ports import Model, Needs, Run
-from askance.core.trace import Decided
-from askance.core.types import Answer, Citation, Generation, Hit, Question, Role, Signal
+from askance.core.types import Answer, Citation, Generation, Hit, Part, Question, Role, Signal
 from askance.methods.selfrag.method import SelfragKnobs
 from askance.methods.selfrag.tasks import named_option, options_of
-from askance.methods.selfrag.tokens import SEARCH, first_distribution, has_reflection_tokens
-from askance.reproductions.selfrag_long import long_form
-from askance.reproductions.selfrag_reading import Asked, inverted_share
-from askance.reproductions.selfrag_strings import bare, closed_text, without_sign
+from askance.methods.selfrag.tokens import (
+    SEARCH,
+    UNSUPPORTED,
+    first_distribution,
+    has_reflection_tokens,
+    search_share,
+)
+from askance.reproductions.selfrag_reading import (
+    Asked,
+    Read,
+    Told,
+    bare,
+    cited_text,
+    closed_text,
+    inverted_share,
+    says_nothing,
+    segment,
+    segment_text,
+    spaced,
+    whole_text,
+    without_sign,
+)
 from askance.tree.abreast import abreast
 
 _Candidate = tuple[float, str, Hit]
 """Score, text and passage of an answer."""
+_PROBE_TOKENS = 25
 
 
 @dataclass(frozen=True, slots=True)
@@ -43,10 +65,7 @@ class SelfragAuthors(SelfragKnobs):
         signals: set[Signal] = {"logprob"} if self.use_seqscore else set()
         return Needs(frozenset(signals), retriever=self.mode != "never")
 
-    @property
-    def keeps_markers(self) -> bool:
-        """The text stays as it was written."""
-        return True
+    keeps_markers: ClassVar[bool] = True
 
     def check_models(self, models: Mapping[Role, Model]) -> None:
         """Raise MissingAbility for a model that was not trained on reflection tokens."""
@@ -68,16 +87,14 @@ class SelfragAuthors(SelfragKnobs):
 
 async def _short_form(asked: Asked) -> tuple[str, tuple[Citation, ...]]:
     """An answer for each passage, and the best of them; ties go to the better passage."""
-    hits = await asked.found(await _decided_by_draft(asked))
+    hits = await _found_by_draft(asked)
     if not hits:
         return _told(closed_text(await asked.write_alone())), ()
     written = await abreast(
         asked.write_with(hit, key=("passage", number)) for number, hit in enumerate(hits, start=1)
     )
-    candidates = [
-        _candidate(asked, number, hit, each)
-        for number, (hit, each) in enumerate(zip(hits, written, strict=True), start=1)
-    ]
+    answers = enumerate(zip(hits, written, strict=True), start=1)
+    candidates = [_candidate(asked, number, hit, each) for number, (hit, each) in answers]
     if options_of(asked.question):
         candidates = _greatest_sum(asked, candidates)
     _, text, hit = max(candidates, key=lambda candidate: candidate[0])
@@ -85,20 +102,18 @@ async def _short_form(asked: Asked) -> tuple[str, tuple[Citation, ...]]:
     return text, (Citation(1, hit.passage, 0, len(text)),) if text else ()
 
 
-async def _decided_by_draft(asked: Asked) -> Decided:
+async def _found_by_draft(asked: Asked) -> tuple[Hit, ...]:
     """A whole answer is written to be judged by its first token; with `mode=never` for nothing."""
     knobs = asked.knobs
-    if knobs.mode == "always":
-        return asked.decided_by_mode()
-    draft = await asked.write(key=("decide",))
-    if knobs.mode == "never":
-        return asked.decided_by_mode()
+    draft = await asked.write(key=("decide",)) if knobs.mode != "always" else None
+    if draft is None or knobs.mode == "never":
+        return await asked.found_by_mode()
     if knobs.threshold is None:
         searches = SEARCH in draft.text
-        return asked.decided(searches, f"the draft {'has' if searches else 'lacks'} a {SEARCH}")
+        return await asked.found(searches, f"the draft {'has' if searches else 'lacks'} a {SEARCH}")
     probs = first_distribution(draft, "retrieve")
     kind = f"share of {SEARCH} in logarithms"
-    return asked.decided_by_share(inverted_share(probs), knobs.threshold, kind, probs)
+    return await asked.found_by_share(inverted_share(probs), knobs.threshold, kind, probs)
 
 
 def _candidate(asked: Asked, number: int, hit: Hit, written: Generation) -> _Candidate:
@@ -122,3 +137,111 @@ def _greatest_sum(asked: Asked, candidates: Sequence[_Candidate]) -> list[_Candi
     won = max(sums, key=lambda text: sums[text])
     asked.run.trace.decide("choose", won, "the scores of this answer add up to most", numbers=sums)
     return [candidate for candidate in candidates if candidate[1] == won]
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class Node:
+    """A segment in the tree, or its root, which has the empty text that the first segments follow.
+
+    Attributes:
+        name: its place: the numbers of the segments that lead to it.
+        before: what the prompts of its children have before its own text; not its parents' texts in all
+            cases, see `children_of`.
+        score: its own times its parent's.
+    """
+
+    name: str = "0"
+    read: Read = Read("", searches=True)
+    before: tuple[Part, ...] = ()
+    score: float = 1.0
+    hit: Hit | None = None
+    parent: "Node | None" = None
+
+    @property
+    def path(self) -> list[Told]:
+        """The segments down to this one, with their passages."""
+        above = self.parent.path if self.parent else []
+        return [*above, (self.read.text, self.hit.passage)] if self.hit else above
+
+
+async def long_form(asked: Asked) -> tuple[str, tuple[Citation, ...]]:
+    """The best node of the deepest level, and what leads to it; the second best where that says nothing.
+
+    A biography has no second.
+    """
+    is_biography = asked.task == "biography"
+    hits = await _found_by_probe(asked)
+    if not hits:
+        text = segment_text(_first_paragraph(await asked.write_alone()))
+        return (spaced(text) if is_biography else text), ()
+    *_, deepest = await kept_levels(asked, hits)
+    scores = {node.name: node.score for node in deepest}
+    asked.run.trace.decide("choose", deepest[0].name, "the best of the deepest level", numbers=scores)
+    paths = [supported_path(node, rejects=asked.knobs.reject_unsupported) for node in deepest]
+    if is_biography:
+        return spaced(whole_text(paths[0])), ()
+    return cited_text(paths[1] if len(paths) > 1 and says_nothing(paths[0]) else paths[0])
+
+
+async def kept_levels(asked: Asked, hits: Sequence[Hit]) -> list[list[Node]]:
+    """The best nodes of each level that is not empty, the root's first.
+
+    A level is the best of the children of the one above. Nodes without children are lost where any other
+    beside them has some. One that is nothing but the end token ends the tree with the next level.
+    """
+    levels = [[Node()]]
+    for _ in range(asked.knobs.max_segments):
+        is_over = any(node.read.is_end for node in levels[-1])
+        grown = await abreast(children_of(asked, node, hits) for node in levels[-1] if node.read.searches)
+        children = [child for siblings in grown for child in siblings]
+        level = sorted(children, key=lambda node: node.score, reverse=True)[: asked.knobs.beam_width]
+        levels += [level] if level else []
+        if is_over or not level:
+            break
+    return levels
+
+
+def supported_path(node: Node, *, rejects: bool) -> list[Told]:
+    """What leads to a node, and the node; segments without support go only now, if it `rejects` them."""
+    return [(text, passage) for text, passage in node.path if not (rejects and UNSUPPORTED in text)]
+
+
+async def _found_by_probe(asked: Asked) -> tuple[Hit, ...]:
+    """[Retrieval] must be written soon, and its share be above the threshold where the probe begins."""
+    if asked.knobs.mode != "adaptive":
+        return await asked.found_by_mode()
+    probe = await asked.write(key=("decide",), max_tokens=_PROBE_TOKENS)
+    if SEARCH not in _first_paragraph(probe.text):
+        return await asked.found(False, f"{SEARCH} is not in the first paragraph of {_PROBE_TOKENS} tokens")
+    threshold, probs = asked.knobs.threshold, first_distribution(probe, "retrieve")
+    if threshold is None:
+        return await asked.found(False, "there is no threshold")
+    return await asked.found_by_share(search_share(probs), threshold, f"share of {SEARCH}", probs)
+
+
+async def children_of(asked: Asked, parent: Node, hits: Sequence[Hit]) -> list[Node]:
+    """A segment with each passage.
+
+    What follows the first goes on from the parent's text and its own. What follows any other has, in place of
+    the parent's text, that of the sibling before it: in the code one variable holds both.
+    """
+    behind = (*parent.before, *parent.read.behind)
+    written = await abreast(
+        asked.write_with(hit, behind=behind, key=("segment", *parent.name.split("."), number))
+        for number, hit in enumerate(hits, start=1)
+    )
+    children = list[Node]()
+    for number, (hit, each) in enumerate(zip(hits, written, strict=True), start=1):
+        name, judged = f"{parent.name}.{number}", asked.judgements(each)
+        read = segment(each, asked.shows_end(each), asked.vocabulary, asked.knobs.threshold)
+        numbers = asked.segment_scores(each, judged)
+        score = parent.score * numbers["score"]
+        numbers |= {"score": score, "step": numbers["score"]}
+        asked.show(name, segment_text(read.text).strip(), hit, numbers, judged)
+        overwritten = children[-1].read.behind if children else parent.read.behind
+        children.append(Node(name, read, (*parent.before, *overwritten), score, hit, parent))
+    return children
+
+
+def _first_paragraph(text: str) -> str:
+    return text.split("\n\n")[0]

@@ -5,18 +5,19 @@ are known, and one is missing where its probability is 0.
 """
 
 import math
+import re
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
-from typing import Literal
 
 from askance.core.ports import Run
-from askance.core.trace import Decided
 from askance.core.types import (
+    Citation,
     GenerateRequest,
     Generation,
     Hit,
     Key,
     Part,
+    Passage,
     Question,
     Raw,
     Sampling,
@@ -24,15 +25,12 @@ from askance.core.types import (
     Token,
     untrusted,
 )
-from askance.methods.selfrag.deciding import SearchRule, found_for
+from askance.methods.selfrag.deciding import found_for
 from askance.methods.selfrag.judging import fitting, passage_parts
 from askance.methods.selfrag.method import SelfragKnobs
-from askance.methods.selfrag.segments import Action
-from askance.methods.selfrag.tasks import (
-    prompt_head,
-    task_of,
-)
+from askance.methods.selfrag.tasks import Separator, Task, asked_text, prompt_head, shown_options, task_of
 from askance.methods.selfrag.tokens import (
+    ALL_TOKENS,
     GROUPS,
     IRRELEVANT,
     KEEP_USING,
@@ -50,7 +48,8 @@ from askance.methods.selfrag.tokens import (
     support_score,
     utility_score,
 )
-from askance.reproductions.selfrag_strings import END, asked_with
+from askance.text.options import lettered
+from askance.text.sentences import sentence_spans
 
 Judgements = Mapping[Group, Distribution]
 
@@ -65,9 +64,7 @@ class Asked:
         fixed_weights: the scores of segments are weighted as the code has it, whatever the knobs say.
     """
 
-    def __init__(
-        self, knobs: SelfragKnobs, question: Question, run: Run, *, fixed_weights: bool = True
-    ) -> None:
+    def __init__(self, knobs: SelfragKnobs, question: Question, run: Run, *, fixed_weights: bool) -> None:
         self.knobs, self.question, self.run, self.fixed_weights = knobs, question, run, fixed_weights
         self.vocabulary = Vocabulary.of(run.model)
         self.task = task_of(knobs.task, question)
@@ -106,37 +103,26 @@ class Asked:
         ends = tuple(token.id for token in written.dropped) if written.finish == "end" else ()
         return bool(ends and self.run.model.decode(ends))
 
-    async def found(self, decision: Decided) -> tuple[Hit, ...]:
-        """The passages for the question, where the decision is to search for them."""
-        if decision.outcome != "search":
-            return ()
-        return await found_for(self.run, decision, self.knobs.passages)
+    async def found(
+        self, searches: bool, why: str, signal: str = "", numbers: Mapping[str, float] = {}
+    ) -> tuple[Hit, ...]:
+        """Record whether there is a search for the question; the passages found."""
+        outcome, query = ("search", self.question.text) if searches else ("keep", "")
+        told = {"signal": signal, "threshold": self.knobs.threshold, "query": query, "numbers": dict(numbers)}
+        decision = self.run.trace.decide("retrieve", outcome, why, **told)
+        return await found_for(self.run, decision, self.knobs.passages) if searches else ()
 
-    def decided_by_mode(self) -> Decided:
-        """The decision where there is none to make."""
-        action: Action = "retrieve" if self.knobs.mode == "always" else "none"
-        rule = SearchRule(self.knobs.mode, self.knobs.threshold)
-        return rule.decide(self.run, {}, action, self.question.text)
+    async def found_by_mode(self) -> tuple[Hit, ...]:
+        """What is found where there is nothing to decide."""
+        return await self.found(self.knobs.mode == "always", f"mode={self.knobs.mode}")
 
-    def decided_by_share(self, share: float, threshold: float, kind: str, probs: Distribution) -> Decided:
-        """The decision by a share of [Retrieval], of whichever kind."""
+    async def found_by_share(
+        self, share: float, threshold: float, kind: str, probs: Distribution
+    ) -> tuple[Hit, ...]:
+        """What is found where a share of [Retrieval], of whichever kind, decides."""
         above = "above" if share > threshold else "not above"
         why = f"the {kind} is {share:.2f}, {above} {threshold:g}"
-        return self.decided(share > threshold, why, signal=kind, numbers={**probs, "share": share})
-
-    def decided(
-        self, searches: bool, why: str, signal: str = "", numbers: Mapping[str, float] | None = None
-    ) -> Decided:
-        """A decision in the trace."""
-        return self.run.trace.decide(
-            "retrieve",
-            "search" if searches else "keep",
-            why,
-            signal=signal,
-            threshold=self.knobs.threshold,
-            query=self.question.text if searches else "",
-            numbers=dict(numbers or {}),
-        )
+        return await self.found(share > threshold, why, kind, {**probs, "share": share})
 
     def show(self, node: str, text: str, hit: Hit, numbers: Mapping[str, float], judged: Judgements) -> None:
         """A candidate in the trace: its text, passage, scores and what they were read from."""
@@ -153,8 +139,9 @@ class Asked:
 
     def answer_scores(self, written: Generation, judged: Judgements) -> dict[str, float]:
         """The score of a whole answer, and its parts (short form)."""
-        relevance = relevance_score(_filled("relevance", judged["relevance"]))
-        return self._scored(written, relevance, judged, self._part("utility", judged))
+        relevance, is_read = relevance_score(_filled("relevance", judged["relevance"])), judged["utility"]
+        utility = utility_score(_filled("utility", is_read)) if is_read and self.knobs.use_utility else 0.0
+        return self._scored(written, relevance, judged, utility)
 
     def segment_scores(self, written: Generation, judged: Judgements) -> dict[str, float]:
         """The score of a segment, and its parts (long form).
@@ -174,22 +161,11 @@ class Asked:
         self, written: Generation, relevance: float, judged: Judgements, utility: float
     ) -> dict[str, float]:
         knobs, tokens = self.knobs, (*written.tokens, *written.dropped)  # the end token included
-        sequence, support = sequence_score(tokens) if tokens else 1.0, self._part("support", judged)
+        sequence, is_read = sequence_score(tokens) if tokens else 1.0, judged["support"]
+        support = support_score(_filled("support", is_read)) if is_read and knobs.use_groundness else 0.0
         score = knobs.w_rel * relevance + knobs.w_sup * support + knobs.w_use * utility
-        return {
-            "score": score + (sequence if knobs.use_seqscore else 0.0),
-            "sequence": sequence,
-            "relevance": relevance,
-            "support": support,
-            "utility": utility,
-        }
-
-    def _part(self, group: Literal["support", "utility"], judged: Judgements) -> float:
-        is_used, score = {
-            "support": (self.knobs.use_groundness, support_score),
-            "utility": (self.knobs.use_utility, utility_score),
-        }[group]
-        return score(_filled(group, judged[group])) if is_used and judged[group] else 0.0
+        parts = {"sequence": sequence, "relevance": relevance, "support": support, "utility": utility}
+        return {"score": score + (sequence if knobs.use_seqscore else 0.0), **parts}
 
 
 def inverted_share(probs: Distribution) -> float:
@@ -281,3 +257,118 @@ def _surprise(probability: float) -> float:
 
 def _filled(group: Group, probs: Distribution) -> Distribution:
     return {token: probs.get(token, 0.0) or math.exp(_MISSING) for token in GROUPS[group]}
+
+
+Told = tuple[str, Passage]
+"""The text of a segment, control tokens included, and the passage that it was written with."""
+
+END = "</s>"
+"""How a text of theirs shows the end token, where it shows it."""
+
+_STRIPPED = [token for token in ALL_TOKENS if token != KEEP_USING]
+_GOES_ON = f".{KEEP_USING}"
+_UNSPACED = re.compile(r"(?<=\w)([.!?])(?=\w)")
+
+
+def asked_with(question: Question, task: Task, separator: Separator, form: str) -> tuple[str, Separator]:
+    """What is asked, and what stands before it: separators differ by task from those of the training data."""
+    shown = _four_options(shown_options(question)) if task == "choice" else ()
+    if separator == "auto" and form == "short":
+        separator = "choice" if task == "choice" else "short_form"
+    return asked_text(question, shown), "training" if separator == "auto" else separator
+
+
+def _four_options(shown: Sequence[str]) -> Sequence[str]:
+    """Options as the authors' script for ARC shows them: A to D, of which D may be empty; E never.
+
+    Ours: where A, B or C is missing, on which the script fails, the options stay as they are.
+    """
+    texts = dict(lettered(shown).values())
+    if not {"A", "B", "C"} <= texts.keys():
+        return shown
+    return [f"{letter}: {texts.get(letter, '')}" for letter in "ABCD"]
+
+
+def bare(text: str) -> str:
+    """`text` without control tokens and the end token.
+
+    Their list of control tokens lacks "continue to use evidence", which stays.
+    """
+    for token in (*_STRIPPED, END):
+        text = text.replace(token, "")
+    return text
+
+
+def closed_text(text: str) -> str:
+    """An answer by which closed questions group (their `postprocess_answer_option_conditioned`)."""
+    return bare(text).replace("\n", "").replace("<|endoftext|>", "")
+
+
+def without_sign(text: str) -> str:
+    """`text` without a single "#" or ":" that begins it."""
+    return text[1:] if text.startswith(("#", ":")) else text
+
+
+def segment_text(text: str) -> str:
+    """A segment, or a whole long answer: no tokens, and one blank less at its beginning (`postprocess`)."""
+    return bare(text).removeprefix(" ")
+
+
+def spaced(text: str) -> str:
+    """With a space behind each sentence, and also in "3.14" and "U.S" (their `fix_spacing`)."""
+    return _UNSPACED.sub(r"\1 ", text)
+
+
+def says_nothing(path: Sequence[Told]) -> bool:
+    """Whether the script for ALCE's data sets takes the second path in place of this one.
+
+    Its segments are joined by blanks; so two of nothing but control tokens are something.
+    """
+    return not whole_text(path)
+
+
+def whole_text(path: Sequence[Told]) -> str:
+    """The segments joined by blanks, the root's empty text before them."""
+    return segment_text(" ".join(["", *(text for text, _ in path)]))
+
+
+def kept_segments(path: Sequence[Told]) -> list[tuple[int, str, Passage]]:
+    """The segments that the script for ALCE's data sets writes, each with its place in the path, from 1.
+
+    Those whose text stood before are left out, and so are those that are not even control tokens.
+    """
+    kept = dict[str, tuple[int, str, Passage]]()
+    for at, (told, passage) in enumerate(path, start=1):
+        if told:
+            kept.setdefault(segment_text(told), (at, segment_text(told), passage))
+    return list(kept.values())
+
+
+def cited_text(path: Sequence[Told]) -> tuple[str, tuple[Citation, ...]]:
+    """What the script for ALCE's data sets makes of a path's segments.
+
+    The last character of each becomes a full stop, whatever it was. In front of that stands the segment's
+    place in the path: a text that stood before is left out, but counts; of a segment of nothing but control
+    tokens the full stop is left. Where a sentence ends in front of "continue to use evidence", it cites [1],
+    the first passage of all.
+
+    Differs from theirs: the numbers are not in the text; and each stands for its segment's passage, where in
+    their list of passages it may, behind a text left out, be another's or nobody's.
+    """
+    pieces, kept = list[tuple[str, int, Passage]](), kept_segments(path)
+    for number, segment, passage in kept:
+        *earlier, last = spaced(segment[:-1]).split(_GOES_ON)
+        pieces += [(f"{piece}.", 1, kept[0][2]) for piece in earlier]
+        pieces.append((f"{last}.", number, passage))
+    return _joined(pieces)
+
+
+def _joined(pieces: Sequence[tuple[str, int, Passage]]) -> tuple[str, tuple[Citation, ...]]:
+    """The pieces behind each other; the last sentence of each cites, since the number stands at its end."""
+    text, citations = "", list[Citation]()
+    for piece, number, passage in pieces:
+        text += (" " if text else "") + piece
+        start = len(text) - len(piece)
+        spans = sentence_spans(piece)[-1:] or [(0, len(piece))]
+        citations.append(Citation(number, passage, start + spans[0][0], len(text)))
+    return text, tuple(citations)

@@ -8,8 +8,11 @@ names in scripts without capitals or in text that is all capitals; numbers, and 
 """
 
 import re
-from collections.abc import Callable, Iterator, Sequence
+import tomllib
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
+from functools import partial
+from pathlib import Path
 
 from askance.core.types import Token
 from askance.text.sentences import sentence_spans, sentences
@@ -17,28 +20,14 @@ from askance.text.sentences import sentence_spans, sentences
 WORD = re.compile(r"\w+(?:['’\-.]\w+)*")
 """Letters and digits, with inner hyphens, apostrophes and points."""
 
-FUNCTION_WORDS = frozenset(
-    """
-    a about above after again against all also am an and any are as at be because been before being below
-    between both but by can could did do does doing down during each either few for from further had has have
-    having he her here hers herself him himself his how i if in into is it its itself just may me might more
-    most must my myself neither no nor not now of off on once only or other our ours ourselves out over own
-    same shall she should so some such than that the their theirs them themselves then there these they this
-    those through thus to too under until up upon us very was we were what when where which while who whom
-    whose why will with within without would yes yet you your yours yourself yourselves
-    """.split()
-)
+_ENGLISH = tomllib.loads(Path(__file__).with_name("english.toml").read_text(encoding="utf-8"))
+FUNCTION_WORDS = frozenset(_ENGLISH["function_words"].split())
 """English words that carry no content of their own."""
-
-
-def words(text: str) -> tuple[str, ...]:
-    """The words of `text`: letters and digits, with inner hyphens, apostrophes and points."""
-    return tuple(WORD.findall(text))
 
 
 def content_words(text: str) -> frozenset[str]:
     """The distinct words that carry content, in lower case, without possessive endings."""
-    return frozenset(map(_stem, words(text))) - FUNCTION_WORDS
+    return frozenset(map(_stem, WORD.findall(text))) - FUNCTION_WORDS
 
 
 def _stem(word: str) -> str:
@@ -61,39 +50,26 @@ class TokenWord:
 
 def token_words(tokens: Sequence[Token]) -> tuple[TokenWord, ...]:
     """Group tokens into words by their character offsets, whatever the tokenizer's space marker."""
-    if not tokens:
-        return ()
-    text, origin = "".join(token.text for token in tokens), tokens[0].start
-    found = []
-    first = last = 0
+    text, found = "".join(token.text for token in tokens), []
     for match in re.finditer(r"\S+", text):
-        start, end = match.start() + origin, match.end() + origin
-        while tokens[first].end <= start and tokens[first].start < start:
-            first += 1
-        last = max(last, first)
-        while last < len(tokens) and tokens[last].start < end:
-            last += 1
-        found.append(TokenWord(match.group(), start, end, first, last))
-        first = last - 1
+        start, end = (tokens[0].start + at for at in match.span())
+        inside = [
+            at
+            for at, token in enumerate(tokens)
+            if token.start < end and (token.end > start or token.start == start)
+        ]
+        found.append(TokenWord(match[0], start, end, inside[0], inside[-1] + 1))
     return tuple(found)
 
 
-Spans = tuple[tuple[int, int], ...]
+Spans = Sequence[tuple[int, int]]
 
 _LETTERS = r"[\w\u0300-\u036f]"  # \w leaves out combining accents
 _SPELLED_WORD = re.compile(rf"{_LETTERS}+(?:['’\-.]{_LETTERS}+)*")
-_OPENERS = frozenset(
-    """
-    according although another answer because despite during finally first furthermore hence however indeed
-    instead later many meanwhile moreover nevertheless next note one perhaps question second several similarly
-    since still therefore third today two unless unlike whereas whether
-    """.split()
-)
-_CONNECTORS = frozenset(
-    "of the de la le les du des di da do dos das del della van von der den ter zu bin ibn al el af".split()
-)
-_SMALL_WORDS = FUNCTION_WORDS | _CONNECTORS | {"et", "und", "y"}
-_BEFORE_POINT = frozenset("dr jr mr mrs ms prof rev sen sr st mt ft gen col lt capt".split())
+_OPENERS = frozenset(_ENGLISH["openers"].split())
+_CONNECTORS = frozenset(_ENGLISH["connectors"].split())
+_SMALL_WORDS = FUNCTION_WORDS | _CONNECTORS | frozenset(_ENGLISH["small_words"].split())
+_BEFORE_POINT = frozenset(_ENGLISH["before_point"].split())
 
 _MONTH = (
     "(?:January|February|March|April|May|June|July|August|September|October|November|December"
@@ -127,84 +103,69 @@ def entity_spans(text: str) -> Spans:
     """
     taken: list[tuple[int, int]] = []
     for start, end in sentence_spans(text):
-        sentence = text[start:end]
-        found = _add([], _quoted(sentence))
-        found = _add(found, _alone(_DATE, sentence))
-        found = _add(found, _names(sentence, found))
-        found = _add(found, _alone(_NUMBER, sentence))
+        found: list[tuple[int, int]] = []
+        for find in (_quoted, partial(_alone, _DATE), _names, partial(_alone, _NUMBER)):
+            found += [span for span in find(text[start:end], found) if not _overlaps(found, span)]
         taken += [(start + a, start + b) for a, b in found]
     return tuple(sorted(taken))
 
 
-def _add(found: list[tuple[int, int]], more: Iterator[tuple[int, int]]) -> list[tuple[int, int]]:
-    return found + [(a, b) for a, b in more if not _within(found, a, b)]
+def _overlaps(taken: Sequence[tuple[int, int]], span: tuple[int, int]) -> bool:
+    return any(start < span[1] and span[0] < end for start, end in taken)
 
 
-def _within(found: Sequence[tuple[int, int]], start: int, end: int) -> bool:
-    return any(a < end and start < b for a, b in found)
-
-
-def _quoted(text: str) -> Iterator[tuple[int, int]]:
+def _quoted(text: str, taken: Spans) -> Spans:
     """What stands in quotes and is written like a title: no content word begins in lower case."""
+    found = []
     for match in _QUOTED.finditer(text):
-        inner = match[match.lastindex or 0]
-        content = [word for word in _SPELLED_WORD.findall(inner) if word.lower() not in _SMALL_WORDS]
+        words = _SPELLED_WORD.findall(match[match.lastindex or 0])
+        content = [word for word in words if word.lower() not in _SMALL_WORDS]
         if content and not any(word[0].islower() for word in content):
-            yield match.span(match.lastindex or 0)
+            found.append(match.span(match.lastindex or 0))
+    return found
 
 
-def _alone(pattern: re.Pattern[str], text: str) -> Iterator[tuple[int, int]]:
+def _alone(pattern: re.Pattern[str], text: str, taken: Spans) -> Spans:
     """Matches that are no part of a longer word; letters without capitals write no spaces between words."""
-    for match in pattern.finditer(text):
-        start, end = match.span()
-        if not (_is_letter(text[start - 1 : start]) or _is_letter(text[end : end + 1])):
-            yield start, end
+    spans = [match.span() for match in pattern.finditer(text)]
+    return [
+        span for span in spans if not (_is_letter(text[: span[0]][-1:]) or _is_letter(text[span[1] :][:1]))
+    ]
 
 
 def _is_letter(character: str) -> bool:
     return character.lower() != character.upper()
 
 
-def _names(text: str, taken: Sequence[tuple[int, int]]) -> Iterator[tuple[int, int]]:
-    if not any(character.islower() for character in text):
-        return
-    words = [match for match in _SPELLED_WORD.finditer(text) if not _within(taken, *match.span())]
-    for run in _runs(text, words):
+def _names(text: str, taken: Spans) -> Spans:
+    found, runs = [], list[list[re.Match[str]]]()
+    for word in _SPELLED_WORD.finditer(text) if any(map(str.islower, text)) else ():
+        if _overlaps(taken, word.span()):
+            continue
+        if runs and runs[-1] and _goes_on(text, runs[-1][-1], word):
+            runs[-1].append(word)
+        else:
+            runs.append([word] if _has_capital(word[0]) else [])
+    for run in runs:
         while run and _opens(text, run[0]):
             run = run[1:]
         while run and not _has_capital(run[-1][0]) and not (run[-1][0].isdigit() and len(run) > 1):
             run = run[:-1]
-        if run and not (len(run) == 1 and _is_pronoun(run[0][0])):
-            yield run[0].start(), _end(text, run[-1])
+        if run and not (len(run) == 1 and re.split("['’]", run[0][0])[0] == "I"):
+            found.append((run[0].start(), _end(text, run[-1])))
+    return found
 
 
-def _runs(text: str, words: Sequence[re.Match[str]]) -> Iterator[list[re.Match[str]]]:
-    """Words that stand together and may be one name; the first has a capital."""
-    run: list[re.Match[str]] = []
-    for word in words:
-        if run and not (_joined(text, run[-1], word) and _belongs(word[0], run[-1][0])):
-            yield run
-            run = []
-        if run or _has_capital(word[0]):
-            run.append(word)
-    if run:
-        yield run
-
-
-def _belongs(word: str, before: str) -> bool:
-    numbered = word.isdigit() and len(word) < 5 and _has_capital(before)
-    return _has_capital(word) or word in _CONNECTORS or numbered
-
-
-def _joined(text: str, before: re.Match[str], word: re.Match[str]) -> bool:
+def _goes_on(text: str, before: re.Match[str], word: re.Match[str]) -> bool:
     """Whether a name may go on: over a space or "&", over the point of an initial, not over "'s"."""
     between, last = text[before.end() : word.start()], before[0]
-    if last.endswith(("'s", "’s")) or last.isdigit():
+    numbered = word[0].isdigit() and len(word[0]) < 5 and _has_capital(last)
+    belongs = _has_capital(word[0]) or word[0] in _CONNECTORS or numbered
+    if not belongs or last.endswith(("'s", "’s")) or last.isdigit():
         return False
     if between.startswith("."):
-        return between.strip() == "." and (
-            len(last) == 1 or last[-2:-1] == "." or last.lower() in _BEFORE_POINT
-        )
+        is_short = len(last) == 1 or last[-2:-1] == "." or last.lower() in _BEFORE_POINT
+        return between.strip() == "." and is_short
     return between.strip(" \u00a0") in ("", "&") and between != ""
 
 
@@ -219,10 +180,6 @@ def _opens(text: str, word: re.Match[str]) -> bool:
     return begins and known and not (len(word[0]) > 1 and word[0].isupper())
 
 
-def _is_pronoun(word: str) -> bool:
-    return re.split("['’]", word)[0] == "I"
-
-
 def _has_capital(word: str) -> bool:
     return any(character.isupper() or character.istitle() for character in word)
 
@@ -235,12 +192,7 @@ def _end(text: str, word: re.Match[str]) -> int:
 
 
 def _content_spans(text: str) -> Spans:
-    found = WORD.finditer(text)
-    return tuple(word.span() for word in found if _stem(word.group()) not in FUNCTION_WORDS)
-
-
-def _real_words(text: str) -> frozenset[str]:
-    return frozenset(text[start:end] for start, end in _content_spans(text))
+    return tuple(word.span() for word in WORD.finditer(text) if _stem(word[0]) not in FUNCTION_WORDS)
 
 
 @dataclass(frozen=True, slots=True, repr=False)
@@ -249,20 +201,22 @@ class Linguistics:
 
     Attributes:
         sentences: the sentences of a text, stripped, without empty ones.
-        real_words: the surface forms in a text that carry content (nouns, adjectives, verbs, numbers).
-        entities: the named entities of a text as character offsets (start, end), in order, not overlapping;
-            numbers and dates count.
-        content_spans: the places of the `real_words` of a text, in the same form.
+        content_spans: what carries content in a text (nouns, adjectives, verbs, numbers), as character
+            offsets (start, end), in order, not overlapping.
+        entities: the named entities of a text in the same form; numbers and dates count.
     """
 
     name: str
     sentences: Callable[[str], tuple[str, ...]]
-    real_words: Callable[[str], frozenset[str]]
+    content_spans: Callable[[str], Spans]
     entities: Callable[[str], Spans] = entity_spans
-    content_spans: Callable[[str], Spans] = _content_spans
 
     def __repr__(self) -> str:
         return self.name
+
+    def real_words(self, text: str) -> frozenset[str]:
+        """The surface forms in a text that carry content."""
+        return frozenset(text[start:end] for start, end in self.content_spans(text))
 
     def content_words(self, text: str) -> Spans:
         """The places of whole words with content.
@@ -280,7 +234,7 @@ class Linguistics:
         return tuple((start, end) for start, end, has_content in found if has_content)
 
 
-OWN = Linguistics("own", sentences, _real_words)
+OWN = Linguistics("own", sentences, _content_spans)
 """Sentences by sentencex; content words are all but the function words; entities by their spelling.
 
 Needs no download.

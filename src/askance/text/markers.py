@@ -85,10 +85,6 @@ class Unmarking:
             return self._tell(found, max(behind, len(self.text.rstrip())))
         return self._tell([*found, Marker(cut_off.start(), end, ())], end)
 
-    def branch(self) -> "Unmarking":
-        """The same text, to be gone on from in another way."""
-        return Unmarking(self.sources, self.text, self.told, list(self.markers))
-
     def _tell(self, markers: Iterable[Marker], until: int) -> str:
         found = list(markers)
         # White space behind a marker at the start of a line goes with it, and is decided with it.
@@ -101,11 +97,7 @@ class Unmarking:
 
 @dataclass(frozen=True, slots=True)
 class Plain:
-    """`written` without its markers.
-
-    Attributes:
-        marks: (offset in `text`, numbers) of each marker.
-    """
+    """`written` without its markers."""
 
     written: str
     markers: tuple[Marker, ...]
@@ -122,11 +114,6 @@ class Plain:
         for each in self.markers:
             said = said[: each.start] + " " * (each.end - each.start) + said[each.end :]
         return said
-
-    @property
-    def marks(self) -> tuple[tuple[int, tuple[int, ...]], ...]:
-        """Each marker as (offset in `text`, numbers)."""
-        return tuple((self.offset(each.start), each.numbers) for each in self.markers)
 
     def offset(self, written: int) -> int:
         """Where in `text` stands what stands at an offset of `written`; behind a marker if inside one."""

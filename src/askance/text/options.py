@@ -5,7 +5,7 @@ named by all of it, by its text, or by its letter.
 """
 
 import re
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 
 _LETTERED = re.compile(r"([A-Z]): (.+)", re.DOTALL)
 _VERDICTS = {"true": "supports", "false": "refutes"}
@@ -29,7 +29,11 @@ def named_option(text: str, options: Sequence[str]) -> str:
         names = [option, _VERDICTS[option.lower()]] if has_verdicts else [option]
         patterns = [_whole_words(name) for name in names]
         if letters:
-            patterns += _forms(*letters[option])
+            letter, told = letters[option]
+            no_article = r"(?!\s+\w)" if letter == "A" else ""
+            alone = rf"\A\s*\(?{letter}(?:[).:](?=\s|\Z)|\s*\Z)"
+            patterns += [_whole_words(told), re.compile(alone, re.IGNORECASE)]
+            patterns.append(re.compile(rf"(?<![\w.'’-]){letter}(?![\w'’-]|\.\w){no_article}"))
         places = (pattern.search(text) for pattern in patterns)
         found += [(place.start(), -len(place.group()), option) for place in places if place]
     return min(found, default=(0, 0, ""))[2]
@@ -44,13 +48,6 @@ def lettered(options: Sequence[str]) -> Mapping[str, tuple[str, str]]:
     parted = {option: found.groups() for option in options if (found := _LETTERED.fullmatch(option))}
     is_lettered = len(parted) == len(options) == len({letter for letter, _ in parted.values()})
     return {option: (letter, text) for option, (letter, text) in parted.items()} if is_lettered else {}
-
-
-def _forms(letter: str, text: str) -> Iterator[re.Pattern[str]]:
-    yield _whole_words(text)
-    yield re.compile(rf"\A\s*\(?{letter}(?:[).:](?=\s|\Z)|\s*\Z)", re.IGNORECASE)
-    no_article = r"(?!\s+\w)" if letter == "A" else ""
-    yield re.compile(rf"(?<![\w.'’-]){letter}(?![\w'’-]|\.\w){no_article}")
 
 
 def _whole_words(name: str) -> re.Pattern[str]:

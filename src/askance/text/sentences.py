@@ -14,10 +14,10 @@ which it does not take."""
 _PLAIN_BOUNDARY = re.compile(r"(?<=[.!?…])\s+|(?<=[。！？])|\n\s*\n")
 
 
-def sentence_spans(text: str, language: str = "en") -> tuple[tuple[int, int], ...]:
+def sentence_spans(text: str) -> tuple[tuple[int, int], ...]:
     """The sentences of `text` as character offsets (start, end), without the white space around them."""
     spans = []
-    for begin, end in pairwise((0, *_ends(text, language))):
+    for begin, end in pairwise((0, *_ends(text))):
         piece = text[begin:end]
         if piece.strip():
             start = begin + len(piece) - len(piece.lstrip())
@@ -25,7 +25,7 @@ def sentence_spans(text: str, language: str = "en") -> tuple[tuple[int, int], ..
     return tuple(spans)
 
 
-def _ends(text: str, language: str) -> list[int]:
+def _ends(text: str) -> list[int]:
     """Where the pieces of `text` end, by sentencex; by `_PLAIN_BOUNDARY` where that fails."""
     from sentencex import get_sentence_boundaries
 
@@ -33,7 +33,7 @@ def _ends(text: str, language: str) -> list[int]:
     safe = _UNSAFE.sub(lambda unsafe: " " if unsafe[0].isspace() else "\ufffd", text)
     try:
         with panics_as(ValueError):
-            ends = [boundary["end_index"] for boundary in get_sentence_boundaries(language, safe)]
+            ends = [boundary["end_index"] for boundary in get_sentence_boundaries("en", safe)]
     except ValueError:
         ends = []
     holds_all = ends[-1:] == [len(text)] and ends == sorted(ends)

@@ -80,9 +80,10 @@ class Claim:
         if lacking:
             return f"{passage.title!r} lacks {', '.join(map(repr, lacking[:3]))}"
         num_held = self.held(passage)
+        if num_held >= self.least:
+            return ""
         few = f"{passage.title!r} holds {num_held} of its {len(self.words)} words"
-        few = few if self.words else "it has no word to look for"
-        return few if num_held < self.least else ""
+        return few if self.words else "it has no word to look for"
 
 
 @dataclass(frozen=True, slots=True)
@@ -121,10 +122,9 @@ def findings(
         marks: the markers that the model wrote.
     """
     spans = _spans(text)
-    marked = [_sentence_of(mark.at, text, spans) for mark in marks]
     found = list[Finding]()
     for at, (start, end) in enumerate(spans):
-        own = [mark for mark, place in zip(marks, marked, strict=True) if place == at]
+        own = [mark for mark in marks if _sentence_of(mark.at, text, spans) == at]
         question = next((told for offset, told in reversed(asked) if offset <= start), "")
         claim = claim_of(text[start:end], question, short)
         passages, why = _supporting(claim, [hit.passage for hit in _shown_within(start, end, shown)], own)
@@ -160,25 +160,28 @@ def citations_of(found: Sequence[Finding]) -> tuple[Citation, ...]:
 def best_support(claim: Claim, passages: Sequence[Passage]) -> tuple[Passage | None, str]:
     """Of the passages that support a claim the one that holds most of its words, or why there is none."""
     ranked = sorted(passages, key=claim.held, reverse=True)
-    objections = [claim.objection(passage) for passage in ranked]
-    best = next((each for each, objection in zip(ranked, objections, strict=True) if not objection), None)
-    return best, "" if best or not ranked else f"no passage shown supports it: {objections[0]}"
+    best = next((passage for passage in ranked if not claim.objection(passage)), None)
+    is_refused = ranked and best is None
+    return best, f"no passage shown supports it: {claim.objection(ranked[0])}" if is_refused else ""
 
 
 def _supporting(
     claim: Claim, shown: Sequence[Passage], marks: Sequence[Mark]
 ) -> tuple[tuple[Passage, ...], str]:
-    named = {passage.id: passage for mark in marks for passage in mark.passages}
-    objections = {id: claim.objection(passage) for id, passage in named.items()}
-    supporting = tuple(passage for id, passage in named.items() if not objections[id])
+    supporting, reasons = list[Passage](), list[str]()
+    for passage in {each.id: each for mark in marks for each in mark.passages}.values():
+        objection = claim.objection(passage)
+        if objection:
+            reasons.append(f"the model named it, but {objection}")
+        else:
+            supporting.append(passage)
     lost = "".join(f"[{number}]" for mark in marks for number in mark.lost)
-    reasons = [f"the model named it, but {objection}" for objection in objections.values() if objection]
     reasons += [f"the model wrote {lost}, which names no passage shown"] if lost else []
-    if not supporting and shown:
+    if not supporting:
         best, why = best_support(claim, shown)
-        supporting = (best,) if best else ()
+        supporting += [best] if best else []
         reasons += [why] if why else []
-    return supporting, "; ".join(reasons)
+    return tuple(supporting), "; ".join(reasons)
 
 
 def _spans(text: str) -> list[tuple[int, int]]:
@@ -215,11 +218,10 @@ def _named(text: str) -> frozenset[str]:
 
 def _holds(held: frozenset[str], word: str) -> bool:
     """Whether `word` is there, or a word that one of the two is the stem of."""
-    if word in held:
-        return True
-    stems = (word[:size] for size in range(max(STEM_LETTERS, len(word) - MOST_ENDING), len(word)))
-    if any(stem in held and not stem.isdigit() for stem in stems):
-        return True
-    if len(word) < STEM_LETTERS or word.isdigit():
-        return False
-    return any(each.startswith(word) and len(each) - len(word) <= MOST_ENDING for each in held)
+
+    def is_kin(other: str) -> bool:
+        stem, longer = sorted((word, other), key=len)
+        is_stem = len(stem) >= STEM_LETTERS and not stem.isdigit() and longer.startswith(stem)
+        return is_stem and len(longer) - len(stem) <= MOST_ENDING
+
+    return word in held or any(map(is_kin, held))

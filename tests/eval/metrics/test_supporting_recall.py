@@ -7,7 +7,7 @@ from askance.core.trace import Searched, Trace
 from askance.core.types import Hit, Passage, Question
 from askance.eval.datasets import Example
 from askance.eval.metrics.evidence import supporting_recall
-from askance.methods.single import Single
+from askance.methods.baselines import Single
 from askance.models.scripted import ScriptedModel
 from askance.retrieval.scripted import ScriptedRetriever
 from askance.runtime.trace_file import read_trace, write_trace

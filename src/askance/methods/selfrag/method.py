@@ -10,7 +10,7 @@ from askance.core.ports import Model, Needs, Run
 from askance.core.types import Answer, Question, Role, Signal, Span
 from askance.methods.bounded import Bounded
 from askance.methods.budget import NoRoom
-from askance.methods.finishing import checked, elicited
+from askance.methods.finishing import checked
 from askance.methods.prompts import OWN, Layout, Wording, layout_needs
 from askance.methods.selfrag.deciding import Mode, SearchRule
 from askance.methods.selfrag.judging import Judge, NativeScorer, PromptedScorer, ReflectionScorer
@@ -33,6 +33,7 @@ from askance.methods.selfrag.tasks import (
 )
 from askance.methods.selfrag.tokens import Group, Vocabulary, check_abilities, has_reflection_tokens
 from askance.methods.selfrag.writing import PromptedWriter, Writer
+from askance.methods.writing import Writing
 from askance.text.answers import short_answer
 
 
@@ -181,7 +182,10 @@ class Selfrag(SelfragKnobs):
             short = _short(text, question) if options_of(question) else text
             return Answer(text, option or short, citations)
         shown = () if path.in_use is None else (path.in_use,)
-        text += "" if option else await elicited(self, question, run, path.written.rstrip(), shown)
+        elicit_tokens = self.elicit_tokens if self.elicit and not option else 0
+        writing = Writing(question, run, elicit_tokens, self.layout, self.wording, hits=shown)
+        writing.text = path.written.rstrip()
+        text += await writing.elicit()
         return Answer(text, option or _short(text, question), citations)
 
     @property
