@@ -33,7 +33,7 @@ from askance.core.types import GenerateRequest, Hit, Passage, Sampling
 from askance.eval.compare import mean_interval
 from askance.eval.datasets import Example, read_dataset
 from askance.eval.datasets.squad2 import UNANSWERABLE
-from askance.methods.airrag.prompts import is_refusal, parse_final, retrieval_answer_prompt
+from askance.methods.airrag.prompts import Prompts, is_refusal, parse_final
 from askance.methods.selfrag.prompts import RELEVANCE, options, relevance_prompt
 from askance.runtime.durable import write_atomically
 from askance.runtime.many import many
@@ -90,7 +90,7 @@ async def ask(model: Model, example: Example) -> Row:
     """One question over its own paragraph."""
     (paragraph,) = example.grounds.paragraphs
     hits = (Hit(Passage("1", paragraph.title, paragraph.text), 1.0, 1),)
-    prompt = retrieval_answer_prompt(model, hits, example.question.text)
+    prompt = Prompts(model, example.question).ra(hits, example.question.text)
     (reply,) = await model.generate(
         GenerateRequest(prompt, Sampling(REPLY_TOKENS, stop=("\n",)), key=("refusal",))
     )

@@ -3,12 +3,13 @@
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
-from tests.methods.bridge import WHERE, model, run
+from tests.methods.bridge import QUESTION, WHERE, model, run
 
 from askance.core.errors import InputError, KnobError, PromptsError, UnknownName
 from askance.core.types import Demo
 from askance.methods.airrag.actions import DIRECT, Actions
 from askance.methods.airrag.method import Airrag, AirragLite
+from askance.methods.airrag.prompts import Prompts
 from askance.methods.airrag.wording import OWN, READER, AirragWording
 from askance.methods.blender import Blender
 from askance.wire import make_method, own_prompts, ready_method
@@ -131,10 +132,15 @@ def test_blenders_last_call_has_the_words_of_its_own_set(tmp_path):
 )
 def test_the_examples_of_a_file_are_shown_unless_told_otherwise(tmp_path, knob, key, plans, turns):
     method = Airrag(prompts=open_airrag_wording(written(tmp_path, key + MINE)), examples=knob)
-    assert (len(method.demos("say")), len(method.demos("qt"))) == (plans, turns)
-    assert method.demos("sa") == ()
-    assert len(AirragLite(examples=3).demos("sa")) == 3
-    assert Airrag().demos("say") == ()
+    shown = Prompts(model(capabilities={"raw"}), QUESTION, method.prompts, method.num_examples)
+    assert num_examples(shown.say()) == plans
+    assert num_examples(shown.qt((), "")) == turns
+    assert num_examples(shown.sa((), shows_examples=True)) == 0
+    assert (AirragLite(examples=3).num_examples, Airrag().num_examples) == (3, 0)
+
+
+def num_examples(prompt):
+    return sum(span.text == "Question: " for span in prompt.parts) - 1
 
 
 def test_more_examples_than_there_are():

@@ -9,13 +9,14 @@ from askance.core.events import UPPER_BOUND
 from askance.core.knobs import Knobs, knob
 from askance.core.ports import Method, Model, Needs, Run
 from askance.core.types import Answer, Demo, Hit, Question, Role
-from askance.methods.airrag.choosing import Choosing, Ending, Vote, num_kept_for_choosing, valid
+from askance.methods.airrag.choosing import Ending, choose, num_kept_for_choosing, valid
 from askance.methods.airrag.method import Airrag, AirragLite
+from askance.methods.airrag.prompts import Prompts
 from askance.methods.airrag.showing import with_sources
 from askance.methods.airrag.state import State, each_once
 from askance.methods.airrag.wording import OWN, AirragWording
 from askance.methods.bounded import NotedRetriever
-from askance.methods.budget import Account, Allowance, NoRoom
+from askance.methods.budget import Account, Allowance, AllowedModel, NoRoom
 from askance.methods.iterdrag import Iterdrag
 from askance.methods.members import Members, answer_of, check_all, joined_needs
 from askance.methods.single import Single
@@ -93,7 +94,7 @@ def endings_of(told: Sequence[Told], most_passages: int | None) -> list[tuple[To
 def _ending(told: Told, places: dict[str, int]) -> Ending:
     hits = [replace(hit, rank=places[hit.passage.id]) for hit in told.hits if hit.passage.id in places]
     state = State(history=told.before, found=(tuple(hits),), answer=told.bare)
-    return Ending(state, Vote(told.bare, is_grounded=bool(told.hits)))
+    return Ending(state, is_grounded=bool(told.hits))
 
 
 @dataclass(slots=True)
@@ -207,7 +208,8 @@ class Blender(Knobs):
     def _shares(self, question: Question, run: Run) -> Shares:
         names, kept = self.methods.names, None
         if self.strict_budget and self.l_max is not None:
-            kept = num_kept_for_choosing(run.model, question, self.prompts, len(names), self.l_max)
+            prompts = Prompts(run.model, question, self.prompts)
+            kept = num_kept_for_choosing(prompts, len(names), self.l_max)
         return Shares.of(names, self.l_max, kept)
 
     def _count(self, run: Run, told: Sequence[Told]) -> None:
@@ -237,8 +239,8 @@ class Blender(Knobs):
             run.trace.decide("choose", only.name, "it is the only answer")
             run.trace.commit(only.answer.text)
             return only.answer
-        choosing = Choosing(self.verifier, self.prompts, self.summary_tokens, question, run, shares.last())
-        chosen = await choosing.choose(kept)
+        prompts = Prompts(AllowedModel(run.model, shares.last()), question, self.prompts)
+        chosen = await choose(self.verifier, kept, prompts, self.summary_tokens, run)
         nearest = by_ending[id(chosen.ending)]
         scored = zip(kept, chosen.scores, strict=True)
         numbers = {by_ending[id(ending)].name: score for ending, score in scored}

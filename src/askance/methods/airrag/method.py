@@ -13,6 +13,7 @@ from askance.methods.airrag.choosing import valid
 from askance.methods.airrag.knobs import AirragKnobs
 from askance.methods.airrag.searching import Searching
 from askance.methods.airrag.showing import answered, show_choice, show_tree
+from askance.methods.members import check_all, joined_needs
 
 
 @dataclass(frozen=True, slots=True)
@@ -37,7 +38,8 @@ class Airrag(AirragKnobs):
     def needs(self) -> Needs:
         roles: frozenset[Role] = frozenset({"reward"}) if self.is_judged else frozenset()
         searches = not self.actions.is_direct
-        return self.actions.needs(Needs(retriever=searches, roles=roles, encoder=self.verifier == "emb"))
+        own = Needs(retriever=searches, roles=roles, encoder=self.verifier == "emb")
+        return joined_needs([own, *(method.needs for _, method in self.actions.named)])
 
     def check_models(self, models: Mapping[Role, Model]) -> None:
         """Raise MissingAbility where no model can give rewards, or another method can't work."""
@@ -48,7 +50,7 @@ class Airrag(AirragKnobs):
                 "can, for example --model reward=bundled, or choose --set verifier=jcd --set "
                 "reward=consistency."
             )
-        self.actions.check_models(models)
+        check_all((method for _, method in self.actions.named), models)
 
     async def answer(self, question: Question, run: Run) -> Answer:
         searching = Searching(self, question, run)

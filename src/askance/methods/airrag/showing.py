@@ -4,12 +4,12 @@ from collections.abc import Sequence
 
 from askance.core.ports import Run
 from askance.core.types import Answer, Hit, Question
-from askance.methods.airrag.choosing import Chosen, Ending, Verifier, Vote
+from askance.methods.airrag.choosing import Chosen, Ending, Verifier
 from askance.methods.airrag.state import RA, State
 from askance.methods.finishing import Evidence, whole_cited
 from askance.text.answers import short_answer
 from askance.text.linguistics import content_words
-from askance.tree.nodes import Node, Tree
+from askance.tree.mcts import Node, Tree
 
 _VERIFIERS = {
     "sa": "by summary-answer, a call that sees all",
@@ -21,13 +21,13 @@ _VERIFIERS = {
 """What the trace says of the verifiers."""
 
 
-def show_tree(run: Run, tree: Tree[State, str], exploration: float, chosen: Chosen | None = None) -> None:
+def show_tree(run: Run, tree: Tree[State], exploration: float, chosen: Chosen | None = None) -> None:
     """Every node, each before its children; `chosen` is the end whose answer was taken."""
     for node in tree.root.below():
-        if node.action is None:
+        if node.parent is None:
             continue
         numbers = {"visits": float(node.visits), "value": node.value, "votes": float(node.votes)}
-        if node.visits and node.parent is not None and node.parent.visits:
+        if node.visits and node.parent.visits:
             numbers["uct"] = node.uct(exploration)
         if node.is_terminal:
             numbers["reward"] = node.reward
@@ -52,10 +52,10 @@ def show_choice(run: Run, verifier: Verifier, endings: Sequence[Ending], chosen:
         return
     numbers: dict[str, float] = {}
     for ending, score in zip(endings, chosen.scores, strict=True):
-        numbers[ending.vote.answer] = max(score, numbers.get(ending.vote.answer, score))
-    num_answers = sum(ending.vote.copies for ending in endings)
-    why = f"{_VERIFIERS[verifier]} of {num_answers} answers"
-    why = why if num_answers > 1 else "it is the only answer"
+        numbers[ending.answer] = max(score, numbers.get(ending.answer, score))
+    num_answers = sum(ending.copies for ending in endings)
+    several = f"{_VERIFIERS[verifier]} of {num_answers} answers"
+    why = several if num_answers > 1 else "it is the only answer"
     run.trace.decide("choose", chosen.answer, why, numbers=numbers)
 
 
@@ -103,12 +103,12 @@ def short_form(text: str, question: Question) -> str:
     return text if is_open else short_answer(text, question)
 
 
-def _is_candidate(node: Node[State, str]) -> bool:
+def _is_candidate(node: Node[State]) -> bool:
     """Whether its answer is one; a node that is no end may still come to one."""
-    return node.state.answer is None or Ending(node.state, Vote(node.state.answer)).is_valid
+    return node.state.answer is None or Ending(node.state).is_valid
 
 
-def _said(node: Node[State, str]) -> str:
+def _said(node: Node[State]) -> str:
     said = node.state.steps[-1].said
     if node.action == RA and node.state.history:
         return f"{node.state.history[-1].question} → {node.state.history[-1].answer}"

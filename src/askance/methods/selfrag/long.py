@@ -62,8 +62,8 @@ class LongForm:
             drop=growing.drop,
         )
         start = replace(start, onward=onward)
-        found = await beam_search(start, rules, width=self.width, max_steps=self.max_segments)
-        return await self._best(run, writer, (*found.finished, *found.open))
+        finished, beam = await beam_search(start, rules, width=self.width, max_steps=self.max_segments)
+        return await self._best(run, writer, (*finished, *beam))
 
     def score(self, path: Path) -> float:
         """How good the segments are that were written with passages of their own; 0 without any.
@@ -135,10 +135,9 @@ class _Growing:
         show(self.run, path.name, segment, score, "")
         return replace(path, segments=(*before, segment), scores=(*path.scores[:-1], score))
 
-    def drop(self, path: Path, least: float) -> None:
+    def drop(self, path: Path) -> None:
         """Tell that a path falls out of the beam whatever the support of its last segment is."""
-        why = f"with full support its answer would have {self.form.score(path):.3f}; "
-        why += f"the beam is full of better ones, from {least:.3f}"
+        why = f"with full support its answer would have {self.form.score(path):.3f}, and others are better"
         show(self.run, path.name, path.segments[-1], path.scores[-1], why)
 
     async def _hits(self, path: Path, action: Action) -> tuple[Hit, ...]:
