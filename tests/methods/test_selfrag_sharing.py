@@ -100,7 +100,7 @@ class FullSearch(Judged):
     """Without bounds: every segment is judged at once."""
 
     async def answer(self, question, run):
-        writer = self.selfrag.prompted_writer(question, run, self.scorer)
+        writer = self.selfrag.writer(question, run, self.scorer, None)
         bounded = writer.write
 
         async def write(path, action, hit, *, key, whole):

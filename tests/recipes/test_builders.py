@@ -13,8 +13,9 @@ from askance.eval.datasets import Example
 from askance.eval.datasets.grounds import Grounds, Step, Triple
 from askance.methods.airrag.prompts import Prompts, parse_queries
 from askance.methods.airrag.wording import READER, REFUSAL
+from askance.methods.labels import label_options
 from askance.methods.prompts import PLAIN, answer_prompt
-from askance.methods.selfrag import prompts as selfrag_prompts
+from askance.methods.selfrag.prompts import LABELS
 from askance.text.answers import has_answer
 from askance.train.reader.passages import Showing, as_hits
 from askance.train.reader.reading import (
@@ -243,7 +244,7 @@ def test_behind_a_cue_in_plain_text_every_reply_begins_with_a_blank_as_it_is_sco
     }  # fmt: skip
     assert all(text_of(each.prompt).endswith(":|") and each.target[0] == " " for each in lessons)
     for lesson in judging.relevance(FILM, RAW_ONLY, Showing(), rng):
-        assert lesson.target in selfrag_prompts.options(selfrag_prompts.RELEVANCE, lesson.prompt)
+        assert lesson.target in label_options(lesson.prompt, LABELS["relevance"].values())
 
 
 def test_what_follows_from_the_facts():

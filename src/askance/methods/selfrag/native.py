@@ -19,6 +19,7 @@ from askance.core.types import (
     Token,
     TokenIds,
 )
+from askance.methods.budget import NoRoom
 from askance.methods.selfrag.judging import fitting, passage_parts
 from askance.methods.selfrag.segments import Action, Path, Segment
 from askance.methods.selfrag.tokens import (
@@ -67,18 +68,27 @@ class NativeWriter(Writer):
     _vocabulary: Vocabulary = field(init=False)
 
     def __post_init__(self) -> None:
-        super().__post_init__()
         self._vocabulary = Vocabulary.of(self.run.model)
 
     async def begin(self) -> tuple[Path, Distribution]:
         """What is written before the first retrieve token is kept, where one follows within `scan_tokens`."""
-        if self.judge is not None:
+        if self.scorer is not None:
             return await super().begin()
         probe = await self._next((), ("decide",), self.scan_tokens)
         if probe.finish != "retrieve":
             return Path(), first_distribution(probe, "retrieve") if self.reads_first else {}
         lead = Segment(_words(probe.tokens, self._vocabulary), "lead", ids=_ids(probe.tokens))
         return Path((lead,) if lead.text else ()), distribution(probe.dropped[0], "retrieve")
+
+    async def utility(self, path: Path) -> Distribution:
+        """How useful the answer is as it stands."""
+        if self.scorer is not None:
+            return await super().utility(path)
+        try:
+            read = await self._next(path.segments, (*path.name.split("."), "utility"))
+        except NoRoom:
+            return {}
+        return first_distribution(read, "utility")
 
     async def _written(
         self, path: Path, action: Action, passage: Hit | None, key: Key, whole: bool
@@ -91,12 +101,7 @@ class NativeWriter(Writer):
         if written.finish != "length" or whole:
             return self._segment(written, action, passage)
         segment = self._segment(_whole_sentences(written, self._vocabulary.control), action, passage)
-        return segment if self.judge is not None else await self._closed(path, segment, key)
-
-    async def _utility(self, path: Path, key: Key) -> Distribution:
-        if self.judge is not None:
-            return await super()._utility(path, key)
-        return first_distribution(await self._next(path.segments, key), "utility")
+        return segment if self.scorer is not None else await self._closed(path, segment, key)
 
     def _options(self, path: Path, hit: Hit, options: tuple[str, ...]) -> tuple[Prompt, Sequence[str]]:
         model = self.run.model
@@ -167,11 +172,11 @@ class NativeWriter(Writer):
                 return prompt
             self.run.trace.decide("passage", "drop", "the window has no room for the oldest passage")
             del earlier[0]
-        if hit is None:
-            return self._prompt(segments, action, None, (), more)
-        return fitting(
-            self.run, model, lambda cut: self._prompt(segments, action, cut, (), more), hit, max_tokens
-        )
+
+        def prompt_with(shown: Hit | None = None) -> Raw:
+            return self._prompt(segments, action, shown, (), more)
+
+        return fitting(self.run, model, prompt_with, hit, max_tokens)
 
     def _prompt(
         self,

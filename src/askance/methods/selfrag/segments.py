@@ -88,10 +88,23 @@ class Path:
         return "".join(segment.written for segment in self.segments)
 
     @property
+    def text(self) -> str:
+        """Its words on one line."""
+        return " ".join(segment.text for segment in self.segments)
+
+    @property
     def in_use(self) -> Hit | None:
         """The passage that was used last."""
         used = (segment.hit for segment in reversed(self.segments) if segment.action == "retrieve")
         return next(used, None)
+
+    def score(self, power: float) -> float:
+        """The sum of the scores of n segments over n to some power; 0 without any.
+
+        With a segment whose support is not judged yet it is an upper bound.
+        """
+        num_scored = len(self.scores)
+        return sum(self.scores) / float(num_scored**power) if num_scored else 0.0
 
     def then(self, segment: Segment, number: int) -> "Path":
         """The path with one more segment, the `number`-th of those tried."""
