@@ -16,7 +16,7 @@ from askance.methods.selfrag.deciding import Mode, SearchRule
 from askance.methods.selfrag.judging import NativeScorer, PromptedScorer, ReflectionScorer
 from askance.methods.selfrag.long import LongForm
 from askance.methods.selfrag.native import NativeWriter
-from askance.methods.selfrag.segments import Citing, Constraints, Weights, cited
+from askance.methods.selfrag.segments import Citing, Constraints, Path, Weights, cited
 from askance.methods.selfrag.short import ShortForm
 from askance.methods.selfrag.tasks import (
     OWN_INSTRUCTIONS,
@@ -163,10 +163,7 @@ class Selfrag(SelfragKnobs):
 
     async def answer_with(self, writer: Writer, question: Question, run: Run) -> Answer:
         """The short or the long form, written by `writer`; its text, its citations and its short answer."""
-        if self.form == "short":
-            path, option = await self._short_form(writer, question, run).answer()
-        else:
-            path, option = await self._long_form(writer, question, run).answer(self.max_segments), ""
+        path, option = await self._path(writer, question, run)
         is_native = isinstance(writer, NativeWriter)
         judged = is_native or "support" in self.read
         text, citations = checked(question, run.trace, *cited(path, self.citations), judged=judged)
@@ -180,23 +177,9 @@ class Selfrag(SelfragKnobs):
         text += "" if option else await elicited(self, question, run, path.written.rstrip(), shown)
         return Answer(text, option or _short(text, question), citations)
 
-    def _short_form(self, writer: Writer, question: Question, run: Run) -> ShortForm:
-        return ShortForm(
-            **self._shared(writer, question, run),
-            aggregation=self.closed_aggregation,
-            dedupe=self.open_dedupe,
-        )
-
-    def _long_form(self, writer: Writer, question: Question, run: Run) -> LongForm:
-        return LongForm(
-            **self._shared(writer, question, run),
-            retrieval=self.retrieval,
-            width=self.beam_width,
-            path_power=self.path_power,
-        )
-
-    def _shared(self, writer: Writer, question: Question, run: Run) -> dict[str, Any]:
-        return {
+    async def _path(self, writer: Writer, question: Question, run: Run) -> tuple[Path, str]:
+        """The answer that is taken, and its option where the short form finds one."""
+        shared: dict[str, Any] = {
             "question": question,
             "run": run,
             "writer": writer,
@@ -205,6 +188,13 @@ class Selfrag(SelfragKnobs):
             "constraints": Constraints(self.reject_unsupported, self.reject_irrelevant, self.least_utility),
             "passages": self.passages,
         }
+        if self.form == "short":
+            votes = self.closed_aggregation
+            return await ShortForm(**shared, aggregation=votes, dedupe=self.open_dedupe).answer()
+        growing = LongForm(
+            **shared, retrieval=self.retrieval, width=self.beam_width, path_power=self.path_power
+        )
+        return await growing.answer(self.max_segments), ""
 
     def _own_writer(self, question: Question, run: Run) -> Writer:
         """A native writer for a model with the tokens, which judges itself unless another one shall."""

@@ -161,55 +161,42 @@ class NativeWriter(Writer):
         max_tokens: int,
         *more: Part,
     ) -> Raw:
-        """The prompt; what the window has no room for goes: earlier passages first, then the end of `hit`."""
-        model, keeps = self.run.model, self.evidence == "keep_all"
-        earlier = [at for at, each in enumerate(segments) if each.action == "retrieve"] if keeps else []
-        if hit is not None and action != "retrieve":
-            del earlier[-1:]  # its own place
-        while earlier:
-            prompt = self._prompt(segments, action, hit, earlier, more)
-            if model.count(prompt) + max_tokens <= model.context_tokens:
-                return prompt
-            self.run.trace.decide("passage", "drop", "the window has no room for the oldest passage")
-            del earlier[0]
-
-        def prompt_with(shown: Hit | None = None) -> Raw:
-            return self._prompt(segments, action, shown, (), more)
-
-        return fitting(self.run, model, prompt_with, hit, max_tokens)
-
-    def _prompt(
-        self,
-        segments: Sequence[Segment],
-        action: Action | None,
-        hit: Hit | None,
-        earlier: Sequence[int] = (),
-        more: Sequence[Part] = (),
-    ) -> Raw:
-        """All so far, and what begins the next segment.
+        """The prompt; what the window has no room for goes: earlier passages first, then the end of `hit`.
 
         Args:
-            action: None where the model shall say what comes next.
+            action: how the next segment begins; None where the model shall say what comes next.
             hit: the passage of the next segment; where that brings none, it stands where it was found.
-            earlier: the segments whose passages stay.
         """
-        begins = (Span(_BEGINS[action]),) if action else ()
-        passage = passage_parts(hit) if hit and action == "retrieve" else ()
-        so_far = self._so_far(segments, None if action == "retrieve" else hit, earlier)
-        return Raw(self.head, (*so_far, *begins, *passage, *more))
+        model = self.run.model
+        found = [at for at, each in enumerate(segments) if each.action == "retrieve"]
+        place = len(segments) if action == "retrieve" else (found or [-1])[-1]
+        kept = [at for at in found if at != place or hit is None] if self.evidence == "keep_all" else []
+
+        def prompt_with(*shown: Hit) -> Raw:
+            passages = {at: segments[at].hit for at in kept}
+            if shown:
+                passages[place] = shown[0]
+            return Raw(self.head, (*self._so_far(segments, action, passages), *more))
+
+        whole = [hit] if hit else []
+        while kept and model.count(prompt_with(*whole)) + max_tokens > model.context_tokens:
+            self.run.trace.decide("passage", "drop", "the window has no room for the oldest passage")
+            del kept[0]
+        return fitting(self.run, model, prompt_with, hit, max_tokens)
 
     def _so_far(
-        self, segments: Sequence[Segment], in_use: Hit | None, earlier: Sequence[int]
+        self, segments: Sequence[Segment], action: Action | None, passages: Mapping[int, Hit | None]
     ) -> Iterator[Part]:
-        found = [at for at, segment in enumerate(segments) if segment.action == "retrieve"]
-        for at, segment in enumerate(segments):
-            if segment.action in _BEGINS:
-                yield Span(_BEGINS[segment.action])
-            if in_use is not None and at in found[-1:]:
-                yield from passage_parts(in_use)
-            elif at in earlier and segment.hit is not None:
-                yield from passage_parts(segment.hit)
-            yield segment.ids
+        """All segments and the beginning of the next, with passages by the places of theirs."""
+        written = [(each.action, each.ids) for each in segments]
+        for at, (begins, ids) in enumerate([*written, (action, ())]):
+            if begins is not None and begins != "lead":
+                yield Span(_BEGINS[begins])
+            shown = passages.get(at)
+            if shown is not None:
+                yield from passage_parts(shown)
+            if ids:
+                yield ids
 
 
 def as_written(model: Model, option: str) -> str:

@@ -6,39 +6,26 @@ asked about them, so that several judgements of one passage have their beginning
 adapter was trained on the same words with the instruction in front (docs/reader.md).
 """
 
+import tomllib
 from collections.abc import Mapping, Sequence
 from itertools import chain
+from pathlib import Path
+from typing import Any
 
 from askance.core.ports import Model
 from askance.core.types import Chat, Passage, Prompt, Question, Raw, Span, Turn, untrusted
 from askance.methods.prompts import numbered, passage_text, question_spans
 from askance.methods.selfrag.tokens import GROUPS, Group
 
-_WORDS: Mapping[Group, str] = {
-    "retrieve": "search unneeded continue",
-    "relevance": "relevant irrelevant",
-    "support": "fully partially not",
-    "utility": "1 2 3 4 5",
-}
+_WORDING: dict[str, Any] = tomllib.loads(
+    Path(__file__).with_name("judgements.toml").read_text(encoding="utf-8")
+)
+SYSTEM: str = _WORDING["system"]
+INSTRUCTIONS: Mapping[Group, str] = {group: _WORDING[group]["instruction"] for group in GROUPS}
 LABELS: Mapping[Group, Mapping[str, str]] = {
-    group: dict(zip(GROUPS[group], words.split(), strict=True)) for group, words in _WORDS.items()
+    group: dict(zip(tokens, _WORDING[group]["words"], strict=True)) for group, tokens in GROUPS.items()
 }
-"""The paper's tokens and our words for them.
-
-The words of a group differ from the first letter on, and none begins another, so that their probabilities can
-be set against each other.
-"""
-SYSTEM = "You judge answers and their sources."
-INSTRUCTIONS: Mapping[Group, str] = {
-    "retrieve": "Does the next sentence of the answer need a search? Reply search if it needs facts that no "
-    "passage here holds, continue if the passages hold them, or unneeded if it needs no facts.",
-    "relevance": "Is the passage useful for answering the question? Reply relevant or irrelevant.",
-    "support": "How far does the passage back the sentence? Use nothing but the passage. Reply fully, "
-    "partially if a major part is missing, or not if it is unrelated or contradicts.",
-    "utility": "How useful is the answer, whether or not it is true? Reply 5 if it is complete, 4 if little "
-    "is missing, 3 if much is missing, 2 if it is incomplete or off the point, or 1 if it hardly touches the "
-    "question.",
-}
+"""The paper's tokens and our words for them."""
 
 
 def judgement_prompt(
