@@ -10,9 +10,8 @@ from askance.core.knobs import Knobs, knob
 from askance.core.ports import Method, Model, Needs, Run
 from askance.core.types import Answer, Demo, Hit, Question, Role
 from askance.methods.airrag.choosing import Ending, choose, num_kept_for_choosing, valid
-from askance.methods.airrag.method import Airrag, AirragLite
+from askance.methods.airrag.method import Airrag, AirragLite, with_sources
 from askance.methods.airrag.prompts import Prompts
-from askance.methods.airrag.showing import with_sources
 from askance.methods.airrag.state import State, each_once
 from askance.methods.airrag.wording import OWN, AirragWording
 from askance.methods.bounded import NotedRetriever

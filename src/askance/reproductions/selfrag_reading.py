@@ -24,10 +24,9 @@ from askance.core.types import (
     Token,
     untrusted,
 )
-from askance.methods.selfrag.deciding import SearchRule, found_for
 from askance.methods.selfrag.judging import fitting, passage_parts
 from askance.methods.selfrag.method import SelfragKnobs
-from askance.methods.selfrag.segments import Action
+from askance.methods.selfrag.segments import Action, SearchRule, found_for
 from askance.methods.selfrag.tasks import (
     prompt_head,
     task_of,

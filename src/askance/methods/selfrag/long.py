@@ -18,8 +18,16 @@ from typing import Literal
 
 from askance.core.ports import Run
 from askance.core.types import Hit, Key, Question
-from askance.methods.selfrag.deciding import SearchRule, show
-from askance.methods.selfrag.segments import START, Action, Constraints, Path, Segment, Weights
+from askance.methods.selfrag.segments import (
+    START,
+    Action,
+    Constraints,
+    Path,
+    SearchRule,
+    Segment,
+    Weights,
+    show,
+)
 from askance.methods.selfrag.tokens import likeliest, without_tokens
 from askance.methods.selfrag.writing import Writer
 from askance.tree.beam import Rules, beam_search

@@ -12,11 +12,10 @@ from askance.methods.bounded import Bounded
 from askance.methods.budget import NoRoom
 from askance.methods.finishing import checked, elicited
 from askance.methods.prompts import OWN, Layout, Wording, layout_needs
-from askance.methods.selfrag.deciding import Mode, SearchRule
 from askance.methods.selfrag.judging import NativeScorer, PromptedScorer, ReflectionScorer
 from askance.methods.selfrag.long import LongForm
 from askance.methods.selfrag.native import NativeWriter
-from askance.methods.selfrag.segments import Citing, Constraints, Path, Weights, cited
+from askance.methods.selfrag.segments import Citing, Constraints, Mode, Path, SearchRule, Weights, cited
 from askance.methods.selfrag.short import ShortForm
 from askance.methods.selfrag.tasks import (
     OWN_INSTRUCTIONS,

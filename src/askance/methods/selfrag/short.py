@@ -7,8 +7,7 @@ from typing import Literal
 from askance.core.ports import Run
 from askance.core.types import Hit, Question
 from askance.methods.labels import softmax
-from askance.methods.selfrag.deciding import SearchRule, show
-from askance.methods.selfrag.segments import Constraints, Path, Segment, Weights
+from askance.methods.selfrag.segments import Constraints, Path, SearchRule, Segment, Weights, show
 from askance.methods.selfrag.tasks import named_option, options_of
 from askance.methods.selfrag.writing import Writer
 from askance.text.answers import normalise_answer
