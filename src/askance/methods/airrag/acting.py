@@ -1,6 +1,6 @@
 """The actions of AirRAG: what each asks of the model, and the states that its replies lead to."""
 
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
 from contextlib import suppress
 from dataclasses import dataclass, field, replace
 
@@ -54,7 +54,7 @@ class Acting:
     async def draw(self, state: State, node: str, action: str) -> list[Outcome[State]] | None:
         """The different states that an action leads to; none where it gives nothing, None without room."""
         own = {
-            SAY: self._analyse,
+            SAY: self._plan,
             DA: self._answer_directly,
             RA: self._answer_next,
             QT: self._transform,
@@ -73,20 +73,19 @@ class Acting:
             await self.judge.judge(ends, self.judging or self.allowance)
         return list(found.values())
 
-    async def _analyse(self, state: State, node: str) -> list[Outcome[State]]:
-        said = await self._said(SAY, (), self.prompts.say(), node, parse_queries, self.closing(state))
+    async def _plan(self, state: State, node: str) -> list[Outcome[State]]:
+        said = await self._said(SAY, state, self.prompts.say(), node)
         question = self.prompts.question.text
         return [Outcome(state.planned(queries, question), votes) for queries, votes in said]
 
     async def _answer_directly(self, state: State, node: str) -> list[Outcome[State]]:
-        said = await self._said(DA, (), self.prompts.da(), node, _final, self.for_judging(state))
+        said = await self._said(DA, state, self.prompts.da(), node)
         return [Outcome(state.concluded(DA, answer), votes) for (answer,), votes in said]
 
     async def _transform(self, state: State, node: str) -> list[Outcome[State]]:
         current = state.pending[0] if state.pending else ""
         about = (current, *(f"{pair.question}\n{pair.answer}" for pair in state.history))
-        prompt = self.prompts.qt(state.history, current)
-        said = await self._said(QT, about, prompt, node, parse_queries, self.closing(state))
+        said = await self._said(QT, state, self.prompts.qt(state.history, current), node, about)
         return [Outcome(state.transformed(queries), votes) for queries, votes in said]
 
     async def _answer_next(self, state: State, node: str) -> list[Outcome[State]]:
@@ -98,11 +97,10 @@ class Acting:
         found = await self._search(query, state)
         if not found:
             return [Outcome(state.answered(query, REFUSAL, (), refused=True))]
-        keep = self.closing(state)
         shown = found if self.airrag.passages else found[: self._num_passages(state, found)]
 
         def fits(number: int) -> bool:
-            return self._has_room(self.prompts.ra(shown[:number], query), self.airrag.answer_tokens, keep)
+            return self._has_room(RA, state, self.prompts.ra(shown[:number], query))
 
         num_hits = most_that_fit(len(shown), fits)
         self.allowance.was_short |= num_hits != len(shown)
@@ -110,7 +108,7 @@ class Acting:
             raise NoRoom
         shown = shown[:num_hits]
         about = (normalise_answer(query), *(hit.passage.id for hit in shown))
-        said = await self._said(RA, about, self.prompts.ra(shown, query), node, _final, keep)
+        said = await self._said(RA, state, self.prompts.ra(shown, query), node, about)
         return [
             Outcome(state.answered(query, answer, found, refused=is_refusal(answer)), votes)
             for (answer,), votes in said
@@ -119,7 +117,7 @@ class Acting:
     async def _sum_up(self, state: State, node: str) -> list[Outcome[State]]:
         """The final answer; where its call has no room, the last sub-query's answer stands for it."""
         try:
-            said = await self._said(SA, (), self._summary(state), node, _final, self.for_judging(state))
+            said = await self._said(SA, state, self._summary(state), node)
         except NoRoom:
             if not state.history:
                 raise
@@ -161,32 +159,26 @@ class Acting:
             search, lambda hits: self._num_passages(state, hits, 1), airrag.most_passages
         )
 
-    async def _said(
-        self,
-        action: str,
-        about: Said,
-        prompt: Prompt,
-        node: str,
-        read: Callable[[str], Said],
-        keep: int,
-    ) -> Replies:
+    async def _said(self, action: str, state: State, prompt: Prompt, node: str, about: Said = ()) -> Replies:
         """The different replies, and how many samples gave each. Empty ones are asked for once more.
 
         The one that has most in common with all samples (equation 2) stands first: a rollout enters it.
         """
-        sampling = self.airrag.sampling(action, is_chat="chat" in self.prompts.model.capabilities)
+        sampling = self._sampling(action)
         num_samples, key = self.airrag.samples_of(action), (node, action)
         remembered = (action, *about)
         may_remember = sampling.temperature == 0 and action in (RA, QT)
         if may_remember and remembered in self.memory:
             return self.memory[remembered]
-        written = await self._written(prompt, sampling, num_samples, key, keep)
+        asked = GenerateRequest(prompt, sampling, n=num_samples, key=key)
+        written = await self._written(action, state, asked)
         if len(written) < num_samples:
+            again = replace(asked, n=num_samples - len(written), key=(*key, "again"))
             with suppress(NoRoom):  # what was written before stands
-                missing = num_samples - len(written)
-                written += await self._written(prompt, sampling, missing, (*key, "again"), keep)
+                written += await self._written(action, state, again)
         votes: dict[Said, tuple[Said, int]] = {}
-        for said in map(read, written):
+        for text in written:
+            said = parse_queries(text) if action in (SAY, QT) else (parse_final(text),)
             if action in (SAY, QT) or said[0]:
                 compared = tuple(map(normalise_answer, said))
                 first, count = votes.get(compared, (said, 0))
@@ -196,21 +188,19 @@ class Acting:
             self.memory[remembered] = found
         return found
 
-    async def _written(
-        self, prompt: Prompt, sampling: Sampling, num_samples: int, key: tuple[str, ...], keep: int
-    ) -> list[str]:
+    async def _written(self, action: str, state: State, asked: GenerateRequest) -> list[str]:
         """What the samples say, without citation markers: what was found up to now may be quoted."""
-        model, events = self.prompts.model, self.run.trace.events
+        question, events = self.prompts.question, self.run.trace.events
         before = len(events)
-        if not self._has_room(prompt, sampling.max_tokens, keep):
+        if not self._has_room(action, state, asked.prompt):
             self.allowance.was_short = True
             raise NoRoom
-        generations = await model.generate(GenerateRequest(prompt, sampling, n=num_samples, key=key))
-        told = [
-            plain(each.text, lambda: quotable(self.prompts.question, events[:before])).text
-            for each in generations
-        ]
+        found = await self.prompts.model.generate(asked)
+        told = [plain(each.text, lambda: quotable(question, events[:before])).text for each in found]
         return [text for text in told if any(map(str.isalnum, text))]
+
+    def _sampling(self, action: str) -> Sampling:
+        return self.airrag.sampling(action, is_chat="chat" in self.prompts.model.capabilities)
 
     def _num_passages(self, state: State, found: Sequence[Hit], planned: int | None = None) -> int:
         """How many the window has room for, and the allowance, if those still to be asked for get as many.
@@ -259,7 +249,7 @@ class Acting:
         ordered = sorted(state.hits, key=lambda hit: hit.passage.id not in tops)
 
         def fits(prompt: Prompt) -> bool:
-            return self._has_room(prompt, self.airrag.summary_tokens, self.for_judging(state))
+            return self._has_room(SA, state, prompt)
 
         def with_hits(number: int) -> Prompt:
             return self.prompts.sa(state.history, ordered[:number], shows_examples=True)
@@ -276,8 +266,10 @@ class Acting:
             raise NoRoom
         return prompt
 
-    def _has_room(self, prompt: Prompt, max_tokens: int, keep: int) -> bool:
-        return has_room(self.prompts.model, prompt, max_tokens, keep=keep)
+    def _has_room(self, action: str, state: State, prompt: Prompt) -> bool:
+        """Whether a call has room, and behind it what ends the path."""
+        keep = self.for_judging(state) if action in (DA, SA) else self.closing(state)
+        return has_room(self.prompts.model, prompt, self._sampling(action).max_tokens, keep=keep)
 
 
 def _by_agreement(found: Sequence[tuple[Said, int]]) -> Replies:
@@ -285,7 +277,3 @@ def _by_agreement(found: Sequence[tuple[Said, int]]) -> Replies:
     scores = jcd_scores([" ".join(said) for said, _ in found], [votes for _, votes in found])
     order = sorted(range(len(found)), key=lambda at: -round(scores[at], 9))
     return tuple(found[at] for at in order)
-
-
-def _final(text: str) -> Said:
-    return (parse_final(text),)

@@ -16,25 +16,15 @@ from collections.abc import Sequence
 from dataclasses import dataclass, replace
 from typing import Literal
 
-from askance.core.ports import Run
-from askance.core.types import Hit, Key, Question
-from askance.methods.selfrag.segments import (
-    START,
-    Action,
-    Constraints,
-    Path,
-    SearchRule,
-    Segment,
-    Weights,
-    show,
-)
+from askance.core.types import Hit, Key
+from askance.methods.selfrag.segments import START, Action, Path, Segment, show
+from askance.methods.selfrag.short import Form
 from askance.methods.selfrag.tokens import likeliest, without_tokens
-from askance.methods.selfrag.writing import Writer
 from askance.tree.beam import Rules, beam_search
 
 
-@dataclass(kw_only=True, slots=True)
-class LongForm:
+@dataclass(kw_only=True)
+class LongForm(Form):
     """How the answer to one question grows.
 
     Attributes:
@@ -43,13 +33,6 @@ class LongForm:
         path_power: the sum of the scores of n segments is divided by n to this power.
     """
 
-    question: Question
-    run: Run
-    writer: Writer
-    rule: SearchRule
-    weights: Weights
-    constraints: Constraints
-    passages: int
     retrieval: Literal["dynamic", "static"]
     width: int
     path_power: float
@@ -57,7 +40,6 @@ class LongForm:
 
     async def answer(self, max_segments: int) -> Path:
         """The best path of the beam, finished or not."""
-        start, onward = await self.writer.begin() if self.rule.mode == "adaptive" else (Path(), {})
         rules = Rules(
             grow=self._grow,
             score=self._score,
@@ -68,8 +50,9 @@ class LongForm:
             drop=self._drop,
             together=self.writer.together,
         )
-        start = replace(start, onward=onward)
-        finished, beam = await beam_search(start, rules, width=self.width, max_steps=max_segments)
+        finished, beam = await beam_search(
+            await self.begin(), rules, width=self.width, max_steps=max_segments
+        )
         return await self._best([*finished, *beam])
 
     def _score(self, path: Path) -> float:
@@ -123,16 +106,15 @@ class LongForm:
 
     async def _hits(self, path: Path, action: Action) -> tuple[Hit, ...]:
         """The passages for the question, and for the segment written last where each is searched for."""
-        rule, query = self.rule, self.question.text
+        query = self.question.text
         if self.retrieval == "static" and action == "retrieve":
             if self._static is None:
-                searching = rule.found(self.run, path.onward, action, query, self.passages)
-                self._static = asyncio.ensure_future(searching)
+                self._static = asyncio.ensure_future(self.found(path, action, query))
             else:
-                rule.decide(self.run, path.onward, action, "")
+                self.rule.decide(self.run, path.onward, action, "")
             return await self._static
         last = next((each.text for each in path.segments[-1:] if each.action != "lead"), "")
-        return await rule.found(self.run, path.onward, action, f"{query} {last}".strip(), self.passages)
+        return await self.found(path, action, f"{query} {last}".strip())
 
     async def _grown(self, path: Path, action: Action, hits: Sequence[Hit | None], first: int) -> list[Path]:
         """The segments that no hard constraint rejects and that say something, numbered from `first`."""

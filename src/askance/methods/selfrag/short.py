@@ -7,7 +7,7 @@ from typing import Literal
 from askance.core.ports import Run
 from askance.core.types import Hit, Question
 from askance.methods.labels import softmax
-from askance.methods.selfrag.segments import Constraints, Path, SearchRule, Segment, Weights, show
+from askance.methods.selfrag.segments import Action, Constraints, Path, SearchRule, Segment, Weights, show
 from askance.methods.selfrag.tasks import named_option, options_of
 from askance.methods.selfrag.writing import Writer
 from askance.text.answers import normalise_answer
@@ -16,14 +16,9 @@ Scored = tuple[Segment, float]
 """A whole answer and its score."""
 
 
-@dataclass(frozen=True, kw_only=True, slots=True)
-class ShortForm:
-    """How the answer to one question is found among those of all passages.
-
-    Attributes:
-        aggregation: how passages vote for options.
-        dedupe: of equal answers to an open question that of the best passage is taken.
-    """
+@dataclass(kw_only=True)
+class Form:
+    """What either form needs to know to answer one question."""
 
     question: Question
     run: Run
@@ -32,6 +27,28 @@ class ShortForm:
     weights: Weights
     constraints: Constraints
     passages: int
+
+    async def begin(self) -> Path:
+        """What is written before anything is decided, and what the first decision is read from."""
+        if self.rule.mode != "adaptive":
+            return Path()
+        start, onward = await self.writer.begin()
+        return replace(start, onward=onward)
+
+    async def found(self, path: Path, action: Action, query: str) -> tuple[Hit, ...]:
+        """The decision behind a path, and the passages that it finds."""
+        return await self.rule.found(self.run, path.onward, action, query, self.passages)
+
+
+@dataclass(kw_only=True)
+class ShortForm(Form):
+    """How the answer to one question is found among those of all passages.
+
+    Attributes:
+        aggregation: how passages vote for options.
+        dedupe: of equal answers to an open question that of the best passage is taken.
+    """
+
     aggregation: Literal["score_sum", "option_likelihood"]
     dedupe: bool
 
@@ -40,14 +57,12 @@ class ShortForm:
 
         Without passages, and where hard constraints reject every answer, it is written without retrieval.
         """
-        run, writer, question = self.run, self.writer, self.question
-        start, onward = await writer.begin() if self.rule.mode == "adaptive" else (Path(), {})
-        action = self.rule.action(onward, start)
-        hits = await self.rule.found(run, onward, action, question.text, self.passages)
+        question, start = self.question, await self.begin()
+        hits = await self.found(start, self.rule.action(start.onward, start), question.text)
         candidates = await self._candidates(start, hits)
         if not candidates:
-            segment = await writer.write(start, "none", None, key=("none",), whole=True)
-            show(run, f"{start.name}.{len(hits) + 1}", segment, self.weights.of_answer(segment), "")
+            segment = await self.writer.write(start, "none", None, key=("none",), whole=True)
+            show(self.run, f"{start.name}.{len(hits) + 1}", segment, self.weights.of_answer(segment), "")
             return start.then(segment, len(hits) + 1), named_option(segment.text, question)
         if not options_of(question):
             best, option = self._best(candidates), ""
