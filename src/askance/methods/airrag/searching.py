@@ -6,18 +6,10 @@ from dataclasses import dataclass, field
 
 from askance.core.ports import Model, Run
 from askance.core.types import Question
+from askance.methods.airrag import choosing
 from askance.methods.airrag.acting import Acting, Memory
 from askance.methods.airrag.actions import Legality
-from askance.methods.airrag.choosing import (
-    Chosen,
-    Ending,
-    choose,
-    clustered,
-    is_chosen,
-    jcd_scores,
-    num_kept_for_choosing,
-    valid,
-)
+from askance.methods.airrag.choosing import Chosen, Ending
 from askance.methods.airrag.knobs import AirragKnobs
 from askance.methods.airrag.prompts import Prompts
 from askance.methods.airrag.reward import Judge
@@ -113,7 +105,7 @@ class Searching:
         airrag = self.airrag
         allowance = (self.account if airrag.count_verifier else Account(None)).share(1)
         prompts = self._prompts(AllowedModel(self.run.model, allowance))
-        chosen = await choose(airrag.verifier, endings, prompts, airrag.summary_tokens, self.run)
+        chosen = await choosing.choose(airrag.verifier, endings, prompts, airrag.summary_tokens, self.run)
         self.num_verifying = allowance.num_input
         return chosen
 
@@ -189,14 +181,14 @@ class Searching:
 
     def _is_settled(self, tree: Tree[State]) -> bool:
         """Whether the rollouts that are left are not wanted any more."""
-        airrag, endings = self.airrag, valid(self.endings(tree))
+        airrag, endings = self.airrag, choosing.valid(self.endings(tree))
         num_more = (airrag.rollouts - tree.num_rollouts) * airrag.answer_samples
         num_ended = tree.num_rollouts - tree.num_failed
         # An eager expansion draws for more ends than its rollout comes to.
         counts = airrag.stop_decided and airrag.expansion == "lazy"
-        if 0 < airrag.stop_agreed <= num_ended and len(clustered(endings)) == 1:
+        if 0 < airrag.stop_agreed <= num_ended and len(choosing.clustered(endings)) == 1:
             why = f"{num_ended} rollouts agree"
-        elif counts and is_chosen(airrag.verifier, endings, num_more):
+        elif counts and choosing.is_chosen(airrag.verifier, endings, num_more):
             why = "no vote to come can change the words of the answer"
         else:
             return False
@@ -214,7 +206,7 @@ class Searching:
         may_call = num_candidates > 1 or airrag.samples > 1 or airrag.answer_samples > 1
         if airrag.l_max is None or airrag.verifier != "sa" or not airrag.count_verifier or not may_call:
             return 0
-        return num_kept_for_choosing(self._prompts(self.run.model), num_candidates, airrag.l_max)
+        return choosing.num_kept_for_choosing(self._prompts(self.run.model), num_candidates, airrag.l_max)
 
     def _for_direct_answer(self) -> int:
         acting = self._acting(Allowance(self.account, 0))
@@ -229,7 +221,7 @@ class Searching:
         The N of equation 2 counts answers: refusals take nothing from what these have in common.
         """
         told = [node for node in terminals if Ending(node.state).is_valid]
-        scores = jcd_scores([node.state.answer or "" for node in told])
+        scores = choosing.jcd_scores([node.state.answer or "" for node in told])
         rewards = {id(node): self._reward(node, score) for node, score in zip(told, scores, strict=True)}
         return [rewards.get(id(node), 0.0) for node in terminals]
 

@@ -113,9 +113,9 @@ class NativeScorer:
 
 
 def passage_parts(hit: Hit) -> tuple[Span, ...]:
-    """A passage between its two tokens; strings of reflection tokens in it are broken."""
-    title, text = disarmed(hit.passage.title)[0], disarmed(hit.passage.text)[0]
-    return (Span(OPENS), untrusted(title), Span("\n"), untrusted(text), Span(CLOSES))
+    """A passage between its two tokens; what it says was disarmed when it was found (`found_for`)."""
+    title, text = untrusted(hit.passage.title), untrusted(hit.passage.text)
+    return (Span(OPENS), title, Span("\n"), text, Span(CLOSES))
 
 
 def _text(text: str) -> tuple[Span, ...]:

@@ -12,24 +12,13 @@ from askance.methods.bounded import Bounded
 from askance.methods.budget import NoRoom
 from askance.methods.finishing import checked, elicited
 from askance.methods.prompts import OWN, Layout, Wording, layout_needs
+from askance.methods.selfrag import tasks
 from askance.methods.selfrag.judging import NativeScorer, PromptedScorer, ReflectionScorer
 from askance.methods.selfrag.long import LongForm
 from askance.methods.selfrag.native import NativeWriter
 from askance.methods.selfrag.segments import Citing, Constraints, Mode, Path, SearchRule, Weights, cited
 from askance.methods.selfrag.short import ShortForm
-from askance.methods.selfrag.tasks import (
-    OWN_INSTRUCTIONS,
-    Instructions,
-    Separator,
-    Task,
-    asked_text,
-    named_option,
-    options_of,
-    prompt_head,
-    shown_options,
-    task_of,
-    written_options,
-)
+from askance.methods.selfrag.tasks import OWN_INSTRUCTIONS, Instructions, Separator, Task
 from askance.methods.selfrag.tokens import Group, Vocabulary, check_abilities, has_reflection_tokens
 from askance.methods.selfrag.writing import PromptedWriter, Writer
 from askance.text.answers import short_answer
@@ -170,7 +159,7 @@ class Selfrag(SelfragKnobs):
             raise NoRoom("no segment had room")
         run.trace.commit(text)
         if is_native:
-            short = _short(text, question) if options_of(question) else text
+            short = _short(text, question) if tasks.options_of(question) else text
             return Answer(text, option or short, citations)
         shown = () if path.in_use is None else (path.in_use,)
         text += "" if option else await elicited(self, question, run, path.written.rstrip(), shown)
@@ -207,10 +196,10 @@ class Selfrag(SelfragKnobs):
 
     def head(self, question: Question, run: Run) -> tuple[Span, ...]:
         """The prompt of a checkpoint up to where the answer begins."""
-        task = task_of(self.task, question)
-        asked = asked_text(question, shown_options(question) if task == "choice" else ())
+        task = tasks.task_of(self.task, question)
+        asked = tasks.asked_text(question, tasks.shown_options(question) if task == "choice" else ())
         separator = "training" if self.separator == "auto" else self.separator
-        return prompt_head(asked, task, self.instructions, separator, run.trace)
+        return tasks.prompt_head(asked, task, self.instructions, separator, run.trace)
 
     def writer(
         self, question: Question, run: Run, scorer: ReflectionScorer | None, head: tuple[Span, ...] | None
@@ -234,7 +223,7 @@ class Selfrag(SelfragKnobs):
         return NativeWriter(
             **shared,
             head=head,
-            written_options=written_options(self.task, question),
+            written_options=tasks.written_options(self.task, question),
             scan_tokens=self.scan_tokens or (25 if self.form == "long" else 1),
             reads_first=self.threshold is not None,
             evidence=self.evidence,
@@ -243,4 +232,4 @@ class Selfrag(SelfragKnobs):
 
 
 def _short(text: str, question: Question) -> str:
-    return named_option(text, question) if options_of(question) else short_answer(text, question)
+    return tasks.named_option(text, question) if tasks.options_of(question) else short_answer(text, question)

@@ -7,24 +7,9 @@ from typing import Literal
 from askance.core.ports import Run
 from askance.core.trace import Decided, WordSignal
 from askance.core.types import Citation, Hit, TokenIds
+from askance.methods.selfrag import tokens
 from askance.methods.selfrag.tasks import note_disarmed
-from askance.methods.selfrag.tokens import (
-    FULLY,
-    IRRELEVANT,
-    SEARCH,
-    UNSUPPORTED,
-    UTILITIES,
-    Distribution,
-    disarmed_hit,
-    likeliest,
-    relevance_score,
-    search_share,
-    support_score,
-    utility_score,
-    wants_search,
-    wants_to_go_on,
-    without_tokens,
-)
+from askance.methods.selfrag.tokens import Distribution
 from askance.text.sentences import sentence_spans
 
 Action = Literal["retrieve", "continue", "none", "lead"]
@@ -135,9 +120,10 @@ class Weights:
 
         Support that is not judged yet counts as much as it can: the score is an upper bound then.
         """
-        backing = segment.support if segment.is_judged else {FULLY: 1.0}
-        score = self.sequence * segment.sequence_score + self.relevance * relevance_score(segment.relevance)
-        return score + self.support * support_score(backing)
+        backing = segment.support if segment.is_judged else {tokens.FULLY: 1.0}
+        relevance = self.relevance * tokens.relevance_score(segment.relevance)
+        score = self.sequence * segment.sequence_score + relevance
+        return score + self.support * tokens.support_score(backing)
 
     def of_answer(self, segment: Segment) -> float:
         """The score of a segment that is a whole answer."""
@@ -145,7 +131,7 @@ class Weights:
 
     def of_utility(self, utility: Distribution) -> float:
         """What a whole answer's utility adds to its score."""
-        return self.utility * utility_score(utility)
+        return self.utility * tokens.utility_score(utility)
 
 
 @dataclass(frozen=True, slots=True)
@@ -158,15 +144,15 @@ class Constraints:
 
     def rejection(self, segment: Segment) -> str:
         """Why a segment is rejected, or nothing."""
-        if self.unsupported and UNSUPPORTED in segment.labels:
+        if self.unsupported and tokens.UNSUPPORTED in segment.labels:
             return "its passage does not support it"
-        if self.irrelevant and IRRELEVANT in segment.labels:
+        if self.irrelevant and tokens.IRRELEVANT in segment.labels:
             return "its passage is irrelevant"
         return self.uselessness(segment.labels)
 
     def uselessness(self, labels: Collection[str]) -> str:
         """Why an answer of that utility is rejected, or nothing."""
-        grades = [grade for grade, label in enumerate(UTILITIES, start=1) if label in labels]
+        grades = [grade for grade, label in enumerate(tokens.UTILITIES, start=1) if label in labels]
         if grades and grades[0] < self.least_utility:
             return f"its utility is {grades[0]}, less than {self.least_utility}"
         return ""
@@ -182,11 +168,11 @@ def cited(path: Path, which: Citing) -> tuple[str, tuple[Citation, ...]]:
     text, citations = "", list[Citation]()
     numbers: dict[str, int] = {}
     for segment in path.segments:
-        piece = without_tokens(segment.text)
+        piece = tokens.without_tokens(segment.text)
         if not piece:
             continue
         text += (" " if text else "") + piece
-        if segment.hit is not None and not segment.labels & {IRRELEVANT, UNSUPPORTED}:
+        if segment.hit is not None and not segment.labels & {tokens.IRRELEVANT, tokens.UNSUPPORTED}:
             number = numbers.setdefault(segment.hit.passage.id, len(numbers) + 1)
             spans = sentence_spans(piece)
             start = len(text) - len(piece)
@@ -211,9 +197,9 @@ class SearchRule:
         """How the next segment of `path` begins."""
         if self.mode != "adaptive":
             return "retrieve" if self.mode == "always" else "none"
-        if wants_to_go_on(onward) and path.in_use is not None:
+        if tokens.wants_to_go_on(onward) and path.in_use is not None:
             return "continue"
-        return "retrieve" if wants_search(onward, self.threshold) else "none"
+        return "retrieve" if tokens.wants_search(onward, self.threshold) else "none"
 
     def decide(self, run: Run, onward: Distribution, action: Action, query: str) -> Decided:
         """The decision in the trace, with the probabilities it was read from.
@@ -221,7 +207,7 @@ class SearchRule:
         Args:
             query: empty where the passages are there already.
         """
-        share = search_share(onward)
+        share = tokens.search_share(onward)
         has_words = self.mode == "adaptive" and self.threshold is not None and onward
         outcome = "keep" if action != "retrieve" else "search" if query else "reuse"
         return run.trace.decide(
@@ -231,7 +217,7 @@ class SearchRule:
             signal="share of [Retrieval]",
             threshold=self.threshold,
             query=query if action == "retrieve" else "",
-            words=(WordSignal(SEARCH, share, is_hit=action == "retrieve"),) if has_words else (),
+            words=(WordSignal(tokens.SEARCH, share, is_hit=action == "retrieve"),) if has_words else (),
             numbers={**onward, **({"share": share} if onward else {})},
         )
 
@@ -248,16 +234,16 @@ class SearchRule:
         if action == "continue":
             return "the model goes on with the passage it has"
         if self.threshold is None:
-            return f"the likeliest token is {likeliest(onward) or 'none of the three'}"
+            return f"the likeliest token is {tokens.likeliest(onward) or 'none of the three'}"
         above = "above" if action == "retrieve" else "not above"
-        return f"the share of [Retrieval] is {search_share(onward):.2f}, {above} {self.threshold:g}"
+        return f"the share of [Retrieval] is {tokens.search_share(onward):.2f}, {above} {self.threshold:g}"
 
 
 async def found_for(run: Run, decision: Decided, k: int) -> tuple[Hit, ...]:
     """The passages for a decision's query, strings of reflection tokens in them broken and counted."""
     with run.trace.because(decision):
         hits = await run.retriever.search(decision.query, k)
-    cleaned = [disarmed_hit(hit) for hit in hits]
+    cleaned = [tokens.disarmed_hit(hit) for hit in hits]
     note_disarmed(run.trace, "passage", sum(count for _, count in cleaned))
     return tuple(hit for hit, _ in cleaned)
 
@@ -281,9 +267,9 @@ def show(run: Run, node: str, segment: Segment, score: float, rejected: str) -> 
         numbers={
             "score" if segment.is_judged else "score at most": score,
             "sequence": segment.sequence_score,
-            "relevance": relevance_score(segment.relevance),
-            **({"support": support_score(segment.support)} if segment.is_judged else {}),
-            "utility": utility_score(segment.utility),
+            "relevance": tokens.relevance_score(segment.relevance),
+            **({"support": tokens.support_score(segment.support)} if segment.is_judged else {}),
+            "utility": tokens.utility_score(segment.utility),
         },
         distributions={name: dict(probs) for name, probs in judged.items() if probs},
         rejected=rejected,

@@ -1,6 +1,7 @@
 """Self-RAG's short form (Asai et al. 2024, section 3.3): an answer for each passage; one is taken."""
 
-from collections.abc import Iterable, Sequence
+import math
+from collections.abc import Sequence
 from dataclasses import dataclass, replace
 from typing import Literal
 
@@ -64,12 +65,10 @@ class ShortForm(Form):
             segment = await self.writer.write(start, "none", None, key=("none",), whole=True)
             show(self.run, f"{start.name}.{len(hits) + 1}", segment, self.weights.of_answer(segment), "")
             return start.then(segment, len(hits) + 1), named_option(segment.text, question)
-        if not options_of(question):
-            best, option = self._best(candidates), ""
-        elif self.aggregation == "score_sum":
-            best, option = self._greatest_sum(candidates)
+        if options_of(question):
+            best, option = await self._voted(start, candidates)
         else:
-            best, option = await self._likeliest(start, candidates)
+            best, option = self._best(candidates), ""
         number = 1 + next(at for at, hit in enumerate(hits) if hit is best.hit)
         return start.then(best, number), option
 
@@ -101,22 +100,37 @@ class ShortForm(Form):
         same = normalise_answer(best.text)
         return next(segment for segment, _ in candidates if normalise_answer(segment.text) == same)
 
-    def _greatest_sum(self, candidates: Sequence[Scored]) -> tuple[Segment, str]:
-        """The option whose answers' scores add up to most.
+    async def _voted(self, start: Path, candidates: Sequence[Scored]) -> tuple[Segment, str]:
+        """The option with the greatest sum of votes; ties go to more passages behind it, then to the first.
 
-        Other texts can win only where no option was given.
+        By `score_sum` a passage votes with its answer's score for the option that its answer names; other
+        texts can win only where no option was given. By `option_likelihood` it votes for all options, as
+        likely as it makes them, each weighted by the score as far as that is above 0.
         """
-        options = options_of(self.question)
-        names = [named_option(segment.text, self.question) for segment, _ in candidates]
-        if not any(names):
-            names = [normalise_answer(segment.text) for segment, _ in candidates]
-        named = [(name, score) for name, (_, score) in zip(names, candidates, strict=True)]
-        won = _won([option for option in options if option in names] or names, named, names)
-        best = max((at for at, name in enumerate(names) if name == won), key=lambda at: candidates[at][1])
-        return candidates[best][0], won if won in options else ""
+        options = allowed = options_of(self.question)
+        if self.aggregation == "score_sum":
+            names = [named_option(segment.text, self.question) for segment, _ in candidates]
+            if not any(names):
+                names = [normalise_answer(segment.text) for segment, _ in candidates]
+            allowed = tuple(option for option in options if option in names) or tuple(names)
+            ballots = [(score, {name: 1.0}) for name, (_, score) in zip(names, candidates, strict=True)]
+        else:
+            shares = await self._likelihoods(start, candidates)
+            ballots = [(max(score, 0.0), each) for each, (_, score) in zip(shares, candidates, strict=True)]
 
-    async def _likeliest(self, start: Path, candidates: Sequence[Scored]) -> tuple[Segment, str]:
-        """The option that is likeliest over all passages, each weighted by its score above 0."""
+        def votes(option: str) -> tuple[float, int]:
+            backing = sum(max(share, key=share.__getitem__) == option for _, share in ballots)
+            return sum(weight * share.get(option, 0.0) for weight, share in ballots), backing
+
+        won = max(allowed, key=votes)
+        weights = [weight * share[won] if won in share else -math.inf for weight, share in ballots]
+        best = candidates[weights.index(max(weights))][0]
+        if self.aggregation == "option_likelihood":
+            best = replace(best, written=won)
+        return best, won if won in options else ""
+
+    async def _likelihoods(self, start: Path, candidates: Sequence[Scored]) -> list[dict[str, float]]:
+        """The share of each option by the passage of each candidate; equal ones where nothing tells."""
         options = options_of(self.question)
         found = await self.writer.together(
             self.writer.options(start, segment.hit, options)
@@ -125,21 +139,4 @@ class ShortForm(Form):
         )
         equal = [1 / len(options)] * len(options)
         shares = [share if any(share) else equal for share in map(softmax, found)]
-        weighted = [
-            [max(score, 0.0) * each for each in share]
-            for (_, score), share in zip(candidates, shares, strict=True)
-        ]
-        votes = [vote for each in weighted for vote in zip(options, each, strict=True)]
-        won = _won(options, votes, [options[share.index(max(share))] for share in shares])
-        place = options.index(won)
-        best = max(range(len(candidates)), key=lambda at: weighted[at][place])
-        return replace(candidates[best][0], written=won), won
-
-
-def _won(options: Sequence[str], votes: Iterable[tuple[str, float]], backing: Sequence[str]) -> str:
-    """The option with the greatest sum of votes; ties go to more passages behind it, then to the first."""
-    sums = dict.fromkeys(options, 0.0)
-    for option, vote in votes:
-        if option in sums:
-            sums[option] += vote
-    return max(options, key=lambda option: (sums[option], backing.count(option)))
+        return [dict(zip(options, share, strict=True)) for share in shares]
