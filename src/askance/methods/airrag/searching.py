@@ -36,13 +36,10 @@ class Searching:
     _beside: Acting | None = None
     _rollouts: dict[int, Acting] = field(default_factory=dict)
     _memory: Memory = field(default_factory=dict)
-    _kept: int = 0
 
     def __post_init__(self) -> None:
         airrag, models = self.airrag, self.run.models
         self.account = Account(airrag.l_max)
-        self._kept = self._for_verifier()
-        self.account.set_aside += self._kept
         if airrag.is_judged:
             self.judge = Judge(self._prompts(models.get("reward", self.run.model)))
             if airrag.reward == "consistency" and not airrag.count_verifier:
@@ -50,7 +47,8 @@ class Searching:
 
     async def tree(self) -> Tree[State]:
         """The search, and beside it a direct answer."""
-        airrag = self.airrag
+        airrag, kept = self.airrag, self._for_verifier()
+        self.account.set_aside += kept
         if airrag.draws_beside:
             self._beside = self._acting(self.account.part(self._for_direct_answer()))
         rules = Rules(
@@ -76,7 +74,11 @@ class Searching:
             seed=f"{self.run.seed} {self.question.id}",
         )
         start = State(pending=(self.question.text,)) if airrag.actions.is_lite else State()
-        return await search(start, rules, settings)
+        tree = await search(start, rules, settings)
+        for acting in self._rollouts.values():  # what nobody needs any more
+            acting.allowance.close()
+        self.account.set_aside -= kept
+        return tree
 
     def endings(self, tree: Tree[State]) -> list[Ending]:
         """Where distinct paths ended, those drawn but not entered included, in the order of the tree."""
@@ -91,7 +93,6 @@ class Searching:
 
     async def last_resort(self, tree: Tree[State]) -> list[Ending]:
         """A direct answer, where no path has ended: with all that is left, if it was not in vain before."""
-        self._release()
         if self.account.most is None and DA in tree.root.dead:
             return []
         acting = self._acting(self.account.share(1), is_judged=False)
@@ -101,7 +102,6 @@ class Searching:
 
     async def choose(self, endings: Sequence[Ending]) -> Chosen:
         """The verifier's choice, for which it may read what was kept for it."""
-        self._release()
         airrag = self.airrag
         allowance = (self.account if airrag.count_verifier else Account(None)).share(1)
         prompts = self._prompts(AllowedModel(self.run.model, allowance))
@@ -126,13 +126,6 @@ class Searching:
         prompts = self._prompts(AllowedModel(self.run.model, allowance))
         judge = self.judge if is_judged else None
         return Acting(self.airrag, prompts, self.run, allowance, judge, self._judging, dict(self._memory))
-
-    def _release(self) -> None:
-        """Give back what nobody needs any more, once the search is over."""
-        for acting in self._rollouts.values():
-            acting.allowance.close()
-        self.account.set_aside -= self._kept
-        self._kept = 0
 
     async def _draw(self, node: Node[State], action: str, rollout: int) -> list[Outcome[State]] | None:
         if self._beside is None or action != DA or node.parent is not None:

@@ -12,8 +12,6 @@ from askance.text.answers import normalise_answer
 
 SAY, DA, RA, QT, SA = "say", "da", "ra", "qt", "sa"
 """System analysis, direct answer, retrieval-answer, query transformation, summary-answer."""
-ACTIONS = (SAY, RA, QT, SA, DA)
-"""In the order in which they are tried where nothing else speaks for one."""
 SAME_QUERY = 0.9
 """Share of common words from which a proposed query counts as asked already."""
 

@@ -134,7 +134,6 @@ class NativeWriter(Writer):
             onward=distribution(written.dropped[0], "retrieve") if finish == "retrieve" else {},
             sequence_score=sequence_score(counted),
             is_last=finish in ("end", "utility"),
-            finish=finish,
         )
 
     async def _closed(self, path: Path, segment: Segment, key: Key) -> Segment:

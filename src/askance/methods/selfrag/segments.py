@@ -32,7 +32,6 @@ class Segment:
         sequence_score: geometric mean of the probabilities of its tokens.
         is_last: the answer is over behind it.
         is_judged: nothing is missing that its score depends on; otherwise its support is.
-        finish: what ended it, as in `Generation`.
     """
 
     written: str
@@ -47,7 +46,6 @@ class Segment:
     sequence_score: float = 0.0
     is_last: bool = False
     is_judged: bool = True
-    finish: str = ""
 
     @property
     def text(self) -> str:

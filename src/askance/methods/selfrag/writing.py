@@ -56,7 +56,7 @@ class Writer(ABC):
         except NoRoom as why:
             self.was_short = True
             self.run.trace.decide("segment", "no room", str(why))
-            return Segment("", action, hit, finish="no room")
+            return Segment("", action, hit)
         segment = self._judged(segment, relevance)
         if not whole or not segment.text:
             return segment
@@ -163,7 +163,6 @@ class PromptedWriter(Writer):
             passage,
             sequence_score=sequence_score(written.tokens),
             is_last=written.finish in ("end", "stop") or has_answer(path.written + written.text),
-            finish=written.finish,
         )
 
     def _options(self, path: Path, hit: Hit, options: tuple[str, ...]) -> tuple[Prompt, Sequence[str]]:
