@@ -33,8 +33,9 @@ from askance.core.types import GenerateRequest, Hit, Passage, Sampling
 from askance.eval.compare import mean_interval
 from askance.eval.datasets import Example, read_dataset
 from askance.eval.datasets.single_hop import UNANSWERABLE
-from askance.methods.airrag.prompts import is_refusal, parse_final, retrieval_answer_prompt
-from askance.methods.selfrag.prompts import RELEVANCE, options, relevance_prompt
+from askance.methods.airrag.prompts import Prompts, is_refusal, parse_final
+from askance.methods.labels import label_options
+from askance.methods.selfrag.prompts import LABELS, judgement_prompt
 from askance.runtime.durable import write_atomically
 from askance.runtime.many import many
 from askance.wire import load_model
@@ -90,7 +91,7 @@ async def ask(model: Model, example: Example) -> Row:
     """One question over its own paragraph."""
     (paragraph,) = example.grounds.paragraphs
     hits = (Hit(Passage("1", paragraph.title, paragraph.text), 1.0, 1),)
-    prompt = retrieval_answer_prompt(model, hits, example.question.text)
+    prompt = Prompts(model, example.question).ra(hits, example.question.text)
     (reply,) = await model.generate(
         GenerateRequest(prompt, Sampling(REPLY_TOKENS, stop=("\n",)), key=("refusal",))
     )
@@ -103,8 +104,10 @@ async def compare(model: Model, example: Example) -> Row:
     """The scores of all paragraphs of one question: supporting ones, and distractors."""
     scores: dict[bool, list[float]] = {True: [], False: []}
     for paragraph in example.grounds.paragraphs:
-        prompt = relevance_prompt(model, example.question, Passage("", paragraph.title, paragraph.text))
-        relevant, irrelevant = await model.score(prompt, options(RELEVANCE, prompt))
+        passage = Passage("", paragraph.title, paragraph.text)
+        prompt = judgement_prompt(model, example.question, "relevance", [passage])
+        options = label_options(prompt, LABELS["relevance"].values())
+        relevant, irrelevant = await model.score(prompt, options)
         scores[paragraph.is_supporting].append(relevant.logprob - irrelevant.logprob)
     return {"supporting": scores[True], "distractors": scores[False]}
 

@@ -17,16 +17,7 @@ from askance.core.ports import Model
 from askance.core.types import Passage, Prompt
 from askance.eval.datasets import Example
 from askance.eval.datasets.grounds import Paragraph, Triple
-from askance.methods.selfrag.prompts import (
-    RELEVANCE,
-    RETRIEVAL,
-    SUPPORT,
-    USEFULNESS,
-    relevance_prompt,
-    retrieval_prompt,
-    support_prompt,
-    usefulness_prompt,
-)
+from askance.methods.selfrag.prompts import LABELS, judgement_prompt
 from askance.train.reader.lesson import Lesson, reply
 from askance.train.reader.passages import Showing, as_hits, fitted
 from askance.train.reader.reading import reasoning
@@ -39,8 +30,8 @@ def relevance(example: Example, model: Model, showing: Showing, random_: random.
     for is_supporting, label in ((True, "[Relevant]"), (False, "[Irrelevant]")):
         paragraph = _one(example, showing, random_, is_supporting=is_supporting)
         if paragraph is not None:
-            prompt = relevance_prompt(model, example.question, paragraph)
-            yield _judged("relevance", example, prompt, RELEVANCE, label)
+            prompt = judgement_prompt(model, example.question, "relevance", [paragraph])
+            yield _judged("relevance", example, prompt, LABELS["relevance"], label)
 
 
 def support(
@@ -72,8 +63,8 @@ def support(
         passage, label = _one(example, showing, random_, is_supporting=False), "[No support / Contradictory]"
     if passage is None or (case == 3 and _names(passage, fact)):
         return
-    prompt = support_prompt(model, example.question, "", sentence, passage)
-    yield _judged("support", example, prompt, SUPPORT, label)
+    prompt = judgement_prompt(model, example.question, "support", [passage], "", sentence)
+    yield _judged("support", example, prompt, LABELS["support"], label)
 
 
 def usefulness(example: Example, other: Example, model: Model, random_: random.Random) -> Iterator[Lesson]:
@@ -87,9 +78,8 @@ def usefulness(example: Example, other: Example, model: Model, random_: random.R
         answer, label = reasoning(other).text, "[Utility:1]"
     else:
         return
-    yield _judged(
-        "usefulness", example, usefulness_prompt(model, example.question, answer), USEFULNESS, label
-    )
+    prompt = judgement_prompt(model, example.question, "utility", said=answer)
+    yield _judged("usefulness", example, prompt, LABELS["utility"], label)
 
 
 def retrieval(example: Example, model: Model, showing: Showing, random_: random.Random) -> Iterator[Lesson]:
@@ -106,9 +96,9 @@ def retrieval(example: Example, model: Model, showing: Showing, random_: random.
     if at < len(told):
         is_told = any(_tells(paragraph, told[at][0]) for paragraph in shown)
         label = "[Continue to Use Evidence]" if is_told else "[Retrieval]"
-    hits = as_hits(shown)
-    prompt = retrieval_prompt(model, example.question, so_far, hits)
-    yield _judged("retrieval", example, prompt, RETRIEVAL, label)
+    passages = [hit.passage for hit in as_hits(shown)]
+    prompt = judgement_prompt(model, example.question, "retrieve", passages, so_far)
+    yield _judged("retrieval", example, prompt, LABELS["retrieve"], label)
 
 
 def _tells(paragraph: Paragraph, fact: Triple) -> bool:

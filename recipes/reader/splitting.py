@@ -12,7 +12,7 @@ from askance.core.ports import Model
 from askance.core.types import Demo
 from askance.eval.datasets import Example
 from askance.eval.datasets.grounds import Triple
-from askance.methods.airrag.prompts import analysis_prompt, summary_prompt, transformation_prompt
+from askance.methods.airrag.prompts import Prompts
 from askance.methods.airrag.wording import READER
 from askance.train.reader.lesson import Lesson, reply
 from askance.train.reader.passages import Showing, among_distractors
@@ -51,9 +51,7 @@ def splitting(example: Example, model: Model) -> Iterator[Lesson]:
     if not told and example.hops != 1:
         return
     target = "\n".join(hop.planned for hop in told) if len(told) > 1 or example.hops != 1 else NOTHING
-    yield reply(
-        "splitting", example.question.id, analysis_prompt(model, example.question, words=READER), target
-    )
+    yield reply("splitting", example.question.id, Prompts(model, example.question, READER).say(), target)
 
 
 def following_up(example: Example, model: Model, random_: random.Random) -> Iterator[Lesson]:
@@ -68,7 +66,7 @@ def following_up(example: Example, model: Model, random_: random.Random) -> Iter
     target = told[at].resolved if at < len(told) else NOTHING
     if is_planned and told[at].planned == told[at].resolved:
         target = NOTHING  # as good as it can be asked
-    prompt = transformation_prompt(model, example.question, history, current, words=READER)
+    prompt = Prompts(model, example.question, READER).qt(history, current)
     yield reply("following_up", example.question.id, prompt, target)
 
 
@@ -80,7 +78,7 @@ def summing_up(example: Example, model: Model, showing: Showing, random_: random
     grounds = example.grounds
     hits = among_distractors(grounds.supporting, (), showing, random_) if random_.random() < 0.5 else ()
     history = tuple(Demo(hop.resolved, hop.answer) for hop in told)
-    prompt = summary_prompt(model, example.question, history, hits or (), words=READER)
+    prompt = Prompts(model, example.question, READER).sa(history, hits or ())
     yield reply("summing_up", example.question.id, prompt, example.golds[0])
 
 

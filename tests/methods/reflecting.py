@@ -112,11 +112,8 @@ class Judged:
 
     async def answer(self, question, run):
         method = self.selfrag
-        if self.over_tokens:
-            writer = method.native_writer(question, run, method.head(question, run), self.scorer)
-        else:
-            writer = method.prompted_writer(question, run, self.scorer)
-        return await method.answer_with(writer, question, run)
+        head = method.head(question, run) if self.over_tokens else None
+        return await method.answer_with(method.writer(question, run, self.scorer, head), question, run)
 
 
 @dataclass(frozen=True, slots=True)
@@ -128,17 +125,13 @@ class ScriptedScorer:
     supports: Callable[[str, str], Distribution] = lambda sentence, passage: {}
     utilities: Callable[[str], Distribution] = lambda answer: {}
 
-    async def retrieve(self, so_far, hits, *, key):
-        return self.retrieves(so_far)
-
-    async def relevance(self, hit, *, key):
-        return self.relevances(hit.passage.text)
-
-    async def support(self, so_far, sentence, hit, *, key):
-        return self.supports(sentence, hit.passage.text)
-
-    async def utility(self, answer, *, key):
-        return self.utilities(answer)
+    async def judge(self, group, hit, so_far, said, *, key):
+        if group == "retrieve":
+            return self.retrieves(so_far)
+        if group == "utility":
+            return self.utilities(said)
+        passage = hit.passage.text
+        return self.relevances(passage) if group == "relevance" else self.supports(said, passage)
 
 
 def slow_score(reply: Reply, *, use=1, rel=1.0, sup=1.0, util=0.5, whole=True, text_only=False) -> float:

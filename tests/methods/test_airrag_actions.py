@@ -20,7 +20,7 @@ def test_actions_from_text():
     assert make_method("airrag", {"actions": "sa,qt,ra"}).actions == WITHOUT_ANALYSIS
     assert make_method("airrag_lite", {"actions": "say,da,ra,qt,sa"}).actions == ALL
     found = make_method("airrag", {"actions": "say,ra,qt,sa,dragin"}).actions
-    assert (found.names, found.further[0][1]) == (("dragin",), Dragin())
+    assert (found.names, found.named[0][1]) == (("dragin",), Dragin())
     assert str(found) == "say,ra,qt,sa,dragin"
     assert "Dragin(" in repr(Airrag(actions=found))
 

@@ -1,6 +1,7 @@
 """AirRAG's prompts, text by text in both layouts, and how replies to them are read."""
 
 import asyncio
+from dataclasses import replace
 
 import pytest
 from hypothesis import given, settings
@@ -10,15 +11,10 @@ from askance.core.types import Chat, Demo, GenerateRequest, Hit, Passage, Questi
 from askance.methods.airrag.prompts import (
     MOST_QUERIES,
     Candidate,
-    analysis_prompt,
-    candidates_prompt,
-    direct_prompt,
+    Prompts,
     is_refusal,
     parse_final,
     parse_queries,
-    retrieval_answer_prompt,
-    summary_prompt,
-    transformation_prompt,
 )
 from askance.methods.airrag.wording import OWN, REFUSAL
 from askance.models.scripted import ScriptedModel
@@ -35,38 +31,44 @@ KNOWN = "Known: Which river flows through Pisa? The Arno.\nKnown: Is it long? Ye
 EXAMPLE = Demo("Who was the father of the queen?", "Who was the queen?\nWho was her father?")
 RAW = frozenset({"raw", "score"})
 
+
+def showing(model):
+    words = replace(OWN, say_demos=(EXAMPLE,), qt_demos=(EXAMPLE,), sa_demos=(EXAMPLE,))
+    return Prompts(model, QUESTION, words, examples=1)
+
+
 PROMPTS = {
-    "SAY": (lambda model: analysis_prompt(model, QUESTION), OWN.say, ASKED, "Queries:"),
+    "SAY": (lambda model: Prompts(model, QUESTION).say(), OWN.say, ASKED, "Queries:"),
     "RA": (
-        lambda model: retrieval_answer_prompt(model, HITS, "Which  river?"),
+        lambda model: Prompts(model, QUESTION).ra(HITS, "Which  river?"),
         OWN.ra,
         f"{SHOWN}Question: Which river?",
         "Answer:",
     ),
     "QT": (
-        lambda model: transformation_prompt(model, QUESTION, HISTORY, "Which\nsea?"),
+        lambda model: Prompts(model, QUESTION).qt(HISTORY, "Which\nsea?"),
         OWN.qt,
         f"{ASKED}\n{KNOWN}Next query: Which sea?",
         "Queries:",
     ),
     "QT, nothing pending": (
-        lambda model: transformation_prompt(model, QUESTION, (), " "),
+        lambda model: Prompts(model, QUESTION).qt((), " "),
         OWN.qt,
         f"{ASKED}\nNext query: None",
         "Queries:",
     ),
     "SA": (
-        lambda model: summary_prompt(model, QUESTION, HISTORY, HITS),
+        lambda model: Prompts(model, QUESTION).sa(HISTORY, HITS),
         OWN.sa,
         f"{SHOWN}{KNOWN}{ASKED}",
         "Answer:",
     ),
     "SA, no passages": (
-        lambda model: summary_prompt(model, QUESTION, HISTORY), OWN.sa, f"{KNOWN}{ASKED}", "Answer:"
+        lambda model: Prompts(model, QUESTION).sa(HISTORY), OWN.sa, f"{KNOWN}{ASKED}", "Answer:"
     ),
     "verifier": (
-        lambda model: candidates_prompt(
-            model, QUESTION, (Candidate("The\nTyrrhenian Sea", 3, HISTORY), Candidate("The Adriatic")), HITS
+        lambda model: Prompts(model, QUESTION).verify(
+            (Candidate("The\nTyrrhenian Sea", 3, HISTORY), Candidate("The Adriatic")), HITS
         ),
         OWN.verify,
         f"{SHOWN}Candidates:\n- The Tyrrhenian Sea (3)\n{KNOWN}- The Adriatic\n{ASKED}",
@@ -84,13 +86,14 @@ def hostile(text):
     """Every prompt with `text` wherever text from outside goes."""
     question, hits = Question("q", text, options=(text,)), (Hit(Passage("a", text, text), 1.0, 1),)
     pairs = (Demo(text, text),)
+    words = replace(OWN, say_demos=pairs, qt_demos=pairs, sa_demos=pairs)
     return [
-        lambda model: analysis_prompt(model, question, pairs),
-        lambda model: direct_prompt(model, question),
-        lambda model: retrieval_answer_prompt(model, hits, text),
-        lambda model: transformation_prompt(model, question, pairs, text, pairs),
-        lambda model: summary_prompt(model, question, pairs, hits, pairs),
-        lambda model: candidates_prompt(model, question, (Candidate(text, 2, pairs),), hits),
+        lambda model: Prompts(model, question, words, 1).say(),
+        lambda model: Prompts(model, question).da(),
+        lambda model: Prompts(model, question).ra(hits, text),
+        lambda model: Prompts(model, question, words, 1).qt(pairs, text),
+        lambda model: Prompts(model, question, words, 1).sa(pairs, hits, shows_examples=True),
+        lambda model: Prompts(model, question).verify((Candidate(text, 2, pairs),), hits),
     ]
 
 
@@ -113,23 +116,23 @@ def test_plain_text_has_the_same_parts_and_ends_in_a_cue(name):
 def test_a_direct_answer_is_asked_for_with_the_bare_question():
     chat, raw = ScriptedModel(), ScriptedModel(capabilities=RAW)
     asked = ASKED.removeprefix("Question: ")
-    assert shown(direct_prompt(chat, QUESTION), chat).endswith(f"<|user|>{asked}<|end|><|assistant|>")
-    assert shown(direct_prompt(raw, QUESTION), raw) == f"{asked}\nAnswer:"
+    assert shown(Prompts(chat, QUESTION).da(), chat).endswith(f"<|user|>{asked}<|end|><|assistant|>")
+    assert shown(Prompts(raw, QUESTION).da(), raw) == f"{asked}\nAnswer:"
 
 
 def test_options_stand_below_the_question():
     model = ScriptedModel(capabilities=RAW)
     question = Question("q", "Which?", task="choice", options=("the Arno", "the Po"))
-    prompt = shown(summary_prompt(model, question, ()), model)
+    prompt = shown(Prompts(model, question).sa(()), model)
     assert prompt.endswith("\n\nQuestion: Which?\nOptions: the Arno; the Po\nAnswer:")
 
 
 @pytest.mark.parametrize(
     ("make", "cue"),
     [
-        (lambda model: analysis_prompt(model, QUESTION, (EXAMPLE,)), "Queries:"),
-        (lambda model: transformation_prompt(model, QUESTION, (), "", (EXAMPLE,)), "Queries:"),
-        (lambda model: summary_prompt(model, QUESTION, (), (), (EXAMPLE,)), "Answer:"),
+        (lambda model: showing(model).say(), "Queries:"),
+        (lambda model: showing(model).qt((), ""), "Queries:"),
+        (lambda model: showing(model).sa((), shows_examples=True), "Answer:"),
     ],
 )
 def test_examples_are_turns_of_a_chat_and_lines_with_the_cue_in_plain_text(make, cue):
@@ -165,8 +168,8 @@ def ids_of(model, prompt):
 
 
 def test_models_with_a_chat_format_get_a_chat(qwen, plain_llama):
-    assert isinstance(analysis_prompt(qwen, QUESTION), Chat)
-    assert not isinstance(analysis_prompt(plain_llama, QUESTION), Chat)
+    assert isinstance(Prompts(qwen, QUESTION).say(), Chat)
+    assert not isinstance(Prompts(plain_llama, QUESTION).say(), Chat)
 
 
 @pytest.mark.parametrize(

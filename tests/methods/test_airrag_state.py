@@ -8,7 +8,9 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from askance.core.types import Demo, Hit, Passage
-from askance.methods.airrag.state import DA, QT, RA, SA, SAY, Legality, State, is_same
+from askance.methods.airrag.actions import ALL, FULL, WITHOUT_ANALYSIS, Actions, Legality
+from askance.methods.airrag.state import DA, QT, RA, SA, SAY, State, is_same
+from askance.methods.dragin import Dragin
 
 QUESTION = "Where does the creek under the bridge end?"
 HITS = tuple(Hit(Passage(id, id, id), 1 / rank, rank) for rank, id in enumerate("ab", start=1))
@@ -53,9 +55,9 @@ def test_what_was_asked_is_not_asked_again():
 def test_two_repeats_on_a_path_end_it():
     state = State().planned(("a b", "c d", "e f"), QUESTION)
     state = state.answered("a b", "1", HITS, refused=False).transformed(("a b",))
-    assert Legality().actions(state) == (RA,)
+    assert Legality().after(state) == (RA,)
     state = state.answered("c d", "2", HITS, refused=False).transformed(("c d",))
-    assert Legality().actions(state) == (SA,)
+    assert Legality().after(state) == (SA,)
 
 
 def test_passages_stand_once_the_best_of_each_retrieval_first():
@@ -101,19 +103,19 @@ def test_the_same_query(one, other, same):
 
 
 def test_actions_at_the_root():
-    assert Legality().actions(State()) == (SAY,)
-    assert Legality(further=("dragin",)).actions(State()) == (SAY, "dragin")
-    assert Legality(is_lite=True).actions(State()) == (RA, QT)
+    assert Legality().after(State()) == (SAY,)
+    assert Legality(Actions(FULL, (("dragin", Dragin()),))).after(State()) == (SAY, "dragin")
+    assert Legality(WITHOUT_ANALYSIS).after(State()) == (RA, QT)
 
 
 def test_what_gave_nothing_is_replaced_by_a_summary_or_at_the_root_by_a_search():
     legality = Legality()
-    assert legality.actions(State(), frozenset({SAY})) == (RA,)
-    assert legality.actions(State(), frozenset({SAY, RA})) == (DA,)
-    assert legality.actions(State(), frozenset({SAY, RA, DA})) == ()
+    assert legality.after(State(), frozenset({SAY})) == (RA,)
+    assert legality.after(State(), frozenset({SAY, RA})) == (DA,)
+    assert legality.after(State(), frozenset({SAY, RA, DA})) == ()
     state = State().planned(("one", "two"), QUESTION).answered("one", "1", HITS, refused=False)
-    assert legality.actions(state, frozenset({QT})) == (SA,)
-    assert legality.actions(state, frozenset({QT, SA})) == ()
+    assert legality.after(state, frozenset({QT})) == (SA,)
+    assert legality.after(state, frozenset({QT, SA})) == ()
 
 
 def step(state, action, chance):
@@ -134,10 +136,10 @@ FOLLOWS_LITE = {"": {RA, QT}, RA: {QT, SA}, QT: {RA, SA}}
 @given(st.integers(), st.booleans(), st.booleans())
 def test_every_path_keeps_to_the_table(seed, is_lite, early_summary):
     chance = random.Random(seed)
-    legality = Legality(is_lite, most_depth=9 if is_lite else 10, early_summary=early_summary)
+    legality = Legality(WITHOUT_ANALYSIS if is_lite else ALL, early_summary=early_summary)
     state = State(pending=(QUESTION,) if is_lite else ())
     while state.answer is None:
-        actions = legality.actions(state)
+        actions = legality.after(state)
         assert actions
         assert set(actions) <= (FOLLOWS_LITE if is_lite else FOLLOWS)[state.last]
         if state.last == QT and not state.pending:
@@ -146,7 +148,7 @@ def test_every_path_keeps_to_the_table(seed, is_lite, early_summary):
             assert QT not in actions
         state = step(state, chance.choice(actions), chance)
     taken = [each.action for each in state.steps]
-    assert state.depth <= legality.most_depth
+    assert len(state.steps) <= (9 if is_lite else 10)
     assert state.times(RA) <= 4
     assert state.times(QT) <= 4
     assert (RA, RA) not in pairwise(taken)

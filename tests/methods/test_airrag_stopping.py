@@ -6,34 +6,38 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from askance.methods.airrag.choosing import Ending, Vote, is_chosen, is_decided, jcd_scores, ranking
+from askance.methods.airrag.choosing import Ending, is_chosen, jcd_scores, ranking
 from askance.methods.airrag.method import Airrag
 from askance.methods.airrag.state import State
 from askance.text.answers import normalise_answer
 from tests.methods.bridge import Varied, decisions, model, run
 
 ANSWERS = st.lists(st.sampled_from("abcd"), min_size=0, max_size=3).map(" ".join)
-VOTES = st.lists(st.builds(Vote, ANSWERS, st.integers(1, 3)), min_size=1, max_size=5)
 
 
-def chosen(votes):
-    best = votes[
-        ranking(votes, jcd_scores([vote.answer for vote in votes], [vote.copies for vote in votes]))[0]
-    ]
-    return set(normalise_answer(best.answer).split())
+def ended(answer, copies=1, **more):
+    return Ending(State(answer=answer), copies, **more)
 
 
-@given(VOTES, st.lists(ANSWERS, max_size=4))
-def test_what_is_decided_no_further_answer_changes(votes, further):
-    if is_decided(votes, len(further)):
-        assert chosen([*votes, *map(Vote, further)]) == chosen(votes)
+ENDINGS = st.lists(st.builds(ended, ANSWERS, st.integers(1, 3)), min_size=1, max_size=5)
+
+
+def chosen(endings):
+    scores = jcd_scores([each.answer for each in endings], [each.copies for each in endings])
+    return set(normalise_answer(endings[ranking(endings, scores)[0]].answer).split())
+
+
+@given(ENDINGS, st.lists(ANSWERS, max_size=4))
+def test_what_is_decided_no_further_answer_changes(endings, further):
+    if is_chosen("jcd", endings, len(further)):
+        assert chosen([*endings, *map(ended, further)]) == chosen(endings)
 
 
 def test_a_majority_of_all_answers_that_there_will_be_decides():
-    votes = [Vote("the Po", 3), Vote("po"), Vote("Arno")]
-    assert is_decided(votes, 2)
-    assert not is_decided(votes, 3)
-    assert not is_decided([], 0)
+    endings = [ended("the Po", 3), ended("po"), ended("Arno")]
+    assert is_chosen("jcd", endings, 2)
+    assert not is_chosen("jcd", endings, 3)
+    assert not is_chosen("jcd", [], 0)
 
 
 @pytest.mark.parametrize(
@@ -42,9 +46,9 @@ def test_a_majority_of_all_answers_that_there_will_be_decides():
     + [(other, 0, False) for other in ("sa", "emb", "rm")],
 )
 def test_votes_tell_beforehand_and_other_verifiers_do_not(verifier, num_more, expected):
-    endings = [Ending(State(), Vote("Po", 2), 0.9), Ending(State(), Vote("Arno"), 0.3)]
+    endings = [ended("Po", 2, score=0.9), ended("Arno", score=0.3)]
     assert is_chosen(verifier, endings, num_more) == expected
-    assert not is_chosen(verifier, [Ending(State(), Vote("unknown", 9), 0.9)], 0), "no answer at all"
+    assert not is_chosen(verifier, [ended("unknown", 9, score=0.9)], 0), "no answer at all"
 
 
 KNOBS = {"rollouts": 12, "samples": 2, "wave": 2, "verifier": "jcd", "stop_decided": True}

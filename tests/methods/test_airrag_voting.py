@@ -3,7 +3,8 @@
 import numpy as np
 import pytest
 
-from askance.methods.airrag.choosing import Vote, clustered, emb_scores, jcd_scores, ranking
+from askance.methods.airrag.choosing import Ending, clustered, emb_scores, jcd_scores, ranking
+from askance.methods.airrag.state import State
 from tests.tolerances import near
 
 RIVERS = ("Delaware River", "the Delaware River in Eddystone", "Mohawk River")
@@ -29,13 +30,17 @@ def test_emb_is_the_mean_cosine():
     assert emb_scores(vectors, (2, 1, 1)) == near([2.6 / 4, 3.0 / 4, 1.8 / 4], "formula", "float32")
 
 
+def ended(answer, **more):
+    return Ending(State(answer=answer), **more)
+
+
 @pytest.mark.parametrize(
     ("one", "other"),
     [
-        (Vote("a", visits=2), Vote("b", visits=1, reward=9)),
-        (Vote("a", reward=0.5), Vote("b", reward=0.4)),
-        (Vote("a"), Vote("b c")),
-        (Vote("a"), Vote("b")),
+        (ended("a", visits=2), ended("b", visits=1, reward=9)),
+        (ended("a", reward=0.5), ended("b", reward=0.4)),
+        (ended("a"), ended("b c")),
+        (ended("a"), ended("b")),
     ],
     ids=["visits", "reward", "words", "earlier"],
 )
@@ -45,5 +50,5 @@ def test_ties(one, other):
 
 
 def test_clusters_are_equal_answers():
-    votes = [Vote("The Po"), Vote("Arno"), Vote("po.")]
-    assert clustered(votes) == [[0, 2], [1]]
+    endings = [ended("The Po"), ended("Arno"), ended("po.")]
+    assert clustered(endings) == [[0, 2], [1]]

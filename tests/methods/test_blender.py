@@ -379,7 +379,7 @@ def test_members_take_knobs_by_name(settings):
     twice = make_method("blender", {"methods": "Single,More=SINGLE", "More.passages": "9"})
     assert short_repr(twice) == "blender (methods=single,More=single[passages=9])", "with what More is"
     action = make_method("airrag", {"actions": "say,ra,qt,sa,single", "single.passages": "9"})
-    assert action.actions.further == (("single", Single(passages=9)),)
+    assert action.actions.named == (("single", Single(passages=9)),)
 
 
 @pytest.mark.parametrize(

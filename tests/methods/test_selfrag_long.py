@@ -4,7 +4,6 @@ import pytest
 
 from askance.core.trace import Generated
 from askance.core.types import Passage, Span
-from askance.methods.selfrag.method import Selfrag
 from askance.methods.selfrag.segments import Path
 from askance.methods.selfrag.tokens import (
     IRRELEVANT,
@@ -101,7 +100,7 @@ def test_scores_are_those_of_a_slow_sum():
     ],
 )
 def test_the_power_of_the_number_of_segments(power, scores, total):
-    assert Selfrag(path_power=power).long_form.score(Path(scores=scores)) == near(total)
+    assert Path(scores=scores).score(power) == near(total)
 
 
 @pytest.mark.parametrize(("power", "text"), [(1.0, "One p."), (0.0, "One a. Two.")])

@@ -5,19 +5,10 @@ import math
 
 import pytest
 
-from askance.core.types import Chat, GenerateRequest, Hit, Passage, Question, Sampling
-from askance.methods.selfrag import prompts as selfrag
-from askance.methods.selfrag.prompts import (
-    RELEVANCE,
-    RETRIEVAL,
-    SUPPORT,
-    USEFULNESS,
-    options,
-    relevance_prompt,
-    retrieval_prompt,
-    support_prompt,
-    usefulness_prompt,
-)
+from askance.core.types import Chat, GenerateRequest, Passage, Question, Sampling
+from askance.methods.labels import label_options
+from askance.methods.selfrag.prompts import INSTRUCTIONS, LABELS, SYSTEM, judgement_prompt
+from askance.methods.selfrag.tokens import GROUPS
 from askance.models.scripted import ScriptedModel
 from tests.tolerances import tolerance
 
@@ -25,56 +16,51 @@ QUESTION = Question("q", "Which river\nflows through Pisa?")
 ASKED = "Question: Which river flows through Pisa?\n"
 ARNO = Passage("a", "Arno", "The Arno flows\nthrough Pisa.")
 PO = Passage("p", "", "The Po flows through Turin.")
-HITS = (Hit(ARNO, 2.0, 1), Hit(PO, 1.0, 2))
 SHOWN = "Passage: Arno: The Arno flows through Pisa.\n"
 RAW = frozenset({"raw", "score"})
 
 PROMPTS = {
     "retrieval": (
-        lambda model: retrieval_prompt(model, QUESTION, "Pisa lies\nin Italy.", HITS[:1]),
+        lambda model: judgement_prompt(model, QUESTION, "retrieve", [ARNO], "Pisa lies\nin Italy."),
         f"[1] Arno: The Arno flows through Pisa.\n{ASKED}",
-        selfrag.RETRIEVAL_INSTRUCTION,
+        INSTRUCTIONS["retrieve"],
         "Answer so far: Pisa lies in Italy.\n",
     ),
     "retrieval, before the first sentence": (
-        lambda model: retrieval_prompt(model, QUESTION, ""),
+        lambda model: judgement_prompt(model, QUESTION, "retrieve"),
         ASKED,
-        selfrag.RETRIEVAL_INSTRUCTION,
+        INSTRUCTIONS["retrieve"],
         "Answer so far:\n",
     ),
     "relevance": (
-        lambda model: relevance_prompt(model, QUESTION, ARNO),
+        lambda model: judgement_prompt(model, QUESTION, "relevance", [ARNO]),
         f"{ASKED}{SHOWN}",
-        selfrag.RELEVANCE_INSTRUCTION,
+        INSTRUCTIONS["relevance"],
         "",
     ),
     "support": (
-        lambda model: support_prompt(model, QUESTION, "Pisa is old.", "It lies on\nthe Arno.", ARNO),
+        lambda model: judgement_prompt(
+            model, QUESTION, "support", [ARNO], "Pisa is old.", "It lies on\nthe Arno."
+        ),
         f"{ASKED}{SHOWN}",
-        selfrag.SUPPORT_INSTRUCTION,
+        INSTRUCTIONS["support"],
         "Answer so far: Pisa is old.\nSentence: It lies on the Arno.\n",
     ),
     "support of the first sentence": (
-        lambda model: support_prompt(model, QUESTION, " ", "It lies there.", PO),
+        lambda model: judgement_prompt(model, QUESTION, "support", [PO], " ", "It lies there."),
         f"{ASKED}Passage: The Po flows through Turin.\n",
-        selfrag.SUPPORT_INSTRUCTION,
+        INSTRUCTIONS["support"],
         "Sentence: It lies there.\n",
     ),
     "usefulness": (
-        lambda model: usefulness_prompt(model, QUESTION, "The Arno.\nIt is long."),
+        lambda model: judgement_prompt(model, QUESTION, "utility", said="The Arno.\nIt is long."),
         ASKED,
-        selfrag.USEFULNESS_INSTRUCTION,
+        INSTRUCTIONS["utility"],
         "Answer: The Arno. It is long.\n",
     ),
 }
-GROUPS = {
-    "retrieval": (RETRIEVAL, selfrag.RETRIEVAL_INSTRUCTION),
-    "relevance": (RELEVANCE, selfrag.RELEVANCE_INSTRUCTION),
-    "support": (SUPPORT, selfrag.SUPPORT_INSTRUCTION),
-    "usefulness": (USEFULNESS, selfrag.USEFULNESS_INSTRUCTION),
-}
 named = pytest.mark.parametrize("name", PROMPTS)
-grouped = pytest.mark.parametrize("group", GROUPS)
+grouped = pytest.mark.parametrize("group", LABELS)
 
 
 def laid_out(at_hand, instruction, judged):
@@ -89,10 +75,10 @@ def hostile(text):
     """Every prompt with `text` wherever text from outside goes."""
     question, passage = Question("q", text, options=(text,)), Passage("a", text, text)
     return [
-        lambda model: retrieval_prompt(model, question, text, (Hit(passage, 1.0, 1),)),
-        lambda model: relevance_prompt(model, question, passage),
-        lambda model: support_prompt(model, question, text, text, passage),
-        lambda model: usefulness_prompt(model, question, text),
+        lambda model: judgement_prompt(model, question, "retrieve", [passage], text),
+        lambda model: judgement_prompt(model, question, "relevance", [passage]),
+        lambda model: judgement_prompt(model, question, "support", [passage], text, text),
+        lambda model: judgement_prompt(model, question, "utility", said=text),
     ]
 
 
@@ -101,9 +87,7 @@ def test_a_chat_has_a_system_turn_and_one_user_turn_with_all_parts_in_order(name
     make, *parts = PROMPTS[name]
     model = ScriptedModel()
     asked = laid_out(*parts).removesuffix("\n")
-    assert shown(make(model), model) == (
-        f"<|system|>{selfrag.SYSTEM}<|end|><|user|>{asked}<|end|><|assistant|>"
-    )
+    assert shown(make(model), model) == (f"<|system|>{SYSTEM}<|end|><|user|>{asked}<|end|><|assistant|>")
 
 
 @named
@@ -117,9 +101,9 @@ def test_judgements_of_one_passage_begin_alike():
     """What a model has read for one, it need not read again for the other."""
     model = ScriptedModel()
     prompts = [
-        relevance_prompt(model, QUESTION, ARNO),
-        support_prompt(model, QUESTION, "", "It lies there.", ARNO),
-        support_prompt(model, QUESTION, "Pisa is old.", "It lies there.", ARNO),
+        judgement_prompt(model, QUESTION, "relevance", [ARNO]),
+        judgement_prompt(model, QUESTION, "support", [ARNO], "", "It lies there."),
+        judgement_prompt(model, QUESTION, "support", [ARNO], "Pisa is old.", "It lies there."),
     ]
     beginnings = {shown(prompt, model).partition(SHOWN)[0] for prompt in prompts}
     assert len(beginnings) == 1
@@ -149,38 +133,44 @@ def ids_of(model, prompt):
 
 
 def test_groups_have_the_tokens_of_the_paper_in_its_order():
-    assert tuple(RETRIEVAL) == ("[Retrieval]", "[No Retrieval]", "[Continue to Use Evidence]")
-    assert tuple(RELEVANCE) == ("[Relevant]", "[Irrelevant]")
-    assert tuple(SUPPORT) == ("[Fully supported]", "[Partially supported]", "[No support / Contradictory]")
-    assert tuple(USEFULNESS) == tuple(f"[Utility:{grade}]" for grade in (1, 2, 3, 4, 5))
+    assert {group: tuple(labels) for group, labels in LABELS.items()} == GROUPS
 
 
 @grouped
 def test_label_words_differ_from_the_first_letter_on(group):
-    words = GROUPS[group][0].values()
+    words = LABELS[group].values()
     assert len({word[0] for word in words}) == len(words)
 
 
 @grouped
 def test_the_instruction_names_every_label(group):
-    labels, instruction = GROUPS[group]
-    words = [word.strip(".,?") for word in instruction.split()]
-    assert [word for word in labels.values() if word not in words] == []
+    words = [word.strip(".,?") for word in INSTRUCTIONS[group].split()]
+    assert [word for word in LABELS[group].values() if word not in words] == []
 
 
 def test_a_blank_parts_a_label_from_the_cue_of_plain_text():
     chat, raw = ScriptedModel(), ScriptedModel(capabilities=RAW)
-    assert options(RELEVANCE, relevance_prompt(chat, QUESTION, ARNO)) == ("relevant", "irrelevant")
-    assert options(RELEVANCE, relevance_prompt(raw, QUESTION, ARNO)) == (" relevant", " irrelevant")
+    words = LABELS["relevance"].values()
+    in_chat, in_text = (judgement_prompt(model, QUESTION, "relevance", [ARNO]) for model in (chat, raw))
+    assert label_options(in_chat, words) == ("relevant", "irrelevant")
+    assert label_options(in_text, words) == (" relevant", " irrelevant")
 
 
 @pytest.mark.parametrize("name", ["qwen", "plain_llama"])
-@pytest.mark.parametrize("judgement", ["retrieval", "relevance", "support", "usefulness"])
-def test_labels_are_scored_by_models(name, judgement, request):
-    model, labels = request.getfixturevalue(name), GROUPS[judgement][0]
+@pytest.mark.parametrize(
+    ("judgement", "group"),
+    [
+        ("retrieval", "retrieve"),
+        ("relevance", "relevance"),
+        ("support", "support"),
+        ("usefulness", "utility"),
+    ],
+)
+def test_labels_are_scored_by_models(name, judgement, group, request):
+    model, labels = request.getfixturevalue(name), LABELS[group].values()
     prompt = PROMPTS[judgement][0](model)
     assert isinstance(prompt, Chat) == (name == "qwen")
-    scored = asyncio.run(model.score(prompt, options(labels, prompt)))
+    scored = asyncio.run(model.score(prompt, label_options(prompt, labels)))
     probabilities = [math.exp(each.logprob) for each in scored]
     assert len(set(probabilities)) == len(labels)
     assert all(each.num_tokens >= 1 for each in scored)

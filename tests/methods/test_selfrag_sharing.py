@@ -90,9 +90,7 @@ def test_a_dropped_segment_is_told_with_its_bound():
     steps = tried(asked(Judged(method, scorer), ScriptedModel(numbered)))
     assert sorted(supports) == ["Text 0.", "Text 1."]
     told = steps["0.3"]
-    assert told.rejected == (
-        "with full support its answer would have 1.100; the beam is full of better ones, from 1.526"
-    )
+    assert told.rejected == "with full support its answer would have 1.100, and others are better"
     assert "support" not in {**told.distributions, **told.numbers}
     assert steps["0.1"].rejected == ""
     assert "score" in steps["0.1"].numbers
@@ -102,7 +100,7 @@ class FullSearch(Judged):
     """Without bounds: every segment is judged at once."""
 
     async def answer(self, question, run):
-        writer = self.selfrag.prompted_writer(question, run, self.scorer)
+        writer = self.selfrag.writer(question, run, self.scorer, None)
         bounded = writer.write
 
         async def write(path, action, hit, *, key, whole):

@@ -11,11 +11,11 @@ from recipes.reader.splitting import following_up, splitting, summing_up
 from askance.core.types import Chat, Demo, Question, Raw
 from askance.eval.datasets import Example
 from askance.eval.datasets.grounds import Grounds, Step, Triple
-from askance.methods.airrag import prompts as airrag_prompts
-from askance.methods.airrag.prompts import parse_queries
+from askance.methods.airrag.prompts import Prompts, parse_queries
 from askance.methods.airrag.wording import READER, REFUSAL
+from askance.methods.labels import label_options
 from askance.methods.prompts import PLAIN, answer_prompt
-from askance.methods.selfrag import prompts as selfrag_prompts
+from askance.methods.selfrag.prompts import LABELS
 from askance.text.answers import has_answer
 from askance.train.reader.passages import Showing, as_hits
 from askance.train.reader.reading import (
@@ -108,12 +108,13 @@ def test_questions_on_a_paragraph_are_answered_or_refused_by_the_prompt_that_all
     hits = as_hits([PISA])
     told = {(lesson.id, lesson.target, lesson.prompt) for lesson in lessons}
     asked = {each.question.id: each.question.text for each in (TOWER, NO_TOWER)}
+    prompts = Prompts(BOTH, TOWER.question)
+    worked = answer_prompt(BOTH, Question("p1", asked["p1"]), hits, "", "raw", PLAIN)
     assert told == {
-        ("p1", " Pisa lies on the Arno. So the answer is Arno.", answer_prompt(BOTH, Question("p1",
-        asked["p1"]), hits, "", "raw", PLAIN)), ("p1", "Arno", airrag_prompts.retrieval_answer_prompt(BOTH,
-        hits, asked["p1"])), ("p2", REFUSAL, airrag_prompts.retrieval_answer_prompt(BOTH, hits,
-        asked["p2"])),
-    }  # fmt: skip
+        ("p1", " Pisa lies on the Arno. So the answer is Arno.", worked),
+        ("p1", "Arno", prompts.ra(hits, asked["p1"])),
+        ("p2", REFUSAL, prompts.ra(hits, asked["p2"])),
+    }
 
 
 def test_parts_of_a_chain_are_questions_of_their_own():
@@ -171,7 +172,7 @@ def test_countries_are_the_same_or_not_about_as_often():
 
 def test_questions_are_split_as_they_can_be_asked_at_once():
     (lesson,) = splitting(FILM, BOTH)
-    assert lesson.prompt == airrag_prompts.analysis_prompt(BOTH, FILM.question)
+    assert lesson.prompt == Prompts(BOTH, FILM.question).say()
     assert lesson.target == "Who directed Heidi?\nWhen was the director of Heidi born?"
     assert parse_queries(lesson.target) == tuple(lesson.target.split("\n"))
     assert [each.target for each in splitting(ARGON, BOTH)] == ["What is argon?"]
@@ -187,9 +188,7 @@ def test_following_up_puts_what_is_known_in_place():
     planned = "When was the director of Heidi born?"
 
     def asked(history, current):
-        return text_of(
-            airrag_prompts.transformation_prompt(BOTH, FILM.question, history, current, words=READER)
-        )
+        return text_of(Prompts(BOTH, FILM.question, READER).qt(history, current))
 
     assert found == {
         (asked([first], planned), "When was Allan Dwan born?"),
@@ -245,7 +244,7 @@ def test_behind_a_cue_in_plain_text_every_reply_begins_with_a_blank_as_it_is_sco
     }  # fmt: skip
     assert all(text_of(each.prompt).endswith(":|") and each.target[0] == " " for each in lessons)
     for lesson in judging.relevance(FILM, RAW_ONLY, Showing(), rng):
-        assert lesson.target in selfrag_prompts.options(selfrag_prompts.RELEVANCE, lesson.prompt)
+        assert lesson.target in label_options(lesson.prompt, LABELS["relevance"].values())
 
 
 def test_what_follows_from_the_facts():

@@ -7,7 +7,7 @@ from recipes.reader import judging
 
 from askance.core.types import Passage
 from askance.eval.datasets.grounds import Grounds, Paragraph, Triple
-from askance.methods.selfrag import prompts as selfrag_prompts
+from askance.methods.selfrag.prompts import judgement_prompt
 from askance.train.reader.passages import Showing
 from tests.recipes.test_builders import FILM, WHOLE, many
 from tests.train.reader.lessons import (
@@ -26,8 +26,8 @@ HEIDI_BY_DWAN = FILM.grounds.triples[0]
 def test_relevance_holds_a_supporting_paragraph_against_a_distractor():
     relevant, irrelevant = judging.relevance(FILM, BOTH, Showing(), random.Random(0))
     assert (relevant.target, irrelevant.target) == ("relevant", "irrelevant")
-    assert irrelevant.prompt == selfrag_prompts.relevance_prompt(
-        BOTH, FILM.question, Passage("", PISA.title, PISA.text)
+    assert irrelevant.prompt == judgement_prompt(
+        BOTH, FILM.question, "relevance", [Passage("", PISA.title, PISA.text)]
     )
 
 

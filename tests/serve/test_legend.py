@@ -7,7 +7,7 @@ from rich.console import Console
 
 from askance.core.trace import Answered, Asked, Drafted, Searched, Trace, WordSignal
 from askance.core.types import Answer, Hit, Passage, Usage
-from askance.methods.airrag.state import ACTIONS as AIRRAG_ACTIONS
+from askance.methods.airrag.actions import FULL as AIRRAG_ACTIONS
 from askance.methods.dragin import Dragin, DraginPaper
 from askance.methods.selfrag.method import Selfrag
 from askance.serve.legend import ACTIONS, Legend
@@ -80,7 +80,7 @@ def test_the_number_behind_a_title_is_that_of_the_retriever():
 
 def test_actions_of_airrag_have_the_names_of_the_paper():
     assert [ACTIONS[action] for action in AIRRAG_ACTIONS] == [
-        "system analysis", "retrieval-answer", "query transformation", "summary-answer", "direct answer",
+        "system analysis", "direct answer", "retrieval-answer", "query transformation", "summary-answer",
     ]  # fmt: skip
     trace = Trace()
     for action in AIRRAG_ACTIONS:

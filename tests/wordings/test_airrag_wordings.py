@@ -3,15 +3,17 @@
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
-from tests.methods.bridge import WHERE, model, run
+from tests.methods.bridge import QUESTION, WHERE, model, run
 
 from askance.core.errors import InputError, KnobError, PromptsError, UnknownName
 from askance.core.types import Demo
 from askance.methods.airrag.actions import DIRECT, Actions
 from askance.methods.airrag.method import Airrag, AirragLite
+from askance.methods.airrag.prompts import Prompts
 from askance.methods.airrag.wording import OWN, READER, AirragWording
 from askance.methods.blender import Blender
 from askance.wire import make_method, own_prompts, ready_method
+from askance.wordings import toml_of
 from askance.wordings.airrag import AIRRAG_WORDINGS, open_airrag_wording, shown_prompts
 
 PACKAGED_READER = "airrag-reader-eaea6135"
@@ -83,17 +85,10 @@ TEXT = st.text(st.characters(exclude_categories=["Cs"]), max_size=20)
 def test_any_text_survives(tmp_path_factory, texts, questions):
     demos = tuple(Demo(f"{text}?", f"{text}!") for text in questions)
     words = AirragWording(*texts, examples=len(demos), say_demos=demos, sa_demos=demos[:1])
-    keys = ("system", "say", "ra", "qt", "sa", "verify", "judge")
     folder = tmp_path_factory.mktemp("prompts")
     (folder / "set.toml").write_text(shown_prompts("airrag"), encoding="utf-8")
-    again = written(folder, toml(words, keys))
+    again = written(folder, toml_of(words))
     assert open_airrag_wording(again) == words
-
-
-def toml(words, keys):
-    from askance.wordings import toml_text
-
-    return toml_text({key: getattr(words, key) for key in (*keys, "examples", "say_demos", "sa_demos")})
 
 
 def test_words_of_a_file_stand_in_the_prompts_of_their_actions(tmp_path):
@@ -131,10 +126,15 @@ def test_blenders_last_call_has_the_words_of_its_own_set(tmp_path):
 )
 def test_the_examples_of_a_file_are_shown_unless_told_otherwise(tmp_path, knob, key, plans, turns):
     method = Airrag(prompts=open_airrag_wording(written(tmp_path, key + MINE)), examples=knob)
-    assert (len(method.demos("say")), len(method.demos("qt"))) == (plans, turns)
-    assert method.demos("sa") == ()
-    assert len(AirragLite(examples=3).demos("sa")) == 3
-    assert Airrag().demos("say") == ()
+    shown = Prompts(model(capabilities={"raw"}), QUESTION, method.prompts, method.num_examples)
+    assert num_examples(shown.say()) == plans
+    assert num_examples(shown.qt((), "")) == turns
+    assert num_examples(shown.sa((), shows_examples=True)) == 0
+    assert (AirragLite(examples=3).num_examples, Airrag().num_examples) == (3, 0)
+
+
+def num_examples(prompt):
+    return sum(span.text == "Question: " for span in prompt.parts) - 1
 
 
 def test_more_examples_than_there_are():
@@ -150,9 +150,12 @@ BAD = [
     ("say = x", r"mine\.toml: not TOML"),
     ("examples = 1", "examples: 1 is no number from 0 to 0, as many as the file has"),
     ("examples = true", "examples: True is no number"),
-    ("say_demos = ['x']", "say_demos, example 1: give it question and answer alone; it is 'x'"),
-    ("qt_demos = 3", r"Begin each example with \[\[qt_demos\]\]"),
-    ("[[sa_demos]]\nquestion = 'x'\nanswer = ' '", "sa_demos, example 1, answer: it is empty"),
+    ("say_demos = ['x']", "say_demos, example 1: it is 'x'.*give it a question and an answer"),
+    ("qt_demos = 3", r"Begin it with \[\[qt_demos\]\]"),
+    (
+        "[[sa_demos]]\nquestion = 'x'\nanswer = ' '",
+        "sa_demos, example 1: it is .*that are not empty",
+    ),
 ]
 
 

@@ -10,14 +10,14 @@ from askance.core.knobs import Knobs, knob
 from askance.core.ports import Method, Model, Needs, Run
 from askance.core.trace import Trace
 from askance.core.types import Answer, Demo, Hit, Question, Role
-from askance.methods.airrag.choosing import Choosing, Ending, Vote, num_kept_for_choosing, valid
-from askance.methods.airrag.method import Airrag, AirragLite
-from askance.methods.airrag.showing import with_sources
+from askance.methods.airrag.choosing import Ending, choose, num_kept_for_choosing, valid
+from askance.methods.airrag.method import Airrag, AirragLite, with_sources
+from askance.methods.airrag.prompts import Prompts
 from askance.methods.airrag.state import State, each_once
 from askance.methods.airrag.wording import OWN, AirragWording
 from askance.methods.baselines import Single
 from askance.methods.bounded import NotedRetriever
-from askance.methods.budget import Account, Allowance, NoRoom
+from askance.methods.budget import Account, Allowance, AllowedModel, NoRoom
 from askance.methods.iterdrag import Iterdrag
 from askance.methods.members import Members, answer_of, check_all, joined_needs
 from askance.text.answers import normalise_answer
@@ -87,7 +87,7 @@ def endings_of(told: Sequence[Told], most_passages: int | None) -> list[tuple[To
     for each in ended:
         hits = (replace(hit, rank=places.get(hit.passage.id, 0)) for hit in each.hits)
         state = State(history=each.before, found=(tuple(hit for hit in hits if hit.rank),), answer=each.bare)
-        endings.append((each, Ending(state, Vote(each.bare, is_grounded=bool(each.hits)))))
+        endings.append((each, Ending(state, is_grounded=bool(each.hits))))
     return endings
 
 
@@ -178,7 +178,8 @@ class Blender(Knobs):
         """Each method has L_max, and so has the last call; or all together, the methods in equal parts."""
         names, kept = self.methods.names, 0
         if self.strict_budget and self.l_max is not None:
-            kept = num_kept_for_choosing(run.model, question, self.prompts, len(names), self.l_max)
+            prompts = Prompts(run.model, question, self.prompts)
+            kept = num_kept_for_choosing(prompts, len(names), self.l_max)
             accounts = [Account(self.l_max, set_aside=kept)]
             members = [accounts[0].share(len(names) - number) for number in range(len(names))]
         else:
@@ -215,8 +216,8 @@ class Blender(Knobs):
             run.trace.decide("choose", only.name, "it is the only answer")
             run.trace.commit(only.answer.text)
             return only.answer
-        choosing = Choosing(self.verifier, self.prompts, self.summary_tokens, question, run, shares.last())
-        chosen = await choosing.choose(kept)
+        prompts = Prompts(AllowedModel(run.model, shares.last()), question, self.prompts)
+        chosen = await choose(self.verifier, kept, prompts, self.summary_tokens, run)
         nearest = by_ending[id(chosen.ending)]
         scored = zip(kept, chosen.scores, strict=True)
         numbers = {by_ending[id(ending)].name: score for ending, score in scored}

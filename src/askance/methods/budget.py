@@ -16,12 +16,8 @@ from askance.core.types import (
     Generation,
     Key,
     Prompt,
-    Sampling,
     Scored,
     TokenIds,
-    Until,
-    Want,
-    Watch,
 )
 
 
@@ -103,9 +99,9 @@ class Allowance:
         """None without a limit."""
         return None if self.most is None else self.most - self.num_input
 
-    def fits(self, num_tokens: int, keep: int = 0) -> bool:
-        """Whether so many tokens can be read, and `keep` after them."""
-        return self.left is None or num_tokens + keep <= self.left
+    def fits(self, num_tokens: int) -> bool:
+        """Whether so many tokens can be read."""
+        return self.left is None or num_tokens <= self.left
 
     def close(self) -> None:
         """Give back what was not read."""
@@ -113,43 +109,16 @@ class Allowance:
             self.account.set_aside -= self.left
             self.most = self.num_input
 
-    async def generate(
-        self,
-        model: Model,
-        prompt: Prompt,
-        sampling: Sampling,
-        want: Want = Want(),
-        until: Until | None = None,
-        *,
-        n: int = 1,
-        key: Key,
-        keep: int = 0,
-        watch: Watch | None = None,
-    ) -> tuple[Generation, ...]:
-        """Write; the prompt counts once, however many samples are drawn.
-
-        Raises:
-            NoRoom: the prompt does not fit with `keep` tokens left behind it, or not into the model's window.
-        """
-        self.read(model, prompt, sampling.max_tokens, keep=keep)
-        generations = await model.generate(
-            GenerateRequest(prompt, sampling, want, until, n=n, key=key, watch=watch)
-        )
-        self.account.num_output += sum(each.generated_tokens for each in generations)
-        return generations
-
-    def read(
-        self, model: Model, prompt: Prompt | None, max_tokens: int, *, further: int = 0, keep: int = 0
-    ) -> None:
+    def read(self, model: Model, prompt: Prompt | None, max_tokens: int, *, further: int = 0) -> None:
         """Spend what a call reads: its prompt and `further` tokens; it may write `max_tokens`.
 
         Raises:
-            NoRoom: there is not as much left, with `keep` tokens behind it, or not in the model's window.
+            NoRoom: there is not as much left, or not in the model's window.
         """
         num_prompt = 0 if prompt is None else model.count(prompt)
         num_tokens = num_prompt + further
         self.account.is_upper_bound |= prompt is not None and not model.counts_exactly
-        if not self.fits(num_tokens, keep):
+        if not self.fits(num_tokens):
             self.was_short = True
             raise NoRoom(
                 f"the next call reads {num_tokens:,} tokens, and {max(0, self.left or 0):,} are left"

@@ -1,19 +1,12 @@
 """Several coroutines side by side."""
 
 import asyncio
-from collections.abc import Awaitable, Iterable
+from collections.abc import Awaitable, Callable, Coroutine, Iterable
 from typing import Any, TypeVar
 
 T = TypeVar("T")
-A = TypeVar("A")
-B = TypeVar("B")
-
-
-async def both(first: Awaitable[A], second: Awaitable[B]) -> tuple[A, B]:
-    """Two results of different kinds; see `abreast`."""
-    work: tuple[Awaitable[Any], Awaitable[Any]] = (first, second)
-    found = await abreast(work)
-    return found[0], found[1]
+Together = Callable[[Iterable[Awaitable[Any]]], Awaitable[list[Any]]]
+"""`abreast` or `in_turn`."""
 
 
 async def abreast(work: Iterable[Awaitable[T]]) -> list[T]:
@@ -30,3 +23,14 @@ async def abreast(work: Iterable[Awaitable[T]]) -> list[T]:
             task.cancel()
         await asyncio.gather(*tasks, return_exceptions=True)
         raise
+
+
+async def in_turn(work: Iterable[Awaitable[T]]) -> list[T]:
+    """The same, one after the other: what each leaves for the next never depends on timing."""
+    waiting = list(work)
+    try:
+        return [await each for each in waiting]
+    finally:  # those behind one that failed have never begun
+        for each in waiting:
+            if isinstance(each, Coroutine):
+                each.close()

@@ -8,19 +8,98 @@ tree that comes out never depends on which of them was done first. State is kept
 
 import math
 import random
-from collections.abc import Awaitable, Callable, Iterator, Mapping, Sequence
-from dataclasses import dataclass
-from typing import Any, Generic, Literal
+from collections.abc import Awaitable, Callable, Iterator, Sequence
+from dataclasses import dataclass, field
+from typing import Any, Generic, Literal, TypeVar
 
-from askance.tree.abreast import abreast
-from askance.tree.nodes import A, Node, Outcome, S, Tree
+from askance.tree.abreast import Together, abreast
 
-Draw = Callable[[Node[S, A], A, int], Awaitable[Sequence[Outcome[S]] | None]]
-Choose = Callable[[Node[S, A], Sequence[A], int], A]
+S = TypeVar("S")
 
 
 @dataclass(frozen=True, slots=True)
-class Rules(Generic[S, A]):
+class Outcome(Generic[S]):
+    """A state that an action led to; `votes` of the samples drawn were this one."""
+
+    state: S
+    votes: int = 1
+
+
+@dataclass(slots=True, eq=False)
+class Node(Generic[S]):
+    """A state in the tree.
+
+    Attributes:
+        action: what led here from `parent`; empty at the root.
+        number: its place among the children of its parent, from 1.
+        votes: see `Outcome`.
+        dead: actions that gave nothing.
+        postponed: actions that could not be drawn for in this wave; in the next they are untried again.
+        visits: rollouts that came through.
+        value: the sum of their rewards.
+        reward: of a terminal, as it was last computed.
+        num_paid: rollouts that earned it.
+        is_taken: a rollout goes on from here. Only one of a wave may, so that what it finds does not depend
+            on what others do meanwhile.
+    """
+
+    state: S
+    action: str = ""
+    parent: "Node[S] | None" = None
+    number: int = 1
+    votes: int = 1
+    is_terminal: bool = False
+    dead: set[str] = field(default_factory=set)
+    postponed: set[str] = field(default_factory=set)
+    children: list["Node[S]"] = field(default_factory=list)
+    visits: int = 0
+    value: float = 0.0
+    reward: float = 0.0
+    num_paid: int = 0
+    is_taken: bool = False
+
+    @property
+    def path(self) -> tuple["Node[S]", ...]:
+        """The nodes from the root to this one."""
+        return (*self.parent.path, self) if self.parent else (self,)
+
+    @property
+    def name(self) -> str:
+        """The numbers along the path, joined by dots behind "0"."""
+        return ".".join(["0", *(str(node.number) for node in self.path[1:])])
+
+    def uct(self, exploration: float) -> float:
+        """Mean reward, and a bonus for what was visited rarely. Infinite where nobody was."""
+        if not self.visits or self.parent is None:
+            return math.inf
+        bonus = math.sqrt(math.log(self.parent.visits) / self.visits)
+        return self.value / self.visits + exploration * bonus
+
+    def below(self) -> Iterator["Node[S]"]:
+        """This node and all under it, each before its children."""
+        yield self
+        for child in self.children:
+            yield from child.below()
+
+
+@dataclass(slots=True)
+class Tree(Generic[S]):
+    """What a search found.
+
+    Attributes:
+        terminals: reached by rollouts, in the order of the first time.
+        num_rollouts: that were started.
+        num_failed: of them, those that ended nowhere.
+    """
+
+    root: Node[S]
+    terminals: list[Node[S]] = field(default_factory=list)
+    num_rollouts: int = 0
+    num_failed: int = 0
+
+
+@dataclass(frozen=True, slots=True)
+class Rules(Generic[S]):
     """What a search needs to know.
 
     Attributes:
@@ -37,17 +116,19 @@ class Rules(Generic[S, A]):
         is_settled: whether no further rollouts are wanted; asked before each wave but the first.
         beside: actions at the root that lead to terminals only. They are drawn for once, beside the first
             rollouts, and what they give is rewarded as if a rollout had come to each. No rollout takes them.
+        together: how an eager expansion draws for the actions of a node.
     """
 
-    actions: Callable[[S, frozenset[A]], Sequence[A]]
-    draw: Draw[S, A]
+    actions: Callable[[S, frozenset[str]], Sequence[str]]
+    draw: Callable[[Node[S], str, int], Awaitable[Sequence[Outcome[S]] | None]]
     is_terminal: Callable[[S], bool]
-    choose: Choose[S, A]
-    rewards: Callable[[Sequence[Node[S, A]]], Sequence[float]]
+    choose: Callable[[Node[S], Sequence[str], int], str]
+    rewards: Callable[[Sequence[Node[S]]], Sequence[float]]
     may_start: Callable[[int], bool] = lambda rollout: True
     ended: Callable[[int], None] = lambda rollout: None
-    is_settled: Callable[[Tree[S, A]], bool] = lambda tree: False
-    beside: Sequence[A] = ()
+    is_settled: Callable[[Tree[S]], bool] = lambda tree: False
+    beside: Sequence[str] = ()
+    together: Together = abreast
 
 
 @dataclass(frozen=True, slots=True)
@@ -61,7 +142,6 @@ class Settings:
         schedule: how that weight falls from the first rollout to the last.
         expansion: "lazy" draws for an action when a rollout takes it, "eager" for all when a node is reached.
         revisits: whether a terminal may be visited again, and is rewarded again.
-        draws_abreast: whether what an eager expansion draws for is drawn side by side.
         unexplored: which of several nodes that nobody visited comes first.
         seed: of what is random.
     """
@@ -72,7 +152,6 @@ class Settings:
     schedule: Literal["constant", "linear", "exponential"] = "constant"
     expansion: Literal["lazy", "eager"] = "lazy"
     revisits: bool = False
-    draws_abreast: bool = False
     unexplored: Literal["first", "random"] = "first"
     seed: str = ""
 
@@ -83,174 +162,149 @@ class Settings:
         return self.exploration * factors[self.schedule]
 
 
-async def search(start: S, rules: Rules[S, A], settings: Settings) -> Tree[S, A]:
+Way = tuple[list[Node[S]], str]
+"""A path from the root, and the action to draw for at its end; empty where the rollout chooses."""
+
+
+async def search(start: S, rules: Rules[S], settings: Settings) -> Tree[S]:
     """Search from `start`; ends early once nothing new can be found, or where no rollout may start."""
     return await _Search(start, rules, settings).run()
 
 
-class _Search(Generic[S, A]):
+class _Search(Generic[S]):
     """One search while it runs."""
 
-    def __init__(self, start: S, rules: Rules[S, A], settings: Settings) -> None:
+    def __init__(self, start: S, rules: Rules[S], settings: Settings) -> None:
         self._rules, self._settings = rules, settings
-        self._tree: Tree[S, A] = Tree(self._node(start))
-        self._postponing: list[Node[S, A]] = []
+        self._tree = Tree(Node(start, is_terminal=rules.is_terminal(start)))
+        self._postponing: list[Node[S]] = []
 
-    async def run(self) -> Tree[S, A]:
-        tree, settings = self._tree, self._settings
-        beside = self._rules.beside
-        while tree.num_rollouts < settings.rollouts:
-            if tree.num_rollouts and self._rules.is_settled(tree):
-                break
-            wave = list(self._wave())
-            if not wave:
-                break
-            work: list[Awaitable[list[Any]]] = [abreast(self._go_on(*each) for each in wave)]
-            work.append(abreast(self._rules.draw(tree.root, action, 0) for action in beside))
+    async def run(self) -> Tree[S]:
+        tree, beside = self._tree, self._rules.beside
+        while wave := list(self._wave()):
+            first = tree.num_rollouts - len(wave)
+            work: list[Awaitable[list[Any]]] = [
+                abreast(self._go_on(*way, rollout) for rollout, way in enumerate(wave, start=first)),
+                abreast(self._rules.draw(tree.root, action, 0) for action in beside),
+            ]
             ends, drawn = await abreast(work)
-            for (path, _, rollout), end in zip(wave, ends, strict=True):
+            for rollout, ((path, _), end) in enumerate(zip(wave, ends, strict=True), start=first):
                 self._rules.ended(rollout)
                 self._pay(path, end)
             for action, outcomes in zip(beside, drawn, strict=True):
-                self._pay_beside(action, outcomes or ())
+                for node in self._add(tree.root, action, outcomes):
+                    self._pay(self._visit([tree.root, node]), node)
             beside = ()
             for node in self._postponing:
                 node.postponed.clear()
-                self._refresh(node)
             self._postponing.clear()
         return tree
 
-    def _wave(self) -> Iterator[tuple[list[Node[S, A]], A | None, int]]:
-        """The rollouts that start now: path, the action to draw for at its end, number of the rollout."""
+    def _wave(self) -> Iterator[Way[S]]:
+        """Where the rollouts that start now go on from."""
+        num_begun = self._tree.num_rollouts
+        if 0 < num_begun < self._settings.rollouts and self._rules.is_settled(self._tree):
+            return
         for _ in range(self._settings.wave):
             rollout = self._tree.num_rollouts
             if rollout >= self._settings.rollouts or not self._rules.may_start(rollout):
                 return
-            found = self._select(self._tree.root, rollout)
-            if found is None:
+            way = self._select(self._tree.root, rollout)
+            if way is None:
                 return
-            path, action = found
             self._tree.num_rollouts += 1
-            for node in path:
-                node.visits += 1
-            path[-1].is_taken = True
-            yield path, action, rollout
+            self._visit(way[0])[-1].is_taken = True
+            yield way
 
-    def _select(self, node: Node[S, A], rollout: int) -> tuple[list[Node[S, A]], A | None] | None:
-        """The path to the next place to go on from; None where all is exhausted or being drawn for."""
+    def _select(self, node: Node[S], rollout: int) -> Way[S] | None:
+        """The way to the next place to go on from; None where all is exhausted or being drawn for."""
         if node.is_terminal:
-            return ([node], None) if self._settings.revisits or not node.visits else None
-        fresh: list[Node[S, A] | A] = [
-            child for child in node.children if not child.visits and not child.is_exhausted
-        ]
-        if not node.is_taken:
-            self._refresh(node)
-            fresh += node.untried
-        if fresh:
-            order = self._rules.actions(node.state, frozenset(node.dead))
-            place: dict[A | None, int] = {action: at for at, action in enumerate(order)}
-            first = min(fresh, key=lambda each: _place(each, place))
-            if self._settings.unexplored == "random":
-                first = random.Random(f"{self._settings.seed} select {rollout} {node.name}").choice(fresh)
-            if isinstance(first, Node):
-                return [node, first], None
-            node.untried.remove(first)
-            return [node], first
+            return ([node], "") if self._settings.revisits or not node.visits else None
+        untried = [] if node.is_taken else self._untried(node)
+        if untried and node.parent and not node.visits:
+            return [node], ""
+        order = list(self._rules.actions(node.state, frozenset(node.dead)))
+        fresh: list[tuple[str, int, Way[S]]] = [(action, 0, ([node], action)) for action in untried]
         weight = self._settings.weight(rollout)
         for child in sorted(node.children, key=lambda each: each.uct(weight), reverse=True):
-            if self._is_beside(child):
+            if fresh and child.visits:
+                break
+            way = None if self._is_beside(child) else self._select(child, rollout)
+            if way is None:
                 continue
-            if self._settings.revisits or not child.is_exhausted:
-                below = self._select(child, rollout)
-                if below is not None:
-                    return [node, *below[0]], below[1]
-        return None
+            below = [node, *way[0]], way[1]
+            if child.visits:
+                return below
+            fresh.append((child.action, child.number, below))
+        if not fresh:
+            return None
+        if self._settings.unexplored == "random":
+            return random.Random(f"{self._settings.seed} select {rollout} {node.name}").choice(fresh)[2]
+        return min(fresh, key=lambda each: ((*order, each[0]).index(each[0]), each[1]))[2]
 
-    def _is_beside(self, node: Node[S, A]) -> bool:
+    def _untried(self, node: Node[S]) -> list[str]:
+        """What may be drawn for; where an action was in vain, another may have become legal."""
+        in_vain = node.dead | node.postponed
+        tried = in_vain | {child.action for child in node.children}
+        if node is self._tree.root:
+            tried |= set(self._rules.beside)
+        legal = () if node.is_terminal else self._rules.actions(node.state, frozenset(in_vain))
+        return [action for action in legal if action not in tried]
+
+    def _is_beside(self, node: Node[S]) -> bool:
         return node.parent is self._tree.root and node.action in self._rules.beside
 
-    async def _go_on(self, path: list[Node[S, A]], action: A | None, rollout: int) -> Node[S, A] | None:
+    async def _go_on(self, path: list[Node[S]], action: str, rollout: int) -> Node[S] | None:
         """The terminal that a rollout reaches from the end of `path`, which grows with it, or None."""
-        node = taken = path[-1]
-        if action is not None:
-            entered = await self._drawn(node, action, rollout)
-            node = self._enter(path, entered) if entered else node
-        while not node.is_terminal:
-            self._refresh(node)
-            if not node.untried:
-                taken.is_taken = False
-                return None
-            action = self._rules.choose(node, tuple(node.untried), rollout)
-            node.untried.remove(action)
-            entered = await self._drawn(node, action, rollout)
-            node = self._enter(path, entered) if entered else node
+        taken = path[-1]
+        while not path[-1].is_terminal:
+            untried = self._untried(path[-1])
+            if not untried:
+                break
+            action = action or self._rules.choose(path[-1], untried, rollout)
+            entered = await self._drawn(path[-1], action, rollout)
+            path += self._visit([entered]) if entered else []
+            action = ""
         taken.is_taken = False
-        return node
+        return path[-1] if path[-1].is_terminal else None
 
-    async def _drawn(self, node: Node[S, A], action: A, rollout: int) -> Node[S, A] | None:
+    async def _drawn(self, node: Node[S], action: str, rollout: int) -> Node[S] | None:
         """Draw for `action`, or for all of a node at once; the child that is entered, if there is one.
 
         Where `action` itself gave nothing, the rollout takes another one of those that gave something.
         """
         actions = [action]
         if self._settings.expansion == "eager":
-            actions += node.untried
-            node.untried = []
-        if self._settings.draws_abreast:
-            found = await abreast(self._rules.draw(node, each, rollout) for each in actions)
-        else:  # one after the other, since they spend what the rollout may spend
-            found = [await self._rules.draw(node, each, rollout) for each in actions]
+            actions += [each for each in self._untried(node) if each != action]
+        found = await self._rules.together(self._rules.draw(node, each, rollout) for each in actions)
         added = {each: self._add(node, each, outcomes) for each, outcomes in zip(actions, found, strict=True)}
         live = [each for each in actions if added[each]]
         if not live:
             return None
-        taken = action if action in live else self._rules.choose(node, live, rollout)
-        children = added[taken]
+        children = added[action if action in live else self._rules.choose(node, live, rollout)]
         if len(children) > 1 and self._settings.unexplored == "random":
             return random.Random(f"{self._settings.seed} enter {rollout} {node.name}").choice(children)
         return children[0]
 
-    def _add(self, node: Node[S, A], action: A, outcomes: Sequence[Outcome[S]] | None) -> list[Node[S, A]]:
+    def _add(self, node: Node[S], action: str, outcomes: Sequence[Outcome[S]] | None) -> list[Node[S]]:
         if outcomes is None:
             node.postponed.add(action)
             self._postponing.append(node)
-            return []
-        if not outcomes:
+        elif not outcomes:
             node.dead.add(action)
         children = [
-            self._node(each.state, action, node, len(node.children) + number, each.votes)
-            for number, each in enumerate(outcomes, start=1)
+            Node(each.state, action, node, number, each.votes, self._rules.is_terminal(each.state))
+            for number, each in enumerate(outcomes or (), start=len(node.children) + 1)
         ]
         node.children += children
         return children
 
-    def _refresh(self, node: Node[S, A]) -> None:
-        """Where an action was in vain, another may have become legal."""
-        in_vain = node.dead | node.postponed
-        tried = in_vain | {child.action for child in node.children}
-        if node is self._tree.root:
-            tried |= set(self._rules.beside)
-        legal = self._rules.actions(node.state, frozenset(in_vain))
-        node.untried = [action for action in legal if action not in tried]
+    def _visit(self, path: list[Node[S]]) -> list[Node[S]]:
+        for node in path:
+            node.visits += 1
+        return path
 
-    def _node(
-        self,
-        state: S,
-        action: A | None = None,
-        parent: Node[S, A] | None = None,
-        number: int = 1,
-        votes: int = 1,
-    ) -> Node[S, A]:
-        is_terminal = self._rules.is_terminal(state)
-        untried = [] if is_terminal else list(self._rules.actions(state, frozenset()))
-        return Node(state, action, parent, number, votes, untried, is_terminal=is_terminal)
-
-    def _enter(self, path: list[Node[S, A]], node: Node[S, A]) -> Node[S, A]:
-        node.visits += 1
-        path.append(node)
-        return node
-
-    def _pay(self, path: Sequence[Node[S, A]], end: Node[S, A] | None) -> None:
+    def _pay(self, path: Sequence[Node[S]], end: Node[S] | None) -> None:
         """Count a rollout's end, and bring every reward that it changes up to date, up to the root."""
         tree = self._tree
         if end is None:
@@ -266,21 +320,7 @@ class _Search(Generic[S, A]):
             _add_value(terminal, terminal.num_paid * (reward - terminal.reward))
             terminal.reward = reward
 
-    def _pay_beside(self, action: A, outcomes: Sequence[Outcome[S]]) -> None:
-        root = self._tree.root
-        for node in self._add(root, action, outcomes):
-            path = [root]
-            root.visits += 1
-            self._enter(path, node)
-            self._pay(path, node)
 
-
-def _add_value(node: Node[S, A], value: float) -> None:
+def _add_value(node: Node[Any], value: float) -> None:
     for each in node.path:
         each.value += value
-
-
-def _place(each: "Node[Any, A] | A", place: Mapping[A | None, int]) -> tuple[int, int]:
-    if isinstance(each, Node):
-        return place.get(each.action, len(place)), each.number
-    return place.get(each, len(place)), 0

@@ -13,9 +13,10 @@ Every text is taken to the letter. `docs/prompts.md` says more.
 import dataclasses
 import re
 import tomllib
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
+from functools import partial
 from pathlib import Path
-from typing import Any
+from typing import Any, TypeVar
 
 from askance.core.errors import PromptsError, UnknownName
 from askance.core.extensions import find_extension
@@ -34,10 +35,10 @@ WORDINGS = {
 }
 """The packaged sets, and the questions that each is for."""
 
-_BUILT_IN = {"own": OWN, "plain": PLAIN}
 _START = "`askance prompts own` prints a set to start from."
-_KEYS = tuple(each.name for each in dataclasses.fields(Wording) if each.compare)
 _ESCAPES = {'"': '\\"', "\\": "\\\\", "\n": "\\n", "\t": "\\t"}
+W = TypeVar("W", bound=Any)
+"""A dataclass of words."""
 
 
 def open_wording(name: str | Path) -> Wording:
@@ -47,28 +48,40 @@ def open_wording(name: str | Path) -> Wording:
         UnknownName: no such set; names the nearest.
         PromptsError: a file that can't be read or used; names file, key and remedy.
     """
-    if name in _BUILT_IN:
-        return _BUILT_IN[str(name)]
+    if name in ("own", "plain"):
+        return OWN if name == "own" else PLAIN
     if isinstance(name, str) and name in WORDINGS:
         return dataclasses.replace(_read(Path(__file__).with_name(f"{name}.toml")), name=name)
+    return open_words(name, Wording, WORDINGS, _read)
+
+
+def open_words(
+    name: str | Path, kind: type[W], known: Mapping[str, str], read: Callable[[Path], W], place: str = ""
+) -> W:
+    """The words of an extension, or of a file.
+
+    Args:
+        known: the packaged sets, for errors.
+    """
     extension = find_extension("prompts", name) if isinstance(name, str) else None
-    if extension is not None:
-        if not isinstance(extension, Wording):
-            raise PromptsError(f"prompts {name}: {extension!r} is no Wording. Name one of this type.")
+    if isinstance(extension, kind):
         return extension
+    if extension is not None:
+        raise PromptsError(f"prompts {name}: {extension!r} is no {kind.__name__}. Name one of this type.")
     if isinstance(name, str) and re.fullmatch(r"[\w-]*", name):
-        place = f"(a file is named with its ending, or as ./{name})"
-        raise UnknownName("prompt set", name, WORDINGS, place=place)
-    return _read(Path(name))
+        place = f"{place} (a file is named with its ending, or as ./{name})".lstrip()
+        raise UnknownName("prompt set", name, known, place=place)
+    return read(Path(name))
 
 
-def toml_of(wording: Wording) -> str:
-    """The whole set in the file format; reading it gives an equal `Wording`."""
-    return toml_text({key: getattr(wording, key) for key in _KEYS})
+def keys_of(words: Any) -> tuple[str, ...]:
+    """What a file of such words may hold: all fields but the name."""
+    return tuple(each.name for each in dataclasses.fields(words) if each.compare)
 
 
-def toml_text(content: Mapping[str, Any]) -> str:
-    """A file of texts and numbers by their keys, and below them of examples, in tables named by theirs."""
+def toml_of(words: Any, **more: str) -> str:
+    """The whole set in the file format, behind `more` texts; reading it gives an equal one."""
+    content = more | {key: getattr(words, key) for key in keys_of(words)}
     lists = {key: value for key, value in content.items() if isinstance(value, tuple)}
     lines = [f"{key} = []" for key, demos in lists.items() if not demos]
     for key, value in content.items():
@@ -76,12 +89,8 @@ def toml_text(content: Mapping[str, Any]) -> str:
             lines.append(f"{key} = {_quoted(value) if isinstance(value, str) else value}")
     for key, demos in lists.items():
         for demo in demos:
-            lines += [
-                "",
-                f"[[{key}]]",
-                f"question = {_quoted(demo.question)}",
-                f"answer = {_quoted(demo.answer)}",
-            ]
+            question, answer = _quoted(demo.question), _quoted(demo.answer)
+            lines += ["", f"[[{key}]]", f"question = {question}", f"answer = {answer}"]
     return "\n".join(lines) + "\n"
 
 
@@ -110,25 +119,41 @@ def read_table(path: Path, *, start: str = _START) -> dict[str, Any]:
         raise PromptsError(f"prompts {path}: not TOML: {error}. {start}") from error
 
 
-def _read(path: Path) -> Wording:
-    content = read_table(path)
+def read_words(
+    path: Path, bases: Mapping[str, Callable[[], W]], *, start: str = _START, **left_out: Any
+) -> W:
+    """A set of words from a file.
+
+    Args:
+        bases: those that what the file leaves out may come from; the first one unless it names another.
+        left_out: what comes from no base.
+
+    Raises:
+        UnknownName: a key or a base that there is not; names the nearest.
+        PromptsError: a file that can't be read, or a value of the wrong kind.
+    """
+    content = left_out | read_table(path, start=start)
+    base = _text(path, "base", content.pop("base", next(iter(bases))))
+    if base not in bases:
+        raise UnknownName("base", base, bases, place=f"of prompts {path}")
+    words = bases[base]()
+    keys = keys_of(words)
     for key in content:
-        if key not in ("base", *_KEYS):
-            raise UnknownName("key", key, ("base", *_KEYS), place=f"of prompts {path}")
-    base = read_text(path, "base", content.pop("base", "own"))
-    if base not in WORDINGS:
-        raise UnknownName("base", base, WORDINGS, place=f"of prompts {path}")
-    values: dict[str, Any] = {
-        key: read_demos(path, key, value) if key == "demos" else read_text(path, key, value)
-        for key, value in content.items()
-    }
-    for number, demo in enumerate(values.get("demos", ()), start=1):
+        if key not in keys:
+            raise UnknownName("key", key, ("base", *keys), place=f"of prompts {path}")
+    values = {key: _value(path, key, value, getattr(words, key)) for key, value in content.items()}
+    return dataclasses.replace(words, **values)
+
+
+def _read(path: Path) -> Wording:
+    bases = {name: partial(open_wording, name) for name in WORDINGS}
+    wording = dataclasses.replace(read_words(path, bases), name="wording")
+    for number, demo in enumerate(wording.demos, start=1):
         if not has_answer(demo.answer):
             raise PromptsError(
-                f"prompts {path}, demos, example {number}, answer: {_end(demo.answer)!r} does not state the "
+                f"prompts {path}, demos, example {number}, answer: {demo.answer[-60:]!r} does not state the "
                 'answer in the words that answers are recognised by. End it with "So the answer is ….".'
             )
-    wording = dataclasses.replace(open_wording(base), **values, name="wording")
     if not awaits_answer(wording.elicitation):
         raise PromptsError(
             f"prompts {path}, elicitation: no answer can be read after {wording.elicitation!r}. Say "
@@ -137,34 +162,26 @@ def _read(path: Path) -> Wording:
     return wording
 
 
-def read_demos(path: Path, key: str, value: Any) -> tuple[Demo, ...]:
-    """The examples under a key of a file of prompts; raises PromptsError where they are none."""
-    if not isinstance(value, list):
-        raise PromptsError(f"prompts {path}, {key}: expected tables. Begin each example with [[{key}]].")
-    return tuple(_demo(path, key, number, row) for number, row in enumerate(value, start=1))
+def _value(path: Path, key: str, value: Any, like: Any) -> Any:
+    """A value that stands in place of `like`: examples, a text, or a number, which is not looked at."""
+    if isinstance(like, tuple):
+        return _demos(path, key, value if isinstance(value, list) else [value])
+    return _text(path, key, value) if isinstance(like, str) else value
 
 
-def _demo(path: Path, list_key: str, number: int, row: Any) -> Demo:
-    place = f"{list_key}, example {number}"
-    if not isinstance(row, dict) or set(row) != {"question", "answer"}:
-        has = f"it has {', '.join(row) or 'nothing'}" if isinstance(row, dict) else f"it is {row!r}"
-        raise PromptsError(
-            f"prompts {path}, {place}: give it question and answer alone; {has}. What belongs to the whole "
-            f"set stands above the first [[{list_key}]]."
-        )
-    demo = Demo(**{key: read_text(path, f"{place}, {key}", text) for key, text in row.items()})
-    for key, text in row.items():
-        if not text.strip():
-            raise PromptsError(f"prompts {path}, {place}, {key}: it is empty. Write it, or drop the example.")
-    return demo
+def _demos(path: Path, key: str, rows: list[Any]) -> tuple[Demo, ...]:
+    for number, row in enumerate(rows, start=1):
+        told = list(row.values()) if isinstance(row, dict) and set(row) == {"question", "answer"} else [""]
+        if not all(isinstance(text, str) and text.strip() for text in told):
+            raise PromptsError(
+                f"prompts {path}, {key}, example {number}: it is {row!r}. Begin it with [[{key}]], and "
+                "give it a question and an answer, two texts that are not empty, and nothing else. What "
+                f"belongs to the whole set stands above the first [[{key}]]."
+            )
+    return tuple(Demo(**row) for row in rows)
 
 
-def _end(text: str) -> str:
-    return text if len(text) <= 60 else f"…{text[-60:]}"
-
-
-def read_text(path: Path, key: str, value: Any) -> str:
-    """A text of a file of prompts; raises PromptsError where it is none."""
+def _text(path: Path, key: str, value: Any) -> str:
     if not isinstance(value, str):
         raise PromptsError(f"prompts {path}, {key}: {value!r} is no text. Write it between quotation marks.")
     return value

@@ -6,15 +6,13 @@
 The separator between instruction and question is no part of it.
 """
 
-import dataclasses
 from pathlib import Path
 
-from askance.core.errors import UnknownName
 from askance.methods.selfrag.tasks import OWN_INSTRUCTIONS, Instructions
-from askance.wordings import read_table, read_text
+from askance.wordings import keys_of, read_words
 
-_TASKS = tuple(each.name for each in dataclasses.fields(Instructions))
-_START = f'Give "own", or a TOML file with a text for each task that is to change: {", ".join(_TASKS)}.'
+_TASKS = ", ".join(keys_of(Instructions))
+_START = f'Give "own", or a TOML file with a text for each task that is to change: {_TASKS}.'
 
 
 def open_instructions(name: str | Path) -> Instructions:
@@ -26,9 +24,4 @@ def open_instructions(name: str | Path) -> Instructions:
     """
     if name == "own":
         return OWN_INSTRUCTIONS
-    path = Path(name)
-    content = read_table(path, start=_START)
-    for key in content:
-        if key not in _TASKS:
-            raise UnknownName("task", key, _TASKS, place=f"of instructions {path}")
-    return Instructions(**{task: read_text(path, task, value) for task, value in content.items()})
+    return read_words(Path(name), {"own": Instructions}, start=_START)

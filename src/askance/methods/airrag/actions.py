@@ -1,21 +1,12 @@
-"""The actions that AirRAG may take: its own, and other methods that answer at the root."""
+"""The actions that AirRAG may take, its own and other methods that answer at the root, and in which order."""
 
-from collections.abc import Callable, Iterable, Mapping
+from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass, replace
 
-from askance.core.errors import (
-    AskanceError,
-    BudgetTooSmall,
-    KnobError,
-    LimitReached,
-    ModelSpecError,
-    UnknownName,
-)
-from askance.core.ports import Method, Model, Needs, Run
-from askance.core.types import Answer, Question, Role
-from askance.methods.airrag.state import DA, QT, RA, SA, SAY
-from askance.methods.budget import Allowance, NoRoom
-from askance.methods.members import Named, answer_of, check_all, joined_needs, told
+from askance.core.errors import KnobError, UnknownName
+from askance.core.ports import Method
+from askance.methods.airrag.state import DA, QT, RA, SA, SAY, State
+from askance.methods.members import Named, told
 
 FULL, LITE, DIRECT = (SAY, DA, RA, QT, SA), (RA, QT, SA), (DA,)
 SETS = (FULL, (SAY, RA, QT, SA), LITE, DIRECT)
@@ -29,14 +20,14 @@ class Actions:
     Attributes:
         own: one of `SETS`: all five of AirRAG, the same without a direct answer, those of AirRAG-Lite, or a
             direct answer alone, which is the paper's zero-shot question answering.
-        further: other methods, by name.
+        named: other methods, by name; see `HoldsMethods`.
 
     Raises:
         KnobError: another set, or a method twice.
     """
 
     own: tuple[str, ...] = FULL
-    further: Named = ()
+    named: Named = ()
 
     def __post_init__(self) -> None:
         if self.own not in SETS:
@@ -63,43 +54,17 @@ class Actions:
     @property
     def names(self) -> tuple[str, ...]:
         """The names of the other methods."""
-        return tuple(name for name, _ in self.further)
-
-    @property
-    def named(self) -> Named:
-        """The other methods; see `HoldsMethods`."""
-        return self.further
+        return tuple(name for name, _ in self.named)
 
     def having(self, named: Named) -> "Actions":
         """The same with these other methods."""
-        return replace(self, further=named)
+        return replace(self, named=named)
 
     def __repr__(self) -> str:
-        return "+".join([*self.own, *(f"{name}={method!r}" for name, method in self.further)])
+        return "+".join([*self.own, *(f"{name}={method!r}" for name, method in self.named)])
 
     def __str__(self) -> str:
-        return ",".join([*self.own, *(told(*each) for each in self.further)])
-
-    def needs(self, own: Needs) -> Needs:
-        """What AirRAG with these actions asks for, which alone asks for `own`."""
-        return joined_needs([own, *(method.needs for _, method in self.further)])
-
-    def check_models(self, models: Mapping[Role, Model]) -> None:
-        """Raise MissingAbility where another method can't work with `models`."""
-        check_all((method for _, method in self.further), models)
-
-    async def answer(self, name: str, question: Question, run: Run, allowance: Allowance) -> Answer | None:
-        """What another method answers within `allowance`; None where it fails, which the trace has."""
-        method = dict(self.further)[name]
-        try:
-            return await answer_of(name, method, question, replace(run, trace=run.trace.aside()), allowance)
-        except (NoRoom, BudgetTooSmall):
-            run.trace.decide("action", "no room", f"{name} does not fit into the budget")
-        except (LimitReached, ModelSpecError):
-            raise
-        except AskanceError as error:
-            run.trace.decide("action", "failed", f"{name}: {error}")
-        return None
+        return ",".join([*self.own, *(told(*each) for each in self.named)])
 
 
 def read_actions(text: str, methods: Iterable[str], make: Callable[[str], Method]) -> Actions:
@@ -123,3 +88,51 @@ def read_actions(text: str, methods: Iterable[str], make: Callable[[str], Method
 
 
 ALL, WITHOUT_ANALYSIS = Actions(), Actions(LITE)
+
+
+@dataclass(frozen=True, slots=True)
+class Legality:
+    """Which action may follow which (the paper's figure 2 and appendix).
+
+    DA is a candidate beside the paths, or all there is, and otherwise the last resort.
+
+    Attributes:
+        most_iterations: of RA, and of QT; SA ends a path of so many.
+        early_summary: SA may come while queries are pending.
+    """
+
+    actions: Actions = ALL
+    most_iterations: int = 4
+    early_summary: bool = False
+
+    def after(self, state: State, dead: frozenset[str] = frozenset()) -> tuple[str, ...]:
+        """Those legal, without those that gave nothing here; a summary where no other is left.
+
+        At the root, where there is nothing to sum up, the question is searched for as it stands.
+        """
+        if state.answer is not None:
+            return ()
+        left = tuple(action for action in self._legal(state) if action not in dead)
+        if left:
+            return left
+        last_resorts = (SA,) if state.history else () if self.actions.is_direct else (RA, DA)
+        return tuple(action for action in last_resorts if action not in dead)[:1]
+
+    def _legal(self, state: State) -> Sequence[str]:
+        actions = self.actions
+        if not state.steps:
+            first = (DA,) if actions.is_direct else (RA, QT) if actions.is_lite else (SAY,)
+            return (*first, *actions.names)
+        if state.last == SAY:
+            return (RA, QT)
+        most_depth = 2 * self.most_iterations + (not actions.is_lite)
+        if len(state.steps) >= most_depth or state.num_repeats > 1:
+            return (SA,)
+        may_ask = state.times(RA) < self.most_iterations
+        if state.last == RA:
+            goes_on = may_ask and state.times(QT) < self.most_iterations
+            ends = self.early_summary or not state.pending or not goes_on
+            return (*((QT,) if goes_on else ()), *((SA,) if ends else ()))
+        if state.pending and may_ask:
+            return (RA, SA) if self.early_summary and state.history else (RA,)
+        return (SA,)

@@ -5,12 +5,12 @@ from typing import Literal
 
 from askance.core.errors import KnobError
 from askance.core.knobs import Knobs, knob, name_of
-from askance.core.types import Demo, Sampling
+from askance.core.types import Sampling
 from askance.methods.airrag.actions import ALL, Actions
 from askance.methods.airrag.choosing import Verifier
 from askance.methods.airrag.prompts import QUERY_STOPS
-from askance.methods.airrag.state import DA, QT, RA, SAY, Legality
-from askance.methods.airrag.wording import OWN, AirragWording
+from askance.methods.airrag.state import DA, QT, RA, SAY
+from askance.methods.airrag.wording import DEMO_KEYS, OWN, AirragWording
 from askance.methods.prompts import STOPS
 
 
@@ -75,12 +75,10 @@ class AirragKnobs(Knobs):
 
     def __post_init__(self) -> None:
         Knobs.__post_init__(self)
-        most = max(map(len, (self.prompts.say_demos, self.prompts.qt_demos, self.prompts.sa_demos)))
-        if self._num_examples > most:
-            name = name_of(type(self))
-            raise KnobError(
-                f"knob examples={self._num_examples} of method {name}: {self.prompts} has {most}."
-            )
+        most = max(len(getattr(self.prompts, key)) for key in DEMO_KEYS)
+        if self.num_examples > most:
+            name, number = name_of(type(self)), self.num_examples
+            raise KnobError(f"knob examples={number} of method {name}: {self.prompts} has {most}.")
 
     @property
     def is_judged(self) -> bool:
@@ -93,26 +91,8 @@ class AirragKnobs(Knobs):
         return DA in self.actions.own and not self.actions.is_direct
 
     @property
-    def legality(self) -> Legality:
-        """What may follow what."""
-        steps = 2 * self.most_iterations + 1
-        return Legality(
-            self.actions.is_lite,
-            self.actions.is_direct,
-            self.most_iterations,
-            steps if self.actions.is_lite else steps + 1,
-            self.early_sa,
-            self.actions.names,
-        )
-
-    def demos(self, action: Literal["say", "qt", "sa"]) -> tuple[Demo, ...]:
-        """The worked examples in the prompt of an action."""
-        words = self.prompts
-        shown = {"say": words.say_demos, "qt": words.qt_demos, "sa": words.sa_demos}[action]
-        return shown[: self._num_examples]
-
-    @property
-    def _num_examples(self) -> int:
+    def num_examples(self) -> int:
+        """Worked examples in the prompts of SAY, QT and SA."""
         return self.prompts.examples if self.examples is None else self.examples
 
     def samples_of(self, action: str) -> int:

@@ -10,7 +10,8 @@ best last.
 
 import re
 from collections.abc import Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
+from itertools import chain
 
 from askance.core.ports import Model
 from askance.core.types import Chat, Demo, Hit, Prompt, Question, Raw, Span, Turn, untrusted
@@ -80,7 +81,7 @@ _UNKNOWN = frozenset({"unknown", "no answer", "i do not know", "i dont know"})
 
 @dataclass(frozen=True, slots=True)
 class Candidate:
-    """One answer for `candidates_prompt`.
+    """One answer for `Prompts.verify`.
 
     Attributes:
         num_paths: how many paths ended in it.
@@ -92,69 +93,96 @@ class Candidate:
     history: tuple[Demo, ...] = ()
 
 
-def analysis_prompt(
-    model: Model, question: Question, demos: Sequence[Demo] = (), *, words: AirragWording = OWN
-) -> Prompt:
-    """SAY: the question, to be rephrased, generalised or split into sub-queries, or `None`."""
-    return _prompt(model, words, words.say, _asked(question), "Queries:", demos)
+@dataclass(frozen=True, slots=True)
+class Prompts:
+    """The prompts for one question.
+
+    Attributes:
+        examples: how many worked examples SAY, QT and SA show.
+    """
+
+    model: Model
+    question: Question
+    words: AirragWording = OWN
+    examples: int = 0
+
+    def say(self) -> Prompt:
+        """The question, to be rephrased, generalised or split into sub-queries, or `None`."""
+        return self._prompt(self.words.say, self._asked, "Queries:", self.words.say_demos)
+
+    def da(self) -> Prompt:
+        """The bare question, without an instruction; in plain text, with the cue for an answer."""
+        return self._prompt("", question_spans(self.question))
+
+    def ra(self, hits: Sequence[Hit], query: str) -> Prompt:
+        """A short answer to `query` from passages, or `REFUSAL`."""
+        return self._prompt(self.words.ra, (*_contexts(hits), Span("Question: "), _line(query)))
+
+    def qt(self, history: Sequence[Demo], current: str) -> Prompt:
+        """What to ask next, given what is answered; `current` is the query that would come next, or empty."""
+        due = (Span("\n"), *_history(history), Span("Next query: "), _line(current.strip() or "None"))
+        return self._prompt(self.words.qt, (*self._asked, *due), "Queries:", self.words.qt_demos)
+
+    def sa(
+        self, history: Sequence[Demo], hits: Sequence[Hit] = (), *, shows_examples: bool = False
+    ) -> Prompt:
+        """The final, concise answer out of sub-queries with their answers, and passages where they fit."""
+        parts = (*_contexts(hits), *_history(history), *self._asked)
+        return self._prompt(self.words.sa, parts, demos=self.words.sa_demos if shows_examples else ())
+
+    def verify(self, candidates: Sequence[Candidate], hits: Sequence[Hit] = ()) -> Prompt:
+        """Which of several answers is right. Equal ones come as one, the likeliest first."""
+        listed: list[Span] = [Span("Candidates:\n")]
+        for candidate in candidates:
+            count = f" ({candidate.num_paths})" if candidate.num_paths > 1 else ""
+            listed += [Span("- "), _line(candidate.answer), Span(f"{count}\n"), *_history(candidate.history)]
+        return self._prompt(self.words.verify, (*_contexts(hits), *listed, *self._asked))
+
+    def judge(self, steps: Sequence[tuple[str, str]]) -> Prompt:
+        """Whether a path leads to the right answer: a label and what was said of each of its steps."""
+        lines = [(Span(f"\n{label}: "), _line(said)) for label, said in steps]
+        judging = replace(self.words, system=_JUDGING)
+        parts = (*self._asked, *chain.from_iterable(lines))
+        return replace(self, words=judging)._prompt(self.words.judge, parts, "Judgement:")
+
+    @property
+    def _asked(self) -> tuple[Span, ...]:
+        return (Span("Question: "), *question_spans(self.question))
+
+    def _prompt(
+        self, instruction: str, parts: tuple[Span, ...], cue: str = "Answer:", demos: Sequence[Demo] = ()
+    ) -> Prompt:
+        shown = [(Span("Question: "), untrusted(each.question)) for each in demos[: self.examples]]
+        answers = [untrusted(each.answer) for each in demos[: self.examples]]
+        if "chat" in self.model.capabilities:
+            head = (Span(f"{instruction}\n\n"),) if instruction else ()
+            turns = [Turn("system", (Span(self.words.system),))]
+            for asked, answer in zip(shown, answers, strict=True):
+                turns += [Turn("user", asked), Turn("assistant", (answer,))]
+            return Chat((*turns, Turn("user", (*head, *parts))))
+        spans = [Span(f"{self.words.system} {instruction}\n\n")] if instruction else []
+        for asked, answer in zip(shown, answers, strict=True):
+            spans += [*asked, Span(f"\n{cue} "), answer, Span("\n\n")]
+        return Raw((*spans, *parts, Span(f"\n{cue}")))
 
 
-def direct_prompt(model: Model, question: Question, *, words: AirragWording = OWN) -> Prompt:
-    """DA: the bare question, without an instruction; in plain text, with the cue for an answer."""
-    return _prompt(model, words, "", question_spans(question), "Answer:")
+def _contexts(hits: Sequence[Hit]) -> tuple[Span, ...]:
+    return (*numbered_passages(hits[::-1]), Span("\n")) if hits else ()
 
 
-def retrieval_answer_prompt(
-    model: Model, hits: Sequence[Hit], query: str, *, words: AirragWording = OWN
-) -> Prompt:
-    """RA: a short answer to `query` from passages, or `REFUSAL`."""
-    asked = (Span("Question: "), _line(query))
-    return _prompt(model, words, words.ra, (*_contexts(hits), *asked), "Answer:")
+def _history(history: Sequence[Demo]) -> tuple[Span, ...]:
+    spans: list[Span] = []
+    for pair in history:
+        asked = (_line(pair.question), Span(" ")) if pair.question else ()
+        spans += [Span("Known: "), *asked, _line(pair.answer), Span("\n")]
+    return tuple(spans)
 
 
-def transformation_prompt(
-    model: Model,
-    question: Question,
-    history: Sequence[Demo],
-    current: str,
-    demos: Sequence[Demo] = (),
-    *,
-    words: AirragWording = OWN,
-) -> Prompt:
-    """QT: what to ask next, given what is answered; `current` is the query that would come next, or empty."""
-    parts = (*_asked(question), Span("\n"), *_history(history))
-    due = (Span("Next query: "), untrusted(" ".join(current.split()) or "None"))
-    return _prompt(model, words, words.qt, (*parts, *due), "Queries:", demos)
+def _line(text: str) -> Span:
+    return untrusted(" ".join(text.split()))
 
 
-def summary_prompt(
-    model: Model,
-    question: Question,
-    history: Sequence[Demo],
-    hits: Sequence[Hit] = (),
-    demos: Sequence[Demo] = (),
-    *,
-    words: AirragWording = OWN,
-) -> Prompt:
-    """SA: the final, concise answer out of sub-queries with their answers, and passages where they fit."""
-    parts = (*_contexts(hits), *_history(history), *_asked(question))
-    return _prompt(model, words, words.sa, parts, "Answer:", demos)
-
-
-def candidates_prompt(
-    model: Model,
-    question: Question,
-    candidates: Sequence[Candidate],
-    hits: Sequence[Hit] = (),
-    *,
-    words: AirragWording = OWN,
-) -> Prompt:
-    """SA as verifier: which of several answers is right. Equal ones come as one, the likeliest first."""
-    listed: list[Span] = [Span("Candidates:\n")]
-    for candidate in candidates:
-        count = f" ({candidate.num_paths})" if candidate.num_paths > 1 else ""
-        listed += [Span("- "), _line(candidate.answer), Span(f"{count}\n"), *_history(candidate.history)]
-    return _prompt(model, words, words.verify, (*_contexts(hits), *listed, *_asked(question)), "Answer:")
+_JUDGING = "You judge how questions are being answered."
 
 
 def parse_final(text: str) -> str:
@@ -175,58 +203,6 @@ def is_refusal(answer: str) -> bool:
     """
     plain = normalise_answer(answer.replace("’", "'"))
     return plain in _UNKNOWN or _REFUSAL.search(plain) is not None
-
-
-def _prompt(
-    model: Model,
-    words: AirragWording,
-    instruction: str,
-    parts: tuple[Span, ...],
-    cue: str,
-    demos: Sequence[Demo] = (),
-) -> Prompt:
-    if "chat" in model.capabilities:
-        head = (Span(f"{instruction}\n\n"),) if instruction else ()
-        system, asked = Turn("system", (Span(words.system),)), Turn("user", (*head, *parts))
-        return Chat((system, *_example_turns(demos), asked))
-    head = (Span(f"{words.system} {instruction}\n\n"),) if instruction else ()
-    return Raw((*head, *_example_spans(demos, cue), *parts, Span(f"\n{cue}")))
-
-
-def _example_turns(demos: Sequence[Demo]) -> tuple[Turn, ...]:
-    turns: list[Turn] = []
-    for demo in demos:
-        turns.append(Turn("user", (Span("Question: "), untrusted(demo.question))))
-        turns.append(Turn("assistant", (untrusted(demo.answer),)))
-    return tuple(turns)
-
-
-def _example_spans(demos: Sequence[Demo], cue: str) -> tuple[Span, ...]:
-    spans: list[Span] = []
-    for demo in demos:
-        spans += [Span("Question: "), untrusted(demo.question)]
-        spans += [Span(f"\n{cue} "), untrusted(demo.answer), Span("\n\n")]
-    return tuple(spans)
-
-
-def _asked(question: Question) -> tuple[Span, ...]:
-    return (Span("Question: "), *question_spans(question))
-
-
-def _contexts(hits: Sequence[Hit]) -> tuple[Span, ...]:
-    return (*numbered_passages(hits[::-1]), Span("\n")) if hits else ()
-
-
-def _history(history: Sequence[Demo]) -> tuple[Span, ...]:
-    spans: list[Span] = []
-    for pair in history:
-        asked = (_line(pair.question), Span(" ")) if pair.question else ()
-        spans += [Span("Known: "), *asked, _line(pair.answer), Span("\n")]
-    return tuple(spans)
-
-
-def _line(text: str) -> Span:
-    return untrusted(" ".join(text.split()))
 
 
 def unquoted(text: str) -> str:

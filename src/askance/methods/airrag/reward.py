@@ -4,20 +4,21 @@ The paper trains one on paths with known answers. Any model that scores options 
 the question and the path, and the probability of `Yes` against `No` is the path's reward. The words are ours.
 """
 
-import math
-from collections.abc import Iterable
+from collections.abc import Iterable, Iterator
+from contextlib import suppress
 from dataclasses import dataclass, field
 
-from askance.core.ports import Model
-from askance.core.types import Chat, Prompt, Question, Raw, Span, Turn, untrusted
+from askance.core.types import Prompt
+from askance.methods.airrag.prompts import Prompts
 from askance.methods.airrag.state import DA, QT, RA, SA, SAY, State
-from askance.methods.airrag.wording import OWN, AirragWording
 from askance.methods.budget import Allowance, AllowedModel, NoRoom
-from askance.methods.prompts import passage_text, question_spans
+from askance.methods.labels import label_options, label_shares
+from askance.methods.prompts import passage_text
 
 PASSAGE_TOKENS = 128
 """What is shown of a passage."""
-OPTIONS = ("Yes", "No")
+_OPTIONS = ("Yes", "No")
+_LABELS = {SAY: "Plan", RA: "Found", QT: "Next", SA: "Answer", DA: "Answer"}
 
 
 @dataclass(slots=True)
@@ -25,12 +26,11 @@ class Judge:
     """The reward model, for one question; it remembers what it said.
 
     Attributes:
+        prompts: those for the model that judges.
         num_input: tokens it has read.
     """
 
-    model: Model
-    question: Question
-    words: AirragWording = OWN
+    prompts: Prompts
     num_input: int = 0
     _rewards: dict[object, float] = field(default_factory=dict)
 
@@ -41,80 +41,40 @@ class Judge:
     async def judge(self, states: Iterable[State], allowance: Allowance) -> None:
         """Find the rewards of paths that have ended."""
         for state in states:
+            before = allowance.num_input
             reward = await self._judged(state, allowance)
+            self.num_input += allowance.num_input - before
             # Two rollouts may come to paths that differ in punctuation alone; which is first must not matter.
             self._rewards[state.key] = max(reward, self.reward(state))
 
     def count(self, state: State, num_more: int) -> int:
         """Tokens that judging a path takes which gets `num_more` tokens longer."""
-        prompt = path_prompt(self.model, self.question, state, words=self.words)
-        return self.model.count(prompt) + self._num_options(prompt) + num_more
+        model, prompt = self.prompts.model, self.prompt(state)
+        options = label_options(prompt, _OPTIONS)
+        return model.count(prompt) + sum(len(model.tokenize(option)) for option in options) + num_more
+
+    def prompt(self, state: State, *, with_passages: bool = True) -> Prompt:
+        """A path's steps, each retrieval with its best passage."""
+        return self.prompts.judge(tuple(self._steps(state, with_passages)))
 
     async def _judged(self, state: State, allowance: Allowance) -> float:
+        model = AllowedModel(self.prompts.model, allowance)
         for with_passages in (True, False):
-            prompt = path_prompt(
-                self.model, self.question, state, with_passages=with_passages, words=self.words
-            )
-            before = allowance.num_input
-            try:
-                yes, no = await AllowedModel(self.model, allowance).score(prompt, _options(prompt))
-            except NoRoom:
-                continue
-            self.num_input += allowance.num_input - before
-            return _share(yes.logprob, no.logprob)
+            prompt = self.prompt(state, with_passages=with_passages)
+            with suppress(NoRoom):
+                likely, _ = await label_shares(model, prompt, _OPTIONS)
+                return likely
         return 0.0
 
-    def _num_options(self, prompt: Prompt) -> int:
-        return sum(len(self.model.tokenize(option)) for option in _options(prompt))
-
-
-def path_prompt(
-    model: Model,
-    question: Question,
-    state: State,
-    *,
-    with_passages: bool = True,
-    words: AirragWording = OWN,
-) -> Prompt:
-    """Whether a path leads to the right answer: its steps, each retrieval with its best passage."""
-    parts = [Span("Question: "), *question_spans(question), Span("\n"), *_steps(model, state, with_passages)]
-    if "chat" in model.capabilities:
-        asked = Turn("user", (Span(f"{words.judge}\n\n"), *parts))
-        return Chat((Turn("system", (Span(SYSTEM),)), asked))
-    return Raw((Span(f"{SYSTEM} {words.judge}\n\n"), *parts, Span("Judgement:")))
-
-
-def _steps(model: Model, state: State, with_passages: bool) -> list[Span]:
-    spans: list[Span] = []
-    pairs, retrievals = iter(state.history), iter(state.found)
-    for step in state.steps:
-        said = "; ".join(step.said) or "None"
-        if step.action == RA:
-            pair, hits = next(pairs), next(retrievals)
-            if hits and with_passages:
-                ids = model.tokenize(passage_text(hits[0].passage))[:PASSAGE_TOKENS]
-                spans += [Span("Passage: "), _line(model.decode(ids))]
-            said = f"{pair.question} {pair.answer}"
-        spans += [Span(f"{_LABELS.get(step.action, 'Answer')}: "), _line(said)]
-    return spans
-
-
-def _line(text: str) -> Span:
-    return untrusted(" ".join(text.split()) + "\n")
-
-
-def _options(prompt: Prompt) -> tuple[str, ...]:
-    return OPTIONS if isinstance(prompt, Chat) else tuple(f" {option}" for option in OPTIONS)
-
-
-def _share(yes: float, no: float) -> float:
-    most = max(yes, no)
-    if math.isinf(most):
-        return 0.0
-    weights = math.exp(yes - most), math.exp(no - most)
-    return weights[0] / sum(weights)
-
-
-_LABELS = {SAY: "Plan", RA: "Found", QT: "Next", SA: "Answer", DA: "Answer"}
-
-SYSTEM = "You judge how questions are being answered."
+    def _steps(self, state: State, with_passages: bool) -> Iterator[tuple[str, str]]:
+        model = self.prompts.model
+        pairs, retrievals = iter(state.history), iter(state.found)
+        for step in state.steps:
+            said = "; ".join(step.said) or "None"
+            if step.action == RA:
+                pair, hits = next(pairs), next(retrievals)
+                if hits and with_passages:
+                    ids = model.tokenize(passage_text(hits[0].passage))[:PASSAGE_TOKENS]
+                    yield "Passage", model.decode(ids)
+                said = f"{pair.question} {pair.answer}"
+            yield _LABELS.get(step.action, "Answer"), said

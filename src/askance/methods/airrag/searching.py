@@ -4,35 +4,22 @@ import random
 from collections.abc import Sequence
 from dataclasses import dataclass, field
 
-from askance.core.ports import Run
+from askance.core.ports import Model, Run
 from askance.core.types import Question
-from askance.methods.airrag import prompts
-from askance.methods.airrag.acting import Acting, Memory, Reply
-from askance.methods.airrag.ahead import Ahead, Next
-from askance.methods.airrag.choosing import (
-    Choosing,
-    Chosen,
-    Ending,
-    Vote,
-    clustered,
-    is_chosen,
-    jcd_scores,
-    num_kept_for_choosing,
-    valid,
-)
+from askance.methods.airrag import choosing
+from askance.methods.airrag.acting import Acting, Memory
+from askance.methods.airrag.actions import Legality
+from askance.methods.airrag.choosing import Chosen, Ending
 from askance.methods.airrag.knobs import AirragKnobs
+from askance.methods.airrag.prompts import Prompts
 from askance.methods.airrag.reward import Judge
-from askance.methods.airrag.room import Room
 from askance.methods.airrag.state import DA, QT, RA, SA, SAY, State
-from askance.methods.budget import Account, Allowance
-from askance.tree.mcts import Rules, Settings, search
-from askance.tree.nodes import Node, Outcome, Tree
+from askance.methods.budget import Account, Allowance, AllowedModel
+from askance.tree.abreast import abreast, in_turn
+from askance.tree.mcts import Node, Outcome, Rules, Settings, Tree, search
 
-
-@dataclass(slots=True)
-class _Rollout:
-    allowance: Allowance
-    memory: Memory
+_SHORT_PATH = 6
+"""What SAY, RA with a passage or two, and SA read, in prompts of SA without any passage."""
 
 
 @dataclass(slots=True)
@@ -44,31 +31,28 @@ class Searching:
     run: Run
     account: Account = field(init=False)
     judge: Judge | None = None
-    _beside: Allowance | None = None
-    _judging: Allowance | None = None
-    _rollouts: dict[int, _Rollout] = field(default_factory=dict)
-    _memory: Memory = field(default_factory=dict)
-    _ahead: Ahead[Reply] = field(default_factory=Ahead)
-    _kept: int = 0
     num_verifying: int = 0
+    _judging: Allowance | None = None
+    _beside: Acting | None = None
+    _rollouts: dict[int, Acting] = field(default_factory=dict)
+    _memory: Memory = field(default_factory=dict)
 
     def __post_init__(self) -> None:
         airrag, models = self.airrag, self.run.models
         self.account = Account(airrag.l_max)
-        self._kept = self._for_verifier()
-        self.account.set_aside += self._kept
         if airrag.is_judged:
-            self.judge = Judge(models.get("reward", self.run.model), self.question, airrag.prompts)
+            self.judge = Judge(self._prompts(models.get("reward", self.run.model)))
             if airrag.reward == "consistency" and not airrag.count_verifier:
                 self._judging = Account(None).share(1)
 
-    async def tree(self) -> Tree[State, str]:
+    async def tree(self) -> Tree[State]:
         """The search, and beside it a direct answer."""
-        airrag = self.airrag
+        airrag, kept = self.airrag, self._for_verifier()
+        self.account.set_aside += kept
         if airrag.draws_beside:
-            self._beside = self.account.part(self._for_direct_answer())
+            self._beside = self._acting(self.account.part(self._for_direct_answer()))
         rules = Rules(
-            actions=airrag.legality.actions,
+            actions=Legality(airrag.actions, airrag.most_iterations, airrag.early_sa).after,
             draw=self._draw,
             is_terminal=lambda state: state.answer is not None,
             choose=self._choose,
@@ -76,7 +60,8 @@ class Searching:
             may_start=self._may_start,
             ended=self._ended,
             is_settled=self._is_settled,
-            beside=(DA,) if self._beside is not None else (),
+            beside=(DA,) if self._beside else (),
+            together=abreast if airrag.l_max is None else in_turn,
         )
         settings = Settings(
             rollouts=airrag.rollouts,
@@ -85,48 +70,46 @@ class Searching:
             schedule=airrag.schedule,
             expansion=airrag.expansion,
             revisits=not airrag.skip_exhausted,
-            draws_abreast=airrag.l_max is None,
             unexplored=airrag.unexplored,
             seed=f"{self.run.seed} {self.question.id}",
         )
         start = State(pending=(self.question.text,)) if airrag.actions.is_lite else State()
-        try:
-            return await search(start, rules, settings)
-        finally:
-            await self._ahead.close()
+        tree = await search(start, rules, settings)
+        for acting in self._rollouts.values():  # what nobody needs any more
+            acting.allowance.close()
+        self.account.set_aside -= kept
+        return tree
 
-    def endings(self, tree: Tree[State, str]) -> list[Ending]:
+    def endings(self, tree: Tree[State]) -> list[Ending]:
         """Where distinct paths ended, those drawn but not entered included, in the order of the tree."""
         found: dict[object, Ending] = {}
         for node in tree.root.below():
-            if node.state.answer is not None:
-                is_grounded = any(node.state.found)
-                vote = Vote(node.state.answer, node.votes, node.visits, node.reward, is_grounded)
-                found.setdefault(node.state.key, Ending(node.state, vote, self._judged(node.state)))
+            state = node.state
+            if state.answer is not None:
+                score, is_grounded = self._judged(state), any(state.found)
+                ending = Ending(state, node.votes, node.visits, node.reward, score, is_grounded)
+                found.setdefault(state.key, ending)
         return list(found.values())
 
-    async def last_resort(self, tree: Tree[State, str]) -> list[Ending]:
+    async def last_resort(self, tree: Tree[State]) -> list[Ending]:
         """A direct answer, where no path has ended: with all that is left, if it was not in vain before."""
-        self._release()
         if self.account.most is None and DA in tree.root.dead:
             return []
-        acting = Acting(self.airrag, self.question, self.run, self.account.share(1))
+        acting = self._acting(self.account.share(1), is_judged=False)
         outcomes = await acting.draw(State(), tree.root.name, DA)
         acting.allowance.close()
-        return [Ending(each.state, Vote(each.state.answer or "", each.votes)) for each in outcomes or ()]
+        return [Ending(each.state, each.votes) for each in outcomes or ()]
 
     async def choose(self, endings: Sequence[Ending]) -> Chosen:
         """The verifier's choice, for which it may read what was kept for it."""
-        self._release()
-        account = self.account if self.airrag.count_verifier else Account(None)
-        allowance = account.share(1)
-        airrag, words = self.airrag, self.airrag.prompts
-        choosing = Choosing(airrag.verifier, words, airrag.summary_tokens, self.question, self.run, allowance)
-        chosen = await choosing.choose(endings)
+        airrag = self.airrag
+        allowance = (self.account if airrag.count_verifier else Account(None)).share(1)
+        prompts = self._prompts(AllowedModel(self.run.model, allowance))
+        chosen = await choosing.choose(airrag.verifier, endings, prompts, airrag.summary_tokens, self.run)
         self.num_verifying = allowance.num_input
         return chosen
 
-    def show_spending(self, tree: Tree[State, str]) -> None:
+    def show_spending(self, tree: Tree[State]) -> None:
         """Tell what the search cost."""
         rollouts, failed = float(tree.num_rollouts), float(tree.num_failed)
         numbers = {**self.account.numbers, "rollouts": rollouts, "failed rollouts": failed}
@@ -136,100 +119,69 @@ class Searching:
             numbers["input tokens of rewards"] = float(self.judge.num_input)
         self.run.trace.decide("budget", "spent", str(self.account), numbers=numbers)
 
-    def _release(self) -> None:
-        """Give back what nobody needs any more, once the search is over."""
-        for rollout in self._rollouts.values():
-            rollout.allowance.close()
-        self.account.set_aside -= self._kept
-        self._kept = 0
+    def _prompts(self, model: Model) -> Prompts:
+        return Prompts(model, self.question, self.airrag.prompts, self.airrag.num_examples)
 
-    async def _draw(self, node: Node[State, str], action: str, rollout: int) -> list[Outcome[State]] | None:
-        mine = self._rollouts[rollout]
-        is_beside = self._beside is not None and action == DA and node.parent is None
-        allowance = self._beside if is_beside and self._beside else mine.allowance
-        acting = Acting(
-            self.airrag,
-            self.question,
-            self.run,
-            allowance,
-            self.judge,
-            self._judging,
-            memory=mine.memory,
-            ahead=self._ahead,
-            following=self._following(node, action, rollout),
-        )
-        outcomes = await acting.draw(node.state, node.name, action)
-        if is_beside:
-            allowance.close()
+    def _acting(self, allowance: Allowance, *, is_judged: bool = True) -> Acting:
+        prompts = self._prompts(AllowedModel(self.run.model, allowance))
+        judge = self.judge if is_judged else None
+        return Acting(self.airrag, prompts, self.run, allowance, judge, self._judging, dict(self._memory))
+
+    async def _draw(self, node: Node[State], action: str, rollout: int) -> list[Outcome[State]] | None:
+        if self._beside is None or action != DA or node.parent is not None:
+            return await self._rollouts[rollout].draw(node.state, node.name, action)
+        outcomes = await self._beside.draw(node.state, node.name, action)
+        self._beside.allowance.close()
         return outcomes
 
-    def _following(self, node: Node[State, str], action: str, rollout: int) -> Next | None:
-        """What comes behind the one state that an action will lead to, where no more than that is needed to
-        ask for it.
-        """
-        airrag = self.airrag
-        may_vary = airrag.samples_of(action) > 1 or airrag.expansion != "lazy"
-        if may_vary or airrag.l_max is not None or airrag.multi_query:
-            return None
-        name = f"{node.name}.{len(node.children) + 1}"
-
-        def next_action(state: State) -> str:
-            return self._chosen(name, state, airrag.legality.actions(state), rollout)
-
-        return Next(name, next_action)
-
-    def _choose(self, node: Node[State, str], untried: Sequence[str], rollout: int) -> str:
-        return self._chosen(node.name, node.state, untried, rollout)
-
-    def _chosen(self, node: str, state: State, untried: Sequence[str], rollout: int) -> str:
+    def _choose(self, node: Node[State], untried: Sequence[str], rollout: int) -> str:
         """The first rollout goes in the order of the paper's appendix, all others by chance."""
         if rollout:
-            seed = f"{self.run.seed} {self.question.id} {rollout} {node}"
+            seed = f"{self.run.seed} {self.question.id} {rollout} {node.name}"
             return random.Random(seed).choice(untried)
-        wanted = self._next(state)
+        wanted = self._next(node.state)
         return wanted if wanted in untried else untried[0]
 
     def _next(self, state: State) -> str:
+        is_lite = self.airrag.actions.is_lite
         if not state.last:
-            return RA if self.airrag.actions.is_lite else SAY
+            return RA if is_lite else SAY
         if state.last == SAY:
             return RA
         if state.last == QT:
             return RA if state.pending else SA
         if state.pending:
             return QT
-        has_no_plan = self.airrag.actions.is_lite or len(state.plan) < 2 or state.refused
+        has_no_plan = is_lite or len(state.plan) < 2 or state.refused
         follows = {"always": True, "never": False, "if_no_plan": has_no_plan}
         return QT if follows[self.airrag.followup_qt] else SA
 
     def _may_start(self, rollout: int) -> bool:
         if rollout in self._rollouts:  # it found no place to go on from in the wave before
             self._rollouts[rollout].allowance.close()
-        allowance = self.account.share(self._num_sharing(rollout))
-        if rollout and not allowance.fits(self._least()):
+        # Rollouts that what is left is for: no more than could come to an answer by a short path.
+        num_sharing, left = self.airrag.rollouts - rollout, self.account.left
+        # Input tokens without which no rollout comes to an answer.
+        least = 0 if left is None else self.run.model.count(self._prompts(self.run.model).sa(()))
+        if left is not None:
+            num_sharing = max(1, min(num_sharing, left // (_SHORT_PATH * least)))
+        allowance = self.account.share(num_sharing)
+        if rollout and not allowance.fits(least):
             allowance.close()
             return False
-        self._rollouts[rollout] = _Rollout(allowance, dict(self._memory))
+        self._rollouts[rollout] = self._acting(allowance)
         return True
 
-    def _num_sharing(self, rollout: int) -> int:
-        """Rollouts that what is left is for: no more than could come to an answer by a short path."""
-        num_sharing, left = self.airrag.rollouts - rollout, self.account.left
-        if left is None:
-            return num_sharing
-        return max(1, min(num_sharing, left // (_SHORT_PATH * self._least())))
-
-    def _is_settled(self, tree: Tree[State, str]) -> bool:
+    def _is_settled(self, tree: Tree[State]) -> bool:
         """Whether the rollouts that are left are not wanted any more."""
-        airrag, endings = self.airrag, valid(self.endings(tree))
+        airrag, endings = self.airrag, choosing.valid(self.endings(tree))
         num_more = (airrag.rollouts - tree.num_rollouts) * airrag.answer_samples
         num_ended = tree.num_rollouts - tree.num_failed
-        agreed = 0 < airrag.stop_agreed <= num_ended and len(clustered([each.vote for each in endings])) == 1
         # An eager expansion draws for more ends than its rollout comes to.
         counts = airrag.stop_decided and airrag.expansion == "lazy"
-        if agreed:
+        if 0 < airrag.stop_agreed <= num_ended and len(choosing.clustered(endings)) == 1:
             why = f"{num_ended} rollouts agree"
-        elif counts and is_chosen(airrag.verifier, endings, num_more):
+        elif counts and choosing.is_chosen(airrag.verifier, endings, num_more):
             why = "no vote to come can change the words of the answer"
         else:
             return False
@@ -237,59 +189,39 @@ class Searching:
         return True
 
     def _ended(self, rollout: int) -> None:
-        mine = self._rollouts[rollout]
-        mine.allowance.close()
-        self._memory.update(mine.memory)
-
-    def _least(self) -> int:
-        """Input tokens without which no rollout comes to an answer."""
-        return self.run.model.count(
-            prompts.summary_prompt(self.run.model, self.question, (), words=self.airrag.prompts)
-        )
+        self._rollouts[rollout].allowance.close()
+        self._memory.update(self._rollouts[rollout].memory)
 
     def _for_verifier(self) -> int:
         """What is kept for the last call: its template, and room for an answer of each rollout."""
         airrag = self.airrag
-        may_call = (
-            airrag.rollouts > 1 or airrag.samples > 1 or airrag.answer_samples > 1 or airrag.draws_beside
-        )
+        num_candidates = airrag.rollouts + airrag.draws_beside
+        may_call = num_candidates > 1 or airrag.samples > 1 or airrag.answer_samples > 1
         if airrag.l_max is None or airrag.verifier != "sa" or not airrag.count_verifier or not may_call:
             return 0
-        num_candidates = airrag.rollouts + airrag.draws_beside
-        return num_kept_for_choosing(
-            self.run.model, self.question, airrag.prompts, num_candidates, airrag.l_max
-        )
+        return choosing.num_kept_for_choosing(self._prompts(self.run.model), num_candidates, airrag.l_max)
 
     def _for_direct_answer(self) -> int:
-        room = Room(self.airrag, self.question, self.run, Allowance(self.account, 0), self.judge)
-        prompt = prompts.direct_prompt(self.run.model, self.question, words=self.airrag.prompts)
-        return self.run.model.count(prompt) + (0 if self._judging else room.for_judging(State()))
+        acting = self._acting(Allowance(self.account, 0))
+        return self.run.model.count(acting.prompts.da()) + acting.for_judging(State())
 
     def _judged(self, state: State) -> float:
         return 0.0 if self.judge is None else self.judge.reward(state)
 
-    def _rewards(self, terminals: Sequence[Node[State, str]]) -> list[float]:
+    def _rewards(self, terminals: Sequence[Node[State]]) -> list[float]:
         """What the paths that ended are worth, now that these are known; nothing where one is no answer.
 
         The N of equation 2 counts answers: refusals take nothing from what these have in common.
         """
-        answers = {node.name: node.state.answer or "" for node in terminals}
-        told = {name: answer for name, answer in answers.items() if Ending(State(), Vote(answer)).is_valid}
-        scores = dict(zip(told, jcd_scores(list(told.values())), strict=True))
-        return [self._reward(node, scores[node.name]) if node.name in told else 0.0 for node in terminals]
+        told = [node for node in terminals if Ending(node.state).is_valid]
+        scores = choosing.jcd_scores([node.state.answer or "" for node in told])
+        rewards = {id(node): self._reward(node, score) for node, score in zip(told, scores, strict=True)}
+        return [rewards.get(id(node), 0.0) for node in terminals]
 
-    def _reward(self, node: Node[State, str], score: float) -> float:
-        consistency: float = score * _share_of_votes(node) ** self.airrag.vote_power
+    def _reward(self, node: Node[State], score: float) -> float:
+        siblings = node.parent.children if node.parent else [node]
+        drawn = sum(each.votes for each in siblings if each.action == node.action)
+        consistency: float = score * (node.votes / drawn) ** self.airrag.vote_power
         judged = self._judged(node.state)
         mixed = (judged + consistency) / 2
         return {"consistency": consistency, "rm": judged, "mixed": mixed}[self.airrag.reward]
-
-
-_SHORT_PATH = 6
-"""What SAY, RA with a passage or two, and SA read, in prompts of SA without any passage."""
-
-
-def _share_of_votes(node: Node[State, str]) -> float:
-    siblings = [] if node.parent is None else node.parent.children
-    drawn = sum(each.votes for each in siblings if each.action == node.action)
-    return node.votes / drawn if drawn else 1.0

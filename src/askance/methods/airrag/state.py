@@ -4,7 +4,7 @@ Feng et al. 2025 (arXiv 2501.10053), section 3 and appendix. A state is its pare
 paper names the actions and their order, and leaves open what a list of queries does: here it is a queue.
 """
 
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable
 from dataclasses import dataclass, replace
 
 from askance.core.types import Demo, Hit
@@ -12,8 +12,6 @@ from askance.text.answers import normalise_answer
 
 SAY, DA, RA, QT, SA = "say", "da", "ra", "qt", "sa"
 """System analysis, direct answer, retrieval-answer, query transformation, summary-answer."""
-ACTIONS = (SAY, RA, QT, SA, DA)
-"""In the order in which they are tried where nothing else speaks for one."""
 SAME_QUERY = 0.9
 """Share of common words from which a proposed query counts as asked already."""
 
@@ -53,11 +51,6 @@ class State:
     def last(self) -> str:
         """The last action, or nothing at the root."""
         return self.steps[-1].action if self.steps else ""
-
-    @property
-    def depth(self) -> int:
-        """Steps taken."""
-        return len(self.steps)
 
     def times(self, action: str) -> int:
         """How often an action was taken."""
@@ -122,7 +115,7 @@ def each_once(hits: Iterable[Hit]) -> tuple[Hit, ...]:
     return tuple(first.values())
 
 
-def _each_asked_once(queries: Sequence[str]) -> tuple[str, ...]:
+def _each_asked_once(queries: Iterable[str]) -> tuple[str, ...]:
     """Queries in their order, without those that ask the same as one further in front."""
     kept: list[str] = []
     for query in queries:
@@ -137,57 +130,3 @@ def is_same(query: str, other: str) -> bool:
     if not one or not two:
         return normalise_answer(query) == normalise_answer(other)
     return len(one & two) / len(one | two) >= SAME_QUERY
-
-
-@dataclass(frozen=True, slots=True)
-class Legality:
-    """Which action may follow which (the paper's figure 2 and appendix).
-
-    Attributes:
-        is_lite: of the actions RA, QT and SA alone.
-        is_direct: of a direct answer alone.
-        most_iterations: of RA, and of QT.
-        most_depth: steps; the last of them is SA.
-        early_summary: SA may come while queries are pending.
-        further: other methods, which answer at the root.
-
-    DA is a candidate beside the paths, or all there is, and otherwise the last resort.
-    """
-
-    is_lite: bool = False
-    is_direct: bool = False
-    most_iterations: int = 4
-    most_depth: int = 10
-    early_summary: bool = False
-    further: tuple[str, ...] = ()
-
-    def actions(self, state: State, dead: frozenset[str] = frozenset()) -> tuple[str, ...]:
-        """Those legal, without those that gave nothing here; a summary where no other is left.
-
-        At the root, where there is nothing to sum up, the question is searched for as it stands.
-        """
-        if state.answer is not None:
-            return ()
-        left = tuple(action for action in self._legal(state) if action not in dead)
-        if left:
-            return left
-        last_resorts = (SA,) if state.history else () if self.is_direct else (RA, DA)
-        return tuple(action for action in last_resorts if action not in dead)[:1]
-
-    def _legal(self, state: State) -> Sequence[str]:
-        if not state.last and self.is_direct:
-            return (DA, *self.further)
-        if not state.last:
-            return (RA, QT, *self.further) if self.is_lite else (SAY, *self.further)
-        if state.last == SAY:
-            return (RA, QT)
-        if state.depth >= self.most_depth - 1 or state.num_repeats > 1:
-            return (SA,)
-        may_ask = state.times(RA) < self.most_iterations
-        if state.last == RA:
-            goes_on = may_ask and state.times(QT) < self.most_iterations
-            ends = self.early_summary or not state.pending or not goes_on
-            return (*((QT,) if goes_on else ()), *((SA,) if ends else ()))
-        if state.pending and may_ask:
-            return (RA, SA) if self.early_summary and state.history else (RA,)
-        return (SA,)

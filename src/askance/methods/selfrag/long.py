@@ -13,68 +13,52 @@ The paper gives the score of a segment and "return the best sequence"; the rest 
 
 import asyncio
 from collections.abc import Sequence
-from contextlib import AbstractAsyncContextManager, nullcontext
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass, replace
 from typing import Literal
 
-from askance.core.ports import Run
-from askance.core.types import Hit, Key, Question
-from askance.methods.selfrag.deciding import SearchRule, show
-from askance.methods.selfrag.segments import START, Action, Constraints, Path, Segment, Weights
+from askance.core.types import Hit, Key
+from askance.methods.selfrag.segments import START, Action, Path, Segment, show
+from askance.methods.selfrag.short import Form
 from askance.methods.selfrag.tokens import likeliest, without_tokens
-from askance.methods.selfrag.writing import Writer
-from askance.tree.abreast import abreast
 from askance.tree.beam import Rules, beam_search
 
 
-@dataclass(frozen=True, slots=True)
-class LongForm:
-    """How answers grow, and which of them is taken.
+@dataclass(kw_only=True)
+class LongForm(Form):
+    """How the answer to one question grows.
 
     Attributes:
-        passages: how many are searched for.
         retrieval: whether each segment that searches does so anew.
         width: answers that are gone on with.
-        max_segments: most segments of an answer.
         path_power: the sum of the scores of n segments is divided by n to this power.
     """
 
-    rule: SearchRule
-    weights: Weights
-    constraints: Constraints
-    passages: int
     retrieval: Literal["dynamic", "static"]
     width: int
-    max_segments: int
     path_power: float
+    _static: asyncio.Task[tuple[Hit, ...]] | None = None
 
-    async def answer(self, question: Question, run: Run, writer: Writer) -> Path:
+    async def answer(self, max_segments: int) -> Path:
         """The best path of the beam, finished or not."""
-        start, onward = await writer.begin() if self.rule.mode == "adaptive" else (Path(), {})
-        growing = _Growing(self, question, run, writer)
         rules = Rules(
-            grow=growing.grow,
-            score=self.score,
+            grow=self._grow,
+            score=self._score,
             is_finished=lambda path: path.is_finished,
             identity=_identity,
             is_settled=lambda path: all(segment.is_judged for segment in path.segments),
-            settle=growing.settle,
-            drop=growing.drop,
+            settle=self._settle,
+            drop=self._drop,
+            together=self.writer.together,
         )
-        start = replace(start, onward=onward)
-        found = await beam_search(start, rules, width=self.width, max_steps=self.max_segments)
-        return await self._best(run, writer, (*found.finished, *found.open))
+        finished, beam = await beam_search(
+            await self.begin(), rules, width=self.width, max_steps=max_segments
+        )
+        return await self._best([*finished, *beam])
 
-    def score(self, path: Path) -> float:
-        """How good the segments are that were written with passages of their own; 0 without any.
+    def _score(self, path: Path) -> float:
+        return path.score(self.path_power)
 
-        With a segment whose support is not judged yet it is an upper bound.
-        """
-        if not path.scores:
-            return 0.0
-        return sum(path.scores) / float(len(path.scores) ** self.path_power)
-
-    async def _best(self, run: Run, writer: Writer, paths: Sequence[Path]) -> Path:
+    async def _best(self, paths: Sequence[Path]) -> Path:
         """The best with its utility, which is read for answers that were not finished by a utility token.
 
         Where the constraint on utility rejects all of them, none is. Ties: more segments, then the earlier.
@@ -84,79 +68,57 @@ class LongForm:
         async def graded(path: Path) -> Path:
             if path.utility or not path.segments or not reads:
                 return path
-            return replace(path, utility=await writer.utility(path))
+            return replace(path, utility=await self.writer.utility(path))
 
-        told = [path for path in paths if path.segments] or list(paths)
-        judged = await abreast(map(graded, told))
+        told = [path for path in paths if path.segments] or paths
+        judged = await self.writer.together(map(graded, told))
         useless = self.constraints.uselessness
         whole = [path for path in judged if not useless({likeliest(path.utility)})] or judged
-        totals = [self.score(path) + self.weights.of_utility(path.utility) for path in whole]
-        best = max(range(len(whole)), key=lambda at: (totals[at], len(whole[at].segments)))
-        numbers = {path.name: total for path, total in zip(whole, totals, strict=True)}
-        run.trace.decide("choose", whole[best].name, "the best of the answers in the beam", numbers=numbers)
-        return whole[best]
+        numbers = {path.name: self._score(path) + self.weights.of_utility(path.utility) for path in whole}
+        best: Path = max(whole, key=lambda path: (numbers[path.name], len(path.segments)))
+        self.run.trace.decide("choose", best.name, "the best of the answers in the beam", numbers=numbers)
+        return best
 
-
-@dataclass(eq=False)
-class _Growing:
-    """One question's paths while they grow."""
-
-    form: LongForm
-    question: Question
-    run: Run
-    writer: Writer
-    _static: tuple[Hit, ...] | None = None
-    # Paths of one step must not search for the same side by side.
-    _searching: asyncio.Lock = field(default_factory=asyncio.Lock)
-    _turn: AbstractAsyncContextManager[None] = field(init=False)
-
-    def __post_init__(self) -> None:
-        # Which of them gets what is left of L_max must not depend on which search is done first.
-        self._turn = asyncio.Lock() if self.writer.is_bounded else nullcontext()
-
-    async def grow(self, path: Path) -> Sequence[Path]:
+    async def _grow(self, path: Path) -> Sequence[Path]:
         """The path with each segment that may follow; itself, finished, where none may."""
-        async with self._turn:
-            if path.name != START:
-                path = replace(path, onward=await self.writer.onward(path, key=_key(path.name)))
-            action = self.form.rule.action(path.onward, path)
-            hits = await self._hits(path, action)
-            tried: Sequence[Hit | None] = (None,) if action == "continue" else hits
-            paths = await self._grown(path, action, tried, 1)
-            paths = paths or await self._grown(path, "none", (None,), len(tried) + 1)
-            return paths or [replace(path, is_finished=True)]
+        if path.name != START:
+            path = replace(path, onward=await self.writer.onward(path, key=_key(path.name)))
+        action = self.rule.action(path.onward, path)
+        hits = await self._hits(path, action)
+        tried: Sequence[Hit | None] = (None,) if action == "continue" else hits
+        paths = await self._grown(path, action, tried, 1)
+        paths = paths or await self._grown(path, "none", (None,), len(tried) + 1)
+        return paths or [replace(path, is_finished=True)]
 
-    async def settle(self, path: Path) -> Path:
+    async def _settle(self, path: Path) -> Path:
         """The path with the support of its last segment."""
         *before, last = path.segments
         parent = replace(path, segments=tuple(before))
         segment = await self.writer.supported(parent, last, key=_key(path.name))
-        score = self.form.weights.of_segment(segment)
+        score = self.weights.of_segment(segment)
         show(self.run, path.name, segment, score, "")
         return replace(path, segments=(*before, segment), scores=(*path.scores[:-1], score))
 
-    def drop(self, path: Path, least: float) -> None:
+    def _drop(self, path: Path) -> None:
         """Tell that a path falls out of the beam whatever the support of its last segment is."""
-        why = f"with full support its answer would have {self.form.score(path):.3f}; "
-        why += f"the beam is full of better ones, from {least:.3f}"
+        why = f"with full support its answer would have {self._score(path):.3f}, and others are better"
         show(self.run, path.name, path.segments[-1], path.scores[-1], why)
 
     async def _hits(self, path: Path, action: Action) -> tuple[Hit, ...]:
         """The passages for the question, and for the segment written last where each is searched for."""
-        rule, query = self.form.rule, self.question.text
-        if self.form.retrieval == "static" and action == "retrieve":
-            async with self._searching:
-                if self._static is None:
-                    self._static = await rule.found(self.run, path.onward, action, query, self.form.passages)
-                else:
-                    rule.decide(self.run, path.onward, action, "")
-                return self._static
+        query = self.question.text
+        if self.retrieval == "static" and action == "retrieve":
+            if self._static is None:
+                self._static = asyncio.ensure_future(self.found(path, action, query))
+            else:
+                self.rule.decide(self.run, path.onward, action, "")
+            return await self._static
         last = next((each.text for each in path.segments[-1:] if each.action != "lead"), "")
-        return await rule.found(self.run, path.onward, action, f"{query} {last}".strip(), self.form.passages)
+        return await self.found(path, action, f"{query} {last}".strip())
 
     async def _grown(self, path: Path, action: Action, hits: Sequence[Hit | None], first: int) -> list[Path]:
         """The segments that no hard constraint rejects and that say something, numbered from `first`."""
-        segments = await abreast(
+        segments = await self.writer.together(
             self._written(path, action, hit, _key(f"{path.name}.{number}"))
             for number, hit in enumerate(hits, start=first)
         )
@@ -165,16 +127,16 @@ class _Growing:
 
     async def _written(self, path: Path, action: Action, hit: Hit | None, key: Key) -> Segment:
         segment = await self.writer.write(path, action, hit, key=key, whole=False)
-        if self.form.constraints.unsupported:  # no score tells what that constraint rejects
+        if self.constraints.unsupported:  # no score tells what that constraint rejects
             return await self.writer.supported(path, segment, key=key)
         return segment
 
     def _next(self, path: Path, segment: Segment, number: int) -> Path | None:
         # Nothing more to say than that the answer is complete.
         is_over = segment.is_last and not segment.text and bool(path.segments)
-        rejected = self.form.constraints.rejection(segment) if segment.text or is_over else "it is empty"
+        rejected = self.constraints.rejection(segment) if segment.text or is_over else "it is empty"
         rejected = rejected or ("it says what an earlier one said" if _is_repeated(path, segment) else "")
-        score = self.form.weights.of_segment(segment)
+        score = self.weights.of_segment(segment)
         if rejected or segment.is_judged:
             show(self.run, f"{path.name}.{number}", segment, score, rejected)
         if rejected:

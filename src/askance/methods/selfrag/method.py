@@ -2,7 +2,7 @@
 
 from collections.abc import Mapping
 from dataclasses import dataclass
-from typing import ClassVar, Literal
+from typing import Any, ClassVar, Literal
 
 from askance.core.errors import MissingAbility
 from askance.core.knobs import SearchKnob, knob
@@ -12,29 +12,18 @@ from askance.methods.bounded import Bounded
 from askance.methods.budget import NoRoom
 from askance.methods.finishing import checked
 from askance.methods.prompts import OWN, Layout, Wording, layout_needs
-from askance.methods.selfrag.deciding import Mode, SearchRule
-from askance.methods.selfrag.judging import Judge, NativeScorer, PromptedScorer, ReflectionScorer
+from askance.methods.selfrag import tasks
+from askance.methods.selfrag.judging import NativeScorer, PromptedScorer, ReflectionScorer
 from askance.methods.selfrag.long import LongForm
 from askance.methods.selfrag.native import NativeWriter
-from askance.methods.selfrag.segments import Citing, Constraints, Weights, cited
+from askance.methods.selfrag.segments import Citing, Constraints, Mode, Path, SearchRule, Weights, cited
 from askance.methods.selfrag.short import ShortForm
-from askance.methods.selfrag.tasks import (
-    OWN_INSTRUCTIONS,
-    Instructions,
-    Separator,
-    Task,
-    asked_text,
-    named_option,
-    options_of,
-    prompt_head,
-    shown_options,
-    task_of,
-    written_options,
-)
+from askance.methods.selfrag.tasks import OWN_INSTRUCTIONS, Instructions, Separator, Task
 from askance.methods.selfrag.tokens import Group, Vocabulary, check_abilities, has_reflection_tokens
 from askance.methods.selfrag.writing import PromptedWriter, Writer
 from askance.methods.writing import Writing
 from askance.text.answers import short_answer
+from askance.tree.abreast import abreast, in_turn
 
 
 @dataclass(frozen=True, slots=True)
@@ -128,11 +117,6 @@ class Selfrag(SelfragKnobs):
         return Weights(self.w_rel, support, utility, float(self.use_seqscore))
 
     @property
-    def constraints(self) -> Constraints:
-        """The hard constraints."""
-        return Constraints(self.reject_unsupported, self.reject_irrelevant, self.least_utility)
-
-    @property
     def read(self) -> frozenset[Group]:
         """The judgements that something depends on besides citations: a score, a constraint, or a search."""
         is_read: dict[Group, bool] = {
@@ -164,14 +148,11 @@ class Selfrag(SelfragKnobs):
             )
 
     async def answer(self, question: Question, run: Run) -> Answer:
-        return await self.answer_with(self._writer(question, run), question, run)
+        return await self.answer_with(self._own_writer(question, run), question, run)
 
     async def answer_with(self, writer: Writer, question: Question, run: Run) -> Answer:
         """The short or the long form, written by `writer`; its text, its citations and its short answer."""
-        if self.form == "short":
-            path, option = await self.short_form.answer(question, run, writer)
-        else:
-            path, option = await self.long_form.answer(question, run, writer), ""
+        path, option = await self._path(writer, question, run)
         is_native = isinstance(writer, NativeWriter)
         judged = is_native or "support" in self.read
         text, citations = checked(question, run.trace, *cited(path, self.citations), judged=judged)
@@ -179,7 +160,7 @@ class Selfrag(SelfragKnobs):
             raise NoRoom("no segment had room")
         run.trace.commit(text)
         if is_native:
-            short = _short(text, question) if options_of(question) else text
+            short = _short(text, question) if tasks.options_of(question) else text
             return Answer(text, option or short, citations)
         shown = () if path.in_use is None else (path.in_use,)
         elicit_tokens = self.elicit_tokens if self.elicit and not option else 0
@@ -188,86 +169,71 @@ class Selfrag(SelfragKnobs):
         text += await writing.elicit()
         return Answer(text, option or _short(text, question), citations)
 
-    @property
-    def short_form(self) -> ShortForm:
-        """How one answer is found among those of all passages."""
-        return ShortForm(
-            SearchRule(self.mode, self.threshold),
-            self.weights,
-            self.constraints,
-            self.passages,
-            self.closed_aggregation,
-            self.open_dedupe,
+    async def _path(self, writer: Writer, question: Question, run: Run) -> tuple[Path, str]:
+        """The answer that is taken, and its option where the short form finds one."""
+        shared: dict[str, Any] = {
+            "question": question,
+            "run": run,
+            "writer": writer,
+            "rule": SearchRule(self.mode, self.threshold),
+            "weights": self.weights,
+            "constraints": Constraints(self.reject_unsupported, self.reject_irrelevant, self.least_utility),
+            "passages": self.passages,
+        }
+        if self.form == "short":
+            votes = self.closed_aggregation
+            return await ShortForm(**shared, aggregation=votes, dedupe=self.open_dedupe).answer()
+        growing = LongForm(
+            **shared, retrieval=self.retrieval, width=self.beam_width, path_power=self.path_power
         )
+        return await growing.answer(self.max_segments), ""
 
-    @property
-    def long_form(self) -> LongForm:
-        """How answers grow segment by segment."""
-        return LongForm(
-            SearchRule(self.mode, self.threshold),
-            self.weights,
-            self.constraints,
-            self.passages,
-            self.retrieval,
-            self.beam_width,
-            self.max_segments,
-            self.path_power,
-        )
-
-    def _writer(self, question: Question, run: Run) -> Writer:
+    def _own_writer(self, question: Question, run: Run) -> Writer:
         """A native writer for a model with the tokens, which judges itself unless another one shall."""
         is_native, judge = has_reflection_tokens(run.model), run.models.get("critic", run.model)
-        knows_tokens = is_native or any(map(has_reflection_tokens, run.models.values()))
-        head = self.head(question, run) if knows_tokens else ()
-        if is_native and "critic" not in run.models and self.scorer != "prompted":
-            return self.native_writer(question, run, head, None)
-        scorer: ReflectionScorer = PromptedScorer(judge, question, run)
-        if self.scorer != "prompted" and has_reflection_tokens(judge):
-            scorer = NativeScorer(judge, head, run)
-        if is_native:
-            return self.native_writer(question, run, head, scorer)
-        return self.prompted_writer(question, run, scorer)
+        judges_natively = self.scorer != "prompted" and has_reflection_tokens(judge)
+        head = self.head(question, run) if is_native or judges_natively else ()
+        scorer: ReflectionScorer | None = PromptedScorer(judge, question, run)
+        if judges_natively:
+            scorer = None if judge is run.model else NativeScorer(judge, head, run)
+        return self.writer(question, run, scorer, head if is_native else None)
 
     def head(self, question: Question, run: Run) -> tuple[Span, ...]:
         """The prompt of a checkpoint up to where the answer begins."""
-        task = task_of(self.task, question)
-        asked = asked_text(question, shown_options(question) if task == "choice" else ())
+        task = tasks.task_of(self.task, question)
+        asked = tasks.asked_text(question, tasks.shown_options(question) if task == "choice" else ())
         separator = "training" if self.separator == "auto" else self.separator
-        return prompt_head(asked, task, self.instructions, separator, run.trace)
+        return tasks.prompt_head(asked, task, self.instructions, separator, run.trace)
 
-    def native_writer(
-        self, question: Question, run: Run, head: tuple[Span, ...], scorer: ReflectionScorer | None
-    ) -> NativeWriter:
-        """A writer for a model with the tokens, judged by a scorer if one is given."""
+    def writer(
+        self, question: Question, run: Run, scorer: ReflectionScorer | None, head: tuple[Span, ...] | None
+    ) -> Writer:
+        """Who writes, judged by a scorer if one is given; with a head, for a model with the tokens."""
+        shared: dict[str, Any] = {
+            "run": run,
+            "scorer": scorer,
+            "read": self.read,
+            "max_tokens": self.max_tokens,
+            "together": abreast if self.l_max is None else in_turn,
+        }
+        if head is None:
+            return PromptedWriter(
+                **shared,
+                question=question,
+                layout=self.layout,
+                wording=self.wording,
+                use_seqscore=self.use_seqscore,
+            )
         return NativeWriter(
-            run=run,
-            judge=self._judge(scorer),
-            max_tokens=self.max_tokens,
-            is_bounded=self.l_max is not None,
+            **shared,
             head=head,
-            written_options=written_options(self.task, question),
+            written_options=tasks.written_options(self.task, question),
             scan_tokens=self.scan_tokens or (25 if self.form == "long" else 1),
             reads_first=self.threshold is not None,
             evidence=self.evidence,
             seqscore_text_only=self.seqscore_text_only,
         )
 
-    def prompted_writer(self, question: Question, run: Run, scorer: ReflectionScorer) -> PromptedWriter:
-        """A writer for any model, judged by a scorer."""
-        return PromptedWriter(
-            run=run,
-            judge=self._judge(scorer),
-            max_tokens=self.max_tokens,
-            is_bounded=self.l_max is not None,
-            question=question,
-            layout=self.layout,
-            wording=self.wording,
-            use_seqscore=self.use_seqscore,
-        )
-
-    def _judge(self, scorer: ReflectionScorer | None) -> Judge | None:
-        return None if scorer is None else Judge(scorer, self.read, is_bounded=self.l_max is not None)
-
 
 def _short(text: str, question: Question) -> str:
-    return named_option(text, question) if options_of(question) else short_answer(text, question)
+    return tasks.named_option(text, question) if tasks.options_of(question) else short_answer(text, question)

@@ -19,6 +19,7 @@ from askance.core.types import (
     Token,
     TokenIds,
 )
+from askance.methods.budget import NoRoom
 from askance.methods.selfrag.judging import fitting, passage_parts
 from askance.methods.selfrag.segments import Action, Path, Segment
 from askance.methods.selfrag.tokens import (
@@ -67,18 +68,27 @@ class NativeWriter(Writer):
     _vocabulary: Vocabulary = field(init=False)
 
     def __post_init__(self) -> None:
-        super().__post_init__()
         self._vocabulary = Vocabulary.of(self.run.model)
 
     async def begin(self) -> tuple[Path, Distribution]:
         """What is written before the first retrieve token is kept, where one follows within `scan_tokens`."""
-        if self.judge is not None:
+        if self.scorer is not None:
             return await super().begin()
         probe = await self._next((), ("decide",), self.scan_tokens)
         if probe.finish != "retrieve":
             return Path(), first_distribution(probe, "retrieve") if self.reads_first else {}
         lead = Segment(_words(probe.tokens, self._vocabulary), "lead", ids=_ids(probe.tokens))
         return Path((lead,) if lead.text else ()), distribution(probe.dropped[0], "retrieve")
+
+    async def utility(self, path: Path) -> Distribution:
+        """How useful the answer is as it stands."""
+        if self.scorer is not None:
+            return await super().utility(path)
+        try:
+            read = await self._next(path.segments, (*path.name.split("."), "utility"))
+        except NoRoom:
+            return {}
+        return first_distribution(read, "utility")
 
     async def _written(
         self, path: Path, action: Action, passage: Hit | None, key: Key, whole: bool
@@ -91,12 +101,7 @@ class NativeWriter(Writer):
         if written.finish != "length" or whole:
             return self._segment(written, action, passage)
         segment = self._segment(_whole_sentences(written, self._vocabulary.control), action, passage)
-        return segment if self.judge is not None else await self._closed(path, segment, key)
-
-    async def _utility(self, path: Path, key: Key) -> Distribution:
-        if self.judge is not None:
-            return await super()._utility(path, key)
-        return first_distribution(await self._next(path.segments, key), "utility")
+        return segment if self.scorer is not None else await self._closed(path, segment, key)
 
     def _options(self, path: Path, hit: Hit, options: tuple[str, ...]) -> tuple[Prompt, Sequence[str]]:
         model = self.run.model
@@ -129,7 +134,6 @@ class NativeWriter(Writer):
             onward=distribution(written.dropped[0], "retrieve") if finish == "retrieve" else {},
             sequence_score=sequence_score(counted),
             is_last=finish in ("end", "utility"),
-            finish=finish,
         )
 
     async def _closed(self, path: Path, segment: Segment, key: Key) -> Segment:
@@ -156,55 +160,42 @@ class NativeWriter(Writer):
         max_tokens: int,
         *more: Part,
     ) -> Raw:
-        """The prompt; what the window has no room for goes: earlier passages first, then the end of `hit`."""
-        model, keeps = self.run.model, self.evidence == "keep_all"
-        earlier = [at for at, each in enumerate(segments) if each.action == "retrieve"] if keeps else []
-        if hit is not None and action != "retrieve":
-            del earlier[-1:]  # its own place
-        while earlier:
-            prompt = self._prompt(segments, action, hit, earlier, more)
-            if model.count(prompt) + max_tokens <= model.context_tokens:
-                return prompt
-            self.run.trace.decide("passage", "drop", "the window has no room for the oldest passage")
-            del earlier[0]
-        if hit is None:
-            return self._prompt(segments, action, None, (), more)
-        return fitting(
-            self.run, model, lambda cut: self._prompt(segments, action, cut, (), more), hit, max_tokens
-        )
-
-    def _prompt(
-        self,
-        segments: Sequence[Segment],
-        action: Action | None,
-        hit: Hit | None,
-        earlier: Sequence[int] = (),
-        more: Sequence[Part] = (),
-    ) -> Raw:
-        """All so far, and what begins the next segment.
+        """The prompt; what the window has no room for goes: earlier passages first, then the end of `hit`.
 
         Args:
-            action: None where the model shall say what comes next.
+            action: how the next segment begins; None where the model shall say what comes next.
             hit: the passage of the next segment; where that brings none, it stands where it was found.
-            earlier: the segments whose passages stay.
         """
-        begins = (Span(_BEGINS[action]),) if action else ()
-        passage = passage_parts(hit) if hit and action == "retrieve" else ()
-        so_far = self._so_far(segments, None if action == "retrieve" else hit, earlier)
-        return Raw(self.head, (*so_far, *begins, *passage, *more))
+        model = self.run.model
+        found = [at for at, each in enumerate(segments) if each.action == "retrieve"]
+        place = len(segments) if action == "retrieve" else (found or [-1])[-1]
+        kept = [at for at in found if at != place or hit is None] if self.evidence == "keep_all" else []
+
+        def prompt_with(*shown: Hit) -> Raw:
+            passages = {at: segments[at].hit for at in kept}
+            if shown:
+                passages[place] = shown[0]
+            return Raw(self.head, (*self._so_far(segments, action, passages), *more))
+
+        whole = [hit] if hit else []
+        while kept and model.count(prompt_with(*whole)) + max_tokens > model.context_tokens:
+            self.run.trace.decide("passage", "drop", "the window has no room for the oldest passage")
+            del kept[0]
+        return fitting(self.run, model, prompt_with, hit, max_tokens)
 
     def _so_far(
-        self, segments: Sequence[Segment], in_use: Hit | None, earlier: Sequence[int]
+        self, segments: Sequence[Segment], action: Action | None, passages: Mapping[int, Hit | None]
     ) -> Iterator[Part]:
-        found = [at for at, segment in enumerate(segments) if segment.action == "retrieve"]
-        for at, segment in enumerate(segments):
-            if segment.action in _BEGINS:
-                yield Span(_BEGINS[segment.action])
-            if in_use is not None and at in found[-1:]:
-                yield from passage_parts(in_use)
-            elif at in earlier and segment.hit is not None:
-                yield from passage_parts(segment.hit)
-            yield segment.ids
+        """All segments and the beginning of the next, with passages by the places of theirs."""
+        written = [(each.action, each.ids) for each in segments]
+        for at, (begins, ids) in enumerate([*written, (action, ())]):
+            if begins is not None and begins != "lead":
+                yield Span(_BEGINS[begins])
+            shown = passages.get(at)
+            if shown is not None:
+                yield from passage_parts(shown)
+            if ids:
+                yield ids
 
 
 def as_written(model: Model, option: str) -> str:

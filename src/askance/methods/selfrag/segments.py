@@ -1,26 +1,21 @@
-"""What Self-RAG writes and judges: segments, paths of them, their scores, and what a path cites."""
+"""What Self-RAG decides on, writes and judges: searches, segments, paths of them, and what a path cites."""
 
 from collections.abc import Collection
 from dataclasses import dataclass, field, replace
 from typing import Literal
 
+from askance.core.ports import Run
+from askance.core.trace import Decided, WordSignal
 from askance.core.types import Citation, Hit, TokenIds
-from askance.methods.selfrag.tokens import (
-    FULLY,
-    IRRELEVANT,
-    UNSUPPORTED,
-    UTILITIES,
-    Distribution,
-    relevance_score,
-    support_score,
-    utility_score,
-    without_tokens,
-)
+from askance.methods.selfrag import tokens
+from askance.methods.selfrag.tasks import note_disarmed
+from askance.methods.selfrag.tokens import Distribution
 from askance.text.sentences import sentence_spans
 
 Action = Literal["retrieve", "continue", "none", "lead"]
 """How a segment begins: with a passage, with the one in use, without any, or before any decision."""
 Citing = Literal["each_sentence", "last_sentence"]
+Mode = Literal["adaptive", "always", "never"]
 
 
 @dataclass(frozen=True, slots=True, eq=False)
@@ -37,7 +32,6 @@ class Segment:
         sequence_score: geometric mean of the probabilities of its tokens.
         is_last: the answer is over behind it.
         is_judged: nothing is missing that its score depends on; otherwise its support is.
-        finish: what ended it, as in `Generation`.
     """
 
     written: str
@@ -52,7 +46,6 @@ class Segment:
     sequence_score: float = 0.0
     is_last: bool = False
     is_judged: bool = True
-    finish: str = ""
 
     @property
     def text(self) -> str:
@@ -88,10 +81,23 @@ class Path:
         return "".join(segment.written for segment in self.segments)
 
     @property
+    def text(self) -> str:
+        """Its words on one line."""
+        return " ".join(segment.text for segment in self.segments)
+
+    @property
     def in_use(self) -> Hit | None:
         """The passage that was used last."""
         used = (segment.hit for segment in reversed(self.segments) if segment.action == "retrieve")
         return next(used, None)
+
+    def score(self, power: float) -> float:
+        """The sum of the scores of n segments over n to some power; 0 without any.
+
+        With a segment whose support is not judged yet it is an upper bound.
+        """
+        num_scored = len(self.scores)
+        return sum(self.scores) / float(num_scored**power) if num_scored else 0.0
 
     def then(self, segment: Segment, number: int) -> "Path":
         """The path with one more segment, the `number`-th of those tried."""
@@ -112,9 +118,10 @@ class Weights:
 
         Support that is not judged yet counts as much as it can: the score is an upper bound then.
         """
-        backing = segment.support if segment.is_judged else {FULLY: 1.0}
-        score = self.sequence * segment.sequence_score + self.relevance * relevance_score(segment.relevance)
-        return score + self.support * support_score(backing)
+        backing = segment.support if segment.is_judged else {tokens.FULLY: 1.0}
+        relevance = self.relevance * tokens.relevance_score(segment.relevance)
+        score = self.sequence * segment.sequence_score + relevance
+        return score + self.support * tokens.support_score(backing)
 
     def of_answer(self, segment: Segment) -> float:
         """The score of a segment that is a whole answer."""
@@ -122,7 +129,7 @@ class Weights:
 
     def of_utility(self, utility: Distribution) -> float:
         """What a whole answer's utility adds to its score."""
-        return self.utility * utility_score(utility)
+        return self.utility * tokens.utility_score(utility)
 
 
 @dataclass(frozen=True, slots=True)
@@ -135,15 +142,15 @@ class Constraints:
 
     def rejection(self, segment: Segment) -> str:
         """Why a segment is rejected, or nothing."""
-        if self.unsupported and UNSUPPORTED in segment.labels:
+        if self.unsupported and tokens.UNSUPPORTED in segment.labels:
             return "its passage does not support it"
-        if self.irrelevant and IRRELEVANT in segment.labels:
+        if self.irrelevant and tokens.IRRELEVANT in segment.labels:
             return "its passage is irrelevant"
         return self.uselessness(segment.labels)
 
     def uselessness(self, labels: Collection[str]) -> str:
         """Why an answer of that utility is rejected, or nothing."""
-        grades = [grade for grade, label in enumerate(UTILITIES, start=1) if label in labels]
+        grades = [grade for grade, label in enumerate(tokens.UTILITIES, start=1) if label in labels]
         if grades and grades[0] < self.least_utility:
             return f"its utility is {grades[0]}, less than {self.least_utility}"
         return ""
@@ -159,14 +166,109 @@ def cited(path: Path, which: Citing) -> tuple[str, tuple[Citation, ...]]:
     text, citations = "", list[Citation]()
     numbers: dict[str, int] = {}
     for segment in path.segments:
-        piece = without_tokens(segment.text)
+        piece = tokens.without_tokens(segment.text)
         if not piece:
             continue
         text += (" " if text else "") + piece
-        if segment.hit is not None and not segment.labels & {IRRELEVANT, UNSUPPORTED}:
+        if segment.hit is not None and not segment.labels & {tokens.IRRELEVANT, tokens.UNSUPPORTED}:
             number = numbers.setdefault(segment.hit.passage.id, len(numbers) + 1)
             spans = sentence_spans(piece)
             start = len(text) - len(piece)
             for first, last in spans if which == "each_sentence" else spans[-1:]:
                 citations.append(Citation(number, segment.hit.passage, start + first, start + last))
     return text, tuple(citations)
+
+
+@dataclass(frozen=True, slots=True)
+class SearchRule:
+    """When to search: always, never, or as the probabilities of the retrieve tokens have it.
+
+    Attributes:
+        threshold: the share of [Retrieval] above which there is a search; without one, the likeliest token
+            decides.
+    """
+
+    mode: Mode
+    threshold: float | None
+
+    def action(self, onward: Distribution, path: Path) -> Action:
+        """How the next segment of `path` begins."""
+        if self.mode != "adaptive":
+            return "retrieve" if self.mode == "always" else "none"
+        if tokens.wants_to_go_on(onward) and path.in_use is not None:
+            return "continue"
+        return "retrieve" if tokens.wants_search(onward, self.threshold) else "none"
+
+    def decide(self, run: Run, onward: Distribution, action: Action, query: str) -> Decided:
+        """The decision in the trace, with the probabilities it was read from.
+
+        Args:
+            query: empty where the passages are there already.
+        """
+        share = tokens.search_share(onward)
+        has_words = self.mode == "adaptive" and self.threshold is not None and onward
+        outcome = "keep" if action != "retrieve" else "search" if query else "reuse"
+        return run.trace.decide(
+            "retrieve",
+            outcome,
+            self._why(onward, action),
+            signal="share of [Retrieval]",
+            threshold=self.threshold,
+            query=query if action == "retrieve" else "",
+            words=(WordSignal(tokens.SEARCH, share, is_hit=action == "retrieve"),) if has_words else (),
+            numbers={**onward, **({"share": share} if onward else {})},
+        )
+
+    async def found(
+        self, run: Run, onward: Distribution, action: Action, query: str, k: int
+    ) -> tuple[Hit, ...]:
+        """The decision, and what it finds; see `found_for`."""
+        decision = self.decide(run, onward, action, query)
+        return await found_for(run, decision, k) if action == "retrieve" else ()
+
+    def _why(self, onward: Distribution, action: Action) -> str:
+        if self.mode != "adaptive":
+            return f"mode={self.mode}"
+        if action == "continue":
+            return "the model goes on with the passage it has"
+        if self.threshold is None:
+            return f"the likeliest token is {tokens.likeliest(onward) or 'none of the three'}"
+        above = "above" if action == "retrieve" else "not above"
+        return f"the share of [Retrieval] is {tokens.search_share(onward):.2f}, {above} {self.threshold:g}"
+
+
+async def found_for(run: Run, decision: Decided, k: int) -> tuple[Hit, ...]:
+    """The passages for a decision's query, strings of reflection tokens in them broken and counted."""
+    with run.trace.because(decision):
+        hits = await run.retriever.search(decision.query, k)
+    cleaned = [tokens.disarmed_hit(hit) for hit in hits]
+    note_disarmed(run.trace, "passage", sum(count for _, count in cleaned))
+    return tuple(hit for hit, _ in cleaned)
+
+
+def show(run: Run, node: str, segment: Segment, score: float, rejected: str) -> None:
+    """A candidate in the trace: its text, passage, distributions and scores.
+
+    Where its support is not judged, `score` is the most that it could be.
+    """
+    judged = {
+        "relevance": segment.relevance,
+        "support": segment.support,
+        "utility": segment.utility,
+        "retrieve": segment.onward,
+    }
+    run.trace.expand(
+        node,
+        segment.action,
+        segment.text,
+        passage=segment.hit,
+        numbers={
+            "score" if segment.is_judged else "score at most": score,
+            "sequence": segment.sequence_score,
+            "relevance": tokens.relevance_score(segment.relevance),
+            **({"support": tokens.support_score(segment.support)} if segment.is_judged else {}),
+            "utility": tokens.utility_score(segment.utility),
+        },
+        distributions={name: dict(probs) for name, probs in judged.items() if probs},
+        rejected=rejected,
+    )

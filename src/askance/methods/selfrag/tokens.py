@@ -214,12 +214,3 @@ def sequence_score(tokens: Sequence[Token]) -> float:
     """The geometric mean of the probabilities of tokens; 0 where there are none."""
     logprobs = [token.logprob or 0.0 for token in tokens]
     return math.exp(sum(logprobs) / len(logprobs)) if logprobs else 0.0
-
-
-def softmax(logprobs: Sequence[float]) -> list[float]:
-    """The share of each of some probabilities; 0 where all are 0."""
-    best = max(logprobs)
-    if not math.isfinite(best):
-        return [0.0] * len(logprobs)
-    weights = [math.exp(logprob - best) for logprob in logprobs]
-    return [weight / sum(weights) for weight in weights]

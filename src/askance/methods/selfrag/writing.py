@@ -1,108 +1,138 @@
-"""How Self-RAG writes segments, and the writer for any model: its sentences are judged by a scorer."""
+"""How Self-RAG writes segments and has them judged, and the writer for any model, sentence by sentence."""
 
+import asyncio
 from abc import ABC, abstractmethod
-from asyncio import Lock
-from collections.abc import Sequence
-from contextlib import AbstractAsyncContextManager, nullcontext
+from collections.abc import Coroutine, Sequence
 from dataclasses import dataclass, field, replace
+from typing import Any
 
 from askance.core.ports import Run
-from askance.core.types import GenerateRequest, Hit, Key, Prompt, Question, Sampling, Until, Want
+from askance.core.types import GenerateRequest, Hit, Key, Passage, Prompt, Question, Sampling, Until, Want
 from askance.methods.budget import NoRoom
 from askance.methods.prompts import STOPS, Layout, Wording, answer_prompt
-from askance.methods.selfrag.judging import Judge, fitting, told
+from askance.methods.selfrag.judging import ReflectionScorer, fitting
 from askance.methods.selfrag.segments import Action, Path, Segment
-from askance.methods.selfrag.tokens import Distribution, sequence_score
+from askance.methods.selfrag.tokens import Distribution, Group, likeliest, sequence_score
 from askance.text.answers import AnswerEnd, has_answer
 from askance.text.sentences import SentenceEnd
-from askance.tree.abreast import both
+from askance.tree.abreast import Together
 
 
 @dataclass(kw_only=True, eq=False)
 class Writer(ABC):
-    """Writes segments of one answer.
+    """Writes segments of one answer. What has no room, a segment or a judgement, is empty.
 
     Attributes:
-        judge: who judges them; None where the model does so itself while it writes.
+        scorer: who judges them; None where the model does so itself while it writes.
+        read: the judgements that something depends on; no others are asked for.
         max_tokens: most new tokens of a segment.
-        is_bounded: there is an L_max. One segment is written and judged after the other then, so that what
-            is left out never depends on timing, and a segment that has no room is empty.
-        was_short: there was no room at least once.
+        together: how calls that do not need each other are made: within an L_max in turn, so that what is
+            left out never depends on timing.
+        was_short: there was no room for a segment at least once.
     """
 
     run: Run
-    judge: Judge | None
+    scorer: ReflectionScorer | None
+    read: frozenset[Group]
     max_tokens: int
-    is_bounded: bool = False
+    together: Together
     was_short: bool = False
-    _turn: AbstractAsyncContextManager[None] = field(init=False)
-
-    def __post_init__(self) -> None:
-        self._turn = Lock() if self.is_bounded else nullcontext()
+    _relevances: dict[Passage, asyncio.Task[Distribution]] = field(default_factory=dict)
 
     async def begin(self) -> tuple[Path, Distribution]:
         """The empty path, perhaps with what the model wrote before it decided; and the decision's numbers."""
-        return Path(), {} if self.judge is None else await self.judge.onward(Path(), ("decide",))
+        return Path(), await self._told("retrieve", key=("decide",))
 
     async def write(self, path: Path, action: Action, hit: Hit | None, *, key: Key, whole: bool) -> Segment:
         """One more segment of `path`, its support perhaps not judged; with `whole`, all the rest, judged."""
+        segment: Segment
+        passage = hit if action == "retrieve" else path.in_use if action == "continue" else None
         try:
-            async with self._turn:
-                segment = await self._judged(path, action, hit, key, whole)
-                if self.judge is None or not self.is_bounded or whole or not segment.text:
-                    return segment
-                # All at once: what one segment leaves unspent must not depend on the others of the beam.
-                segment = await self.judge.with_support(path, segment, key)
-                grown = replace(path, segments=(*path.segments, segment))
-                return replace(segment, onward=await self.judge.onward(grown, key))
+            writing = self._written(path, action, passage, key, whole)
+            if self.scorer is None:
+                return await writing
+            judging = self._relevance(hit, (*key, "relevance"))
+            segment, relevance = await self.together([writing, judging])
         except NoRoom as why:
             self.was_short = True
             self.run.trace.decide("segment", "no room", str(why))
-            return Segment("", action, hit, finish="no room")
+            return Segment("", action, hit)
+        segment = self._judged(segment, relevance)
+        if not whole or not segment.text:
+            return segment
+        answer = f"{path.text} {segment.text}".strip()
+        utility = self._told("utility", None, "", answer, key=(*key, "utility"))
+        supporting = self.supported(path, segment, key=key)
+        segment, useful = await self.together([supporting, utility])
+        return replace(segment, utility=useful, labels=segment.labels | _labels(useful))
+
+    def _judged(self, segment: Segment, relevance: Distribution) -> Segment:
+        """A segment with a scorer's judgements in place of the writer's own; its support is still to come."""
+        is_backed = bool(segment.text) and segment.hit is not None and segment.action == "retrieve"
+        return replace(
+            segment,
+            relevance=relevance,
+            support={},
+            utility={},
+            labels=_labels(relevance),
+            onward={},
+            is_judged=not is_backed or "support" not in self.read,
+        )
 
     async def supported(self, path: Path, segment: Segment, *, key: Key) -> Segment:
         """`segment`, written behind `path`, with how far its passage backs it, if that was not judged."""
-        return segment if self.judge is None else await self.judge.with_support(path, segment, key)
+        if segment.is_judged:
+            return segment
+        support = await self._told("support", segment.hit, path.text, segment.text, key=(*key, "support"))
+        return replace(segment, support=support, labels=segment.labels | _labels(support), is_judged=True)
 
     async def onward(self, path: Path, *, key: Key) -> Distribution:
         """The retrieve tokens' probabilities at the end of a path with a segment."""
-        if self.judge is None or self.is_bounded:
+        if self.scorer is None:
             return path.segments[-1].onward
-        return await self.judge.onward(path, key)
+        return await self._told("retrieve", path.in_use, path.text, key=(*key, "onward"))
 
     async def utility(self, path: Path) -> Distribution:
         """How useful the answer is as it stands."""
-        async with self._turn:
-            return await told(self._utility(path, (*path.name.split("."), "utility")))
+        return await self._told("utility", None, "", path.text, key=(*path.name.split("."), "utility"))
 
     async def options(self, path: Path, hit: Hit, options: tuple[str, ...]) -> tuple[float, ...]:
         """The mean log-probability (nats) of each option's tokens as the answer that `hit` gives."""
         try:
-            async with self._turn:
-                scores = await self.run.model.score(*self._options(path, hit, options))
-                return tuple(each.logprob / each.num_tokens for each in scores)
+            scores = await self.run.model.score(*self._options(path, hit, options))
         except NoRoom:
             return (float("-inf"),) * len(options)
+        return tuple(each.logprob / each.num_tokens for each in scores)
 
     @abstractmethod
-    async def _written(
+    def _written(
         self, path: Path, action: Action, passage: Hit | None, key: Key, whole: bool
-    ) -> Segment: ...
+    ) -> Coroutine[Any, Any, Segment]: ...
 
     @abstractmethod
     def _options(self, path: Path, hit: Hit, options: tuple[str, ...]) -> tuple[Prompt, Sequence[str]]: ...
 
-    async def _utility(self, path: Path, key: Key) -> Distribution:
-        return {} if self.judge is None else await self.judge.utility(path.written, key)
+    async def _relevance(self, hit: Hit | None, key: Key) -> Distribution:
+        """Whether a passage helps; asked once for the whole question, since no text counts."""
+        if hit is None:
+            return {}
+        if hit.passage not in self._relevances:
+            self._relevances[hit.passage] = asyncio.ensure_future(self._told("relevance", hit, key=key))
+        return await self._relevances[hit.passage]
 
-    async def _judged(self, path: Path, action: Action, hit: Hit | None, key: Key, whole: bool) -> Segment:
-        passage = hit if action == "retrieve" else path.in_use if action == "continue" else None
-        writing = self._written(path, action, passage, key, whole)
-        if self.judge is None:
-            return await writing
-        judging = self.judge.relevance(passage if action == "retrieve" else None, key)
-        segment, relevance = await both(writing, judging)
-        return await self.judge.judged(path, segment, relevance, key, whole=whole)
+    async def _told(
+        self, group: Group, hit: Hit | None = None, so_far: str = "", said: str = "", *, key: Key
+    ) -> Distribution:
+        if self.scorer is None or group not in self.read:
+            return {}
+        try:
+            return await self.scorer.judge(group, hit, so_far, said, key=key)
+        except NoRoom:
+            return {}
+
+
+def _labels(distribution: Distribution) -> frozenset[str]:
+    return frozenset(filter(None, (likeliest(distribution),)))
 
 
 @dataclass(kw_only=True, eq=False)
@@ -133,7 +163,6 @@ class PromptedWriter(Writer):
             passage,
             sequence_score=sequence_score(written.tokens),
             is_last=written.finish in ("end", "stop") or has_answer(path.written + written.text),
-            finish=written.finish,
         )
 
     def _options(self, path: Path, hit: Hit, options: tuple[str, ...]) -> tuple[Prompt, Sequence[str]]:
@@ -145,4 +174,4 @@ class PromptedWriter(Writer):
         def prompt_with(*hits: Hit) -> Prompt:
             return answer_prompt(self.run.model, self.question, hits, so_far, self.layout, self.wording)
 
-        return fitting(self.run, self.run.model, prompt_with, hit, max_tokens) if hit else prompt_with()
+        return fitting(self.run, self.run.model, prompt_with, hit, max_tokens)

@@ -15,7 +15,7 @@ from askance.core.types import Hit, Question
 from askance.eval.datasets import Example
 from askance.eval.datasets.grounds import Paragraph
 from askance.eval.datasets.single_hop import UNANSWERABLE
-from askance.methods.airrag.prompts import retrieval_answer_prompt
+from askance.methods.airrag.prompts import Prompts
 from askance.methods.airrag.wording import READER, REFUSAL
 from askance.methods.prompts import PLAIN, Layout, answer_prompt
 from askance.text.sentences import sentences
@@ -145,7 +145,7 @@ def on_paragraph(
 
 def retrieval_answer(id: str, question: str, answer: str, hits: Sequence[Hit], model: Model) -> Lesson:
     """RA with a known answer."""
-    prompt = retrieval_answer_prompt(model, hits, question, words=READER)
+    prompt = Prompts(model, Question("", question), READER).ra(hits, question)
     return reply("single_hop", id, prompt, answer)
 
 
