@@ -7,8 +7,8 @@ from rich.table import Table
 from rich.text import Text
 
 from askance.ask import models_told
-from askance.core.events import UPPER_BOUND
 from askance.core.trace import (
+    UPPER_BOUND,
     Answered,
     AnyEvent,
     Asked,
