@@ -5,19 +5,10 @@ from collections.abc import Awaitable, Callable, Sequence
 from dataclasses import dataclass, replace
 from typing import TypeVar
 
-from askance.core.errors import AskanceError, InputError, ModelUnavailable, RetrieverUnavailable
+from askance.core.errors import InputError, ModelUnavailable
 from askance.core.notes import note
-from askance.core.ports import Model, Retriever, WrappedModel, WrappedRetriever
-from askance.core.types import (
-    Attention,
-    GenerateRequest,
-    Generation,
-    Hit,
-    Prompt,
-    Scored,
-    TokenIds,
-    Watch,
-)
+from askance.core.ports import Model, WrappedModel
+from askance.core.types import Attention, GenerateRequest, Generation, Prompt, Scored, TokenIds, Watch
 
 T = TypeVar("T")
 Sleep = Callable[[float], Awaitable[None]]
@@ -51,9 +42,10 @@ class Patience:
         for attempt in range(1, self.attempts + 1):
             try:
                 return await call()
-            except (ModelUnavailable, RetrieverUnavailable) as error:
+            except ModelUnavailable as error:
                 if attempt == self.attempts:
-                    raise self._gave_up(error) from error
+                    tried = "once" if attempt == 1 else f"{attempt} times"
+                    raise type(error)(f"{error} (tried {tried})") from error
                 seconds = self.wait_seconds(attempt, error.after_seconds)
                 note(
                     "retry",
@@ -61,10 +53,6 @@ class Patience:
                 )
                 await sleep(seconds)
         raise AssertionError("unreachable")
-
-    def _gave_up(self, error: AskanceError) -> AskanceError:
-        tried = "once" if self.attempts == 1 else f"{self.attempts} times"
-        return type(error)(f"{error} (tried {tried})")
 
 
 class RetryingModel(WrappedModel):
@@ -107,14 +95,3 @@ class _Onward:
         if new > 0:
             self._told = self._seen
             self._watch(text[-new:])
-
-
-class RetryingRetriever(WrappedRetriever):
-    """A retriever that is asked again while it is unavailable."""
-
-    def __init__(self, retriever: Retriever, patience: Patience = Patience()) -> None:
-        super().__init__(retriever)
-        self._patience = patience
-
-    async def search(self, query: str, k: int, *, exclude: frozenset[str] = frozenset()) -> tuple[Hit, ...]:
-        return await self._patience.keep_trying(lambda: self._retriever.search(query, k, exclude=exclude))
