@@ -44,13 +44,13 @@ if TYPE_CHECKING:
         Want,
     )
     from askance.eval.datasets import Example
-    from askance.runtime.limit import Budget
+    from askance.runtime.session import Budget
 
 _HOMES = {
     "Answer": "core.types",
     "AskanceError": "core.errors",
     "Attention": "core.types",
-    "Budget": "runtime.limit",
+    "Budget": "runtime.session",
     "Chat": "core.types",
     "Citation": "core.types",
     "Demo": "core.types",

@@ -18,8 +18,7 @@ from askance.core.ports import ChecksModels, Encoder, Method, Model, Needs, Retr
 from askance.core.trace import Answered, AnyEvent, Asked, Failed, Listener, Noted, Trace
 from askance.core.types import Answer, Hit, Question, Role, Usage
 from askance.methods.bounded import answer_within
-from askance.runtime.limit import Budget, Ledger, LimitedModel, LimitedRetriever
-from askance.runtime.record import RecordedModel, RecordedRetriever
+from askance.runtime.session import Budget, Session, SessionModel, SessionRetriever
 
 
 @dataclass(frozen=True, slots=True)
@@ -81,13 +80,10 @@ async def ask(
     )
     if why:
         trace.add(Noted, name="method", text=why, place="method")
-    scope, ledger = (seed, question.id), Ledger(budget)
+    session = Session(trace, (seed, question.id), budget)
     run = Run(
-        models={
-            role: RecordedModel(LimitedModel(model, ledger), role, trace, scope)
-            for role, model in models.items()
-        },
-        retriever=RecordedRetriever(LimitedRetriever(retriever or NoRetriever(), ledger), trace),
+        models={role: SessionModel(model, role, session) for role, model in models.items()},
+        retriever=SessionRetriever(retriever or NoRetriever(), session),
         trace=trace,
         seed=seed,
         encoder=encoder,

@@ -35,7 +35,7 @@ from askance.loading import (
     open_retriever,
 )
 from askance.models.kinds import suits_in_flight
-from askance.runtime.limit import Budget
+from askance.runtime.session import Budget
 from askance.wire import plain_method, ready_method
 
 SCHEMA_VERSION = 1

@@ -31,7 +31,7 @@ from askance.core.errors import ConfigError, InputError, UnknownName
 from askance.core.ports import Needs
 from askance.loading import encodes, is_kind
 from askance.runtime.checksum import unsealed
-from askance.runtime.limit import Budget
+from askance.runtime.session import Budget
 from askance.wire import prompts_knob
 
 FILE = "askance.toml"

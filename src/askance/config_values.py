@@ -10,7 +10,7 @@ from askance.core.extensions import check_port, spec_of
 from askance.core.knobs import changed_knobs, parse_knobs
 from askance.core.ports import Model
 from askance.loading import DEFAULT_MODEL, ROLES
-from askance.runtime.limit import Budget
+from askance.runtime.session import Budget
 
 OBJECT = "object"
 """The key under which a stored configuration tells of an object that no name leads to."""

@@ -13,8 +13,7 @@ from askance.core.ports import Encoder, Model, Retriever
 from askance.core.types import Role
 from askance.models.kinds import load_encoder as load_encoder
 from askance.models.kinds import options_in, parse_spec, readying
-from askance.runtime.cache import CachedModel, CachedRetriever
-from askance.runtime.store import Store
+from askance.runtime.cache import CachedModel, CachedRetriever, Store
 
 DEFAULT_MODEL = "bundled"
 ROLES: tuple[Role, ...] = ("answer", "attend", "critic", "reward", "judge")
