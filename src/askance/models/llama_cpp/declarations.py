@@ -119,24 +119,16 @@ MODEL_DEFAULTS = {
     "split_mode": 1,
     "load_mode": -1,
     "lazy_mode": 1,
-    "main_gpu": 0,
-    "vocab_only": False,
-    "check_tensors": False,
     "use_extra_bufts": True,
-    "no_host": False,
-    "no_alloc": False,
 }
 CONTEXT_DEFAULTS = {
     "n_ctx": 512,
     "n_batch": 2048,
     "n_ubatch": 512,
     "n_seq_max": 1,
-    "n_rs_seq": 0,
-    "n_outputs_max": 0,
     "n_outputs_max_per_seq": 1,
     "n_threads": 4,
     "n_threads_batch": 4,
-    "ctx_type": 0,
     "rope_scaling_type": -1,
     "pooling_type": -1,
     "attention_type": -1,
@@ -148,15 +140,12 @@ CONTEXT_DEFAULTS = {
     "defrag_thold": -1,
     "type_k": 1,
     "type_v": 1,
-    "embeddings": False,
     "offload_kqv": True,
     "no_perf": True,
     "op_offload": True,
     "swa_full": True,
-    "kv_unified": False,
-    "n_samplers": 0,
 }
-"""The default values that the library fills in: a field that has moved shows the value of another one."""
+"""Default values that the library fills in and that are not 0: a field that has moved shows another one's."""
 
 FUNCTIONS: Mapping[str, tuple[Any, tuple[Any, ...]]] = {
     "llama_backend_init": (None, ()),
@@ -207,6 +196,8 @@ FUNCTIONS: Mapping[str, tuple[Any, tuple[Any, ...]]] = {
     "llama_state_seq_get_data": (c_size_t, (c_void_p, c_void_p, c_size_t, c_int32)),
     "llama_state_seq_set_data": (c_size_t, (c_void_p, c_void_p, c_size_t, c_int32)),
     "llama_batch_get_one": (Batch, (POINTER(c_int32), c_int32)),
+    "llama_batch_init": (Batch, (c_int32, c_int32, c_int32)),
+    "llama_batch_free": (None, (Batch,)),
     "llama_decode": (c_int32, (c_void_p, Batch)),
     "llama_get_logits_ith": (POINTER(c_float), (c_void_p, c_int32)),
     # Tensors.

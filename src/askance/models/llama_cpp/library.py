@@ -215,13 +215,9 @@ llama.ggml_set_abort_callback(_callbacks[1])
 llama.llama_backend_init()
 
 
-def forget_errors() -> None:
-    """Forget what llama.cpp has said until now."""
-    _said.clear()
-
-
 def first_error() -> str:
-    """The first error that llama.cpp has logged since `forget_errors`, as a sentence."""
-    said = next((line for line in tuple(_said) if line), "llama.cpp does not say why")
+    """The first error that llama.cpp has logged since this was last asked, as a sentence."""
+    said = next(filter(None, tuple(_said)), "llama.cpp does not say why")
+    _said.clear()
     function, colon, reason = said.partition(": ")
     return f"{(reason if colon and ' ' not in function else said).rstrip('.')}."
