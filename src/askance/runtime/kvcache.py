@@ -40,7 +40,7 @@ class _Node(Generic[B]):
         Children are in the order of their ids: it is one of the two that `ids` would stand between.
         """
         at = bisect_left(self.children, ids, key=_ids)
-        shared = [(_num_shared(child.ids, ids), child) for child in self.children[max(0, at - 1) : at + 1]]
+        shared = [(num_shared(child.ids, ids), child) for child in self.children[max(0, at - 1) : at + 1]]
         count, child = max(shared, key=lambda each: each[0], default=(0, None))
         return (child, count) if count else (None, 0)
 
@@ -159,7 +159,7 @@ def _ids(node: _Node[Any]) -> TokenIds:
     return node.ids
 
 
-def _num_shared(first: TokenIds, second: TokenIds) -> int:
+def num_shared(first: Sequence[int], second: Sequence[int]) -> int:
     """How many tokens the two have in common at the beginning."""
     pairs = zip(first, second, strict=False)
     return next((at for at, (one, other) in enumerate(pairs) if one != other), min(len(first), len(second)))
