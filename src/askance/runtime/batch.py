@@ -28,7 +28,7 @@ class _Running(Generic[S]):
     num_fed: int
     num_reused: int
     num_prompt: int
-    guesser: Guesser
+    guesser: Guesser | None
 
     @property
     def is_reading(self) -> bool:
@@ -132,7 +132,7 @@ class Batch(Generic[S, B]):
                 self._waiting.appendleft(request)
                 return
             num_known += self._backend.num_held(slot)
-            guesser = Guesser(request.ids, self._memory)
+            guesser = Guesser(request.ids, self._memory) if self._guesses else None
             self._begin(_Running(request, slot, num_known, num_known, len(request.ids), guesser), found)
 
     def _room_beside(self, request: Request) -> int:
@@ -196,7 +196,8 @@ class Batch(Generic[S, B]):
             num_logits = request.num_logits if stop == running.num_prompt else 0
             return Feed(running.slot, start, request.ids[start:stop], num_logits, False)
         # The last token that there may be is never fed.
-        guess = running.guesser.guess(min(most_guessed, request.max_tokens - stop - 1))
+        most = min(most_guessed, request.max_tokens - stop - 1)
+        guess = running.guesser.guess(most) if running.guesser is not None else ()
         ids = (*request.ids[start:stop], *guess)
         return Feed(running.slot, start, ids, len(ids), request.wants_attention)
 
@@ -252,7 +253,7 @@ class Batch(Generic[S, B]):
             running.num_fed += 1
             one = Fed((logits,), fed.attention[number : number + 1])
             goes_on = request.take(one, running.num_reused)
-        if not goes_on and self._guesses:
+        if not goes_on and running.guesser is not None:
             running.guesser.end()
         return goes_on
 
