@@ -111,7 +111,7 @@ class Batch(Generic[S, B]):
             room = self._room_beside(request)
             # Logits come from a pass alone, so what they are wanted after is computed in any case.
             beginning = request.ids[: len(request.ids) - request.num_logits] if self.reuses else []
-            found = self.tree.find(beginning)
+            found = self.tree.find(beginning) if self._keeps else []
             num_known = sum(count for _, count in found)
             likely = max(num_known, self._backend.num_known(beginning))
             if self._will_be_known(request, likely) or (room < 0 and self._running):
@@ -153,16 +153,21 @@ class Batch(Generic[S, B]):
     def _will_be_known(self, request: Request, num_known: int) -> bool:
         """Whether a prompt that is being read shares more with this one than is known yet."""
         least = num_known + BLOCK_TOKENS
-        keeps = self.reuses and (self._backend.can_restore or self._backend.can_share)
-        if not keeps or len(request.ids) < least:
+        is_kept = self._keeps or (self.reuses and self._backend.can_share)
+        if not is_kept or len(request.ids) < least:
             return False
         beginning = request.ids[:least]
         return any(each.is_reading and each.request.ids[:least] == beginning for each in self._running)
 
+    @property
+    def _keeps(self) -> bool:
+        """Whether what was computed goes into the tree."""
+        return self.reuses and self._backend.can_restore
+
     def _make_room(self, num_tokens: int) -> None:
-        keeps = self.reuses and self._backend.can_restore
-        self.tree.max_blocks = num_tokens // BLOCK_TOKENS if keeps else 0
-        self.tree.shrink()
+        if self._keeps:
+            self.tree.max_blocks = num_tokens // BLOCK_TOKENS
+            self.tree.shrink()
 
     def _turns(self) -> list[Turn[S]]:
         left, turns = PASS_TOKENS, []
@@ -258,6 +263,8 @@ class Batch(Generic[S, B]):
         return goes_on
 
     def _keep(self, running: _Running[S]) -> None:
+        if not self._keeps:
+            return
         ids = running.request.ids[: running.num_fed]
         try:
             self.tree.add(ids, lambda start, stop: self._backend.save(running.slot, start, stop))

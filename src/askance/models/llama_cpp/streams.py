@@ -86,7 +86,7 @@ class PrefixCache:
     def add(self, ids: TokenIds, state: State) -> None:
         """Keep a prompt in the place of those that it begins with, unless it is longer than all may be."""
         if len(ids) <= self.max_tokens:
-            parts = [each for each in self.states if num_shared(each, ids) == len(each)]
+            parts = [each for each in self.states if each == ids[: len(each)]]
             for each in parts:
                 del self.states[each]
             self.states[ids] = state
@@ -94,8 +94,9 @@ class PrefixCache:
 
     def find(self, ids: Sequence[int]) -> tuple[TokenIds, int]:
         """The prompt with the longest prefix in common with `ids`, and the length of that prefix."""
-        found = max(self.states, key=lambda each: num_shared(each, ids), default=())
-        return found, num_shared(found, ids)
+        shared = {each: num_shared(each, ids) for each in self.states}
+        found = max(shared, key=lambda each: shared[each], default=())
+        return found, shared.get(found, 0)
 
 
 class Streams:
