@@ -30,6 +30,7 @@ from askance.core.types import (
     Want,
     as_spans,
 )
+from askance.models.local.decode import Writing
 from askance.models.scripts import (
     END,
     Distribution,
@@ -43,7 +44,6 @@ from askance.models.scripts import (
     pieces_with,
     script_of,
 )
-from askance.runtime.writing import Writing
 
 __all__ = ["Reply", "ScriptedModel"]
 

@@ -21,6 +21,7 @@ from askance.core.types import (
     TokenIds,
     as_spans,
 )
+from askance.models.local.decode import Writing, check_sampling
 from askance.models.openai import texts
 from askance.models.openai.connection import Connection
 from askance.models.openai.counting import Counter
@@ -38,7 +39,6 @@ from askance.models.openai.requests import (
     without,
 )
 from askance.models.openai.scoring import read_score, score_request
-from askance.runtime.writing import Writing, check_sampling
 from askance.tree.abreast import abreast
 
 
