@@ -23,7 +23,7 @@ from askance.models.llama_cpp.signals import Row
 from askance.models.llama_cpp.weights import Weights
 from askance.runtime.backend import Fed, Feed
 from askance.runtime.guessing import MOST_TOKENS
-from askance.runtime.kvcache import num_shared
+from askance.runtime.kvcache import PrefixCache, num_shared
 
 MOST_RUNNING = 8
 """Texts that are computed at a time: with more of them, a few cores hardly compute more tokens a second."""
@@ -65,40 +65,6 @@ Saved = tuple[TokenIds, State]
 """A prompt with its keys and values."""
 
 
-class PrefixCache:
-    """A prefix cache in memory: prompts that llama.cpp has read, and whose streams other texts have taken.
-
-    Attributes:
-        max_tokens: of all prompts together; the least recently used one goes first.
-        states: the keys and values of each prompt, in the order of their last use.
-    """
-
-    def __init__(self, max_tokens: int = 0) -> None:
-        self.max_tokens = max_tokens
-        self.states = dict[TokenIds, State]()
-
-    def limit(self, max_tokens: int) -> None:
-        """Let all prompts have no more tokens together from now on."""
-        self.max_tokens = max_tokens
-        while sum(map(len, self.states)) > max_tokens:
-            del self.states[next(iter(self.states))]
-
-    def add(self, ids: TokenIds, state: State) -> None:
-        """Keep a prompt in the place of those that it begins with, unless it is longer than all may be."""
-        if len(ids) <= self.max_tokens:
-            parts = [each for each in self.states if each == ids[: len(each)]]
-            for each in parts:
-                del self.states[each]
-            self.states[ids] = state
-            self.limit(self.max_tokens)
-
-    def find(self, ids: Sequence[int]) -> tuple[TokenIds, int]:
-        """The prompt with the longest prefix in common with `ids`, and the length of that prefix."""
-        shared = {each: num_shared(each, ids) for each in self.states}
-        found = max(shared, key=lambda each: shared[each], default=())
-        return found, shared.get(found, 0)
-
-
 class Streams:
     """All streams of a model: as many and as long as texts have needed.
 
@@ -127,7 +93,7 @@ class Streams:
         self._context: Context | None = None
         self._can_save = self._can_move = weights.can_be_saved
         self._has_kept_waiting = False
-        self._cache = PrefixCache()
+        self._cache: PrefixCache[Saved] = PrefixCache()
 
     @property
     def num_reserved(self) -> int:
@@ -171,7 +137,7 @@ class Streams:
 
     def forget(self) -> None:
         """Hold nothing of texts that have ended."""
-        self._cache.states.clear()
+        self._cache.clear()
         for stream in self._streams:
             if not stream.is_open:
                 self._cut(stream, 0)
@@ -286,7 +252,7 @@ class Streams:
                     target.restore(number, self._made.save(stream.number))
         except RuntimeError:
             self._can_move = False
-            self._cache.states.clear()
+            self._cache.clear()
             raise
 
     def _placed(self, ids: Sequence[int]) -> Stream:
@@ -320,11 +286,9 @@ class Streams:
         """What a stream or the prefix cache holds of a prefix; nothing if it is less than `at_least`."""
         source = max(self._streams, key=lambda each: _num_held(each, ids))
         num_held, (saved, num_saved) = _num_held(source, ids), self._cache.find(_shareable(ids))
-        if max(num_held, num_saved) < at_least:
-            return None, 0
         if num_held > num_saved:
-            return self._saved(source), num_held
-        return (saved, self._cache.states[saved]), num_saved
+            saved, num_saved = (self._saved(source) if num_held >= at_least else None), num_held
+        return (saved, num_saved) if num_saved >= at_least else (None, 0)
 
     def _save(self, stream: Stream, num_staying: int) -> None:
         """Put the prompt of a text that has ended into the prefix cache.
@@ -339,7 +303,7 @@ class Streams:
             self._cut(stream, num_read)
             saved = self._saved(stream)
             if saved is not None:
-                self._cache.add(*saved)
+                self._cache.add(saved[0], lambda: saved)
 
     def _saved(self, stream: Stream) -> Saved | None:
         """What a stream holds; None where that can't be copied, which is slower and no more than that."""
@@ -353,14 +317,12 @@ class Streams:
     def _is_restored(self, ids: TokenIds, state: State, target: Stream) -> bool:
         """Let a stream hold what was saved; False, and nothing in it, where that can't be done."""
         self._cut(target, 0)
-        kept = self._cache.states.pop(ids, None)
         try:
             self._made.restore(target.number, state)
         except (RuntimeError, MemoryError):  # it was saved with another number of streams, and can't be moved
+            self._cache.drop(ids)
             self._made.cut(target.number, 0)
             return False
-        if kept is not None:
-            self._cache.states[ids] = kept
         target.ids, target.num_read = [*ids], len(ids)
         return True
 
