@@ -10,7 +10,7 @@ from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from contextvars import ContextVar
 from dataclasses import dataclass, field, replace
-from typing import Any, ClassVar
+from typing import Any, ClassVar, get_args
 
 from askance.core.types import Answer, Hit, Key, Role, Usage
 
@@ -262,10 +262,7 @@ AnyEvent = (
     | Answered
     | Failed
 )
-EVENT_TYPES: tuple[type[AnyEvent], ...] = (
-    Asked, Generated, ScoredOptions, Attended, Searched, Decided, Expanded, Noted,
-    Committed, Drafted, Uncited, Answered, Failed,
-)  # fmt: skip
+EVENT_TYPES: tuple[type[AnyEvent], ...] = get_args(AnyEvent)
 Listener = Callable[[AnyEvent], None]
 
 _cause: ContextVar["tuple[list[AnyEvent], int] | None"] = ContextVar("askance_trace_cause", default=None)

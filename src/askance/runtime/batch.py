@@ -232,7 +232,7 @@ class Batch(Generic[S, B]):
 
     def _go_on(self, running: _Running[S], feed: Feed[S], fed: Fed) -> None:
         try:
-            goes_on = (self._read if running.is_reading else self._write)(running, feed, fed)
+            goes_on = self._take(running, feed, fed)
             if not goes_on:
                 self._keep(running)
         except BaseException as error:  # of its own: the others have nothing to do with it
@@ -241,17 +241,20 @@ class Batch(Generic[S, B]):
         if not goes_on:
             self._end(running)
 
-    def _read(self, running: _Running[S], feed: Feed[S], fed: Fed) -> bool:
-        """Take what a part of the prompt gave. Whether there is more to do."""
-        running.num_fed += len(feed.ids)
-        if running.is_reading:
-            return True
-        self._keep(running)
-        return running.request.take(fed, running.num_reused)
+    def _take(self, running: _Running[S], feed: Feed[S], fed: Fed) -> bool:
+        """Take what a pass gave, one token after the other, as long as each is the one that was guessed.
 
-    def _write(self, running: _Running[S], feed: Feed[S], fed: Fed) -> bool:
-        """Take one token after the other, as long as each is the one that was guessed."""
+        Returns:
+            Whether there is more to do.
+        """
+        if running.num_fed + len(feed.ids) < running.num_prompt:
+            running.num_fed += len(feed.ids)
+            return True
         request, goes_on = running.request, True
+        if running.is_reading:
+            running.num_fed = running.num_prompt
+            self._keep(running)
+            return request.take(fed, running.num_reused)
         for number, logits in enumerate(fed.logits):
             if not goes_on or feed.ids[number] != request.ids[-1]:
                 self.num_missed += len(feed.ids) - number

@@ -108,8 +108,7 @@ class _Worker:
         except Empty:
             for batch, orders in list(at_work.items()):
                 self._send()  # what one batch has to tell does not wait for the pass of the next
-                _step(batch, orders)
-                if batch.is_idle:
+                if _step(batch, orders):
                     del at_work[batch]
             return
         if found is not None:  # all that has come takes part in the next pass
@@ -145,7 +144,8 @@ def _begin(batch: Batch[Any, Any], order: _Order, orders: _Orders) -> None:
             order.end(error=error)
 
 
-def _step(batch: Batch[Any, Any], orders: _Orders) -> None:
+def _step(batch: Batch[Any, Any], orders: _Orders) -> bool:
+    """Compute a pass, and tell whose sequences are over. Whether there is nothing more to do."""
     try:
         over = batch.step()
     except BaseException as error:  # a fault of ours: nobody must wait for ever
@@ -153,7 +153,7 @@ def _step(batch: Batch[Any, Any], orders: _Orders) -> None:
             each.end(error=error)
             each.abandon()
         orders.clear()
-        return
+        return batch.is_idle
     for request, stopped in over:
         order = orders.pop(request, None)
         if order is None:  # it had a part in such a fault
@@ -164,6 +164,7 @@ def _step(batch: Batch[Any, Any], orders: _Orders) -> None:
             order.abandon()
         elif not order.num_left:
             order.end()
+    return batch.is_idle
 
 
 _worker = _Worker()

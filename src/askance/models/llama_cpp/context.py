@@ -67,7 +67,8 @@ class Context:
 
     Args:
         num_streams, stream_tokens: the number of streams (also an attribute), and the room of each in tokens.
-        watches: whether attention can be read; otherwise llama.cpp calls nobody back while it computes.
+        watches: whether attention can be read (also an attribute); otherwise llama.cpp calls nobody back
+            while it computes.
         flash: whether flash attention may be used, which keeps no weights.
 
     Raises:
@@ -77,7 +78,7 @@ class Context:
     def __init__(
         self, weights: Weights, num_streams: int, stream_tokens: int, *, watches: bool, flash: bool = False
     ) -> None:
-        self._weights, self.num_streams = weights, num_streams
+        self._weights, self.num_streams, self.watches = weights, num_streams, watches
         name = f"kq_soft_max-{weights.num_layers - 1}"
         self._watch = TensorWatch(name, remembers=weights.can_go_back) if watches else None
         self._pointer: Any = llama.llama_init_from_model(
@@ -95,11 +96,6 @@ class Context:
         if weights.adapter is not None:
             one = (ctypes.c_void_p * 1)(weights.adapter)
             llama.llama_set_adapters_lora(self._pointer, one, 1, (ctypes.c_float * 1)(1.0))
-
-    @property
-    def watches(self) -> bool:
-        """Whether attention can be read."""
-        return self._watch is not None
 
     def cut(self, stream: int, start: int) -> None:
         """Forget the tokens of a stream from one on."""
