@@ -11,6 +11,7 @@ from typing import Generic, TypeVar
 from askance.core.types import TokenIds
 
 B = TypeVar("B")
+_CHUNK = 64
 
 
 class PrefixCache(Generic[B]):
@@ -75,6 +76,10 @@ class PrefixCache(Generic[B]):
 
 
 def num_shared(first: Sequence[int], second: Sequence[int]) -> int:
-    """How many tokens the two have in common at the beginning."""
-    pairs = zip(first, second, strict=False)
-    return next((at for at, (one, other) in enumerate(pairs) if one != other), min(len(first), len(second)))
+    """How many tokens the two have in common at the beginning. It is asked often, so chunks are compared."""
+    most, at = min(len(first), len(second)), 0
+    while at < most and first[at : at + _CHUNK] == second[at : at + _CHUNK]:
+        at += _CHUNK
+    while at < most and first[at] == second[at]:
+        at += 1
+    return min(at, most)

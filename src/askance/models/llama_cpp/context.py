@@ -171,11 +171,13 @@ class Context:
         """Tell llama.cpp the tokens of a pass."""
         assert sum(map(len, ids)) <= PASS_TOKENS, "more tokens than a pass takes"
         batch, at = self._batch, 0
+        tokens, places, counts = batch.token, batch.pos, batch.n_seq_id
+        in_streams, wanted = batch.seq_id, batch.logits
         for stream, start, part, count in zip(streams, starts, ids, num_logits, strict=True):
-            for place, id in enumerate(part):
-                batch.token[at], batch.pos[at] = id, start + place
-                batch.n_seq_id[at], batch.seq_id[at][0] = 1, stream
-                batch.logits[at] = place >= len(part) - count
+            first_wanted = start + len(part) - count
+            for place, id in enumerate(part, start):
+                tokens[at], places[at], counts[at], in_streams[at][0] = id, place, 1, stream
+                wanted[at] = place >= first_wanted
                 at += 1
         batch.n_tokens = at
 
