@@ -3,7 +3,7 @@
 import json
 import math
 import re
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -132,23 +132,16 @@ def _alpha(folder: Path) -> float:
     return alpha * math.sqrt(rank) if settings.get("use_rslora") else alpha
 
 
-def _names(base: GgufFile) -> Callable[[str], str | None]:
-    """A function that gives llama.cpp's name for a part of a model of transformers, or None."""
-    known = gguf.MODEL_ARCH_NAMES.items()
-    architecture = next((each for each, name in known if name == base.architecture), None)
-    if architecture is None:
-        return lambda part: None
-    table = gguf.get_tensor_name_map(architecture, base.num_layers)
-    return lambda part: table.get_name(part)
-
-
 def _renamed(
     halves: Iterator[tuple[str, NDArray[Any]]], base: GgufFile, folder: Path
 ) -> Iterator[tuple[str, str, NDArray[Any]]]:
-    name_of = _names(base)
+    """The halves by llama.cpp's names for their parts."""
+    architectures = {name: each for each, name in gguf.MODEL_ARCH_NAMES.items()}
+    architecture = architectures.get(base.architecture)
+    table = None if architecture is None else gguf.get_tensor_name_map(architecture, base.num_layers)
     for name, numbers in halves:
         match = _NAME.fullmatch(name)
-        part = name_of(match["part"]) if match else None
+        part = table.get_name(match["part"]) if table and match else None
         if match is None or part is None or numbers.ndim != 2:
             raise ModelSpecError(
                 f"adapter {str(folder)!r} holds {name!r}, for which there is no place in {str(base.path)!r}."
