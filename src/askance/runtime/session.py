@@ -87,14 +87,19 @@ class Session:
         try:
             with noted(take_note):
                 self._begin(num_tokens)
-                async with self._in_time():
+                async with asyncio.timeout(self._seconds_left):
                     yield
         except INTERRUPTIONS:
             raise
         except BaseException as error:  # the panic of an extension is no Exception
-            self.trace.add(Failed, error=type(error).__name__, message=str(error), place=place)
+            # A time-out of the call itself is no limit of ours.
+            is_late = isinstance(error, TimeoutError) and self._is_over
+            told = self._late() if is_late else error
+            self.trace.add(Failed, error=type(told).__name__, message=str(told), place=place)
             if isinstance(error, AskanceError):
                 raise
+            if is_late:
+                raise told from error
             raise machine_failure(error) or kind(f"{place}: {type(error).__name__}: {error}") from error
 
     def room(self, max_tokens: int, n: int) -> int:
@@ -111,7 +116,7 @@ class Session:
     def _begin(self, num_tokens: int) -> None:
         self._began = time.monotonic() if self._began is None else self._began
         budget = self.budget
-        if budget.seconds is not None and self._deadline <= time.monotonic():
+        if self._is_over:
             raise self._late()
         if budget.calls is not None and self.num_calls >= budget.calls:
             raise LimitReached(
@@ -125,21 +130,17 @@ class Session:
         self.num_calls += 1
         self.num_tokens += num_tokens
 
-    @asynccontextmanager
-    async def _in_time(self) -> AsyncIterator[None]:
-        seconds_left = None if self.budget.seconds is None else self._deadline - time.monotonic()
-        try:
-            async with asyncio.timeout(seconds_left):
-                yield
-        except TimeoutError as error:
-            if self.budget.seconds is None or self._deadline > time.monotonic():
-                raise  # a time-out of the call itself
-            raise self._late() from error
+    @property
+    def _seconds_left(self) -> float | None:
+        """None where there is no limit."""
+        if self.budget.seconds is None or self._began is None:
+            return None
+        return self.budget.seconds - (time.monotonic() - self._began)
 
     @property
-    def _deadline(self) -> float:
-        assert self._began is not None
-        return self._began + (self.budget.seconds or 0)
+    def _is_over(self) -> bool:
+        """Whether there is no time left."""
+        return self._seconds_left is not None and self._seconds_left <= 0
 
     def _late(self) -> LimitReached:
         return LimitReached(
