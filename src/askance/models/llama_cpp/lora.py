@@ -22,7 +22,7 @@ _PLAIN = {"bias": "none", "use_dora": False, "fan_in_fan_out": False}
 """The settings that a plain LoRA has."""
 _UNSET = ("rank_pattern", "alpha_pattern", "modules_to_save", "trainable_token_indices", "target_parameters")
 _HEADS = {"q_proj": "attention.head_count", "k_proj": "attention.head_count_kv"}
-"""The entries with the number of heads of queries and keys; several heads of queries may share one of keys."""
+"""The entries with the numbers of heads; several heads of queries may share one of keys."""
 _NUMBERS = {"F64": np.float64, "F32": np.float32, "F16": np.float16, "BF16": np.uint16}
 """The types of an adapter's numbers. Numpy has no bfloat16, which is the upper half of a float32."""
 
@@ -140,11 +140,8 @@ def _renamed(
     """The halves by llama.cpp's names for their parts."""
     architectures = {name: each for each, name in gguf.MODEL_ARCH_NAMES.items()}
     architecture = architectures.get(base.architecture)
-    table = (
-        None
-        if architecture is None
-        else gguf.get_tensor_name_map(architecture, int(base.entry("block_count")))
-    )
+    num_layers = int(base.entry("block_count"))
+    table = None if architecture is None else gguf.get_tensor_name_map(architecture, num_layers)
     for name, numbers in halves:
         match = _NAME.fullmatch(name)
         part = table.get_name(match["part"]) if table and match else None
