@@ -27,8 +27,7 @@ from askance.core.types import (
     Want,
 )
 from askance.models.hf import HfModel
-from askance.models.local.decode import Detokeniser
-from askance.runtime.writing import Writing
+from askance.models.local.decode import Detokeniser, Writing
 from benchmarks.needed import Needed
 
 T = TypeVar("T")

@@ -14,7 +14,7 @@ from askance.core.ports import Needs
 from askance.core.types import Answer
 from askance.models.scripted import ScriptedModel
 from askance.retrieval.scripted import ScriptedRetriever
-from askance.runtime.limit import Budget
+from askance.runtime.session import Budget
 from askance.runtime.trace_file import read_trace
 
 

@@ -52,7 +52,7 @@ if TYPE_CHECKING:
     from askance.core.types import Usage as Usage
     from askance.core.types import Want as Want
     from askance.eval.datasets import Example as Example
-    from askance.runtime.limit import Budget as Budget
+    from askance.runtime.session import Budget as Budget
 
 __version__ = VERSION
 _NAMES = {
@@ -66,7 +66,7 @@ _NAMES = {
     "core.types": "Answer Attention Chat Citation Demo GenerateRequest Generation Hit Passage Question Raw "
     "Sampling Scored Span Token Turn Usage Want",
     "eval.datasets": "Example",
-    "runtime.limit": "Budget",
+    "runtime.session": "Budget",
 }
 """What is public, by the module that has it."""
 _HOMES = {name: module for module, names in _NAMES.items() for name in names.split()}

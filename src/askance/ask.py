@@ -6,8 +6,7 @@ The command line, servers, evaluation and notebooks all come through here.
 import asyncio
 from asyncio import CancelledError
 from collections.abc import AsyncIterator, Mapping
-from copy import copy
-from dataclasses import dataclass
+from dataclasses import KW_ONLY, dataclass, field, replace
 from datetime import UTC, datetime
 from typing import Any
 
@@ -18,8 +17,7 @@ from askance.core.ports import ChecksModels, Encoder, Method, Model, Needs, Retr
 from askance.core.trace import Answered, AnyEvent, Asked, Failed, Listener, Noted, Trace
 from askance.core.types import Answer, Hit, Question, Role, Usage
 from askance.methods.bounded import answer_within
-from askance.runtime.limit import Budget, Ledger, LimitedModel, LimitedRetriever
-from askance.runtime.record import RecordedModel, RecordedRetriever
+from askance.runtime.session import Budget, Session, SessionModel, SessionRetriever
 
 
 @dataclass(frozen=True, slots=True)
@@ -31,77 +29,139 @@ class Result:
     trace: Trace
 
 
+@dataclass(eq=False)
+class Engine:
+    """A method with its models and index, ready to answer any number of questions.
+
+    Attributes:
+        models: by role; "answer" must be there.
+        retriever: needed by methods that search.
+        budget: what one question may cost.
+        encoder: needed by methods that compare texts by their vectors.
+        why: this method answers, where it is not the one that would; each trace says it.
+        config: what all of it was made of, in values of JSON; each trace holds it.
+
+    Raises:
+        MissingAbility: the model, or the lack of a retriever or encoder, does not meet the method's needs.
+    """
+
+    method: Method
+    models: Mapping[Role, Model]
+    retriever: Retriever | None = None
+    seed: int = 0
+    budget: Budget = Budget()
+    _: KW_ONLY
+    encoder: Encoder | None = None
+    why: str = ""
+    config: Mapping[str, Any] = field(default_factory=dict)
+
+    def __post_init__(self) -> None:
+        check_needs(self.method, self.models, self.retriever, self.encoder)
+
+    def asking(self, method: Method) -> "Engine":
+        """The same engine with another method."""
+        return replace(self, method=method)
+
+    async def answer(
+        self,
+        question: str | Question,
+        *,
+        listener: Listener | None = None,
+        trace: Trace | None = None,
+        retriever: Retriever | None = None,
+    ) -> Result:
+        """Answer one question.
+
+        Args:
+            listener: sees every event of the trace as it happens.
+            trace: one of your own instead, which is complete also when this raises.
+            retriever: another one than the engine's own.
+
+        Raises:
+            QuestionError: the question is empty.
+            ModelFailure, RetrieverFailure: a call broke; the trace says which.
+            BudgetTooSmall: the method's `l_max` is used up, and nothing is written yet.
+            LimitReached: it has cost what it may cost; the trace has what was done until then.
+        """
+        question = Question(id="question", text=question) if isinstance(question, str) else question
+        check_question(question.text)
+        trace = trace or Trace(listener)
+        run = self._begin(question, trace, retriever or self.retriever)
+        try:
+            with panics_as(AskanceError):  # those of calls have become failures of the model or retriever
+                answer = await answer_within(self.method, question, run)
+        except BaseException as error:
+            if not any(isinstance(event, Failed) for event in trace.events):
+                is_stopped = isinstance(error, CancelledError | KeyboardInterrupt)
+                told, place = "interrupted" if is_stopped else str(error), name_of(type(self.method))
+                trace.add(Failed, error=type(error).__name__, message=told, place=place)
+            raise
+        usage = trace.usage()
+        trace.add(Answered, answer=answer, usage=usage)
+        return Result(answer, usage, trace)
+
+    def _begin(self, question: Question, trace: Trace, retriever: Retriever | None) -> Run:
+        """What the method has at hand; the trace begins with what everything was made of."""
+        trace.add(
+            Asked,
+            question_id=question.id,
+            text=question.text,
+            method=repr(self.method),
+            title=short_repr(self.method),
+            models={role: model.name for role, model in self.models.items()},
+            retriever="" if retriever is None else retriever.name,
+            seed=self.seed,
+            started_at=datetime.now(UTC).isoformat(timespec="seconds"),
+            precisions=precisions_of(self.models),
+            options=question.options,
+            config=dict(self.config),
+        )
+        if self.why:
+            trace.add(Noted, name="method", text=self.why, place="method")
+        session = Session(trace, (self.seed, question.id), self.budget)
+        models = {role: SessionModel(model, role, session) for role, model in self.models.items()}
+        searched = SessionRetriever(retriever or NoRetriever(), session)
+        return Run(models, searched, trace, self.seed, self.encoder)
+
+    async def stream(self, question: str | Question) -> AsyncIterator[AnyEvent]:
+        """Answer one question, and give every event of the trace as it happens, an `Answered` as the last.
+
+        Events of type "commit" carry the text of the answer piece by piece, as it stays; those of type
+        "draft" carry what may still be taken back. Whoever stops listening gives the question up.
+        """
+        events = asyncio.Queue[AnyEvent | None]()
+        asked = asyncio.create_task(self.answer(question, listener=events.put_nowait))
+        asked.add_done_callback(lambda _: events.put_nowait(None))
+        try:
+            while (event := await events.get()) is not None:
+                yield event
+            await asked  # raises what went wrong
+        finally:
+            asked.cancel()
+            await asyncio.gather(asked, return_exceptions=True)
+
+    def ask(self, question: str | Question, *, listener: Listener | None = None) -> Result:
+        """`answer` for code that is not asynchronous."""
+        try:
+            asyncio.get_running_loop()
+        except RuntimeError:
+            return asyncio.run(self.answer(question, listener=listener))
+        raise InputError(
+            "Engine.ask was called inside a running event loop: write `await engine.answer(…)` there."
+        )
+
+
 async def ask(
     question: Question,
     method: Method,
     models: Mapping[Role, Model],
     retriever: Retriever | None = None,
     *,
-    encoder: Encoder | None = None,
-    seed: int = 0,
-    budget: Budget = Budget(),
     trace: Trace | None = None,
-    why: str = "",
-    config: Mapping[str, Any] | None = None,
+    **options: Any,
 ) -> Result:
-    """Answer one question.
-
-    Args:
-        models: by role; "answer" must be there.
-        retriever: needed by methods that search.
-        encoder: needed by methods that compare texts by their vectors.
-        budget: of what it may cost.
-        trace: give one to listen while it is written; it is complete also when this raises.
-        why: this method answers, where it is not the one that would; the trace says it.
-        config: what method, models and retriever were made of, in values of JSON, for the trace.
-
-    Raises:
-        QuestionError: the question is empty.
-        MissingAbility: the model, or the lack of a retriever or encoder, does not meet the method's needs.
-        ModelFailure, RetrieverFailure: a call broke; the trace says which.
-        BudgetTooSmall: the method's `l_max` is used up, and nothing is written yet.
-        LimitReached: it has cost what it may cost; the trace has what was done until then.
-    """
-    check_question(question.text)
-    check_needs(method, models, retriever, encoder)
-    trace = Trace() if trace is None else trace
-    trace.add(
-        Asked,
-        question_id=question.id,
-        text=question.text,
-        method=repr(method),
-        title=short_repr(method),
-        models={role: model.name for role, model in models.items()},
-        retriever="" if retriever is None else retriever.name,
-        seed=seed,
-        started_at=datetime.now(UTC).isoformat(timespec="seconds"),
-        precisions=precisions_of(models),
-        options=question.options,
-        config=dict(config or {}),
-    )
-    if why:
-        trace.add(Noted, name="method", text=why, place="method")
-    scope, ledger = (seed, question.id), Ledger(budget)
-    run = Run(
-        models={
-            role: RecordedModel(LimitedModel(model, ledger), role, trace, scope)
-            for role, model in models.items()
-        },
-        retriever=RecordedRetriever(LimitedRetriever(retriever or NoRetriever(), ledger), trace),
-        trace=trace,
-        seed=seed,
-        encoder=encoder,
-    )
-    try:
-        with panics_as(AskanceError):  # those of calls have become failures of the model or retriever
-            answer = await answer_within(method, question, run)
-    except BaseException as error:
-        if not any(isinstance(event, Failed) for event in trace.events):
-            trace.add(Failed, error=type(error).__name__, message=_reason(error), place=name_of(type(method)))
-        raise
-    usage = trace.usage()
-    trace.add(Answered, answer=answer, usage=usage)
-    return Result(answer, usage, trace)
+    """Answer one question by an engine made for it; `options` are the further fields of `Engine`."""
+    return await Engine(method, models, retriever, **options).answer(question, trace=trace)
 
 
 def check_needs(
@@ -193,10 +253,6 @@ def check_question(text: str) -> None:
         raise QuestionError(f"the question is not valid Unicode: {error}. Write it in UTF-8.") from error
 
 
-def _reason(error: BaseException) -> str:
-    return "interrupted" if isinstance(error, CancelledError | KeyboardInterrupt) else str(error)
-
-
 class NoRetriever:
     """Stands where no retriever was given; `check_needs` keeps methods that search from reaching it."""
 
@@ -205,91 +261,3 @@ class NoRetriever:
     async def search(self, query: str, k: int, *, exclude: frozenset[str] = frozenset()) -> tuple[Hit, ...]:
         """Always an error."""
         raise MissingAbility(f"a search for {query!r} was asked for, but there is nothing to search.")
-
-
-class Engine:
-    """A method with its models and index, ready to answer any number of questions."""
-
-    def __init__(
-        self,
-        method: Method,
-        models: Mapping[Role, Model],
-        retriever: Retriever | None = None,
-        seed: int = 0,
-        budget: Budget = Budget(),
-        *,
-        encoder: Encoder | None = None,
-        why: str = "",
-        config: Mapping[str, Any] | None = None,
-    ) -> None:
-        """Put an engine together.
-
-        Args:
-            why: this method answers, where it is not the one that would; each trace says it.
-            config: what it was made of, in values of JSON; each trace holds it.
-        """
-        check_needs(method, models, retriever, encoder)
-        self.method, self.models, self.retriever = method, models, retriever
-        self.seed, self.budget, self.encoder, self.why = seed, budget, encoder, why
-        self.config = {} if config is None else dict(config)
-
-    def asking(self, method: Method) -> "Engine":
-        """The same engine with another method."""
-        other = copy(self)
-        other.method = method
-        return other
-
-    async def answer(
-        self,
-        question: str | Question,
-        *,
-        listener: Listener | None = None,
-        trace: Trace | None = None,
-        retriever: Retriever | None = None,
-    ) -> Result:
-        """Answer one question.
-
-        Args:
-            listener: sees every event of the trace as it happens.
-            trace: one of your own instead, which is complete also when this raises.
-            retriever: another one than the engine's own.
-        """
-        return await ask(
-            Question(id="question", text=question) if isinstance(question, str) else question,
-            self.method,
-            self.models,
-            retriever or self.retriever,
-            encoder=self.encoder,
-            seed=self.seed,
-            budget=self.budget,
-            trace=trace or Trace(listener),
-            why=self.why,
-            config=self.config,
-        )
-
-    async def stream(self, question: str | Question) -> AsyncIterator[AnyEvent]:
-        """Answer one question, and give every event of the trace as it happens, an `Answered` as the last.
-
-        Events of type "commit" carry the text of the answer piece by piece, as it stays; those of type
-        "draft" carry what may still be taken back. Whoever stops listening gives the question up.
-        """
-        events = asyncio.Queue[AnyEvent | None]()
-        asked = asyncio.create_task(self.answer(question, listener=events.put_nowait))
-        asked.add_done_callback(lambda _: events.put_nowait(None))
-        try:
-            while (event := await events.get()) is not None:
-                yield event
-            await asked  # raises what went wrong
-        finally:
-            asked.cancel()
-            await asyncio.gather(asked, return_exceptions=True)
-
-    def ask(self, question: str | Question, *, listener: Listener | None = None) -> Result:
-        """`answer` for code that is not asynchronous."""
-        try:
-            asyncio.get_running_loop()
-        except RuntimeError:
-            return asyncio.run(self.answer(question, listener=listener))
-        raise InputError(
-            "Engine.ask was called inside a running event loop: write `await engine.answer(…)` there."
-        )

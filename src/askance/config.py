@@ -35,9 +35,8 @@ from askance.loading import (
     open_retriever,
 )
 from askance.models.kinds import suits_in_flight
-from askance.runtime.cache import CachedModel, CachedRetriever
-from askance.runtime.limit import Budget
-from askance.runtime.store import Store
+from askance.runtime.cache import CachedModel, CachedRetriever, Store
+from askance.runtime.session import Budget
 from askance.wire import DEFAULT_METHOD, choose_method, plain_method, ready_method
 
 SCHEMA_VERSION = 1

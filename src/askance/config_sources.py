@@ -27,7 +27,7 @@ from askance.core.toml_file import read_toml
 from askance.core.trace import Asked
 from askance.loading import encodes, is_kind
 from askance.runtime.checksum import unsealed
-from askance.runtime.limit import Budget
+from askance.runtime.session import Budget
 from askance.runtime.trace_file import read_trace
 from askance.wire import prompts_knob
 

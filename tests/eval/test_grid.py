@@ -19,7 +19,7 @@ from askance.core.errors import (
 from askance.eval.grid import look_up_all, read_grid, run_grid
 from askance.eval.harness import Terms
 from askance.models.scripted import ScriptedModel
-from askance.runtime.limit import Budget
+from askance.runtime.session import Budget
 from askance.wire import ready_method
 
 GRID = """

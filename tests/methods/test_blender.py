@@ -30,7 +30,7 @@ from askance.methods.prompts import PLAIN
 from askance.methods.selfrag.method import Selfrag
 from askance.models.scripted import ScriptedModel
 from askance.retrieval.scripted import ScriptedRetriever
-from askance.runtime.limit import Budget
+from askance.runtime.session import Budget
 from askance.wire import make_method, with_preset
 from tests.methods.bridge import BRIDGE, CREEK, OTHER_CREEK, PASSAGES, QUESTION, decisions, playing, run
 from tests.methods.test_bounded import num_read

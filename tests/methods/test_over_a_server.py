@@ -7,7 +7,7 @@ import pytest
 from runs.scripted_server import ScriptedServer
 
 from askance.ask import ask
-from askance.core.events import UPPER_BOUND
+from askance.core.trace import UPPER_BOUND
 from askance.core.types import Passage, Question
 from askance.models.scripted import ScriptedEncoder, ScriptedModel
 from askance.retrieval.scripted import ScriptedRetriever

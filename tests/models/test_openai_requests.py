@@ -23,10 +23,8 @@ from askance.core.notes import noted
 from askance.core.trace import Trace
 from askance.core.types import Chat, GenerateRequest, Raw, Sampling, Span, Want, untrusted
 from askance.models.scripted import ScriptedModel
-from askance.runtime.cache import CachedModel
-from askance.runtime.limit import Budget, Ledger, LimitedModel
-from askance.runtime.record import RecordedModel
-from askance.runtime.store import Store
+from askance.runtime.cache import CachedModel, Store
+from askance.runtime.session import Budget, Session, SessionModel
 from askance.wire import load_model
 
 
@@ -276,7 +274,7 @@ def test_the_key_is_sent_and_never_shown(monkeypatch, caplog):
         monkeypatch.setenv("OPENAI_API_KEY", KEY + "-not")
         wrong, trace = model_of(server), Trace()
         with pytest.raises(ModelSpecError, match=r"401: wrong key: Bearer \[key\]") as raised:
-            write(RecordedModel(wrong, "answer", trace, (0, "q")))
+            write(SessionModel(wrong, "answer", Session(trace, (0, "q"))))
     shown = [caplog.text, repr(trace.events), repr(right), right.name, right.fingerprint]
     shown += traceback.format_exception(raised.value)
     assert not [text for text in shown if KEY in text]
@@ -299,7 +297,7 @@ def test_no_more_requests_at_a_time_than_declared():
 
 def test_a_question_out_of_time_leaves_at_once():
     with ScriptedServer(latency_seconds=60.0) as server:
-        model = LimitedModel(model_of(server), Ledger(Budget(seconds=0.2)))
+        model = SessionModel(model_of(server), "answer", Session(Trace(), budget=Budget(seconds=0.2)))
         with pytest.raises(LimitReached, match=r"0\.2 seconds"):
             write(model)
         assert server.num_sent == [], "no answer has begun"

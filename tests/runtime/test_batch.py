@@ -11,7 +11,6 @@ from askance.core.errors import ModelFailure
 from askance.runtime import batch as module
 from askance.runtime.batch import Batch
 from askance.runtime.guessing import MOST_TOKENS
-from askance.runtime.kvcache import BLOCK_TOKENS
 from tests.runtime.tokens import GUESSING_TOKENS, Asked, Tokens, next_id, next_in_circles
 
 
@@ -167,7 +166,7 @@ def test_without_reuse_each_is_computed_from_its_beginning():
     first, second = ran(batch, Asked(tuple(range(40))), Asked(tuple(range(40))))
     assert (first.num_reused, second.num_reused) == (0, 0)
     assert [sum(each) for each in backend.passes].count(40) == 2
-    assert batch.tree.num_blocks == 0
+    assert batch.cache.num_tokens == 0
 
 
 def test_what_slots_took_is_kept_until_its_room_is_needed():
@@ -244,7 +243,7 @@ def test_without_memory_for_copies_texts_are_written_all_the_same():
     first, second = ran(batch, Asked((5, 6), 2), Asked((7, 8), 4))
     assert first.is_done
     assert second.is_done
-    assert batch.tree.num_blocks == 0
+    assert batch.cache.num_tokens == 0
 
 
 def test_where_there_is_less_memory_than_expected_copies_go_and_then_it_waits():
@@ -256,7 +255,7 @@ def test_where_there_is_less_memory_than_expected_copies_go_and_then_it_waits():
     backend.opens = False
     batch.put(second)
     stepped(batch)
-    assert batch.tree.num_blocks == 0
+    assert batch.cache.num_tokens == 0
     assert second.ends == []
     stepped(batch)
     assert first.is_done
@@ -305,7 +304,7 @@ class Schedules(RuleBasedStateMachine):
 
     @invariant()
     def memory_is_within_budget(self):
-        kept = self.batch.tree.num_blocks * BLOCK_TOKENS
+        kept = self.batch.cache.num_tokens
         assert self.backend.num_reserved + kept <= 100
 
     def teardown(self):

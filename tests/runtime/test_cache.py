@@ -8,8 +8,7 @@ import pytest
 from askance.core.errors import InputError
 from askance.core.types import GenerateRequest, Hit, Passage, Raw, Sampling, Span, Want
 from askance.models.scripted import ScriptedModel
-from askance.runtime.cache import CachedModel, CachedRetriever
-from askance.runtime.store import Store
+from askance.runtime.cache import CachedModel, CachedRetriever, Store
 from askance.text.sentences import SentenceEnd
 
 ALL = Want(logprob=True, top_logprobs=2, entropy=True, token_probs=("the",), attention="heads")

@@ -11,7 +11,6 @@ from askance.core.trace import Answered, Failed, Trace
 from askance.core.types import Question
 from askance.models.hf import HfModel, load_hf
 from askance.models.hf.load import load_parts
-from askance.runtime.kvcache import BLOCK_TOKENS
 from askance.wire import Engine, make_method, open_retriever
 
 NUM_QUESTIONS, NUM_CANCELLED, BREAKS_EVERY = 200, 40, 12
@@ -29,7 +28,7 @@ def model(qwen_folder, monkeypatch):
     made.most_reserved = 0
 
     def sometimes_broken(feeds):
-        kept = batch.tree.num_blocks * BLOCK_TOKENS
+        kept = batch.cache.num_tokens
         made.most_reserved = max(made.most_reserved, backend.num_reserved + kept)
         # Together they break often; alone, when it is tried again, seldom.
         if rng.random() < 1 / (BREAKS_EVERY if len(feeds) > 1 else 5 * BREAKS_EVERY):

@@ -1,91 +1,90 @@
-"""The tree of blocks: what is found again, what goes first, and that it never holds more than it may."""
+"""The prefix cache: what is found again, what goes first, and that it never holds more than it may."""
 
+import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from askance.runtime.kvcache import BLOCK_TOKENS, PrefixTree
+from askance.runtime.kvcache import PrefixCache
 
 
-def keep(tree, ids):
-    """Keeps blocks that are the tokens themselves."""
-    tree.add(ids, lambda start, stop: tuple(ids[start:stop]))
+def keep(cache, ids):
+    """Keeps the tokens themselves."""
+    cache.add(tuple(ids), lambda: tuple(ids))
 
 
-def known(tree, ids):
-    """How many tokens are found; that the blocks hold them is checked."""
-    found = tree.find(ids)
-    tokens = [id for block, count in found for id in block[:count]]
-    assert tokens == ids[: len(tokens)]
-    assert all(count == len(block) == BLOCK_TOKENS for block, count in found[:-1])
-    return len(tokens)
+def known(cache, ids):
+    """How many tokens are found; that what is kept has them is checked."""
+    kept, count = cache.find(ids)
+    assert (kept or ())[:count] == tuple(ids[:count])
+    return count
 
 
-def text(first, count=40):
-    return [*range(first, first + count)]
+def cache_of(max_tokens, *texts):
+    cache = PrefixCache(max_tokens)
+    for text in texts:
+        keep(cache, text)
+    return cache
 
 
-def test_what_was_kept_is_found_as_far_as_it_is_shared():
-    tree = PrefixTree(max_blocks=10)
-    keep(tree, text(0))
-    assert tree.num_blocks == 3
-    assert known(tree, text(0)) == 40
-    assert known(tree, [*text(0), 7]) == 40
-    assert known(tree, text(0, 20)) == 20
-    assert known(tree, [*text(0, 35), 99]) == 35
-    assert known(tree, [1]) == 0
-    assert known(tree, []) == 0
+def kept(cache):
+    return [*cache._blocks]
 
 
-def test_what_is_kept_again_takes_no_more_room():
-    tree = PrefixTree(max_blocks=10)
-    for count in (40, 20, 40):
-        keep(tree, text(0, count))
-    assert tree.num_blocks == 3
+@pytest.mark.parametrize("length", [0, 1, 63, 64, 65, 127, 128, 129, 200])
+def test_common_beginnings_have_any_length(length):
+    first = tuple(range(200))
+    for other in ((*first[:length], -1, -1), [*first[:length], *[-1] * 100], first[:length]):
+        assert known(cache_of(1000, first), other) == length
 
 
-def test_a_last_block_that_grows_is_held_once():
-    tree = PrefixTree(max_blocks=10)
-    for count in (18, 25, 40):
-        keep(tree, text(0, count))
-    assert tree.num_blocks == 3
-    assert known(tree, text(0)) == 40
+def test_the_longest_beginning_is_found():
+    cache = cache_of(100, (1, 2, 3), (1, 2, 4, 5), (9,))
+    assert cache.find([1, 2, 4, 6]) == ((1, 2, 4, 5), 3)
+    assert cache.find((7,)) == (None, 0)
+    assert cache.find(()) == (None, 0)
+    assert PrefixCache().find((1,)) == (None, 0)
 
 
-def test_texts_that_part_within_a_block_have_one_each():
-    tree = PrefixTree(max_blocks=10)
-    one, other = [*text(0, 20), 7, 8], [*text(0, 20), 9]
-    keep(tree, one)
-    keep(tree, other)
-    assert tree.num_blocks == 3
-    assert (known(tree, one), known(tree, other)) == (22, 21)
+def test_a_longer_text_takes_the_place_of_its_beginning_and_a_shorter_one_is_not_kept_again():
+    cache = cache_of(100, (1, 2), (1, 3), (1, 2, 3), (1, 2))
+    assert kept(cache) == [(1, 3), (1, 2, 3)]
+    assert cache.num_tokens == 5
 
 
-def test_what_was_used_least_recently_goes_first_and_its_end_before_its_beginning():
-    tree = PrefixTree(max_blocks=6)
-    keep(tree, text(0))
-    keep(tree, text(100))
-    known(tree, text(0))
-    keep(tree, text(200, 20))
-    assert [known(tree, text(first)) for first in (0, 100, 200)] == [40, 16, 20]
+def test_the_least_recently_used_goes_first():
+    cache = cache_of(6, (1, 1), (2, 2), (3, 3))
+    cache.find((1, 1))
+    keep(cache, (4, 4))
+    assert kept(cache) == [(3, 3), (1, 1), (4, 4)]
 
 
-def test_of_a_text_too_long_for_the_room_the_beginning_is_kept():
-    tree = PrefixTree(max_blocks=2)
-    keep(tree, text(100))
-    keep(tree, text(0))
-    assert [known(tree, text(first)) for first in (0, 100)] == [32, 0]
+def test_what_has_no_room_at_all_drives_nothing_out_and_is_not_saved():
+    cache = cache_of(4, (1, 1), (2, 2))
+    cache.add((1, 1, 3, 3, 3), lambda: pytest.fail("saved"))
+    assert kept(cache) == [(1, 1), (2, 2)]
 
 
-def test_less_room():
-    tree = PrefixTree(max_blocks=6)
-    keep(tree, text(0))
-    keep(tree, text(100))
-    tree.max_blocks = 2
-    tree.shrink()
-    assert tree.num_blocks == 2
-    assert [known(tree, text(first)) for first in (0, 100)] == [0, 32]
-    tree.clear()
-    assert (tree.num_blocks, known(tree, text(100))) == (0, 0)
+def test_what_can_not_be_saved_is_not_kept():
+    cache = cache_of(9, (1, 1))
+    with pytest.raises(ZeroDivisionError):
+        cache.add((2, 2), lambda: 1 / 0)
+    assert (kept(cache), cache.num_tokens) == ([(1, 1)], 2)
+
+
+def test_less_room_is_kept_to_at_once():
+    cache = cache_of(6, (1, 1), (2, 2), (3, 3))
+    cache.limit(3)
+    assert kept(cache) == [(3, 3)]
+    cache.clear()
+    assert (kept(cache), cache.num_tokens, cache.max_tokens) == ([], 0, 3)
+
+
+def test_one_can_be_dropped():
+    cache = cache_of(6, (1, 1), (2, 2))
+    cache.drop((1, 1))
+    cache.drop((1, 1))
+    assert kept(cache) == [(2, 2)]
+    assert known(cache, (1, 1)) == 0
 
 
 def shared(one, other):
@@ -95,30 +94,22 @@ def shared(one, other):
     )
 
 
-# Few different tokens, and often the same beginnings, so that texts part at every place of a block.
+# Few different tokens, and often the same beginnings.
 TEXTS = st.builds(
-    lambda start, own: [*range(start), *own], st.integers(0, 40), st.lists(st.integers(0, 2), max_size=20)
+    lambda start, own: (*range(start), *own), st.integers(0, 40), st.lists(st.integers(0, 2), max_size=20)
 )
 
 
-@given(kept=st.lists(TEXTS, max_size=12), asked=TEXTS)
-def test_with_room_for_all_as_much_is_found_as_any_text_shares(kept, asked):
-    tree = PrefixTree(max_blocks=1000)
-    for ids in kept:
-        keep(tree, ids)
-    assert known(tree, asked) == max((shared(ids, asked) for ids in kept), default=0)
+@given(texts=st.lists(TEXTS, max_size=12), asked=TEXTS)
+def test_with_room_for_all_as_much_is_found_as_any_text_shares(texts, asked):
+    assert known(cache_of(10_000, *texts), asked) == max((shared(ids, asked) for ids in texts), default=0)
 
 
-@given(kept=st.lists(TEXTS, max_size=12), max_blocks=st.lists(st.integers(0, 6), min_size=12, max_size=12))
-def test_there_are_never_more_blocks_than_there_may_be(kept, max_blocks):
-    tree, saved = PrefixTree(), []
-    for ids, tree.max_blocks in zip(kept, max_blocks, strict=False):
-        tree.shrink()
-        assert tree.num_blocks <= tree.max_blocks
-        tree.add(ids, lambda start, stop, ids=ids: saved.append(1) or tuple(ids[start:stop]))
-        assert tree.num_blocks <= tree.max_blocks
-        least = min(len(ids), BLOCK_TOKENS * tree.max_blocks)
-        assert known(tree, ids) >= least
-    tree.max_blocks = 0
-    tree.shrink()
-    assert tree.num_blocks == 0
+@given(texts=st.lists(TEXTS, max_size=12), rooms=st.lists(st.integers(0, 90), min_size=12, max_size=12))
+def test_there_are_never_more_tokens_than_there_may_be(texts, rooms):
+    cache = PrefixCache()
+    for ids, room in zip(texts, rooms, strict=False):
+        cache.limit(room)
+        keep(cache, ids)
+        assert cache.num_tokens == sum(map(len, kept(cache))) <= room
+        assert known(cache, ids) == (len(ids) if len(ids) <= room else known(cache, ids))

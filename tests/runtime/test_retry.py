@@ -4,11 +4,10 @@ import asyncio
 
 import pytest
 
-from askance.core.errors import InputError, ModelFailure, ModelUnavailable, RetrieverUnavailable
+from askance.core.errors import InputError, ModelFailure, ModelUnavailable
 from askance.core.types import GenerateRequest, Raw, Sampling, Span
 from askance.models.scripted import ScriptedModel
-from askance.retrieval.scripted import ScriptedRetriever
-from askance.runtime.retry import Patience, RetryingModel, RetryingRetriever
+from askance.runtime.retry import Patience, RetryingModel
 
 QUICK = Patience(attempts=3, first_seconds=0.0)
 PROMPT = Raw((Span("one"),))
@@ -80,18 +79,6 @@ def test_waits_are_waited():
 
     assert asyncio.run(Patience().keep_trying(call, sleep)) == "done"
     assert waited == [7, 2]
-
-
-def test_searches_too():
-    errors = [RetrieverUnavailable("busy")]
-
-    class Busy(ScriptedRetriever):
-        async def search(self, *given, **options):
-            if errors:
-                raise errors.pop()
-            return await super().search(*given, **options)
-
-    assert asyncio.run(RetryingRetriever(Busy({}), QUICK).search("a", 1)) == ()
 
 
 def test_no_attempt_at_all():

@@ -8,7 +8,7 @@ import numpy as np
 import pytest
 
 from askance.core.errors import InputError
-from askance.runtime.store import Store
+from askance.runtime.cache import Store
 
 
 def test_what_is_kept_is_found(tmp_path):
@@ -71,7 +71,7 @@ def test_a_folder_that_can_not_be_written(tmp_path):
 
 def test_what_was_used_lately_stays(tmp_path, monkeypatch):
     now = [0.0]
-    monkeypatch.setattr("askance.runtime.store.time.time", lambda: now[0])
+    monkeypatch.setattr("askance.runtime.cache.time.time", lambda: now[0])
     store = Store(tmp_path / "cache.sqlite", max_bytes=30_000)
     random = np.random.default_rng(0)
     for number in range(65):

@@ -29,7 +29,6 @@
     │   ├── ModelUnavailable     a server is busy or out of reach: it may help to try again
     │   └── RequestRefused       exit code 2: a server does not take what it is asked for
     └── RetrieverFailure         the retriever broke while searching
-        └── RetrieverUnavailable the same of a retriever
 
 A message names the value, the place and the remedy. An `InputError` is raised
 before anything is written or computed wherever that can be known.
@@ -255,11 +254,3 @@ class RequestRefused(ModelFailure):
 
 class RetrieverFailure(AskanceError):
     """The retriever broke while searching."""
-
-
-class RetrieverUnavailable(RetrieverFailure):
-    """A retriever's server is busy or out of reach; `after_seconds` is when it asks to be tried again."""
-
-    def __init__(self, message: str, after_seconds: float | None = None) -> None:
-        super().__init__(message)
-        self.after_seconds = after_seconds

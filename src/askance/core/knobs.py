@@ -13,16 +13,7 @@ from typing import Any, ClassVar, Literal, TypeVar, Union, cast, get_args, get_o
 from askance.core.errors import KnobError, UnknownName, about
 
 T = TypeVar("T")
-_WORDS = {
-    "true": True,
-    "yes": True,
-    "on": True,
-    "1": True,
-    "false": False,
-    "no": False,
-    "off": False,
-    "0": False,
-}
+_YES, _NO = ("true", "yes", "on", "1"), ("false", "no", "off", "0")
 
 
 def knob(default: T, help: str, *, at_least: float = -math.inf, at_most: float = math.inf) -> T:
@@ -176,9 +167,9 @@ def _parse_one(hint: Any, text: str) -> Any:
             raise ValueError(text)
         return matching[0]
     if hint is bool:
-        if text.lower() not in _WORDS:
+        if text.lower() not in _YES + _NO:
             raise ValueError(text)
-        return _WORDS[text.lower()]
+        return text.lower() in _YES
     return hint(text)
 
 

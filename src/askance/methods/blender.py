@@ -5,10 +5,9 @@ from dataclasses import dataclass, replace
 from typing import ClassVar, Literal
 
 from askance.core.errors import AllFailed, AskanceError, LimitReached, ModelSpecError, RequestRefused
-from askance.core.events import UPPER_BOUND
 from askance.core.knobs import Knobs, knob
 from askance.core.ports import Method, Model, Needs, Run
-from askance.core.trace import Trace
+from askance.core.trace import UPPER_BOUND, Trace
 from askance.core.types import Answer, Demo, Hit, Question, Role
 from askance.methods.airrag.choosing import Ending, choose, num_kept_for_choosing, valid
 from askance.methods.airrag.method import Airrag, AirragLite, with_sources

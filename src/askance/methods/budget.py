@@ -8,8 +8,8 @@ from bisect import bisect_left
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, replace
 
-from askance.core.events import UPPER_BOUND
 from askance.core.ports import Model, WrappedModel
+from askance.core.trace import UPPER_BOUND
 from askance.core.types import (
     Attention,
     GenerateRequest,

@@ -34,6 +34,7 @@ from askance.core.types import (
     Want,
     as_spans,
 )
+from askance.models.local.decode import Writing
 from askance.models.scripts import (
     END,
     Distribution,
@@ -48,7 +49,6 @@ from askance.models.scripts import (
     read_replies,
     script_of,
 )
-from askance.runtime.writing import Writing
 from askance.text.linguistics import content_words
 
 __all__ = ["Reply", "ScriptedEncoder", "ScriptedEntailment", "ScriptedModel"]

@@ -13,10 +13,12 @@ from typing import Generic
 from askance.core.errors import ModelFailure
 from askance.runtime.backend import B, Backend, Fed, Feed, Over, Request, S
 from askance.runtime.guessing import MOST_TOKENS, Guesser, Memory
-from askance.runtime.kvcache import BLOCK_TOKENS, PrefixTree
+from askance.runtime.kvcache import PrefixCache
 
 PASS_TOKENS = 512
 """Most tokens of prompts in one pass: what writes meanwhile waits for them."""
+_WORTH_WAITING = 16
+"""Tokens that a prompt must share with one that is being read, to wait for it."""
 _MOST_IDLE = 1 / 2
 """Of the budget: what slots may hold while nothing runs, so that the next need not make them anew."""
 
@@ -28,7 +30,7 @@ class _Running(Generic[S]):
     num_fed: int
     num_reused: int
     num_prompt: int
-    guesser: Guesser
+    guesser: Guesser | None
 
     @property
     def is_reading(self) -> bool:
@@ -47,7 +49,7 @@ class Batch(Generic[S, B]):
         guesses: whether to guess how texts go on, where the backend can.
 
     Attributes:
-        tree: what is kept.
+        cache: what is kept.
         max_running: requests at a time.
         reuses: whether what was computed for one text serves another that begins alike.
         num_computed: tokens of all passes until now.
@@ -59,7 +61,7 @@ class Batch(Generic[S, B]):
     ) -> None:
         self._backend, self.max_running, self.reuses = backend, max_running, True
         self._budget_tokens = budget_bytes // backend.bytes_per_token
-        self.tree: PrefixTree[B] = PrefixTree()
+        self.cache: PrefixCache[B] = PrefixCache()
         self.num_computed = self.num_missed = 0
         self._guesses, self._memory = guesses and backend.can_go_back, Memory()
         self._waiting = deque[Request]()
@@ -74,7 +76,7 @@ class Batch(Generic[S, B]):
 
     def forget(self) -> None:
         """Keep nothing of what was computed until now."""
-        self.tree.clear()
+        self.cache.clear()
         self._memory = Memory()
 
     def put(self, request: Request) -> None:
@@ -111,8 +113,7 @@ class Batch(Generic[S, B]):
             room = self._room_beside(request)
             # Logits come from a pass alone, so what they are wanted after is computed in any case.
             beginning = request.ids[: len(request.ids) - request.num_logits] if self.reuses else []
-            found = self.tree.find(beginning)
-            num_known = sum(count for _, count in found)
+            block, num_known = self.cache.find(beginning) if self._keeps else (None, 0)
             likely = max(num_known, self._backend.num_known(beginning))
             if self._will_be_known(request, likely) or (room < 0 and self._running):
                 return
@@ -124,15 +125,16 @@ class Batch(Generic[S, B]):
             try:
                 slot = self._backend.open(request.max_tokens, beginning, attention=request.wants_attention)
             except BaseException as error:  # the memory is not there after all
-                if not (self._running or self.tree.num_blocks or self._backend.num_reserved):
+                if not (self._running or self.cache.num_tokens or self._backend.num_reserved):
                     self._over.append((request, error))
                     continue
-                self.tree.clear()
+                self.cache.clear()
                 self._backend.give_back()
                 self._waiting.appendleft(request)
                 return
+            found = [] if block is None else [(block, num_known)]
             num_known += self._backend.num_held(slot)
-            guesser = Guesser(request.ids, self._memory)
+            guesser = Guesser(request.ids, self._memory) if self._guesses else None
             self._begin(_Running(request, slot, num_known, num_known, len(request.ids), guesser), found)
 
     def _room_beside(self, request: Request) -> int:
@@ -152,17 +154,21 @@ class Batch(Generic[S, B]):
 
     def _will_be_known(self, request: Request, num_known: int) -> bool:
         """Whether a prompt that is being read shares more with this one than is known yet."""
-        least = num_known + BLOCK_TOKENS
-        keeps = self.reuses and (self._backend.can_restore or self._backend.can_share)
-        if not keeps or len(request.ids) < least:
+        least = num_known + _WORTH_WAITING
+        is_kept = self._keeps or (self.reuses and self._backend.can_share)
+        if not is_kept or len(request.ids) < least:
             return False
         beginning = request.ids[:least]
         return any(each.is_reading and each.request.ids[:least] == beginning for each in self._running)
 
+    @property
+    def _keeps(self) -> bool:
+        """Whether what was computed goes into the cache."""
+        return self.reuses and self._backend.can_restore
+
     def _make_room(self, num_tokens: int) -> None:
-        keeps = self.reuses and self._backend.can_restore
-        self.tree.max_blocks = num_tokens // BLOCK_TOKENS if keeps else 0
-        self.tree.shrink()
+        if self._keeps:
+            self.cache.limit(max(0, num_tokens))
 
     def _turns(self) -> list[Turn[S]]:
         left, turns = PASS_TOKENS, []
@@ -196,7 +202,8 @@ class Batch(Generic[S, B]):
             num_logits = request.num_logits if stop == running.num_prompt else 0
             return Feed(running.slot, start, request.ids[start:stop], num_logits, False)
         # The last token that there may be is never fed.
-        guess = running.guesser.guess(min(most_guessed, request.max_tokens - stop - 1))
+        most = min(most_guessed, request.max_tokens - stop - 1)
+        guess = running.guesser.guess(most) if running.guesser is not None else ()
         ids = (*request.ids[start:stop], *guess)
         return Feed(running.slot, start, ids, len(ids), request.wants_attention)
 
@@ -225,7 +232,7 @@ class Batch(Generic[S, B]):
 
     def _go_on(self, running: _Running[S], feed: Feed[S], fed: Fed) -> None:
         try:
-            goes_on = (self._read if running.is_reading else self._write)(running, feed, fed)
+            goes_on = self._take(running, feed, fed)
             if not goes_on:
                 self._keep(running)
         except BaseException as error:  # of its own: the others have nothing to do with it
@@ -234,17 +241,20 @@ class Batch(Generic[S, B]):
         if not goes_on:
             self._end(running)
 
-    def _read(self, running: _Running[S], feed: Feed[S], fed: Fed) -> bool:
-        """Take what a part of the prompt gave. Whether there is more to do."""
-        running.num_fed += len(feed.ids)
-        if running.is_reading:
-            return True
-        self._keep(running)
-        return running.request.take(fed, running.num_reused)
+    def _take(self, running: _Running[S], feed: Feed[S], fed: Fed) -> bool:
+        """Take what a pass gave, one token after the other, as long as each is the one that was guessed.
 
-    def _write(self, running: _Running[S], feed: Feed[S], fed: Fed) -> bool:
-        """Take one token after the other, as long as each is the one that was guessed."""
+        Returns:
+            Whether there is more to do.
+        """
+        if running.num_fed + len(feed.ids) < running.num_prompt:
+            running.num_fed += len(feed.ids)
+            return True
         request, goes_on = running.request, True
+        if running.is_reading:
+            running.num_fed = running.num_prompt
+            self._keep(running)
+            return request.take(fed, running.num_reused)
         for number, logits in enumerate(fed.logits):
             if not goes_on or feed.ids[number] != request.ids[-1]:
                 self.num_missed += len(feed.ids) - number
@@ -252,16 +262,18 @@ class Batch(Generic[S, B]):
             running.num_fed += 1
             one = Fed((logits,), fed.attention[number : number + 1])
             goes_on = request.take(one, running.num_reused)
-        if not goes_on and self._guesses:
+        if not goes_on and running.guesser is not None:
             running.guesser.end()
         return goes_on
 
     def _keep(self, running: _Running[S]) -> None:
-        ids = running.request.ids[: running.num_fed]
+        if not self._keeps:
+            return
+        ids = tuple(running.request.ids[: running.num_fed])
         try:
-            self.tree.add(ids, lambda start, stop: self._backend.save(running.slot, start, stop))
+            self.cache.add(ids, lambda: self._backend.save(running.slot, 0, len(ids)))
         except (RuntimeError, MemoryError):  # a copy less is slower, no more: the text itself is there
-            self.tree.clear()
+            self.cache.clear()
 
     def _end(self, running: _Running[S], error: BaseException | None = None) -> None:
         self._running.remove(running)

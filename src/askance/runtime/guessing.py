@@ -9,7 +9,6 @@ Source: Saxena 2023 (prompt lookup decoding) for guessing from the prompt, Levia
 decoding, arXiv 2211.17192) for checking several tokens in one pass. Here earlier texts are looked up, too.
 """
 
-from collections import deque
 from collections.abc import Sequence
 
 SIZES = (4, 3, 2)
@@ -37,28 +36,19 @@ class Places:
         """A text, and the place in it of what followed."""
         return self._places.get(run)
 
-    def forget(self, ids: Sequence[int]) -> None:
-        """Nothing of this text counts any more."""
-        for place in range(SIZES[-1], len(ids)):
-            for size in SIZES:
-                run = tuple(ids[max(0, place - size) : place])
-                if self._places.get(run, ((), 0))[0] is ids:
-                    del self._places[run]
-
 
 class Memory:
-    """What was written last, of all texts."""
+    """What was written last, of all texts; when there are too many, all are forgotten at once."""
 
     def __init__(self) -> None:
-        self.places = Places()
-        self._texts = deque[Sequence[int]]()
+        self.places, self._num_texts = Places(), 0
 
     def add(self, ids: Sequence[int]) -> None:
-        """A text that has ended; the oldest one goes."""
-        if len(self._texts) == _KEPT_TEXTS:
-            self.places.forget(self._texts.popleft())
-        self._texts.append(ids)
+        """A text that has ended."""
+        if self._num_texts == _KEPT_TEXTS:
+            self.places, self._num_texts = Places(), 0
         self.places.add(ids, 0, len(ids))
+        self._num_texts += 1
 
 
 class Guesser:

@@ -5,19 +5,10 @@ from collections.abc import Awaitable, Callable, Sequence
 from dataclasses import dataclass, replace
 from typing import TypeVar
 
-from askance.core.errors import AskanceError, InputError, ModelUnavailable, RetrieverUnavailable
+from askance.core.errors import InputError, ModelUnavailable
 from askance.core.notes import note
-from askance.core.ports import Model, Retriever, WrappedModel, WrappedRetriever
-from askance.core.types import (
-    Attention,
-    GenerateRequest,
-    Generation,
-    Hit,
-    Prompt,
-    Scored,
-    TokenIds,
-    Watch,
-)
+from askance.core.ports import Model, WrappedModel
+from askance.core.types import Attention, GenerateRequest, Generation, Prompt, Scored, TokenIds
 
 T = TypeVar("T")
 Sleep = Callable[[float], Awaitable[None]]
@@ -51,9 +42,10 @@ class Patience:
         for attempt in range(1, self.attempts + 1):
             try:
                 return await call()
-            except (ModelUnavailable, RetrieverUnavailable) as error:
+            except ModelUnavailable as error:
                 if attempt == self.attempts:
-                    raise self._gave_up(error) from error
+                    tried = "once" if attempt == 1 else f"{attempt} times"
+                    raise type(error)(f"{error} (tried {tried})") from error
                 seconds = self.wait_seconds(attempt, error.after_seconds)
                 note(
                     "retry",
@@ -61,10 +53,6 @@ class Patience:
                 )
                 await sleep(seconds)
         raise AssertionError("unreachable")
-
-    def _gave_up(self, error: AskanceError) -> AskanceError:
-        tried = "once" if self.attempts == 1 else f"{self.attempts} times"
-        return type(error)(f"{error} (tried {tried})")
 
 
 class RetryingModel(WrappedModel):
@@ -75,46 +63,25 @@ class RetryingModel(WrappedModel):
         self._patience = patience
 
     async def generate(self, request: GenerateRequest) -> tuple[Generation, ...]:
-        watching = None if request.watch is None else _Onward(request.watch)
-        again = replace(request, watch=watching)
+        watch, told = request.watch, 0
 
-        async def call() -> tuple[Generation, ...]:
-            if watching is not None:
-                watching.begin()
-            return await self._model.generate(again)
+        async def attempt() -> tuple[Generation, ...]:
+            seen = 0
 
-        return await self._patience.keep_trying(call)
+            def onward(text: str) -> None:
+                """Tell what was not told in an attempt that broke."""
+                nonlocal seen, told
+                seen += len(text)
+                if watch is not None and seen > told:
+                    new, told = seen - told, seen
+                    watch(text[-new:])
+
+            return await self._model.generate(replace(request, watch=watch and onward))
+
+        return await self._patience.keep_trying(attempt)
 
     async def score(self, prompt: Prompt, options: Sequence[str]) -> tuple[Scored, ...]:
         return await self._patience.keep_trying(lambda: self._model.score(prompt, options))
 
     async def attend(self, text: str | TokenIds, *, bos: bool) -> Attention:
         return await self._patience.keep_trying(lambda: self._model.attend(text, bos=bos))
-
-
-class _Onward:
-    """A watcher that is not told again what it was told in an attempt that broke."""
-
-    def __init__(self, watch: Watch) -> None:
-        self._watch, self._told, self._seen = watch, 0, 0
-
-    def begin(self) -> None:
-        self._seen = 0
-
-    def __call__(self, text: str) -> None:
-        self._seen += len(text)
-        new = self._seen - self._told
-        if new > 0:
-            self._told = self._seen
-            self._watch(text[-new:])
-
-
-class RetryingRetriever(WrappedRetriever):
-    """A retriever that is asked again while it is unavailable."""
-
-    def __init__(self, retriever: Retriever, patience: Patience = Patience()) -> None:
-        super().__init__(retriever)
-        self._patience = patience
-
-    async def search(self, query: str, k: int, *, exclude: frozenset[str] = frozenset()) -> tuple[Hit, ...]:
-        return await self._patience.keep_trying(lambda: self._retriever.search(query, k, exclude=exclude))

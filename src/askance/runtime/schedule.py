@@ -10,6 +10,7 @@ import atexit
 import os
 import threading
 from collections.abc import Callable, Sequence
+from contextlib import suppress
 from functools import partial
 from queue import Empty, SimpleQueue
 from typing import Any, TypeVar, cast
@@ -30,7 +31,7 @@ class _Order:
 
     def end(self, result: Any = None, error: BaseException | None = None) -> None:
         """Tell who waits, from the thread that computes; the first time counts."""
-        tell(self._loop, partial(self._set, result, error), self.abandon)
+        tell(self._loop, partial(self._set, result, error))
 
     def abandon(self) -> None:
         """Nobody waits any more, or nothing can come of it."""
@@ -44,42 +45,12 @@ class _Order:
         if error is None:
             self.future.set_result(result)
         elif isinstance(error, StopIteration):  # which a future does not take
-            told = RuntimeError(repr(error))
-            told.__cause__ = error
-            self.future.set_exception(told)
+            self.future.set_exception(RuntimeError(repr(error)))
         else:
             self.future.set_exception(error)
 
 
-class _Outbox:
-    """What event loops are to be told once a pass is over.
-
-    A loop that is woken takes the interpreter's lock, and who computes waits for it. So all is told at once,
-    right before the thread computes the next pass, which needs no lock, or waits.
-    """
-
-    def __init__(self) -> None:
-        self._calls = dict[asyncio.AbstractEventLoop, list[tuple[Callable[[], None], Callable[[], None]]]]()
-
-    def put(
-        self, loop: asyncio.AbstractEventLoop, call: Callable[[], None], lost: Callable[[], None]
-    ) -> None:
-        self._calls.setdefault(loop, []).append((call, lost))
-
-    def send(self) -> None:
-        """Tell it, in order."""
-        told, self._calls = self._calls, {}
-        for loop, calls in told.items():
-            try:
-                loop.call_soon_threadsafe(_schedule_all, loop, [call for call, _ in calls])
-            except RuntimeError:  # the loop is closed: nobody waits any more
-                for _, lost in calls:
-                    lost()
-
-
-def _schedule_all(loop: asyncio.AbstractEventLoop, calls: Sequence[Callable[[], None]]) -> None:
-    for call in calls:  # each by itself: what one raises does not keep the others from being called
-        loop.call_soon(call)
+_Orders = dict[Request, _Order]
 
 
 class _Worker:
@@ -94,7 +65,7 @@ class _Worker:
         self._thread: threading.Thread | None = None
         self._lock = threading.Lock()
         self._is_left = False
-        self.outbox = _Outbox()
+        self._told = dict[asyncio.AbstractEventLoop, list[Callable[[], None]]]()
 
     def put(self, batch: Batch[Any, Any], order: _Order) -> None:
         """Bring an order, in its turn.
@@ -118,40 +89,86 @@ class _Worker:
         if self._thread is not None:
             self._thread.join()
 
+    def tell(self, loop: asyncio.AbstractEventLoop, call: Callable[[], None]) -> None:
+        """Have `call` called on a loop before the next pass begins."""
+        self._told.setdefault(loop, []).append(call)
+
     def _serve(self) -> None:
         """The thread. Of batches that have nothing to do it knows nothing, so that they can go."""
         at_work = dict[Batch[Any, Any], _Orders]()
         while not self._is_left:
             self._go_on(at_work)
-        self.outbox.send()
+        self._send()
 
-    def _go_on(self, at_work: "dict[Batch[Any, Any], _Orders]") -> None:
+    def _go_on(self, at_work: dict[Batch[Any, Any], _Orders]) -> None:
         """Take an order; where there is none, compute a pass of each batch."""
-        self.outbox.send()
+        self._send()
         try:
             found = self._asked.get(block=not at_work)
         except Empty:
-            _compute(at_work)
+            for batch, orders in list(at_work.items()):
+                self._send()  # what one batch has to tell does not wait for the pass of the next
+                if _step(batch, orders):
+                    del at_work[batch]
             return
         if found is not None:  # all that has come takes part in the next pass
             batch, order = found
             _begin(batch, order, at_work.setdefault(batch, {}))
 
+    def _send(self) -> None:
+        """Tell event loops, in order, what there is to tell.
+
+        A loop that is woken takes the interpreter's lock, and who computes waits for it. So all is told at
+        once, right before the thread computes the next pass, which needs no lock, or waits.
+        """
+        told, self._told = self._told, {}
+        for loop, calls in told.items():
+            with suppress(RuntimeError):  # the loop is closed: nobody waits any more
+                loop.call_soon_threadsafe(_schedule_all, loop, calls)
+
+
+def _schedule_all(loop: asyncio.AbstractEventLoop, calls: Sequence[Callable[[], None]]) -> None:
+    for call in calls:  # each by itself: what one raises does not keep the others from being called
+        loop.call_soon(call)
+
+
+def _begin(batch: Batch[Any, Any], order: _Order, orders: _Orders) -> None:
+    for request in order.requests:
+        orders[request] = order
+        batch.put(request)
+    work = order.work
+    if work is not None:
+        try:
+            order.end(work())
+        except BaseException as error:  # raised again where the work is awaited
+            order.end(error=error)
+
+
+def _step(batch: Batch[Any, Any], orders: _Orders) -> bool:
+    """Compute a pass, and tell whose sequences are over. Whether there is nothing more to do."""
+    try:
+        over = batch.step()
+    except BaseException as error:  # a fault of ours: nobody must wait for ever
+        for each in orders.values():
+            each.end(error=error)
+            each.abandon()
+        orders.clear()
+        return batch.is_idle
+    for request, stopped in over:
+        order = orders.pop(request, None)
+        if order is None:  # it had a part in such a fault
+            continue
+        order.num_left -= 1
+        if stopped is not None:
+            order.end(error=stopped)
+            order.abandon()
+        elif not order.num_left:
+            order.end()
+    return batch.is_idle
+
 
 _worker = _Worker()
-
-
-def tell(
-    loop: asyncio.AbstractEventLoop, call: Callable[[], None], lost: Callable[[], None] = lambda: None
-) -> None:
-    """Have `call` called on a loop, from the thread that computes, in order with all that is told there.
-
-    Args:
-        lost: is called instead where the loop is closed.
-    """
-    _worker.outbox.put(loop, call, lost)
-
-
+tell = _worker.tell
 atexit.register(_worker.leave)
 if hasattr(os, "register_at_fork"):
     os.register_at_fork(after_in_child=_worker.begin)
@@ -169,9 +186,8 @@ class Scheduler:
         Raises:
             Exception: what stopped the first of them that was stopped; the others are abandoned.
         """
-        if not requests:
-            return
-        await self._wait(_Order(requests, None))
+        if requests:
+            await self._wait(_Order(requests, None))
 
     async def alone(self, work: Callable[[], T]) -> T:
         """Do something else with the model, between two passes. Raises what it raises."""
@@ -183,48 +199,3 @@ class Scheduler:
             return await order.future
         finally:
             order.abandon()
-
-
-_Orders = dict[Request, _Order]
-
-
-def _compute(at_work: dict[Batch[Any, Any], _Orders]) -> None:
-    """A pass of each batch; what one has to tell does not wait for the pass of the next."""
-    for batch, orders in list(at_work.items()):
-        _worker.outbox.send()
-        _step(batch, orders)
-        if batch.is_idle:
-            del at_work[batch]
-
-
-def _begin(batch: Batch[Any, Any], order: _Order, orders: _Orders) -> None:
-    for request in order.requests:
-        orders[request] = order
-        batch.put(request)
-    work = order.work
-    if work is not None:
-        try:
-            order.end(work())
-        except BaseException as error:  # raised again where the work is awaited
-            order.end(error=error)
-
-
-def _step(batch: Batch[Any, Any], orders: _Orders) -> None:
-    try:
-        over = batch.step()
-    except BaseException as error:  # a fault of ours: nobody must wait for ever
-        for each in orders.values():
-            each.end(error=error)
-            each.abandon()
-        orders.clear()
-        return
-    for request, stopped in over:
-        order = orders.pop(request, None)
-        if order is None:  # it had a part in such a fault
-            continue
-        order.num_left -= 1
-        if stopped is not None:
-            order.end(error=stopped)
-            order.abandon()
-        elif not order.num_left:
-            order.end()

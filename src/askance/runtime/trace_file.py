@@ -23,22 +23,15 @@ _HEADER = re.compile(r'\{("checksum": "[0-9a-f]{16}", )?"type": "header"')
 
 
 def event_record(event: AnyEvent) -> dict[str, Any]:
-    """An event as plain JSON values, its type first."""
-    return {"type": event.type, **dataclasses.asdict(event)}
-
-
-def _shallow(event: AnyEvent) -> dict[str, Any]:
-    """As `event_record`, for `json_line`, which takes records as they are: no copy of every token."""
-    return {
-        "type": event.type,
-        **{field.name: getattr(event, field.name) for field in dataclasses.fields(event)},
-    }
+    """An event as a record for `json_line`, its type first."""
+    fields = {field.name: getattr(event, field.name) for field in dataclasses.fields(event)}
+    return {"type": event.type, **fields}
 
 
 def trace_text(trace: Trace) -> str:
     """A trace as it stands in a file."""
     header = {"type": "header", "schema": SCHEMA_VERSION, "askance": VERSION}
-    lines = [sealed(json_line(record).encode()) for record in (header, *map(_shallow, trace.events))]
+    lines = [sealed(json_line(record).encode()) for record in (header, *map(event_record, trace.events))]
     return b"\n".join([*lines, b""]).decode()
 
 

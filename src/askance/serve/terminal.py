@@ -9,8 +9,8 @@ from rich.text import Text
 from rich.tree import Tree
 
 from askance.ask import models_told
-from askance.core.events import UPPER_BOUND
 from askance.core.trace import (
+    UPPER_BOUND,
     Answered,
     AnyEvent,
     Asked,

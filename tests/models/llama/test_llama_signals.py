@@ -125,16 +125,6 @@ def test_texts_side_by_side_share_what_one_of_them_reads(fresh):
         check_same(generation, written(fresh(), ids))
 
 
-def test_guesses_change_nothing_but_the_time(fresh):
-    prompt, sampling = (5, 6, 7, 8) * 6, {"temperature": 0.7, "top_k": 5}
-    quick, plain = fresh(guesses=True), fresh()
-    for key in ("a", "b", "c"):
-        options = {"max_tokens": 40, "key": (key,), **sampling}
-        check_same(written(quick, prompt, **options), written(plain, prompt, **options))
-    assert quick.missed_tokens
-    assert not plain.missed_tokens
-
-
 def test_what_runs_goes_on_when_somebody_first_wants_attention(fresh):
     model, want = fresh(), Want(logprob=True, entropy=True)
     expected = written(fresh(), SHARED, 60, want)

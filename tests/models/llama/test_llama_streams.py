@@ -174,7 +174,7 @@ def test_the_prefix_cache_has_bounds(fresh, monkeypatch):
     model = fresh()
     for number in range(5):
         run(write(model, ids_of(number)))
-    kept = [len(saved.ids) for saved in model._streams._cache._saved]
+    kept = [*map(len, model._streams._cache._blocks)]
     assert len(kept) == 2
     assert sum(kept) <= 250
     assert run(write(model, ids_of(2))).reused_tokens >= 98
@@ -189,7 +189,7 @@ def test_a_prompt_that_the_prefix_cache_can_not_hold_is_not_copied(fresh, monkey
     model = fresh()
     for number, length in enumerate((60, 200, 200, 20)):
         run(write(model, ids_of(number, length)))
-    assert [len(saved.ids) // 10 for saved in model._streams._cache._saved] == [6]
+    assert [len(ids) // 10 for ids in model._streams._cache._blocks] == [6]
     assert len(copied) == 1
 
 

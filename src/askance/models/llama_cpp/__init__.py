@@ -3,7 +3,6 @@
 Importing this package loads the shared library of llama.cpp; where none fits, what is missing is told.
 """
 
-from askance.models.llama_cpp.load import load_gguf
-from askance.models.llama_cpp.model import LlamaModel
+from askance.models.llama_cpp.model import LlamaModel, load_gguf
 
 __all__ = ["LlamaModel", "load_gguf"]

@@ -1,4 +1,7 @@
-"""A KV cache of llama.cpp, and one forward pass over some of its streams."""
+"""A KV cache of llama.cpp, and one forward pass over some of its streams.
+
+While it computes, one tensor is read out of llama.cpp: the attention weights of the last layer.
+"""
 
 import ctypes
 import os
@@ -10,9 +13,8 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from askance.models.llama_cpp.declarations import FLASH_ATTENTION_OFF, Batch
-from askance.models.llama_cpp.library import first_error, forget_errors, llama
-from askance.models.llama_cpp.watch import TensorWatch
+from askance.models.llama_cpp.declarations import FLASH_ATTENTION_OFF, TensorHead
+from askance.models.llama_cpp.library import first_error, llama
 from askance.models.llama_cpp.weights import Weights
 
 PASS_TOKENS = 512
@@ -21,6 +23,9 @@ PADDING = 256
 """The room of a stream is a multiple of so many tokens."""
 _MOST_THREADS = 512
 """Llama.cpp ends the process where it is asked for more."""
+
+Ints = Sequence[int]
+Logits = NDArray[np.float32]
 
 
 @dataclass(frozen=True, slots=True, eq=False)
@@ -62,7 +67,8 @@ class Context:
 
     Args:
         num_streams, stream_tokens: the number of streams (also an attribute), and the room of each in tokens.
-        watches: whether attention can be read; otherwise llama.cpp calls nobody back while it computes.
+        watches: whether attention can be read (also an attribute); otherwise llama.cpp calls nobody back
+            while it computes.
         flash: whether flash attention may be used, which keeps no weights.
 
     Raises:
@@ -72,10 +78,9 @@ class Context:
     def __init__(
         self, weights: Weights, num_streams: int, stream_tokens: int, *, watches: bool, flash: bool = False
     ) -> None:
-        self._weights, self.num_streams = weights, num_streams
+        self._weights, self.num_streams, self.watches = weights, num_streams, watches
         name = f"kq_soft_max-{weights.num_layers - 1}"
         self._watch = TensorWatch(name, remembers=weights.can_go_back) if watches else None
-        forget_errors()
         self._pointer: Any = llama.llama_init_from_model(
             weights.pointer, self._settings(num_streams, stream_tokens, flash)
         )
@@ -85,17 +90,12 @@ class Context:
             )
         # When the process ends, nothing is freed, since a pass may still be computed. The weights and the
         # callback must live as long as the context does.
-        weakref.finalize(self, _free, self._pointer, weights, self._watch).atexit = False
+        self._batch = llama.llama_batch_init(PASS_TOKENS, 0, 1)
+        weakref.finalize(self, _free, self._pointer, self._batch, weights, self._watch).atexit = False
         self._memory = llama.llama_get_memory(self._pointer)
         if weights.adapter is not None:
             one = (ctypes.c_void_p * 1)(weights.adapter)
             llama.llama_set_adapters_lora(self._pointer, one, 1, (ctypes.c_float * 1)(1.0))
-        self._arrays = _PassArrays()
-
-    @property
-    def watches(self) -> bool:
-        """Whether attention can be read."""
-        return self._watch is not None
 
     def cut(self, stream: int, start: int) -> None:
         """Forget the tokens of a stream from one on."""
@@ -109,7 +109,6 @@ class Context:
         """
         size = llama.llama_state_seq_get_size(self._pointer, stream)
         content = np.empty(size, np.uint8)
-        forget_errors()
         written = llama.llama_state_seq_get_data(self._pointer, content.ctypes.data, size, stream)
         if not size or written != size:
             raise RuntimeError(f"keys and values can't be saved: {first_error()}")
@@ -124,26 +123,18 @@ class Context:
         content = state.content
         if state.num_streams != self.num_streams:
             content = state.among(self.num_streams)
-        forget_errors()
         size = len(content)
         if llama.llama_state_seq_set_data(self._pointer, content.ctypes.data, size, stream) != size:
             raise RuntimeError(f"keys and values can't be moved: {first_error()}")
 
-    def run(
-        self,
-        streams: Sequence[int],
-        starts: Sequence[int],
-        ids: Sequence[Sequence[int]],
-        num_logits: Sequence[int],
-    ) -> list[list[NDArray[np.float32]]]:
+    def run(self, streams: Ints, starts: Ints, ids: Sequence[Ints], num_logits: Ints) -> list[list[Logits]]:
         """One pass over equally many tokens of neighbouring streams: for each, logits after its last tokens.
 
         Raises:
             RuntimeError: llama.cpp can't compute it.
         """
-        batch = self._arrays.fill(streams, starts, ids, num_logits)
-        forget_errors()
-        code = llama.llama_decode(self._pointer, batch)
+        self._fill(streams, starts, ids, num_logits)
+        code = llama.llama_decode(self._pointer, self._batch)
         if code:
             raise RuntimeError(f"llama.cpp broke off with code {code}: {first_error()}")
         return [
@@ -152,12 +143,8 @@ class Context:
         ]
 
     def run_watched(
-        self,
-        streams: Sequence[int],
-        starts: Sequence[int],
-        ids: Sequence[Sequence[int]],
-        num_logits: Sequence[int],
-    ) -> tuple[list[list[NDArray[np.float32]]], NDArray[np.float32]]:
+        self, streams: Ints, starts: Ints, ids: Sequence[Ints], num_logits: Ints
+    ) -> tuple[list[list[Logits]], NDArray[np.float32]]:
         """The same, and the last layer's weights: shape [streams, heads, tokens, places of tokens].
 
         Raises:
@@ -180,7 +167,21 @@ class Context:
                 self.cut(stream, start)
         raise RuntimeError("llama.cpp does not show the attention of the last layer")
 
-    def _logits(self, place: int) -> NDArray[np.float32]:
+    def _fill(self, streams: Ints, starts: Ints, ids: Sequence[Ints], num_logits: Ints) -> None:
+        """Tell llama.cpp the tokens of a pass."""
+        assert sum(map(len, ids)) <= PASS_TOKENS, "more tokens than a pass takes"
+        batch, at = self._batch, 0
+        tokens, places, counts = batch.token, batch.pos, batch.n_seq_id
+        in_streams, wanted = batch.seq_id, batch.logits
+        for stream, start, part, count in zip(streams, starts, ids, num_logits, strict=True):
+            first_wanted = start + len(part) - count
+            for place, id in enumerate(part, start):
+                tokens[at], places[at], counts[at], in_streams[at][0] = id, place, 1, stream
+                wanted[at] = place >= first_wanted
+                at += 1
+        batch.n_tokens = at
+
+    def _logits(self, place: int) -> Logits:
         pointer = llama.llama_get_logits_ith(self._pointer, place)
         return np.ctypeslib.as_array(pointer, (self._weights.num_tokens,)).copy()
 
@@ -198,55 +199,15 @@ class Context:
         return settings
 
 
-class _PassArrays:
-    """The arrays through which llama.cpp gets the tokens of a pass."""
-
-    def __init__(self) -> None:
-        self._ids, self._places = np.zeros(PASS_TOKENS, np.int32), np.zeros(PASS_TOKENS, np.int32)
-        self._counts, self._streams = np.ones(PASS_TOKENS, np.int32), np.zeros(PASS_TOKENS, np.int32)
-        self._kept = np.zeros(PASS_TOKENS, np.int8)
-        numbers = ctypes.POINTER(ctypes.c_int32)
-        first, step = self._streams.ctypes.data, self._streams.itemsize
-        self._pointers = (numbers * PASS_TOKENS)(
-            *(ctypes.cast(first + step * place, numbers) for place in range(PASS_TOKENS))
-        )
-        self._batch = Batch(
-            0,
-            self._ids.ctypes.data_as(numbers),
-            None,
-            self._places.ctypes.data_as(numbers),
-            self._counts.ctypes.data_as(numbers),
-            self._pointers,
-            self._kept.ctypes.data_as(ctypes.POINTER(ctypes.c_int8)),
-        )
-
-    def fill(
-        self,
-        streams: Sequence[int],
-        starts: Sequence[int],
-        ids: Sequence[Sequence[int]],
-        num_logits: Sequence[int],
-    ) -> Any:
-        at = 0
-        for stream, start, part, count in zip(streams, starts, ids, num_logits, strict=True):
-            stop = at + len(part)
-            self._ids[at:stop] = part
-            self._places[at:stop] = np.arange(start, start + len(part))
-            self._streams[at:stop] = stream
-            self._kept[at : stop - count], self._kept[stop - count : stop] = 0, 1
-            at = stop
-        self._batch.n_tokens = at
-        return self._batch
-
-
 def _by_stream(caught: NDArray[np.float32], num_streams: int, num_tokens: int) -> NDArray[np.float32]:
     if caught.shape[0] != num_streams or caught.shape[2] != num_tokens:
         raise RuntimeError(f"llama.cpp shows attention in a shape that is not understood: {caught.shape}")
     return caught
 
 
-def _free(pointer: Any, *kept: Any) -> None:
+def _free(pointer: Any, batch: Any, *kept: Any) -> None:
     llama.llama_free(pointer)
+    llama.llama_batch_free(batch)
 
 
 def num_threads() -> int:
@@ -257,3 +218,67 @@ def num_threads() -> int:
     if hasattr(os, "sched_getaffinity"):
         return min(len(os.sched_getaffinity(0)), _MOST_THREADS)
     return min(os.cpu_count() or 1, _MOST_THREADS)
+
+
+_FLOAT32 = 0
+"""The value `GGML_TYPE_F32`."""
+
+
+class TensorWatch(dict[int, bool]):
+    """The evaluation callback: llama.cpp asks it for each of the thousand tensors of a pass if it is wanted.
+
+    Asking has to be cheap, so the question goes straight to the look-up of a dictionary: the addresses of
+    tensors that are not wanted are its keys, and no line of Python runs for them. Only an address that is not
+    known has its name looked at. When llama.cpp builds its graph anew, the tensor that is wanted may come to
+    lie where another one was: a pass that caught nothing has to be repeated after `clear`.
+
+    Args:
+        name: the name of the tensor.
+        remembers: whether addresses are remembered, so that a pass may have to be repeated.
+
+    Attributes:
+        caught: the tensor of the pass since `begin`, or None: shape [texts, heads, queries, keys].
+        callback: the address of the function that llama.cpp is given.
+    """
+
+    caught: NDArray[np.float32] | None = None
+
+    def __init__(self, name: str, *, remembers: bool = True) -> None:
+        super().__init__()
+        self._name, self._remembers = name.encode(), remembers
+        self._is_on = self._is_computed = False
+        # Only the first of the three arguments is declared, which is the tensor: the order of the calls shows
+        # whether it is asked about or computed. The other two stay in their registers.
+        self._function = ctypes.CFUNCTYPE(ctypes.c_bool, ctypes.c_void_p)(self.__getitem__)
+        self.callback = ctypes.cast(self._function, ctypes.c_void_p).value
+
+    def begin(self) -> None:
+        """Want the tensor from now on."""
+        self.caught, self._is_on, self._is_computed = None, True, False
+
+    def end(self) -> None:
+        """Do not want the tensor any more."""
+        self._is_on = False
+
+    def __missing__(self, tensor: int) -> bool:
+        """Answer whether this tensor is wanted and, once it is computed, whether to continue."""
+        if llama.ggml_get_name(tensor) != self._name:
+            if self._remembers:
+                self[tensor] = False
+            return False
+        if not self._is_on:
+            return False
+        if self._is_computed:
+            self.caught = _numbers(tensor)
+        self._is_computed = not self._is_computed
+        return True
+
+
+def _numbers(tensor: int) -> NDArray[np.float32] | None:
+    head = TensorHead.from_address(tensor)
+    keys, queries, heads, texts = head.extents
+    if head.type != _FLOAT32:
+        return None
+    found = np.empty((texts, heads, queries, keys), np.float32)
+    llama.ggml_backend_tensor_get(tensor, found.ctypes.data, 0, found.nbytes)
+    return found

@@ -24,87 +24,58 @@ LogCallback = ctypes.CFUNCTYPE(None, c_int, c_char_p, c_void_p)
 AbortCallback = ctypes.CFUNCTYPE(None, c_char_p)
 
 
+def _fields(*declared: tuple[Any, ...]) -> list[tuple[str, Any]]:
+    """The fields of a structure, declared as in C: a type, and the names that have it."""
+    return [(name, kind) for kind, *names in declared for name in names]
+
+
 class ModelSettings(ctypes.Structure):
     """`llama_model_params`."""
 
-    _fields_ = (
-        ("devices", c_void_p),
-        ("tensor_buft_overrides", c_void_p),
-        ("n_gpu_layers", c_int32),
-        ("split_mode", c_int),
-        ("load_mode", c_int),
-        ("lazy_mode", c_int),
-        ("main_gpu", c_int32),
-        ("tensor_split", c_void_p),
-        ("progress_callback", c_void_p),
-        ("progress_callback_user_data", c_void_p),
-        ("kv_overrides", c_void_p),
-        ("vocab_only", c_bool),
-        ("check_tensors", c_bool),
-        ("use_extra_bufts", c_bool),
-        ("no_host", c_bool),
-        ("no_alloc", c_bool),
-        ("load_mtp", c_bool),
-        ("spare", _SPARE),
+    _fields_ = _fields(
+        (c_void_p, "devices", "tensor_buft_overrides"),
+        (c_int32, "n_gpu_layers"),
+        (c_int, "split_mode", "load_mode", "lazy_mode"),
+        (c_int32, "main_gpu"),
+        (c_void_p, "tensor_split", "progress_callback", "progress_callback_user_data", "kv_overrides"),
+        (c_bool, "vocab_only", "check_tensors", "use_extra_bufts", "no_host", "no_alloc", "load_mtp"),
+        (_SPARE, "spare"),
     )
 
 
 class ContextSettings(ctypes.Structure):
     """`llama_context_params`."""
 
-    _fields_ = (
-        ("n_ctx", c_uint),
-        ("n_batch", c_uint),
-        ("n_ubatch", c_uint),
-        ("n_seq_max", c_uint),
-        ("n_rs_seq", c_uint),
-        ("n_outputs_max", c_uint),
-        ("n_outputs_max_per_seq", c_uint),
-        ("n_threads", c_int32),
-        ("n_threads_batch", c_int32),
-        ("ctx_type", c_int),
-        ("rope_scaling_type", c_int),
-        ("pooling_type", c_int),
-        ("attention_type", c_int),
-        ("flash_attn_type", c_int),
-        ("rope_freq_base", c_float),
-        ("rope_freq_scale", c_float),
-        ("yarn_ext_factor", c_float),
-        ("yarn_attn_factor", c_float),
-        ("yarn_beta_fast", c_float),
-        ("yarn_beta_slow", c_float),
-        ("yarn_orig_ctx", c_uint),
-        ("defrag_thold", c_float),
-        ("cb_eval", c_void_p),
-        ("cb_eval_user_data", c_void_p),
-        ("type_k", c_int),
-        ("type_v", c_int),
-        ("abort_callback", c_void_p),
-        ("abort_callback_data", c_void_p),
-        ("embeddings", c_bool),
-        ("offload_kqv", c_bool),
-        ("no_perf", c_bool),
-        ("op_offload", c_bool),
-        ("swa_full", c_bool),
-        ("kv_unified", c_bool),
-        ("samplers", c_void_p),
-        ("n_samplers", c_size_t),
-        ("ctx_other", c_void_p),
-        ("spare", _SPARE),
+    _fields_ = _fields(
+        (c_uint, "n_ctx", "n_batch", "n_ubatch", "n_seq_max", "n_rs_seq"),
+        (c_uint, "n_outputs_max", "n_outputs_max_per_seq"),
+        (c_int32, "n_threads", "n_threads_batch"),
+        (c_int, "ctx_type", "rope_scaling_type", "pooling_type", "attention_type", "flash_attn_type"),
+        (c_float, "rope_freq_base", "rope_freq_scale", "yarn_ext_factor", "yarn_attn_factor"),
+        (c_float, "yarn_beta_fast", "yarn_beta_slow"),
+        (c_uint, "yarn_orig_ctx"),
+        (c_float, "defrag_thold"),
+        (c_void_p, "cb_eval", "cb_eval_user_data"),
+        (c_int, "type_k", "type_v"),
+        (c_void_p, "abort_callback", "abort_callback_data"),
+        (c_bool, "embeddings", "offload_kqv", "no_perf", "op_offload", "swa_full", "kv_unified"),
+        (c_void_p, "samplers"),
+        (c_size_t, "n_samplers"),
+        (c_void_p, "ctx_other"),
+        (_SPARE, "spare"),
     )
 
 
 class Batch(ctypes.Structure):
     """`llama_batch`: the tokens of one pass."""
 
-    _fields_ = (
-        ("n_tokens", c_int32),
-        ("token", POINTER(c_int32)),
-        ("embd", POINTER(c_float)),
-        ("pos", POINTER(c_int32)),
-        ("n_seq_id", POINTER(c_int32)),
-        ("seq_id", POINTER(POINTER(c_int32))),
-        ("logits", POINTER(c_int8)),
+    _fields_ = _fields(
+        (c_int32, "n_tokens"),
+        (POINTER(c_int32), "token"),
+        (POINTER(c_float), "embd"),
+        (POINTER(c_int32), "pos", "n_seq_id"),
+        (POINTER(POINTER(c_int32)), "seq_id"),
+        (POINTER(c_int8), "logits"),
     )
 
 
@@ -119,24 +90,16 @@ MODEL_DEFAULTS = {
     "split_mode": 1,
     "load_mode": -1,
     "lazy_mode": 1,
-    "main_gpu": 0,
-    "vocab_only": False,
-    "check_tensors": False,
     "use_extra_bufts": True,
-    "no_host": False,
-    "no_alloc": False,
 }
 CONTEXT_DEFAULTS = {
     "n_ctx": 512,
     "n_batch": 2048,
     "n_ubatch": 512,
     "n_seq_max": 1,
-    "n_rs_seq": 0,
-    "n_outputs_max": 0,
     "n_outputs_max_per_seq": 1,
     "n_threads": 4,
     "n_threads_batch": 4,
-    "ctx_type": 0,
     "rope_scaling_type": -1,
     "pooling_type": -1,
     "attention_type": -1,
@@ -148,15 +111,12 @@ CONTEXT_DEFAULTS = {
     "defrag_thold": -1,
     "type_k": 1,
     "type_v": 1,
-    "embeddings": False,
     "offload_kqv": True,
     "no_perf": True,
     "op_offload": True,
     "swa_full": True,
-    "kv_unified": False,
-    "n_samplers": 0,
 }
-"""The default values that the library fills in: a field that has moved shows the value of another one."""
+"""Default values that the library fills in and that are not 0: a field that has moved shows another one's."""
 
 FUNCTIONS: Mapping[str, tuple[Any, tuple[Any, ...]]] = {
     "llama_backend_init": (None, ()),
@@ -207,6 +167,8 @@ FUNCTIONS: Mapping[str, tuple[Any, tuple[Any, ...]]] = {
     "llama_state_seq_get_data": (c_size_t, (c_void_p, c_void_p, c_size_t, c_int32)),
     "llama_state_seq_set_data": (c_size_t, (c_void_p, c_void_p, c_size_t, c_int32)),
     "llama_batch_get_one": (Batch, (POINTER(c_int32), c_int32)),
+    "llama_batch_init": (Batch, (c_int32, c_int32, c_int32)),
+    "llama_batch_free": (None, (Batch,)),
     "llama_decode": (c_int32, (c_void_p, Batch)),
     "llama_get_logits_ith": (POINTER(c_float), (c_void_p, c_int32)),
     # Tensors.

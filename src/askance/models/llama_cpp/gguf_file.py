@@ -35,20 +35,6 @@ class GgufFile:
         self._fields = reader.fields
         self.tensors = {tensor.name: tensor for tensor in reader.tensors}
 
-    @property
-    def num_layers(self) -> int:
-        return int(self.entry("block_count"))
-
-    @property
-    def num_heads(self) -> int:
-        """The number of attention heads."""
-        return int(self.entry("attention.head_count"))
-
-    @property
-    def num_key_heads(self) -> int:
-        """The number of heads that keys and values have: several heads of queries may share one."""
-        return int(self.entry("attention.head_count_kv", default=self.num_heads))
-
     def entry(self, key: str, *, default: Any = None) -> Any:
         """An entry about the architecture, such as ``block_count``.
 

@@ -8,6 +8,7 @@ not used.
 
 import ctypes
 import os
+import re
 import sys
 from collections import deque
 from collections.abc import Iterator, Mapping, Sequence
@@ -81,7 +82,9 @@ def load() -> tuple[str, Any]:
         except PackageNotFoundError:
             continue
         except OSError as error:
-            reasons.append(f"{package} can't be loaded: {error}{_remedy(error)}")
+            # OpenMP's runtime is neither in the wheel nor in slim containers.
+            remedy = " (install the system's package libgomp1)" if "libgomp" in str(error) else ""
+            reasons.append(f"{package} can't be loaded: {error}{remedy}")
         except Unfit as error:
             reasons.append(str(error))
     if not reasons:
@@ -89,11 +92,6 @@ def load() -> tuple[str, Any]:
     raise ModelSpecError(
         f"llama.cpp can't be used: {'; '.join(reasons)}. To install it: {install_line('embedded')}"
     )
-
-
-def _remedy(error: OSError) -> str:
-    """What helps where OpenMP's runtime is missing, which is neither in the wheel nor in slim containers."""
-    return " (install the system's package libgomp1)" if "libgomp" in str(error) else ""
 
 
 def _opened(package: str) -> list[ctypes.CDLL]:
@@ -139,13 +137,11 @@ def _check_processor(libraries: Sequence[ctypes.CDLL]) -> None:
 def _flags_of_processor() -> frozenset[str]:
     """The sets of instructions of this processor as Linux names them; empty on other systems."""
     try:
-        lines = CPU_INFO.read_text(encoding="utf-8", errors="replace").splitlines()
+        told = CPU_INFO.read_text(encoding="utf-8", errors="replace")
     except OSError:
         return frozenset()
-    told = (line.partition(":") for line in lines)
-    return frozenset(
-        next((flags for name, _, flags in told if name.strip() in ("flags", "Features")), "").split()
-    )
+    found = re.search(r"^(?:flags|Features)\s*:(.*)$", told, re.MULTILINE)
+    return frozenset(found[1].split() if found else ())
 
 
 def _check_defaults(given: ctypes.Structure, expected: Mapping[str, int]) -> None:
@@ -215,13 +211,9 @@ llama.ggml_set_abort_callback(_callbacks[1])
 llama.llama_backend_init()
 
 
-def forget_errors() -> None:
-    """Forget what llama.cpp has said until now."""
-    _said.clear()
-
-
 def first_error() -> str:
-    """The first error that llama.cpp has logged since `forget_errors`, as a sentence."""
-    said = next((line for line in tuple(_said) if line), "llama.cpp does not say why")
+    """The first error that llama.cpp has logged since this was last asked, as a sentence."""
+    said = next(filter(None, tuple(_said)), "llama.cpp does not say why")
+    _said.clear()
     function, colon, reason = said.partition(": ")
     return f"{(reason if colon and ' ' not in function else said).rstrip('.')}."

@@ -3,7 +3,7 @@
 import json
 import math
 import re
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -21,6 +21,8 @@ _NAME = re.compile(r"base_model\.model\.(?P<part>.+)\.lora_(?P<half>[AB])\.weigh
 _PLAIN = {"bias": "none", "use_dora": False, "fan_in_fan_out": False}
 """The settings that a plain LoRA has."""
 _UNSET = ("rank_pattern", "alpha_pattern", "modules_to_save", "trainable_token_indices", "target_parameters")
+_HEADS = {"q_proj": "attention.head_count", "k_proj": "attention.head_count_kv"}
+"""The entries with the numbers of heads; several heads of queries may share one of keys."""
 _NUMBERS = {"F64": np.float64, "F32": np.float32, "F16": np.float16, "BF16": np.uint16}
 """The types of an adapter's numbers. Numpy has no bfloat16, which is the upper half of a float32."""
 
@@ -132,23 +134,17 @@ def _alpha(folder: Path) -> float:
     return alpha * math.sqrt(rank) if settings.get("use_rslora") else alpha
 
 
-def _names(base: GgufFile) -> Callable[[str], str | None]:
-    """A function that gives llama.cpp's name for a part of a model of transformers, or None."""
-    known = gguf.MODEL_ARCH_NAMES.items()
-    architecture = next((each for each, name in known if name == base.architecture), None)
-    if architecture is None:
-        return lambda part: None
-    table = gguf.get_tensor_name_map(architecture, base.num_layers)
-    return lambda part: table.get_name(part)
-
-
 def _renamed(
     halves: Iterator[tuple[str, NDArray[Any]]], base: GgufFile, folder: Path
 ) -> Iterator[tuple[str, str, NDArray[Any]]]:
-    name_of = _names(base)
+    """The halves by llama.cpp's names for their parts."""
+    architectures = {name: each for each, name in gguf.MODEL_ARCH_NAMES.items()}
+    architecture = architectures.get(base.architecture)
+    num_layers = int(base.entry("block_count"))
+    table = None if architecture is None else gguf.get_tensor_name_map(architecture, num_layers)
     for name, numbers in halves:
         match = _NAME.fullmatch(name)
-        part = name_of(match["part"]) if match else None
+        part = table.get_name(match["part"]) if table and match else None
         if match is None or part is None or numbers.ndim != 2:
             raise ModelSpecError(
                 f"adapter {str(folder)!r} holds {name!r}, for which there is no place in {str(base.path)!r}."
@@ -163,9 +159,9 @@ def _reordered(rows: NDArray[Any], part: str, base: GgufFile) -> NDArray[Any]:
 
     Rotary positions turn pairs of rows of a head: llama.cpp pairs neighbours, transformers the two halves.
     """
-    counts = {"q_proj": base.num_heads, "k_proj": base.num_key_heads}
-    count = counts.get(part.rpartition(".")[2])
-    if base.architecture != "llama" or count is None:
+    key = _HEADS.get(part.rpartition(".")[2])
+    if base.architecture != "llama" or key is None:
         return rows
+    count = int(base.entry(key, default=base.entry("attention.head_count")))
     halves = rows.reshape(count, 2, len(rows) // count // 2, *rows.shape[1:])
     return halves.swapaxes(1, 2).reshape(rows.shape)

@@ -1,8 +1,9 @@
-"""The `Model` port over llama.cpp."""
+"""The `Model` port over llama.cpp, and a model from its specification."""
 
+import hashlib
 from collections.abc import Sequence
 from concurrent.futures import ThreadPoolExecutor
-from functools import cached_property
+from functools import cached_property, partial
 from hashlib import blake2b
 from pathlib import Path
 from typing import Any
@@ -10,19 +11,20 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
+from askance.core.errors import KnobError, ModelSpecError
 from askance.core.types import TokenIds
 from askance.models.llama_cpp.context import PADDING, PASS_TOKENS, Context
-from askance.models.llama_cpp.library import SOURCE, llama
+from askance.models.llama_cpp.library import SOURCE, first_error, llama
 from askance.models.llama_cpp.streams import KEPT_TOKENS, MOST_RUNNING, Streams
 from askance.models.llama_cpp.tokenizer import GgufTokenizer
 from askance.models.llama_cpp.weights import Weights
 from askance.models.local.encoding import Encoding
 from askance.models.local.free_memory import free_bytes_of_machine
+from askance.models.local.gguf_path import gguf_file
 from askance.models.local.model import LocalModel
 from askance.runtime.batch import Batch
 
 _TOLERANCE = 1e-3
-_BLOCK_BYTES = 1 << 22
 _SHOWS_NONE = "llama.cpp shows no weights of its last layer that sum to 1"
 
 
@@ -32,8 +34,6 @@ class LlamaModel(LocalModel):
     Args:
         reads_attention: whether to try to read attention; otherwise flash attention is used.
         memory_bytes: the memory for keys and values; otherwise a part of what is free.
-        guesses: whether to guess how texts continue. Llama.cpp computes several tokens a little otherwise
-            than one, so that numbers depend on it.
     """
 
     def __init__(
@@ -43,7 +43,6 @@ class LlamaModel(LocalModel):
         name: str,
         reads_attention: bool = True,
         memory_bytes: int | None = None,
-        guesses: bool = False,
     ) -> None:
         self._weights, self._reads_attention = weights, reads_attention
         # This is tried in a thread that ends with it: OpenMP keeps a team of threads for each thread that has
@@ -54,9 +53,9 @@ class LlamaModel(LocalModel):
         longest = -(-weights.context_tokens // PADDING) * PADDING
         budget = max(PADDING, min(budget, MOST_RUNNING * longest + KEPT_TOKENS))
         self._streams = Streams(weights, budget, longest, flash=not reads_attention)
-        batch: Batch[Any, Any] = Batch(
-            self._streams, budget * weights.bytes_per_token, MOST_RUNNING, guesses=guesses
-        )
+        # Llama.cpp computes several tokens a little otherwise than one: numbers would depend on guesses.
+        num_bytes = budget * weights.bytes_per_token
+        batch: Batch[Any, Any] = Batch(self._streams, num_bytes, MOST_RUNNING, guesses=False)
         tokenizer = GgufTokenizer(weights)
         encoding = Encoding(tokenizer, name, end_ids=tokenizer.end_ids, size=weights.num_tokens)
         hidden = _SHOWS_NONE if reads_attention else "it is loaded with attention=0"
@@ -92,6 +91,36 @@ class LlamaModel(LocalModel):
         return attended(self._attending, ids)
 
 
+def load_gguf(
+    name: str, *, attention: str = "1", display_name: str | None = None, adapter: Path | None = None
+) -> LlamaModel:
+    """A GGUF file, computed by llama.cpp.
+
+    Args:
+        name: a file, or a folder with one .gguf file.
+        attention: "0" does without it, and is a little quicker.
+        display_name: what to call it in traces and messages, instead of `name`.
+        adapter: a GGUF file with a LoRA for it.
+
+    Raises:
+        ModelSpecError: not found, no GGUF file, damaged, not a causal language model, or beyond the memory;
+            an adapter that is not found, no GGUF file, damaged, or made for another model.
+        KnobError: an unknown value of `attention`.
+    """
+    if attention not in ("0", "1"):
+        raise KnobError(f"attention={attention!r}: expected 0 or 1.")
+    path = gguf_file(name)
+    if adapter is not None and not adapter.is_file():
+        raise ModelSpecError(f"adapter file {str(adapter)!r} does not exist: check the path.")
+    weights = Weights(path, adapter, name=display_name or name)
+    try:
+        return LlamaModel(weights, name=display_name or name, reads_attention=attention == "1")
+    except (RuntimeError, MemoryError) as error:
+        raise ModelSpecError(
+            f"model {name!r} can't be run: {error or first_error()} If memory ran out, name a smaller model."
+        ) from error
+
+
 def attended(context: Context, ids: Sequence[int]) -> NDArray[np.float32]:
     """The last layer's attention weights of a text, computed in the first stream: shape [heads, ids, ids].
 
@@ -118,8 +147,5 @@ def shows_attention(weights: Weights) -> bool:
 
 
 def _digest(path: Path) -> str:
-    digest = blake2b(digest_size=16)
     with path.open("rb") as file:
-        while block := file.read(_BLOCK_BYTES):
-            digest.update(block)
-    return digest.hexdigest()
+        return hashlib.file_digest(file, partial(blake2b, digest_size=16)).hexdigest()

@@ -17,12 +17,13 @@ from itertools import count, pairwise
 import numpy as np
 from numpy.typing import NDArray
 
-from askance.models.llama_cpp.context import PADDING, PASS_TOKENS, Context
-from askance.models.llama_cpp.prefix_cache import PrefixCache, Saved, num_shared
+from askance.core.types import TokenIds
+from askance.models.llama_cpp.context import PADDING, PASS_TOKENS, Context, State
 from askance.models.llama_cpp.signals import Row
 from askance.models.llama_cpp.weights import Weights
 from askance.runtime.backend import Fed, Feed
 from askance.runtime.guessing import MOST_TOKENS
+from askance.runtime.kvcache import PrefixCache, num_shared
 
 MOST_RUNNING = 8
 """Texts that are computed at a time: with more of them, a few cores hardly compute more tokens a second."""
@@ -60,6 +61,10 @@ class Stream:
     used_at: int = 0
 
 
+Saved = tuple[TokenIds, State]
+"""A prompt with its keys and values."""
+
+
 class Streams:
     """All streams of a model: as many and as long as texts have needed.
 
@@ -88,7 +93,7 @@ class Streams:
         self._context: Context | None = None
         self._can_save = self._can_move = weights.can_be_saved
         self._has_kept_waiting = False
-        self._cache = PrefixCache()
+        self._cache: PrefixCache[Saved] = PrefixCache()
 
     @property
     def num_reserved(self) -> int:
@@ -225,11 +230,9 @@ class Streams:
         num_streams = num_needed
         if num_needed > len(self._streams) > 0:
             num_streams = max(num_needed, min(2 * len(self._streams), MOST_RUNNING))
-        made = self._context_of(min(num_streams, self._budget_tokens // size), size)
-        if not self._are_moved(at_work, made):
-            del made  # there may be no room for a third
-            self._make(size, num_needed)
-            return
+        num_streams = min(num_streams, self._budget_tokens // size)
+        made = Context(self._weights, num_streams, size, watches=self._watches, flash=self._flash)
+        self._move(at_work, made)
         self._cache.limit(min(KEPT_TOKENS, self._budget_tokens - made.num_streams * size))
         for stream in sorted(self._streams, key=lambda each: each.used_at):
             if not stream.is_open:
@@ -241,11 +244,8 @@ class Streams:
         self._context, self._streams, self._size = made, [*at_work, *new], size
         self._has_kept_waiting = False
 
-    def _context_of(self, num_streams: int, size: int) -> Context:
-        return Context(self._weights, num_streams, size, watches=self._watches, flash=self._flash)
-
-    def _are_moved(self, streams: Sequence[Stream], target: Context) -> bool:
-        """Let the first streams of a new context hold what `streams` hold; False if nothing can be moved."""
+    def _move(self, streams: Sequence[Stream], target: Context) -> None:
+        """Let the first streams of a new context hold what `streams` hold."""
         try:
             for number, stream in enumerate(streams):
                 if stream.ids:
@@ -253,8 +253,7 @@ class Streams:
         except RuntimeError:
             self._can_move = False
             self._cache.clear()
-            return False
-        return True
+            raise
 
     def _placed(self, ids: Sequence[int]) -> Stream:
         """Place a text in a free stream, and let that hold as much of `ids` as is held anywhere.
@@ -276,18 +275,17 @@ class Streams:
             return target
         target = max(near, key=lambda each: (_num_held(each, ids), -each.used_at))
         num_held = _num_held(target, ids)
-        saved, num_saved = self._best_saved(ids, num_held + _WORTH_SAVING)
-        self._save(target, num_held if saved is None else 0)
-        if saved is not None:
-            num_held = num_saved if self._is_restored(saved, target) else 0
+        found, num_found = self._best_saved(ids, num_held + _WORTH_SAVING)
+        self._save(target, num_held if found is None else 0)
+        if found is not None:
+            num_held = num_found if self._is_restored(*found, target) else 0
         self._cut(target, num_held)
         return target
 
     def _best_saved(self, ids: Sequence[int], at_least: int) -> tuple[Saved | None, int]:
         """What a stream or the prefix cache holds of a prefix; nothing if it is less than `at_least`."""
         source = max(self._streams, key=lambda each: _num_held(each, ids))
-        num_held = _num_held(source, ids)
-        saved, num_saved = self._cache.find(_shareable(ids))
+        num_held, (saved, num_saved) = _num_held(source, ids), self._cache.find(_shareable(ids))
         if num_held > num_saved:
             saved, num_saved = (self._saved(source) if num_held >= at_least else None), num_held
         return (saved, num_saved) if num_saved >= at_least else (None, 0)
@@ -299,35 +297,33 @@ class Streams:
         in the cache.
         """
         num_read = stream.num_read
-        is_worth_it = num_read >= num_staying + _WORTH_SAVING and self._cache.takes(num_read)
-        if not (self._can_save and is_worth_it):
+        if not (self._can_save and num_staying + _WORTH_SAVING <= num_read <= self._cache.max_tokens):
             return
         if num_read >= self._cache.find(stream.ids[:num_read])[1] + _WORTH_SAVING:
             self._cut(stream, num_read)
             saved = self._saved(stream)
             if saved is not None:
-                self._cache.add(saved)
+                self._cache.add(saved[0], lambda: saved)
 
     def _saved(self, stream: Stream) -> Saved | None:
         """What a stream holds; None where that can't be copied, which is slower and no more than that."""
         if not self._can_save:
             return None
         try:
-            return Saved((*stream.ids,), self._made.save(stream.number))
+            return (*stream.ids,), self._made.save(stream.number)
         except (RuntimeError, MemoryError):
             return None
 
-    def _is_restored(self, saved: Saved, target: Stream) -> bool:
+    def _is_restored(self, ids: TokenIds, state: State, target: Stream) -> bool:
         """Let a stream hold what was saved; False, and nothing in it, where that can't be done."""
         self._cut(target, 0)
         try:
-            self._made.restore(target.number, saved.state)
+            self._made.restore(target.number, state)
         except (RuntimeError, MemoryError):  # it was saved with another number of streams, and can't be moved
-            self._cache.drop(saved)
+            self._cache.drop(ids)
             self._made.cut(target.number, 0)
             return False
-        self._cache.use(saved)
-        target.ids, target.num_read = [*saved.ids], len(saved.ids)
+        target.ids, target.num_read = [*ids], len(ids)
         return True
 
 

@@ -98,17 +98,10 @@ class GgufTokenizer:
 
     def _piece(self, id: int) -> bytes:
         """The text of one token."""
-        known = self._bytes.get(id)
-        if known is None:
-            known = self._bytes[id] = self._read_piece(id)
-        return known
-
-    def _read_piece(self, id: int) -> bytes:
-        size = 32
-        while True:
-            buffer = ctypes.create_string_buffer(size)
+        if id not in self._bytes:
             # The last arguments: with a space in front, and control tokens as their strings.
-            count = llama.llama_token_to_piece(self._vocabulary, id, buffer, size, 0, True)
-            if count >= 0:
-                return buffer.raw[:count]
-            size = -count
+            size = -llama.llama_token_to_piece(self._vocabulary, id, None, 0, 0, True)
+            buffer = ctypes.create_string_buffer(max(0, size))
+            llama.llama_token_to_piece(self._vocabulary, id, buffer, size, 0, True)
+            self._bytes[id] = buffer.raw
+        return self._bytes[id]

@@ -7,7 +7,7 @@ from pathlib import Path
 from typing import Any, Literal
 
 from askance.core.errors import ModelSpecError
-from askance.models.llama_cpp.library import first_error, forget_errors, llama
+from askance.models.llama_cpp.library import first_error, llama
 
 _MAGIC = b"GGUF"
 _BYTES_PER_NUMBER = 2
@@ -39,7 +39,6 @@ class Weights:
         check_is_gguf(path)
         if adapter is not None:
             check_is_gguf(adapter, "adapter")
-        forget_errors()
         self.pointer: Any = llama.llama_model_load_from_file(
             os.fsencode(path), llama.llama_model_default_params()
         )
@@ -101,7 +100,6 @@ class Weights:
             )
 
     def _adapted(self, path: Path) -> Any:
-        forget_errors()
         adapter = llama.llama_adapter_lora_init(self.pointer, os.fsencode(path))
         if not adapter:
             raise ModelSpecError(

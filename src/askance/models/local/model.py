@@ -25,11 +25,10 @@ from askance.core.types import (
     Watch,
     as_spans,
 )
-from askance.models.local.decode import Detokeniser, Job, Options, Sample
+from askance.models.local.decode import Detokeniser, Job, Options, Sample, check_sampling
 from askance.models.local.encoding import Encoding
 from askance.runtime.batch import Batch
 from askance.runtime.schedule import Scheduler, tell
-from askance.runtime.writing import check_sampling
 
 T = TypeVar("T")
 

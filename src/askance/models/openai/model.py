@@ -28,12 +28,12 @@ from askance.core.types import (
     TokenIds,
     as_spans,
 )
+from askance.models.local.decode import Writing, check_sampling
 from askance.models.openai import requests, texts
 from askance.models.openai.connection import Connection
 from askance.models.openai.events import Unusable, read_event
 from askance.models.openai.options import BOLDEST, Options
 from askance.models.openai.reading import Reading
-from askance.runtime.writing import Writing, check_sampling
 from askance.tree.abreast import abreast
 
 _COUNTS_KEPT = 1024

@@ -3,20 +3,30 @@
 import asyncio
 import time
 
+import numpy as np
 import pytest
 
-from askance.core.errors import KnobError, LimitReached
-from askance.core.types import GenerateRequest, Raw, Sampling, Span
+from askance.core.errors import KnobError, LimitReached, ModelFailure
+from askance.core.trace import Trace
+from askance.core.types import Attention, GenerateRequest, Raw, Sampling, Span
 from askance.models.scripted import ScriptedModel
 from askance.retrieval.scripted import ScriptedRetriever
-from askance.runtime.limit import Budget, Ledger, LimitedModel, LimitedRetriever
+from askance.runtime.session import Budget, Session, SessionModel, SessionRetriever
 
 PROMPT = Raw((Span("one two three four"),))
 
 
 def limited(**budget):
-    ledger = Ledger(Budget(**budget))
-    return ledger, LimitedModel(ScriptedModel(), ledger)
+    session = session_of(**budget)
+    return session, model_in(session)
+
+
+def session_of(**budget):
+    return Session(Trace(), budget=Budget(**budget))
+
+
+def model_in(session, model=None):
+    return SessionModel(model or ScriptedModel(), "answer", session)
 
 
 def generate(model, max_tokens=5, **options):
@@ -24,22 +34,22 @@ def generate(model, max_tokens=5, **options):
 
 
 def test_what_is_spent_is_counted():
-    ledger, model = limited(tokens=1000)
+    session, model = limited(tokens=1000)
     (generation,) = generate(model)
     num_prompt = model.count(PROMPT)
-    assert ledger.num_tokens == num_prompt + generation.generated_tokens
+    assert session.num_tokens == num_prompt + generation.generated_tokens
     asyncio.run(model.attend("one two", bos=False))
-    assert ledger.num_calls == 2
+    assert session.num_calls == 2
 
 
 def test_a_prompt_beyond_what_is_left_is_not_asked():
-    ledger, model = limited(tokens=20)
-    ledger.spend(18)
+    session, model = limited(tokens=20)
+    session.num_tokens = 18
     num_prompt = model.count(PROMPT)
     told = rf"18 are used, and the next prompt has {num_prompt}: allow more \(--budget tokens=N\)\."
     with pytest.raises(LimitReached, match=told):
         generate(model, 100)
-    assert (ledger.num_tokens, ledger.num_calls) == (18, 0)
+    assert (session.num_tokens, session.num_calls) == (18, 0)
 
 
 def test_a_text_that_the_limit_cuts_is_refused():
@@ -51,16 +61,16 @@ def test_a_text_that_the_limit_cuts_is_refused():
 
 def test_several_samples_share_what_is_left():
     num_prompt = ScriptedModel().count(PROMPT)
-    ledger, model = limited(tokens=2 * num_prompt + 10)
+    session, model = limited(tokens=2 * num_prompt + 10)
     assert [each.generated_tokens for each in generate(model, 5, n=2)] == [5, 5]
-    assert ledger.tokens_left == 0
+    assert session.tokens_left == 0
     with pytest.raises(LimitReached, match="all are used"):
         generate(limited(tokens=2 * num_prompt + 9)[1], 5, n=2)
 
 
 def test_calls_side_by_side_do_not_spend_the_same_tokens():
     num_prompt = ScriptedModel().count(PROMPT)
-    ledger, model = limited(tokens=2 * num_prompt + 9)
+    session, model = limited(tokens=2 * num_prompt + 9)
 
     async def both():
         work = (model.generate(GenerateRequest(PROMPT, Sampling(5), key=(number,))) for number in range(2))
@@ -68,24 +78,24 @@ def test_calls_side_by_side_do_not_spend_the_same_tokens():
 
     first, second = asyncio.run(both())
     assert [len(first), type(second)] == [1, LimitReached]
-    assert ledger.num_tokens == 2 * num_prompt + 9
+    assert session.num_tokens == 2 * num_prompt + 9
 
 
 def test_what_is_set_aside_for_a_call_that_fails_is_there_again():
-    ledger, model = limited(tokens=1000)
-    broken = LimitedModel(TimingOut(), ledger)
-    with pytest.raises(TimeoutError):
+    session, model = limited(tokens=1000)
+    broken = model_in(session, TimingOut())
+    with pytest.raises(ModelFailure):
         generate(broken)
-    assert ledger.num_tokens == model.count(PROMPT)
+    assert session.num_tokens == model.count(PROMPT)
 
 
 def test_calls():
-    ledger = Ledger(Budget(calls=2))
-    retriever = LimitedRetriever(ScriptedRetriever({}), ledger)
+    session = session_of(calls=2)
+    retriever = SessionRetriever(ScriptedRetriever({}), session)
     for _ in range(2):
         asyncio.run(retriever.search("a", 1))
     with pytest.raises(LimitReached, match=r"has 2 calls, and all are made: allow more \(--budget calls=N\)"):
-        generate(LimitedModel(ScriptedModel(), ledger))
+        generate(model_in(session))
 
 
 class Slow(ScriptedModel):
@@ -94,7 +104,7 @@ class Slow(ScriptedModel):
 
 
 def test_time():
-    model = LimitedModel(Slow(), Ledger(Budget(seconds=0.05)))
+    model = model_in(session_of(seconds=0.05), Slow())
     with pytest.raises(LimitReached, match=r"a question has 0\.05 seconds"):
         generate(model)
 
@@ -113,8 +123,8 @@ class TimingOut(ScriptedModel):
 
 
 def test_a_time_out_of_the_call_itself_stays_one():
-    with pytest.raises(TimeoutError, match="of the server"):
-        generate(LimitedModel(TimingOut(), Ledger(Budget(seconds=60))))
+    with pytest.raises(ModelFailure, match="TimeoutError: of the server"):
+        generate(model_in(session_of(seconds=60), TimingOut()))
 
 
 @pytest.mark.parametrize("budget", [{"tokens": 0}, {"calls": -1}, {"seconds": float("nan")}])
@@ -131,7 +141,9 @@ def test_without_a_limit_of_tokens_prompts_are_not_tokenised_for_it():
         def tokenize(self, text):
             raise AssertionError
 
-    ledger = Ledger(Budget(calls=9))
-    model = LimitedModel(Uncounted(), ledger)
-    asyncio.run(model.score(PROMPT, []))
-    assert ledger.num_calls == 1
+        async def attend(self, text, *, bos):
+            return Attention((), (), np.zeros((1, 0, 0)))
+
+    session = session_of(calls=9)
+    asyncio.run(model_in(session, Uncounted()).attend("one two", bos=False))
+    assert session.num_calls == 1

@@ -6,7 +6,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from askance.core.types import Cut, Sampling, Token
-from askance.runtime.writing import Writing
+from askance.models.local.decode import Writing
 
 
 @dataclass(frozen=True, slots=True)

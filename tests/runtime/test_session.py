@@ -7,7 +7,7 @@ from askance.core.trace import Attended, Failed, Generated, ScoredOptions, Searc
 from askance.core.types import Chat, GenerateRequest, Passage, Raw, Sampling, Span, Turn, Want, untrusted
 from askance.models.scripted import Reply, ScriptedModel
 from askance.retrieval.scripted import ScriptedRetriever
-from askance.runtime.record import RecordedModel, RecordedRetriever
+from askance.runtime.session import Session, SessionModel, SessionRetriever
 from tests.tolerances import near
 
 PROMPT = Raw((Span("Say "), untrusted("it")), (untrusted(" now"),))
@@ -15,7 +15,7 @@ PROMPT = Raw((Span("Say "), untrusted("it")), (untrusted(" now"),))
 
 def recorded(model, role="answer", scope=(7, "q1")):
     trace = Trace()
-    return RecordedModel(model, role, trace, scope), trace
+    return SessionModel(model, role, Session(trace, scope)), trace
 
 
 def test_a_generation_is_traced_with_what_it_cost():
@@ -98,7 +98,7 @@ def test_our_own_errors_keep_their_type():
 def test_searches_are_traced_and_failures_named():
     trace = Trace()
     passage = Passage("a", "Arno", "A river.")
-    retriever = RecordedRetriever(ScriptedRetriever({"river": [passage]}), trace)
+    retriever = SessionRetriever(ScriptedRetriever({"river": [passage]}), Session(trace))
     hits = asyncio.run(retriever.search("river", 3))
     (event,) = trace.events
     assert isinstance(event, Searched)
@@ -112,7 +112,7 @@ def test_searches_are_traced_and_failures_named():
             raise OSError("disk gone")
 
     with pytest.raises(RetrieverFailure, match="retriever broken: OSError: disk gone"):
-        asyncio.run(RecordedRetriever(Broken(), trace).search("river", 3))
+        asyncio.run(SessionRetriever(Broken(), Session(trace)).search("river", 3))
     assert isinstance(trace.events[-1], Failed)
 
 
@@ -151,9 +151,9 @@ def test_the_panic_of_a_retriever_is_a_failure_of_it_and_an_interruption_is_none
 
     trace = Trace()
     with pytest.raises(RetrieverFailure, match="retriever broken: Panic: slice"):
-        asyncio.run(RecordedRetriever(Broken(), trace).search("panic", 3))
+        asyncio.run(SessionRetriever(Broken(), Session(trace)).search("panic", 3))
     with pytest.raises(SystemExit):
-        asyncio.run(RecordedRetriever(Broken(), trace).search("exit", 3))
+        asyncio.run(SessionRetriever(Broken(), Session(trace)).search("exit", 3))
     assert len(trace.events) == 1
 
 

@@ -1,0 +1,273 @@
+"""The session of one question: what it may cost, and wrappers that write its calls into the trace.
+
+A method is given nothing but these wrappers. What goes beyond a limit is refused, not shortened.
+"""
+
+import asyncio
+import time
+from collections.abc import AsyncIterator, Sequence
+from contextlib import asynccontextmanager
+from dataclasses import dataclass, replace
+from typing import ClassVar
+
+from askance.core.errors import AskanceError, LimitReached, ModelFailure, RetrieverFailure
+from askance.core.knobs import Knobs, knob
+from askance.core.machine import machine_failure
+from askance.core.notes import noted
+from askance.core.panics import INTERRUPTIONS
+from askance.core.ports import Model, Retriever, WrappedModel, WrappedRetriever
+from askance.core.trace import Attended, Failed, Generated, Noted, ScoredOptions, Searched, Trace, TracedToken
+from askance.core.types import (
+    Attention,
+    Chat,
+    GenerateRequest,
+    Generation,
+    Hit,
+    Key,
+    Part,
+    Prompt,
+    Role,
+    Scored,
+    Span,
+    TokenIds,
+    Watch,
+)
+
+
+@dataclass(frozen=True, slots=True)
+class Budget(Knobs):
+    """The most that one question may cost; None is no limit."""
+
+    owner: ClassVar[str] = "the budget"
+
+    tokens: int | None = knob(
+        None, "Tokens of prompts, reused or not, and generated ones, of all models together.", at_least=1
+    )
+    calls: int | None = knob(None, "Calls of models and of the retriever.", at_least=1)
+    seconds: float | None = knob(None, "Seconds since the first call.", at_least=0.001)
+
+
+class Session:
+    """The calls of one question: each is held against the budget, made, and traced.
+
+    Args:
+        scope: goes in front of the keys of calls, such as (seed, question id).
+
+    Attributes:
+        num_tokens: used until now, where tokens are limited. What a call may write counts from its beginning,
+            so that calls made side by side do not spend the same tokens.
+        num_calls: made until now.
+    """
+
+    def __init__(self, trace: Trace, scope: Key = (), budget: Budget = Budget()) -> None:
+        self.trace, self.scope, self.budget = trace, scope, budget
+        self.num_tokens = self.num_calls = 0
+        self._began: float | None = None
+
+    @property
+    def tokens_left(self) -> int | None:
+        """None where there is no limit."""
+        return None if self.budget.tokens is None else self.budget.tokens - self.num_tokens
+
+    @asynccontextmanager
+    async def call(self, place: str, kind: type[AskanceError], num_tokens: int = 0) -> AsyncIterator[None]:
+        """One call with a prompt of so many tokens: what it notes, and how it fails, is traced.
+
+        Raises:
+            LimitReached: it can't be made, or the time is over while it is made.
+            AskanceError: of `kind`, in place of an error that is not ours.
+        """
+
+        def take_note(name: str, text: str) -> None:
+            before = (event for event in self.trace.events if isinstance(event, Noted))
+            # What is so for all calls, which a retry is not, is noted once.
+            if name == "retry" or all((event.name, event.text) != (name, text) for event in before):
+                self.trace.add(Noted, name=name, text=text, place=place)
+
+        try:
+            with noted(take_note):
+                self._begin(num_tokens)
+                async with asyncio.timeout(self._seconds_left):
+                    yield
+        except INTERRUPTIONS:
+            raise
+        except BaseException as error:  # the panic of an extension is no Exception
+            # A time-out of the call itself is no limit of ours.
+            is_late = isinstance(error, TimeoutError) and self._is_over
+            told = self._late() if is_late else error
+            self.trace.add(Failed, error=type(told).__name__, message=str(told), place=place)
+            if isinstance(error, AskanceError):
+                raise
+            if is_late:
+                raise told from error
+            raise machine_failure(error) or kind(f"{place}: {type(error).__name__}: {error}") from error
+
+    def room(self, max_tokens: int, n: int) -> int:
+        """How many tokens each of `n` texts may have, which want `max_tokens`.
+
+        Raises:
+            LimitReached: none.
+        """
+        room = max_tokens if self.tokens_left is None else min(max_tokens, self.tokens_left // n)
+        if room < 1:
+            raise LimitReached(f"a question has {self.budget.tokens:,} tokens: none is left to write with.")
+        return room
+
+    def _begin(self, num_tokens: int) -> None:
+        self._began = time.monotonic() if self._began is None else self._began
+        budget = self.budget
+        if self._is_over:
+            raise self._late()
+        if budget.calls is not None and self.num_calls >= budget.calls:
+            raise LimitReached(
+                f"a question has {budget.calls} calls, and all are made: allow more (--budget calls=N)."
+            )
+        if self.tokens_left is not None and num_tokens >= self.tokens_left:
+            raise LimitReached(
+                f"a question has {budget.tokens:,} tokens, {self.num_tokens:,} are used, and the next prompt "
+                f"has {num_tokens:,}: allow more (--budget tokens=N)."
+            )
+        self.num_calls += 1
+        self.num_tokens += num_tokens
+
+    @property
+    def _seconds_left(self) -> float | None:
+        """None where there is no limit."""
+        if self.budget.seconds is None or self._began is None:
+            return None
+        return self.budget.seconds - (time.monotonic() - self._began)
+
+    @property
+    def _is_over(self) -> bool:
+        """Whether there is no time left."""
+        return self._seconds_left is not None and self._seconds_left <= 0
+
+    def _late(self) -> LimitReached:
+        return LimitReached(
+            f"the time is over: a question has {self.budget.seconds:g} seconds. Allow more "
+            "(--budget seconds=N)."
+        )
+
+
+class SessionModel(WrappedModel):
+    """A model whose calls belong to a session."""
+
+    def __init__(self, model: Model, role: Role, session: Session) -> None:
+        super().__init__(model)
+        self._role, self._session, self._place = role, session, f"{role} model {model.name}"
+
+    async def generate(self, request: GenerateRequest) -> tuple[Generation, ...]:
+        session, sampling, n = self._session, request.sampling, request.n
+        began, watch = time.perf_counter(), None if request.watch is None else _Guarded(request.watch)
+        place = f"{self._place}, {' '.join(map(str, request.key))}"
+        async with session.call(place, ModelFailure, n * self._num_tokens(request.prompt)):
+            room = session.room(sampling.max_tokens, n)
+            limited, key = replace(sampling, max_tokens=room), (*session.scope, *request.key)
+            session.num_tokens += n * room
+            try:
+                generations = await self._model.generate(
+                    replace(request, sampling=limited, key=key, watch=watch)
+                )
+            finally:
+                session.num_tokens -= n * room
+            session.num_tokens += sum(generation.generated_tokens for generation in generations)
+            if room < sampling.max_tokens and any(each.finish == "length" for each in generations):
+                raise LimitReached(f"a question has {session.budget.tokens:,} tokens, and all are used.")
+        if watch is not None and watch.error is not None:
+            raise watch.error
+        seconds = (time.perf_counter() - began) / n
+        shown = prompt_text(request.prompt, self._model)
+        for generation in generations:
+            self._record(generation, shown, request.key, seconds)
+        return generations
+
+    async def score(self, prompt: Prompt, options: Sequence[str]) -> tuple[Scored, ...]:
+        began = time.perf_counter()
+        num_tokens = self._num_tokens(prompt, *options)
+        async with self._session.call(f"{self._place}, score", ModelFailure, num_tokens):
+            scores = await self._model.score(prompt, options)
+        self._session.trace.add(
+            ScoredOptions,
+            seconds=time.perf_counter() - began,
+            role=self._role,
+            prompt=prompt_text(prompt, self._model),
+            options=tuple(options),
+            logprobs=tuple(score.logprob for score in scores),
+            prompt_tokens=self._model.count(prompt) + sum(score.num_tokens for score in scores),
+            is_upper_bound=not self._model.counts_exactly,
+        )
+        return scores
+
+    async def attend(self, text: str | TokenIds, *, bos: bool) -> Attention:
+        began = time.perf_counter()
+        async with self._session.call(f"{self._place}, attend", ModelFailure, self._num_tokens(text)):
+            attention = await self._model.attend(text, bos=bos)
+        seconds = time.perf_counter() - began
+        num_tokens = len(attention.ids)
+        self._session.trace.add(Attended, seconds=seconds, role=self._role, prompt_tokens=num_tokens)
+        return attention
+
+    def _num_tokens(self, *given: Prompt | str | TokenIds) -> int:
+        """Counted only where it matters: counting tokenises all of it."""
+        if self._session.budget.tokens is None:
+            return 0
+        texts = (self.tokenize(each) if isinstance(each, str) else each for each in given)
+        return sum(len(each) if isinstance(each, tuple) else self.count(each) for each in texts)
+
+    def _record(self, generation: Generation, shown: str, key: Key, seconds: float) -> None:
+        self._session.trace.add(
+            Generated,
+            seconds=seconds,
+            role=self._role,
+            key=key,
+            prompt=shown,
+            text=generation.text,
+            finish=generation.finish,
+            tokens=tuple(TracedToken(t.text, t.logprob, t.entropy, t.probs) for t in generation.tokens),
+            prompt_tokens=generation.prompt_tokens,
+            generated_tokens=generation.generated_tokens,
+            reused_tokens=generation.reused_tokens,
+            is_upper_bound=generation.is_upper_bound,
+        )
+
+
+class _Guarded:
+    """A watcher whose failure is kept apart from the model's."""
+
+    def __init__(self, watch: Watch) -> None:
+        self.error: Exception | None = None
+        self._watch = watch
+
+    def __call__(self, text: str) -> None:
+        try:
+            self._watch(text)
+        except Exception as error:  # the listener's own, raised again once the model is done
+            self.error = self.error or error
+
+
+class SessionRetriever(WrappedRetriever):
+    """A retriever whose searches belong to a session."""
+
+    def __init__(self, retriever: Retriever, session: Session) -> None:
+        super().__init__(retriever)
+        self._session = session
+
+    async def search(self, query: str, k: int, *, exclude: frozenset[str] = frozenset()) -> tuple[Hit, ...]:
+        began = time.perf_counter()
+        async with self._session.call(f"retriever {self.name}", RetrieverFailure):
+            hits = await self._retriever.search(query, k, exclude=exclude)
+        seconds = time.perf_counter() - began
+        self._session.trace.add(Searched, seconds=seconds, query=query, k=k, hits=hits)
+        return hits
+
+
+def prompt_text(prompt: Prompt, model: Model) -> str:
+    """The prompt as a person reads it. Chat turns are headed by their role; token ids are decoded."""
+    if isinstance(prompt, Chat):
+        turns = [f"<{turn.role}>\n{_parts_text(turn.parts, model)}\n" for turn in prompt.turns]
+        return "".join(turns) + "<assistant>\n" + _parts_text(prompt.continuation, model)
+    return _parts_text((*prompt.parts, *prompt.continuation), model)
+
+
+def _parts_text(parts: Sequence[Part], model: Model) -> str:
+    return "".join(part.text if isinstance(part, Span) else model.decode(part) for part in parts)
