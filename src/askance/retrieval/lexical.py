@@ -9,6 +9,7 @@ ligatures of a PDF and the letters of a query are the same.
 """
 
 import json
+import os
 import re
 import unicodedata
 from collections import Counter
@@ -64,6 +65,7 @@ def _stemmer() -> tantivy.TextAnalyzer:
 ENGINE = f"tantivy {version('tantivy')}"
 _TERMS, _DOCUMENT, _PASSAGE = "terms", "document", "passage"
 _HEAP_BYTES = 64_000_000
+_LOCK = ".lock"
 
 
 def _schema() -> tantivy.Schema:
@@ -177,18 +179,23 @@ class LexicalIndex:
 def open_lexical(folder: Path) -> LexicalIndex:
     """The index in the folder of a finished generation, which nobody changes.
 
-    tantivy locks an index while it opens one. Where that is can't always be written to, so it gets a folder
-    of links.
+    tantivy locks an index while it opens one. Where nothing can be written, on a read-only disk or in the
+    folder of another user, it gets a temporary folder of links. It may still lock that one while it is
+    removed, so that an empty folder may stay.
 
     Raises:
         ValueError: it can't be opened.
         OSError: there is no such folder, or no place for a temporary one.
     """
-    with TemporaryDirectory(prefix="askance-index-") as place:
-        for file in folder.iterdir():
-            if file.suffix != ".lock":
-                Path(place, file.name).symlink_to(file.resolve())
-        return LexicalIndex(tantivy.Index.open(place))
+    try:
+        os.close(os.open(folder / f".tantivy-meta{_LOCK}", os.O_WRONLY | os.O_CREAT, 0o666))
+    except OSError:
+        with TemporaryDirectory(prefix="askance-index-", ignore_cleanup_errors=True) as place:
+            for file in folder.iterdir():
+                if file.suffix != _LOCK:
+                    Path(place, file.name).symlink_to(file.resolve())
+            return LexicalIndex(tantivy.Index.open(place))
+    return LexicalIndex(tantivy.Index.open(str(folder)))
 
 
 def any_of(terms: Iterable[str]) -> tantivy.Query:
