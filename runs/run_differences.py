@@ -7,12 +7,11 @@ prompt, a network computes the same numbers in another order, so that they diffe
 import math
 from collections import Counter
 from collections.abc import Callable, Iterable, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import asdict, dataclass
 from typing import Any
 
 from askance.eval.record import Record
 from askance.eval.recorded_run import RecordedRun
-from askance.runtime.trace_file import event_record
 
 TOLERANCE = 1e-3
 """Of the numbers in traces: logarithms of probabilities, entropies, attention."""
@@ -93,4 +92,4 @@ def _largest(pairs: Iterable[tuple[Any, Any]]) -> float:
 
 
 def _events(run: RecordedRun, record: Record) -> Sequence[Mapping[str, Any]]:
-    return [event_record(event) for event in run.trace(record)]
+    return [{"type": event.type, **asdict(event)} for event in run.trace(record)]
