@@ -203,6 +203,9 @@ def test_what_a_model_lacks_is_known_before_the_first_is_asked(grid_file, tmp_pa
          "unknown key 'question' in [datasets.few] of the grid"),
         (lambda t: t.replace("limit = 2", "limit = \"2\""),
          "toml, line 11, in [datasets.few]: limit='2': input should be a valid integer"),
+        (lambda t: t.replace("[datasets.few]", "[dataset.few]"), "toml, line 9: did you mean 'datasets'?"),
+        (lambda t: t.replace("questions = \"sample\"", "questions = 3"),
+         "grid.toml, line 7, in [datasets.all]: questions=3 is no text: write NAME:FILE."),
         (lambda t: t.replace("limit = 2", "limit = 2\nsample = 3"), "few/fake/closed_book: limit and"),
         (lambda t: t.replace("profile =", "profil ="), "grid.toml, line 24: unknown knob 'profil'"),
         (lambda t: t.replace("[methods.closed_book]", "[methods.closedbook]"),
@@ -213,7 +216,7 @@ def test_what_a_model_lacks_is_known_before_the_first_is_asked(grid_file, tmp_pa
         (lambda t: t.replace("answer = ", "anser = ", 1), "unknown key 'anser' in [models.fake] of the grid"),
         (lambda t: t.replace("answer = ", "attend = ", 1), "lacks 'answer' in [models.fake]: add it"),
         (lambda t: t + "=", "is not TOML"),
-        (lambda t: t[: t.index("[methods")], "lacks 'methods' at the top: add it"),
+        (lambda t: t[: t.index("[methods")], "'methods' holds no tables: write [methods."),
     ],
 )  # fmt: skip
 def test_flawed_grids(grid_file, tmp_path, change, message):

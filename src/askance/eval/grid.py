@@ -96,7 +96,7 @@ class Grid:
     lines: Mapping[tuple[str, ...], int] = field(default_factory=dict)
 
     def __post_init__(self) -> None:
-        self._check((), self.common, {*_OF_CELL, *_OF_ENGINE})
+        self._check((), self.common, {*_OF_CELL, *_OF_ENGINE, *_KEYS})
         for kind, known in _KEYS.items():
             tables = getattr(self, kind)
             if not isinstance(tables, Mapping) or not tables:
@@ -117,6 +117,8 @@ class Grid:
             origin = self._origin((*keys, key))
             if key not in known:
                 raise UnknownName("key", key, known, place=f"{place} of {origin}")
+            if key == "questions" and not isinstance(value, str):
+                raise GridError(f"{origin}, {place}: {key}={value!r} is no text: write NAME:FILE.")
             if key in _OF_CELL:
                 with _named(f"{origin}, {place}"):
                     Cell(dataset="", **{key: value})
@@ -196,9 +198,7 @@ def read_grid(path: Path) -> Grid:
     except tomllib.TOMLDecodeError as error:
         raise GridError(f"the grid {path} is not TOML ({error}): correct it.") from error
     tables = {kind: content.pop(kind) for kind in _KEYS if kind in content}
-    for kind in ("datasets", "methods"):
-        if kind not in tables:
-            raise GridError(f"the grid {path} lacks {kind!r} at the top: add it.")
+    tables = {"datasets": {}, "methods": {}} | tables
     return Grid(**tables, common=content, place=f"the grid {path}", lines=_lines_of(text))
 
 
