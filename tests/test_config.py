@@ -196,6 +196,12 @@ def test_what_is_wrong_with_a_value_names_where_it_was_given(
     assert f"error: {told}" in err
 
 
+def test_an_evaluation_names_where_the_index_that_is_not_there_was_given(project, run):
+    project("method = 'single'\nindex = 'nowhere'\nmodel = 'scripted'")
+    code, _, err = run("eval", "--dataset", "sample", "--out", "run", columns=300)
+    assert (code, "error: askance.toml, line 2: the index nowhere" in err) == (2, True), err
+
+
 def test_no_model_is_loaded_where_there_is_nothing_to_search(project, run):
     code, _, err = run("ask", "Where?", "--method", "single", "--model", "bundled", columns=300)
     assert code == 2

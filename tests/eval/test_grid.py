@@ -71,7 +71,8 @@ class Loader:
 
 
 def run(path, folder, load=None, **terms):
-    cells = look_up_all(read_grid(path).cells())
+    grid = read_grid(path)
+    cells = look_up_all(grid.cells(), place_of=grid.place_of)
     return asyncio.run(
         run_grid(
             cells, folder, load or Loader(), Terms(**terms), lambda name: nullcontext(lambda standing: None)
@@ -221,6 +222,23 @@ def test_what_a_model_lacks_is_known_before_the_first_is_asked(grid_file, tmp_pa
 )  # fmt: skip
 def test_flawed_grids(grid_file, tmp_path, change, message):
     with pytest.raises(InputError, match=re.escape(message)):
+        run(grid_file(change(GRID)), tmp_path / "out")
+    assert not (tmp_path / "out").exists()
+
+
+@pytest.mark.parametrize(
+    ("change", "message"),
+    [
+        (lambda t: t.replace("sample = 6", 'metrics = ["nope"]'), "line 3: unknown metric 'nope'"),
+        (lambda t: t.replace("sample = 6", 'reading = "nope"'), "line 3: unknown reading 'nope'"),
+        (lambda t: t.replace("limit = 2", 'ids = "nowhere"'), "line 11: can't read nowhere"),
+        (lambda t: t.replace("limit = 2", 'index = "nowhere"'), "line 11: the index nowhere"),
+        (lambda t: t.replace('"sample"\nlimit', '"jsonl:nowhere"\nlimit'), "line 10: can't read nowhere"),
+        (lambda t: t + 'retriever = "nope"\n', "line 25: unknown retriever 'nope'"),
+    ],
+)
+def test_what_is_found_out_when_names_are_looked_up_names_the_line(grid_file, tmp_path, change, message):
+    with pytest.raises(GridError, match=rf"^\S+/fake/\S+: the grid .*grid\.toml, {re.escape(message)}"):
         run(grid_file(change(GRID)), tmp_path / "out")
     assert not (tmp_path / "out").exists()
 
