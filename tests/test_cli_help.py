@@ -7,6 +7,7 @@ from typer.main import get_command
 
 from askance.cli import app
 from askance.cli_options import knobs_by_name, models_by_role
+from askance.core.docstrings import described
 from askance.eval.datasets import DATASETS
 from askance.loading import RETRIEVERS
 from askance.models.kinds import parse_spec
@@ -54,6 +55,25 @@ def test_every_help_ends_with_two_examples(run, path):
     assert first != second
     if path:
         assert first.startswith(" ".join(("askance", *path)))
+
+
+@pytest.mark.parametrize("path", COMMANDS, ids=lambda path: " ".join(path) or "askance")
+def test_every_command_argument_and_option_has_a_help_text(path):
+    command = COMMANDS[path]
+    assert command.help
+    assert "Args:" not in command.help
+    for parameter in command.params:
+        assert parameter.help, f"{' '.join(path)} {parameter.name}"
+        assert "\n" not in parameter.help
+
+
+@pytest.mark.parametrize("path", COMMANDS, ids=lambda path: " ".join(path) or "askance")
+def test_the_docstring_of_a_command_tells_only_of_what_it_takes(path):
+    """Its own names: an entry that is called like no parameter would be lost silently."""
+    command = COMMANDS[path]
+    if command.callback is not None:
+        told = described(command.callback.__doc__, "Args")
+        assert told.keys() <= {parameter.name for parameter in command.params}
 
 
 @pytest.mark.parametrize("example", sorted(EXAMPLES))

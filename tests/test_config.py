@@ -196,6 +196,12 @@ def test_what_is_wrong_with_a_value_names_where_it_was_given(
     assert f"error: {told}" in err
 
 
+def test_an_evaluation_names_where_the_index_that_is_not_there_was_given(project, run):
+    project("method = 'single'\nindex = 'nowhere'\nmodel = 'scripted'")
+    code, _, err = run("eval", "--dataset", "sample", "--out", "run", columns=300)
+    assert (code, "error: askance.toml, line 2: the index nowhere" in err) == (2, True), err
+
+
 def test_no_model_is_loaded_where_there_is_nothing_to_search(project, run):
     code, _, err = run("ask", "Where?", "--method", "single", "--model", "bundled", columns=300)
     assert code == 2
@@ -224,6 +230,73 @@ def test_variables_that_are_no_settings_are_left_alone(project, monkeypatch, tmp
     monkeypatch.setenv("ASKANCE_INDEX", "")
     config = read_config().config
     assert (str(config.cache), config.index) == ("kept.sqlite", None)
+
+
+PAPER = "llama2-13b-chat/hotpotqa"
+"""A preset with θ, max_tokens and query_top for DRAGIN by the paper."""
+
+
+@pytest.mark.parametrize(
+    ("of_file", "variables", "flags", "left"),
+    [
+        ("", {}, {"preset": PAPER}, {"heads": "mean"}),
+        ("", {"PRESET": PAPER}, {}, {"heads": "mean"}),
+        ("", {"PRESET": PAPER, "SET__THRESHOLD": "3"}, {}, {"heads": "mean", "threshold": "3"}),
+        ("", {"SET__THRESHOLD": "3"}, {"preset": PAPER}, {"heads": "mean"}),
+        ("", {"PRESET": PAPER}, {"knobs": {"threshold": "4"}}, {"heads": "mean", "threshold": "4"}),
+        ("", {}, {"preset": PAPER, "knobs": {"threshold": "4"}}, {"heads": "mean", "threshold": "4"}),
+        ("", {}, {}, {"heads": "mean", "threshold": 2, "max_tokens": 9, "trigger": "token_probability"}),
+        (
+            f"preset = '{PAPER}'\n",
+            {"PRESET": ""},
+            {"knobs": {"query_top": "5"}},
+            {
+                "heads": "mean",
+                "threshold": 2,
+                "max_tokens": 9,
+                "trigger": "token_probability",
+                "query_top": "5",
+            },
+        ),
+    ],
+)
+def test_a_preset_wins_over_knobs_further_down(project, monkeypatch, of_file, variables, flags, left):
+    knobs = "profile = 'paper', heads = 'mean', threshold = 2, max_tokens = 9, trigger = 'token_probability'"
+    project(f"{of_file}method = 'dragin'\nset = {{ {knobs} }}\n")
+    for name, value in variables.items():
+        monkeypatch.setenv(f"ASKANCE_{name}", value)
+    assert read_config(flags).config.knobs == {"profile": "paper", **left}
+
+
+def test_a_preset_wins_over_the_knobs_of_members_further_down(project, tmp_path):
+    (tmp_path / "mine.toml").write_text(
+        "[single.default]\npassages = 2\n[blender]\nl_max = 900\n", encoding="utf-8"
+    )
+    project(
+        "method = 'blender'\n[set]\nl_max = 800\nmethods = 'single,more=single'\nsingle = {passages = 7}\n"
+    )
+    found = read_config({"preset": str(tmp_path / "mine.toml")})
+    assert found.config.knobs == {"methods": "single,more=single"}
+    made = found.config.make()
+    assert {name: each.passages for name, each in made.methods.named} == {"single": 2, "more": 2}
+    assert made.l_max == 900
+
+
+def test_a_preset_that_can_not_be_read_is_told_by_what_asks_a_method(project, run, sample_index, monkeypatch):
+    project("method = 'dragin'\nset.threshold = 2\n")
+    monkeypatch.setenv("ASKANCE_PRESET", "nope")
+    assert run("search", "Bergman", "--index", sample_index)[0] == 0
+    code, _, err = run("ask", "Where?", "--index", sample_index, columns=300)
+    assert (code, "error: ASKANCE_PRESET: unknown preset 'nope'" in err) == (2, True), err
+
+
+def test_a_run_repeats_what_a_preset_decided(project, run, sample_index, tmp_path):
+    project("method = 'flare'\nset.search_below = 0.9\nmodel = 'scripted'\n")
+    (tmp_path / "mine.toml").write_text("[flare]\nsearch_below = 0.3\n", encoding="utf-8")
+    given = ("--index", sample_index, "--trace", tmp_path / "why.jsonl")
+    code, _, err = run("ask", "Where?", *given, "--preset", tmp_path / "mine.toml")
+    assert code == 0, err
+    assert read_config(file=tmp_path / "why.jsonl").config.make().search_below == 0.3
 
 
 def test_the_command_shows_every_setting_with_its_origin(project, run):

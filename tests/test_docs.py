@@ -281,3 +281,19 @@ def test_links_lead_somewhere():
         for target in re.findall(r"\]\(([^)#]+)", page.read_text(encoding="utf-8")):
             if not target.startswith("http"):
                 assert (page.parent / target).exists(), f"{page.name} → {target}"
+
+
+FOREIGN = {"eval.py", "convert_lora_to_gguf.py"}
+"""Scripts of other projects that the pages name."""
+
+
+def test_pages_name_scripts_and_modules_that_exist():
+    parts = ("src", "tests", "scripts", "recipes", "runs", "benchmarks", "examples")
+    files = [path.relative_to(ROOT).as_posix() for part in parts for path in (ROOT / part).rglob("*.py")]
+    for page in [ROOT / "README.md", *(ROOT / "docs").glob("*.md"), ROOT / "CONTRIBUTING.md"]:
+        spans = re.findall(r"`([^`\n]+)`", page.read_text(encoding="utf-8"))
+        for name in re.findall(r"[\w/]+\.py\b", " ".join(spans)):
+            assert name in FOREIGN or any(f"/{file}".endswith(f"/{name}") for file in files), (
+                page.name,
+                name,
+            )

@@ -110,7 +110,8 @@ def grid(
         askance grid grid.toml --out runs --in-flight 4
     """
     *base, flags = sourced.layers
-    cells = look_up_all(read_grid(file).cells(base, flags))
+    read = read_grid(file)
+    cells = look_up_all(read.cells(base, flags), place_of=read.place_of)
     terms = Terms(max_failures, retry_failures)
     work = run_grid(cells, folder, load_models, terms, lambda name: EvaluationProgress(err, name))
     found = asyncio.run(work)

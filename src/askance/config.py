@@ -107,7 +107,8 @@ class EngineConfig:
         knobs: knob=value; may be given again.
         prompts: A set of `askance prompts`, or a prompt file. For eval, 'dataset' is the set of the dataset's
             name.
-        preset: Fills knobs that are not --set: a name of `askance presets`, or a file.
+        preset: Fills knobs that are not --set, and wins over those of files and the environment: a name of
+            `askance presets`, or a file.
         seed: Makes a model's random choices repeatable.
         budget: tokens=N, calls=N or seconds=N: the most a question may cost; may be given again.
         cache: Keep what models and index give, for when they are asked the same again.

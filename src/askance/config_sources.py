@@ -3,8 +3,9 @@
     user's configuration folder / askance.toml  <  ./askance.toml  <  ASKANCE_…  <  flags
 
 What stands further right wins, value by value: of `knobs`, `models` and `budget` each entry for itself. A
-file that is named stands in place of both files and of the environment. It is TOML like them, a trace, or the
-folder of a run, whose configuration is repeated.
+preset wins over the knobs that stand further left than it, and fills what those beside it and further right
+leave open. A file that is named stands in place of both files and of the environment. It is TOML like them,
+a trace, or the folder of a run, whose configuration is repeated.
 """
 
 import json
@@ -26,10 +27,11 @@ from askance.core.ports import Needs
 from askance.core.toml_file import read_toml
 from askance.core.trace import Asked
 from askance.loading import encodes, is_kind
+from askance.presets import open_preset
 from askance.runtime.checksum import unsealed
 from askance.runtime.session import Budget
 from askance.runtime.trace_file import read_trace
-from askance.wire import prompts_knob
+from askance.wire import DEFAULT_METHOD, decided_by, prompts_knob
 
 FILE = "askance.toml"
 SETTINGS_OF_RUN = "settings.json"
@@ -178,14 +180,18 @@ def merged(layers: Iterable[Iterable[Given]]) -> Sourced:
     """All values, those of later layers over those of earlier ones.
 
     What was said of one method goes with it where another is named later, and so does an index where another
-    thing to search is.
+    thing to search is. A preset takes the place of the knobs of earlier layers that it has values for.
     """
     kept: dict[str, Given] = {}
+    before_preset: set[str] = set()
     read = tuple(map(tuple, layers))
     for layer in read:
         new = {each.key: each for each in layer}
         gone = set(_superseded(kept, new))
-        kept = {key: each for key, each in kept.items() if each.name not in gone} | new
+        kept = {key: each for key, each in kept.items() if each.name not in gone}
+        before_preset = (set(kept) if "preset" in new else before_preset) - new.keys()
+        kept |= new
+    kept = dict(_without_decided(kept, before_preset))
     settings: dict[str, Any] = {}
     for each in kept.values():
         if _is_object(each.value):
@@ -209,6 +215,24 @@ def _superseded(kept: Mapping[str, Given], new: Mapping[str, Given]) -> Iterator
         yield "index"
     if now.get("index") is not None and not is_kind(before.get("retriever")):
         yield "retriever"
+
+
+def _without_decided(kept: Mapping[str, Given], weaker: set[str]) -> Iterator[tuple[str, Given]]:
+    """All values but those knobs among the `weaker` ones that the preset has values for."""
+    knobs = {each.entry: each.value for each in kept.values() if each.name == "knobs"}
+    method, preset = (kept[name].value if name in kept else None for name in ("method", "preset"))
+    decided: set[str] = set()
+    if preset is not None and any(kept[key].name == "knobs" for key in weaker & kept.keys()):
+        with suppress(InputError):  # is told where it is used: not every command asks a method
+            decided = decided_by(open_preset(preset), method or DEFAULT_METHOD, knobs)
+    for key, each in kept.items():
+        value, is_knob = each.value, each.name == "knobs" and key in weaker
+        if is_knob and isinstance(value, Mapping):
+            left = {knob: of for knob, of in value.items() if f"{each.entry}.{knob}" not in decided}
+            if left:
+                yield key, replace(each, value=left)
+        elif not (is_knob and each.entry in decided):
+            yield key, each
 
 
 def _in_file(path: Path) -> Iterator[Given]:

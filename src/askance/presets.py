@@ -11,9 +11,9 @@ user's own (`askance calibrate --out`) holds one. Either is TOML:
     [flare]                 # a method that has no profiles
     search_below = 0.35
 
-A preset fills the knobs that are not set otherwise. Its threshold is meant for the words and flags that stand
-beside it, and for the default trigger where none does: whoever sets one of these knobs to another value does
-not get the threshold.
+A preset fills the knobs that are not set otherwise, where it was named or further up (see `config_sources`).
+Its threshold is meant for the words and flags that stand beside it, and for the default trigger where none
+does: whoever sets one of these knobs to another value does not get the threshold.
 """
 
 import dataclasses
@@ -73,6 +73,12 @@ class Preset:
         except AskanceError as error:
             raise PresetError(f"preset {self.name!r}: {error}") from error
         return _wanted(cls, knobs, settings)
+
+    def decides(self, cls: type[Any], settings: Mapping[str, Any]) -> set[str]:
+        """The knobs that it has values for, and those that its threshold is meant for."""
+        entry, own = self.entries.get((name_of(cls), _profile(cls, settings)), {}), search_knob(cls)
+        scale = own.scale if own is not None and own.name in entry else ()
+        return {*entry, *scale} - {"profile"}
 
     def knows(self, cls: type[Any], settings: Mapping[str, Any]) -> bool:
         """Whether it has something for the method and the profile that `settings` lead to."""

@@ -24,7 +24,7 @@ from askance.methods.airrag.actions import read_actions
 from askance.methods.members import by_member, members_of, of_member, read_members, with_settings
 from askance.models.kinds import parse_spec
 from askance.nlp import load_linguistics
-from askance.presets import open_preset, own_preset
+from askance.presets import Preset, open_preset, own_preset
 from askance.wordings import open_wording
 from askance.wordings.airrag import open_airrag_wording
 from askance.wordings.instructions import open_instructions
@@ -241,6 +241,22 @@ def with_preset(
         own, _ = by_member(filled)
         chosen.knobs(type(in_profile(plain, own)), own)  # raises, and says what it knows
     return filled
+
+
+def decided_by(preset: Preset, method: Any, settings: Mapping[str, Any]) -> set[str]:
+    """The knobs of a method and of its members that a preset has values for, or that its threshold is meant
+    for; see `with_preset`.
+
+    Raises:
+        UnknownName, KnobError: settings that the method can't have.
+    """
+    own, of_members = by_member(settings)
+    method = in_profile(plain_method(method), own)
+    typed = _typed(method, own)
+    decided = preset.decides(type(method), typed)
+    for name, member in (members_of(method, typed) or {}).items():
+        decided |= of_member(name, dict.fromkeys(decided_by(preset, member, of_members.get(name, {})))).keys()
+    return decided
 
 
 def own_prompts(method: str | Method, model: str) -> dict[str, Any]:

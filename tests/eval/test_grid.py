@@ -71,7 +71,8 @@ class Loader:
 
 
 def run(path, folder, load=None, **terms):
-    cells = look_up_all(read_grid(path).cells())
+    grid = read_grid(path)
+    cells = look_up_all(grid.cells(), place_of=grid.place_of)
     return asyncio.run(
         run_grid(
             cells, folder, load or Loader(), Terms(**terms), lambda name: nullcontext(lambda standing: None)
@@ -195,6 +196,15 @@ def test_what_a_model_lacks_is_known_before_the_first_is_asked(grid_file, tmp_pa
     assert not deaf.prompts
 
 
+def test_the_preset_of_a_method_wins_over_knobs_at_the_top_and_loses_to_its_own(grid_file, tmp_path):
+    (tmp_path / "mine.toml").write_text("[flare]\nsearch_below = 0.3\nmax_tokens = 30\n", encoding="utf-8")
+    top = "set = { search_below = 0.9, passages = 4 }\n"
+    method = f"[methods.flare]\npreset = '{tmp_path / 'mine.toml'}'\nset = {{ max_tokens = 40 }}\n"
+    text = top + GRID[: GRID.index("[methods")] + method
+    made = read_grid(grid_file(text)).cells()["all/fake/flare"].make()
+    assert (made.search_below, made.max_tokens, made.passages) == (0.3, 40, 4)
+
+
 @pytest.mark.parametrize(
     ("change", "message"),
     [
@@ -203,6 +213,9 @@ def test_what_a_model_lacks_is_known_before_the_first_is_asked(grid_file, tmp_pa
          "unknown key 'question' in [datasets.few] of the grid"),
         (lambda t: t.replace("limit = 2", "limit = \"2\""),
          "toml, line 11, in [datasets.few]: limit='2': input should be a valid integer"),
+        (lambda t: t.replace("[datasets.few]", "[dataset.few]"), "toml, line 9: did you mean 'datasets'?"),
+        (lambda t: t.replace("questions = \"sample\"", "questions = 3"),
+         "grid.toml, line 7, in [datasets.all]: questions=3 is no text: write NAME:FILE."),
         (lambda t: t.replace("limit = 2", "limit = 2\nsample = 3"), "few/fake/closed_book: limit and"),
         (lambda t: t.replace("profile =", "profil ="), "grid.toml, line 24: unknown knob 'profil'"),
         (lambda t: t.replace("[methods.closed_book]", "[methods.closedbook]"),
@@ -213,11 +226,28 @@ def test_what_a_model_lacks_is_known_before_the_first_is_asked(grid_file, tmp_pa
         (lambda t: t.replace("answer = ", "anser = ", 1), "unknown key 'anser' in [models.fake] of the grid"),
         (lambda t: t.replace("answer = ", "attend = ", 1), "lacks 'answer' in [models.fake]: add it"),
         (lambda t: t + "=", "is not TOML"),
-        (lambda t: t[: t.index("[methods")], "lacks 'methods' at the top: add it"),
+        (lambda t: t[: t.index("[methods")], "'methods' holds no tables: write [methods."),
     ],
 )  # fmt: skip
 def test_flawed_grids(grid_file, tmp_path, change, message):
     with pytest.raises(InputError, match=re.escape(message)):
+        run(grid_file(change(GRID)), tmp_path / "out")
+    assert not (tmp_path / "out").exists()
+
+
+@pytest.mark.parametrize(
+    ("change", "message"),
+    [
+        (lambda t: t.replace("sample = 6", 'metrics = ["nope"]'), "line 3: unknown metric 'nope'"),
+        (lambda t: t.replace("sample = 6", 'reading = "nope"'), "line 3: unknown reading 'nope'"),
+        (lambda t: t.replace("limit = 2", 'ids = "nowhere"'), "line 11: can't read nowhere"),
+        (lambda t: t.replace("limit = 2", 'index = "nowhere"'), "line 11: the index nowhere"),
+        (lambda t: t.replace('"sample"\nlimit', '"jsonl:nowhere"\nlimit'), "line 10: can't read nowhere"),
+        (lambda t: t + 'retriever = "nope"\n', "line 25: unknown retriever 'nope'"),
+    ],
+)
+def test_what_is_found_out_when_names_are_looked_up_names_the_line(grid_file, tmp_path, change, message):
+    with pytest.raises(GridError, match=rf"^\S+/fake/\S+: the grid .*grid\.toml, {re.escape(message)}"):
         run(grid_file(change(GRID)), tmp_path / "out")
     assert not (tmp_path / "out").exists()
 

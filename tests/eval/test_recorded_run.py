@@ -17,7 +17,7 @@ from askance.core.trace import Answered, Trace
 from askance.core.types import Answer, Question, Usage
 from askance.eval.datasets import Example
 from askance.eval.metrics import open_metrics
-from askance.eval.recorded_run import LOCK, RECORDS, SETTINGS, TRACES, claimed, open_run, read_run
+from askance.eval.recorded_run import LOCK, RECORDS, SETTINGS, TRACES, RunWriter, claimed, open_run, read_run
 from tests.eval.hand_made import record, settings
 from tests.runtime.test_append_only import disk_with_room_for
 
@@ -233,6 +233,19 @@ def test_other_metrics_are_scored_from_the_traces(tmp_path):
 def test_a_folder_with_other_files_is_no_place_for_a_run(tmp_path):
     (tmp_path / "thesis.tex").write_text("precious")
     refused(tmp_path, "it holds other files (thesis.tex) and no run")
+
+
+def test_what_was_opened_is_closed_where_the_rest_can_not_be(tmp_path, monkeypatch):
+    (tmp_path / "run" / TRACES).mkdir(parents=True)
+    (tmp_path / "run" / RECORDS).touch()
+    opened, closed = [], []
+    open_file, close_file = os.open, os.close
+    monkeypatch.setattr(os, "open", lambda *given: opened.append(open_file(*given)) or opened[-1])
+    monkeypatch.setattr(os, "close", lambda number: closed.append(number) or close_file(number))
+    with pytest.raises(OSError, match="directory"):
+        RunWriter(tmp_path / "run", [], 0)
+    assert len(opened) == 1
+    assert closed == opened
 
 
 @pytest.mark.parametrize("name", [RECORDS, TRACES])

@@ -15,7 +15,7 @@ from pydantic.dataclasses import dataclass as checked_dataclass
 
 from askance.ask import check_can_search
 from askance.config import STRICT, EngineConfig, PathOrNone
-from askance.core.errors import DatasetError, InputError
+from askance.core.errors import DatasetError, InputError, about
 from askance.core.knobs import name_of, short_repr
 from askance.core.ports import Encoder, Method, Retriever
 from askance.core.version import VERSION
@@ -152,14 +152,22 @@ def look_up(
         InputError: a name, file, knob or index that can't be used.
         MissingExtra: a metric's package is missing; names the pip line.
     """
-    scoring = open_metrics(cell.metrics, open_reading(cell.reading, cell.dataset))
+    with about("reading"):
+        reading = open_reading(cell.reading, cell.dataset)
+    with about("metrics"):
+        scoring = open_metrics(cell.metrics, reading)
     method = cell.make()
     cell.check_retrieval(method)
-    encoder = load_encoder(cell.encoder) if isinstance(cell.encoder, str) else cell.encoder
+    with about("encoder"):
+        encoder = load_encoder(cell.encoder) if isinstance(cell.encoder, str) else cell.encoder
     retriever: Retriever | None = None
     if not cell.is_gold and (cell.index is not None or cell.retriever != DEFAULT_RETRIEVER):
-        retriever = cell.cached_retriever(open_retriever(cell.index, cell.retriever, encoder))
-    questions = chosen(cell.dataset, read_dataset(cell.dataset, cell.limit), cell.sample, cell.ids)
+        with about("retriever" if cell.index is None else "index"):
+            retriever = cell.cached_retriever(open_retriever(cell.index, cell.retriever, encoder))
+    with about("questions"):
+        examples = read_dataset(cell.dataset, cell.limit)
+    with about("ids"):
+        questions = chosen(cell.dataset, examples, cell.sample, cell.ids)
     retriever = GoldRetrievers(tuple(questions.values())) if cell.is_gold else retriever
     check_can_search(method, retriever, encoder)
     return ReadyCell(cell, questions, method, retriever, scoring, encoder if method.needs.encoder else None)

@@ -32,7 +32,7 @@ import tomllib
 from collections.abc import Callable, Collection, Iterable, Iterator, Mapping
 from contextlib import AbstractContextManager, contextmanager, suppress
 from dataclasses import dataclass, field, replace
-from functools import cache
+from functools import cache, partial
 from itertools import groupby, product
 from pathlib import Path
 from typing import Any, cast
@@ -96,7 +96,7 @@ class Grid:
     lines: Mapping[tuple[str, ...], int] = field(default_factory=dict)
 
     def __post_init__(self) -> None:
-        self._check((), self.common, {*_OF_CELL, *_OF_ENGINE})
+        self._check((), self.common, {*_OF_CELL, *_OF_ENGINE, *_KEYS})
         for kind, known in _KEYS.items():
             tables = getattr(self, kind)
             if not isinstance(tables, Mapping) or not tables:
@@ -117,6 +117,8 @@ class Grid:
             origin = self._origin((*keys, key))
             if key not in known:
                 raise UnknownName("key", key, known, place=f"{place} of {origin}")
+            if key == "questions" and not isinstance(value, str):
+                raise GridError(f"{origin}, {place}: {key}={value!r} is no text: write NAME:FILE.")
             if key in _OF_CELL:
                 with _named(f"{origin}, {place}"):
                     Cell(dataset="", **{key: value})
@@ -149,6 +151,13 @@ class Grid:
                 with sourced.told(SETTINGS):
                     cells[name] = self._cell(_without_unused(sourced), self.datasets[dataset])
         return cells
+
+    def place_of(self, cell: str, setting: str) -> str:
+        """Where the file gives the value that a cell has of a setting; empty where it gives none."""
+        dataset, model, method = cell.split("/")
+        tables = (("methods", method), ("models", model), ("datasets", dataset), ())
+        given = [keys for keys in ((*table, setting) for table in tables) if keys in self.lines]
+        return self._origin(given[0]) if given else ""
 
     def _given(self, keys: tuple[str, ...], table: Table) -> Iterator[Given]:
         """The settings of an engine that stand in a table, each with its line."""
@@ -196,9 +205,7 @@ def read_grid(path: Path) -> Grid:
     except tomllib.TOMLDecodeError as error:
         raise GridError(f"the grid {path} is not TOML ({error}): correct it.") from error
     tables = {kind: content.pop(kind) for kind in _KEYS if kind in content}
-    for kind in ("datasets", "methods"):
-        if kind not in tables:
-            raise GridError(f"the grid {path} lacks {kind!r} at the top: add it.")
+    tables = {"datasets": {}, "methods": {}} | tables
     return Grid(**tables, common=content, place=f"the grid {path}", lines=_lines_of(text))
 
 
@@ -220,9 +227,14 @@ def _names_in(table: Table) -> Iterator[tuple[str, ...]]:
 
 
 def look_up_all(
-    cells: Mapping[str, Cell], open_retriever: OpenRetriever = open_retriever
+    cells: Mapping[str, Cell],
+    open_retriever: OpenRetriever = open_retriever,
+    place_of: Callable[[str, str], str] = lambda cell, setting: "",
 ) -> dict[str, ReadyCell]:
     """Find out all that can be wrong with any cell before the first model is loaded; see `look_up`.
+
+    Args:
+        place_of: where the value that a cell has of a setting was given, as `Grid.place_of` tells it.
 
     Raises:
         GridError: as for `look_up`, with the name of the cell.
@@ -231,18 +243,19 @@ def look_up_all(
     open_once = cast(OpenRetriever, cache(open_retriever))
     ready = {}
     for name, cell in cells.items():
-        with _named(name):
+        with _named(name, partial(place_of, name)):
             ready[name] = look_up(cell, read_once, open_once, load_once)
     return ready
 
 
 @contextmanager
-def _named(place: str) -> Iterator[None]:
+def _named(place: str, place_of: Callable[[str], str] = lambda setting: "") -> Iterator[None]:
     """What is wrong, with the cell or the place in the file, since many are looked at."""
     try:
         yield
     except InputError as error:
-        raise GridError(f"{place}: {error}") from error
+        told = ": ".join(filter(None, (place, place_of(error.setting))))
+        raise GridError(f"{told}: {error}") from error
 
 
 async def run_grid(

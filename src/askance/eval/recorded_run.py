@@ -199,7 +199,11 @@ class RunWriter:
         end_of_traces = max((record.trace_at + record.trace_bytes for record in kept), default=0)
         self._folder = folder
         self._records = AppendOnlyFile(folder / RECORDS, size_bytes)
-        self._traces = AppendOnlyFile(folder / TRACES, end_of_traces)
+        try:
+            self._traces = AppendOnlyFile(folder / TRACES, end_of_traces)
+        except OSError:
+            self._records.close()
+            raise
 
     def add(self, finished: Sequence[tuple[Record, Trace]]) -> None:
         """Keep questions with their traces; all of them are on the disk when this returns.

@@ -180,6 +180,16 @@ def test_a_second_process_and_damage_are_told(run):
         citations(run, ScriptedEntailment())
 
 
+def test_judgements_of_another_judge_are_not_taken_for_those_of_this_one(run):
+    for name in ("one", "other"):
+        citations(run, ScriptedEntailment(name=name))
+    one, other = sorted((run.folder / "judged").glob("citations-*.jsonl"))
+    other.write_bytes(one.read_bytes())
+    one.unlink()
+    with pytest.raises(RunFolderError, match=r"line 1: not what this judge begins with\. Move the file away"):
+        [citations(run, ScriptedEntailment(name=name)) for name in ("one", "other")]
+
+
 def test_a_folder_that_can_not_be_written(run):
     (run.folder / "judged").write_text("in the way")
     with pytest.raises(RunFolderError, match=r"can't write .*judged.*: "):

@@ -83,7 +83,7 @@ def open_judgements(
     path = run / FOLDER / f"{kind}-{name}.jsonl"
     try:
         with locked_folder(path.parent, LOCK):
-            kept, size_bytes = _read(path) if path.exists() else ({}, 0)
+            kept, size_bytes = _read(path, header) if path.exists() else ({}, 0)
             with closing(AppendOnlyFile(path, size_bytes)) as file:
                 if not size_bytes:
                     file.append([_line(header)])
@@ -103,13 +103,15 @@ def _line(text: str) -> bytes:
     return sealed(text.encode()) + b"\n"
 
 
-def _read(path: Path) -> tuple[dict[str, Judgement], int]:
+def _read(path: Path, header: str) -> tuple[dict[str, Judgement], int]:
     """The judgements of a file, and how many bytes of it are whole."""
     try:
         # The header and the judgements of files from before there were checksums begin in these ways.
         lines, size_bytes = unsealed_lines(path.read_bytes(), old=(b'{"format": ', b'{"id": '))
     except DamagedLine as error:
         raise _damaged(path, error.number, str(error)) from error
+    if lines and lines[0].decode(errors="replace") != header:
+        raise RunFolderError(f"{path}, line 1: not what this judge begins with. Move the file away.")
     found: dict[str, Judgement] = {}
     for number, line in enumerate(lines[1:], start=2):
         try:
