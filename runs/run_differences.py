@@ -4,12 +4,14 @@ Both depend on what else the process was doing, and had been asked before. Where
 prompt, a network computes the same numbers in another order, so that they differ in their last digits.
 """
 
+import json
 import math
 from collections import Counter
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
+from askance.core.strict_json import json_line
 from askance.eval.record import Record
 from askance.eval.recorded_run import RecordedRun
 from askance.runtime.trace_file import event_record
@@ -93,4 +95,4 @@ def _largest(pairs: Iterable[tuple[Any, Any]]) -> float:
 
 
 def _events(run: RecordedRun, record: Record) -> Sequence[Mapping[str, Any]]:
-    return [event_record(event) for event in run.trace(record)]
+    return [json.loads(json_line(event_record(event))) for event in run.trace(record)]
