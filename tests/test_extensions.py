@@ -63,7 +63,7 @@ class Bare:
     """Lacks what a method has."""
 
 
-def model(reply="Bonn"):
+def model(reply="Bonn", port="", what=""):
     return ScriptedModel([f" So the answer is {reply}."] * 9)
 
 
@@ -137,7 +137,9 @@ def test_a_method_and_a_retriever_of_somebody_s_own(ours, run, method, retriever
     assert open_engine(method=method, retriever=retriever, model="scripted").ask(TOWN).answer.text == "Bonn"
 
 
-@pytest.mark.parametrize("spec", ["ours", "ours:Rhine", "ours_ext:model", "ours_ext:model?reply=Rhine"])
+@pytest.mark.parametrize(
+    "spec", ["ours", "ours:Rhine", "ours_ext:model", "ours_ext:model?reply=Rhine&port=80&what=b"]
+)
 def test_a_model_of_somebody_s_own(ours, spec):
     expected = "Rhine" if "Rhine" in spec else "Bonn"
     assert open_engine(method="closed_book", model=spec).ask("?").answer.short == expected

@@ -151,6 +151,15 @@ def test_folders_that_hold_no_encoder(tmp_path, folder):
         load_encoder(f"hf:{damaged}")
 
 
+def test_an_encoder_with_an_adapter(folder, tmp_path):
+    peft = pytest.importorskip("peft")
+    made = pytest.importorskip("sentence_transformers").SentenceTransformer(str(folder), device="cpu")
+    made.add_adapter(peft.LoraConfig(target_modules=["query"], task_type="FEATURE_EXTRACTION"))
+    made.save_pretrained(str(tmp_path / "adapted"))
+    assert (tmp_path / "adapted" / "adapter_config.json").is_file()
+    assert embed(load_encoder(f"hf:{tmp_path / 'adapted'}?device=cpu"), "the river").shape == (1, 32)
+
+
 def test_a_name_on_the_hub_out_of_reach(monkeypatch):
     monkeypatch.setenv("HF_HUB_OFFLINE", "1")
     monkeypatch.setattr("huggingface_hub.constants.HF_HUB_OFFLINE", True)

@@ -192,6 +192,24 @@ def test_a_pass_that_breaks_spoils_nothing(both, monkeypatch):
     check(request, weights, logits)
 
 
+def test_where_memory_runs_out_what_was_found_for_a_text_goes_too(both, monkeypatch):
+    network, weights, logits = both
+    pool = network.backend._pool
+    batch = computed(network, Fixed([*PROMPT[:7], 8]))
+    take = pool.take
+
+    def no_room_beside_others(num_tokens):
+        if pool.layers:
+            raise RuntimeError("out of memory")
+        return take(num_tokens)
+
+    monkeypatch.setattr(pool, "take", no_room_beside_others)
+    request = Fixed(PROMPT)
+    batch.put(request)
+    assert [error for _ in range(40) for _, error in batch.step()] == [None]
+    check(request, weights, logits)
+
+
 @pytest.mark.parametrize("model_type", ["bloom", "falcon"])
 def test_a_model_beside_the_interface_has_no_attention_but_works(model_type):
     module = tiny_module(model_type, n_layer=2, n_head=4)

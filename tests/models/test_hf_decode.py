@@ -397,6 +397,16 @@ def test_top_k_and_top_p_leave_out_the_improbable():
     assert drawn(top_k=1)[1] == 1
 
 
+@pytest.mark.parametrize(
+    ("options", "kept"), [({"top_k": 1}, 1), ({"top_k": 2}, 2), ({"top_p": 0.3}, 1), ({"top_p": 0.5}, 2)]
+)
+def test_no_more_are_kept_where_several_are_as_probable(options, kept):
+    logits, sampling = torch.tensor([1.0, 3.0, 3.0, 3.0, 0.0]), Sampling(1, temperature=1.0, **options)
+    found = row(logits).probabilities(sampling)
+    assert (found > 0).sum() == kept
+    assert (found[[0, 4]] == 0).all()
+
+
 def test_an_impossible_token_is_never_drawn():
     logits = torch.tensor([-torch.inf, 0.0, -torch.inf])
     chooser = Chooser(Sampling(1, temperature=5.0), ("k",), 0, "m")

@@ -5,7 +5,7 @@ import torch
 from tests.models.tiny import byte_level_tokenizer, save_tiny, sentencepiece_tokenizer, tiny_module
 
 from askance.models.hf import load_hf
-from askance.models.hf.fingerprint import model_fingerprint
+from askance.models.hf.fingerprint import _row_sums, model_fingerprint
 from askance.models.hf.model import encoding_of
 
 
@@ -54,3 +54,12 @@ def test_so_does_how_text_is_read(make, change):
     tokenizer = make()
     change(tokenizer)
     assert made(tokenizer=tokenizer) != made(tokenizer=make())
+
+
+@pytest.mark.parametrize("dtype", [torch.float32, torch.bfloat16])
+def test_weights_are_not_copied_for_it(dtype):
+    weights = torch.zeros(64, 64, dtype=dtype)
+    cpu = torch.profiler.ProfilerActivity.CPU
+    with torch.profiler.profile(activities=[cpu], profile_memory=True) as used:
+        _row_sums(weights)
+    assert max(each.self_cpu_memory_usage for each in used.key_averages()) < weights.nbytes

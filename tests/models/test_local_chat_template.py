@@ -91,6 +91,10 @@ ENDLESS = {
     "a power": "{{ 9 ** (9 ** 9) }}",
     "a product": "{% set ns = namespace(x=9) %}{% for i in range(99) %}{% set ns.x = ns.x * ns.x %}"
     "{% endfor %}",
+    "a sum": "{% set ns = namespace(x=9) %}{% for i in range(90000) %}{% set ns.x = ns.x + ns.x %}"
+    "{% endfor %}",
+    "a difference": "{% set n = namespace(x=9) %}{% for i in range(90000) %}{% set n.x = n.x - (0 - n.x) %}"
+    "{% endfor %}",
     "a width": "{{ '%0999999999d' % 5 }}",
     "a width as an argument": "{{ '%0*d' % (999999999, 5) }}",
     "a width of format": "{{ '{:999999999}'.format(5) }}",

@@ -147,3 +147,26 @@ def test_without_a_limit_of_tokens_prompts_are_not_tokenised_for_it():
     session = session_of(calls=9)
     asyncio.run(model_in(session, Uncounted()).attend("one two", bos=False))
     assert session.num_calls == 1
+
+
+class Uncountable(ScriptedModel):
+    def count(self, prompt):
+        raise OSError("no vocabulary")
+
+    tokenize = count
+
+
+@pytest.mark.parametrize(
+    "call",
+    [
+        lambda model: model.generate(GenerateRequest(PROMPT, Sampling(5), key=("draft",))),
+        lambda model: model.score(PROMPT, ["yes"]),
+        lambda model: model.attend("red", bos=True),
+    ],
+)
+def test_a_prompt_that_can_not_be_counted_is_a_failure_of_the_model(call):
+    session = session_of(tokens=1000)
+    with pytest.raises(ModelFailure, match=r"answer model scripted, .*: OSError: no vocabulary"):
+        asyncio.run(call(model_in(session, Uncountable())))
+    assert [event.message for event in session.trace.events] == ["no vocabulary"]
+    assert session.num_calls == 0

@@ -128,7 +128,7 @@ def _last_line(error: BaseException) -> str:
     return f"{line.strip()}{place}."
 
 
-def make_extension(factory: Any, what: str, *arguments: Any, **options: Any) -> Any:
+def make_extension(factory: Any, what: str, /, *arguments: Any, **options: Any) -> Any:
     """What a class or function of an extension makes; an object that is none of these, itself.
 
     Raises:

@@ -181,13 +181,13 @@ def _extension(role: str, named: str) -> tuple[ModelKind, str] | None:
         return None
     factory, place = found
 
-    def make(*places: str, port: type, **options: str) -> Any:
+    def make(port: type, /, *places: str, **options: str) -> Any:
         what = f"the {port.__name__.lower()} {named}"
         made = make_extension(factory, what, *places, **options)
         check_port(made, port, what)
         return made
 
-    model, encoder, judge = (partial(make, port=port) for port in (Model, Encoder, Entailment))
+    model, encoder, judge = (partial(make, port) for port in (Model, Encoder, Entailment))
     kind = ModelKind(named, "a plug-in", str, model, encoder=encoder, entailment=judge, takes_time=False)
     return kind, place
 

@@ -128,6 +128,7 @@ class Batch(Generic[S, B]):
                 if not (self._running or self.cache.num_tokens or self._backend.num_reserved):
                     self._over.append((request, error))
                     continue
+                block = None  # who holds keys and values keeps their memory
                 self.cache.clear()
                 self._backend.give_back()
                 self._waiting.appendleft(request)

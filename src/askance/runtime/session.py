@@ -5,9 +5,10 @@ A method is given nothing but these wrappers. What goes beyond a limit is refuse
 
 import asyncio
 import time
-from collections.abc import AsyncIterator, Sequence
+from collections.abc import AsyncIterator, Callable, Sequence
 from contextlib import asynccontextmanager
 from dataclasses import dataclass, replace
+from functools import partial
 from typing import ClassVar
 
 from askance.core.errors import AskanceError, LimitReached, ModelFailure, RetrieverFailure
@@ -70,8 +71,10 @@ class Session:
         return None if self.budget.tokens is None else self.budget.tokens - self.num_tokens
 
     @asynccontextmanager
-    async def call(self, place: str, kind: type[AskanceError], num_tokens: int = 0) -> AsyncIterator[None]:
-        """One call with a prompt of so many tokens: what it notes, and how it fails, is traced.
+    async def call(
+        self, place: str, kind: type[AskanceError], count: Callable[[], int] = lambda: 0
+    ) -> AsyncIterator[None]:
+        """One call with a prompt of as many tokens as `count` says: what it notes, how it fails, is traced.
 
         Raises:
             LimitReached: it can't be made, or the time is over while it is made.
@@ -86,7 +89,7 @@ class Session:
 
         try:
             with noted(take_note):
-                self._begin(num_tokens)
+                self._begin(count())
                 async with asyncio.timeout(self._seconds_left):
                     yield
         except INTERRUPTIONS:
@@ -160,7 +163,7 @@ class SessionModel(WrappedModel):
         session, sampling, n = self._session, request.sampling, request.n
         began, watch = time.perf_counter(), None if request.watch is None else _Guarded(request.watch)
         place = f"{self._place}, {' '.join(map(str, request.key))}"
-        async with session.call(place, ModelFailure, n * self._num_tokens(request.prompt)):
+        async with session.call(place, ModelFailure, lambda: n * self._num_tokens(request.prompt)):
             room = session.room(sampling.max_tokens, n)
             limited, key = replace(sampling, max_tokens=room), (*session.scope, *request.key)
             session.num_tokens += n * room
@@ -183,8 +186,8 @@ class SessionModel(WrappedModel):
 
     async def score(self, prompt: Prompt, options: Sequence[str]) -> tuple[Scored, ...]:
         began = time.perf_counter()
-        num_tokens = self._num_tokens(prompt, *options)
-        async with self._session.call(f"{self._place}, score", ModelFailure, num_tokens):
+        place, count = f"{self._place}, score", partial(self._num_tokens, prompt, *options)
+        async with self._session.call(place, ModelFailure, count):
             scores = await self._model.score(prompt, options)
         self._session.trace.add(
             ScoredOptions,
@@ -200,7 +203,8 @@ class SessionModel(WrappedModel):
 
     async def attend(self, text: str | TokenIds, *, bos: bool) -> Attention:
         began = time.perf_counter()
-        async with self._session.call(f"{self._place}, attend", ModelFailure, self._num_tokens(text)):
+        place, count = f"{self._place}, attend", partial(self._num_tokens, text)
+        async with self._session.call(place, ModelFailure, count):
             attention = await self._model.attend(text, bos=bos)
         seconds = time.perf_counter() - began
         num_tokens = len(attention.ids)

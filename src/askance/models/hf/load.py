@@ -186,7 +186,8 @@ def source(name: str, marks: Sequence[str] = ("config.json",)) -> tuple[str, str
             raise MissingExtra("accelerate", "local", f"reading {path.name}")
         return str(path.parent), path.name
     if path.is_dir():
-        if (path / ADAPTER_CONFIG).is_file():
+        # An encoder with an adapter names its base, which sentence-transformers puts it on.
+        if (path / ADAPTER_CONFIG).is_file() and not (path / "modules.json").is_file():
             raise ModelSpecError(
                 f"folder {name!r} holds an adapter, where a model that stands by itself is needed: name its "
                 "base, or merge the adapter and save the result."

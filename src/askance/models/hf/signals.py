@@ -6,7 +6,6 @@ import numpy as np
 import torch
 from numpy.typing import NDArray
 from torch import Tensor
-from transformers import TemperatureLogitsWarper, TopKLogitsWarper, TopPLogitsWarper
 
 from askance.core.types import Sampling
 from askance.models.local.decode import LEAST_LOGPROB
@@ -44,16 +43,21 @@ class Row:
 
     def probabilities(self, sampling: Sampling) -> NDArray[np.float64]:
         """The probabilities after temperature, top-k and top-p, in this order: others are 0."""
-        warpers = [TemperatureLogitsWarper(float(sampling.temperature))]
-        if sampling.top_k:
-            warpers.append(TopKLogitsWarper(sampling.top_k))
+        scaled = self.logits.double() / sampling.temperature
+        kept = torch.arange(len(scaled), device=scaled.device)
+        if 0 < sampling.top_k < len(scaled):
+            # As many as that, also where more are equal: in a coarse precision many are.
+            kept = scaled.topk(sampling.top_k).indices.sort().values
+        found = torch.zeros_like(scaled)
+        found[kept] = torch.softmax(scaled[kept], dim=-1)
         if sampling.top_p < 1:
-            warpers.append(TopPLogitsWarper(float(sampling.top_p)))
-        scores = self.logits[None].double()
-        for warper in warpers:
-            scores = warper(None, scores)
-        found: NDArray[np.float64] = torch.softmax(scores[0], dim=-1).cpu().numpy()
-        return found
+            # These are a few tokens, as a rule: to sort the whole vocabulary would take most of the time.
+            ordered, places = found[kept].sort(descending=True, stable=True)
+            # A token is kept while those before it have not yet reached top_p, so the first always is.
+            beyond = ordered.cumsum(dim=-1) - ordered >= sampling.top_p
+            found[kept[places[beyond]]] = 0
+        probabilities: NDArray[np.float64] = found.cpu().numpy()
+        return probabilities
 
 
 def rows_of(logits: Tensor) -> list[Row]:

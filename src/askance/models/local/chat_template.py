@@ -79,7 +79,7 @@ class ChatTemplate:
 class _Bounded(ImmutableSandboxedEnvironment):
     """The sandbox of transformers, in which each step is counted."""
 
-    intercepted_binops = frozenset(["*", "**", "+", "%"])
+    intercepted_binops = frozenset(["*", "**", "+", "-", "%"])
 
     def __init__(self, **settings: Any) -> None:
         super().__init__(**settings)
@@ -98,7 +98,7 @@ class _Bounded(ImmutableSandboxedEnvironment):
         """An operator between two values."""
         if operator == "**" and isinstance(right, int) and right > _MOST_POWER:
             raise TemplateError("it makes a number without end")
-        _check((left, right) if operator != "+" else ())
+        _check(() if operator in ("+", "-") else (left, right))
         if operator == "%" and isinstance(left, str):
             _check_format(left)
         return _spent(super().call_binop(context, operator, left, right))
@@ -174,8 +174,9 @@ def _spend(num_steps: int) -> None:
 
 
 def _spent(value: Any) -> Any:
-    """The value of a step, which costs more if it is long."""
-    _spend(1 + (len(value) if isinstance(value, _SIZED) else 0) // _PER_STEP)
+    """The value of a step, which costs more if it is long; a number is as long as its bits."""
+    length = len(value) if isinstance(value, _SIZED) else value.bit_length() if isinstance(value, int) else 0
+    _spend(1 + length // _PER_STEP)
     return value
 
 
