@@ -120,6 +120,17 @@ def test_a_direct_answer_is_asked_for_with_the_bare_question():
     assert shown(Prompts(raw, QUESTION).da(), raw) == f"{asked}\nAnswer:"
 
 
+def test_a_judged_path_has_a_line_for_each_step():
+    chat, raw = ScriptedModel(), ScriptedModel(capabilities=RAW)
+    steps = (("Plan", "Which\nriver?"), ("Answer", "The Arno."))
+    asked = f"{OWN.judge}\n\n{ASKED}\nPlan: Which river?\nAnswer: The Arno.\n"
+    in_chat = shown(Prompts(chat, QUESTION).judge(steps), chat)
+    assert in_chat.endswith(
+        f"judge how questions are being answered.<|end|><|user|>{asked}<|end|><|assistant|>"
+    )
+    assert shown(Prompts(raw, QUESTION).judge(steps), raw).endswith(f"answered. {asked}Judgement:")
+
+
 def test_options_stand_below_the_question():
     model = ScriptedModel(capabilities=RAW)
     question = Question("q", "Which?", task="choice", options=("the Arno", "the Po"))

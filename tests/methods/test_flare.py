@@ -125,6 +125,12 @@ def test_it_ends(replies, expected):
     assert len(model.prompts) == len(replies)
 
 
+def test_where_nothing_is_written_no_token_is_spoken_of():
+    result, _, _ = run([" One fact. And", ""])
+    told = [decision.why for decision in result.trace.decisions if decision.name == "retrieve"]
+    assert told == ["the least probable token has 0.99, above 0.8", "nothing more was written"]
+
+
 def test_a_repeated_sentence_is_named_as_the_reason():
     result, _, _ = run([" One fact. And", " One fact. And"])
     assert (result.trace.decisions[-1].name, result.trace.decisions[-1].outcome) == ("end", "stop")

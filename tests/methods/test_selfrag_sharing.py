@@ -7,10 +7,13 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from askance.ask import ask
-from askance.core.trace import Generated, ScoredOptions
-from askance.core.types import Passage
+from askance.core.ports import Run
+from askance.core.trace import Generated, ScoredOptions, Trace
+from askance.core.types import Hit, Passage
+from askance.methods.budget import NoRoom
 from askance.methods.prompts import Wording
 from askance.methods.selfrag.method import Selfrag
+from askance.methods.selfrag.segments import Path, Segment
 from askance.methods.selfrag.tokens import (
     FULLY,
     IRRELEVANT,
@@ -76,6 +79,57 @@ def test_what_comes_next_is_asked_behind_what_is_gone_on_from():
     assert found == {"written": 15, "search": 3, "relevant": 5, "fully": 6, "1": 2}, (
         "at the start, and behind two"
     )
+
+
+class Unhurried(ScriptedScorer):
+    """Finds every passage relevant, after a while."""
+
+    async def judge(self, group, hit, so_far, said, *, key):
+        await asyncio.sleep(0.01)
+        return {RELEVANT: 1.0, IRRELEVANT: 0.0}
+
+
+def test_a_segment_without_room_leaves_others_the_judgement_of_their_passage():
+    """Its call fails while both wait for the judgement."""
+    model = ScriptedModel(lambda prompt, key: NoRoom("full") if key[0] == "a" else " It is so.")
+    run, hit = Run({"answer": model}, ScriptedRetriever([]), Trace(None)), Hit(PASSAGES[0], 1.0, 1)
+    writer = Selfrag().writer(QUESTION, run, Unhurried(), None)
+
+    async def written(*keys):
+        work = (writer.write(Path(), "retrieve", hit, key=(key,), whole=False) for key in keys)
+        return await asyncio.gather(*work)
+
+    async def in_two_steps():
+        return [*await written("a", "b"), *await written("a"), *await written("c")]
+
+    segments = asyncio.run(in_two_steps())
+    assert [each.text for each in segments] == ["", "It is so.", "", "It is so."]
+    assert [each.labels for each in segments] == [set(), {RELEVANT}, set(), {RELEVANT}]
+
+
+def test_an_empty_segment_is_not_judged_by_its_passage():
+    """That the answer is over is no statement which an irrelevant passage could spoil."""
+
+    def reply(prompt, key):
+        return "" if "It is so." in prompt else " It is so. More"
+
+    scorer = ScriptedScorer(
+        relevances=lambda passage: (
+            {RELEVANT: 1.0, IRRELEVANT: 0.0} if passage == "Text 0." else {RELEVANT: 0.0, IRRELEVANT: 1.0}
+        )
+    )
+    method = Selfrag(
+        form="long", mode="always", max_segments=2, wording=PLAIN, elicit=False, reject_irrelevant=True
+    )
+    steps = tried(asked(Judged(method, scorer), ScriptedModel(reply), PASSAGES[:2]))
+    assert (steps["0.2"].rejected, steps["0.1.2"].rejected) == ("its passage is irrelevant", "")
+
+
+def test_judgements_read_the_answer_as_it_was_written():
+    """Where the model leaves no blank between two sentences, as in Japanese, none is put there."""
+    said = ("東京です。", "川です。\n", " End.")
+    path = Path(tuple(Segment(each, "none") for each in said))
+    assert path.text == "東京です。川です。 End."
 
 
 def test_a_dropped_segment_is_told_with_its_bound():

@@ -75,6 +75,18 @@ def test_the_search_ends_when_nothing_new_is_left():
     assert tree.num_rollouts == 4
 
 
+def test_a_rollout_goes_on_below_nodes_with_nothing_left_to_try():
+    """The first one comes as far as "aa", where it has no room; the next is not spent on "a"."""
+    rules, _ = game(letters="a")
+
+    async def draw(node, action, rollout):
+        return None if node.state == "aa" and not rollout else await rules.draw(node, action, rollout)
+
+    tree = run(replace(rules, draw=draw), rollouts=2)
+    assert [node.state for node in tree.terminals] == ["aaa"]
+    assert (tree.num_rollouts, tree.num_failed) == (2, 1)
+
+
 def test_terminals_may_be_visited_again_where_that_is_wanted():
     rules, drawn = game(letters="ab", length=1)
     tree = run(rules, rollouts=10, wave=2, revisits=True)

@@ -95,6 +95,7 @@ def decide(trace: Trace, sentence: Generation, search_below: float, mask_below: 
     above = "above" if least > search_below else "not above"
     why = f"the least probable token has {least:.2f}, {above} {search_below:g}"
     why += "" if query or least > search_below else ": there is nothing to ask"
+    why = why if tokens else "nothing more was written"
     read = {"threshold": search_below, "words": tuple(signals), "numbers": {"least probability": least}}
     outcome = "search" if query else "keep"
     return trace.decide("retrieve", outcome, why, query=query, signal="token probability", **read)

@@ -142,7 +142,8 @@ class Prompts:
         """Whether a path leads to the right answer: a label and what was said of each of its steps."""
         lines = [(Span(f"\n{label}: "), _line(said)) for label, said in steps]
         judging = replace(self.words, system=_JUDGING)
-        parts = (*self._asked, *chain.from_iterable(lines))
+        ending = (Span("\n"),) if "chat" in self.model.capabilities else ()
+        parts = (*self._asked, *chain.from_iterable(lines), *ending)
         return replace(self, words=judging)._prompt(self.words.judge, parts, "Judgement:")
 
     @property

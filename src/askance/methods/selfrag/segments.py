@@ -83,7 +83,7 @@ class Path:
     @property
     def text(self) -> str:
         """Its words on one line."""
-        return " ".join(segment.text for segment in self.segments)
+        return " ".join(self.written.split())
 
     @property
     def in_use(self) -> Hit | None:

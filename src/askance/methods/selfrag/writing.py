@@ -57,7 +57,7 @@ class Writer(ABC):
             self.was_short = True
             self.run.trace.decide("segment", "no room", str(why))
             return Segment("", action, hit)
-        segment = self._judged(segment, relevance)
+        segment = self._judged(segment, relevance if segment.text else {})
         if not whole or not segment.text:
             return segment
         answer = f"{path.text} {segment.text}".strip()
@@ -90,7 +90,9 @@ class Writer(ABC):
         """The retrieve tokens' probabilities at the end of a path with a segment."""
         if self.scorer is None:
             return path.segments[-1].onward
-        return await self._told("retrieve", path.in_use, path.text, key=(*key, "onward"))
+        *before, last = path.segments
+        so_far = f"{''.join(segment.written for segment in before)} {last.text}"
+        return await self._told("retrieve", path.in_use, so_far, key=(*key, "onward"))
 
     async def utility(self, path: Path) -> Distribution:
         """How useful the answer is as it stands."""
@@ -116,9 +118,17 @@ class Writer(ABC):
         """Whether a passage helps; asked once for the whole question, since no text counts."""
         if hit is None:
             return {}
-        if hit.passage not in self._relevances:
-            self._relevances[hit.passage] = asyncio.ensure_future(self._told("relevance", hit, key=key))
-        return await self._relevances[hit.passage]
+        asked = self._relevances.get(hit.passage)
+        if asked is None or asked.cancelled():
+            asked = asyncio.ensure_future(self._told("relevance", hit, key=key))
+            self._relevances[hit.passage] = asked
+        try:
+            return await asked
+        except asyncio.CancelledError:  # with it, if not with another segment, which asked and had no room
+            task = asyncio.current_task()
+            if task is None or task.cancelling():
+                raise
+            return await self._relevance(hit, key)
 
     async def _told(
         self, group: Group, hit: Hit | None = None, so_far: str = "", said: str = "", *, key: Key
