@@ -2,9 +2,10 @@
 
     vectors/000002.f32      a segment: rows of little-endian float32, no header
 
-Rows are only ever added to a segment, also by a later generation, which has a link to the file. Which of them
-are in use is in the ledger, so rows behind the last commit, left by a kill, belong to nobody. A generation
-has one segment; those of earlier versions have several.
+Rows are only ever added to a segment, also by a later generation, which has a link to the file; and behind
+all that is there, since an earlier generation may have in use what a later one has not. Which rows are in use
+is in the ledger, so rows behind the last commit, left by a kill, belong to nobody. A generation has one
+segment; those of earlier versions have several.
 """
 
 import os
@@ -45,8 +46,7 @@ class VectorWriter:
         segments = ledger.segments()
         for each in segments:
             map_rows(segment_path(folder, each.number), each.end, dimensions)
-        last = segments[-1] if segments else Segment(1, 0, 0)
-        self._append_to(last.number, last.end)
+        self._append_to(segments[-1].number if segments else 1)
 
     def add(self, document: Encoded, vectors: NDArray[np.float32]) -> None:
         """Add the vectors of a document, a row for each of its passages."""
@@ -68,7 +68,9 @@ class VectorWriter:
         if len(segments) <= 1 and 2 * num_live >= self._num_rows:
             return
         self._file.close()
-        self._append_to(self._segment + 1, 0)
+        # One may be there, left by a kill, or in use in an earlier generation alone.
+        segment_path(self._folder, self._segment + 1).unlink(missing_ok=True)
+        self._append_to(self._segment + 1)
         for segment in segments:
             rows = map_rows(segment_path(self._folder, segment.number), segment.end, self.dimensions)
             for document in self._ledger.encoded_in(segment.number):
@@ -82,13 +84,14 @@ class VectorWriter:
         sync(self._folder)
 
     def close(self) -> None:
-        """End; what was not committed is cut off when the segment is gone on with."""
+        """End; what was not committed belongs to nobody."""
         self._file.close()
 
-    def _append_to(self, segment: int, num_rows: int) -> None:
-        self._segment, self._num_rows = segment, num_rows
-        self._file = segment_path(self._folder, segment).open("ab")
-        self._file.truncate(num_rows * 4 * self.dimensions)
+    def _append_to(self, segment: int) -> None:
+        path, row_bytes = segment_path(self._folder, segment), 4 * self.dimensions
+        self._segment, self._file = segment, path.open("ab")
+        self._num_rows = path.stat().st_size // row_bytes
+        self._file.truncate(self._num_rows * row_bytes)  # cuts off part of a row, which a kill left
 
 
 class FlatIndex:
@@ -102,7 +105,7 @@ class FlatIndex:
         ledger: says which of their rows are in use.
 
     Raises:
-        Damaged: the files are damaged: too short, or with rows that are no vectors of length 1.
+        Damaged: the files are damaged: too short, or with rows in use that are no vectors of length 1.
         OSError, sqlite3.Error: they can't be read.
     """
 
@@ -111,8 +114,9 @@ class FlatIndex:
         self._ledger = Ledger(ledger, is_finished=True)
         # One connection to SQLite must not be used by two threads at a time.
         self._lock = threading.Lock()
-        self._rows = [(each, self._open(folder, each)) for each in self._ledger.segments()]
-        self._is_dead = {each.number: self._dead(each) for each, _ in self._rows if each.live < each.end}
+        segments = self._ledger.segments()
+        self._is_dead = {each.number: self._dead(each) for each in segments if each.live < each.end}
+        self._rows = [(each, self._open(folder, each)) for each in segments]
         self.num_vectors = sum(segment.live for segment, _ in self._rows)
 
     def best(self, query: NDArray[np.float32], limit: int) -> list[tuple[float, Place]]:
@@ -123,7 +127,8 @@ class FlatIndex:
         """
         found: list[tuple[float, Place]] = []
         for segment, rows in self._rows:
-            scores = rows @ query
+            with np.errstate(all="ignore"):  # rows that are not in use may hold anything
+                scores = rows @ query
             if segment.number in self._is_dead:
                 scores[self._is_dead[segment.number]] = -np.inf
             num_found = min(limit, segment.live)
@@ -145,7 +150,7 @@ class FlatIndex:
     def _open(self, folder: Path, segment: Segment) -> NDArray[np.float32]:
         path = segment_path(folder, segment.number)
         rows = np.asarray(map_rows(path, segment.end, self.dimensions))
-        check_rows(rows, str(path))
+        check_rows(rows, str(path), self._is_dead.get(segment.number))
         return rows
 
     def _dead(self, segment: Segment) -> NDArray[np.bool_]:
@@ -175,13 +180,15 @@ def map_rows(path: Path, num_rows: int, dimensions: int) -> NDArray[np.float32]:
     return np.memmap(path, dtype="<f4", mode="r", shape=(num_rows, dimensions))
 
 
-def check_rows(rows: NDArray[np.float32], what: str) -> None:
-    """Raises Damaged unless all rows are vectors of length 1."""
+def check_rows(rows: NDArray[np.float32], what: str, is_dead: NDArray[np.bool_] | None = None) -> None:
+    """Raises Damaged unless all rows that are not dead are vectors of length 1."""
     for start in range(0, len(rows), _BLOCK_ROWS):
         block = rows[start : start + _BLOCK_ROWS]
         # Infinite and other strange numbers are what is looked for here.
         with np.errstate(all="ignore"):
             is_off = ~(np.abs(np.einsum("ij,ij->i", block, block) - 1) <= 2 * _LENGTH_TOLERANCE)
+        if is_dead is not None:
+            is_off &= ~is_dead[start : start + _BLOCK_ROWS]
         if is_off.any():
             raise Damaged(f"{what}: row {start + int(is_off.argmax()):,} is no vector of length 1")
 
