@@ -113,6 +113,14 @@ def test_encoding_goes_on_from_the_last_checkpoint(tmp_path, write_rows):
     check_vectors(index, NUM_ROWS)
 
 
+def test_a_kill_within_a_checkpoint_of_vectors_leaves_the_one_before(tmp_path, write_rows):
+    source, index = write_rows(tmp_path / "rows.jsonl", *mixed_rows("new")), tmp_path / "index"
+    with start(BUILD_AND_DIE, source, index, 300, "ledger.Ledger.commit", 3, "before") as process:
+        process.wait()
+    report = build_index([source], index, encoder=ScriptedEncoder())
+    assert (report.added, report.encoded) == (0, NUM_ROWS - 600)
+
+
 def test_a_full_disk_is_told_and_leaves_the_old_index(tmp_path, write_rows, found):
     source, index = write_rows(tmp_path / "rows.jsonl", *rows_of("old")), tmp_path / "index"
     build_index([source], index, encoder=ScriptedEncoder(64))
