@@ -152,6 +152,11 @@ def test_a_time_to_wait_may_be_none(said, expected):
     assert after_seconds({}) is None
 
 
+def test_halves_of_a_character_are_no_text(server):
+    server.faults.append(Fault(events=[event("a\ud83d"), event("\ude00", finish="stop")]))
+    assert write(model_of(server))[0].text == "a\ufffd\ufffd"
+
+
 @pytest.mark.parametrize("deep", ["[" * 100_000, '{"a":' * 100_000])
 def test_json_without_a_bottom(server, deep):
     server.faults += [Fault(body=deep), Fault(events=[deep]), Fault(400, body=deep), Fault(body=deep)]
@@ -219,10 +224,26 @@ def test_a_redirect_within_the_server_is_followed(server):
     assert first.body == second.body
 
 
+def test_nothing_is_read_of_what_a_redirect_holds(server):
+    """It may be compressed, and then has any size."""
+    bomb = {"Location": "/v1/again/completions", "Content-Encoding": "gzip"}
+    server.faults.append(Fault(307, headers=bomb, body="this is no gzip"))
+    (written,) = write(model_of(server))
+    assert written.text == " It is Bonn. So"
+
+
+def test_redirects_in_a_circle_are_followed_so_far_and_no_farther(server):
+    server.faults += [Fault(307, headers={"Location": "/v1/completions"}, body="")] * 30
+    with pytest.raises(ModelUnavailable, match="more than 20 redirects"):
+        write(model_of(server))
+    assert len(server.requests) == 20
+
+
 def test_a_redirect_that_would_lose_the_prompt(server):
     server.faults.append(Fault(303, headers={"Location": "/v1/elsewhere"}, body=""))
     with pytest.raises(ModelSpecError, match="sends on to"):
         write(model_of(server))
+    assert len(server.requests) == 1
 
 
 PAGE = "<!DOCTYPE html>\n<html><body>The context length of this page: too many tokens</body></html>"

@@ -295,12 +295,20 @@ def test_a_host_without_a_scheme_is_no_model_of_the_default_server(name, environ
         ("@http://host/v1", "names no model"),
         ("m@http://", "is no URL"),
         ("m@http://host:port/v1", "can't be read"),
+        ("m@http://host:99999/v1", "is no URL of a server"),
         ("m", "api.openai.com/v1 wants a key"),
     ],
 )
 def test_servers_that_can_not_be_asked(name, told):
     with pytest.raises(ModelSpecError, match=told):
         load_openai(name, {}, environment={})
+
+
+@pytest.mark.parametrize("key", ["sk-very\nsecret", "sk-\x1bsecret", "sk-geheimnißsecret"])
+def test_a_key_that_can_not_be_sent_is_refused_and_not_shown(key):
+    with pytest.raises(ModelSpecError, match="OPENAI_API_KEY holds a character that can't be sent") as raised:
+        load_openai("m@http://host/v1", {"chat": "1"}, environment={"OPENAI_API_KEY": key})
+    assert "secret" not in str(raised.value)
 
 
 @pytest.mark.parametrize(

@@ -266,7 +266,7 @@ def test_options_of_a_specification_are_not_ignored():
 
 
 def test_the_key_is_sent_and_never_shown(monkeypatch, caplog):
-    monkeypatch.setenv("OPENAI_API_KEY", KEY)
+    monkeypatch.setenv("OPENAI_API_KEY", f"{KEY}\n")  # as a file of secrets has it
     caplog.set_level(logging.DEBUG)
     with ScriptedServer(key=KEY) as server:
         right = model_of(server)

@@ -1,6 +1,9 @@
 """Answers that are not streamed as they should be."""
 
 import asyncio
+import json
+import socket
+import threading
 
 import pytest
 from runs.scripted_server import Fault, ScriptedServer
@@ -8,6 +11,7 @@ from tests.models.served import ALL, RAW, event, model_of, texts, told, write
 
 from askance.core.errors import ModelFailure, ModelSpecError, ModelUnavailable
 from askance.core.types import GenerateRequest, Sampling, Want
+from askance.loading import load_model
 from askance.models.scripted import ScriptedModel
 
 
@@ -94,3 +98,23 @@ def test_connections_are_used_again(server, num_requests):
     asyncio.run(twice())
     assert len(server.requests) == 2 * num_requests
     assert server.num_connections == num_requests
+
+
+def test_an_answer_ends_with_its_last_event_also_where_the_connection_stays_open():
+    has_answer = threading.Event()
+
+    def answer(listening):
+        connection, _ = listening.accept()
+        with connection:
+            told = f"data: {json.dumps(event(' It', finish='length'))}\n\ndata: [DONE]\n\n"
+            connection.sendall(f"HTTP/1.1 200 OK\r\nContent-Type: text/event-stream\r\n\r\n{told}".encode())
+            has_answer.wait()
+
+    with socket.create_server(("127.0.0.1", 0)) as listening:
+        answering = threading.Thread(target=answer, args=(listening,), daemon=True)
+        answering.start()
+        url = f"http://127.0.0.1:{listening.getsockname()[1]}/v1"
+        (written,) = write(load_model(f"openai:tiny@{url}?{ALL}&timeout=5&attempts=1"))
+        has_answer.set()
+        answering.join()
+    assert written.text == " It"

@@ -8,11 +8,12 @@ import time
 import pytest
 from tests.retrieval.conftest import rows_file
 from tests.retrieval.test_draft import DIES, NUM_ROWS, rows_of, start, version_of
-from tests.retrieval.vectors import CountingEncoder, check_vectors, files_of_vectors
+from tests.retrieval.vectors import CountingEncoder, check_vectors, files_of_vectors, search
 
-from askance.core.errors import BadIndex
+from askance.core.errors import BadIndex, ModelFailure
 from askance.models.scripted import ScriptedEncoder
 from askance.retrieval.build import build_index
+from askance.retrieval.dense import open_dense
 from askance.retrieval.store import open_store
 
 BUILD = """
@@ -112,6 +113,14 @@ def test_encoding_goes_on_from_the_last_checkpoint(tmp_path, write_rows):
     check_vectors(index, NUM_ROWS)
 
 
+def test_a_kill_within_a_checkpoint_of_vectors_leaves_the_one_before(tmp_path, write_rows):
+    source, index = write_rows(tmp_path / "rows.jsonl", *mixed_rows("new")), tmp_path / "index"
+    with start(BUILD_AND_DIE, source, index, 300, "ledger.Ledger.commit", 3, "before") as process:
+        process.wait()
+    report = build_index([source], index, encoder=ScriptedEncoder())
+    assert (report.added, report.encoded) == (0, NUM_ROWS - 600)
+
+
 def test_a_full_disk_is_told_and_leaves_the_old_index(tmp_path, write_rows, found):
     source, index = write_rows(tmp_path / "rows.jsonl", *rows_of("old")), tmp_path / "index"
     build_index([source], index, encoder=ScriptedEncoder(64))
@@ -120,7 +129,7 @@ def test_a_full_disk_is_told_and_leaves_the_old_index(tmp_path, write_rows, foun
         "import resource, signal\nsignal.signal(signal.SIGXFSZ, signal.SIG_IGN)\n"
         + BUILD
         + """
-from askance.core.errors import BadIndex
+from askance.core.errors import BadIndex, ModelFailure
 real = build._Build.encode
 def in_need(*given):
     resource.setrlimit(resource.RLIMIT_FSIZE, (200_000, 200_000))
@@ -138,3 +147,46 @@ except BadIndex as error:
     assert "is the disk full?" in output
     assert version_of(index, found) == "old"
     check_vectors(index, NUM_ROWS, ScriptedEncoder(64))
+
+
+class BreakingEncoder(ScriptedEncoder):
+    """Encodes nothing any more."""
+
+    async def embed(self, texts, kind="text"):
+        if texts:
+            raise ModelFailure("broken")
+        return await super().embed(texts, kind)
+
+
+def test_rows_that_the_index_has_and_a_broken_build_has_not_stay(tmp_path, write_rows):
+    source, index = write_rows(tmp_path / "rows.jsonl", *rows_of("old")), tmp_path / "index"
+    build_index([source], index, encoder=ScriptedEncoder())
+    write_rows(source, *mixed_rows("new"))
+    for _ in range(2):  # the second goes on from where the first broke, with fewer rows than the index
+        with pytest.raises(ModelFailure):
+            build_index([source], index, encoder=BreakingEncoder())
+        check_vectors(index, NUM_ROWS)
+    build_index([source], index, encoder=ScriptedEncoder())
+    check_vectors(index, NUM_ROWS)
+
+
+def test_an_open_index_keeps_its_rows_while_later_ones_take_their_place(tmp_path, write_rows):
+    rows, encoder = rows_of("old"), ScriptedEncoder()
+    source, index = write_rows(tmp_path / "rows.jsonl", *rows), tmp_path / "index"
+    build_index([source], index, encoder=encoder)
+    retriever = open_dense(index, encoder)
+    before = search(retriever, rows[-1][1], NUM_ROWS)
+    for changed in (rows[:HALF], [*rows[:HALF], *rows_of("new")[HALF:]]):
+        build_index([write_rows(source, *changed)], index, encoder=encoder)
+        assert search(retriever, rows[-1][1], NUM_ROWS) == before
+
+
+def test_what_lies_in_rows_that_are_not_in_use_does_not_matter(tmp_path, write_rows):
+    rows, encoder = rows_of("old"), ScriptedEncoder()
+    source, index = write_rows(tmp_path / "rows.jsonl", *rows), tmp_path / "index"
+    build_index([source], index, encoder=encoder)
+    (path,) = index.glob("generation-*/vectors/*")
+    with path.open("ab") as file:
+        file.write(b"\xff" * 100)  # a row of no numbers and part of another, as a power cut may leave them
+    build_index([write_rows(source, *rows, *rows_of("new")[:1])], index, encoder=encoder)
+    check_vectors(index, NUM_ROWS + 1)

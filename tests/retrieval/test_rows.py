@@ -94,6 +94,7 @@ def test_tsv_columns_go_by_name(tmp_path):
     ("content", "place", "problem"),
     [
         ("1\tsome passage\n", "line 1", 'no column is named "text"'),
+        ("\ufeff", "line 0", 'no column is named "text"'),
         ("id\ttext\ttitle\n1\tonly two\n", "line 2", "2 fields where the header has 3"),
         ('id\ttext\n1\t"quoted" and more\n', "line 2", "expected after"),
         ('id\ttext\n1\t"never closed\n2\tmore\n', "line 3", "unexpected end"),

@@ -123,7 +123,7 @@ def read_tsv(path: Path) -> Iterator[Row]:
     with path.open(encoding="utf-8-sig", newline="") as file:
         reader = csv.reader(file, delimiter="\t", strict=True)
         try:
-            names = [name.strip().lower() for name in next(reader)]
+            names = [name.strip().lower() for name in next(reader, [])]
             if "text" not in names:
                 raise ValueError(f'no column is named "text"; the columns are {names}')
             for fields in filter(None, reader):

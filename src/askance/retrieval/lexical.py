@@ -109,10 +109,12 @@ class LexicalWriter:
         # tantivy names the files that strike out passages by the operations since the last commit. A writer
         # that begins where a killed one began would take that one's files for an error.
         self._writer.garbage_collect_files()
+        self._has_changes = False
 
     @_write_errors()
     def add(self, document_id: str, passages: Iterable[Passage]) -> None:
         """Add the passages of a document."""
+        self._has_changes = True
         for passage in passages:
             record = tantivy.Document()
             record.add_text(_TERMS, " ".join(self._analysis.terms(f"{passage.title} {passage.text}")))
@@ -123,12 +125,15 @@ class LexicalWriter:
     @_write_errors()
     def remove(self, document_id: str) -> None:
         """Remove the passages of a document that were added before."""
+        self._has_changes = True
         self._writer.delete_documents_by_term(_DOCUMENT, document_id)
 
     @_write_errors()
     def commit(self) -> None:
-        """Make everything durable in one step."""
-        self._writer.commit()
+        """Make everything durable in one step. Where nothing was written, the last commit stays the last."""
+        if self._has_changes:
+            self._writer.commit()
+            self._has_changes = False
 
     def committed(self) -> "LexicalIndex":
         """What was committed so far."""

@@ -2,10 +2,10 @@
 
     vectors/000002.f32      a segment: rows of little-endian float32, no header
 
-Rows are only ever added to a segment, also by a later generation, which has a link to the file. Which of them
-are in use is in the ledger of each generation: rows that a draft does not use may be in use by the generation
-before it, so whole rows are never cut off, and what a kill left behind belongs to nobody. A generation has
-one segment; those of earlier versions have several.
+Rows are only ever added to a segment, also by a later generation, which has a link to the file; and behind
+all that is there, since an earlier generation may have in use what a later one has not. Which rows are in use
+is in the ledger, so rows behind the last commit, left by a kill, belong to nobody. A generation has one
+segment; those of earlier versions have several.
 """
 
 import os
@@ -68,6 +68,8 @@ class VectorWriter:
         if len(segments) <= 1 and 2 * num_live >= self._num_rows:
             return
         self._file.close()
+        # One may be there, left by a kill, or in use in an earlier generation alone.
+        segment_path(self._folder, self._segment + 1).unlink(missing_ok=True)
         self._append_to(self._segment + 1)
         for segment in segments:
             rows = map_rows(segment_path(self._folder, segment.number), segment.end, self.dimensions)
@@ -86,12 +88,10 @@ class VectorWriter:
         self._file.close()
 
     def _append_to(self, segment: int) -> None:
-        """Go on behind the last whole row; a row that a kill left half-written is cut off."""
-        row_bytes = 4 * self.dimensions
-        self._segment = segment
-        self._file = segment_path(self._folder, segment).open("ab")
-        self._num_rows = self._file.tell() // row_bytes
-        self._file.truncate(self._num_rows * row_bytes)
+        path, row_bytes = segment_path(self._folder, segment), 4 * self.dimensions
+        self._segment, self._file = segment, path.open("ab")
+        self._num_rows = path.stat().st_size // row_bytes
+        self._file.truncate(self._num_rows * row_bytes)  # cuts off part of a row, which a kill left
 
 
 class FlatIndex:
@@ -105,7 +105,7 @@ class FlatIndex:
         ledger: says which of their rows are in use.
 
     Raises:
-        Damaged: the files are damaged: too short, or with rows that are no vectors of length 1.
+        Damaged: the files are damaged: too short, or with rows in use that are no vectors of length 1.
         OSError, sqlite3.Error: they can't be read.
     """
 
@@ -127,7 +127,8 @@ class FlatIndex:
         """
         found: list[tuple[float, Place]] = []
         for segment, rows in self._rows:
-            scores = rows @ query
+            with np.errstate(all="ignore"):  # rows that are not in use may hold anything
+                scores = rows @ query
             if segment.number in self._is_dead:
                 scores[self._is_dead[segment.number]] = -np.inf
             num_found = min(limit, segment.live)
@@ -180,14 +181,14 @@ def map_rows(path: Path, num_rows: int, dimensions: int) -> NDArray[np.float32]:
 
 
 def check_rows(rows: NDArray[np.float32], what: str, is_dead: NDArray[np.bool_] | None = None) -> None:
-    """Raises Damaged unless all rows but the dead ones, which nobody uses, are vectors of length 1."""
+    """Raises Damaged unless all rows that are not dead are vectors of length 1."""
     for start in range(0, len(rows), _BLOCK_ROWS):
         block = rows[start : start + _BLOCK_ROWS]
         # Infinite and other strange numbers are what is looked for here.
         with np.errstate(all="ignore"):
             is_off = ~(np.abs(np.einsum("ij,ij->i", block, block) - 1) <= 2 * _LENGTH_TOLERANCE)
         if is_dead is not None:
-            is_off &= ~is_dead[start : start + len(block)]
+            is_off &= ~is_dead[start : start + _BLOCK_ROWS]
         if is_off.any():
             raise Damaged(f"{what}: row {start + int(is_off.argmax()):,} is no vector of length 1")
 

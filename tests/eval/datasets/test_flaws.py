@@ -295,7 +295,7 @@ def test_asqa_as_an_object_around_an_array_with_one_long_answer(tmp_path):
 
 def test_a_truth_value_is_a_label_of_pubhealth(tmp_path):
     path = tmp_path / "a.jsonl"
-    path.write_text('{"claim": "a", "label": true}\n{"claim": "b", "label": false}\n')
+    path.write_text('{"claim": "a", "label": true}\n{"claim": "b", "label": [false]}\n')
     assert [example.golds for example in read_dataset(f"pubhealth:{path}")] == [("true",), ("false",)]
 
 

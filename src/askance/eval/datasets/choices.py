@@ -101,10 +101,9 @@ def pubhealth(record: Field, number: int) -> Iterator[Example]:
 
 def _label(given: Field) -> str:
     """The one label, which the Self-RAG authors write as a list of one, too."""
-    if isinstance(given.value, bool):
-        return str(given.value).lower()
     is_list_of_one = isinstance(given.value, list) and len(given.value) == 1
-    label = (given[0] if is_list_of_one else given).maybe_blank().strip().lower()
+    only = given[0] if is_list_of_one else given
+    label = (str(only.value) if isinstance(only.value, bool) else only.maybe_blank()).strip().lower()
     if label not in (*_VERDICTS, *_LEFT_OUT):
         raise given.flaw(
             "is no label of PubHealth: true, false, mixture, unproven, SUPPORTS or REFUTES", found=True

@@ -1,16 +1,15 @@
 """One server: requests, how many at a time, and what comes back, which is bounded before it is believed."""
 
 import asyncio
-from collections.abc import AsyncGenerator, Coroutine, Mapping
+import json
+from collections.abc import AsyncGenerator, AsyncIterator, Coroutine, Mapping
 from concurrent.futures import Future
-from contextlib import aclosing
+from contextlib import aclosing, suppress
 from contextvars import copy_context
 from functools import cache
 from importlib.util import find_spec
 from threading import Thread
 from typing import Any, TypeVar
-
-from pydantic_core import from_json
 
 from askance.core.errors import MissingExtra, ModelFailure, ModelSpecError, ModelUnavailable
 
@@ -28,6 +27,10 @@ MOST_EVENT_BYTES = 64 << 20
 MOST_ERROR_BYTES = 1 << 20
 """What is read of an error; the rest of it is left."""
 _CONNECT_SECONDS = 10.0
+_DRAIN_SECONDS = 0.1
+"""For the end of an answer whose last event has come: a connection that is read to its end is used again."""
+_MOST_REDIRECTS = 20
+_MOST_PORT = 65_535
 
 Body = Mapping[str, Any]
 T = TypeVar("T")
@@ -55,7 +58,7 @@ class Connection:
 
     def __init__(self, url: str, key: str, failures: Failures, in_flight: int = 1) -> None:
         self.url, self.failures = url, failures
-        self._own = _read_url(url)
+        self._origin = _origin(_read_url(url))
         self._key, self._in_flight = key, in_flight
         self._clients = dict[asyncio.AbstractEventLoop, tuple[httpx2.AsyncClient, asyncio.Semaphore]]()
 
@@ -74,13 +77,13 @@ class Connection:
             ModelFailure, ModelSpecError, PromptTooLong: it does not.
         """
         client, places = await self._client()
-        method = "GET" if body is None else "POST"
+        request = client.build_request("GET" if body is None else "POST", path, json=body)
         try:
             async with (
                 places,
                 asyncio.timeout(seconds),
-                client.stream(method, path, json=body) as response,
-                aclosing(self._texts(response, method)) as texts,
+                aclosing(await self._send(client, request)) as response,
+                aclosing(self._texts(response)) as texts,
             ):
                 async for text in texts:
                     yield self._value(text)
@@ -107,16 +110,34 @@ class Connection:
 
     def _value(self, text: str | bytes) -> object:
         try:
-            value = from_json(text)
-        except ValueError:
+            value = json.loads(text)
+        except (ValueError, RecursionError):
             raise self.failures.of_no_json(text) from None
         if isinstance(value, Mapping) and value.get("error"):
             raise self.failures.of_event(value["error"])
         return value
 
-    async def _texts(self, response: httpx2.Response, method: str) -> AsyncGenerator[str | bytes]:
-        if response.request.method != method:  # the prompt is lost
-            raise self._redirected(response.request)
+    async def _send(self, client: httpx2.AsyncClient, request: httpx2.Request) -> httpx2.Response:
+        """The answer, with nothing of it read; of a redirect that is followed nothing ever is.
+
+        Raises:
+            ModelSpecError: a redirect that leads to another server, or loses the prompt.
+        """
+        for _ in range(_MOST_REDIRECTS):
+            response = await client.send(request, stream=True)
+            if response.next_request is None:
+                return response
+            await response.aclose()
+            method, request = request.method, response.next_request
+            if request.method != method or _origin(request.url) != self._origin:
+                raise self.failures.of(
+                    ModelSpecError,
+                    f"sends on to {self.failures.said(str(request.url))}, where prompt and key were not "
+                    "meant to go: write openai:MODEL@URL with that address if it is the server's own.",
+                )
+        raise httpx2.TooManyRedirects(f"more than {_MOST_REDIRECTS} redirects", request=request)
+
+    async def _texts(self, response: httpx2.Response) -> AsyncGenerator[str | bytes]:
         if response.is_error:
             told = await _beginning(response, MOST_ERROR_BYTES)
             raise self.failures.of_status(response.status_code, told, response.headers)
@@ -130,23 +151,18 @@ class Connection:
                 raise self._too_long("an event", MOST_EVENT_BYTES)
             yield text
             return
-        is_done = False
-        async for event in httpx2.EventSource(response, MOST_EVENT_BYTES):
+        events = aiter(httpx2.EventSource(response, MOST_EVENT_BYTES))
+        async for event in events:
             if response.num_bytes_downloaded > MOST_ANSWER_BYTES:
                 raise self._too_long("an answer", MOST_ANSWER_BYTES)
-            is_done = is_done or event.data.startswith("[DONE]")
-            if event.data and not is_done:
+            if event.data.startswith("[DONE]"):
+                await _drain(events)
+                return
+            if event.data:
                 yield event.data
 
     def _too_long(self, what: str, most_bytes: int) -> ModelFailure:
         return self.failures.of_answer(f"{what} of more than {most_bytes >> 20} MiB")
-
-    def _redirected(self, request: httpx2.Request) -> ModelSpecError:
-        return self.failures.of(
-            ModelSpecError,
-            f"sends on to {self.failures.said(str(request.url))}, where prompt and key were not meant to "
-            "go: write openai:MODEL@URL with that address if it is the server's own.",
-        )
 
     async def _client(self) -> tuple[httpx2.AsyncClient, asyncio.Semaphore]:
         loop = asyncio.get_running_loop()
@@ -162,8 +178,6 @@ class Connection:
             base_url=self.url,
             headers={"Accept-Encoding": "identity"}
             | ({"Authorization": f"Bearer {self._key}"} if self._key else {}),
-            follow_redirects=True,
-            event_hooks={"request": [self._stay]},
             verify=_ssl_context(),
             # A request's time is watched as a whole: timers of every read take time of their own.
             timeout=httpx2.Timeout(None, connect=_CONNECT_SECONDS),
@@ -174,12 +188,6 @@ class Connection:
             finally:
                 self._clients.pop(loop, None)
                 _OPENED.pop(loop, None)
-
-    async def _stay(self, request: httpx2.Request) -> None:
-        """Raises ModelSpecError for a redirect that leads to another server."""
-        url, own = request.url, self._own
-        if (url.scheme, url.host, url.port) != (own.scheme, own.host, own.port):
-            raise self._redirected(request)
 
 
 def _read_url(url: str) -> httpx2.URL:
@@ -192,9 +200,13 @@ def _read_url(url: str) -> httpx2.URL:
             f"the URL of the server {parts.host} holds a password, a query or a fragment, which traces would "
             f"show: a key is taken from OPENAI_API_KEY; {SHAPE}."
         )
-    if not parts.host or parts.scheme not in ("http", "https"):
+    if not parts.host or parts.scheme not in ("http", "https") or (parts.port or 0) > _MOST_PORT:
         raise ModelSpecError(f"{url!r} is no URL of a server: {SHAPE}.")
     return parts
+
+
+def _origin(url: httpx2.URL) -> tuple[str, str, int | None]:
+    return url.scheme, url.host, url.port
 
 
 async def _beginning(response: httpx2.Response, most_bytes: int) -> bytes:
@@ -204,6 +216,14 @@ async def _beginning(response: httpx2.Response, most_bytes: int) -> bytes:
         if len(found) >= most_bytes:
             break
     return bytes(found[:most_bytes])
+
+
+async def _drain(events: AsyncIterator[object]) -> None:
+    """Read what follows the last event; some servers keep the connection open without ending the answer."""
+    with suppress(TimeoutError, httpx2.RequestError):
+        async with asyncio.timeout(_DRAIN_SECONDS):
+            async for _ in events:
+                pass
 
 
 def wait_for(call: Coroutine[Any, Any, T]) -> T:

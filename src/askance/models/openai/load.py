@@ -43,7 +43,7 @@ def load_openai(
         environment: where OPENAI_API_KEY is; it is sent to the server, whichever that is.
 
     Raises:
-        ModelSpecError: no model, no URL that can be used, or an ``@`` without one.
+        ModelSpecError: no model, no URL or key that can be used, or an ``@`` without a URL.
         UnknownName, KnobError: an option that can't be used.
         ModelUnavailable, RequestRefused, ModelFailure: of a server that was asked what it can do.
     """
@@ -57,7 +57,7 @@ def load_openai(
     url = (match["url"] if match else environment.get("OPENAI_BASE_URL") or _HOSTED).rstrip("/")
     if not model:
         raise ModelSpecError(f"model 'openai:' names no model: {SHAPE}.")
-    key = environment.get("OPENAI_API_KEY", "")
+    key = _read_key(environment)
     if url == _HOSTED and not key:
         raise ModelSpecError(
             f"model {name!r}: the server {url} wants a key: set OPENAI_API_KEY, or name another server: "
@@ -69,6 +69,16 @@ def load_openai(
         read = _found_out(model, Connection(url, key, failures), options, read)
     made = OpenaiModel(model, read, Connection(url, key, failures, read.in_flight))
     return RetryingModel(made, Patience(attempts=read.attempts))
+
+
+def _read_key(environment: Mapping[str, str]) -> str:
+    key = environment.get("OPENAI_API_KEY", "").strip()
+    if not (key.isascii() and key.isprintable()):  # the error of sending it would show it
+        raise ModelSpecError(
+            "OPENAI_API_KEY holds a character that can't be sent, such as a line break: set it to the key "
+            "alone."
+        )
+    return key
 
 
 def _found_out(model: str, connection: Connection, options: Mapping[str, str], read: Options) -> Options:
