@@ -169,16 +169,6 @@ def test_without_reuse_each_is_computed_from_its_beginning():
     assert batch.cache.num_tokens == 0
 
 
-def test_what_slots_took_is_kept_until_its_room_is_needed():
-    backend, batch = made(tokens=32)
-    ran(batch, Asked((5, 6), 8))
-    assert backend.idle == [10]
-    ran(batch, Asked((7, 8), 8))
-    assert backend.idle == [10]
-    ran(batch, Asked(tuple(range(20)), 4))
-    assert backend.idle == [], "more than half of the budget is not kept, either"
-
-
 def test_more_than_there_can_be_room_for_fails_with_the_numbers():
     _, batch = made(tokens=32)
     (asked,) = ran(batch, Asked(tuple(range(40))))

@@ -15,15 +15,15 @@ class Tokens:
     can_share, guessing_tokens = False, GUESSING_TOKENS
 
     def __init__(self):
-        self.slots, self.idle, self.passes, self.breaks_on = [], [], [], set()
+        self.slots, self.passes, self.breaks_on = [], [], set()
         self.opens = self.restores = self.saves = True
 
     @property
     def num_reserved(self):
-        return sum(map(len, self.slots)) + sum(self.idle)
+        return sum(map(len, self.slots))
 
     def reserved_with(self, num_tokens):
-        return self.num_reserved + (0 if num_tokens in self.idle else num_tokens)
+        return self.num_reserved + num_tokens
 
     def num_known(self, ids):
         return 0
@@ -33,18 +33,15 @@ class Tokens:
 
     def open(self, num_tokens, ids=(), *, attention=False):
         self.check(self.opens)
-        if num_tokens in self.idle:
-            self.idle.remove(num_tokens)
         slot = [None] * num_tokens
         self.slots.append(slot)
         return slot
 
     def close(self, slot):
         self.slots = [each for each in self.slots if each is not slot]
-        self.idle.append(len(slot))
 
     def give_back(self):
-        self.idle = []
+        pass
 
     def restore(self, slot, blocks):
         self.check(self.restores)

@@ -44,7 +44,7 @@ class Backend(Protocol[S, B]):
 
     Attributes:
         bytes_per_token: of keys and values.
-        num_reserved: tokens that there is room for, in open slots and in what is kept for others.
+        num_reserved: tokens that open slots have room for.
         can_restore: whether blocks can be saved and restored.
         can_share: whether a slot takes over what it, or another one, holds of an earlier text.
         can_go_back: whether a feed may start before what the slot holds, and replaces that.

@@ -19,8 +19,6 @@ PASS_TOKENS = 512
 """Most tokens of prompts in one pass: what writes meanwhile waits for them."""
 _WORTH_WAITING = 16
 """Tokens that a prompt must share with one that is being read, to wait for it."""
-_MOST_IDLE = 1 / 2
-"""Of the budget: what slots may hold while nothing runs, so that the next need not make them anew."""
 
 
 @dataclass(slots=True, eq=False)
@@ -110,7 +108,7 @@ class Batch(Generic[S, B]):
         """
         while self._waiting and len(self._running) < self.max_running:
             request = self._waiting[0]
-            room = self._room_beside(request)
+            room = self._budget_tokens - self._backend.reserved_with(request.max_tokens)
             # Logits come from a pass alone, so what they are wanted after is computed in any case.
             beginning = request.ids[: len(request.ids) - request.num_logits] if self.reuses else []
             block, num_known = self.cache.find(beginning) if self._keeps else (None, 0)
@@ -125,7 +123,7 @@ class Batch(Generic[S, B]):
             try:
                 slot = self._backend.open(request.max_tokens, beginning, attention=request.wants_attention)
             except BaseException as error:  # the memory is not there after all
-                if not (self._running or self.cache.num_tokens or self._backend.num_reserved):
+                if not (self._running or self.cache.num_tokens):
                     self._over.append((request, error))
                     continue
                 block = None  # who holds keys and values keeps their memory
@@ -137,14 +135,6 @@ class Batch(Generic[S, B]):
             num_known += self._backend.num_held(slot)
             guesser = Guesser(request.ids, self._memory) if self._guesses else None
             self._begin(_Running(request, slot, num_known, num_known, len(request.ids), guesser), found)
-
-    def _room_beside(self, request: Request) -> int:
-        """What the budget leaves, in tokens; less than none where there is no room for the request."""
-        room = self._budget_tokens - self._backend.reserved_with(request.max_tokens)
-        if room < 0:
-            self._backend.give_back()
-            room = self._budget_tokens - self._backend.reserved_with(request.max_tokens)
-        return room
 
     def _begin(self, running: _Running[S], found: Sequence[tuple[B, int]]) -> None:
         self._running.append(running)
@@ -279,8 +269,6 @@ class Batch(Generic[S, B]):
     def _end(self, running: _Running[S], error: BaseException | None = None) -> None:
         self._running.remove(running)
         self._backend.close(running.slot)
-        if not self._running and self._backend.num_reserved > self._budget_tokens * _MOST_IDLE:
-            self._backend.give_back()
         self._make_room(self._budget_tokens - self._backend.num_reserved)
         self._over.append((running.request, error))
 
