@@ -91,7 +91,7 @@ class Writer(ABC):
         if self.scorer is None:
             return path.segments[-1].onward
         *before, last = path.segments
-        so_far = f"{''.join(segment.written for segment in before)} {last.text}"
+        so_far = f"{replace(path, segments=tuple(before)).text} {last.text}".strip()
         return await self._told("retrieve", path.in_use, so_far, key=(*key, "onward"))
 
     async def utility(self, path: Path) -> Distribution:
