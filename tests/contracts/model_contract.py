@@ -17,7 +17,7 @@ import pytest
 from tests.tolerances import assert_clear, assert_near, near, tolerance
 
 from askance.core.errors import InputError, PromptTooLong
-from askance.core.ports import Model
+from askance.core.ports import Model, ShowsPieces
 from askance.core.types import (
     Capability,
     Chat,
@@ -134,6 +134,7 @@ class ModelContract:
 
     def test_declares(self, model):
         assert isinstance(model, Model)
+        assert isinstance(model, ShowsPieces)
         assert isinstance(model.counts_exactly, bool)
         assert model.signals == self.signals
         assert model.capabilities == self.capabilities

@@ -7,7 +7,7 @@ import pytest
 
 from askance.ask import ask
 from askance.core.errors import MissingAbility
-from askance.core.ports import Run
+from askance.core.ports import Run, WrappedModel
 from askance.core.trace import Attended, Decided, Generated, Searched, Trace, WordSignal
 from askance.core.types import Demo, Passage, Question, Span
 from askance.methods.dragin import Dragin, DraginPaper
@@ -363,6 +363,14 @@ def test_what_is_needed():
     model = ScriptedModel([], signals=frozenset({"logprob"}))
     with pytest.raises(MissingAbility, match="attention, entropy"):
         asyncio.run(ask(SEATS, paper(), {"answer": model}, ScriptedRetriever()))
+
+
+def test_a_model_that_shows_no_vocabulary_is_refused_by_the_authors_reading_alone():
+    model = WrappedModel(ScriptedModel([DRAFT, " It seats 3,677. So", " So the answer is 3,677."]))
+    del model.pieces
+    with pytest.raises(MissingAbility, match=r"model 'scripted'.*vocabulary.*another profile"):
+        asyncio.run(ask(SEATS, code(), {"answer": model}, ScriptedRetriever()))
+    assert asyncio.run(ask(SEATS, paper(), {"answer": model}, ScriptedRetriever())).answer.text
 
 
 def test_searches_have_their_decision_as_parent():

@@ -83,12 +83,17 @@ class Model(Protocol):
         """
         ...
 
-    def pieces(self, ids: TokenIds) -> tuple[str, ...]:
-        """The vocabulary's own strings of `ids`, space markers and byte codes as they are."""
-        ...
-
     def count(self, prompt: Prompt) -> int:
         """The prompt's length in tokens, chat template included; see `counts_exactly`."""
+        ...
+
+
+@runtime_checkable
+class ShowsPieces(Protocol):
+    """A model that shows its vocabulary, which the readings of the authors' code compare as it is."""
+
+    def pieces(self, ids: TokenIds) -> tuple[str, ...]:
+        """The vocabulary's own strings of `ids`, space markers and byte codes as they are."""
         ...
 
 
@@ -222,7 +227,9 @@ class WrappedModel:
     def __init__(self, model: Model) -> None:
         self._model = model
         self.name, self.precision, self.count = model.name, model.precision, model.count
-        self.tokenize, self.decode, self.pieces = model.tokenize, model.decode, model.pieces
+        self.tokenize, self.decode = model.tokenize, model.decode
+        if isinstance(model, ShowsPieces):
+            self.pieces = model.pieces
 
     @property
     def signals(self) -> frozenset[Signal]:

@@ -1,7 +1,7 @@
 """DRAGIN as its authors' code has it: draft all, find the first doubtful sentence, write it again."""
 
 import math
-from collections.abc import Callable, Collection, Sequence
+from collections.abc import Callable, Collection, Mapping, Sequence
 from dataclasses import dataclass, replace
 from functools import partial
 from typing import Any, ClassVar, Literal
@@ -9,10 +9,11 @@ from typing import Any, ClassVar, Literal
 import numpy as np
 from numpy.typing import NDArray
 
+from askance.core.errors import MissingAbility
 from askance.core.knobs import SearchKnob, knob
-from askance.core.ports import Model, Needs
+from askance.core.ports import Model, Needs, ShowsPieces
 from askance.core.trace import WordSignal
-from askance.core.types import Capability, Generation, Signal, TokenIds, Want
+from askance.core.types import Capability, Generation, Role, Signal, TokenIds, Want
 from askance.methods.looking import weightiest
 from askance.methods.rind import QueryMode, TriggerMode, query_in_words
 from askance.reproductions.answering import Answering, AuthorsDrafts, Doubt, joined
@@ -90,6 +91,14 @@ class DraginAuthors(AuthorsDrafts):
         capabilities: set[Capability] = {"raw", "attend"} if attends else {"raw"}
         return Needs(frozenset(signals), frozenset(capabilities), retriever=True)
 
+    def check_models(self, models: Mapping[Role, Model]) -> None:
+        """Raise MissingAbility for a model that does not show the strings of its vocabulary."""
+        if not isinstance(models["answer"], ShowsPieces):
+            raise MissingAbility(
+                f"model {models['answer'].name!r} does not show the strings of its vocabulary (a function "
+                "pieces), which the authors' code of DRAGIN compares: use another model or another profile."
+            )
+
     async def first_doubt(self, draft: Generation, so_far: Answering) -> Doubt | None:
         doubt = await self.doubt_of(draft, so_far.run.model)
         return doubt and replace(doubt, query=await self.query_for(doubt, so_far))
@@ -97,7 +106,7 @@ class DraginAuthors(AuthorsDrafts):
     async def doubt_of(self, draft: Generation, model: Model) -> Doubt | None:
         """What is to be written again, without the query for it."""
         ids, sentences = tuple(token.id for token in draft.tokens), self.linguistics.sentences(draft.text)
-        pieces = model.pieces(ids)
+        pieces = pieces_of(model, ids)
         words = read_words(ids, pieces, space_marker(self.space_marker, model), after_end=True)
         texts = [word.text for word in words]
         if self.trigger == "every_tokens":
@@ -126,7 +135,7 @@ class DraginAuthors(AuthorsDrafts):
         if self.query == "real_words":
             full = f"{asked} {before} {doubt.kept} {' '.join(word.text for word in doubt.words)}"
             attention = await model.attend(so_far.ids(full), bos=True)
-            pieces = model.pieces(attention.ids)
+            pieces = pieces_of(model, attention.ids)
             words = read_words(attention.ids, pieces, space_marker(self.space_marker, model))
             first = len(words) - len(doubt.words)
             hits = {first + at for at, word in enumerate(doubt.words) if word.is_hit and first + at >= 0}
@@ -142,7 +151,7 @@ class DraginAuthors(AuthorsDrafts):
         context = joined(asked, before, doubt.kept)
         if self.query != "last_n_tokens":
             return query_in_words(self.query, asked, context, doubt.words, self.linguistics)
-        last = model.pieces(so_far.ids(context))
+        last = pieces_of(model, so_far.ids(context))
         return context if len(last) <= self.query_top else " ".join(last[-self.query_top :])
 
     async def again(self, text: str, so_far: Answering, passages: Sequence[str], step: int) -> str:
@@ -166,11 +175,17 @@ class PieceWord:
     last: int
 
 
+def pieces_of(model: Model, ids: TokenIds) -> tuple[str, ...]:
+    """The strings of `ids` in the model's vocabulary."""
+    assert isinstance(model, ShowsPieces), "checked before the run"
+    return model.pieces(ids)
+
+
 def space_marker(name: str, model: Model) -> str:
     """`name`, or, for "auto", what begins a word in the model's vocabulary: the piece of a space."""
     if name != "auto":
         return name
-    pieces = model.pieces(model.tokenize(" "))
+    pieces = pieces_of(model, model.tokenize(" "))
     return pieces[0][:1] if pieces else " "
 
 
