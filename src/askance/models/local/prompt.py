@@ -83,6 +83,7 @@ class PromptEncoder:
         is_foreign = any(
             _count(text, string) != sum(_count(each, string) for each in trusted)
             for string in self._vocabulary.control.values()
+            if string in text
         )
         if not is_foreign:
             ids = self._vocabulary.encode(text, at_start=at_start)
