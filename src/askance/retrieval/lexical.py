@@ -104,7 +104,7 @@ class LexicalWriter:
         for left_over in folder.glob(".tmp*"):
             left_over.unlink()
         self._index = tantivy.Index(SCHEMA, path=str(folder))
-        self._index.config_reader("manual")  # otherwise a thread opens each commit and locks the folder for it
+        self._index.config_reader("manual")  # otherwise a thread opens each commit, and locks it
         # One thread keeps the passages in order, so that the same documents make the same index.
         self._writer = self._index.writer(heap_size=_HEAP_BYTES, num_threads=1)
         # tantivy names the files that strike out passages by the operations since the last commit. A writer
