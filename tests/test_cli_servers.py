@@ -3,7 +3,7 @@
 import json
 
 import pytest
-from runs.scripted_server import Fault, ScriptedServer
+from benchmarks.scripted_server import Fault, ScriptedServer
 
 from askance.models.scripted import Reply, ScriptedModel
 from askance.runtime.trace_file import read_trace

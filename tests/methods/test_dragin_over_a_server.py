@@ -4,7 +4,7 @@ import asyncio
 import json
 
 import pytest
-from runs.scripted_server import Fault, ScriptedServer
+from benchmarks.scripted_server import Fault, ScriptedServer
 
 from askance.ask import ask
 from askance.core.errors import MissingAbility, ModelFailure

@@ -4,7 +4,7 @@ import asyncio
 import dataclasses
 
 import pytest
-from runs.scripted_server import ScriptedServer
+from benchmarks.scripted_server import ScriptedServer
 
 from askance.ask import ask
 from askance.core.trace import UPPER_BOUND

@@ -10,10 +10,10 @@ import shutil
 from pathlib import Path
 
 import pytest
-from benchmarks import replay_selfrag
 from benchmarks.replay_selfrag import cases_of, differences, table
 
 from askance.methods.selfrag.method import Selfrag
+from benchmarks import replay_selfrag
 
 CASES = Path(__file__).parent / "fixtures" / "selfrag_authors"
 CLASSES = {

@@ -7,7 +7,7 @@ that it refuses (`refuses`), to a model that it does not have, and the shape of 
 import json
 from pathlib import Path
 
-from runs.scripted_server import Fault, ScriptedServer
+from benchmarks.scripted_server import Fault, ScriptedServer
 
 FOLDER = Path(__file__).parent / "protocols"
 NAMES = sorted(path.stem for path in FOLDER.glob("*.json"))

@@ -6,7 +6,7 @@ from dataclasses import replace
 from importlib.util import find_spec
 
 import pytest
-from runs.scripted_server import Fault, ScriptedServer
+from benchmarks.scripted_server import Fault, ScriptedServer
 
 from askance.core.errors import ModelUnavailable
 from askance.models import kinds

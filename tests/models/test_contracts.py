@@ -1,7 +1,7 @@
 """All adapters of the `Model` port keep the same promises."""
 
 import pytest
-from runs.scripted_server import ScriptedServer
+from benchmarks.scripted_server import ScriptedServer
 from tests.contracts.model_contract import ModelContract
 
 from askance.core.types import Chat, Raw, Span, Turn

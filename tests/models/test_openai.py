@@ -4,7 +4,7 @@ import asyncio
 import time
 
 import pytest
-from runs.scripted_server import Fault, ScriptedServer
+from benchmarks.scripted_server import Fault, ScriptedServer
 from tests.models.served import ALL, CHAT, RAW, After, event, model_of, texts, told, write
 from tests.tolerances import near
 

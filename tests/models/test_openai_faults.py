@@ -1,7 +1,7 @@
 """Servers that are busy, broken, or lie."""
 
 import pytest
-from runs.scripted_server import Fault, ScriptedServer
+from benchmarks.scripted_server import Fault, ScriptedServer
 from tests.models.served import ALL, event, model_of, told, write
 
 from askance.core.errors import (

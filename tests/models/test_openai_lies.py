@@ -6,7 +6,7 @@ import time
 from contextlib import suppress
 
 import pytest
-from runs.scripted_server import Fault, ScriptedServer
+from benchmarks.scripted_server import Fault, ScriptedServer
 from tests.models.served import ALL, CHAT, KEY, RAW, event, model_of, told, write
 
 from askance import wire

@@ -5,7 +5,7 @@ import stat
 from contextlib import contextmanager
 
 import pytest
-from runs.scripted_server import Fault, ScriptedServer
+from benchmarks.scripted_server import Fault, ScriptedServer
 from tests.models.protocol_server import NAMES, answers, protocol, serve
 from tests.models.served import CHAT, KEY, event, write
 

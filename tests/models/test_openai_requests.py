@@ -7,7 +7,7 @@ import time
 import traceback
 
 import pytest
-from runs.scripted_server import Fault, ScriptedServer
+from benchmarks.scripted_server import Fault, ScriptedServer
 from tests.models.served import ALL, CHAT, KEY, RAW, model_of, write
 
 from askance.core.errors import (

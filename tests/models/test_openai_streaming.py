@@ -6,7 +6,7 @@ import socket
 import threading
 
 import pytest
-from runs.scripted_server import Fault, ScriptedServer
+from benchmarks.scripted_server import Fault, ScriptedServer
 from tests.models.served import ALL, RAW, event, model_of, texts, told, write
 
 from askance.core.errors import ModelFailure, ModelSpecError, ModelUnavailable

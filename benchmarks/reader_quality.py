@@ -1,7 +1,7 @@
 r"""How well a model reads: with the passages that hold the answer, with those a search finds, and without
 any.
 
-    python -m runs.reader_quality --model bundled bundled:base --index DIR --out FOLDER \
+    python -m benchmarks.reader_quality --model bundled bundled:base --index DIR --out FOLDER \
         --dataset hotpotqa:FILE 2wikimultihopqa:FILE --gold-only musique:FILE strategyqa:FILE
 
 Each model answers with its own preset and prompts, as a user would have it. With gold passages it reads
@@ -25,7 +25,7 @@ from askance.eval.grid import Grid
 from askance.eval.record import Record
 from askance.eval.recorded_run import RecordedRun
 from askance.runtime.durable import write_atomically
-from runs.grids import folder_name, run_cells
+from benchmarks.grids import folder_name, run_cells
 
 SEARCHED = {
     "closed_book": {},

@@ -3,7 +3,7 @@
 import json
 
 import pytest
-from runs.budget_use import PLANS, cell, main, rows, use
+from benchmarks.budget_use import PLANS, cell, main, rows, use
 
 from askance.core.trace import Searched
 from askance.methods.airrag.method import Airrag

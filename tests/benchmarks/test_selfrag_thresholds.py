@@ -5,16 +5,16 @@ from itertools import pairwise
 from xml.etree import ElementTree
 
 import pytest
-from runs.grids import grid_options, make_grid, run_cells
-from runs.selfrag_thresholds import Asked, curve, decision_of, main, methods_of, table
-from runs.threshold_picture import Curve, picture
+from benchmarks.grids import grid_options, make_grid, run_cells
+from benchmarks.selfrag_thresholds import Asked, curve, decision_of, main, methods_of, table
+from benchmarks.threshold_picture import Curve, picture
 
 from askance.core.errors import InputError
 from askance.core.trace import Trace
 from askance.eval.summaries import scores_of
 from askance.methods.selfrag.tokens import KEEP_USING, NO_SEARCH, SEARCH
 from askance.models.scripted import ScriptedModel
-from runs import grids
+from benchmarks import grids
 from tests.tolerances import near
 
 # Of the three questions, by a word in each: what "search" is more likely by than "unneeded", and the answers.

@@ -3,10 +3,10 @@
 import json
 
 import pytest
-from runs.bundled_weights import AS_IT_CAME, EXACT, TYPES, main, table
+from benchmarks.bundled_weights import AS_IT_CAME, EXACT, TYPES, main, table
 
 from askance.models.scripted import ScriptedModel
-from runs import bundled_weights
+from benchmarks import bundled_weights
 from tests.models.tiny import save_adapter, save_tiny_gguf
 
 

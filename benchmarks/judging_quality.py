@@ -1,6 +1,6 @@
 r"""How well a model judges: whether passages hold an answer, and which of them are relevant.
 
-    python -m runs.judging_quality --model bundled bundled:base --out FOLDER \
+    python -m benchmarks.judging_quality --model bundled bundled:base --out FOLDER \
         --unanswerable 'squad2:FILE?unanswerable=keep' --articles Normans 'Steam engine' \
         --relevance hotpotqa:FILE
 
@@ -39,8 +39,8 @@ from askance.methods.selfrag.prompts import LABELS, judgement_prompt
 from askance.runtime.durable import write_atomically
 from askance.runtime.many import many
 from askance.wire import load_model
-from runs.grids import folder_name
-from runs.kept_rows import KeptRows, Row, kept_rows
+from benchmarks.grids import folder_name
+from benchmarks.kept_rows import KeptRows, Row, kept_rows
 
 Judge = Callable[[Model, Example], Awaitable[Row]]
 IN_FLIGHT = 16

@@ -1,6 +1,6 @@
 r"""Self-RAG against its threshold θ: how often it searches, and what that is worth.
 
-    python -m runs.selfrag_thresholds --dataset hotpotqa:FILE strategyqa:FILE --index DIR \
+    python -m benchmarks.selfrag_thresholds --dataset hotpotqa:FILE strategyqa:FILE --index DIR \
         --sample 50 --out FOLDER
 
 Two runs tell the whole curve of the short form, for any θ. Its only decision is one number, the share of
@@ -32,8 +32,8 @@ from askance.eval.recorded_run import RecordedRun
 from askance.eval.summaries import main_metrics, scores_of
 from askance.methods.selfrag.tokens import GROUPS, Distribution, search_share, wants_search
 from askance.runtime.durable import write_atomically
-from runs.grids import Setting, add_cache, grid_options, make_grid, markdown, run_cells
-from runs.threshold_picture import Curve, picture
+from benchmarks.grids import Setting, add_cache, grid_options, make_grid, markdown, run_cells
+from benchmarks.threshold_picture import Curve, picture
 
 THRESHOLDS = tuple(number / 10 for number in range(11))
 DRAWN = tuple(number / 200 for number in range(201))

@@ -1,8 +1,8 @@
 r"""Which type of weights the bundled model is quantised to: accuracy, speed and size of each, side by side.
 
-    python -m runs.bundled_weights --out FOLDER --index DIR \
+    python -m benchmarks.bundled_weights --out FOLDER --index DIR \
         --searched hotpotqa:FILE 2wikimultihopqa:FILE --read squad2:FILE --articles Normans 'Steam engine'
-    python -m runs.bundled_weights --out FOLDER --speed
+    python -m benchmarks.bundled_weights --out FOLDER --speed
 
 The base and the adapter that ships are merged once for each type and written into FOLDER (0.9 GB). All of
 them answer the same questions by the method single, with the prompts of `bundled`: those of --searched with
@@ -38,9 +38,9 @@ from askance.eval.metrics.answers import f1
 from askance.runtime.durable import write_atomically
 from askance.runtime.many import many
 from askance.wire import Engine, load_model, open_retriever, ready_method
-from runs.grids import markdown
-from runs.judging_quality import of_articles
-from runs.kept_rows import KeptRows, Row, kept_rows
+from benchmarks.grids import markdown
+from benchmarks.judging_quality import of_articles
+from benchmarks.kept_rows import KeptRows, Row, kept_rows
 
 EXACT = "float32"
 TYPES: Mapping[str, tuple[str, str]] = {

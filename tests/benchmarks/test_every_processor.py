@@ -4,9 +4,9 @@ import json
 import os
 
 import pytest
-from runs.every_processor import SETTINGS, main
+from benchmarks.every_processor import SETTINGS, main
 
-from runs import every_processor
+from benchmarks import every_processor
 
 TESTS = """
 import os

@@ -1,7 +1,7 @@
 """A recorded trace as a picture: what the terminal shows, as SVG.
 
     askance ask "…" --index DIR --trace trace.jsonl
-    python -m runs.transcript trace.jsonl --out transcript.svg
+    python -m benchmarks.transcript trace.jsonl --out transcript.svg
 
 The pictures in docs/images are made with it, from the sample corpus: demo.svg is the trace of `make demo`,
 the others are answers of the plain bundled model.

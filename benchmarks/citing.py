@@ -1,6 +1,6 @@
 """How often a citation stands on a passage that bears its statement out, and how often on one that can't.
 
-    python -m runs.citing FOLDER --out citing.json
+    python -m benchmarks.citing FOLDER --out citing.json
 
 FOLDER holds the train files of 2WikiMultihopQA, MuSiQue and HotpotQA, each in a folder of its name. There are
 statements whose passages are known: each step of 2WikiMultihopQA as a sentence, "The director of X is Y.",

@@ -1,6 +1,6 @@
 """The tests as other processors, other numbers of threads and other surroundings would run them.
 
-    python -m runs.every_processor --out FILE.json [--settings NAME …] [-- ARGUMENTS OF PYTEST …]
+    python -m benchmarks.every_processor --out FILE.json [--settings NAME …] [-- ARGUMENTS OF PYTEST …]
 
 A processor can be told to compute like an older one: torch's own loops by ATEN_CPU_CAPABILITY, oneDNN's
 products by ONEDNN_MAX_CPU_ISA. It can't be told to compute like a newer one: torch would break off, so that

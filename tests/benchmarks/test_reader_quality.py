@@ -3,7 +3,7 @@
 import json
 
 import pytest
-from runs.reader_quality import is_well_formed, main
+from benchmarks.reader_quality import is_well_formed, main
 
 from askance.eval.recorded_run import read_run
 from askance.models.scripts import read_replies

@@ -4,7 +4,7 @@ import json
 
 import pytest
 
-from runs import kill_test
+from benchmarks import kill_test
 from tests.eval.hand_made import record
 
 NUM_QUESTIONS = 60

@@ -1,6 +1,6 @@
 r"""How much of L_max the methods read that take as many passages as fit, in a world without luck.
 
-    python -m runs.budget_use --out FOLDER
+    python -m benchmarks.budget_use --out FOLDER
 
 There are `--collection` passages of `--words` words, which every query finds in the same order shifted by its
 own number, and a scripted model with a window of `--window` tokens, a word or a mark each. It plans as the
@@ -25,7 +25,7 @@ from askance.methods.blender import Blender
 from askance.methods.iterdrag import Iterdrag
 from askance.methods.members import Members
 from askance.models.scripted import ScriptedModel
-from runs.grids import markdown
+from benchmarks.grids import markdown
 
 QUESTION = Question("q", "Where does the creek under the bridge end?")
 PLANS = {"no plan": "None", "a plan of 2": "Which creek is it?\nWhere does that creek end?"}

@@ -1,6 +1,6 @@
 r"""How much of a server's throughput is left when many questions are answered over its API at once.
 
-    python -m runs.api_throughput --out FOLDER
+    python -m benchmarks.api_throughput --out FOLDER
 
 A scripted server, in a process of its own, waits before each answer (the network and the prompt) and before
 each token, as a real one would; it serves any number of requests side by side. One question is one request.
@@ -38,8 +38,8 @@ from askance.models.scripted import ScriptedModel
 from askance.runtime.durable import write_atomically
 from askance.runtime.many import many
 from askance.wire import load_model
-from runs.grids import markdown
-from runs.scripted_server import ScriptedServer
+from benchmarks.grids import markdown
+from benchmarks.scripted_server import ScriptedServer
 
 WANTS = {"text alone": Want(), "all signals": Want(logprob=True, top_logprobs=5, entropy=True)}
 BARE = "a bare client"

@@ -3,7 +3,7 @@
 import json
 
 import pytest
-from runs.api_throughput import main
+from benchmarks.api_throughput import main
 
 from tests.tolerances import near
 

@@ -4,7 +4,7 @@ import math
 from dataclasses import replace
 
 import pytest
-from runs.run_differences import TOLERANCE, gap, repeated, run_differences
+from benchmarks.run_differences import TOLERANCE, gap, repeated, run_differences
 
 from askance.core.trace import Trace, WordSignal
 from askance.core.types import Usage

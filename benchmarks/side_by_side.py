@@ -1,6 +1,6 @@
 r"""All methods on the same questions, with the same prompts, passages and model.
 
-    python -m runs.side_by_side --dataset hotpotqa:FILE 2wikimultihopqa:FILE \
+    python -m benchmarks.side_by_side --dataset hotpotqa:FILE 2wikimultihopqa:FILE \
         --index DIR --sample 50 --out FOLDER
 
 A cell is a method, METHOD+PROFILE, or either with further knobs: dragin+code,max_rounds=5. Each is a run of
@@ -17,7 +17,7 @@ from askance.cli_options import knobs_by_name
 from askance.core.errors import InputError, UnknownName
 from askance.eval.grid import Table
 from askance.wire import method_class
-from runs.grids import folder_name, grid_options, make_grid, run_and_show
+from benchmarks.grids import folder_name, grid_options, make_grid, run_and_show
 
 BASE = "single"
 CELLS = (

@@ -3,12 +3,12 @@
 import json
 
 import pytest
-from runs.grids import folder_name
-from runs.side_by_side import CELLS, main, methods_of
+from benchmarks.grids import folder_name
+from benchmarks.side_by_side import CELLS, main, methods_of
 
 from askance.core.errors import InputError, UnknownName
 from askance.eval.recorded_run import RECORDS, read_run
-from runs import grids
+from benchmarks import grids
 
 
 @pytest.fixture

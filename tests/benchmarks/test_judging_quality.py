@@ -5,7 +5,7 @@ import json
 from dataclasses import replace
 
 import pytest
-from runs.judging_quality import area, ask, compare, main, of_articles, refusals, relevance
+from benchmarks.judging_quality import area, ask, compare, main, of_articles, refusals, relevance
 
 from askance.core.types import Question
 from askance.eval.datasets import Example

@@ -1,6 +1,6 @@
 r"""A run of the evaluation that is killed again and again, held against the same run left alone.
 
-    python -m runs.kill_test --dataset sample --index DIR --method dragin --model scripted \
+    python -m benchmarks.kill_test --dataset sample --index DIR --method dragin --model scripted \
         --kills 5 --out FOLDER
 
 `askance eval` first runs undisturbed, into FOLDER/undisturbed. Then it runs into FOLDER/killed, where it is
@@ -36,7 +36,7 @@ from askance.eval.record import Record
 from askance.eval.recorded_run import RECORDS, TRACES, RecordedRun, read_records, read_run
 from askance.eval.summaries import costs_of
 from askance.runtime.durable import write_atomically
-from runs.run_differences import RunDifferences, repeated, run_differences
+from benchmarks.run_differences import RunDifferences, repeated, run_differences
 
 _POLL_SECONDS = 0.002
 

@@ -3,7 +3,7 @@
 import json
 
 import pytest
-from runs.kept_rows import kept_rows
+from benchmarks.kept_rows import kept_rows
 
 from askance.core.errors import InputError
 

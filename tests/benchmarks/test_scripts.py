@@ -1,0 +1,32 @@
+"""Every measuring script can be called, and the index of the folder lists it."""
+
+import re
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+
+ROOT = Path(__file__).parent.parent.parent
+SCRIPTS = sorted(
+    path.stem
+    for path in (ROOT / "benchmarks").glob("*.py")
+    if "__main__" in path.read_text(encoding="utf-8") and path.stem != "__main__"
+)
+WITHOUT_OUT = {"efficiency", "harness", "replay_reference", "replay_selfrag"}
+"""Scripts that print their table and write no folder of their own."""
+
+
+def test_the_index_lists_all_scripts():
+    page = (ROOT / "benchmarks" / "README.md").read_text(encoding="utf-8")
+    assert sorted(re.findall(r"^\| `benchmarks\.(\w+)`", page, flags=re.MULTILINE)) == SCRIPTS
+
+
+@pytest.mark.parametrize("script", SCRIPTS)
+def test_a_script_tells_its_options(script):
+    called = subprocess.run(
+        [sys.executable, "-m", f"benchmarks.{script}", "--help"], cwd=ROOT, capture_output=True, text=True
+    )
+    assert called.returncode == 0, called.stderr
+    assert "--help" in called.stdout
+    assert script in WITHOUT_OUT or "--out" in called.stdout
