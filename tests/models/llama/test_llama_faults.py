@@ -3,6 +3,8 @@
 import asyncio
 import subprocess
 import sys
+import threading
+from dataclasses import dataclass
 
 import pytest
 from tests.contracts.model_contract import run
@@ -26,12 +28,22 @@ def model(opened):
     return LlamaModel(opened, name="qwen")
 
 
-async def write(model, number=5, max_tokens=8):
+async def write(model, number=5, max_tokens=8, until=None):
     ids = tuple(range(number, number + 60))
     (generation,) = await model.generate(
-        GenerateRequest(Raw((ids,)), Sampling(max_tokens), ALL, key=("faults",))
+        GenerateRequest(Raw((ids,)), Sampling(max_tokens), ALL, until, key=("faults",))
     )
     return [token.id for token in generation.tokens]
+
+
+@dataclass(frozen=True)
+class HeldUntil:
+    """A stop condition that never stops a text, and lets it go on only once the event is set."""
+
+    event: threading.Event
+
+    def __call__(self, tokens):
+        assert self.event.wait(60)
 
 
 @pytest.mark.parametrize("ids", [[10**6], [-1], [5] * 300])
@@ -76,9 +88,9 @@ def test_an_exception_while_attention_is_read(model, monkeypatch):
 
 def test_a_pass_that_breaks_behind_llama_cpp_leaves_nothing(model, monkeypatch):
     """It is computed anew, text by text, as if it had not been."""
-    expected = [run(write(model, number)) for number in (5, 9)]
+    expected = [run(write(model, number)) for number in (5, 9, 13)]
     run(model.forget())
-    broken = []
+    broken, are_queued = [], threading.Event()
 
     def breaks(caught, num_streams, num_tokens):
         if num_streams > 1:
@@ -87,7 +99,13 @@ def test_a_pass_that_breaks_behind_llama_cpp_leaves_nothing(model, monkeypatch):
         return _by_stream(caught, num_streams, num_tokens)
 
     async def together():
-        return await asyncio.gather(*(write(model, number) for number in (5, 9)))
+        """The thread that computes is held at the first text until the others wait beside it."""
+        first = asyncio.create_task(write(model, 5, until=HeldUntil(are_queued)))
+        others = [asyncio.create_task(write(model, number)) for number in (9, 13)]
+        for _ in range(10):
+            await asyncio.sleep(0)
+        are_queued.set()
+        return await asyncio.gather(first, *others)
 
     monkeypatch.setattr("askance.models.llama_cpp.context._by_stream", breaks)
     assert run(together()) == expected
