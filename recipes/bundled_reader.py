@@ -5,8 +5,8 @@ r"""Makes the adapter that ships with askance: its data, its settings and its se
 
 Started again after a kill, it goes on. The adapter that ships was made from 500 questions of
 2WikiMultihopQA's train split, 1,600 of StrategyQA's, and half of SQuAD 2.0's dev split, less two articles, on
-which refusals are measured (`benchmarks/judging_quality.py`). SQuAD's dev split is training data here: no other
-number on it means anything. Copy FOLDER to src/askance/models/reader.
+which refusals are measured (`benchmarks/judging_quality.py`). SQuAD's dev split is training data here: no
+other number on it means anything. Copy FOLDER to src/askance/models/reader.
 """
 
 import argparse
