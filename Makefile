@@ -5,7 +5,7 @@ BIN := $(VENV)/bin
 DEMO := .demo
 QUESTION := Where did the scriptwriter of The Third Man die?
 
-.PHONY: demo test check bench clean
+.PHONY: demo test check bench docs clean
 
 $(VENV)/.embedded: pyproject.toml constraints.txt
 	$(PYTHON) -m venv $(VENV)
@@ -26,16 +26,25 @@ demo: $(VENV)/.embedded  ## Index the sample corpus and answer a question that t
 test: $(VENV)/.all  ## All tests, warnings as errors, in a process for each core, at most four; shows the slowest ten
 	OMP_NUM_THREADS=1 $(BIN)/python -m pytest --numprocesses auto --maxprocesses 4 --dist worksteal --durations 10
 
-check: $(VENV)/.all  ## Style, types, layers, circles of imports, lines of code
+check: $(VENV)/.all $(VENV)/.docs  ## Style, types, layers, circles of imports, lines of code, links of the documentation
 	$(BIN)/ruff check .
 	$(BIN)/ruff format --check .
 	$(BIN)/mypy
 	$(BIN)/lint-imports
 	$(BIN)/python scripts/check_cycles.py
 	$(BIN)/python scripts/count_lines.py
+	NO_MKDOCS_2_WARNING=1 $(BIN)/python -m mkdocs build --quiet --strict
 
 bench: $(VENV)/.all  ## Measurements: on the screen, as JSON in .bench/, and as an entry of the log
 	$(BIN)/python -m benchmarks --log docs/log/$$(date +%Y-%m).md
 
+$(VENV)/.docs: $(VENV)/.embedded
+	$(BIN)/python -m pip install -q -c constraints.txt -e '.[docs]'
+	touch $@
+
+docs: $(VENV)/.docs  ## The site of the documentation, in .site; a warning is an error
+	NO_MKDOCS_2_WARNING=1 $(BIN)/python -m mkdocs build --quiet --strict
+	@echo "the site is in .site: open .site/index.html"
+
 clean:
-	rm -rf $(VENV) $(DEMO) .bench
+	rm -rf $(VENV) $(DEMO) .bench .site

