@@ -1,0 +1,61 @@
+"""Check docstrings for openings and words that make them read as fragments or as a language of their own.
+
+    python scripts/check_words.py [--list] [FOLDER …]
+
+Prints how many docstrings of the package begin with a word that cannot begin a sentence, or use a word that
+the style of this project refuses, out of how many; with --list, each of them. The exit code is 1 if more than
+one in fifty does.
+"""
+
+import ast
+import re
+import sys
+from collections.abc import Iterator
+from pathlib import Path
+
+FOLDERS = ("src", "recipes", "scripts", "benchmarks")
+OPENINGS = re.compile(
+    r"(Of|By|That|What|Whether|With|Without|As|Who|Whom|Whose|Where|When|How|Why|In|On|At|From|For|To|Only|"
+    r"Also|Always|Never|None|Nothing|Everything|And|Or|But|Because|Than|Those|Beside|Behind|Among)\b"
+)
+WORDS = re.compile(
+    r"\b(told|tells?|at hand|as it stands|what it is|goes on|go on|gone on|amiss|whoever|whatever|knobs?|"
+    r"wordings?|elicit\w*|begun|abreast)\b",
+    re.IGNORECASE,
+)
+MOST = 0.02
+
+
+def docstrings(path: Path) -> Iterator[tuple[int, str]]:
+    """Yield the line and the text of every docstring of a module."""
+    for node in ast.walk(ast.parse(path.read_bytes())):
+        if isinstance(node, ast.Module | ast.ClassDef | ast.FunctionDef | ast.AsyncFunctionDef):
+            text = ast.get_docstring(node)
+            if text:
+                yield node.body[0].lineno, text
+
+
+def flaw(text: str) -> str:
+    """Return the opening or the word that a docstring should not have, or an empty text."""
+    found = OPENINGS.match(text) or WORDS.search(text)
+    return found.group() if found else ""
+
+
+def main(*given: str) -> int:
+    """Print the number of docstrings with a flaw, and return the exit code."""
+    is_listed, folders = "--list" in given, [each for each in given if each != "--list"] or FOLDERS
+    num_docstrings = num_flaws = 0
+    for folder in folders:
+        for path in sorted(Path(folder).rglob("*.py")):
+            for line, text in docstrings(path):
+                num_docstrings += 1
+                word = flaw(text)
+                num_flaws += bool(word)
+                if word and is_listed:
+                    print(f"{path}:{line}: {word!r} in {text.splitlines()[0]!r}")
+    print(f"{num_flaws} of {num_docstrings} docstrings begin as fragments or use a refused word")
+    return 1 if num_flaws > MOST * num_docstrings else 0
+
+
+if __name__ == "__main__":
+    sys.exit(main(*sys.argv[1:]))
