@@ -13,6 +13,7 @@ from askance.models.hf.network import Network
 from askance.models.local.encoding import Encoding
 from askance.models.local.free_memory import free_bytes_of_machine
 from askance.models.local.model import LocalModel
+from askance.models.local.vocabulary import Vocabulary
 from askance.runtime.batch import Batch
 
 _SHARE_OF_GPU = 0.8
@@ -85,4 +86,4 @@ def encoding_of(tokenizer: Any, module: Any, name: str) -> Encoding:
     for entry in (*(getattr(config, "eos_token_id", None) for config in configs), tokenizer.eos_token_id):
         ids.update(entry if isinstance(entry, list | tuple) else [] if entry is None else [entry])
     size: int = module.get_input_embeddings().num_embeddings
-    return Encoding(tokenizer, name, end_ids=frozenset(ids), size=size)
+    return Encoding(Vocabulary(tokenizer, name, end_ids=frozenset(ids), size=size))

@@ -22,6 +22,7 @@ from askance.models.local.encoding import Encoding
 from askance.models.local.free_memory import free_bytes_of_machine
 from askance.models.local.gguf_path import gguf_file
 from askance.models.local.model import LocalModel
+from askance.models.local.vocabulary import Vocabulary
 from askance.runtime.batch import Batch
 
 _TOLERANCE = 1e-3
@@ -57,12 +58,12 @@ class LlamaModel(LocalModel):
         num_bytes = budget * weights.bytes_per_token
         batch: Batch[Any, Any] = Batch(self._streams, num_bytes, MOST_RUNNING, guesses=False)
         tokenizer = GgufTokenizer(weights)
-        encoding = Encoding(tokenizer, name, end_ids=tokenizer.end_ids, size=weights.num_tokens)
+        vocabulary = Vocabulary(tokenizer, name, end_ids=tokenizer.end_ids, size=weights.num_tokens)
         hidden = _SHOWS_NONE if reads_attention else "it is loaded with attention=0"
         super().__init__(
             name,
             weights.context_tokens,
-            encoding,
+            Encoding(vocabulary),
             batch,
             precision="weights as stored, KV cache float16",
             why_no_attention="" if shown else hidden,
