@@ -33,12 +33,10 @@ class Slot:
     Attributes:
         num_tokens: that there may be.
         places: of its tokens in the pool; None where the module keeps its keys and values in `cache`.
-        at: the same as a tensor.
     """
 
     num_tokens: int
     places: Places | None = None
-    at: Tensor = field(default_factory=lambda: torch.empty(0, dtype=torch.long))
     cache: Any = None
 
 
@@ -61,8 +59,8 @@ class Group:
         # A text that is shorter than the longest ends in its own last token again, which the mask hides.
         keys = torch.arange(max(feed.start for feed in feeds) + self._width, device=device)
         last = [feed.start + self._width - 1 for feed in feeds]
-        at = [feed.slot.at[keys.clamp(max=end)] for feed, end in zip(feeds, last, strict=True)]
-        self._places = torch.stack(at)
+        places = [feed.slot.places.tensor for feed in feeds if feed.slot.places is not None]
+        self._places = torch.stack([at[keys.clamp(max=end)] for at, end in zip(places, last, strict=True)])
         self._new_places = self._places.gather(1, self._positions).flatten()
         self._masks: dict[int | None, Tensor] = {}
 

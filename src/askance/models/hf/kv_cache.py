@@ -6,6 +6,7 @@ nothing is copied.
 
 from collections import Counter
 from collections.abc import Sequence
+from functools import cached_property
 
 import torch
 from torch import Tensor
@@ -15,13 +16,14 @@ _LEAST_GROWTH = 1024
 
 
 class Pool:
-    """Keys and values by place.
+    """Keys and values by place, on a device.
 
     Attributes:
         layers: keys and values by the index of the layer, each of shape [places, key-value heads, size].
     """
 
-    def __init__(self) -> None:
+    def __init__(self, device: torch.device | str = "cpu") -> None:
+        self.device = device
         self.layers: dict[int, list[Tensor]] = {}
         self._capacity, self._free, self._uses = 0, list[int](), Counter[int]()
 
@@ -73,6 +75,11 @@ class Places:
 
     def __del__(self) -> None:
         self._pool.release(self.numbers)
+
+    @cached_property
+    def tensor(self) -> Tensor:
+        """The places as a tensor."""
+        return torch.tensor(self.numbers, dtype=torch.long, device=self._pool.device)
 
     def part(self, start: int, stop: int) -> "Places":
         """Those of some of the tokens, held once more."""

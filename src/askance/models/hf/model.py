@@ -46,7 +46,7 @@ class HfModel(LocalModel):
         self._network = Network(module, name)
         encoding = encoding_of(tokenizer, module, name)
         memory = memory_bytes or _free_bytes(self._network.device)
-        batch: Batch[Any, Any] = Batch(self._network.backend, memory, guesses=guesses)
+        batch: Batch[Any, Any] = Batch(self._network, memory, guesses=guesses)
         reads_attention = self._network.attention_layer is not None
         super().__init__(
             name,

@@ -1,6 +1,6 @@
 """What one step's raw logits tell, where torch computed them."""
 
-from functools import cached_property
+from dataclasses import dataclass
 
 import numpy as np
 import torch
@@ -11,35 +11,29 @@ from askance.core.types import Sampling
 from askance.models.local.decode import LEAST_LOGPROB
 
 
+@dataclass(frozen=True, slots=True)
 class Row:
     """The logits after one token, shape [vocabulary], before temperature and masks: a `Row` of `decode`.
 
-    Args:
+    Attributes:
         best: the greatest logit and its id.
+        entropy: over the whole vocabulary (nats).
+        total: the logarithm of the sum of the exponentials of all logits.
     """
 
-    def __init__(self, logits: Tensor, best: tuple[float, int]) -> None:
-        self.logits, self.best = logits, best
-
-    @cached_property
-    def _logprobs(self) -> Tensor:
-        return torch.log_softmax(self.logits.float(), dim=-1)
-
-    @property
-    def entropy(self) -> float:
-        """The entropy over the whole vocabulary (nats)."""
-        # Where a probability is 0 its logarithm is -inf, and their product has to be 0.
-        products = self._logprobs.exp() * self._logprobs.clamp(min=LEAST_LOGPROB)
-        return -products.sum().item()
+    logits: Tensor
+    best: tuple[float, int]
+    entropy: float
+    total: float
 
     def logprob(self, id: int) -> float:
         """The log-probability of one token (nats)."""
-        return self._logprobs[id].item()
+        return self.logits[id].item() - self.total
 
     def top(self, count: int) -> tuple[tuple[int, float], ...]:
         """The most probable ids with their log-probabilities, best first."""
-        values, ids = self._logprobs.topk(min(count, len(self._logprobs)))
-        return tuple(zip(ids.tolist(), values.tolist(), strict=True))
+        values, ids = self.logits.topk(min(count, len(self.logits)))
+        return tuple(zip(ids.tolist(), (values.float() - self.total).tolist(), strict=True))
 
     def probabilities(self, sampling: Sampling) -> NDArray[np.float64]:
         """The probabilities after temperature, top-k and top-p, in this order: others are 0."""
@@ -61,7 +55,11 @@ class Row:
 
 
 def rows_of(logits: Tensor) -> list[Row]:
-    """The rows of `logits`, shape [rows, vocabulary]; the best of all are fetched at once."""
+    """The rows of `logits`, shape [rows, vocabulary]; what is fetched of them is fetched for all at once."""
     values, ids = logits.max(dim=-1)
+    logprobs = torch.log_softmax(logits.float(), dim=-1)
+    # Where a probability is 0 its logarithm is -inf, and their product has to be 0.
+    entropies = -(logprobs.exp() * logprobs.clamp(min=LEAST_LOGPROB)).sum(dim=-1)
+    totals = logits.float().logsumexp(dim=-1)
     best = zip(values.tolist(), ids.tolist(), strict=True)
-    return [Row(row, each) for row, each in zip(logits, best, strict=True)]
+    return list(map(Row, logits, best, entropies.tolist(), totals.tolist()))

@@ -7,9 +7,9 @@ strings, `until` and length mean the same everywhere.
 
 import math
 from collections.abc import Sequence
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from hashlib import blake2b
-from typing import Literal, Protocol
+from typing import Protocol
 
 import numpy as np
 from numpy.typing import NDArray
@@ -122,16 +122,18 @@ class Writing:
         self.tokens.append(token)
         self._text += token.text
         cut = self._until(self.tokens) if self._until else None
-        stop = self._stop_offset(token)
-        if stop is not None:
-            self._close("stop", sum(t.start < stop for t in self.tokens), stop)
+        found = [self._text.find(stop) for stop in self._sampling.stop if stop]
+        begin = min((place for place in found if place >= 0), default=None)
+        if begin is not None:
+            self._close("stop", sum(each.start < begin for each in self.tokens), begin)
         elif cut is not None:
             kept = self.tokens[: cut.keep_tokens]
             self._close(cut.reason, len(kept), kept[-1].end if kept else 0)
         elif len(self.tokens) >= self._sampling.max_tokens:
             self._close("length", len(self.tokens), len(self._text))
         else:
-            self._show(self._safe_chars())
+            held = max((_overlap(self._text, stop) for stop in self._sampling.stop), default=0)
+            self._show(len(self._text) - held)
 
     def generation(
         self,
@@ -159,16 +161,6 @@ class Writing:
             self._watch(self._text[self._shown_chars : chars])
             self._shown_chars = chars
 
-    def _stop_offset(self, token: Token) -> int | None:
-        longest = max(map(len, self._sampling.stop), default=0)
-        begin = max(0, token.start - longest + 1)
-        found = [self._text.find(stop, begin) for stop in self._sampling.stop if stop]
-        return min((offset for offset in found if offset >= 0), default=None)
-
-    def _safe_chars(self) -> int:
-        held = max((_overlap(self._text, stop) for stop in self._sampling.stop), default=0)
-        return len(self._text) - held
-
 
 def _overlap(text: str, stop: str) -> int:
     """Length of the longest proper prefix of `stop` that `text` ends in."""
@@ -185,52 +177,53 @@ def _clipped(token: Token, chars: int) -> Token:
 
 def check_sampling(sampling: Sampling, n: int) -> None:
     """Raises KnobError for a value out of range."""
-    if n < 1:
-        raise KnobError(f"n={n}: ask for at least one sample.")
-    if sampling.max_tokens < 1:
-        raise KnobError(f"max_tokens={sampling.max_tokens}: ask for at least one new token.")
-    if not 0 <= sampling.temperature < math.inf:
-        raise KnobError(f"temperature={sampling.temperature:g}: expected 0 (greedy) or more.")
-    if not 0 < sampling.top_p <= 1:
-        raise KnobError(f"top_p={sampling.top_p:g}: expected more than 0 and at most 1.")
-    if sampling.top_k < 0:
-        raise KnobError(f"top_k={sampling.top_k}: expected 0 (the whole vocabulary) or more.")
-    if "" in sampling.stop:
-        raise KnobError("stop=('',): an empty stop string would end every text before it begins.")
-
-
-@dataclass(frozen=True, slots=True)
-class Job:
-    """One call of `generate`, checked and with its prompt as ids."""
-
-    prompt_ids: TokenIds
-    named_ids: TokenIds
-    request: GenerateRequest
-    model_name: str
+    for is_wrong, told in (
+        (n < 1, f"n={n}: ask for at least one sample."),
+        (sampling.max_tokens < 1, f"max_tokens={sampling.max_tokens}: ask for at least one new token."),
+        (
+            not 0 <= sampling.temperature < math.inf,
+            f"temperature={sampling.temperature:g}: expected 0 (greedy) or more.",
+        ),
+        (not 0 < sampling.top_p <= 1, f"top_p={sampling.top_p:g}: expected more than 0 and at most 1."),
+        (sampling.top_k < 0, f"top_k={sampling.top_k}: expected 0 (the whole vocabulary) or more."),
+        ("" in sampling.stop, "stop=('',): an empty stop string would end every text before it begins."),
+    ):
+        if is_wrong:
+            raise KnobError(told)
 
 
 class Sample:
-    """A `Request` for one text of a job."""
+    """A `Request` for one text of a call.
+
+    Args:
+        asked: what `generate` was called with; its sampling is checked.
+        named_ids: the ids of its `token_probs`.
+        number: of this sample among those of the call.
+    """
 
     num_logits = 1
 
-    def __init__(self, vocabulary: Vocabulary, job: Job, number: int) -> None:
-        asked = self._asked = job.request
-        self.ids = list(job.prompt_ids)
-        self.max_tokens = len(job.prompt_ids) + asked.sampling.max_tokens
-        self.wants_attention = asked.want.attention is not None
-        self.is_abandoned = False
-        self._vocabulary, self._job, self._num_reused = vocabulary, job, 0
-        self._chooser = Chooser(asked.sampling, asked.key, number, job.model_name)
-        self._writing = Writing(asked.sampling, asked.until, asked.watch if number == 0 else None)
-        self._detokeniser = Detokeniser(vocabulary, job.prompt_ids)
+    def __init__(
+        self,
+        vocabulary: Vocabulary,
+        asked: GenerateRequest,
+        prompt_ids: TokenIds,
+        named_ids: TokenIds,
+        number: int,
+    ) -> None:
+        self.ids, self.max_tokens = list(prompt_ids), len(prompt_ids) + asked.sampling.max_tokens
+        self.wants_attention, self.is_abandoned = asked.want.attention is not None, False
+        self._vocabulary, self._asked, self._prompt_ids = vocabulary, asked, prompt_ids
+        self._named_ids, self._num_reused = named_ids, 0
+        self._chooser = Chooser(asked.sampling, asked.key, number, vocabulary.name)
+        self._writing = Writing(asked.sampling, asked.until, None if number else asked.watch)
+        self._detokeniser = Detokeniser(vocabulary, prompt_ids)
 
     def take(self, fed: Fed, num_reused: int) -> bool:
         """Choose the next token, and give it with its signals to the text."""
         self._num_reused = num_reused
-        if fed.attention and self._asked.want.attention is not None:
-            weights = _over_heads(fed.attention[-1], self._asked.want.attention)
-            self._writing.tokens[-1] = replace(self._writing.tokens[-1], attention=weights)
+        if fed.attention:
+            self._attend(fed.attention[-1])
         row: Row = fed.logits[-1]
         token = self._token(self._chooser.choose(row), row)
         self.ids.append(token.id)
@@ -242,17 +235,21 @@ class Sample:
 
     def generation(self) -> Generation:
         """What was written."""
-        prompt_ids = self._job.prompt_ids
-        return self._writing.generation(prompt_ids, len(prompt_ids), self._num_reused)
+        return self._writing.generation(self._prompt_ids, len(self._prompt_ids), self._num_reused)
+
+    def _attend(self, weights: NDArray[np.float32]) -> None:
+        """Give the last token its weights, shape [heads, tokens], as they are wanted."""
+        if self._asked.want.attention != "heads":
+            weights = weights.mean(axis=0) if self._asked.want.attention == "mean" else weights.max(axis=0)
+        self._writing.tokens[-1] = replace(self._writing.tokens[-1], attention=weights)
 
     def _token(self, id: int, row: Row) -> Token:
         """The token with its text and its signals, of which only those wanted are computed."""
         tokens, detokeniser, want = self._writing.tokens, self._detokeniser, self._asked.want
         top = row.top(want.top_logprobs) if want.top_logprobs else ()
         shown = tuple((detokeniser.peek(each), logprob) for each, logprob in top)
-        is_end = id in self._vocabulary.end_ids
-        text = "" if is_end else detokeniser.add(id)
-        if not is_end and len(tokens) + 1 == self._asked.sampling.max_tokens:
+        text = "" if id in self._vocabulary.end_ids else detokeniser.add(id)
+        if id not in self._vocabulary.end_ids and len(tokens) + 1 == self._asked.sampling.max_tokens:
             text += detokeniser.flush()
         start = tokens[-1].end if tokens else 0
         return Token(
@@ -263,7 +260,7 @@ class Sample:
             row.logprob(id) if want.logprob else None,
             row.entropy if want.entropy else None,
             shown,
-            tuple(math.exp(row.logprob(each)) for each in self._job.named_ids),
+            tuple(math.exp(row.logprob(each)) for each in self._named_ids),
         )
 
 
@@ -291,11 +288,3 @@ class Options:
             for ids in self._options
         ]
         return False
-
-
-def _over_heads(row: NDArray[np.float32], how: Literal["mean", "max", "heads"]) -> NDArray[np.float32]:
-    """The weights of one token, shape [heads, tokens], as they are wanted."""
-    found: NDArray[np.float32] = (
-        row if how == "heads" else row.mean(axis=0) if how == "mean" else row.max(axis=0)
-    )
-    return found

@@ -25,8 +25,9 @@ from askance.core.types import (
     Watch,
     as_spans,
 )
-from askance.models.local.decode import Detokeniser, Job, Options, Sample, check_sampling
+from askance.models.local.decode import Options, Sample, check_sampling
 from askance.models.local.encoding import Encoding
+from askance.models.local.vocabulary import Detokeniser
 from askance.runtime.batch import Batch
 from askance.runtime.schedule import Scheduler, tell
 
@@ -108,8 +109,11 @@ class LocalModel(ABC):
         named_ids = tuple(self._vocabulary.single(text) for text in want.token_probs)
         num_different = 1 if sampling.temperature == 0 else n  # greedy ones are all the same
         with _bridged(request.watch) as watch:
-            job = Job(prompt_ids, named_ids, replace(request, watch=watch), self.name)
-            samples = [Sample(self._vocabulary, job, number) for number in range(num_different)]
+            asked = replace(request, watch=watch)
+            samples = [
+                Sample(self._vocabulary, asked, prompt_ids, named_ids, number)
+                for number in range(num_different)
+            ]
             await self._done(self._scheduler.compute(samples))
         generations = tuple(sample.generation() for sample in samples)
         return generations if len(generations) == n else generations * n

@@ -1,5 +1,6 @@
-"""Text and ids: a tokenizer without its traps. Plain text is plain, a text in the middle gets no prefix space,
-and the text of ids is told one by one.
+"""Text and ids: a tokenizer without its traps, and ids that become text one by one.
+
+Plain text is plain, and a text in the middle gets no prefix space.
 """
 
 from collections.abc import Sequence
