@@ -17,7 +17,7 @@ from askance.core.installing import install_line
 from askance.models.hf.adapter import holds_adapter, merge, open_adapter
 from askance.models.hf.load import load_parts
 from askance.models.hf.noise import quiet
-from askance.models.local.adapter_files import adapter_fingerprint
+from askance.models.local.model_files import adapter_fingerprint
 
 IDS = torch.tensor([[1, 30, 45, 60, 200, 17, 99]])
 

@@ -6,7 +6,7 @@ chat template. For one without, names and shapes have to do.
 """
 
 import json
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable
 from dataclasses import dataclass
 from importlib.util import find_spec
 from pathlib import Path
@@ -19,8 +19,8 @@ from askance.core.errors import MissingExtra, ModelSpecError
 from askance.core.panics import panics_as
 from askance.models.hf.fingerprint import weights_fingerprint
 from askance.models.hf.noise import first_line, quiet
-from askance.models.local.adapter_files import CONFIG, WEIGHTS
 from askance.models.local.encoding import chat_template_digest
+from askance.models.local.model_files import CONFIG, WEIGHTS
 from askance.models.local.reader_note import ReaderNote, read_note
 
 _FETCH = "Fetch or save it again."
@@ -179,6 +179,8 @@ def _check_weights(folder: Path) -> None:
 
 
 _ALL_LINEAR = "all-linear"
+_MODULES = ("target_modules", "exclude_modules")
+"""Settings that name modules, each in a list or by a pattern."""
 _LISTS = ("modules_to_save", "layers_pattern", "target_parameters")
 """Settings whose entries are patterns, beside the keys of those that end in ``_pattern``."""
 _REPEATS = "*+?{"
@@ -195,13 +197,13 @@ def settle_patterns(config: Any, module: Any, adapter: str) -> None:
             with a group or with more than one repetition.
     """
     names = [name for name, _ in module.named_modules()]
-    for field in ("target_modules", "exclude_modules"):
-        pattern = getattr(config, field, None)
-        if isinstance(pattern, str) and pattern.lower() != _ALL_LINEAR:
-            setattr(config, field, set(_matching(pattern, names, adapter)))
-    for pattern in _others(vars(config)):
-        if "(" in pattern or sum(map(pattern.count, _REPEATS)) > 1:
-            raise _refused(pattern, adapter, "it has a group, or more than one repetition")
+    for field, value in list(vars(config).items()):
+        if field in _MODULES and isinstance(value, str) and value.lower() != _ALL_LINEAR:
+            setattr(config, field, set(_matching(value, names, adapter)))
+        elif field in _LISTS or field.endswith("_pattern"):
+            for pattern in map(str, [value] if isinstance(value, str) else value or ()):
+                if "(" in pattern or sum(map(pattern.count, _REPEATS)) > 1:
+                    raise _refused(pattern, adapter, "it has a group, or more than one repetition")
 
 
 def _matching(pattern: str, names: Iterable[str], adapter: str) -> list[str]:
@@ -212,14 +214,6 @@ def _matching(pattern: str, names: Iterable[str], adapter: str) -> list[str]:
     except SchemaError as error:
         raise _refused(pattern, adapter, "it can't be matched in linear time") from error
     return [name for name in names if validator.isinstance_python(name)]
-
-
-def _others(settings: Mapping[str, Any]) -> Iterable[str]:
-    for field, value in settings.items():
-        if field in _LISTS:
-            yield from [value] if isinstance(value, str) else map(str, value or ())
-        elif field.endswith("_pattern") and isinstance(value, Mapping):
-            yield from map(str, value)
 
 
 def _refused(pattern: str, adapter: str, why: str) -> ModelSpecError:

@@ -24,6 +24,8 @@ from askance.models.hf.kv_cache import Places, Pool
 from askance.runtime.backend import Feed
 
 ATTENTION_NAME = "askance"
+States = tuple[Tensor, Tensor, Tensor]
+"""Query, key and value: each of shape [rows, heads, tokens, size]."""
 
 
 @dataclass(slots=True, eq=False)
@@ -64,28 +66,20 @@ class Group:
         self._new_places = self._places.gather(1, self._positions).flatten()
         self._masks: dict[int | None, Tensor] = {}
 
-    def attend(
-        self,
-        module: Any,
-        query: Tensor,
-        key: Tensor,
-        value: Tensor,
-        options: Mapping[str, Any],
-        watched: bool,
-    ) -> Tensor:
+    def attend(self, module: Any, states: States, options: Mapping[str, Any], watched: bool) -> Tensor:
         """The output for these tokens: shape [tokens, heads, size of a value].
 
         Args:
-            query, key, value: of all tokens of the pass: shape [1, heads, tokens, size].
+            states: of all tokens of the pass.
             watched: whether the weights of this layer are wanted.
         """
-        query, key, value = (each[0].transpose(0, 1)[self._tokens] for each in (query, key, value))
+        query, key, value = (each[0].transpose(0, 1)[self._tokens] for each in states)
         self._pool.write(module.layer_idx, self._new_places, key, value)
         keys, values = (each[self._places].transpose(1, 2) for each in self._pool.layers[module.layer_idx])
         by_feed = query.reshape(-1, self._width, *query.shape[1:]).transpose(1, 2)
         mask = self._mask(options.get("sliding_window"), query.dtype)
         wanted = watched and any(feed.wants_attention for feed in self._feeds)
-        output, weights = computed(module, by_feed, keys, values, mask, options, wanted)
+        output, weights = computed(module, (by_feed, keys, values), mask, options, wanted)
         self.weights = weights if wanted else self.weights
         return output.flatten(0, 1)
 
@@ -157,19 +151,19 @@ def attend(
     layer = getattr(module, "layer_idx", None)
     this.windows[layer] = options.get("sliding_window")
     watched = layer is not None and layer == this.watched_layer
+    states = query, key, value
     if this.groups:
-        parts = [group.attend(module, query, key, value, options, watched) for group in this.groups]
+        parts = [group.attend(module, states, options, watched) for group in this.groups]
         return torch.cat(parts)[None], None
-    output, weights = computed(module, query, key, value, attention_mask, options, watched)
+    output, weights = computed(module, states, attention_mask, options, watched)
     if weights is not None:
         this.weights = weights[0]
     return output, None
 
 
 def computed(
-    module: nn.Module, query: Tensor, key: Tensor, value: Tensor, mask: Tensor,
-    options: Mapping[str, Any], watched: bool,
-) -> tuple[Tensor, Tensor | None]:  # fmt: skip
+    module: nn.Module, states: States, mask: Tensor, options: Mapping[str, Any], watched: bool
+) -> tuple[Tensor, Tensor | None]:
     """The output, shape [rows, queries, heads, size], and the weights, [rows, heads, queries, keys].
 
     Weights are in float32 also where the model is coarser: its rounded scores would move them by a half.
@@ -177,10 +171,10 @@ def computed(
     eager = sys.modules[type(module).__module__].eager_attention_forward
     # Stock attention knows no soft cap on the scores.
     implementation = sdpa_attention_forward if options.get("softcap") is None else eager
-    output, _ = implementation(module, query, key, value, mask, **options)
+    output, _ = implementation(module, *states, mask, **options)
     if not watched:
         return output, None
-    return output, eager(module, *(each.float() for each in (query, key, value, mask)), **options)[1]
+    return output, eager(module, *(each.float() for each in (*states, mask)), **options)[1]
 
 
 AttentionInterface.register(ATTENTION_NAME, attend)

@@ -18,7 +18,7 @@ from askance.core.panics import panics_as
 from askance.models.hf.model import HfModel
 from askance.models.hf.noise import first_line, quiet, reading_gguf
 from askance.models.hf.sentencepiece import check_readers, settle_legacy
-from askance.models.local.adapter_files import CONFIG as ADAPTER_CONFIG
+from askance.models.local.model_files import CONFIG as ADAPTER_CONFIG
 
 OWN_CODE_ONLY = {"trust_remote_code": False}
 """Said to every loader: otherwise transformers asks on standard input whether to run a model's code."""
@@ -100,8 +100,24 @@ def placement(device: str, dtype: str) -> tuple[torch.device, torch.dtype | None
 
     Takes and raises what `load_hf` does.
     """
-    place = _device(device)
-    return place, _dtype(dtype, place)
+    try:
+        default = "cuda" if torch.cuda.is_available() else "cpu"
+        place = torch.device(default if device == "auto" else device)
+        torch.empty(0, device=place)
+    except (RuntimeError, AssertionError) as error:
+        raise ModelSpecError(
+            f"device {device!r} can't be used: {first_line(error)} Use device=cpu, or auto."
+        ) from error
+    known = {
+        "auto": torch.bfloat16 if place.type == "cuda" else torch.float32,
+        "stored": None,
+        "float32": torch.float32,
+        "bfloat16": torch.bfloat16,
+        "float16": torch.float16,
+    }
+    if dtype not in known:
+        raise KnobError(f"dtype={dtype!r}: expected {', '.join(known)}.")
+    return place, known[dtype]
 
 
 @contextmanager
@@ -201,30 +217,6 @@ def source(name: str, marks: Sequence[str] = ("config.json",)) -> tuple[str, str
     if path.suffix == ".gguf" or path.is_absolute() or name.startswith((".", "~")):
         raise ModelSpecError(f"model {name!r} does not exist: check the path.")
     return name, None
-
-
-def _device(device: str) -> torch.device:
-    if device == "auto":
-        return torch.device("cuda" if torch.cuda.is_available() else "cpu")
-    try:
-        place = torch.device(device)
-        torch.empty(0, device=place)
-    except (RuntimeError, AssertionError) as error:
-        raise ModelSpecError(
-            f"device {device!r} can't be used: {first_line(error)} Use device=cpu, or auto."
-        ) from error
-    return place
-
-
-def _dtype(dtype: str, place: torch.device) -> torch.dtype | None:
-    known = {"float32": torch.float32, "bfloat16": torch.bfloat16, "float16": torch.float16}
-    if dtype == "auto":
-        return torch.bfloat16 if place.type == "cuda" else torch.float32
-    if dtype == "stored":
-        return None
-    if dtype not in known:
-        raise KnobError(f"dtype={dtype!r}: expected auto, stored, {', '.join(known)}.")
-    return known[dtype]
 
 
 def context_tokens_of(config: Any, tokenizer: Any) -> int:

@@ -11,8 +11,7 @@ from askance.core.types import TokenIds
 from askance.models.hf.fingerprint import model_fingerprint
 from askance.models.hf.network import Network
 from askance.models.local.encoding import Encoding
-from askance.models.local.free_memory import free_bytes_of_machine
-from askance.models.local.model import LocalModel
+from askance.models.local.model import LocalModel, free_bytes_of_machine
 from askance.models.local.vocabulary import Vocabulary
 from askance.runtime.batch import Batch
 
@@ -44,18 +43,11 @@ class HfModel(LocalModel):
         guesses: bool = True,
     ) -> None:
         self._network = Network(module, name)
-        encoding = encoding_of(tokenizer, module, name)
         memory = memory_bytes or _free_bytes(self._network.device)
         batch: Batch[Any, Any] = Batch(self._network, memory, guesses=guesses)
-        reads_attention = self._network.attention_layer is not None
-        super().__init__(
-            name,
-            context_tokens,
-            encoding,
-            batch,
-            precision=str(module.dtype).removeprefix("torch."),
-            why_no_attention="" if reads_attention else _NO_ATTENTION,
-        )
+        hidden = _NO_ATTENTION if self._network.attention_layer is None else ""
+        super().__init__(context_tokens, encoding_of(tokenizer, module, name), batch, hidden)
+        self.precision = str(module.dtype).removeprefix("torch.")
 
     @cached_property
     def fingerprint(self) -> str:

@@ -226,10 +226,7 @@ def _hide(parts: Sequence[Span], spans: list[Span]) -> str:
 
 def _count(text: str, string: str) -> int:
     """How often a string is in a text, occurrences that overlap included."""
-    count, at = 0, text.find(string)
-    while at >= 0:
-        count, at = count + 1, text.find(string, at + 1)
-    return count
+    return len(re.findall(f"(?={re.escape(string)})", text))
 
 
 def chat_template_digest(tokenizer: Any) -> str:

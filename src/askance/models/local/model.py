@@ -6,6 +6,7 @@ from collections.abc import Awaitable, Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import replace
 from functools import partial
+from pathlib import Path
 from typing import Any, TypeVar
 
 import numpy as np
@@ -33,7 +34,18 @@ from askance.runtime.schedule import Scheduler, tell
 
 T = TypeVar("T")
 
-_ANYWHERE: frozenset[Signal] = frozenset({"logprob", "top_logprobs", "entropy", "token_probs"})
+_ANYWHERE: frozenset[Capability] = frozenset({"raw", "continuation", "score"})
+_OF_LOGITS: frozenset[Signal] = frozenset({"logprob", "top_logprobs", "entropy", "token_probs"})
+
+_SHARE_OF_MACHINE = 0.25
+"""A model's keys and values may take so much of the memory that is free."""
+_UNKNOWN_BYTES = 2 * 10**9
+"""Where the system does not tell how much is free."""
+_GROUPS = (
+    ("sys/fs/cgroup", "memory.max", "memory.current", "inactive_file"),
+    ("sys/fs/cgroup/memory", "memory.limit_in_bytes", "memory.usage_in_bytes", "total_inactive_file"),
+)
+"""Where Linux tells what a container may use, new and old: folder, limit, usage, and what of it can go."""
 
 
 class LocalModel(ABC):
@@ -42,32 +54,29 @@ class LocalModel(ABC):
     Args:
         batch: what computes; nobody else puts anything into it.
         why_no_attention: why its attention can't be read; empty where it can.
+
+    Attributes:
+        precision: in which it is computed, in words.
     """
 
     counts_exactly = True
 
+    precision: str
+
     def __init__(
-        self,
-        name: str,
-        context_tokens: int,
-        encoding: Encoding,
-        batch: Batch[Any, Any],
-        *,
-        precision: str,
-        why_no_attention: str = "",
+        self, context_tokens: int, encoding: Encoding, batch: Batch[Any, Any], why_no_attention: str
     ) -> None:
-        self.name, self.context_tokens, self.precision = name, context_tokens, precision
+        self.name, self.context_tokens = encoding.vocabulary.name, context_tokens
         self.why_no_attention = why_no_attention
-        self._encoding, self._batch, self._num_attended = encoding, batch, 0
-        self._vocabulary = encoding.vocabulary
-        self._scheduler = Scheduler(batch)
-        found: set[Capability] = {"raw", "continuation", "score"}
+        self._encoding, self._vocabulary, self._batch = encoding, encoding.vocabulary, batch
+        self._scheduler, self._num_attended = Scheduler(batch), 0
+        self.capabilities: frozenset[Capability] = _ANYWHERE
+        self.signals: frozenset[Signal] = _OF_LOGITS
         if not why_no_attention:
-            found.add("attend")
-        if self._encoding.takes_chat:
-            found.add("chat")
-        self.capabilities: frozenset[Capability] = frozenset(found)
-        self.signals: frozenset[Signal] = _ANYWHERE if why_no_attention else _ANYWHERE | {"attention"}
+            self.capabilities |= {"attend"}
+            self.signals |= {"attention"}
+        if encoding.takes_chat:
+            self.capabilities |= {"chat"}
 
     @property
     @abstractmethod
@@ -249,3 +258,30 @@ def _bridged(watch: Watch | None) -> Iterator[Watch | None]:
         is_open = False
     if failures:
         raise failures[0]
+
+
+def free_bytes_of_machine(root: Path = Path("/")) -> int:
+    """A part of what this process may have of the machine.
+
+    Args:
+        root: of the file system.
+    """
+    kilobytes = _number(root / "proc/meminfo", "MemAvailable:")
+    told = [None if kilobytes is None else 1024 * kilobytes]
+    for folder, limit, usage, reclaimable in _GROUPS:
+        most, used = _number(root / folder / limit), _number(root / folder / usage)
+        if most is not None and used is not None:
+            copies = _number(root / folder / "memory.stat", reclaimable) or 0
+            told.append(max(0, most - used + copies))
+    known = [num_bytes for num_bytes in told if num_bytes is not None]
+    return int(_SHARE_OF_MACHINE * min(known)) if known else _UNKNOWN_BYTES
+
+
+def _number(path: Path, name: str = "") -> int | None:
+    """The number in a file, or the one behind a name that begins a line; None where none is told."""
+    try:
+        lines = path.read_text(encoding="ascii").splitlines()
+    except (OSError, ValueError):  # another system, or no right to know
+        return None
+    told = (line.removeprefix(name).split() for line in lines if line.startswith(name))
+    return next((int(words[0]) for words in told if words and words[0].isdecimal()), None)
