@@ -267,7 +267,7 @@ def test_a_text_that_does_not_fit_the_memory_is_a_failure_with_the_numbers(qwen_
     whole = load_hf(str(qwen_folder))
     module, tokenizer = whole._network.module, whole._encoding._tokenizer
     num_bytes = 200 * whole._network.bytes_per_token
-    model = HfModel(module, tokenizer, name="small", context_tokens=512, memory_bytes=num_bytes)
+    model = HfModel(module, tokenizer, name="small", memory_bytes=num_bytes)
     assert generate(model, Raw((Span("The"),)), 8)[0].tokens
     with pytest.raises(ModelFailure, match="tokens do not fit into the memory for 200"):
         generate(model, Raw((Span("The"),)), 300)
@@ -311,7 +311,7 @@ def test_many_calls_of_which_some_are_cancelled_and_some_fail(qwen, monkeypatch)
 def test_logits_that_are_no_numbers_are_a_failure():
     module = tiny_module("llama", vocabulary=378)
     module.lm_head.weight.data.fill_(float("nan"))
-    model = HfModel(module, byte_level_tokenizer(), name="broken", context_tokens=512)
+    model = HfModel(module, byte_level_tokenizer(), name="broken")
     with pytest.raises(ModelFailure, match="no numbers"):
         generate(model, Raw((Span("The"),)))
 

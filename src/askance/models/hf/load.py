@@ -24,9 +24,6 @@ OWN_CODE_ONLY = {"trust_remote_code": False}
 """Said to every loader: otherwise transformers asks on standard input whether to run a model's code."""
 _CAUSAL = {AutoModelForCausalLM: MODEL_FOR_CAUSAL_LM_MAPPING_NAMES}
 _REFUSAL = "not a causal language model: name one that generates text"
-_UNBOUNDED_TOKENS = 10**9
-_CONTEXT_TOKENS_UNKNOWN = 2048
-"""Assumed where neither the model nor its tokenizer tells."""
 
 
 def load_hf(
@@ -70,15 +67,8 @@ def as_model(module: Any, tokenizer: Any, *, name: str, guesses: bool = True) ->
     Raises:
         MachineFailure: there is no memory to run it.
     """
-    context_tokens = context_tokens_of(module.config.get_text_config(), tokenizer)
     with fitting(name, module.device), quiet():
-        return HfModel(
-            module.eval().requires_grad_(False),
-            tokenizer,
-            name=name,
-            context_tokens=context_tokens,
-            guesses=guesses,
-        )
+        return HfModel(module.eval().requires_grad_(False), tokenizer, name=name, guesses=guesses)
 
 
 def save_parts(module: Any, tokenizer: Any, folder: Path) -> None:
@@ -217,16 +207,6 @@ def source(name: str, marks: Sequence[str] = ("config.json",)) -> tuple[str, str
     if path.suffix == ".gguf" or path.is_absolute() or name.startswith((".", "~")):
         raise ModelSpecError(f"model {name!r} does not exist: check the path.")
     return name, None
-
-
-def context_tokens_of(config: Any, tokenizer: Any) -> int:
-    """How many tokens a model takes, as far as its files tell."""
-    for field in ("max_position_embeddings", "max_sequence_length", "seq_length", "max_seq_len"):
-        length = getattr(config, field, None)
-        if isinstance(length, int) and 0 < length < _UNBOUNDED_TOKENS:
-            return length
-    length = tokenizer.model_max_length
-    return int(length) if length and 0 < length < _UNBOUNDED_TOKENS else _CONTEXT_TOKENS_UNKNOWN
 
 
 def _failure(name: str, error: Exception, told: str) -> MachineFailure | ModelSpecError:
