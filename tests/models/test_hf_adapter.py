@@ -145,7 +145,7 @@ def test_a_truncated_file(adapter):
     path = adapter / "adapter_model.safetensors"
     for length in (path.stat().st_size - 8, 40, 0):
         path.write_bytes(path.read_bytes()[:length])
-        with pytest.raises(ModelSpecError, match=r"adapter_model\.safetensors are damaged.*[Ff]etch"):
+        with pytest.raises(ModelSpecError, match=r"a damaged adapter_model\.safetensors.*[Ff]etch"):
             open_adapter(adapter)
 
 
@@ -155,7 +155,7 @@ def test_missing_and_broken_files(adapter):
         open_adapter(adapter)
     for content in ("{", "[]"):
         (adapter / "adapter_config.json").write_text(content)
-        with pytest.raises(ModelSpecError, match=r"adapter_config\.json can't be read"):
+        with pytest.raises(ModelSpecError, match=r"adapter_config\.json that can't be read"):
             open_adapter(adapter)
     (adapter / "adapter_config.json").unlink()
     assert not holds_adapter(adapter)

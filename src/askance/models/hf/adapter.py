@@ -118,19 +118,16 @@ def _merged(folder: Path, module: Any) -> Any:
 
     config = PeftConfig.from_pretrained(str(folder))
     if config.is_prompt_learning or config.is_adaption_prompt:
-        raise ModelSpecError(
-            f"adapter {str(folder)!r} is of the kind {config.peft_type.value}, which can't be added to "
-            "weights: name one of another kind, such as LORA."
-        )
-    settle_patterns(config, module, str(folder))
-    shared = _sharing_with_embedding(module)
+        kind = f"is of the kind {config.peft_type.value}, which can't be added to weights"
+        raise _flaw(folder, f"{kind}: name one of another kind, such as LORA.")
+    settle_patterns(config, module, folder)
+    embedding = module.get_input_embeddings().weight
+    shared = {name for name, part in module.named_modules() if getattr(part, "weight", None) is embedding}
     wrapped = PeftModel(module, config)
-    tied = shared.intersection(wrapped.base_model.targeted_module_names)
-    if tied:
-        raise ModelSpecError(
-            f"adapter {str(folder)!r} changes {min(tied)}, whose weights its base uses for input and output "
-            "alike, so it can't be added to them: name one that leaves the embeddings alone."
-        )
+    changed = shared.intersection(wrapped.base_model.targeted_module_names)
+    if changed and len(shared) > 1:
+        use = "whose weights its base uses for input and output alike, so it can't be added to them"
+        raise _flaw(folder, f"changes {min(changed)}, {use}: name one that leaves the embeddings alone.")
     report = wrapped.load_adapter(str(folder), "default", torch_device=str(module.device))
     # Peft passes over both.
     for keys, problem in (
@@ -142,51 +139,40 @@ def _merged(folder: Path, module: Any) -> Any:
     return wrapped.merge_and_unload(safe_merge=True)
 
 
-def _sharing_with_embedding(module: Any) -> frozenset[str]:
-    """The names of the modules that share the input embedding's weights; none where only itself has them."""
-    weights = module.get_input_embeddings().weight
-    names = [name for name, part in module.named_modules() if getattr(part, "weight", None) is weights]
-    return frozenset(names if len(names) > 1 else ())
-
-
 def _declared_base(folder: Path) -> str | None:
-    path = folder / CONFIG
     try:
-        name = json.loads(path.read_text(encoding="utf-8")).get("base_model_name_or_path")
+        name = json.loads((folder / CONFIG).read_text(encoding="utf-8")).get("base_model_name_or_path")
     except (OSError, ValueError, AttributeError) as error:
-        raise ModelSpecError(f"the adapter's settings {path} can't be read: {error}. {_FETCH}") from error
+        raise _flaw(folder, f"has a {CONFIG} that can't be read: {error}. {_FETCH}") from error
     return f"hf:{name}" if isinstance(name, str) and name else None
 
 
 def _check_weights(folder: Path) -> None:
-    path = folder / WEIGHTS
-    if not path.is_file():
-        raise ModelSpecError(
-            f"adapter {str(folder)!r} has no {WEIGHTS}: fetch it, or save the adapter again as safetensors."
-        )
+    if not (folder / WEIGHTS).is_file():
+        raise _flaw(folder, f"has no {WEIGHTS}: fetch it, or save the adapter again as safetensors.")
     try:
-        with safe_open(path, framework="pt") as file:
+        with safe_open(folder / WEIGHTS, framework="pt") as file:
             broken = [name for name in file.keys() if not file.get_tensor(name).isfinite().all()]  # noqa: SIM118
     except (OSError, SafetensorError) as error:
-        raise ModelSpecError(
-            f"the adapter's weights {path} are damaged: {first_line(error)} {_FETCH}"
-        ) from error
+        raise _flaw(folder, f"has a damaged {WEIGHTS}: {first_line(error)} {_FETCH}") from error
     if broken:
-        raise ModelSpecError(
-            f"the adapter's weights {path} hold what is no finite number, first in {broken[0]}: its training "
-            "failed, or the file is damaged. Train it again with a lower learning rate, or fetch it again."
-        )
+        what = f"has weights that are no finite number, first in {broken[0]}: its training failed, or it was"
+        raise _flaw(folder, f"{what} damaged. Train it again with a lower learning rate, or fetch it again.")
+
+
+def _flaw(folder: Path, told: str) -> ModelSpecError:
+    return ModelSpecError(f"adapter {str(folder)!r} {told}")
 
 
 _ALL_LINEAR = "all-linear"
 _MODULES = ("target_modules", "exclude_modules")
 """Settings that name modules, each in a list or by a pattern."""
-_LISTS = ("modules_to_save", "layers_pattern", "target_parameters")
+_LISTS = ("modules_to_save", "target_parameters")
 """Settings whose entries are patterns, beside the keys of those that end in ``_pattern``."""
 _REPEATS = "*+?{"
 
 
-def settle_patterns(config: Any, module: Any, adapter: str) -> None:
+def settle_patterns(config: Any, module: Any, folder: Path) -> None:
     """Replace the patterns of peft's settings by the names of the parts of `module` that they match.
 
     Peft matches patterns with an engine that goes back and tries again: some patterns take it longer than
@@ -199,26 +185,23 @@ def settle_patterns(config: Any, module: Any, adapter: str) -> None:
     names = [name for name, _ in module.named_modules()]
     for field, value in list(vars(config).items()):
         if field in _MODULES and isinstance(value, str) and value.lower() != _ALL_LINEAR:
-            setattr(config, field, set(_matching(value, names, adapter)))
+            setattr(config, field, set(_matching(value, names, folder)))
         elif field in _LISTS or field.endswith("_pattern"):
             for pattern in map(str, [value] if isinstance(value, str) else value or ()):
                 if "(" in pattern or sum(map(pattern.count, _REPEATS)) > 1:
-                    raise _refused(pattern, adapter, "it has a group, or more than one repetition")
+                    raise _unused(folder, pattern, "it has a group, or more than one repetition")
 
 
-def _matching(pattern: str, names: Iterable[str], adapter: str) -> list[str]:
+def _matching(pattern: str, names: Iterable[str], folder: Path) -> list[str]:
+    rule = core_schema.str_schema(pattern=f"^(?:{pattern})$", regex_engine="rust-regex")
     try:
-        validator = SchemaValidator(
-            core_schema.str_schema(pattern=f"^(?:{pattern})$", regex_engine="rust-regex")
-        )
+        validator = SchemaValidator(rule)
     except SchemaError as error:
-        raise _refused(pattern, adapter, "it can't be matched in linear time") from error
+        raise _unused(folder, pattern, "it can't be matched in linear time") from error
     return [name for name in names if validator.isinstance_python(name)]
 
 
-def _refused(pattern: str, adapter: str, why: str) -> ModelSpecError:
+def _unused(folder: Path, pattern: str, why: str) -> ModelSpecError:
     shown = pattern if len(pattern) <= 100 else f"{pattern[:100]}…"
-    return ModelSpecError(
-        f"adapter {adapter!r} names what it changes by the pattern {shown!r}, which is not used, since {why}"
-        ": write a list of names of modules in its adapter_config.json."
-    )
+    what = f"names what it changes by the pattern {shown!r}, which is not used, since {why}"
+    return _flaw(folder, f"{what}: write a list of names of modules in its {CONFIG}.")
