@@ -98,13 +98,8 @@ def placement(device: str, dtype: str) -> tuple[torch.device, torch.dtype | None
         raise ModelSpecError(
             f"device {device!r} can't be used: {first_line(error)} Use device=cpu, or auto."
         ) from error
-    known = {
-        "auto": torch.bfloat16 if place.type == "cuda" else torch.float32,
-        "stored": None,
-        "float32": torch.float32,
-        "bfloat16": torch.bfloat16,
-        "float16": torch.float16,
-    }
+    known = {"auto": torch.bfloat16 if place.type == "cuda" else torch.float32, "stored": None}
+    known |= {name: getattr(torch, name) for name in ("float32", "bfloat16", "float16")}
     if dtype not in known:
         raise KnobError(f"dtype={dtype!r}: expected {', '.join(known)}.")
     return place, known[dtype]
@@ -225,10 +220,10 @@ def _why(name: str, folder: str, error: Exception) -> str:
             f"model {name!r} brings code of its own, which askance never runs: name one whose code is "
             "part of transformers or sentence-transformers, or a GGUF file of it (gguf:FILE)."
         )
-    reason = f"{type(error).__name__}: {first_line(error)}"
-    if Path(folder).is_dir():
-        return f"model {name!r} can't be loaded: {reason} Its files may be damaged: fetch or save it again."
-    return (
-        f"model {name!r} can't be loaded: {reason} It is not a folder here, so it was looked for on the hub: "
-        "check the spelling and the network, log in if it is gated, or give the path of a folder."
-    )
+    where = "Its files may be damaged: fetch or save it again."
+    if not Path(folder).is_dir():
+        where = (
+            "It is not a folder here, so it was looked for on the hub: check the spelling and the network, "
+            "log in if it is gated, or give the path of a folder."
+        )
+    return f"model {name!r} can't be loaded: {type(error).__name__}: {first_line(error)} {where}"

@@ -82,7 +82,10 @@ class _Bounded(ImmutableSandboxedEnvironment):
 
     def call(self, context: Any, obj: Any, *args: Any, **kwargs: Any) -> Any:
         """A call from within a template."""
-        _check((getattr(obj, "__self__", None), *args, *kwargs.values()))
+        owner = getattr(getattr(obj, "__wrapped__", obj), "__self__", None)  # the sandbox wraps `str.format`
+        if isinstance(owner, str) and obj.__name__ in ("format", "format_map"):
+            _check_format(owner)
+        _check((owner, *args, *kwargs.values()))
         return _spent(super().call(context, obj, *args, **kwargs))
 
     def call_binop(self, context: Any, operator: str, left: Any, right: Any) -> Any:
@@ -93,13 +96,6 @@ class _Bounded(ImmutableSandboxedEnvironment):
         if operator == "%" and isinstance(left, str):
             _check_format(left)
         return _spent(super().call_binop(context, operator, left, right))
-
-    def wrap_str_format(self, value: Any) -> Callable[..., str] | None:
-        """The method that formats a string, if `value` is it."""
-        wrapped = super().wrap_str_format(value)
-        if wrapped is not None:
-            _check_format(value.__self__)
-        return wrapped
 
 
 class _Counting(NodeTransformer):

@@ -157,15 +157,13 @@ class Encoding:
         spans: list[Span] = []
         turns = chat.turns if self._takes_system else _folded(chat.turns)
         messages = [{"role": turn.role, "content": _hide(turn.parts, spans)} for turn in turns]
-        rendered = self._apply_template(messages)
-        pieces = _PLACEHOLDER.split(rendered)
-        shown = {int(number) for number in pieces[1::2]}
-        for number, span in enumerate(spans):
-            if number not in shown:
-                raise InputError(
-                    f"the chat template of model {self._name!r} leaves out {span.text[:60]!r}: "
-                    "give the turns in an order and with roles that the model takes."
-                )
+        pieces = _PLACEHOLDER.split(self._apply_template(messages))
+        left_out = {*range(len(spans))}.difference(map(int, pieces[1::2]))
+        if left_out:
+            raise InputError(
+                f"the chat template of model {self._name!r} leaves out {spans[min(left_out)].text[:60]!r}: "
+                "give the turns in an order and with roles that the model takes."
+            )
         return [spans[int(piece)] if at % 2 else Span(piece) for at, piece in enumerate(pieces)]
 
     @cached_property
@@ -215,12 +213,12 @@ def _hide(parts: Sequence[Span], spans: list[Span]) -> str:
     content = ""
     for part in parts:
         core = part.text.strip()
-        if not core:
+        if core:
+            before, _, behind = part.text.partition(core)
+            content += f"{before}\ue000{len(spans)}\ue001{behind}"
+            spans.append(Span(core, part.trusted))
+        else:
             content += part.text
-            continue
-        start = part.text.index(core)
-        content += part.text[:start] + f"\ue000{len(spans)}\ue001" + part.text[start + len(core) :]
-        spans.append(Span(core, part.trusted))
     return content
 
 
