@@ -16,7 +16,7 @@ from tests.tolerances import assert_near, near
 from askance.core.errors import InputError, KnobError, ModelFailure, PromptTooLong
 from askance.core.types import Chat, GenerateRequest, Raw, Sampling, Span, Turn, Want, untrusted
 from askance.models.hf import HfModel, load_hf
-from askance.models.hf.signals import rows_of
+from askance.models.hf.network import rows_of
 from askance.models.local.decode import Chooser, check_sampling
 
 QUESTIONS = ("What is the capital of France?", "Name three colours.", "Who wrote Faust?")

@@ -1,4 +1,4 @@
-"""What transformers calls for the attention of every layer, registered beside its own implementations.
+"""What transformers calls for the attention of every layer, and the KV cache that it reads.
 
 The output is that of the stock implementation. For the layer whose weights are wanted they are computed once
 more, in float32, by the eager attention of the module itself: the option `output_attentions` of transformers
@@ -6,10 +6,12 @@ would make every layer slow and keep every layer's matrix.
 """
 
 import sys
+from collections import Counter
 from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from contextvars import ContextVar
 from dataclasses import dataclass, field
+from functools import cached_property
 from typing import Any
 
 import torch
@@ -20,12 +22,92 @@ from transformers.integrations.sdpa_attention import sdpa_attention_forward
 from transformers.masking_utils import eager_mask
 
 from askance.core.errors import ModelSpecError
-from askance.models.hf.kv_cache import Places, Pool
 from askance.runtime.backend import Feed
 
 ATTENTION_NAME = "askance"
 States = tuple[Tensor, Tensor, Tensor]
 """Query, key and value: each of shape [rows, heads, tokens, size]."""
+_LEAST_GROWTH = 1024
+"""Tokens."""
+
+
+class Pool:
+    """The KV cache of texts that are computed side by side: keys and values by place, on a device.
+
+    A text need not lie in one piece, so texts that begin alike share the places of what they have in common,
+    and nothing is copied.
+
+    Attributes:
+        layers: keys and values by the index of the layer, each of shape [places, key-value heads, size].
+    """
+
+    def __init__(self, device: torch.device | str = "cpu") -> None:
+        self.device = device
+        self.layers: dict[int, list[Tensor]] = {}
+        self._capacity, self._free, self._uses = 0, list[int](), Counter[int]()
+
+    def take(self, num_tokens: int) -> "Places":
+        """Places that nobody uses. The pool grows by an eighth at least, since growing copies all."""
+        missing = num_tokens - len(self._free)
+        if missing > 0:
+            self._grow(self._capacity + max(missing, _LEAST_GROWTH, self._capacity // 8))
+        num_left = len(self._free) - num_tokens
+        taken, self._free = self._free[num_left:], self._free[:num_left]
+        return Places(self, taken)
+
+    def _grow(self, capacity: int) -> None:
+        for layer in self.layers.values():
+            for number, store in enumerate(layer):
+                added = max(0, capacity - len(store))  # one may have grown before the next had no memory
+                layer[number] = torch.cat([store, store.new_empty((added, *store.shape[1:]))])
+        self._free += range(self._capacity, capacity)
+        self._capacity = capacity
+
+    def write(self, layer: int, places: Tensor, key: Tensor, value: Tensor) -> None:
+        """Store what a layer computed for some tokens, each of shape [tokens, key-value heads, size]."""
+        if layer not in self.layers:
+            self.layers[layer] = [each.new_empty((self._capacity, *each.shape[1:])) for each in (key, value)]
+        for store, new in zip(self.layers[layer], (key, value), strict=True):
+            store[places] = new
+
+    def hold(self, places: Sequence[int]) -> None:
+        """Count one more user of each place."""
+        self._uses.update(places)
+
+    def release(self, places: Sequence[int]) -> None:
+        """Count one user less; a place without any is free."""
+        self._uses.subtract(places)
+        self._free += [place for place in places if not self._uses[place]]
+
+    def give_back(self) -> None:
+        """Let go of the memory, if nobody uses any of it."""
+        if len(self._free) == self._capacity:
+            self.layers, self._capacity, self._free = {}, 0, []
+
+
+class Places:
+    """The places of a text's tokens, in order. They are held as long as this object is there."""
+
+    def __init__(self, pool: Pool, numbers: Sequence[int]) -> None:
+        self._pool, self.numbers = pool, numbers
+        pool.hold(numbers)
+
+    def __del__(self) -> None:
+        self._pool.release(self.numbers)
+
+    @cached_property
+    def tensor(self) -> Tensor:
+        """The places as a tensor."""
+        return torch.tensor(self.numbers, dtype=torch.long, device=self._pool.device)
+
+    def part(self, start: int, stop: int) -> "Places":
+        """Those of some of the tokens, held once more."""
+        return Places(self._pool, self.numbers[start:stop])
+
+    def behind(self, blocks: Sequence[tuple["Places", int]]) -> "Places":
+        """As many, of which the first are those of so many tokens of each block."""
+        shared = [place for block, count in blocks for place in block.numbers[:count]]
+        return Places(self._pool, [*shared, *self.numbers[len(shared) :]])
 
 
 @dataclass(slots=True, eq=False)

@@ -1,7 +1,8 @@
-"""The torch module: what of it can be read, and what computes it for many texts at once."""
+"""The torch module: what can be read of it, how it computes many texts at once, and its rows of logits."""
 
 import inspect
 from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
 from itertools import chain, groupby, pairwise
 from typing import Any
 
@@ -11,9 +12,9 @@ from numpy.typing import NDArray
 from torch import Tensor
 
 from askance.core.errors import ModelSpecError
-from askance.models.hf.attention import ATTENTION_NAME, Group, Pass, Slot, passing
-from askance.models.hf.kv_cache import Places, Pool
-from askance.models.hf.signals import rows_of
+from askance.core.types import Sampling
+from askance.models.hf.attention import ATTENTION_NAME, Group, Pass, Places, Pool, Slot, passing
+from askance.models.local.decode import LEAST_LOGPROB
 from askance.runtime.backend import Fed, Feed
 
 _TOLERANCE, _COARSE_TOLERANCE = 1e-3, 0.1
@@ -213,3 +214,57 @@ class Network:
             if not (fed.logits[-1].logits - alone).abs().max() <= tolerance * alone.abs().max():
                 return False
         return True
+
+
+@dataclass(frozen=True, slots=True)
+class Row:
+    """The logits after one token, shape [vocabulary], before temperature and masks: a `Row` of `decode`.
+
+    Attributes:
+        best: the greatest logit and its id.
+        entropy: over the whole vocabulary (nats).
+        total: the logarithm of the sum of the exponentials of all logits.
+    """
+
+    logits: Tensor
+    best: tuple[float, int]
+    entropy: float
+    total: float
+
+    def logprob(self, id: int) -> float:
+        """The log-probability of one token (nats)."""
+        return self.logits[id].item() - self.total
+
+    def top(self, count: int) -> tuple[tuple[int, float], ...]:
+        """The most probable ids with their log-probabilities, best first."""
+        values, ids = self.logits.topk(min(count, len(self.logits)))
+        return tuple(zip(ids.tolist(), (values.float() - self.total).tolist(), strict=True))
+
+    def probabilities(self, sampling: Sampling) -> NDArray[np.float64]:
+        """The probabilities after temperature, top-k and top-p, in this order: others are 0."""
+        scaled = self.logits.double() / sampling.temperature
+        kept = torch.arange(len(scaled), device=scaled.device)
+        if 0 < sampling.top_k < len(scaled):
+            # As many as that, also where more are equal: in a coarse precision many are.
+            kept = scaled.topk(sampling.top_k).indices.sort().values
+        found = torch.zeros_like(scaled)
+        found[kept] = torch.softmax(scaled[kept], dim=-1)
+        if sampling.top_p < 1:
+            # These are a few tokens, as a rule: to sort the whole vocabulary would take most of the time.
+            ordered, places = found[kept].sort(descending=True, stable=True)
+            # A token is kept while those before it have not yet reached top_p, so the first always is.
+            beyond = ordered.cumsum(dim=-1) - ordered >= sampling.top_p
+            found[kept[places[beyond]]] = 0
+        probabilities: NDArray[np.float64] = found.cpu().numpy()
+        return probabilities
+
+
+def rows_of(logits: Tensor) -> list[Row]:
+    """The rows of `logits`, shape [rows, vocabulary]; what is fetched of them is fetched for all at once."""
+    values, ids = logits.max(dim=-1)
+    logprobs = torch.log_softmax(logits.float(), dim=-1)
+    # Where a probability is 0 its logarithm is -inf, and their product has to be 0.
+    entropies = -(logprobs.exp() * logprobs.clamp(min=LEAST_LOGPROB)).sum(dim=-1)
+    totals = logits.float().logsumexp(dim=-1)
+    best = zip(values.tolist(), ids.tolist(), strict=True)
+    return list(map(Row, logits, best, entropies.tolist(), totals.tolist()))
