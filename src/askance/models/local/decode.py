@@ -6,7 +6,7 @@ strings, `until` and length mean the same everywhere.
 """
 
 import math
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import replace
 from hashlib import blake2b
 from typing import Protocol
@@ -268,23 +268,25 @@ class Options:
     """A `Request` for the log-probabilities of options after a prompt: what follows it is one row for all.
 
     Args:
-        options: what stands before the last token of each is the beginning of the first.
+        options: by their places; what stands before the last token of each is the beginning of the first.
+
+    Attributes:
+        scored: the options by their places, in the end.
     """
 
     wants_attention = False
 
-    def __init__(self, prompt_ids: TokenIds, options: Sequence[TokenIds]) -> None:
-        self.ids = [*prompt_ids, *options[0][:-1]]
-        self.max_tokens, self.num_logits = len(self.ids), len(options[0])
-        self.is_abandoned = False
-        self.scored: Sequence[Scored] = ()
+    def __init__(self, prompt_ids: TokenIds, options: Mapping[int, TokenIds]) -> None:
+        longest = next(iter(options.values()))
+        self.ids = [*prompt_ids, *longest[:-1]]
+        self.max_tokens, self.num_logits, self.is_abandoned = len(self.ids), len(longest), False
+        self.scored = dict[int, Scored]()
         self._options = options
 
     def take(self, fed: Fed, num_reused: int) -> bool:
         """Sum up (nats); there is nothing to go on with."""
         rows: Sequence[Row] = fed.logits
-        self.scored = [
-            Scored(sum(row.logprob(id) for row, id in zip(rows, ids, strict=False)), len(ids))
-            for ids in self._options
-        ]
+        for place, ids in self._options.items():
+            logprob = sum(row.logprob(id) for row, id in zip(rows, ids, strict=False))
+            self.scored[place] = Scored(logprob, len(ids))
         return False

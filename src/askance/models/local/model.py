@@ -2,12 +2,12 @@
 
 import asyncio
 from abc import ABC, abstractmethod
-from collections.abc import Awaitable, Iterator, Sequence
+from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import replace
 from functools import partial
 from pathlib import Path
-from typing import Any, TypeVar
+from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
@@ -31,8 +31,6 @@ from askance.models.local.encoding import Encoding
 from askance.models.local.vocabulary import Detokeniser
 from askance.runtime.batch import Batch
 from askance.runtime.schedule import Scheduler, tell
-
-T = TypeVar("T")
 
 _ANYWHERE: frozenset[Capability] = frozenset({"raw", "continuation", "score"})
 _OF_LOGITS: frozenset[Signal] = frozenset({"logprob", "top_logprobs", "entropy", "token_probs"})
@@ -117,13 +115,10 @@ class LocalModel(ABC):
         prompt_ids = self._fitting(self._encoding.encode(request.prompt), sampling.max_tokens)
         named_ids = tuple(self._vocabulary.single(text) for text in want.token_probs)
         num_different = 1 if sampling.temperature == 0 else n  # greedy ones are all the same
-        with _bridged(request.watch) as watch:
-            asked = replace(request, watch=watch)
-            samples = [
-                Sample(self._vocabulary, asked, prompt_ids, named_ids, number)
-                for number in range(num_different)
-            ]
-            await self._done(self._scheduler.compute(samples))
+        with _bridged(request.watch) as watch, self._computing():
+            begun = partial(Sample, self._vocabulary, replace(request, watch=watch), prompt_ids, named_ids)
+            samples = [begun(number) for number in range(num_different)]
+            await self._scheduler.compute(samples)
         generations = tuple(sample.generation() for sample in samples)
         return generations if len(generations) == n else generations * n
 
@@ -139,16 +134,10 @@ class LocalModel(ABC):
             raise InputError(f"options to score: {list(options)!r} holds an empty one; remove it.")
         longest = max(map(len, tokenised), default=0)
         prompt_ids = self._fitting(self._encoding.encode(prompt), longest)
-        if not tokenised:
-            return ()
-        together = _read_together(tokenised)
-        requests = [Options(prompt_ids, [tokenised[place] for place in group]) for group in together]
-        await self._done(self._scheduler.compute(requests))
-        scored = {
-            place: found
-            for group, request in zip(together, requests, strict=True)
-            for place, found in zip(group, request.scored, strict=True)
-        }
+        requests = [Options(prompt_ids, group) for group in _read_together(tokenised)]
+        with self._computing():
+            await self._scheduler.compute(requests)
+        scored = {place: found for request in requests for place, found in request.scored.items()}
         return tuple(scored[place] for place in range(len(options)))
 
     async def attend(self, text: str | TokenIds, *, bos: bool) -> Attention:
@@ -166,7 +155,8 @@ class LocalModel(ABC):
         if not ids:
             raise InputError("attend: the text is empty; give it at least one character.")
         work = partial(self._attended, self._fitting(ids, 0))
-        weights = await self._done(self._scheduler.alone(work))
+        with self._computing():
+            weights = await self._scheduler.alone(work)
         self._num_attended += len(ids)
         return Attention(ids, self._texts(ids), weights)
 
@@ -190,12 +180,10 @@ class LocalModel(ABC):
             )
 
     def _fitting(self, prompt_ids: TokenIds, max_tokens: int) -> TokenIds:
-        if len(prompt_ids) + max_tokens > self.context_tokens:
+        num_prompt, most = len(prompt_ids), self.context_tokens
+        if num_prompt + max_tokens > most:
             raise PromptTooLong(
-                self.name,
-                prompt_tokens=len(prompt_ids),
-                max_tokens=max_tokens,
-                context_tokens=self.context_tokens,
+                self.name, prompt_tokens=num_prompt, max_tokens=max_tokens, context_tokens=most
             )
         return prompt_ids
 
@@ -206,30 +194,31 @@ class LocalModel(ABC):
         texts[-1] += detokeniser.flush()
         return tuple(texts)
 
-    async def _done(self, work: Awaitable[T]) -> T:
+    @contextmanager
+    def _computing(self) -> Iterator[None]:
+        """What breaks in the block is the model's failure."""
         try:
-            return await work
+            yield
         except RuntimeError as error:
             raise ModelFailure(
                 f"model {self.name!r}: {error}. If memory ran out, use fewer passages or a smaller model."
             ) from error
 
 
-def _read_together(options: Sequence[TokenIds]) -> list[list[int]]:
-    """Places of options, grouped: the first is read, and none of the others needs a row that it lacks.
+def _read_together(options: Sequence[TokenIds]) -> list[dict[int, TokenIds]]:
+    """Options by their places, grouped: the first is read, and none of the others needs a row that it lacks.
 
     Rows stand behind all tokens of an option but the last: " 1" and " 2" whose only difference is the last
     token are read together, and any option of one token with every other.
     """
-    groups = list[list[int]]()
-    for place in sorted(range(len(options)), key=lambda place: -len(options[place])):
-        before = options[place][:-1]
-        same = (group for group in groups if options[group[0]][: len(before)] == before)
-        found = next(same, None)
-        if found is None:
-            groups.append([place])
+    groups = list[dict[int, TokenIds]]()
+    for place, option in sorted(enumerate(options), key=lambda entry: -len(entry[1])):
+        before = option[:-1]
+        same = [group for group in groups if next(iter(group.values()))[: len(before)] == before]
+        if same:
+            same[0][place] = option
         else:
-            found.append(place)
+            groups.append({place: option})
     return groups
 
 
