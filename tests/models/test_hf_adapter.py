@@ -113,7 +113,7 @@ def test_one_without_a_note_has_to_fit_by_names_and_shapes(foreign, tmp_path, mo
     if model_type == "llama":
         settings = {"num_key_value_heads": 4, **settings}
     other = save_tiny(tmp_path / "other", model_type, byte_level_tokenizer(), **settings)
-    told = "made for 'hf:owner/llama', does not fit 'hf:other'"
+    told = "made for 'hf:owner/llama' and does not fit 'hf:other'"
     with pytest.raises(ModelSpecError, match=rf"{told}: (?s:.*){expected}(?s:.*)hf:NAME\?adapter="):
         merged(foreign, other, "hf:other")
 
@@ -159,7 +159,7 @@ def test_missing_and_broken_files(adapter):
             open_adapter(adapter)
     (adapter / "adapter_config.json").unlink()
     assert not holds_adapter(adapter)
-    with pytest.raises(ModelSpecError, match=r"holds no adapter: it has no adapter_config\.json"):
+    with pytest.raises(ModelSpecError, match=r"has no adapter_config\.json: name the folder"):
         open_adapter(adapter)
 
 

@@ -55,10 +55,7 @@ def open_adapter(folder: Path) -> Adapter:
     if find_spec("peft") is None:
         raise MissingExtra("peft", "local", "an adapter")
     if not holds_adapter(folder):
-        raise ModelSpecError(
-            f"folder {str(folder)!r} holds no adapter: it has no {CONFIG}. Name the folder that peft's "
-            "save_pretrained wrote."
-        )
+        raise _flaw(folder, f"has no {CONFIG}: name the folder that peft's save_pretrained wrote.")
     note, declared = read_note(folder), _declared_base(folder)
     _check_weights(folder)
     return Adapter(folder, declared if note is None else note.base, note)
@@ -81,10 +78,9 @@ def merge(adapter: Adapter, module: Any, tokenizer: Any, base: str) -> Any:
         raise
     except Exception as error:  # an adapter that was made for anything fails in any way
         made_for = repr(adapter.base) if adapter.base else "a base it does not name"
-        raise ModelSpecError(
-            f"adapter {str(adapter.folder)!r}, made for {made_for}, does not fit {base!r}: "
-            f"{first_line(error)} Name the base that it was made for: hf:NAME?adapter={adapter.folder}"
-        ) from error
+        what = f"was made for {made_for} and does not fit {base!r}: {first_line(error)}"
+        remedy = f"Name the base that it was made for: hf:NAME?adapter={adapter.folder}"
+        raise _flaw(adapter.folder, f"{what} {remedy}") from error
 
 
 def check_belongs(adapter: Adapter, module: Any, tokenizer: Any, base: str) -> None:
@@ -107,10 +103,8 @@ def check_belongs(adapter: Adapter, module: Any, tokenizer: Any, base: str) -> N
         ),
     ):  # fmt: skip
         if trained != found:
-            raise ModelSpecError(
-                f"adapter {str(adapter.folder)!r} was trained on {note.base!r} ({what} {trained[:8]}…), not "
-                f"on {base!r} ({what} {found[:8]}…): {remedy}."
-            )
+            bases = f"{note.base!r} ({what} {trained[:8]}…), not on {base!r} ({what} {found[:8]}…)"
+            raise _flaw(adapter.folder, f"was trained on {bases}: {remedy}.")
 
 
 def _merged(folder: Path, module: Any) -> Any:

@@ -174,10 +174,7 @@ class Network:
         """
         # Where the longest text of a pass moves positions, others would change by it.
         kinds = [str(getattr(part, "rope_type", "")) for part in self.module.modules()]
-        windows = self._windows()
-        if windows is None or told != dict(enumerate(windows)):
-            return False
-        if any(name in kind for kind in kinds for name in _BY_LENGTH):
+        if told != self._windows() or any(name in kind for kind in kinds for name in _BY_LENGTH):
             return False
         try:
             return self._is_exact()
@@ -186,16 +183,14 @@ class Network:
         except Exception:  # a module that does not expect such passes may raise anything
             return False
 
-    def _windows(self) -> list[int | None] | None:
-        """How many tokens back each layer sees, None for all; None if the configuration does not say."""
+    def _windows(self) -> dict[int | None, int | None]:
+        """How many tokens back each layer sees by the configuration: None for all, 0 where it is unclear."""
         config = self.module.config.get_text_config()
         size = getattr(config, "sliding_window", None) or None
-        is_used = size is not None and getattr(config, "use_sliding_window", True)
-        kinds = getattr(config, "layer_types", None) or (
-            ["sliding_attention" if is_used else "full_attention"] * getattr(config, "num_hidden_layers", 0)
-        )
         by_kind = {"full_attention": None, "sliding_attention": size}
-        return [by_kind[kind] for kind in kinds] if by_kind.keys() >= {*kinds} else None
+        kind = "sliding_attention" if getattr(config, "use_sliding_window", True) else "full_attention"
+        kinds = getattr(config, "layer_types", None) or [kind] * getattr(config, "num_hidden_layers", 0)
+        return {layer: by_kind.get(kind, 0) for layer, kind in enumerate(kinds)}
 
     @torch.inference_mode()
     def _is_exact(self) -> bool:

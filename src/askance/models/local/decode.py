@@ -197,24 +197,21 @@ class Sample:
 
     Args:
         asked: what `generate` was called with; its sampling is checked.
-        named_ids: the ids of its `token_probs`.
         number: of this sample among those of the call.
+
+    Raises:
+        InputError: a text of its `token_probs` that is not exactly one token.
     """
 
     num_logits = 1
 
     def __init__(
-        self,
-        vocabulary: Vocabulary,
-        asked: GenerateRequest,
-        prompt_ids: TokenIds,
-        named_ids: TokenIds,
-        number: int,
+        self, vocabulary: Vocabulary, asked: GenerateRequest, prompt_ids: TokenIds, number: int
     ) -> None:
         self.ids, self.max_tokens = list(prompt_ids), len(prompt_ids) + asked.sampling.max_tokens
         self.wants_attention, self.is_abandoned = asked.want.attention is not None, False
         self._vocabulary, self._asked, self._prompt_ids = vocabulary, asked, prompt_ids
-        self._named_ids, self._num_reused = named_ids, 0
+        self._named_ids, self._num_reused = tuple(map(vocabulary.single, asked.want.token_probs)), 0
         self._chooser = Chooser(asked.sampling, asked.key, number, vocabulary.name)
         self._writing = Writing(asked.sampling, asked.until, None if number else asked.watch)
         self._detokeniser = Detokeniser(vocabulary, prompt_ids)

@@ -85,11 +85,6 @@ class LocalModel(ABC):
         """Tokens that went through all layers until now, whatever they were for."""
         return self._batch.num_computed + self._num_attended
 
-    @property
-    def missed_tokens(self) -> int:
-        """Those of them that were guessed wrongly."""
-        return self._batch.num_missed
-
     async def forget(self) -> None:
         """Compute the next prompts from their beginnings: nothing of earlier ones is kept."""
         await self._scheduler.alone(self._batch.forget)
@@ -113,11 +108,10 @@ class LocalModel(ABC):
         if want.attention is not None:
             self._require_attention()
         prompt_ids = self._fitting(self._encoding.encode(request.prompt), sampling.max_tokens)
-        named_ids = tuple(self._vocabulary.single(text) for text in want.token_probs)
         num_different = 1 if sampling.temperature == 0 else n  # greedy ones are all the same
         with _bridged(request.watch) as watch, self._computing():
-            begun = partial(Sample, self._vocabulary, replace(request, watch=watch), prompt_ids, named_ids)
-            samples = [begun(number) for number in range(num_different)]
+            asked = replace(request, watch=watch)
+            samples = [Sample(self._vocabulary, asked, prompt_ids, at) for at in range(num_different)]
             await self._scheduler.compute(samples)
         generations = tuple(sample.generation() for sample in samples)
         return generations if len(generations) == n else generations * n
