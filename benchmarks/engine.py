@@ -107,10 +107,10 @@ def computed_and_needed() -> Iterator[Row]:
         for in_flight in (1, 8):
             for name, settings in PROFILES.items():
                 asyncio.run(model.forget())
-                noted, before, missed = Noted(model), model.computed_tokens, model.missed_tokens
+                noted, before, missed = Noted(model), model.computed_tokens, model._batch.num_missed
                 method = _method(name.partition(" ")[0], settings)
                 _ask(method, {"answer": noted}, retriever, questions, in_flight)
-                computed, missed = model.computed_tokens - before, model.missed_tokens - missed
+                computed, missed = model.computed_tokens - before, model._batch.num_missed - missed
                 needed = noted.needed.num_tokens
                 told = f"{name}, {in_flight} in flight: computed"
                 yield Row(told, computed, "tokens", computed / needed, "needed")

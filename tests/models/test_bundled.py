@@ -64,7 +64,7 @@ def test_conversion_changes_nothing(tmp_path, few_layers_file):
 
     original_module, tokenizer = load.load_parts(str(few_layers_file), device="cpu", dtype="float32")
     load.save_parts(original_module, tokenizer, tmp_path)
-    original = HfModel(original_module, tokenizer, name="original", context_tokens=8192)
+    original = HfModel(original_module, tokenizer, name="original")
     converted = load_hf(str(tmp_path))
     text = "The river Rhine flows through <|im_end|> 中 \n\n  Cologne."
     ids = original.tokenize(text)

@@ -17,7 +17,7 @@ from askance.core.installing import install_line
 from askance.models.hf.adapter import holds_adapter, merge, open_adapter
 from askance.models.hf.load import load_parts
 from askance.models.hf.noise import quiet
-from askance.models.local.adapter_files import adapter_fingerprint
+from askance.models.local.model_files import adapter_fingerprint
 
 IDS = torch.tensor([[1, 30, 45, 60, 200, 17, 99]])
 
@@ -113,7 +113,7 @@ def test_one_without_a_note_has_to_fit_by_names_and_shapes(foreign, tmp_path, mo
     if model_type == "llama":
         settings = {"num_key_value_heads": 4, **settings}
     other = save_tiny(tmp_path / "other", model_type, byte_level_tokenizer(), **settings)
-    told = "made for 'hf:owner/llama', does not fit 'hf:other'"
+    told = "made for 'hf:owner/llama' and does not fit 'hf:other'"
     with pytest.raises(ModelSpecError, match=rf"{told}: (?s:.*){expected}(?s:.*)hf:NAME\?adapter="):
         merged(foreign, other, "hf:other")
 
@@ -145,7 +145,7 @@ def test_a_truncated_file(adapter):
     path = adapter / "adapter_model.safetensors"
     for length in (path.stat().st_size - 8, 40, 0):
         path.write_bytes(path.read_bytes()[:length])
-        with pytest.raises(ModelSpecError, match=r"adapter_model\.safetensors are damaged.*[Ff]etch"):
+        with pytest.raises(ModelSpecError, match=r"a damaged adapter_model\.safetensors.*[Ff]etch"):
             open_adapter(adapter)
 
 
@@ -155,11 +155,11 @@ def test_missing_and_broken_files(adapter):
         open_adapter(adapter)
     for content in ("{", "[]"):
         (adapter / "adapter_config.json").write_text(content)
-        with pytest.raises(ModelSpecError, match=r"adapter_config\.json can't be read"):
+        with pytest.raises(ModelSpecError, match=r"adapter_config\.json that can't be read"):
             open_adapter(adapter)
     (adapter / "adapter_config.json").unlink()
     assert not holds_adapter(adapter)
-    with pytest.raises(ModelSpecError, match=r"holds no adapter: it has no adapter_config\.json"):
+    with pytest.raises(ModelSpecError, match=r"has no adapter_config\.json: name the folder"):
         open_adapter(adapter)
 
 

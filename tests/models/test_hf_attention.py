@@ -8,7 +8,7 @@ from tests.models.tiny import tiny_module
 from tests.tolerances import assert_near
 
 from askance.models.hf.attention import ATTENTION_NAME
-from askance.models.hf.network import Network, Passes
+from askance.models.hf.network import Network
 from askance.runtime.batch import Batch
 
 SLIDING = {"sliding_window": 4}
@@ -69,7 +69,7 @@ def both(request):
     model_type, settings = ARCHITECTURES[request.param]
     network = Network(tiny_module(model_type, **settings), model_type)
     assert network.attention_layer == 1
-    assert network.backend.can_restore
+    assert network.can_restore
     return network, *by_eager_attention(request.param)
 
 
@@ -92,8 +92,8 @@ class Fixed:
         return True
 
 
-def computed(network, *requests, backend=None):
-    batch = Batch(backend or network.backend, 10**9)
+def computed(network, *requests):
+    batch = Batch(network, 10**9)
     for request in requests:
         batch.put(request)
     while not batch.is_idle:
@@ -167,8 +167,8 @@ def test_tokens_that_were_guessed_give_the_same(both, earlier):
 def test_one_at_a_time_gives_the_same(both):
     network, weights, logits = both
     request = Fixed(PROMPT)
-    alone = Passes(network.module, network.attention_layer, 1000, together=False)
-    computed(network, request, Fixed([*PROMPT[:7], 9, 9]), backend=alone)
+    alone = Network(network.module, "alone", together=False)
+    computed(alone, request, Fixed([*PROMPT[:7], 9, 9]))
     check(request, weights, logits)
 
 
@@ -184,7 +184,7 @@ def test_a_pass_that_breaks_spoils_nothing(both, monkeypatch):
 
     monkeypatch.setattr(network.module, "forward", breaking)
     request, other = Fixed(PROMPT), Fixed([*PROMPT[:7], 9, 9])
-    batch = Batch(network.backend, 10**9)
+    batch = Batch(network, 10**9)
     batch.put(request)
     batch.put(other)
     ended = [over for _ in range(40) for over in batch.step()]
@@ -194,7 +194,7 @@ def test_a_pass_that_breaks_spoils_nothing(both, monkeypatch):
 
 def test_where_memory_runs_out_what_was_found_for_a_text_goes_too(both, monkeypatch):
     network, weights, logits = both
-    pool = network.backend._pool
+    pool = network._pool
     batch = computed(network, Fixed([*PROMPT[:7], 8]))
     take = pool.take
 
@@ -215,7 +215,7 @@ def test_a_model_beside_the_interface_has_no_attention_but_works(model_type):
     module = tiny_module(model_type, n_layer=2, n_head=4)
     network = Network(module, model_type)
     assert network.attention_layer is None
-    assert not network.backend.can_restore
+    assert not network.can_restore
     request = Fixed(PROMPT)
     request.wants_attention = False
     computed(network, request, Fixed(range(3, 9), []))
@@ -236,7 +236,7 @@ def test_a_model_beside_the_interface_has_no_attention_but_works(model_type):
 def test_texts_are_kept_apart_where_the_longest_would_move_the_others_positions(positions):
     rope = {"rope_theta": 10_000.0, **positions}
     network = Network(tiny_module("llama", rope_parameters=rope), "llama")
-    assert not network.backend.can_restore
+    assert not network.can_restore
 
 
 def test_attention_sinks_are_left_to_their_own_implementation():

@@ -16,7 +16,7 @@ from tests.tolerances import assert_near, near
 from askance.core.errors import InputError, KnobError, ModelFailure, PromptTooLong
 from askance.core.types import Chat, GenerateRequest, Raw, Sampling, Span, Turn, Want, untrusted
 from askance.models.hf import HfModel, load_hf
-from askance.models.hf.signals import rows_of
+from askance.models.hf.network import rows_of
 from askance.models.local.decode import Chooser, check_sampling
 
 QUESTIONS = ("What is the capital of France?", "Name three colours.", "Who wrote Faust?")
@@ -199,14 +199,14 @@ def test_what_a_watcher_raises_is_raised(qwen):
 
 def test_cancelling_stops_within_a_token(qwen, monkeypatch):
     passes, seen = [], []
-    forward = qwen._network.backend.forward
+    forward = qwen._network.forward
 
     def slow_forward(feeds):
         passes.append(time.monotonic())
         time.sleep(0.01)
         return forward(feeds)
 
-    monkeypatch.setattr(qwen._network.backend, "forward", slow_forward)
+    monkeypatch.setattr(qwen._network, "forward", slow_forward)
 
     async def cancel():
         prompt = Raw((Span("The cat"),))
@@ -250,10 +250,8 @@ def test_calls_are_computed_side_by_side(qwen, monkeypatch):
         ]
     assert choices.are_clear("two layers"), "or else their tokens can't be compared"
     passes = []
-    forward = qwen._network.backend.forward
-    monkeypatch.setattr(
-        qwen._network.backend, "forward", lambda feeds: passes.append(len(feeds)) or forward(feeds)
-    )
+    forward = qwen._network.forward
+    monkeypatch.setattr(qwen._network, "forward", lambda feeds: passes.append(len(feeds)) or forward(feeds))
     together = asyncio.run(all_at_once())
     assert max(passes) > 2
     for expected, found in zip(alone, together, strict=True):
@@ -268,8 +266,8 @@ def test_calls_are_computed_side_by_side(qwen, monkeypatch):
 def test_a_text_that_does_not_fit_the_memory_is_a_failure_with_the_numbers(qwen_folder):
     whole = load_hf(str(qwen_folder))
     module, tokenizer = whole._network.module, whole._encoding._tokenizer
-    num_bytes = 200 * whole._network.backend.bytes_per_token
-    model = HfModel(module, tokenizer, name="small", context_tokens=512, memory_bytes=num_bytes)
+    num_bytes = 200 * whole._network.bytes_per_token
+    model = HfModel(module, tokenizer, name="small", memory_bytes=num_bytes)
     assert generate(model, Raw((Span("The"),)), 8)[0].tokens
     with pytest.raises(ModelFailure, match="tokens do not fit into the memory for 200"):
         generate(model, Raw((Span("The"),)), 300)
@@ -277,7 +275,7 @@ def test_a_text_that_does_not_fit_the_memory_is_a_failure_with_the_numbers(qwen_
 
 def test_many_calls_of_which_some_are_cancelled_and_some_fail(qwen, monkeypatch):
     """All end, and nothing of them stays but what is kept on purpose."""
-    backend = qwen._network.backend
+    backend = qwen._network
     forward, count = backend.forward, iter(range(10**6))
 
     def sometimes_broken(feeds):
@@ -313,7 +311,7 @@ def test_many_calls_of_which_some_are_cancelled_and_some_fail(qwen, monkeypatch)
 def test_logits_that_are_no_numbers_are_a_failure():
     module = tiny_module("llama", vocabulary=378)
     module.lm_head.weight.data.fill_(float("nan"))
-    model = HfModel(module, byte_level_tokenizer(), name="broken", context_tokens=512)
+    model = HfModel(module, byte_level_tokenizer(), name="broken")
     with pytest.raises(ModelFailure, match="no numbers"):
         generate(model, Raw((Span("The"),)))
 
@@ -322,13 +320,13 @@ def test_errors_of_torch_are_a_failure(qwen, monkeypatch):
     def broken(*args, **options):
         raise RuntimeError("out of memory")
 
-    monkeypatch.setattr(qwen._network.backend, "forward", broken)
+    monkeypatch.setattr(qwen._network, "forward", broken)
     with pytest.raises(ModelFailure, match="out of memory"):
         generate(qwen, Raw((Span("The"),)))
 
 
 def test_nothing_is_computed_for_a_prompt_that_does_not_fit(qwen, monkeypatch):
-    monkeypatch.setattr(qwen._network.backend, "forward", None)
+    monkeypatch.setattr(qwen._network, "forward", None)
     long = Raw((Span("cat " * 600),))
     with pytest.raises(PromptTooLong):
         generate(qwen, long)

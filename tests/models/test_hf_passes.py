@@ -22,10 +22,9 @@ def texts_of(beginnings):
 
 def computed(network, *, wants_attention=False):
     """Logits and attention of texts that are read side by side and go on by a token or two."""
-    backend = network.backend
-    assert backend.can_restore
+    assert network.can_restore
     texts = texts_of(BEGINNINGS)
-    slots = [backend.open(len(text)) for text in texts]
+    slots = [network.open(len(text)) for text in texts]
     found = []
     for step in range(NUM_STEPS):
         stops = [begin + step for begin in BEGINNINGS]
@@ -34,9 +33,9 @@ def computed(network, *, wants_attention=False):
             Feed(slot, start, text[start:stop], 1, wants_attention and step > 0)
             for slot, text, start, stop in zip(slots, texts, starts, stops, strict=True)
         ]
-        found.append(backend.forward(feeds))
+        found.append(network.forward(feeds))
     for slot in slots:
-        backend.close(slot)
+        network.close(slot)
     return found
 
 

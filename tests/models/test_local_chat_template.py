@@ -13,7 +13,7 @@ from askance.core.errors import InputError
 from askance.core.types import Chat, Span, Turn
 from askance.models.local import chat_template
 from askance.models.local.chat_template import ChatTemplate
-from askance.models.local.prompt import PromptEncoder
+from askance.models.local.encoding import Encoding
 from askance.models.local.vocabulary import Vocabulary
 
 MESSAGES = [
@@ -63,9 +63,9 @@ def test_of_several_templates_the_default_is_taken():
     tokenizer = byte_level_tokenizer()
     vocabulary = Vocabulary(tokenizer, "several", end_ids=frozenset(), size=len(tokenizer))
     chat = Chat((Turn("user", (Span("Who?"),)),))
-    expected = PromptEncoder(tokenizer, vocabulary, "one").encode(chat)
+    expected = Encoding(vocabulary).encode(chat)
     tokenizer.chat_template = {"tool_use": "{{ 1 }}", "default": CHATML_TEMPLATE}
-    assert PromptEncoder(tokenizer, vocabulary, "several").encode(chat) == expected
+    assert Encoding(vocabulary).encode(chat) == expected
 
 
 TWICE = "{% set x = x ~ x %}"
@@ -86,6 +86,7 @@ ENDLESS = {
     "{% endfor %}",
     "showing": "{% set x = 'x' * 99999 %}{% set y %}{% for i in range(99999) %}{{ x }}{% endfor %}"
     "{% endset %}",
+    "joining": "{% set x = 'x' * 9999 %}{{ ([x] * 99999) | join }}",
     "times": "{{ 'x' * 10 ** 12 }}",
     "times a list": "{{ ([1] * 10 ** 12) | length }}",
     "a power": "{{ 9 ** (9 ** 9) }}",
@@ -144,4 +145,4 @@ def test_a_model_whose_template_has_no_end_is_refused_with_its_name():
     tokenizer.chat_template = ENDLESS["loops"]
     vocabulary = Vocabulary(tokenizer, "endless", end_ids=frozenset(), size=len(tokenizer))
     with pytest.raises(InputError, match=r"template of model 'endless' refuses .*more than 300,000 steps"):
-        PromptEncoder(tokenizer, vocabulary, "endless").encode(Chat((Turn("user", (Span("Who?"),)),)))
+        Encoding(vocabulary).encode(Chat((Turn("user", (Span("Who?"),)),)))

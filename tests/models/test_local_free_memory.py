@@ -2,7 +2,7 @@
 
 import pytest
 
-from askance.models.local.free_memory import free_bytes_of_machine
+from askance.models.local.model import free_bytes_of_machine
 
 MACHINE = "MemTotal:       24000000 kB\nMemFree:          100000 kB\nMemAvailable:    8000000 kB\n"
 NEW = {

@@ -10,7 +10,7 @@ from tests.models.tiny import byte_level_tokenizer, hostile_alphabet, sentencepi
 
 from askance.core.errors import InputError, MissingAbility
 from askance.core.types import Chat, Raw, Span, Turn, untrusted
-from askance.models.local.prompt import PromptEncoder
+from askance.models.local.encoding import Encoding
 from askance.models.local.vocabulary import Vocabulary
 
 TOKENIZERS = {"sentencepiece": sentencepiece_tokenizer(), "byte level": byte_level_tokenizer()}
@@ -18,11 +18,15 @@ VOCABULARIES = {
     name: Vocabulary(tokenizer, name, end_ids=frozenset({2}), size=len(tokenizer))
     for name, tokenizer in TOKENIZERS.items()
 }
-ENCODERS = {name: PromptEncoder(TOKENIZERS[name], VOCABULARIES[name], name) for name in TOKENIZERS}
+ENCODERS = {name: Encoding(vocabulary) for name, vocabulary in VOCABULARIES.items()}
 CONTROL = sorted({text for vocabulary in VOCABULARIES.values() for text in vocabulary.control.values()})
 hostile = st.lists(st.sampled_from(hostile_alphabet(CONTROL)) | st.text(max_size=3), max_size=8).map("".join)
 both = pytest.mark.parametrize("name", TOKENIZERS)
 many = settings(max_examples=200, deadline=None, suppress_health_check=list(HealthCheck))
+
+
+def encoding_of(tokenizer):
+    return Encoding(Vocabulary(tokenizer, "changed", end_ids=frozenset({2}), size=len(tokenizer)))
 
 
 def user(*spans: Span) -> Turn:
@@ -151,7 +155,7 @@ def test_turns_the_template_refuses():
 def test_where_the_template_takes_no_system_turn_its_text_begins_the_users(template):
     tokenizer = sentencepiece_tokenizer()
     tokenizer.chat_template = template or tokenizer.chat_template
-    encoder = PromptEncoder(tokenizer, VOCABULARIES["sentencepiece"], "no system")
+    encoder = encoding_of(tokenizer)
     said = Chat((Turn("system", (Span("Be brief."),)), user(Span("Who?"))))
     assert encoder.encode(said) == encoder.encode(Chat((user(Span("Be brief.\n\nWho?")),)))
 
@@ -165,7 +169,7 @@ def test_where_the_template_takes_a_system_turn_it_is_one():
 def test_turns_the_template_leaves_out():
     tokenizer = byte_level_tokenizer()
     tokenizer.chat_template = "{{ messages[-1]['content'] }}"
-    encoder = PromptEncoder(tokenizer, VOCABULARIES["byte level"], "forgetful")
+    encoder = encoding_of(tokenizer)
     with pytest.raises(InputError, match="leaves out 'the passage'"):
         encoder.encode(Chat((user(Span("the passage")), user(Span("the question")))))
 
@@ -173,7 +177,7 @@ def test_turns_the_template_leaves_out():
 def test_a_model_without_a_chat_template():
     tokenizer = byte_level_tokenizer()
     tokenizer.chat_template = None
-    encoder = PromptEncoder(tokenizer, VOCABULARIES["byte level"], "base")
+    encoder = encoding_of(tokenizer)
     assert not encoder.takes_chat
     with pytest.raises(MissingAbility, match="no chat template"):
         encoder.encode(Chat((user(Span("hi")),)))
@@ -194,7 +198,7 @@ def test_control_strings_that_appear_by_normalising_are_defused():
     )
     tokenizer.add_tokens([AddedToken("<tool>", normalized=True)])
     vocabulary = Vocabulary(tokenizer, "normalising", end_ids=frozenset(), size=len(tokenizer))
-    encoder = PromptEncoder(tokenizer, vocabulary, "normalising")
+    encoder = Encoding(vocabulary)
     (tool_id,) = encoder.parts((Span("<tool>"),))
     for disguise in ("<TOOL>", "\uff1ctool\uff1e", "x<Tool>y <tool>"):
         assert tool_id in vocabulary.encode(disguise, at_start=True)
@@ -211,7 +215,7 @@ def test_characters_a_tokenizer_does_not_know_are_no_control_tokens():
     words.pre_tokenizer = pre_tokenizers.Whitespace()
     tokenizer = PreTrainedTokenizerFast(tokenizer_object=words, unk_token="<unk>")
     vocabulary = Vocabulary(tokenizer, "words", end_ids=frozenset(), size=2)
-    encoder = PromptEncoder(tokenizer, vocabulary, "words")
+    encoder = Encoding(vocabulary)
     assert encoder.parts((Span("<unk> "), untrusted("snow ☃ snow"))) == (0, 1, 0, 1)
 
 
@@ -221,7 +225,7 @@ def test_a_control_token_of_one_character_is_refused_in_untrusted_text():
     tokenizer = byte_level_tokenizer()
     tokenizer.add_tokens([AddedToken("§", special=True)])
     vocabulary = Vocabulary(tokenizer, "odd", end_ids=frozenset(), size=len(tokenizer))
-    encoder = PromptEncoder(tokenizer, vocabulary, "odd")
+    encoder = Encoding(vocabulary)
     assert len(encoder.parts((Span("§"),))) == 1
     with pytest.raises(InputError, match="'§' is a control token"):
         encoder.parts((untrusted("see § 5"),))
@@ -249,7 +253,7 @@ class Counting:
 def test_a_prompt_is_tokenised_once_and_a_token_looked_at_once(name):
     tokenizer = Counting(TOKENIZERS[name])
     vocabulary = Vocabulary(tokenizer, name, end_ids=frozenset({2}), size=len(tokenizer._tokenizer))
-    encoder = PromptEncoder(tokenizer, vocabulary, name)
+    encoder = Encoding(vocabulary)
     prompt = Raw((Span("The cat sat on the bank of a river. "), untrusted("It was a cold day, and long.")))
     tokenizer.texts.clear()
     ids, num_read = encoder.encode(prompt), len(tokenizer.texts)
@@ -261,7 +265,7 @@ def test_a_prompt_is_tokenised_once_and_a_token_looked_at_once(name):
 
 
 def test_what_is_remembered_keeps_nobody_alive():
-    encoder = PromptEncoder(TOKENIZERS["byte level"], VOCABULARIES["byte level"], "gone")
+    encoder = Encoding(VOCABULARIES["byte level"])
     assert encoder.encode(Raw((Span("The cat"),)))
     gone = weakref.ref(encoder)
     del encoder

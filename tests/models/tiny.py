@@ -227,6 +227,7 @@ def save_adapter(folder: Path, base: str, *, base_spec: str | None = None, **set
     if base_spec is not None:
         digest = chat_template_digest(tokenizer)
         note = ReaderNote(
+            format=1,
             base=base_spec,
             base_fingerprint=fingerprint,
             chat_template_digest=digest,

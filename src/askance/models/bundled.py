@@ -19,7 +19,7 @@ from typing import TYPE_CHECKING, Any
 from askance.core.errors import ModelSpecError
 from askance.core.installing import embedded_line, pip_line
 from askance.models.converting import convert_once
-from askance.models.local.adapter_files import adapter_fingerprint
+from askance.models.local.model_files import adapter_fingerprint
 
 if TYPE_CHECKING:
     from askance.models.hf import HfModel

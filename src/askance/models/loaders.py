@@ -93,7 +93,7 @@ def gguf(name: str, *, attention: str = "1", adapter: str = "") -> Model:
         ModelSpecError: what `load_gguf` says; the adapter is no plain LoRA, or the cache can't be written.
         KnobError: an unknown value of `attention`.
     """
-    from askance.models.local.gguf_path import gguf_file
+    from askance.models.local.model_files import gguf_file
 
     shown = f"{name}?adapter={adapter}" if adapter else name
     if not _runs_by_llama_cpp(f"gguf:{name}"):

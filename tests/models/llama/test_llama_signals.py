@@ -27,7 +27,7 @@ SHARED = tuple(range(20, 120))
 def both(request, gguf_files, gguf_models):
     """The same model by torch and by llama.cpp."""
     _, module, tokenizer = gguf_files[request.param]
-    by_torch = HfModel(module.eval(), tokenizer, name=request.param, context_tokens=512)
+    by_torch = HfModel(module.eval(), tokenizer, name=request.param)
     return by_torch, gguf_models[request.param]
 
 
@@ -77,7 +77,7 @@ def test_float16_is_all_that_differs(fresh, gguf_files, name, monkeypatch):
 
     monkeypatch.setattr(llama, "llama_context_default_params", in_float32)
     _, module, tokenizer = gguf_files[name]
-    by_torch = HfModel(module.eval(), tokenizer, name=name, context_tokens=512)
+    by_torch = HfModel(module.eval(), tokenizer, name=name)
     ids, ours = tuple(10 + number * 7 % 200 for number in range(60)), fresh(name)
     check_same(written(ours, ids), written(by_torch, ids), ("llama.cpp", "float32"))
     theirs, found = (run(model.attend(ids, bos=False)).weights for model in (by_torch, ours))

@@ -327,7 +327,7 @@ def test_a_reader_learns_more(adapter, qwen_folder, tmp_path):
 
 
 def test_nothing_learned_is_the_reader_it_began_from(adapter, qwen_folder, tmp_path):
-    from askance.models.local.adapter_files import adapter_fingerprint
+    from askance.models.local.model_files import adapter_fingerprint
 
     begun, _, _ = adapter
     train_reader(EXAMPLES, load_base(f"hf:{begun}", "cpu"), settings(learning_rate=0.0), tmp_path / "same")

@@ -6,7 +6,7 @@ chat template. For one without, names and shapes have to do.
 """
 
 import json
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable
 from dataclasses import dataclass
 from importlib.util import find_spec
 from pathlib import Path
@@ -19,8 +19,8 @@ from askance.core.errors import MissingExtra, ModelSpecError
 from askance.core.panics import panics_as
 from askance.models.hf.fingerprint import weights_fingerprint
 from askance.models.hf.noise import first_line, quiet
-from askance.models.local.adapter_files import CONFIG, WEIGHTS
 from askance.models.local.encoding import chat_template_digest
+from askance.models.local.model_files import CONFIG, WEIGHTS
 from askance.models.local.reader_note import ReaderNote, read_note
 
 _FETCH = "Fetch or save it again."
@@ -55,10 +55,7 @@ def open_adapter(folder: Path) -> Adapter:
     if find_spec("peft") is None:
         raise MissingExtra("peft", "local", "an adapter")
     if not holds_adapter(folder):
-        raise ModelSpecError(
-            f"folder {str(folder)!r} holds no adapter: it has no {CONFIG}. Name the folder that peft's "
-            "save_pretrained wrote."
-        )
+        raise _flaw(folder, f"has no {CONFIG}: name the folder that peft's save_pretrained wrote.")
     note, declared = read_note(folder), _declared_base(folder)
     _check_weights(folder)
     return Adapter(folder, declared if note is None else note.base, note)
@@ -81,10 +78,9 @@ def merge(adapter: Adapter, module: Any, tokenizer: Any, base: str) -> Any:
         raise
     except Exception as error:  # an adapter that was made for anything fails in any way
         made_for = repr(adapter.base) if adapter.base else "a base it does not name"
-        raise ModelSpecError(
-            f"adapter {str(adapter.folder)!r}, made for {made_for}, does not fit {base!r}: "
-            f"{first_line(error)} Name the base that it was made for: hf:NAME?adapter={adapter.folder}"
-        ) from error
+        what = f"was made for {made_for} and does not fit {base!r}: {first_line(error)}"
+        remedy = f"Name the base that it was made for: hf:NAME?adapter={adapter.folder}"
+        raise _flaw(adapter.folder, f"{what} {remedy}") from error
 
 
 def check_belongs(adapter: Adapter, module: Any, tokenizer: Any, base: str) -> None:
@@ -107,10 +103,8 @@ def check_belongs(adapter: Adapter, module: Any, tokenizer: Any, base: str) -> N
         ),
     ):  # fmt: skip
         if trained != found:
-            raise ModelSpecError(
-                f"adapter {str(adapter.folder)!r} was trained on {note.base!r} ({what} {trained[:8]}…), not "
-                f"on {base!r} ({what} {found[:8]}…): {remedy}."
-            )
+            bases = f"{note.base!r} ({what} {trained[:8]}…), not on {base!r} ({what} {found[:8]}…)"
+            raise _flaw(adapter.folder, f"was trained on {bases}: {remedy}.")
 
 
 def _merged(folder: Path, module: Any) -> Any:
@@ -118,19 +112,16 @@ def _merged(folder: Path, module: Any) -> Any:
 
     config = PeftConfig.from_pretrained(str(folder))
     if config.is_prompt_learning or config.is_adaption_prompt:
-        raise ModelSpecError(
-            f"adapter {str(folder)!r} is of the kind {config.peft_type.value}, which can't be added to "
-            "weights: name one of another kind, such as LORA."
-        )
-    settle_patterns(config, module, str(folder))
-    shared = _sharing_with_embedding(module)
+        kind = f"is of the kind {config.peft_type.value}, which can't be added to weights"
+        raise _flaw(folder, f"{kind}: name one of another kind, such as LORA.")
+    settle_patterns(config, module, folder)
+    embedding = module.get_input_embeddings().weight
+    shared = {name for name, part in module.named_modules() if getattr(part, "weight", None) is embedding}
     wrapped = PeftModel(module, config)
-    tied = shared.intersection(wrapped.base_model.targeted_module_names)
-    if tied:
-        raise ModelSpecError(
-            f"adapter {str(folder)!r} changes {min(tied)}, whose weights its base uses for input and output "
-            "alike, so it can't be added to them: name one that leaves the embeddings alone."
-        )
+    changed = shared.intersection(wrapped.base_model.targeted_module_names)
+    if changed and len(shared) > 1:
+        use = "whose weights its base uses for input and output alike, so it can't be added to them"
+        raise _flaw(folder, f"changes {min(changed)}, {use}: name one that leaves the embeddings alone.")
     report = wrapped.load_adapter(str(folder), "default", torch_device=str(module.device))
     # Peft passes over both.
     for keys, problem in (
@@ -142,49 +133,40 @@ def _merged(folder: Path, module: Any) -> Any:
     return wrapped.merge_and_unload(safe_merge=True)
 
 
-def _sharing_with_embedding(module: Any) -> frozenset[str]:
-    """The names of the modules that share the input embedding's weights; none where only itself has them."""
-    weights = module.get_input_embeddings().weight
-    names = [name for name, part in module.named_modules() if getattr(part, "weight", None) is weights]
-    return frozenset(names if len(names) > 1 else ())
-
-
 def _declared_base(folder: Path) -> str | None:
-    path = folder / CONFIG
     try:
-        name = json.loads(path.read_text(encoding="utf-8")).get("base_model_name_or_path")
+        name = json.loads((folder / CONFIG).read_text(encoding="utf-8")).get("base_model_name_or_path")
     except (OSError, ValueError, AttributeError) as error:
-        raise ModelSpecError(f"the adapter's settings {path} can't be read: {error}. {_FETCH}") from error
+        raise _flaw(folder, f"has a {CONFIG} that can't be read: {error}. {_FETCH}") from error
     return f"hf:{name}" if isinstance(name, str) and name else None
 
 
 def _check_weights(folder: Path) -> None:
-    path = folder / WEIGHTS
-    if not path.is_file():
-        raise ModelSpecError(
-            f"adapter {str(folder)!r} has no {WEIGHTS}: fetch it, or save the adapter again as safetensors."
-        )
+    if not (folder / WEIGHTS).is_file():
+        raise _flaw(folder, f"has no {WEIGHTS}: fetch it, or save the adapter again as safetensors.")
     try:
-        with safe_open(path, framework="pt") as file:
+        with safe_open(folder / WEIGHTS, framework="pt") as file:
             broken = [name for name in file.keys() if not file.get_tensor(name).isfinite().all()]  # noqa: SIM118
     except (OSError, SafetensorError) as error:
-        raise ModelSpecError(
-            f"the adapter's weights {path} are damaged: {first_line(error)} {_FETCH}"
-        ) from error
+        raise _flaw(folder, f"has a damaged {WEIGHTS}: {first_line(error)} {_FETCH}") from error
     if broken:
-        raise ModelSpecError(
-            f"the adapter's weights {path} hold what is no finite number, first in {broken[0]}: its training "
-            "failed, or the file is damaged. Train it again with a lower learning rate, or fetch it again."
-        )
+        what = f"has weights that are no finite number, first in {broken[0]}: its training failed, or it was"
+        raise _flaw(folder, f"{what} damaged. Train it again with a lower learning rate, or fetch it again.")
+
+
+def _flaw(folder: Path, told: str) -> ModelSpecError:
+    return ModelSpecError(f"adapter {str(folder)!r} {told}")
 
 
 _ALL_LINEAR = "all-linear"
-_LISTS = ("modules_to_save", "layers_pattern", "target_parameters")
+_MODULES = ("target_modules", "exclude_modules")
+"""Settings that name modules, each in a list or by a pattern."""
+_LISTS = ("modules_to_save", "target_parameters")
 """Settings whose entries are patterns, beside the keys of those that end in ``_pattern``."""
 _REPEATS = "*+?{"
 
 
-def settle_patterns(config: Any, module: Any, adapter: str) -> None:
+def settle_patterns(config: Any, module: Any, folder: Path) -> None:
     """Replace the patterns of peft's settings by the names of the parts of `module` that they match.
 
     Peft matches patterns with an engine that goes back and tries again: some patterns take it longer than
@@ -195,36 +177,25 @@ def settle_patterns(config: Any, module: Any, adapter: str) -> None:
             with a group or with more than one repetition.
     """
     names = [name for name, _ in module.named_modules()]
-    for field in ("target_modules", "exclude_modules"):
-        pattern = getattr(config, field, None)
-        if isinstance(pattern, str) and pattern.lower() != _ALL_LINEAR:
-            setattr(config, field, set(_matching(pattern, names, adapter)))
-    for pattern in _others(vars(config)):
-        if "(" in pattern or sum(map(pattern.count, _REPEATS)) > 1:
-            raise _refused(pattern, adapter, "it has a group, or more than one repetition")
+    for field, value in list(vars(config).items()):
+        if field in _MODULES and isinstance(value, str) and value.lower() != _ALL_LINEAR:
+            setattr(config, field, set(_matching(value, names, folder)))
+        elif field in _LISTS or field.endswith("_pattern"):
+            for pattern in map(str, [value] if isinstance(value, str) else value or ()):
+                if "(" in pattern or sum(map(pattern.count, _REPEATS)) > 1:
+                    raise _unused(folder, pattern, "it has a group, or more than one repetition")
 
 
-def _matching(pattern: str, names: Iterable[str], adapter: str) -> list[str]:
+def _matching(pattern: str, names: Iterable[str], folder: Path) -> list[str]:
+    rule = core_schema.str_schema(pattern=f"^(?:{pattern})$", regex_engine="rust-regex")
     try:
-        validator = SchemaValidator(
-            core_schema.str_schema(pattern=f"^(?:{pattern})$", regex_engine="rust-regex")
-        )
+        validator = SchemaValidator(rule)
     except SchemaError as error:
-        raise _refused(pattern, adapter, "it can't be matched in linear time") from error
+        raise _unused(folder, pattern, "it can't be matched in linear time") from error
     return [name for name in names if validator.isinstance_python(name)]
 
 
-def _others(settings: Mapping[str, Any]) -> Iterable[str]:
-    for field, value in settings.items():
-        if field in _LISTS:
-            yield from [value] if isinstance(value, str) else map(str, value or ())
-        elif field.endswith("_pattern") and isinstance(value, Mapping):
-            yield from map(str, value)
-
-
-def _refused(pattern: str, adapter: str, why: str) -> ModelSpecError:
+def _unused(folder: Path, pattern: str, why: str) -> ModelSpecError:
     shown = pattern if len(pattern) <= 100 else f"{pattern[:100]}…"
-    return ModelSpecError(
-        f"adapter {adapter!r} names what it changes by the pattern {shown!r}, which is not used, since {why}"
-        ": write a list of names of modules in its adapter_config.json."
-    )
+    what = f"names what it changes by the pattern {shown!r}, which is not used, since {why}"
+    return _flaw(folder, f"{what}: write a list of names of modules in its {CONFIG}.")

@@ -1,4 +1,4 @@
-"""What transformers calls for the attention of every layer, registered beside its own implementations.
+"""What transformers calls for the attention of every layer, and the KV cache that it reads.
 
 The output is that of the stock implementation. For the layer whose weights are wanted they are computed once
 more, in float32, by the eager attention of the module itself: the option `output_attentions` of transformers
@@ -6,10 +6,12 @@ would make every layer slow and keep every layer's matrix.
 """
 
 import sys
+from collections import Counter
 from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from contextvars import ContextVar
 from dataclasses import dataclass, field
+from functools import cached_property
 from typing import Any
 
 import torch
@@ -20,10 +22,92 @@ from transformers.integrations.sdpa_attention import sdpa_attention_forward
 from transformers.masking_utils import eager_mask
 
 from askance.core.errors import ModelSpecError
-from askance.models.hf.kv_cache import Places, Pool
 from askance.runtime.backend import Feed
 
 ATTENTION_NAME = "askance"
+States = tuple[Tensor, Tensor, Tensor]
+"""Query, key and value: each of shape [rows, heads, tokens, size]."""
+_LEAST_GROWTH = 1024
+"""Tokens."""
+
+
+class Pool:
+    """The KV cache of texts that are computed side by side: keys and values by place, on a device.
+
+    A text need not lie in one piece, so texts that begin alike share the places of what they have in common,
+    and nothing is copied.
+
+    Attributes:
+        layers: keys and values by the index of the layer, each of shape [places, key-value heads, size].
+    """
+
+    def __init__(self, device: torch.device | str = "cpu") -> None:
+        self.device = device
+        self.layers: dict[int, list[Tensor]] = {}
+        self._capacity, self._free, self._uses = 0, list[int](), Counter[int]()
+
+    def take(self, num_tokens: int) -> "Places":
+        """Places that nobody uses. The pool grows by an eighth at least, since growing copies all."""
+        missing = num_tokens - len(self._free)
+        if missing > 0:
+            self._grow(self._capacity + max(missing, _LEAST_GROWTH, self._capacity // 8))
+        num_left = len(self._free) - num_tokens
+        taken, self._free = self._free[num_left:], self._free[:num_left]
+        return Places(self, taken)
+
+    def _grow(self, capacity: int) -> None:
+        for layer in self.layers.values():
+            for number, store in enumerate(layer):
+                added = max(0, capacity - len(store))  # one may have grown before the next had no memory
+                layer[number] = torch.cat([store, store.new_empty((added, *store.shape[1:]))])
+        self._free += range(self._capacity, capacity)
+        self._capacity = capacity
+
+    def write(self, layer: int, places: Tensor, key: Tensor, value: Tensor) -> None:
+        """Store what a layer computed for some tokens, each of shape [tokens, key-value heads, size]."""
+        if layer not in self.layers:
+            self.layers[layer] = [each.new_empty((self._capacity, *each.shape[1:])) for each in (key, value)]
+        for store, new in zip(self.layers[layer], (key, value), strict=True):
+            store[places] = new
+
+    def hold(self, places: Sequence[int]) -> None:
+        """Count one more user of each place."""
+        self._uses.update(places)
+
+    def release(self, places: Sequence[int]) -> None:
+        """Count one user less; a place without any is free."""
+        self._uses.subtract(places)
+        self._free += [place for place in places if not self._uses[place]]
+
+    def give_back(self) -> None:
+        """Let go of the memory, if nobody uses any of it."""
+        if len(self._free) == self._capacity:
+            self.layers, self._capacity, self._free = {}, 0, []
+
+
+class Places:
+    """The places of a text's tokens, in order. They are held as long as this object is there."""
+
+    def __init__(self, pool: Pool, numbers: Sequence[int]) -> None:
+        self._pool, self.numbers = pool, numbers
+        pool.hold(numbers)
+
+    def __del__(self) -> None:
+        self._pool.release(self.numbers)
+
+    @cached_property
+    def tensor(self) -> Tensor:
+        """The places as a tensor."""
+        return torch.tensor(self.numbers, dtype=torch.long, device=self._pool.device)
+
+    def part(self, start: int, stop: int) -> "Places":
+        """Those of some of the tokens, held once more."""
+        return Places(self._pool, self.numbers[start:stop])
+
+    def behind(self, blocks: Sequence[tuple["Places", int]]) -> "Places":
+        """As many, of which the first are those of so many tokens of each block."""
+        shared = [place for block, count in blocks for place in block.numbers[:count]]
+        return Places(self._pool, [*shared, *self.numbers[len(shared) :]])
 
 
 @dataclass(slots=True, eq=False)
@@ -33,12 +117,10 @@ class Slot:
     Attributes:
         num_tokens: that there may be.
         places: of its tokens in the pool; None where the module keeps its keys and values in `cache`.
-        at: the same as a tensor.
     """
 
     num_tokens: int
     places: Places | None = None
-    at: Tensor = field(default_factory=lambda: torch.empty(0, dtype=torch.long))
     cache: Any = None
 
 
@@ -61,33 +143,25 @@ class Group:
         # A text that is shorter than the longest ends in its own last token again, which the mask hides.
         keys = torch.arange(max(feed.start for feed in feeds) + self._width, device=device)
         last = [feed.start + self._width - 1 for feed in feeds]
-        at = [feed.slot.at[keys.clamp(max=end)] for feed, end in zip(feeds, last, strict=True)]
-        self._places = torch.stack(at)
+        places = [feed.slot.places.tensor for feed in feeds if feed.slot.places is not None]
+        self._places = torch.stack([at[keys.clamp(max=end)] for at, end in zip(places, last, strict=True)])
         self._new_places = self._places.gather(1, self._positions).flatten()
         self._masks: dict[int | None, Tensor] = {}
 
-    def attend(
-        self,
-        module: Any,
-        query: Tensor,
-        key: Tensor,
-        value: Tensor,
-        options: Mapping[str, Any],
-        watched: bool,
-    ) -> Tensor:
+    def attend(self, module: Any, states: States, options: Mapping[str, Any], watched: bool) -> Tensor:
         """The output for these tokens: shape [tokens, heads, size of a value].
 
         Args:
-            query, key, value: of all tokens of the pass: shape [1, heads, tokens, size].
+            states: of all tokens of the pass.
             watched: whether the weights of this layer are wanted.
         """
-        query, key, value = (each[0].transpose(0, 1)[self._tokens] for each in (query, key, value))
+        query, key, value = (each[0].transpose(0, 1)[self._tokens] for each in states)
         self._pool.write(module.layer_idx, self._new_places, key, value)
         keys, values = (each[self._places].transpose(1, 2) for each in self._pool.layers[module.layer_idx])
         by_feed = query.reshape(-1, self._width, *query.shape[1:]).transpose(1, 2)
         mask = self._mask(options.get("sliding_window"), query.dtype)
         wanted = watched and any(feed.wants_attention for feed in self._feeds)
-        output, weights = computed(module, by_feed, keys, values, mask, options, wanted)
+        output, weights = computed(module, (by_feed, keys, values), mask, options, wanted)
         self.weights = weights if wanted else self.weights
         return output.flatten(0, 1)
 
@@ -159,19 +233,19 @@ def attend(
     layer = getattr(module, "layer_idx", None)
     this.windows[layer] = options.get("sliding_window")
     watched = layer is not None and layer == this.watched_layer
+    states = query, key, value
     if this.groups:
-        parts = [group.attend(module, query, key, value, options, watched) for group in this.groups]
+        parts = [group.attend(module, states, options, watched) for group in this.groups]
         return torch.cat(parts)[None], None
-    output, weights = computed(module, query, key, value, attention_mask, options, watched)
+    output, weights = computed(module, states, attention_mask, options, watched)
     if weights is not None:
         this.weights = weights[0]
     return output, None
 
 
 def computed(
-    module: nn.Module, query: Tensor, key: Tensor, value: Tensor, mask: Tensor,
-    options: Mapping[str, Any], watched: bool,
-) -> tuple[Tensor, Tensor | None]:  # fmt: skip
+    module: nn.Module, states: States, mask: Tensor, options: Mapping[str, Any], watched: bool
+) -> tuple[Tensor, Tensor | None]:
     """The output, shape [rows, queries, heads, size], and the weights, [rows, heads, queries, keys].
 
     Weights are in float32 also where the model is coarser: its rounded scores would move them by a half.
@@ -179,10 +253,10 @@ def computed(
     eager = sys.modules[type(module).__module__].eager_attention_forward
     # Stock attention knows no soft cap on the scores.
     implementation = sdpa_attention_forward if options.get("softcap") is None else eager
-    output, _ = implementation(module, query, key, value, mask, **options)
+    output, _ = implementation(module, *states, mask, **options)
     if not watched:
         return output, None
-    return output, eager(module, *(each.float() for each in (query, key, value, mask)), **options)[1]
+    return output, eager(module, *(each.float() for each in (*states, mask)), **options)[1]
 
 
 AttentionInterface.register(ATTENTION_NAME, attend)

@@ -4,8 +4,8 @@ Two families: classifiers of a pair of texts, one of whose labels is entailment;
 TRUE trained them (Honovich et al. 2022, arXiv 2204.04991), which read "premise: … hypothesis: …" and write
 "1" for entailment. google/t5_xxl_true_nli_mixture, which ALCE judges citations with, is one of the latter.
 
-One pair a pass, so that no verdict depends on what it is judged beside. A premise too long for the model is
-cut at its end; a model with relative positions, such as T5, takes any length.
+One pair a pass, so that no verdict depends on what it is judged beside. A classifier cuts a premise that is
+too long for it at its end; a text-to-text model, which has relative positions as T5 has, takes any length.
 """
 
 import re
@@ -21,7 +21,8 @@ from transformers.models.auto.modeling_auto import (
 
 from askance.core.errors import ModelSpecError
 from askance.core.strict_json import whole_characters
-from askance.models.hf.load import context_tokens_of, fitting, placement, read
+from askance.models.hf.load import fitting, placement, read
+from askance.models.hf.model import context_tokens_of
 from askance.models.hf.noise import quiet
 
 _FAMILIES = {
@@ -97,26 +98,13 @@ def _classifier(module: Any, tokenizer: Any, name: str) -> Judge:
 
 
 def _writer(module: Any, tokenizer: Any, name: str) -> Judge:
-    most_tokens = getattr(module.config, "max_position_embeddings", None)
-
     def judge(premise: str, claim: str) -> bool:
-        ids = _ids(tokenizer, f"premise: {premise} hypothesis: {claim}")
-        if most_tokens is not None and len(ids) > most_tokens:
-            tail = _ids(tokenizer, f" hypothesis: {claim}")
-            head = ids[: max(0, most_tokens - len(tail))]
-            ids = [*head, *tail][:most_tokens]
-        prompt = torch.tensor([ids], device=module.device)
+        text = f"premise: {premise} hypothesis: {claim}"
+        read = tokenizer(text, split_special_tokens=True, return_token_type_ids=False, return_tensors="pt")
         with quiet():
             written = module.generate(
-                prompt,
-                attention_mask=torch.ones_like(prompt),
-                max_new_tokens=_MOST_NEW_TOKENS,
-                do_sample=False,
+                **read.to(module.device), max_new_tokens=_MOST_NEW_TOKENS, do_sample=False
             )
         return str(tokenizer.decode(written[0], skip_special_tokens=True)).strip() == _YES
 
     return judge
-
-
-def _ids(tokenizer: Any, text: str) -> list[int]:
-    return list(tokenizer(text, split_special_tokens=True)["input_ids"])

@@ -18,15 +18,12 @@ from askance.core.panics import panics_as
 from askance.models.hf.model import HfModel
 from askance.models.hf.noise import first_line, quiet, reading_gguf
 from askance.models.hf.sentencepiece import check_readers, settle_legacy
-from askance.models.local.adapter_files import CONFIG as ADAPTER_CONFIG
+from askance.models.local.model_files import CONFIG as ADAPTER_CONFIG
 
 OWN_CODE_ONLY = {"trust_remote_code": False}
 """Said to every loader: otherwise transformers asks on standard input whether to run a model's code."""
 _CAUSAL = {AutoModelForCausalLM: MODEL_FOR_CAUSAL_LM_MAPPING_NAMES}
 _REFUSAL = "not a causal language model: name one that generates text"
-_UNBOUNDED_TOKENS = 10**9
-_CONTEXT_TOKENS_UNKNOWN = 2048
-"""Assumed where neither the model nor its tokenizer tells."""
 
 
 def load_hf(
@@ -70,15 +67,8 @@ def as_model(module: Any, tokenizer: Any, *, name: str, guesses: bool = True) ->
     Raises:
         MachineFailure: there is no memory to run it.
     """
-    context_tokens = context_tokens_of(module.config.get_text_config(), tokenizer)
     with fitting(name, module.device), quiet():
-        return HfModel(
-            module.eval().requires_grad_(False),
-            tokenizer,
-            name=name,
-            context_tokens=context_tokens,
-            guesses=guesses,
-        )
+        return HfModel(module.eval().requires_grad_(False), tokenizer, name=name, guesses=guesses)
 
 
 def save_parts(module: Any, tokenizer: Any, folder: Path) -> None:
@@ -100,8 +90,19 @@ def placement(device: str, dtype: str) -> tuple[torch.device, torch.dtype | None
 
     Takes and raises what `load_hf` does.
     """
-    place = _device(device)
-    return place, _dtype(dtype, place)
+    try:
+        default = "cuda" if torch.cuda.is_available() else "cpu"
+        place = torch.device(default if device == "auto" else device)
+        torch.empty(0, device=place)
+    except (RuntimeError, AssertionError) as error:
+        raise ModelSpecError(
+            f"device {device!r} can't be used: {first_line(error)} Use device=cpu, or auto."
+        ) from error
+    known = {"auto": torch.bfloat16 if place.type == "cuda" else torch.float32, "stored": None}
+    known |= {name: getattr(torch, name) for name in ("float32", "bfloat16", "float16")}
+    if dtype not in known:
+        raise KnobError(f"dtype={dtype!r}: expected {', '.join(known)}.")
+    return place, known[dtype]
 
 
 @contextmanager
@@ -203,40 +204,6 @@ def source(name: str, marks: Sequence[str] = ("config.json",)) -> tuple[str, str
     return name, None
 
 
-def _device(device: str) -> torch.device:
-    if device == "auto":
-        return torch.device("cuda" if torch.cuda.is_available() else "cpu")
-    try:
-        place = torch.device(device)
-        torch.empty(0, device=place)
-    except (RuntimeError, AssertionError) as error:
-        raise ModelSpecError(
-            f"device {device!r} can't be used: {first_line(error)} Use device=cpu, or auto."
-        ) from error
-    return place
-
-
-def _dtype(dtype: str, place: torch.device) -> torch.dtype | None:
-    known = {"float32": torch.float32, "bfloat16": torch.bfloat16, "float16": torch.float16}
-    if dtype == "auto":
-        return torch.bfloat16 if place.type == "cuda" else torch.float32
-    if dtype == "stored":
-        return None
-    if dtype not in known:
-        raise KnobError(f"dtype={dtype!r}: expected auto, stored, {', '.join(known)}.")
-    return known[dtype]
-
-
-def context_tokens_of(config: Any, tokenizer: Any) -> int:
-    """How many tokens a model takes, as far as its files tell."""
-    for field in ("max_position_embeddings", "max_sequence_length", "seq_length", "max_seq_len"):
-        length = getattr(config, field, None)
-        if isinstance(length, int) and 0 < length < _UNBOUNDED_TOKENS:
-            return length
-    length = tokenizer.model_max_length
-    return int(length) if length and 0 < length < _UNBOUNDED_TOKENS else _CONTEXT_TOKENS_UNKNOWN
-
-
 def _failure(name: str, error: Exception, told: str) -> MachineFailure | ModelSpecError:
     """What is told of an error, unless it says that memory ran out."""
     if not is_memory(error):
@@ -253,10 +220,10 @@ def _why(name: str, folder: str, error: Exception) -> str:
             f"model {name!r} brings code of its own, which askance never runs: name one whose code is "
             "part of transformers or sentence-transformers, or a GGUF file of it (gguf:FILE)."
         )
-    reason = f"{type(error).__name__}: {first_line(error)}"
-    if Path(folder).is_dir():
-        return f"model {name!r} can't be loaded: {reason} Its files may be damaged: fetch or save it again."
-    return (
-        f"model {name!r} can't be loaded: {reason} It is not a folder here, so it was looked for on the hub: "
-        "check the spelling and the network, log in if it is gated, or give the path of a folder."
-    )
+    where = "Its files may be damaged: fetch or save it again."
+    if not Path(folder).is_dir():
+        where = (
+            "It is not a folder here, so it was looked for on the hub: check the spelling and the network, "
+            "log in if it is gated, or give the path of a folder."
+        )
+    return f"model {name!r} can't be loaded: {type(error).__name__}: {first_line(error)} {where}"

@@ -11,11 +11,14 @@ from askance.core.types import TokenIds
 from askance.models.hf.fingerprint import model_fingerprint
 from askance.models.hf.network import Network
 from askance.models.local.encoding import Encoding
-from askance.models.local.free_memory import free_bytes_of_machine
-from askance.models.local.model import LocalModel
+from askance.models.local.model import LocalModel, free_bytes_of_machine
+from askance.models.local.vocabulary import Vocabulary
 from askance.runtime.batch import Batch
 
 _SHARE_OF_GPU = 0.8
+_UNBOUNDED_TOKENS = 10**9
+_CONTEXT_TOKENS_UNKNOWN = 2048
+"""Assumed where neither the model nor its tokenizer tells."""
 _NO_ATTENTION = "its layers do not use transformers' attention interface"
 
 
@@ -33,28 +36,15 @@ class HfModel(LocalModel):
     """
 
     def __init__(
-        self,
-        module: Any,
-        tokenizer: Any,
-        *,
-        name: str,
-        context_tokens: int,
-        memory_bytes: int | None = None,
-        guesses: bool = True,
+        self, module: Any, tokenizer: Any, *, name: str, memory_bytes: int | None = None, guesses: bool = True
     ) -> None:
         self._network = Network(module, name)
-        encoding = encoding_of(tokenizer, module, name)
         memory = memory_bytes or _free_bytes(self._network.device)
-        batch: Batch[Any, Any] = Batch(self._network.backend, memory, guesses=guesses)
-        reads_attention = self._network.attention_layer is not None
-        super().__init__(
-            name,
-            context_tokens,
-            encoding,
-            batch,
-            precision=str(module.dtype).removeprefix("torch."),
-            why_no_attention="" if reads_attention else _NO_ATTENTION,
-        )
+        batch: Batch[Any, Any] = Batch(self._network, memory, guesses=guesses)
+        hidden = _NO_ATTENTION if self._network.attention_layer is None else ""
+        context_tokens = context_tokens_of(module.config.get_text_config(), tokenizer)
+        super().__init__(context_tokens, encoding_of(tokenizer, module, name), batch, hidden)
+        self.precision = str(module.dtype).removeprefix("torch.")
 
     @cached_property
     def fingerprint(self) -> str:
@@ -85,4 +75,14 @@ def encoding_of(tokenizer: Any, module: Any, name: str) -> Encoding:
     for entry in (*(getattr(config, "eos_token_id", None) for config in configs), tokenizer.eos_token_id):
         ids.update(entry if isinstance(entry, list | tuple) else [] if entry is None else [entry])
     size: int = module.get_input_embeddings().num_embeddings
-    return Encoding(tokenizer, name, end_ids=frozenset(ids), size=size)
+    return Encoding(Vocabulary(tokenizer, name, end_ids=frozenset(ids), size=size))
+
+
+def context_tokens_of(config: Any, tokenizer: Any) -> int:
+    """How many tokens a model takes, as far as its files tell."""
+    for field in ("max_position_embeddings", "max_sequence_length", "seq_length", "max_seq_len"):
+        length = getattr(config, field, None)
+        if isinstance(length, int) and 0 < length < _UNBOUNDED_TOKENS:
+            return length
+    length = tokenizer.model_max_length
+    return int(length) if length and 0 < length < _UNBOUNDED_TOKENS else _CONTEXT_TOKENS_UNKNOWN

@@ -10,8 +10,6 @@ from functools import cache
 from huggingface_hub.utils.tqdm import are_progress_bars_disabled, enable_progress_bars
 from transformers.utils import logging as transformers_logging
 
-_SLOW = ("GGUFReader", "get_tensor_name_map")
-"""The parts of `gguf` that transformers asks for again and again."""
 _lock = threading.Lock()
 
 
@@ -46,12 +44,13 @@ def reading_gguf() -> Iterator[None]:
     from transformers import modeling_gguf_pytorch_utils as reader
 
     with _lock, ExitStack() as restoring:
-        for name in _SLOW:
-            restoring.callback(setattr, gguf, name, getattr(gguf, name))
-            setattr(gguf, name, cache(getattr(gguf, name)))
-        if hasattr(reader, "tqdm"):
-            restoring.callback(setattr, reader, "tqdm", reader.tqdm)
-            reader.tqdm = lambda items, **_: items
+        for package, name, replacement in (
+            (gguf, "GGUFReader", cache(gguf.GGUFReader)),
+            (gguf, "get_tensor_name_map", cache(gguf.get_tensor_name_map)),
+            (reader, "tqdm", lambda items, **_: items),
+        ):
+            restoring.callback(setattr, package, name, getattr(package, name, None))
+            setattr(package, name, replacement)
         yield
 
 

@@ -15,7 +15,7 @@ from safetensors import SafetensorError, deserialize
 
 from askance.core.errors import ModelSpecError
 from askance.models.llama_cpp.gguf_file import GgufFile, shape_of
-from askance.models.local.adapter_files import CONFIG, WEIGHTS
+from askance.models.local.model_files import CONFIG, WEIGHTS
 
 _NAME = re.compile(r"base_model\.model\.(?P<part>.+)\.lora_(?P<half>[AB])\.weight")
 _PLAIN = {"bias": "none", "use_dora": False, "fan_in_fan_out": False}

@@ -19,9 +19,9 @@ from askance.models.llama_cpp.streams import KEPT_TOKENS, MOST_RUNNING, Streams
 from askance.models.llama_cpp.tokenizer import GgufTokenizer
 from askance.models.llama_cpp.weights import Weights
 from askance.models.local.encoding import Encoding
-from askance.models.local.free_memory import free_bytes_of_machine
-from askance.models.local.gguf_path import gguf_file
-from askance.models.local.model import LocalModel
+from askance.models.local.model import LocalModel, free_bytes_of_machine
+from askance.models.local.model_files import gguf_file
+from askance.models.local.vocabulary import Vocabulary
 from askance.runtime.batch import Batch
 
 _TOLERANCE = 1e-3
@@ -35,6 +35,8 @@ class LlamaModel(LocalModel):
         reads_attention: whether to try to read attention; otherwise flash attention is used.
         memory_bytes: the memory for keys and values; otherwise a part of what is free.
     """
+
+    precision = "weights as stored, KV cache float16"
 
     def __init__(
         self,
@@ -57,16 +59,9 @@ class LlamaModel(LocalModel):
         num_bytes = budget * weights.bytes_per_token
         batch: Batch[Any, Any] = Batch(self._streams, num_bytes, MOST_RUNNING, guesses=False)
         tokenizer = GgufTokenizer(weights)
-        encoding = Encoding(tokenizer, name, end_ids=tokenizer.end_ids, size=weights.num_tokens)
+        vocabulary = Vocabulary(tokenizer, name, end_ids=tokenizer.end_ids, size=weights.num_tokens)
         hidden = _SHOWS_NONE if reads_attention else "it is loaded with attention=0"
-        super().__init__(
-            name,
-            weights.context_tokens,
-            encoding,
-            batch,
-            precision="weights as stored, KV cache float16",
-            why_no_attention="" if shown else hidden,
-        )
+        super().__init__(weights.context_tokens, Encoding(vocabulary), batch, "" if shown else hidden)
         self._attending: Context | None = None
         self._attending_tokens = 0
 

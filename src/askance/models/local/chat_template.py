@@ -28,7 +28,6 @@ _MOST_NUMBER = 100_000
 _MOST_POWER = 64
 _WIDE = re.compile(r"\d{6}|\*")
 """A width in a format string beyond that, or one that is an argument."""
-_SIZED = (str, list, tuple, dict)
 _steps_left: ContextVar[list[int]] = ContextVar("askance_template_steps")
 
 
@@ -44,12 +43,11 @@ class ChatTemplate:
     """
 
     def __init__(self, source: str, named: Mapping[str, Any]) -> None:
-        environment = _Bounded(trim_blocks=True, lstrip_blocks=True, extensions=[_Generation, loopcontrols])
-        code = environment.compile(_Counting().visit(environment.parse(source)))
-        self._template = environment.template_class.from_code(
-            environment, code, environment.make_globals(None)
+        environment = _Bounded(
+            trim_blocks=True, lstrip_blocks=True, extensions=[_Generation, loopcontrols], finalize=_spent
         )
-        self._named = dict(named)
+        self._template = environment.from_string(_Counting().visit(environment.parse(source)))
+        self._named = named
 
     def render(self, messages: Sequence[Mapping[str, str]]) -> str:
         """The turns as the template lays them out, with what begins the model's own.
@@ -60,13 +58,7 @@ class ChatTemplate:
         token = _steps_left.set([MOST_STEPS])
         try:
             return self._template.render(
-                {
-                    **self._named,
-                    "messages": [dict(message) for message in messages],
-                    "tools": None,
-                    "documents": None,
-                    "add_generation_prompt": True,
-                }
+                self._named, messages=messages, tools=None, documents=None, add_generation_prompt=True
             )
         except TemplateError:
             raise
@@ -83,15 +75,17 @@ class _Bounded(ImmutableSandboxedEnvironment):
 
     def __init__(self, **settings: Any) -> None:
         super().__init__(**settings)
-        self.filters = {name: _counted(each) for name, each in self.filters.items()}
-        counting = {"_turns": _turns, "_joined": _joined, "_shown": _spent}
-        self.filters |= {**counting, "tojson": _counted(_to_json)}
+        self.filters["tojson"] = _to_json
+        self.filters = {name: _counted(each) for name, each in self.filters.items()} | {"_turns": _turns}
         del self.globals["lipsum"]
         self.globals |= {"raise_exception": _refuse, "strftime_now": _now, "namespace": _PlainNamespace}
 
     def call(self, context: Any, obj: Any, *args: Any, **kwargs: Any) -> Any:
         """A call from within a template."""
-        _check((getattr(obj, "__self__", None), *args, *kwargs.values()))
+        owner = getattr(getattr(obj, "__wrapped__", obj), "__self__", None)  # the sandbox wraps `str.format`
+        if isinstance(owner, str) and obj.__name__ in ("format", "format_map"):
+            _check_format(owner)
+        _check((owner, *args, *kwargs.values()))
         return _spent(super().call(context, obj, *args, **kwargs))
 
     def call_binop(self, context: Any, operator: str, left: Any, right: Any) -> Any:
@@ -103,16 +97,9 @@ class _Bounded(ImmutableSandboxedEnvironment):
             _check_format(left)
         return _spent(super().call_binop(context, operator, left, right))
 
-    def wrap_str_format(self, value: Any) -> Callable[..., str] | None:
-        """The method that formats a string, if `value` is it."""
-        wrapped = super().wrap_str_format(value)
-        if wrapped is not None:
-            _check_format(value.__self__)
-        return wrapped
-
 
 class _Counting(NodeTransformer):
-    """Puts counters around what a template repeats, joins and shows."""
+    """Makes filters, which count their steps, of what a template repeats and joins."""
 
     def visit_For(self, node: nodes.For) -> nodes.Node:
         self.generic_visit(node)
@@ -121,14 +108,7 @@ class _Counting(NodeTransformer):
 
     def visit_Concat(self, node: nodes.Concat) -> nodes.Node:
         self.generic_visit(node)
-        return _filtered(nodes.List(node.nodes, lineno=node.lineno), "_joined")
-
-    def visit_Output(self, node: nodes.Output) -> nodes.Node:
-        self.generic_visit(node)
-        node.nodes = [
-            part if isinstance(part, nodes.TemplateData) else _filtered(part, "_shown") for part in node.nodes
-        ]
-        return node
+        return _filtered(nodes.List(node.nodes, lineno=node.lineno), "join")
 
 
 class _Generation(Extension):
@@ -147,19 +127,14 @@ class _PlainNamespace(Namespace):
 
     def __init__(*args: Any, **values: Any) -> None:
         self, *given = args
-        named = dict(*given, **values)
-        for name in named:
-            _PlainNamespace._check(name)
-        Namespace.__init__(self, named)
+        Namespace.__init__(self)
+        for name, value in dict(*given, **values).items():
+            self[name] = value
 
     def __setitem__(self, name: str, value: Any) -> None:
-        _PlainNamespace._check(name)
-        Namespace.__setitem__(self, name, value)
-
-    @staticmethod
-    def _check(name: str) -> None:
         if name.startswith("_"):
             raise TemplateError(f"a namespace can't hold the name {name!r}")
+        Namespace.__setitem__(self, name, value)
 
 
 def _filtered(node: nodes.Node, name: str) -> nodes.Filter:
@@ -173,10 +148,16 @@ def _spend(num_steps: int) -> None:
         raise TemplateError(f"it takes more than {MOST_STEPS:,} steps")
 
 
+def _size(value: Any) -> int:
+    """The characters or entries of a value, and the characters of texts in a list."""
+    inside = value if isinstance(value, list | tuple) else ()
+    own = len(value) if isinstance(value, str | list | tuple | dict) else 0
+    return own + sum(len(each) for each in inside if isinstance(each, str))
+
+
 def _spent(value: Any) -> Any:
     """The value of a step, which costs more if it is long; a number is as long as its bits."""
-    length = len(value) if isinstance(value, _SIZED) else value.bit_length() if isinstance(value, int) else 0
-    _spend(1 + length // _PER_STEP)
+    _spend(1 + (value.bit_length() if isinstance(value, int) else _size(value)) // _PER_STEP)
     return value
 
 
@@ -186,9 +167,10 @@ def _check(values: Iterable[Any]) -> None:
     """
     sizes = [1, 1]
     for value in values:
-        is_number = isinstance(value, int)
-        sizes.append(abs(value) if is_number else len(_spent(value)) if isinstance(value, _SIZED) else 0)
-        if is_number and sizes[-1] > _MOST_NUMBER:
+        sizes.append(abs(value) if isinstance(value, int) else _size(value))
+        if not isinstance(value, int):
+            _spend(sizes[-1] // _PER_STEP)
+        elif sizes[-1] > _MOST_NUMBER:
             raise TemplateError(f"it calls something with a number beyond {_MOST_NUMBER:,}")
     *_, less, most = sorted(sizes)
     _spend(less * most // _PER_STEP)
@@ -216,10 +198,6 @@ def _turns(items: Iterable[Any]) -> Iterator[Any]:
     for item in items:
         _spend(1)
         yield item
-
-
-def _joined(parts: Sequence[Any]) -> str:
-    return str(_spent("".join(_spent(str(part)) for part in parts)))
 
 
 def _refuse(message: str) -> None:

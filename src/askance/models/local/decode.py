@@ -6,10 +6,10 @@ strings, `until` and length mean the same everywhere.
 """
 
 import math
-from collections.abc import Sequence
-from dataclasses import dataclass, replace
+from collections.abc import Mapping, Sequence
+from dataclasses import replace
 from hashlib import blake2b
-from typing import Literal, Protocol
+from typing import Protocol
 
 import numpy as np
 from numpy.typing import NDArray
@@ -26,76 +26,8 @@ from askance.core.types import (
     Until,
     Watch,
 )
-from askance.models.local.vocabulary import Vocabulary
+from askance.models.local.vocabulary import Detokeniser, Vocabulary
 from askance.runtime.backend import Fed
-
-REPLACEMENT = "\ufffd"
-_MOST_PENDING = 4
-"""A character of UTF-8 has at most four bytes: what is broken in the first of four tokens stays broken."""
-_CONTEXT_LENGTHS = (4, 5, 6, 7, 8)
-
-
-class Detokeniser:
-    """Turns ids into text incrementally; the pieces join to the whole text.
-
-    An id's text depends on its left neighbours (SentencePiece drops the space of a first token; a character
-    may be spread over several ids). So a small window is decoded with and without the new ids, and the
-    difference is their text. Half a character at its end is held back.
-    """
-
-    def __init__(self, vocabulary: Vocabulary, before: Sequence[int] = ()) -> None:
-        self._decode = vocabulary.decode
-        self._window = _left_context(vocabulary, before)
-        self._window_text = self._decode(self._window)
-        self._pending: list[int] = []
-        self._told_chars = 0  # of the text of `_pending`
-
-    def add(self, token_id: int) -> str:
-        """The text that `token_id` completes, perhaps none."""
-        self._pending.append(token_id)
-        text = self._read(self._pending)
-        whole_chars = len(text.rstrip(REPLACEMENT))
-        if whole_chars == len(text):
-            return self.flush()
-        told, self._told_chars = self._told_chars, max(self._told_chars, whole_chars)
-        gone = self._advance(1) if len(self._pending) >= _MOST_PENDING else ""
-        return text[told:whole_chars] + gone
-
-    def peek(self, token_id: int) -> str:
-        """The text `token_id` would have if it came next, half a character shown as U+FFFD."""
-        return self._read([*self._pending, token_id])[self._told_chars :]
-
-    def flush(self) -> str:
-        """The text held back, half a character as U+FFFD."""
-        return self._advance(len(self._pending))
-
-    def _advance(self, count: int) -> str:
-        """Move the oldest `count` pending ids into the window. Returns what of their text is not told."""
-        ids, self._pending = self._pending[:count], self._pending[count:]
-        text = self._read(ids)
-        rest = text[self._told_chars :]
-        self._told_chars = max(0, self._told_chars - len(text))
-        self._window = ids if text else [*self._window, *ids]
-        self._window_text = self._decode(self._window)
-        return rest
-
-    def _read(self, ids: list[int]) -> str:
-        whole = self._decode([*self._window, *ids])
-        if whole.startswith(self._window_text):
-            return whole[len(self._window_text) :]
-        # Half a character at the end of the prompt is completed by, and belongs to, what is generated.
-        before = self._window_text.rstrip(REPLACEMENT)
-        if before != self._window_text and whole.startswith(before):
-            return whole[len(before) :]
-        # Byte-fallback decoders spoil a whole run of bytes while its end is half a character.
-        return self._decode(ids)
-
-
-def _left_context(vocabulary: Vocabulary, ids: Sequence[int]) -> list[int]:
-    """The last few ids, so many that they do not begin inside a character if that can be helped."""
-    tails = [list(ids[-length:]) for length in _CONTEXT_LENGTHS]
-    return min(tails, key=lambda tail: vocabulary.decode(tail).count(REPLACEMENT))
-
 
 LEAST_LOGPROB = -1e4
 """Nats; e to the power of it is 0 in float32."""
@@ -190,16 +122,18 @@ class Writing:
         self.tokens.append(token)
         self._text += token.text
         cut = self._until(self.tokens) if self._until else None
-        stop = self._stop_offset(token)
-        if stop is not None:
-            self._close("stop", sum(t.start < stop for t in self.tokens), stop)
+        found = [self._text.find(stop) for stop in self._sampling.stop if stop]
+        begin = min((place for place in found if place >= 0), default=None)
+        if begin is not None:
+            self._close("stop", sum(each.start < begin for each in self.tokens), begin)
         elif cut is not None:
             kept = self.tokens[: cut.keep_tokens]
             self._close(cut.reason, len(kept), kept[-1].end if kept else 0)
         elif len(self.tokens) >= self._sampling.max_tokens:
             self._close("length", len(self.tokens), len(self._text))
         else:
-            self._show(self._safe_chars())
+            held = max((_overlap(self._text, stop) for stop in self._sampling.stop), default=0)
+            self._show(len(self._text) - held)
 
     def generation(
         self,
@@ -227,16 +161,6 @@ class Writing:
             self._watch(self._text[self._shown_chars : chars])
             self._shown_chars = chars
 
-    def _stop_offset(self, token: Token) -> int | None:
-        longest = max(map(len, self._sampling.stop), default=0)
-        begin = max(0, token.start - longest + 1)
-        found = [self._text.find(stop, begin) for stop in self._sampling.stop if stop]
-        return min((offset for offset in found if offset >= 0), default=None)
-
-    def _safe_chars(self) -> int:
-        held = max((_overlap(self._text, stop) for stop in self._sampling.stop), default=0)
-        return len(self._text) - held
-
 
 def _overlap(text: str, stop: str) -> int:
     """Length of the longest proper prefix of `stop` that `text` ends in."""
@@ -253,52 +177,50 @@ def _clipped(token: Token, chars: int) -> Token:
 
 def check_sampling(sampling: Sampling, n: int) -> None:
     """Raises KnobError for a value out of range."""
-    if n < 1:
-        raise KnobError(f"n={n}: ask for at least one sample.")
-    if sampling.max_tokens < 1:
-        raise KnobError(f"max_tokens={sampling.max_tokens}: ask for at least one new token.")
-    if not 0 <= sampling.temperature < math.inf:
-        raise KnobError(f"temperature={sampling.temperature:g}: expected 0 (greedy) or more.")
-    if not 0 < sampling.top_p <= 1:
-        raise KnobError(f"top_p={sampling.top_p:g}: expected more than 0 and at most 1.")
-    if sampling.top_k < 0:
-        raise KnobError(f"top_k={sampling.top_k}: expected 0 (the whole vocabulary) or more.")
-    if "" in sampling.stop:
-        raise KnobError("stop=('',): an empty stop string would end every text before it begins.")
-
-
-@dataclass(frozen=True, slots=True)
-class Job:
-    """One call of `generate`, checked and with its prompt as ids."""
-
-    prompt_ids: TokenIds
-    named_ids: TokenIds
-    request: GenerateRequest
-    model_name: str
+    for is_wrong, told in (
+        (n < 1, f"n={n}: ask for at least one sample."),
+        (sampling.max_tokens < 1, f"max_tokens={sampling.max_tokens}: ask for at least one new token."),
+        (
+            not 0 <= sampling.temperature < math.inf,
+            f"temperature={sampling.temperature:g}: expected 0 (greedy) or more.",
+        ),
+        (not 0 < sampling.top_p <= 1, f"top_p={sampling.top_p:g}: expected more than 0 and at most 1."),
+        (sampling.top_k < 0, f"top_k={sampling.top_k}: expected 0 (the whole vocabulary) or more."),
+        ("" in sampling.stop, "stop=('',): an empty stop string would end every text before it begins."),
+    ):
+        if is_wrong:
+            raise KnobError(told)
 
 
 class Sample:
-    """A `Request` for one text of a job."""
+    """A `Request` for one text of a call.
+
+    Args:
+        asked: what `generate` was called with; its sampling is checked.
+        number: of this sample among those of the call.
+
+    Raises:
+        InputError: a text of its `token_probs` that is not exactly one token.
+    """
 
     num_logits = 1
 
-    def __init__(self, vocabulary: Vocabulary, job: Job, number: int) -> None:
-        asked = self._asked = job.request
-        self.ids = list(job.prompt_ids)
-        self.max_tokens = len(job.prompt_ids) + asked.sampling.max_tokens
-        self.wants_attention = asked.want.attention is not None
-        self.is_abandoned = False
-        self._vocabulary, self._job, self._num_reused = vocabulary, job, 0
-        self._chooser = Chooser(asked.sampling, asked.key, number, job.model_name)
-        self._writing = Writing(asked.sampling, asked.until, asked.watch if number == 0 else None)
-        self._detokeniser = Detokeniser(vocabulary, job.prompt_ids)
+    def __init__(
+        self, vocabulary: Vocabulary, asked: GenerateRequest, prompt_ids: TokenIds, number: int
+    ) -> None:
+        self.ids, self.max_tokens = list(prompt_ids), len(prompt_ids) + asked.sampling.max_tokens
+        self.wants_attention, self.is_abandoned = asked.want.attention is not None, False
+        self._vocabulary, self._asked, self._prompt_ids = vocabulary, asked, prompt_ids
+        self._named_ids, self._num_reused = tuple(map(vocabulary.single, asked.want.token_probs)), 0
+        self._chooser = Chooser(asked.sampling, asked.key, number, vocabulary.name)
+        self._writing = Writing(asked.sampling, asked.until, None if number else asked.watch)
+        self._detokeniser = Detokeniser(vocabulary, prompt_ids)
 
     def take(self, fed: Fed, num_reused: int) -> bool:
         """Choose the next token, and give it with its signals to the text."""
         self._num_reused = num_reused
-        if fed.attention and self._asked.want.attention is not None:
-            weights = _over_heads(fed.attention[-1], self._asked.want.attention)
-            self._writing.tokens[-1] = replace(self._writing.tokens[-1], attention=weights)
+        if fed.attention:
+            self._attend(fed.attention[-1])
         row: Row = fed.logits[-1]
         token = self._token(self._chooser.choose(row), row)
         self.ids.append(token.id)
@@ -310,17 +232,21 @@ class Sample:
 
     def generation(self) -> Generation:
         """What was written."""
-        prompt_ids = self._job.prompt_ids
-        return self._writing.generation(prompt_ids, len(prompt_ids), self._num_reused)
+        return self._writing.generation(self._prompt_ids, len(self._prompt_ids), self._num_reused)
+
+    def _attend(self, weights: NDArray[np.float32]) -> None:
+        """Give the last token its weights, shape [heads, tokens], as they are wanted."""
+        if self._asked.want.attention != "heads":
+            weights = weights.mean(axis=0) if self._asked.want.attention == "mean" else weights.max(axis=0)
+        self._writing.tokens[-1] = replace(self._writing.tokens[-1], attention=weights)
 
     def _token(self, id: int, row: Row) -> Token:
         """The token with its text and its signals, of which only those wanted are computed."""
         tokens, detokeniser, want = self._writing.tokens, self._detokeniser, self._asked.want
         top = row.top(want.top_logprobs) if want.top_logprobs else ()
         shown = tuple((detokeniser.peek(each), logprob) for each, logprob in top)
-        is_end = id in self._vocabulary.end_ids
-        text = "" if is_end else detokeniser.add(id)
-        if not is_end and len(tokens) + 1 == self._asked.sampling.max_tokens:
+        text = "" if id in self._vocabulary.end_ids else detokeniser.add(id)
+        if id not in self._vocabulary.end_ids and len(tokens) + 1 == self._asked.sampling.max_tokens:
             text += detokeniser.flush()
         start = tokens[-1].end if tokens else 0
         return Token(
@@ -331,7 +257,7 @@ class Sample:
             row.logprob(id) if want.logprob else None,
             row.entropy if want.entropy else None,
             shown,
-            tuple(math.exp(row.logprob(each)) for each in self._job.named_ids),
+            tuple(math.exp(row.logprob(each)) for each in self._named_ids),
         )
 
 
@@ -339,31 +265,25 @@ class Options:
     """A `Request` for the log-probabilities of options after a prompt: what follows it is one row for all.
 
     Args:
-        options: what stands before the last token of each is the beginning of the first.
+        options: by their places; what stands before the last token of each is the beginning of the first.
+
+    Attributes:
+        scored: the options by their places, in the end.
     """
 
     wants_attention = False
 
-    def __init__(self, prompt_ids: TokenIds, options: Sequence[TokenIds]) -> None:
-        self.ids = [*prompt_ids, *options[0][:-1]]
-        self.max_tokens, self.num_logits = len(self.ids), len(options[0])
-        self.is_abandoned = False
-        self.scored: Sequence[Scored] = ()
+    def __init__(self, prompt_ids: TokenIds, options: Mapping[int, TokenIds]) -> None:
+        longest = next(iter(options.values()))
+        self.ids = [*prompt_ids, *longest[:-1]]
+        self.max_tokens, self.num_logits, self.is_abandoned = len(self.ids), len(longest), False
+        self.scored = dict[int, Scored]()
         self._options = options
 
     def take(self, fed: Fed, num_reused: int) -> bool:
         """Sum up (nats); there is nothing to go on with."""
         rows: Sequence[Row] = fed.logits
-        self.scored = [
-            Scored(sum(row.logprob(id) for row, id in zip(rows, ids, strict=False)), len(ids))
-            for ids in self._options
-        ]
+        for place, ids in self._options.items():
+            logprob = sum(row.logprob(id) for row, id in zip(rows, ids, strict=False))
+            self.scored[place] = Scored(logprob, len(ids))
         return False
-
-
-def _over_heads(row: NDArray[np.float32], how: Literal["mean", "max", "heads"]) -> NDArray[np.float32]:
-    """The weights of one token, shape [heads, tokens], as they are wanted."""
-    found: NDArray[np.float32] = (
-        row if how == "heads" else row.mean(axis=0) if how == "mean" else row.max(axis=0)
-    )
-    return found

@@ -2,11 +2,12 @@
 
 import asyncio
 from abc import ABC, abstractmethod
-from collections.abc import Awaitable, Iterator, Sequence
+from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import replace
 from functools import partial
-from typing import Any, TypeVar
+from pathlib import Path
+from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
@@ -25,14 +26,24 @@ from askance.core.types import (
     Watch,
     as_spans,
 )
-from askance.models.local.decode import Detokeniser, Job, Options, Sample, check_sampling
+from askance.models.local.decode import Options, Sample, check_sampling
 from askance.models.local.encoding import Encoding
+from askance.models.local.vocabulary import Detokeniser
 from askance.runtime.batch import Batch
 from askance.runtime.schedule import Scheduler, tell
 
-T = TypeVar("T")
+_ANYWHERE: frozenset[Capability] = frozenset({"raw", "continuation", "score"})
+_OF_LOGITS: frozenset[Signal] = frozenset({"logprob", "top_logprobs", "entropy", "token_probs"})
 
-_ANYWHERE: frozenset[Signal] = frozenset({"logprob", "top_logprobs", "entropy", "token_probs"})
+_SHARE_OF_MACHINE = 0.25
+"""A model's keys and values may take so much of the memory that is free."""
+_UNKNOWN_BYTES = 2 * 10**9
+"""Where the system does not tell how much is free."""
+_GROUPS = (
+    ("sys/fs/cgroup", "memory.max", "memory.current", "inactive_file"),
+    ("sys/fs/cgroup/memory", "memory.limit_in_bytes", "memory.usage_in_bytes", "total_inactive_file"),
+)
+"""Where Linux tells what a container may use, new and old: folder, limit, usage, and what of it can go."""
 
 
 class LocalModel(ABC):
@@ -41,32 +52,29 @@ class LocalModel(ABC):
     Args:
         batch: what computes; nobody else puts anything into it.
         why_no_attention: why its attention can't be read; empty where it can.
+
+    Attributes:
+        precision: in which it is computed, in words.
     """
 
     counts_exactly = True
 
+    precision: str
+
     def __init__(
-        self,
-        name: str,
-        context_tokens: int,
-        encoding: Encoding,
-        batch: Batch[Any, Any],
-        *,
-        precision: str,
-        why_no_attention: str = "",
+        self, context_tokens: int, encoding: Encoding, batch: Batch[Any, Any], why_no_attention: str
     ) -> None:
-        self.name, self.context_tokens, self.precision = name, context_tokens, precision
+        self.name, self.context_tokens = encoding.vocabulary.name, context_tokens
         self.why_no_attention = why_no_attention
-        self._encoding, self._batch, self._num_attended = encoding, batch, 0
-        self._vocabulary = encoding.vocabulary
-        self._scheduler = Scheduler(batch)
-        found: set[Capability] = {"raw", "continuation", "score"}
+        self._encoding, self._vocabulary, self._batch = encoding, encoding.vocabulary, batch
+        self._scheduler, self._num_attended = Scheduler(batch), 0
+        self.capabilities: frozenset[Capability] = _ANYWHERE
+        self.signals: frozenset[Signal] = _OF_LOGITS
         if not why_no_attention:
-            found.add("attend")
-        if self._encoding.takes_chat:
-            found.add("chat")
-        self.capabilities: frozenset[Capability] = frozenset(found)
-        self.signals: frozenset[Signal] = _ANYWHERE if why_no_attention else _ANYWHERE | {"attention"}
+            self.capabilities |= {"attend"}
+            self.signals |= {"attention"}
+        if encoding.takes_chat:
+            self.capabilities |= {"chat"}
 
     @property
     @abstractmethod
@@ -76,11 +84,6 @@ class LocalModel(ABC):
     def computed_tokens(self) -> int:
         """Tokens that went through all layers until now, whatever they were for."""
         return self._batch.num_computed + self._num_attended
-
-    @property
-    def missed_tokens(self) -> int:
-        """Those of them that were guessed wrongly."""
-        return self._batch.num_missed
 
     async def forget(self) -> None:
         """Compute the next prompts from their beginnings: nothing of earlier ones is kept."""
@@ -105,12 +108,11 @@ class LocalModel(ABC):
         if want.attention is not None:
             self._require_attention()
         prompt_ids = self._fitting(self._encoding.encode(request.prompt), sampling.max_tokens)
-        named_ids = tuple(self._vocabulary.single(text) for text in want.token_probs)
         num_different = 1 if sampling.temperature == 0 else n  # greedy ones are all the same
-        with _bridged(request.watch) as watch:
-            job = Job(prompt_ids, named_ids, replace(request, watch=watch), self.name)
-            samples = [Sample(self._vocabulary, job, number) for number in range(num_different)]
-            await self._done(self._scheduler.compute(samples))
+        with _bridged(request.watch) as watch, self._computing():
+            asked = replace(request, watch=watch)
+            samples = [Sample(self._vocabulary, asked, prompt_ids, at) for at in range(num_different)]
+            await self._scheduler.compute(samples)
         generations = tuple(sample.generation() for sample in samples)
         return generations if len(generations) == n else generations * n
 
@@ -126,16 +128,10 @@ class LocalModel(ABC):
             raise InputError(f"options to score: {list(options)!r} holds an empty one; remove it.")
         longest = max(map(len, tokenised), default=0)
         prompt_ids = self._fitting(self._encoding.encode(prompt), longest)
-        if not tokenised:
-            return ()
-        together = _read_together(tokenised)
-        requests = [Options(prompt_ids, [tokenised[place] for place in group]) for group in together]
-        await self._done(self._scheduler.compute(requests))
-        scored = {
-            place: found
-            for group, request in zip(together, requests, strict=True)
-            for place, found in zip(group, request.scored, strict=True)
-        }
+        requests = [Options(prompt_ids, group) for group in _read_together(tokenised)]
+        with self._computing():
+            await self._scheduler.compute(requests)
+        scored = {place: found for request in requests for place, found in request.scored.items()}
         return tuple(scored[place] for place in range(len(options)))
 
     async def attend(self, text: str | TokenIds, *, bos: bool) -> Attention:
@@ -153,7 +149,8 @@ class LocalModel(ABC):
         if not ids:
             raise InputError("attend: the text is empty; give it at least one character.")
         work = partial(self._attended, self._fitting(ids, 0))
-        weights = await self._done(self._scheduler.alone(work))
+        with self._computing():
+            weights = await self._scheduler.alone(work)
         self._num_attended += len(ids)
         return Attention(ids, self._texts(ids), weights)
 
@@ -177,12 +174,10 @@ class LocalModel(ABC):
             )
 
     def _fitting(self, prompt_ids: TokenIds, max_tokens: int) -> TokenIds:
-        if len(prompt_ids) + max_tokens > self.context_tokens:
+        num_prompt, most = len(prompt_ids), self.context_tokens
+        if num_prompt + max_tokens > most:
             raise PromptTooLong(
-                self.name,
-                prompt_tokens=len(prompt_ids),
-                max_tokens=max_tokens,
-                context_tokens=self.context_tokens,
+                self.name, prompt_tokens=num_prompt, max_tokens=max_tokens, context_tokens=most
             )
         return prompt_ids
 
@@ -193,30 +188,31 @@ class LocalModel(ABC):
         texts[-1] += detokeniser.flush()
         return tuple(texts)
 
-    async def _done(self, work: Awaitable[T]) -> T:
+    @contextmanager
+    def _computing(self) -> Iterator[None]:
+        """What breaks in the block is the model's failure."""
         try:
-            return await work
+            yield
         except RuntimeError as error:
             raise ModelFailure(
                 f"model {self.name!r}: {error}. If memory ran out, use fewer passages or a smaller model."
             ) from error
 
 
-def _read_together(options: Sequence[TokenIds]) -> list[list[int]]:
-    """Places of options, grouped: the first is read, and none of the others needs a row that it lacks.
+def _read_together(options: Sequence[TokenIds]) -> list[dict[int, TokenIds]]:
+    """Options by their places, grouped: the first is read, and none of the others needs a row that it lacks.
 
     Rows stand behind all tokens of an option but the last: " 1" and " 2" whose only difference is the last
     token are read together, and any option of one token with every other.
     """
-    groups = list[list[int]]()
-    for place in sorted(range(len(options)), key=lambda place: -len(options[place])):
-        before = options[place][:-1]
-        same = (group for group in groups if options[group[0]][: len(before)] == before)
-        found = next(same, None)
-        if found is None:
-            groups.append([place])
+    groups = list[dict[int, TokenIds]]()
+    for place, option in sorted(enumerate(options), key=lambda entry: -len(entry[1])):
+        before = option[:-1]
+        same = [group for group in groups if next(iter(group.values()))[: len(before)] == before]
+        if same:
+            same[0][place] = option
         else:
-            found.append(place)
+            groups.append({place: option})
     return groups
 
 
@@ -245,3 +241,30 @@ def _bridged(watch: Watch | None) -> Iterator[Watch | None]:
         is_open = False
     if failures:
         raise failures[0]
+
+
+def free_bytes_of_machine(root: Path = Path("/")) -> int:
+    """A part of what this process may have of the machine.
+
+    Args:
+        root: of the file system.
+    """
+    kilobytes = _number(root / "proc/meminfo", "MemAvailable:")
+    told = [None if kilobytes is None else 1024 * kilobytes]
+    for folder, limit, usage, reclaimable in _GROUPS:
+        most, used = _number(root / folder / limit), _number(root / folder / usage)
+        if most is not None and used is not None:
+            copies = _number(root / folder / "memory.stat", reclaimable) or 0
+            told.append(max(0, most - used + copies))
+    known = [num_bytes for num_bytes in told if num_bytes is not None]
+    return int(_SHARE_OF_MACHINE * min(known)) if known else _UNKNOWN_BYTES
+
+
+def _number(path: Path, name: str = "") -> int | None:
+    """The number in a file, or the one behind a name that begins a line; None where none is told."""
+    try:
+        lines = path.read_text(encoding="ascii").splitlines()
+    except (OSError, ValueError):  # another system, or no right to know
+        return None
+    told = (line.removeprefix(name).split() for line in lines if line.startswith(name))
+    return next((int(words[0]) for words in told if words and words[0].isdecimal()), None)

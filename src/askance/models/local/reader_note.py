@@ -7,7 +7,6 @@ A reader is either an adapter ("lora") or a whole model ("full"). An adapter on 
 chat template, would answer worse without a word: the note is what such a mistake is recognised by.
 """
 
-import json
 from pathlib import Path
 from typing import Annotated, Literal
 
@@ -18,14 +17,19 @@ from askance.core.strict_json import json_line
 from askance.runtime.durable import write_atomically
 
 NOTE = "reader.json"
-_FORMAT = 1
-_REMEDY = "Write it again by training, or take the file that came with these weights."
+_REMEDY = (
+    "Write it again by training, take the file that came with these weights, or upgrade askance if a newer "
+    "version wrote it."
+)
+_FIRST = {"literal_error": 0, "extra_forbidden": 1}
+"""The kinds of flaws that are told first: a newer version may have other keys, and a misspelt key is two
+flaws, one key too many and one that is missing."""
 
 Digest = Annotated[str, StringConstraints(pattern=r"^[0-9a-f]{32}$")]
 
 
 class ReaderNote(BaseModel):
-    """What `reader.json` says, beside its format.
+    """What `reader.json` says.
 
     Attributes:
         base: the specification of the model it was trained from.
@@ -37,6 +41,7 @@ class ReaderNote(BaseModel):
 
     model_config = ConfigDict(strict=True, extra="forbid", frozen=True)
 
+    format: Literal[1]
     base: Annotated[str, StringConstraints(pattern=r"^(bundled:base|hf:.+)$")]
     base_fingerprint: Digest
     chat_template_digest: Digest
@@ -54,18 +59,9 @@ def read_note(folder: Path) -> ReaderNote | None:
     if not path.is_file():
         return None
     try:
-        content = json.loads(path.read_text(encoding="utf-8"))
-    except (OSError, ValueError) as error:
+        return ReaderNote.model_validate_json(path.read_bytes())
+    except OSError as error:
         raise ModelSpecError(f"the note {path} can't be read: {error}. {_REMEDY}") from error
-    if not isinstance(content, dict):
-        raise ModelSpecError(f"the note {path} is no JSON object. {_REMEDY}")
-    if content.pop("format", None) != _FORMAT:
-        raise ModelSpecError(
-            f"the note {path}: format is not {_FORMAT}, the only one known here. Upgrade askance if a newer "
-            "version wrote it."
-        )
-    try:
-        return ReaderNote.model_validate(content)
     except ValidationError as error:
         raise _flaw(path, error) from error
 
@@ -76,15 +72,13 @@ def write_note(folder: Path, note: ReaderNote) -> None:
     Raises:
         OSError: it can't be written.
     """
-    write_atomically(folder / NOTE, json_line({"format": _FORMAT, **note.model_dump()}) + "\n")
+    write_atomically(folder / NOTE, json_line(note.model_dump()) + "\n")
 
 
 def _flaw(path: Path, error: ValidationError) -> ModelSpecError | UnknownName:
-    # A misspelt key is two flaws: there is one too many and one is missing.
-    flaw = min(error.errors(include_url=False), key=lambda flaw: flaw["type"] != "extra_forbidden")
-    key = str(flaw["loc"][0])
+    flaw = min(error.errors(include_url=False), key=lambda flaw: _FIRST.get(flaw["type"], len(_FIRST)))
+    key = ".".join(map(str, flaw["loc"]))
     if flaw["type"] == "extra_forbidden":
-        return UnknownName("key", key, ("format", *ReaderNote.model_fields), place=f"in the note {path}")
-    if flaw["type"] == "missing":
-        return ModelSpecError(f"the note {path} lacks {key!r}. {_REMEDY}")
-    return ModelSpecError(f"the note {path}, {key!r}: {flaw['msg']}, found {flaw['input']!r}. {_REMEDY}")
+        return UnknownName("key", key, tuple(ReaderNote.model_fields), place=f"in the note {path}")
+    given = "" if flaw["type"] == "missing" or not key else f", found {flaw['input']!r}"
+    return ModelSpecError(f"the note {path}, {key or 'all of it'}: {flaw['msg']}{given}. {_REMEDY}")

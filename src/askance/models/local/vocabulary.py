@@ -1,4 +1,7 @@
-"""A tokenizer without its traps: plain text is plain, and a text in the middle gets no prefix space."""
+"""Text and ids: a tokenizer without its traps, and ids that become text one by one.
+
+Plain text is plain, and a text in the middle gets no prefix space.
+"""
 
 from collections.abc import Sequence
 from typing import Any
@@ -8,12 +11,18 @@ from askance.core.types import TokenIds
 
 _SENTINELS = (".", ",", "\n", "\x01")
 """Texts to put in front of one that is no beginning; each is tried until one stays apart from it."""
+REPLACEMENT = "\ufffd"
+_MOST_PENDING = 4
+"""A character of UTF-8 has at most four bytes: what is broken in the first of four tokens stays broken."""
+_CONTEXT_LENGTHS = (4, 5, 6, 7, 8)
 
 
 class Vocabulary:
     """A transformers tokenizer.
 
     Attributes:
+        tokenizer: it is itself, or what has its interface.
+        name: the model's, for messages.
         control: id and string of every added token, special or not. These are what untrusted text can never
             yield. Runs of white space that are ordinary added tokens (Pythia, Gemma) carry no authority and
             do not count.
@@ -25,10 +34,7 @@ class Vocabulary:
     """
 
     def __init__(self, tokenizer: Any, name: str, *, end_ids: frozenset[int], size: int) -> None:
-        self._tokenizer = tokenizer
-        self._name = name
-        self.size = size
-        self.end_ids = end_ids
+        self.tokenizer, self.name, self.end_ids, self.size = tokenizer, name, end_ids, size
         self.control = _control_strings(tokenizer)
         self.telling_ids = frozenset(self.control) - {tokenizer.unk_token_id}
         self._control_ids = {text: id for id, text in self.control.items()}
@@ -38,9 +44,7 @@ class Vocabulary:
 
     def encode(self, text: str, *, at_start: bool) -> list[int]:
         """Ids of `text`, control strings matched. Only `at_start` may the tokenizer put a space in front."""
-        if at_start or not self._sentinels:
-            return self._plain(text)
-        for sentinel, sentinel_ids in self._sentinels:
+        for sentinel, sentinel_ids in () if at_start else self._sentinels:
             ids = self._plain(sentinel + text)
             if ids[: len(sentinel_ids)] == sentinel_ids:
                 return ids[len(sentinel_ids) :]
@@ -48,7 +52,7 @@ class Vocabulary:
 
     def decode(self, ids: Sequence[int]) -> str:
         """The text of `ids`, control tokens as their strings."""
-        text: str = self._tokenizer.decode(
+        text: str = self.tokenizer.decode(
             list(ids), skip_special_tokens=False, clean_up_tokenization_spaces=False
         )
         return text
@@ -75,7 +79,7 @@ class Vocabulary:
     def pieces(self, ids: Sequence[int]) -> tuple[str, ...]:
         """The vocabulary's own strings of `ids`."""
         self.check_ids(tuple(ids))
-        return tuple(self._tokenizer.convert_ids_to_tokens(list(ids)))
+        return tuple(self.tokenizer.convert_ids_to_tokens(list(ids)))
 
     def single(self, text: str) -> int:
         """The id of a text that is exactly one token: a control string, or plain text.
@@ -88,7 +92,7 @@ class Vocabulary:
         ids = self.encode(text, at_start=False)
         if len(ids) != 1:
             raise InputError(
-                f"token_probs names {text!r}, which is {len(ids)} tokens of model {self._name!r}: "
+                f"token_probs names {text!r}, which is {len(ids)} tokens of model {self.name!r}: "
                 "name a text that is one token (a leading space often matters)."
             )
         return ids[0]
@@ -98,27 +102,26 @@ class Vocabulary:
         for id in ids:
             if not 0 <= id < self.size:
                 raise InputError(
-                    f"token id {id} is outside the vocabulary of model {self._name!r} (0 to {self.size - 1})."
+                    f"token id {id} is outside the vocabulary of model {self.name!r} (0 to {self.size - 1})."
                 )
 
     def _plain(self, text: str) -> list[int]:
-        ids: list[int] = self._tokenizer(text, add_special_tokens=False, verbose=False)["input_ids"]
+        ids: list[int] = self.tokenizer(text, add_special_tokens=False, verbose=False)["input_ids"]
         return ids
 
     def _find_bos(self) -> TokenIds:
-        framed, bare = self._tokenizer("a", verbose=False)["input_ids"], self._plain("a")
+        framed, bare = self.tokenizer("a", verbose=False)["input_ids"], self._plain("a")
         starts = (start for start in range(len(framed)) if framed[start : start + len(bare)] == bare)
         return tuple(framed[: next(starts, 0)])
 
     def _find_sentinels(self) -> list[tuple[str, list[int]]]:
         """The sentinels that stay apart from a following letter; none where the tokenizer adds no space."""
-        found = []
+        bare, found, adds_space = self._plain("a"), [], False
         for sentinel in _SENTINELS:
             ids, joined = self._plain(sentinel), self._plain(sentinel + "a")
             if ids and joined[: len(ids)] == ids and len(joined) > len(ids):
                 found.append((sentinel, ids))
-        bare = self._plain("a")
-        adds_space = any(self._plain(sentinel + "a")[len(ids) :] != bare for sentinel, ids in found)
+                adds_space = adds_space or joined[len(ids) :] != bare
         return found if adds_space else []
 
 
@@ -130,3 +133,65 @@ def _control_strings(tokenizer: Any) -> dict[int, str]:
         if token.special or token.content.strip()
     }
     return {id: text for id, text in (special | added).items() if text}
+
+
+class Detokeniser:
+    """Turns ids into text incrementally; the pieces join to the whole text.
+
+    An id's text depends on its left neighbours (SentencePiece drops the space of a first token; a character
+    may be spread over several ids). So a small window is decoded with and without the new ids, and the
+    difference is their text. Half a character at its end is held back.
+    """
+
+    def __init__(self, vocabulary: Vocabulary, before: Sequence[int] = ()) -> None:
+        self._decode = vocabulary.decode
+        self._window = _left_context(vocabulary, before)
+        self._window_text = self._decode(self._window)
+        self._pending: list[int] = []
+        self._told_chars = 0  # of the text of `_pending`
+
+    def add(self, token_id: int) -> str:
+        """The text that `token_id` completes, perhaps none."""
+        self._pending.append(token_id)
+        text = self._read(self._pending)
+        whole_chars = len(text.rstrip(REPLACEMENT))
+        if whole_chars == len(text):
+            return self.flush()
+        told, self._told_chars = self._told_chars, max(self._told_chars, whole_chars)
+        gone = self._advance(1) if len(self._pending) >= _MOST_PENDING else ""
+        return text[told:whole_chars] + gone
+
+    def peek(self, token_id: int) -> str:
+        """The text `token_id` would have if it came next, half a character shown as U+FFFD."""
+        return self._read([*self._pending, token_id])[self._told_chars :]
+
+    def flush(self) -> str:
+        """The text held back, half a character as U+FFFD."""
+        return self._advance(len(self._pending))
+
+    def _advance(self, count: int) -> str:
+        """Move the oldest `count` pending ids into the window. Returns what of their text is not told."""
+        ids, self._pending = self._pending[:count], self._pending[count:]
+        text = self._read(ids)
+        rest = text[self._told_chars :]
+        self._told_chars = max(0, self._told_chars - len(text))
+        self._window = ids if text else [*self._window, *ids]
+        self._window_text = self._decode(self._window)
+        return rest
+
+    def _read(self, ids: list[int]) -> str:
+        whole = self._decode([*self._window, *ids])
+        if whole.startswith(self._window_text):
+            return whole[len(self._window_text) :]
+        # Half a character at the end of the prompt is completed by, and belongs to, what is generated.
+        before = self._window_text.rstrip(REPLACEMENT)
+        if before != self._window_text and whole.startswith(before):
+            return whole[len(before) :]
+        # Byte-fallback decoders spoil a whole run of bytes while its end is half a character.
+        return self._decode(ids)
+
+
+def _left_context(vocabulary: Vocabulary, ids: Sequence[int]) -> list[int]:
+    """The last few ids, so many that they do not begin inside a character if that can be helped."""
+    tails = [list(ids[-length:]) for length in _CONTEXT_LENGTHS]
+    return min(tails, key=lambda tail: vocabulary.decode(tail).count(REPLACEMENT))

@@ -71,6 +71,7 @@ def write_reader(
     shutil.rmtree(partial, ignore_errors=True)
     method = account.settings.method
     note = ReaderNote(
+        format=1,
         base=account.base,
         base_fingerprint=base_fingerprint,
         chat_template_digest=template_digest,

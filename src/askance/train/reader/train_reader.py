@@ -16,8 +16,8 @@ from askance.models.bundled import BUNDLED, PLAIN, READER, load_plain_parts
 from askance.models.hf.adapter import Adapter, check_belongs, holds_adapter, open_adapter
 from askance.models.hf.fingerprint import weights_fingerprint
 from askance.models.hf.model import encoding_of
-from askance.models.local.adapter_files import adapter_fingerprint
 from askance.models.local.encoding import Encoding, chat_template_digest
+from askance.models.local.model_files import adapter_fingerprint
 from askance.train.reader.checkpoint import claimed, remove
 from askance.train.reader.finish import Account, write_reader
 from askance.train.reader.lesson import Encoded, encode, lessons_digest

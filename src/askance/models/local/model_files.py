@@ -1,9 +1,11 @@
-"""Where the file of a GGUF model is."""
+"""The files of models on disk: where a GGUF model is, and what peft writes for an adapter."""
 
+from hashlib import blake2b
 from pathlib import Path
 
 from askance.core.errors import ModelSpecError
 
+CONFIG, WEIGHTS = "adapter_config.json", "adapter_model.safetensors"
 _SHAPE = "write gguf:FILE.gguf, or gguf:DIRECTORY for a folder that holds one"
 
 
@@ -25,3 +27,21 @@ def gguf_file(name: str) -> Path:
         listed = ", ".join(file.name for file in files[:5]) or "none"
         raise ModelSpecError(f"folder {name!r} holds {len(files)} .gguf files ({listed}): name one of them.")
     return files[0]
+
+
+def adapter_fingerprint(folder: Path) -> str:
+    """What tells one adapter from another by all that merging depends on: 16 hexadecimal digits.
+
+    Raises:
+        ModelSpecError: its files can't be read.
+    """
+    digest = blake2b(digest_size=8)
+    for name in (CONFIG, WEIGHTS):
+        try:
+            content = (folder / name).read_bytes()
+        except OSError as error:
+            raise ModelSpecError(
+                f"adapter {str(folder)!r}: can't read {name}: {error.strerror}. Fetch or save it again."
+            ) from error
+        digest.update(f"{len(content)} ".encode() + content)
+    return digest.hexdigest()
