@@ -37,8 +37,9 @@ T = TypeVar("T")
 _ssl_context = cache(httpx2.create_ssl_context)
 """Made once: it takes longer to make than all else of a client."""
 
-_OPENED: dict[asyncio.AbstractEventLoop, list[AsyncGenerator[httpx2.AsyncClient]]] = {}
-"""What closes the clients of a loop, those of models that are forgotten, too."""
+_Client = tuple[httpx2.AsyncClient, asyncio.Semaphore]
+_CLIENTS: dict[tuple[asyncio.AbstractEventLoop, "Connection"], tuple[_Client, AsyncGenerator[_Client]]] = {}
+"""The client of each loop and connection, with what closes it, also where the model is forgotten by then."""
 
 
 class Connection:
@@ -60,7 +61,6 @@ class Connection:
         self.url, self.failures = url, failures
         self._origin = _origin(_read_url(url))
         self._key, self._in_flight = key, in_flight
-        self._clients = dict[asyncio.AbstractEventLoop, tuple[httpx2.AsyncClient, asyncio.Semaphore]]()
 
     async def values(self, path: str, body: Body | None, seconds: float) -> AsyncGenerator[object]:
         """The JSON values of an answer: of each event of a streamed one, else the only one.
@@ -108,7 +108,7 @@ class Connection:
         async with aclosing(self.values(path, body, seconds)) as values:
             return await anext(values, None)
 
-    def _value(self, text: str | bytes) -> object:
+    def _value(self, text: str) -> object:
         try:
             value = json.loads(text)
         except (ValueError, RecursionError):
@@ -137,7 +137,7 @@ class Connection:
                 )
         raise httpx2.TooManyRedirects(f"more than {_MOST_REDIRECTS} redirects", request=request)
 
-    async def _texts(self, response: httpx2.Response) -> AsyncGenerator[str | bytes]:
+    async def _texts(self, response: httpx2.Response) -> AsyncGenerator[str]:
         if response.is_error:
             told = await _beginning(response, MOST_ERROR_BYTES)
             raise self.failures.of_status(response.status_code, told, response.headers)
@@ -149,7 +149,7 @@ class Connection:
             text = await _beginning(response, MOST_EVENT_BYTES + 1)
             if len(text) > MOST_EVENT_BYTES:
                 raise self._too_long("an event", MOST_EVENT_BYTES)
-            yield text
+            yield text.decode("utf-8-sig", "replace")
             return
         events = aiter(httpx2.EventSource(response, MOST_EVENT_BYTES))
         async for event in events:
@@ -164,30 +164,28 @@ class Connection:
     def _too_long(self, what: str, most_bytes: int) -> ModelFailure:
         return self.failures.of_answer(f"{what} of more than {most_bytes >> 20} MiB")
 
-    async def _client(self) -> tuple[httpx2.AsyncClient, asyncio.Semaphore]:
-        loop = asyncio.get_running_loop()
-        if loop not in self._clients:
+    async def _client(self) -> _Client:
+        place = asyncio.get_running_loop(), self
+        if place not in _CLIENTS:
             # A loop that shuts down closes the asynchronous generators that it knows of.
-            opened = self._open(loop)
-            self._clients[loop] = await anext(opened), asyncio.Semaphore(self._in_flight)
-            _OPENED.setdefault(loop, []).append(opened)
-        return self._clients[loop]
+            opened = self._open()
+            _CLIENTS[place] = await anext(opened), opened
+        return _CLIENTS[place][0]
 
-    async def _open(self, loop: asyncio.AbstractEventLoop) -> AsyncGenerator[httpx2.AsyncClient]:
+    async def _open(self) -> AsyncGenerator[_Client]:
+        key = {"Authorization": f"Bearer {self._key}"} if self._key else {}
         async with httpx2.AsyncClient(
             base_url=self.url,
-            headers={"Accept-Encoding": "identity"}
-            | ({"Authorization": f"Bearer {self._key}"} if self._key else {}),
+            headers={"Accept-Encoding": "identity", **key},
             verify=_ssl_context(),
             # A request's time is watched as a whole: timers of every read take time of their own.
             timeout=httpx2.Timeout(None, connect=_CONNECT_SECONDS),
             limits=httpx2.Limits(max_keepalive_connections=self._in_flight),
         ) as client:
             try:
-                yield client
+                yield client, asyncio.Semaphore(self._in_flight)
             finally:
-                self._clients.pop(loop, None)
-                _OPENED.pop(loop, None)
+                del _CLIENTS[asyncio.get_running_loop(), self]
 
 
 def _read_url(url: str) -> httpx2.URL:

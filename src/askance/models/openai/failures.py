@@ -65,10 +65,9 @@ class Failures:
             "?server=anew after the model that is found out anew).",
         )
 
-    def of_no_json(self, text: str | bytes) -> AskanceError:
+    def of_no_json(self, text: str) -> AskanceError:
         """An answer that is not of the protocol; `text` is all of it."""
-        text = text[: 4 * _MOST_TOLD]
-        beginning = self.said(text if isinstance(text, str) else text.decode(errors="replace"))
+        beginning = self.said(text[: 4 * _MOST_TOLD])
         if not _PAGE.match(beginning):
             return self.of_answer(f"no JSON: {beginning!r}")
         return self.of(
@@ -79,7 +78,11 @@ class Failures:
 
     def of_status(self, status: int, body: bytes, headers: Mapping[str, str]) -> AskanceError:
         """A status that is an error."""
-        told, code, parameter = self._read(_value(body))
+        try:
+            error = from_json(body)
+        except ValueError:
+            error = body.decode(errors="replace")
+        told, code, parameter = self._read(error)
         if status in (400, 413, 422, 500) and _tells_of_window(f"{code} {told}"):
             return PromptTooLong.told(self._name, told)
         meant = _NO_MONEY if "insufficient_quota" in code else status
@@ -127,14 +130,6 @@ def after_seconds(headers: Mapping[str, str]) -> float | None:
     except (KeyError, ValueError):  # or it names a date
         return None
     return max(0.0, seconds) if math.isfinite(seconds) else None
-
-
-def _value(body: bytes) -> object:
-    """The value of a JSON text, or the text itself where it is none."""
-    try:
-        return from_json(body)
-    except ValueError:
-        return body.decode(errors="replace")
 
 
 def _tells_of_window(told: str) -> bool:

@@ -8,7 +8,7 @@ for which many say U+FFFD or nothing. A run of such parts has the text up to the
 import codecs
 import math
 from collections.abc import Iterator, Sequence
-from dataclasses import dataclass
+from dataclasses import replace
 
 from askance.core.types import Token, Want
 from askance.models.openai.events import Entry, Event, Unusable, Usage
@@ -18,23 +18,15 @@ _MOST_OF_HALF = 3
 """Tokens of a character that a text ends in the middle of: it has at most four bytes."""
 
 
-@dataclass(frozen=True, slots=True)
-class Piece:
-    """The bytes that one token wrote, and what is told of it."""
-
-    raw: bytes
-    entry: Entry | None = None
-
-
 class Aligner:
-    """Takes texts and entries as they come, in any rhythm."""
+    """Takes texts and entries as they come, in any rhythm, and gives entries whose bytes stand in the text."""
 
     def __init__(self) -> None:
         self._left = b""
         self._entries: list[Entry] = []
         self._has_begun = False
 
-    def take(self, raw: bytes, entries: Sequence[Entry]) -> Iterator[Piece]:
+    def take(self, raw: bytes, entries: Sequence[Entry]) -> Iterator[Entry]:
         """The tokens that are complete with this.
 
         Args:
@@ -48,7 +40,7 @@ class Aligner:
         while self._entries and (complete := self._next()):
             yield from self._spread(*complete)
 
-    def rest(self, *, has_ended: bool) -> tuple[list[Piece], Entry | None]:
+    def rest(self, *, has_ended: bool) -> tuple[list[Entry], Entry | None]:
         """The tokens that are complete since nothing follows, and the end token if it is told.
 
         Args:
@@ -91,7 +83,7 @@ class Aligner:
         size = self._left.find(self._entries[num_vague].raw, least)
         return None if size < 0 else (num_vague, size)
 
-    def _spread(self, num_entries: int, size: int, *, may_lose: bool = False) -> Iterator[Piece]:
+    def _spread(self, num_entries: int, size: int, *, may_lose: bool = False) -> Iterator[Entry]:
         """So many entries, the last of which wrote all of so many bytes."""
         entries, self._entries = self._entries[:num_entries], self._entries[num_entries:]
         raw, self._left = self._left[:size], self._left[size:]
@@ -102,7 +94,7 @@ class Aligner:
             )
         self._has_begun = self._has_begun or bool(raw)
         for each in entries:
-            yield Piece(raw if each is entries[-1] else b"", each)
+            yield replace(each, raw=raw if each is entries[-1] else b"")
 
     def _mismatch(self, entry: Entry) -> Unusable:
         there = _shown(self._left[:40]) if self._left else "nothing more"
@@ -198,31 +190,29 @@ class Reading:
         self.has_choice = self.has_choice or event.has_choice
         raw = utf8(event.text)
         if not self._tells:
-            yield from [self._token(Piece(raw))] if raw else []
+            yield from [self._token(Entry("", raw, 0.0))] if raw else []
             return
         if raw and event.entries is None:
             raise Unusable("no log-probabilities")
-        for piece in self._aligner.take(raw, event.entries or ()):
-            yield self._token(piece)
+        yield from map(self._token, self._aligner.take(raw, event.entries or ()))
 
     def rest(self) -> tuple[list[Token], Token | None]:
         """The last tokens, once all events are there, and the end token if the server told of it."""
-        pieces, end = self._aligner.rest(has_ended=self.finish != "length")
-        tokens = [self._token(piece) for piece in pieces]
-        return tokens, None if end is None else self._token(Piece(b"", end), id_of(end.raw))
+        entries, end = self._aligner.rest(has_ended=self.finish != "length")
+        tokens = [self._token(entry) for entry in entries]
+        return tokens, end and replace(self._token(replace(end, raw=b"")), id=id_of(end.raw))
 
-    def _token(self, piece: Piece, id: int | None = None) -> Token:
-        text = self._decoder.decode(piece.raw)
+    def _token(self, entry: Entry) -> Token:
+        text, want = self._decoder.decode(entry.raw), self._want
         start, self._num_chars = self._num_chars, self._num_chars + len(text)
-        entry, want = piece.entry, self._want
         return Token(
-            id=id_of(piece.raw) if id is None else id,
+            id=id_of(entry.raw),
             text=text,
             start=start,
             end=self._num_chars,
-            logprob=entry.logprob if entry and want.logprob else None,
-            entropy=self._entropy(entry) if entry and want.entropy else None,
-            top=entry.top[: want.top_logprobs] if entry else (),
+            logprob=entry.logprob if want.logprob else None,
+            entropy=self._entropy(entry) if want.entropy else None,
+            top=entry.top[: want.top_logprobs],
         )
 
     def _entropy(self, entry: Entry) -> float:
