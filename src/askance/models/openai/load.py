@@ -66,7 +66,7 @@ def load_openai(
     read = read_options(options)
     failures = Failures(f"{model}@{url}", url, key)
     if is_probed(options):
-        read = _found_out(model, Connection(url, key, failures), options, read)
+        read = wait_for(_found_out(model, Connection(url, key, failures), options, read))
     made = OpenaiModel(model, read, Connection(url, key, failures, read.in_flight))
     return RetryingModel(made, Patience(attempts=read.attempts))
 
@@ -81,12 +81,14 @@ def _read_key(environment: Mapping[str, str]) -> str:
     return key
 
 
-def _found_out(model: str, connection: Connection, options: Mapping[str, str], read: Options) -> Options:
+async def _found_out(
+    model: str, connection: Connection, options: Mapping[str, str], read: Options
+) -> Options:
     """The options of a server that is asked what it can do, or was before; those given count more."""
     given = {name: value for name, value in options.items() if name != "server"} | {"server": AUTO}
     url, patience = connection.url, Patience(attempts=read.attempts)
     with doing(f"asking the server at {url} what it is"):
-        identity = wait_for(patience.keep_trying(lambda: identify(model, connection)))
+        identity = await patience.keep_trying(lambda: identify(model, connection))
     if url == _HOSTED:
         identity = replace(identity, server="openai")
     kept = _kept_at(model, url, identity)
@@ -96,20 +98,16 @@ def _found_out(model: str, connection: Connection, options: Mapping[str, str], r
         with suppress(Exception):  # none kept, or a file that somebody changed
             found = json.loads(kept.read_text(encoding="utf-8"))["options"]
             return read_options({**found, **window, **given})
-
-    async def probed() -> dict[str, str]:
-        async with asyncio.timeout(_PROBE_SECONDS):
-            return await patience.keep_trying(lambda: probe(model, connection, identity, read.timeout))
-
-    with doing(f"finding out what the server at {url} can do, by a few short requests"):
-        try:
-            found = wait_for(probed())
-        except TimeoutError:
-            raise connection.failures.of(
-                ModelUnavailable,
-                f"did not show in {_PROBE_SECONDS:g} seconds what it can do: try again when it is less busy, "
-                "or name what it is (?server=NAME after the model), and it is not asked.",
-            ) from None
+    try:
+        with doing(f"finding out what the server at {url} can do, by a few short requests"):
+            async with asyncio.timeout(_PROBE_SECONDS):
+                found = await patience.keep_trying(lambda: probe(model, connection, identity, read.timeout))
+    except TimeoutError:
+        raise connection.failures.of(
+            ModelUnavailable,
+            f"did not show in {_PROBE_SECONDS:g} seconds what it can do: try again when it is less busy, "
+            "or name what it is (?server=NAME after the model), and it is not asked.",
+        ) from None
     result = read_options({**found, **given})
     title = f"{identity.server} {identity.version}".strip() or "of no kind that is known"
     is_kept = _keep(kept, model, url, found)

@@ -19,7 +19,7 @@ _MOST_OF_HALF = 3
 
 
 class Aligner:
-    """Takes texts and entries as they come, in any rhythm, and gives entries whose bytes stand in the text."""
+    """Takes texts and entries as they come, in any rhythm; gives the entries with the bytes in the text."""
 
     def __init__(self) -> None:
         self._left = b""
