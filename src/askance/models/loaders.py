@@ -43,11 +43,15 @@ def bundled(name: str = "", *, engine: str = "", **others: str) -> Model:
     spec = weights.PLAIN if name else weights.BUNDLED
     # This comes first: where there are no weights, the message names the command that brings the engine, too.
     weights.gguf_path()
-    by_torch = others or engine == "torch"
-    if not by_torch and (engine or _runs_by_llama_cpp(spec)):
-        return weights.load_plain_gguf() if name else weights.load_bundled_gguf()
+    if not others and engine != "torch" and (engine or _runs_by_llama_cpp(spec)):
+        from askance.models.llama_cpp import load_gguf
+
+        return load_gguf(str(weights.gguf_path() if name else weights.packed_gguf()), display_name=spec)
     if "adapter" not in others:
-        return (weights.load_plain if name else weights.load_bundled)(**others)
+        from askance.models.hf import load_hf
+
+        folder = weights.torch_folder(None if name else weights.READER)
+        return load_hf(str(folder), display_name=spec, **others)
     if not name:
         raise ModelSpecError(
             f"model 'bundled' has an adapter already: write bundled:base?adapter={others['adapter']}."
@@ -170,11 +174,10 @@ def _with_adapter(base: str, display_name: str, *, adapter: str, **options: str)
 
 def _parts(base: str, dtype: str) -> tuple[Any, Any]:
     """Module and tokenizer of a base on the CPU, where merging costs no memory of the GPU."""
-    if base == weights.PLAIN:
-        return weights.load_plain_parts(device="cpu", dtype=dtype)
     from askance.models.hf.load import load_parts
 
-    return load_parts(base.removeprefix("hf:"), device="cpu", dtype=dtype)
+    name = str(weights.torch_folder()) if base == weights.PLAIN else base.removeprefix("hf:")
+    return load_parts(name, device="cpu", dtype=dtype)
 
 
 def _runs_by_llama_cpp(spec: str) -> bool:

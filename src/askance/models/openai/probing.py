@@ -232,7 +232,6 @@ def _together(found: Options, chat: Written | None, raw: Written | None) -> Opti
 
     An endpoint that tells less than the other is left out, where methods can go on from a text without it.
     """
-
     chats, raws = [chat] if chat else [], [raw] if raw else []
     sets = [chats + raws, chats if found.continuation != "0" else [], raws]
     levels = [min((each.level for each in written), default=0) for written in sets]
