@@ -4,8 +4,8 @@ import atexit
 import errno
 import shutil
 import tempfile
-from collections.abc import Callable, Iterator
-from contextlib import contextmanager
+from collections.abc import Callable
+from contextlib import AbstractContextManager
 from functools import cache
 from pathlib import Path
 
@@ -82,27 +82,21 @@ def _convert(target: Path, write: Callable[[Path], None]) -> Path:
                 for path in (*partial.iterdir(), partial):
                     sync(path)
             partial.rename(target)
-        except BaseException:
+        finally:
             shutil.rmtree(partial, ignore_errors=True)
-            raise
     sync(target.parent)
     return target
 
 
-@contextmanager
-def _locked(path: Path) -> Iterator[None]:
+def _locked(path: Path) -> AbstractContextManager[object]:
     from filelock import FileLock, Timeout
 
     lock = FileLock(path)
     try:
-        lock.acquire(blocking=False)
+        return lock.acquire(blocking=False)
     except Timeout:
         with doing("waiting for another process that converts the weights"):
-            lock.acquire()
-    try:
-        yield
-    finally:
-        lock.release()
+            return lock.acquire()
 
 
 @cache

@@ -59,15 +59,15 @@ def bundled(name: str = "", *, engine: str = "", **others: str) -> Model:
     return _with_adapter(spec, spec, **others)
 
 
-def hf(name: str, **options: str) -> Model:
-    """A model of transformers; `options` as for `load_hf`, and the folder of an adapter."""
+def hf(name: str, *, adapter: str = "", **options: str) -> Model:
+    """A model of transformers, with the adapter of a folder if one is named; `options` as for `load_hf`."""
     from askance.models.hf import load_hf
     from askance.models.hf.adapter import holds_adapter
 
-    adapter = options.get("adapter") or (name if holds_adapter(Path(name).expanduser()) else "")
-    if "adapter" in options:
-        model = _with_adapter(f"hf:{name}", name, **options)
-    elif adapter:
+    if adapter:
+        model = _with_adapter(f"hf:{name}", name, adapter=adapter, **options)
+    elif holds_adapter(Path(name).expanduser()):
+        adapter = name
         model = load_adapted(Path(name).expanduser(), display_name=name, **options)
     else:
         model = load_hf(name, **options)
