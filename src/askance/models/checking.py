@@ -14,7 +14,6 @@ from askance.core.types import (
     Chat,
     GenerateRequest,
     Generation,
-    Prompt,
     Raw,
     Sampling,
     Span,
@@ -125,14 +124,14 @@ async def _wrong(probe: Probe, model: Model, *, may_raise: bool = False) -> str:
         return str(error) or type(error).__name__
 
 
-def _prompt(model: Model, raw: Prompt = _RAW, chat: Prompt = CHAT) -> Prompt:
+def _prompt(model: Model, raw: Raw | Chat = _RAW, chat: Raw | Chat = CHAT) -> Raw | Chat:
     return raw if "raw" in model.capabilities else chat
 
 
 async def write(
     model: Model,
     want: Want = Want(),
-    prompt: Prompt | None = None,
+    prompt: Raw | Chat | None = None,
     sampling: Sampling = Sampling(8),
     until: Until | None = None,
 ) -> tuple[Generation, tuple[Token, ...]]:
@@ -142,7 +141,7 @@ async def write(
     return written, (*written.tokens, *written.dropped)
 
 
-async def _takes(model: Model, prompt: Prompt) -> str:
+async def _takes(model: Model, prompt: Raw | Chat) -> str:
     written, _ = await write(model, prompt=prompt)
     return "" if written.generated_tokens else "it wrote nothing"
 

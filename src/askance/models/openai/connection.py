@@ -59,7 +59,7 @@ class Connection:
 
     def __init__(self, url: str, key: str, failures: Failures, in_flight: int = 1) -> None:
         self.url, self.failures = url, failures
-        self._origin = _origin(_read_url(url))
+        self._origin = _read_url(url).origin
         self._key, self._in_flight = key, in_flight
 
     async def values(self, path: str, body: Body | None, seconds: float) -> AsyncGenerator[object]:
@@ -129,7 +129,7 @@ class Connection:
                 return response
             await response.aclose()
             method, request = request.method, response.next_request
-            if request.method != method or _origin(request.url) != self._origin:
+            if request.method != method or request.url.origin != self._origin:
                 raise self.failures.of(
                     ModelSpecError,
                     f"sends on to {self.failures.said(str(request.url))}, where prompt and key were not "
@@ -201,10 +201,6 @@ def _read_url(url: str) -> httpx2.URL:
     if not parts.host or parts.scheme not in ("http", "https") or (parts.port or 0) > _MOST_PORT:
         raise ModelSpecError(f"{url!r} is no URL of a server: {SHAPE}.")
     return parts
-
-
-def _origin(url: httpx2.URL) -> tuple[str, str, int | None]:
-    return url.scheme, url.host, url.port
 
 
 async def _beginning(response: httpx2.Response, most_bytes: int) -> bytes:

@@ -7,16 +7,9 @@ from typing import TypeVar
 
 from pydantic_core import from_json
 
-from askance.core.errors import (
-    AskanceError,
-    ModelFailure,
-    ModelSpecError,
-    ModelUnavailable,
-    PromptTooLong,
-    RequestRefused,
-)
+from askance.core.errors import ModelFailure, ModelSpecError, ModelUnavailable, PromptTooLong, RequestRefused
 
-E = TypeVar("E", bound=AskanceError)
+E = TypeVar("E", bound=Exception)
 
 SHAPE = "write openai:MODEL@http://HOST/v1, or openai:MODEL for the server of OPENAI_BASE_URL"
 """What a specification looks like, as the end of a message."""
@@ -65,7 +58,7 @@ class Failures:
             "?server=anew after the model that is found out anew).",
         )
 
-    def of_no_json(self, text: str) -> AskanceError:
+    def of_no_json(self, text: str) -> Exception:
         """An answer that is not of the protocol; `text` is all of it."""
         beginning = self.said(text[: 4 * _MOST_TOLD])
         if not _PAGE.match(beginning):
@@ -76,7 +69,7 @@ class Failures:
             "the URL ends as the server's own (often in /v1).",
         )
 
-    def of_status(self, status: int, body: bytes, headers: Mapping[str, str]) -> AskanceError:
+    def of_status(self, status: int, body: bytes, headers: Mapping[str, str]) -> Exception:
         """A status that is an error."""
         try:
             error = from_json(body)
@@ -98,7 +91,7 @@ class Failures:
             return ModelFailure(message)
         return RequestRefused(message, f"{parameter} {told}")
 
-    def of_event(self, error: object) -> AskanceError:
+    def of_event(self, error: object) -> Exception:
         """An error that the server told in the middle of an answer."""
         told, code, _ = self._read(error)
         if _tells_of_window(f"{code} {told}"):

@@ -66,7 +66,7 @@ def load_openai(
     read = read_options(options)
     failures = Failures(f"{model}@{url}", url, key)
     if is_probed(options):
-        read = wait_for(_found_out(model, Connection(url, key, failures), options, read))
+        read = wait_for(_find_out(model, Connection(url, key, failures), options, read))
     made = OpenaiModel(model, read, Connection(url, key, failures, read.in_flight))
     return RetryingModel(made, Patience(attempts=read.attempts))
 
@@ -81,9 +81,7 @@ def _read_key(environment: Mapping[str, str]) -> str:
     return key
 
 
-async def _found_out(
-    model: str, connection: Connection, options: Mapping[str, str], read: Options
-) -> Options:
+async def _find_out(model: str, connection: Connection, options: Mapping[str, str], read: Options) -> Options:
     """The options of a server that is asked what it can do, or was before; those given count more."""
     given = {name: value for name, value in options.items() if name != "server"} | {"server": AUTO}
     url, patience = connection.url, Patience(attempts=read.attempts)

@@ -7,10 +7,11 @@ for which many say U+FFFD or nothing. A run of such parts has the text up to the
 
 import codecs
 import math
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import replace
 
 from askance.core.types import Token, Want
+from askance.models.local.decode import Writing
 from askance.models.openai.events import Entry, Event, Unusable, Usage
 from askance.models.openai.texts import id_of, utf8
 
@@ -162,7 +163,7 @@ def _term(probability: float) -> float:
 
 
 class Reading:
-    """Turns the events of one answer into tokens.
+    """Turns the events of one answer into tokens, and writes these.
 
     Without log-probabilities nothing tells where a token ends: what comes in one event counts as one.
 
@@ -170,8 +171,8 @@ class Reading:
         num_top: how many alternatives were asked for.
     """
 
-    def __init__(self, want: Want, num_top: int) -> None:
-        self._want, self._num_top = want, num_top
+    def __init__(self, want: Want, num_top: int, writing: Writing) -> None:
+        self._want, self._num_top, self._writing = want, num_top, writing
         self._tells = want.logprob or num_top > 0
         self._aligner = Aligner()
         self._decoder = codecs.getincrementaldecoder("utf-8")("replace")
@@ -179,28 +180,41 @@ class Reading:
         self.usage: Usage | None = None
         self.finish, self.has_choice = "", False
 
-    def take(self, event: Event) -> Iterator[Token]:
-        """The tokens that are complete with this event.
+    def take(self, event: Event) -> bool:
+        """Write the tokens that are complete with this event.
+
+        Returns:
+            Whether another event may matter: behind a text of full length only usage may come.
 
         Raises:
             Unusable: its parts do not fit together, or log-probabilities are missing.
         """
+        if self._writing.is_finished and event.text:
+            return False
         self.usage = event.usage or self.usage
         self.finish = event.finish or self.finish
         self.has_choice = self.has_choice or event.has_choice
-        raw = utf8(event.text)
+        raw, entries = utf8(event.text), event.entries
         if not self._tells:
-            yield from [self._token(Entry("", raw, 0.0))] if raw else []
-            return
-        if raw and event.entries is None:
+            self._write([Entry("", raw, 0.0)] if raw else [])
+        elif raw and entries is None:
             raise Unusable("no log-probabilities")
-        yield from map(self._token, self._aligner.take(raw, event.entries or ()))
+        else:
+            self._write(self._aligner.take(raw, entries or ()))
+        return self._writing.finish in ("", "length")
 
-    def rest(self) -> tuple[list[Token], Token | None]:
-        """The last tokens, once all events are there, and the end token if the server told of it."""
+    def end(self) -> None:
+        """Write the last tokens, once all events are there, and the end token if the server told of it."""
         entries, end = self._aligner.rest(has_ended=self.finish != "length")
-        tokens = [self._token(entry) for entry in entries]
-        return tokens, end and replace(self._token(replace(end, raw=b"")), id=id_of(end.raw))
+        self._write(entries)
+        if not self._writing.is_finished:
+            token = end and replace(self._token(replace(end, raw=b"")), id=id_of(end.raw))
+            self._writing.end(token, finish="length" if self.finish == "length" else "end")
+
+    def _write(self, entries: Iterable[Entry]) -> None:
+        for entry in entries:
+            if not self._writing.is_finished:
+                self._writing.add(self._token(entry))
 
     def _token(self, entry: Entry) -> Token:
         text, want = self._decoder.decode(entry.raw), self._want

@@ -8,7 +8,7 @@ from typing import Any
 
 from askance.core.types import Chat, GenerateRequest, Key, Prompt, Raw, Scored, Want, untrusted
 from askance.models.openai.connection import Connection, wait_for
-from askance.models.openai.events import Event, Unusable, dig, num_tokens
+from askance.models.openai.events import Event, Unusable, dig, num_tokens, read_event
 from askance.models.openai.options import Options
 from askance.models.openai.texts import plain, utf8
 
@@ -144,24 +144,22 @@ def refused_parameter(body: Mapping[str, Any], told: str) -> str | None:
     return next(named, None)
 
 
-def score_body(model: str, prompt: Raw, option: str) -> dict[str, object]:
-    """The body of a request that repeats a prompt and an option with their log-probabilities.
+async def score(model: str, seconds: float, connection: Connection, prompt: Raw, option: str) -> Scored:
+    """The log-probability of an option, in a prompt and option that the server repeats with theirs.
 
     One token is written behind, since some servers want to write; and what is told of it shows whether
     log-probabilities stand beside the tokens that they belong to.
     """
-    length = {"max_tokens": 1, "min_tokens": 1}
-    return {
-        "model": model,
-        "prompt": _whole(prompt, option),
-        **length,
-        "temperature": 0,
-        "echo": True,
-        "logprobs": 1,
-    }
+    asked = {"echo": True, "logprobs": 1, "max_tokens": 1, "min_tokens": 1, "temperature": 0}
+    body = {"model": model, "prompt": _whole(prompt, option), **asked}
+    answer = await connection.answer("/completions", body, seconds)
+    try:
+        return _read_score(read_event(answer), prompt, option)
+    except Unusable as error:
+        raise connection.failures.of_answer(str(error)) from error
 
 
-def read_score(event: Event, prompt: Raw, option: str) -> Scored:
+def _read_score(event: Event, prompt: Raw, option: str) -> Scored:
     """The log-probability of the option in what the server repeated.
 
     Raises:

@@ -5,7 +5,7 @@ from collections.abc import Sequence
 from itertools import accumulate
 
 from askance.core.strict_json import whole_characters
-from askance.core.types import Part, Span, TokenIds
+from askance.core.types import Part, Span, TokenIds, as_spans
 
 _PIECE = re.compile(r" ?[^\W\d_]+| ?\d{1,3}| ?[^\w\s]+| ?_+|\s+")
 _BREAK = "\u200b"
@@ -30,9 +30,10 @@ def bytes_of(id: int) -> bytes:
     return id.to_bytes((id.bit_length() + 7) // 8)[1:]
 
 
-def tokenize(text: str) -> TokenIds:
+def tokenize(text: str | Sequence[Span]) -> TokenIds:
     """Ids of pieces about as long as tokens are: words, numbers, marks, with the space in front."""
-    return tuple(id_of(utf8(piece)) for piece in _PIECE.findall(text))
+    whole = "".join(span.text for span in as_spans(text))
+    return tuple(id_of(utf8(piece)) for piece in _PIECE.findall(whole))
 
 
 def decode(ids: Sequence[int]) -> str:
