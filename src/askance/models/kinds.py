@@ -121,7 +121,7 @@ MODEL_KINDS = {
         "a model behind a server that speaks OpenAI's protocol: Ollama, vLLM, SGLang, llama.cpp, LM Studio, "
         "or a hosted one, with the key in OPENAI_API_KEY; what it can do is found out, or options say it",
         partial(install_line, "remote"),
-        f"{_LOADERS}:openai",
+        "askance.models.openai.load:load_openai",
         OPTION_NAMES,
         packages=(("httpx2",),),
         needs_name=True,

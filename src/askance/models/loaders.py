@@ -117,13 +117,6 @@ def gguf(name: str, *, attention: str = "1", adapter: str = "") -> Model:
     return load_gguf(name, attention=attention, display_name=shown, adapter=path)
 
 
-def openai(name: str, **options: str) -> Model:
-    """A model behind a server."""
-    from askance.models.openai.load import load_openai
-
-    return load_openai(name, options)
-
-
 def load_adapted(
     folder: Path, *, base: str | None = None, device: str = "auto", dtype: str = "auto", display_name: str
 ) -> "HfModel":

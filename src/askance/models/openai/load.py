@@ -18,7 +18,7 @@ from askance.models.openai.connection import Connection, wait_for
 from askance.models.openai.failures import SHAPE, Failures
 from askance.models.openai.identity import Identity, identify
 from askance.models.openai.model import OpenaiModel
-from askance.models.openai.options import ANEW, AUTO, Options, described, is_probed, read_options
+from askance.models.openai.options import ANEW, AUTO, Options, is_probed, read_options
 from askance.models.openai.probing import probe
 from askance.runtime.durable import write_atomically
 from askance.runtime.retry import Patience, RetryingModel
@@ -32,15 +32,13 @@ _FORMAT = 1
 _NOT_KEPT = "not kept: no cache can be written"
 
 
-def load_openai(
-    name: str, options: Mapping[str, str], *, environment: Mapping[str, str] = os.environ
-) -> RetryingModel:
+def load_openai(name: str, *, environment: Mapping[str, str] = os.environ, **options: str) -> RetryingModel:
     """A model behind a server, asked again while the server is busy.
 
     Args:
         name: ``MODEL@URL``, or ``MODEL`` for the server of OPENAI_BASE_URL, which is OpenAI's own by default.
-        options: see `Options`.
         environment: where OPENAI_API_KEY is; it is sent to the server, whichever that is.
+        options: see `Options`.
 
     Raises:
         ModelSpecError: no model, no URL or key that can be used, or an ``@`` without a URL.
@@ -107,11 +105,12 @@ async def _find_out(model: str, connection: Connection, options: Mapping[str, st
             "or name what it is (?server=NAME after the model), and it is not asked.",
         ) from None
     result = read_options({**found, **given})
+    abilities = sorted(result.capabilities | result.signals | ({"top_k"} if result.top_k else set()))
     title = f"{identity.server} {identity.version}".strip() or "of no kind that is known"
     is_kept = _keep(kept, model, url, found)
     note(
         "probe",
-        f"The server at {url} ({title}): {described(result)}; window of {result.context:,} tokens "
+        f"The server at {url} ({title}): {', '.join(abilities)}; window of {result.context:,} tokens "
         f"(?context=N declares another); {'kept, and ?server=anew asks again' if is_kept else _NOT_KEPT}.",
     )
     return result

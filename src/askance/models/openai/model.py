@@ -190,9 +190,8 @@ class OpenaiModel:
             return
         counted = await asyncio.to_thread(self.count, prompt)
         if counted + max_tokens > context:
-            raise PromptTooLong(
-                self.name, prompt_tokens=counted, max_tokens=max_tokens, context_tokens=context
-            )
+            told = f"it has {counted} tokens and {max_tokens} more were asked for; the window has {context}"
+            raise PromptTooLong.told(self.name, told)
 
     def _note_full_window(self, prompt_tokens: int, max_tokens: int) -> None:
         """Say where a window is full: some servers cut what is beyond, and do not tell."""
