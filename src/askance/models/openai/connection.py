@@ -53,12 +53,15 @@ class Connection:
         failures: what is raised.
         in_flight: most requests of one event loop at a time; others wait for a place.
 
+    Attributes:
+        root: the URL of what servers have beside the protocol.
+
     Raises:
         ModelSpecError: a URL that can't be used.
     """
 
     def __init__(self, url: str, key: str, failures: Failures, in_flight: int = 1) -> None:
-        self.url, self.failures = url, failures
+        self.url, self.root, self.failures = url, url.removesuffix("/v1"), failures
         self._origin = _read_url(url).origin
         self._key, self._in_flight = key, in_flight
 

@@ -40,18 +40,16 @@ _ABSENT = 404
 
 @dataclass(frozen=True, slots=True)
 class Written:
-    """What was written under options, and those that the server took."""
+    """What was written under options.
+
+    Attributes:
+        level: how much is told of a token: 0 for nothing, 1 for its log-probability, more with alternatives.
+        options: those that the server took.
+    """
 
     generation: Generation
-    tokens: Sequence[Token]
+    level: int
     options: Options
-
-    @property
-    def level(self) -> int:
-        """How much is told of a token: 0 for nothing, 1 for its log-probability, more with alternatives."""
-        if any(token.logprob is None for token in self.tokens):
-            return 0
-        return 1 + max((len(token.top) for token in self.tokens), default=-1)
 
 
 def _two_words(tokens: Sequence[Token]) -> Cut | None:
@@ -150,7 +148,10 @@ class _Probe:
     ) -> Written:
         model = self._asked(options)
         want = Want(logprob=bool(options.signals), top_logprobs=options.top_logprobs)
-        return Written(*await write(model, want, prompt, sampling, until), model.options)
+        written, tokens = await write(model, want, prompt, sampling, until)
+        level = 1 + max((len(token.top) for token in tokens), default=-1)
+        is_told = all(token.logprob is not None for token in tokens)
+        return Written(written, level if is_told else 0, model.options)
 
     async def _continued(self, chat: Written, found: Options) -> Options:
         """Add the way in which chat continues an answer, and whether a text that was cut has its usage."""

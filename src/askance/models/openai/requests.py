@@ -80,7 +80,7 @@ def num_alternatives(want: Want, options: Options) -> int:
 def said(prompt: Prompt, options: Options) -> dict[str, Any]:
     """The prompt itself, with what makes the server go on from it."""
     if not isinstance(prompt, Chat):
-        return {"prompt": plain((*prompt.parts, *prompt.continuation))}
+        return {"prompt": _whole(prompt)}
     messages = [{"role": turn.role, "content": plain(turn.parts)} for turn in prompt.turns]
     if not prompt.continuation:
         return {"messages": messages}
@@ -98,7 +98,7 @@ def seed_of(key: Key, sample: int) -> int:
 def most_tokens(prompt: Prompt) -> int:
     """A bound from above of a prompt's tokens: one for each byte of its text, and some around the turns."""
     if not isinstance(prompt, Chat):
-        return 1 + len(utf8(plain((*prompt.parts, *prompt.continuation))))
+        return 1 + len(utf8(_whole(prompt)))
     texts = [plain(turn.parts) for turn in prompt.turns] + [plain(prompt.continuation)]
     return sum(len(utf8(text)) for text in texts) + _TOKENS_OF_A_TURN * len(texts)
 
@@ -111,8 +111,7 @@ def count(model: str, options: Options, connection: Connection, prompt: Prompt) 
     given, is_chat = said(prompt, options), isinstance(prompt, Chat)
 
     def told(path: str, body: Mapping[str, Any], name: str) -> Any:
-        url = connection.url.removesuffix("/v1") + path
-        return dig(wait_for(connection.answer(url, body, options.timeout)), name)
+        return dig(wait_for(connection.answer(connection.root + path, body, options.timeout)), name)
 
     if options.tokenize == "vllm":
         found = told("/tokenize", {"model": model, **given}, "count")
@@ -178,13 +177,13 @@ def _read_score(event: Event, prompt: Raw, option: str) -> Scored:
     if behind and len(told) == at + len(text):
         # llama-cpp-python does so with models without BOS: each token has what belongs to the next one.
         raise Unusable(f"log-probabilities that are moved by one token: none for {behind!r}, which it wrote")
+    ends = [0, *accumulate(len(entry.text) for entry in event.entries)]
     begin, end = at + len(before), at + len(text)
-    ends = list(accumulate(len(entry.text) for entry in event.entries))
-    spans = list(zip([0, *ends], ends, event.entries, strict=False))
-    within = [each for each in spans if each[0] < end and each[1] > begin]
-    if not within or within[0][0] < begin or within[-1][1] > end:
+    if begin not in ends or end not in ends:
         raise Unusable("a token that belongs to the prompt and to the option that follows it")
-    return Scored(sum(entry.logprob for _, _, entry in within), len(within))
+    num_before = len(ends) - 1 - ends[::-1].index(begin)
+    within = event.entries[num_before : ends.index(end)]
+    return Scored(sum(entry.logprob for entry in within), len(within))
 
 
 def _whole(prompt: Raw, option: str = "") -> str:
