@@ -221,8 +221,7 @@ def load_entailment(spec: str) -> Entailment:
         MissingExtra: a package is missing; names the pip line.
     """
     remedy = (
-        "judges no entailment: name a model of natural language inference, such as "
-        "hf:google/t5_xxl_true_nli_mixture or hf:DIRECTORY."
+        "judges no entailment: name one that does, such as hf:google/t5_xxl_true_nli_mixture or hf:DIRECTORY."
     )
     judge: Entailment = _load(spec, "entailment", ("device", "dtype"), remedy)
     return judge
@@ -246,9 +245,8 @@ def _load(spec: str, port: str, known: tuple[str, ...], remedy: str) -> Any:
     kind, name, options = parse_spec(spec, f"{port}s")
     maker: Maker = getattr(kind, port)
     is_ours = kind in MODEL_KINDS.values()
-    if not maker or (
-        is_ours and name and not kind.needs_name
-    ):  # one without weights of its own takes no file
+    # A kind that needs no name takes no file for another port.
+    if not maker or (is_ours and name and not kind.needs_name):
         raise ModelSpecError(f"model {spec!r} {remedy}")
     for option in options.keys() - known if is_ours else ():
         raise UnknownName(f"{port} option", option, known, place=f"in {spec!r}")

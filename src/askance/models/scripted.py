@@ -6,7 +6,6 @@ signals are computed from an explicit next-word distribution.
 
 import hashlib
 import math
-import re
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import replace
 from pathlib import Path
@@ -40,8 +39,6 @@ from askance.models.scripts import Reply
 from askance.text.linguistics import content_words
 
 __all__ = ["Reply", "ScriptedEncoder", "ScriptedEntailment", "ScriptedModel"]
-
-_CONTROL = re.compile(r"<\|[a-z_]+\|>")
 
 _NUM_IDS = 1 << 31
 
@@ -173,18 +170,15 @@ class ScriptedModel:
         return row
 
     def _reply(self, shown: str, key: Key) -> Reply | None:
-        if self._replies is None:
+        replies, at = self._replies, len(self.prompts) - 1
+        if replies is None:
             return None
-        if callable(self._replies):
-            reply: Reply | str | Exception = self._replies(shown, key)
-        else:
-            at = len(self.prompts) - 1
-            if at >= len(self._replies):
-                raise RuntimeError(
-                    f"the script has {len(self._replies)} replies; the prompt of call {at + 1} ends in "
-                    f"{shown[-200:]!r}: give it more replies."
-                )
-            reply = self._replies[at]
+        if not callable(replies) and at >= len(replies):
+            raise RuntimeError(
+                f"the script has {len(replies)} replies; the prompt of call {at + 1} ends in "
+                f"{shown[-200:]!r}: give it more replies."
+            )
+        reply = replies(shown, key) if callable(replies) else replies[at]
         if isinstance(reply, Exception):
             raise reply
         return Reply(reply) if isinstance(reply, str) else reply
@@ -215,7 +209,7 @@ class ScriptedModel:
                 ids += part
                 continue
             for piece in self._piece.findall(part.text):
-                plain = part.trusted or not (piece in self._control or _CONTROL.fullmatch(piece))
+                plain = part.trusted or not (piece in self._control or piece.startswith("<|"))
                 ids += map(self._id, [piece] if plain else [piece[0], piece[1:]])
         return tuple(ids)
 
