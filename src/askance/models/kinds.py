@@ -221,7 +221,8 @@ def load_entailment(spec: str) -> Entailment:
         MissingExtra: a package is missing; names the pip line.
     """
     remedy = (
-        "judges no entailment: name one that does, such as hf:google/t5_xxl_true_nli_mixture or hf:DIRECTORY."
+        "judges no entailment: name a model of natural language inference, such as "
+        "hf:google/t5_xxl_true_nli_mixture or hf:DIRECTORY."
     )
     judge: Entailment = _load(spec, "entailment", ("device", "dtype"), remedy)
     return judge
