@@ -185,31 +185,31 @@ async def _attend(model: Model) -> str:
     return "" if np.allclose(sums, 1, atol=1e-3) else "weights that do not sum to 1"
 
 
-async def _logprob(model: Model) -> str:
-    _, tokens = await write(model, Want(logprob=True))
-    values = [token.logprob for token in tokens]
-    return "" if values and all(value is not None and value <= 0 for value in values) else f"it told {values}"
+async def _each_token(model: Model, want: Want, wrong: Callable[[Token], str]) -> str:
+    _, tokens = await write(model, want)
+    return next(filter(None, map(wrong, tokens)), "") if tokens else "it wrote nothing"
 
 
-async def _top_logprobs(model: Model) -> str:
-    _, tokens = await write(model, Want(logprob=True, top_logprobs=_TOP))
-    if not tokens or not all(token.top for token in tokens):
+def _logprob(token: Token) -> str:
+    return "" if token.logprob is not None and token.logprob <= 0 else f"it told {token.logprob}"
+
+
+def _top_logprobs(token: Token) -> str:
+    if not token.top:
         return "tokens without alternatives"
-    off = [token for token in tokens if token.top[0][1] < (token.logprob or 0) - _TOLERANCE]
-    return f"the token {off[0].text!r} is more probable than the most probable" if off else ""
+    is_off = token.top[0][1] < (token.logprob or 0) - _TOLERANCE
+    return f"the token {token.text!r} is more probable than the most probable" if is_off else ""
 
 
-async def _entropy(model: Model) -> str:
+def _entropy(token: Token) -> str:
     """Held against what the alternatives allow."""
-    _, tokens = await write(model, Want(entropy=True, top_logprobs=_TOP))
-    if not tokens or any(token.entropy is None for token in tokens):
+    if token.entropy is None:
         return "tokens without entropy"
-    for token in tokens:
-        least, most = entropy_bounds([logprob for _, logprob in token.top], _TOP)
-        if not least - _TOLERANCE <= (token.entropy or 0.0) <= most + _TOLERANCE:
-            allowed = f"its alternatives allow {least:.2f} to {most:.2f}"
-            return f"{token.entropy:.2f} nats at the token {token.text!r}, where {allowed}"
-    return ""
+    least, most = entropy_bounds([logprob for _, logprob in token.top], _TOP)
+    if least - _TOLERANCE <= token.entropy <= most + _TOLERANCE:
+        return ""
+    allowed = f"its alternatives allow {least:.2f} to {most:.2f}"
+    return f"{token.entropy:.2f} nats at the token {token.text!r}, where {allowed}"
 
 
 async def _token_probs(model: Model) -> str:
@@ -265,9 +265,9 @@ PROBES: dict[str, Probe] = {
     "continuation": _continuation,
     "score": score,
     "attend": _attend,
-    "logprob": _logprob,
-    "top_logprobs": _top_logprobs,
-    "entropy": _entropy,
+    "logprob": partial(_each_token, want=Want(logprob=True), wrong=_logprob),
+    "top_logprobs": partial(_each_token, want=Want(logprob=True, top_logprobs=_TOP), wrong=_top_logprobs),
+    "entropy": partial(_each_token, want=Want(entropy=True, top_logprobs=_TOP), wrong=_entropy),
     "token_probs": _token_probs,
     "attention": _attention,
 }

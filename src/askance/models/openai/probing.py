@@ -187,8 +187,9 @@ class _Probe:
         """Whether a hot sample with top_k=1 is what is written at temperature 0."""
         sampling = replace(_SAMPLING, temperature=2.0, top_k=1)
         hot = await if_taken(self._write(CHAT, replace(found, top_k=True), sampling))
-        is_taken = hot is not None and hot.options.top_k and hot.generation.text.strip()
-        return bool(is_taken) and hot.generation.text == chat.generation.text
+        if hot is None or not hot.options.top_k or not hot.generation.text.strip():
+            return False
+        return hot.generation.text == chat.generation.text
 
     async def _tokenizer(self, chat: Written, found: Options) -> Tokenizer:
         """The way of counting that gives what the server says that it read."""

@@ -208,7 +208,7 @@ class Reading:
         entries, end = self._aligner.rest(has_ended=self.finish != "length")
         self._write(entries)
         if not self._writing.is_finished:
-            token = end and replace(self._token(replace(end, raw=b"")), id=id_of(end.raw))
+            token = replace(self._token(replace(end, raw=b"")), id=id_of(end.raw)) if end else None
             self._writing.end(token, finish="length" if self.finish == "length" else "end")
 
     def _write(self, entries: Iterable[Entry]) -> None:
