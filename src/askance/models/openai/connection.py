@@ -11,7 +11,7 @@ from importlib.util import find_spec
 from threading import Thread
 from typing import Any, TypeVar
 
-from askance.core.errors import MissingExtra, ModelFailure, ModelSpecError, ModelUnavailable
+from askance.core.errors import MissingExtra, ModelFailure, ModelSpecError
 
 if find_spec("httpx2") is None:
     raise MissingExtra("httpx2", "remote", "a model behind a server")
@@ -91,19 +91,17 @@ class Connection:
                 async for text in texts:
                     yield self._value(text)
         except (TimeoutError, httpx2.TimeoutException):
-            raise self.failures.of(
-                ModelUnavailable,
+            raise self.failures.unavailable(
                 "did not answer in time: give it more (?timeout=SECONDS after the model), or ask fewer "
-                "questions at a time (--in-flight N).",
+                "questions at a time (--in-flight N)."
             ) from None
         except httpx2.SSEError:
             raise self._too_long("an event", MOST_EVENT_BYTES) from None
         except (OSError, httpx2.RequestError) as error:
-            raise self.failures.of(
-                ModelUnavailable,
+            raise self.failures.unavailable(
                 f"can't be reached, or cut the connection ({self.failures.said(str(error)) or 'no reason'}): "
                 "see that it runs and that the URL is right, and see its log. Some cut the connection where "
-                "a prompt does not fit into their context window.",
+                "a prompt does not fit into their context window."
             ) from None
 
     async def answer(self, path: str, body: Body | None, seconds: float) -> object:
@@ -133,10 +131,9 @@ class Connection:
             await response.aclose()
             method, request = request.method, response.next_request
             if request.method != method or request.url.origin != self._origin:
-                raise self.failures.of(
-                    ModelSpecError,
+                raise self.failures.misnamed(
                     f"sends on to {self.failures.said(str(request.url))}, where prompt and key were not "
-                    "meant to go: write openai:MODEL@URL with that address if it is the server's own.",
+                    "meant to go: write openai:MODEL@URL with that address if it is the server's own."
                 )
         raise httpx2.TooManyRedirects(f"more than {_MOST_REDIRECTS} redirects", request=request)
 

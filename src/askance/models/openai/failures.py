@@ -3,13 +3,10 @@
 import math
 import re
 from collections.abc import Mapping
-from typing import TypeVar
 
 from pydantic_core import from_json
 
 from askance.core.errors import ModelFailure, ModelSpecError, ModelUnavailable, PromptTooLong, RequestRefused
-
-E = TypeVar("E", bound=Exception)
 
 SHAPE = "write openai:MODEL@http://HOST/v1, or openai:MODEL for the server of OPENAI_BASE_URL"
 """What a specification looks like, as the end of a message."""
@@ -46,16 +43,19 @@ class Failures:
         self.place = f"model {name!r}: the server at {url}"
         self._name = name
 
-    def of(self, kind: type[E], what: str) -> E:
-        """An error that says what the server did."""
-        return kind(f"{self.place} {what}")
+    def unavailable(self, what: str) -> ModelUnavailable:
+        """An error that says what the server did, and may not do again."""
+        return ModelUnavailable(f"{self.place} {what}")
+
+    def misnamed(self, what: str) -> ModelSpecError:
+        """An error that says what the server did, since another server or model was meant."""
+        return ModelSpecError(f"{self.place} {what}")
 
     def of_answer(self, what: str) -> ModelFailure:
         """An answer that can't be used."""
-        return self.of(
-            ModelFailure,
-            f"gave {self.said(what)}: see its log, and what it can do (`askance models --check SPEC`; with "
-            "?server=anew after the model that is found out anew).",
+        return ModelFailure(
+            f"{self.place} gave {self.said(what)}: see its log, and what it can do (`askance models --check "
+            "SPEC`; with ?server=anew after the model that is found out anew)."
         )
 
     def of_no_json(self, text: str) -> Exception:
@@ -63,10 +63,9 @@ class Failures:
         beginning = self.said(text[: 4 * _MOST_TOLD])
         if not _PAGE.match(beginning):
             return self.of_answer(f"no JSON: {beginning!r}")
-        return self.of(
-            ModelSpecError,
+        return self.misnamed(
             f"gave a web page ({beginning!r}), where an answer of OpenAI's protocol was to come: see that "
-            "the URL ends as the server's own (often in /v1).",
+            "the URL ends as the server's own (often in /v1)."
         )
 
     def of_status(self, status: int, body: bytes, headers: Mapping[str, str]) -> Exception:
@@ -98,7 +97,7 @@ class Failures:
             return PromptTooLong.told(self._name, told)
         is_busy = _BUSY_EVENTS.search(f"{code} {told}") or {*map(str, _BUSY)}.intersection(code.split())
         kind = ModelUnavailable if is_busy else ModelFailure
-        return self.of(kind, f"broke off its answer: {told or 'it does not say why'}.")
+        return kind(f"{self.place} broke off its answer: {told or 'it does not say why'}.")
 
     def said(self, text: str) -> str:
         """What a server says, on one line without the key."""

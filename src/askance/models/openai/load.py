@@ -11,7 +11,7 @@ from hashlib import blake2b
 from pathlib import Path
 
 from askance.core.activity import doing
-from askance.core.errors import InputError, ModelSpecError, ModelUnavailable
+from askance.core.errors import InputError, ModelSpecError
 from askance.core.notes import note
 from askance.models.bundled import cache_folder
 from askance.models.openai.connection import Connection, wait_for
@@ -48,8 +48,7 @@ def load_openai(name: str, *, environment: Mapping[str, str] = os.environ, **opt
     match = _SPEC.fullmatch(name)
     if match is None and "@" in name:
         raise ModelSpecError(
-            "model 'openai:': what follows the @ is no URL with http:// or https://, and nothing is sent "
-            f"to a server that was not named: {SHAPE}."
+            f"model 'openai:': what follows the @ is no URL with http:// or https://: {SHAPE}."
         )
     model = match["model"] if match else name
     url = (match["url"] if match else environment.get("OPENAI_BASE_URL") or _HOSTED).rstrip("/")
@@ -58,8 +57,7 @@ def load_openai(name: str, *, environment: Mapping[str, str] = os.environ, **opt
     key = _read_key(environment)
     if url == _HOSTED and not key:
         raise ModelSpecError(
-            f"model {name!r}: the server {url} wants a key: set OPENAI_API_KEY, or name another server: "
-            f"{SHAPE}."
+            f"model {name!r}: the server {url} wants a key: set OPENAI_API_KEY, or name another: {SHAPE}."
         )
     read = read_options(options)
     failures = Failures(f"{model}@{url}", url, key)
@@ -73,8 +71,7 @@ def _read_key(environment: Mapping[str, str]) -> str:
     key = environment.get("OPENAI_API_KEY", "").strip()
     if not (key.isascii() and key.isprintable()):  # the error of sending it would show it
         raise ModelSpecError(
-            "OPENAI_API_KEY holds a character that can't be sent, such as a line break: set it to the key "
-            "alone."
+            "OPENAI_API_KEY holds a character that can't be sent (a line break?): set it to the key alone."
         )
     return key
 
@@ -99,10 +96,9 @@ async def _find_out(model: str, connection: Connection, options: Mapping[str, st
             async with asyncio.timeout(_PROBE_SECONDS):
                 found = await patience.keep_trying(lambda: probe(model, connection, identity, read.timeout))
     except TimeoutError:
-        raise connection.failures.of(
-            ModelUnavailable,
+        raise connection.failures.unavailable(
             f"did not show in {_PROBE_SECONDS:g} seconds what it can do: try again when it is less busy, "
-            "or name what it is (?server=NAME after the model), and it is not asked.",
+            "or name what it is (?server=NAME after the model), and it is not asked."
         ) from None
     result = read_options({**found, **given})
     abilities = sorted(result.capabilities | result.signals | ({"top_k"} if result.top_k else set()))

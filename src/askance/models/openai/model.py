@@ -7,7 +7,7 @@ from dataclasses import replace
 from functools import lru_cache, partial
 from typing import Any
 
-from askance.core.errors import InputError, MissingAbility, ModelUnavailable, PromptTooLong, RequestRefused
+from askance.core.errors import InputError, MissingAbility, PromptTooLong, RequestRefused
 from askance.core.notes import note
 from askance.core.types import Attention, Chat, GenerateRequest, Generation, Prompt, Scored, Span, TokenIds
 from askance.models.local.decode import Writing, check_sampling
@@ -18,6 +18,7 @@ from askance.models.openai.options import BOLDEST, Options
 from askance.models.openai.reading import Reading
 from askance.tree.abreast import abreast
 
+_ROOM = "Use fewer passages (--set passages=N), or start the server with a larger window"
 _COUNTS_KEPT = 1024
 """Prompts whose count is remembered."""
 
@@ -164,14 +165,12 @@ class OpenaiModel:
         if not reading.has_choice:
             raise self._failures.of_answer(
                 "an answer without a choice. Some do so where a prompt does not fit into their window, which "
-                f"is declared as {self.options.context} tokens (?context=N after the model): ask with fewer "
-                "passages (--set passages=N), or start the server with a larger window"
+                f"is declared as {self.options.context} tokens (?context=N after the model). {_ROOM}"
             )
         if not reading.finish:
-            raise self._failures.of(
-                ModelUnavailable,
+            raise self._failures.unavailable(
                 "broke off its answer in the middle. If it answers one request at a time, ask it so "
-                "(?in_flight=1 after the model).",
+                "(?in_flight=1 after the model)."
             )
         if reading.finish == "content_filter":
             raise self._failures.of_answer("a text that its content filter cut")
@@ -199,8 +198,7 @@ class OpenaiModel:
             note(
                 "window",
                 f"{self._failures.place} read {prompt_tokens:,} tokens with {max_tokens:,} more to write, "
-                f"and has a window of {self.options.context:,}: some servers cut prompts silently. Use "
-                "fewer passages (--set passages=N), or start the server with a larger window.",
+                f"and has a window of {self.options.context:,}: some servers cut prompts silently. {_ROOM}.",
             )
 
     def _check_abilities(self, request: GenerateRequest) -> None:

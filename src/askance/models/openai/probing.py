@@ -10,7 +10,7 @@ from contextvars import Context
 from dataclasses import dataclass, fields, replace
 from typing import Any
 
-from askance.core.errors import AskanceError, ModelSpecError, ModelUnavailable, RequestRefused
+from askance.core.errors import AskanceError, ModelUnavailable, RequestRefused
 from askance.core.types import Chat, Cut, Generation, Prompt, Raw, Sampling, Span, Token, Until, Want
 from askance.models.checking import CHAT, score, write
 from askance.models.openai.connection import Connection
@@ -206,10 +206,9 @@ class _Probe:
         if models and self._model not in models and self._identity.server not in ANY_MODEL:
             shown = ", ".join(map(failures.said, models[:_MOST_NAMED]))
             more = ", …" if len(models) > _MOST_NAMED else ""
-            return failures.of(
-                ModelSpecError,
+            return failures.misnamed(
                 f"does not have it, but {shown}{more}: write openai:{failures.said(models[0])}"
-                f"@{self._connection.url}.",
+                f"@{self._connection.url}."
             )
         return self._refusals[0]
 
