@@ -16,7 +16,7 @@ from tests.tolerances import assert_near
 from askance.core.errors import MissingExtra, ModelSpecError
 from askance.core.installing import embedded_line, install_line
 from askance.models import bundled as module
-from askance.models.bundled import cache_folder, merge_once, torch_folder
+from askance.models.bundled import cache_folder, torch_folder
 from askance.models.loaders import bundled as load
 from askance.wire import load_model
 
@@ -163,22 +163,27 @@ def test_a_merged_copy_needs_no_peft(tiny_reader, monkeypatch):
 
 def test_a_killed_merge_is_begun_anew(tiny_package, tiny_reader, tmp_path):
     code = f"""
-import os, signal
+import os, signal, sys
 from pathlib import Path
 from transformers import PreTrainedTokenizerBase
-from askance.models.bundled import merge_once
+from askance.models import bundled
 
+sys.path.insert(0, {str(tmp_path)!r})
+bundled._PACKAGE = "tiny_llm"
 # The model is written by then, its tokenizer is not.
 PreTrainedTokenizerBase.save_pretrained = lambda *_, **__: os.kill(os.getpid(), signal.SIGKILL)
-merge_once(Path({str(tmp_path / "merged")!r}), {str(tiny_package)!r}, Path({str(tiny_reader)!r}))
+bundled.torch_folder(Path({str(tiny_reader)!r}))
 """
     killed = subprocess.run([sys.executable, "-c", code], check=False)
     assert killed.returncode == -signal.SIGKILL
-    assert (tmp_path / "merged.partial" / "model.safetensors").is_file()
-    assert not (tmp_path / "merged").exists()
-    folder = merge_once(tmp_path / "merged", str(tiny_package), tiny_reader)
+    (partial,) = (cache_folder() / "models").glob("*.partial")
+    assert (partial / "model.safetensors").is_file()
+    target = partial.with_suffix("")
+    assert not target.exists()
+    folder = torch_folder(tiny_reader)
+    assert folder == target
     assert {"model.safetensors", "config.json", "tokenizer.json"} <= {path.name for path in folder.iterdir()}
-    assert not (tmp_path / "merged.partial").exists()
+    assert not partial.exists()
 
 
 def test_an_adapter_of_ones_own_on_the_plain_model(tiny_reader):

@@ -14,15 +14,12 @@ from collections.abc import Callable
 from hashlib import blake2b
 from importlib.util import find_spec
 from pathlib import Path
-from typing import TYPE_CHECKING
 
 from askance.core.errors import ModelSpecError
 from askance.core.installing import embedded_line, pip_line
+from askance.core.ports import Encoder
 from askance.models.converting import convert_once
 from askance.models.local.adapter_files import adapter_fingerprint
-
-if TYPE_CHECKING:
-    from askance.models.hf.encoder import SentenceEncoder
 
 BUNDLED, PLAIN = "bundled", "bundled:base"
 """The specifications of the model with the adapter that ships, and of the model as it is."""
@@ -71,22 +68,16 @@ def torch_folder(adapter: Path | None = None) -> Path:
         MissingExtra: peft is not installed.
     """
     source = gguf_path()
-    name = f"reader-{adapter_fingerprint(adapter)}-" if adapter else ""
-    return merge_once(_cached(source, name), str(source), adapter)
-
-
-def merge_once(target: Path, base: str, adapter: Path | None) -> Path:
-    """The folder `target` with the model that `base` names to `load_hf`; raises what `torch_folder` does."""
-    from askance.models.hf.load import load_parts, save_parts
 
     def write(empty: Path) -> None:
         from askance.models.hf.adapter import merge, open_adapter
+        from askance.models.hf.load import load_parts, save_parts
 
         opened = open_adapter(adapter) if adapter else None
-        module, tokenizer = load_parts(base, device="cpu", dtype="float32")
+        module, tokenizer = load_parts(str(source), device="cpu", dtype="float32")
         save_parts(merge(opened, module, tokenizer, PLAIN) if opened else module, tokenizer, empty)
 
-    return convert_once(target, write)
+    return convert_once(_cached(source, f"reader-{adapter_fingerprint(adapter)}-" if adapter else ""), write)
 
 
 def converted_lora(adapter: Path, base: Path, write: Callable[[Path], None]) -> Path:
@@ -128,7 +119,7 @@ def gguf_path() -> Path:
     return path
 
 
-def load_bundled_encoder(*, device: str = "auto") -> "SentenceEncoder":
+def load_bundled_encoder(*, device: str = "auto") -> Encoder:
     """all-MiniLM-L6-v2, read where its package has it.
 
     Raises:

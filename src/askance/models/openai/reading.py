@@ -176,7 +176,6 @@ class Reading:
         self._tells = want.logprob or num_top > 0
         self._aligner = Aligner()
         self._decoder = codecs.getincrementaldecoder("utf-8")("replace")
-        self._num_chars = 0
         self.usage: Usage | None = None
         self.finish, self.has_choice = "", False
 
@@ -217,13 +216,13 @@ class Reading:
                 self._writing.add(self._token(entry))
 
     def _token(self, entry: Entry) -> Token:
-        text, want = self._decoder.decode(entry.raw), self._want
-        start, self._num_chars = self._num_chars, self._num_chars + len(text)
+        text, want, before = self._decoder.decode(entry.raw), self._want, self._writing.tokens
+        start = before[-1].end if before else 0
         return Token(
             id=id_of(entry.raw),
             text=text,
             start=start,
-            end=self._num_chars,
+            end=start + len(text),
             logprob=entry.logprob if want.logprob else None,
             entropy=self._entropy(entry) if want.entropy else None,
             top=entry.top[: want.top_logprobs],
