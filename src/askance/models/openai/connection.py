@@ -43,25 +43,27 @@ _CLIENTS: dict[tuple[asyncio.AbstractEventLoop, "Connection"], tuple[_Client, As
 
 
 class Connection:
-    """Requests to one server.
+    """Requests to one server about one model.
 
     Every event loop has a client of its own, which is closed when the loop shuts down.
 
     Args:
+        model: as the server knows it.
         url: such as ``http://host/v1``.
         key: of the server; empty for none.
-        failures: what is raised.
         in_flight: most requests of one event loop at a time; others wait for a place.
 
     Attributes:
         root: the URL of what servers have beside the protocol.
+        failures: what is raised.
 
     Raises:
         ModelSpecError: a URL that can't be used.
     """
 
-    def __init__(self, url: str, key: str, failures: Failures, in_flight: int = 1) -> None:
-        self.url, self.root, self.failures = url, url.removesuffix("/v1"), failures
+    def __init__(self, model: str, url: str, key: str, in_flight: int = 1) -> None:
+        self.url, self.root = url, url.removesuffix("/v1")
+        self.failures = Failures(f"{model}@{url}", url, key)
         self._origin = _read_url(url).origin
         self._key, self._in_flight = key, in_flight
 
@@ -185,7 +187,7 @@ class Connection:
             try:
                 yield client, asyncio.Semaphore(self._in_flight)
             finally:
-                del _CLIENTS[asyncio.get_running_loop(), self]
+                _CLIENTS.pop((asyncio.get_running_loop(), self), None)
 
 
 def _read_url(url: str) -> httpx2.URL:

@@ -15,7 +15,7 @@ from askance.core.errors import InputError, ModelSpecError
 from askance.core.notes import note
 from askance.models.bundled import cache_folder
 from askance.models.openai.connection import Connection, wait_for
-from askance.models.openai.failures import SHAPE, Failures
+from askance.models.openai.failures import SHAPE
 from askance.models.openai.identity import Identity, identify
 from askance.models.openai.model import OpenaiModel
 from askance.models.openai.options import ANEW, AUTO, Options, is_probed, read_options
@@ -54,26 +54,20 @@ def load_openai(name: str, *, environment: Mapping[str, str] = os.environ, **opt
     url = (match["url"] if match else environment.get("OPENAI_BASE_URL") or _HOSTED).rstrip("/")
     if not model:
         raise ModelSpecError(f"model 'openai:' names no model: {SHAPE}.")
-    key = _read_key(environment)
-    if url == _HOSTED and not key:
-        raise ModelSpecError(
-            f"model {name!r}: the server {url} wants a key: set OPENAI_API_KEY, or name another: {SHAPE}."
-        )
-    read = read_options(options)
-    failures = Failures(f"{model}@{url}", url, key)
-    if is_probed(options):
-        read = wait_for(_find_out(model, Connection(url, key, failures), options, read))
-    made = OpenaiModel(model, read, Connection(url, key, failures, read.in_flight))
-    return RetryingModel(made, Patience(attempts=read.attempts))
-
-
-def _read_key(environment: Mapping[str, str]) -> str:
     key = environment.get("OPENAI_API_KEY", "").strip()
     if not (key.isascii() and key.isprintable()):  # the error of sending it would show it
         raise ModelSpecError(
             "OPENAI_API_KEY holds a character that can't be sent (a line break?): set it to the key alone."
         )
-    return key
+    if url == _HOSTED and not key:
+        raise ModelSpecError(
+            f"model {name!r}: the server {url} wants a key: set OPENAI_API_KEY, or name another: {SHAPE}."
+        )
+    read = read_options(options)
+    if is_probed(options):
+        read = wait_for(_find_out(model, Connection(model, url, key), options, read))
+    made = OpenaiModel(model, read, Connection(model, url, key, read.in_flight))
+    return RetryingModel(made, Patience(attempts=read.attempts))
 
 
 async def _find_out(model: str, connection: Connection, options: Mapping[str, str], read: Options) -> Options:
@@ -103,7 +97,11 @@ async def _find_out(model: str, connection: Connection, options: Mapping[str, st
     result = read_options({**found, **given})
     abilities = sorted(result.capabilities | result.signals | ({"top_k"} if result.top_k else set()))
     title = f"{identity.server} {identity.version}".strip() or "of no kind that is known"
-    is_kept = _keep(kept, model, url, found)
+    is_kept = False
+    with suppress(OSError, InputError):  # a cache that can't be written is no failure
+        kept.parent.mkdir(parents=True, exist_ok=True)
+        write_atomically(kept, json.dumps({"url": url, "model": model, "options": found}, indent=1))
+        is_kept = True
     note(
         "probe",
         f"The server at {url} ({title}): {', '.join(abilities)}; window of {result.context:,} tokens "
@@ -116,13 +114,3 @@ def _kept_at(model: str, url: str, identity: Identity) -> Path:
     """Where the options of a model behind a server are kept."""
     of = repr((_FORMAT, url, model, identity.server, identity.version))
     return cache_folder() / "servers" / f"{blake2b(of.encode(), digest_size=8).hexdigest()}.json"
-
-
-def _keep(path: Path, model: str, url: str, options: Mapping[str, str]) -> bool:
-    """Whether that was possible: a cache that can't be written is no failure."""
-    try:
-        path.parent.mkdir(parents=True, exist_ok=True)
-        write_atomically(path, json.dumps({"url": url, "model": model, "options": options}, indent=1))
-    except (OSError, InputError):
-        return False
-    return True
