@@ -23,8 +23,8 @@ def convert_once(target: Path, write: Callable[[Path], None], *, megabytes: int 
     """The folder `target`, made by `write` if it is not there yet.
 
     It appears whole or not at all, see `whole_folder`. Of several processes one writes and the others wait.
-    Where nothing may be written, as in a container whose file system is read-only, the folder is made among the
-    temporary files of the system for this process alone, and a note says so.
+    Where nothing may be written, as in a container whose file system is read-only, the folder is made among
+    the temporary files of the system for this process alone, and a note says so.
 
     Args:
         megabytes: how much room it takes, for the message about a full disk.

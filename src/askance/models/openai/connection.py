@@ -11,7 +11,7 @@ from importlib.util import find_spec
 from threading import Thread
 from typing import Any, TypeVar
 
-from askance.core.errors import MissingExtra, ModelFailure, ModelSpecError
+from askance.core.errors import MissingExtra, ModelSpecError
 
 if find_spec("httpx2") is None:
     raise MissingExtra("httpx2", "remote", "a model behind a server")
@@ -98,7 +98,7 @@ class Connection:
                 "questions at a time (--in-flight N)."
             ) from None
         except httpx2.SSEError:
-            raise self._too_long("an event", MOST_EVENT_BYTES) from None
+            raise self.failures.of_answer(f"an event of more than {MOST_EVENT_BYTES >> 20} MiB") from None
         except (OSError, httpx2.RequestError) as error:
             raise self.failures.unavailable(
                 f"can't be reached, or cut the connection ({self.failures.said(str(error)) or 'no reason'}): "
@@ -150,21 +150,18 @@ class Connection:
         if not response.headers.get("content-type", "").lower().startswith("text/event-stream"):
             text = await _beginning(response, MOST_EVENT_BYTES + 1)
             if len(text) > MOST_EVENT_BYTES:
-                raise self._too_long("an event", MOST_EVENT_BYTES)
+                raise self.failures.of_answer(f"an event of more than {MOST_EVENT_BYTES >> 20} MiB")
             yield text.decode("utf-8-sig", "replace")
             return
         events = aiter(httpx2.EventSource(response, MOST_EVENT_BYTES))
         async for event in events:
             if response.num_bytes_downloaded > MOST_ANSWER_BYTES:
-                raise self._too_long("an answer", MOST_ANSWER_BYTES)
+                raise self.failures.of_answer(f"an answer of more than {MOST_ANSWER_BYTES >> 20} MiB")
             if event.data.startswith("[DONE]"):
                 await _drain(events)
                 return
             if event.data:
                 yield event.data
-
-    def _too_long(self, what: str, most_bytes: int) -> ModelFailure:
-        return self.failures.of_answer(f"{what} of more than {most_bytes >> 20} MiB")
 
     async def _client(self) -> _Client:
         place = asyncio.get_running_loop(), self

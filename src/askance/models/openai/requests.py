@@ -17,11 +17,9 @@ _SEEDS = 1 << 31
 _TOKENS_OF_A_TURN = 16
 """What a chat template puts around a turn, and around all of them, as a rule."""
 _COUNTED_HERE = "how long prompts were is counted here"
+_CUT_COUNTED_HERE = "how long the prompt of a cut text was is counted here"
 LEFT_OUT: dict[str, tuple[dict[str, Any], str]] = {
-    "continuous_usage_stats": (
-        {"running_usage": False},
-        "how long the prompt of a cut text was is counted here",
-    ),
+    "continuous_usage_stats": ({"running_usage": False}, _CUT_COUNTED_HERE),
     "stream_options": ({"usage": False, "running_usage": False}, _COUNTED_HERE),
     "include_usage": ({"usage": False, "running_usage": False}, _COUNTED_HERE),
     "seed": ({"seed": False}, "samples are not the same when they are drawn again"),
