@@ -10,7 +10,6 @@ English texts. It gives 384 dimensions and reads the first 256 tokens of a text,
 """
 
 import os
-from collections.abc import Callable
 from hashlib import blake2b
 from importlib.util import find_spec
 from pathlib import Path
@@ -80,14 +79,18 @@ def torch_folder(adapter: Path | None = None) -> Path:
     return convert_once(_cached(source, f"reader-{adapter_fingerprint(adapter)}-" if adapter else ""), write)
 
 
-def converted_lora(adapter: Path, base: Path, write: Callable[[Path], None]) -> Path:
-    """The GGUF file in the cache with the adapter in a folder for the GGUF model `base`; `write` makes it.
+def converted_lora(adapter: Path, base: Path) -> Path:
+    """The GGUF file in the cache with the adapter in a folder for the GGUF model `base`.
 
     Raises:
-        ModelSpecError: the adapter's files can't be read, or the cache can't be written.
+        ModelSpecError: the adapter's files can't be read or converted, or the cache can't be written.
     """
-    name = f"lora-{adapter_fingerprint(adapter)}-{_fingerprint(base)}-v{_FORMAT}"
-    return convert_once(cache_folder() / "models" / name, lambda empty: write(empty / _LORA)) / _LORA
+    from askance.models.llama_cpp.lora import write_lora
+
+    target = (
+        cache_folder() / "models" / f"lora-{adapter_fingerprint(adapter)}-{_fingerprint(base)}-v{_FORMAT}"
+    )
+    return convert_once(target, lambda incoming: write_lora(adapter, base, incoming / _LORA)) / _LORA
 
 
 def _cached(source: Path, adapter: str = "") -> Path:

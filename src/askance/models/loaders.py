@@ -108,12 +108,10 @@ def gguf(name: str, *, attention: str = "1", adapter: str = "") -> Model:
             return _with_adapter(f"hf:{base}", name, adapter=adapter)
         return load_hf(base, display_name=name)
     from askance.models.llama_cpp import load_gguf
-    from askance.models.llama_cpp.lora import write_lora
 
     path = Path(adapter).expanduser() if adapter else None
     if path is not None and path.is_dir():
-        folder, file = path, gguf_file(name)
-        path = weights.converted_lora(folder, file, lambda target: write_lora(folder, file, target))
+        path = weights.converted_lora(path, gguf_file(name))
     return load_gguf(name, attention=attention, display_name=shown, adapter=path)
 
 
