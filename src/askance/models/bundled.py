@@ -87,10 +87,9 @@ def converted_lora(adapter: Path, base: Path) -> Path:
     """
     from askance.models.llama_cpp.lora import write_lora
 
-    target = (
-        cache_folder() / "models" / f"lora-{adapter_fingerprint(adapter)}-{_fingerprint(base)}-v{_FORMAT}"
-    )
-    return convert_once(target, lambda incoming: write_lora(adapter, base, incoming / _LORA)) / _LORA
+    name = f"lora-{adapter_fingerprint(adapter)}-{_fingerprint(base)}-v{_FORMAT}"
+    folder = cache_folder() / "models" / name
+    return convert_once(folder, lambda incoming: write_lora(adapter, base, incoming / _LORA)) / _LORA
 
 
 def _cached(source: Path, adapter: str = "") -> Path:
