@@ -13,7 +13,8 @@ from typing import Any
 from askance.core.ports import Method, Retriever
 from askance.core.trace import AnyEvent, Decided
 from askance.core.types import Question, Role
-from askance.models.bundled import load_plain, load_plain_parts
+from askance.models.bundled import PLAIN, torch_folder
+from askance.models.hf.load import load_hf, load_parts
 from askance.retrieval.build import build_index
 from askance.runtime.many import many
 from askance.sample import CORPUS, QUESTIONS
@@ -59,8 +60,9 @@ def against_the_reference() -> Iterator[Row]:
     """DRAGIN as its authors' code has it: the same decisions by both, one at a time and eight in flight."""
     with tempfile.TemporaryDirectory() as folder:
         retriever = _sample_index(Path(folder))
-        model, questions = load_plain(dtype="float32"), _questions()
-        module, _ = load_plain_parts(dtype="float32")
+        folder_of_model, questions = str(torch_folder()), _questions()
+        model = load_hf(folder_of_model, dtype="float32", display_name=PLAIN)
+        module, _ = load_parts(folder_of_model, dtype="float32")
         module.set_attn_implementation("eager")
         reference = ReferenceModel(model, module.eval())
         code, default = _method("dragin", CODE), _method("dragin", {"max_tokens": 64})
@@ -103,7 +105,8 @@ def _needed(reference: ReferenceModel) -> float:
 def computed_and_needed() -> Iterator[Row]:
     """Tokens computed over tokens needed, of every method and profile; apart those guessed in vain."""
     with tempfile.TemporaryDirectory() as folder:
-        retriever, model, questions = _sample_index(Path(folder)), load_plain(), _questions()
+        retriever, questions = _sample_index(Path(folder)), _questions()
+        model = load_hf(str(torch_folder()), display_name=PLAIN)
         for in_flight in (1, 8):
             for name, settings in PROFILES.items():
                 asyncio.run(model.forget())

@@ -14,8 +14,8 @@ from pathlib import Path
 from typing import Any
 
 from askance.core.types import GenerateRequest, Question, Raw, Sampling, Span, Want
-from askance.models.bundled import load_plain, load_plain_parts
-from askance.models.hf.load import as_model
+from askance.models.bundled import torch_folder
+from askance.models.hf.load import as_model, load_hf, load_parts
 from askance.retrieval.build import build_index
 from askance.sample import CORPUS, QUESTIONS
 from askance.wire import METHODS, Engine, load_model, make_method, open_retriever
@@ -63,8 +63,9 @@ def decoding() -> Iterator[Row]:
 
     Each token has a pass of its own, as in `generate`; the last rows have guesses.
     """
-    model = as_model(*load_plain_parts(), name="bundled:base", guesses=False)
-    guessing: Any = load_plain()
+    folder = str(torch_folder())
+    model = as_model(*load_parts(folder, dtype="float32"), name="bundled:base", guesses=False)
+    guessing: Any = load_hf(folder, display_name="bundled:base")
     plain, all_signals = Want(), Want(entropy=True, attention="mean")
     for batch in BATCHES:
         ways: dict[str, Callable[[], None]] = {

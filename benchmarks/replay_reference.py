@@ -29,7 +29,8 @@ from askance.core.types import (
 )
 from askance.methods.prompts import Wording
 from askance.methods.rind import QueryMode
-from askance.models.bundled import load_plain
+from askance.models.bundled import PLAIN, torch_folder
+from askance.models.hf import load_hf
 from askance.reproductions.answering import Answering, Doubt
 from askance.reproductions.baselines import (
     ClosedBookAuthors,
@@ -257,7 +258,7 @@ def main() -> None:
         linguistics = RecordedLanguage().linguistics
         raise SystemExit(bool(replay_folder(options.path, linguistics, make_method, options.show)))
     record = json.loads(options.path.read_text(encoding="utf-8"))
-    inner = load_plain(device="cpu", dtype="float32")
+    inner = load_hf(str(torch_folder()), device="cpu", dtype="float32", display_name=PLAIN)
     language = RecordedLanguage()
     differences = 0
     for run in record["runs"]:

@@ -99,23 +99,23 @@ def bundled():
     """The real one as its authors made it, which no training of ours changes; the first run on a machine
     converts it into the user's cache.
     """
-    from askance.models.bundled import load_plain
+    from askance.models.loaders import bundled
 
-    return load_plain(device="cpu", dtype="float32")
+    return bundled("base", device="cpu", dtype="float32")
 
 
 @pytest.fixture(scope="session")
 def load_once():
     """What loads the bundled models by llama.cpp, with the one that was loaded first."""
-    from askance.models.bundled import load_bundled_gguf, load_plain_gguf
+    from askance.models.loaders import bundled
 
-    return {each.__name__: functools.cache(each) for each in (load_bundled_gguf, load_plain_gguf)}
+    return functools.cache(lambda name="": bundled(name, engine="llama.cpp"))
 
 
 @pytest.fixture(scope="session")
 def bundled_gguf(load_once):
     """The plain bundled model by llama.cpp, which computes it where there is no GPU."""
-    return load_once["load_plain_gguf"]()
+    return load_once("base")
 
 
 @pytest.fixture(scope="session")
@@ -152,15 +152,13 @@ def few_layers(tmp_path_factory):
 @pytest.fixture
 def few_layers_by_name(few_layers_gguf, monkeypatch):
     """Who names a bundled model gets the one with few layers: what it says is not looked at."""
-    for name in ("load_bundled_gguf", "load_plain_gguf"):
-        monkeypatch.setattr(f"askance.models.bundled.{name}", lambda: few_layers_gguf)
+    monkeypatch.setattr("askance.models.loaders.bundled", lambda *_: few_layers_gguf)
 
 
 @pytest.fixture
 def bundled_by_name(load_once, monkeypatch):
     """Who names a bundled model gets the one that all tests share: what loads it is tested elsewhere."""
-    for name, load in load_once.items():
-        monkeypatch.setattr(f"askance.models.bundled.{name}", load)
+    monkeypatch.setattr("askance.models.loaders.bundled", load_once)
 
 
 @pytest.fixture(scope="session")

@@ -16,13 +16,8 @@ from tests.tolerances import assert_near
 from askance.core.errors import MissingExtra, ModelSpecError
 from askance.core.installing import embedded_line, install_line
 from askance.models import bundled as module
-from askance.models.bundled import (
-    cache_folder,
-    load_bundled,
-    load_plain,
-    load_plain_parts,
-    merge_once,
-)
+from askance.models.bundled import cache_folder, torch_folder
+from askance.models.loaders import bundled as load
 from askance.wire import load_model
 
 
@@ -31,10 +26,10 @@ def test_a_disk_that_is_full(tiny_package):
     resource.setrlimit(resource.RLIMIT_FSIZE, (20_000, limits[1]))
     try:
         with pytest.raises(ModelSpecError, match=r"can't be written: .*File too large.*take 600 MB, and \d+"):
-            load_plain()
+            load("base", engine="torch")
     finally:
         resource.setrlimit(resource.RLIMIT_FSIZE, limits)
-    assert load_plain().name == "bundled:base"
+    assert load("base", engine="torch").name == "bundled:base"
 
 
 def test_the_cache_folder_can_be_named(monkeypatch, tmp_path):
@@ -47,7 +42,7 @@ def test_the_cache_folder_can_be_named(monkeypatch, tmp_path):
 def test_the_missing_package_is_named(monkeypatch):
     monkeypatch.setattr(module, "_PACKAGE", "no_such_package")
     with pytest.raises(ModelSpecError, match=re.escape(embedded_line())):
-        load_bundled()
+        load(engine="torch")
 
 
 def test_the_fingerprint_depends_on_the_content(tmp_path):
@@ -111,7 +106,7 @@ def test_a_conversion_keeps_the_fingerprint(tiny_package):
     from askance.models.hf.load import load_parts
     from askance.models.local.encoding import chat_template_digest
 
-    read, converted = load_parts(str(tiny_package)), load_plain_parts()
+    read, converted = load_parts(str(tiny_package)), load_parts(str(torch_folder()))
     assert weights_fingerprint(read[0]) == weights_fingerprint(converted[0])
     assert chat_template_digest(read[1]) == chat_template_digest(converted[1])
     assert all(weights.requires_grad for weights in converted[0].parameters())
@@ -121,15 +116,16 @@ def test_the_adapter_that_ships_is_merged_once(tiny_reader, monkeypatch):
     from peft import PeftModel
 
     from askance.models.hf import adapter
+    from askance.models.hf.load import load_parts
     from askance.models.hf.noise import quiet
 
-    bundled = load_bundled()
+    bundled = load(engine="torch")
     monkeypatch.setattr(adapter, "open_adapter", lambda folder: pytest.fail("merged again"))
-    assert torch.equal(logits(load_bundled()), logits(bundled))
+    assert torch.equal(logits(load(engine="torch")), logits(bundled))
     assert bundled.name == "bundled"
-    plain = load_plain()
+    plain = load("base", engine="torch")
     with quiet():
-        unmerged = PeftModel.from_pretrained(load_plain_parts()[0], tiny_reader)
+        unmerged = PeftModel.from_pretrained(load_parts(str(torch_folder()))[0], tiny_reader)
     assert (logits(bundled) - logits(plain)).abs().max() > 0.1
     with torch.inference_mode():
         expected = unmerged(torch.tensor([[5, 90, 200, 31, 7]])).logits
@@ -140,11 +136,11 @@ def test_the_adapter_that_ships_is_merged_once(tiny_reader, monkeypatch):
 
 
 def test_a_new_adapter_is_a_new_model(tiny_reader):
-    before = logits(load_bundled())
+    before = logits(load(engine="torch"))
     settings = json.loads((tiny_reader / "adapter_config.json").read_text())
     settings["lora_alpha"] *= 2
     (tiny_reader / "adapter_config.json").write_text(json.dumps(settings))
-    assert not torch.equal(logits(load_bundled()), before)
+    assert not torch.equal(logits(load(engine="torch")), before)
     assert len(cached()) == 2
 
 
@@ -152,43 +148,48 @@ def test_an_adapter_for_another_model_leaves_nothing(tiny_package, llama_folder,
     folder = save_adapter(tmp_path / "reader", str(llama_folder), base_spec="hf:llama")
     monkeypatch.setattr(module, "READER", folder)
     with pytest.raises(ModelSpecError, match=r"was trained on 'hf:llama' .*not on 'bundled:base'"):
-        load_bundled()
+        load(engine="torch")
     assert cached() == set()
 
 
 def test_a_merged_copy_needs_no_peft(tiny_reader, monkeypatch):
-    before = logits(load_bundled())
+    before = logits(load(engine="torch"))
     monkeypatch.setitem(sys.modules, "peft", None)
-    assert torch.equal(logits(load_bundled()), before)
+    assert torch.equal(logits(load(engine="torch")), before)
     monkeypatch.setenv("ASKANCE_CACHE", str(cache_folder() / "another"))
     with pytest.raises(MissingExtra, match=re.escape(install_line("local"))):
-        load_bundled()
+        load(engine="torch")
 
 
 def test_a_killed_merge_is_begun_anew(tiny_package, tiny_reader, tmp_path):
     code = f"""
-import os, signal
+import os, signal, sys
 from pathlib import Path
 from transformers import PreTrainedTokenizerBase
-from askance.models.bundled import merge_once
+from askance.models import bundled
 
+sys.path.insert(0, {str(tmp_path)!r})
+bundled._PACKAGE = "tiny_llm"
 # The model is written by then, its tokenizer is not.
 PreTrainedTokenizerBase.save_pretrained = lambda *_, **__: os.kill(os.getpid(), signal.SIGKILL)
-merge_once(Path({str(tmp_path / "merged")!r}), {str(tiny_package)!r}, Path({str(tiny_reader)!r}))
+bundled.torch_folder(Path({str(tiny_reader)!r}))
 """
     killed = subprocess.run([sys.executable, "-c", code], check=False)
     assert killed.returncode == -signal.SIGKILL
-    assert (tmp_path / "merged.partial" / "model.safetensors").is_file()
-    assert not (tmp_path / "merged").exists()
-    folder = merge_once(tmp_path / "merged", str(tiny_package), tiny_reader)
+    (partial,) = (cache_folder() / "models").glob("*.partial")
+    assert (partial / "model.safetensors").is_file()
+    target = partial.with_suffix("")
+    assert not target.exists()
+    folder = torch_folder(tiny_reader)
+    assert folder == target
     assert {"model.safetensors", "config.json", "tokenizer.json"} <= {path.name for path in folder.iterdir()}
-    assert not (tmp_path / "merged.partial").exists()
+    assert not partial.exists()
 
 
 def test_an_adapter_of_ones_own_on_the_plain_model(tiny_reader):
     model = load_model(f"bundled:base?adapter={tiny_reader}")
     assert model.name == f"bundled:base?adapter={tiny_reader}"
-    assert torch.equal(logits(model), logits(load_bundled()))
+    assert torch.equal(logits(model), logits(load(engine="torch")))
     assert torch.equal(logits(load_model(f"hf:{tiny_reader}")), logits(model))
 
 

@@ -284,7 +284,7 @@ def test_a_host_without_a_scheme_is_no_model_of_the_default_server(name, environ
     with pytest.raises(
         ModelSpecError, match=r"is no URL with http.*: write openai:MODEL@http://HOST/v1"
     ) as raised:
-        load_openai(name, {}, environment=environment)
+        load_openai(name, environment=environment)
     assert "secret" not in str(raised.value)
 
 
@@ -301,13 +301,13 @@ def test_a_host_without_a_scheme_is_no_model_of_the_default_server(name, environ
 )
 def test_servers_that_can_not_be_asked(name, told):
     with pytest.raises(ModelSpecError, match=told):
-        load_openai(name, {}, environment={})
+        load_openai(name, environment={})
 
 
 @pytest.mark.parametrize("key", ["sk-very\nsecret", "sk-\x1bsecret", "sk-geheimnißsecret"])
 def test_a_key_that_can_not_be_sent_is_refused_and_not_shown(key):
     with pytest.raises(ModelSpecError, match="OPENAI_API_KEY holds a character that can't be sent") as raised:
-        load_openai("m@http://host/v1", {"chat": "1"}, environment={"OPENAI_API_KEY": key})
+        load_openai("m@http://host/v1", chat="1", environment={"OPENAI_API_KEY": key})
     assert "secret" not in str(raised.value)
 
 
@@ -322,25 +322,24 @@ def test_a_key_that_can_not_be_sent_is_refused_and_not_shown(key):
 def test_a_key_in_the_url_is_refused_and_not_shown(url, told):
     for name, environment in ((f"m@{url}", {}), ("m", {"OPENAI_BASE_URL": url, "OPENAI_API_KEY": "k"})):
         with pytest.raises(ModelSpecError, match=told) as raised:
-            load_openai(name, {}, environment=environment)
+            load_openai(name, environment=environment)
         assert "secret" not in str(raised.value)
 
 
 def test_names_and_addresses():
     environment = {"OPENAI_API_KEY": "sk-1", "OPENAI_BASE_URL": "http://elsewhere/v1/"}
     assert (
-        load_openai("m", {"chat": "1"}, environment={"OPENAI_API_KEY": "k"}).name
-        == "m@https://api.openai.com/v1"
+        load_openai("m", chat="1", environment={"OPENAI_API_KEY": "k"}).name == "m@https://api.openai.com/v1"
     )
-    assert load_openai("m", {"chat": "1"}, environment=environment).name == "m@http://elsewhere/v1"
-    model = load_openai("@cf/meta/m:8b@http://host:81/v1/", {"top_logprobs": "3"}, environment=environment)
+    assert load_openai("m", chat="1", environment=environment).name == "m@http://elsewhere/v1"
+    model = load_openai("@cf/meta/m:8b@http://host:81/v1/", top_logprobs="3", environment=environment)
     assert model.name == "@cf/meta/m:8b@http://host:81/v1"
     assert "sk-1" not in json.dumps([model.fingerprint, model.name, repr(model), repr(vars(model))])
-    other = load_openai("@cf/meta/m:8b@http://host:81/v1", {"top_logprobs": "4"}, environment=environment)
+    other = load_openai("@cf/meta/m:8b@http://host:81/v1", top_logprobs="4", environment=environment)
     assert other.fingerprint != model.fingerprint
-    quicker = load_openai("@cf/meta/m:8b@http://host:81/v1", {"top_logprobs": "4", "in_flight": "2"})
+    quicker = load_openai("@cf/meta/m:8b@http://host:81/v1", top_logprobs="4", in_flight="2")
     assert quicker.fingerprint == other.fingerprint
-    neutral = load_openai("@cf/meta/m:8b@http://host:81/v1", {"top_logprobs": "4", "neutral": "1"})
+    neutral = load_openai("@cf/meta/m:8b@http://host:81/v1", top_logprobs="4", neutral="1")
     assert neutral.fingerprint != other.fingerprint
 
 

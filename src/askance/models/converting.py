@@ -5,7 +5,7 @@ import errno
 import shutil
 import tempfile
 from collections.abc import Callable, Iterator
-from contextlib import contextmanager
+from contextlib import AbstractContextManager, contextmanager
 from functools import cache
 from pathlib import Path
 
@@ -22,10 +22,9 @@ _REMEDY = "name another folder in the environment variable ASKANCE_CACHE"
 def convert_once(target: Path, write: Callable[[Path], None], *, megabytes: int = _MEGABYTES) -> Path:
     """The folder `target`, made by `write` if it is not there yet.
 
-    It appears whole or not at all: `write` gets a temporary folder beside it, which is synced and renamed, or
-    removed if anything fails. Of several processes one writes and the others wait. Where nothing may be
-    written, as in a container whose file system is read-only, the folder is made among the temporary files of
-    the system for this process alone, and a note says so.
+    It appears whole or not at all, see `whole_folder`. Of several processes one writes and the others wait.
+    Where nothing may be written, as in a container whose file system is read-only, the folder is made among
+    the temporary files of the system for this process alone, and a note says so.
 
     Args:
         megabytes: how much room it takes, for the message about a full disk.
@@ -65,44 +64,46 @@ def convert_once(target: Path, write: Callable[[Path], None], *, megabytes: int 
 
 
 def _convert(target: Path, write: Callable[[Path], None]) -> Path:
-    """The folder, which whoever holds its lock writes beside its place."""
-    if target.is_dir():
-        return target
-    target.parent.mkdir(parents=True, exist_ok=True)
-    partial = target.with_name(f"{target.name}.partial")
-    with _locked(target.with_name(f"{target.name}.lock")):
-        if target.is_dir():
-            return target
-        # A folder of this name was left by a process that was killed.
-        shutil.rmtree(partial, ignore_errors=True)
-        partial.mkdir()
-        try:
-            with doing("converting the weights, once on this machine"):
-                write(partial)
-                for path in (*partial.iterdir(), partial):
-                    sync(path)
-            partial.rename(target)
-        except BaseException:
-            shutil.rmtree(partial, ignore_errors=True)
-            raise
-    sync(target.parent)
+    """The folder, which whoever holds its lock writes."""
+    if not target.is_dir():
+        target.parent.mkdir(parents=True, exist_ok=True)
+        with _locked(target.with_name(f"{target.name}.lock")):
+            if not target.is_dir():
+                with doing("converting the weights, once on this machine"), whole_folder(target) as incoming:
+                    write(incoming)
     return target
 
 
 @contextmanager
-def _locked(path: Path) -> Iterator[None]:
+def whole_folder(target: Path) -> Iterator[Path]:
+    """A temporary folder beside `target`, which is synced and renamed in the end, or removed if that fails.
+
+    Raises:
+        OSError: it can't be made or written.
+    """
+    partial = target.with_name(f"{target.name}.partial")
+    # A folder of this name was left by a process that was killed.
+    shutil.rmtree(partial, ignore_errors=True)
+    partial.mkdir(parents=True)
+    try:
+        yield partial
+        for path in (*partial.iterdir(), partial):
+            sync(path)
+        partial.rename(target)
+    finally:
+        shutil.rmtree(partial, ignore_errors=True)
+    sync(target.parent)
+
+
+def _locked(path: Path) -> AbstractContextManager[object]:
     from filelock import FileLock, Timeout
 
     lock = FileLock(path)
     try:
-        lock.acquire(blocking=False)
+        return lock.acquire(blocking=False)
     except Timeout:
         with doing("waiting for another process that converts the weights"):
-            lock.acquire()
-    try:
-        yield
-    finally:
-        lock.release()
+            return lock.acquire()
 
 
 @cache

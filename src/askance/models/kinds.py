@@ -121,7 +121,7 @@ MODEL_KINDS = {
         "a model behind a server that speaks OpenAI's protocol: Ollama, vLLM, SGLang, llama.cpp, LM Studio, "
         "or a hosted one, with the key in OPENAI_API_KEY; what it can do is found out, or options say it",
         partial(install_line, "remote"),
-        f"{_LOADERS}:openai",
+        "askance.models.openai.load:load_openai",
         OPTION_NAMES,
         packages=(("httpx2",),),
         needs_name=True,
@@ -246,9 +246,8 @@ def _load(spec: str, port: str, known: tuple[str, ...], remedy: str) -> Any:
     kind, name, options = parse_spec(spec, f"{port}s")
     maker: Maker = getattr(kind, port)
     is_ours = kind in MODEL_KINDS.values()
-    if not maker or (
-        is_ours and name and not kind.needs_name
-    ):  # one without weights of its own takes no file
+    # A kind that needs no name takes no file for another port.
+    if not maker or (is_ours and name and not kind.needs_name):
         raise ModelSpecError(f"model {spec!r} {remedy}")
     for option in options.keys() - known if is_ours else ():
         raise UnknownName(f"{port} option", option, known, place=f"in {spec!r}")

@@ -43,11 +43,15 @@ def bundled(name: str = "", *, engine: str = "", **others: str) -> Model:
     spec = weights.PLAIN if name else weights.BUNDLED
     # This comes first: where there are no weights, the message names the command that brings the engine, too.
     weights.gguf_path()
-    by_torch = others or engine == "torch"
-    if not by_torch and (engine or _runs_by_llama_cpp(spec)):
-        return weights.load_plain_gguf() if name else weights.load_bundled_gguf()
+    if not others and engine != "torch" and (engine or _runs_by_llama_cpp(spec)):
+        from askance.models.llama_cpp import load_gguf
+
+        return load_gguf(str(weights.gguf_path() if name else weights.packed_gguf()), display_name=spec)
     if "adapter" not in others:
-        return (weights.load_plain if name else weights.load_bundled)(**others)
+        from askance.models.hf import load_hf
+
+        folder = weights.torch_folder(None if name else weights.READER)
+        return load_hf(str(folder), display_name=spec, **others)
     if not name:
         raise ModelSpecError(
             f"model 'bundled' has an adapter already: write bundled:base?adapter={others['adapter']}."
@@ -55,15 +59,15 @@ def bundled(name: str = "", *, engine: str = "", **others: str) -> Model:
     return _with_adapter(spec, spec, **others)
 
 
-def hf(name: str, **options: str) -> Model:
-    """A model of transformers; `options` as for `load_hf`, and the folder of an adapter."""
+def hf(name: str, *, adapter: str = "", **options: str) -> Model:
+    """A model of transformers, with the adapter of a folder if one is named; `options` as for `load_hf`."""
     from askance.models.hf import load_hf
     from askance.models.hf.adapter import holds_adapter
 
-    adapter = options.get("adapter") or (name if holds_adapter(Path(name).expanduser()) else "")
-    if "adapter" in options:
-        model = _with_adapter(f"hf:{name}", name, **options)
-    elif adapter:
+    if adapter:
+        model = _with_adapter(f"hf:{name}", name, adapter=adapter, **options)
+    elif holds_adapter(Path(name).expanduser()):
+        adapter = name
         model = load_adapted(Path(name).expanduser(), display_name=name, **options)
     else:
         model = load_hf(name, **options)
@@ -104,20 +108,11 @@ def gguf(name: str, *, attention: str = "1", adapter: str = "") -> Model:
             return _with_adapter(f"hf:{base}", name, adapter=adapter)
         return load_hf(base, display_name=name)
     from askance.models.llama_cpp import load_gguf
-    from askance.models.llama_cpp.lora import write_lora
 
     path = Path(adapter).expanduser() if adapter else None
     if path is not None and path.is_dir():
-        folder, file = path, gguf_file(name)
-        path = weights.converted_lora(folder, file, lambda target: write_lora(folder, file, target))
+        path = weights.converted_lora(path, gguf_file(name))
     return load_gguf(name, attention=attention, display_name=shown, adapter=path)
-
-
-def openai(name: str, **options: str) -> Model:
-    """A model behind a server."""
-    from askance.models.openai.load import load_openai
-
-    return load_openai(name, options)
 
 
 def load_adapted(
@@ -170,11 +165,10 @@ def _with_adapter(base: str, display_name: str, *, adapter: str, **options: str)
 
 def _parts(base: str, dtype: str) -> tuple[Any, Any]:
     """Module and tokenizer of a base on the CPU, where merging costs no memory of the GPU."""
-    if base == weights.PLAIN:
-        return weights.load_plain_parts(device="cpu", dtype=dtype)
     from askance.models.hf.load import load_parts
 
-    return load_parts(base.removeprefix("hf:"), device="cpu", dtype=dtype)
+    name = str(weights.torch_folder()) if base == weights.PLAIN else base.removeprefix("hf:")
+    return load_parts(name, device="cpu", dtype=dtype)
 
 
 def _runs_by_llama_cpp(spec: str) -> bool:

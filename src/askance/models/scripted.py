@@ -6,7 +6,6 @@ signals are computed from an explicit next-word distribution.
 
 import hashlib
 import math
-import re
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import replace
 from pathlib import Path
@@ -34,26 +33,12 @@ from askance.core.types import (
     Want,
     as_spans,
 )
-from askance.models.local.decode import Writing
-from askance.models.scripts import (
-    END,
-    Distribution,
-    Reply,
-    bare,
-    choose,
-    digest,
-    entropy_of,
-    made_up_row,
-    nonsense,
-    pieces_with,
-    read_replies,
-    script_of,
-)
+from askance.models import scripts
+from askance.models.local.decode import Writing, check_sampling
+from askance.models.scripts import Reply
 from askance.text.linguistics import content_words
 
 __all__ = ["Reply", "ScriptedEncoder", "ScriptedEntailment", "ScriptedModel"]
-
-_CONTROL = re.compile(r"<\|[a-z_]+\|>")
 
 _NUM_IDS = 1 << 31
 
@@ -101,15 +86,14 @@ class ScriptedModel:
         self.prompts: list[str] = []
         self._replies = replies
         self._scores, self._looks = scores or {}, looks
-        self._control, self._piece = frozenset(control), pieces_with(control)
+        self._control, self._piece = frozenset(control), scripts.pieces_with(control)
         self._ids: dict[str, int] = {}
         self._pieces: dict[int, str] = {}
 
     async def generate(self, request: GenerateRequest) -> tuple[Generation, ...]:
         sampling, key, watch = request.sampling, request.key, request.watch
         prompt_ids = self.prompt_ids(request.prompt)
-        if sampling.max_tokens < 1:
-            raise InputError(f"max_tokens={sampling.max_tokens}: ask for at least 1 token.")
+        check_sampling(sampling, request.n)
         if len(prompt_ids) + sampling.max_tokens > self.context_tokens:
             raise PromptTooLong(
                 self.name,
@@ -152,20 +136,24 @@ class ScriptedModel:
 
     def _write(self, prompt_ids: TokenIds, reply: Reply | None, request: GenerateRequest) -> Generation:
         writing = Writing(request.sampling, request.until, request.watch)
-        random = np.random.Generator(np.random.Philox(digest(request.key)))
-        script = script_of(reply, self._piece) if reply else None
+        random = np.random.Generator(np.random.Philox(scripts.digest(request.key)))
+        script = scripts.script_of(reply, self._piece) if reply else None
         entropies = reply.entropies if reply else {}
         ids = list(prompt_ids)
         while not writing.is_finished:
-            weights = script(len(ids) - len(prompt_ids)) if script else nonsense(tuple(ids[-3:]))
-            piece = next(iter(weights)) if script else choose(weights, request.sampling, random.random())
+            if script:
+                weights = script(len(ids) - len(prompt_ids))
+                piece = next(iter(weights))
+            else:
+                weights = scripts.nonsense(tuple(ids[-3:]))
+                piece = scripts.choose(weights, request.sampling, random.random())
             if request.want.attention and writing.tokens:  # that of the last token comes once it is read
                 row = self._attention_over(ids, request.want.attention)
                 writing.tokens[-1] = replace(writing.tokens[-1], attention=row)
             start = writing.tokens[-1].end if writing.tokens else 0
             ids.append(self._id(piece))
             token = _token(ids[-1], piece, start, weights, request.want, entropies)
-            writing.end(token) if piece == END else writing.add(token)
+            writing.end(token) if piece == scripts.END else writing.add(token)
         return writing.generation(prompt_ids, len(prompt_ids))
 
     def _attention_over(self, ids: Sequence[int], how: str) -> NDArray[np.float32]:
@@ -176,24 +164,21 @@ class ScriptedModel:
 
     def _attention_row(self, ids: Sequence[int], query: int) -> NDArray[np.float32]:
         if self._looks is None:
-            return made_up_row(ids, query)
+            return scripts.made_up_row(ids, query)
         weights = np.array(self._looks([self._pieces[i] for i in ids[: query + 1]]), dtype=np.float32)
         row: NDArray[np.float32] = np.stack([weights, weights]) / weights.sum()
         return row
 
     def _reply(self, shown: str, key: Key) -> Reply | None:
-        if self._replies is None:
+        replies, at = self._replies, len(self.prompts) - 1
+        if replies is None:
             return None
-        if callable(self._replies):
-            reply: Reply | str | Exception = self._replies(shown, key)
-        else:
-            at = len(self.prompts) - 1
-            if at >= len(self._replies):
-                raise RuntimeError(
-                    f"the script has {len(self._replies)} replies; the prompt of call {at + 1} ends in "
-                    f"{shown[-200:]!r}: give it more replies."
-                )
-            reply = self._replies[at]
+        if not callable(replies) and at >= len(replies):
+            raise RuntimeError(
+                f"the script has {len(replies)} replies; the prompt of call {at + 1} ends in "
+                f"{shown[-200:]!r}: give it more replies."
+            )
+        reply = replies(shown, key) if callable(replies) else replies[at]
         if isinstance(reply, Exception):
             raise reply
         return Reply(reply) if isinstance(reply, str) else reply
@@ -202,21 +187,20 @@ class ScriptedModel:
         if not option:
             raise InputError("score: an option is empty; give each option a text.")
         pieces = self._piece.findall(option)
-        if callable(self._scores):
-            return Scored(self._scores(self.decode(prompt_ids), option), len(pieces))
-        if option in self._scores:
-            return Scored(self._scores[option], len(pieces))
+        scores = self._scores
+        named = scores(self.decode(prompt_ids), option) if callable(scores) else scores.get(option)
+        if named is not None:
+            return Scored(named, len(pieces))
         ids, total = list(prompt_ids), 0.0
         for piece in pieces:
-            total += math.log(nonsense(tuple(ids[-3:])).get(piece, 1e-6))
+            total += math.log(scripts.nonsense(tuple(ids[-3:])).get(piece, 1e-6))
             ids.append(self._id(piece))
         return Scored(total, len(pieces))
 
     def prompt_ids(self, prompt: Prompt) -> TokenIds:
         """The prompt as it is written for."""
-        if isinstance(prompt, Raw):
-            return self._encode((*prompt.parts, *prompt.continuation))
-        return self._encode((*_chat_parts(prompt), *prompt.continuation))
+        parts = prompt.parts if isinstance(prompt, Raw) else _chat_parts(prompt)
+        return self._encode((*parts, *prompt.continuation))
 
     def _encode(self, parts: Sequence[Part]) -> TokenIds:
         ids: list[int] = []
@@ -225,14 +209,14 @@ class ScriptedModel:
                 ids += part
                 continue
             for piece in self._piece.findall(part.text):
-                plain = part.trusted or not (piece in self._control or _CONTROL.fullmatch(piece))
+                plain = part.trusted or not (piece in self._control or piece.startswith("<|"))
                 ids += map(self._id, [piece] if plain else [piece[0], piece[1:]])
         return tuple(ids)
 
     def _id(self, piece: str) -> int:
         """The id comes from the piece's own text, so that no answer depends on which question came first."""
         if piece not in self._ids:
-            id = digest(("piece", piece)) % _NUM_IDS
+            id = scripts.digest(("piece", piece)) % _NUM_IDS
             while id in self._pieces:
                 id += 1
             self._ids[piece], self._pieces[id] = id, piece
@@ -240,9 +224,9 @@ class ScriptedModel:
 
 
 def _token(
-    id: int, piece: str, start: int, weights: Distribution, want: Want, entropies: Mapping[str, float]
+    id: int, piece: str, start: int, weights: scripts.Distribution, want: Want, entropies: Mapping[str, float]
 ) -> Token:
-    text = "" if piece == END else piece
+    text = "" if piece == scripts.END else piece
     ranked = sorted(weights.items(), key=lambda entry: -entry[1])[: want.top_logprobs]
     return Token(
         id=id,
@@ -250,7 +234,7 @@ def _token(
         start=start,
         end=start + len(text),
         logprob=math.log(weights[piece]) if want.logprob else None,
-        entropy=entropies.get(bare(text), entropy_of(weights)) if want.entropy else None,
+        entropy=entropies.get(scripts.bare(text), scripts.entropy_of(weights)) if want.entropy else None,
         top=tuple((each, math.log(p)) for each, p in ranked if p > 0),
         probs=tuple(weights.get(name, 0.0) for name in want.token_probs),
     )
@@ -259,13 +243,13 @@ def _token(
 def _chat_parts(prompt: Chat) -> list[Part]:
     parts: list[Part] = []
     for turn in prompt.turns:
-        parts += [Span(f"<|{turn.role}|>"), *turn.parts, Span(END)]
+        parts += [Span(f"<|{turn.role}|>"), *turn.parts, Span(scripts.END)]
     return [*parts, Span("<|assistant|>")]
 
 
 def load_scripted(file: str = "") -> ScriptedModel:
     """The model that plays the replies in a JSON Lines file, or writes nonsense."""
-    return ScriptedModel(read_replies(Path(file)) if file else None)
+    return ScriptedModel(scripts.read_replies(Path(file)) if file else None)
 
 
 class ScriptedEncoder:

@@ -19,13 +19,13 @@ from askance.core.activity import shown_by
 from askance.core.errors import KnobError, ModelSpecError
 from askance.core.types import GenerateRequest, Raw, Sampling, Span, Want
 from askance.models import bundled as module
-from askance.models.bundled import load_bundled, load_bundled_gguf, load_plain, load_plain_gguf
 from askance.models.hf import HfModel
 from askance.models.llama_cpp import LlamaModel, load_gguf
 from askance.models.llama_cpp.gguf_file import GgufFile
 from askance.models.llama_cpp.lora import read_lora, write_lora
 from askance.models.llama_cpp.packing import pack
 from askance.models.llama_cpp.weights import Weights
+from askance.models.loaders import bundled as load
 from askance.wire import load_model
 
 ALL = Want(logprob=True, entropy=True, attention="heads")
@@ -74,10 +74,10 @@ def same(ours, theirs):
 
 def test_an_adapter_does_what_it_does_in_torch(tiny_reader, tiny_package, tmp_path):
     write_lora(tiny_reader, tiny_package, tmp_path / "adapter.gguf")
-    ours, theirs = written(load_gguf(str(tiny_package), adapter=tmp_path / "adapter.gguf")), load_bundled()
-    assert same(ours, written(theirs))
-    assert same(written(load_gguf(str(tiny_package))), written(load_plain()))
-    assert not same(ours, written(load_plain()))
+    ours = written(load_gguf(str(tiny_package), adapter=tmp_path / "adapter.gguf"))
+    assert same(ours, written(load(engine="torch")))
+    assert same(written(load_gguf(str(tiny_package))), written(load("base", engine="torch")))
+    assert not same(ours, written(load("base", engine="torch")))
 
 
 def weights_in(path):
@@ -98,7 +98,7 @@ def in_torch(model):
 
 
 def test_what_is_packed_are_the_weights_of_torch_in_8_bits(tiny_reader):
-    packed, expected = weights_in(load_bundled_gguf()._weights.path), in_torch(load_bundled(dtype="float32"))
+    packed, expected = weights_in(load(engine="llama.cpp")._weights.path), in_torch(load(dtype="float32"))
     assert packed.keys() == expected.keys()
     for name, weights in expected.items():
         step = np.abs(weights).max(axis=-1, keepdims=True) / 127
@@ -109,7 +109,7 @@ def test_what_is_packed_are_the_weights_of_torch_in_8_bits(tiny_reader):
 def test_in_float32_they_are_what_peft_merges(tiny_reader, tiny_package, tmp_path):
     pack(tiny_package, tmp_path / "whole.gguf", tiny_reader, matrices="F32", embeddings="F32")
     merged, plain = weights_in(tmp_path / "whole.gguf"), weights_in(tiny_package)
-    expected = in_torch(load_bundled(dtype="float32"))
+    expected = in_torch(load(dtype="float32"))
     assert merged.keys() == expected.keys()
     assert all(merged[name] == near(expected[name], "formula", "float32") for name in merged)
     changed = {name for name in merged if not np.array_equal(merged[name], plain[name])}
@@ -119,7 +119,7 @@ def test_in_float32_they_are_what_peft_merges(tiny_reader, tiny_package, tmp_pat
 
 
 def test_the_plain_model_is_the_file_of_the_package(tiny_package, tmp_path):
-    assert load_plain_gguf()._weights.path == tiny_package
+    assert load("base", engine="llama.cpp")._weights.path == tiny_package
     assert not (tmp_path / "cache").exists()
 
 
@@ -172,7 +172,7 @@ def test_progress_is_told(tiny_reader):
         yield parts[what].append
 
     with shown_by(shows):
-        load_bundled_gguf()
+        load(engine="llama.cpp")
     total, *amounts = parts["quantising tensors"]
     assert sum(amounts) == total
     assert len(amounts) > 5
@@ -180,13 +180,13 @@ def test_progress_is_told(tiny_reader):
 
 
 def test_they_are_packed_once(tiny_reader, monkeypatch):
-    before = load_bundled_gguf().fingerprint
+    before = load(engine="llama.cpp").fingerprint
     monkeypatch.setattr("askance.models.llama_cpp.packing.pack", lambda *_, **__: pytest.fail("packed again"))
-    assert load_bundled_gguf().fingerprint == before
+    assert load(engine="llama.cpp").fingerprint == before
 
 
 def test_the_plain_model_is_told_from_the_other(tiny_reader):
-    assert load_plain_gguf().fingerprint != load_bundled_gguf().fingerprint
+    assert load("base", engine="llama.cpp").fingerprint != load(engine="llama.cpp").fingerprint
 
 
 def test_an_adapter_for_a_model_of_another_size_is_not_packed(tiny_reader, tmp_path):
@@ -205,11 +205,11 @@ def test_a_disk_that_is_full(tiny_reader, tmp_path):
     resource.setrlimit(resource.RLIMIT_FSIZE, (20_000, limits[1]))
     try:
         with pytest.raises(ModelSpecError, match=r"can't be written: .*The weights take 145 MB, and \d+ MB"):
-            load_bundled_gguf()
+            load(engine="llama.cpp")
     finally:
         resource.setrlimit(resource.RLIMIT_FSIZE, limits)
     assert folders_in(tmp_path / "cache" / "models") == []
-    assert load_bundled_gguf().name == "bundled"
+    assert load(engine="llama.cpp").name == "bundled"
 
 
 @pytest.mark.parametrize("length", [100, 3_000, -100])
@@ -219,10 +219,10 @@ def test_a_base_that_is_not_all_there(tiny_reader, tiny_package, tmp_path, lengt
     part.write_bytes(whole[:length])
     part.replace(tiny_package)
     with pytest.raises(ModelSpecError, match=r"is damaged, or not all of it is there: .*Fetch it again"):
-        load_bundled_gguf()
+        load(engine="llama.cpp")
     assert folders_in(tmp_path / "cache" / "models") == []
     with pytest.raises(ModelSpecError, match=r"can't be loaded: .*Fetch it again"):
-        load_plain_gguf()
+        load("base", engine="llama.cpp")
 
 
 def test_two_processes_pack_once(tiny_reader, tiny_package, tmp_path):
@@ -231,6 +231,7 @@ import sys
 from pathlib import Path
 from askance.models import bundled
 from askance.models.llama_cpp import packing
+from askance.models.loaders import bundled as load
 
 sys.path.insert(0, {str(tmp_path)!r})
 bundled._PACKAGE, bundled.READER, pack = "tiny_llm", Path({str(tiny_reader)!r}), packing.pack
@@ -241,13 +242,13 @@ def told(*arguments, **named):
     pack(*arguments, **named)
 
 packing.pack = told
-print(bundled.load_bundled_gguf().fingerprint)
+print(load(engine="llama.cpp").fingerprint)
 """
     both = [
         subprocess.Popen([sys.executable, "-c", code], stdout=subprocess.PIPE, text=True) for _ in range(2)
     ]
     found = {process.communicate(timeout=120)[0].strip() for process in both}
-    assert found == {load_bundled_gguf().fingerprint}
+    assert found == {load(engine="llama.cpp").fingerprint}
     assert (tmp_path / "log").read_text() == "packed\n"
 
 
@@ -351,7 +352,7 @@ def test_a_damaged_adapter(tiny_reader, tiny_package, tmp_path):
 
 @pytest.fixture(scope="module")
 def plain():
-    return load_plain_gguf()
+    return load("base", engine="llama.cpp")
 
 
 def test_in_any_company_numbers_are_equal_to_the_bit(plain):

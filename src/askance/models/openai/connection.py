@@ -11,7 +11,7 @@ from importlib.util import find_spec
 from threading import Thread
 from typing import Any, TypeVar
 
-from askance.core.errors import MissingExtra, ModelFailure, ModelSpecError, ModelUnavailable
+from askance.core.errors import MissingExtra, ModelSpecError
 
 if find_spec("httpx2") is None:
     raise MissingExtra("httpx2", "remote", "a model behind a server")
@@ -37,30 +37,35 @@ T = TypeVar("T")
 _ssl_context = cache(httpx2.create_ssl_context)
 """Made once: it takes longer to make than all else of a client."""
 
-_OPENED: dict[asyncio.AbstractEventLoop, list[AsyncGenerator[httpx2.AsyncClient]]] = {}
-"""What closes the clients of a loop, those of models that are forgotten, too."""
+_Client = tuple[httpx2.AsyncClient, asyncio.Semaphore]
+_CLIENTS: dict[tuple[asyncio.AbstractEventLoop, "Connection"], tuple[_Client, AsyncGenerator[_Client]]] = {}
+"""The client of each loop and connection, with what closes it, also where the model is forgotten by then."""
 
 
 class Connection:
-    """Requests to one server.
+    """Requests to one server about one model.
 
     Every event loop has a client of its own, which is closed when the loop shuts down.
 
     Args:
+        model: as the server knows it.
         url: such as ``http://host/v1``.
         key: of the server; empty for none.
-        failures: what is raised.
         in_flight: most requests of one event loop at a time; others wait for a place.
+
+    Attributes:
+        root: the URL of what servers have beside the protocol.
+        failures: what is raised.
 
     Raises:
         ModelSpecError: a URL that can't be used.
     """
 
-    def __init__(self, url: str, key: str, failures: Failures, in_flight: int = 1) -> None:
-        self.url, self.failures = url, failures
-        self._origin = _origin(_read_url(url))
+    def __init__(self, model: str, url: str, key: str, in_flight: int = 1) -> None:
+        self.url, self.root = url, url.removesuffix("/v1")
+        self.failures = Failures(f"{model}@{url}", url, key)
+        self._origin = _read_url(url).origin
         self._key, self._in_flight = key, in_flight
-        self._clients = dict[asyncio.AbstractEventLoop, tuple[httpx2.AsyncClient, asyncio.Semaphore]]()
 
     async def values(self, path: str, body: Body | None, seconds: float) -> AsyncGenerator[object]:
         """The JSON values of an answer: of each event of a streamed one, else the only one.
@@ -88,19 +93,17 @@ class Connection:
                 async for text in texts:
                     yield self._value(text)
         except (TimeoutError, httpx2.TimeoutException):
-            raise self.failures.of(
-                ModelUnavailable,
+            raise self.failures.unavailable(
                 "did not answer in time: give it more (?timeout=SECONDS after the model), or ask fewer "
-                "questions at a time (--in-flight N).",
+                "questions at a time (--in-flight N)."
             ) from None
         except httpx2.SSEError:
-            raise self._too_long("an event", MOST_EVENT_BYTES) from None
+            raise self.failures.of_answer(f"an event of more than {MOST_EVENT_BYTES >> 20} MiB") from None
         except (OSError, httpx2.RequestError) as error:
-            raise self.failures.of(
-                ModelUnavailable,
+            raise self.failures.unavailable(
                 f"can't be reached, or cut the connection ({self.failures.said(str(error)) or 'no reason'}): "
                 "see that it runs and that the URL is right, and see its log. Some cut the connection where "
-                "a prompt does not fit into their context window.",
+                "a prompt does not fit into their context window."
             ) from None
 
     async def answer(self, path: str, body: Body | None, seconds: float) -> object:
@@ -108,7 +111,7 @@ class Connection:
         async with aclosing(self.values(path, body, seconds)) as values:
             return await anext(values, None)
 
-    def _value(self, text: str | bytes) -> object:
+    def _value(self, text: str) -> object:
         try:
             value = json.loads(text)
         except (ValueError, RecursionError):
@@ -129,15 +132,14 @@ class Connection:
                 return response
             await response.aclose()
             method, request = request.method, response.next_request
-            if request.method != method or _origin(request.url) != self._origin:
-                raise self.failures.of(
-                    ModelSpecError,
+            if request.method != method or request.url.origin != self._origin:
+                raise self.failures.misnamed(
                     f"sends on to {self.failures.said(str(request.url))}, where prompt and key were not "
-                    "meant to go: write openai:MODEL@URL with that address if it is the server's own.",
+                    "meant to go: write openai:MODEL@URL with that address if it is the server's own."
                 )
         raise httpx2.TooManyRedirects(f"more than {_MOST_REDIRECTS} redirects", request=request)
 
-    async def _texts(self, response: httpx2.Response) -> AsyncGenerator[str | bytes]:
+    async def _texts(self, response: httpx2.Response) -> AsyncGenerator[str]:
         if response.is_error:
             told = await _beginning(response, MOST_ERROR_BYTES)
             raise self.failures.of_status(response.status_code, told, response.headers)
@@ -148,46 +150,41 @@ class Connection:
         if not response.headers.get("content-type", "").lower().startswith("text/event-stream"):
             text = await _beginning(response, MOST_EVENT_BYTES + 1)
             if len(text) > MOST_EVENT_BYTES:
-                raise self._too_long("an event", MOST_EVENT_BYTES)
-            yield text
+                raise self.failures.of_answer(f"an event of more than {MOST_EVENT_BYTES >> 20} MiB")
+            yield text.decode("utf-8-sig", "replace")
             return
         events = aiter(httpx2.EventSource(response, MOST_EVENT_BYTES))
         async for event in events:
             if response.num_bytes_downloaded > MOST_ANSWER_BYTES:
-                raise self._too_long("an answer", MOST_ANSWER_BYTES)
+                raise self.failures.of_answer(f"an answer of more than {MOST_ANSWER_BYTES >> 20} MiB")
             if event.data.startswith("[DONE]"):
                 await _drain(events)
                 return
             if event.data:
                 yield event.data
 
-    def _too_long(self, what: str, most_bytes: int) -> ModelFailure:
-        return self.failures.of_answer(f"{what} of more than {most_bytes >> 20} MiB")
-
-    async def _client(self) -> tuple[httpx2.AsyncClient, asyncio.Semaphore]:
-        loop = asyncio.get_running_loop()
-        if loop not in self._clients:
+    async def _client(self) -> _Client:
+        place = asyncio.get_running_loop(), self
+        if place not in _CLIENTS:
             # A loop that shuts down closes the asynchronous generators that it knows of.
-            opened = self._open(loop)
-            self._clients[loop] = await anext(opened), asyncio.Semaphore(self._in_flight)
-            _OPENED.setdefault(loop, []).append(opened)
-        return self._clients[loop]
+            opened = self._open()
+            _CLIENTS[place] = await anext(opened), opened
+        return _CLIENTS[place][0]
 
-    async def _open(self, loop: asyncio.AbstractEventLoop) -> AsyncGenerator[httpx2.AsyncClient]:
+    async def _open(self) -> AsyncGenerator[_Client]:
+        key = {"Authorization": f"Bearer {self._key}"} if self._key else {}
         async with httpx2.AsyncClient(
             base_url=self.url,
-            headers={"Accept-Encoding": "identity"}
-            | ({"Authorization": f"Bearer {self._key}"} if self._key else {}),
+            headers={"Accept-Encoding": "identity", **key},
             verify=_ssl_context(),
             # A request's time is watched as a whole: timers of every read take time of their own.
             timeout=httpx2.Timeout(None, connect=_CONNECT_SECONDS),
             limits=httpx2.Limits(max_keepalive_connections=self._in_flight),
         ) as client:
             try:
-                yield client
+                yield client, asyncio.Semaphore(self._in_flight)
             finally:
-                self._clients.pop(loop, None)
-                _OPENED.pop(loop, None)
+                _CLIENTS.pop((asyncio.get_running_loop(), self), None)
 
 
 def _read_url(url: str) -> httpx2.URL:
@@ -203,10 +200,6 @@ def _read_url(url: str) -> httpx2.URL:
     if not parts.host or parts.scheme not in ("http", "https") or (parts.port or 0) > _MOST_PORT:
         raise ModelSpecError(f"{url!r} is no URL of a server: {SHAPE}.")
     return parts
-
-
-def _origin(url: httpx2.URL) -> tuple[str, str, int | None]:
-    return url.scheme, url.host, url.port
 
 
 async def _beginning(response: httpx2.Response, most_bytes: int) -> bytes:

@@ -3,9 +3,10 @@
 import re
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
+from functools import partial
 from typing import Annotated, Any, Literal
 
-from pydantic import BaseModel, ConfigDict, Field, ValidationError
+from pydantic import AfterValidator, BaseModel, ConfigDict, Field, ValidationError
 
 from askance.models.openai.texts import utf8
 
@@ -19,7 +20,7 @@ _MOST_SHOWN = 100
 Pairs = tuple[tuple[str, float], ...]
 
 _Byte = Annotated[int, Field(ge=0, le=255)]
-_Logprob = Annotated[float, Field(ge=-1e6, le=1e-3)]
+_Logprob = Annotated[float, Field(ge=-1e6, le=1e-3), AfterValidator(partial(min, 0.0))]
 """Nats: servers round; and -9999 stands for no probability at all where there is no infinity."""
 
 
@@ -134,13 +135,10 @@ def read_event(value: object) -> Event:
         entries = None if is_hidden or choice.logprobs is None else _entries(choice.logprobs)
         return Event(written, entries, choice.finish_reason or "", usage, True)
     except ValidationError as error:
-        raise _unusable(error) from None
-
-
-def _unusable(error: ValidationError) -> Unusable:
-    first = error.errors(include_url=False, include_context=False)[0]
-    where, shown = ".".join(map(str, first["loc"])), repr(first["input"])[:_MOST_SHOWN]
-    return Unusable(f"an event that can't be read: {where or 'all of it'} is {shown} ({first['msg']})")
+        first = error.errors(include_url=False, include_context=False)[0]
+        where, shown = ".".join(map(str, first["loc"])), repr(first["input"])[:_MOST_SHOWN]
+        what = f"an event that can't be read: {where or 'all of it'} is {shown} ({first['msg']})"
+        raise Unusable(what) from None
 
 
 def _entries(told: _Logprobs) -> tuple[Entry, ...] | None:
@@ -151,7 +149,7 @@ def _entries(told: _Logprobs) -> tuple[Entry, ...] | None:
     if len({*map(len, lists)}) > 1:
         raise Unusable("log-probabilities that can't be read: lists of different lengths")
     return tuple(
-        Entry(text, _bytes(text), min(0.0, logprob or 0.0), _ranked((top or {}).items()), bool(text))
+        Entry(text, _bytes(text), logprob or 0.0, _ranked((top or {}).items()), bool(text))
         for text, logprob, top in zip(*lists, strict=True)
     )
 
@@ -159,11 +157,11 @@ def _entries(told: _Logprobs) -> tuple[Entry, ...] | None:
 def _chat_entry(told: _ChatToken) -> Entry:
     raw = utf8(told.token) if told.bytes is None else bytes(told.bytes)
     top = _ranked((each.token, each.logprob) for each in told.top_logprobs or ())
-    return Entry(told.token, raw, min(0.0, told.logprob), top, bool(told.token) or told.bytes is not None)
+    return Entry(told.token, raw, told.logprob, top, bool(told.token) or told.bytes is not None)
 
 
 def _ranked(pairs: Iterable[tuple[str, float]]) -> Pairs:
-    return tuple(sorted(((text, min(0.0, logprob)) for text, logprob in pairs), key=lambda pair: -pair[1]))
+    return tuple(sorted(pairs, key=lambda pair: -pair[1]))
 
 
 def _bytes(text: str) -> bytes:

@@ -3,20 +3,10 @@
 import math
 import re
 from collections.abc import Mapping
-from typing import TypeVar
 
 from pydantic_core import from_json
 
-from askance.core.errors import (
-    AskanceError,
-    ModelFailure,
-    ModelSpecError,
-    ModelUnavailable,
-    PromptTooLong,
-    RequestRefused,
-)
-
-E = TypeVar("E", bound=AskanceError)
+from askance.core.errors import ModelFailure, ModelSpecError, ModelUnavailable, PromptTooLong, RequestRefused
 
 SHAPE = "write openai:MODEL@http://HOST/v1, or openai:MODEL for the server of OPENAI_BASE_URL"
 """What a specification looks like, as the end of a message."""
@@ -53,33 +43,38 @@ class Failures:
         self.place = f"model {name!r}: the server at {url}"
         self._name = name
 
-    def of(self, kind: type[E], what: str) -> E:
-        """An error that says what the server did."""
-        return kind(f"{self.place} {what}")
+    def unavailable(self, what: str) -> ModelUnavailable:
+        """An error that says what the server did, and may not do again."""
+        return ModelUnavailable(f"{self.place} {what}")
+
+    def misnamed(self, what: str) -> ModelSpecError:
+        """An error that says what the server did, since another server or model was meant."""
+        return ModelSpecError(f"{self.place} {what}")
 
     def of_answer(self, what: str) -> ModelFailure:
         """An answer that can't be used."""
-        return self.of(
-            ModelFailure,
-            f"gave {self.said(what)}: see its log, and what it can do (`askance models --check SPEC`; with "
-            "?server=anew after the model that is found out anew).",
+        return ModelFailure(
+            f"{self.place} gave {self.said(what)}: see its log, and what it can do (`askance models --check "
+            "SPEC`; with ?server=anew after the model that is found out anew)."
         )
 
-    def of_no_json(self, text: str | bytes) -> AskanceError:
+    def of_no_json(self, text: str) -> Exception:
         """An answer that is not of the protocol; `text` is all of it."""
-        text = text[: 4 * _MOST_TOLD]
-        beginning = self.said(text if isinstance(text, str) else text.decode(errors="replace"))
+        beginning = self.said(text[: 4 * _MOST_TOLD])
         if not _PAGE.match(beginning):
             return self.of_answer(f"no JSON: {beginning!r}")
-        return self.of(
-            ModelSpecError,
+        return self.misnamed(
             f"gave a web page ({beginning!r}), where an answer of OpenAI's protocol was to come: see that "
-            "the URL ends as the server's own (often in /v1).",
+            "the URL ends as the server's own (often in /v1)."
         )
 
-    def of_status(self, status: int, body: bytes, headers: Mapping[str, str]) -> AskanceError:
+    def of_status(self, status: int, body: bytes, headers: Mapping[str, str]) -> Exception:
         """A status that is an error."""
-        told, code, parameter = self._read(_value(body))
+        try:
+            error = from_json(body)
+        except ValueError:
+            error = body.decode(errors="replace")
+        told, code, parameter = self._read(error)
         if status in (400, 413, 422, 500) and _tells_of_window(f"{code} {told}"):
             return PromptTooLong.told(self._name, told)
         meant = _NO_MONEY if "insufficient_quota" in code else status
@@ -95,14 +90,14 @@ class Failures:
             return ModelFailure(message)
         return RequestRefused(message, f"{parameter} {told}")
 
-    def of_event(self, error: object) -> AskanceError:
+    def of_event(self, error: object) -> Exception:
         """An error that the server told in the middle of an answer."""
         told, code, _ = self._read(error)
         if _tells_of_window(f"{code} {told}"):
             return PromptTooLong.told(self._name, told)
         is_busy = _BUSY_EVENTS.search(f"{code} {told}") or {*map(str, _BUSY)}.intersection(code.split())
         kind = ModelUnavailable if is_busy else ModelFailure
-        return self.of(kind, f"broke off its answer: {told or 'it does not say why'}.")
+        return kind(f"{self.place} broke off its answer: {told or 'it does not say why'}.")
 
     def said(self, text: str) -> str:
         """What a server says, on one line without the key."""
@@ -127,14 +122,6 @@ def after_seconds(headers: Mapping[str, str]) -> float | None:
     except (KeyError, ValueError):  # or it names a date
         return None
     return max(0.0, seconds) if math.isfinite(seconds) else None
-
-
-def _value(body: bytes) -> object:
-    """The value of a JSON text, or the text itself where it is none."""
-    try:
-        return from_json(body)
-    except ValueError:
-        return body.decode(errors="replace")
 
 
 def _tells_of_window(told: str) -> bool:

@@ -96,7 +96,7 @@ async def loaded_context(server: str, model: str, connection: Connection) -> int
 async def _look(connection: Connection, path: str) -> object:
     """What stands at a path beside the protocol's own; None where nothing that can be read does."""
     try:
-        return await connection.answer(connection.url.removesuffix("/v1") + path, None, _LOOK_SECONDS)
+        return await connection.answer(connection.root + path, None, _LOOK_SECONDS)
     except Exception:  # whatever is there, the server need not have it
         return None
 

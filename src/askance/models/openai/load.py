@@ -11,14 +11,14 @@ from hashlib import blake2b
 from pathlib import Path
 
 from askance.core.activity import doing
-from askance.core.errors import InputError, ModelSpecError, ModelUnavailable
+from askance.core.errors import InputError, ModelSpecError
 from askance.core.notes import note
 from askance.models.bundled import cache_folder
 from askance.models.openai.connection import Connection, wait_for
-from askance.models.openai.failures import SHAPE, Failures
+from askance.models.openai.failures import SHAPE
 from askance.models.openai.identity import Identity, identify
 from askance.models.openai.model import OpenaiModel
-from askance.models.openai.options import ANEW, AUTO, Options, described, is_probed, read_options
+from askance.models.openai.options import ANEW, AUTO, Options, is_probed, read_options
 from askance.models.openai.probing import probe
 from askance.runtime.durable import write_atomically
 from askance.runtime.retry import Patience, RetryingModel
@@ -32,15 +32,13 @@ _FORMAT = 1
 _NOT_KEPT = "not kept: no cache can be written"
 
 
-def load_openai(
-    name: str, options: Mapping[str, str], *, environment: Mapping[str, str] = os.environ
-) -> RetryingModel:
+def load_openai(name: str, *, environment: Mapping[str, str] = os.environ, **options: str) -> RetryingModel:
     """A model behind a server, asked again while the server is busy.
 
     Args:
         name: ``MODEL@URL``, or ``MODEL`` for the server of OPENAI_BASE_URL, which is OpenAI's own by default.
-        options: see `Options`.
         environment: where OPENAI_API_KEY is; it is sent to the server, whichever that is.
+        options: see `Options`.
 
     Raises:
         ModelSpecError: no model, no URL or key that can be used, or an ``@`` without a URL.
@@ -50,43 +48,34 @@ def load_openai(
     match = _SPEC.fullmatch(name)
     if match is None and "@" in name:
         raise ModelSpecError(
-            "model 'openai:': what follows the @ is no URL with http:// or https://, and nothing is sent "
-            f"to a server that was not named: {SHAPE}."
+            f"model 'openai:': what follows the @ is no URL with http:// or https://: {SHAPE}."
         )
     model = match["model"] if match else name
     url = (match["url"] if match else environment.get("OPENAI_BASE_URL") or _HOSTED).rstrip("/")
     if not model:
         raise ModelSpecError(f"model 'openai:' names no model: {SHAPE}.")
-    key = _read_key(environment)
-    if url == _HOSTED and not key:
-        raise ModelSpecError(
-            f"model {name!r}: the server {url} wants a key: set OPENAI_API_KEY, or name another server: "
-            f"{SHAPE}."
-        )
-    read = read_options(options)
-    failures = Failures(f"{model}@{url}", url, key)
-    if is_probed(options):
-        read = _found_out(model, Connection(url, key, failures), options, read)
-    made = OpenaiModel(model, read, Connection(url, key, failures, read.in_flight))
-    return RetryingModel(made, Patience(attempts=read.attempts))
-
-
-def _read_key(environment: Mapping[str, str]) -> str:
     key = environment.get("OPENAI_API_KEY", "").strip()
     if not (key.isascii() and key.isprintable()):  # the error of sending it would show it
         raise ModelSpecError(
-            "OPENAI_API_KEY holds a character that can't be sent, such as a line break: set it to the key "
-            "alone."
+            "OPENAI_API_KEY holds a character that can't be sent (a line break?): set it to the key alone."
         )
-    return key
+    if url == _HOSTED and not key:
+        raise ModelSpecError(
+            f"model {name!r}: the server {url} wants a key: set OPENAI_API_KEY, or name another: {SHAPE}."
+        )
+    read = read_options(options)
+    if is_probed(options):
+        read = wait_for(_find_out(model, Connection(model, url, key), options, read))
+    made = OpenaiModel(model, read, Connection(model, url, key, read.in_flight))
+    return RetryingModel(made, Patience(attempts=read.attempts))
 
 
-def _found_out(model: str, connection: Connection, options: Mapping[str, str], read: Options) -> Options:
+async def _find_out(model: str, connection: Connection, options: Mapping[str, str], read: Options) -> Options:
     """The options of a server that is asked what it can do, or was before; those given count more."""
     given = {name: value for name, value in options.items() if name != "server"} | {"server": AUTO}
     url, patience = connection.url, Patience(attempts=read.attempts)
     with doing(f"asking the server at {url} what it is"):
-        identity = wait_for(patience.keep_trying(lambda: identify(model, connection)))
+        identity = await patience.keep_trying(lambda: identify(model, connection))
     if url == _HOSTED:
         identity = replace(identity, server="openai")
     kept = _kept_at(model, url, identity)
@@ -96,26 +85,26 @@ def _found_out(model: str, connection: Connection, options: Mapping[str, str], r
         with suppress(Exception):  # none kept, or a file that somebody changed
             found = json.loads(kept.read_text(encoding="utf-8"))["options"]
             return read_options({**found, **window, **given})
-
-    async def probed() -> dict[str, str]:
-        async with asyncio.timeout(_PROBE_SECONDS):
-            return await patience.keep_trying(lambda: probe(model, connection, identity, read.timeout))
-
-    with doing(f"finding out what the server at {url} can do, by a few short requests"):
-        try:
-            found = wait_for(probed())
-        except TimeoutError:
-            raise connection.failures.of(
-                ModelUnavailable,
-                f"did not show in {_PROBE_SECONDS:g} seconds what it can do: try again when it is less busy, "
-                "or name what it is (?server=NAME after the model), and it is not asked.",
-            ) from None
+    try:
+        with doing(f"finding out what the server at {url} can do, by a few short requests"):
+            async with asyncio.timeout(_PROBE_SECONDS):
+                found = await patience.keep_trying(lambda: probe(model, connection, identity, read.timeout))
+    except TimeoutError:
+        raise connection.failures.unavailable(
+            f"did not show in {_PROBE_SECONDS:g} seconds what it can do: try again when it is less busy, "
+            "or name what it is (?server=NAME after the model), and it is not asked."
+        ) from None
     result = read_options({**found, **given})
+    abilities = sorted(result.capabilities | result.signals | ({"top_k"} if result.top_k else set()))
     title = f"{identity.server} {identity.version}".strip() or "of no kind that is known"
-    is_kept = _keep(kept, model, url, found)
+    is_kept = False
+    with suppress(OSError, InputError):  # a cache that can't be written is no failure
+        kept.parent.mkdir(parents=True, exist_ok=True)
+        write_atomically(kept, json.dumps({"url": url, "model": model, "options": found}, indent=1))
+        is_kept = True
     note(
         "probe",
-        f"The server at {url} ({title}): {described(result)}; window of {result.context:,} tokens "
+        f"The server at {url} ({title}): {', '.join(abilities)}; window of {result.context:,} tokens "
         f"(?context=N declares another); {'kept, and ?server=anew asks again' if is_kept else _NOT_KEPT}.",
     )
     return result
@@ -125,13 +114,3 @@ def _kept_at(model: str, url: str, identity: Identity) -> Path:
     """Where the options of a model behind a server are kept."""
     of = repr((_FORMAT, url, model, identity.server, identity.version))
     return cache_folder() / "servers" / f"{blake2b(of.encode(), digest_size=8).hexdigest()}.json"
-
-
-def _keep(path: Path, model: str, url: str, options: Mapping[str, str]) -> bool:
-    """Whether that was possible: a cache that can't be written is no failure."""
-    try:
-        path.parent.mkdir(parents=True, exist_ok=True)
-        write_atomically(path, json.dumps({"url": url, "model": model, "options": options}, indent=1))
-    except (OSError, InputError):
-        return False
-    return True

@@ -1,33 +1,15 @@
 """The `Model` port over a server that speaks OpenAI's protocol."""
 
 import asyncio
-from collections.abc import AsyncIterator, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from contextlib import aclosing
 from dataclasses import replace
 from functools import lru_cache, partial
 from typing import Any
 
-from askance.core.errors import (
-    InputError,
-    MissingAbility,
-    ModelFailure,
-    ModelUnavailable,
-    PromptTooLong,
-    RequestRefused,
-)
+from askance.core.errors import InputError, MissingAbility, PromptTooLong, RequestRefused
 from askance.core.notes import note
-from askance.core.types import (
-    Attention,
-    Chat,
-    GenerateRequest,
-    Generation,
-    Prompt,
-    Raw,
-    Scored,
-    Span,
-    TokenIds,
-    as_spans,
-)
+from askance.core.types import Attention, Chat, GenerateRequest, Generation, Prompt, Scored, Span, TokenIds
 from askance.models.local.decode import Writing, check_sampling
 from askance.models.openai import requests, texts
 from askance.models.openai.connection import Connection
@@ -36,6 +18,7 @@ from askance.models.openai.options import BOLDEST, Options
 from askance.models.openai.reading import Reading
 from askance.tree.abreast import abreast
 
+_ROOM = "Use fewer passages (--set passages=N), or start the server with a larger window"
 _COUNTS_KEPT = 1024
 """Prompts whose count is remembered."""
 
@@ -102,11 +85,12 @@ class OpenaiModel:
             ModelUnavailable, ModelSpecError, ModelFailure, PromptTooLong: as for `generate`.
         """
         self._require("score")
-        if not isinstance(prompt, Raw):
+        if isinstance(prompt, Chat):
             raise MissingAbility(f"model {self.name!r} scores behind raw prompts alone, not behind chats.")
         if not all(options):
             raise InputError(f"options to score: {list(options)!r} holds an empty one; remove it.")
-        return tuple(await abreast(self._score(prompt, option) for option in options))
+        score = partial(requests.score, self._model, self.options.timeout, self._connection, prompt)
+        return tuple(await abreast(map(score, options)))
 
     async def attend(self, text: str | TokenIds, *, bos: bool) -> Attention:
         """Always an error: a server shows no attention."""
@@ -116,7 +100,7 @@ class OpenaiModel:
         )
 
     def tokenize(self, text: str | Sequence[Span], *, at_start: bool = False) -> TokenIds:
-        return texts.tokenize("".join(span.text for span in as_spans(text)))
+        return texts.tokenize(text)
 
     def decode(self, ids: TokenIds, *, at_start: bool = False) -> str:
         return texts.decode(ids)
@@ -144,29 +128,29 @@ class OpenaiModel:
                 refused = requests.refused_parameter(body, error.told)
                 if refused is None or refused in left_out:
                     raise
-                left_out.add(refused)
-                self._leave_out(refused)
-
-    def _leave_out(self, parameter: str) -> None:
-        changes, loss = requests.LEFT_OUT[parameter]
-        options = replace(self.options, **changes)
-        if options != self.options:  # another request may have found it out, too
-            self.options = options
-            lost = f": {loss}" if loss else ""
-            what = f"{self._failures.place} refuses {parameter}, which is left out from here on{lost}."
-            note("refused", what)
+            left_out.add(refused)
+            changes, loss = requests.LEFT_OUT[refused]
+            options = replace(self.options, **changes)
+            if options != self.options:  # another request may have found it out, too
+                self.options = options
+                lost = f": {loss}" if loss else ""
+                what = f"{self._failures.place} refuses {refused}, which is left out from here on{lost}."
+                note("refused", what)
 
     async def _write_once(self, body: Mapping[str, Any], request: GenerateRequest) -> Generation:
         prompt, sampling, want = request.prompt, request.sampling, request.want
         writing = Writing(sampling, request.until, request.watch)
-        reading = Reading(want, requests.num_alternatives(want, self.options))
+        reading = Reading(want, requests.num_alternatives(want, self.options), writing)
         try:
             async with aclosing(
                 self._connection.values(requests.path_of(prompt), body, self.options.timeout)
             ) as values:
-                await _read(values, reading, writing)
+                async for value in values:
+                    if not reading.take(read_event(value)):
+                        break
             if not writing.is_finished:
-                self._finish(reading, writing)
+                self._check_whole(reading)
+                reading.end()
         except Unusable as error:
             raise self._failures.of_answer(str(error)) from error
         if reading.usage is not None:
@@ -176,37 +160,20 @@ class OpenaiModel:
         counted = await asyncio.to_thread(self.count, prompt)
         return writing.generation((), counted, is_upper_bound=not self.counts_exactly)
 
-    def _finish(self, reading: Reading, writing: Writing) -> None:
-        """Add the last tokens, once the server has told everything."""
+    def _check_whole(self, reading: Reading) -> None:
+        """Raises ModelFailure for an answer that is over, and should not be."""
         if not reading.has_choice:
-            raise self._failures.of(
-                ModelFailure,
-                "gave an answer without a choice. Some do so where a prompt does not fit into their window, "
-                f"which is declared as {self.options.context} tokens (?context=N after the model): ask with "
-                "fewer passages (--set passages=N), or start the server with a larger window.",
+            raise self._failures.of_answer(
+                "an answer without a choice. Some do so where a prompt does not fit into their window, which "
+                f"is declared as {self.options.context} tokens (?context=N after the model). {_ROOM}"
             )
         if not reading.finish:
-            raise self._failures.of(
-                ModelUnavailable,
+            raise self._failures.unavailable(
                 "broke off its answer in the middle. If it answers one request at a time, ask it so "
-                "(?in_flight=1 after the model).",
+                "(?in_flight=1 after the model)."
             )
         if reading.finish == "content_filter":
             raise self._failures.of_answer("a text that its content filter cut")
-        tokens, end = reading.rest()
-        for token in tokens:
-            if not writing.is_finished:
-                writing.add(token)
-        if not writing.is_finished:
-            writing.end(end, finish="length" if reading.finish == "length" else "end")
-
-    async def _score(self, prompt: Raw, option: str) -> Scored:
-        body = requests.score_body(self._model, prompt, option)
-        answer = await self._connection.answer("/completions", body, self.options.timeout)
-        try:
-            return requests.read_score(read_event(answer), prompt, option)
-        except Unusable as error:
-            raise self._failures.of_answer(str(error)) from error
 
     async def _check_window(self, prompt: Prompt, max_tokens: int) -> None:
         """Raises PromptTooLong where it is certain. llama-cpp-python's server is asked how long a text is: it
@@ -222,9 +189,8 @@ class OpenaiModel:
             return
         counted = await asyncio.to_thread(self.count, prompt)
         if counted + max_tokens > context:
-            raise PromptTooLong(
-                self.name, prompt_tokens=counted, max_tokens=max_tokens, context_tokens=context
-            )
+            told = f"it has {counted} tokens and {max_tokens} more were asked for; the window has {context}"
+            raise PromptTooLong.told(self.name, told)
 
     def _note_full_window(self, prompt_tokens: int, max_tokens: int) -> None:
         """Say where a window is full: some servers cut what is beyond, and do not tell."""
@@ -232,8 +198,7 @@ class OpenaiModel:
             note(
                 "window",
                 f"{self._failures.place} read {prompt_tokens:,} tokens with {max_tokens:,} more to write, "
-                f"and has a window of {self.options.context:,}: some servers cut prompts silently. Use "
-                "fewer passages (--set passages=N), or start the server with a larger window.",
+                f"and has a window of {self.options.context:,}: some servers cut prompts silently. {_ROOM}.",
             )
 
     def _check_abilities(self, request: GenerateRequest) -> None:
@@ -261,16 +226,3 @@ class OpenaiModel:
                 + (f"add {option} to its options if its server does" if option else "no server tells that")
                 + " (`askance models --check SPEC` tries it), or name another method or a local model."
             )
-
-
-async def _read(values: AsyncIterator[object], reading: Reading, writing: Writing) -> None:
-    """Read until the text is cut or the events are over. Behind a text of full length only usage may come."""
-    async for value in values:
-        event = read_event(value)
-        if writing.is_finished and event.text:
-            return
-        for token in reading.take(event):
-            if not writing.is_finished:
-                writing.add(token)
-        if writing.is_finished and writing.finish != "length":
-            return

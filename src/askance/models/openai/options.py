@@ -139,9 +139,3 @@ def read_options(settings: Mapping[str, str]) -> Options:
             "chats are taken, methods have them scored behind chats."
         )
     return options
-
-
-def described(options: Options) -> str:
-    """What a server can do, by the names of signals and capabilities."""
-    found = sorted(options.capabilities | options.signals)
-    return ", ".join([*found, "top_k"] if options.top_k else found)

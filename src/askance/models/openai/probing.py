@@ -10,34 +10,19 @@ from contextvars import Context
 from dataclasses import dataclass, fields, replace
 from typing import Any
 
-from askance.core.errors import AskanceError, ModelSpecError, ModelUnavailable, RequestRefused
-from askance.core.types import (
-    Chat,
-    Cut,
-    GenerateRequest,
-    Generation,
-    Prompt,
-    Raw,
-    Sampling,
-    Span,
-    Token,
-    Turn,
-    Until,
-    Want,
-)
+from askance.core.errors import AskanceError, ModelUnavailable, RequestRefused
+from askance.core.types import Chat, Cut, Generation, Prompt, Raw, Sampling, Span, Token, Until, Want
+from askance.models.checking import CHAT, score, write
 from askance.models.openai.connection import Connection
 from askance.models.openai.events import dig, num_tokens
 from askance.models.openai.identity import ANY_MODEL, REFUSALS, Identity, if_taken, loaded_context
 from askance.models.openai.model import OpenaiModel
 from askance.models.openai.options import AUTO, Options, Tokenizer, read_options
 
-_KEY = ("probe",)
 _OF_THE_USER = {"timeout", "attempts"}
 _SECONDS = 120.0
 """Most of one request: some servers load the model with the first one."""
 _SAMPLING = Sampling(24)
-_ASKED = "Count from one to twenty in words."
-_CHAT = Chat((Turn("user", (Span(_ASKED),)),))
 _COUNTING = "one, two, three, four, five, six, seven, eight, nine, ten, one, two, three, fo"
 _RAW = Raw((Span(_COUNTING),))
 _GOES_ON = "ur"
@@ -51,27 +36,20 @@ _MOST_NAMED = 10
 _BROKEN = 500
 """The status with which some servers refuse log-probabilities; others have it once, and then not again."""
 _ABSENT = 404
-_TOLERANCE_OF_SCORES = 0.5
-"""Nats, as for `askance models --check`: a prompt is computed otherwise than what is written."""
 
 
 @dataclass(frozen=True, slots=True)
 class Written:
-    """What was written under options, and those that the server took."""
+    """What was written under options.
+
+    Attributes:
+        level: how much is told of a token: 0 for nothing, 1 for its log-probability, more with alternatives.
+        options: those that the server took.
+    """
 
     generation: Generation
+    level: int
     options: Options
-
-    @property
-    def tokens(self) -> Sequence[Token]:
-        return (*self.generation.tokens, *self.generation.dropped)
-
-    @property
-    def level(self) -> int:
-        """How much is told of a token: 0 for nothing, 1 for its log-probability, more with alternatives."""
-        if any(token.logprob is None for token in self.tokens):
-            return 0
-        return 1 + max((len(token.top) for token in self.tokens), default=-1)
 
 
 def _two_words(tokens: Sequence[Token]) -> Cut | None:
@@ -109,13 +87,20 @@ class _Probe:
         self._refusals = list[AskanceError]()
 
     async def find_out(self) -> Options:
-        """All that is proven."""
-        start = self._start()
-        chat = await self._first(_CHAT, start)
+        """All that is proven, beginning with the boldest options and what no request shows."""
+        known = self._known
+        start = Options(
+            # A server of a kind that is not known may have penalties of its own; others ignore or refuse it.
+            neutral=known.neutral or not self._identity.server,
+            running_usage=True,
+            completion_tokens=known.completion_tokens,
+            context=known.context,
+            in_flight=known.in_flight,
+            timeout=self._timeout,
+        )
+        chat = await self._first(CHAT, start)
         asked = start if chat is None else chat.options
         raw = await self._first(_RAW, replace(asked, chat=False, completions=True))
-        if chat is None and raw is None:
-            raise self._refused()
         raw = raw if raw is not None and await self._is_raw(raw) else None
         found = replace(asked if raw is None else raw.options, chat=chat is not None, running_usage=False)
         if chat is not None:
@@ -123,25 +108,14 @@ class _Probe:
             found = replace(found, top_k=await self._takes_top_k(chat, found))
             found = replace(found, tokenize=await self._tokenizer(chat, found))
         found = _together(found, chat, raw)
-        if raw is not None and not found.chat:
-            found = replace(found, score=await self._scores(raw, found))
         if not found.chat and not found.completions:
             raise self._refused()
+        if not found.chat and found.signals:
+            why_not = await if_taken(score(self._asked(replace(found, score=True))))
+            found = replace(found, score=why_not == "")
         # Some servers tell their window only now that they have loaded the model.
         told = await loaded_context(self._identity.server, self._model, self._connection)
         return replace(found, context=told or self._identity.context or found.context)
-
-    def _start(self) -> Options:
-        """The boldest options, and what is known of a kind of server that no request shows."""
-        return Options(
-            # A server of a kind that is not known may have penalties of its own; others ignore or refuse it.
-            neutral=self._known.neutral or not self._identity.server,
-            running_usage=True,
-            completion_tokens=self._known.completion_tokens,
-            context=self._known.context,
-            in_flight=self._known.in_flight,
-            timeout=self._timeout,
-        )
 
     async def _first(self, prompt: Prompt, options: Options) -> Written | None:
         """What is written to a prompt with as many signals as the server tells; None if it takes no such."""
@@ -174,8 +148,10 @@ class _Probe:
     ) -> Written:
         model = self._asked(options)
         want = Want(logprob=bool(options.signals), top_logprobs=options.top_logprobs)
-        (written,) = await model.generate(GenerateRequest(prompt, sampling, want, until, key=_KEY))
-        return Written(written, model.options)
+        written, tokens = await write(model, want, prompt, sampling, until)
+        level = 1 + max((len(token.top) for token in tokens), default=-1)
+        is_told = all(token.logprob is not None for token in tokens)
+        return Written(written, level if is_told else 0, model.options)
 
     async def _continued(self, chat: Written, found: Options) -> Options:
         """Add the way in which chat continues an answer, and whether a text that was cut has its usage."""
@@ -184,7 +160,7 @@ class _Probe:
         ways: list[Any] = sorted(("1", "final_message"), key=lambda way: way != self._known.continuation)
         for way in ways if expected else ():
             options = replace(found, continuation=way, running_usage=chat.options.running_usage)
-            again = await if_taken(self._write(Chat(_CHAT.turns, (Span(begun),)), options, until=_two_words))
+            again = await if_taken(self._write(Chat(CHAT.turns, (Span(begun),)), options, until=_two_words))
             if again is None:
                 continue
             running = again.generation.finish == "enough" and not again.generation.is_upper_bound
@@ -210,24 +186,16 @@ class _Probe:
     async def _takes_top_k(self, chat: Written, found: Options) -> bool:
         """Whether a hot sample with top_k=1 is what is written at temperature 0."""
         sampling = replace(_SAMPLING, temperature=2.0, top_k=1)
-        hot = await if_taken(self._write(_CHAT, replace(found, top_k=True), sampling))
-        if hot is None or not hot.options.top_k:
+        hot = await if_taken(self._write(CHAT, replace(found, top_k=True), sampling))
+        if hot is None or not hot.options.top_k or not hot.generation.text.strip():
             return False
-        return bool(hot.generation.text.strip()) and hot.generation.text == chat.generation.text
-
-    async def _scores(self, raw: Written, found: Options) -> bool:
-        """Whether the first token that it wrote has the log-probability with which it wrote it."""
-        first = next(iter(raw.tokens), None)
-        if first is None or not first.text or first.logprob is None:
-            return False
-        scores = await if_taken(self._asked(replace(found, score=True)).score(_RAW, [first.text]))
-        return scores is not None and abs(scores[0].logprob - first.logprob) <= _TOLERANCE_OF_SCORES
+        return hot.generation.text == chat.generation.text
 
     async def _tokenizer(self, chat: Written, found: Options) -> Tokenizer:
         """The way of counting that gives what the server says that it read."""
         model = self._asked(replace(found, tokenize=self._known.tokenize))
         if model.counts_exactly:
-            counted = await if_taken(asyncio.to_thread(model.count, _CHAT))
+            counted = await if_taken(asyncio.to_thread(model.count, CHAT))
             if chat.generation.is_upper_bound or counted != chat.generation.prompt_tokens:
                 return "none"
         return self._known.tokenize
@@ -238,10 +206,9 @@ class _Probe:
         if models and self._model not in models and self._identity.server not in ANY_MODEL:
             shown = ", ".join(map(failures.said, models[:_MOST_NAMED]))
             more = ", …" if len(models) > _MOST_NAMED else ""
-            return failures.of(
-                ModelSpecError,
+            return failures.misnamed(
                 f"does not have it, but {shown}{more}: write openai:{failures.said(models[0])}"
-                f"@{self._connection.url}.",
+                f"@{self._connection.url}."
             )
         return self._refusals[0]
 
@@ -266,22 +233,17 @@ def _together(found: Options, chat: Written | None, raw: Written | None) -> Opti
 
     An endpoint that tells less than the other is left out, where methods can go on from a text without it.
     """
-
-    def level(written: Sequence[Written]) -> int:
-        return min((each.level for each in written), default=0)
-
-    sets = [[each for each in (chat, raw) if each is not None]]
-    if chat is not None and found.continuation != "0":
-        sets.append([chat])
-    if raw is not None:
-        sets.append([raw])
-    best = max(sets, key=level)
+    chats, raws = [chat] if chat else [], [raw] if raw else []
+    sets = [chats + raws, chats if found.continuation != "0" else [], raws]
+    levels = [min((each.level for each in written), default=0) for written in sets]
+    level = max(levels)
+    best = sets[levels.index(level)]
     return replace(
         found,
         chat=chat in best,
         completions=raw in best,
-        logprobs=level(best) == 1,
-        top_logprobs=max(0, level(best) - 1),
+        logprobs=level == 1,
+        top_logprobs=max(0, level - 1),
     )
 
 

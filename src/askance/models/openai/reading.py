@@ -7,10 +7,11 @@ for which many say U+FFFD or nothing. A run of such parts has the text up to the
 
 import codecs
 import math
-from collections.abc import Iterator, Sequence
-from dataclasses import dataclass
+from collections.abc import Iterable, Iterator, Sequence
+from dataclasses import replace
 
 from askance.core.types import Token, Want
+from askance.models.local.decode import Writing
 from askance.models.openai.events import Entry, Event, Unusable, Usage
 from askance.models.openai.texts import id_of, utf8
 
@@ -18,23 +19,15 @@ _MOST_OF_HALF = 3
 """Tokens of a character that a text ends in the middle of: it has at most four bytes."""
 
 
-@dataclass(frozen=True, slots=True)
-class Piece:
-    """The bytes that one token wrote, and what is told of it."""
-
-    raw: bytes
-    entry: Entry | None = None
-
-
 class Aligner:
-    """Takes texts and entries as they come, in any rhythm."""
+    """Takes texts and entries as they come, in any rhythm; gives the entries with the bytes in the text."""
 
     def __init__(self) -> None:
         self._left = b""
         self._entries: list[Entry] = []
         self._has_begun = False
 
-    def take(self, raw: bytes, entries: Sequence[Entry]) -> Iterator[Piece]:
+    def take(self, raw: bytes, entries: Sequence[Entry]) -> Iterator[Entry]:
         """The tokens that are complete with this.
 
         Args:
@@ -48,7 +41,7 @@ class Aligner:
         while self._entries and (complete := self._next()):
             yield from self._spread(*complete)
 
-    def rest(self, *, has_ended: bool) -> tuple[list[Piece], Entry | None]:
+    def rest(self, *, has_ended: bool) -> tuple[list[Entry], Entry | None]:
         """The tokens that are complete since nothing follows, and the end token if it is told.
 
         Args:
@@ -91,7 +84,7 @@ class Aligner:
         size = self._left.find(self._entries[num_vague].raw, least)
         return None if size < 0 else (num_vague, size)
 
-    def _spread(self, num_entries: int, size: int, *, may_lose: bool = False) -> Iterator[Piece]:
+    def _spread(self, num_entries: int, size: int, *, may_lose: bool = False) -> Iterator[Entry]:
         """So many entries, the last of which wrote all of so many bytes."""
         entries, self._entries = self._entries[:num_entries], self._entries[num_entries:]
         raw, self._left = self._left[:size], self._left[size:]
@@ -102,7 +95,7 @@ class Aligner:
             )
         self._has_begun = self._has_begun or bool(raw)
         for each in entries:
-            yield Piece(raw if each is entries[-1] else b"", each)
+            yield replace(each, raw=raw if each is entries[-1] else b"")
 
     def _mismatch(self, entry: Entry) -> Unusable:
         there = _shown(self._left[:40]) if self._left else "nothing more"
@@ -170,7 +163,7 @@ def _term(probability: float) -> float:
 
 
 class Reading:
-    """Turns the events of one answer into tokens.
+    """Turns the events of one answer into tokens, and writes these.
 
     Without log-probabilities nothing tells where a token ends: what comes in one event counts as one.
 
@@ -178,51 +171,61 @@ class Reading:
         num_top: how many alternatives were asked for.
     """
 
-    def __init__(self, want: Want, num_top: int) -> None:
-        self._want, self._num_top = want, num_top
+    def __init__(self, want: Want, num_top: int, writing: Writing) -> None:
+        self._want, self._num_top, self._writing = want, num_top, writing
         self._tells = want.logprob or num_top > 0
         self._aligner = Aligner()
         self._decoder = codecs.getincrementaldecoder("utf-8")("replace")
-        self._num_chars = 0
         self.usage: Usage | None = None
         self.finish, self.has_choice = "", False
 
-    def take(self, event: Event) -> Iterator[Token]:
-        """The tokens that are complete with this event.
+    def take(self, event: Event) -> bool:
+        """Write the tokens that are complete with this event.
+
+        Returns:
+            Whether another event may matter: behind a text of full length only usage may come.
 
         Raises:
             Unusable: its parts do not fit together, or log-probabilities are missing.
         """
+        if self._writing.is_finished and event.text:
+            return False
         self.usage = event.usage or self.usage
         self.finish = event.finish or self.finish
         self.has_choice = self.has_choice or event.has_choice
-        raw = utf8(event.text)
+        raw, entries = utf8(event.text), event.entries
         if not self._tells:
-            yield from [self._token(Piece(raw))] if raw else []
-            return
-        if raw and event.entries is None:
+            self._write([Entry("", raw, 0.0)] if raw else [])
+        elif raw and entries is None:
             raise Unusable("no log-probabilities")
-        for piece in self._aligner.take(raw, event.entries or ()):
-            yield self._token(piece)
+        else:
+            self._write(self._aligner.take(raw, entries or ()))
+        return self._writing.finish in ("", "length")
 
-    def rest(self) -> tuple[list[Token], Token | None]:
-        """The last tokens, once all events are there, and the end token if the server told of it."""
-        pieces, end = self._aligner.rest(has_ended=self.finish != "length")
-        tokens = [self._token(piece) for piece in pieces]
-        return tokens, None if end is None else self._token(Piece(b"", end), id_of(end.raw))
+    def end(self) -> None:
+        """Write the last tokens, once all events are there, and the end token if the server told of it."""
+        entries, end = self._aligner.rest(has_ended=self.finish != "length")
+        self._write(entries)
+        if not self._writing.is_finished:
+            token = replace(self._token(replace(end, raw=b"")), id=id_of(end.raw)) if end else None
+            self._writing.end(token, finish="length" if self.finish == "length" else "end")
 
-    def _token(self, piece: Piece, id: int | None = None) -> Token:
-        text = self._decoder.decode(piece.raw)
-        start, self._num_chars = self._num_chars, self._num_chars + len(text)
-        entry, want = piece.entry, self._want
+    def _write(self, entries: Iterable[Entry]) -> None:
+        for entry in entries:
+            if not self._writing.is_finished:
+                self._writing.add(self._token(entry))
+
+    def _token(self, entry: Entry) -> Token:
+        text, want, before = self._decoder.decode(entry.raw), self._want, self._writing.tokens
+        start = before[-1].end if before else 0
         return Token(
-            id=id_of(piece.raw) if id is None else id,
+            id=id_of(entry.raw),
             text=text,
             start=start,
-            end=self._num_chars,
-            logprob=entry.logprob if entry and want.logprob else None,
-            entropy=self._entropy(entry) if entry and want.entropy else None,
-            top=entry.top[: want.top_logprobs] if entry else (),
+            end=start + len(text),
+            logprob=entry.logprob if want.logprob else None,
+            entropy=self._entropy(entry) if want.entropy else None,
+            top=entry.top[: want.top_logprobs],
         )
 
     def _entropy(self, entry: Entry) -> float:

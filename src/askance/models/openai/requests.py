@@ -8,7 +8,7 @@ from typing import Any
 
 from askance.core.types import Chat, GenerateRequest, Key, Prompt, Raw, Scored, Want, untrusted
 from askance.models.openai.connection import Connection, wait_for
-from askance.models.openai.events import Event, Unusable, dig, num_tokens
+from askance.models.openai.events import Event, Unusable, dig, num_tokens, read_event
 from askance.models.openai.options import Options
 from askance.models.openai.texts import plain, utf8
 
@@ -17,11 +17,9 @@ _SEEDS = 1 << 31
 _TOKENS_OF_A_TURN = 16
 """What a chat template puts around a turn, and around all of them, as a rule."""
 _COUNTED_HERE = "how long prompts were is counted here"
+_CUT_COUNTED_HERE = "how long the prompt of a cut text was is counted here"
 LEFT_OUT: dict[str, tuple[dict[str, Any], str]] = {
-    "continuous_usage_stats": (
-        {"running_usage": False},
-        "how long the prompt of a cut text was is counted here",
-    ),
+    "continuous_usage_stats": ({"running_usage": False}, _CUT_COUNTED_HERE),
     "stream_options": ({"usage": False, "running_usage": False}, _COUNTED_HERE),
     "include_usage": ({"usage": False, "running_usage": False}, _COUNTED_HERE),
     "seed": ({"seed": False}, "samples are not the same when they are drawn again"),
@@ -80,7 +78,7 @@ def num_alternatives(want: Want, options: Options) -> int:
 def said(prompt: Prompt, options: Options) -> dict[str, Any]:
     """The prompt itself, with what makes the server go on from it."""
     if not isinstance(prompt, Chat):
-        return {"prompt": plain((*prompt.parts, *prompt.continuation))}
+        return {"prompt": _whole(prompt)}
     messages = [{"role": turn.role, "content": plain(turn.parts)} for turn in prompt.turns]
     if not prompt.continuation:
         return {"messages": messages}
@@ -98,7 +96,7 @@ def seed_of(key: Key, sample: int) -> int:
 def most_tokens(prompt: Prompt) -> int:
     """A bound from above of a prompt's tokens: one for each byte of its text, and some around the turns."""
     if not isinstance(prompt, Chat):
-        return 1 + len(utf8(plain((*prompt.parts, *prompt.continuation))))
+        return 1 + len(utf8(_whole(prompt)))
     texts = [plain(turn.parts) for turn in prompt.turns] + [plain(prompt.continuation)]
     return sum(len(utf8(text)) for text in texts) + _TOKENS_OF_A_TURN * len(texts)
 
@@ -111,8 +109,7 @@ def count(model: str, options: Options, connection: Connection, prompt: Prompt) 
     given, is_chat = said(prompt, options), isinstance(prompt, Chat)
 
     def told(path: str, body: Mapping[str, Any], name: str) -> Any:
-        url = connection.url.removesuffix("/v1") + path
-        return dig(wait_for(connection.answer(url, body, options.timeout)), name)
+        return dig(wait_for(connection.answer(connection.root + path, body, options.timeout)), name)
 
     if options.tokenize == "vllm":
         found = told("/tokenize", {"model": model, **given}, "count")
@@ -144,24 +141,22 @@ def refused_parameter(body: Mapping[str, Any], told: str) -> str | None:
     return next(named, None)
 
 
-def score_body(model: str, prompt: Raw, option: str) -> dict[str, object]:
-    """The body of a request that repeats a prompt and an option with their log-probabilities.
+async def score(model: str, seconds: float, connection: Connection, prompt: Raw, option: str) -> Scored:
+    """The log-probability of an option, in a prompt and option that the server repeats with theirs.
 
     One token is written behind, since some servers want to write; and what is told of it shows whether
     log-probabilities stand beside the tokens that they belong to.
     """
-    length = {"max_tokens": 1, "min_tokens": 1}
-    return {
-        "model": model,
-        "prompt": _whole(prompt, option),
-        **length,
-        "temperature": 0,
-        "echo": True,
-        "logprobs": 1,
-    }
+    asked = {"echo": True, "logprobs": 1, "max_tokens": 1, "min_tokens": 1, "temperature": 0}
+    body = {"model": model, "prompt": _whole(prompt, option), **asked}
+    answer = await connection.answer("/completions", body, seconds)
+    try:
+        return _read_score(read_event(answer), prompt, option)
+    except Unusable as error:
+        raise connection.failures.of_answer(str(error)) from error
 
 
-def read_score(event: Event, prompt: Raw, option: str) -> Scored:
+def _read_score(event: Event, prompt: Raw, option: str) -> Scored:
     """The log-probability of the option in what the server repeated.
 
     Raises:
@@ -180,13 +175,13 @@ def read_score(event: Event, prompt: Raw, option: str) -> Scored:
     if behind and len(told) == at + len(text):
         # llama-cpp-python does so with models without BOS: each token has what belongs to the next one.
         raise Unusable(f"log-probabilities that are moved by one token: none for {behind!r}, which it wrote")
+    ends = [0, *accumulate(len(entry.text) for entry in event.entries)]
     begin, end = at + len(before), at + len(text)
-    ends = list(accumulate(len(entry.text) for entry in event.entries))
-    spans = list(zip([0, *ends], ends, event.entries, strict=False))
-    within = [each for each in spans if each[0] < end and each[1] > begin]
-    if not within or within[0][0] < begin or within[-1][1] > end:
+    if begin not in ends or end not in ends:
         raise Unusable("a token that belongs to the prompt and to the option that follows it")
-    return Scored(sum(entry.logprob for _, _, entry in within), len(within))
+    num_before = len(ends) - 1 - ends[::-1].index(begin)
+    within = event.entries[num_before : ends.index(end)]
+    return Scored(sum(entry.logprob for entry in within), len(within))
 
 
 def _whole(prompt: Raw, option: str = "") -> str:

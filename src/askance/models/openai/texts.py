@@ -1,11 +1,12 @@
 """Tokens as texts: a server tells no ids. And prompts as texts, in which nothing from outside is control."""
 
 import re
+from bisect import bisect
 from collections.abc import Sequence
 from itertools import accumulate
 
 from askance.core.strict_json import whole_characters
-from askance.core.types import Part, Span, TokenIds
+from askance.core.types import Part, Span, TokenIds, as_spans
 
 _PIECE = re.compile(r" ?[^\W\d_]+| ?\d{1,3}| ?[^\w\s]+| ?_+|\s+")
 _BREAK = "\u200b"
@@ -30,9 +31,10 @@ def bytes_of(id: int) -> bytes:
     return id.to_bytes((id.bit_length() + 7) // 8)[1:]
 
 
-def tokenize(text: str) -> TokenIds:
+def tokenize(text: str | Sequence[Span]) -> TokenIds:
     """Ids of pieces about as long as tokens are: words, numbers, marks, with the space in front."""
-    return tuple(id_of(utf8(piece)) for piece in _PIECE.findall(text))
+    whole = "".join(span.text for span in as_spans(text))
+    return tuple(id_of(utf8(piece)) for piece in _PIECE.findall(whole))
 
 
 def decode(ids: Sequence[int]) -> str:
@@ -54,15 +56,16 @@ def plain(parts: Sequence[Part]) -> str:
     spans = [part if isinstance(part, Span) else Span(decode(part), trusted=False) for part in parts]
     text = "".join(span.text for span in spans)
     ends = list(accumulate(len(span.text) for span in spans))
-    broken, at = list[str](), 0
-    for match in _CONTROL.finditer(text):
-        owner = next(number for number, end in enumerate(ends) if match.start() < end)
-        if spans[owner].trusted and match.end() <= ends[owner]:
-            continue
-        cut = ends[owner] if spans[owner].trusted else match.start() + 1
-        broken += [text[at:cut], _BREAK]
-        at = cut
-    return whole_characters("".join(broken) + text[at:])
+
+    def broken(match: re.Match[str]) -> str:
+        owner = bisect(ends, match.start())
+        is_ours = spans[owner].trusted
+        if is_ours and match.end() <= ends[owner]:
+            return match[0]
+        cut = ends[owner] - match.start() if is_ours else 1
+        return match[0][:cut] + _BREAK + match[0][cut:]
+
+    return whole_characters(_CONTROL.sub(broken, text))
 
 
 def utf8(text: str) -> bytes:

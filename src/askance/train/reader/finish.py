@@ -19,8 +19,8 @@ from askance.core.errors import InputError
 from askance.core.version import VERSION
 from askance.eval.datasets import DATASETS
 from askance.methods.prompts import PLAIN
+from askance.models.converting import whole_folder
 from askance.models.local.reader_note import ReaderNote, write_note
-from askance.runtime.durable import sync
 from askance.train.reader.mixture import Mixture
 from askance.train.reader.packing import Course
 from askance.train.reader.settings import ReaderSettings
@@ -67,8 +67,6 @@ def write_reader(
     Raises:
         InputError: it can't be written; the checkpoint is still there.
     """
-    partial = out.with_name(f"{out.name}.partial")
-    shutil.rmtree(partial, ignore_errors=True)
     method = account.settings.method
     note = ReaderNote(
         format=1,
@@ -79,21 +77,16 @@ def write_reader(
         prompts=PLAIN.name,
     )
     try:
-        partial.mkdir(parents=True)
-        if method == "lora":
-            _write_adapter(partial, module, account.base)
-        else:
-            module.save_pretrained(partial)
-            tokenizer.save_pretrained(partial)
-        write_note(partial, note)
-        (partial / "README.md").write_text(card(account), encoding="utf-8")
-        (partial / "curve.jsonl").write_text(_curve(account), encoding="utf-8")
-        for path in (*partial.iterdir(), partial):
-            sync(path)
-        partial.rename(out)
-        sync(out.parent)
+        with whole_folder(out) as partial:
+            if method == "lora":
+                _write_adapter(partial, module, account.base)
+            else:
+                module.save_pretrained(partial)
+                tokenizer.save_pretrained(partial)
+            write_note(partial, note)
+            (partial / "README.md").write_text(card(account), encoding="utf-8")
+            (partial / "curve.jsonl").write_text(_curve(account), encoding="utf-8")
     except (OSError, SafetensorError) as error:
-        shutil.rmtree(partial, ignore_errors=True)
         reason = getattr(error, "strerror", None) or error
         raise InputError(
             f"can't write the reader into {out}: {reason}. Free space, then give the same command again: "

@@ -12,7 +12,7 @@ from askance.core.ports import Model
 from askance.core.types import Capability
 from askance.core.version import VERSION
 from askance.eval.datasets import Example
-from askance.models.bundled import BUNDLED, PLAIN, READER, load_plain_parts
+from askance.models.bundled import BUNDLED, PLAIN, READER, torch_folder
 from askance.models.hf.adapter import Adapter, check_belongs, holds_adapter, open_adapter
 from askance.models.hf.fingerprint import weights_fingerprint
 from askance.models.hf.model import encoding_of
@@ -188,15 +188,15 @@ def load_base(spec: str, device: str = "auto") -> Base:
     """
     if spec == BUNDLED:
         return _load_begun(READER, device)
+    from askance.models.hf.load import load_parts
+
     if spec == PLAIN:
-        return Base(spec, *load_plain_parts(device=device, dtype="float32"))
+        return Base(spec, *load_parts(str(torch_folder()), device=device, dtype="float32"))
     if not spec.startswith("hf:") or "?" in spec or len(spec) == 3:
         raise InputError(
             f"model {spec!r} can't be trained: start from {BUNDLED}, {PLAIN}, or from hf:NAME, a folder, a "
             ".gguf file or a name on the hub, without options."
         )
-    from askance.models.hf.load import load_parts
-
     name = _whole(spec.removeprefix("hf:"))
     if holds_adapter(Path(name)):
         return _load_begun(Path(name), device)
