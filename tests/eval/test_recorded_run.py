@@ -131,7 +131,9 @@ def test_one_writer_at_a_time(tmp_path):
     add(folder, 1)
     with (
         claimed(folder),
-        pytest.raises(RunFolderError, match="can't write a run in .*: another process is writing there. Wait until"),
+        pytest.raises(
+            RunFolderError, match="can't write a run in .*: another process is writing there. Wait until"
+        ),
     ):
         add(folder, 2)
     assert read_run(folder).records

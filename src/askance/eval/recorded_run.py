@@ -155,7 +155,9 @@ def refusals_told(doing: str, remedy: str) -> Iterator[None]:
     try:
         yield
     except BlockingIOError as error:
-        raise RunFolderError(f"can't {doing}: another process is writing there. Wait until it has ended.") from error
+        raise RunFolderError(
+            f"can't {doing}: another process is writing there. Wait until it has ended."
+        ) from error
     except OSError as error:
         raise RunFolderError(f"can't {doing}: {error.strerror}. {remedy}") from error
 

@@ -163,7 +163,9 @@ def test_runs_that_can_not_be_judged(tmp_path, run):
 def test_a_second_process_and_damage_are_told(run):
     with (
         open_judgements(run.folder, "facts", {"judge": "a"}),
-        pytest.raises(RunFolderError, match=r"can't write .*citations-.*: another process is writing there\. Wait until"),
+        pytest.raises(
+            RunFolderError, match=r"can't write .*citations-.*: another process is writing there\. Wait until"
+        ),
     ):
         citations(run, ScriptedEntailment())
     citations(run, ScriptedEntailment())
