@@ -132,7 +132,7 @@ def test_one_writer_at_a_time(tmp_path):
     with (
         claimed(folder),
         pytest.raises(
-            RunFolderError, match="can't write a run in .*: another process is writing there. Wait until"
+            RunFolderError, match=r"can't write a run in .*: another process is writing there\. Wait until"
         ),
     ):
         add(folder, 2)

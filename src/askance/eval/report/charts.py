@@ -62,16 +62,6 @@ class Point:
         return f"{self.name}: {self.worth:.3f} ({interval}), {self.cost:,.0f} tokens"
 
 
-@dataclass(frozen=True, slots=True)
-class Chart:
-    """A chart as SVG without its outermost element, and what it shows in words."""
-
-    kind: str
-    title: str
-    view_box: str
-    drawing: Markup
-
-
 def points_of(found: Comparisons, metric: str) -> list[Point]:
     """A point for each run that has the metric."""
     return [
@@ -96,8 +86,8 @@ def shares_of(searches: Sequence[int], num_bars: int) -> list[float]:
     return [counts[number] / len(searches) for number in range(num_bars)]
 
 
-def frontier_chart(points: Sequence[Point], metric: str) -> Chart:
-    """The points with their intervals; a dashed line leads along the frontier."""
+def frontier_chart(points: Sequence[Point], metric: str) -> Markup:
+    """The points with their intervals as SVG, titled in words; a dashed line leads along the frontier."""
     best = frontier(points)
     listing = ", ".join(f"{point.name} ({point.worth:.3f} at {point.cost:,.0f} tokens)" for point in best)
     title = f"{metric} against tokens computed a question of {len(points)} runs; on the frontier: {listing}"
@@ -130,7 +120,7 @@ def frontier_figure(points: Sequence[Point], metric: str) -> "Figure":
     return figure
 
 
-def histogram_charts(searches: Mapping[str, Sequence[int]]) -> dict[str, Chart]:
+def histogram_charts(searches: Mapping[str, Sequence[int]]) -> dict[str, Markup]:
     """One chart a run, by name, all with the same scales; `searches` holds how many each question took."""
     most = max(max(numbers) for numbers in searches.values())
     labels = [f"{number}" for number in range(min(most + 1, MOST_BARS))]
@@ -203,8 +193,13 @@ def _number(axes: "Axes", points: Sequence[Point]) -> None:
         )
 
 
-def _drawn(kind: str, title: str, figure: "Figure") -> Chart:
-    """The figure as SVG that takes its colours from the page and has no names of its own beside others."""
+def _drawn(kind: str, title: str, figure: "Figure") -> Markup:
+    """The figure as SVG that takes its colours from the page and has no names of its own beside others.
+
+    Args:
+        kind: of the chart, by which the page's style sheet knows it.
+        title: what it shows, in words.
+    """
     from matplotlib import rc_context
 
     file = StringIO()
@@ -213,7 +208,6 @@ def _drawn(kind: str, title: str, figure: "Figure") -> Chart:
     svg = file.getvalue()
     for variable, colour in COLOURS.items():
         svg = svg.replace(colour, f"var({variable})")
-    head = re.search(r'<svg [^>]*viewBox="([^"]*)"[^>]*>', svg)
-    assert head is not None
-    drawing = re.sub(_LEFT_OUT, "", svg[head.end() :])
-    return Chart(kind, title, head[1], Markup(drawing.removesuffix("</svg>\n")))
+    _, view_box, drawing = re.split(r'<svg [^>]*viewBox="([^"]*)"[^>]*>', re.sub(_LEFT_OUT, "", svg))
+    head = Markup('<svg viewBox="{}" role="img" class="{}"><title>{}</title>').format(view_box, kind, title)
+    return head + Markup(drawing.removesuffix("\n"))
