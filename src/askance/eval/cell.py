@@ -54,15 +54,17 @@ class Cell(EngineConfig):
     """
 
     dataset: str
-    limit: int | None = None
-    sample: int | None = None
+    limit: Annotated[int, Field(ge=1)] | None = None
+    sample: Annotated[int, Field(ge=1)] | None = None
     ids: PathOrNone = None
     metrics: Annotated[tuple[str, ...], Field(strict=False)] = DEFAULT_METRICS
     reading: str = DEFAULT_READING
 
     def __post_init__(self) -> None:
         super().__post_init__()
-        check_chosen(self.limit, self.sample, self.ids)
+        given = [name for name in ("limit", "sample", "ids") if getattr(self, name) is not None]
+        if len(given) > 1:
+            raise InputError(f"{' and '.join(given)} both say which questions to ask: give one of them.")
         # What is asked of a dataset is said beforehand: nothing but the default answers where none is named.
         object.__setattr__(self, "method", self.method or DEFAULT_METHOD)
         if self.prompts == PROMPTS_OF_DATASET:
@@ -171,18 +173,6 @@ def look_up(
     retriever = GoldRetrievers(tuple(questions.values())) if cell.is_gold else retriever
     check_can_search(method, retriever, encoder)
     return ReadyCell(cell, questions, method, retriever, scoring, encoder if method.needs.encoder else None)
-
-
-def check_chosen(limit: int | None, sample: int | None, ids: Path | None) -> None:
-    """Raises InputError unless at most one thing says which questions to ask, and it leaves some."""
-    given = [
-        name for name, value in (("limit", limit), ("sample", sample), ("ids", ids)) if value is not None
-    ]
-    if len(given) > 1:
-        raise InputError(f"{' and '.join(given)} both say which questions to ask: give one of them.")
-    for name, value in (("limit", limit), ("sample", sample)):
-        if value is not None and value < 1:
-            raise InputError(f"{name} {value} leaves no questions: give 1 or more.")
 
 
 def chosen(

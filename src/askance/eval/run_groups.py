@@ -145,10 +145,10 @@ def _share_questions(first: RecordedRun, second: RecordedRun) -> bool:
 
 def _group(whole: Sequence[RecordedRun], common: bool) -> RunGroup:
     runs = tuple(whole)
-    if len(whole) > 1 and common:
-        runs = _narrowed(whole)
-    elif len(whole) > 1:
-        _check_same_questions(whole)
+    if len(runs) > 1:
+        if not common:
+            _check_same_questions(runs)
+        runs = _narrowed(runs)
     return RunGroup(tuple(whole), runs, names_of(whole))
 
 
