@@ -4,7 +4,7 @@ import dataclasses
 from collections.abc import Sequence
 from datetime import UTC, datetime
 from pathlib import Path
-from typing import Annotated, Any
+from typing import Annotated
 
 import typer
 from rich.text import Text
@@ -59,8 +59,7 @@ def compare(
     """
     if as_json and as_markdown:
         raise InputError("--json and --markdown exclude each other: give one of them.")
-    how = {"metrics": metric or (), "all_pairs": all_pairs, "num_questions": questions}
-    reported = _reported(runs, base, common, price, **how)
+    reported = _reported(runs, base, all_pairs, metric, common, price, questions)
     found = [each.found for each in reported]
     if as_json:
         print(json_line({"datasets": [dataclasses.asdict(each) for each in found]}))
@@ -97,20 +96,35 @@ def report(
         askance report runs/single runs/dragin --price prompt=0.15 --out report.html
     """
     check_writable(file)
-    how = {"metrics": metric or (), "all_pairs": all_pairs, "num_questions": questions}
-    reported = _reported(runs, base, common, price, **how)
+    reported = _reported(runs, base, all_pairs, metric, common, price, questions)
     write_out(file, report_page(reported, f"{datetime.now(UTC):%Y-%m-%d}"), f"report: {file}")
 
 
 def _reported(
-    folders: Sequence[Path], base: str | None, common: bool, price: Sequence[str] | None, **how: Any
+    folders: Sequence[Path],
+    base: str | None,
+    all_pairs: bool,
+    metrics: Sequence[str] | None,
+    common: bool,
+    prices: Sequence[str] | None,
+    num_questions: int,
 ) -> list[Reported]:
-    """The runs in groups, each with its comparisons; `how` is what `compare_group` takes besides."""
-    prices = read_prices(price) if price else None
+    read = read_prices(prices) if prices else None
     groups = group_runs([read_run(folder) for folder in folders], common=common)
+    bases = places_of(base, groups)
     return [
-        Reported(group, compare_group(group, base=place, prices=prices, **how))
-        for group, place in zip(groups, places_of(base, groups), strict=True)
+        Reported(
+            group,
+            compare_group(
+                group,
+                metrics=metrics or (),
+                base=place,
+                all_pairs=all_pairs,
+                num_questions=num_questions,
+                prices=read,
+            ),
+        )
+        for group, place in zip(groups, bases, strict=True)
     ]
 
 
