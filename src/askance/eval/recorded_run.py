@@ -65,7 +65,12 @@ class RecordedRun:
         Raises:
             RunFolderError: it can't be read.
         """
-        return _trace(self.folder, record)
+        (member,) = _members(self.folder, [record])
+        try:
+            text = gzip.decompress(member).decode()
+        except (OSError, EOFError, zlib.error, ValueError) as error:  # only in a run without checksums
+            raise _bad_trace(self.folder, record, str(error)) from error
+        return parse_trace(text, f"{self.folder / TRACES}, question {record.id}")
 
     def answer(self, record: Record) -> Answer | None:
         """The answer of one question with its citations; None where it failed. Errors as for `trace`."""
@@ -184,15 +189,6 @@ def _read_settings(folder: Path) -> Settings:
     return validated(_SETTINGS, json.dumps(content), str(path), _DAMAGED)
 
 
-def _trace(folder: Path, record: Record) -> tuple[AnyEvent, ...]:
-    (member,) = _members(folder, [record])
-    try:
-        text = gzip.decompress(member).decode()
-    except (OSError, EOFError, zlib.error, ValueError) as error:  # in a run from before there were checksums
-        raise _bad_trace(folder, record, str(error)) from error
-    return parse_trace(text, f"{folder / TRACES}, question {record.id}")
-
-
 def _members(folder: Path, records: Iterable[Record]) -> Iterator[bytes]:
     """The compressed traces of some records, one after the other."""
     path, left = folder / TRACES, list(records)
@@ -291,53 +287,49 @@ def open_run(
         with _writing(folder):
             before = _read_settings(folder) if (folder / SETTINGS).exists() else settings
             found, size_bytes = read_records(folder)
-            _check_same(folder, before, settings, found, wanted)
+            run = RecordedRun(folder, settings, tuple(found))
+            _check_same(run, before, wanted)
             going_on = [record for record in found if not (retry_failures and record.is_failure)]
-            kept = [_scored(folder, record, wanted[record.id], scoring) for record in going_on]
+            kept = [_scored(run, record, wanted[record.id], scoring) for record in going_on]
             if kept != found:
                 content = b"".join(record.line for record in kept)
                 _replace(folder / RECORDS, content)
                 size_bytes = len(content)
             _write_settings(folder, continued(before, settings, is_finished=len(kept) == len(wanted)))
             end_of_traces = max((record.trace_at + record.trace_bytes for record in kept), default=0)
-            sizes = {RECORDS: size_bytes, TRACES: end_of_traces}
-            opened = [
-                stack.enter_context(closing(AppendOnlyFile(folder / name, size)))
-                for name, size in sizes.items()
-            ]
-        yield RunWriter(folder, *opened), RecordedRun(folder, settings, tuple(kept))
+            records = stack.enter_context(closing(AppendOnlyFile(folder / RECORDS, size_bytes)))
+            traces = stack.enter_context(closing(AppendOnlyFile(folder / TRACES, end_of_traces)))
+        yield RunWriter(folder, records, traces), replace(run, records=tuple(kept))
 
 
-def _scored(folder: Path, record: Record, example: Example, scoring: Scoring) -> Record:
+def _scored(run: RecordedRun, record: Record, example: Example, scoring: Scoring) -> Record:
     """The record read and scored in this way; that of the settings may not be its own yet, after a kill."""
     if tuple(record.scores) == scoring.names and record.reading == scoring.reading.name:
         return record
-    events = _trace(folder, record)
+    events = run.trace(record)
     answer, scores = scoring.judge(example, last_answer(events), events)
     return replace(record, short=answer.short, scores=scores, reading=scoring.reading.name)
 
 
-def _check_same(
-    folder: Path, before: Settings, now: Settings, records: Sequence[Record], wanted: Mapping[str, Example]
-) -> None:
-    """Raise `RunFolderError` unless the run has the settings and the questions that are wanted now."""
-    found = differences(before, now)
+def _check_same(run: RecordedRun, before: Settings, wanted: Mapping[str, Example]) -> None:
+    """Raise `RunFolderError` unless settings and questions of the run are those that are wanted now."""
+    found = differences(before, run.settings)
     if found:
         raise RunFolderError(
-            f"the run {folder} was begun with other settings ({'; '.join(found)}): name another --out, or "
-            "the same settings."
+            f"the run {run.folder} was begun with other settings ({'; '.join(found)}): name another --out, "
+            "or the same settings."
         )
-    for record in records:
+    for record in run.records:
         example = wanted.get(record.id)
         if example is None:
             raise RunFolderError(
-                f"the run {folder} has {len(records)} finished questions, of which {record.id!r} is not "
-                "asked for now: ask for at least the same questions, or name another --out."
+                f"the run {run.folder} has {len(run.records)} finished questions, of which {record.id!r} is "
+                "not asked for now: ask for at least the same questions, or name another --out."
             )
         field = differing_field(record, example)
         if field:
             raise RunFolderError(
-                f"the run {folder} has the question {record.id!r} with another {field} "
+                f"the run {run.folder} has the question {record.id!r} with another {field} "
                 f"({getattr(record, field)!r}) than the dataset has now: name another --out."
             )
 
