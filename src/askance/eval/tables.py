@@ -209,9 +209,9 @@ def markdown(table: ResultTable) -> str:
     return "\n".join([f"**{_markdown_cell(table.title)}**", "", *lines, *note])
 
 
-def counted(num_questions: int) -> str:
+def counted(number: int, what: str = "question") -> str:
     """Such as "1 question", "2 questions"."""
-    return f"{num_questions:,} question{'s' * (num_questions != 1)}"
+    return f"{number:,} {what}{'s' * (number != 1)}"
 
 
 def signed(value: float) -> str:

@@ -104,9 +104,7 @@ class FactJudge:
         asked = (*_field("Topic", topic), Span("\n"), *_field("Sentence", sentence))
         prompt = _prompt(self.model, SPLIT_INSTRUCTION, asked, "Facts:")
         sampling = Sampling(MOST_SPLIT_TOKENS, stop=("\nSentence:", "\nTopic:"))
-        request = GenerateRequest(prompt, sampling, key=("facts", id, "split", number))
-        written = await self._written(request)
-        return facts_in(written) or (sentence,)
+        return facts_in(await self._written(prompt, sampling, id, "split", number)) or (sentence,)
 
     async def _is_true(self, id: str, number: int, topic: str, fact: str) -> bool:
         hits = await self.retriever.search(f"{topic} {fact}", self.passages)
@@ -114,11 +112,10 @@ class FactJudge:
             return False
         prompt = self._judging_prompt(topic, fact, hits)
         sampling = Sampling(MOST_VERDICT_TOKENS, stop=("\n\n",))
-        request = GenerateRequest(prompt, sampling, key=("facts", id, "judge", number))
-        return says_true(await self._written(request))
+        return says_true(await self._written(prompt, sampling, id, "judge", number))
 
-    async def _written(self, request: GenerateRequest) -> str:
-        (written,) = await self.model.generate(request)
+    async def _written(self, prompt: Prompt, sampling: Sampling, *key: str | int) -> str:
+        (written,) = await self.model.generate(GenerateRequest(prompt, sampling, key=("facts", *key)))
         return written.text
 
     def _judging_prompt(self, topic: str, fact: str, hits: Sequence[Hit]) -> Prompt:

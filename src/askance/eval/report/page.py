@@ -53,7 +53,6 @@ def report_page(reported: Sequence[Reported], made_on: str) -> str:
         version=VERSION,
         can_draw=find_spec("matplotlib") is not None,
         most_failures=MOST_FAILURES,
-        counted=lambda number, what: f"{number:,} {what}{'s' * (number != 1)}",
         grouped=lambda rows: [(name, list(of_name)) for name, of_name in groupby(rows, lambda row: row[0])],
         paired=lambda one, other: list(zip(one, other, strict=True)),
     )
