@@ -42,6 +42,7 @@ def report_page(reported: Sequence[Reported], made_on: str) -> str:
         finalize=_printable,
         keep_trailing_newline=True,
     )
+    templates.filters["label"] = tables.label
     return templates.get_template("report.html.j2").render(
         tables=tables,
         charts=charts,
