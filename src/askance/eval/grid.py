@@ -230,8 +230,7 @@ def _values_in(value: Any) -> Iterator[tuple[tuple[str, ...], Any]]:
 
 
 def look_up_all(
-    cells: Mapping[str, Cell],
-    place_of: Callable[[str, str], str] = lambda cell, setting: "",
+    cells: Mapping[str, Cell], place_of: Callable[[str, str], str] = lambda cell, setting: ""
 ) -> dict[str, ReadyCell]:
     """Find out all that can be wrong with any cell before the first model is loaded; see `look_up`.
 
