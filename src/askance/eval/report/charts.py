@@ -6,8 +6,9 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from io import StringIO
 from math import dist
+from pathlib import Path
 from statistics import fmean
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
 from markupsafe import Markup
 
@@ -24,17 +25,8 @@ WIDE = 8
 """Costs that differ by this factor stand on a logarithmic scale."""
 _VARIABLES = ("--ink", "--soft", "--rule", "--hair", "--accent", "--paper")
 COLOURS = {name: f"#10000{number}" for number, name in enumerate(_VARIABLES, start=1)}
-"""The variables of the page's style sheet, and what stands for each while matplotlib draws."""
-_STYLE: dict[Any, Any] = {
-    "svg.fonttype": "none",
-    "text.parse_math": False,
-    "font.size": 9,
-    "axes.axisbelow": True,
-    "grid.color": COLOURS["--hair"],
-    **dict.fromkeys(("axes.edgecolor", "xtick.color", "ytick.color"), COLOURS["--rule"]),
-    **dict.fromkeys(("axes.labelcolor", "xtick.labelcolor", "ytick.labelcolor"), COLOURS["--soft"]),
-    **dict.fromkeys(("axes.spines.left", "axes.spines.right", "axes.spines.top", "ytick.left"), False),
-}
+"""The variables of the page's style sheet, each with the colour that stands for it while matplotlib draws."""
+_STYLE = Path(__file__).with_name("charts.mplstyle")
 _BESIDE = ((9, 8), (-9, 8), (9, -8), (-9, -8), (0, 14), (0, -14), (14, 0), (-14, 0))
 """Where a point's number may stand beside it, best first: offsets from the point, in points of 1/72 inch."""
 _ENOUGH = 10.0
@@ -158,7 +150,7 @@ def _figure(width: float, height: float) -> "tuple[Figure, Axes]":
         from matplotlib.figure import Figure
     except ImportError as error:
         raise MissingExtra("matplotlib", "plots", "a chart") from error
-    with rc_context(_STYLE):
+    with rc_context(fname=_STYLE):
         figure = Figure(figsize=(width, height), dpi=72, layout="constrained")
         return figure, figure.subplots()
 
@@ -203,7 +195,7 @@ def _drawn(kind: str, title: str, figure: "Figure") -> Markup:
     from matplotlib import rc_context
 
     file = StringIO()
-    with rc_context(_STYLE | {"svg.hashsalt": title}):
+    with rc_context({"svg.hashsalt": title}, _STYLE):
         figure.savefig(file, format="svg", metadata=_NO_METADATA, transparent=True)
     svg = file.getvalue()
     for variable, colour in COLOURS.items():
