@@ -33,8 +33,8 @@ PROMPTS_OF_DATASET = "dataset"
 SAMPLING_SEED = 0
 Chosen = Mapping[int, Example]
 """Questions by their place in the dataset, from 1."""
-OpenRetriever = Callable[[Path | None, Any, Encoder | None], Retriever]
-"""What is searched: an index folder in some way, with an encoder, as `loading.open_retriever`."""
+Load = Callable[..., Any]
+"""Calls a function that reads or opens something, given first, with what is given behind it."""
 
 
 @checked_dataclass(frozen=True, kw_only=True, config=STRICT)
@@ -142,13 +142,11 @@ def _knobs(method: Any) -> dict[str, str]:
     return {name: value if isinstance(value, str) else repr(value) for name, value in values.items()}
 
 
-def look_up(
-    cell: Cell,
-    read_dataset: Callable[[str, int | None], Sequence[Example]] = read_dataset,
-    open_retriever: OpenRetriever = open_retriever,
-    load_encoder: Callable[[Any], Encoder] = load_encoder,
-) -> ReadyCell:
+def look_up(cell: Cell, load: Load = lambda function, *given: function(*given)) -> ReadyCell:
     """Find out all that can be wrong with a cell before a model is loaded for it.
+
+    Args:
+        load: may remember what came of a call, for cells that have an index or questions in common.
 
     Raises:
         InputError: a name, file, knob or index that can't be used.
@@ -161,13 +159,13 @@ def look_up(
     method = cell.make()
     cell.check_retrieval(method)
     with about("encoder"):
-        encoder = load_encoder(cell.encoder) if isinstance(cell.encoder, str) else cell.encoder
+        encoder = load(load_encoder, cell.encoder) if isinstance(cell.encoder, str) else cell.encoder
     retriever: Retriever | None = None
     if not cell.is_gold and (cell.index is not None or cell.retriever != DEFAULT_RETRIEVER):
         with about("retriever" if cell.index is None else "index"):
-            retriever = cell.cached_retriever(open_retriever(cell.index, cell.retriever, encoder))
+            retriever = cell.cached_retriever(load(open_retriever, cell.index, cell.retriever, encoder))
     with about("questions"):
-        examples = read_dataset(cell.dataset, cell.limit)
+        examples = load(read_dataset, cell.dataset, cell.limit)
     with about("ids"):
         questions = chosen(cell.dataset, examples, cell.sample, cell.ids)
     retriever = GoldRetrievers(tuple(questions.values())) if cell.is_gold else retriever

@@ -50,12 +50,11 @@ from askance.core.errors import (
 from askance.core.ports import Model
 from askance.core.toml_file import read_toml
 from askance.core.types import Role
-from askance.eval.cell import Cell, OpenRetriever, ReadyCell, look_up, takes_prompts
-from askance.eval.datasets import read_dataset
+from askance.eval.cell import Cell, Load, ReadyCell, look_up, takes_prompts
 from askance.eval.gold import GOLD
 from askance.eval.harness import LoadModels, Progress, Terms, begin, evaluate
 from askance.eval.recorded_run import RecordedRun
-from askance.loading import DEFAULT_RETRIEVER, ROLES, is_kind, load_encoder, open_retriever
+from askance.loading import DEFAULT_RETRIEVER, ROLES, is_kind
 
 Table = Mapping[str, Any]
 """A table as it stands in the file."""
@@ -240,12 +239,11 @@ def look_up_all(
     Raises:
         GridError: as for `look_up`, with the name of the cell.
     """
-    read_once, load_once = cache(read_dataset), cache(load_encoder)
-    open_once = cast(OpenRetriever, cache(open_retriever))
+    load_once: Load = cache(lambda function, *given: function(*given))
     ready = {}
     for name, cell in cells.items():
         with _named(name, partial(place_of, name)):
-            ready[name] = look_up(cell, read_once, open_once, load_once)
+            ready[name] = look_up(cell, load_once)
     return ready
 
 
