@@ -106,7 +106,7 @@ def test_an_unfinished_run(run, runs):
         (["a", "--json", "--markdown"], "exclude each other"),
         (["a", "--questions", "-1"], "--questions"),
         (["a", "--price", "prompt=1"], "no price for generated"),
-        (["a", "--price", "prompt=x"], "price prompt=x: 'x' is no number"),
+        (["a", "--price", "prompt=x"], "knob prompt='x' of the prices: expected float"),
         ([], "RUN"),
     ],
 )

@@ -171,10 +171,12 @@ def _settings(
     members = members_of(method, filled)
     for name, knobs in of_members.items():
         place = f"of method {name_of(type(method))}"
-        if members is None:  # a slip, as in "dragin.threshold" of dragin itself
-            raise UnknownName("knob", f"{name}.{next(iter(knobs), '')}", _knobs(type(method)), place=place)
-        if name not in members:
-            raise UnknownName("member", name, members, place=place)
+        first = f"{name}.{next(iter(knobs), '')}"
+        with about(f"knobs.{first}"):
+            if members is None:  # a slip, as in "dragin.threshold" of dragin itself
+                raise UnknownName("knob", first, _knobs(type(method)), place=place)
+            if name not in members:
+                raise UnknownName("member", name, members, place=place)
     for name, member in (members or {}).items():
         filled |= of_member(name, _settings(member, of_members.get(name, {}), fill, is_member=True))
     return filled

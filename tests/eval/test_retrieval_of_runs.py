@@ -44,8 +44,8 @@ def cell(tmp_path, index):
 EMB = {"verifier": "emb", "answer_samples": 2}
 
 
-def run(cell, folder, **sources):
-    return asyncio.run(evaluate(look_up(cell, **sources), folder, Rivers()))
+def run(cell, folder):
+    return asyncio.run(evaluate(look_up(cell), folder, Rivers()))
 
 
 def test_runs_that_search_otherwise_are_other_runs(cell, tmp_path):
@@ -66,12 +66,13 @@ def test_runs_that_search_otherwise_are_other_runs(cell, tmp_path):
     assert asked.retriever.startswith("dense ")
 
 
-def test_another_encoder_is_another_run(cell, tmp_path):
+def test_another_encoder_is_another_run(cell, tmp_path, monkeypatch):
     cell = replace(cell, method="airrag", knobs=EMB, encoder="scripted")
     before = run(cell, tmp_path / "run")
     assert before.settings.encoder == "scripted, scripted, 16 dimensions"
+    monkeypatch.setattr("askance.eval.cell.load_encoder", lambda spec: ScriptedEncoder(8))
     with pytest.raises(RunFolderError, match="encoder: scripted, scripted, 16 dimensions, now scripted, scr"):
-        run(cell, tmp_path / "run", load_encoder=lambda spec: ScriptedEncoder(8))
+        run(cell, tmp_path / "run")
 
 
 def test_a_run_from_before_there_was_a_choice_goes_on(cell, tmp_path):

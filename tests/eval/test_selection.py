@@ -83,5 +83,5 @@ def test_a_list_that_can_not_be_read(dataset, tmp_path):
 def test_only_one_way_to_choose(tmp_path):
     with pytest.raises(InputError, match="limit and sample both say which questions to ask"):
         Cell(dataset="sample", limit=3, sample=4)
-    with pytest.raises(InputError, match="sample 0 leaves no questions: give 1 or more"):
+    with pytest.raises(InputError, match="sample=0: input should be greater than or equal to 1"):
         Cell(dataset="sample", sample=0)

@@ -33,8 +33,8 @@ PROMPTS_OF_DATASET = "dataset"
 SAMPLING_SEED = 0
 Chosen = Mapping[int, Example]
 """Questions by their place in the dataset, from 1."""
-OpenRetriever = Callable[[Path | None, Any, Encoder | None], Retriever]
-"""What is searched: an index folder in some way, with an encoder, as `loading.open_retriever`."""
+Load = Callable[..., Any]
+"""Calls a function that reads or opens something, given first, with what is given behind it."""
 
 
 @checked_dataclass(frozen=True, kw_only=True, config=STRICT)
@@ -54,15 +54,17 @@ class Cell(EngineConfig):
     """
 
     dataset: str
-    limit: int | None = None
-    sample: int | None = None
+    limit: Annotated[int, Field(ge=1)] | None = None
+    sample: Annotated[int, Field(ge=1)] | None = None
     ids: PathOrNone = None
     metrics: Annotated[tuple[str, ...], Field(strict=False)] = DEFAULT_METRICS
     reading: str = DEFAULT_READING
 
     def __post_init__(self) -> None:
         super().__post_init__()
-        check_chosen(self.limit, self.sample, self.ids)
+        given = [name for name in ("limit", "sample", "ids") if getattr(self, name) is not None]
+        if len(given) > 1:
+            raise InputError(f"{' and '.join(given)} both say which questions to ask: give one of them.")
         # What is asked of a dataset is said beforehand: nothing but the default answers where none is named.
         object.__setattr__(self, "method", self.method or DEFAULT_METHOD)
         if self.prompts == PROMPTS_OF_DATASET:
@@ -140,13 +142,11 @@ def _knobs(method: Any) -> dict[str, str]:
     return {name: value if isinstance(value, str) else repr(value) for name, value in values.items()}
 
 
-def look_up(
-    cell: Cell,
-    read_dataset: Callable[[str, int | None], Sequence[Example]] = read_dataset,
-    open_retriever: OpenRetriever = open_retriever,
-    load_encoder: Callable[[Any], Encoder] = load_encoder,
-) -> ReadyCell:
+def look_up(cell: Cell, load: Load = lambda function, *given: function(*given)) -> ReadyCell:
     """Find out all that can be wrong with a cell before a model is loaded for it.
+
+    Args:
+        load: may remember what came of a call, for cells that have an index or questions in common.
 
     Raises:
         InputError: a name, file, knob or index that can't be used.
@@ -159,30 +159,18 @@ def look_up(
     method = cell.make()
     cell.check_retrieval(method)
     with about("encoder"):
-        encoder = load_encoder(cell.encoder) if isinstance(cell.encoder, str) else cell.encoder
+        encoder = load(load_encoder, cell.encoder) if isinstance(cell.encoder, str) else cell.encoder
     retriever: Retriever | None = None
     if not cell.is_gold and (cell.index is not None or cell.retriever != DEFAULT_RETRIEVER):
         with about("retriever" if cell.index is None else "index"):
-            retriever = cell.cached_retriever(open_retriever(cell.index, cell.retriever, encoder))
+            retriever = cell.cached_retriever(load(open_retriever, cell.index, cell.retriever, encoder))
     with about("questions"):
-        examples = read_dataset(cell.dataset, cell.limit)
+        examples = load(read_dataset, cell.dataset, cell.limit)
     with about("ids"):
         questions = chosen(cell.dataset, examples, cell.sample, cell.ids)
     retriever = GoldRetrievers(tuple(questions.values())) if cell.is_gold else retriever
     check_can_search(method, retriever, encoder)
     return ReadyCell(cell, questions, method, retriever, scoring, encoder if method.needs.encoder else None)
-
-
-def check_chosen(limit: int | None, sample: int | None, ids: Path | None) -> None:
-    """Raises InputError unless at most one thing says which questions to ask, and it leaves some."""
-    given = [
-        name for name, value in (("limit", limit), ("sample", sample), ("ids", ids)) if value is not None
-    ]
-    if len(given) > 1:
-        raise InputError(f"{' and '.join(given)} both say which questions to ask: give one of them.")
-    for name, value in (("limit", limit), ("sample", sample)):
-        if value is not None and value < 1:
-            raise InputError(f"{name} {value} leaves no questions: give 1 or more.")
 
 
 def chosen(

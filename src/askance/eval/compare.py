@@ -117,7 +117,7 @@ def _interval(
 
 
 def _resampled_means(values: NDArray[np.float64], resamples: int, seed: int) -> NDArray[np.float64]:
-    """Drawn in blocks, so that memory stays bounded for any number of questions.
+    """The means of `resamples` draws of all questions.
 
     A mean depends only on how often each distinct score is drawn. Where these are few, as for most metrics,
     those numbers are drawn at once, from their multinomial distribution: the same means, 100 times faster.
@@ -135,8 +135,13 @@ def _resampled_means(values: NDArray[np.float64], resamples: int, seed: int) -> 
         drawn = values[random.integers(num, size=(num_means, num))]
         return np.asarray(drawn.mean(axis=1), dtype=np.float64)
 
-    rows = max(1, _DRAWS_AT_ONCE // (len(distinct) if are_few else num))
-    return np.concatenate([draw(min(rows, resamples - done)) for done in range(0, resamples, rows)])
+    return np.concatenate(list(map(draw, _blocks(resamples, len(distinct) if are_few else num))))
+
+
+def _blocks(draws: int, width: int) -> list[int]:
+    """How many draws of `width` numbers are made at once, so that memory stays bounded for any width."""
+    rows = max(1, _DRAWS_AT_ONCE // width)
+    return [min(rows, draws - done) for done in range(0, draws, rows)]
 
 
 def sign_flip_p(gains: Sequence[float], *, draws: int = 10_000, seed: int = 0) -> PValue:
@@ -170,10 +175,10 @@ def _all_sums(values: NDArray[np.float64]) -> NDArray[np.float64]:
 
 
 def _num_as_far(values: NDArray[np.float64], least: float, draws: int, seed: int) -> int:
-    """Drawn in blocks, so that memory stays bounded for any number of questions."""
+    """How many random choices of signs have a sum that is at least as far from 0."""
     random = np.random.default_rng(seed)
-    rows = max(1, _DRAWS_AT_ONCE // len(values))
-    blocks = [min(rows, draws - done) for done in range(0, draws, rows)]
     # Half of the signs are flipped: the sum is the total less twice the flipped ones.
-    flipped = (random.integers(2, size=(n, len(values)), dtype=np.int8) @ values for n in blocks)
+    flipped = (
+        random.integers(2, size=(n, len(values)), dtype=np.int8) @ values for n in _blocks(draws, len(values))
+    )
     return sum(int(np.sum(np.abs(values.sum() - 2 * part) >= least)) for part in flipped)

@@ -45,7 +45,9 @@ def alce(run: RecordedRun, dataset: str) -> str:
                 f"dataset {dataset!r} has the question {record.id!r} with another {field} than the run "
                 f"{run.folder}: name the file that the run was asked from."
             )
-        data.append(item | _output(run.answer(record) or Answer("")))
+        answer = run.answer(record) or Answer("")
+        docs = [{"title": passage.title, "text": passage.text} for passage in cited_passages(answer)]
+        data.append(item | {"output": marked(answer), "docs": docs})
     if records:
         raise DatasetError(
             f"dataset {dataset!r} lacks {len(records)} questions of the run {run.folder}, such as "
@@ -72,11 +74,6 @@ def _check_is_of(run: RecordedRun, dataset: str, format: str) -> None:
         )
     if not run.records:
         raise RunFolderError(f"the run {run.folder} has no finished question yet: nothing to export.")
-
-
-def _output(answer: Answer) -> dict[str, Any]:
-    docs = [{"title": passage.title, "text": passage.text} for passage in cited_passages(answer)]
-    return {"output": marked(answer), "docs": docs}
 
 
 def _biography(run: RecordedRun, record: Record) -> dict[str, Any]:

@@ -48,13 +48,13 @@ from askance.core.errors import (
     UnknownName,
 )
 from askance.core.ports import Model
+from askance.core.toml_file import read_toml
 from askance.core.types import Role
-from askance.eval.cell import Cell, OpenRetriever, ReadyCell, look_up, takes_prompts
-from askance.eval.datasets import read_dataset
+from askance.eval.cell import Cell, Load, ReadyCell, look_up, takes_prompts
 from askance.eval.gold import GOLD
 from askance.eval.harness import LoadModels, Progress, Terms, begin, evaluate
 from askance.eval.recorded_run import RecordedRun
-from askance.loading import DEFAULT_RETRIEVER, ROLES, is_kind, load_encoder, open_retriever
+from askance.loading import DEFAULT_RETRIEVER, ROLES, is_kind
 
 Table = Mapping[str, Any]
 """A table as it stands in the file."""
@@ -143,7 +143,7 @@ class Grid:
             with _named(name):
                 of_cell = [
                     *given_as({"method": method}, self._origin(("methods", method))),
-                    *self._given(("models", model), {"models": self.models[model]}),
+                    *self._roles(model),
                     *self._given(("methods", method), self.methods[method]),
                 ]
                 of_dataset = self._given(("datasets", dataset), self.datasets[dataset])
@@ -159,16 +159,17 @@ class Grid:
         given = [keys for keys in ((*table, setting) for table in tables) if keys in self.lines]
         return self._origin(given[0]) if given else ""
 
+    def _roles(self, model: str) -> Iterator[Given]:
+        for role, spec in self.models[model].items():
+            yield from given_as({"models": {role: spec}}, self._origin(("models", model, role)))
+
     def _given(self, keys: tuple[str, ...], table: Table) -> Iterator[Given]:
         """The settings of an engine that stand in a table, each with its line."""
         for key, value in table.items():
             if key in SETTINGS or key in OTHER_NAMES:
-                entries = value.items() if isinstance(value, Mapping) else [("", value)]
-                for entry, each in entries:
-                    names = [name for name in (key, entry) if name and name != "models"]
-                    yield from given_as(
-                        {key: {entry: each} if entry else each}, self._origin((*keys, *names))
-                    )
+                for names, each in _values_in(value):
+                    given = {key: {".".join(names): each} if names else each}
+                    yield from given_as(given, self._origin((*keys, key, *names)))
 
     def _cell(self, config: EngineConfig, asked: Table) -> Cell:
         which = asked if any(key in asked for key in _WHICH) else self.common
@@ -195,15 +196,7 @@ def read_grid(path: Path) -> Grid:
     Raises:
         GridError, UnknownName: it can't be read, is no TOML, or has a key or value that is none of a grid's.
     """
-    try:
-        text = path.read_text(encoding="utf-8")
-        content = tomllib.loads(text)
-    except OSError as error:
-        raise GridError(f"can't read the grid {path}: {error.strerror}. Check the path.") from error
-    except UnicodeDecodeError as error:
-        raise GridError(f"the grid {path} is not UTF-8: convert it to UTF-8.") from error
-    except tomllib.TOMLDecodeError as error:
-        raise GridError(f"the grid {path} is not TOML ({error}): correct it.") from error
+    content, text = read_toml(path, "the grid", GridError, "Check the path.")
     tables = {kind: content.pop(kind) for kind in _KEYS if kind in content}
     tables = {"datasets": {}, "methods": {}} | tables
     return Grid(**tables, common=content, place=f"the grid {path}", lines=_lines_of(text))
@@ -211,7 +204,7 @@ def read_grid(path: Path) -> Grid:
 
 def _lines_of(text: str) -> dict[tuple[str, ...], int]:
     """The line on which each value of TOML ends, by the names that lead to it."""
-    lines, found = text.splitlines(), dict[tuple[str, ...], int]()
+    lines, found = text.split("\n"), dict[tuple[str, ...], int]()
     for number in range(1, len(lines) + 1):
         with suppress(tomllib.TOMLDecodeError):  # in the middle of a value
             for names in _names_in(tomllib.loads("\n".join(lines[:number]))):
@@ -226,10 +219,17 @@ def _names_in(table: Table) -> Iterator[tuple[str, ...]]:
             yield from ((name, *names) for names in _names_in(value))
 
 
+def _values_in(value: Any) -> Iterator[tuple[tuple[str, ...], Any]]:
+    """The values of a table, however deep, by the names that lead to each; any other value by no name."""
+    if not isinstance(value, Mapping):
+        yield (), value
+        return
+    for name, each in value.items():
+        yield from (((name, *names), inner) for names, inner in _values_in(each))
+
+
 def look_up_all(
-    cells: Mapping[str, Cell],
-    open_retriever: OpenRetriever = open_retriever,
-    place_of: Callable[[str, str], str] = lambda cell, setting: "",
+    cells: Mapping[str, Cell], place_of: Callable[[str, str], str] = lambda cell, setting: ""
 ) -> dict[str, ReadyCell]:
     """Find out all that can be wrong with any cell before the first model is loaded; see `look_up`.
 
@@ -239,12 +239,11 @@ def look_up_all(
     Raises:
         GridError: as for `look_up`, with the name of the cell.
     """
-    read_once, load_once = cache(read_dataset), cache(load_encoder)
-    open_once = cast(OpenRetriever, cache(open_retriever))
+    load_once: Load = cache(lambda function, *given: function(*given))
     ready = {}
     for name, cell in cells.items():
         with _named(name, partial(place_of, name)):
-            ready[name] = look_up(cell, read_once, open_once, load_once)
+            ready[name] = look_up(cell, load_once)
     return ready
 
 

@@ -141,13 +141,16 @@ async def evaluate(
     Raises:
         RunFolderError: the folder can't be used for this cell.
         MissingAbility: models or index do not meet the method's needs.
-        TooManyFailures: see `ask_all`.
+        TooManyFailures: see `_ask_all`.
     """
     with _opened(ready, folder, load_models, terms) as (engine, writer, before):
         standing = Standing.of(len(ready.questions), ready.scoring.names, before.records)
         done = {record.id for record in before.records}
         left = {number: each for number, each in ready.questions.items() if each.question.id not in done}
-        await ask_all(engine, left, ready, writer, standing, terms, progress)
+        progress(standing)
+        _check_failures(standing, terms.max_failures)
+        if engine is not None:
+            await _ask_all(engine, left, ready, writer, standing, terms, progress)
         return read_run(folder)
 
 
@@ -205,14 +208,14 @@ class Attempt:
 _Outcome = Outcome[Attempt, Result]
 
 
-async def ask_all(
-    engine: Engine | None,
+async def _ask_all(
+    engine: Engine,
     questions: Chosen,
     ready: ReadyCell,
     writer: RunWriter,
     standing: Standing,
-    terms: Terms = Terms(),
-    progress: Progress = lambda standing: None,
+    terms: Terms,
+    progress: Progress,
 ) -> None:
     """Ask `questions`, those of a run that are not finished yet, and keep each as soon as it is.
 
@@ -220,7 +223,6 @@ async def ask_all(
     other questions would meet, too, ends the run, and no question is kept as failed for it.
 
     Args:
-        engine: None where there is no question.
         standing: of the run before; kept up to date.
         ready: says how many questions are in flight: it changes speed, and the seconds that each waits for
             the others, never answers.
@@ -232,8 +234,6 @@ async def ask_all(
         RequestRefused: the server refused two questions, and none of the run has been answered.
         RunFolderError: the folder can't be written any more.
     """
-    progress(standing)
-    _check_failures(standing, terms.max_failures)
 
     def listen(event: AnyEvent) -> None:
         if isinstance(event, Noted) and event.name == "retry":
@@ -269,8 +269,7 @@ async def ask_all(
             keep(refused)
 
 
-async def _answer(engine: Engine | None, attempt: Attempt) -> Result:
-    assert engine is not None, "a question is left, so that there are models"
+async def _answer(engine: Engine, attempt: Attempt) -> Result:
     retriever = engine.retriever
     if isinstance(retriever, GoldRetrievers):
         retriever = retriever.of(attempt.example)

@@ -2,8 +2,8 @@
 questions that make them.
 """
 
-from collections.abc import Iterator, Mapping, Sequence
-from dataclasses import dataclass
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, replace
 from itertools import combinations
 
 from askance.core.errors import InputError, UnknownName
@@ -93,8 +93,10 @@ def compare_group(
     Raises:
         UnknownName: a metric that a run has no score in.
     """
-    chosen = _chosen_metrics(group, metrics)
-    pairs = list(_pairs(len(group.runs), base, all_pairs))
+    chosen, places = _chosen_metrics(group, metrics), range(len(group.runs))
+    pairs = [(at, base) for at in places if at != base]
+    if all_pairs:
+        pairs = [(later, earlier) for earlier, later in combinations(places, 2)]
     return Comparisons(
         dataset=group.dataset,
         num_questions=max(len(run.records) for run in group.runs),
@@ -114,88 +116,62 @@ def compare_group(
     )
 
 
-def _pairs(num_runs: int, base: int, all_pairs: bool) -> Iterator[tuple[int, int]]:
-    if all_pairs:
-        return ((later, earlier) for earlier, later in combinations(range(num_runs), 2))
-    return ((at, base) for at in range(num_runs) if at != base)
-
-
 def _chosen_metrics(group: RunGroup, wanted: Sequence[str]) -> tuple[str, ...]:
-    shared = [
-        metric
-        for metric in group.runs[0].settings.metrics
-        if all(scores_of(run.records, metric) for run in group.runs)
-    ]
+    first, runs = group.runs[0], group.runs
+    shared = [name for name in first.settings.metrics if all(scores_of(run.records, name) for run in runs)]
     for metric in wanted:
         if metric not in shared:
-            place = (
-                f"in the runs over {group.dataset} (`askance eval` with --metric scores a run by another one)"
-            )
-            raise UnknownName("metric", metric, shared, place=place)
-    if wanted:
-        return tuple(dict.fromkeys(wanted))
-    main = [metric for metric in main_metrics(group.runs[0]) if metric in shared]
-    return tuple(main or shared[:1])
+            remedy = "`askance eval` with --metric scores a run by another one"
+            raise UnknownName("metric", metric, shared, place=f"in the runs over {group.dataset} ({remedy})")
+    main = [metric for metric in main_metrics(first) if metric in shared]
+    return tuple(dict.fromkeys(wanted)) or tuple(main or shared[:1])
 
 
 def _compared(
     group: RunGroup, metric: str, pairs: Sequence[tuple[int, int]], num_questions: int
-) -> Iterator[Comparison]:
-    scores = [_scores_of_pair(group, metric, *pair) for pair in pairs]
-    gains = [{id: _gain(run[id], base[id]) for id in run} for run, base in scores]
-    ps = [sign_flip_p(list(of_pair.values())) for of_pair in gains]
-    adjusted = holm([found.p for found in ps])
-    for at, (run, base) in enumerate(pairs):
-        found = list(gains[at].values())
-        yield Comparison(
-            metric=metric,
-            run=group.names[run],
-            base=group.names[base],
-            difference=paired_difference(*scores[at]),
-            p=ps[at],
-            p_holm=adjusted[at],
-            won=sum(gain > 0 for gain in found),
-            lost=sum(gain < 0 for gain in found),
-            tied=found.count(0.0),
-            questions=tuple(_most_different(group, run, base, metric, gains[at])[:num_questions]),
-        )
+) -> list[Comparison]:
+    found = [_comparison(group, metric, *pair, num_questions) for pair in pairs]
+    adjusted = holm([each.p.p for each in found])
+    return [replace(each, p_holm=p) for each, p in zip(found, adjusted, strict=True)]
 
 
-def _scores_of_pair(
-    group: RunGroup, metric: str, run: int, base: int
-) -> tuple[dict[str, float], dict[str, float]]:
-    """The scores of the questions that the metric applies to in both runs."""
-    of_run, of_base = (scores_of(group.runs[at].records, metric) for at in (run, base))
-    shared = [id for id in of_run if id in of_base]
+def _comparison(group: RunGroup, metric: str, run: int, base: int, num_questions: int) -> Comparison:
+    """One comparison alone, over the questions that the metric applies to in both runs."""
+    name, base_name = group.names[run], group.names[base]
+    of_both = group.runs[run], group.runs[base]
+    scores, base_scores = (scores_of(each.records, metric) for each in of_both)
+    shared = [id for id in scores if id in base_scores]
     if not shared:
         raise InputError(
-            f"{group.names[run]} and {group.names[base]} have a score in {metric} for no question in common: "
-            "choose another --metric."
+            f"{name} and {base_name} have a score in {metric} for no question in common: choose another "
+            "--metric."
         )
-    return {id: of_run[id] for id in shared}, {id: of_base[id] for id in shared}
-
-
-def _gain(score: float, base_score: float) -> float:
-    gain = score - base_score
-    return gain if abs(gain) > _ROUNDING else 0.0
-
-
-def _most_different(
-    group: RunGroup, run: int, base: int, metric: str, gains: Mapping[str, float]
-) -> list[QuestionDifference]:
-    """The questions whose scores differ, the greatest differences first."""
-    of_run, of_base = ({record.id: record for record in group.runs[at].records} for at in (run, base))
-    ids = sorted((id for id in gains if gains[id]), key=lambda id: -abs(gains[id]))
-    pairs = [(of_run[id], of_base[id]) for id in ids]
-    return [
-        QuestionDifference(
-            own.id,
-            own.question,
-            own.golds,
-            own.short,
-            other.short,
-            own.scores[metric] or 0.0,
-            other.scores[metric] or 0.0,
-        )
-        for own, other in pairs
-    ]
+    scores, base_scores = ({id: each[id] for id in shared} for each in (scores, base_scores))
+    exact = {id: scores[id] - base_scores[id] for id in shared}
+    gains = {id: gain if abs(gain) > _ROUNDING else 0.0 for id, gain in exact.items()}
+    most = sorted(filter(gains.get, gains), key=lambda id: -abs(gains[id]))[:num_questions]
+    records, base_records = ({record.id: record for record in each.records} for each in of_both)
+    p = sign_flip_p(list(gains.values()))
+    return Comparison(
+        metric=metric,
+        run=name,
+        base=base_name,
+        difference=paired_difference(scores, base_scores),
+        p=p,
+        p_holm=p.p,
+        won=sum(gain > 0 for gain in gains.values()),
+        lost=sum(gain < 0 for gain in gains.values()),
+        tied=list(gains.values()).count(0.0),
+        questions=tuple(
+            QuestionDifference(
+                id,
+                records[id].question,
+                records[id].golds,
+                records[id].short,
+                base_records[id].short,
+                scores[id],
+                base_scores[id],
+            )
+            for id in most
+        ),
+    )

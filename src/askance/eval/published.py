@@ -12,12 +12,12 @@ from typing import Any
 
 from askance.eval.run_groups import RunGroup
 from askance.eval.summaries import RunSummary
-from askance.eval.tables import NONE, ResultTable, counted, label
+from askance.eval.tables import counted
 
 
-@dataclass(frozen=True, slots=True)
+@dataclass(frozen=True, slots=True, kw_only=True)
 class Published:
-    """One row of a paper's table.
+    """One row of a paper's table, or of our runs beside it.
 
     Attributes:
         method: as printed; `counterpart` is the method of askance that it is, as tables name it, or empty.
@@ -26,15 +26,21 @@ class Published:
     """
 
     paper: str
-    arxiv: str
-    table: str
+    arxiv: str = ""
+    table: str = ""
     corpus: str
     dataset: str
     num_questions: int
     model: str
     method: str
-    counterpart: str
+    counterpart: str = ""
     scores: Mapping[str, float]
+
+    @property
+    def source(self) -> str:
+        """Where the row is from and what it is of, a line each."""
+        place = f"{self.paper} (arXiv {self.arxiv}), {self.table}" if self.arxiv else self.paper
+        return "\n".join((place, self.model, self.corpus, counted(self.num_questions)))
 
 
 def published(dataset: str) -> tuple[Published, ...]:
@@ -71,45 +77,39 @@ def caveats(dataset: str) -> tuple[str, ...]:
     return tuple(dict.fromkeys(found))
 
 
-def published_table(group: RunGroup, summaries: Sequence[RunSummary]) -> ResultTable | None:
-    """Our runs first, then the papers of the same dataset; means without intervals, which papers do not give.
-    None where no paper is known.
+def metrics_of(dataset: str) -> tuple[str, ...]:
+    """What the rows of a dataset have scores in; searches come last."""
+    names = dict.fromkeys(name for row in published(dataset) for name in row.scores)
+    return *(name for name in names if name != "searches"), "searches"
+
+
+def with_ours(group: RunGroup, summaries: Sequence[RunSummary]) -> dict[str, list[Published]]:
+    """The rows by source: our runs first, then the papers over the same dataset.
+
+    There are none where no paper is known. Scores are means without intervals, which papers do not give.
     """
-    printed = published(group.runs[0].settings.dataset_name)
+    dataset = group.runs[0].settings.dataset_name
+    printed, ours = published(dataset), []
     if not printed:
-        return None
-    metrics = list(dict.fromkeys(name for row in printed for name in row.scores if name != "searches"))
-    rows = []
+        return {}
     for name, run, summary in zip(group.names, group.runs, summaries, strict=True):
-        index, model = Path(run.settings.index).name, run.settings.models.get("answer", "")
-        corpus = f"index {index}" if index else "no index"
-        means = {metric: found.mean for metric, found in summary.metrics.items()}
-        source = _source("This report", model, corpus, len(run.records))
-        rows.append((source, name, *_cells(means | {"searches": summary.costs.searches}, metrics)))
-    sources = [source for source, *_ in rows]
-    rows.sort(key=lambda row: sources.index(row[0]))
-    for each in printed:
-        place = f"{each.paper} (arXiv {each.arxiv}), {each.table}"
-        source = _source(place, each.model, each.corpus, each.num_questions)
-        method = f"{each.method}, here {each.counterpart}" if each.counterpart else each.method
-        rows.append((source, method, *_cells(each.scores, metrics)))
-    return ResultTable(
-        "Published numbers",
-        ("source, model, corpus", "method", *map(label, metrics), "searches"),
-        tuple(rows),
-        num_text_columns=2,
-        note="“Here” names askance's method, in the reading of the paper or of its authors' code: our own "
-        "reading of a method is not what they measured.",
-        is_grouped=True,
-    )
-
-
-def _source(place: str, model: str, corpus: str, num_questions: int) -> str:
-    return "\n".join((place, model, corpus, counted(num_questions)))
-
-
-def _cells(scores: Mapping[str, float], metrics: Sequence[str]) -> list[str]:
-    return [f"{scores[name]:.3f}" if name in scores else NONE for name in (*metrics, "searches")]
+        index, means = Path(run.settings.index).name, {"searches": summary.costs.searches}
+        means |= {metric: found.mean for metric, found in summary.metrics.items()}
+        ours.append(
+            Published(
+                paper="This report",
+                corpus=f"index {index}" if index else "no index",
+                dataset=dataset,
+                num_questions=len(run.records),
+                model=run.settings.models.get("answer", ""),
+                method=name,
+                scores=means,
+            )
+        )
+    rows: dict[str, list[Published]] = {}
+    for row in (*ours, *printed):
+        rows.setdefault(row.source, []).append(row)
+    return rows
 
 
 def _results(dataset: str) -> Iterator[tuple[Mapping[str, Any], Mapping[str, Any]]]:

@@ -20,15 +20,7 @@ from askance.eval.readings import DEFAULT_READING, ReadingName
 from askance.loading import DEFAULT_RETRIEVER
 from askance.runtime.checksum import sealed
 
-_PACKAGES = (
-    "numpy",
-    "torch",
-    "transformers",
-    "xllamacpp",
-    "tantivy",
-    "sentence-transformers",
-    "httpx2",
-)
+_PACKAGES = ("numpy", "torch", "transformers", "xllamacpp", "tantivy", "sentence-transformers", "httpx2")
 
 
 @dataclass(frozen=True, slots=True)

@@ -16,8 +16,9 @@ import gzip
 import json
 import zlib
 from collections.abc import Iterable, Iterator, Mapping, Sequence
-from contextlib import ExitStack, contextmanager
+from contextlib import AbstractContextManager, ExitStack, closing, contextmanager
 from dataclasses import dataclass, field, replace
+from operator import attrgetter
 from pathlib import Path
 from typing import TypeVar
 
@@ -38,9 +39,10 @@ from askance.runtime.trace_file import parse_trace, trace_text
 T = TypeVar("T")
 FORMAT, SCHEMA_VERSION = "askance-run", 1
 SETTINGS, RECORDS, TRACES, LOCK = "settings.json", "records.jsonl", "traces.jsonl.gz", "lock"
-# Fast, and small enough: the prompts of a trace repeat each other.
+# This level is fast, and the traces are small enough: the prompts of a trace repeat each other.
 _GZIP_LEVEL = 1
 _DAMAGED = "The file is damaged: restore it, or name another folder."
+_CHECK = "Check the path."
 _SETTINGS, _RECORD = TypeAdapter(Settings), TypeAdapter(Record)
 
 
@@ -63,7 +65,12 @@ class RecordedRun:
         Raises:
             RunFolderError: it can't be read.
         """
-        return _trace(self.folder, record)
+        (member,) = _members(self.folder, [record])
+        try:
+            text = gzip.decompress(member).decode()
+        except (OSError, EOFError, zlib.error, ValueError) as error:  # only in a run without checksums
+            raise _bad_trace(self.folder, record, str(error)) from error
+        return parse_trace(text, f"{self.folder / TRACES}, question {record.id}")
 
     def answer(self, record: Record) -> Answer | None:
         """The answer of one question with its citations; None where it failed. Errors as for `trace`."""
@@ -83,7 +90,7 @@ def read_run(folder: Path) -> RecordedRun:
     """
     settings = _read_settings(folder)
     records, _ = read_records(folder)
-    return RecordedRun(folder, settings, tuple(sorted(records, key=lambda record: record.number)))
+    return RecordedRun(folder, settings, tuple(sorted(records, key=attrgetter("number"))))
 
 
 def read_records(folder: Path) -> tuple[list[Record], int]:
@@ -98,19 +105,14 @@ def read_records(folder: Path) -> tuple[list[Record], int]:
         if (folder / TRACES).exists():
             raise RunFolderError(f"{path} is missing: restore it, or name another folder.")
         return [], 0
-    try:
-        lines, size_bytes = unsealed_lines(path.read_bytes(), old=b'{"number": ')
-    except OSError as error:
-        raise _unreadable(path, error) from error
-    except DamagedLine as error:
-        raise RunFolderError(f"{path}, line {error.number}: {error}. {_DAMAGED}") from error
+    lines, size_bytes = sealed_lines(path, (b'{"number": ',), _DAMAGED)
     records: dict[str, Record] = {}
-    for at, line in enumerate(lines, start=1):
-        record = _validated(_RECORD, line, f"{path}, line {at}")
+    for place, line in lines:
+        record = validated(_RECORD, line, place, _DAMAGED)
         if record.id in records:
             before = list(records).index(record.id) + 1
             raise RunFolderError(
-                f"{path}, line {at}: the question {record.id!r} is on line {before} already. {_DAMAGED}"
+                f"{place}: the question {record.id!r} is on line {before} already. {_DAMAGED}"
             )
         records[record.id] = record
     for _ in _members(folder, records.values()):
@@ -118,16 +120,62 @@ def read_records(folder: Path) -> tuple[list[Record], int]:
     return list(records.values()), size_bytes
 
 
-def _read_settings(folder: Path) -> Settings:
-    path = folder / SETTINGS
+def sealed_lines(path: Path, old: tuple[bytes, ...], remedy: str) -> tuple[list[tuple[str, bytes]], int]:
+    """The lines of a file that only grows, each led by its place, and how many bytes of the file are whole.
+
+    Args:
+        old: what a line begins with that was written before there were checksums.
+        remedy: what to do about a damaged file.
+
+    Raises:
+        RunFolderError: the file can't be read, or a line is damaged.
+    """
     try:
-        content = json.loads(unsealed(path.read_bytes(), old=b"{\n"))
-    except FileNotFoundError as error:
+        with refusals_told(f"read {path}", _CHECK):
+            lines, size_bytes = unsealed_lines(path.read_bytes(), old=old)
+    except DamagedLine as error:
+        raise RunFolderError(f"{path}, line {error.number}: {error}. {remedy}") from error
+    return [(f"{path}, line {number}", line) for number, line in enumerate(lines, start=1)], size_bytes
+
+
+def validated(kind: TypeAdapter[T], content: str | bytes, place: str, remedy: str) -> T:
+    """The record that a file holds as JSON in this place; errors are those of `sealed_lines`."""
+    try:
+        return kind.validate_json(content)
+    except ValidationError as error:
+        first = error.errors(include_url=False)[0]
+        field = ".".join(map(str, first["loc"]))
+        where = f", field {field}" if field else ""
+        raise RunFolderError(f"{place}{where}: {first['msg']}. {remedy}") from error
+
+
+@contextmanager
+def refusals_told(doing: str, remedy: str) -> Iterator[None]:
+    """Tell what the operating system refuses, or another process holds, as an error about a run.
+
+    Args:
+        doing: what can't be done.
+        remedy: what to do about it, unless another process does the same.
+    """
+    try:
+        yield
+    except BlockingIOError as error:
         raise RunFolderError(
-            f"{folder} holds no run (no {SETTINGS}): name the folder that `askance eval --out` wrote."
+            f"can't {doing}: another process is writing there. Wait until it has ended."
         ) from error
     except OSError as error:
-        raise _unreadable(path, error) from error
+        raise RunFolderError(f"can't {doing}: {error.strerror}. {remedy}") from error
+
+
+def _read_settings(folder: Path) -> Settings:
+    path = folder / SETTINGS
+    if not path.exists():
+        raise RunFolderError(
+            f"{folder} holds no run (no {SETTINGS}): name the folder that `askance eval --out` wrote."
+        )
+    try:
+        with refusals_told(f"read {path}", _CHECK):
+            content = json.loads(unsealed(path.read_bytes(), old=b"{\n"))
     except ValueError as error:
         raise RunFolderError(f"{path}, line 1: {error}. {_DAMAGED}") from error
     if not isinstance(content, dict) or content.pop("format", None) != FORMAT:
@@ -138,26 +186,7 @@ def _read_settings(folder: Path) -> Settings:
             f"the run {folder} has schema {schema!r}, this version reads {SCHEMA_VERSION}: use the askance "
             f"that wrote it ({content.get('askance')})."
         )
-    return _validated(_SETTINGS, json.dumps(content), str(path))
-
-
-def _validated(kind: TypeAdapter[T], content: str | bytes, place: str) -> T:
-    try:
-        return kind.validate_json(content)
-    except ValidationError as error:
-        first = error.errors(include_url=False)[0]
-        field = ".".join(map(str, first["loc"]))
-        where = f", field {field}" if field else ""
-        raise RunFolderError(f"{place}{where}: {first['msg']}. {_DAMAGED}") from error
-
-
-def _trace(folder: Path, record: Record) -> tuple[AnyEvent, ...]:
-    (member,) = _members(folder, [record])
-    try:
-        text = gzip.decompress(member).decode()
-    except (OSError, EOFError, zlib.error, ValueError) as error:  # in a run from before there were checksums
-        raise _bad_trace(folder, record, str(error)) from error
-    return parse_trace(text, f"{folder / TRACES}, question {record.id}")
+    return validated(_SETTINGS, json.dumps(content), str(path), _DAMAGED)
 
 
 def _members(folder: Path, records: Iterable[Record]) -> Iterator[bytes]:
@@ -165,20 +194,17 @@ def _members(folder: Path, records: Iterable[Record]) -> Iterator[bytes]:
     path, left = folder / TRACES, list(records)
     if not left:
         return
-    try:
-        with path.open("rb") as file:
-            for record in left:
-                file.seek(record.trace_at)
-                member = file.read(record.trace_bytes)
-                if len(member) < record.trace_bytes:
-                    raise _bad_trace(folder, record, "it ends before that trace does")
-                if record.trace_checksum and checksum(member) != record.trace_checksum:
-                    raise _bad_trace(folder, record, "its checksum is not that of its content")
-                yield member
-    except FileNotFoundError as error:
-        raise RunFolderError(f"{path} is missing: restore it, for the traces are nowhere else.") from error
-    except OSError as error:
-        raise _unreadable(path, error) from error
+    if not path.exists():
+        raise RunFolderError(f"{path} is missing: restore it, for the traces are nowhere else.")
+    with refusals_told(f"read {path}", _CHECK), path.open("rb") as file:
+        for record in left:
+            file.seek(record.trace_at)
+            member = file.read(record.trace_bytes)
+            if len(member) < record.trace_bytes:
+                raise _bad_trace(folder, record, "it ends before that trace does")
+            if record.trace_checksum and checksum(member) != record.trace_checksum:
+                raise _bad_trace(folder, record, "its checksum is not that of its content")
+            yield member
 
 
 def _bad_trace(folder: Path, record: Record, problem: str) -> RunFolderError:
@@ -188,22 +214,13 @@ def _bad_trace(folder: Path, record: Record, problem: str) -> RunFolderError:
     )
 
 
-def _unreadable(path: Path, error: OSError) -> RunFolderError:
-    return RunFolderError(f"can't read {path}: {error.strerror}. Check the path.")
-
-
+@dataclass(frozen=True, slots=True)
 class RunWriter:
     """Adds finished questions to a run; see `open_run`."""
 
-    def __init__(self, folder: Path, kept: Sequence[Record], size_bytes: int) -> None:
-        end_of_traces = max((record.trace_at + record.trace_bytes for record in kept), default=0)
-        self._folder = folder
-        self._records = AppendOnlyFile(folder / RECORDS, size_bytes)
-        try:
-            self._traces = AppendOnlyFile(folder / TRACES, end_of_traces)
-        except OSError:
-            self._records.close()
-            raise
+    folder: Path
+    records: AppendOnlyFile
+    traces: AppendOnlyFile
 
     def add(self, finished: Sequence[tuple[Record, Trace]]) -> None:
         """Keep questions with their traces; all of them are on the disk when this returns.
@@ -211,25 +228,16 @@ class RunWriter:
         Raises:
             RunFolderError: they can't be written; what was there before is as it was.
         """
+        kept = "What was finished before is kept; make room, and run the same command again to go on."
         blobs = [gzip.compress(trace_text(trace).encode(), _GZIP_LEVEL, mtime=0) for _, trace in finished]
-        try:
-            at = self._traces.append(blobs)
+        with refusals_told(f"write to the run {self.folder}", kept):
+            at = self.traces.append(blobs)
             lines = []
             for (record, _), blob in zip(finished, blobs, strict=True):
                 placed = replace(record, trace_at=at, trace_bytes=len(blob), trace_checksum=checksum(blob))
                 lines.append(placed.line)
                 at += len(blob)
-            self._records.append(lines)
-        except OSError as error:
-            raise RunFolderError(
-                f"can't write to the run {self._folder}: {error.strerror}. What was finished before is kept; "
-                "make room, and run the same command again to go on."
-            ) from error
-
-    def close(self) -> None:
-        """Nothing can be added any more."""
-        self._records.close()
-        self._traces.close()
+            self.records.append(lines)
 
 
 @contextmanager
@@ -240,16 +248,16 @@ def claimed(folder: Path) -> Iterator[None]:
         RunFolderError: it can't be written, holds something else, or another process writes to it.
     """
     with ExitStack() as stack:
-        try:
-            _check_ours(folder)
+        with _writing(folder):
+            names = {path.name for path in folder.iterdir()} if folder.is_dir() else set()
+            # Records and traces without settings are of nobody knows what.
+            foreign = sorted(names - {LOCK, _incoming(folder / SETTINGS).name})
+            if foreign and SETTINGS not in names:
+                raise RunFolderError(
+                    f"won't begin a run in {folder}: it holds other files ({foreign[0]}) and no run; name a "
+                    "new or an empty folder."
+                )
             stack.enter_context(locked_folder(folder, LOCK))
-        except BlockingIOError as error:
-            raise RunFolderError(
-                f"the run {folder} is being written by another process: wait until it has ended, or name "
-                "another --out."
-            ) from error
-        except OSError as error:
-            raise _unwritable(folder, error) from error
         yield
 
 
@@ -275,74 +283,59 @@ def open_run(
         RunFolderError: the folder can't be written, or holds a run with other settings.
     """
     wanted = {example.question.id: example for example in examples}
-    try:
-        before = _read_settings(folder) if (folder / SETTINGS).exists() else settings
-        _check_same(folder, before, settings)
-        found, size_bytes = read_records(folder)
-        _check_questions(folder, found, wanted)
-        going_on = [record for record in found if not (retry_failures and record.is_failure)]
-        kept = [_scored(folder, record, wanted[record.id], scoring) for record in going_on]
-        if kept != found:
-            content = b"".join(record.line for record in kept)
-            _replace(folder / RECORDS, content)
-            size_bytes = len(content)
-        _write_settings(folder, continued(before, settings, is_finished=len(kept) == len(wanted)))
-        writer = RunWriter(folder, kept, size_bytes)
-    except OSError as error:
-        raise _unwritable(folder, error) from error
-    try:
-        yield writer, RecordedRun(folder, settings, tuple(kept))
-    finally:
-        writer.close()
+    with ExitStack() as stack:
+        with _writing(folder):
+            before = _read_settings(folder) if (folder / SETTINGS).exists() else settings
+            found, size_bytes = read_records(folder)
+            run = RecordedRun(folder, settings, tuple(found))
+            _check_same(run, before, wanted)
+            going_on = [record for record in found if not (retry_failures and record.is_failure)]
+            kept = [_scored(run, record, wanted[record.id], scoring) for record in going_on]
+            if kept != found:
+                content = b"".join(record.line for record in kept)
+                _replace(folder / RECORDS, content)
+                size_bytes = len(content)
+            _write_settings(folder, continued(before, settings, is_finished=len(kept) == len(wanted)))
+            end_of_traces = max((record.trace_at + record.trace_bytes for record in kept), default=0)
+            records = stack.enter_context(closing(AppendOnlyFile(folder / RECORDS, size_bytes)))
+            traces = stack.enter_context(closing(AppendOnlyFile(folder / TRACES, end_of_traces)))
+        yield RunWriter(folder, records, traces), replace(run, records=tuple(kept))
 
 
-def _scored(folder: Path, record: Record, example: Example, scoring: Scoring) -> Record:
+def _scored(run: RecordedRun, record: Record, example: Example, scoring: Scoring) -> Record:
     """The record read and scored in this way; that of the settings may not be its own yet, after a kill."""
     if tuple(record.scores) == scoring.names and record.reading == scoring.reading.name:
         return record
-    events = _trace(folder, record)
+    events = run.trace(record)
     answer, scores = scoring.judge(example, last_answer(events), events)
     return replace(record, short=answer.short, scores=scores, reading=scoring.reading.name)
 
 
-def _unwritable(folder: Path, error: OSError) -> RunFolderError:
-    return RunFolderError(f"can't write a run in {folder}: {error.strerror}; name another --out.")
-
-
-def _check_ours(folder: Path) -> None:
-    names = {path.name for path in folder.iterdir()} if folder.is_dir() else set()
-    # Records and traces without settings are of nobody knows what.
-    foreign = sorted(names - {LOCK, _incoming(folder / SETTINGS).name})
-    if foreign and SETTINGS not in names:
-        raise RunFolderError(
-            f"won't begin a run in {folder}: it holds other files ({foreign[0]}) and no run; name a new or "
-            "an empty folder."
-        )
-
-
-def _check_same(folder: Path, before: Settings, now: Settings) -> None:
-    found = differences(before, now)
+def _check_same(run: RecordedRun, before: Settings, wanted: Mapping[str, Example]) -> None:
+    """Raise `RunFolderError` unless settings and questions of the run are those that are wanted now."""
+    found = differences(before, run.settings)
     if found:
         raise RunFolderError(
-            f"the run {folder} was begun with other settings ({'; '.join(found)}): name another --out, or "
-            "the same settings."
+            f"the run {run.folder} was begun with other settings ({'; '.join(found)}): name another --out, "
+            "or the same settings."
         )
-
-
-def _check_questions(folder: Path, records: Sequence[Record], wanted: Mapping[str, Example]) -> None:
-    for record in records:
+    for record in run.records:
         example = wanted.get(record.id)
         if example is None:
             raise RunFolderError(
-                f"the run {folder} has {len(records)} finished questions, of which {record.id!r} is not "
-                "asked for now: ask for at least the same questions, or name another --out."
+                f"the run {run.folder} has {len(run.records)} finished questions, of which {record.id!r} is "
+                "not asked for now: ask for at least the same questions, or name another --out."
             )
         field = differing_field(record, example)
         if field:
             raise RunFolderError(
-                f"the run {folder} has the question {record.id!r} with another {field} "
+                f"the run {run.folder} has the question {record.id!r} with another {field} "
                 f"({getattr(record, field)!r}) than the dataset has now: name another --out."
             )
+
+
+def _writing(folder: Path) -> AbstractContextManager[None]:
+    return refusals_told(f"write a run in {folder}", "Name another --out.")
 
 
 def _write_settings(folder: Path, settings: Settings) -> None:

@@ -3,7 +3,7 @@ settings that differ.
 """
 
 import re
-from collections.abc import Callable, Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
 
@@ -68,7 +68,7 @@ class RunGroup:
         """The settings that differ, without knobs that only one method has or that names tell."""
         told = [_told_settings(run.settings) for run in self.whole]
         keys = dict.fromkeys(key for settings in told for key in settings)
-        found = [self._differing(key, [settings.get(key) for settings in told]) for key in keys]
+        found = [self._differing(key, told) for key in keys]
         return tuple(each for each in found if len(each.values) > 1 and not each.is_told_by_names)
 
     @property
@@ -81,11 +81,11 @@ class RunGroup:
             if all(run.settings.knobs.get(knob, value) == value for run in self.whole)
         }
 
-    def _differing(self, setting: str, values: Sequence[str | None]) -> Differing:
+    def _differing(self, setting: str, told: Sequence[Mapping[str, str]]) -> Differing:
         names: dict[str, list[str]] = {}
-        for name, value in zip(self.names, values, strict=True):
-            if value is not None or not setting.startswith("knob "):
-                names.setdefault(value or "none", []).append(name)
+        for name, settings in zip(self.names, told, strict=True):
+            if setting in settings or not setting.startswith("knob "):
+                names.setdefault(settings.get(setting) or "none", []).append(name)
         return Differing(setting, tuple((_shortened(value), tuple(runs)) for value, runs in names.items()))
 
 
@@ -145,10 +145,10 @@ def _share_questions(first: RecordedRun, second: RecordedRun) -> bool:
 
 def _group(whole: Sequence[RecordedRun], common: bool) -> RunGroup:
     runs = tuple(whole)
-    if len(whole) > 1 and common:
-        runs = _narrowed(whole)
-    elif len(whole) > 1:
-        _check_same_questions(whole)
+    if len(runs) > 1:
+        if not common:
+            _check_same_questions(runs)
+        runs = _narrowed(runs)
     return RunGroup(tuple(whole), runs, names_of(whole))
 
 
@@ -218,16 +218,13 @@ def names_of(runs: Sequence[RecordedRun]) -> tuple[str, ...]:
     """The method with its profile and the knobs that other runs of it set otherwise; where that repeats, with
     what else differs; where that does, too, the folder.
     """
-    choices: tuple[Callable[[RecordedRun], str], ...] = (
-        lambda run: _brief(run.settings, runs),
-        lambda run: _distinguished(run, runs),
-        lambda run: run.folder.resolve().name,
+    choices = (
+        [_brief(run.settings, runs) for run in runs],
+        [_distinguished(run, runs) for run in runs],
+        [run.folder.resolve().name for run in runs],
+        [str(run.folder) for run in runs],
     )
-    for choose in choices:
-        names = tuple(choose(run) for run in runs)
-        if len(set(names)) == len(runs):
-            return names
-    return tuple(str(run.folder) for run in runs)
+    return next(tuple(names) for names in choices if len(set(names)) == len(runs))
 
 
 def _distinguished(run: RecordedRun, runs: Sequence[RecordedRun]) -> str:

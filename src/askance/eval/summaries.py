@@ -143,8 +143,12 @@ def main_metrics(run: RecordedRun) -> tuple[str, ...]:
     Where none of these was recorded, it is the first metric that was; none where no metric has a score.
     """
     recorded = [name for name in run.settings.metrics if scores_of(run.records, name)]
-    special = _special(run)
-    wanted = [special] if special else ["f1", "exact_match"]
+    tasks = {record.task for record in run.records}
+    wanted = ["f1", "exact_match"]
+    if len(scores_of(run.records, "str_em")) == len(run.records):
+        wanted = ["str_em"]
+    elif len(tasks) == 1 and tasks <= _OF_CLOSED_TASKS.keys():
+        wanted = [_OF_CLOSED_TASKS[tasks.pop()]]
     return tuple(name for name in wanted if name in recorded) or tuple(recorded[:1])
 
 
@@ -168,14 +172,6 @@ def costs_of(records: Sequence[Record], prices: Prices | None = None) -> Costs:
         price=None if prices is None else statistics.fmean(cost(usage, prices) for usage in usages),
         is_upper_bound=any(usage.is_upper_bound for usage in usages),
     )
-
-
-def _special(run: RecordedRun) -> str:
-    """The metric made for questions as all of these are; empty if there is none."""
-    tasks = {record.task for record in run.records}
-    if len(scores_of(run.records, "str_em")) == len(run.records):
-        return "str_em"
-    return _OF_CLOSED_TASKS.get(tasks.pop(), "") if len(tasks) == 1 else ""
 
 
 def _intervals(records: Sequence[Record], metrics: Iterable[str]) -> dict[str, MeanInterval]:

@@ -1,12 +1,12 @@
 """The tables of runs, as text: the same on the terminal, in Markdown and on a page."""
 
 import re
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 
 from askance.eval.compare import MOST_ENUMERATED, MeanInterval
 from askance.eval.paired_runs import Comparison, Comparisons
-from askance.eval.summaries import PartSummary, RunSummary, reading_told
+from askance.eval.summaries import Costs, PartSummary, RunSummary, reading_told
 
 NONE = "–"
 _TAG = re.compile(r"<(?=[A-Za-z/!?])")
@@ -15,6 +15,16 @@ _P = (
     "p: paired permutation test; all choices of signs where at most "
     f"{MOST_ENUMERATED} questions differ, otherwise 10,000 of them"
 )
+
+_COSTS: Mapping[str, Callable[[Costs], str]] = {
+    "searches": lambda costs: f"{costs.searches:.2f}",
+    "tokens computed": lambda costs: costs.computed_text,
+    "generated": lambda costs: f"{costs.tokens_generated:,.0f}",
+    "reused": lambda costs: f"{costs.tokens_reused:,.0f}",
+    "median s": lambda costs: f"{costs.median_seconds:.2f}",
+    "p95 s": lambda costs: f"{costs.p95_seconds:.2f}",
+}
+"""The columns of the costs, each with what its cells say."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -76,10 +86,10 @@ def remarks_of(found: Comparisons) -> list[str]:
 
 def results_table(found: Comparisons) -> ResultTable:
     """What the runs are to be judged by, with intervals."""
-    headings = ["run", *_with_intervals(found.metrics), "short answer", "failed"]
+    headings = ("run", *_with_intervals(found.metrics), "short answer", "failed")
     rows = [
         (name, *_intervals(summary, found.metrics), f"{summary.share_answered:.2f}", f"{summary.failures}")
-        for name, summary in zip(found.names, found.summaries, strict=True)
+        for name, summary in _summaries(found)
     ]
     (reading, *others) = dict.fromkeys(summary.reading for summary in found.summaries)
     note = (
@@ -87,7 +97,7 @@ def results_table(found: Comparisons) -> ResultTable:
         f"{'' if others else reading_told(reading)}; intervals: bootstrap over questions. "
         "Short answer: share of questions with one."
     )
-    return ResultTable("Results", tuple(headings), tuple(rows), note=note)
+    return ResultTable("Results", headings, tuple(rows), note=note)
 
 
 def other_metrics_tables(found: Comparisons) -> Iterator[ResultTable]:
@@ -97,7 +107,7 @@ def other_metrics_tables(found: Comparisons) -> Iterator[ResultTable]:
     if others:
         rows = [
             (name, *(_mean(summary.metrics.get(metric)) for metric in others))
-            for name, summary in zip(found.names, found.summaries, strict=True)
+            for name, summary in _summaries(found)
         ]
         note = "Each over the questions that it applies to."
         yield ResultTable("Other metrics", ("run", *map(label, others)), tuple(rows), note=note)
@@ -105,49 +115,41 @@ def other_metrics_tables(found: Comparisons) -> Iterator[ResultTable]:
 
 def cost_table(found: Comparisons) -> ResultTable:
     """What a question cost; in money if there are prices."""
-    rows = []
-    for name, summary in zip(found.names, found.summaries, strict=True):
-        costs = summary.costs
-        price = [] if costs.price is None else [f"{1000 * costs.price:,.2f}"]
-        rows.append(
-            (
-                name,
-                f"{costs.searches:.2f}",
-                costs.computed_text,
-                f"{costs.tokens_generated:,.0f}",
-                f"{costs.tokens_reused:,.0f}",
-                f"{costs.median_seconds:.2f}",
-                f"{costs.p95_seconds:.2f}",
-                *price,
-            )
-        )
-    headings = ("run", "searches", "tokens computed", "generated", "reused", "median s", "p95 s")
-    price = [f"{found.currency} a 1,000 questions"] if found.currency else []
+    columns = dict(_COSTS)
+    if found.currency:
+        columns[f"{found.currency} a 1,000 questions"] = lambda costs: f"{1000 * (costs.price or 0):,.2f}"
+    rows = [
+        (name, *(cell(summary.costs) for cell in columns.values())) for name, summary in _summaries(found)
+    ]
     note = "Means, but for the seconds. Tokens computed: of prompts as far as not reused, and generated."
-    return ResultTable("Cost", (*headings, *price), tuple(rows), note=note)
+    return ResultTable("Cost", ("run", *columns), tuple(rows), note=note)
 
 
 def part_tables(found: Comparisons) -> Iterator[ResultTable]:
     """By kind and by hops, where the dataset tells them apart."""
-    by_kind = [summary.by_kind for summary in found.summaries]
-    by_hops = [summary.by_hops for summary in found.summaries]
-    for what, of_runs in (("kind", by_kind), ("hops", by_hops)):
+    for what in ("kind", "hops"):
+        parts = [
+            (name, part) for name, summary in _summaries(found) for part in getattr(summary, f"by_{what}")
+        ]
+        order = [part.part for _, part in parts]
+        parts.sort(key=lambda each: order.index(each[1].part))
         rows = [
-            (part.part, f"{part.part} ({part.num_questions})", name, *_part_cells(part, found.metrics))
-            for name, parts in zip(found.names, of_runs, strict=True)
-            for part in parts
+            (
+                f"{part.part} ({part.num_questions})",
+                name,
+                *_intervals(part, found.metrics),
+                _COSTS["searches"](part.costs),
+            )
+            for name, part in parts
         ]
         if rows:
-            order = [part for part, *_ in rows]
-            rows.sort(key=lambda row: order.index(row[0]))
             headings = (f"{what} (questions)", "run", *_with_intervals(found.metrics), "searches")
-            yield ResultTable(
-                f"By {what}", headings, tuple(row[1:] for row in rows), num_text_columns=2, is_grouped=True
-            )
+            yield ResultTable(f"By {what}", headings, tuple(rows), num_text_columns=2, is_grouped=True)
 
 
-def _part_cells(part: PartSummary, metrics: Sequence[str]) -> list[str]:
-    return [*_intervals(part, metrics), f"{part.costs.searches:.2f}"]
+def _summaries(found: Comparisons) -> Iterator[tuple[str, RunSummary]]:
+    """The summary of each run by its name."""
+    return zip(found.names, found.summaries, strict=True)
 
 
 def difference_tables(found: Comparisons) -> Iterator[ResultTable]:
@@ -207,9 +209,9 @@ def markdown(table: ResultTable) -> str:
     return "\n".join([f"**{_markdown_cell(table.title)}**", "", *lines, *note])
 
 
-def counted(num_questions: int) -> str:
+def counted(number: int, what: str = "question") -> str:
     """Such as "1 question", "2 questions"."""
-    return f"{num_questions:,} question{'s' * (num_questions != 1)}"
+    return f"{number:,} {what}{'s' * (number != 1)}"
 
 
 def signed(value: float) -> str:

@@ -163,14 +163,18 @@ def test_runs_that_can_not_be_judged(tmp_path, run):
 def test_a_second_process_and_damage_are_told(run):
     with (
         open_judgements(run.folder, "facts", {"judge": "a"}),
-        pytest.raises(RunFolderError, match="is being judged by another process"),
+        pytest.raises(
+            RunFolderError, match=r"can't write .*citations-.*: another process is writing there\. Wait until"
+        ),
     ):
         citations(run, ScriptedEntailment())
     citations(run, ScriptedEntailment())
     path, _ = lines(run, "citations")
     whole = path.read_text()
     path.write_text(whole + '{"id": 7}\n')
-    with pytest.raises(RunFolderError, match=r"line 5: no judgement. The file is damaged"):
+    with pytest.raises(
+        RunFolderError, match=r"line 5, field id: .*string\. The file is damaged: move it away"
+    ):
         citations(run, ScriptedEntailment())
     path.write_text(whole.replace("askance-judgements", "x"))
     with pytest.raises(

@@ -15,14 +15,16 @@ Deviations from paper and code:
   gives no verdict;
 - a sentence of which the model names no facts is one fact itself;
 - a fact that is told twice counts once;
-- refusals are known by how they begin (`_REFUSAL`); the code has lists of phrases for each model.
+- refusals are known by how they begin (`facts.toml`); the code has lists of phrases for each model.
 """
 
 import math
 import re
+import tomllib
 from collections.abc import Sequence
 from dataclasses import dataclass
 from functools import partial
+from pathlib import Path
 
 from askance.core.ports import Model, Retriever
 from askance.core.types import (
@@ -47,12 +49,8 @@ _BULLET = re.compile(r"^[ \t]*(?:[-*•–]|\d{1,2}[.)])[ \t]+(\S.*)$", re.MULTI
 _VERDICT = re.compile(
     r"\b(?P<denied>not[ \t]+)?(?:(?P<yes>true|supported)|(?P<no>false|unsupported))\b", re.I
 )
-_REFUSAL = re.compile(
-    r"(i['’]m|i am) (sorry|unable|not able|not aware|not familiar)|sorry|as an ai\b|"
-    r"i (can|could|do|did)( not|n['’]t)|i cannot|i have no|(there is|i found) no (such|information|record)|"
-    r"no information",
-    re.IGNORECASE,
-)
+_TEXTS = tomllib.loads(Path(__file__).with_name("facts.toml").read_text(encoding="utf-8"))
+_REFUSAL = re.compile("|".join(_TEXTS["refusals"]), re.IGNORECASE)
 
 
 def fact_judge(
@@ -102,11 +100,9 @@ class FactJudge:
         if not any(character.isalnum() for character in sentence):
             return ()
         asked = (*_field("Topic", topic), Span("\n"), *_field("Sentence", sentence))
-        prompt = _prompt(self.model, SPLIT_INSTRUCTION, asked, "Facts:")
+        prompt = _prompt(self.model, _TEXTS["split"], asked, "Facts:")
         sampling = Sampling(MOST_SPLIT_TOKENS, stop=("\nSentence:", "\nTopic:"))
-        request = GenerateRequest(prompt, sampling, key=("facts", id, "split", number))
-        written = await self._written(request)
-        return facts_in(written) or (sentence,)
+        return facts_in(await self._written(prompt, sampling, id, "split", number)) or (sentence,)
 
     async def _is_true(self, id: str, number: int, topic: str, fact: str) -> bool:
         hits = await self.retriever.search(f"{topic} {fact}", self.passages)
@@ -114,11 +110,10 @@ class FactJudge:
             return False
         prompt = self._judging_prompt(topic, fact, hits)
         sampling = Sampling(MOST_VERDICT_TOKENS, stop=("\n\n",))
-        request = GenerateRequest(prompt, sampling, key=("facts", id, "judge", number))
-        return says_true(await self._written(request))
+        return says_true(await self._written(prompt, sampling, id, "judge", number))
 
-    async def _written(self, request: GenerateRequest) -> str:
-        (written,) = await self.model.generate(request)
+    async def _written(self, prompt: Prompt, sampling: Sampling, *key: str | int) -> str:
+        (written,) = await self.model.generate(GenerateRequest(prompt, sampling, key=("facts", *key)))
         return written.text
 
     def _judging_prompt(self, topic: str, fact: str, hits: Sequence[Hit]) -> Prompt:
@@ -126,7 +121,7 @@ class FactJudge:
         for num_passages in range(len(hits), 0, -1):
             about = (*_field("Topic", topic), Span("\n"), *numbered_passages(hits[:num_passages]))
             asked = (*about, *_field("Statement", fact))
-            prompt = _prompt(self.model, JUDGE_INSTRUCTION, asked, "Verdict:")
+            prompt = _prompt(self.model, _TEXTS["judge"], asked, "Verdict:")
             if self.model.count(prompt) + MOST_VERDICT_TOKENS <= self.model.context_tokens:
                 break
         return prompt
@@ -189,21 +184,3 @@ def _prompt(model: Model, instruction: str, asked: tuple[Span, ...], cue: str) -
 
 def _field(label: str, text: str) -> tuple[Span, ...]:
     return (Span(f"{label}: "), untrusted(" ".join(text.split())))
-
-
-SPLIT_INSTRUCTION = (
-    "Take the sentence apart into the single facts that it states. Write each fact on a line of its own that "
-    'begins with "- ": a short full sentence that can be understood alone, with names in place of pronouns. '
-    "Add nothing that the sentence does not say.\n\n"
-    "Topic: Clara Schumann\n"
-    "Sentence: Born in Leipzig in 1819, she was a pianist and composer.\n"
-    "Facts:\n"
-    "- Clara Schumann was born in Leipzig.\n"
-    "- Clara Schumann was born in 1819.\n"
-    "- Clara Schumann was a pianist.\n"
-    "- Clara Schumann was a composer."
-)
-JUDGE_INSTRUCTION = (
-    "Judge the statement by the passages, and by nothing else. Reply true if they bear all of it out, "
-    "otherwise false."
-)

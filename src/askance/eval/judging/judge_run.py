@@ -7,23 +7,23 @@ The name tells one judge from another: runs may be judged by several. An answer 
 the disk, so that a judging that was stopped goes on. One whose question was asked again is judged again.
 """
 
-from collections.abc import AsyncGenerator, Awaitable, Callable, Iterator, Mapping, Sequence
+from collections.abc import Awaitable, Callable, Iterator, Mapping, Sequence
 from contextlib import aclosing, closing, contextmanager
 from dataclasses import dataclass, field
 from hashlib import sha256
 from pathlib import Path
 from typing import Literal
 
-from pydantic import TypeAdapter, ValidationError
+from pydantic import TypeAdapter
 
 from askance.core.errors import AskanceError, InputError, ModelFailure, RunFolderError
 from askance.core.strict_json import json_line
 from askance.core.types import Answer
 from askance.eval.compare import MeanInterval, mean_interval
 from askance.eval.record import Record
-from askance.eval.recorded_run import RecordedRun
+from askance.eval.recorded_run import RecordedRun, refusals_told, sealed_lines, validated
 from askance.runtime.append_only import AppendOnlyFile
-from askance.runtime.checksum import DamagedLine, sealed, unsealed_lines
+from askance.runtime.checksum import sealed
 from askance.runtime.durable import write_atomically
 from askance.runtime.lock import locked_folder
 from askance.runtime.many import many
@@ -31,6 +31,10 @@ from askance.runtime.many import many
 Kind = Literal["citations", "facts"]
 FORMAT, SCHEMA_VERSION = "askance-judgements", 1
 FOLDER, LOCK = "judged", "lock"
+# The header and the judgements of files from before there were checksums begin in these ways.
+_OLD = (b'{"format": ', b'{"id": ')
+_DAMAGED = "The file is damaged: move it away to judge anew."
+_KEPT = "What was judged before is kept: make room, and run the same command again to go on."
 
 
 @dataclass(frozen=True, slots=True)
@@ -81,49 +85,19 @@ def open_judgements(
     header = json_line({"format": FORMAT, "schema": SCHEMA_VERSION, "kind": kind, **judge})
     name = sha256((header + "\n").encode()).hexdigest()[:8]
     path = run / FOLDER / f"{kind}-{name}.jsonl"
-    try:
-        with locked_folder(path.parent, LOCK):
-            kept, size_bytes = _read(path, header) if path.exists() else ({}, 0)
-            with closing(AppendOnlyFile(path, size_bytes)) as file:
-                if not size_bytes:
-                    file.append([_line(header)])
-                yield kept, file, path
-    except BlockingIOError as error:
-        raise RunFolderError(
-            f"the run {run} is being judged by another process: wait until it has ended."
-        ) from error
-    except OSError as error:
-        raise RunFolderError(
-            f"can't write {path}: {error.strerror}. What was judged before is kept: make room, and run the "
-            "same command again to go on."
-        ) from error
+    with refusals_told(f"write {path}", _KEPT), locked_folder(path.parent, LOCK):
+        lines, size_bytes = sealed_lines(path, _OLD, _DAMAGED) if path.exists() else ([], 0)
+        if lines and lines[0][1].decode(errors="replace") != header:
+            raise RunFolderError(f"{path}, line 1: not what this judge begins with. Move the file away.")
+        kept = [validated(_JUDGEMENT, line, place, _DAMAGED) for place, line in lines[1:]]
+        with closing(AppendOnlyFile(path, size_bytes)) as file:
+            if not size_bytes:
+                file.append([_line(header)])
+            yield {each.id: each for each in kept}, file, path
 
 
 def _line(text: str) -> bytes:
     return sealed(text.encode()) + b"\n"
-
-
-def _read(path: Path, header: str) -> tuple[dict[str, Judgement], int]:
-    """The judgements of a file, and how many bytes of it are whole."""
-    try:
-        # The header and the judgements of files from before there were checksums begin in these ways.
-        lines, size_bytes = unsealed_lines(path.read_bytes(), old=(b'{"format": ', b'{"id": '))
-    except DamagedLine as error:
-        raise _damaged(path, error.number, str(error)) from error
-    if lines and lines[0].decode(errors="replace") != header:
-        raise RunFolderError(f"{path}, line 1: not what this judge begins with. Move the file away.")
-    found: dict[str, Judgement] = {}
-    for number, line in enumerate(lines[1:], start=2):
-        try:
-            judgement = _JUDGEMENT.validate_json(line)
-        except ValidationError as error:
-            raise _damaged(path, number, "no judgement") from error
-        found[judgement.id] = judgement
-    return found, size_bytes
-
-
-def _damaged(path: Path, line: int, problem: str) -> RunFolderError:
-    return RunFolderError(f"{path}, line {line}: {problem}. The file is damaged: move it away to judge anew.")
 
 
 Find = Callable[[str, str, Answer], Awaitable[tuple[Finding, ...]]]
@@ -194,16 +168,25 @@ async def judge_run(run: RecordedRun, judge: Judge, progress: Progress = lambda 
         RunFolderError: as for `open_judgements`.
         ModelFailure: the judge broke; what is judged is kept.
     """
+
+    async def judge_record(record: Record) -> Judgement:
+        found = await judge.find(record.id, topic_of(record), run.answer(record) or Answer(""))
+        return Judgement(record.id, answer_hash(record.text), found)
+
     with open_judgements(run.folder, judge.kind, judge.identity) as (kept, file, path):
         hashes = {record.id: answer_hash(record.text) for record in run.records}
         found = {id: each for id, each in kept.items() if hashes.get(id) == each.answer_sha256}
         progress(judge.kind, len(found), len(hashes))
         left = [record for record in run.records if record.id not in found]
-        async with aclosing(_judged(run, judge, left)) as judging:
-            async for judged in judging:
+        async with aclosing(many(left, judge_record, judge.in_flight)) as finishing:
+            async for outcomes in finishing:
+                judged = [outcome.result for outcome in outcomes if outcome.result is not None]
                 file.append([_line(json_line(each)) for each in judged])
                 found |= {each.id: each for each in judged}
                 progress(judge.kind, len(found), len(hashes))
+                for outcome in outcomes:
+                    if outcome.error is not None:
+                        raise _as_failure(run, outcome.item, outcome.error) from outcome.error
         by_question = [judge.scores(found[record.id].findings) for record in run.records]
         values = {name: [each[name] for each in by_question] for name in by_question[0]}
         given = {name: [score for score in each if score is not None] for name, each in values.items()}
@@ -211,23 +194,6 @@ async def judge_run(run: RecordedRun, judge: Judge, progress: Progress = lambda 
         numbers = {"kind": judge.kind, **judge.identity, "num_questions": len(by_question), "scores": means}
         write_atomically(path.with_suffix(".json"), json_line(numbers) + "\n")
     return Judged(judge.kind, judge.identity, str(path.with_suffix(".json")), len(by_question), means)
-
-
-async def _judged(
-    run: RecordedRun, judge: Judge, records: Sequence[Record]
-) -> AsyncGenerator[list[Judgement]]:
-    """The judgements of some records, as they are made; what breaks is told after those beside it."""
-
-    async def judge_record(record: Record) -> Judgement:
-        found = await judge.find(record.id, topic_of(record), run.answer(record) or Answer(""))
-        return Judgement(record.id, answer_hash(record.text), found)
-
-    async with aclosing(many(records, judge_record, judge.in_flight)) as finishing:
-        async for outcomes in finishing:
-            yield [outcome.result for outcome in outcomes if outcome.result is not None]
-            for outcome in outcomes:
-                if outcome.error is not None:
-                    raise _as_failure(run, outcome.item, outcome.error) from outcome.error
 
 
 def topic_of(record: Record) -> str:

@@ -1,20 +1,20 @@
 """What answering cost in money, at prices that the user names."""
 
-import math
 from collections.abc import Iterable
-from dataclasses import dataclass
-from typing import Any
+from dataclasses import dataclass, field
+from typing import ClassVar
 
-from askance.core.errors import InputError, UnknownName
+from askance.core.errors import InputError
+from askance.core.knobs import Knobs, knob, parse_knobs
 from askance.core.types import Usage
 
 DEFAULT_CURRENCY = "USD"
-_NAMES = ("prompt", "generated", "reused", "search", "currency")
+_RANGE = {"at_least": 0.0, "at_most": 1e12}
 _TOKENS_PRICED = 1_000_000
 
 
-@dataclass(frozen=True, slots=True)
-class Prices:
+@dataclass(frozen=True)
+class Prices(Knobs):
     """Prices in one currency; the same for every model that a method calls.
 
     Attributes:
@@ -24,20 +24,20 @@ class Prices:
         search: of one search.
 
     Raises:
-        InputError: a price below 0 or without end, or no currency.
+        KnobError: a price below 0, or without an end.
+        InputError: no currency.
     """
 
-    prompt: float
-    generated: float
-    reused: float | None = None
-    search: float = 0.0
+    owner: ClassVar[str] = "the prices"
+
+    prompt: float = field(metadata=_RANGE)
+    generated: float = field(metadata=_RANGE)
+    reused: float | None = knob(None, "", **_RANGE)
+    search: float = knob(0.0, "", **_RANGE)
     currency: str = DEFAULT_CURRENCY
 
     def __post_init__(self) -> None:
-        for name in _NAMES[:-1]:
-            price = getattr(self, name)
-            if price is not None and not (math.isfinite(price) and price >= 0):
-                raise InputError(f"price {name}={price}: give a finite number that is not below 0.")
+        super().__post_init__()
         if not self.currency:
             raise InputError("the currency of the prices is empty: name it, as in currency=EUR.")
 
@@ -62,24 +62,20 @@ def read_prices(settings: Iterable[str]) -> Prices:
 
     Raises:
         UnknownName: no such price.
-        InputError: a text without "=", a price twice, missing, no number, below 0 or without end.
+        InputError: a text without "=", a price twice, missing, no number, below 0, or without an end.
     """
-    given: dict[str, Any] = {}
+    given: dict[str, str] = {}
     for setting in settings:
         name, equals, value = setting.partition("=")
         if not equals:
             raise InputError(f"{setting!r} sets no price: write NAME=PRICE, such as prompt=0.15.")
-        if name not in _NAMES:
-            raise UnknownName("price", name, _NAMES, place=f"in {setting!r}")
         if name in given:
             raise InputError(f"price {name} is given twice, last as {setting!r}: give it once.")
-        try:
-            given[name] = value if name == "currency" else float(value)
-        except ValueError:
-            raise InputError(f"price {name}={value}: {value!r} is no number; write {name}=0.15.") from None
+        given[name] = value
+    typed = parse_knobs(Prices, given)
     for name in ("prompt", "generated"):
         if name not in given:
             raise InputError(
                 f"there is no price for {name}: add {name}=PRICE, per million tokens; 0 if free."
             )
-    return Prices(**given)
+    return Prices(**typed)

@@ -6,8 +6,9 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from io import StringIO
 from math import dist
+from pathlib import Path
 from statistics import fmean
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
 from markupsafe import Markup
 
@@ -24,17 +25,8 @@ WIDE = 8
 """Costs that differ by this factor stand on a logarithmic scale."""
 _VARIABLES = ("--ink", "--soft", "--rule", "--hair", "--accent", "--paper")
 COLOURS = {name: f"#10000{number}" for number, name in enumerate(_VARIABLES, start=1)}
-"""The variables of the page's style sheet, and what stands for each while matplotlib draws."""
-_STYLE: dict[Any, Any] = {
-    "svg.fonttype": "none",
-    "text.parse_math": False,
-    "font.size": 9,
-    "axes.axisbelow": True,
-    "grid.color": COLOURS["--hair"],
-    **dict.fromkeys(("axes.edgecolor", "xtick.color", "ytick.color"), COLOURS["--rule"]),
-    **dict.fromkeys(("axes.labelcolor", "xtick.labelcolor", "ytick.labelcolor"), COLOURS["--soft"]),
-    **dict.fromkeys(("axes.spines.left", "axes.spines.right", "axes.spines.top", "ytick.left"), False),
-}
+"""The variables of the page's style sheet, each with the colour that stands for it while matplotlib draws."""
+_STYLE = Path(__file__).with_name("charts.mplstyle")
 _BESIDE = ((9, 8), (-9, 8), (9, -8), (-9, -8), (0, 14), (0, -14), (14, 0), (-14, 0))
 """Where a point's number may stand beside it, best first: offsets from the point, in points of 1/72 inch."""
 _ENOUGH = 10.0
@@ -62,16 +54,6 @@ class Point:
         return f"{self.name}: {self.worth:.3f} ({interval}), {self.cost:,.0f} tokens"
 
 
-@dataclass(frozen=True, slots=True)
-class Chart:
-    """A chart as SVG without its outermost element, and what it shows in words."""
-
-    kind: str
-    title: str
-    view_box: str
-    drawing: Markup
-
-
 def points_of(found: Comparisons, metric: str) -> list[Point]:
     """A point for each run that has the metric."""
     return [
@@ -96,8 +78,8 @@ def shares_of(searches: Sequence[int], num_bars: int) -> list[float]:
     return [counts[number] / len(searches) for number in range(num_bars)]
 
 
-def frontier_chart(points: Sequence[Point], metric: str) -> Chart:
-    """The points with their intervals; a dashed line leads along the frontier."""
+def frontier_chart(points: Sequence[Point], metric: str) -> Markup:
+    """The points with their intervals as SVG, titled in words; a dashed line leads along the frontier."""
     best = frontier(points)
     listing = ", ".join(f"{point.name} ({point.worth:.3f} at {point.cost:,.0f} tokens)" for point in best)
     title = f"{metric} against tokens computed a question of {len(points)} runs; on the frontier: {listing}"
@@ -130,7 +112,7 @@ def frontier_figure(points: Sequence[Point], metric: str) -> "Figure":
     return figure
 
 
-def histogram_charts(searches: Mapping[str, Sequence[int]]) -> dict[str, Chart]:
+def histogram_charts(searches: Mapping[str, Sequence[int]]) -> dict[str, Markup]:
     """One chart a run, by name, all with the same scales; `searches` holds how many each question took."""
     most = max(max(numbers) for numbers in searches.values())
     labels = [f"{number}" for number in range(min(most + 1, MOST_BARS))]
@@ -168,7 +150,7 @@ def _figure(width: float, height: float) -> "tuple[Figure, Axes]":
         from matplotlib.figure import Figure
     except ImportError as error:
         raise MissingExtra("matplotlib", "plots", "a chart") from error
-    with rc_context(_STYLE):
+    with rc_context(fname=_STYLE):
         figure = Figure(figsize=(width, height), dpi=72, layout="constrained")
         return figure, figure.subplots()
 
@@ -203,17 +185,21 @@ def _number(axes: "Axes", points: Sequence[Point]) -> None:
         )
 
 
-def _drawn(kind: str, title: str, figure: "Figure") -> Chart:
-    """The figure as SVG that takes its colours from the page and has no names of its own beside others."""
+def _drawn(kind: str, title: str, figure: "Figure") -> Markup:
+    """The figure as SVG that takes its colours from the page and has no names of its own beside others.
+
+    Args:
+        kind: of the chart, by which the page's style sheet knows it.
+        title: what it shows, in words.
+    """
     from matplotlib import rc_context
 
     file = StringIO()
-    with rc_context(_STYLE | {"svg.hashsalt": title}):
+    with rc_context({"svg.hashsalt": title}, _STYLE):
         figure.savefig(file, format="svg", metadata=_NO_METADATA, transparent=True)
     svg = file.getvalue()
     for variable, colour in COLOURS.items():
         svg = svg.replace(colour, f"var({variable})")
-    head = re.search(r'<svg [^>]*viewBox="([^"]*)"[^>]*>', svg)
-    assert head is not None
-    drawing = re.sub(_LEFT_OUT, "", svg[head.end() :])
-    return Chart(kind, title, head[1], Markup(drawing.removesuffix("</svg>\n")))
+    _, view_box, drawing = re.split(r'<svg [^>]*viewBox="([^"]*)"[^>]*>', re.sub(_LEFT_OUT, "", svg))
+    head = Markup('<svg viewBox="{}" role="img" class="{}"><title>{}</title>').format(view_box, kind, title)
+    return head + Markup(drawing.removesuffix("\n"))
