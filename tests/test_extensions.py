@@ -324,7 +324,7 @@ def test_a_reranker_of_somebody_s_own(ours, sample_index, reranker):
     for spec in (f"towns:Bonn?name=mine&rerank={reranker}", f"bm25?rerank={reranker}"):
         index = sample_index if spec.startswith("bm25") else None
         assert open_retriever(index, spec).name.endswith("the first 50 reranked by upside down")
-    with pytest.raises(UnknownName, match="unknown reranker 'upsid'.*did you mean 'upside'"):
+    with pytest.raises(UnknownName, match=r"unknown reranker 'upsid'.*did you mean 'upside'"):
         open_retriever(sample_index, "bm25?rerank=upsid")
 
 

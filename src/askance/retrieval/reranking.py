@@ -64,8 +64,8 @@ class RerankedRetriever:
             raise RetrieverFailure(f"{self.name} could not be searched for {query!r}: {error}") from error
         if len(scores) != len(passages) or not all(map(math.isfinite, scores)):
             raise RetrieverFailure(
-                f"the reranker {self.reranker.name} gave {len(scores)} scores for {len(passages)} passages, or "
-                "some that are no finite numbers: use another one."
+                f"the reranker {self.reranker.name} gave {len(scores)} scores for {len(passages)} passages, "
+                "or some that are no finite numbers: use another one."
             )
         return as_hits(zip(scores, passages, strict=True), k)
 
