@@ -230,8 +230,8 @@ def table_rows(path: Path, error: type[InputError] = DatasetError, needs: str = 
                 yield f"line {reader.line_num}", row
         except (csv.Error, Flaw) as flaw:
             raise error(
-                f"{path}, line {reader.line_num}: {flaw}. A cell with quotes, the delimiter or a line break in "
-                'it stands in double quotes, and a quote inside is written "".'
+                f"{path}, line {reader.line_num}: {flaw}. A cell with quotes, the delimiter or a line break "
+                'in it stands in double quotes, and a quote inside is written "".'
             ) from flaw
 
 

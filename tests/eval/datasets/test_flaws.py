@@ -99,7 +99,7 @@ FLAWS = [
     ),
     ("asqa:a.json", asqa([]), r"qa_pairs\.0\.short_answers: is empty"),
     ("asqa:a.json", asqa([" "]), r"qa_pairs\.0\.short_answers: holds no answer, found \[' '\]"),
-    ("asqa:a.json", {"test": {}}, "a.json: no array of records, and no split 'dev'. A record of ASQA"),
+    ("asqa:a.json", {"test": {}}, "a.json: no array of records, and no split 'dev': name ASQA.json"),
     ("asqa:a.json", {"dev": {"7": []}}, "record '7': not an object, found"),
     ("asqa:a.json", "7", "no array of records"),
     ("asqa:a.json", "{", "not JSON"),

@@ -53,7 +53,7 @@ def asqa_rows(path: Path, split: str | None = None) -> Rows:
     records = found.get(split or "dev") if isinstance(found, dict) else None
     if not isinstance(records, dict):
         raise DatasetError(
-            f"{path}: no array of records, and no split {split or 'dev'!r}. Name ASQA.json, or ALCE's file."
+            f"{path}: no array of records, and no split {split or 'dev'!r}: name ASQA.json, or ALCE's file."
         )
     for id, row in records.items():
         yield f"record {id!r}", row | {"sample_id": id} if isinstance(row, dict) else row
