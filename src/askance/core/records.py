@@ -95,8 +95,11 @@ class Field:
 
     def id(self) -> str:
         """The same as `text`; whole numbers become text."""
-        is_number = isinstance(self.value, int) and not isinstance(self.value, bool)
-        return str(self.value) if is_number else self.text()
+        if isinstance(self.value, int) and not isinstance(self.value, bool):
+            return str(self.value)
+        if self.is_given and not isinstance(self.value, str):
+            raise self.flaw("not a string or a whole number", found=True)
+        return self.text()
 
     def texts(self) -> list[str]:
         """A list of texts that are not blank."""

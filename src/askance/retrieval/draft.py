@@ -91,13 +91,13 @@ class Draft:
 
     def _manifest(self) -> Manifest:
         now = datetime.now(UTC).isoformat(timespec="seconds")
-        documents, passages = self.ledger.count()
+        documents, passages, content_hash = self.ledger.summary()
         return Manifest(
             generation=self._generation,
             analysis=self._analysis,
             documents=documents,
             passages=passages,
-            content_hash=self.ledger.content_hash(),
+            content_hash=content_hash,
             engine=ENGINE,
             created_at=self.base.created_at if self.base else now,
             updated_at=now,

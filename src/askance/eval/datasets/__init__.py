@@ -28,7 +28,7 @@ class Dataset:
     """One dataset of `datasets.toml`, which says what the fields are.
 
     Attributes:
-        read: gives the examples; takes the path and the shape of a record, where there is a file, and options.
+        read: gives the examples; takes path and shape of a record, where there is a file, and options.
     """
 
     spec: str
