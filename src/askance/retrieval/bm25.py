@@ -10,9 +10,6 @@ from askance.retrieval.lexical import Analysis, any_of
 from askance.retrieval.ranking import as_hits, best_with_ties, check_k
 from askance.retrieval.store import Store, open_store
 
-# Below this (about a millisecond of work) a thread costs more than it frees.
-_MIN_WORK_FOR_THREAD = 3_000_000
-
 
 @dataclass(frozen=True, slots=True)
 class Bm25Retriever:
@@ -48,8 +45,6 @@ class Bm25Retriever:
         if not terms:
             return ()
         try:
-            if len(terms) * self.store.lexical.num_passages < _MIN_WORK_FOR_THREAD:
-                return self._search(terms, k, exclude)
             return await asyncio.to_thread(self._search, terms, k, exclude)
         except (ValueError, OSError) as error:
             raise RetrieverFailure(f"{self.name} could not be searched for {query!r}: {error}") from error

@@ -20,9 +20,6 @@ from askance.text.fusion import fuse_hits
 RANKS_FUSED = 100
 """How far down each ranking of a hybrid is looked at, for any k up to this."""
 
-# Below this many products (about a millisecond of work) a thread costs more than it frees.
-_MIN_WORK_FOR_THREAD = 10_000_000
-
 
 @dataclass(frozen=True, slots=True)
 class DenseRetriever:
@@ -59,8 +56,6 @@ class DenseRetriever:
         try:
             found = await self.encoder.embed([query], "query")
             vector = checked(found, 1, self.vectors.dimensions, self.encoder.name)
-            if self.vectors.num_vectors * self.vectors.dimensions < _MIN_WORK_FOR_THREAD:
-                return self._search(vector, k, exclude)
             return await asyncio.to_thread(self._search, vector, k, exclude)
         except (ModelFailure, ValueError, OSError, sqlite3.Error) as error:
             raise RetrieverFailure(f"{self.name} could not be searched for {query!r}: {error}") from error
