@@ -161,11 +161,6 @@ def note_of(encoder: Encoder) -> EncoderNote:
     )
 
 
-def text_of(passage: Passage) -> str:
-    """What of a passage is encoded: its title and its text."""
-    return f"{passage.title} {passage.text}".strip()
-
-
 class _Build:
     """One run over the documents, and what became of them."""
 
@@ -191,8 +186,7 @@ class _Build:
     def remove_vanished(self, sources: Sequence[Path]) -> None:
         kept = {skipped.place for skipped in self.skipped if skipped.place}
         for entry in self._draft.ledger.vanished(map(place_of, sources), kept):
-            self._draft.lexical.remove(entry.id)
-            self._draft.ledger.remove(entry)
+            self._remove(entry)
             self.outcomes["removed"] += 1
 
     async def encode(self, encoder: Encoder) -> None:
@@ -213,7 +207,7 @@ class _Build:
         # No name stands for the batches: an open query would outlive the ledger where the encoder breaks.
         for batch in _batches(self._draft.ledger.not_encoded(), self._draft.lexical.committed()):
             self._checkpoint_after(CHECKPOINT_VECTORS)
-            found = await encoder.embed([text_of(passage) for passage, _ in batch], "passage")
+            found = await encoder.embed([passage.titled_text for passage, _ in batch], "passage")
             vectors = checked(found, len(batch), writer.dimensions, encoder.name)
             for row, (_, document) in enumerate(batch):
                 writer.add(vectors[row : row + 1], document)
@@ -244,24 +238,27 @@ class _Build:
         ledger = self._draft.ledger
         entry = ledger.find(document, digest)
         if entry is None:
-            id = ledger.free_id(document.id)
-            ledger.add(document, id, digest, self._write(document, id))
+            self._add(document, ledger.free_id(document.id), digest)
             return "added"
         is_met = ledger.is_met(entry)
         has_moved = entry.place != document.place and not is_met and not Path(entry.place).exists()
         if entry.digest == digest and not has_moved:
             ledger.meet(entry.number)
             return "duplicates" if is_met else "unchanged"
-        self._draft.lexical.remove(entry.id)
-        ledger.replace(entry, document, digest, self._write(document, entry.id))
+        self._remove(entry)
+        self._add(document, entry.id, digest)
         return "updated"
 
-    def _write(self, document: Document, id: str) -> int:
+    def _add(self, document: Document, id: str, digest: bytes) -> None:
         passages = tuple(cut_passages(dataclasses.replace(document, id=id)))
         self._draft.lexical.add(id, passages)
+        self._draft.ledger.add(document, id, digest, len(passages))
         self._num_passages += len(passages)
         self._num_unsaved += len(passages)
-        return len(passages)
+
+    def _remove(self, entry: Entry) -> None:
+        self._draft.lexical.remove(entry.id)
+        self._draft.ledger.remove(entry)
 
 
 def _batches(

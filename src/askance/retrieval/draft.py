@@ -91,18 +91,9 @@ class Draft:
 
     def _manifest(self) -> Manifest:
         now = datetime.now(UTC).isoformat(timespec="seconds")
-        documents, passages, content_hash = self.ledger.summary()
-        return Manifest(
-            generation=self._generation,
-            analysis=self._analysis,
-            documents=documents,
-            passages=passages,
-            content_hash=content_hash,
-            engine=ENGINE,
-            created_at=self.base.created_at if self.base else now,
-            updated_at=now,
-            encoder=self._encoder,
-        )
+        created_at = self.base.created_at if self.base else now
+        counts = self.ledger.summary()
+        return Manifest(self._generation, self._analysis, *counts, ENGINE, created_at, now, self._encoder)
 
     def _stamp(self) -> str:
         opstamp = read_opstamp(self._path / store.LEXICAL)

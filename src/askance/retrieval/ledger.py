@@ -134,13 +134,6 @@ class Ledger:
         insert = "INSERT INTO documents (id, given_id, place, digest, passages) VALUES (?, ?, ?, ?, ?)"
         self.meet(self._database.execute(insert, values).lastrowid)
 
-    def replace(self, entry: Entry, document: Document, digest: bytes, num_passages: int) -> None:
-        """Enter the changed content of a known document, as met."""
-        update = "UPDATE documents SET place = ?, digest = ?, passages = ? WHERE number = ?"
-        self._database.execute(update, (document.place, digest, num_passages, entry.number))
-        self._forget_vectors(entry)
-        self.meet(entry.number)
-
     def meet(self, number: int | None) -> None:
         """Mark a document as met in this run."""
         self._database.execute("INSERT OR IGNORE INTO met VALUES (?)", (number,))
@@ -160,9 +153,9 @@ class Ledger:
                     yield entry
 
     def remove(self, entry: Entry) -> None:
-        """Strike out a document."""
+        """Strike out a document, whose vectors are then no longer in use."""
         self._database.execute("DELETE FROM documents WHERE number = ?", (entry.number,))
-        self._forget_vectors(entry)
+        self._database.execute("DELETE FROM vectors WHERE document = ?", (entry.number,))
 
     def summary(self) -> tuple[int, int, str]:
         """How many documents and passages there are, and a hash of all ids and contents, in whatever order
@@ -216,9 +209,6 @@ class Ledger:
     def _entries(self, query: str, *values: object) -> Iterator[Entry]:
         for row in self._database.execute(query, values):
             yield Entry(*row)
-
-    def _forget_vectors(self, entry: Entry) -> None:
-        self._database.execute("DELETE FROM vectors WHERE document = ?", (entry.number,))
 
 
 def digest_of(document: Document) -> bytes:

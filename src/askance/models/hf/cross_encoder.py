@@ -42,8 +42,7 @@ class CrossEncoder:
         Raises:
             ModelFailure: the model broke, for example for lack of memory.
         """
-        texts = [f"{each.title} {each.text}".strip() for each in passages]
-        pairs = [(whole_characters(query), whole_characters(text)) for text in texts]
+        pairs = [(whole_characters(query), whole_characters(each.titled_text)) for each in passages]
         return await asyncio.get_running_loop().run_in_executor(self._thread, self._score, pairs)
 
     def _score(self, pairs: list[tuple[str, str]]) -> list[float]:
