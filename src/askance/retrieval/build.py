@@ -246,13 +246,13 @@ class _Build:
             ledger.meet(entry.number)
             return "duplicates" if is_met else "unchanged"
         self._remove(entry)
-        self._add(document, entry.id, digest)
+        self._add(document, entry.id, digest, entry.number)
         return "updated"
 
-    def _add(self, document: Document, id: str, digest: bytes) -> None:
+    def _add(self, document: Document, id: str, digest: bytes, number: int | None = None) -> None:
         passages = tuple(cut_passages(dataclasses.replace(document, id=id)))
         self._draft.lexical.add(id, passages)
-        self._draft.ledger.add(document, id, digest, len(passages))
+        self._draft.ledger.add(document, id, digest, len(passages), number)
         self._num_passages += len(passages)
         self._num_unsaved += len(passages)
 

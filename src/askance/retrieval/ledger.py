@@ -128,11 +128,12 @@ class Ledger:
             id = f"{given_id}~{count}"
         return id
 
-    def add(self, document: Document, id: str, digest: bytes, num_passages: int) -> None:
-        """Enter a new document, as met."""
-        values = (id, document.id, document.place, digest, num_passages)
-        insert = "INSERT INTO documents (id, given_id, place, digest, passages) VALUES (?, ?, ?, ?, ?)"
-        self.meet(self._database.execute(insert, values).lastrowid)
+    def add(
+        self, document: Document, id: str, digest: bytes, num_passages: int, number: int | None = None
+    ) -> None:
+        """Enter a document as met, under a new number unless it takes that of an entry that was removed."""
+        values = (number, id, document.id, document.place, digest, num_passages)
+        self.meet(self._database.execute("INSERT INTO documents VALUES (?, ?, ?, ?, ?, ?)", values).lastrowid)
 
     def meet(self, number: int | None) -> None:
         """Mark a document as met in this run."""

@@ -5,19 +5,14 @@ import json
 from collections.abc import Sequence
 from concurrent.futures import ThreadPoolExecutor
 from hashlib import blake2b
-from importlib.util import find_spec
-from pathlib import Path
 from typing import Any
 
-import torch
-from transformers import AutoConfig
-
-from askance.core.errors import MissingExtra, ModelFailure, ModelSpecError
+from askance.core.errors import ModelFailure, ModelSpecError
 from askance.core.panics import panics_as
 from askance.core.strict_json import whole_characters
 from askance.core.types import Passage
+from askance.models.hf.encoder import load_module
 from askance.models.hf.fingerprint import weights_fingerprint
-from askance.models.hf.load import OWN_CODE_ONLY, fitting, loading, placement, source
 from askance.models.hf.noise import first_line
 
 _BATCH_PAIRS = 32
@@ -65,31 +60,16 @@ def load_cross_encoder(name: str, *, device: str = "auto") -> CrossEncoder:
         ModelSpecError: not found, not reachable, broken, no such device, or a model of another kind.
         MissingExtra: sentence-transformers is not installed.
     """
-    place, _ = placement(device, "float32")
-    folder, _ = source(name)
-    if find_spec("sentence_transformers") is None:
-        raise MissingExtra("sentence-transformers", "dense", f"the reranker {name}")
-    with loading(name, folder):
-        import sentence_transformers
-
-        config = AutoConfig.from_pretrained(folder, **OWN_CODE_ONLY)
-        declared = ", ".join(config.architectures or ())
-        # Any other model would get a last layer of random numbers.
-        if "SequenceClassification" not in declared or config.num_labels != 1:
-            raise ModelSpecError(
-                f"model {name!r} is no cross-encoder, but {declared or 'of no declared kind'} with "
-                f"{config.num_labels} labels: name one that gives a pair of texts one score, such as "
-                "BAAI/bge-reranker-base."
-            )
-        module = sentence_transformers.CrossEncoder(
-            folder,
-            device="cpu",
-            local_files_only=Path(folder).is_dir(),
-            model_kwargs={"dtype": torch.float32},
-            **OWN_CODE_ONLY,
+    module, folder = load_module("CrossEncoder", name, device, f"the reranker {name}")
+    declared = ", ".join(module.config.architectures or ())
+    # Any other model has been given a last layer of random numbers.
+    if "SequenceClassification" not in declared or module.num_labels != 1:
+        raise ModelSpecError(
+            f"model {name!r} is no cross-encoder, but {declared or 'of no declared kind'} with "
+            f"{module.num_labels} labels: name one that gives a pair of texts one score, such as "
+            "BAAI/bge-reranker-base."
         )
-    with fitting(name, place):
-        return CrossEncoder(module.eval().requires_grad_(False).to(place), f"cross-encoder:{name}")
+    return CrossEncoder(module, f"cross-encoder:{folder}")
 
 
 def _fingerprint(module: Any) -> str:
