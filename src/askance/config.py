@@ -305,7 +305,9 @@ def split_retriever(retriever: Any) -> tuple[Any, str]:
 
     A reranker stays with the kind: ``bm25:DIR?rerank=NAME`` is ``bm25?rerank=NAME`` over DIR.
     """
-    named = split_reranker(retriever)[0] if isinstance(retriever, str) else ""
+    named = retriever if isinstance(retriever, str) else ""
+    if split_reranker(named)[1]:
+        named = named.partition("?")[0]
     kind, _, place = named.partition(":")
     return (f"{kind}{retriever.removeprefix(named)}", place) if place and is_kind(kind) else (retriever, "")
 

@@ -119,7 +119,8 @@ def _found(spec: str) -> tuple[Any, str]:
     named = spec.partition("?")[0]
     found = find_with_place("retrievers", named)
     if found is None:
-        raise UnknownName("retriever", named.partition(":")[0], known_names("retrievers", RETRIEVERS))
+        name = spec if named in RETRIEVERS else named.partition(":")[0]
+        raise UnknownName("retriever", name, known_names("retrievers", RETRIEVERS))
     return found
 
 

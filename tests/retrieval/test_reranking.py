@@ -153,6 +153,7 @@ def test_where_an_index_is_named_the_reranker_stays_with_the_kind():
     assert split_retriever("bm25?rerank=cross-encoder:DIR") == ("bm25?rerank=cross-encoder:DIR", "")
     config = EngineConfig(retriever="hybrid:DIR?rerank=m:C")
     assert (str(config.index), config.retriever) == ("DIR", "hybrid?rerank=m:C")
+    assert split_retriever("bm25:DIR?rerank=m:C&a=1") == ("bm25?rerank=m:C&a=1", "DIR")
     assert is_kind("bm25?rerank=m:C")
     assert not is_kind("m:C?rerank=m:C")
     assert encodes("hybrid?rerank=m:C")
@@ -186,6 +187,8 @@ def test_a_class_of_one_s_own_by_name(sample_index):
 @pytest.mark.parametrize(
     ("told", "error", "message"),
     [
+        ("rerank=m:C&k=9", UnknownName, r"unknown retriever 'bm25\?k=9': did you mean 'bm25'"),
+        ("candidates=9", UnknownName, r"unknown retriever 'bm25\?candidates=9': .* Known: bm25"),
         ("rerank=crossencoder:x", UnknownName, "unknown reranker 'crossencoder:x'.*cross-encoder"),
         ("rerank=cross-encoder", InputError, "names no model: write cross-encoder:NAME or cross-encoder:DIR"),
         ("rerank=cross-encoder:/nowhere", ModelSpecError, "'/nowhere' does not exist: check the path"),

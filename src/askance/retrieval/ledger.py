@@ -133,7 +133,9 @@ class Ledger:
     ) -> None:
         """Enter a document as met, under a new number unless it takes that of an entry that was removed."""
         values = (number, id, document.id, document.place, digest, num_passages)
-        self.meet(self._database.execute("INSERT INTO documents VALUES (?, ?, ?, ?, ?, ?)", values).lastrowid)
+        columns = "number, id, given_id, place, digest, passages"
+        insert = f"INSERT INTO documents ({columns}) VALUES (?, ?, ?, ?, ?, ?)"
+        self.meet(self._database.execute(insert, values).lastrowid)
 
     def meet(self, number: int | None) -> None:
         """Mark a document as met in this run."""

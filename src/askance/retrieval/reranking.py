@@ -21,7 +21,6 @@ RERANKERS = {"cross-encoder": "askance.models.hf.cross_encoder:load_cross_encode
 """What makes a reranker of a name and options, as "module:function", which is imported on use."""
 CANDIDATES = 50
 """How many passages are reranked unless the specification tells."""
-_OPTIONS = ("rerank", "candidates")
 
 
 @dataclass(frozen=True, slots=True)
@@ -76,11 +75,11 @@ def split_reranker(spec: str) -> tuple[str, dict[str, str]]:
     Options of other names are the retriever's own, and so are all of them where no reranker is named.
     """
     named, _, query = spec.partition("?")
-    pairs = [pair for pair in query.split("&") if pair]
-    told = dict(pair.partition("=")[::2] for pair in pairs if pair.partition("=")[0] in _OPTIONS)
-    if "rerank" not in told:
+    options = _options_in(query)
+    if "rerank" not in options:
         return spec, {}
-    others = "&".join(pair for pair in pairs if pair.partition("=")[0] not in _OPTIONS)
+    told = {name: options.pop(name) for name in ("rerank", "candidates") if name in options}
+    others = "&".join(f"{name}={value}" for name, value in options.items())
     return f"{named}?{others}" if others else named, told
 
 
@@ -116,9 +115,11 @@ def load_reranker(spec: str) -> Reranker:
         if found is None:
             raise UnknownName("reranker", spec, known_names("rerankers", RERANKERS))
         factory, place = found
-    options = dict(pair.partition("=")[::2] for pair in query.split("&") if pair)
-    reranker: Reranker = make_extension(
-        factory, f"the reranker {spec}", *([place] if place else []), **options
-    )
+    places = [place] if place else []
+    reranker: Reranker = make_extension(factory, f"the reranker {spec}", *places, **_options_in(query))
     check_port(reranker, Reranker, f"the reranker {spec}")
     return reranker
+
+
+def _options_in(query: str) -> dict[str, str]:
+    return dict(pair.partition("=")[::2] for pair in query.split("&") if pair)
