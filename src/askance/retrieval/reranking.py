@@ -78,7 +78,7 @@ def split_reranker(spec: str) -> tuple[str, dict[str, str]]:
     options = _options_in(query)
     if "rerank" not in options:
         return spec, {}
-    told = {name: options.pop(name) for name in ("rerank", "candidates") if name in options}
+    told = {name: options.pop(name) for name in [*options] if name in ("rerank", "candidates")}
     others = "&".join(f"{name}={value}" for name, value in options.items())
     return f"{named}?{others}" if others else named, told
 
