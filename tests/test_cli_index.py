@@ -57,7 +57,7 @@ def test_searching_by_meaning(run, documents, tmp_path):
     words = ["search", query, "--index", index, "--retriever", "dense", "--encoder", "scripted"]
     code, _, err = run(*words)
     assert code == 2
-    assert "made by the encoder bundled (384 dimensions" in " ".join(err.split())
+    assert "was built with the encoder bundled (384 dimensions" in " ".join(err.split())
 
 
 def test_asking(run, index, tmp_path):

@@ -59,6 +59,16 @@ class Towns(ScriptedRetriever):
         super().__init__([Passage("p", place, f"{place} is a town.")], name=name)
 
 
+class Upside:
+    name = fingerprint = "upside"
+
+    def __init__(self, place="down"):
+        self.name = f"upside {place}"
+
+    async def score(self, query, passages):
+        return range(len(passages))
+
+
 class Bare:
     """Lacks what a method has."""
 
@@ -86,6 +96,8 @@ twice = ours_ext:Echo
 broken = ours_broken:Anything
 [askance.retrievers]
 towns = ours_ext:Towns
+[askance.rerankers]
+upside = ours_ext:Upside
 [askance.models]
 ours = ours_ext:model
 [askance.encoders]
@@ -307,6 +319,15 @@ def test_retrievers_are_specifications(sample_index, run, retriever):
     assert (code, "name an index" in error) == (2, True)
 
 
+@pytest.mark.parametrize("reranker", ["upside:down", "ours_ext:Upside?place=down"])
+def test_a_reranker_of_somebody_s_own(ours, sample_index, reranker):
+    for spec in (f"towns:Bonn?name=mine&rerank={reranker}", f"bm25?rerank={reranker}"):
+        index = sample_index if spec.startswith("bm25") else None
+        assert open_retriever(index, spec).name.endswith("the first 50 reranked by upside down")
+    with pytest.raises(UnknownName, match=r"unknown reranker 'upsid'.*did you mean 'upside'"):
+        open_retriever(sample_index, "bm25?rerank=upsid")
+
+
 def test_metrics_and_datasets_that_there_are_not(ours):
     with pytest.raises(UnknownName, match="did you mean 'alike'"):
         open_metrics(["alke"])
@@ -325,7 +346,7 @@ def test_a_module_in_the_working_folder_is_found(tmp_path, monkeypatch):
 
 
 def test_the_ports_are_public():
-    for name in ("Model", "Retriever", "Encoder", "Method", "Needs", "Run", "Answer", "Hit"):
+    for name in ("Model", "Retriever", "Reranker", "Encoder", "Method", "Needs", "Run", "Answer", "Hit"):
         assert getattr(askance, name) is not None
 
 

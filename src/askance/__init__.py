@@ -30,6 +30,7 @@ if TYPE_CHECKING:
     from askance.core.ports import Method as Method
     from askance.core.ports import Model as Model
     from askance.core.ports import Needs as Needs
+    from askance.core.ports import Reranker as Reranker
     from askance.core.ports import Retriever as Retriever
     from askance.core.ports import Run as Run
     from askance.core.trace import Trace as Trace
@@ -61,7 +62,7 @@ _NAMES = {
     "config_sources": "read_config",
     "core.errors": "AskanceError InputError",
     "core.knobs": "Knobs knob",
-    "core.ports": "Encoder Entailment Method Model Needs Retriever Run",
+    "core.ports": "Encoder Entailment Method Model Needs Reranker Retriever Run",
     "core.trace": "Trace",
     "core.types": "Answer Attention Chat Citation Demo GenerateRequest Generation Hit Passage Question Raw "
     "Sampling Scored Span Token Turn Usage Want",

@@ -35,6 +35,7 @@ from askance.loading import (
     open_retriever,
 )
 from askance.models.kinds import suits_in_flight
+from askance.retrieval.reranking import split_reranker
 from askance.runtime.cache import CachedModel, CachedRetriever, Store
 from askance.runtime.session import Budget
 from askance.wire import DEFAULT_METHOD, choose_method, plain_method, ready_method
@@ -300,9 +301,15 @@ def open_engine(config: EngineConfig | None = None, /, **settings: Any) -> Engin
 
 
 def split_retriever(retriever: Any) -> tuple[Any, str]:
-    """The kind and the folder of ``bm25:DIR`` and its like; anything else as it is, without a folder."""
-    kind, colon, place = retriever.partition(":") if isinstance(retriever, str) else (retriever, "", "")
-    return (kind, place) if colon and place and is_kind(kind) else (retriever, "")
+    """The kind and the folder of ``bm25:DIR`` and its like; anything else as it is, without a folder.
+
+    A reranker stays with the kind: ``bm25:DIR?rerank=NAME`` is ``bm25?rerank=NAME`` over DIR.
+    """
+    named = retriever if isinstance(retriever, str) else ""
+    if split_reranker(named)[1]:
+        named = named.partition("?")[0]
+    kind, _, place = named.partition(":")
+    return (f"{kind}{retriever.removeprefix(named)}", place) if place and is_kind(kind) else (retriever, "")
 
 
 def _flaw(cls: type[Any], error: ValidationError) -> InputError:

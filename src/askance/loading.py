@@ -13,6 +13,7 @@ from askance.core.ports import Encoder, Model, Retriever
 from askance.core.types import Role
 from askance.models.kinds import load_encoder as load_encoder
 from askance.models.kinds import options_in, parse_spec, readying
+from askance.retrieval.reranking import reranked, split_reranker
 
 DEFAULT_MODEL = "bundled"
 ROLES: tuple[Role, ...] = ("answer", "attend", "critic", "reward", "judge")
@@ -76,7 +77,8 @@ def open_retriever(
 
     Args:
         kind: one of `RETRIEVERS`; a plug-in as ``NAME:PLACE?option=value``, or ``module:Class?option=value``,
-            which needs no index; or a retriever.
+            which needs no index; or a retriever. ``?rerank=NAME`` names a reranker, as `retrieval.reranking`
+            tells.
         encoder: of queries, for those that need one; otherwise the one that the index names is loaded.
 
     Raises:
@@ -87,6 +89,9 @@ def open_retriever(
     """
     if not isinstance(kind, str):
         return kind
+    plain, reranker = split_reranker(kind)
+    if reranker:
+        return reranked(open_retriever(index, plain, encoder), reranker)
     if kind not in RETRIEVERS:
         return _extension(kind)
     if index is None:
@@ -114,7 +119,8 @@ def _found(spec: str) -> tuple[Any, str]:
     named = spec.partition("?")[0]
     found = find_with_place("retrievers", named)
     if found is None:
-        raise UnknownName("retriever", named.partition(":")[0], known_names("retrievers", RETRIEVERS))
+        name = spec if named in RETRIEVERS else named.partition(":")[0]
+        raise UnknownName("retriever", name, known_names("retrievers", RETRIEVERS))
     return found
 
 
@@ -143,12 +149,12 @@ def check_is_used(encoder: object, *, retriever: object, is_needed: bool) -> Non
 
 def is_kind(retriever: object) -> bool:
     """Whether it names a way to search an index folder, rather than something else to search."""
-    return isinstance(retriever, str) and retriever in RETRIEVERS
+    return isinstance(retriever, str) and split_reranker(retriever)[0] in RETRIEVERS
 
 
 def encodes(retriever: object) -> bool:
     """Whether it searches by an encoder that can be named."""
-    return isinstance(retriever, str) and retriever in RETRIEVERS and RETRIEVERS[retriever].encodes
+    return is_kind(retriever) and RETRIEVERS[split_reranker(str(retriever))[0]].encodes
 
 
 def check_has_index(index: object, retriever: object) -> None:

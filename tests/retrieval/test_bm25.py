@@ -8,7 +8,6 @@ from tests.contracts.retriever_contract import PASSAGES, RetrieverContract
 from tests.tolerances import near, tolerance
 
 from askance.core.errors import RetrieverFailure
-from askance.retrieval import bm25
 from askance.retrieval.bm25 import open_index
 from askance.retrieval.build import build_index
 from askance.retrieval.draft import open_draft
@@ -20,7 +19,7 @@ def index_of(folder, passages, analysis=Analysis()):
     with open_draft(folder, analysis) as draft:
         for passage in passages:
             draft.lexical.add(passage.id, [passage])
-        draft.ledger.count = lambda: (len(passages), len(passages))
+        draft.ledger.summary = lambda: (len(passages), len(passages), "hash")
         draft.publish()
     return open_index(folder)
 
@@ -38,12 +37,6 @@ class TestContract(RetrieverContract):
     @pytest.fixture
     def retriever(self, contract_index):
         return contract_index
-
-
-class TestContractInThreads(TestContract):
-    @pytest.fixture(autouse=True)
-    def always_in_threads(self, monkeypatch):
-        monkeypatch.setattr(bm25, "_MIN_WORK_FOR_THREAD", 0)
 
 
 @pytest.fixture

@@ -120,6 +120,13 @@ def test_other_documents_of_the_same_id_get_ids_of_their_own(tmp_path, write_row
     assert found(index, "word") == {**expected, "x~3": "word 4"}
 
 
+def test_rows_of_one_id_keep_their_own_ids_whichever_of_them_changes(tmp_path, write_rows, index, found):
+    source = tmp_path / "rows.jsonl"
+    for first in ("word one", "word 1", "word I"):
+        build_index([write_rows(source, ("x", first), ("x", "word two"), ("x", "word three"))], index)
+        assert found(index, "word") == {"x": first, "x~2": "word two", "x~3": "word three"}
+
+
 def test_a_moved_file_is_the_same_documents(tmp_path, write_rows, index):
     source = write_rows(tmp_path / "old.jsonl", ("a", "one"), ("b", "two"))
     build_index([source], index)

@@ -13,7 +13,6 @@ from tests.tolerances import near
 
 from askance.core.errors import BadIndex, InputError, ModelFailure, RetrieverFailure
 from askance.models.scripted import ScriptedEncoder
-from askance.retrieval import dense
 from askance.retrieval.bm25 import open_index
 from askance.retrieval.build import build_index
 from askance.retrieval.dense import HybridRetriever, open_dense, open_hybrid
@@ -37,12 +36,6 @@ class TestDense(RetrieverContract):
     @pytest.fixture
     def retriever(self, contract_index):
         return open_dense(contract_index, ScriptedEncoder())
-
-
-class TestDenseInThreads(TestDense):
-    @pytest.fixture(autouse=True)
-    def always_in_threads(self, monkeypatch):
-        monkeypatch.setattr(dense, "_MIN_WORK_FOR_THREAD", 0)
 
 
 class TestHybrid(RetrieverContract):
@@ -135,7 +128,10 @@ def test_an_index_without_vectors(tmp_path, write_rows):
 
 
 def test_an_encoder_of_other_dimensions(index):
-    with pytest.raises(BadIndex, match=r"made by the encoder scripted \(16 dimensions, .*another folder"):
+    with pytest.raises(
+        BadIndex,
+        match=r"built with the encoder scripted \(16 dimensions, .*, not with the .*another folder",
+    ):
         open_dense(index, ScriptedEncoder(8))
 
 

@@ -226,8 +226,14 @@ def test_vectors_that_are_none_are_refused(tmp_path, write_rows, index, row, tol
 @pytest.mark.parametrize(
     ("encoder", "told"),
     [
-        (None, r"has vectors, made by the encoder scripted: build with that encoder"),
-        (ScriptedEncoder(8), r"made by the encoder scripted \(16 dimensions, .*, not by scripted"),
+        (
+            None,
+            r"was built with the encoder scripted .*, not with no encoder: name the former",
+        ),
+        (
+            ScriptedEncoder(8),
+            r"built with the encoder scripted \(16 dimensions, .*, not with .*scripted \(8 ",
+        ),
     ],
 )
 def test_an_index_with_vectors_wants_its_encoder(tmp_path, write_rows, index, encoder, told):

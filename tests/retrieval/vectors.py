@@ -7,7 +7,6 @@ import numpy as np
 from tests.tolerances import assert_near
 
 from askance.models.scripted import ScriptedEncoder
-from askance.retrieval.build import text_of
 from askance.retrieval.dense import open_dense
 from askance.retrieval.store import LEDGER, VECTORS, generation_folder, open_store
 
@@ -49,7 +48,7 @@ def check_vectors(index: Path, num_passages: int, encoder=None) -> None:
     assert retriever.vectors.num_vectors == num_passages == retriever.store.manifest.passages
     hits = search(retriever, "word", num_passages + 10)
     assert len({hit.passage.id for hit in hits}) == len(hits) == num_passages
-    own = asyncio.run(encoder.embed([text_of(hit.passage) for hit in hits]))
+    own = asyncio.run(encoder.embed([hit.passage.titled_text for hit in hits]))
     query = asyncio.run(encoder.embed(["word"]))[0]
     assert_near([hit.score for hit in hits], own @ query, "unit vector")
 

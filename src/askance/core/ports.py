@@ -15,6 +15,7 @@ from askance.core.types import (
     GenerateRequest,
     Generation,
     Hit,
+    Passage,
     Prompt,
     Question,
     Role,
@@ -112,6 +113,21 @@ class Retriever(Protocol):
 
         Passages whose ids are in `exclude` are passed over, as if they were not there.
         """
+        ...
+
+
+class Reranker(Protocol):
+    """Says how relevant passages are to a query, more exactly than what found them."""
+
+    @property
+    def name(self) -> str: ...
+    @property
+    def fingerprint(self) -> str:
+        """What tells its scores from those of any other reranker; empty where nothing does."""
+        ...
+
+    async def score(self, query: str, passages: Sequence[Passage]) -> Sequence[float]:
+        """A number for each passage; the higher, the more relevant."""
         ...
 
 

@@ -221,6 +221,11 @@ class Passage:
     start: int = 0
     end: int = 0
 
+    @property
+    def titled_text(self) -> str:
+        """What encoders and rerankers read of it: its title and its text."""
+        return f"{self.title} {self.text}".strip()
+
 
 @dataclass(frozen=True, slots=True)
 class Hit:

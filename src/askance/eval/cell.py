@@ -18,9 +18,9 @@ from askance.config import STRICT, EngineConfig, PathOrNone
 from askance.core.errors import DatasetError, InputError, about
 from askance.core.knobs import name_of, short_repr
 from askance.core.ports import Encoder, Method, Retriever
+from askance.core.records import opened
 from askance.core.version import VERSION
 from askance.eval.datasets import Example, read_dataset
-from askance.eval.datasets.records import opened
 from askance.eval.gold import GOLD, GoldRetrievers
 from askance.eval.metrics import DEFAULT_METRICS, Scoring, open_metrics
 from askance.eval.readings import DEFAULT_READING, open_reading

@@ -12,8 +12,8 @@ from askance.core.errors import DatasetError, InputError, RunFolderError
 from askance.core.strict_json import json_line
 from askance.core.trace import Searched
 from askance.core.types import Answer
-from askance.eval.datasets import located
-from askance.eval.datasets.long_form import read_asqa_items
+from askance.eval.datasets import located, read_dataset
+from askance.eval.datasets.long_form import asqa_rows
 from askance.eval.judging.judge_run import check_cites, topic_of
 from askance.eval.record import Record, differing_field
 from askance.eval.recorded_run import RecordedRun, last_answer
@@ -35,7 +35,7 @@ def alce(run: RecordedRun, dataset: str) -> str:
     if not dataset.startswith("asqa:") or path is None:
         raise DatasetError(f"dataset {dataset!r}: the run {run.folder} is over ASQA; name asqa:FILE.")
     records, data = {record.id: record for record in run.records}, []
-    for example, item in read_asqa_items(path, **options):
+    for example, (_, item) in zip(read_dataset(dataset), asqa_rows(path, **options), strict=True):
         record = records.pop(example.question.id, None)
         if record is None:
             continue

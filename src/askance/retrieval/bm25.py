@@ -2,16 +2,14 @@
 
 import asyncio
 from dataclasses import dataclass
+from functools import partial
 from pathlib import Path
 
 from askance.core.errors import RetrieverFailure
 from askance.core.types import Hit
 from askance.retrieval.lexical import Analysis, any_of
-from askance.retrieval.ranking import as_hits, best_with_ties, check_k
+from askance.retrieval.ranking import best_hits, check_k
 from askance.retrieval.store import Store, open_store
-
-# Below this (about a millisecond of work) a thread costs more than it frees.
-_MIN_WORK_FOR_THREAD = 3_000_000
 
 
 @dataclass(frozen=True, slots=True)
@@ -44,22 +42,14 @@ class Bm25Retriever:
             RetrieverFailure: the index can't be read any more.
         """
         check_k(k)
-        terms = self.store.manifest.analysis.terms(query)
+        lexical, terms = self.store.lexical, self.store.manifest.analysis.terms(query)
         if not terms:
             return ()
+        find = partial(lexical.best, any_of(terms))
         try:
-            if len(terms) * self.store.lexical.num_passages < _MIN_WORK_FOR_THREAD:
-                return self._search(terms, k, exclude)
-            return await asyncio.to_thread(self._search, terms, k, exclude)
+            return await asyncio.to_thread(best_hits, find, lexical.passage, k, exclude, lexical.num_passages)
         except (ValueError, OSError) as error:
             raise RetrieverFailure(f"{self.name} could not be searched for {query!r}: {error}") from error
-
-    def _search(self, terms: list[str], k: int, exclude: frozenset[str]) -> tuple[Hit, ...]:
-        lexical, query = self.store.lexical, any_of(terms)
-        best = best_with_ties(
-            lambda limit: lexical.best(query, limit), k + len(exclude), lexical.num_passages
-        )
-        return as_hits([(score, lexical.passage(address)) for score, address in best], k, exclude)
 
 
 def open_index(path: Path, *, analysis: Analysis | None = None) -> Bm25Retriever:

@@ -8,15 +8,13 @@ from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
-import numpy as np
-
 from askance.core.errors import DocumentError, InputError
 from askance.core.ports import Encoder
 from askance.core.types import Passage
 from askance.retrieval.documents import Document, Skipped, place_of, read_documents
 from askance.retrieval.draft import Draft, open_draft
 from askance.retrieval.formats import READERS
-from askance.retrieval.ledger import Damaged, Encoded, digest_of
+from askance.retrieval.ledger import Damaged, Entry, digest_of
 from askance.retrieval.lexical import Analysis, LexicalIndex
 from askance.retrieval.passages import cut_passages, passage_id
 from askance.retrieval.store import EncoderNote, Manifest
@@ -163,11 +161,6 @@ def note_of(encoder: Encoder) -> EncoderNote:
     )
 
 
-def text_of(passage: Passage) -> str:
-    """What of a passage is encoded: its title and its text."""
-    return f"{passage.title} {passage.text}".strip()
-
-
 class _Build:
     """One run over the documents, and what became of them."""
 
@@ -193,8 +186,7 @@ class _Build:
     def remove_vanished(self, sources: Sequence[Path]) -> None:
         kept = {skipped.place for skipped in self.skipped if skipped.place}
         for entry in self._draft.ledger.vanished(map(place_of, sources), kept):
-            self._draft.lexical.remove(entry.id)
-            self._draft.ledger.remove(entry)
+            self._remove(entry)
             self.outcomes["removed"] += 1
 
     async def encode(self, encoder: Encoder) -> None:
@@ -205,27 +197,22 @@ class _Build:
             OSError: the vectors can't be written.
             Damaged: passages are missing in the lexical index.
         """
-        writer, ledger = self._draft.vectors, self._draft.ledger
+        writer = self._draft.vectors
         assert writer is not None  # a draft with an encoder has one
-        to_encode = ledger.num_not_encoded()
+        to_encode = self._draft.ledger.num_not_encoded()
         if not to_encode:
             return
         self._draft.checkpoint()
         self._num_unsaved = 0
-        for batch in _batches(ledger.not_encoded(), self._draft.lexical.committed()):
+        # No name stands for the batches: an open query would outlive the ledger where the encoder breaks.
+        for batch in _batches(self._draft.ledger.not_encoded(), self._draft.lexical.committed()):
             self._checkpoint_after(CHECKPOINT_VECTORS)
-            texts = [text_of(passage) for _, passages in batch for passage in passages]
-            parts = []
-            for first in range(0, len(texts), _PASSAGES_AT_ONCE):
-                part = texts[first : first + _PASSAGES_AT_ONCE]
-                found = await encoder.embed(part, "passage")
-                parts.append(checked(found, len(part), writer.dimensions, encoder.name))
-            vectors, first = np.concatenate(parts), 0
-            for document, passages in batch:
-                writer.add(document, vectors[first : first + len(passages)])
-                first += len(passages)
-            self.num_encoded += len(texts)
-            self._num_unsaved += len(texts)
+            found = await encoder.embed([passage.titled_text for passage, _ in batch], "passage")
+            vectors = checked(found, len(batch), writer.dimensions, encoder.name)
+            for row, (_, document) in enumerate(batch):
+                writer.add(vectors[row : row + 1], document)
+            self.num_encoded += len(batch)
+            self._num_unsaved += len(batch)
             self._report("encoding", to_encode)
 
     def finish(self) -> Manifest:
@@ -251,44 +238,48 @@ class _Build:
         ledger = self._draft.ledger
         entry = ledger.find(document, digest)
         if entry is None:
-            id = ledger.free_id(document.id)
-            ledger.add(document, id, digest, self._write(document, id))
+            self._add(document, ledger.free_id(document.id), digest)
             return "added"
-        has_moved = entry.place != document.place and not entry.is_met and not Path(entry.place).exists()
+        is_met = ledger.is_met(entry)
+        has_moved = entry.place != document.place and not is_met and not Path(entry.place).exists()
         if entry.digest == digest and not has_moved:
             ledger.meet(entry.number)
-            return "duplicates" if entry.is_met else "unchanged"
-        self._draft.lexical.remove(entry.id)
-        ledger.replace(entry, document, digest, self._write(document, entry.id))
+            return "duplicates" if is_met else "unchanged"
+        self._remove(entry)
+        self._add(document, entry.id, digest, entry.number)
         return "updated"
 
-    def _write(self, document: Document, id: str) -> int:
+    def _add(self, document: Document, id: str, digest: bytes, number: int | None = None) -> None:
         passages = tuple(cut_passages(dataclasses.replace(document, id=id)))
         self._draft.lexical.add(id, passages)
+        self._draft.ledger.add(document, id, digest, len(passages), number)
         self._num_passages += len(passages)
         self._num_unsaved += len(passages)
-        return len(passages)
+
+    def _remove(self, entry: Entry) -> None:
+        self._draft.lexical.remove(entry.id)
+        self._draft.ledger.remove(entry)
 
 
 def _batches(
-    documents: Iterator[Encoded], lexical: LexicalIndex
-) -> Iterator[list[tuple[Encoded, list[Passage]]]]:
-    """Whole documents with their passages, about 256 passages at a time.
+    documents: Iterator[Entry], lexical: LexicalIndex
+) -> Iterator[list[tuple[Passage, Entry | None]]]:
+    """The passages of documents in order, 256 at a time; with the last one of each comes the document.
 
     Raises:
         Damaged: the lexical index does not have all that the ledger says.
     """
-    batch, num_passages = [], 0
+    batch: list[tuple[Passage, Entry | None]] = []
     for document in documents:
         found = lexical.passages_of(document.id)
-        ids = [passage_id(document.id, number + 1, document.passages) for number in range(document.passages)]
-        if missing := [id for id in ids if id not in found]:
-            raise Damaged(f"passage {missing[0]!r} is not in the lexical index")
-        batch.append((document, [found[id] for id in ids]))
-        num_passages += len(ids)
-        if num_passages >= _PASSAGES_AT_ONCE:
-            yield batch
-            batch, num_passages = [], 0
+        for number in range(1, document.passages + 1):
+            id = passage_id(document.id, number, document.passages)
+            if id not in found:
+                raise Damaged(f"passage {id!r} is not in the lexical index")
+            batch.append((found[id], document if number == document.passages else None))
+            if len(batch) == _PASSAGES_AT_ONCE:
+                yield batch
+                batch = []
     if batch:
         yield batch
 

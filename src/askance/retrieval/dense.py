@@ -3,25 +3,20 @@
 import asyncio
 import sqlite3
 from dataclasses import dataclass
+from functools import partial
 from pathlib import Path
-
-import numpy as np
-from numpy.typing import NDArray
 
 from askance.core.errors import ModelFailure, RetrieverFailure
 from askance.core.ports import Encoder, Retriever
 from askance.core.types import Hit, Passage
 from askance.retrieval.bm25 import Bm25Retriever
-from askance.retrieval.ranking import as_hits, best_with_ties, check_k
+from askance.retrieval.ranking import best_hits, check_k
 from askance.retrieval.store import Store, open_store
 from askance.retrieval.vectors import FlatIndex, checked
 from askance.text.fusion import fuse_hits
 
 RANKS_FUSED = 100
 """How far down each ranking of a hybrid is looked at, for any k up to this."""
-
-# Below this many products (about a millisecond of work) a thread costs more than it frees.
-_MIN_WORK_FOR_THREAD = 10_000_000
 
 
 @dataclass(frozen=True, slots=True)
@@ -54,22 +49,17 @@ class DenseRetriever:
             RetrieverFailure: the encoder broke, or the index can't be read any more.
         """
         check_k(k)
+        vectors = self.vectors
         if not any(character.isalnum() for character in query):
             return ()
         try:
             found = await self.encoder.embed([query], "query")
-            vector = checked(found, 1, self.vectors.dimensions, self.encoder.name)
-            if self.vectors.num_vectors * self.vectors.dimensions < _MIN_WORK_FOR_THREAD:
-                return self._search(vector, k, exclude)
-            return await asyncio.to_thread(self._search, vector, k, exclude)
+            (vector,) = checked(found, 1, vectors.dimensions, self.encoder.name)
+            return await asyncio.to_thread(
+                best_hits, partial(vectors.best, vector), self._passage, k, exclude, vectors.num_vectors
+            )
         except (ModelFailure, ValueError, OSError, sqlite3.Error) as error:
             raise RetrieverFailure(f"{self.name} could not be searched for {query!r}: {error}") from error
-
-    def _search(self, vector: NDArray[np.float32], k: int, exclude: frozenset[str]) -> tuple[Hit, ...]:
-        best = best_with_ties(
-            lambda limit: self.vectors.best(vector[0], limit), k + len(exclude), self.vectors.num_vectors
-        )
-        return as_hits([(score, self._passage(place)) for score, place in best], k, exclude)
 
     def _passage(self, place: tuple[int, int]) -> Passage:
         document_id, passage_id = self.vectors.ids_at(place)

@@ -16,7 +16,7 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from askance.core.errors import DocumentError
-from askance.retrieval.formats import READERS, Row, Unreadable
+from askance.retrieval.formats import READERS, Unreadable
 from askance.sample import CORPUS, SAMPLE
 
 
@@ -47,25 +47,6 @@ class Skipped:
     source: str
     reason: str
     place: str = ""
-
-
-@dataclass(frozen=True, slots=True)
-class _Found:
-    """A file to read, and the id it gives to its document."""
-
-    path: Path
-    id: str
-
-    @property
-    def place(self) -> str:
-        return place_of(self.path)
-
-    @property
-    def source(self) -> str:
-        return SAMPLE if self.path == CORPUS else _printable(self.path)
-
-    def skipped(self, reason: str) -> Skipped:
-        return Skipped(self.source, reason, self.place)
 
 
 def read_documents(
@@ -101,33 +82,30 @@ def _read_all(
     paths: Sequence[Path], leave_out: Path | None, follow_links: bool
 ) -> Iterator[Document | Skipped]:
     places = set[str]()
-    for path in paths:
-        for found in _walk(path, "", leave_out) if path.is_dir() else [_Found(path, path.name)]:
-            if isinstance(found, Skipped):
-                yield found
-            elif not follow_links and found.path != path and _leads_out(found.path, path):
+    for given in paths:
+        for path, id in _walk(given, "" if given.is_dir() else given.name, leave_out):
+            if not follow_links and path != given and _leads_out(path, given):
                 # Without a place: what an earlier build read through it does not stay in the index.
-                yield Skipped(_printable(found.path), "a link to a file outside; --follow-links reads it")
-            elif found.place not in places:
-                places.add(found.place)
-                yield from _read_file(found)
+                yield Skipped(_printable(path), "a link to a file outside; --follow-links reads it")
+            elif (place := place_of(path)) not in places:
+                places.add(place)
+                yield from _read_file(path, id, place)
 
 
-def _walk(folder: Path, prefix: str, leave_out: Path | None) -> Iterator[_Found | Skipped]:
-    if leave_out is not None and folder.resolve() == leave_out.resolve():
-        return
-    try:
-        entries = sorted(folder.iterdir())
-    except OSError as error:
-        yield Skipped(_printable(folder), f"can't be listed: {error.strerror}", place_of(folder))
-        return
-    for entry in entries:
-        if entry.name.startswith("."):
-            continue
-        if entry.is_dir() and not entry.is_symlink():
-            yield from _walk(entry, f"{prefix}{entry.name}/", leave_out)
-        else:
-            yield _Found(entry, prefix + entry.name)
+def _walk(path: Path, id: str, leave_out: Path | None, is_given: bool = True) -> Iterator[tuple[Path, str]]:
+    """The files in and below a path, each with the id of its document; a folder that can't be listed, too."""
+    if not path.is_dir() or (path.is_symlink() and not is_given):
+        yield path, id
+    elif leave_out is None or path.resolve() != leave_out.resolve():
+        try:
+            entries = sorted(path.iterdir())
+        except OSError:
+            yield path, id
+            return
+        for entry in entries:
+            if not entry.name.startswith("."):
+                inner = f"{id}/{entry.name}" if id else entry.name
+                yield from _walk(entry, inner, leave_out, is_given=False)
 
 
 def _leads_out(path: Path, folder: Path) -> bool:
@@ -138,47 +116,46 @@ def _leads_out(path: Path, folder: Path) -> bool:
         return False  # `_flaw` finds out why
 
 
-def _read_file(found: _Found) -> Iterator[Document | Skipped]:
-    if flaw := _flaw(found.path):
-        yield found.skipped(flaw)
-        return
+def _read_file(path: Path, id: str, place: str) -> Iterator[Document | Skipped]:
+    source = SAMPLE if path == CORPUS else _printable(path)
     try:
-        for row in READERS[found.path.suffix.lower()](found.path):
-            yield _document(found, row)
+        if flaw := _flaw(path):
+            raise Unreadable(flaw)
+        for row in READERS[path.suffix.lower()](path):
+            if row.line and row.text.strip():
+                row_id = row.id or f"{id}:{row.line}"
+                yield Document(row_id, row.title, row.text, source, place, is_row=True)
+            elif row.line:
+                yield Skipped(f"{source}, line {row.line}", "the row has no text")
+            elif row.text.strip():
+                yield Document(id, row.title or path.stem, row.text, source, place)
+            else:
+                raise Unreadable("holds no text")
     except Unreadable as error:
-        yield found.skipped(str(error))
+        yield Skipped(source, str(error), place)
     except OSError as error:
-        yield found.skipped(f"can't be read: {error.strerror}")
-
-
-def _document(found: _Found, row: Row) -> Document | Skipped:
-    source, place = found.source, found.place
-    if row.line:
-        if not row.text.strip():
-            return Skipped(f"{source}, line {row.line}", "the row has no text")
-        id = f"{found.id}:{row.line}" if row.id is None else row.id
-        return Document(id, row.title, row.text, source, place, is_row=True)
-    if not row.text.strip():
-        return found.skipped("holds no text")
-    return Document(found.id, row.title or found.path.stem, row.text, source, place)
+        yield Skipped(source, f"can't be read: {error.strerror}", place)
 
 
 def _flaw(path: Path) -> str:
-    """Why `path` can't be what its name says, found without loading it whole; empty when nothing is wrong."""
+    """Why `path` can't be what its name says, found without loading it whole; empty when nothing is wrong.
+
+    Raises:
+        OSError: it can't be read.
+    """
     if _printable(path) != str(path):
         return "its name is not UTF-8"
     if path.is_dir():
+        if not path.is_symlink():
+            next(path.iterdir(), None)  # raises what keeps it from being listed
         return "a link to a folder, which is not followed"
     if path.suffix.lower() not in READERS:
         return f"unknown kind of file (known: {' '.join(READERS)})"
     if path.exists() and not path.is_file():
         return "not a regular file"
-    try:
-        if path.stat().st_size == 0:
-            return "empty (0 bytes)"
-        return "" if path.suffix.lower() == ".pdf" else _text_flaw(path)
-    except OSError as error:
-        return f"can't be read: {error.strerror}"
+    if path.stat().st_size == 0:
+        return "empty (0 bytes)"
+    return "" if path.suffix.lower() == ".pdf" else _text_flaw(path)
 
 
 def _text_flaw(path: Path) -> str:

@@ -91,18 +91,9 @@ class Draft:
 
     def _manifest(self) -> Manifest:
         now = datetime.now(UTC).isoformat(timespec="seconds")
-        documents, passages = self.ledger.count()
-        return Manifest(
-            generation=self._generation,
-            analysis=self._analysis,
-            documents=documents,
-            passages=passages,
-            content_hash=self.ledger.content_hash(),
-            engine=ENGINE,
-            created_at=self.base.created_at if self.base else now,
-            updated_at=now,
-            encoder=self._encoder,
-        )
+        created_at = self.base.created_at if self.base else now
+        counts = self.ledger.summary()
+        return Manifest(self._generation, self._analysis, *counts, ENGINE, created_at, now, self._encoder)
 
     def _stamp(self) -> str:
         opstamp = read_opstamp(self._path / store.LEXICAL)
@@ -163,14 +154,11 @@ def _base_manifest(folder: Path, analysis: Analysis, encoder: EncoderNote | None
         raise BadIndex(f"can't build an index in {folder}: it is a file; name a folder.")
     if (folder / store.MANIFEST).exists():
         manifest = store.read_manifest(folder)
-        store.check_analysis(folder, manifest, analysis)
-        if manifest.encoder is not None and encoder is None:
-            raise BadIndex(
-                f"the index {folder} has vectors, made by the encoder {manifest.encoder.name}: build with "
-                "that encoder, so that new passages get theirs, or build another index, in another folder."
-            )
-        if manifest.encoder is not None and encoder is not None:
-            store.check_encoder(folder, manifest, encoder.name, encoder.fingerprint)
+        if manifest.analysis != analysis:
+            raise store.built_otherwise(folder, manifest.analysis, analysis)
+        made_by = manifest.encoder
+        if made_by is not None and (encoder is None or encoder.fingerprint != made_by.fingerprint):
+            raise store.built_otherwise(folder, made_by, encoder or "no encoder")
         return manifest
     ours = {store.LOCK, store.INCOMING_MANIFEST}
     names = [path.name for path in folder.iterdir()]

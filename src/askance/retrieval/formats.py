@@ -4,8 +4,6 @@ A reader gives rows one by one, so that a file may have any number of them; plai
 are one row each. Text keeps its line ends as they are.
 """
 
-import csv
-import json
 import re
 import threading
 from collections.abc import Callable, Iterator, Mapping
@@ -13,6 +11,7 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from askance.core.errors import DocumentError, MissingExtra
+from askance.core.records import Convert, Field, Rows, converted, lines, table_rows
 
 MAX_ID_CHARACTERS = 512
 _HEADING = re.compile(r"#{1,6}[ \t]+(.+?)[ \t]*#*[ \t]*")
@@ -25,10 +24,7 @@ _JSON_SHAPE = (
     'A row is a JSON object on one line, such as {"id": "7", "title": "Bonn", "text": "Bonn is a city."}; '
     '"id" and "title" may be left out, and "contents" may stand for "text".'
 )
-_TSV_SHAPE = (
-    "The first line names the columns (id, text, title; only text is needed), every other line has as many "
-    'fields, separated by one tab. A field that begins with " ends with " and has its inner quotes doubled.'
-)
+_TSV_SHAPE = "The first line names the columns: id, text, title, of which only text is needed."
 
 
 @dataclass(frozen=True, slots=True)
@@ -102,37 +98,16 @@ def read_jsonl(path: Path) -> Iterator[Row]:
     Raises:
         DocumentError: a malformed row; names file, line, problem and what a row looks like.
     """
-    with path.open(encoding="utf-8-sig") as file:
-        for line, content in enumerate(file, start=1):
-            if not content.strip():
-                continue
-            try:
-                yield _json_row(line, content)
-            except json.JSONDecodeError as error:
-                raise DocumentError(f"{path}, line {line}: not JSON ({error.msg}). {_JSON_SHAPE}") from error
-            except (ValueError, TypeError, RecursionError) as error:
-                raise DocumentError(f"{path}, line {line}: {error}. {_JSON_SHAPE}") from error
+    return _rows(path, lines(path, DocumentError), _json_row, _JSON_SHAPE)
 
 
 def read_tsv(path: Path) -> Iterator[Row]:
     """The rows of a table in the layout of the DPR Wikipedia dump, its columns found by their names.
 
     Raises:
-        DocumentError: a malformed row or header; names file, line, problem and what a row looks like.
+        DocumentError: a malformed row or header; names file, line, problem and remedy.
     """
-    with path.open(encoding="utf-8-sig", newline="") as file:
-        reader = csv.reader(file, delimiter="\t", strict=True)
-        try:
-            names = [name.strip().lower() for name in next(reader, [])]
-            if "text" not in names:
-                raise ValueError(f'no column is named "text"; the columns are {names}')
-            for fields in filter(None, reader):
-                if len(fields) != len(names):
-                    raise ValueError(f"{len(fields)} fields where the header has {len(names)}")
-                row = dict(zip(names, fields, strict=True))
-                yield _checked(Row(row.get("title", ""), row["text"], row.get("id"), reader.line_num))
-        except (ValueError, csv.Error) as error:
-            raise DocumentError(f"{path}, line {reader.line_num}: {error}. {_TSV_SHAPE}") from error
+    return _rows(path, table_rows(path, DocumentError, needs="text"), _table_row, _TSV_SHAPE)
 
 
 READERS: Mapping[str, Callable[[Path], Iterator[Row]]] = {
@@ -176,26 +151,32 @@ def _visible(page: str) -> tuple[str, str]:
     return title, "\n".join(filter(None, pieces))
 
 
-def _json_row(line: int, content: str) -> Row:
-    row = json.loads(content)
-    if not isinstance(row, dict):
-        raise TypeError(f"{_shown(row)} is not an object")
-    text, title = row.get("text", row.get("contents")), row.get("title")
-    if not isinstance(text, str):
-        raise TypeError(f'"text" is {_shown(text)}, not a string')
-    if not isinstance(title, str | None):
-        raise TypeError(f'"title" is {_shown(title)}, not a string')
-    id = row.get("id", row.get("_id"))
-    if isinstance(id, bool) or not isinstance(id, str | int | None):
-        raise TypeError(f'"id" is {_shown(id)}, not a string or a whole number')
-    if title is None and "text" not in row:
+def _rows(path: Path, found: Rows, convert: Convert[Row], shape: str) -> Iterator[Row]:
+    for place, row in found:
+        line = int(place.removeprefix("line "))
+        yield from converted(row, line, convert, shape, f"{path}, {place}", DocumentError)
+
+
+def _json_row(written: Field, line: int) -> Iterator[Row]:
+    row = written.parsed()
+    text, title = row.first("text", "contents").maybe_blank(), row.get("title", "").maybe_blank()
+    if not row["text"].is_given and not row["title"].is_given:
         title, text = _split_contents(text)
-    return _checked(Row(title or "", text, None if id is None else str(id), line))
+    yield Row(title, text, _id(row.first("id", "_id")), line)
 
 
-def _shown(value: object) -> str:
-    shown = json.dumps(value)
-    return shown if len(shown) <= 60 else f"{shown[:60]}…"
+def _table_row(row: Field, line: int) -> Iterator[Row]:
+    cells = Field({name.lower(): cell for name, cell in row.object().items()})
+    yield Row(cells.get("title", "").maybe_blank(), cells["text"].maybe_blank(), _id(cells["id"]), line)
+
+
+def _id(given: Field) -> str | None:
+    if not given.is_given:
+        return None
+    id = given.id()
+    if len(id) > MAX_ID_CHARACTERS:
+        raise given.flaw(f"has {len(id)} characters; {MAX_ID_CHARACTERS} are possible")
+    return id
 
 
 def _split_contents(contents: str) -> tuple[str, str]:
@@ -203,14 +184,3 @@ def _split_contents(contents: str) -> tuple[str, str]:
     first, newline, rest = contents.partition("\n")
     is_titled = newline and len(first) > 2 and first.startswith('"') and first.endswith('"')
     return (first[1:-1], rest) if is_titled else ("", contents)
-
-
-def _checked(row: Row) -> Row:
-    if row.id is not None and not 1 <= len(row.id) <= MAX_ID_CHARACTERS:
-        raise ValueError(f'"id" has {len(row.id)} characters; 1 to {MAX_ID_CHARACTERS} are possible')
-    try:
-        f"{row.id}{row.title}{row.text}".encode()
-    except UnicodeEncodeError as error:
-        half = ascii(error.object[error.start])
-        raise ValueError(f"{half} is half of a character (a lone surrogate)") from error
-    return row

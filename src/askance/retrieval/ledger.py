@@ -37,10 +37,11 @@ INSERT INTO state SELECT '' WHERE NOT EXISTS (SELECT 1 FROM state);
 COMMIT;
 """
 """One transaction, which leaves alone what is there: a ledger has all of this or none of it."""
-_IS_MET = "EXISTS (SELECT 1 FROM met WHERE met.number = documents.number)"
-_ENTRIES = f"SELECT number, id, place, digest, {_IS_MET} FROM documents"
-_ENCODED = "SELECT number, id, passages, segment, first_row FROM vectors JOIN documents ON number = document"
-_MISSING = "FROM documents WHERE passages > 0 AND number NOT IN (SELECT document FROM vectors)"
+_ENTRIES = (
+    "SELECT number, id, place, digest, passages, coalesce(segment, -1), coalesce(first_row, -1)"
+    " FROM documents LEFT JOIN vectors ON document = number"
+)
+_NOT_ENCODED = "WHERE passages > 0 AND number NOT IN (SELECT document FROM vectors)"
 
 
 class Damaged(ValueError):
@@ -49,24 +50,21 @@ class Damaged(ValueError):
 
 @dataclass(frozen=True, slots=True)
 class Entry:
-    """A document the ledger knows. `is_met` when the current run has come across it."""
+    """A document the ledger knows.
+
+    Attributes:
+        id: unique in the index.
+        passages: how many it has.
+        segment, first_row: where its vectors begin; -1 if it has none.
+    """
 
     number: int
     id: str
     place: str
     digest: bytes
-    is_met: bool
-
-
-@dataclass(frozen=True, slots=True)
-class Encoded:
-    """A document with its number of passages, and where its vectors begin, if it has any."""
-
-    number: int
-    id: str
     passages: int
-    segment: int = -1
-    first_row: int = -1
+    segment: int
+    first_row: int
 
 
 @dataclass(frozen=True, slots=True)
@@ -116,12 +114,11 @@ class Ledger:
         That is the one with its id and content, wherever it was read; else one with its id and file that has
         not been met in this run, whose content has changed.
         """
-        same, changed = "digest = ?", f"place = ? AND NOT {_IS_MET}"
-        for condition, value in ((same, digest), (changed, document.place)):
-            query = f"{_ENTRIES} WHERE given_id = ? AND {condition} LIMIT 1"
-            if row := self._database.execute(query, (document.id, value)).fetchone():
-                return Entry(*row)
-        return None
+        query = (
+            f"{_ENTRIES} WHERE given_id = ?1 AND (digest = ?2 OR (place = ?3 AND number NOT IN met))"
+            " ORDER BY digest = ?2 DESC, number LIMIT 1"
+        )
+        return next(self._entries(query, document.id, digest, document.place), None)
 
     def free_id(self, given_id: str) -> str:
         """`given_id`, or with "~2", "~3" … when other documents have it."""
@@ -131,64 +128,62 @@ class Ledger:
             id = f"{given_id}~{count}"
         return id
 
-    def add(self, document: Document, id: str, digest: bytes, num_passages: int) -> None:
-        """Enter a new document, as met."""
-        values = (id, document.id, document.place, digest, num_passages)
-        insert = "INSERT INTO documents (id, given_id, place, digest, passages) VALUES (?, ?, ?, ?, ?)"
+    def add(
+        self, document: Document, id: str, digest: bytes, num_passages: int, number: int | None = None
+    ) -> None:
+        """Enter a document as met, under a new number unless it takes that of an entry that was removed."""
+        values = (number, id, document.id, document.place, digest, num_passages)
+        columns = "number, id, given_id, place, digest, passages"
+        insert = f"INSERT INTO documents ({columns}) VALUES (?, ?, ?, ?, ?, ?)"
         self.meet(self._database.execute(insert, values).lastrowid)
-
-    def replace(self, entry: Entry, document: Document, digest: bytes, num_passages: int) -> None:
-        """Enter the changed content of a known document, as met."""
-        update = "UPDATE documents SET place = ?, digest = ?, passages = ? WHERE number = ?"
-        self._database.execute(update, (document.place, digest, num_passages, entry.number))
-        self._forget_vectors(entry)
-        self.meet(entry.number)
 
     def meet(self, number: int | None) -> None:
         """Mark a document as met in this run."""
         self._database.execute("INSERT OR IGNORE INTO met VALUES (?)", (number,))
 
+    def is_met(self, entry: Entry) -> bool:
+        """Whether the current run has come across a document."""
+        query = "SELECT count(*) FROM met WHERE number = ?"
+        return bool(self._database.execute(query, (entry.number,)).fetchone()[0])
+
     def vanished(self, roots: Iterable[str], kept_places: Set[str]) -> Iterator[Entry]:
         """Those not met in this run whose file is in or below `roots`, but not in or below `kept_places`."""
         below = "(place = ?1 OR substr(place, 1, length(?2)) = ?2)"
-        query = f"{_ENTRIES} WHERE NOT {_IS_MET} AND {below}"
         for root in roots:
-            for row in self._database.execute(query, (root, root.rstrip("/") + "/")).fetchall():
-                entry = Entry(*row)
+            query = f"{_ENTRIES} WHERE number NOT IN met AND {below}"
+            for entry in list(self._entries(query, root, root.rstrip("/") + "/")):
                 if kept_places.isdisjoint((entry.place, *map(str, Path(entry.place).parents))):
                     yield entry
 
     def remove(self, entry: Entry) -> None:
-        """Strike out a document."""
+        """Strike out a document, whose vectors are then no longer in use."""
         self._database.execute("DELETE FROM documents WHERE number = ?", (entry.number,))
-        self._forget_vectors(entry)
+        self._database.execute("DELETE FROM vectors WHERE document = ?", (entry.number,))
 
-    def count(self) -> tuple[int, int]:
-        """How many documents and passages there are."""
-        query = "SELECT count(*), coalesce(sum(passages), 0) FROM documents"
-        documents, passages = self._database.execute(query).fetchone()
-        return int(documents), int(passages)
-
-    def content_hash(self) -> str:
-        """A hash of all ids and contents, in whatever order they were entered."""
-        hashed = hashlib.blake2b(digest_size=16)
-        for id, digest in self._database.execute("SELECT id, digest FROM documents ORDER BY id"):
+    def summary(self) -> tuple[int, int, str]:
+        """How many documents and passages there are, and a hash of all ids and contents, in whatever order
+        they were entered.
+        """
+        documents, passages, hashed = 0, 0, hashlib.blake2b(digest_size=16)
+        query = "SELECT id, digest, passages FROM documents ORDER BY id"
+        for id, digest, num_passages in self._database.execute(query):
             hashed.update(f"{id}\0".encode() + digest)
-        return hashed.hexdigest()
+            documents, passages = documents + 1, passages + num_passages
+        return documents, passages, hashed.hexdigest()
 
-    def enter_vectors(self, document: Encoded, segment: int, first_row: int) -> None:
+    def enter_vectors(self, entry: Entry, segment: int, first_row: int) -> None:
         """Enter where the vectors of a document begin, in place of what was entered before."""
-        values = (document.number, segment, first_row)
+        values = (entry.number, segment, first_row)
         self._database.execute("INSERT OR REPLACE INTO vectors VALUES (?, ?, ?)", values)
 
     def num_not_encoded(self) -> int:
         """How many passages have no vectors."""
-        return int(self._database.execute(f"SELECT coalesce(sum(passages), 0) {_MISSING}").fetchone()[0])
+        query = f"SELECT coalesce(sum(passages), 0) FROM documents {_NOT_ENCODED}"
+        return int(self._database.execute(query).fetchone()[0])
 
-    def not_encoded(self) -> Iterator[Encoded]:
+    def not_encoded(self) -> Iterator[Entry]:
         """The documents with passages but without vectors, which may be entered meanwhile."""
-        for row in self._database.execute(f"SELECT number, id, passages {_MISSING} ORDER BY number"):
-            yield Encoded(*row)
+        return self._entries(f"{_ENTRIES} {_NOT_ENCODED} ORDER BY number")
 
     def segments(self) -> list[Segment]:
         """The segments that are in use."""
@@ -198,27 +193,25 @@ class Ledger:
         )
         return [Segment(*row) for row in self._database.execute(query)]
 
-    def encoded_in(self, segment: int) -> Iterator[Encoded]:
+    def encoded_in(self, segment: int) -> Iterator[Entry]:
         """The documents of a segment in the order of their rows; they may be entered elsewhere meanwhile."""
-        query = f"{_ENCODED} WHERE segment = ? ORDER BY first_row"
-        for row in self._database.execute(query, (segment,)):
-            yield Encoded(*row)
+        return self._entries(f"{_ENTRIES} WHERE segment = ? ORDER BY first_row", segment)
 
-    def encoded_at(self, segment: int, row: int) -> Encoded:
+    def encoded_at(self, segment: int, row: int) -> Entry:
         """The document that a row belongs to.
 
         Raises:
             Damaged: none does.
         """
-        query = f"{_ENCODED} WHERE segment = ? AND first_row <= ? ORDER BY first_row DESC LIMIT 1"
-        found = self._database.execute(query, (segment, row)).fetchone()
-        document = None if found is None else Encoded(*found)
-        if document is None or row >= document.first_row + document.passages:
+        query = f"{_ENTRIES} WHERE segment = ? AND first_row <= ? ORDER BY first_row DESC LIMIT 1"
+        entry = next(self._entries(query, segment, row), None)
+        if entry is None or row >= entry.first_row + entry.passages:
             raise Damaged(f"row {row:,} of the vectors {segment:06d}.f32 is no document's")
-        return document
+        return entry
 
-    def _forget_vectors(self, entry: Entry) -> None:
-        self._database.execute("DELETE FROM vectors WHERE document = ?", (entry.number,))
+    def _entries(self, query: str, *values: object) -> Iterator[Entry]:
+        for row in self._database.execute(query, values):
+            yield Entry(*row)
 
 
 def digest_of(document: Document) -> bytes:

@@ -16,7 +16,6 @@ from collections import Counter
 from collections.abc import Iterable, Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass
-from functools import cache
 from importlib.metadata import version
 from pathlib import Path
 from tempfile import TemporaryDirectory
@@ -27,6 +26,12 @@ from askance.core.panics import panics_as
 from askance.core.types import Passage
 
 _WORD = re.compile(r"[^\W_]+(?:'[^\W_]+)*")
+
+_STEMMER = (
+    tantivy.TextAnalyzerBuilder(tantivy.Tokenizer.whitespace())
+    .filter(tantivy.Filter.stemmer("english"))
+    .build()
+)
 
 STOP_WORDS = frozenset(
     """a an and are as at be but by for if in into is it no not of on or such that the their then there these
@@ -53,13 +58,7 @@ class Analysis:
         words = [word.removesuffix("'s") for word in _WORD.findall(plain)]
         if self.stop_words:
             words = [word for word in words if word not in STOP_WORDS]
-        return _stemmer().analyze(" ".join(words)) if self.stemming else words
-
-
-@cache
-def _stemmer() -> tantivy.TextAnalyzer:
-    words = tantivy.TextAnalyzerBuilder(tantivy.Tokenizer.whitespace())
-    return words.filter(tantivy.Filter.stemmer("english")).build()
+        return _STEMMER.analyze(" ".join(words)) if self.stemming else words
 
 
 ENGINE = f"tantivy {version('tantivy')}"
@@ -68,15 +67,11 @@ _HEAP_BYTES = 64_000_000
 _LOCK = ".lock"
 
 
-def _schema() -> tantivy.Schema:
-    fields = tantivy.SchemaBuilder()
-    fields.add_text_field(_TERMS, tokenizer_name="whitespace", index_option="freq")
-    fields.add_text_field(_DOCUMENT, tokenizer_name="raw", index_option="basic")
-    fields.add_bytes_field(_PASSAGE, stored=True)
-    return fields.build()
-
-
-SCHEMA = _schema()
+_FIELDS = tantivy.SchemaBuilder()
+_FIELDS.add_text_field(_TERMS, tokenizer_name="whitespace", index_option="freq")
+_FIELDS.add_text_field(_DOCUMENT, tokenizer_name="raw", index_option="basic")
+_FIELDS.add_bytes_field(_PASSAGE, stored=True)
+SCHEMA = _FIELDS.build()
 
 
 @contextmanager

@@ -28,14 +28,8 @@ def cut_passages(document: Document) -> Iterator[Passage]:
     """
     spans = _spans(document)
     for number, (start, end) in enumerate(spans, start=1):
-        yield Passage(
-            id=passage_id(document.id, number, len(spans)),
-            title=document.title,
-            text=document.text[start:end],
-            source=document.source,
-            start=start,
-            end=end,
-        )
+        id, text = passage_id(document.id, number, len(spans)), document.text[start:end]
+        yield Passage(id, document.title, text, document.source, start, end)
 
 
 def passage_id(document_id: str, number: int, num_passages: int) -> str:
@@ -46,14 +40,12 @@ def passage_id(document_id: str, number: int, num_passages: int) -> str:
 
 def _spans(document: Document) -> list[tuple[int, int]]:
     words = [match.span() for match in _WORD.finditer(document.text)]
-    if words and document.is_row and len(words) <= MAX_ROW_WORDS:
+    if not words:
+        return []
+    if document.is_row and len(words) <= MAX_ROW_WORDS:
         return [(0, len(document.text))]
     firsts = list(range(0, len(words), WORDS_PER_PASSAGE))
     if len(firsts) > 1 and len(words) - firsts[-1] < MIN_LAST_WORDS:
         firsts.pop()
     afters = [*firsts[1:], len(words)]
-    return (
-        [(words[first][0], words[after - 1][1]) for first, after in zip(firsts, afters, strict=True)]
-        if words
-        else []
-    )
+    return [(words[first][0], words[after - 1][1]) for first, after in zip(firsts, afters, strict=True)]

@@ -11,23 +11,29 @@ A = TypeVar("A")
 _MAX_TIES = 1000
 
 
-def best_with_ties(
-    find: Callable[[int], Iterable[tuple[float, A]]], k: int, num_all: int
-) -> list[tuple[float, A]]:
-    """The `k` best, by scores of six digits, and those that tie with the last of them, up to 1,000.
+def best_hits(
+    find: Callable[[int], Iterable[tuple[float, A]]],
+    passage_at: Callable[[A], Passage],
+    k: int,
+    exclude: frozenset[str],
+    num_all: int,
+) -> tuple[Hit, ...]:
+    """The `k` best hits by scores of six digits; of up to 1,000 that tie with the last, those of lowest ids.
 
     Args:
         find: scores and places of as many of the best as it is asked for, best first.
+        passage_at: the passage at a place.
         num_all: how many there are to be found.
     """
-    k = min(k, num_all)
-    if k < 1:
-        return []
-    for num_wanted in (k + 1, k + _MAX_TIES):
+    num_best = min(k + len(exclude), num_all)
+    if num_best < 1:
+        return ()
+    for num_wanted in (num_best + 1, num_best + _MAX_TIES):
         best = [(six_digits(score), place) for score, place in find(num_wanted)]
-        if len(best) < num_wanted or best[-1][0] < best[k - 1][0]:
+        if len(best) < num_wanted or best[-1][0] < best[num_best - 1][0]:
             break
-    return [(score, place) for score, place in best if score >= best[:k][-1][0]]
+    worst = min((score for score, _ in best[:num_best]), default=0.0)
+    return as_hits([(score, passage_at(place)) for score, place in best if score >= worst], k, exclude)
 
 
 def check_k(k: int) -> None:

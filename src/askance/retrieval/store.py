@@ -45,6 +45,9 @@ class EncoderNote:
     fingerprint: str
     dimensions: int
 
+    def __str__(self) -> str:
+        return f"the encoder {self.name} ({self.dimensions} dimensions, fingerprint {self.fingerprint})"
+
 
 @dataclass(frozen=True, slots=True)
 class Manifest:
@@ -96,18 +99,19 @@ def open_store(folder: Path, *, analysis: Analysis | None = None, encoder: Encod
     """
     for _ in range(_NUM_TRIES):
         manifest = read_manifest(folder)
-        if analysis is not None:
-            check_analysis(folder, manifest, analysis)
+        if analysis not in (None, manifest.analysis):
+            raise built_otherwise(folder, manifest.analysis, analysis)
         if manifest.passages == 0:
             raise BadIndex(f"the index {folder} is empty: add documents to it with `askance index`.")
-        if encoder is not None:
-            check_encoder(folder, manifest, encoder.name, encoder.fingerprint)
+        made_by = None if encoder is None else encoder_of(folder, manifest)
+        if encoder is not None and made_by is not None and made_by.fingerprint != encoder.fingerprint:
+            wanted = f"the encoder {encoder.name} (fingerprint {encoder.fingerprint})"
+            raise built_otherwise(folder, made_by, wanted)
         path = generation_folder(folder, manifest.generation)
         try:
             lexical, vectors = open_lexical(path / LEXICAL), None
-            if encoder is not None:
-                dimensions = encoder_of(folder, manifest).dimensions
-                vectors = FlatIndex(path / VECTORS, path / LEDGER, dimensions)
+            if made_by is not None:
+                vectors = FlatIndex(path / VECTORS, path / LEDGER, made_by.dimensions)
             return Store(folder, manifest, lexical, vectors)
         except (ValueError, OSError, sqlite3.Error) as error:
             problem: Exception = error
@@ -132,9 +136,6 @@ def read_manifest(folder: Path) -> Manifest:
         BadIndex: there is no such folder, it holds no index, or the index is newer than this version.
     """
     try:
-        if not folder.is_dir():
-            problem = "is a file" if folder.exists() else "does not exist"
-            raise BadIndex(f"the index {folder} {problem}: name the folder that `askance index` wrote.")
         content = json.loads((folder / MANIFEST).read_text(encoding="utf-8"))
         format, version = content.pop("format"), int(content.pop("schema_version"))
         if format != FORMAT:
@@ -147,10 +148,10 @@ def read_manifest(folder: Path) -> Manifest:
         # Indexes from before there were vectors say nothing of an encoder.
         analysis, encoder = Analysis(**content.pop("analysis")), content.pop("encoder", None)
         return Manifest(**content, analysis=analysis, encoder=encoder and EncoderNote(**encoder))
-    except FileNotFoundError as error:
+    except (FileNotFoundError, NotADirectoryError) as error:
         raise BadIndex(
-            f"{folder} holds no index (no {MANIFEST}): name the folder that `askance index` wrote, or make "
-            f"one of these documents with `askance index {folder} --out {folder}-index`."
+            f"{folder} holds no index ({MANIFEST}: {error.strerror}): name the folder that `askance index` "
+            f"wrote, or make one of documents with `askance index DOCS --out {folder}-index`."
         ) from error
     except OSError as error:
         raise BadIndex(
@@ -171,13 +172,12 @@ def write_manifest(folder: Path, manifest: Manifest) -> None:
     write_atomically(folder / MANIFEST, text, temporary=folder / INCOMING_MANIFEST)
 
 
-def check_analysis(folder: Path, manifest: Manifest, wanted: Analysis) -> None:
-    """Raises BadIndex unless the index was built with the analysis `wanted`."""
-    if manifest.analysis != wanted:
-        raise BadIndex(
-            f"the index {folder} was built with {manifest.analysis}, not with {wanted}: ask for the former, "
-            "or build another index, in another folder, with the latter."
-        )
+def built_otherwise(folder: Path, built: object, wanted: object) -> BadIndex:
+    """The error of an index that was built with another analysis or encoder than the one that is wanted."""
+    return BadIndex(
+        f"the index {folder} was built with {built}, not with {wanted}: name the former, or build another "
+        "index, in another folder, with the latter."
+    )
 
 
 def encoder_of(folder: Path, manifest: Manifest) -> EncoderNote:
@@ -188,18 +188,6 @@ def encoder_of(folder: Path, manifest: Manifest) -> EncoderNote:
             "bundled`, or search with bm25."
         )
     return manifest.encoder
-
-
-def check_encoder(folder: Path, manifest: Manifest, name: str, fingerprint: str) -> None:
-    """Raises BadIndex unless the index has vectors of the encoder with this fingerprint."""
-    made_by = encoder_of(folder, manifest)
-    if made_by.fingerprint != fingerprint:
-        raise BadIndex(
-            f"the vectors of the index {folder} were made by the encoder {made_by.name} "
-            f"({made_by.dimensions} dimensions, fingerprint {made_by.fingerprint}), not by {name} "
-            f"(fingerprint {fingerprint}): name the former, or build another index, in another folder, with "
-            "the latter."
-        )
 
 
 def _remedy(path: Path, problem: Exception) -> str:

@@ -17,7 +17,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from askance.core.errors import ModelFailure
-from askance.retrieval.ledger import Damaged, Encoded, Ledger, Segment
+from askance.retrieval.ledger import Damaged, Entry, Ledger, Segment
 from askance.retrieval.passages import passage_id
 from askance.runtime.durable import sync
 
@@ -48,11 +48,12 @@ class VectorWriter:
             map_rows(segment_path(folder, each.number), each.end, dimensions)
         self._append_to(segments[-1].number if segments else 1)
 
-    def add(self, document: Encoded, vectors: NDArray[np.float32]) -> None:
-        """Add the vectors of a document, a row for each of its passages."""
-        self._ledger.enter_vectors(document, self._segment, self._num_rows)
+    def add(self, vectors: NDArray[np.float32], document: Entry | None) -> None:
+        """Add rows, the last of which is the last one of `document`, if there is one."""
         self._file.write(np.ascontiguousarray(vectors, dtype="<f4").tobytes())
         self._num_rows += len(vectors)
+        if document is not None:
+            self._ledger.enter_vectors(document, self._segment, self._num_rows - document.passages)
 
     def commit(self) -> None:
         """Make the rows durable."""
@@ -74,7 +75,7 @@ class VectorWriter:
         for segment in segments:
             rows = map_rows(segment_path(self._folder, segment.number), segment.end, self.dimensions)
             for document in self._ledger.encoded_in(segment.number):
-                self.add(document, rows[document.first_row : document.first_row + document.passages])
+                self.add(rows[document.first_row : document.first_row + document.passages], document)
 
     def remove_unused(self) -> None:
         """Remove segments that are not in use."""
@@ -115,9 +116,8 @@ class FlatIndex:
         # One connection to SQLite must not be used by two threads at a time.
         self._lock = threading.Lock()
         segments = self._ledger.segments()
-        self._is_dead = {each.number: self._dead(each) for each in segments if each.live < each.end}
-        self._rows = [(each, self._open(folder, each)) for each in segments]
-        self.num_vectors = sum(segment.live for segment, _ in self._rows)
+        self._parts = [(each.number, *self._open(folder, each)) for each in segments]
+        self.num_vectors = sum(each.live for each in segments)
 
     def best(self, query: NDArray[np.float32], limit: int) -> list[tuple[float, Place]]:
         """Inner products with the query, and places, of the `limit` best vectors, best first.
@@ -126,14 +126,13 @@ class FlatIndex:
             query: shape [dimensions].
         """
         found: list[tuple[float, Place]] = []
-        for segment, rows in self._rows:
+        for segment, rows, is_dead in self._parts:
             with np.errstate(all="ignore"):  # rows that are not in use may hold anything
                 scores = rows @ query
-            if segment.number in self._is_dead:
-                scores[self._is_dead[segment.number]] = -np.inf
-            num_found = min(limit, segment.live)
+            scores[is_dead] = -np.inf
+            num_found = min(limit, len(rows) - int(is_dead.sum()))
             best = np.argpartition(scores, -num_found)[-num_found:]
-            found += ((float(scores[row]), (segment.number, row)) for row in best.tolist())
+            found += ((float(scores[row]), (segment, row)) for row in best.tolist())
         return nlargest(limit, found, key=lambda scored: scored[0])
 
     def ids_at(self, place: Place) -> tuple[str, str]:
@@ -147,17 +146,15 @@ class FlatIndex:
         number = place[1] - document.first_row + 1
         return document.id, passage_id(document.id, number, document.passages)
 
-    def _open(self, folder: Path, segment: Segment) -> NDArray[np.float32]:
+    def _open(self, folder: Path, segment: Segment) -> tuple[NDArray[np.float32], NDArray[np.bool_]]:
+        """The rows of a segment, and which of them are not in use."""
         path = segment_path(folder, segment.number)
         rows = np.asarray(map_rows(path, segment.end, self.dimensions))
-        check_rows(rows, str(path), self._is_dead.get(segment.number))
-        return rows
-
-    def _dead(self, segment: Segment) -> NDArray[np.bool_]:
         is_dead = np.ones(segment.end, dtype=bool)
         for document in self._ledger.encoded_in(segment.number):
             is_dead[document.first_row : document.first_row + document.passages] = False
-        return is_dead
+        check_rows(rows, str(path), is_dead)
+        return rows, is_dead
 
 
 def segment_path(folder: Path, segment: int) -> Path:

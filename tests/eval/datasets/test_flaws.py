@@ -5,9 +5,9 @@ import json
 import pytest
 
 from askance.core.errors import DatasetError, UnknownName
+from askance.core.records import rows
 from askance.core.types import Question
 from askance.eval.datasets import Example, read_dataset
-from askance.eval.datasets.records import rows
 from tests.eval.datasets.test_files import FILES, read
 
 
@@ -99,7 +99,7 @@ FLAWS = [
     ),
     ("asqa:a.json", asqa([]), r"qa_pairs\.0\.short_answers: is empty"),
     ("asqa:a.json", asqa([" "]), r"qa_pairs\.0\.short_answers: holds no answer, found \[' '\]"),
-    ("asqa:a.json", {"test": {}}, "a.json: no array of records, and no split 'dev'. A record of ASQA"),
+    ("asqa:a.json", {"test": {}}, "a.json: no array of records, and no split 'dev': name ASQA.json"),
     ("asqa:a.json", {"dev": {"7": []}}, "record '7': not an object, found"),
     ("asqa:a.json", "7", "no array of records"),
     ("asqa:a.json", "{", "not JSON"),
@@ -113,7 +113,7 @@ FLAWS = [
     ("csv:a.csv", "question,answers\nWho, then?,Ada\n", "line 2: 3 cells under 2 columns"),
     ("csv:a.csv", "question,answers\nWho?\n", "line 2: 1 cell under 2 columns"),
     ("nq:a.jsonl", "null", "line 1: not an object, found None"),
-    ("csv:a.csv", "question,answers,answers\nWho?,Ada,B\n", "header: two columns are called 'answers'"),
+    ("csv:a.csv", "question,answers,answers\nWho?,Ada,B\n", "line 1: two columns are called 'answers'"),
     ("csv:a.csv", "question,answers\n\nWho?,\n", "line 3, field answers: missing. The columns are"),
     ("csv:a.csv", "question,answers\nWho?,Ada||B\n", r"field answers\.1: is empty"),
     ("csv:a.csv", "question,anwser\nWho?,Ada\n", "line 2: there is no field 'anwser': did you mean 'answer'"),

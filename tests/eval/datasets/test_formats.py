@@ -189,8 +189,14 @@ def test_own_questions(tmp_path):
         ({"question": " ", "answers": ["a"]}, "field question: is empty, found ' '"),
         ({"question": "\ud800", "answers": ["a"]}, r"field question: .*surrogate '\\ud800'"),
         ({"question": "Who?", "answers": ["a"], "type": "\ud800"}, "field type: .*the lone surrogate"),
-        ({"question": "Who?", "answers": ["a"], "id": 1.5}, "field id: .*string, found 1.5"),
-        ({"question": "Who?", "answers": ["a"], "id": True}, "field id: .*string, found True"),
+        (
+            {"question": "Who?", "answers": ["a"], "id": 1.5},
+            "field id: .*string or a whole number, found 1.5",
+        ),
+        (
+            {"question": "Who?", "answers": ["a"], "id": True},
+            "field id: .*string or a whole number, found True",
+        ),
         ({"question": "Who?", "answers": ["a"], "hops": 0}, "field hops: .*greater than or equal to 1"),
         (
             {"question": "Who?", "answers": ["a"], "task": "quiz"},

@@ -5,19 +5,10 @@ Each function turns a record of the authors' file into examples; the files and t
 
 from collections.abc import Iterator
 
+from askance.core.records import Field, unique
 from askance.core.types import Question
-from askance.eval.datasets.example import Example
-from askance.eval.datasets.fields import Field, unique
-from askance.eval.datasets.grounds import Grounds, Paragraph, whole
+from askance.eval.datasets.grounds import Example, Grounds, Paragraph, whole
 
-ARC_SHAPE = (
-    'A record of ARC is {"id": "…", "question": {"stem": "…", "choices": [{"text": "…", "label": "A"}]}, '
-    '"answerKey": "A"}; questions without an answer key can\'t be used.'
-)
-PUBHEALTH_SHAPE = (
-    'A record of PubHealth is {"claim": "…", "label": "true" or "false"}, SUPPORTS or REFUTES; a table has '
-    'the columns "claim" and "label".'
-)
 _LETTERS = dict(zip("12345", "ABCDE", strict=True))
 _VERDICTS = {"true": "true", "supports": "true", "false": "false", "refutes": "false"}
 _LEFT_OUT = ("", "mixture", "unproven")

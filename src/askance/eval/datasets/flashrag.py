@@ -21,12 +21,10 @@ from functools import partial
 from pathlib import Path
 
 from askance.core.errors import DatasetError
+from askance.core.records import Convert, Field, RowsOf, converted, rows, unique
 from askance.core.types import Task
-from askance.eval.datasets.example import Example
-from askance.eval.datasets.fields import Field, unique
-from askance.eval.datasets.grounds import Grounds, Paragraph, from_facts, steps_of, triples_of, whole
+from askance.eval.datasets.grounds import Example, Grounds, Paragraph, from_facts, steps_of, triples_of, whole
 from askance.eval.datasets.own import asked
-from askance.eval.datasets.records import Convert, RowsOf, converted, rows
 
 SHAPE = (
     "A record in FlashRAG's layout is "
@@ -37,9 +35,9 @@ _YES_NO = {"true": "yes", "false": "no", "yes": "yes", "no": "no"}
 
 def read_either(
     path: Path,
-    convert: Convert[Example],
     shape: str,
     *,
+    convert: Convert[Example],
     rows_of: RowsOf = rows,
     task: Task | None = None,
     official_option: str = "",
@@ -47,7 +45,7 @@ def read_either(
     """The questions of a file whose records are in their authors' layout or in this one.
 
     Args:
-        convert, shape: of a record in the authors' layout; as for `converted`.
+        shape, convert: of a record in the authors' layout; as for `converted`.
         rows_of: gives the rows of the file, each with its place.
         task: of all questions, if it is not the record that tells.
         official_option: an option that was given and says something about the authors' layout only.

@@ -4,27 +4,20 @@ Each function turns a record of the authors' file into examples; the files and t
 """
 
 from collections.abc import Iterator
+from functools import partial
 from itertools import chain
 from pathlib import Path
-from typing import Any
 
 from askance.core.errors import DatasetError
+from askance.core.records import Field, Rows, document, lines, read_records, rows, unique
 from askance.core.types import Question
-from askance.eval.datasets.example import Example
-from askance.eval.datasets.fields import Field, unique
-from askance.eval.datasets.grounds import Grounds, Paragraph, whole
-from askance.eval.datasets.records import converted, document, opened, rows
+from askance.eval.datasets.grounds import Example, Grounds, Paragraph, whole
 
-ASQA_SHAPE = (
-    'A record of ASQA is {"sample_id": "…", "question": "…", "qa_pairs": [{"short_answers": ["…"]}], '
-    '"annotations": [{"long_answer": "…"}]}.'
-)
-BIOGRAPHIES_SHAPE = 'A line is a name, or {"topic": "…"} with "input" and "cat" as you like.'
 _NO_CONTEXT = "No context provided"
 """What stands in place of a context that nobody found."""
 
 
-def read_asqa(path: Path, split: str | None = None) -> Iterator[Example]:
+def read_asqa(path: Path, shape: str, split: str | None = None) -> Iterator[Example]:
     """ASQA: with several readings, for a long answer that covers all of them.
 
     Stelmakh et al. 2022, "ASQA: Factoid Questions Meet Long-Form Answers" (arXiv 2204.06092); its dev split
@@ -45,17 +38,11 @@ def read_asqa(path: Path, split: str | None = None) -> Iterator[Example]:
     knowledge are paragraphs, all of them supporting, and their pages the supporting titles. `docs`, what
     ALCE's retriever found, is passed over.
     """
-    return (example for example, _ in read_asqa_items(path, split))
+    return read_records(path, shape, convert=_asqa, rows_of=partial(asqa_rows, split=split))
 
 
-def read_asqa_items(path: Path, split: str | None = None) -> Iterator[tuple[Example, dict[str, Any]]]:
-    """The questions, each beside the object of the file that it is."""
-    for number, (place, row) in enumerate(_asqa_rows(path, split), start=1):
-        for example in converted(row, number, _asqa, ASQA_SHAPE, f"{path}, {place}"):
-            yield example, row
-
-
-def _asqa_rows(path: Path, split: str | None) -> Iterator[tuple[str, Any]]:
+def asqa_rows(path: Path, split: str | None = None) -> Rows:
+    """The records of a file of ASQA, one for each question."""
     content = document(path)
     found = content.get("data", content) if isinstance(content, dict) else content
     if isinstance(found, list):
@@ -65,7 +52,9 @@ def _asqa_rows(path: Path, split: str | None) -> Iterator[tuple[str, Any]]:
         return
     records = found.get(split or "dev") if isinstance(found, dict) else None
     if not isinstance(records, dict):
-        raise DatasetError(f"{path}: no array of records, and no split {split or 'dev'!r}. {ASQA_SHAPE}")
+        raise DatasetError(
+            f"{path}: no array of records, and no split {split or 'dev'!r}: name ASQA.json, or ALCE's file."
+        )
     for id, row in records.items():
         yield f"record {id!r}", row | {"sample_id": id} if isinstance(row, dict) else row
 
@@ -125,12 +114,8 @@ def biographies(record: Field, number: int) -> Iterator[Example]:
     yield Example(question, (), (name,), kind=", ".join(unique(listed)))
 
 
-def biography_rows(path: Path) -> Iterator[tuple[str, Any]]:
+def biography_rows(path: Path) -> Rows:
     """The lines of a list of names, or the rows of JSON Lines."""
     if path.suffix.lower() != ".txt":
-        yield from rows(path)
-        return
-    with opened(path) as file:
-        for number, line in enumerate(file, start=1):
-            if line.strip():
-                yield f"line {number}", {"topic": line.strip()}
+        return rows(path)
+    return ((place, {"topic": line.strip()}) for place, line in lines(path))

@@ -8,11 +8,11 @@ from collections.abc import Iterator, Mapping
 from functools import partial
 from pathlib import Path
 
+from askance.core.records import Field, read_records, unique
 from askance.core.types import Question
-from askance.eval.datasets.example import Example
-from askance.eval.datasets.fields import Field, unique
 from askance.eval.datasets.flashrag import question_and_answer, read_either
 from askance.eval.datasets.grounds import (
+    Example,
     Grounds,
     Paragraph,
     from_facts,
@@ -21,33 +21,7 @@ from askance.eval.datasets.grounds import (
     triples_of,
     whole,
 )
-from askance.eval.datasets.records import read_records
 
-HOTPOTQA_SHAPE = (
-    'A record of HotpotQA is {"_id": "…", "question": "…", "answer": "…", "supporting_facts": '
-    '[["TITLE", 0]]}, with "type" ("bridge" or "comparison") and "context" ([["TITLE", ["SENTENCE"]]]) if '
-    "known; the test split has no answers and can't be used."
-)
-TWO_WIKI_SHAPE = (
-    'A record of 2WikiMultihopQA is {"_id": "…", "question": "…", "answer": "…", "supporting_facts": '
-    '[["TITLE", 0]], "type": "…", "answer_id": "Q42" or null}, with "context" ([["TITLE", ["SENTENCE"]]]) '
-    'and "evidences" ([["…", "…", "…"]]) if known; the test split has no answers and can\'t be used.'
-)
-MUSIQUE_SHAPE = (
-    'A record of MuSiQue-Ans is {"id": "2hop__…", "question": "…", "answer": "…", "answer_aliases": ["…"], '
-    '"paragraphs": [{"title": "…", "paragraph_text": "…", "is_supporting": true}], "question_decomposition": '
-    '[{"question": "…", "answer": "…"}]}; MuSiQue-Full, half of which has no answer, and the test split '
-    "can't be used."
-)
-IIRC_SHAPE = (
-    'IIRC is [{"title": "…", "text": "…", "questions": [{"question": "…", "context": [{"passage": "…", '
-    '"text": "…"}], "answer": {"type": "span", "answer_spans": [{"text": "…"}]}}]}], or with the type '
-    '"value" or "binary" and "answer_value", or "none".'
-)
-STRATEGYQA_SHAPE = (
-    'A record of StrategyQA is {"qid": "…", "question": "…", "answer": true or false}, with "facts" '
-    '(["…"]) and "decomposition" (["…"]) if known; the test split has no answers and can\'t be used.'
-)
 _ALIASES_NAME = "id_aliases.json"
 _ALIASES_SHAPE = 'A line of the aliases is {"Q_id": "Q42", "aliases": ["…"], "demonyms": ["…"]}.'
 
@@ -79,7 +53,7 @@ def hotpotqa(record: Field, number: int) -> Iterator[Example]:
     )
 
 
-def read_two_wiki(path: Path, aliases: str | None = None) -> Iterator[Example]:
+def read_two_wiki(path: Path, shape: str, aliases: str | None = None) -> Iterator[Example]:
     """2WikiMultihopQA: over two to four Wikipedia articles, made from Wikidata.
 
     Ho et al. 2020, "Constructing A Multi-hop QA Dataset for Comprehensive Evaluation of Reasoning Steps"
@@ -99,10 +73,10 @@ def read_two_wiki(path: Path, aliases: str | None = None) -> Iterator[Example]:
     beside = path.with_name(_ALIASES_NAME)
     found = Path(aliases) if aliases else beside if beside.exists() else None
     names: dict[str, list[str]] = {}
-    for id, others in read_records(found, _aliases, _ALIASES_SHAPE) if found else ():
+    for id, others in read_records(found, _ALIASES_SHAPE, convert=_aliases) if found else ():
         names.setdefault(id, []).extend(others)
     option = "aliases" if aliases else ""
-    return read_either(path, partial(_two_wiki, names=names), TWO_WIKI_SHAPE, official_option=option)
+    return read_either(path, shape, convert=partial(_two_wiki, names=names), official_option=option)
 
 
 def _two_wiki(record: Field, number: int, names: Mapping[str, list[str]]) -> Iterator[Example]:

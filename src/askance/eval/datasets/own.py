@@ -29,21 +29,11 @@ from collections.abc import Collection, Iterator
 from difflib import get_close_matches
 from typing import Any
 
+from askance.core.records import Field, read_records, unique
 from askance.core.types import Question, Task
-from askance.eval.datasets.example import Example
-from askance.eval.datasets.fields import Field, unique
-from askance.eval.datasets.grounds import Grounds, Paragraph, Step, Triple, places, whole
+from askance.eval.datasets.grounds import Example, Grounds, Paragraph, Step, Triple, places, whole
+from askance.sample import CORPUS, QUESTIONS
 
-JSONL_SHAPE = (
-    'A line is {"question": "…", "answers": ["…"]}, with "id", "task" ("open", "yes_no", "choice"), '
-    '"options", "supporting", "type", "hops", "paragraphs" ([{"text": "…", "title": "…", '
-    '"evidence": ["…"]}]), "facts" (["…"]), "steps" ([{"question": "…", "answer": "…"}]) and "triples" '
-    '([["…", "…", "…"]]) as you like.'
-)
-CSV_SHAPE = (
-    'The columns are "question" and "answers" (with "|" between them) or "answer", with "id", "task" '
-    '("open", "yes_no", "choice"), "options", "supporting", "type" and "hops" as you like.'
-)
 _LISTS = ("answers", "options", "supporting")
 _QUESTION = ("question", "answers", "id", "task", "options", "supporting", "type", "hops")
 _GROUNDS = ("paragraphs", "facts", "steps", "triples")
@@ -154,10 +144,7 @@ def _step(told: Field) -> Step:
 def _texts(cell: Field, content: str) -> Any:
     if not content.startswith("["):
         return [text.strip() for text in content.split("|")]
-    try:
-        return json.loads(content)
-    except (ValueError, RecursionError) as error:
-        raise cell.flaw(f"starts with [ but is no JSON list ({error})") from error
+    return cell.parsed("starts with [ but is no JSON list").value
 
 
 def _check_spelling(record: Field, known: Collection[str]) -> None:
@@ -171,3 +158,18 @@ def _check_spelling(record: Field, known: Collection[str]) -> None:
             raise record.flaw(f'the field "{near[0]}" is a list: write "{near[0]}": [{listed}] for "{name}"')
         if near:
             raise record.flaw(f"there is no field {name!r}: did you mean {near[0]!r}?")
+
+
+def read_sample() -> Iterator[Example]:
+    """The 96 questions over the sample corpus, which ship with the package (CC0).
+
+    The file names supporting documents by id; here they have their titles.
+    """
+    titles = dict(read_records(CORPUS, "", convert=_id_and_title))
+    for example in read_records(QUESTIONS, "", convert=jsonl):
+        supporting = tuple(titles[id] for id in example.supporting_titles)
+        yield dataclasses.replace(example, supporting_titles=supporting)
+
+
+def _id_and_title(document: Field, number: int) -> Iterator[tuple[str, str]]:
+    yield document["id"].id(), document["title"].text()

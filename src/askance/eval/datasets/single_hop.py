@@ -3,36 +3,17 @@
 Each function turns a record of the authors' file into examples; the files and the licences are in the table.
 """
 
-import json
 from collections.abc import Iterator
-from dataclasses import replace
 from functools import partial
 from pathlib import Path
 
 from askance.core.errors import UnknownName
+from askance.core.records import Field, rows, unique
 from askance.core.types import Question
-from askance.eval.datasets.example import Example
-from askance.eval.datasets.fields import Field, unique
 from askance.eval.datasets.flashrag import read_either
-from askance.eval.datasets.grounds import Grounds, Paragraph, whole
-from askance.eval.datasets.records import rows
+from askance.eval.datasets.grounds import Example, Grounds, Paragraph, whole
 from askance.text.sentences import sentence_spans
 
-NQ_SHAPE = (
-    'A record of NQ-open is {"question": "…", "answer": ["…"]}; the full Natural Questions and the splits '
-    "without annotations can't be used."
-)
-TRIVIAQA_SHAPE = (
-    'TriviaQA is {"Data": [{"QuestionId": "…", "Question": "…", "Answer": {"Value": "…", '
-    '"Aliases": ["…"]}}]}; the test split has no answers and can\'t be used.'
-)
-POPQA_SHAPE = (
-    'PopQA has the columns "id", "prop", "question" and "possible_answers", which is a JSON list: ["…", "…"].'
-)
-SQUAD2_SHAPE = (
-    'SQuAD is {"data": [{"title": "…", "paragraphs": [{"context": "…", "qas": [{"id": "…", "question": '
-    '"…", "answers": [{"text": "…", "answer_start": 0}], "is_impossible": false}]}]}]}.'
-)
 NO_ANSWER = "noanswer"
 UNANSWERABLE = "unanswerable"
 """The kind of a question that its paragraph does not answer."""
@@ -90,15 +71,12 @@ def popqa(record: Field, number: int) -> Iterator[Example]:
     question = Question(record["id"].id(), record["question"].text())
     answers = record["possible_answers"]
     if isinstance(answers.value, str):
-        try:
-            answers = replace(answers, value=json.loads(answers.value))
-        except (ValueError, RecursionError) as error:
-            raise answers.flaw(f"is no JSON list ({error})", found=True) from error
+        answers = answers.parsed("is no JSON list")
     golds = unique(answer.text() for answer in answers.filled())
     yield Example(question, golds, kind=record["prop"].text(), hops=1)
 
 
-def read_squad2(path: Path, unanswerable: str | None = None) -> Iterator[Example]:
+def read_squad2(path: Path, shape: str, unanswerable: str | None = None) -> Iterator[Example]:
     """SQuAD 2.0: on paragraphs of Wikipedia, half of which the paragraph does not answer.
 
     Rajpurkar et al. 2018, "Know What You Don't Know: Unanswerable Questions for SQuAD" (arXiv 1806.03822).
@@ -122,7 +100,7 @@ def read_squad2(path: Path, unanswerable: str | None = None) -> Iterator[Example
         raise UnknownName("choice", unanswerable, ("skip", "keep"), place=f"of unanswerable for {path}")
     option = "unanswerable" if unanswerable else ""
     in_data = partial(rows, inside="data")
-    examples = read_either(path, _squad2, SQUAD2_SHAPE, rows_of=in_data, official_option=option)
+    examples = read_either(path, shape, convert=_squad2, rows_of=in_data, official_option=option)
     return (each for each in examples if unanswerable == "keep" or each.kind != UNANSWERABLE)
 
 

@@ -88,29 +88,38 @@ def load_encoder(name: str, *, device: str = "auto", display_name: str | None = 
         ModelSpecError: not found, not reachable, broken, no such device, or no encoder.
         MissingExtra: sentence-transformers is not installed.
     """
+    module, folder = load_module("SentenceTransformer", name, device, f"the encoder {display_name or name}")
+    if module.get_embedding_dimension() is None:
+        raise ModelSpecError(f"model {name!r} is no encoder: it does not say how long its vectors are.")
+    with fitting(name, module.device):
+        return SentenceEncoder(module, display_name or f"hf:{folder}")
+
+
+def load_module(kind: str, name: str, device: str, what: str) -> tuple[Any, str]:
+    """A model of a class of sentence-transformers in float32, and its folder or its name on the hub.
+
+    Takes and raises what `load_encoder` does.
+    """
     place, _ = placement(device, "float32")
     folder, gguf_file = source(name, ("modules.json", "config.json"))
     if gguf_file:
-        raise ModelSpecError(f"model {name!r} is no encoder: GGUF files hold models that write text.")
+        raise ModelSpecError(f"model {name!r} can't be {what}: a GGUF file holds a model that writes text.")
     if Path(folder).is_dir():
         folder = str(Path(folder).resolve())  # an index remembers it
     if find_spec("sentence_transformers") is None:
-        raise MissingExtra("sentence-transformers", "dense", f"the encoder {display_name or name}")
+        raise MissingExtra("sentence-transformers", "dense", what)
     with loading(name, folder):
-        from sentence_transformers import SentenceTransformer
+        import sentence_transformers
 
-        module = SentenceTransformer(
+        module = getattr(sentence_transformers, kind)(
             folder,
             device="cpu",
             local_files_only=Path(folder).is_dir(),
             model_kwargs={"dtype": torch.float32},
             **OWN_CODE_ONLY,
         )
-    if module.get_embedding_dimension() is None:
-        raise ModelSpecError(f"model {name!r} is no encoder: it does not say how long its vectors are.")
     with fitting(name, place):
-        module = module.eval().requires_grad_(False).to(place)
-        return SentenceEncoder(module, display_name or f"hf:{folder}")
+        return module.eval().requires_grad_(False).to(place), folder
 
 
 def _fingerprint(module: Any) -> str:

@@ -1,0 +1,238 @@
+"""Rerankers: what they reorder, how they are named, and what they may do wrong."""
+
+import asyncio
+import json
+import re
+import sys
+
+import pytest
+from tests.contracts.retriever_contract import PASSAGES, QUERY, RetrieverContract
+from tests.models.tiny_cross_encoder import save_cross_encoder
+from tests.models.tiny_encoder import save_plain
+from tests.retrieval.vectors import search
+from tests.tolerances import assert_near
+
+from askance.config import EngineConfig, split_retriever
+from askance.core.errors import (
+    InputError,
+    MissingExtra,
+    ModelFailure,
+    ModelSpecError,
+    RetrieverFailure,
+    UnknownName,
+)
+from askance.core.installing import install_line
+from askance.core.types import Passage
+from askance.loading import encodes, is_kind, open_retriever
+from askance.retrieval.reranking import RerankedRetriever, load_reranker, split_reranker
+from askance.retrieval.scripted import ScriptedRetriever
+
+MANY = tuple(Passage(f"{number:02}", "", f"river {number}", "rivers", 0, 8) for number in range(30))
+
+
+class LastFirst:
+    """Scores a passage by the number in its id, so that the last one is the best."""
+
+    name = fingerprint = "last first"
+
+    def __init__(self, scores=None):
+        self.asked = []
+        self.scores = scores
+
+    async def score(self, query, passages):
+        self.asked.append((query, [passage.id for passage in passages]))
+        if isinstance(self.scores, Exception):
+            raise self.scores
+        return [float(passage.id) for passage in passages] if self.scores is None else self.scores
+
+
+class ByLength:
+    name = fingerprint = "by length"
+
+    def __init__(self, sign="1"):
+        self.sign = int(sign)
+
+    async def score(self, query, passages):
+        return [self.sign * len(passage.text) for passage in passages]
+
+
+class TestReranked(RetrieverContract):
+    @pytest.fixture
+    def retriever(self):
+        return RerankedRetriever(ScriptedRetriever(PASSAGES), ByLength())
+
+
+@pytest.fixture(scope="module")
+def folder(tmp_path_factory):
+    return save_cross_encoder(tmp_path_factory.mktemp("cross"))
+
+
+@pytest.fixture(scope="module")
+def cross_encoder(folder):
+    return load_reranker(f"cross-encoder:{folder}?device=cpu")
+
+
+class TestCrossEncoder(RetrieverContract):
+    @pytest.fixture
+    def retriever(self, cross_encoder):
+        return RerankedRetriever(ScriptedRetriever(PASSAGES), cross_encoder)
+
+
+def ids(hits):
+    return [hit.passage.id for hit in hits]
+
+
+def test_the_candidates_are_reordered_and_cut_to_k():
+    reranker = LastFirst()
+    retriever = RerankedRetriever(ScriptedRetriever(MANY), reranker, candidates=10)
+    hits = search(retriever, "river", 3)
+    assert ids(hits) == ["09", "08", "07"]
+    assert [(hit.rank, hit.score) for hit in hits] == [(1, 9.0), (2, 8.0), (3, 7.0)]
+    assert reranker.asked == [("river", [passage.id for passage in MANY[:10]])]
+    assert ids(search(retriever, "river", 12)) == [passage.id for passage in MANY[11::-1]]
+
+
+def test_what_is_excluded_is_no_candidate():
+    reranker = LastFirst()
+    retriever = RerankedRetriever(ScriptedRetriever(MANY), reranker, candidates=5)
+    assert ids(search(retriever, "river", 2, frozenset({"03", "04"}))) == ["06", "05"]
+    assert reranker.asked[0][1] == ["00", "01", "02", "05", "06"]
+
+
+def test_a_reranker_is_not_asked_where_nothing_is_found():
+    reranker = LastFirst()
+    assert search(RerankedRetriever(ScriptedRetriever(()), reranker), "river", 2) == ()
+    assert reranker.asked == []
+
+
+def test_equal_scores_come_in_the_order_of_ids():
+    retriever = RerankedRetriever(ScriptedRetriever(MANY[::-1]), LastFirst([1.0] * 30))
+    assert ids(search(retriever, "river", 30)) == [passage.id for passage in MANY]
+
+
+@pytest.mark.parametrize(
+    ("scores", "told"),
+    [
+        (ModelFailure("no memory"), "could not be searched for 'river': no memory"),
+        ([1.0], r"the reranker last first gave 1 scores for 2 passages.*use another one"),
+        ([1.0, float("nan")], "no finite numbers: use another one"),
+    ],
+)
+def test_a_reranker_that_breaks_is_a_failure_of_the_retriever(scores, told):
+    with pytest.raises(RetrieverFailure, match=told):
+        search(RerankedRetriever(ScriptedRetriever(MANY[:2]), LastFirst(scores)), "river", 1)
+
+
+def test_name_and_fingerprint_tell_of_both():
+    inner = ScriptedRetriever(MANY)
+    assert RerankedRetriever(inner, LastFirst()).fingerprint == ""
+    inner.fingerprint = "rivers"
+    reranked = RerankedRetriever(inner, LastFirst())
+    assert reranked.name == "scripted, the first 50 reranked by last first"
+    others = RerankedRetriever(inner, ByLength()), RerankedRetriever(inner, LastFirst(), 40)
+    assert len({each.fingerprint for each in (inner, reranked, *others)}) == 4
+    assert "rivers" in reranked.fingerprint
+
+
+@pytest.mark.parametrize(
+    ("spec", "plain", "told"),
+    [
+        ("bm25", "bm25", {}),
+        ("bm25?rerank=cross-encoder:a/b", "bm25", {"rerank": "cross-encoder:a/b"}),
+        ("dense:DIR?candidates=9&rerank=m:C", "dense:DIR", {"candidates": "9", "rerank": "m:C"}),
+        ("m:C?a=1&rerank=x?device=cpu&b=2", "m:C?a=1&b=2", {"rerank": "x?device=cpu"}),
+        ("m:C?candidates=9", "m:C?candidates=9", {}),
+    ],
+)
+def test_a_reranker_is_an_option_of_the_retriever(spec, plain, told):
+    assert split_reranker(spec) == (plain, told)
+
+
+def test_where_an_index_is_named_the_reranker_stays_with_the_kind():
+    assert split_retriever("bm25:DIR?rerank=m:C&candidates=9") == ("bm25?rerank=m:C&candidates=9", "DIR")
+    assert split_retriever("bm25?rerank=cross-encoder:DIR") == ("bm25?rerank=cross-encoder:DIR", "")
+    config = EngineConfig(retriever="hybrid:DIR?rerank=m:C")
+    assert (str(config.index), config.retriever) == ("DIR", "hybrid?rerank=m:C")
+    assert split_retriever("bm25:DIR?rerank=m:C&a=1") == ("bm25?rerank=m:C&a=1", "DIR")
+    assert is_kind("bm25?rerank=m:C")
+    assert not is_kind("m:C?rerank=m:C")
+    assert encodes("hybrid?rerank=m:C")
+    assert not encodes("bm25?rerank=m:C")
+
+
+@pytest.mark.parametrize("spelled", ["bm25?rerank={}&candidates=20", "bm25:{index}?rerank={}&candidates=20"])
+def test_a_cross_encoder_by_name_on_the_command_line(sample_index, folder, run, spelled):
+    spec = spelled.format(f"cross-encoder:{folder}", index=sample_index)
+    named = () if ":{index}" in spelled else ("--index", sample_index)
+    found = {}
+    for retriever in (spec, "bm25"):
+        code, out, error = run(
+            "search", "Which river?", "--retriever", retriever, "-k", "20", "--json",
+            *(named if retriever == spec else ("--index", sample_index)),
+        )  # fmt: skip
+        assert code == 0, error
+        found[retriever] = [hit["passage"]["id"] for hit in json.loads(out)["hits"]]
+    assert found[spec] != found["bm25"]
+    assert set(found[spec]) == set(found["bm25"])
+
+
+def test_a_class_of_one_s_own_by_name(sample_index):
+    spec = f"bm25?rerank={__name__}:ByLength?sign=-1&candidates=7"
+    retriever = open_retriever(sample_index, spec)
+    assert (retriever.candidates, retriever.reranker.sign) == (7, -1)
+    lengths = [len(hit.passage.text) for hit in search(retriever, "Which river?", 5)]
+    assert lengths == sorted(lengths)
+
+
+@pytest.mark.parametrize(
+    ("told", "error", "message"),
+    [
+        ("rerank=m:C&k=9", UnknownName, r"unknown retriever 'bm25\?k=9': did you mean 'bm25'"),
+        ("candidates=9", UnknownName, r"unknown retriever 'bm25\?candidates=9': .* Known: bm25"),
+        ("rerank=crossencoder:x", UnknownName, "unknown reranker 'crossencoder:x'.*cross-encoder"),
+        ("rerank=cross-encoder", InputError, "names no model: write cross-encoder:NAME or cross-encoder:DIR"),
+        ("rerank=cross-encoder:/nowhere", ModelSpecError, "'/nowhere' does not exist: check the path"),
+        ("rerank=cross-encoder:{0}?dtype=int4", InputError, r"can't be made: .*'dtype'"),
+        ("rerank=cross-encoder:{0}&candidates=0", InputError, "candidates='0' .*whole number from 1"),
+        ("rerank=cross-encoder:{0}&candidates=many", InputError, "candidates='many'"),
+        ("rerank=tests.retrieval.test_reranking:MANY", InputError, "is no reranker: it lacks name, finger"),
+    ],
+)
+def test_rerankers_that_can_not_be_used(sample_index, folder, told, error, message):
+    with pytest.raises(error, match=message):
+        open_retriever(sample_index, f"bm25?{told.format(folder)}")
+
+
+def test_models_that_are_no_cross_encoders(tmp_path):
+    plain = save_plain(tmp_path / "plain")
+    with pytest.raises(ModelSpecError, match=r"is no cross-encoder, but BertModel with .*BAAI/bge-reranker"):
+        load_reranker(f"cross-encoder:{plain}")
+    three = save_cross_encoder(tmp_path / "three", num_labels=3)
+    with pytest.raises(ModelSpecError, match=r"is no cross-encoder, .* with 3 labels"):
+        load_reranker(f"cross-encoder:{three}")
+
+
+def test_a_cross_encoder_scores_pairs(folder, cross_encoder, tmp_path):
+    scores = asyncio.run(cross_encoder.score(QUERY, PASSAGES))
+    alone = [asyncio.run(cross_encoder.score(QUERY, [passage]))[0] for passage in PASSAGES]
+    assert_near(scores, alone, "encoder")
+    assert len(set(scores)) == 3
+    assert cross_encoder.name == f"cross-encoder:{folder}"
+    assert load_reranker(f"cross-encoder:{folder}").fingerprint == cross_encoder.fingerprint
+    other = load_reranker(f"cross-encoder:{save_cross_encoder(tmp_path, seed=1)}")
+    assert other.fingerprint != cross_encoder.fingerprint
+
+
+def test_a_cross_encoder_that_breaks(cross_encoder, monkeypatch):
+    def broken(*given, **named):
+        raise RuntimeError("out of memory\nand so on")
+
+    monkeypatch.setattr(cross_encoder._module, "predict", broken)
+    with pytest.raises(ModelFailure, match=rf"the reranker {cross_encoder.name} broke: out of memory\."):
+        asyncio.run(cross_encoder.score("a", PASSAGES))
+
+
+def test_a_missing_package_is_named_with_its_extra(folder, monkeypatch):
+    monkeypatch.setitem(sys.modules, "sentence_transformers", None)
+    with pytest.raises(MissingExtra, match=f"'sentence-transformers', .*{re.escape(install_line('dense'))}"):
+        load_reranker(f"cross-encoder:{folder}")
