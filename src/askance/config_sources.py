@@ -43,6 +43,8 @@ OTHER_VARIABLES = ("ASKANCE_CACHE",)
 _TABLES = {name for name, each in SETTINGS.items() if each.metadata["kind"] is dict}
 """Settings whose entries are values of their own."""
 _HEAD = {"schema", "askance"}
+PlaceOf = Callable[..., str]
+"""Tells where a value stands, by the names that lead to it."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -168,7 +170,8 @@ def sources(file: Path | None = None) -> Iterator[Iterable[Given]]:
 def given_as(settings: Mapping[str, Any], origin: str) -> Iterator[Given]:
     """Settings by name that are all given in one place; see `read_config`."""
     for name, value in settings.items():
-        yield from _given(name, value, option_of(name) if origin == OPTION else origin)
+        place = option_of(name) if origin == OPTION else origin
+        yield from _given(name, value, lambda *keys, place=place: place)
 
 
 def option_of(name: str) -> str:
@@ -191,7 +194,8 @@ def merged(layers: Iterable[Iterable[Given]]) -> Sourced:
         kept = {key: each for key, each in kept.items() if each.name not in gone}
         before_preset = (set(kept) if "preset" in new else before_preset) - new.keys()
         kept |= new
-    kept = dict(_without_decided(kept, before_preset))
+    for key in _decided(kept, before_preset & kept.keys()):
+        del kept[key]
     settings: dict[str, Any] = {}
     for each in kept.values():
         if _is_object(each.value):
@@ -217,22 +221,15 @@ def _superseded(kept: Mapping[str, Given], new: Mapping[str, Given]) -> Iterator
         yield "retriever"
 
 
-def _without_decided(kept: Mapping[str, Given], weaker: set[str]) -> Iterator[tuple[str, Given]]:
-    """All values but those knobs among the `weaker` ones that the preset has values for."""
+def _decided(kept: Mapping[str, Given], weaker: set[str]) -> set[str]:
+    """The keys of the knobs among the `weaker` values that the preset has values for."""
     knobs = {each.entry: each.value for each in kept.values() if each.name == "knobs"}
     method, preset = (kept[name].value if name in kept else None for name in ("method", "preset"))
-    decided: set[str] = set()
-    if preset is not None and any(kept[key].name == "knobs" for key in weaker & kept.keys()):
-        with suppress(InputError):  # is told where it is used: not every command asks a method
+    with suppress(InputError):  # is told where it is used: not every command asks a method
+        if preset is not None and any(kept[key].name == "knobs" for key in weaker):
             decided = decided_by(open_preset(preset), method or DEFAULT_METHOD, knobs)
-    for key, each in kept.items():
-        value, is_knob = each.value, each.name == "knobs" and key in weaker
-        if is_knob and isinstance(value, Mapping):
-            left = {knob: of for knob, of in value.items() if f"{each.entry}.{knob}" not in decided}
-            if left:
-                yield key, replace(each, value=left)
-        elif not (is_knob and each.entry in decided):
-            yield key, each
+            return {key for key in weaker if kept[key].name == "knobs" and kept[key].entry in decided}
+    return set()
 
 
 def _in_file(path: Path) -> Iterator[Given]:
@@ -250,7 +247,7 @@ def _in_file(path: Path) -> Iterator[Given]:
             f"{path} holds no configuration: it was written by a program that put its engine together "
             "itself, or before configurations were kept. Name another file."
         )
-    return _values(content, path, lambda *keys: str(path))
+    return _in_table(content, path, lambda *keys: str(path))
 
 
 def _config_of_run(path: Path) -> Mapping[str, Any]:
@@ -268,23 +265,11 @@ def _config_of_run(path: Path) -> Mapping[str, Any]:
 
 def _in_toml(path: Path) -> Iterator[Given]:
     content, text = read_toml(path, "the configuration", ConfigError, "Check the path.")
-    return _values(content, path, lambda *keys: f"{path}, line {_line_of(text, *keys)}")
+    return _in_table(content, path, lambda *keys: f"{path}, line {_line_of(text, *keys)}")
 
 
-def _values(content: Mapping[str, Any], path: Path, place_of: Callable[..., str]) -> Iterator[Given]:
+def _in_table(content: Mapping[str, Any], path: Path, place_of: PlaceOf) -> Iterator[Given]:
     """The values that a file holds, each with its place there."""
-    _check_version(content, path)
-    for key, value in content.items():
-        if key in _HEAD:
-            continue
-        entries = value if isinstance(value, dict) and not _is_object(value) else ()
-        for entry in entries:
-            yield from _given(key, {entry: value[entry]}, place_of(key, entry))
-        if not entries:
-            yield from _given(key, value, place_of(key))
-
-
-def _check_version(content: Mapping[str, Any], path: Path) -> None:
     version = content.get("schema", SCHEMA_VERSION)
     if version != SCHEMA_VERSION:
         by = f" It was written for askance {content['askance']}." if "askance" in content else ""
@@ -292,6 +277,9 @@ def _check_version(content: Mapping[str, Any], path: Path) -> None:
             f"the configuration {path} has schema {version!r}; this version reads {SCHEMA_VERSION}.{by} Use "
             "the askance that it was written for."
         )
+    for key in content:
+        if key not in _HEAD:
+            yield from _given(key, content[key], place_of)
 
 
 def _line_of(text: str, *keys: str) -> int:
@@ -320,37 +308,41 @@ def _in_environment() -> Iterator[Given]:
         if SETTINGS[name].metadata["kind"] is int:
             with suppress(ValueError):
                 value = int(text)
-        yield from _given(name, value, variable)
+        yield from _given(name, value, lambda *keys, variable=variable: variable)
 
 
-def _given(key: str, value: Any, origin: str) -> Iterator[Given]:
+def _given(key: str, value: Any, place_of: PlaceOf) -> Iterator[Given]:
     """The values under one key, each checked alone, so that an error names its place."""
-    name = OTHER_NAMES.get(key, key)
+    name, place = OTHER_NAMES.get(key, key), place_of(key)
     if name not in SETTINGS:
-        raise UnknownName("setting", key, (*SETTINGS, *OTHER_NAMES), place=f"in {origin}")
-    if name == "models" and isinstance(value, str):
-        value = {"answer": value}
-    if name == "retriever" and split_retriever(value)[1]:
-        value, place = split_retriever(value)
-        yield Given("index", "", place, origin)
-    try:
-        for entry, each in _entries(name, value):
+        raise UnknownName("setting", key, (*SETTINGS, *OTHER_NAMES), place=f"in {place}")
+    value, folder = split_retriever(value) if name == "retriever" else (value, "")
+    if folder:
+        yield Given("index", "", folder, place)
+    for names, each in _entries(name, plain(value) if isinstance(value, Budget) else value):
+        entry, origin = ".".join(names), place_of(key, *names)
+        if name == "models" and isinstance(value, str):
+            entry = "answer"
+        try:
             if not _is_object(each):
                 alone: dict[str, Any] = {name: {entry: each} if entry else each}
                 EngineConfig(**alone)
-            yield Given(name, entry, each, origin)
-    except InputError as error:
-        error.args = (f"{origin}: {error}",)
-        raise
+        except InputError as error:
+            error.args = (f"{origin}: {error}",)
+            raise
+        yield Given(name, entry, each, origin)
+
+
+def _entries(name: str, value: Any) -> Iterator[tuple[tuple[str, ...], Any]]:
+    """The values of a table, those of a member's knobs each for itself, by the names that lead to them."""
+    if name not in _TABLES or not isinstance(value, Mapping) or _is_object(value):
+        yield (), value
+        return
+    for entry, each in value.items():
+        for names, inner in _entries(name, each):
+            yield (entry, *names), inner
 
 
 def _is_object(value: Any) -> bool:
     """Whether a stored value tells of an object."""
     return isinstance(value, Mapping) and set(value) == {OBJECT}
-
-
-def _entries(name: str, value: Any) -> Iterable[tuple[str, Any]]:
-    if name in _TABLES:
-        value = plain(value) if isinstance(value, Budget) else value
-        return value.items() if isinstance(value, Mapping) and not _is_object(value) else [("", value)]
-    return [("", value)]
