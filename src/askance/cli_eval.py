@@ -81,10 +81,14 @@ def evaluate(
         reading=reading,
     )
     ready = look_up(cell)
+    terms = Terms(max_failures, retry_failures)
     with EvaluationProgress(err) as progress:
-        terms = Terms(max_failures, retry_failures)
         run = asyncio.run(run_cell(ready, folder, load_models, terms, progress))
-    _show_as_json(run) if as_json else _show(run)
+    if as_json:
+        failures = {record.id: record.error for record in run.records if record.is_failure}
+        print(json_line({**dataclasses.asdict(summarise(run)), "failed": failures}))
+    else:
+        _show(run)
     if _has_failed(run):
         raise typer.Exit(1)
 
@@ -133,9 +137,8 @@ def _has_failed(run: RecordedRun) -> bool:
 
 def _show_grid(runs: dict[str, RecordedRun]) -> None:
     """A line a run: its main metric, and what a question cost."""
-    table = plain_table(
-        ("run", "method", "asked", "worth (95 %)", "searches", "tokens", "s"), (), num_words=2
-    )
+    headings = ("run", "method", "asked", "worth (95 %)", "searches", "tokens", "s")
+    table = plain_table(headings, (), num_words=2)
     for column in table.columns:
         column.no_wrap = column.header != "method"
     for name, run in runs.items():
@@ -152,14 +155,7 @@ def _show_grid(runs: dict[str, RecordedRun]) -> None:
     out.print(table)
 
 
-def _show_as_json(run: RecordedRun) -> None:
-
-    failures = {record.id: record.error for record in run.records if record.is_failure}
-    print(json_line({**dataclasses.asdict(summarise(run)), "failed": failures}))
-
-
 def _show(run: RecordedRun) -> None:
-
     for record in run.records:
         if record.is_failure:
             tell(err, f"failed: {record.id}: {record.error}", "yellow")
@@ -251,7 +247,6 @@ def _judged(run: RecordedRun, judges: list[Judge]) -> list[Judged]:
 
 
 def _show_judged(run: RecordedRun, judged: list[Judged]) -> None:
-
     for each in judged:
         told = f"  {each.kind} by {each.judge['judge']}, {each.num_questions:,} answers"
         head = Text(printable(run.settings.title), style="bold").append(printable(told), style="not bold dim")
