@@ -2,7 +2,6 @@
 
 import time
 from collections.abc import Callable
-from types import TracebackType
 
 from rich.console import Console, Group, RenderableType
 from rich.live import Live
@@ -34,11 +33,11 @@ class LiveView:
         self._quotable: list[trace.AnyEvent] = []
         self._failed: trace.Failed | None = None
         self._legend, self._is_over = Legend(), False
-        self._live = (
-            Live(console=console, transient=True, auto_refresh=ticks, get_renderable=self._bottom)
-            if console.is_terminal
-            else None
-        )
+        self._live: Live | None = None
+        if console.is_terminal:
+            self._live = Live(
+                None, console=console, transient=True, auto_refresh=ticks, get_renderable=self._bottom
+            )
 
     def echo(self, question: str) -> None:
         """Show the question, once, before anything is there that could answer it."""
@@ -51,9 +50,7 @@ class LiveView:
             self._live.start()
         return self
 
-    def __exit__(
-        self, kind: type[BaseException] | None, error: BaseException | None, where: TracebackType | None
-    ) -> None:
+    def __exit__(self, kind: object, error: BaseException | None, where: object) -> None:
         self._is_over = True
         if self._live:
             self._live.stop()
