@@ -140,7 +140,7 @@ def _show_grid(runs: dict[str, RecordedRun]) -> None:
     headings = ("run", "method", "asked", "worth (95 %)", "searches", "tokens", "s")
     table = plain_table(headings, (), num_words=2)
     for column in table.columns:
-        column.no_wrap = column.header != "method"
+        column.no_wrap = str(column.header) != "method"
     for name, run in runs.items():
         summary = printable_record(summarise(run))
         worth = summary.metrics.get(summary.main_metric)

@@ -64,7 +64,7 @@ def plain_table(
     """
     table = Table(box=None, pad_edge=False, header_style=style, show_header=bool(headings))
     for at, heading in enumerate(headings):
-        table.add_column(heading, justify="left" if at < num_words else "right")
+        table.add_column(Text(heading), justify="left" if at < num_words else "right")
     for row in rows:
         table.add_row(*(cell if isinstance(cell, Text) else Text(printable(cell)) for cell in row))
     return table

@@ -1,7 +1,7 @@
 """Tables of runs on the terminal."""
 
 import textwrap
-from collections.abc import Iterable, Iterator, Mapping
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import replace
 
 from rich.cells import cell_len
@@ -43,18 +43,15 @@ def print_tables(out: Console, tables: Iterable[ResultTable]) -> None:
 
 
 def _rich_table(table: ResultTable) -> Table:
-    shown = Table(box=None, pad_edge=False, padding=(0, _GAP, 0, 0), header_style="dim")
-    for at, heading in enumerate(table.headings):
-        if at < table.num_text_columns:
-            shown.add_column(Text(heading), overflow="fold")
-        else:
-            width = max([len(row[at]) for row in table.rows], default=0)
-            shown.add_column(Text(_narrowed(heading, width)), justify="right", no_wrap=True)
+    headings = [_heading(table, at) for at in range(len(table.headings))]
+    rows: list[Sequence[str]] = []
     above = ""
     for first, *others in table.rows:
-        is_repeated = table.is_grouped and first == above
-        shown.add_row(*map(Text, ("" if is_repeated else first, *others)))
+        rows.append(("" if table.is_grouped and first == above else first, *others))
         above = first
+    shown = plain_table(headings, rows, num_words=table.num_text_columns, style="dim")
+    for at, column in enumerate(shown.columns):
+        column.overflow, column.no_wrap = "fold", at >= table.num_text_columns
     return shown
 
 
@@ -77,13 +74,17 @@ def _parts(table: ResultTable, width: int) -> Iterator[ResultTable]:
 
 
 def _width(table: ResultTable, at: int) -> int:
-    widest = max([cell_len(row[at]) for row in table.rows], default=0)
+    return max(_widest(table, at), *map(cell_len, _heading(table, at).split("\n")))
+
+
+def _widest(table: ResultTable, at: int) -> int:
+    return max([cell_len(row[at]) for row in table.rows], default=0)
+
+
+def _heading(table: ResultTable, at: int) -> str:
+    """That of a column of numbers is on as many lines as it takes not to widen it, if words can be parted."""
     heading = table.headings[at]
-    shown = heading if at < table.num_text_columns else _narrowed(heading, widest)
-    return max(widest, *map(cell_len, shown.split("\n")))
-
-
-def _narrowed(heading: str, width: int) -> str:
-    """On as many lines as it takes not to widen a column of numbers, as far as words can be parted."""
-    longest = max(map(len, heading.split()))
-    return "\n".join(textwrap.wrap(heading, max(width, longest, _LEAST_WIDTH), break_on_hyphens=False))
+    if at < table.num_text_columns:
+        return heading
+    width = max(_widest(table, at), *map(len, heading.split()), _LEAST_WIDTH)
+    return "\n".join(textwrap.wrap(heading, width, break_on_hyphens=False))
