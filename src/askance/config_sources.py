@@ -254,12 +254,10 @@ def _config_of_run(path: Path) -> Mapping[str, Any]:
     """What the settings of a run hold of its configuration."""
     try:
         settings = json.loads(unsealed(path.read_bytes(), old=b"{\n"))
-    except OSError as error:
-        raise ConfigError(
-            f"can't read the configuration {path}: {error.strerror}. Name TOML, a trace or a run's folder."
-        ) from error
-    except ValueError as error:
-        raise ConfigError(f"{path} holds no settings of a run: {error}. Name another file.") from error
+    except (OSError, ValueError) as error:
+        reason = getattr(error, "strerror", None) or error
+        remedy = "Name TOML, a trace or a run's folder."
+        raise ConfigError(f"can't read the configuration {path}: {reason}. {remedy}") from error
     return settings.get("config", {}) if isinstance(settings, dict) else {}
 
 

@@ -62,7 +62,7 @@ READINGS = {
 PROFILES = {"paper": "paper", "code": "authors"}
 """How the names of readings end, by the profile that leads to them."""
 
-RECORD_KNOBS: dict[str, Callable[[str], Any]] = {
+RECORD_KNOBS: dict[str, Callable[[Any], Any]] = {
     "linguistics": load_linguistics,
     "wording": open_wording,
     "prompts": open_airrag_wording,
@@ -266,7 +266,7 @@ def own_prompts(method: str | Method, model: str) -> dict[str, Any]:
     note = None if folder is None else read_note(folder)
     if note is None:
         return {}
-    return {knob: open_wording(note.prompts) if knob == "wording" else open_airrag_wording("airrag-reader")}
+    return {knob: RECORD_KNOBS[knob](note.prompts if knob == "wording" else "airrag-reader")}
 
 
 def ready_method(
@@ -293,8 +293,7 @@ def with_prompts(name: str | Method, knobs: Mapping[str, Any], prompts: Any) -> 
             raise InputError(f"method {name_of(type(plain))} has its own prompts alone: leave out --prompts.")
         if knob in settings:
             raise InputError(f"--prompts and the knob {knob} both name the prompts: give one of them.")
-        read = open_wording if knob == "wording" else open_airrag_wording
-        settings[knob] = read(prompts) if isinstance(prompts, str | Path) else prompts
+        settings[knob] = RECORD_KNOBS[knob](prompts) if isinstance(prompts, str | Path) else prompts
     return settings
 
 
@@ -338,8 +337,5 @@ def choose_method(
         if named is not None:
             remedy = f"choose --method {name}, which can do without it, or {lack.remedy}"
             raise ModelLacks(lack.what, remedy) from lack
-        why = (
-            f"{name} answers, the best method that can with this model: the default {lack.what}. For "
-            f"{DEFAULT_METHOD}, {lack.remedy}."
-        )
-        return other, why
+        why = f"{name} answers, the best method that can with this model: the default {lack.what}."
+        return other, f"{why} For {DEFAULT_METHOD}, {lack.remedy}."

@@ -1,7 +1,8 @@
 """The events of a trace as blocks of text, one below the other; steps of a search as a tree."""
 
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
+from typing import Any
 
 from rich.console import Console, ConsoleOptions, Group, RenderableType, RenderResult
 from rich.table import Table
@@ -10,13 +11,14 @@ from rich.tree import Tree
 
 from askance.ask import models_told
 from askance.core import trace
-from askance.core.types import Answer, Passage, Question, Usage
+from askance.core.types import Passage, Question, Usage
 from askance.methods.plain_trace import quotable
 from askance.serve.legend import ACTIONS, Legend
 from askance.text.markers import Plain, plain
 from askance.text.printable import printable_record
 
 STRONG, WEAK, SURE, PROVISIONAL, QUERY, LEGEND = "bold red", "yellow", "green", "dim", "cyan", "dim italic"
+Before = Sequence[trace.AnyEvent]
 _ROOT = "0"
 _LEAST_TREE_WIDTH, _LEVEL_WIDTH = 24, 4
 
@@ -52,29 +54,8 @@ def event_block(event: trace.AnyEvent, before: Sequence[trace.AnyEvent] = ()) ->
     Args:
         before: those before it, which say what an answer may quote.
     """
-    match event:
-        case trace.Asked():
-            return Group(Text(event.text, style="bold"), setting_block(event))
-        case trace.Decided():
-            return _decided(event)
-        case trace.Searched():
-            return _searched(event)
-        case trace.Expanded():
-            return _expanded(event)
-        case trace.Generated():
-            return _generated(event)
-        case trace.Committed():
-            return _labelled("commit", Text(shown_plain(event.text, before).text.strip()))
-        case trace.Uncited():
-            return _labelled("uncited", Text(f"{event.text}\n{event.why}", style=PROVISIONAL))
-        case trace.Answered():
-            return _answered(event.answer, event.usage, before)
-        case trace.Noted():
-            return _labelled("note", Text(f"{event.place}: {event.text}", style=WEAK))
-        case trace.Failed():
-            told = Text(f"{event.place}: {event.message or event.error}", style=STRONG)
-            return _labelled("error", told, STRONG)
-    return None
+    block_of = _BLOCKS.get(type(event))
+    return None if block_of is None else block_of(event, before)
 
 
 def usage_line(usage: Usage) -> str:
@@ -105,7 +86,7 @@ def setting_block(event: trace.Asked) -> RenderableType:
     return Text(f"{setting}\n", style=PROVISIONAL)
 
 
-def _decided(event: trace.Decided) -> RenderableType:
+def _decided(event: trace.Decided, _: Before) -> RenderableType:
     why = Text(event.why, style=PROVISIONAL)
     if event.name == "budget" and event.numbers:
         return _labelled("budget", Text(spending_line(event.numbers), style=PROVISIONAL))
@@ -122,15 +103,12 @@ def _decided(event: trace.Decided) -> RenderableType:
 
 def _words(words: Iterable[trace.WordSignal], threshold: float | None) -> Text:
     """The judged words; doubtful ones with their number, coloured by its distance to the threshold."""
-    text = Text()
+    shown = []
     for word in words:
-        text.append(" " if text.plain else "")
-        if word.is_hit:
-            style = _doubt_style(word.value, threshold)
-            text.append(word.text, style=style).append(f"({word.value:.2f})", style=f"{style} dim")
-        else:
-            text.append(word.text)
-    return text
+        style = _doubt_style(word.value, threshold)
+        number = (f"({word.value:.2f})", f"{style} dim")
+        shown.append(Text.assemble((word.text, style), number) if word.is_hit else Text(word.text))
+    return Text(" ").join(shown)
 
 
 def _doubt_style(value: float, threshold: float | None) -> str:
@@ -140,20 +118,18 @@ def _doubt_style(value: float, threshold: float | None) -> str:
     return STRONG if beyond > 0.5 else WEAK
 
 
-def _searched(event: trace.Searched) -> RenderableType:
+def _searched(event: trace.Searched, _: Before) -> RenderableType:
     found = []
     for hit in event.hits:
-        text = _line(f"{hit.rank}. ").append(_one_line(hit.passage.title), style="bold")
-        text.append(f" {hit.score:.3g}  ")
-        found.append(text.append(_one_line(hit.passage.text), style=PROVISIONAL))
+        title, text = (_one_line(hit.passage.title), "bold"), (_one_line(hit.passage.text), PROVISIONAL)
+        found.append(_line(f"{hit.rank}. ", title, f" {hit.score:.3g}  ", text))
     found = found or [Text("nothing found", style=PROVISIONAL)]
     return _labelled("search", Group(Text(event.query, style=QUERY), *found), QUERY)
 
 
-def _expanded(event: trace.Expanded) -> RenderableType:
-    head = _line(f"{event.node} {ACTIONS.get(event.action, event.action)}", style="bold")
-    if event.passage is not None:
-        head.append(f"  {_one_line(event.passage.passage.title)}", style=PROVISIONAL)
+def _expanded(event: trace.Expanded, _: Before) -> RenderableType:
+    title = "" if event.passage is None else f"  {_one_line(event.passage.passage.title)}"
+    head = _line((f"{event.node} {ACTIONS.get(event.action, event.action)}", "bold"), (title, PROVISIONAL))
     numbers = Text(" · ".join(_step_numbers(event)), style=QUERY)
     lines = [head, Text(event.text.strip() or "(nothing)"), numbers]
     if event.rejected:
@@ -161,7 +137,7 @@ def _expanded(event: trace.Expanded) -> RenderableType:
     return _labelled("try", Group(*lines))
 
 
-def _generated(event: trace.Generated) -> RenderableType:
+def _generated(event: trace.Generated, _: Before) -> RenderableType:
     at_most = "≤ " if event.is_upper_bound else ""
     tokens = f"{at_most}{event.prompt_tokens:,} tokens read, {event.generated_tokens:,} written"
     cost = f"{tokens}, {event.seconds:.1f} s, {event.finish}"
@@ -169,7 +145,8 @@ def _generated(event: trace.Generated) -> RenderableType:
     return _labelled("write", Group(Text(event.text.strip()), Text(f"{key}: {cost}", style=PROVISIONAL)))
 
 
-def _answered(answer: Answer, usage: Usage, before: Sequence[trace.AnyEvent]) -> RenderableType:
+def _answered(event: trace.Answered, before: Before) -> RenderableType:
+    answer = event.answer
     written, cited, at = shown_plain(answer.text, before), Text(), 0
     sources: dict[int, Passage] = {}
     for citation in answer.citations:
@@ -179,11 +156,33 @@ def _answered(answer: Answer, usage: Usage, before: Sequence[trace.AnyEvent]) ->
         at = end
     lines = [Text(""), cited.append(written.text[at:])]
     if answer.short and answer.short != answer.text:
-        lines += [Text().append("Answer: ", style="bold").append(answer.short, style=f"bold {SURE}")]
+        lines.append(Text.assemble(("Answer: ", "bold"), (answer.short, f"bold {SURE}")))
     for number, passage in sorted(sources.items()):
-        line = Text().append(f"[{number}] ", style=QUERY).append(passage.title, style="bold")
-        lines.append(line.append(f"  {passage.source}", style=PROVISIONAL))
-    return Group(*lines, Text(""), Text(usage_line(usage), style=PROVISIONAL))
+        source = (f"  {passage.source}", PROVISIONAL)
+        lines.append(Text.assemble((f"[{number}] ", QUERY), (passage.title, "bold"), source))
+    return Group(*lines, Text(""), Text(usage_line(event.usage), style=PROVISIONAL))
+
+
+def _committed(event: trace.Committed, before: Before) -> RenderableType:
+    return _labelled("commit", Text(shown_plain(event.text, before).text.strip()))
+
+
+def _failed(event: trace.Failed, _: Before) -> RenderableType:
+    return _labelled("error", Text(f"{event.place}: {event.message or event.error}", STRONG), STRONG)
+
+
+_BLOCKS: dict[type[Any], Callable[[Any, Before], RenderableType]] = {
+    trace.Asked: lambda event, _: Group(Text(event.text, style="bold"), setting_block(event)),
+    trace.Decided: _decided,
+    trace.Searched: _searched,
+    trace.Expanded: _expanded,
+    trace.Generated: _generated,
+    trace.Committed: _committed,
+    trace.Uncited: lambda event, _: _labelled("uncited", Text(f"{event.text}\n{event.why}", PROVISIONAL)),
+    trace.Answered: _answered,
+    trace.Noted: lambda event, _: _labelled("note", Text(f"{event.place}: {event.text}", WEAK)),
+    trace.Failed: _failed,
+}
 
 
 def shown_plain(text: str, before: Sequence[trace.AnyEvent]) -> Plain:
@@ -202,9 +201,9 @@ def _labelled(label: str, content: RenderableType, style: str = PROVISIONAL) -> 
     return grid
 
 
-def _line(text: str, style: str = "") -> Text:
-    """A line that is cut where the terminal ends."""
-    return Text(text, style=style, no_wrap=True, overflow="ellipsis")
+def _line(*parts: str | tuple[str, str]) -> Text:
+    """A line of texts, some with their styles, that is cut where the terminal ends."""
+    return Text.assemble(*parts, no_wrap=True, overflow="ellipsis")
 
 
 def _one_line(text: str) -> str:
@@ -285,14 +284,14 @@ class _Wide:
 
 def _step_label(step: trace.Expanded, is_chosen: bool) -> RenderableType:
     mark, style = ("✓ ", f"bold {SURE}") if is_chosen else ("", "bold")
-    head = _line("").append(f"{mark}{ACTIONS.get(step.action, step.action)}", style=style)
-    head.append(f"  {_one_line(step.text) or '(nothing)'}")
+    action, text = f"{mark}{ACTIONS.get(step.action, step.action)}", _one_line(step.text) or "(nothing)"
     title = [] if step.passage is None else [_one_line(step.passage.passage.title)]
-    lines = [head, _line(" · ".join((step.node, *_step_numbers(step), *title)), style=PROVISIONAL)]
+    numbers = " · ".join((step.node, *_step_numbers(step), *title))
+    lines = [_line((action, style), f"  {text}"), _line((numbers, PROVISIONAL))]
     if step.numbers.get("cut"):
-        lines.append(_line("cut: the budget ended it", style=WEAK))
+        lines.append(_line(("cut: the budget ended it", WEAK)))
     if step.rejected:
-        lines.append(_line(f"rejected: {_one_line(step.rejected)}", style=WEAK))
+        lines.append(_line((f"rejected: {_one_line(step.rejected)}", WEAK)))
     return Group(*lines)
 
 
