@@ -9,7 +9,7 @@ import typer
 from rich.text import Text
 
 from askance.ask import models_told
-from askance.cli_options import JsonFlag, NumberOption, OutOption, RequiredOption, SpecOption, with_settings
+from askance.cli_options import JsonFlag, NumberOption, OutOption, SpecOption, with_settings
 from askance.config import EngineConfig
 from askance.config_sources import Sourced
 from askance.core.errors import AskanceError, InputError
@@ -39,7 +39,7 @@ RetryFlag = Annotated[bool, typer.Option("--retry-failures")]
 
 @with_settings()
 def evaluate(
-    dataset: RequiredOption,
+    dataset: Annotated[str, typer.Option()],
     folder: OutOption,
     sourced: Sourced,
     limit: NumberOption = None,

@@ -23,13 +23,11 @@ _CONFIG_HELP = (
 )
 _HELPS = described(EngineConfig.__doc__, "Attributes")
 JsonFlag = Annotated[bool, typer.Option("--json", help=_JSON_HELP)]
-SetOption = Annotated[list[str] | None, typer.Option("--set", help="knob=value; may be given again.")]
 ConfigOption = Annotated[Path | None, typer.Option("--config", metavar="FILE", help=_CONFIG_HELP)]
 # What these mean for a command is in its docstring.
 NumberOption = Annotated[int | None, typer.Option(metavar="N")]
 SpecOption = Annotated[str | None, typer.Option(metavar="SPEC")]
 OutOption = Annotated[Path, typer.Option("--out")]
-RequiredOption = Annotated[str, typer.Option()]
 
 
 def with_settings(*names: str) -> Callable[[Callable[..., None]], Callable[..., None]]:

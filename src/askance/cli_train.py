@@ -13,16 +13,7 @@ from typing import TYPE_CHECKING, Annotated, Any
 import typer
 from rich.console import Console
 
-from askance.cli_options import (
-    JsonFlag,
-    NumberOption,
-    OutOption,
-    RequiredOption,
-    SetOption,
-    knobs_by_name,
-    with_settings,
-    write_out,
-)
+from askance.cli_options import JsonFlag, NumberOption, OutOption, knobs_by_name, with_settings, write_out
 from askance.config_sources import Sourced
 from askance.core.errors import InputError, MissingExtra
 from askance.core.knobs import parse_knobs
@@ -68,7 +59,7 @@ def reader_command(lessons: str) -> Callable[..., None]:
         dataset: Annotated[list[str], typer.Option()],
         folder: OutOption,
         model: str = "bundled:base",
-        set_: SetOption = None,
+        set_: Annotated[list[str] | None, typer.Option("--set")] = None,
         limit: NumberOption = None,
         dry: Annotated[bool, typer.Option("--dry-run")] = False,
     ) -> None:
@@ -81,7 +72,8 @@ def reader_command(lessons: str) -> Callable[..., None]:
             dataset: NAME:FILE with supporting texts or facts; may be given again.
             folder: Folder of the reader; a stopped training goes on.
             model: What to start from: bundled:base, hf:NAME, or a reader: bundled, hf:FOLDER.
-            limit: Take the first N questions of each.
+            set_: knob=value; may be given again.
+        limit: Take the first N questions of each.
             dry: Say what would be learned, and stop.
 
         Examples:
@@ -189,7 +181,7 @@ def _show(account: "Account", folder: Path) -> None:
 
 @with_settings()
 def calibrate(
-    dataset: RequiredOption,
+    dataset: Annotated[str, typer.Option()],
     sourced: Sourced,
     searches: Annotated[float, typer.Option(min=0)] = 2.0,
     limit: Annotated[int, typer.Option(min=1)] = 40,
