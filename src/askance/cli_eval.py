@@ -3,7 +3,7 @@
 import asyncio
 import dataclasses
 from pathlib import Path
-from typing import Annotated
+from typing import Annotated, Any
 
 import typer
 from rich.text import Text
@@ -71,16 +71,9 @@ def evaluate(
         askance eval --dataset sample --index sample-index --limit 9 --out runs/dragin
         askance eval --dataset sample --index @gold --method single --out runs/single
     """
-    cell = Cell(
-        **sourced.for_method().settings,
-        dataset=dataset,
-        limit=limit,
-        sample=sample,
-        ids=ids,
-        metrics=tuple(metric or DEFAULT_METRICS),
-        reading=reading,
-    )
-    ready = look_up(cell)
+    asked: dict[str, Any] = {"limit": limit, "sample": sample, "ids": ids, "reading": reading}
+    settings, metrics = sourced.for_method().settings, tuple(metric or DEFAULT_METRICS)
+    ready = look_up(Cell(**settings, dataset=dataset, metrics=metrics, **asked))
     terms = Terms(max_failures, retry_failures)
     with EvaluationProgress(err) as progress:
         run = asyncio.run(run_cell(ready, folder, load_models, terms, progress))

@@ -123,17 +123,13 @@ class Sourced:
         try:
             yield
         except InputError as error:
-            origin = self._origin_of(error.setting)
-            if origin and error.setting.partition(".")[0] in names:
-                error.args = (f"{origin}: {error}",)
+            name, dot, entry = error.setting.partition(".")
+            of_name = [key for key in self.origins if key.startswith(name) and key not in self.flags]
+            # A knob may be a member's, such as knobs.single.passages; one of the method itself goes first.
+            meant = min((key for key in of_name if key.endswith(dot + entry)), key=len, default="")
+            if name in names and meant:
+                error.args = (f"{self.origins[meant]}: {error}",)
             raise
-
-    def _origin_of(self, key: str) -> str:
-        """The origin of a value that no flag gave; a knob may be a member's, ``knobs.single.passages``."""
-        name, _, entry = key.partition(".")
-        meant = [key, *(each for each in self.origins if entry and each.endswith(f".{entry}"))]
-        given = [each for each in meant if each.startswith(name) and each in self.origins.keys() - self.flags]
-        return self.origins[given[0]] if given else ""
 
 
 def read_config(
