@@ -73,7 +73,7 @@ def reader_command(lessons: str) -> Callable[..., None]:
             folder: Folder of the reader; a stopped training goes on.
             model: What to start from: bundled:base, hf:NAME, or a reader: bundled, hf:FOLDER.
             set_: knob=value; may be given again.
-        limit: Take the first N questions of each.
+            limit: Take the first N questions of each.
             dry: Say what would be learned, and stop.
 
         Examples:
