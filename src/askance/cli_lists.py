@@ -137,16 +137,13 @@ def knob_schema(method: Method) -> dict[str, Any]:
 def _knob_schema(field: dataclasses.Field[Any], hint: Any) -> dict[str, Any]:
     from pydantic import TypeAdapter
 
-    is_record = dataclasses.is_dataclass(hint)
-    low, high = knob_range(field)
-    bounds = {"minimum": low, "maximum": high}
-    default = str(field.default) if is_record else field.default
-    return {
-        **({"type": "string"} if is_record else TypeAdapter(hint).json_schema()),
-        **{name: bound for name, bound in bounds.items() if math.isfinite(bound)},
-        "description": field.metadata.get("help", ""),
-        "default": default if not isinstance(default, float) or math.isfinite(default) else str(default),
-    }
+    is_record, default = dataclasses.is_dataclass(hint), field.default
+    if is_record or default in (math.inf, -math.inf):
+        default = str(default)
+    schema = {"type": "string"} if is_record else TypeAdapter(hint).json_schema()
+    bounds = zip(("minimum", "maximum"), knob_range(field), strict=True)
+    schema |= {name: bound for name, bound in bounds if math.isfinite(bound)}
+    return {**schema, "description": field.metadata.get("help", ""), "default": default}
 
 
 def _knobs(cls: type[Any]) -> list[tuple[dataclasses.Field[Any], Any]]:

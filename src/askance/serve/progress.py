@@ -81,6 +81,11 @@ class _Bar:
         every_seconds: how often a line is written where there is no terminal, behind one at the start.
     """
 
+    _done = ""
+    """How much of work that can go on after an error is done; nothing before it is told of."""
+    _stopped_by: type[BaseException] = BaseException
+    _goes_on_from = "there"
+
     def __init__(self, console: Console, name: str = "", every_seconds: float = 30.0) -> None:
         self._console, self._name, self._every_seconds = console, printable(name), every_seconds
         self._shown_at, self._stage = time.monotonic(), ""
@@ -111,14 +116,10 @@ class _Bar:
         """Whether the next line is to be written."""
         return not self._console.is_terminal and time.monotonic() - self._shown_at >= self._every_seconds
 
-    def _stopped(self, error: BaseException) -> str:
-        """What to tell where the work was stopped by an error; may be empty."""
-        return ""
-
     def __exit__(self, kind: object, error: BaseException | None, where: object) -> None:
         self._bar.stop()
-        if error is not None and (told := self._stopped(error)):
-            self._print(told)
+        if self._done and isinstance(error, self._stopped_by):
+            self._print(f"stopped at {self._done}: the same command goes on from {self._goes_on_from}")
 
 
 class IndexProgress(_Bar):
@@ -162,21 +163,15 @@ class JudgingProgress(_Bar):
 class EvaluationProgress(_Bar):
     """Shows how an evaluation stands: a bar on a terminal, elsewhere a line now and then."""
 
-    _standing: "Standing | None" = None
-
-    def _stopped(self, error: BaseException) -> str:
-        done = _done(self._standing) if self._standing else ""
-        return f"stopped at {done}: the same command goes on from there" if done else ""
-
     def __call__(self, standing: "Standing") -> None:
         """Show a standing."""
         done, total = standing.num_finished, standing.num_questions
         stage = ""
-        if self._standing is None and done < total:
+        if not self._done and done < total:
             before = f", {done:,} done before" if done else ""
             name = f"{self._name}: " if self._name else ""
             stage = f"{name}asking {total - done:,} questions{before}"
-        self._standing = standing
+        self._done = _done(standing)
         lines = standing_lines(standing)
         self._show(done, total, "\n".join(lines), stage=stage)
         if self._is_due():
@@ -186,25 +181,19 @@ class EvaluationProgress(_Bar):
 class TrainingProgress(_Bar):
     """Shows how far a training is: a bar on a terminal, elsewhere a line now and then."""
 
+    _stopped_by, _goes_on_from = KeyboardInterrupt, "the last checkpoint"
     _loss: float | None = None
-    _standing: "TrainingStanding | None" = None
 
     def __init__(self, console: Console, every_seconds: float = 60.0) -> None:
         super().__init__(console, "training", every_seconds)
 
-    def _stopped(self, error: BaseException) -> str:
-        if not isinstance(error, KeyboardInterrupt) or self._standing is None:
-            return ""
-        done = f"{self._standing.step:,}/{self._standing.num_steps:,}"
-        return f"stopped at step {done}: the same command goes on from the last checkpoint"
-
     def __call__(self, standing: "TrainingStanding") -> None:
         """Take one step."""
-        if self._standing is None:
+        if not self._done:
             is_new = standing.step == 1
             told = "training, steps to take: " if is_new else f"going on after step {standing.step - 1:,}/"
             self._print(f"{told}{standing.num_steps:,}")
-        self._standing = standing
+        self._done = f"step {standing.step:,}/{standing.num_steps:,}"
         # Steps differ in what they learn: a mean over the last ones says more than the last one.
         self._loss = standing.loss if self._loss is None else 0.95 * self._loss + 0.05 * standing.loss
         told = training_line(standing, self._loss)
