@@ -101,17 +101,13 @@ class Sourced:
         Files and the environment are there for every command and method, so what they name may be of no use
         for one. What a flag names stays, and is an error later.
         """
-        config, unused = self.config, dict[str, Any]()
-        if "encoder" not in self.flags and not (needs.encoder or encodes(config.retriever)):
-            unused["encoder"] = None
-        if "prompts" not in self.flags and not takes_prompts:
-            unused["prompts"] = None
-        models = {
-            role: model
-            for role, model in config.models.items()
-            if role in needs.asked_roles or f"models.{role}" in self.flags
-        }
-        return replace(config, **unused, models=models)
+        config = self.config
+        is_used = {"encoder": needs.encoder or encodes(config.retriever), "prompts": takes_prompts}
+        unused = {name: None for name, used in is_used.items() if not used and name not in self.flags}
+        asked = [
+            role for role in config.models if role in needs.asked_roles or f"models.{role}" in self.flags
+        ]
+        return replace(config, **unused, models={role: config.models[role] for role in asked})
 
     @contextmanager
     def told(self, names: Collection[str]) -> Iterator[None]:

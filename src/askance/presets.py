@@ -127,16 +127,13 @@ def preset_text(cls: type[Any], settings: Mapping[str, Any], comments: Sequence[
     belonging = own.belongs_to if own is not None and own.name in settings else ()
     settings = {**{knob: knob_field(cls, knob).default for knob in belonging}, **settings}
     place = f"{name_of(cls)}.{profile}" if profile else name_of(cls)
-    scalars = {knob: value for knob, value in settings.items() if isinstance(value, str | bool | int | float)}
-    records = [
-        f"with {knob}={settings[knob]!r}, to be set again" for knob in settings.keys() - scalars.keys()
-    ]
+    records, lines = [], []
+    for knob, value in settings.items():
+        if not isinstance(value, str | bool | int | float):
+            records.append(f"with {knob}={value!r}, to be set again")
+        elif knob != "profile":
+            lines.append(f"{knob} = {json.dumps(value, ensure_ascii=False)}")
     above = ["# " + " ".join(comment.split()) for comment in (*comments, *sorted(records))]
-    lines = [
-        f"{knob} = {json.dumps(value, ensure_ascii=False)}"
-        for knob, value in scalars.items()
-        if knob != "profile"
-    ]
     return "\n".join([*above, f"[{place}]", *lines]) + "\n"
 
 
