@@ -50,8 +50,10 @@ def _rich_table(table: ResultTable) -> Table:
         rows.append(("" if table.is_grouped and first == above else first, *others))
         above = first
     shown = plain_table(headings, rows, num_words=table.num_text_columns, style="dim")
+    shown.padding = (0, _GAP, 0, 0)
     for at, column in enumerate(shown.columns):
-        column.overflow, column.no_wrap = "fold", at >= table.num_text_columns
+        column.no_wrap = at >= table.num_text_columns
+        column.overflow = "ellipsis" if column.no_wrap else "fold"
     return shown
 
 
