@@ -1,7 +1,7 @@
 """Tables of runs on the terminal."""
 
 import textwrap
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import replace
 
 from rich.cells import cell_len
@@ -43,17 +43,18 @@ def print_tables(out: Console, tables: Iterable[ResultTable]) -> None:
 
 
 def _rich_table(table: ResultTable) -> Table:
-    headings = [_heading(table, at) for at in range(len(table.headings))]
-    rows: list[Sequence[str]] = []
+    shown = Table(box=None, pad_edge=False, padding=(0, _GAP, 0, 0), header_style="dim")
+    for at, heading in enumerate(table.headings):
+        if at < table.num_text_columns:
+            shown.add_column(Text(heading), overflow="fold")
+        else:
+            width = max([len(row[at]) for row in table.rows], default=0)
+            shown.add_column(Text(_narrowed(heading, width)), justify="right", no_wrap=True)
     above = ""
     for first, *others in table.rows:
-        rows.append(("" if table.is_grouped and first == above else first, *others))
+        is_repeated = table.is_grouped and first == above
+        shown.add_row(*map(Text, ("" if is_repeated else first, *others)))
         above = first
-    shown = plain_table(headings, rows, num_words=table.num_text_columns, style="dim")
-    shown.padding = (0, _GAP, 0, 0)
-    for at, column in enumerate(shown.columns):
-        column.no_wrap = at >= table.num_text_columns
-        column.overflow = "ellipsis" if column.no_wrap else "fold"
     return shown
 
 
@@ -76,17 +77,13 @@ def _parts(table: ResultTable, width: int) -> Iterator[ResultTable]:
 
 
 def _width(table: ResultTable, at: int) -> int:
-    return max(_widest(table, at), *map(cell_len, _heading(table, at).split("\n")))
-
-
-def _widest(table: ResultTable, at: int) -> int:
-    return max([cell_len(row[at]) for row in table.rows], default=0)
-
-
-def _heading(table: ResultTable, at: int) -> str:
-    """That of a column of numbers is on as many lines as it takes not to widen it, if words can be parted."""
+    widest = max([cell_len(row[at]) for row in table.rows], default=0)
     heading = table.headings[at]
-    if at < table.num_text_columns:
-        return heading
-    width = max(_widest(table, at), *map(len, heading.split()), _LEAST_WIDTH)
-    return "\n".join(textwrap.wrap(heading, width, break_on_hyphens=False))
+    shown = heading if at < table.num_text_columns else _narrowed(heading, widest)
+    return max(widest, *map(cell_len, shown.split("\n")))
+
+
+def _narrowed(heading: str, width: int) -> str:
+    """On as many lines as it takes not to widen a column of numbers, as far as words can be parted."""
+    longest = max(map(len, heading.split()))
+    return "\n".join(textwrap.wrap(heading, max(width, longest, _LEAST_WIDTH), break_on_hyphens=False))
