@@ -226,10 +226,10 @@ def _decided(kept: Mapping[str, Given], weaker: set[str]) -> set[str]:
 
 def _in_file(path: Path) -> Iterator[Given]:
     """The values of a file that was named: TOML, a trace, or the folder of a run."""
-    if path.suffix == ".toml" and not path.is_dir():
+    path = path / SETTINGS_OF_RUN if path.is_dir() else path
+    if path.suffix == ".toml":
         return _in_toml(path)
-    if path.is_dir() or path.name == SETTINGS_OF_RUN:
-        path = path / SETTINGS_OF_RUN if path.is_dir() else path
+    if path.name == SETTINGS_OF_RUN:
         content = _config_of_run(path)
     else:
         asked = next((event for event in read_trace(path) if isinstance(event, Asked)), None)
@@ -310,9 +310,8 @@ def _given(key: str, value: Any, place_of: PlaceOf) -> Iterator[Given]:
     if folder:
         yield Given("index", "", folder, place)
     for names, each in _entries(name, plain(value) if isinstance(value, Budget) else value):
-        entry, origin = ".".join(names), place_of(key, *names)
-        if name == "models" and isinstance(value, str):
-            entry = "answer"
+        entry = "answer" if name == "models" and isinstance(value, str) else ".".join(names)
+        origin = place_of(key, *names)
         try:
             if not _is_object(each):
                 alone: dict[str, Any] = {name: {entry: each} if entry else each}
