@@ -23,7 +23,7 @@ from askance.loading import RETRIEVERS
 from askance.models.checking import Report, check
 from askance.models.kinds import MODEL_KINDS
 from askance.presets import shipped
-from askance.serve.console import err, out, plain_table, tell
+from askance.serve.console import Row, err, out, plain_table, tell
 from askance.text.printable import printable, printable_record
 from askance.wire import DEFAULT_METHOD, METHODS, READINGS, plain_method
 from askance.wordings import WORDINGS, open_wording
@@ -37,7 +37,6 @@ NEEDS = {
     ATTENTION: "it shows its attention, or another model does (--model attend=bundled)",
 }
 """What a method may need of a model, in the words of the list."""
-Row = Sequence[str | Text]
 
 
 def _list(kind: str, headings: Sequence[str], rows: Iterable[Row], own: Collection[str]) -> None:
@@ -344,5 +343,4 @@ def _show_examples(spec: str, examples: Sequence[Example]) -> None:
 
 
 def _counts(heading: str, values: Iterable[str]) -> Table:
-    rows = [(value, f"{number:,}") for value, number in sorted(Counter(values).items())]
-    return plain_table((heading, "questions"), rows, num_words=1)
+    return plain_table((heading, "questions"), sorted(Counter(values).items()))

@@ -147,14 +147,7 @@ def examples_by_name(specs: Sequence[str], limit: int | None) -> dict[str, tuple
 
 def tell_account(account: "Account", console: Console) -> None:
     """What will be learned: how many lessons of which kinds, what is left out, and how much is computed."""
-    rows = [
-        (name, f"{num_examples:,}", f"{num_lessons:,}", of_which)
-        for name, num_examples, num_lessons, of_which in account.mixture.told
-    ]
-    table = plain_table(("dataset", "questions", "lessons", "of which"), rows)
-    for column in table.columns[1:3]:
-        column.justify = "right"
-    console.print(table)
+    console.print(plain_table(("dataset", "questions", "lessons", "of which"), account.mixture.told))
     for what in account.mixture.told_left_out:
         tell(console, f"left out: {what}", "yellow")
     window = f"max_tokens={account.settings.max_tokens} or the model's own window"

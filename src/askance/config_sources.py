@@ -102,8 +102,8 @@ class Sourced:
         for one. What a flag names stays, and is an error later.
         """
         config = self.config
-        is_used = {"encoder": needs.encoder or encodes(config.retriever), "prompts": takes_prompts}
-        unused = {name: None for name, used in is_used.items() if not used and name not in self.flags}
+        uses = {"encoder": needs.encoder or encodes(config.retriever), "prompts": takes_prompts}
+        unused: dict[str, Any] = {each: None for each in uses if not uses[each] and each not in self.flags}
         asked = [
             role for role in config.models if role in needs.asked_roles or f"models.{role}" in self.flags
         ]
