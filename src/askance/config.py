@@ -245,9 +245,7 @@ class EngineConfig:
 
     def stored(self) -> dict[str, Any]:
         """The whole configuration in values of JSON, as traces and run folders keep it."""
-        told: dict[str, Any] = {"schema": SCHEMA_VERSION}
-        for name, value in self.settings.items():
-            told[name] = plain(value)
+        told: dict[str, Any] = {"schema": SCHEMA_VERSION, **plain(self.settings)}
         if self.method is not None and not isinstance(self.method, str):
             name = spec_of(type(self.method)) if is_dataclass(self.method) else ""
             changed = changed_knobs(self.method) if name else {}

@@ -84,11 +84,9 @@ class Sourced:
         """Every value with its key and origin."""
         told = self.config.stored()
         for name in SETTINGS:
-            value = told[name]
-            entries = (value.items() or [("", None)]) if name in _TABLES else [("", value)]
-            for entry, each in entries:
-                key = f"{name}.{entry}" if entry else name
-                yield key, each, self.origins.get(key, DEFAULT)
+            for names, value in [*_entries(name, told[name])] or [((), None)]:
+                key = ".".join((name, *names))
+                yield key, value, self.origins.get(key, DEFAULT)
 
     def for_method(self) -> EngineConfig:
         """The configuration without what its method has no use for; see `without_unused`."""
