@@ -282,6 +282,15 @@ def test_a_preset_wins_over_the_knobs_of_members_further_down(project, tmp_path)
     assert made.l_max == 900
 
 
+def test_the_knobs_of_members_are_values_of_their_own(project, monkeypatch):
+    project("method = 'blender'\n[set.single]\npassages = 7\nl_max = 900\n")
+    monkeypatch.setenv("ASKANCE_SET__SINGLE__PASSAGES", "3")
+    found = read_config()
+    assert found.config.knobs == {"single.passages": "3", "single.l_max": 900}
+    assert origins(found)["knobs.single.passages"] == ("3", "ASKANCE_SET__SINGLE__PASSAGES")
+    assert origins(found)["knobs.single.l_max"] == (900, "askance.toml, line 4")
+
+
 def test_a_preset_that_can_not_be_read_is_told_by_what_asks_a_method(project, run, sample_index, monkeypatch):
     project("method = 'dragin'\nset.threshold = 2\n")
     monkeypatch.setenv("ASKANCE_PRESET", "nope")

@@ -207,6 +207,8 @@ def test_the_list_of_methods_goes_on_where_a_plug_in_fails(ours, run):
     assert code == 0
     assert "echo " in out
     assert "dragin" in out
+    (line,) = [line for line in out.splitlines() if line.startswith("broken ")]
+    assert line.endswith("a plug-in of ours")
     assert (
         "broken: the plug-in 'broken' of ours can't be imported: ModuleNotFoundError: No module named"
         in error

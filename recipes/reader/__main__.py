@@ -8,10 +8,9 @@ from typer.main import get_command
 
 from askance.cli import exit_codes, explain
 from askance.cli_train import reader_command
-from recipes.reader.mixture import RecipeBuilder
 
 app = typer.Typer(pretty_exceptions_enable=False, add_completion=False)
-app.command()(exit_codes()(reader_command(lambda: RecipeBuilder)))
+app.command()(exit_codes()(reader_command("recipes.reader.mixture:RecipeBuilder")))
 
 if __name__ == "__main__":
     command = get_command(app)

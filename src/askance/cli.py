@@ -91,7 +91,8 @@ class Commands(TyperGroup):
 
     def invoke(self, ctx: Any) -> Any:
         """Run the command that was named."""
-        with exit_codes(as_json="--json" in ctx.args), noted(_told_once()), shown_by(Activities(err)):
+        tells_once = cache(lambda name, text: tell(err, text, "yellow"))  # why one waits, for example
+        with exit_codes(as_json="--json" in ctx.args), noted(tells_once), shown_by(Activities(err)):
             return super().invoke(ctx)
 
 
@@ -101,9 +102,7 @@ app = typer.Typer(cls=Commands, no_args_is_help=True, add_completion=False, pret
 def main() -> None:
     """Entry point."""
     for name in ("stdin", "stdout", "stderr"):
-        if (
-            getattr(sys, name) is None
-        ):  # was closed: nothing is read from it, and what is written goes nowhere
+        if getattr(sys, name) is None:  # it was closed: nothing is read from it, what is written goes nowhere
             setattr(sys, name, Path(os.devnull).open("r+", encoding="utf-8"))  # noqa: SIM115
     for stream in (sys.stdout, sys.stderr):
         if isinstance(stream, io.TextIOWrapper):
@@ -126,18 +125,24 @@ def exit_codes(*, as_json: bool = False) -> Iterator[None]:
     """
     try:
         yield
-    except typer.TyperException as error:
+    except typer.TyperException as error:  # which typer prints for people
         _print_error_object(error, error.format_message(), error.exit_code, wanted=as_json)
         raise
-    except (AskanceError, MemoryError, OSError, RuntimeError, ImportError) as error:
-        told = machine_failure(error) or error
-        if not isinstance(told, AskanceError):
-            raise
-        raise _told(told, as_json=as_json) from error
     except KeyboardInterrupt as error:
         _print_error_object(error, "interrupted", 130, wanted=as_json)
         err.print("interrupted", style="red")
         raise SystemExit(130) from error
+    except (AskanceError, MemoryError, OSError, RuntimeError, ImportError) as error:
+        told = machine_failure(error) or error
+        if not isinstance(told, AskanceError):
+            raise
+        with suppress(OSError):
+            _print_error_object(told, str(told), told.exit_code, wanted=as_json)
+        with suppress(OSError):
+            tell(err, f"error: {told}", "red")
+        if isinstance(told, MachineFailure):
+            _leave_unwritten()
+        raise SystemExit(told.exit_code) from error
 
 
 def _print_error_object(error: BaseException, message: str, exit_code: int, *, wanted: bool) -> None:
@@ -146,25 +151,13 @@ def _print_error_object(error: BaseException, message: str, exit_code: int, *, w
         print(json_line({"error": told}))
 
 
-def _told_once() -> Any:
-    """Says on standard error what calls note, such as why one waits; the same only once."""
-    return cache(lambda name, text: tell(err, text, "yellow"))
-
-
-def _told(error: AskanceError, *, as_json: bool) -> SystemExit:
-    """Print an error; gives what ends the process with its code."""
-    with suppress(OSError):
-        _print_error_object(error, str(error), error.exit_code, wanted=as_json)
-    with suppress(OSError):
-        tell(err, f"error: {error}", "red")
-    if isinstance(error, MachineFailure):
-        # What could not be written would be tried once more when the process ends, with a traceback.
-        for stream in (sys.stdout, sys.stderr):
-            try:
-                stream.flush()
-            except OSError:
-                os.dup2(os.open(os.devnull, os.O_WRONLY), stream.fileno())
-    return SystemExit(error.exit_code)
+def _leave_unwritten() -> None:
+    """Give up what can't be written: it would be tried once more when the process ends, with a traceback."""
+    for stream in (sys.stdout, sys.stderr):
+        try:
+            stream.flush()
+        except OSError:
+            os.dup2(os.open(os.devnull, os.O_WRONLY), stream.fileno())
 
 
 def _version(wanted: bool) -> None:

@@ -3,13 +3,13 @@
 import asyncio
 import dataclasses
 from pathlib import Path
-from typing import Annotated
+from typing import Annotated, Any
 
 import typer
 from rich.text import Text
 
 from askance.ask import models_told
-from askance.cli_options import JsonFlag, NumberOption, OutOption, RequiredOption, SpecOption, with_settings
+from askance.cli_options import JsonFlag, NumberOption, OutOption, SpecOption, with_settings
 from askance.config import EngineConfig
 from askance.config_sources import Sourced
 from askance.core.errors import AskanceError, InputError
@@ -39,7 +39,7 @@ RetryFlag = Annotated[bool, typer.Option("--retry-failures")]
 
 @with_settings()
 def evaluate(
-    dataset: RequiredOption,
+    dataset: Annotated[str, typer.Option()],
     folder: OutOption,
     sourced: Sourced,
     limit: NumberOption = None,
@@ -71,20 +71,17 @@ def evaluate(
         askance eval --dataset sample --index sample-index --limit 9 --out runs/dragin
         askance eval --dataset sample --index @gold --method single --out runs/single
     """
-    cell = Cell(
-        **sourced.for_method().settings,
-        dataset=dataset,
-        limit=limit,
-        sample=sample,
-        ids=ids,
-        metrics=tuple(metric or DEFAULT_METRICS),
-        reading=reading,
-    )
-    ready = look_up(cell)
+    asked: dict[str, Any] = {"limit": limit, "sample": sample, "ids": ids, "reading": reading}
+    settings, metrics = sourced.for_method().settings, tuple(metric or DEFAULT_METRICS)
+    ready = look_up(Cell(**settings, dataset=dataset, metrics=metrics, **asked))
+    terms = Terms(max_failures, retry_failures)
     with EvaluationProgress(err) as progress:
-        terms = Terms(max_failures, retry_failures)
         run = asyncio.run(run_cell(ready, folder, load_models, terms, progress))
-    _show_as_json(run) if as_json else _show(run)
+    if as_json:
+        failures = {record.id: record.error for record in run.records if record.is_failure}
+        print(json_line({**dataclasses.asdict(summarise(run)), "failed": failures}))
+    else:
+        _show(run)
     if _has_failed(run):
         raise typer.Exit(1)
 
@@ -133,11 +130,10 @@ def _has_failed(run: RecordedRun) -> bool:
 
 def _show_grid(runs: dict[str, RecordedRun]) -> None:
     """A line a run: its main metric, and what a question cost."""
-    table = plain_table(
-        ("run", "method", "asked", "worth (95 %)", "searches", "tokens", "s"), (), num_words=2
-    )
+    headings = ("run", "method", "asked", "worth (95 %)", "searches", "tokens", "s")
+    table = plain_table(headings, (), num_words=2)
     for column in table.columns:
-        column.no_wrap = column.header != "method"
+        column.no_wrap = str(column.header) != "method"
     for name, run in runs.items():
         summary = printable_record(summarise(run))
         worth = summary.metrics.get(summary.main_metric)
@@ -152,14 +148,7 @@ def _show_grid(runs: dict[str, RecordedRun]) -> None:
     out.print(table)
 
 
-def _show_as_json(run: RecordedRun) -> None:
-
-    failures = {record.id: record.error for record in run.records if record.is_failure}
-    print(json_line({**dataclasses.asdict(summarise(run)), "failed": failures}))
-
-
 def _show(run: RecordedRun) -> None:
-
     for record in run.records:
         if record.is_failure:
             tell(err, f"failed: {record.id}: {record.error}", "yellow")
@@ -251,7 +240,6 @@ def _judged(run: RecordedRun, judges: list[Judge]) -> list[Judged]:
 
 
 def _show_judged(run: RecordedRun, judged: list[Judged]) -> None:
-
     for each in judged:
         told = f"  {each.kind} by {each.judge['judge']}, {each.num_questions:,} answers"
         head = Text(printable(run.settings.title), style="bold").append(printable(told), style="not bold dim")

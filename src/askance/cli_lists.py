@@ -20,10 +20,10 @@ from askance.core.strict_json import json_line
 from askance.eval.datasets import DATASETS, Dataset, Example, read_dataset
 from askance.eval.metrics import METRICS
 from askance.loading import RETRIEVERS
-from askance.models.checking import Finding, Report, check
+from askance.models.checking import Report, check
 from askance.models.kinds import MODEL_KINDS
 from askance.presets import shipped
-from askance.serve.console import err, out, plain_table, tell
+from askance.serve.console import Row, err, out, plain_table, tell
 from askance.text.printable import printable, printable_record
 from askance.wire import DEFAULT_METHOD, METHODS, READINGS, plain_method
 from askance.wordings import WORDINGS, open_wording
@@ -37,25 +37,18 @@ NEEDS = {
     ATTENTION: "it shows its attention, or another model does (--model attend=bundled)",
 }
 """What a method may need of a model, in the words of the list."""
-Row = Sequence[str | Text]
 
 
-def _list(kind: str, headings: Sequence[str], rows: Iterable[Row], own: Collection[str] = ()) -> None:
-    """Print a table of askance's own of a kind, such as "metrics", and of what plug-ins offer.
+def _list(kind: str, headings: Sequence[str], rows: Iterable[Row], own: Collection[str]) -> None:
+    """Print a table of all of a kind, such as "metrics": the rows, and what plug-ins offer beside them.
 
     Args:
-        own: the names that are askance's own; without them no plug-ins are looked for.
+        own: the names that are askance's own.
     """
-    table = plain_table(headings, rows)
-    if own:
-        for name, package in packages_of_plugins(kind, own).items():
-            cells = [name, *[""] * (len(headings) - 2), package]
-            table.add_row(*map(Text, map(printable, cells)))
-        _tell_passed_over(kind, own)
-    out.print(table)
-
-
-def _tell_passed_over(kind: str, own: Collection[str]) -> None:
+    listed, blanks = [*rows], [""] * (len(headings) - 2)
+    named, offered = {str(row[0]) for row in listed}, packages_of_plugins(kind, own)
+    listed += [(name, *blanks, package) for name, package in offered.items() if name not in named]
+    out.print(plain_table(headings, listed))
     for told in passed_over(kind, own):
         tell(err, told, "yellow")
 
@@ -79,10 +72,13 @@ def methods(
     known_methods = known_names("methods", METHODS)
     if as_json:
         print(json_line({"methods": known_methods} if name is None else knob_schema(plain_method(name))))
-        return
-    if name is not None:
+    elif name is not None:
         _show_method(name)
-        return
+    else:
+        _list_methods(known_methods)
+
+
+def _list_methods(known_methods: Iterable[str]) -> None:
     rows: list[Row] = []
     for known in known_methods:
         shown = Text(known, style="bold").append(" (default)" * (known == DEFAULT_METHOD), style="not bold")
@@ -92,8 +88,7 @@ def methods(
             tell(err, f"{known}: {error}", "yellow")
             continue
         rows.append((shown, told_of(method, "searches"), ", ".join(_needs(method.needs)) or "any model"))
-    _list("methods", ("method", "searches", "needs of its model"), rows)
-    _tell_passed_over("methods", METHODS | READINGS)
+    _list("methods", ("method", "searches", "needs of its model"), rows, METHODS | READINGS)
     bare = [known for known in METHODS if not plain_method(known).needs.retriever]
     told = [f"{need}: {meaning}" for need, meaning in NEEDS.items()]
     told += [
@@ -141,16 +136,13 @@ def knob_schema(method: Method) -> dict[str, Any]:
 def _knob_schema(field: dataclasses.Field[Any], hint: Any) -> dict[str, Any]:
     from pydantic import TypeAdapter
 
-    is_record = dataclasses.is_dataclass(hint)
-    low, high = knob_range(field)
-    bounds = {"minimum": low, "maximum": high}
-    default = str(field.default) if is_record else field.default
-    return {
-        **({"type": "string"} if is_record else TypeAdapter(hint).json_schema()),
-        **{name: bound for name, bound in bounds.items() if math.isfinite(bound)},
-        "description": field.metadata.get("help", ""),
-        "default": default if not isinstance(default, float) or math.isfinite(default) else str(default),
-    }
+    is_record, default = dataclasses.is_dataclass(hint), field.default
+    if is_record or default in (math.inf, -math.inf):
+        default = str(default)
+    schema = {"type": "string"} if is_record else TypeAdapter(hint).json_schema()
+    bounds = zip(("minimum", "maximum"), knob_range(field), strict=True)
+    schema |= {name: bound for name, bound in bounds if math.isfinite(bound)}
+    return {**schema, "description": field.metadata.get("help", ""), "default": default}
 
 
 def _knobs(cls: type[Any]) -> list[tuple[dataclasses.Field[Any], Any]]:
@@ -190,11 +182,11 @@ def prompts(name: Annotated[str | None, typer.Argument()] = None) -> None:
     if name is not None:
         print(shown_prompts(name), end="")
         return
-    rows = [(each, str(len(open_wording(each).demos)), purpose) for each, purpose in WORDINGS.items()]
-    rows += [
-        (each, str(open_airrag_wording(each).examples), purpose) for each, purpose in AIRRAG_WORDINGS.items()
-    ]
-    _list("prompts", ("set", "examples", "for"), rows, WORDINGS.keys() | AIRRAG_WORDINGS)
+    num_examples = {each: len(open_wording(each).demos) for each in WORDINGS}
+    num_examples |= {each: open_airrag_wording(each).examples for each in AIRRAG_WORDINGS}
+    known = WORDINGS | AIRRAG_WORDINGS
+    rows = [(each, str(num_examples[each]), purpose) for each, purpose in known.items()]
+    _list("prompts", ("set", "examples", "for"), rows, known)
 
 
 def presets() -> None:
@@ -267,15 +259,10 @@ def models(
     if spec is not None:
         _check_model(spec, as_json)
     elif as_json:
-        rows = [
-            {"spec": kind.spec, "what": kind.what, "missing": kind.missing, "install": kind.install()}
-            for kind in MODEL_KINDS.values()
-        ]
-        rows += [
-            {"spec": name, "what": what, "missing": [], "install": ""}
-            for name, what in packages_of_plugins("models", MODEL_KINDS).items()
-        ]
-        print(json_line({"models": rows}))
+        keys = ("spec", "what", "missing", "install")
+        told = [(kind.spec, kind.what, kind.missing, kind.install()) for kind in MODEL_KINDS.values()]
+        told += [(*entry, [], "") for entry in packages_of_plugins("models", MODEL_KINDS).items()]
+        print(json_line({"models": [dict(zip(keys, each, strict=True)) for each in told]}))
     else:
         kinds = MODEL_KINDS.values()
         listed = [(kind.spec, kind.what, "not installed" if kind.missing else "ready") for kind in kinds]
@@ -301,15 +288,12 @@ def _show_report(report: Report) -> None:
     for finding in report.findings:
         declared = {True: "yes", False: "no", None: "always"}[finding.is_declared]
         works = {True: "yes", False: "no", None: "not tried"}[finding.works]
-        cells = (finding.ability, declared, works, printable(_note(finding)))
+        note = f"declare it: ?{finding.declare}" if finding.works and finding.declare else finding.why
+        cells = (finding.ability, declared, works, printable(note))
         table.add_row(*map(Text, cells), style="red" if finding.is_declared and not finding.works else "")
     out.print(table)
     verdict = "all that is declared works" if report.is_right else "not all that is declared works"
     out.print(Text(verdict, style="green" if report.is_right else "red"))
-
-
-def _note(finding: Finding) -> str:
-    return f"declare it: ?{finding.declare}" if finding.works and finding.declare else finding.why
 
 
 def datasets(spec: Annotated[str | None, typer.Argument(metavar="NAME:FILE")] = None) -> None:
@@ -341,11 +325,8 @@ def _dataset_row(dataset: Dataset) -> Row:
 def _show_examples(spec: str, examples: Sequence[Example]) -> None:
     supported = sum(bool(example.supporting_titles) for example in examples)
     grounded = sum(bool(example.grounds.supporting or example.grounds.facts) for example in examples)
-    tell(
-        out,
-        f"{spec}: {len(examples):,} questions, {supported:,} with supporting titles, "
-        f"{grounded:,} with supporting texts or facts",
-    )
+    told = f"{supported:,} with supporting titles, {grounded:,} with supporting texts or facts"
+    tell(out, f"{spec}: {len(examples):,} questions, {told}")
     out.print(_counts("kind", (example.kind or "(none)" for example in examples)))
     out.print(_counts("hops", (str(example.hops or "(not known)") for example in examples)))
     out.print("first", style="bold")
@@ -362,5 +343,4 @@ def _show_examples(spec: str, examples: Sequence[Example]) -> None:
 
 
 def _counts(heading: str, values: Iterable[str]) -> Table:
-    rows = [(value, f"{number:,}") for value, number in sorted(Counter(values).items())]
-    return plain_table((heading, "questions"), rows, num_words=1)
+    return plain_table((heading, "questions"), sorted(Counter(values).items()))

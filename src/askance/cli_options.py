@@ -1,6 +1,7 @@
 """The options that several commands take; those of the settings of an engine come from their declaration."""
 
 import inspect
+import re
 from collections.abc import Callable, Sequence
 from functools import wraps
 from pathlib import Path
@@ -22,13 +23,11 @@ _CONFIG_HELP = (
 )
 _HELPS = described(EngineConfig.__doc__, "Attributes")
 JsonFlag = Annotated[bool, typer.Option("--json", help=_JSON_HELP)]
-SetOption = Annotated[list[str] | None, typer.Option("--set", help="knob=value; may be given again.")]
 ConfigOption = Annotated[Path | None, typer.Option("--config", metavar="FILE", help=_CONFIG_HELP)]
 # What these mean for a command is in its docstring.
 NumberOption = Annotated[int | None, typer.Option(metavar="N")]
 SpecOption = Annotated[str | None, typer.Option(metavar="SPEC")]
 OutOption = Annotated[Path, typer.Option("--out")]
-RequiredOption = Annotated[str, typer.Option()]
 
 
 def with_settings(*names: str) -> Callable[[Callable[..., None]], Callable[..., None]]:
@@ -68,56 +67,48 @@ def _option(name: str) -> Any:
     setting = SETTINGS[name]
     kind = setting.metadata["kind"]
     default = f" Otherwise {setting.default}." if isinstance(setting.default, str | int) else ""
+    metavar, least = setting.metadata["metavar"] or None, 1 if name == "in_flight" else None
     told = typer.Option(
-        option_of(name),
-        help=_HELPS[name] + default,
-        metavar=setting.metadata["metavar"] or None,
-        min=1 if name == "in_flight" else None,
-        show_default=False,
+        option_of(name), help=_HELPS[name] + default, metavar=metavar, min=least, show_default=False
     )
     return Annotated[(list[str] if kind is dict else kind) | None, told]
 
 
 def flags_given(flags: dict[str, Any]) -> dict[str, Any]:
     """The settings that options were given for, as `read_config` takes them."""
-    found = {name: value for name, value in flags.items() if value not in (None, [], ())}
-    if "models" in found:
-        found["models"] = models_by_role(found["models"])
-    if "knobs" in found:
-        found["knobs"] = knobs_by_name(found["knobs"])
-    if "budget" in found:
-        found["budget"] = _once([_pair(text, "--budget tokens=5000") for text in found["budget"]], "--budget")
-    return found
+    given = {name: value for name, value in flags.items() if value not in (None, [], ())}
+    return {name: _TABLES[name](value) if name in _TABLES else value for name, value in given.items()}
 
 
 def knobs_by_name(settings: Sequence[str]) -> dict[str, str]:
     """The settings of --set, each ``knob=value``."""
-    return _once([_pair(text, "--set knob=value") for text in settings], "--set")
+    return _pairs(settings, "--set", "knob=value")
 
 
 def models_by_role(specs: Sequence[str]) -> dict[str, str]:
     """``[ROLE=]SPEC`` by role; without one, it is the role of the model that answers."""
-    pairs = []
-    for text in specs:
-        role, equals, spec = text.partition("=")
-        pairs.append((role, spec) if equals and role.isidentifier() else ("answer", text))
-    return _once(pairs, "--model")
+    texts = [spec if re.match(r"[^\W\d]\w*=", spec) else f"answer={spec}" for spec in specs]
+    return _pairs(texts, "--model", "[ROLE=]SPEC")
 
 
-def _once(pairs: Sequence[tuple[str, str]], option: str) -> dict[str, str]:
-    """The pairs as a mapping; naming one thing twice is an error, not a silent choice."""
-    names = [name for name, _ in pairs]
-    twice = next((name for name in names if names.count(name) > 1), None)
-    if twice is not None:
-        raise InputError(f"{option} names {twice!r} more than once: give it once.")
-    return dict(pairs)
+def _limits_by_name(limits: Sequence[str]) -> dict[str, str]:
+    return _pairs(limits, "--budget", "tokens=5000")
 
 
-def _pair(text: str, form: str) -> tuple[str, str]:
-    name, equals, value = text.partition("=")
-    if not equals or not name:
-        raise InputError(f"can't read {text!r}: write {form}.")
-    return name.strip(), value.strip()
+_TABLES = {"models": models_by_role, "knobs": knobs_by_name, "budget": _limits_by_name}
+
+
+def _pairs(texts: Sequence[str], option: str, form: str) -> dict[str, str]:
+    """What an option was given, by name; naming one thing twice is an error, not a silent choice."""
+    found: dict[str, str] = {}
+    for text in texts:
+        name, equals, value = map(str.strip, text.partition("="))
+        if not equals or not name:
+            raise InputError(f"can't read {text!r}: write {option} {form}.")
+        if name in found:
+            raise InputError(f"{option} names {name!r} more than once: give it once.")
+        found[name] = value
+    return found
 
 
 def write_out(file: Path, text: str, told: str = "") -> None:

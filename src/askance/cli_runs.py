@@ -1,8 +1,9 @@
 """The commands that read runs of the evaluation: compared, reported on a page, in the formats of others."""
 
 import dataclasses
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from datetime import UTC, datetime
+from functools import partial
 from pathlib import Path
 from typing import Annotated
 
@@ -111,21 +112,11 @@ def _reported(
 ) -> list[Reported]:
     read = read_prices(prices) if prices else None
     groups = group_runs([read_run(folder) for folder in folders], common=common)
-    bases = places_of(base, groups)
-    return [
-        Reported(
-            group,
-            compare_group(
-                group,
-                metrics=metrics or (),
-                base=place,
-                all_pairs=all_pairs,
-                num_questions=num_questions,
-                prices=read,
-            ),
-        )
-        for group, place in zip(groups, bases, strict=True)
-    ]
+    compared = partial(
+        compare_group, metrics=metrics or (), all_pairs=all_pairs, num_questions=num_questions, prices=read
+    )
+    bases = zip(groups, places_of(base, groups), strict=True)
+    return [Reported(group, compared(group, base=place)) for group, place in bases]
 
 
 def _show(found: Sequence[Comparisons]) -> None:
@@ -140,10 +131,8 @@ def _show(found: Sequence[Comparisons]) -> None:
 
 
 def _markdown(found: Comparisons) -> str:
-
-    told = [*setting_lines(found), *remarks_of(found)]
     head = f"## {found.dataset}, {counted(found.num_questions)}"
-    return "\n\n".join([head, *told, *map(markdown, tables_of(found))])
+    return "\n\n".join([head, *setting_lines(found), *remarks_of(found), *map(markdown, tables_of(found))])
 
 
 export = typer.Typer(no_args_is_help=True, add_completion=False)
@@ -173,8 +162,7 @@ def alce(run: RunArgument, file: OutOption, dataset: str | None = None) -> None:
         askance export alce runs/asqa --out alce.json
         askance export alce runs/asqa --dataset asqa:asqa.json --out alce.json
     """
-    found = _run_for(file, run)
-    _write(file, formats.alce(found, dataset or found.settings.dataset), found)
+    _write(file, run, lambda found: formats.alce(found, dataset or found.settings.dataset))
 
 
 @export.command()
@@ -189,18 +177,14 @@ def factscore(run: RunArgument, file: OutOption) -> None:
         askance export factscore runs/biographies --out factscore.jsonl
         askance export factscore runs/other --out other.jsonl
     """
-    found = _run_for(file, run)
-    _write(file, formats.factscore(found), found)
+    _write(file, run, formats.factscore)
 
 
-def _run_for(file: Path, run: Path) -> RecordedRun:
-    """The run that is to be written to a file, which is not there yet."""
+def _write(file: Path, folder: Path, text_of: Callable[[RecordedRun], str]) -> None:
+    """Write a run to a file that is not there yet."""
     check_writable(file)
     if file.exists():
         raise InputError(f"won't write {file}: it is there already. Name another --out, or move it away.")
-    return read_run(run)
-
-
-def _write(file: Path, text: str, run: RecordedRun) -> None:
+    run = read_run(folder)
     of = "" if run.is_complete else f" of {run.settings.num_questions:,}"
-    write_out(file, text, f"{len(run.records):,}{of} questions: {file}")
+    write_out(file, text_of(run), f"{len(run.records):,}{of} questions: {file}")

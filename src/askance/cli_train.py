@@ -7,21 +7,13 @@ from datetime import UTC, datetime
 from functools import partial
 from importlib.util import find_spec
 from pathlib import Path
+from pkgutil import resolve_name
 from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 from rich.console import Console
 
-from askance.cli_options import (
-    JsonFlag,
-    NumberOption,
-    OutOption,
-    RequiredOption,
-    SetOption,
-    knobs_by_name,
-    with_settings,
-    write_out,
-)
+from askance.cli_options import JsonFlag, NumberOption, OutOption, knobs_by_name, with_settings, write_out
 from askance.config_sources import Sourced
 from askance.core.errors import InputError, MissingExtra
 from askance.core.knobs import parse_knobs
@@ -40,7 +32,7 @@ if TYPE_CHECKING:
     from askance.train.reader.mixture import Builder
     from askance.train.reader.settings import ReaderSettings
 
-_RECIPE = "compared deciding bridged splitting following_up summing_up judging".split()
+_RECIPE = {"compared", "deciding", "bridged", "splitting", "following_up", "summing_up", "judging"}
 """Shares of lessons that the recipe in the repository makes, and no installed askance."""
 
 train = typer.Typer(no_args_is_help=True)
@@ -56,24 +48,18 @@ def _train() -> None:
     """
 
 
-def _own_lessons() -> "type[Builder]":
-    from askance.train.reader.mixture import Builder
-
-    return Builder
-
-
-def reader_command(lessons: "Callable[[], type[Builder]]") -> Callable[..., None]:
+def reader_command(lessons: str) -> Callable[..., None]:
     """The command that trains a reader.
 
     Args:
-        lessons: gives what makes the lessons; called when the command is, since it imports much.
+        lessons: the ``module:Class`` that makes the lessons; it is imported when the command is called.
     """
 
     def reader(
         dataset: Annotated[list[str], typer.Option()],
         folder: OutOption,
         model: str = "bundled:base",
-        set_: SetOption = None,
+        set_: Annotated[list[str] | None, typer.Option("--set")] = None,
         limit: NumberOption = None,
         dry: Annotated[bool, typer.Option("--dry-run")] = False,
     ) -> None:
@@ -86,6 +72,7 @@ def reader_command(lessons: "Callable[[], type[Builder]]") -> Callable[..., None
             dataset: NAME:FILE with supporting texts or facts; may be given again.
             folder: Folder of the reader; a stopped training goes on.
             model: What to start from: bundled:base, hf:NAME, or a reader: bundled, hf:FOLDER.
+            set_: knob=value; may be given again.
             limit: Take the first N questions of each.
             dry: Say what would be learned, and stop.
 
@@ -93,11 +80,12 @@ def reader_command(lessons: "Callable[[], type[Builder]]") -> Callable[..., None
             askance train reader --dataset jsonl:mine.jsonl --out my-reader
             askance train reader --dataset jsonl:mine.jsonl --out my-reader --set epochs=2
         """
-        builder = lessons()
-        kind = builder.settings_class
-        settings = kind(**parse_knobs(kind, _known(kind, knobs_by_name(set_ or ()))))
+        for package in ("torch", "transformers", "peft"):
+            if find_spec(package) is None:
+                raise MissingExtra(package, "train", "training a reader")
+        builder: type[Builder] = resolve_name(lessons)
+        settings = _settings(builder.settings_class, knobs_by_name(set_ or ()))
         examples = examples_by_name(dataset, limit)
-        _check_packages()
         from askance.train.reader.train_reader import check_free
 
         check_free(folder)
@@ -108,18 +96,17 @@ def reader_command(lessons: "Callable[[], type[Builder]]") -> Callable[..., None
     return reader
 
 
-train.command()(reader_command(_own_lessons))
+train.command()(reader_command("askance.train.reader.mixture:Builder"))
 
 
-def _known(kind: "type[ReaderSettings]", given: dict[str, str]) -> dict[str, str]:
-    """The settings given, none of which may be a share that the recipe alone has."""
-    for name in _RECIPE:
-        if name in given and name not in kind.__dataclass_fields__:
-            raise InputError(
-                f"--set {name}={given[name]}: such lessons are those of the recipe. In a checkout of the "
-                "repository, `python -m recipes.reader` takes the same options, and this one."
-            )
-    return given
+def _settings(kind: "type[ReaderSettings]", given: dict[str, str]) -> "ReaderSettings":
+    """The settings of a training; none of them may be a share that the recipe alone has."""
+    for name in [each for each in given if each in _RECIPE - kind.__dataclass_fields__.keys()]:
+        raise InputError(
+            f"--set {name}={given[name]}: such lessons are those of the recipe. In a checkout of the "
+            "repository, `python -m recipes.reader` takes the same options, and this one."
+        )
+    return kind(**parse_knobs(kind, given))
 
 
 def train_shown(
@@ -158,36 +145,20 @@ def examples_by_name(specs: Sequence[str], limit: int | None) -> dict[str, tuple
     return found
 
 
-def _check_packages() -> None:
-    for package in ("torch", "transformers", "peft"):
-        if find_spec(package) is None:
-            raise MissingExtra(package, "train", "training a reader")
-
-
 def tell_account(account: "Account", console: Console) -> None:
     """What will be learned: how many lessons of which kinds, what is left out, and how much is computed."""
-    rows = []
-    for name, num_examples, num_lessons, of_which in account.mixture.told:
-        rows.append((name, f"{num_examples:,}", f"{num_lessons:,}", of_which))
-    table = plain_table(("dataset", "questions", "lessons", "of which"), rows)
-    for column in table.columns[1:3]:
-        column.justify = "right"
-    console.print(table)
-    window = f"max_tokens={account.settings.max_tokens} or the model's own window"
-    too_long = (
-        f"{count:,} lessons in {task}: longer than {window}" for task, count in account.too_long.items()
-    )
-    for what in (*account.mixture.told_left_out, *too_long):
+    console.print(plain_table(("dataset", "questions", "lessons", "of which"), account.mixture.told))
+    for what in account.mixture.told_left_out:
         tell(console, f"left out: {what}", "yellow")
+    window = f"max_tokens={account.settings.max_tokens} or the model's own window"
+    for task, count in account.too_long.items():
+        tell(console, f"left out: {count:,} lessons in {task}: longer than {window}", "yellow")
     tell(console, f"computed in {account.settings.precision}")
     course = account.course
     if course.is_packed:
         share = course.num_tokens / max(1, course.num_lesson_tokens)
-        tell(
-            console,
-            f"{len(course.steps):,} steps; {course.num_tokens:,} tokens to compute, {share:.0%} of those in "
-            "the lessons: what they share is computed once",
-        )
+        tokens = f"{course.num_tokens:,} tokens to compute, {share:.0%} of those in the lessons"
+        tell(console, f"{len(course.steps):,} steps; {tokens}: what they share is computed once")
     else:
         told = "lessons are computed one by one: this model's losses change when they stand side by side"
         tell(console, told, "yellow")
@@ -196,17 +167,14 @@ def tell_account(account: "Account", console: Console) -> None:
 def _show(account: "Account", folder: Path) -> None:
     last = account.curve[-1]
     held_out = "" if last.held_out is None else f", {last.held_out:.3f} on what was held out"
-    tell(
-        out,
-        f"{last.num_steps:,} steps in {last.seconds / 60:,.0f} minutes, loss {last.loss:.3f}{held_out}; the "
-        f"reader is in {folder}, its card in {folder / 'README.md'}",
-    )
+    steps = f"{last.num_steps:,} steps in {last.seconds / 60:,.0f} minutes, loss {last.loss:.3f}{held_out}"
+    tell(out, f"{steps}; the reader is in {folder}, its card in {folder / 'README.md'}")
     tell(out, f"use it: --model hf:{folder}")
 
 
 @with_settings()
 def calibrate(
-    dataset: RequiredOption,
+    dataset: Annotated[str, typer.Option()],
     sourced: Sourced,
     searches: Annotated[float, typer.Option(min=0)] = 2.0,
     limit: Annotated[int, typer.Option(min=1)] = 40,
@@ -259,14 +227,13 @@ def _show_calibration(found: Calibration, file: Path | None) -> None:
     for failure in found.failures:
         place = f"question {failure.question_id} at {found.knob}={failure.value:g}"
         tell(err, f"failed: {place}: {failure.error}", "yellow")
-    rows = []
+    table = plain_table((found.knob, "searches a question", "95 % interval", "tokens"), (), num_words=0)
     for row in found.table:
         low, high = row.searches_interval
-        rows.append(
-            (f"{row.value:g}", f"{row.searches:.2f}", f"{low:.2f} to {high:.2f}", f"{row.tokens:,.0f}")
+        table.add_row(
+            f"{row.value:g}", f"{row.searches:.2f}", f"{low:.2f} to {high:.2f}", f"{row.tokens:,.0f}"
         )
-    headings = (found.knob, "searches a question", "95 % interval", "tokens")
-    out.print(plain_table(headings, rows, num_words=0))
+    out.print(table)
     left_out = found.num_questions - found.num_counted
     if left_out:
         told = f"{left_out} of {found.num_questions} questions failed at least once and count nowhere above."
@@ -283,8 +250,8 @@ def _show_calibration(found: Calibration, file: Path | None) -> None:
     if found.is_interval_cut:
         told = "an end of the interval is the last value tried: it may be wider. More questions narrow it."
         tell(out, told, "yellow")
-    use = f"use it: --set {found.knob}={found.value:g}"
-    tell(out, use if file is None else f"{use}, or --preset {file}")
+    use = "" if file is None else f", or --preset {file}"
+    tell(out, f"use it: --set {found.knob}={found.value:g}{use}")
 
 
 def _preset(found: Calibration, settings: Mapping[str, Any], dataset: str) -> str:

@@ -16,6 +16,7 @@ from typing import Annotated, Any, cast
 from pydantic import BeforeValidator, ConfigDict, Field, ValidationError, model_validator
 from pydantic.dataclasses import dataclass
 
+from askance import loading
 from askance.ask import Engine, check_can_search
 from askance.core.errors import InputError, UnknownName, about
 from askance.core.extensions import check_port, spec_of
@@ -23,17 +24,6 @@ from askance.core.knobs import changed_knobs, parse_knobs
 from askance.core.notes import note
 from askance.core.ports import Encoder, Method, Model, Retriever
 from askance.core.types import Role
-from askance.loading import (
-    DEFAULT_MODEL,
-    DEFAULT_RETRIEVER,
-    ROLES,
-    check_has_index,
-    check_is_used,
-    is_kind,
-    load_encoder,
-    load_models,
-    open_retriever,
-)
 from askance.models.kinds import suits_in_flight
 from askance.retrieval.reranking import split_reranker
 from askance.runtime.cache import CachedModel, CachedRetriever, Store
@@ -75,12 +65,12 @@ def _models(value: Any) -> Any:
     """Models by role; one specification alone is that of the model that answers."""
     given = value if isinstance(value, Mapping) else {"answer": value}
     for role, model in given.items():
-        if role not in ROLES:
-            raise UnknownName("role", str(role), ROLES, place="of a model")
+        if role not in loading.ROLES:
+            raise UnknownName("role", str(role), loading.ROLES, place="of a model")
         if model is None:
             raise ValueError(f"expected the name of a model for the role {role}")
         _named("model", Model, model)
-    return {"answer": DEFAULT_MODEL, **given}
+    return {"answer": loading.DEFAULT_MODEL, **given}
 
 
 def _budget(value: Any) -> Any:
@@ -122,14 +112,14 @@ class EngineConfig:
 
     index: PathOrNone = setting(None, metavar="DIR")
     retriever: Annotated[Any, BeforeValidator(partial(_named, "retriever", Retriever))] = setting(
-        DEFAULT_RETRIEVER, metavar="SPEC"
+        loading.DEFAULT_RETRIEVER, metavar="SPEC"
     )
     encoder: Annotated[Any, BeforeValidator(partial(_named, "encoder", Encoder))] = setting(
         None, metavar="SPEC"
     )
     method: Annotated[Any, BeforeValidator(partial(_named, "method", Method))] = setting(None, metavar="NAME")
     models: Annotated[Mapping[str, Any], BeforeValidator(_models)] = setting(
-        {"answer": DEFAULT_MODEL}, kind=dict, metavar="SPEC", flag="--model"
+        {"answer": loading.DEFAULT_MODEL}, kind=dict, metavar="SPEC", flag="--model"
     )
     knobs: Mapping[str, Any] = setting({}, kind=dict, metavar="KNOB=VALUE", flag="--set", variable="SET")
     prompts: Any = setting(None, metavar="SET")
@@ -192,24 +182,24 @@ class EngineConfig:
     def check_retrieval(self, method: Method) -> None:
         """Raises InputError where what is said of searching and encoding does not go together."""
         with about("retriever"):
-            check_has_index(self.index, self.retriever)
-        check_is_used(self.encoder, retriever=self.retriever, is_needed=method.needs.encoder)
+            loading.check_has_index(self.index, self.retriever)
+        loading.check_is_used(self.encoder, retriever=self.retriever, is_needed=method.needs.encoder)
 
     def open_encoder(self) -> Encoder | None:
         """The encoder that is named, if there is one."""
         with about("encoder"):
-            return load_encoder(self.encoder) if isinstance(self.encoder, str) else self.encoder
+            return loading.load_encoder(self.encoder) if isinstance(self.encoder, str) else self.encoder
 
     def open_retriever(self, encoder: Encoder | None = None) -> Retriever | None:
         """What is searched, kept in the cache if there is one; None where there is nothing to search."""
-        if self.index is None and self.retriever == DEFAULT_RETRIEVER:
+        if self.index is None and self.retriever == loading.DEFAULT_RETRIEVER:
             return None
         with about("retriever" if self.index is None else "index"):
-            return self.cached_retriever(open_retriever(self.index, self.retriever, encoder))
+            return self.cached_retriever(loading.open_retriever(self.index, self.retriever, encoder))
 
     def load_models(self) -> dict[Role, Model]:
         """The models by role, kept in the cache if there is one."""
-        return self.cached_models(load_models(self.models))
+        return self.cached_models(loading.load_models(self.models))
 
     def cached_retriever(self, retriever: Retriever) -> Retriever:
         """A retriever whose hits are kept in the cache, if there is one."""
@@ -256,9 +246,7 @@ class EngineConfig:
 
     def stored(self) -> dict[str, Any]:
         """The whole configuration in values of JSON, as traces and run folders keep it."""
-        told: dict[str, Any] = {"schema": SCHEMA_VERSION}
-        for name, value in self.settings.items():
-            told[name] = plain(value)
+        told: dict[str, Any] = {"schema": SCHEMA_VERSION, **plain(self.settings)}
         if self.method is not None and not isinstance(self.method, str):
             name = spec_of(type(self.method)) if is_dataclass(self.method) else ""
             changed = changed_knobs(self.method) if name else {}
@@ -309,7 +297,7 @@ def split_retriever(retriever: Any) -> tuple[Any, str]:
     if split_reranker(named)[1]:
         named = named.partition("?")[0]
     kind, _, place = named.partition(":")
-    return (f"{kind}{retriever.removeprefix(named)}", place) if place and is_kind(kind) else (retriever, "")
+    return (f"{kind}{retriever.removeprefix(named)}", place) if place and loading.is_kind(kind) else (retriever, "")
 
 
 def _flaw(cls: type[Any], error: ValidationError) -> InputError:

@@ -43,6 +43,8 @@ OTHER_VARIABLES = ("ASKANCE_CACHE",)
 _TABLES = {name for name, each in SETTINGS.items() if each.metadata["kind"] is dict}
 """Settings whose entries are values of their own."""
 _HEAD = {"schema", "askance"}
+PlaceOf = Callable[..., str]
+"""Tells where a value stands, by the names that lead to it."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -82,11 +84,9 @@ class Sourced:
         """Every value with its key and origin."""
         told = self.config.stored()
         for name in SETTINGS:
-            value = told[name]
-            entries = (value.items() or [("", None)]) if name in _TABLES else [("", value)]
-            for entry, each in entries:
-                key = f"{name}.{entry}" if entry else name
-                yield key, each, self.origins.get(key, DEFAULT)
+            for names, value in [*_entries(name, told[name])] or [((), None)]:
+                key = ".".join((name, *names))
+                yield key, value, self.origins.get(key, DEFAULT)
 
     def for_method(self) -> EngineConfig:
         """The configuration without what its method has no use for; see `without_unused`."""
@@ -99,17 +99,13 @@ class Sourced:
         Files and the environment are there for every command and method, so what they name may be of no use
         for one. What a flag names stays, and is an error later.
         """
-        config, unused = self.config, dict[str, Any]()
-        if "encoder" not in self.flags and not (needs.encoder or encodes(config.retriever)):
-            unused["encoder"] = None
-        if "prompts" not in self.flags and not takes_prompts:
-            unused["prompts"] = None
-        models = {
-            role: model
-            for role, model in config.models.items()
-            if role in needs.asked_roles or f"models.{role}" in self.flags
-        }
-        return replace(config, **unused, models=models)
+        config = self.config
+        uses = {"encoder": needs.encoder or encodes(config.retriever), "prompts": takes_prompts}
+        unused: dict[str, Any] = {each: None for each in uses if not uses[each] and each not in self.flags}
+        asked = [
+            role for role in config.models if role in needs.asked_roles or f"models.{role}" in self.flags
+        ]
+        return replace(config, **unused, models={role: config.models[role] for role in asked})
 
     @contextmanager
     def told(self, names: Collection[str]) -> Iterator[None]:
@@ -121,17 +117,13 @@ class Sourced:
         try:
             yield
         except InputError as error:
-            origin = self._origin_of(error.setting)
-            if origin and error.setting.partition(".")[0] in names:
-                error.args = (f"{origin}: {error}",)
+            name, dot, entry = error.setting.partition(".")
+            of_name = [key for key in self.origins if key.startswith(name) and key not in self.flags]
+            # A knob may be a member's, such as knobs.single.passages; one of the method itself goes first.
+            meant = min((key for key in of_name if key.endswith(dot + entry)), key=len, default="")
+            if name in names and meant:
+                error.args = (f"{self.origins[meant]}: {error}",)
             raise
-
-    def _origin_of(self, key: str) -> str:
-        """The origin of a value that no flag gave; a knob may be a member's, ``knobs.single.passages``."""
-        name, _, entry = key.partition(".")
-        meant = [key, *(each for each in self.origins if entry and each.endswith(f".{entry}"))]
-        given = [each for each in meant if each.startswith(name) and each in self.origins.keys() - self.flags]
-        return self.origins[given[0]] if given else ""
 
 
 def read_config(
@@ -168,7 +160,8 @@ def sources(file: Path | None = None) -> Iterator[Iterable[Given]]:
 def given_as(settings: Mapping[str, Any], origin: str) -> Iterator[Given]:
     """Settings by name that are all given in one place; see `read_config`."""
     for name, value in settings.items():
-        yield from _given(name, value, option_of(name) if origin == OPTION else origin)
+        place = option_of(name) if origin == OPTION else origin
+        yield from _given(name, value, lambda *keys, place=place: place)
 
 
 def option_of(name: str) -> str:
@@ -191,7 +184,8 @@ def merged(layers: Iterable[Iterable[Given]]) -> Sourced:
         kept = {key: each for key, each in kept.items() if each.name not in gone}
         before_preset = (set(kept) if "preset" in new else before_preset) - new.keys()
         kept |= new
-    kept = dict(_without_decided(kept, before_preset))
+    for key in _decided(kept, before_preset & kept.keys()):
+        del kept[key]
     settings: dict[str, Any] = {}
     for each in kept.values():
         if _is_object(each.value):
@@ -217,30 +211,23 @@ def _superseded(kept: Mapping[str, Given], new: Mapping[str, Given]) -> Iterator
         yield "retriever"
 
 
-def _without_decided(kept: Mapping[str, Given], weaker: set[str]) -> Iterator[tuple[str, Given]]:
-    """All values but those knobs among the `weaker` ones that the preset has values for."""
+def _decided(kept: Mapping[str, Given], weaker: set[str]) -> set[str]:
+    """The keys of the knobs among the `weaker` values that the preset has values for."""
     knobs = {each.entry: each.value for each in kept.values() if each.name == "knobs"}
     method, preset = (kept[name].value if name in kept else None for name in ("method", "preset"))
-    decided: set[str] = set()
-    if preset is not None and any(kept[key].name == "knobs" for key in weaker & kept.keys()):
-        with suppress(InputError):  # is told where it is used: not every command asks a method
+    with suppress(InputError):  # is told where it is used: not every command asks a method
+        if preset is not None and any(kept[key].name == "knobs" for key in weaker):
             decided = decided_by(open_preset(preset), method or DEFAULT_METHOD, knobs)
-    for key, each in kept.items():
-        value, is_knob = each.value, each.name == "knobs" and key in weaker
-        if is_knob and isinstance(value, Mapping):
-            left = {knob: of for knob, of in value.items() if f"{each.entry}.{knob}" not in decided}
-            if left:
-                yield key, replace(each, value=left)
-        elif not (is_knob and each.entry in decided):
-            yield key, each
+            return {key for key in weaker if kept[key].name == "knobs" and kept[key].entry in decided}
+    return set()
 
 
 def _in_file(path: Path) -> Iterator[Given]:
     """The values of a file that was named: TOML, a trace, or the folder of a run."""
-    if path.suffix == ".toml" and not path.is_dir():
+    path = path / SETTINGS_OF_RUN if path.is_dir() else path
+    if path.suffix == ".toml":
         return _in_toml(path)
-    if path.is_dir() or path.name == SETTINGS_OF_RUN:
-        path = path / SETTINGS_OF_RUN if path.is_dir() else path
+    if path.name == SETTINGS_OF_RUN:
         content = _config_of_run(path)
     else:
         asked = next((event for event in read_trace(path) if isinstance(event, Asked)), None)
@@ -250,41 +237,27 @@ def _in_file(path: Path) -> Iterator[Given]:
             f"{path} holds no configuration: it was written by a program that put its engine together "
             "itself, or before configurations were kept. Name another file."
         )
-    return _values(content, path, lambda *keys: str(path))
+    return _in_table(content, path, lambda *keys: str(path))
 
 
 def _config_of_run(path: Path) -> Mapping[str, Any]:
     """What the settings of a run hold of its configuration."""
     try:
         settings = json.loads(unsealed(path.read_bytes(), old=b"{\n"))
-    except OSError as error:
-        raise ConfigError(
-            f"can't read the configuration {path}: {error.strerror}. Name TOML, a trace or a run's folder."
-        ) from error
-    except ValueError as error:
-        raise ConfigError(f"{path} holds no settings of a run: {error}. Name another file.") from error
+    except (OSError, ValueError) as error:
+        reason = getattr(error, "strerror", None) or error
+        remedy = "Name TOML, a trace or a run's folder."
+        raise ConfigError(f"can't read the configuration {path}: {reason}. {remedy}") from error
     return settings.get("config", {}) if isinstance(settings, dict) else {}
 
 
 def _in_toml(path: Path) -> Iterator[Given]:
     content, text = read_toml(path, "the configuration", ConfigError, "Check the path.")
-    return _values(content, path, lambda *keys: f"{path}, line {_line_of(text, *keys)}")
+    return _in_table(content, path, lambda *keys: f"{path}, line {_line_of(text, *keys)}")
 
 
-def _values(content: Mapping[str, Any], path: Path, place_of: Callable[..., str]) -> Iterator[Given]:
+def _in_table(content: Mapping[str, Any], path: Path, place_of: PlaceOf) -> Iterator[Given]:
     """The values that a file holds, each with its place there."""
-    _check_version(content, path)
-    for key, value in content.items():
-        if key in _HEAD:
-            continue
-        entries = value if isinstance(value, dict) and not _is_object(value) else ()
-        for entry in entries:
-            yield from _given(key, {entry: value[entry]}, place_of(key, entry))
-        if not entries:
-            yield from _given(key, value, place_of(key))
-
-
-def _check_version(content: Mapping[str, Any], path: Path) -> None:
     version = content.get("schema", SCHEMA_VERSION)
     if version != SCHEMA_VERSION:
         by = f" It was written for askance {content['askance']}." if "askance" in content else ""
@@ -292,6 +265,9 @@ def _check_version(content: Mapping[str, Any], path: Path) -> None:
             f"the configuration {path} has schema {version!r}; this version reads {SCHEMA_VERSION}.{by} Use "
             "the askance that it was written for."
         )
+    for key in content:
+        if key not in _HEAD:
+            yield from _given(key, content[key], place_of)
 
 
 def _line_of(text: str, *keys: str) -> int:
@@ -320,37 +296,40 @@ def _in_environment() -> Iterator[Given]:
         if SETTINGS[name].metadata["kind"] is int:
             with suppress(ValueError):
                 value = int(text)
-        yield from _given(name, value, variable)
+        yield from _given(name, value, lambda *keys, variable=variable: variable)
 
 
-def _given(key: str, value: Any, origin: str) -> Iterator[Given]:
+def _given(key: str, value: Any, place_of: PlaceOf) -> Iterator[Given]:
     """The values under one key, each checked alone, so that an error names its place."""
-    name = OTHER_NAMES.get(key, key)
+    name, place = OTHER_NAMES.get(key, key), place_of(key)
     if name not in SETTINGS:
-        raise UnknownName("setting", key, (*SETTINGS, *OTHER_NAMES), place=f"in {origin}")
-    if name == "models" and isinstance(value, str):
-        value = {"answer": value}
-    if name == "retriever" and split_retriever(value)[1]:
-        value, place = split_retriever(value)
-        yield Given("index", "", place, origin)
-    try:
-        for entry, each in _entries(name, value):
+        raise UnknownName("setting", key, (*SETTINGS, *OTHER_NAMES), place=f"in {place}")
+    value, folder = split_retriever(value) if name == "retriever" else (value, "")
+    if folder:
+        yield Given("index", "", folder, place)
+    for names, each in _entries(name, plain(value) if isinstance(value, Budget) else value):
+        entry = "answer" if name == "models" and isinstance(value, str) else ".".join(names)
+        origin = place_of(key, *names)
+        try:
             if not _is_object(each):
                 alone: dict[str, Any] = {name: {entry: each} if entry else each}
                 EngineConfig(**alone)
-            yield Given(name, entry, each, origin)
-    except InputError as error:
-        error.args = (f"{origin}: {error}",)
-        raise
+        except InputError as error:
+            error.args = (f"{origin}: {error}",)
+            raise
+        yield Given(name, entry, each, origin)
+
+
+def _entries(name: str, value: Any) -> Iterator[tuple[tuple[str, ...], Any]]:
+    """The values of a table, those of a member's knobs each for itself, by the names that lead to them."""
+    if name not in _TABLES or not isinstance(value, Mapping) or _is_object(value):
+        yield (), value
+        return
+    for entry, each in value.items():
+        for names, inner in _entries(name, each):
+            yield (entry, *names), inner
 
 
 def _is_object(value: Any) -> bool:
     """Whether a stored value tells of an object."""
     return isinstance(value, Mapping) and set(value) == {OBJECT}
-
-
-def _entries(name: str, value: Any) -> Iterable[tuple[str, Any]]:
-    if name in _TABLES:
-        value = plain(value) if isinstance(value, Budget) else value
-        return value.items() if isinstance(value, Mapping) and not _is_object(value) else [("", value)]
-    return [("", value)]

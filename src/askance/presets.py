@@ -47,32 +47,33 @@ class Preset:
         Raises:
             PresetError: it does not know the method or the profile, or has a knob that does not fit.
         """
-        method, profile = name_of(cls), _profile(cls, settings)
-        known = [each for named, each in self.entries if named == method]
-        if not known:
-            methods = ", ".join(dict.fromkeys(named for named, _ in self.entries)) or "no method"
-            raise PresetError(f"preset {self.name!r} has nothing for method {method}: it knows {methods}.")
-        if "" in known if profile else known != [""]:
-            place = "[METHOD.PROFILE]" if profile else "[METHOD], as it has no profiles"
-            raise PresetError(f"preset {self.name!r}: the knobs of {method} stand under {place}.")
-        if profile not in known:
-            raise PresetError(
-                f"preset {self.name!r} has nothing for profile {profile!r} of {method}, only for "
-                f"{', '.join(known)}, and a threshold of one profile is of no use in another: choose that "
-                "profile (--set profile=…), or find a threshold with `askance calibrate`."
-            )
-        entry = self.entries[method, profile]
-        if profile and entry.get("profile", profile) != profile:
-            raise PresetError(
-                f"preset {self.name!r}: profile={entry['profile']!r} stands under [{method}.{profile}]: "
-                "leave it out, since the heading names the profile."
-            )
         try:
-            knobs = parse_knobs(cls, entry)
+            knobs = parse_knobs(cls, self._entry(name_of(cls), _profile(cls, settings)))
             cls(**knobs)
         except AskanceError as error:
             raise PresetError(f"preset {self.name!r}: {error}") from error
         return _wanted(cls, knobs, settings)
+
+    def _entry(self, method: str, profile: str) -> Mapping[str, Any]:
+        """The knobs of a method in a profile."""
+        known = [each for named, each in self.entries if named == method]
+        entry = self.entries.get((method, profile), {})
+        if not known:
+            methods = ", ".join(dict.fromkeys(named for named, _ in self.entries)) or "no method"
+            raise PresetError(f"it has nothing for method {method}: it knows {methods}.")
+        if "" in known if profile else known != [""]:
+            place = "[METHOD.PROFILE]" if profile else "[METHOD], as it has no profiles"
+            raise PresetError(f"the knobs of {method} stand under {place}.")
+        if profile not in known:
+            raise PresetError(
+                f"it has nothing for profile {profile!r} of {method}, only for {', '.join(known)}, and a "
+                "threshold of one profile is of no use in another: choose that profile (--set profile=…), or "
+                "find a threshold with `askance calibrate`."
+            )
+        if profile and entry.get("profile", profile) != profile:
+            told = f"profile={entry['profile']!r} stands under [{method}.{profile}]"
+            raise PresetError(f"{told}: leave it out, since the heading names the profile.")
+        return entry
 
     def decides(self, cls: type[Any], settings: Mapping[str, Any]) -> set[str]:
         """The knobs that it has values for, and those that its threshold is meant for."""
@@ -126,16 +127,13 @@ def preset_text(cls: type[Any], settings: Mapping[str, Any], comments: Sequence[
     belonging = own.belongs_to if own is not None and own.name in settings else ()
     settings = {**{knob: knob_field(cls, knob).default for knob in belonging}, **settings}
     place = f"{name_of(cls)}.{profile}" if profile else name_of(cls)
-    scalars = {knob: value for knob, value in settings.items() if isinstance(value, str | bool | int | float)}
-    records = [
-        f"with {knob}={settings[knob]!r}, to be set again" for knob in settings.keys() - scalars.keys()
-    ]
+    records, lines = [], []
+    for knob, value in settings.items():
+        if not isinstance(value, str | bool | int | float):
+            records.append(f"with {knob}={value!r}, to be set again")
+        elif knob != "profile":
+            lines.append(f"{knob} = {json.dumps(value, ensure_ascii=False)}")
     above = ["# " + " ".join(comment.split()) for comment in (*comments, *sorted(records))]
-    lines = [
-        f"{knob} = {json.dumps(value, ensure_ascii=False)}"
-        for knob, value in scalars.items()
-        if knob != "profile"
-    ]
     return "\n".join([*above, f"[{place}]", *lines]) + "\n"
 
 

@@ -62,7 +62,7 @@ READINGS = {
 PROFILES = {"paper": "paper", "code": "authors"}
 """How the names of readings end, by the profile that leads to them."""
 
-RECORD_KNOBS: dict[str, Callable[[str], Any]] = {
+RECORD_KNOBS: dict[str, Callable[[Any], Any]] = {
     "linguistics": load_linguistics,
     "wording": open_wording,
     "prompts": open_airrag_wording,
@@ -141,11 +141,10 @@ def in_profile(method: Any, settings: Mapping[str, Any]) -> Any:
     profile = settings.get("profile", method.profile)
     if profile not in readings:
         raise KnobError(f"knob profile={profile!r} of method {name}: expected one of {', '.join(readings)}.")
-    cls = readings[profile]
-    changed = {
-        knob: value for knob, value in changed_knobs(method).items() if knob in _knobs(cls) - {"profile"}
-    }
-    return method if type(method) is cls else cls(**changed)
+    cls, changed = readings[profile], changed_knobs(method)
+    if type(method) is cls:
+        return method
+    return cls(**{knob: changed[knob] for knob in changed.keys() & (_knobs(cls) - {"profile"})})
 
 
 def _knobs(cls: type[Any]) -> set[str]:
@@ -184,26 +183,18 @@ def _settings(
 
 def _typed(method: Any, settings: Mapping[str, Any]) -> dict[str, Any]:
     """Settings of a method itself as values of its knobs' types."""
-    names = _knobs(type(method))
-    _check_profile_has(settings, method)
-    made = dict(settings)
-    for key in settings.keys() & names & RECORD_KNOBS.keys():
-        if isinstance(made[key], str):
-            with about(f"knobs.{key}"):
-                made[key] = RECORD_KNOBS[key](made[key])
-    return parse_knobs(type(method), made)
-
-
-def _check_profile_has(settings: Mapping[str, Any], method: Any) -> None:
-    """Raise KnobError where a knob is one of another profile of the method alone."""
-    name = name_of(type(method))
-    for knob in sorted(settings.keys() - _knobs(type(method))):
-        having = [profile for profile, cls in profiles_of(name).items() if knob in _knobs(cls)]
-        if having:
+    name, known, made = name_of(type(method)), _knobs(type(method)), dict(settings)
+    for key, value in settings.items():
+        having = [profile for profile, cls in profiles_of(name).items() if key in _knobs(cls)]
+        if having and key not in known:
             raise KnobError(
-                f"knob {knob} of method {name}: its profile {method.profile} has none. Leave it out, or "
+                f"knob {key} of method {name}: its profile {method.profile} has none. Leave it out, or "
                 f"choose one that has it (profile={' or profile='.join(having)})."
             )
+        if key in known & RECORD_KNOBS.keys() and isinstance(value, str):
+            with about(f"knobs.{key}"):
+                made[key] = RECORD_KNOBS[key](value)
+    return parse_knobs(type(method), made)
 
 
 def with_preset(
@@ -246,19 +237,18 @@ def with_preset(
 
 
 def decided_by(preset: Preset, method: Any, settings: Mapping[str, Any]) -> set[str]:
-    """The knobs of a method and of its members that a preset has values for, or that its threshold is meant
-    for; see `with_preset`.
+    """Those settings of a method and of its members that a preset has values for, or that its threshold is
+    meant for; see `with_preset`.
 
     Raises:
         UnknownName, KnobError: settings that the method can't have.
     """
-    own, of_members = by_member(settings)
-    method = in_profile(plain_method(method), own)
-    typed = _typed(method, own)
-    decided = preset.decides(type(method), typed)
-    for name, member in (members_of(method, typed) or {}).items():
-        decided |= of_member(name, dict.fromkeys(decided_by(preset, member, of_members.get(name, {})))).keys()
-    return decided
+
+    def marked(method: Any, typed: dict[str, Any], is_member: bool) -> dict[str, Any]:
+        return typed | dict.fromkeys(typed.keys() & preset.decides(type(method), typed), preset)
+
+    found = _settings(plain_method(method), settings, marked)
+    return {knob for knob, value in found.items() if value is preset}
 
 
 def own_prompts(method: str | Method, model: str) -> dict[str, Any]:
@@ -267,21 +257,18 @@ def own_prompts(method: str | Method, model: str) -> dict[str, Any]:
     Raises:
         UnknownName, ModelSpecError: a model that can't be named so, or whose `reader.json` can't be read.
     """
-    names = _knobs(type(plain_method(method)))
-    if not model or not names & {"wording", "prompts"}:
+    knob = prompts_knob(plain_method(method))
+    if not model or not knob:
         return {}
     with about("models.answer"):
         kind, name, options = parse_spec(model)
-    folder = kind.reader(name, options)
-    if folder is None or not (folder / "reader.json").is_file():
-        return {}
     from askance.models.local.reader_note import read_note
 
-    note = read_note(folder)
+    folder = kind.reader(name, options)
+    note = None if folder is None else read_note(folder)
     if note is None:
         return {}
-    trained = {"wording": open_wording(note.prompts), "prompts": open_airrag_wording("airrag-reader")}
-    return {knob: words for knob, words in trained.items() if knob in names}
+    return {knob: RECORD_KNOBS[knob](note.prompts if knob == "wording" else "airrag-reader")}
 
 
 def ready_method(
@@ -308,8 +295,7 @@ def with_prompts(name: str | Method, knobs: Mapping[str, Any], prompts: Any) -> 
             raise InputError(f"method {name_of(type(plain))} has its own prompts alone: leave out --prompts.")
         if knob in settings:
             raise InputError(f"--prompts and the knob {knob} both name the prompts: give one of them.")
-        read = open_wording if knob == "wording" else open_airrag_wording
-        settings[knob] = read(prompts) if isinstance(prompts, str | Path) else prompts
+        settings[knob] = RECORD_KNOBS[knob](prompts) if isinstance(prompts, str | Path) else prompts
     return settings
 
 
@@ -353,8 +339,5 @@ def choose_method(
         if named is not None:
             remedy = f"choose --method {name}, which can do without it, or {lack.remedy}"
             raise ModelLacks(lack.what, remedy) from lack
-        why = (
-            f"{name} answers, the best method that can with this model: the default {lack.what}. For "
-            f"{DEFAULT_METHOD}, {lack.remedy}."
-        )
-        return other, why
+        why = f"{name} answers, the best method that can with this model: the default {lack.what}."
+        return other, f"{why} For {DEFAULT_METHOD}, {lack.remedy}."

@@ -52,22 +52,33 @@ def tell(console: Console, text: object, style: str = "") -> None:
     console.print(printable(str(text)), style=style, markup=False, soft_wrap=True)
 
 
+Row = Sequence[str | int | Text]
+
+
 def plain_table(
-    headings: Sequence[str], rows: Iterable[Sequence[str | Text]], *, num_words: int = 99, style: str = "bold"
+    headings: Sequence[str], rows: Iterable[Row], *, num_words: int = 99, style: str = "bold"
 ) -> Table:
-    """A table without lines, of texts from anywhere.
+    """A table without lines, of texts from anywhere and counts.
 
     Args:
         headings: of the columns; none for a table without a head.
-        num_words: how many columns hold words; those behind them hold numbers, which stand on the right.
+        num_words: how many columns hold words; those behind them hold numbers, which stand on the right, as
+            counts do in any column.
         style: of the headings.
     """
-    table = Table(box=None, pad_edge=False, header_style=style, show_header=bool(headings))
+    table, shown = Table(box=None, pad_edge=False, header_style=style, show_header=bool(headings)), [*rows]
     for at, heading in enumerate(headings):
-        table.add_column(heading, justify="left" if at < num_words else "right")
-    for row in rows:
-        table.add_row(*(cell if isinstance(cell, Text) else Text(printable(cell)) for cell in row))
+        is_right = at >= num_words or any(isinstance(row[at], int) for row in shown)
+        table.add_column(Text(heading), justify="right" if is_right else "left")
+    for row in shown:
+        table.add_row(*map(_cell, row))
     return table
+
+
+def _cell(value: str | int | Text) -> Text:
+    if isinstance(value, Text):
+        return value
+    return Text(f"{value:,}" if isinstance(value, int) else printable(value))
 
 
 out = PlainConsole()

@@ -1,60 +1,16 @@
 """What the terms of a trace mean, told where each first appears on a screen."""
 
+import tomllib
 from collections.abc import Iterator
+from pathlib import Path
 
 from askance.core.trace import AnyEvent, Asked, Decided, Expanded, Searched
 
-ACTIONS = {
-    "say": "system analysis",
-    "da": "direct answer",
-    "ra": "retrieval-answer",
-    "qt": "query transformation",
-    "sa": "summary-answer",
-    "retrieve": "with a passage",
-    "none": "without a passage",
-    "continue": "with the same passage",
-}
-"""The names of actions: those of the AirRAG paper, and what Self-RAG tries."""
-_ACTIONS = {
-    "say": "plans the sub-queries (None: the question itself is the only one)",
-    "da": "answers the bare question, without a passage",
-    "ra": "searches for a sub-query and answers it (sub-query → answer)",
-    "qt": "asks something else next (None: goes on as planned)",
-    "sa": "answers the question from the answers before it",
-}
-_SIGNALS = {
-    "doubt (nats) × attention": "RIND, how unsure the model was of it (entropy in nats) × the most attention "
-    "that later words pay it",
-    "entropy (nats) × attention": "RIND, how unsure the model was of it (entropy in nats) × the most "
-    "attention that later words pay it",
-    "token probability": "the model's probability of its least probable token",
-    "1 − probability": "1 − the model's probability of it",
-    "share of [Retrieval]": "the model's probability of [Retrieval], the reflection token that asks for a "
-    "search, as a share of that of [Retrieval] and [No Retrieval]",
-}
-_NUMBERS = {
-    "score": "what candidates are ranked by: sequence + weighted relevance, support and utility",
-    "step": "the score of this segment alone",
-    "sequence": "mean probability of its tokens to the model",
-    "relevance": "the model's judgement that the passage bears on the question: [Relevant], 0 to 1",
-    "support": "that the passage bears the text out: [Fully supported] 1, [Partially supported] 0.5, "
-    "[No support] 0",
-    "utility": "that it is a useful answer: [Utility:1] -1 to [Utility:5] 1",
-    "visits": "rollouts that took this step",
-    "value": "the sum of their rewards",
-    "uct": "mean reward + a bonus for few visits: where the next rollout goes",
-    "reward": "what the answer of a finished path is worth, 0 to 1",
-}
-_SPENT = {
-    "rollouts": "a rollout is one path through the tree, down to an answer",
-    "tokens": "L_total: all tokens read and written",
-    "l_max": "L_max: the most input tokens of a question (--set l_max=N)",
-}
-_SCORES = {
-    "bm25": "its BM25 score, for words shared with the query, rare ones weighing more",
-    "dense": "the cosine of its vector and the query's, 1 at most",
-    "hybrid": "its reciprocal rank fusion: higher where it ranks high both by words and by vectors",
-}
+_TERMS: dict[str, dict[str, str]] = tomllib.loads(
+    Path(__file__).with_suffix(".toml").read_text(encoding="utf-8")
+)
+ACTIONS, _DOES, _SIGNALS, _NUMBERS, _SPENT, _SCORES = _TERMS.values()
+"""The tables of `legend.toml`, in its order."""
 
 
 class Legend:
@@ -80,8 +36,8 @@ class Legend:
             yield from _of_decision(event)
         elif isinstance(event, Expanded):
             yield "node", f"{event.node}: a place in the tree; {event.node}.1 is the first step behind it"
-            if event.action in _ACTIONS:
-                yield event.action, f"{ACTIONS[event.action]}: {_ACTIONS[event.action]}"
+            if event.action in _DOES:
+                yield event.action, f"{ACTIONS[event.action]}: {_DOES[event.action]}"
             yield from ((name, f"{name}: {_NUMBERS[name]}") for name in event.numbers if name in _NUMBERS)
 
 

@@ -2,24 +2,12 @@
 
 import time
 from collections.abc import Callable
-from types import TracebackType
 
 from rich.console import Console, Group, RenderableType
 from rich.live import Live
 from rich.text import Text
 
-from askance.core.trace import (
-    Answered,
-    AnyEvent,
-    Asked,
-    Committed,
-    Drafted,
-    Failed,
-    Generated,
-    Noted,
-    ScoredOptions,
-    Searched,
-)
+from askance.core import trace
 from askance.serve.legend import Legend
 from askance.serve.terminal import PROVISIONAL, event_block, print_legend, setting_block, shown_plain
 from askance.text.printable import printable, printable_record
@@ -42,14 +30,14 @@ class LiveView:
         self._console, self._clock = console, clock
         self._committed, self._draft, self._asked = "", "", ""
         self._began, self._num_calls = clock(), 0
-        self._quotable: list[AnyEvent] = []
-        self._failed: Failed | None = None
+        self._quotable: list[trace.AnyEvent] = []
+        self._failed: trace.Failed | None = None
         self._legend, self._is_over = Legend(), False
-        self._live = (
-            Live(console=console, transient=True, auto_refresh=ticks, get_renderable=self._bottom)
-            if console.is_terminal
-            else None
-        )
+        self._live: Live | None = None
+        if console.is_terminal:
+            self._live = Live(
+                None, console=console, transient=True, auto_refresh=ticks, get_renderable=self._bottom
+            )
 
     def echo(self, question: str) -> None:
         """Show the question, once, before anything is there that could answer it."""
@@ -62,50 +50,48 @@ class LiveView:
             self._live.start()
         return self
 
-    def __exit__(
-        self, kind: type[BaseException] | None, error: BaseException | None, where: TracebackType | None
-    ) -> None:
+    def __exit__(self, kind: object, error: BaseException | None, where: object) -> None:
         self._is_over = True
         if self._live:
             self._live.stop()
         if error is not None and self._committed.strip():
             self._console.print(Text(shown_plain(self._committed, self._quotable).text.strip()))
 
-    def __call__(self, event: AnyEvent) -> None:
+    def __call__(self, event: trace.AnyEvent) -> None:
         """Show one event. An error is shown once something follows: the last one is told by who asked. What
         calls note is told on standard error, where the growing answer makes room for it.
         """
         event = printable_record(event)
-        before, self._failed = self._failed, event if isinstance(event, Failed) else None
+        before, self._failed = self._failed, event if isinstance(event, trace.Failed) else None
         if before is not None:
             self._console.print(event_block(before))
         self._follow(event)
-        if not isinstance(event, Generated | Committed | Failed | Noted):
+        if not isinstance(event, trace.Generated | trace.Committed | trace.Failed | trace.Noted):
             self._show(event)
         if self._live:
-            self._is_over = isinstance(event, Answered | Noted)
+            self._is_over = isinstance(event, trace.Answered | trace.Noted)
             self._live.refresh()
 
-    def _follow(self, event: AnyEvent) -> None:
+    def _follow(self, event: trace.AnyEvent) -> None:
         """Keep what of an event the next ones are shown with."""
-        if isinstance(event, Asked | Searched):
+        if isinstance(event, trace.Asked | trace.Searched):
             self._quotable.append(event)
-        self._num_calls += isinstance(event, Generated | ScoredOptions)
-        if isinstance(event, Drafted):
+        self._num_calls += isinstance(event, trace.Generated | trace.ScoredOptions)
+        if isinstance(event, trace.Drafted):
             self._draft += event.text
-        elif isinstance(event, Committed):
+        elif isinstance(event, trace.Committed):
             self._committed, self._draft = self._committed + event.text, ""
-        elif isinstance(event, Answered):
+        elif isinstance(event, trace.Answered):
             self._committed, self._draft = "", ""
-        elif isinstance(event, Searched):
+        elif isinstance(event, trace.Searched):
             self._draft = ""
 
-    def _show(self, event: AnyEvent) -> None:
+    def _show(self, event: trace.AnyEvent) -> None:
         block = event_block(event, self._quotable)
-        if isinstance(event, Asked) and event.text == self._asked:
+        if isinstance(event, trace.Asked) and event.text == self._asked:
             block = setting_block(event)
         if block is not None:
-            self._console.print(block, soft_wrap=isinstance(event, Answered) and not self._live)
+            self._console.print(block, soft_wrap=isinstance(event, trace.Answered) and not self._live)
         print_legend(self._legend(event), self._console)
 
     def _bottom(self) -> RenderableType:

@@ -4,7 +4,6 @@ import time
 from collections.abc import Iterator
 from contextlib import contextmanager
 from datetime import timedelta
-from types import TracebackType
 from typing import TYPE_CHECKING, Self
 
 from rich.console import Console
@@ -82,32 +81,32 @@ class _Bar:
         every_seconds: how often a line is written where there is no terminal, behind one at the start.
     """
 
+    _done = ""
+    """How much of work that can go on after an error is done; nothing before it is told of."""
+    _stopped_by: type[BaseException] = BaseException
+    _goes_on_from = "there"
+
     def __init__(self, console: Console, name: str = "", every_seconds: float = 30.0) -> None:
         self._console, self._name, self._every_seconds = console, printable(name), every_seconds
         self._shown_at, self._stage = time.monotonic(), ""
-        self._bar = Progress(
-            TextColumn("{task.description}", markup=False),
-            BarColumn(bar_width=20),
-            TextColumn("{task.fields[told]}", markup=False),
-            TimeElapsedColumn(),
-            console=console,
-            transient=True,
-            disable=not console.is_terminal,
-        )
+        what = TextColumn("{task.description}", markup=False)
+        numbers = TextColumn("{task.fields[told]}", markup=False)
+        columns = what, BarColumn(bar_width=20), numbers, TimeElapsedColumn()
+        is_off = not console.is_terminal
+        self._bar = Progress(*columns, console=console, transient=True, disable=is_off)
         self._task = self._bar.add_task(self._name, total=None, told="")
 
     def __enter__(self) -> Self:
         return self
 
-    def _show(self, done: int, total: int | None, told: str, name: str = "") -> None:
+    def _show(self, done: int, total: int | None, told: str, name: str = "", stage: str = "") -> None:
+        """Show how far the work is; its stage is told once, where there is no terminal."""
+        if stage not in ("", self._stage) and not self._console.is_terminal:
+            self._print(stage, "dim")
+        self._stage = stage or self._stage
         description = name or self._name
         self._bar.update(self._task, completed=done, total=total, told=told, description=description)
         self._bar.start()
-
-    def _tell_stage(self, stage: str) -> None:
-        if stage != self._stage and not self._console.is_terminal:
-            self._print(stage, "dim")
-        self._stage = stage
 
     def _print(self, line: str, style: str = "") -> None:
         self._shown_at = time.monotonic()
@@ -117,16 +116,10 @@ class _Bar:
         """Whether the next line is to be written."""
         return not self._console.is_terminal and time.monotonic() - self._shown_at >= self._every_seconds
 
-    def _stopped(self, error: BaseException) -> str:
-        """What to tell where the work was stopped by an error; may be empty."""
-        return ""
-
-    def __exit__(
-        self, kind: type[BaseException] | None, error: BaseException | None, where: TracebackType | None
-    ) -> None:
+    def __exit__(self, kind: object, error: BaseException | None, where: object) -> None:
         self._bar.stop()
-        if error is not None and (told := self._stopped(error)):
-            self._print(told)
+        if self._done and isinstance(error, self._stopped_by):
+            self._print(f"stopped at {self._done}: the same command goes on from {self._goes_on_from}")
 
 
 class IndexProgress(_Bar):
@@ -134,11 +127,12 @@ class IndexProgress(_Bar):
 
     def __call__(self, step: "BuildProgress") -> None:
         """Take one step of the build; how many passages are to be encoded is known."""
-        self._tell_stage(f"encoding {step.to_encode:,} passages" if step.to_encode else "reading documents")
         told = f"{step.documents:,} documents · {step.passages:,} passages"
-        encoding = f"encoding {step.encoded:,} of {step.to_encode:,}"
-        name = encoding if step.to_encode else printable(step.source)
-        self._show(step.encoded, step.to_encode or None, told, name)
+        if step.to_encode:
+            name = f"encoding {step.encoded:,} of {step.to_encode:,}"
+            self._show(step.encoded, step.to_encode, told, name, f"encoding {step.to_encode:,} passages")
+        else:
+            self._show(0, None, told, printable(step.source), "reading documents")
 
 
 class CalibrationProgress(_Bar):
@@ -151,8 +145,8 @@ class CalibrationProgress(_Bar):
     def __call__(self, trial: int, value: float, done: int, searches: float | None) -> None:
         """Take one question of a trial; `searches` is their mean number once the trial is over."""
         name = f"trial {trial}, {self._name}={value:g}"
-        self._tell_stage(f"{name}: asking {self._num_questions:,} questions")
-        self._show(done, self._num_questions, f"{done}/{self._num_questions} questions", name)
+        stage = f"{name}: asking {self._num_questions:,} questions"
+        self._show(done, self._num_questions, f"{done}/{self._num_questions} questions", name, stage)
         if searches is not None:
             self._print(f"{name}: {searches:.2f} searches a question", "dim")
 
@@ -162,29 +156,24 @@ class JudgingProgress(_Bar):
 
     def __call__(self, kind: str, done: int, total: int) -> None:
         """Take an answer that is judged."""
-        self._tell_stage(f"{self._name}: judging the {kind} of {total:,} answers")
-        self._show(done, total, f"{done}/{total} answers", f"{self._name}, {kind}")
+        stage = f"{self._name}: judging the {kind} of {total:,} answers"
+        self._show(done, total, f"{done}/{total} answers", f"{self._name}, {kind}", stage)
 
 
 class EvaluationProgress(_Bar):
     """Shows how an evaluation stands: a bar on a terminal, elsewhere a line now and then."""
 
-    _standing: "Standing | None" = None
-
-    def _stopped(self, error: BaseException) -> str:
-        done = _done(self._standing) if self._standing else ""
-        return f"stopped at {done}: the same command goes on from there" if done else ""
-
     def __call__(self, standing: "Standing") -> None:
         """Show a standing."""
         done, total = standing.num_finished, standing.num_questions
-        if self._standing is None and done < total:
+        stage = ""
+        if not self._done and done < total:
             before = f", {done:,} done before" if done else ""
             name = f"{self._name}: " if self._name else ""
-            self._tell_stage(f"{name}asking {total - done:,} questions{before}")
-        self._standing = standing
+            stage = f"{name}asking {total - done:,} questions{before}"
+        self._done = _done(standing)
         lines = standing_lines(standing)
-        self._show(done, total, "\n".join(lines))
+        self._show(done, total, "\n".join(lines), stage=stage)
         if self._is_due():
             self._print(" · ".join(filter(None, (self._name, *lines))))
 
@@ -192,25 +181,19 @@ class EvaluationProgress(_Bar):
 class TrainingProgress(_Bar):
     """Shows how far a training is: a bar on a terminal, elsewhere a line now and then."""
 
+    _stopped_by, _goes_on_from = KeyboardInterrupt, "the last checkpoint"
     _loss: float | None = None
-    _standing: "TrainingStanding | None" = None
 
     def __init__(self, console: Console, every_seconds: float = 60.0) -> None:
         super().__init__(console, "training", every_seconds)
 
-    def _stopped(self, error: BaseException) -> str:
-        if not isinstance(error, KeyboardInterrupt) or self._standing is None:
-            return ""
-        done = f"{self._standing.step:,}/{self._standing.num_steps:,}"
-        return f"stopped at step {done}: the same command goes on from the last checkpoint"
-
     def __call__(self, standing: "TrainingStanding") -> None:
         """Take one step."""
-        if self._standing is None:
+        if not self._done:
             is_new = standing.step == 1
             told = "training, steps to take: " if is_new else f"going on after step {standing.step - 1:,}/"
             self._print(f"{told}{standing.num_steps:,}")
-        self._standing = standing
+        self._done = f"step {standing.step:,}/{standing.num_steps:,}"
         # Steps differ in what they learn: a mean over the last ones says more than the last one.
         self._loss = standing.loss if self._loss is None else 0.95 * self._loss + 0.05 * standing.loss
         told = training_line(standing, self._loss)
@@ -223,14 +206,9 @@ def training_line(standing: "TrainingStanding", loss: float) -> str:
     """Steps, loss, speed and the time left."""
     held_out = "" if standing.held_out is None else f"held out {standing.held_out:.3f}"
     left = timedelta(seconds=round(standing.seconds_left))
-    parts = (
-        f"step {standing.step:,}/{standing.num_steps:,}",
-        f"loss {loss:.3f}",
-        held_out,
-        f"{standing.tokens_per_second:,.0f} tokens/s",
-        f"{left} left",
-    )
-    return " · ".join(filter(None, parts))
+    speed = f"{standing.tokens_per_second:,.0f} tokens/s"
+    parts = (f"step {standing.step:,}/{standing.num_steps:,}", f"loss {loss:.3f}", held_out, speed)
+    return " · ".join(filter(None, (*parts, f"{left} left")))
 
 
 def standing_lines(standing: "Standing") -> tuple[str, str]:

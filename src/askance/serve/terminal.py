@@ -1,7 +1,8 @@
 """The events of a trace as blocks of text, one below the other; steps of a search as a tree."""
 
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
+from typing import Any
 
 from rich.console import Console, ConsoleOptions, Group, RenderableType, RenderResult
 from rich.table import Table
@@ -9,33 +10,20 @@ from rich.text import Text
 from rich.tree import Tree
 
 from askance.ask import models_told
-from askance.core.trace import (
-    UPPER_BOUND,
-    Answered,
-    AnyEvent,
-    Asked,
-    Committed,
-    Decided,
-    Expanded,
-    Failed,
-    Generated,
-    Noted,
-    Searched,
-    Uncited,
-    WordSignal,
-)
-from askance.core.types import Answer, Passage, Question, Usage
+from askance.core import trace
+from askance.core.types import Passage, Question, Usage
 from askance.methods.plain_trace import quotable
 from askance.serve.legend import ACTIONS, Legend
 from askance.text.markers import Plain, plain
 from askance.text.printable import printable_record
 
 STRONG, WEAK, SURE, PROVISIONAL, QUERY, LEGEND = "bold red", "yellow", "green", "dim", "cyan", "dim italic"
+Before = Sequence[trace.AnyEvent]
 _ROOT = "0"
 _LEAST_TREE_WIDTH, _LEVEL_WIDTH = 24, 4
 
 
-def print_trace(events: Iterable[AnyEvent], console: Console) -> None:
+def print_trace(events: Iterable[trace.AnyEvent], console: Console) -> None:
     """A whole recorded trace, one block an event; steps that make a tree are one, where the last is."""
     shown = [printable_record(event) for event in events]
     trees = search_trees(shown)
@@ -60,35 +48,14 @@ def print_legend(lines: Sequence[str], console: Console) -> None:
         console.print(_labelled("legend", Text("\n".join(lines), style=LEGEND), LEGEND))
 
 
-def event_block(event: AnyEvent, before: Sequence[AnyEvent] = ()) -> RenderableType | None:
+def event_block(event: trace.AnyEvent, before: Sequence[trace.AnyEvent] = ()) -> RenderableType | None:
     """What one event looks like; None for events that are not shown.
 
     Args:
         before: those before it, which say what an answer may quote.
     """
-    match event:
-        case Asked():
-            return Group(Text(event.text, style="bold"), setting_block(event))
-        case Decided():
-            return _decided(event)
-        case Searched():
-            return _searched(event)
-        case Expanded():
-            return _expanded(event)
-        case Generated():
-            return _generated(event)
-        case Committed():
-            return _labelled("commit", Text(shown_plain(event.text, before).text.strip()))
-        case Uncited():
-            return _labelled("uncited", Text(f"{event.text}\n{event.why}", style=PROVISIONAL))
-        case Answered():
-            return _answered(event.answer, event.usage, before)
-        case Noted():
-            return _labelled("note", Text(f"{event.place}: {event.text}", style=WEAK))
-        case Failed():
-            told = Text(f"{event.place}: {event.message or event.error}", style=STRONG)
-            return _labelled("error", told, STRONG)
-    return None
+    block_of = _BLOCKS.get(type(event))
+    return None if block_of is None else block_of(event, before)
 
 
 def usage_line(usage: Usage) -> str:
@@ -104,22 +71,22 @@ def usage_line(usage: Usage) -> str:
 def spending_line(numbers: Mapping[str, float]) -> str:
     """One line of what a search read and did; L_max and L_total are what papers call limit and sum."""
     names = {"l_max": "L_max", "tokens": "L_total"}
-    at_most = "≤ " if UPPER_BOUND in numbers else ""
+    at_most = "≤ " if trace.UPPER_BOUND in numbers else ""
     return " · ".join(
         f"{names.get(name, name)} {at_most if 'tokens' in name else ''}{value:,.0f}"
         for name, value in numbers.items()
-        if name != UPPER_BOUND
+        if name != trace.UPPER_BOUND
     )
 
 
-def setting_block(event: Asked) -> RenderableType:
+def setting_block(event: trace.Asked) -> RenderableType:
     """The method, the models and what is searched."""
     models = models_told(event.models, event.precisions)
     setting = " · ".join(part for part in (event.title, models, event.retriever) if part)
     return Text(f"{setting}\n", style=PROVISIONAL)
 
 
-def _decided(event: Decided) -> RenderableType:
+def _decided(event: trace.Decided, _: Before) -> RenderableType:
     why = Text(event.why, style=PROVISIONAL)
     if event.name == "budget" and event.numbers:
         return _labelled("budget", Text(spending_line(event.numbers), style=PROVISIONAL))
@@ -134,17 +101,14 @@ def _decided(event: Decided) -> RenderableType:
     return _labelled(label, judged, style)
 
 
-def _words(words: Iterable[WordSignal], threshold: float | None) -> Text:
+def _words(words: Iterable[trace.WordSignal], threshold: float | None) -> Text:
     """The judged words; doubtful ones with their number, coloured by its distance to the threshold."""
-    text = Text()
+    shown = []
     for word in words:
-        text.append(" " if text.plain else "")
-        if word.is_hit:
-            style = _doubt_style(word.value, threshold)
-            text.append(word.text, style=style).append(f"({word.value:.2f})", style=f"{style} dim")
-        else:
-            text.append(word.text)
-    return text
+        style = _doubt_style(word.value, threshold)
+        number = (f"({word.value:.2f})", f"{style} dim")
+        shown.append(Text.assemble((word.text, style), number) if word.is_hit else Text(word.text))
+    return Text(" ").join(shown)
 
 
 def _doubt_style(value: float, threshold: float | None) -> str:
@@ -154,20 +118,18 @@ def _doubt_style(value: float, threshold: float | None) -> str:
     return STRONG if beyond > 0.5 else WEAK
 
 
-def _searched(event: Searched) -> RenderableType:
+def _searched(event: trace.Searched, _: Before) -> RenderableType:
     found = []
     for hit in event.hits:
-        text = _line(f"{hit.rank}. ").append(_one_line(hit.passage.title), style="bold")
-        text.append(f" {hit.score:.3g}  ")
-        found.append(text.append(_one_line(hit.passage.text), style=PROVISIONAL))
+        title, text = (_one_line(hit.passage.title), "bold"), (_one_line(hit.passage.text), PROVISIONAL)
+        found.append(_line(f"{hit.rank}. ", title, f" {hit.score:.3g}  ", text))
     found = found or [Text("nothing found", style=PROVISIONAL)]
     return _labelled("search", Group(Text(event.query, style=QUERY), *found), QUERY)
 
 
-def _expanded(event: Expanded) -> RenderableType:
-    head = _line(f"{event.node} {ACTIONS.get(event.action, event.action)}", style="bold")
-    if event.passage is not None:
-        head.append(f"  {_one_line(event.passage.passage.title)}", style=PROVISIONAL)
+def _expanded(event: trace.Expanded, _: Before) -> RenderableType:
+    title = "" if event.passage is None else f"  {_one_line(event.passage.passage.title)}"
+    head = _line((f"{event.node} {ACTIONS.get(event.action, event.action)}", "bold"), (title, PROVISIONAL))
     numbers = Text(" · ".join(_step_numbers(event)), style=QUERY)
     lines = [head, Text(event.text.strip() or "(nothing)"), numbers]
     if event.rejected:
@@ -175,7 +137,7 @@ def _expanded(event: Expanded) -> RenderableType:
     return _labelled("try", Group(*lines))
 
 
-def _generated(event: Generated) -> RenderableType:
+def _generated(event: trace.Generated, _: Before) -> RenderableType:
     at_most = "≤ " if event.is_upper_bound else ""
     tokens = f"{at_most}{event.prompt_tokens:,} tokens read, {event.generated_tokens:,} written"
     cost = f"{tokens}, {event.seconds:.1f} s, {event.finish}"
@@ -183,7 +145,8 @@ def _generated(event: Generated) -> RenderableType:
     return _labelled("write", Group(Text(event.text.strip()), Text(f"{key}: {cost}", style=PROVISIONAL)))
 
 
-def _answered(answer: Answer, usage: Usage, before: Sequence[AnyEvent]) -> RenderableType:
+def _answered(event: trace.Answered, before: Before) -> RenderableType:
+    answer = event.answer
     written, cited, at = shown_plain(answer.text, before), Text(), 0
     sources: dict[int, Passage] = {}
     for citation in answer.citations:
@@ -193,16 +156,38 @@ def _answered(answer: Answer, usage: Usage, before: Sequence[AnyEvent]) -> Rende
         at = end
     lines = [Text(""), cited.append(written.text[at:])]
     if answer.short and answer.short != answer.text:
-        lines += [Text().append("Answer: ", style="bold").append(answer.short, style=f"bold {SURE}")]
+        lines.append(Text.assemble(("Answer: ", "bold"), (answer.short, f"bold {SURE}")))
     for number, passage in sorted(sources.items()):
-        line = Text().append(f"[{number}] ", style=QUERY).append(passage.title, style="bold")
-        lines.append(line.append(f"  {passage.source}", style=PROVISIONAL))
-    return Group(*lines, Text(""), Text(usage_line(usage), style=PROVISIONAL))
+        source = (f"  {passage.source}", PROVISIONAL)
+        lines.append(Text.assemble((f"[{number}] ", QUERY), (passage.title, "bold"), source))
+    return Group(*lines, Text(""), Text(usage_line(event.usage), style=PROVISIONAL))
 
 
-def shown_plain(text: str, before: Sequence[AnyEvent]) -> Plain:
+def _committed(event: trace.Committed, before: Before) -> RenderableType:
+    return _labelled("commit", Text(shown_plain(event.text, before).text.strip()))
+
+
+def _failed(event: trace.Failed, _: Before) -> RenderableType:
+    return _labelled("error", Text(f"{event.place}: {event.message or event.error}", STRONG), STRONG)
+
+
+_BLOCKS: dict[type[Any], Callable[[Any, Before], RenderableType]] = {
+    trace.Asked: lambda event, _: Group(Text(event.text, style="bold"), setting_block(event)),
+    trace.Decided: _decided,
+    trace.Searched: _searched,
+    trace.Expanded: _expanded,
+    trace.Generated: _generated,
+    trace.Committed: _committed,
+    trace.Uncited: lambda event, _: _labelled("uncited", Text(f"{event.text}\n{event.why}", PROVISIONAL)),
+    trace.Answered: _answered,
+    trace.Noted: lambda event, _: _labelled("note", Text(f"{event.place}: {event.text}", WEAK)),
+    trace.Failed: _failed,
+}
+
+
+def shown_plain(text: str, before: Sequence[trace.AnyEvent]) -> Plain:
     """What a model wrote, and the markers in it: in profile "code" they stay in text and answer."""
-    asked = next((event for event in before if isinstance(event, Asked)), None)
+    asked = next((event for event in before if isinstance(event, trace.Asked)), None)
     question = Question(asked.question_id, asked.text, options=asked.options) if asked else Question("", "")
     return plain(text, lambda: quotable(question, before))
 
@@ -216,9 +201,9 @@ def _labelled(label: str, content: RenderableType, style: str = PROVISIONAL) -> 
     return grid
 
 
-def _line(text: str, style: str = "") -> Text:
-    """A line that is cut where the terminal ends."""
-    return Text(text, style=style, no_wrap=True, overflow="ellipsis")
+def _line(*parts: str | tuple[str, str]) -> Text:
+    """A line of texts, some with their styles, that is cut where the terminal ends."""
+    return Text.assemble(*parts, no_wrap=True, overflow="ellipsis")
 
 
 def _one_line(text: str) -> str:
@@ -234,22 +219,22 @@ class SearchTree:
         chosen: the place where the answer that was taken ends; empty where the trace does not tell.
     """
 
-    steps: tuple[Expanded, ...]
+    steps: tuple[trace.Expanded, ...]
     chosen: str = ""
 
-    def leads_to_chosen(self, step: Expanded) -> bool:
+    def leads_to_chosen(self, step: trace.Expanded) -> bool:
         """Whether a step is on the path of the answer that was taken."""
         return f"{self.chosen}.".startswith(f"{step.node}.")
 
 
-def search_trees(events: Sequence[AnyEvent]) -> list[SearchTree]:
+def search_trees(events: Sequence[trace.AnyEvent]) -> list[SearchTree]:
     """The searches of a trace whose steps lead from one to another, each with what was chosen of it.
 
     Steps with and without visits belong to different searches, such as AirRAG and a Self-RAG that is one of
     its actions; so do two steps with the same place.
     """
-    searches: list[dict[str, Expanded]] = []
-    for step in (event for event in events if isinstance(event, Expanded)):
+    searches: list[dict[str, trace.Expanded]] = []
+    for step in (event for event in events if isinstance(event, trace.Expanded)):
         mine = next((each for each in reversed(searches) if _counts(each.values()) == _counts([step])), None)
         if mine is None or step.node in mine:
             mine = {}
@@ -259,17 +244,17 @@ def search_trees(events: Sequence[AnyEvent]) -> list[SearchTree]:
     return [SearchTree(tuple(each.values()), _chosen(each, events)) for each in nested]
 
 
-def _counts(steps: Iterable[Expanded]) -> bool:
+def _counts(steps: Iterable[trace.Expanded]) -> bool:
     """Whether a search counts the visits of its steps."""
     return "visits" in next(iter(steps)).numbers
 
 
-def _chosen(steps: Mapping[str, Expanded], events: Iterable[AnyEvent]) -> str:
+def _chosen(steps: Mapping[str, trace.Expanded], events: Iterable[trace.AnyEvent]) -> str:
     """The step marked as chosen; without marks, the one that the first choice afterwards names."""
     if _counts(steps.values()):
         return next((step.node for step in steps.values() if step.numbers.get("chosen")), "")
     last = max(step.id for step in steps.values())
-    choices = (event for event in events if isinstance(event, Decided) and event.name == "choose")
+    choices = (event for event in events if isinstance(event, trace.Decided) and event.name == "choose")
     return next((each.outcome for each in choices if each.id > last and each.outcome in steps), "")
 
 
@@ -297,20 +282,20 @@ class _Wide:
         yield from console.render(self.tree, options.update(width=max(options.max_width, self.least_width)))
 
 
-def _step_label(step: Expanded, is_chosen: bool) -> RenderableType:
+def _step_label(step: trace.Expanded, is_chosen: bool) -> RenderableType:
     mark, style = ("✓ ", f"bold {SURE}") if is_chosen else ("", "bold")
-    head = _line("").append(f"{mark}{ACTIONS.get(step.action, step.action)}", style=style)
-    head.append(f"  {_one_line(step.text) or '(nothing)'}")
+    action, text = f"{mark}{ACTIONS.get(step.action, step.action)}", _one_line(step.text) or "(nothing)"
     title = [] if step.passage is None else [_one_line(step.passage.passage.title)]
-    lines = [head, _line(" · ".join((step.node, *_step_numbers(step), *title)), style=PROVISIONAL)]
+    numbers = " · ".join((step.node, *_step_numbers(step), *title))
+    lines = [_line((action, style), f"  {text}"), _line((numbers, PROVISIONAL))]
     if step.numbers.get("cut"):
-        lines.append(_line("cut: the budget ended it", style=WEAK))
+        lines.append(_line(("cut: the budget ended it", WEAK)))
     if step.rejected:
-        lines.append(_line(f"rejected: {_one_line(step.rejected)}", style=WEAK))
+        lines.append(_line((f"rejected: {_one_line(step.rejected)}", WEAK)))
     return Group(*lines)
 
 
-def _step_numbers(step: Expanded) -> Iterator[str]:
+def _step_numbers(step: trace.Expanded) -> Iterator[str]:
     """What the search counted, then all other numbers by name."""
     numbers = {name: value for name, value in step.numbers.items() if name not in ("cut", "chosen")}
     visits, value = numbers.pop("visits", None), numbers.pop("value", None)

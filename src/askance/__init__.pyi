@@ -1,0 +1,43 @@
+"""The public names, each declared here alone; `__init__.py` loads one when it is asked for."""
+
+from askance.ask import Engine as Engine
+from askance.ask import Result as Result
+from askance.config import EngineConfig as EngineConfig
+from askance.config import open_engine as open_engine
+from askance.config_sources import read_config as read_config
+from askance.core.errors import AskanceError as AskanceError
+from askance.core.errors import InputError as InputError
+from askance.core.knobs import Knobs as Knobs
+from askance.core.knobs import knob as knob
+from askance.core.ports import Encoder as Encoder
+from askance.core.ports import Entailment as Entailment
+from askance.core.ports import Method as Method
+from askance.core.ports import Model as Model
+from askance.core.ports import Needs as Needs
+from askance.core.ports import Reranker as Reranker
+from askance.core.ports import Retriever as Retriever
+from askance.core.ports import Run as Run
+from askance.core.trace import Trace as Trace
+from askance.core.types import Answer as Answer
+from askance.core.types import Attention as Attention
+from askance.core.types import Chat as Chat
+from askance.core.types import Citation as Citation
+from askance.core.types import Demo as Demo
+from askance.core.types import GenerateRequest as GenerateRequest
+from askance.core.types import Generation as Generation
+from askance.core.types import Hit as Hit
+from askance.core.types import Passage as Passage
+from askance.core.types import Question as Question
+from askance.core.types import Raw as Raw
+from askance.core.types import Sampling as Sampling
+from askance.core.types import Scored as Scored
+from askance.core.types import Span as Span
+from askance.core.types import Token as Token
+from askance.core.types import Turn as Turn
+from askance.core.types import Usage as Usage
+from askance.core.types import Want as Want
+from askance.eval.datasets import Example as Example
+from askance.runtime.session import Budget as Budget
+
+__version__: str
+__all__: list[str]
