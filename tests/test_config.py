@@ -182,7 +182,7 @@ def test_bad_flags(project, run, flags, told):
         ("method = 'single'\npreset = 'nope'", {}, "askance.toml, line 2: unknown preset 'nope'"),
         ("method = 'single'\nmodel = 'bundeld'", {}, "askance.toml, line 2: unknown model 'bundeld'"),
         ("method = 'single'\nretriever = 'bm26'", {}, "askance.toml, line 2: unknown retriever 'bm26'"),
-        ("method = 'single'\nindex = 'nowhere'", {}, "askance.toml, line 2: the index nowhere"),
+        ("method = 'single'\nindex = 'nowhere'", {}, "askance.toml, line 2: nowhere holds no index"),
     ],
 )
 def test_what_is_wrong_with_a_value_names_where_it_was_given(
@@ -199,7 +199,7 @@ def test_what_is_wrong_with_a_value_names_where_it_was_given(
 def test_an_evaluation_names_where_the_index_that_is_not_there_was_given(project, run):
     project("method = 'single'\nindex = 'nowhere'\nmodel = 'scripted'")
     code, _, err = run("eval", "--dataset", "sample", "--out", "run", columns=300)
-    assert (code, "error: askance.toml, line 2: the index nowhere" in err) == (2, True), err
+    assert (code, "error: askance.toml, line 2: nowhere holds no index" in err) == (2, True), err
 
 
 def test_no_model_is_loaded_where_there_is_nothing_to_search(project, run):

@@ -297,7 +297,9 @@ def split_retriever(retriever: Any) -> tuple[Any, str]:
     if split_reranker(named)[1]:
         named = named.partition("?")[0]
     kind, _, place = named.partition(":")
-    return (f"{kind}{retriever.removeprefix(named)}", place) if place and loading.is_kind(kind) else (retriever, "")
+    if not place or not loading.is_kind(kind):
+        return retriever, ""
+    return f"{kind}{retriever.removeprefix(named)}", place
 
 
 def _flaw(cls: type[Any], error: ValidationError) -> InputError:

@@ -249,7 +249,7 @@ def test_flawed_grids(grid_file, tmp_path, change, message):
         (lambda t: t.replace("sample = 6", 'metrics = ["nope"]'), "line 3: unknown metric 'nope'"),
         (lambda t: t.replace("sample = 6", 'reading = "nope"'), "line 3: unknown reading 'nope'"),
         (lambda t: t.replace("limit = 2", 'ids = "nowhere"'), "line 11: can't read nowhere"),
-        (lambda t: t.replace("limit = 2", 'index = "nowhere"'), "line 11: the index nowhere"),
+        (lambda t: t.replace("limit = 2", 'index = "nowhere"'), "line 11: nowhere holds no index"),
         (lambda t: t.replace('"sample"\nlimit', '"jsonl:nowhere"\nlimit'), "line 10: can't read nowhere"),
         (lambda t: t + 'retriever = "nope"\n', "line 25: unknown retriever 'nope'"),
     ],
