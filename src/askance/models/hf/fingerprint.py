@@ -12,8 +12,6 @@ from askance.models.local.encoding import Encoding
 
 _DIGEST_BYTES = 16
 _SAMPLED_NUMBERS = 64
-_INTEGERS = {1: torch.int8, 2: torch.int16, 4: torch.int32, 8: torch.int64}
-"""By the bytes of a number."""
 _OF_NO_CONSEQUENCE = ("_name_or_path", "transformers_version")
 """Entries of a configuration that say where it came from."""
 
@@ -57,5 +55,6 @@ def _row_sums(weights: Tensor) -> bytes:
     rows = weights.detach().reshape(-1, weights.shape[-1] if weights.dim() else 1).contiguous()
     # Several numbers in one integer: otherwise torch copies all of them, and takes many times as long.
     fits = rows.shape[-1] * rows.element_size() % 8 == 0
-    sums = rows.view(torch.int64 if fits else _INTEGERS[rows.element_size()]).sum(dim=-1, dtype=torch.int64)
+    integers = torch.int64 if fits else getattr(torch, f"int{8 * rows.element_size()}")
+    sums = rows.view(integers).sum(dim=-1, dtype=torch.int64)
     return bytes(sums.cpu().numpy().astype("<i8").tobytes())

@@ -54,7 +54,7 @@ class Network:
         self.can_restore = together
         self.can_restore = self.can_go_back = together and self._gives_the_same(windows)
         self.max_feeds = 1_000_000 if self.can_restore else 1
-        # Those of the trial were made in inference mode, and can't be changed outside it.
+        # The pool of the trial goes: what is made in inference mode can't be changed outside it.
         self.num_reserved, self._pool = 0, Pool(self.device)
 
     def reserved_with(self, num_tokens: int) -> int:
