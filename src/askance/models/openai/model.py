@@ -160,8 +160,8 @@ class OpenaiModel:
         if num_read + sampling.max_tokens > window:
             note(
                 "window",
-                f"{self._failures.place} read {num_read:,} tokens with {sampling.max_tokens:,} more to write, "
-                f"and has a window of {window:,}: some servers cut prompts silently. {_ROOM}.",
+                f"{self._failures.place} read {num_read:,} tokens with {sampling.max_tokens:,} more to "
+                f"write, and has a window of {window:,}: some servers cut prompts silently. {_ROOM}.",
             )
         return writing.generation((), num_read, reading.usage.cached_tokens)
 
