@@ -108,7 +108,7 @@ async def check(spec: str) -> Report:
         why = await _wrong(probe, tried, may_raise=is_declared and not findings)
         findings.append(Finding(ability, is_declared, not why, why, option))
     for name, probe in PROMISES.items():
-        if name not in _TOLD or "top_logprobs" in declared:
+        if probe not in _BY_ALTERNATIVES or "top_logprobs" in declared:
             why = await _wrong(probe, model)
             findings.append(Finding(name, None, not why, why))
     return Report(model.name, model.context_tokens, tuple(findings))
@@ -271,13 +271,11 @@ PROBES: dict[str, Probe] = {
     "token_probs": _token_probs,
     "attention": _attention,
 }
-_BEFORE = "log-probabilities are those before temperature"
-_GREEDY = "at temperature 0 it writes the most probable token"
-_TOLD = {_BEFORE, _GREEDY}
-"""What log-probabilities show."""
 PROMISES: dict[str, Probe] = {
     "the same key gives the same text": _repeats,
-    _BEFORE: _before_temperature,
-    _GREEDY: _most_probable,
+    "log-probabilities are those before temperature": _before_temperature,
+    "at temperature 0 it writes the most probable token": _most_probable,
     "prompts are not longer than it counts": _counts,
 }
+_BY_ALTERNATIVES = (_before_temperature, _most_probable)
+"""Promises that only the most probable tokens show."""

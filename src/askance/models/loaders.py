@@ -7,7 +7,7 @@ adapter is the base that it was trained on, or one that is named, with its weigh
 import warnings
 from importlib.util import find_spec
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
 from askance.core.errors import KnobError, MissingExtra, ModelSpecError
 from askance.core.installing import install_line
@@ -133,7 +133,7 @@ def load_adapted(
     import torch
 
     from askance.models.hf.adapter import merge, open_adapter
-    from askance.models.hf.load import as_model, fitting, placement
+    from askance.models.hf.load import as_model, fitting, load_parts, placement
 
     place, precision = placement(device, dtype)
     adapter = open_adapter(folder)
@@ -144,7 +144,9 @@ def load_adapted(
     if named is None:
         raise ModelSpecError(f"adapter {str(folder)!r} does not say which base it is for. {remedy}")
     try:
-        module, tokenizer = _parts(named, stored)
+        path = weights.torch_folder() if named == weights.PLAIN else named.removeprefix("hf:")
+        # On the CPU, where merging costs no memory of the GPU.
+        module, tokenizer = load_parts(str(path), device="cpu", dtype=stored)
     except ModelSpecError as error:
         if base is not None:
             raise
@@ -161,14 +163,6 @@ def load_adapted(
 def _with_adapter(base: str, display_name: str, *, adapter: str, **options: str) -> "HfModel":
     folder, shown = Path(adapter).expanduser(), f"{display_name}?adapter={adapter}"
     return load_adapted(folder, base=base, display_name=shown, **options)
-
-
-def _parts(base: str, dtype: str) -> tuple[Any, Any]:
-    """Module and tokenizer of a base on the CPU, where merging costs no memory of the GPU."""
-    from askance.models.hf.load import load_parts
-
-    name = str(weights.torch_folder()) if base == weights.PLAIN else base.removeprefix("hf:")
-    return load_parts(name, device="cpu", dtype=dtype)
 
 
 def _runs_by_llama_cpp(spec: str) -> bool:

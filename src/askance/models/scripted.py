@@ -104,12 +104,11 @@ class ScriptedModel:
         shown = self.decode(prompt_ids)
         self.prompts.append(shown)
         reply = self._reply(shown, key)
-        return tuple(
-            self._write(
-                prompt_ids, reply, replace(request, key=(*key, sample), watch=None if sample else watch)
-            )
+        samples = (
+            replace(request, key=(*key, sample), watch=None if sample else watch)
             for sample in range(request.n)
         )
+        return tuple(self._write(prompt_ids, reply, sample) for sample in samples)
 
     async def score(self, prompt: Prompt, options: Sequence[str]) -> tuple[Scored, ...]:
         return tuple(self._score(self.prompt_ids(prompt), option) for option in options)

@@ -87,10 +87,9 @@ async def loaded_context(server: str, model: str, connection: Connection) -> int
     if server not in _LOADING:
         return 0
     path, models, name, length = _LOADING[server]
-    for each in _entries(await _look(connection, path), models):
-        if each.get(name) in (model, f"{model}:latest"):
-            return _window(each.get(length))
-    return 0
+    listed = _entries(await _look(connection, path), models)
+    loaded = (each for each in listed if each.get(name) in (model, f"{model}:latest"))
+    return _window(next(loaded, {}).get(length))
 
 
 async def _look(connection: Connection, path: str) -> object:

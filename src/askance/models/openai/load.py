@@ -8,7 +8,6 @@ from collections.abc import Mapping
 from contextlib import suppress
 from dataclasses import replace
 from hashlib import blake2b
-from pathlib import Path
 
 from askance.core.activity import doing
 from askance.core.errors import InputError, ModelSpecError
@@ -16,7 +15,7 @@ from askance.core.notes import note
 from askance.models.bundled import cache_folder
 from askance.models.openai.connection import Connection, wait_for
 from askance.models.openai.failures import SHAPE
-from askance.models.openai.identity import Identity, identify
+from askance.models.openai.identity import identify
 from askance.models.openai.model import OpenaiModel
 from askance.models.openai.options import ANEW, AUTO, Options, is_probed, read_options
 from askance.models.openai.probing import probe
@@ -78,7 +77,8 @@ async def _find_out(model: str, connection: Connection, options: Mapping[str, st
         identity = await patience.keep_trying(lambda: identify(model, connection))
     if url == _HOSTED:
         identity = replace(identity, server="openai")
-    kept = _kept_at(model, url, identity)
+    asked = repr((_FORMAT, url, model, identity.server, identity.version))
+    kept = cache_folder() / "servers" / f"{blake2b(asked.encode(), digest_size=8).hexdigest()}.json"
     if options.get("server") != ANEW:
         # The window is what the server tells now, where it does: it may have been started with another one.
         window = {"context": str(identity.context)} if identity.context else {}
@@ -108,9 +108,3 @@ async def _find_out(model: str, connection: Connection, options: Mapping[str, st
         f"(?context=N declares another); {'kept, and ?server=anew asks again' if is_kept else _NOT_KEPT}.",
     )
     return result
-
-
-def _kept_at(model: str, url: str, identity: Identity) -> Path:
-    """Where the options of a model behind a server are kept."""
-    of = repr((_FORMAT, url, model, identity.server, identity.version))
-    return cache_folder() / "servers" / f"{blake2b(of.encode(), digest_size=8).hexdigest()}.json"

@@ -153,12 +153,17 @@ class OpenaiModel:
                 reading.end()
         except Unusable as error:
             raise self._failures.of_answer(str(error)) from error
-        if reading.usage is not None:
-            self._note_full_window(reading.usage.prompt_tokens, sampling.max_tokens)
-            return writing.generation((), reading.usage.prompt_tokens, reading.usage.cached_tokens)
-        # A text that was cut has no usage as a rule.
-        counted = await asyncio.to_thread(self.count, prompt)
-        return writing.generation((), counted, is_upper_bound=not self.counts_exactly)
+        if reading.usage is None:  # as a rule, where a text was cut
+            counted = await asyncio.to_thread(self.count, prompt)
+            return writing.generation((), counted, is_upper_bound=not self.counts_exactly)
+        num_read, window = reading.usage.prompt_tokens, self.options.context
+        if num_read + sampling.max_tokens > window:
+            note(
+                "window",
+                f"{self._failures.place} read {num_read:,} tokens with {sampling.max_tokens:,} more to "
+                f"write, and has a window of {window:,}: some servers cut prompts silently. {_ROOM}.",
+            )
+        return writing.generation((), num_read, reading.usage.cached_tokens)
 
     def _check_whole(self, reading: Reading) -> None:
         """Raises ModelFailure for an answer that is over, and should not be."""
@@ -181,9 +186,8 @@ class OpenaiModel:
         """
         context = self.options.context
         if max_tokens >= context:
-            raise PromptTooLong.told(
-                self.name, f"{max_tokens} are to be written, and the window has {context}"
-            )
+            told = f"{max_tokens} are to be written, and the window has {context}"
+            raise PromptTooLong.told(self.name, told)
         guards = self.options.tokenize != "llama-cpp-python" or isinstance(prompt, Chat)
         if guards or requests.most_tokens(prompt) + max_tokens <= context:
             return
@@ -191,15 +195,6 @@ class OpenaiModel:
         if counted + max_tokens > context:
             told = f"it has {counted} tokens and {max_tokens} more were asked for; the window has {context}"
             raise PromptTooLong.told(self.name, told)
-
-    def _note_full_window(self, prompt_tokens: int, max_tokens: int) -> None:
-        """Say where a window is full: some servers cut what is beyond, and do not tell."""
-        if prompt_tokens + max_tokens > self.options.context:
-            note(
-                "window",
-                f"{self._failures.place} read {prompt_tokens:,} tokens with {max_tokens:,} more to write, "
-                f"and has a window of {self.options.context:,}: some servers cut prompts silently. {_ROOM}.",
-            )
 
     def _check_abilities(self, request: GenerateRequest) -> None:
         prompt, sampling, want = request.prompt, request.sampling, request.want

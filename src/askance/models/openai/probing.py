@@ -7,10 +7,11 @@ import asyncio
 import re
 from collections.abc import Sequence
 from contextvars import Context
-from dataclasses import dataclass, fields, replace
+from dataclasses import dataclass, replace
 from typing import Any
 
 from askance.core.errors import AskanceError, ModelUnavailable, RequestRefused
+from askance.core.knobs import changed_knobs
 from askance.core.types import Chat, Cut, Generation, Prompt, Raw, Sampling, Span, Token, Until, Want
 from askance.models.checking import CHAT, score, write
 from askance.models.openai.connection import Connection
@@ -71,9 +72,9 @@ async def probe(model: str, connection: Connection, identity: Identity, timeout:
     # What a request notes is no news: that is what is found out.
     found = await asyncio.create_task(probing.find_out(), context=Context())
     return {
-        field.name: str(int(value)) if isinstance(value, bool) else str(value)
-        for field in fields(Options)
-        if (value := getattr(found, field.name)) != field.default and field.name not in _OF_THE_USER
+        name: str(int(value)) if isinstance(value, bool) else str(value)
+        for name, value in changed_knobs(found).items()
+        if name not in _OF_THE_USER
     }
 
 

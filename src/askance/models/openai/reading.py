@@ -103,11 +103,8 @@ class Aligner:
 
 
 def _is_text(raw: bytes) -> bool:
-    try:
-        raw.decode()
-    except UnicodeDecodeError:
-        return False
-    return True
+    """Whether these are whole characters: then nothing of them is left out."""
+    return raw.decode(errors="ignore").encode() == raw
 
 
 def _shown(raw: bytes) -> str:
