@@ -23,7 +23,7 @@ def texts_of(beginnings):
 def computed(network, *, wants_attention=False):
     """Logits and attention of texts that are read side by side and go on by a token or two."""
     backend = network.backend
-    assert backend.can_restore
+    assert backend.can_share
     texts = texts_of(BEGINNINGS)
     slots = [backend.open(len(text)) for text in texts]
     found = []

@@ -61,13 +61,13 @@ class _Worker:
 
     def begin(self) -> None:
         """With nothing. In the child of a fork, too: it has neither the thread nor who waits for it."""
-        self._asked = SimpleQueue[tuple[Batch[Any, Any], _Order] | None]()
+        self._asked = SimpleQueue[tuple[Batch[Any], _Order] | None]()
         self._thread: threading.Thread | None = None
         self._lock = threading.Lock()
         self._is_left = False
         self._told = dict[asyncio.AbstractEventLoop, list[Callable[[], None]]]()
 
-    def put(self, batch: Batch[Any, Any], order: _Order) -> None:
+    def put(self, batch: Batch[Any], order: _Order) -> None:
         """Bring an order, in its turn.
 
         Raises:
@@ -95,12 +95,12 @@ class _Worker:
 
     def _serve(self) -> None:
         """The thread. Of batches that have nothing to do it knows nothing, so that they can go."""
-        at_work = dict[Batch[Any, Any], _Orders]()
+        at_work = dict[Batch[Any], _Orders]()
         while not self._is_left:
             self._go_on(at_work)
         self._send()
 
-    def _go_on(self, at_work: dict[Batch[Any, Any], _Orders]) -> None:
+    def _go_on(self, at_work: dict[Batch[Any], _Orders]) -> None:
         """Take an order; where there is none, compute a pass of each batch."""
         self._send()
         try:
@@ -132,7 +132,7 @@ def _schedule_all(loop: asyncio.AbstractEventLoop, calls: Sequence[Callable[[], 
         loop.call_soon(call)
 
 
-def _begin(batch: Batch[Any, Any], order: _Order, orders: _Orders) -> None:
+def _begin(batch: Batch[Any], order: _Order, orders: _Orders) -> None:
     for request in order.requests:
         orders[request] = order
         batch.put(request)
@@ -144,7 +144,7 @@ def _begin(batch: Batch[Any, Any], order: _Order, orders: _Orders) -> None:
             order.end(error=error)
 
 
-def _step(batch: Batch[Any, Any], orders: _Orders) -> bool:
+def _step(batch: Batch[Any], orders: _Orders) -> bool:
     """Compute a pass, and tell whose sequences are over. Whether there is nothing more to do."""
     try:
         over = batch.step()
@@ -177,7 +177,7 @@ if hasattr(os, "register_at_fork"):
 class Scheduler:
     """Has computed what coroutines of any event loop bring, in the order in which they bring it."""
 
-    def __init__(self, batch: Batch[Any, Any]) -> None:
+    def __init__(self, batch: Batch[Any]) -> None:
         self._batch = batch
 
     async def compute(self, requests: Sequence[Request]) -> None:

@@ -32,11 +32,13 @@ class Slot:
 
     Attributes:
         num_tokens: that there may be.
+        num_held: how much of the text was there when it came.
         places: of its tokens in the pool; None where the module keeps its keys and values in `cache`.
         at: the same as a tensor.
     """
 
     num_tokens: int
+    num_held: int = 0
     places: Places | None = None
     at: Tensor = field(default_factory=lambda: torch.empty(0, dtype=torch.long))
     cache: Any = None

@@ -44,8 +44,9 @@ class HfModel(LocalModel):
     ) -> None:
         self._network = Network(module, name)
         encoding = encoding_of(tokenizer, module, name)
-        memory = memory_bytes or _free_bytes(self._network.device)
-        batch: Batch[Any, Any] = Batch(self._network.backend, memory, guesses=guesses)
+        memory, backend = memory_bytes or _free_bytes(self._network.device), self._network.backend
+        backend.budget_tokens = memory // backend.bytes_per_token
+        batch: Batch[Any] = Batch(backend, guesses=guesses)
         reads_attention = self._network.attention_layer is not None
         super().__init__(
             name,

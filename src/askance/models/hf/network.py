@@ -2,6 +2,7 @@
 
 import inspect
 from collections.abc import Sequence
+from contextlib import suppress
 from itertools import accumulate, chain, groupby, pairwise
 from typing import Any
 
@@ -15,6 +16,7 @@ from askance.models.hf.attention import ATTENTION_NAME, Group, Pass, Slot, passi
 from askance.models.hf.kv_cache import Places, Pool
 from askance.models.hf.signals import Row, rows_of
 from askance.runtime.backend import Fed, Feed
+from askance.runtime.kvcache import PrefixCache
 
 
 class Passes:
@@ -31,56 +33,64 @@ class Passes:
             time with the cache of transformers, and nothing of a text stays after it.
     """
 
-    can_share = False
-    guessing_tokens = 16
+    budget_tokens = 0
 
     def __init__(
         self, module: Any, watched_layer: int | None, bytes_per_token: int, *, together: bool
     ) -> None:
         self._module, self._watched_layer, self._device = module, watched_layer, module.device
         self.bytes_per_token, self.num_reserved = bytes_per_token, 0
-        self.can_restore = self.can_go_back = together
+        self.can_share, self.guessing_tokens = together, 16 if together else 0
         self.max_feeds = 1_000_000 if together else 1
-        self._pool = Pool()
+        self._pool, self._cache = Pool(), PrefixCache[Places]()
         self._keeps_logits = "logits_to_keep" in inspect.signature(module.forward).parameters
 
     def reserved_with(self, num_tokens: int) -> int:
         return self.num_reserved + num_tokens
 
     def num_known(self, ids: Sequence[int]) -> int:
-        return 0
+        return self._cache.find(ids)[1] if self.can_share else 0
 
     def open(self, num_tokens: int, ids: Sequence[int] = (), *, attention: bool = False) -> Slot:
-        slot = Slot(num_tokens)
-        if self.can_restore:
-            self._place(slot, self._pool.take(num_tokens))
+        slot = None
+        with suppress(RuntimeError, MemoryError):
+            slot = self._opened(num_tokens, ids)
+        if slot is None:  # the memory is not there after all, so what is held goes
+            self.forget()
+            slot = self._opened(num_tokens, ())
         self.num_reserved += num_tokens
         return slot
 
-    def num_held(self, slot: Slot) -> int:
-        return 0
+    def _opened(self, num_tokens: int, ids: Sequence[int]) -> Slot:
+        if not self.can_share:
+            return Slot(num_tokens)
+        block, num_held = self._cache.find(ids)
+        self._limit(self.num_reserved + num_tokens)
+        places = self._pool.take(num_tokens)
+        if block is not None:
+            places = places.behind([(block, num_held)])
+        return Slot(num_tokens, num_held, places, _ids(places.numbers, self._device))
+
+    def _limit(self, num_reserved: int) -> None:
+        self._cache.limit(max(0, self.budget_tokens - num_reserved))
+
+    def keep(self, slot: Slot, ids: Sequence[int]) -> None:
+        places = slot.places
+        if places is not None:
+            self._cache.add(tuple(ids), lambda: places.part(0, len(ids)))
 
     def close(self, slot: Slot) -> None:
         self.num_reserved -= slot.num_tokens
         slot.places = slot.cache = None
+        self._limit(self.num_reserved)
 
-    def give_back(self) -> None:
+    def forget(self) -> None:
+        self._cache.clear()
         self._pool.give_back()
-
-    def restore(self, slot: Slot, blocks: Sequence[tuple[Places, int]]) -> None:
-        if blocks and slot.places is not None:
-            self._place(slot, slot.places.behind(blocks))
-
-    def save(self, slot: Slot, start: int, stop: int) -> Places:
-        assert slot.places is not None
-        return slot.places.part(start, stop)
-
-    def _place(self, slot: Slot, places: Places) -> None:
-        slot.places, slot.at = places, _ids(places.numbers, self._device)
 
     @torch.inference_mode()
     def forward(self, feeds: Sequence[Feed[Slot]]) -> list[Fed]:
-        return self.run(feeds)[0] if self.can_restore else [self._alone(feed) for feed in feeds]
+        return self.run(feeds)[0] if self.can_share else [self._alone(feed) for feed in feeds]
 
     def run(self, feeds: Sequence[Feed[Slot]]) -> tuple[list[Fed], Pass]:
         """What each feed gives, and the pass itself. Attention takes feeds of one length together."""
@@ -230,7 +240,7 @@ class Network:
             found, this = self.backend.run(feeds)
         for slot in slots:
             self.backend.close(slot)
-        self.backend.give_back()  # what is made in inference mode can't be changed outside it
+        self.backend.forget()  # what is made in inference mode can't be changed outside it
         alone = [self.module(input_ids=_ids(text, self.device)[None]).logits[0, -1] for text in texts]
         # A window that reached attention only by the mask, which passes do without, would show late.
         return this.windows == dict(enumerate(windows)) and all(

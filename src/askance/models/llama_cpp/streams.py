@@ -22,7 +22,6 @@ from askance.models.llama_cpp.context import PADDING, PASS_TOKENS, Context, Stat
 from askance.models.llama_cpp.signals import Row
 from askance.models.llama_cpp.weights import Weights
 from askance.runtime.backend import Fed, Feed
-from askance.runtime.guessing import MOST_TOKENS
 from askance.runtime.kvcache import PrefixCache, num_shared
 
 MOST_RUNNING = 8
@@ -33,6 +32,8 @@ _STEP = 2 * PADDING
 """Streams grow by a multiple of so many tokens, so that not every slightly longer text moves them."""
 _WORTH_SAVING = 16
 """Shorter parts of prompts are neither saved nor restored: they are read in about the same time."""
+_TOGETHER = 4
+"""Parts of texts are computed in one pass if they have no more tokens each."""
 _READ_TOKENS = 128
 """The tokens of a prompt that are read in one pass, where attention keeps its weights: those of a longer one
 do not fit into the processor's cache."""
@@ -79,14 +80,13 @@ class Streams:
         flash: whether attention is computed in the way that keeps no weights.
     """
 
-    can_restore = False
-    guessing_tokens = MOST_TOKENS + 1
+    # Llama.cpp computes several tokens a little otherwise than one: numbers would depend on guesses.
+    guessing_tokens = 0
 
     def __init__(self, weights: Weights, budget_tokens: int, longest: int, *, flash: bool = False) -> None:
-        self._weights, self._budget_tokens, self._flash = weights, budget_tokens, flash
+        self._weights, self.budget_tokens, self._flash = weights, budget_tokens, flash
         self._longest, self._watches = _padded(longest), False
-        self.bytes_per_token, self.can_share = weights.bytes_per_token, weights.can_go_back
-        self.can_go_back = weights.can_go_back
+        self.can_share = weights.can_go_back
         # Where nothing can be taken back, a pass that broke can't be tried again text by text.
         self.max_feeds = MOST_RUNNING if weights.can_go_back else 1
         self._size, self._streams, self._clock = 0, list[Stream](), count(1)
@@ -94,10 +94,6 @@ class Streams:
         self._can_save = self._can_move = weights.can_be_saved
         self._has_kept_waiting = False
         self._cache: PrefixCache[Saved] = PrefixCache()
-
-    @property
-    def num_reserved(self) -> int:
-        return self._size * sum(stream.is_open for stream in self._streams)
 
     def reserved_with(self, num_tokens: int) -> int:
         num_open = sum(stream.is_open for stream in self._streams)
@@ -120,30 +116,20 @@ class Streams:
         stream.is_open, stream.num_held, stream.num_beginning = True, len(stream.ids), len(ids)
         return stream
 
-    def num_held(self, slot: Stream) -> int:
-        return slot.num_held
+    def keep(self, slot: Stream, ids: Sequence[int]) -> None:
+        """Do nothing: a stream holds its text until another one takes it."""
 
     def close(self, slot: Stream) -> None:
         slot.is_open, slot.used_at = False, next(self._clock)
 
-    def give_back(self) -> None:
-        """Do nothing: the context keeps its size for the sake of the prefixes that its streams hold."""
-
-    def restore(self, slot: Stream, blocks: Sequence[tuple[None, int]]) -> None:
-        assert not blocks
-
-    def save(self, slot: Stream, start: int, stop: int) -> None:
-        raise AssertionError("nothing is saved of what can't be restored (can_restore)")
-
     def forget(self) -> None:
-        """Hold nothing of texts that have ended."""
         self._cache.clear()
         for stream in self._streams:
             if not stream.is_open:
                 self._cut(stream, 0)
 
     def forward(self, feeds: Sequence[Feed[Stream]]) -> list[Fed]:
-        if self.can_go_back:
+        if self.can_share:
             feeds = [_of_several(feed) if _is_reading(feed) else feed for feed in feeds]
         found = dict[int, Fed]()
         for group in _groups(feeds):
@@ -212,7 +198,7 @@ class Streams:
         """The room that each stream needs if a text of so many tokens is to have one."""
         if num_tokens <= self._size:
             return self._size
-        most = min(self._longest, self._budget_tokens // PADDING * PADDING)
+        most = min(self._longest, self.budget_tokens // PADDING * PADDING)
         return max(_padded(num_tokens), min(-(-num_tokens // _STEP) * _STEP, most))
 
     def _make(self, size: int, num_needed: int) -> None:
@@ -225,15 +211,15 @@ class Streams:
         """
         at_work = [stream for stream in self._streams if stream.is_open]
         if not self._can_move and any(stream.ids for stream in at_work):
-            self._has_kept_waiting = self.can_go_back  # others are computed one after the other in any case
+            self._has_kept_waiting = self.can_share  # others are computed one after the other in any case
             raise RuntimeError("texts that run can't be moved: the new one waits for them to end")
         num_streams = num_needed
         if num_needed > len(self._streams) > 0:
             num_streams = max(num_needed, min(2 * len(self._streams), MOST_RUNNING))
-        num_streams = min(num_streams, self._budget_tokens // size)
+        num_streams = min(num_streams, self.budget_tokens // size)
         made = Context(self._weights, num_streams, size, watches=self._watches, flash=self._flash)
         self._move(at_work, made)
-        self._cache.limit(min(KEPT_TOKENS, self._budget_tokens - made.num_streams * size))
+        self._cache.limit(min(KEPT_TOKENS, self.budget_tokens - made.num_streams * size))
         for stream in sorted(self._streams, key=lambda each: each.used_at):
             if not stream.is_open:
                 self._save(stream, 0)
@@ -342,7 +328,7 @@ def _groups(feeds: Sequence[Feed[Stream]]) -> Iterator[list[int]]:
 def _go_together(feeds: Sequence[Feed[Stream]], group: Sequence[int], number: int) -> bool:
     last, this = feeds[group[-1]], feeds[number]
     return (
-        len(this.ids) == len(last.ids) <= MOST_TOKENS + 1
+        len(this.ids) == len(last.ids) <= _TOGETHER
         and this.slot.number == last.slot.number + 1
         and (len(group) + 1) * len(this.ids) <= PASS_TOKENS
     )

@@ -50,7 +50,7 @@ class LocalModel(ABC):
         name: str,
         context_tokens: int,
         encoding: Encoding,
-        batch: Batch[Any, Any],
+        batch: Batch[Any],
         *,
         precision: str,
         why_no_attention: str = "",
