@@ -5,7 +5,7 @@ from contextlib import closing, contextmanager
 
 import pytest
 
-from askance.runtime.append_only import AppendOnlyFile, whole_lines
+from askance.runtime.durable import AppendOnlyFile, whole_lines
 
 
 @contextmanager

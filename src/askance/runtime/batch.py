@@ -26,7 +26,7 @@ class _Running(Generic[S]):
     slot: S
     num_fed: int
     num_prompt: int
-    guesser: Guesser
+    guesser: Guesser | None
 
     @property
     def is_reading(self) -> bool:
@@ -109,7 +109,7 @@ class Batch(Generic[S]):
                     return
                 self._over.append((request, error))
             else:
-                guesser = Guesser(request.ids, self._memory)
+                guesser = Guesser(request.ids, self._memory) if self._guessing_tokens else None
                 self._running.append(_Running(request, slot, slot.num_held, len(request.ids), guesser))
             self._waiting.popleft()
 
@@ -163,7 +163,8 @@ class Batch(Generic[S]):
             return Feed(running.slot, start, request.ids[start:stop], num_logits, False)
         # The last token that there may be is never fed.
         most = min(most_guessed, request.max_tokens - stop - 1)
-        ids = (*request.ids[start:stop], *running.guesser.guess(most))
+        guess = running.guesser.guess(most) if running.guesser is not None else ()
+        ids = (*request.ids[start:stop], *guess)
         return Feed(running.slot, start, ids, len(ids), request.wants_attention)
 
     def _computed(self, turns: Sequence[Turn[S]]) -> Iterable[tuple[Turn[S], Fed]]:
@@ -192,8 +193,6 @@ class Batch(Generic[S]):
     def _go_on(self, running: _Running[S], feed: Feed[S], fed: Fed) -> None:
         try:
             goes_on = self._take(running, feed, fed)
-            if not goes_on:
-                self._keep(running)
         except BaseException as error:  # of its own: the others have nothing to do with it
             self._end(running, error)
             return
@@ -212,7 +211,7 @@ class Batch(Generic[S]):
         request, goes_on = running.request, True
         if running.is_reading:
             running.num_fed = running.num_prompt
-            self._keep(running)
+            self._backend.keep(running.slot, request.ids)
             return request.take(fed, running.slot.num_held)
         for number, logits in enumerate(fed.logits):
             if not goes_on or feed.ids[number] != request.ids[-1]:
@@ -221,14 +220,13 @@ class Batch(Generic[S]):
             running.num_fed += 1
             one = Fed((logits,), fed.attention[number : number + 1])
             goes_on = request.take(one, running.slot.num_held)
-        if not goes_on and self._guessing_tokens:
+        if not goes_on and running.guesser is not None:
             running.guesser.end()
         return goes_on
 
-    def _keep(self, running: _Running[S]) -> None:
-        self._backend.keep(running.slot, running.request.ids[: running.num_fed])
-
     def _end(self, running: _Running[S], error: BaseException | None = None) -> None:
         self._running.remove(running)
+        if error is None:
+            self._backend.keep(running.slot, running.request.ids[: running.num_fed])
         self._backend.close(running.slot)
         self._over.append((running.request, error))

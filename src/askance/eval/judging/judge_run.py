@@ -22,10 +22,14 @@ from askance.core.types import Answer
 from askance.eval.compare import MeanInterval, mean_interval
 from askance.eval.record import Record
 from askance.eval.recorded_run import RecordedRun
-from askance.runtime.append_only import AppendOnlyFile
-from askance.runtime.checksum import DamagedLine, sealed, unsealed_lines
-from askance.runtime.durable import write_atomically
-from askance.runtime.lock import locked_folder
+from askance.runtime.durable import (
+    AppendOnlyFile,
+    DamagedLine,
+    locked_folder,
+    sealed,
+    unsealed_lines,
+    write_atomically,
+)
 from askance.runtime.many import many
 
 Kind = Literal["citations", "facts"]
