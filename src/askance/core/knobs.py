@@ -4,6 +4,7 @@ Command-line flags, the listing of `askance methods`, the repr and the cache key
 """
 
 import dataclasses
+import inspect
 import math
 import re
 import types
@@ -138,6 +139,13 @@ def describe_type(hint: Any) -> str:
     if get_origin(hint) in (Union, types.UnionType):
         return " or ".join("none" if a is type(None) else describe_type(a) for a in get_args(hint))
     return "true or false" if hint is bool else str(hint.__name__)
+
+
+def described(docstring: str | None, section: str) -> dict[str, str]:
+    """The entries of a section of a docstring, such as "Args", by name, each as one line: help texts."""
+    told = inspect.cleandoc(docstring or "").partition(f"\n\n{section}:\n")[2].partition("\n\n")[0]
+    entries = re.findall(r"^    (\w+): (.*(?:\n     .*)*)", told, re.MULTILINE)
+    return {name: " ".join(text.split()) for name, text in entries}
 
 
 def _owner(cls: type[Any]) -> str:

@@ -1,8 +1,8 @@
 """Files that hold what they have acknowledged, whatever happens to the process or the disk.
 
-A file is there whole or not at all (`write_atomically`), or it only grows (`AppendOnlyFile`), and one process at
-a time writes to a folder (`locked_folder`). Lines of records, traces and judgements carry a checksum of all else
-that is in them:
+A file is there whole or not at all (`write_atomically`), or it only grows (`AppendOnlyFile`), and one
+process at a time writes to a folder (`locked_folder`). Lines of records, traces and judgements carry a
+checksum of all else that is in them:
 
     {"checksum": "1f0c93ab5d7e2a44", "number": 1, "id": "q1", …}
 
@@ -102,11 +102,6 @@ class AppendOnlyFile:
             self._cut(size_bytes)
         if is_new:
             sync(path.parent)
-
-    @property
-    def size_bytes(self) -> int:
-        """Of what is acknowledged."""
-        return self._size
 
     def append(self, chunks: Sequence[bytes]) -> int:
         """Write all chunks and wait until the disk has them; gives the offset of the first.

@@ -37,25 +37,11 @@ _LIBRARIES = {
     "llama-cpp-python": ("llama_cpp", "lib/*"),
 }
 """The module of each package, and where its libraries lie in it."""
+_SAME = "ssse3 avx avx2 fma f16c bmi2 avx_vnni avx512_vnni avx512_bf16 amx_int8 sve sme"
+_OTHER = "sse3:pni avx512:avx512f avx512_vbmi:avx512vbmi dotprod:asimddp fp16_va:asimdhp matmul_int8:i8mm"
 _FLAGS = {
-    "sse3": "pni",
-    "ssse3": "ssse3",
-    "avx": "avx",
-    "avx2": "avx2",
-    "fma": "fma",
-    "f16c": "f16c",
-    "bmi2": "bmi2",
-    "avx_vnni": "avx_vnni",
-    "avx512": "avx512f",
-    "avx512_vbmi": "avx512vbmi",
-    "avx512_vnni": "avx512_vnni",
-    "avx512_bf16": "avx512_bf16",
-    "amx_int8": "amx_int8",
-    "dotprod": "asimddp",
-    "fp16_va": "asimdhp",
-    "matmul_int8": "i8mm",
-    "sve": "sve",
-    "sme": "sme",
+    **{name: name for name in _SAME.split()},
+    **dict(pair.split(":") for pair in _OTHER.split()),
 }
 """Sets of instructions that a library may have been compiled for: their names in its functions
 `ggml_cpu_has_…`, and those in /proc/cpuinfo."""
