@@ -47,7 +47,7 @@ class Tokens:
 
     def keep(self, slot, ids):
         if self.can_share:
-            self.cache.add(tuple(ids), lambda: tuple(slot[: len(ids)]))
+            self.cache.add(tuple(ids), tuple(slot[: len(ids)]))
 
     def close(self, slot):
         self.slots = [each for each in self.slots if each is not slot]

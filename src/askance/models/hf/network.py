@@ -75,9 +75,8 @@ class Passes:
         self._cache.limit(max(0, self.budget_tokens - num_reserved))
 
     def keep(self, slot: Slot, ids: Sequence[int]) -> None:
-        places = slot.places
-        if places is not None:
-            self._cache.add(tuple(ids), lambda: places.part(0, len(ids)))
+        if slot.places is not None:
+            self._cache.add(tuple(ids), slot.places.part(0, len(ids)))
 
     def close(self, slot: Slot) -> None:
         self.num_reserved -= slot.num_tokens

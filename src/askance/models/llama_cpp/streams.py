@@ -100,10 +100,8 @@ class Streams:
         return (num_open + 1) * self._size_for(num_tokens)
 
     def num_known(self, ids: Sequence[int]) -> int:
-        if not (self.can_share and self._streams):
-            return 0
-        _, num_saved = self._cache.find(_shareable(ids))
-        return max(num_saved, *(_num_held(stream, ids) for stream in self._streams))
+        held, _, num_saved = self._known(ids)
+        return max((num_saved, *held))
 
     def open(self, num_tokens: int, ids: Sequence[int] = (), *, attention: bool = False) -> Stream:
         self._watches |= attention
@@ -255,26 +253,32 @@ class Streams:
         free = [stream for stream in self._streams if not stream.is_open]
         nearest = min(map(distance, free))
         near = [stream for stream in free if distance(stream) == nearest]
-        if not self.can_share:
-            target = min(near, key=lambda each: each.used_at)
-            self._cut(target, 0)
-            return target
-        target = max(near, key=lambda each: (_num_held(each, ids), -each.used_at))
-        num_held = _num_held(target, ids)
-        found, num_found = self._best_saved(ids, num_held + _WORTH_SAVING)
-        self._save(target, num_held if found is None else 0)
-        if found is not None:
-            num_held = num_found if self._is_restored(*found, target) else 0
+        held, saved, num_saved = self._known(ids)
+        target = max(near, key=lambda each: (held[each.number], -each.used_at))
+        source = max(self._streams, key=lambda each: held[each.number])
+        num_held = held[target.number]
+        least = num_held + _WORTH_SAVING
+        if held[source.number] > num_saved:
+            num_saved = held[source.number]
+            saved = self._saved(source) if num_saved >= least else None
+        if saved is None or num_saved < least:
+            self._save(target, num_held)
+        else:
+            self._save(target, 0)
+            num_held = num_saved if self._is_restored(*saved, target) else 0
         self._cut(target, num_held)
         return target
 
-    def _best_saved(self, ids: Sequence[int], at_least: int) -> tuple[Saved | None, int]:
-        """What a stream or the prefix cache holds of a prefix; nothing if it is less than `at_least`."""
-        source = max(self._streams, key=lambda each: _num_held(each, ids))
-        num_held, (saved, num_saved) = _num_held(source, ids), self._cache.find(_shareable(ids))
-        if num_held > num_saved:
-            saved, num_saved = (self._saved(source) if num_held >= at_least else None), num_held
-        return (saved, num_saved) if num_saved >= at_least else (None, 0)
+    def _known(self, ids: Sequence[int]) -> tuple[list[int], Saved | None, int]:
+        """How much of a prefix each stream holds, what the prefix cache has of it, and how much that is.
+
+        One token is left to be read together with the last. Only what was read as a prompt is shared.
+        """
+        if not self.can_share:
+            return [0] * len(self._streams), None, 0
+        prefix = ids[: max(0, len(ids) - 1)]
+        held = [num_shared(stream.ids[: stream.num_read], prefix) for stream in self._streams]
+        return held, *self._cache.find(prefix)
 
     def _save(self, stream: Stream, num_staying: int) -> None:
         """Put the prompt of a text that has ended into the prefix cache.
@@ -289,7 +293,7 @@ class Streams:
             self._cut(stream, num_read)
             saved = self._saved(stream)
             if saved is not None:
-                self._cache.add(saved[0], lambda: saved)
+                self._cache.add(saved[0], saved)
 
     def _saved(self, stream: Stream) -> Saved | None:
         """What a stream holds; None where that can't be copied, which is slower and no more than that."""
@@ -356,13 +360,3 @@ def _attention(feed: Feed[Stream], weights: NDArray[np.float32] | None) -> list[
 
 def _padded(num_tokens: int) -> int:
     return -(-num_tokens // PADDING) * PADDING
-
-
-def _shareable(ids: Sequence[int]) -> Sequence[int]:
-    """The part of a prefix that may be held: one token is left to be read together with the last."""
-    return ids[: max(0, len(ids) - 1)]
-
-
-def _num_held(stream: Stream, ids: Sequence[int]) -> int:
-    """How many tokens of a prefix a stream holds, read as a prompt."""
-    return num_shared(stream.ids[: stream.num_read], _shareable(ids))
