@@ -18,7 +18,7 @@ class Slot(list):
 class Tokens:
     """A backend whose keys and values are the tokens themselves, and whose logits are all tokens before."""
 
-    can_share, max_feeds, guessing_tokens = True, 100, GUESSING_TOKENS
+    can_share, guessing_tokens = True, GUESSING_TOKENS
 
     def __init__(self, budget_tokens=1000):
         self.budget_tokens, self.cache = budget_tokens, PrefixCache()

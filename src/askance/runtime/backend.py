@@ -54,8 +54,7 @@ class Backend(Protocol[S]):
 
     Attributes:
         budget_tokens: the most tokens that there is room for, of texts that run and of earlier ones together.
-        can_share: whether a slot takes over what is held of another text.
-        max_feeds: of one pass.
+        can_share: whether a pass computes several texts, and a slot takes over what is held of another text.
         guessing_tokens: most tokens of what writes in one pass with guesses: up to here, more of them take
             little more time. It is 0 where a feed can't start before what its slot holds, or should not.
     """
@@ -65,17 +64,13 @@ class Backend(Protocol[S]):
     @property
     def can_share(self) -> bool: ...
     @property
-    def max_feeds(self) -> int: ...
-    @property
     def guessing_tokens(self) -> int: ...
 
     def reserved_with(self, num_tokens: int) -> int:
         """How many tokens the open slots would have room for with one more slot of so many tokens."""
-        ...
 
     def num_known(self, ids: Sequence[int]) -> int:
         """How much of the beginning `ids` is held, to be shared; 0 where nothing is shared."""
-        ...
 
     def open(self, num_tokens: int, ids: Sequence[int] = (), *, attention: bool = False) -> S:
         """A slot with room for so many tokens; where texts share, with as much of `ids` as is worth it.
@@ -86,17 +81,14 @@ class Backend(Protocol[S]):
         Raises:
             BaseException: there is no memory for it.
         """
-        ...
 
     def keep(self, slot: S, ids: Sequence[int]) -> None:
         """Hold the tokens `ids`, which are the first in a slot, for later texts if there is room."""
-        ...
 
     def close(self, slot: S) -> None: ...
 
     def forget(self) -> None:
         """Hold nothing of texts that have ended."""
-        ...
 
     def forward(self, feeds: Sequence[Feed[S]]) -> Sequence[Fed]:
         """One pass over all feeds, each behind what its own slot holds.
@@ -104,7 +96,6 @@ class Backend(Protocol[S]):
         Raises:
             BaseException: the pass broke. If it had several feeds, each is tried again by itself.
         """
-        ...
 
 
 class Request(Protocol):
@@ -130,7 +121,6 @@ class Request(Protocol):
         Args:
             num_reused: how many tokens of the prompt were not computed.
         """
-        ...
 
 
 Over = tuple[Request, BaseException | None]

@@ -7,6 +7,7 @@ a `Backend`; what is done with the logits is up to each `Request`.
 from collections import deque
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
+from itertools import chain
 from traceback import clear_frames
 from typing import Generic
 
@@ -79,7 +80,9 @@ class Batch(Generic[S]):
         """
         self._drop_abandoned()
         self._admit()
-        for (running, feed), fed in self._computed(self._turns()):
+        turns = self._turns()
+        passes = [turns] if turns and self._backend.can_share else [[turn] for turn in turns]
+        for (running, feed), fed in chain.from_iterable(map(self._passed, passes)):
             self._go_on(running, feed, fed)
         over, self._over = self._over, []
         return over
@@ -166,10 +169,6 @@ class Batch(Generic[S]):
         guess = running.guesser.guess(most) if running.guesser is not None else ()
         ids = (*request.ids[start:stop], *guess)
         return Feed(running.slot, start, ids, len(ids), request.wants_attention)
-
-    def _computed(self, turns: Sequence[Turn[S]]) -> Iterable[tuple[Turn[S], Fed]]:
-        for first in range(0, len(turns), self._backend.max_feeds):
-            yield from self._passed(turns[first : first + self._backend.max_feeds])
 
     def _passed(self, turns: Sequence[Turn[S]]) -> Iterable[tuple[Turn[S], Fed]]:
         try:

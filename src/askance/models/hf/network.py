@@ -41,7 +41,6 @@ class Passes:
         self._module, self._watched_layer, self._device = module, watched_layer, module.device
         self.bytes_per_token, self.num_reserved = bytes_per_token, 0
         self.can_share, self.guessing_tokens = together, 16 if together else 0
-        self.max_feeds = 1_000_000 if together else 1
         self._pool, self._cache = Pool(), PrefixCache[Places]()
         self._keeps_logits = "logits_to_keep" in inspect.signature(module.forward).parameters
 

@@ -86,9 +86,8 @@ class Streams:
     def __init__(self, weights: Weights, budget_tokens: int, longest: int, *, flash: bool = False) -> None:
         self._weights, self.budget_tokens, self._flash = weights, budget_tokens, flash
         self._longest, self._watches = _padded(longest), False
-        self.can_share = weights.can_go_back
         # Where nothing can be taken back, a pass that broke can't be tried again text by text.
-        self.max_feeds = MOST_RUNNING if weights.can_go_back else 1
+        self.can_share = weights.can_go_back
         self._size, self._streams, self._clock = 0, list[Stream](), count(1)
         self._context: Context | None = None
         self._can_save = self._can_move = weights.can_be_saved
