@@ -12,7 +12,7 @@ import gguf
 from gguf import GGMLQuantizationType, GGUFWriter, LlamaFileType, ReaderTensor
 from numpy.typing import NDArray
 
-from askance.core.activity import doing
+from askance.core.notes import doing
 from askance.models.llama_cpp.gguf_file import GgufFile, write_out
 from askance.models.llama_cpp.lora import Lora, read_lora
 
