@@ -211,6 +211,8 @@ class WrappedModel:
         self._model = model
         self.name, self.precision, self.count = model.name, model.precision, model.count
         self.tokenize, self.decode = model.tokenize, model.decode
+        self.capabilities, self.context_tokens = model.capabilities, model.context_tokens
+        self.counts_exactly = model.counts_exactly
         if isinstance(model, ShowsPieces):
             self.pieces = model.pieces
 
@@ -218,18 +220,6 @@ class WrappedModel:
     def signals(self) -> frozenset[Signal]:
         """What the other gives by now: a server may turn out to refuse a signal while it is asked."""
         return self._model.signals
-
-    @property
-    def capabilities(self) -> frozenset[Capability]:
-        return self._model.capabilities
-
-    @property
-    def context_tokens(self) -> int:
-        return self._model.context_tokens
-
-    @property
-    def counts_exactly(self) -> bool:
-        return self._model.counts_exactly
 
     @property
     def fingerprint(self) -> str:
