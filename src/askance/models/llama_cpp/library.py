@@ -37,12 +37,10 @@ _LIBRARIES = {
     "llama-cpp-python": ("llama_cpp", "lib/*"),
 }
 """The module of each package, and where its libraries lie in it."""
-_SAME = "ssse3 avx avx2 fma f16c bmi2 avx_vnni avx512_vnni avx512_bf16 amx_int8 sve sme"
-_OTHER = "sse3:pni avx512:avx512f avx512_vbmi:avx512vbmi dotprod:asimddp fp16_va:asimdhp matmul_int8:i8mm"
-_FLAGS = {
-    **{name: name for name in _SAME.split()},
-    **dict(pair.split(":") for pair in _OTHER.split()),
-}
+_ALIKE = ("ssse3", "avx", "avx2", "fma", "f16c", "bmi2", "avx_vnni", "avx512_vnni", "avx512_bf16", "amx_int8")
+_FLAGS = {name: name for name in (*_ALIKE, "sve", "sme")}
+_FLAGS |= {"sse3": "pni", "avx512": "avx512f", "avx512_vbmi": "avx512vbmi"}
+_FLAGS |= {"dotprod": "asimddp", "fp16_va": "asimdhp", "matmul_int8": "i8mm"}
 """Sets of instructions that a library may have been compiled for: their names in its functions
 `ggml_cpu_has_…`, and those in /proc/cpuinfo."""
 
