@@ -31,7 +31,8 @@
     └── RetrieverFailure         the retriever broke while searching
 
 A message names the value, the place and the remedy. An `InputError` is raised
-before anything is written or computed wherever that can be known.
+before anything is written or computed wherever that can be known. `machine_failure`
+tells failures of the machine from those of files and programs.
 """
 
 import errno
