@@ -130,9 +130,9 @@ class Streams:
             feeds = [_of_several(feed) if _is_reading(feed) else feed for feed in feeds]
         found = dict[int, Fed]()
         for group in _groups(feeds):
-            for number, fed in zip(group, self._together([feeds[number] for number in group]), strict=True):
-                found[number] = fed
-        return [found[number] for number in range(len(feeds))]
+            for feed, fed in zip(group, self._together(group), strict=True):
+                found[feed.slot.number] = fed
+        return [found[feed.slot.number] for feed in feeds]
 
     def _together(self, feeds: Sequence[Feed[Stream]]) -> list[Fed]:
         """One pass over feeds of the same length in neighbouring streams; one long feed takes several."""
@@ -316,25 +316,20 @@ class Streams:
         return True
 
 
-def _groups(feeds: Sequence[Feed[Stream]]) -> Iterator[list[int]]:
-    """Group the numbers of feeds that are computed in one pass: equally long, in neighbouring streams."""
-    group = list[int]()
-    for number in sorted(range(len(feeds)), key=lambda each: (len(feeds[each].ids), feeds[each].slot.number)):
-        if group and not _go_together(feeds, group, number):
+def _groups(feeds: Sequence[Feed[Stream]]) -> Iterator[list[Feed[Stream]]]:
+    """Group feeds that are computed in one pass: few tokens each, equally many, in neighbouring streams."""
+    group = list[Feed[Stream]]()
+    for feed in sorted(feeds, key=lambda each: (len(each.ids), each.slot.number)):
+        if group and not _go_together(group[-1], feed):
             yield group
             group = []
-        group.append(number)
-    if group:
-        yield group
+        group.append(feed)
+    yield group
 
 
-def _go_together(feeds: Sequence[Feed[Stream]], group: Sequence[int], number: int) -> bool:
-    last, this = feeds[group[-1]], feeds[number]
-    return (
-        len(this.ids) == len(last.ids) <= _TOGETHER
-        and this.slot.number == last.slot.number + 1
-        and (len(group) + 1) * len(this.ids) <= PASS_TOKENS
-    )
+def _go_together(last: Feed[Stream], this: Feed[Stream]) -> bool:
+    is_next = this.slot.number == last.slot.number + 1
+    return is_next and len(this.ids) == len(last.ids) <= _TOGETHER
 
 
 def _is_reading(feed: Feed[Stream]) -> bool:
