@@ -153,18 +153,14 @@ def _sparing_waits() -> Iterator[None]:
     token. libgomp reads the number of rounds when it is loaded; afterwards the environment is as before.
     Where the user has set how threads wait, that holds.
     """
-    name = "GOMP_SPINCOUNT"
-    if name in os.environ or "OMP_WAIT_POLICY" in os.environ:
-        yield
-        return
-    os.environ[name] = _ROUNDS
+    is_set = "GOMP_SPINCOUNT" in os.environ or "OMP_WAIT_POLICY" in os.environ
+    if not is_set:
+        os.environ["GOMP_SPINCOUNT"] = "2000"
     try:
         yield
     finally:
-        os.environ.pop(name, None)
-
-
-_ROUNDS = "2000"
+        if not is_set:
+            os.environ.pop("GOMP_SPINCOUNT", None)
 
 
 SOURCE, llama = load()
