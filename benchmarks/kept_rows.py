@@ -7,8 +7,7 @@ from pathlib import Path
 from typing import Any
 
 from askance.core.errors import InputError
-from askance.runtime.append_only import AppendOnlyFile, whole_lines
-from askance.runtime.lock import locked_folder
+from askance.runtime.durable import AppendOnlyFile, locked_folder, whole_lines
 
 Row = dict[str, Any]
 

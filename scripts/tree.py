@@ -1,8 +1,8 @@
 """Print the tree of the package with the first line of every module, or write it into CONTRIBUTING.md.
 
-    python scripts/tree.py             # print it
-    python scripts/tree.py --write     # write it between the marks of CONTRIBUTING.md
-    python scripts/tree.py --check     # exit with 1 if CONTRIBUTING.md has another one
+python scripts/tree.py             # print it
+python scripts/tree.py --write     # write it between the marks of CONTRIBUTING.md
+python scripts/tree.py --check     # exit with 1 if CONTRIBUTING.md has another one
 """
 
 import ast

@@ -7,7 +7,7 @@ from typer.main import get_command
 
 from askance.cli import app
 from askance.cli_options import knobs_by_name, models_by_role
-from askance.core.docstrings import described
+from askance.core.knobs import described
 from askance.eval.datasets import DATASETS
 from askance.loading import RETRIEVERS
 from askance.models.kinds import parse_spec

@@ -8,8 +8,8 @@ import pytest
 import askance
 from askance.config import SETTINGS, EngineConfig, open_engine
 from askance.config_sources import read_config
-from askance.core.docstrings import described
 from askance.core.errors import ConfigError, InputError, KnobError, UnknownName
+from askance.core.knobs import described
 from askance.core.ports import Needs
 from askance.core.types import Answer
 from askance.models.scripted import ScriptedModel

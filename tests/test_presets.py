@@ -143,6 +143,7 @@ def test_unknown_names_offer_the_nearest():
     ("text", "expected"),
     [
         ("[flare\n", "p.toml is not TOML"),
+        ("[flare]\npassages = 1" + "0" * 5000, "p.toml is not TOML"),
         ("search_below = 0.3\n", "stands under no method"),
         ("[flare.paper]\nsearch_below = 0.3\n", r"stand under \[METHOD\], as it has no profiles"),
         ("[flare]\nsearch_belo = 0.3\n", "did you mean 'search_below'"),

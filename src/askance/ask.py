@@ -6,7 +6,7 @@ The command line, servers, evaluation and notebooks all come through here.
 import asyncio
 from asyncio import CancelledError
 from collections.abc import AsyncIterator, Mapping
-from dataclasses import KW_ONLY, dataclass, field, replace
+from dataclasses import KW_ONLY, dataclass, field
 from datetime import UTC, datetime
 from typing import Any
 
@@ -57,10 +57,6 @@ class Engine:
 
     def __post_init__(self) -> None:
         check_needs(self.method, self.models, self.retriever, self.encoder)
-
-    def asking(self, method: Method) -> "Engine":
-        """The same engine with another method."""
-        return replace(self, method=method)
 
     async def answer(
         self,

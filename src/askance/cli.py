@@ -15,11 +15,9 @@ import typer
 from typer.core import TyperGroup
 from typer.main import get_group
 
-from askance.core.activity import shown_by
-from askance.core.docstrings import described
-from askance.core.errors import AskanceError, MachineFailure
-from askance.core.machine import machine_failure
-from askance.core.notes import noted
+from askance.core.errors import AskanceError, MachineFailure, machine_failure
+from askance.core.knobs import described
+from askance.core.notes import noted, shown_by
 from askance.core.strict_json import json_line
 from askance.core.version import VERSION
 from askance.serve.console import err, out, tell

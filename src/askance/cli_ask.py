@@ -16,8 +16,8 @@ from askance.ask import Result, check_question
 from askance.cli_options import JsonFlag, OutOption, SpecOption, with_settings
 from askance.config import SETTINGS
 from askance.config_sources import DEFAULT, Sourced
-from askance.core.activity import before_doing, shown_by
 from askance.core.errors import InputError, QuestionError
+from askance.core.notes import before_doing, shown_by
 from askance.core.ports import Needs
 from askance.core.strict_json import json_line
 from askance.core.trace import AnyEvent, Noted, Trace

@@ -11,8 +11,8 @@ import typer
 
 from askance.config import SETTINGS, EngineConfig
 from askance.config_sources import OPTION, option_of, read_config
-from askance.core.docstrings import described
 from askance.core.errors import InputError
+from askance.core.knobs import described
 from askance.runtime.durable import write_atomically
 from askance.serve.console import out, tell
 

@@ -28,7 +28,7 @@ from askance.core.toml_file import read_toml
 from askance.core.trace import Asked
 from askance.loading import encodes, is_kind
 from askance.presets import open_preset
-from askance.runtime.checksum import unsealed
+from askance.runtime.durable import unsealed
 from askance.runtime.session import Budget
 from askance.runtime.trace_file import read_trace
 from askance.wire import DEFAULT_METHOD, decided_by, prompts_knob

@@ -6,9 +6,9 @@ from pathlib import Path
 from pkgutil import resolve_name
 from typing import Any, cast
 
-from askance.core.activity import doing
 from askance.core.errors import BadIndex, InputError, MissingExtra, UnknownName, about
 from askance.core.extensions import check_port, find_with_place, known_names, make_extension
+from askance.core.notes import doing
 from askance.core.ports import Encoder, Model, Retriever
 from askance.core.types import Role
 from askance.models.kinds import load_encoder as load_encoder

@@ -5,8 +5,7 @@ import os
 
 import pytest
 
-from askance.core.errors import InputError, MachineFailure, ModelFailure
-from askance.core.machine import machine_failure
+from askance.core.errors import InputError, MachineFailure, ModelFailure, machine_failure
 
 MEMORY = [
     MemoryError(),

@@ -15,9 +15,8 @@ from types import SimpleNamespace
 import pytest
 from filelock import FileLock
 
-from askance.core.activity import shown_by
 from askance.core.errors import ModelSpecError
-from askance.core.notes import noted
+from askance.core.notes import noted, shown_by
 from askance.models import converting
 from askance.models.converting import convert_once
 

@@ -69,7 +69,7 @@ def both(request):
     model_type, settings = ARCHITECTURES[request.param]
     network = Network(tiny_module(model_type, **settings), model_type)
     assert network.attention_layer == 1
-    assert network.can_restore
+    assert network.can_share
     return network, *by_eager_attention(request.param)
 
 
@@ -92,8 +92,13 @@ class Fixed:
         return True
 
 
+def batch_of(network):
+    network.budget_tokens = 10**6
+    return Batch(network)
+
+
 def computed(network, *requests):
-    batch = Batch(network, 10**9)
+    batch = batch_of(network)
     for request in requests:
         batch.put(request)
     while not batch.is_idle:
@@ -184,7 +189,7 @@ def test_a_pass_that_breaks_spoils_nothing(both, monkeypatch):
 
     monkeypatch.setattr(network.module, "forward", breaking)
     request, other = Fixed(PROMPT), Fixed([*PROMPT[:7], 9, 9])
-    batch = Batch(network, 10**9)
+    batch = batch_of(network)
     batch.put(request)
     batch.put(other)
     ended = [over for _ in range(40) for over in batch.step()]
@@ -215,7 +220,7 @@ def test_a_model_beside_the_interface_has_no_attention_but_works(model_type):
     module = tiny_module(model_type, n_layer=2, n_head=4)
     network = Network(module, model_type)
     assert network.attention_layer is None
-    assert not network.can_restore
+    assert not network.can_share
     request = Fixed(PROMPT)
     request.wants_attention = False
     computed(network, request, Fixed(range(3, 9), []))
@@ -236,7 +241,7 @@ def test_a_model_beside_the_interface_has_no_attention_but_works(model_type):
 def test_texts_are_kept_apart_where_the_longest_would_move_the_others_positions(positions):
     rope = {"rope_theta": 10_000.0, **positions}
     network = Network(tiny_module("llama", rope_parameters=rope), "llama")
-    assert not network.can_restore
+    assert not network.can_share
 
 
 def test_attention_sinks_are_left_to_their_own_implementation():

@@ -304,7 +304,6 @@ def test_many_calls_of_which_some_are_cancelled_and_some_fail(qwen, monkeypatch)
     for number in range(3):  # the last cancelled ones have left by now
         assert asyncio.run(call(number))
     run(qwen.forget())
-    backend.give_back()
     assert backend._pool.layers == {}
 
 

@@ -22,7 +22,7 @@ def texts_of(beginnings):
 
 def computed(network, *, wants_attention=False):
     """Logits and attention of texts that are read side by side and go on by a token or two."""
-    assert network.can_restore
+    assert network.can_share
     texts = texts_of(BEGINNINGS)
     slots = [network.open(len(text)) for text in texts]
     found = []

@@ -9,9 +9,8 @@ from benchmarks.scripted_server import Fault, ScriptedServer
 from tests.models.protocol_server import NAMES, answers, protocol, serve
 from tests.models.served import CHAT, KEY, event, write
 
-from askance.core.activity import shown_by
 from askance.core.errors import AskanceError, ModelFailure, ModelSpecError, ModelUnavailable, RequestRefused
-from askance.core.notes import noted
+from askance.core.notes import noted, shown_by
 from askance.core.types import Want
 from askance.models.openai.options import SERVERS
 from askance.models.scripted import ScriptedModel

@@ -38,8 +38,8 @@ def stepped(batch):
 
 
 def made(tokens=10_000, **options):
-    backend = Tokens()
-    return backend, Batch(backend, tokens * Tokens.bytes_per_token, **options)
+    backend = Tokens(tokens)
+    return backend, Batch(backend, **options)
 
 
 def test_sequences_are_computed_side_by_side():
@@ -110,10 +110,10 @@ def test_without_guesses_each_token_takes_a_pass():
     assert backend.passes == [[2], *[[1]] * 39]
 
 
-def test_a_backend_that_can_not_go_back_is_given_no_guesses():
+def test_a_backend_that_takes_no_guesses_is_given_none():
     backend = Tokens()
-    backend.can_go_back = False
-    ran(Batch(backend, 10_000), circling())
+    backend.guessing_tokens = 0
+    ran(Batch(backend), circling())
     assert backend.passes == [[2], *[[1]] * 39]
 
 
@@ -160,13 +160,13 @@ def test_no_more_run_than_there_is_room_for():
     assert all(each.is_done for each in asked)
 
 
-def test_without_reuse_each_is_computed_from_its_beginning():
-    backend, batch = made()
-    batch.reuses, batch.max_running = False, 1
+def test_where_nothing_is_shared_each_is_computed_from_its_beginning():
+    backend, batch = made(max_running=1)
+    backend.can_share = False
     first, second = ran(batch, Asked(tuple(range(40))), Asked(tuple(range(40))))
     assert (first.num_reused, second.num_reused) == (0, 0)
     assert [sum(each) for each in backend.passes].count(40) == 2
-    assert batch.cache.num_tokens == 0
+    assert backend.cache.num_tokens == 0
 
 
 def test_more_than_there_can_be_room_for_fails_with_the_numbers():
@@ -217,35 +217,14 @@ def test_the_memory_of_a_broken_pass_is_free_when_its_texts_are_tried_alone():
     assert alive == [False, False]
 
 
-def test_what_can_not_be_restored_gives_its_slot_back():
+def test_where_there_is_less_memory_than_expected_it_waits_for_what_runs():
     backend, batch = made()
-    prompt = tuple(range(100, 140))
-    ran(batch, Asked(prompt))
-    backend.restores = False
-    (asked,) = ran(batch, Asked(prompt))
-    assert [str(error) for error in asked.ends] == ["out of memory"]
-    assert backend.slots == []
-
-
-def test_without_memory_for_copies_texts_are_written_all_the_same():
-    backend, batch = made()
-    backend.saves = False
-    first, second = ran(batch, Asked((5, 6), 2), Asked((7, 8), 4))
-    assert first.is_done
-    assert second.is_done
-    assert batch.cache.num_tokens == 0
-
-
-def test_where_there_is_less_memory_than_expected_copies_go_and_then_it_waits():
-    backend, batch = made()
-    ran(batch, Asked(tuple(range(100, 140))))
     first, second = Asked((5, 6), 3), Asked((7, 8))
     batch.put(first)
     stepped(batch)
     backend.opens = False
     batch.put(second)
     stepped(batch)
-    assert batch.cache.num_tokens == 0
     assert second.ends == []
     stepped(batch)
     assert first.is_done
@@ -294,8 +273,7 @@ class Schedules(RuleBasedStateMachine):
 
     @invariant()
     def memory_is_within_budget(self):
-        kept = self.batch.cache.num_tokens
-        assert self.backend.num_reserved + kept <= 100
+        assert self.backend.num_reserved + self.backend.cache.num_tokens <= 100
 
     def teardown(self):
         self.backend.breaks_on = set()

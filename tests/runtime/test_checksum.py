@@ -5,7 +5,7 @@ from itertools import product
 
 import pytest
 
-from askance.runtime.checksum import DamagedLine, sealed, unsealed, unsealed_lines
+from askance.runtime.durable import DamagedLine, sealed, unsealed, unsealed_lines
 
 LINES = [json.dumps({"id": f"q{number}", "text": "Köln, Jülich"}).encode() for number in (1, 2)]
 CONTENT = b"".join(sealed(line) + b"\n" for line in LINES)

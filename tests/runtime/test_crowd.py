@@ -24,12 +24,12 @@ def model(qwen_folder, monkeypatch):
     num_bytes = BUDGET_TOKENS * load_hf(str(qwen_folder))._network.bytes_per_token
     made = HfModel(module.eval(), tokenizer, name="tiny", memory_bytes=num_bytes)
     made.context_tokens = 2048
-    batch, backend, rng = made._batch, made._network, random.Random(5)
+    backend, rng = made._network, random.Random(5)
     forward = backend.forward
     made.most_reserved = 0
 
     def sometimes_broken(feeds):
-        kept = batch.cache.num_tokens
+        kept = backend._cache.num_tokens
         made.most_reserved = max(made.most_reserved, backend.num_reserved + kept)
         # Together they break often; alone, when it is tried again, seldom.
         if rng.random() < 1 / (BREAKS_EVERY if len(feeds) > 1 else 5 * BREAKS_EVERY):
@@ -63,6 +63,6 @@ def test_every_question_ends_and_nothing_leaks(model, sample_index, method):
     assert counts[ModelFailure] >= 1
     for end, trace in zip(ends, traces, strict=True):
         assert isinstance(trace.events[-1], Answered if isinstance(end, Result) else Failed)
-    model._network.give_back()
+    model._network.forget()
     assert model._network.num_reserved == 0
     assert 0.8 * BUDGET_TOKENS < model.most_reserved <= BUDGET_TOKENS

@@ -62,4 +62,4 @@ def test_texts_are_forgotten_when_there_are_too_many(monkeypatch: pytest.MonkeyP
         memory.add(texts)
     assert Guesser([1, 2], memory).guess(1) == [9]
     assert Guesser([2, 3], memory).guess(1) == []
-    assert len(memory.places._places) == 3
+    assert len(memory._places) == 3

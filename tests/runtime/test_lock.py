@@ -4,7 +4,7 @@ import os
 
 import pytest
 
-from askance.runtime.lock import locked_folder
+from askance.runtime.durable import locked_folder
 
 
 def test_the_names_of_all_folders_that_are_made_are_on_the_disk(tmp_path, monkeypatch):

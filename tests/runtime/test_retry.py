@@ -6,6 +6,7 @@ import pytest
 
 from askance.core.errors import InputError, ModelFailure, ModelUnavailable
 from askance.core.types import GenerateRequest, Raw, Sampling, Span
+from askance.models.openai.options import read_options
 from askance.models.scripted import ScriptedModel
 from askance.runtime.retry import Patience, RetryingModel
 
@@ -82,5 +83,5 @@ def test_waits_are_waited():
 
 
 def test_no_attempt_at_all():
-    with pytest.raises(InputError, match="attempts=0"):
-        Patience(attempts=0)
+    with pytest.raises(InputError, match=r"attempts=0 .*expected 1 or more"):
+        read_options({"attempts": "0"})

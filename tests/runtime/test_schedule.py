@@ -20,12 +20,12 @@ LONG = 10**6
 
 @pytest.fixture
 def backend():
-    return Tokens()
+    return Tokens(10 * LONG)
 
 
 @pytest.fixture
 def batch(backend):
-    return Batch(backend, 10 * LONG * Tokens.bytes_per_token)
+    return Batch(backend)
 
 
 @pytest.fixture
@@ -131,7 +131,7 @@ def test_a_fault_of_the_batch_itself_is_told_to_all_and_does_not_end_the_thread(
 
 
 def test_a_batch_that_nobody_needs_goes():
-    scheduler = Scheduler(Batch(Tokens(), 10_000))
+    scheduler = Scheduler(Batch(Tokens()))
     asyncio.run(scheduler.compute([Asked((5, 6))]))
     batch = weakref.ref(scheduler._batch)
     del scheduler
@@ -139,11 +139,11 @@ def test_a_batch_that_nobody_needs_goes():
 
 
 def test_batches_of_several_models_take_turns():
-    backends = [Tokens(), Tokens()]
+    backends = [Tokens(10 * LONG), Tokens(10 * LONG)]
     asked = [Asked((5, 6), LONG), Asked((7, 8), 20)]
 
     async def ask():
-        schedulers = [Scheduler(Batch(each, 10 * LONG * Tokens.bytes_per_token)) for each in backends]
+        schedulers = [Scheduler(Batch(each)) for each in backends]
         long = asyncio.create_task(schedulers[0].compute([asked[0]]))
         await until(lambda: asked[0].written)
         await schedulers[1].compute([asked[1]])
@@ -195,7 +195,7 @@ from askance.runtime.batch import Batch
 from askance.runtime.schedule import Scheduler, tell
 from tests.runtime.tokens import Asked, Tokens
 
-scheduler = Scheduler(Batch(Tokens(), 10_000))
+scheduler = Scheduler(Batch(Tokens()))
 
 def ask(said):
     asyncio.run(asyncio.wait_for(scheduler.compute([Asked((5, 6))]), 20))
@@ -222,7 +222,7 @@ from askance.runtime.batch import Batch
 from askance.runtime.schedule import Scheduler, tell
 from tests.runtime.tokens import Tokens
 
-scheduler = Scheduler(Batch(Tokens(), 10_000))
+scheduler = Scheduler(Batch(Tokens()))
 
 def work():
     time.sleep(0.5)
@@ -260,7 +260,7 @@ from askance.runtime.batch import Batch
 from askance.runtime.schedule import Scheduler, tell
 from tests.runtime.tokens import Asked, Tokens
 
-scheduler = Scheduler(Batch(Tokens(), 10_000))
+scheduler = Scheduler(Batch(Tokens()))
 """
 
 

@@ -4,19 +4,26 @@ from collections.abc import Callable
 from dataclasses import dataclass, field
 
 from askance.runtime.backend import Fed
+from askance.runtime.kvcache import PrefixCache
 
 GUESSING_TOKENS = 16
+
+
+class Slot(list):
+    """As many tokens as there may be, of which the first `num_held` were there from the beginning."""
+
+    num_held = 0
 
 
 class Tokens:
     """A backend whose keys and values are the tokens themselves, and whose logits are all tokens before."""
 
-    bytes_per_token, can_restore, can_go_back, max_feeds = 10, True, True, 100
-    can_share, guessing_tokens = False, GUESSING_TOKENS
+    can_share, guessing_tokens = True, GUESSING_TOKENS
 
-    def __init__(self):
+    def __init__(self, budget_tokens=1000):
+        self.budget_tokens, self.cache = budget_tokens, PrefixCache()
         self.slots, self.passes, self.breaks_on = [], [], set()
-        self.opens = self.restores = self.saves = True
+        self.opens = True
 
     @property
     def num_reserved(self):
@@ -26,30 +33,31 @@ class Tokens:
         return self.num_reserved + num_tokens
 
     def num_known(self, ids):
-        return 0
-
-    def num_held(self, slot):
-        return 0
+        return self.cache.find(ids)[1] if self.can_share else 0
 
     def open(self, num_tokens, ids=(), *, attention=False):
         self.check(self.opens)
-        slot = [None] * num_tokens
+        slot = Slot([None] * num_tokens)
+        if self.can_share:
+            block, slot.num_held = self.cache.find(ids)
+            slot[: slot.num_held] = (block or ())[: slot.num_held]
         self.slots.append(slot)
+        self.limit()
         return slot
+
+    def keep(self, slot, ids):
+        if self.can_share:
+            self.cache.add(tuple(ids), tuple(slot[: len(ids)]))
 
     def close(self, slot):
         self.slots = [each for each in self.slots if each is not slot]
+        self.limit()
 
-    def give_back(self):
-        pass
+    def forget(self):
+        self.cache.clear()
 
-    def restore(self, slot, blocks):
-        self.check(self.restores)
-        slot[: sum(count for _, count in blocks)] = [id for block, count in blocks for id in block[:count]]
-
-    def save(self, slot, start, stop):
-        self.check(self.saves)
-        return tuple(slot[start:stop])
+    def limit(self):
+        self.cache.limit(self.budget_tokens - self.num_reserved)
 
     def check(self, works):
         if not works:

@@ -5,7 +5,7 @@ import io
 import pytest
 from rich.console import Console
 
-from askance.core.activity import before_doing, doing, shown_by
+from askance.core.notes import before_doing, doing, shown_by
 from askance.serve.progress import Activities
 
 

@@ -106,17 +106,14 @@ def _imported(spec: str, what: str, *, may_be_absent: bool = False) -> Any:
         for part in name.split("."):
             found = getattr(found, part)
     except (Exception, SystemExit) as error:  # a module may raise anything while it is imported
-        if may_be_absent and isinstance(error, ModuleNotFoundError) and _is_part(error.name, module):
+        missing = error.name if may_be_absent and isinstance(error, ModuleNotFoundError) else None
+        if missing is not None and f"{module}.".startswith(f"{missing}."):
             return None
         raise InputError(f"{what} can't be imported: {_last_line(error)}") from error
     finally:
         if is_added:
             sys.path.remove(here)
     return found
-
-
-def _is_part(missing: str | None, module: str) -> bool:
-    return missing is not None and f"{module}.".startswith(f"{missing}.")
 
 
 def _last_line(error: BaseException) -> str:
@@ -144,14 +141,10 @@ def make_extension(factory: Any, what: str, /, *arguments: Any, **options: Any) 
 
 def check_port(given: object, port: type, what: str) -> None:
     """Raise `InputError`, naming what is lacking, unless an object has all members of its port."""
-    lacking = [name for name in port_members(port) if not hasattr(given, name)]
+    members = (name for name in vars(port) if not name.startswith("_"))
+    lacking = [name for name in members if not hasattr(given, name)]
     if lacking:
         raise InputError(f"{what} is no {port.__name__.lower()}: it lacks {', '.join(lacking)}.")
-
-
-def port_members(port: type) -> list[str]:
-    """The public members that a port asks for."""
-    return [name for name in vars(port) if not name.startswith("_")]
 
 
 def spec_of(cls: type) -> str:

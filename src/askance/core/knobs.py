@@ -4,16 +4,22 @@ Command-line flags, the listing of `askance methods`, the repr and the cache key
 """
 
 import dataclasses
+import inspect
 import math
 import re
 import types
 from collections.abc import Mapping, Sequence
+from contextlib import suppress
 from typing import Any, ClassVar, Literal, TypeVar, Union, cast, get_args, get_origin, get_type_hints
 
 from askance.core.errors import KnobError, UnknownName, about
 
 T = TypeVar("T")
-_YES, _NO = ("true", "yes", "on", "1"), ("false", "no", "off", "0")
+_TRUE, _FALSE = ("true", "yes", "on", "1"), ("false", "no", "off", "0")
+_WORDS: dict[Any, dict[str, Any]] = {
+    type(None): {"none": None},
+    bool: {**dict.fromkeys(_TRUE, True), **dict.fromkeys(_FALSE, False)},
+}
 
 
 def knob(default: T, help: str, *, at_least: float = -math.inf, at_most: float = math.inf) -> T:
@@ -135,26 +141,33 @@ def describe_type(hint: Any) -> str:
     """The type as a user would write it: ``int``, ``one of a, b``, ``float or none``."""
     if get_origin(hint) is Literal:
         return "one of " + ", ".join(map(str, get_args(hint)))
-    if get_origin(hint) in (Union, types.UnionType):
-        return " or ".join("none" if a is type(None) else describe_type(a) for a in get_args(hint))
+    if len(_choices(hint)) > 1:
+        return " or ".join(map(describe_type, _choices(hint)))
+    if hint is type(None):
+        return "none"
     return "true or false" if hint is bool else str(hint.__name__)
+
+
+def described(docstring: str | None, section: str) -> dict[str, str]:
+    """The entries of a section of a docstring, such as "Args", by name, each as one line: help texts."""
+    told = inspect.cleandoc(docstring or "").partition(f"\n\n{section}:\n")[2].partition("\n\n")[0]
+    entries = re.findall(r"^    (\w+): (.*(?:\n     .*)*)", told, re.MULTILINE)
+    return {name: " ".join(text.split()) for name, text in entries}
 
 
 def _owner(cls: type[Any]) -> str:
     return getattr(cls, "owner", "") or f"method {name_of(cls)}"
 
 
+def _choices(hint: Any) -> tuple[Any, ...]:
+    """The types that a value may have."""
+    return get_args(hint) if get_origin(hint) in (Union, types.UnionType) else (hint,)
+
+
 def _parse(owner: str, name: str, hint: Any, text: str) -> Any:
-    choices = get_args(hint) if get_origin(hint) in (Union, types.UnionType) else (hint,)
-    for choice in choices:
-        if choice is type(None):
-            if text.lower() == "none":
-                return None
-            continue
-        try:
+    for choice in _choices(hint):
+        with suppress(ValueError):
             return _parse_one(choice, text)
-        except ValueError:
-            continue
     raise KnobError(f"knob {name}={text!r} of {owner}: expected {describe_type(hint)}.")
 
 
@@ -162,15 +175,14 @@ def _parse_one(hint: Any, text: str) -> Any:
     if dataclasses.is_dataclass(hint):
         raise ValueError("a record can't be written as one text")
     if get_origin(hint) is Literal:
-        matching = [value for value in get_args(hint) if str(value) == text]
-        if not matching:
-            raise ValueError(text)
-        return matching[0]
-    if hint is bool:
-        if text.lower() not in _YES + _NO:
-            raise ValueError(text)
-        return text.lower() in _YES
-    return hint(text)
+        words = {str(value): value for value in get_args(hint)}
+    elif hint in _WORDS:
+        words, text = _WORDS[hint], text.lower()
+    else:
+        return hint(text)
+    if text not in words:
+        raise ValueError(text)
+    return words[text]
 
 
 def _check(owner: str, field: dataclasses.Field[Any], hint: Any, value: Any) -> None:
@@ -187,10 +199,8 @@ def _check(owner: str, field: dataclasses.Field[Any], hint: Any, value: Any) -> 
 def _fits(hint: Any, value: Any) -> bool:
     if get_origin(hint) is Literal:
         return value in get_args(hint)
-    if get_origin(hint) in (Union, types.UnionType):
-        return any(_fits(choice, value) for choice in get_args(hint))
-    if hint is float:
-        return isinstance(value, int | float) and not isinstance(value, bool)
-    if hint is int:
-        return isinstance(value, int) and not isinstance(value, bool)
-    return isinstance(value, hint)
+    if len(_choices(hint)) > 1:
+        return any(_fits(choice, value) for choice in _choices(hint))
+    if isinstance(value, bool) and hint in (int, float):
+        return False
+    return isinstance(value, int | float if hint is float else hint)

@@ -36,12 +36,10 @@ class Model(Protocol):
     @property
     def fingerprint(self) -> str:
         """What tells its answers from those of any other model; empty where nothing does."""
-        ...
 
     @property
     def precision(self) -> str:
         """What its numbers are computed in, such as "float32"; empty where nobody tells."""
-        ...
 
     @property
     def signals(self) -> frozenset[Signal]: ...
@@ -52,7 +50,6 @@ class Model(Protocol):
     @property
     def counts_exactly(self) -> bool:
         """Whether `count` gives the number of tokens, or only an upper bound of it."""
-        ...
 
     async def generate(self, request: GenerateRequest) -> tuple[Generation, ...]:
         """Write as many continuations of the prompt as are asked for.
@@ -60,33 +57,27 @@ class Model(Protocol):
         Raises:
             PromptTooLong: prompt and `max_tokens` do not fit `context_tokens`.
         """
-        ...
 
     async def score(self, prompt: Prompt, options: Sequence[str]) -> tuple[Scored, ...]:
         """The log-probability of each option directly after `prompt`."""
-        ...
 
     async def attend(self, text: str | TokenIds, *, bos: bool) -> Attention:
         """The last layer's attention over `text` alone, in one forward pass."""
-        ...
 
     def tokenize(self, text: str | Sequence[Span], *, at_start: bool = False) -> TokenIds:
         """Ids of `text` in the middle of a text or, with `at_start`, at the start of one; no BOS, no EOS.
 
         A string is plain text: control tokens are never among its ids. Trusted spans may yield them.
         """
-        ...
 
     def decode(self, ids: TokenIds, *, at_start: bool = False) -> str:
         """The text of `ids` in the middle of a text or, with `at_start`, at the start of one.
 
         The two differ where a tokenizer puts a space in front of a text and takes it off again.
         """
-        ...
 
     def count(self, prompt: Prompt) -> int:
         """The prompt's length in tokens, chat template included; see `counts_exactly`."""
-        ...
 
 
 @runtime_checkable
@@ -95,7 +86,6 @@ class ShowsPieces(Protocol):
 
     def pieces(self, ids: TokenIds) -> tuple[str, ...]:
         """The vocabulary's own strings of `ids`, space markers and byte codes as they are."""
-        ...
 
 
 class Retriever(Protocol):
@@ -106,14 +96,12 @@ class Retriever(Protocol):
     @property
     def fingerprint(self) -> str:
         """What tells its hits from those of any other retriever; empty where nothing does."""
-        ...
 
     async def search(self, query: str, k: int, *, exclude: frozenset[str] = frozenset()) -> tuple[Hit, ...]:
         """At most `k` passages, best first; none for a query without a searchable word.
 
         Passages whose ids are in `exclude` are passed over, as if they were not there.
         """
-        ...
 
 
 class Reranker(Protocol):
@@ -137,12 +125,10 @@ class Encoder(Protocol):
     @property
     def name(self) -> str:
         """Its specification, where it was loaded by one."""
-        ...
 
     @property
     def fingerprint(self) -> str:
         """What tells its vectors from those of any other encoder."""
-        ...
 
     async def embed(self, texts: Sequence[str], kind: TextKind = "text") -> NDArray[np.float32]:
         """Shape [len(texts), dimensions], also for no texts.
@@ -151,7 +137,6 @@ class Encoder(Protocol):
             kind: some encoders read what is searched for, and what is found, otherwise than texts that are
                 compared with each other.
         """
-        ...
 
 
 class Entailment(Protocol):
@@ -162,7 +147,6 @@ class Entailment(Protocol):
 
     async def entails(self, premise: str, claim: str) -> bool:
         """Whether whoever believes `premise` must believe `claim`."""
-        ...
 
 
 @dataclass(frozen=True, slots=True)
@@ -234,7 +218,6 @@ class ChecksModels(Protocol):
         Raises:
             MissingAbility: one lacks what the method, set as it is, asks of it; says what would do.
         """
-        ...
 
 
 class WrappedModel:
@@ -244,6 +227,8 @@ class WrappedModel:
         self._model = model
         self.name, self.precision, self.count = model.name, model.precision, model.count
         self.tokenize, self.decode = model.tokenize, model.decode
+        self.capabilities, self.context_tokens = model.capabilities, model.context_tokens
+        self.counts_exactly = model.counts_exactly
         if isinstance(model, ShowsPieces):
             self.pieces = model.pieces
 
@@ -251,18 +236,6 @@ class WrappedModel:
     def signals(self) -> frozenset[Signal]:
         """What the other gives by now: a server may turn out to refuse a signal while it is asked."""
         return self._model.signals
-
-    @property
-    def capabilities(self) -> frozenset[Capability]:
-        return self._model.capabilities
-
-    @property
-    def context_tokens(self) -> int:
-        return self._model.context_tokens
-
-    @property
-    def counts_exactly(self) -> bool:
-        return self._model.counts_exactly
 
     @property
     def fingerprint(self) -> str:

@@ -25,5 +25,5 @@ def read_toml(path: Path, what: str, error: type[InputError], remedy: str) -> tu
         raise error(f"can't read {what} {path}: {flaw.strerror or flaw}. {remedy}") from flaw
     except UnicodeDecodeError as flaw:
         raise error(f"{what} {path} is not UTF-8: convert it to UTF-8.") from flaw
-    except (tomllib.TOMLDecodeError, RecursionError) as flaw:
+    except (ValueError, RecursionError) as flaw:  # a number may have too many digits
         raise error(f"{what} {path} is not TOML ({flaw}): correct it.") from flaw

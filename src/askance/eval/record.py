@@ -18,7 +18,7 @@ from askance.eval.datasets import Example
 from askance.eval.metrics import Scoring
 from askance.eval.readings import DEFAULT_READING, ReadingName
 from askance.loading import DEFAULT_RETRIEVER
-from askance.runtime.checksum import sealed
+from askance.runtime.durable import sealed
 
 _PACKAGES = ("numpy", "torch", "transformers", "xllamacpp", "tantivy", "sentence-transformers", "httpx2")
 

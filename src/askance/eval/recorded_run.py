@@ -7,7 +7,7 @@
 
 A question is finished once its trace and then its record are on the disk, so that a kill at any moment loses
 no finished question and repeats none. What a killed process leaves behind its last finished question is cut
-off when the run goes on. Settings, records and traces carry checksums (see `runtime.checksum`), which are
+off when the run goes on. Settings, records and traces carry checksums (see `runtime.durable`), which are
 verified whenever a run is gone on with or read.
 """
 
@@ -30,10 +30,16 @@ from askance.core.types import Answer
 from askance.eval.datasets import Example
 from askance.eval.metrics import Scoring
 from askance.eval.record import Record, Settings, continued, differences, differing_field
-from askance.runtime.append_only import AppendOnlyFile
-from askance.runtime.checksum import DamagedLine, checksum, sealed, unsealed, unsealed_lines
-from askance.runtime.durable import write_atomically
-from askance.runtime.lock import locked_folder
+from askance.runtime.durable import (
+    AppendOnlyFile,
+    DamagedLine,
+    checksum,
+    locked_folder,
+    sealed,
+    unsealed,
+    unsealed_lines,
+    write_atomically,
+)
 from askance.runtime.trace_file import parse_trace, trace_text
 
 T = TypeVar("T")

@@ -9,9 +9,8 @@ from contextlib import AbstractContextManager, contextmanager
 from functools import cache
 from pathlib import Path
 
-from askance.core.activity import doing
 from askance.core.errors import ModelSpecError
-from askance.core.notes import note
+from askance.core.notes import doing, note
 from askance.runtime.durable import sync
 
 _READ_ONLY = (errno.EROFS, errno.EACCES, errno.EPERM)

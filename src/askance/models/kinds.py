@@ -10,10 +10,10 @@ from pathlib import Path
 from pkgutil import resolve_name
 from typing import Any
 
-from askance.core.activity import doing
 from askance.core.errors import ModelSpecError, UnknownName
 from askance.core.extensions import check_port, find_with_place, known_names, make_extension
 from askance.core.installing import embedded_line, install_line
+from askance.core.notes import doing
 from askance.core.ports import Encoder, Entailment, Model
 from askance.models.bundled import READER
 from askance.models.openai.options import BOLDEST, OPTION_NAMES

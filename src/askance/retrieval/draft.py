@@ -20,8 +20,7 @@ from askance.retrieval.ledger import Damaged, Ledger
 from askance.retrieval.lexical import ENGINE, Analysis, LexicalWriter, read_opstamp
 from askance.retrieval.store import EncoderNote, Manifest, generation_folder
 from askance.retrieval.vectors import VectorWriter
-from askance.runtime.durable import sync
-from askance.runtime.lock import locked_folder
+from askance.runtime.durable import locked_folder, sync
 
 _GENERATION = re.compile(r"generation-\d{6,}")
 

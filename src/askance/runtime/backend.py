@@ -4,8 +4,18 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Any, Generic, Protocol, TypeVar
 
-S = TypeVar("S")
-B = TypeVar("B")
+
+class Slot(Protocol):
+    """The keys and values of one text.
+
+    Attributes:
+        num_held: how much of the text was there when the slot was opened.
+    """
+
+    num_held: int
+
+
+S = TypeVar("S", bound=Slot)
 
 
 @dataclass(frozen=True, slots=True)
@@ -39,68 +49,46 @@ class Fed:
     attention: Sequence[Any] = ()
 
 
-class Backend(Protocol[S, B]):
-    """Keeps keys and values, and computes.
+class Backend(Protocol[S]):
+    """Keeps keys and values of texts that run, and of earlier ones as long as there is room, and computes.
 
     Attributes:
-        bytes_per_token: of keys and values.
-        num_reserved: tokens that open slots have room for.
-        can_restore: whether blocks can be saved and restored.
-        can_share: whether a slot takes over what it, or another one, holds of an earlier text.
-        can_go_back: whether a feed may start before what the slot holds, and replaces that.
-        max_feeds: of one pass.
+        budget_tokens: the most tokens that there is room for, of texts that run and of earlier ones together.
+        can_share: whether a pass computes several texts, and a slot takes over what is held of another text.
         guessing_tokens: most tokens of what writes in one pass with guesses: up to here, more of them take
-            little more time.
+            little more time. It is 0 where a feed can't start before what its slot holds, or should not.
     """
 
     @property
-    def bytes_per_token(self) -> int: ...
-    @property
-    def num_reserved(self) -> int: ...
-    @property
-    def can_restore(self) -> bool: ...
+    def budget_tokens(self) -> int: ...
     @property
     def can_share(self) -> bool: ...
-    @property
-    def can_go_back(self) -> bool: ...
-    @property
-    def max_feeds(self) -> int: ...
     @property
     def guessing_tokens(self) -> int: ...
 
     def reserved_with(self, num_tokens: int) -> int:
-        """What `num_reserved` would be with one more slot of so many tokens."""
-        ...
+        """How many tokens the open slots would have room for with one more slot of so many tokens."""
 
     def num_known(self, ids: Sequence[int]) -> int:
-        """How much of the beginning `ids` slots hold, to be shared; 0 where they do not share."""
-        ...
+        """How much of the beginning `ids` is held, to be shared; 0 where nothing is shared."""
 
     def open(self, num_tokens: int, ids: Sequence[int] = (), *, attention: bool = False) -> S:
-        """A slot with room for so many tokens; where slots share, with as much of `ids` as is worth it.
+        """A slot with room for so many tokens; where texts share, with as much of `ids` as is worth it.
 
         Args:
             attention: whether attention will be wanted.
-        """
-        ...
 
-    def num_held(self, slot: S) -> int:
-        """How much of its text a slot that was just opened holds."""
-        ...
+        Raises:
+            BaseException: there is no memory for it.
+        """
+
+    def keep(self, slot: S, ids: Sequence[int]) -> None:
+        """Hold the tokens `ids`, which are the first in a slot, for later texts if there is room."""
 
     def close(self, slot: S) -> None: ...
 
-    def give_back(self) -> None:
-        """Let go of the memory that no open slot needs."""
-        ...
-
-    def restore(self, slot: S, blocks: Sequence[tuple[B, int]]) -> None:
-        """Fill the beginning of a slot with so many tokens of each block."""
-        ...
-
-    def save(self, slot: S, start: int, stop: int) -> B:
-        """A copy of the keys and values of some tokens."""
-        ...
+    def forget(self) -> None:
+        """Hold nothing of texts that have ended."""
 
     def forward(self, feeds: Sequence[Feed[S]]) -> Sequence[Fed]:
         """One pass over all feeds, each behind what its own slot holds.
@@ -108,7 +96,6 @@ class Backend(Protocol[S, B]):
         Raises:
             BaseException: the pass broke. If it had several feeds, each is tried again by itself.
         """
-        ...
 
 
 class Request(Protocol):
@@ -134,7 +121,6 @@ class Request(Protocol):
         Args:
             num_reused: how many tokens of the prompt were not computed.
         """
-        ...
 
 
 Over = tuple[Request, BaseException | None]

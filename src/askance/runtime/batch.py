@@ -7,13 +7,13 @@ a `Backend`; what is done with the logits is up to each `Request`.
 from collections import deque
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
+from itertools import chain
 from traceback import clear_frames
 from typing import Generic
 
 from askance.core.errors import ModelFailure
-from askance.runtime.backend import B, Backend, Fed, Feed, Over, Request, S
+from askance.runtime.backend import Backend, Fed, Feed, Over, Request, S
 from askance.runtime.guessing import MOST_TOKENS, Guesser, Memory
-from askance.runtime.kvcache import PrefixCache
 
 PASS_TOKENS = 512
 """Most tokens of prompts in one pass: what writes meanwhile waits for them."""
@@ -26,7 +26,6 @@ class _Running(Generic[S]):
     request: Request
     slot: S
     num_fed: int
-    num_reused: int
     num_prompt: int
     guesser: Guesser | None
 
@@ -39,33 +38,25 @@ class _Running(Generic[S]):
 Turn = tuple[_Running[S], Feed[S]]
 
 
-class Batch(Generic[S, B]):
+class Batch(Generic[S]):
     """All requests that run, and those that wait for room, in the order in which they came.
 
     Args:
-        budget_bytes: for keys and values, of what runs and of what is kept.
+        max_running: requests at a time.
         guesses: whether to guess how texts go on, where the backend can.
 
     Attributes:
-        cache: what is kept.
-        max_running: requests at a time.
-        reuses: whether what was computed for one text serves another that begins alike.
         num_computed: tokens of all passes until now.
         num_missed: those of them that were guessed wrongly.
     """
 
-    def __init__(
-        self, backend: Backend[S, B], budget_bytes: int, max_running: int = 64, *, guesses: bool = True
-    ) -> None:
-        self._backend, self.max_running, self.reuses = backend, max_running, True
-        self._budget_tokens = budget_bytes // backend.bytes_per_token
-        self.cache: PrefixCache[B] = PrefixCache()
+    def __init__(self, backend: Backend[S], max_running: int = 64, *, guesses: bool = True) -> None:
+        self._backend, self._max_running = backend, max_running
         self.num_computed = self.num_missed = 0
-        self._guesses, self._memory = guesses and backend.can_go_back, Memory()
+        self._guessing_tokens, self._memory = backend.guessing_tokens if guesses else 0, Memory()
         self._waiting = deque[Request]()
         self._running: list[_Running[S]] = []
         self._over: list[Over] = []
-        self._make_room(self._budget_tokens)
 
     @property
     def is_idle(self) -> bool:
@@ -74,7 +65,7 @@ class Batch(Generic[S, B]):
 
     def forget(self) -> None:
         """Keep nothing of what was computed until now."""
-        self.cache.clear()
+        self._backend.forget()
         self._memory = Memory()
 
     def put(self, request: Request) -> None:
@@ -89,7 +80,9 @@ class Batch(Generic[S, B]):
         """
         self._drop_abandoned()
         self._admit()
-        for (running, feed), fed in self._computed(self._turns()):
+        turns = self._turns()
+        passes = [turns] if turns and self._backend.can_share else [[turn] for turn in turns]
+        for (running, feed), fed in chain.from_iterable(map(self._passed, passes)):
             self._go_on(running, feed, fed)
         over, self._over = self._over, []
         return over
@@ -106,60 +99,41 @@ class Batch(Generic[S, B]):
 
         One that has no room though nothing else runs can't ever have it.
         """
-        while self._waiting and len(self._running) < self.max_running:
+        while self._waiting and len(self._running) < self._max_running:
             request = self._waiting[0]
-            room = self._budget_tokens - self._backend.reserved_with(request.max_tokens)
             # Logits come from a pass alone, so what they are wanted after is computed in any case.
-            beginning = request.ids[: len(request.ids) - request.num_logits] if self.reuses else []
-            block, num_known = self.cache.find(beginning) if self._keeps else (None, 0)
-            likely = max(num_known, self._backend.num_known(beginning))
-            if self._will_be_known(request, likely) or (room < 0 and self._running):
+            beginning = request.ids[: len(request.ids) - request.num_logits]
+            if self._will_be_known(request, self._backend.num_known(beginning)):
                 return
-            self._waiting.popleft()
-            if room < 0:  # and never will be more
-                self._over.append((request, self._too_long(request)))
-                continue
-            self._make_room(room)
             try:
-                slot = self._backend.open(request.max_tokens, beginning, attention=request.wants_attention)
-            except BaseException as error:  # the memory is not there after all
-                if not (self._running or self.cache.num_tokens):
-                    self._over.append((request, error))
-                    continue
-                block = None  # who holds keys and values keeps their memory
-                self.cache.clear()
-                self._backend.give_back()
-                self._waiting.appendleft(request)
-                return
-            found = [] if block is None else [(block, num_known)]
-            num_known += self._backend.num_held(slot)
-            guesser = Guesser(request.ids, self._memory) if self._guesses else None
-            self._begin(_Running(request, slot, num_known, num_known, len(request.ids), guesser), found)
+                slot = self._opened(request, beginning)
+            except BaseException as error:
+                if self._running:  # one of them will make room
+                    return
+                self._over.append((request, error))
+            else:
+                guesser = Guesser(request.ids, self._memory) if self._guessing_tokens else None
+                self._running.append(_Running(request, slot, slot.num_held, len(request.ids), guesser))
+            self._waiting.popleft()
 
-    def _begin(self, running: _Running[S], found: Sequence[tuple[B, int]]) -> None:
-        self._running.append(running)
-        try:
-            self._backend.restore(running.slot, found)
-        except BaseException as error:  # as in a pass
-            self._end(running, error)
+    def _opened(self, request: Request, beginning: Sequence[int]) -> S:
+        room, budget = self._backend.reserved_with(request.max_tokens), self._backend.budget_tokens
+        if room > budget:
+            raise ModelFailure(
+                f"keys and values of {request.max_tokens:,} tokens do not fit into the memory for {budget:,} "
+                f"that there is (they take the room of {room:,}): use fewer passages (--set passages=N), "
+                "fewer new tokens (--set max_tokens=N) or a smaller model, or free memory before the model "
+                "is loaded."
+            )
+        return self._backend.open(request.max_tokens, beginning, attention=request.wants_attention)
 
     def _will_be_known(self, request: Request, num_known: int) -> bool:
         """Whether a prompt that is being read shares more with this one than is known yet."""
         least = num_known + _WORTH_WAITING
-        is_kept = self._keeps or (self.reuses and self._backend.can_share)
-        if not is_kept or len(request.ids) < least:
+        if not self._backend.can_share or len(request.ids) < least:
             return False
         beginning = request.ids[:least]
         return any(each.is_reading and each.request.ids[:least] == beginning for each in self._running)
-
-    @property
-    def _keeps(self) -> bool:
-        """Whether what was computed goes into the cache."""
-        return self.reuses and self._backend.can_restore
-
-    def _make_room(self, num_tokens: int) -> None:
-        if self._keeps:
-            self.cache.limit(max(0, num_tokens))
 
     def _turns(self) -> list[Turn[S]]:
         left, turns = PASS_TOKENS, []
@@ -175,9 +149,7 @@ class Batch(Generic[S, B]):
     def _most_guessed(self) -> int:
         """How many tokens each text that writes may guess."""
         num_writing = sum(not running.is_reading for running in self._running)
-        if not self._guesses or not num_writing:
-            return 0
-        return max(0, min(MOST_TOKENS, self._backend.guessing_tokens // num_writing - 1))
+        return max(0, min(MOST_TOKENS, self._guessing_tokens // max(1, num_writing) - 1))
 
     def _stop(self, running: _Running[S], left: int) -> int:
         """Up to which token it is computed in the next pass. What logits are wanted after is not divided."""
@@ -197,10 +169,6 @@ class Batch(Generic[S, B]):
         guess = running.guesser.guess(most) if running.guesser is not None else ()
         ids = (*request.ids[start:stop], *guess)
         return Feed(running.slot, start, ids, len(ids), request.wants_attention)
-
-    def _computed(self, turns: Sequence[Turn[S]]) -> Iterable[tuple[Turn[S], Fed]]:
-        for first in range(0, len(turns), self._backend.max_feeds):
-            yield from self._passed(turns[first : first + self._backend.max_feeds])
 
     def _passed(self, turns: Sequence[Turn[S]]) -> Iterable[tuple[Turn[S], Fed]]:
         try:
@@ -224,8 +192,6 @@ class Batch(Generic[S, B]):
     def _go_on(self, running: _Running[S], feed: Feed[S], fed: Fed) -> None:
         try:
             goes_on = self._take(running, feed, fed)
-            if not goes_on:
-                self._keep(running)
         except BaseException as error:  # of its own: the others have nothing to do with it
             self._end(running, error)
             return
@@ -244,39 +210,22 @@ class Batch(Generic[S, B]):
         request, goes_on = running.request, True
         if running.is_reading:
             running.num_fed = running.num_prompt
-            self._keep(running)
-            return request.take(fed, running.num_reused)
+            self._backend.keep(running.slot, request.ids)
+            return request.take(fed, running.slot.num_held)
         for number, logits in enumerate(fed.logits):
             if not goes_on or feed.ids[number] != request.ids[-1]:
                 self.num_missed += len(feed.ids) - number
                 break
             running.num_fed += 1
             one = Fed((logits,), fed.attention[number : number + 1])
-            goes_on = request.take(one, running.num_reused)
+            goes_on = request.take(one, running.slot.num_held)
         if not goes_on and running.guesser is not None:
             running.guesser.end()
         return goes_on
 
-    def _keep(self, running: _Running[S]) -> None:
-        if not self._keeps:
-            return
-        ids = tuple(running.request.ids[: running.num_fed])
-        try:
-            self.cache.add(ids, lambda: self._backend.save(running.slot, 0, len(ids)))
-        except (RuntimeError, MemoryError):  # a copy less is slower, no more: the text itself is there
-            self.cache.clear()
-
     def _end(self, running: _Running[S], error: BaseException | None = None) -> None:
         self._running.remove(running)
+        if error is None:
+            self._backend.keep(running.slot, running.request.ids[: running.num_fed])
         self._backend.close(running.slot)
-        self._make_room(self._budget_tokens - self._backend.num_reserved)
         self._over.append((running.request, error))
-
-    def _too_long(self, request: Request) -> ModelFailure:
-        room = self._backend.reserved_with(request.max_tokens)
-        return ModelFailure(
-            f"keys and values of {request.max_tokens:,} tokens do not fit into the memory for "
-            f"{self._budget_tokens:,} that there is (they take the room of {room:,}): "
-            "use fewer passages (--set passages=N), fewer new tokens (--set max_tokens=N) or a smaller "
-            "model, or free memory before the model is loaded."
-        )

@@ -12,15 +12,14 @@ import sqlite3
 import time
 import weakref
 import zlib
-from collections.abc import Iterator, Sequence
+from collections.abc import Awaitable, Callable, Iterator, Sequence
 from contextlib import contextmanager
-from dataclasses import fields, is_dataclass
+from dataclasses import fields, replace
 from hashlib import blake2b
 from pathlib import Path
-from typing import Any
+from typing import Any, TypeVar, cast
 
 import numpy as np
-from numpy.typing import NDArray
 
 from askance.core.errors import InputError
 from askance.core.ports import Model, Retriever, WrappedModel, WrappedRetriever
@@ -37,7 +36,9 @@ from askance.core.types import (
 )
 from askance.core.version import VERSION
 
-_FORMAT = 2
+T = TypeVar("T")
+
+_FORMAT = 3
 """Raised when what is kept looks otherwise; older answers are then not found any more."""
 _APPLICATION = 0x61736B63
 """Marks the file as ours: "askc" in ASCII."""
@@ -49,6 +50,7 @@ CREATE TABLE IF NOT EXISTS answers_{_FORMAT}
 CREATE INDEX IF NOT EXISTS oldest_{_FORMAT} ON answers_{_FORMAT} (used_at, length(content));
 COMMIT;
 """
+_RECORDS = {kind.__name__: kind for kind in (Attention, Generation, Hit, Passage, Scored, Token)}
 _TOUCH_SECONDS = 600.0
 _PUTS_A_CHECK = 64
 _SHARE_KEPT = 0.9
@@ -84,11 +86,11 @@ class Store:
             if time.time() - row[1] > _TOUCH_SECONDS:
                 touch = f"UPDATE answers_{_FORMAT} SET used_at = ? WHERE id = ?"
                 self._database.execute(touch, (time.time(), id))
-            return json.loads(zlib.decompress(row[0]))
+            return json.loads(zlib.decompress(row[0]), object_hook=_read)
 
     def keep(self, id: bytes, content: Any) -> None:
-        """Keep what `json` can write."""
-        packed = zlib.compress(json.dumps(content).encode(), level=1)
+        """Keep what `json` can write, and records and arrays of numbers in it."""
+        packed = zlib.compress(json.dumps(content, default=_plain).encode(), level=1)
         with self._explained():
             insert = f"INSERT OR REPLACE INTO answers_{_FORMAT} VALUES (?, ?, ?)"
             self._database.execute(insert, (id, packed, time.time()))
@@ -149,33 +151,23 @@ class CachedModel(WrappedModel):
         asked = (request.prompt, request.sampling, request.want, request.until, request.n)
         drawn = request.key if request.sampling.temperature > 0 else ()
         id = id_of("generate", self._whose, *asked, drawn)
-        found = self._store.find(id)
-        if found is not None:
-            generations = tuple(map(_generation, found))
-            if request.watch is not None and generations[0].text:
-                request.watch(generations[0].text)
+        found: list[Generation] | None = self._store.find(id)
+        if found is None:
+            generations = await self._model.generate(request)
+            self._store.keep(id, generations)
             return generations
-        generations = await self._model.generate(request)
-        self._store.keep(id, _plain(generations))
-        return generations
+        if request.watch is not None and found[0].text:
+            request.watch(found[0].text)
+        # All of the prompt was known: nothing had to be computed.
+        return tuple(replace(each, reused_tokens=each.prompt_tokens) for each in found)
 
     async def score(self, prompt: Prompt, options: Sequence[str]) -> tuple[Scored, ...]:
         id = id_of("score", self._whose, prompt, tuple(options))
-        found = self._store.find(id)
-        if found is not None:
-            return tuple(Scored(**each) for each in found)
-        scores = await self._model.score(prompt, options)
-        self._store.keep(id, _plain(scores))
-        return scores
+        return await _kept(self._store, id, lambda: self._model.score(prompt, options))
 
     async def attend(self, text: str | TokenIds, *, bos: bool) -> Attention:
         id = id_of("attend", self._whose, text, bos)
-        found = self._store.find(id)
-        if found is not None:
-            return Attention(tuple(found["ids"]), tuple(found["texts"]), _array(found["weights"]))
-        attention = await self._model.attend(text, bos=bos)
-        self._store.keep(id, _plain(attention))
-        return attention
+        return await _kept(self._store, id, lambda: self._model.attend(text, bos=bos))
 
 
 class CachedRetriever(WrappedRetriever):
@@ -191,12 +183,17 @@ class CachedRetriever(WrappedRetriever):
 
     async def search(self, query: str, k: int, *, exclude: frozenset[str] = frozenset()) -> tuple[Hit, ...]:
         id = id_of("search", self._whose, query, k, sorted(exclude))
-        found = self._store.find(id)
-        if found is not None:
-            return tuple(Hit(Passage(**each["passage"]), each["score"], each["rank"]) for each in found)
-        hits = await self._retriever.search(query, k, exclude=exclude)
-        self._store.keep(id, _plain(hits))
-        return hits
+        return await _kept(self._store, id, lambda: self._retriever.search(query, k, exclude=exclude))
+
+
+async def _kept(store: Store, id: bytes, call: Callable[[], Awaitable[T]]) -> T:
+    """What is kept under an id; if nothing is, what the call gives, which is then kept."""
+    found = store.find(id)
+    if found is not None:
+        return cast(T, _frozen(found))
+    answer = await call()
+    store.keep(id, answer)
+    return answer
 
 
 def _whose(name: str, fingerprint: str) -> str:
@@ -208,29 +205,26 @@ def _whose(name: str, fingerprint: str) -> str:
     return f"askance {VERSION}, {fingerprint}"
 
 
-def _plain(record: Any) -> Any:
-    """A record as plain JSON values, arrays in base 64."""
+def _plain(record: Any) -> dict[str, Any]:
+    """A record, or an array in base 64, as an object of JSON."""
     if isinstance(record, np.ndarray):
         numbers = np.ascontiguousarray(record, dtype="<f4").tobytes()
-        return {"shape": record.shape, "numbers": base64.b64encode(numbers).decode()}
-    if is_dataclass(record):
-        return {field.name: _plain(getattr(record, field.name)) for field in fields(record)}
-    return [*map(_plain, record)] if isinstance(record, list | tuple) else record
+        return {"array": base64.b64encode(numbers).decode(), "shape": record.shape}
+    return {
+        "record": type(record).__name__,
+        **{each.name: getattr(record, each.name) for each in fields(record)},
+    }
 
 
-def _generation(plain: dict[str, Any]) -> Generation:
-    """All of its prompt was known: nothing had to be computed."""
-    tokens, dropped = (tuple(map(_token, plain[name])) for name in ("tokens", "dropped"))
-    known = {"prompt_ids": tuple(plain["prompt_ids"]), "reused_tokens": plain["prompt_tokens"]}
-    return Generation(**{**plain, **known, "tokens": tokens, "dropped": dropped})
+def _read(plain: dict[str, Any]) -> Any:
+    """The record or array that `_plain` made an object of; any other object as it is."""
+    if "array" in plain:
+        numbers = np.frombuffer(base64.b64decode(plain["array"]), dtype="<f4")
+        return numbers.reshape(plain["shape"]).astype(np.float32)
+    kind = _RECORDS.get(plain.pop("record", ""))
+    return plain if kind is None else kind(**{name: _frozen(value) for name, value in plain.items()})
 
 
-def _token(plain: dict[str, Any]) -> Token:
-    pairs = tuple((text, value) for text, value in plain["top"])
-    weights = None if plain["attention"] is None else _array(plain["attention"])
-    return Token(**{**plain, "top": pairs, "probs": tuple(plain["probs"]), "attention": weights})
-
-
-def _array(plain: dict[str, Any]) -> NDArray[np.float32]:
-    numbers = np.frombuffer(base64.b64decode(plain["numbers"]), dtype="<f4")
-    return numbers.reshape(plain["shape"]).astype(np.float32)
+def _frozen(value: Any) -> Any:
+    """Lists as tuples, which all records have."""
+    return tuple(map(_frozen, value)) if isinstance(value, list) else value

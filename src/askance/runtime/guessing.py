@@ -19,36 +19,31 @@ less where it waits for weights to be read from memory."""
 _KEPT_TEXTS = 256
 
 
-class Places:
-    """Where a run of tokens was last followed by another token."""
+class Memory:
+    """Where runs of tokens were last followed by another token, in one text or in several."""
 
     def __init__(self) -> None:
         self._places: dict[tuple[int, ...], tuple[Sequence[int], int]] = {}
+        self._num_texts = 0
 
-    def add(self, ids: Sequence[int], start: int, stop: int) -> None:
+    def read(self, ids: Sequence[int], start: int, stop: int) -> None:
         """Take the tokens of `ids` from `start` to `stop`, each behind those before it."""
         for place in range(max(start, SIZES[-1]), stop):
             for size in SIZES:
                 if size <= place:
                     self._places[tuple(ids[place - size : place])] = (ids, place)
 
+    def add(self, ids: Sequence[int]) -> None:
+        """Take a text that has ended. When there are too many, all are forgotten at once."""
+        if self._num_texts == _KEPT_TEXTS:
+            self._places.clear()
+            self._num_texts = 0
+        self.read(ids, 0, len(ids))
+        self._num_texts += 1
+
     def find(self, run: tuple[int, ...]) -> tuple[Sequence[int], int] | None:
         """A text, and the place in it of what followed."""
         return self._places.get(run)
-
-
-class Memory:
-    """What was written last, of all texts; when there are too many, all are forgotten at once."""
-
-    def __init__(self) -> None:
-        self.places, self._num_texts = Places(), 0
-
-    def add(self, ids: Sequence[int]) -> None:
-        """A text that has ended."""
-        if self._num_texts == _KEPT_TEXTS:
-            self.places, self._num_texts = Places(), 0
-        self.places.add(ids, 0, len(ids))
-        self._num_texts += 1
 
 
 class Guesser:
@@ -60,18 +55,18 @@ class Guesser:
     """
 
     def __init__(self, ids: list[int], memory: Memory) -> None:
-        self._ids, self._memory, self._own = ids, memory, Places()
+        self._ids, self._memory, self._own = ids, memory, Memory()
         self._num_prompt, self._num_known = len(ids), 0
 
     def guess(self, most: int) -> list[int]:
         """What may follow, at most so many tokens; often nothing."""
         if most < 1:
             return []
-        self._own.add(self._ids, self._num_known, len(self._ids))
+        self._own.read(self._ids, self._num_known, len(self._ids))
         self._num_known = len(self._ids)
         for size in SIZES:
             run = tuple(self._ids[-size:])
-            found = self._own.find(run) or self._memory.places.find(run)
+            found = self._own.find(run) or self._memory.find(run)
             if found is not None:
                 return self._following(*found, most)
         return []

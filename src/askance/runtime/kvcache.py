@@ -5,7 +5,7 @@ can go at any time, and nobody has to count who uses it.
 """
 
 from bisect import bisect_left, insort
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
 from typing import Generic, TypeVar
 
 from askance.core.types import TokenIds
@@ -41,17 +41,17 @@ class PrefixCache(Generic[B]):
         block = self._blocks[found] = self._blocks.pop(found)
         return block, count
 
-    def add(self, ids: TokenIds, save: Callable[[], B]) -> None:
-        """Keep what `save` gives for a text, in the place of texts that it begins with.
+    def add(self, ids: TokenIds, block: B) -> None:
+        """Keep a text, in the place of texts that it begins with.
 
-        Nothing is saved of a text that is longer than all may be, or that another one begins with.
+        A text that is longer than all may be, or that another one begins with, is not kept.
         """
         if not ids or len(ids) > self.max_tokens or self.find(ids)[1] == len(ids):
             return
         for begun in [each for each in self._blocks if each == ids[: len(each)]]:
             self.drop(begun)
         self._shrink(self.max_tokens - len(ids))
-        self._blocks[ids] = save()
+        self._blocks[ids] = block
         self.num_tokens += len(ids)
         insort(self._in_order, ids)
 

@@ -5,7 +5,7 @@ from collections.abc import Awaitable, Callable, Sequence
 from dataclasses import dataclass, replace
 from typing import TypeVar
 
-from askance.core.errors import InputError, ModelUnavailable
+from askance.core.errors import ModelUnavailable
 from askance.core.notes import note
 from askance.core.ports import Model, WrappedModel
 from askance.core.types import Attention, GenerateRequest, Generation, Prompt, Scored, TokenIds
@@ -19,7 +19,7 @@ class Patience:
     """How often, and how long between.
 
     Attributes:
-        attempts: the first one included.
+        attempts: 1 or more, the first one included.
         first_seconds: before the second one; each further wait is twice as long.
         most_seconds: of one wait, also where a server asks for more.
     """
@@ -27,10 +27,6 @@ class Patience:
     attempts: int = 4
     first_seconds: float = 1.0
     most_seconds: float = 30.0
-
-    def __post_init__(self) -> None:
-        if self.attempts < 1:
-            raise InputError(f"attempts={self.attempts}: give 1 or more.")
 
     def wait_seconds(self, attempt: int, asked_for: float | None) -> float:
         """Before the attempt after this one, counted from 1."""

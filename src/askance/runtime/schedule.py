@@ -11,9 +11,8 @@ import os
 import threading
 from collections.abc import Callable, Sequence
 from contextlib import suppress
-from functools import partial
 from queue import Empty, SimpleQueue
-from typing import Any, TypeVar, cast
+from typing import Any, TypeVar
 
 from askance.runtime.backend import Request
 from askance.runtime.batch import Batch
@@ -21,36 +20,8 @@ from askance.runtime.batch import Batch
 T = TypeVar("T")
 
 
-class _Order:
-    """What somebody waits for: sequences to be computed beside others, or work to be done between passes."""
-
-    def __init__(self, requests: Sequence[Request], work: Callable[[], Any] | None) -> None:
-        self.requests, self.work, self.num_left = requests, work, len(requests)
-        self._loop = asyncio.get_running_loop()
-        self.future: asyncio.Future[Any] = self._loop.create_future()
-
-    def end(self, result: Any = None, error: BaseException | None = None) -> None:
-        """Tell who waits, from the thread that computes; the first time counts."""
-        tell(self._loop, partial(self._set, result, error))
-
-    def abandon(self) -> None:
-        """Nobody waits any more, or nothing can come of it."""
-        self.work = None
-        for request in self.requests:
-            request.is_abandoned = True
-
-    def _set(self, result: Any, error: BaseException | None) -> None:
-        if self.future.done():
-            return
-        if error is None:
-            self.future.set_result(result)
-        elif isinstance(error, StopIteration):  # which a future does not take
-            self.future.set_exception(RuntimeError(repr(error)))
-        else:
-            self.future.set_exception(error)
-
-
-_Orders = dict[Request, _Order]
+_Orders = dict[Request, asyncio.Future[None]]
+"""What is to be computed, each with the future of who waits for it."""
 
 
 class _Worker:
@@ -61,14 +32,14 @@ class _Worker:
 
     def begin(self) -> None:
         """With nothing. In the child of a fork, too: it has neither the thread nor who waits for it."""
-        self._asked = SimpleQueue[tuple[Batch[Any, Any], _Order] | None]()
+        self._asked = SimpleQueue[tuple[Batch[Any], Callable[[_Orders], None]] | None]()
         self._thread: threading.Thread | None = None
         self._lock = threading.Lock()
         self._is_left = False
         self._told = dict[asyncio.AbstractEventLoop, list[Callable[[], None]]]()
 
-    def put(self, batch: Batch[Any, Any], order: _Order) -> None:
-        """Bring an order, in its turn.
+    def put(self, batch: Batch[Any], begin: Callable[[_Orders], None]) -> None:
+        """Have `begin` called in its turn, with what is being computed in a batch.
 
         Raises:
             RuntimeError: the process is ending.
@@ -79,7 +50,7 @@ class _Worker:
             if self._thread is None:
                 self._thread = threading.Thread(target=self._serve, name="askance", daemon=True)
                 self._thread.start()
-            self._asked.put((batch, order))
+            self._asked.put((batch, begin))
 
     def leave(self) -> None:
         """Let it end its pass: a thread that is cut off inside torch takes the process down with it."""
@@ -95,13 +66,13 @@ class _Worker:
 
     def _serve(self) -> None:
         """The thread. Of batches that have nothing to do it knows nothing, so that they can go."""
-        at_work = dict[Batch[Any, Any], _Orders]()
+        at_work = dict[Batch[Any], _Orders]()
         while not self._is_left:
             self._go_on(at_work)
         self._send()
 
-    def _go_on(self, at_work: dict[Batch[Any, Any], _Orders]) -> None:
-        """Take an order; where there is none, compute a pass of each batch."""
+    def _go_on(self, at_work: dict[Batch[Any], _Orders]) -> None:
+        """Begin what was asked for; where there is nothing, compute a pass of each batch."""
         self._send()
         try:
             found = self._asked.get(block=not at_work)
@@ -112,8 +83,8 @@ class _Worker:
                     del at_work[batch]
             return
         if found is not None:  # all that has come takes part in the next pass
-            batch, order = found
-            _begin(batch, order, at_work.setdefault(batch, {}))
+            batch, begin = found
+            begin(at_work.setdefault(batch, {}))
 
     def _send(self) -> None:
         """Tell event loops, in order, what there is to tell.
@@ -132,39 +103,36 @@ def _schedule_all(loop: asyncio.AbstractEventLoop, calls: Sequence[Callable[[], 
         loop.call_soon(call)
 
 
-def _begin(batch: Batch[Any, Any], order: _Order, orders: _Orders) -> None:
-    for request in order.requests:
-        orders[request] = order
-        batch.put(request)
-    work = order.work
-    if work is not None:
-        try:
-            order.end(work())
-        except BaseException as error:  # raised again where the work is awaited
-            order.end(error=error)
-
-
-def _step(batch: Batch[Any, Any], orders: _Orders) -> bool:
+def _step(batch: Batch[Any], orders: _Orders) -> bool:
     """Compute a pass, and tell whose sequences are over. Whether there is nothing more to do."""
     try:
         over = batch.step()
     except BaseException as error:  # a fault of ours: nobody must wait for ever
-        for each in orders.values():
-            each.end(error=error)
-            each.abandon()
+        for request, future in orders.items():
+            request.is_abandoned = True
+            _settle(future, error=error)
         orders.clear()
         return batch.is_idle
     for request, stopped in over:
-        order = orders.pop(request, None)
-        if order is None:  # it had a part in such a fault
-            continue
-        order.num_left -= 1
-        if stopped is not None:
-            order.end(error=stopped)
-            order.abandon()
-        elif not order.num_left:
-            order.end()
+        if request in orders:  # it may have had a part in such a fault
+            _settle(orders.pop(request), error=stopped)
     return batch.is_idle
+
+
+def _settle(future: asyncio.Future[Any], result: Any = None, error: BaseException | None = None) -> None:
+    """Tell who waits, from the thread that computes; the first time counts."""
+
+    def settle() -> None:
+        if future.done():
+            return
+        if error is None:
+            future.set_result(result)
+        elif isinstance(error, StopIteration):  # which a future does not take
+            future.set_exception(RuntimeError(repr(error)))
+        else:
+            future.set_exception(error)
+
+    tell(future.get_loop(), settle)
 
 
 _worker = _Worker()
@@ -177,7 +145,7 @@ if hasattr(os, "register_at_fork"):
 class Scheduler:
     """Has computed what coroutines of any event loop bring, in the order in which they bring it."""
 
-    def __init__(self, batch: Batch[Any, Any]) -> None:
+    def __init__(self, batch: Batch[Any]) -> None:
         self._batch = batch
 
     async def compute(self, requests: Sequence[Request]) -> None:
@@ -186,16 +154,32 @@ class Scheduler:
         Raises:
             Exception: what stopped the first of them that was stopped; the others are abandoned.
         """
-        if requests:
-            await self._wait(_Order(requests, None))
+        loop = asyncio.get_running_loop()
+        futures: _Orders = {request: loop.create_future() for request in requests}
+
+        def begin(orders: _Orders) -> None:
+            orders.update(futures)
+            for request in futures:
+                self._batch.put(request)
+
+        _worker.put(self._batch, begin)
+        try:
+            await asyncio.gather(*futures.values())
+        finally:
+            for request in requests:
+                request.is_abandoned = True
 
     async def alone(self, work: Callable[[], T]) -> T:
         """Do something else with the model, between two passes. Raises what it raises."""
-        return cast(T, await self._wait(_Order((), work)))
+        future: asyncio.Future[T] = asyncio.get_running_loop().create_future()
 
-    async def _wait(self, order: _Order) -> Any:
-        _worker.put(self._batch, order)
-        try:
-            return await order.future
-        finally:
-            order.abandon()
+        def begin(orders: _Orders) -> None:
+            if future.cancelled():
+                return
+            try:
+                _settle(future, work())
+            except BaseException as error:  # raised again where the work is awaited
+                _settle(future, error=error)
+
+        _worker.put(self._batch, begin)
+        return await future

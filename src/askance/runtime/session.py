@@ -11,9 +11,8 @@ from dataclasses import dataclass, replace
 from functools import partial
 from typing import ClassVar
 
-from askance.core.errors import AskanceError, LimitReached, ModelFailure, RetrieverFailure
+from askance.core.errors import AskanceError, LimitReached, ModelFailure, RetrieverFailure, machine_failure
 from askance.core.knobs import Knobs, knob
-from askance.core.machine import machine_failure
 from askance.core.notes import noted
 from askance.core.panics import INTERRUPTIONS
 from askance.core.ports import Model, Retriever, WrappedModel, WrappedRetriever

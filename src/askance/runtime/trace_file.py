@@ -15,8 +15,7 @@ from askance.core.errors import InputError, TraceFileError
 from askance.core.strict_json import json_line
 from askance.core.trace import EVENT_TYPES, SCHEMA_VERSION, AnyEvent, Trace
 from askance.core.version import VERSION
-from askance.runtime.checksum import sealed, unsealed
-from askance.runtime.durable import write_atomically
+from askance.runtime.durable import sealed, unsealed, write_atomically
 
 _TYPES = {event_type.type: event_type for event_type in EVENT_TYPES}
 _HEADER = re.compile(r'\{("checksum": "[0-9a-f]{16}", )?"type": "header"')

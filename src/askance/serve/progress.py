@@ -10,7 +10,7 @@ from rich.console import Console
 from rich.progress import BarColumn, Progress, SpinnerColumn, Task, TextColumn, TimeElapsedColumn
 from rich.text import Text
 
-from askance.core.activity import Advance
+from askance.core.notes import Advance
 from askance.serve.console import tell
 from askance.text.printable import printable
 

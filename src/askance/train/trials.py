@@ -54,7 +54,7 @@ class Trials:
         """Answer every question with the knob at `value`; a failure is noted, and the others go on."""
         turned: dict[str, Any] = {self.knob: value}
         method: Any = self.engine.method
-        engine = self.engine.asking(replace(method, **turned))
+        engine = replace(self.engine, method=replace(method, **turned))
         attempts = [_Attempt(question) for question in self.questions]
         done = 0
         async with aclosing(many(attempts, lambda each: _ask(engine, each), self.in_flight)) as finishing:

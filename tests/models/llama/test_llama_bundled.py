@@ -15,8 +15,8 @@ from tests.models.tiny import save_adapter, save_tiny_gguf
 from tests.models.tiny_gguf import as_stored, gguf_name, save_gguf, tiny_llama
 from tests.tolerances import near, tolerance
 
-from askance.core.activity import shown_by
 from askance.core.errors import KnobError, ModelSpecError
+from askance.core.notes import shown_by
 from askance.core.types import GenerateRequest, Raw, Sampling, Span, Want
 from askance.models import bundled as module
 from askance.models.hf import HfModel

@@ -290,7 +290,7 @@ def test_no_memory_for_more_streams(fresh, monkeypatch):
 
 
 def test_streams_stay_within_the_memory(fresh):
-    num_bytes = fresh()._streams.bytes_per_token
+    num_bytes = fresh()._weights.bytes_per_token
     model, calls = fresh(memory_bytes=1024 * num_bytes), [(ids_of(number, 300),) for number in range(4)]
     check_same(run(together(model, *calls)), alone(fresh, *calls))
     assert room(model) == (2, 512)

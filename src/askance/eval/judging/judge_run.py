@@ -22,10 +22,7 @@ from askance.core.types import Answer
 from askance.eval.compare import MeanInterval, mean_interval
 from askance.eval.record import Record
 from askance.eval.recorded_run import RecordedRun, refusals_told, sealed_lines, validated
-from askance.runtime.append_only import AppendOnlyFile
-from askance.runtime.checksum import sealed
-from askance.runtime.durable import write_atomically
-from askance.runtime.lock import locked_folder
+from askance.runtime.durable import AppendOnlyFile, locked_folder, sealed, write_atomically
 from askance.runtime.many import many
 
 Kind = Literal["citations", "facts"]

@@ -116,10 +116,12 @@ class Slot:
 
     Attributes:
         num_tokens: that there may be.
+        num_held: how much of the text was there when it came.
         places: of its tokens in the pool; None where the module keeps its keys and values in `cache`.
     """
 
     num_tokens: int
+    num_held: int = 0
     places: Places | None = None
     cache: Any = None
 

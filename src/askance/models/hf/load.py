@@ -12,8 +12,7 @@ from safetensors import SafetensorError
 from transformers import AutoConfig, AutoModelForCausalLM, AutoTokenizer
 from transformers.models.auto.modeling_auto import MODEL_FOR_CAUSAL_LM_MAPPING_NAMES
 
-from askance.core.errors import KnobError, MachineFailure, MissingExtra, ModelSpecError
-from askance.core.machine import is_memory
+from askance.core.errors import KnobError, MachineFailure, MissingExtra, ModelSpecError, is_memory
 from askance.core.panics import panics_as
 from askance.models.hf.model import HfModel
 from askance.models.hf.noise import first_line, quiet, reading_gguf

@@ -39,9 +39,10 @@ class HfModel(LocalModel):
         self, module: Any, tokenizer: Any, *, name: str, memory_bytes: int | None = None, guesses: bool = True
     ) -> None:
         self._network = Network(module, name)
-        memory = memory_bytes or _free_bytes(self._network.device)
-        batch: Batch[Any, Any] = Batch(self._network, memory, guesses=guesses)
-        hidden = _NO_ATTENTION if self._network.attention_layer is None else ""
+        memory, network = memory_bytes or _free_bytes(self._network.device), self._network
+        network.budget_tokens = memory // network.bytes_per_token
+        batch: Batch[Any] = Batch(network, guesses=guesses)
+        hidden = _NO_ATTENTION if network.attention_layer is None else ""
         context_tokens = context_tokens_of(module.config.get_text_config(), tokenizer)
         super().__init__(context_tokens, encoding_of(tokenizer, module, name), batch, hidden)
         self.precision = str(module.dtype).removeprefix("torch.")

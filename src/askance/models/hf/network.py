@@ -2,6 +2,7 @@
 
 import inspect
 from collections.abc import Mapping, Sequence
+from contextlib import suppress
 from dataclasses import dataclass
 from itertools import chain, groupby, pairwise
 from typing import Any
@@ -16,6 +17,7 @@ from askance.core.types import Sampling
 from askance.models.hf.attention import ATTENTION_NAME, Group, Pass, Places, Pool, Slot, passing
 from askance.models.local.decode import LEAST_LOGPROB
 from askance.runtime.backend import Fed, Feed
+from askance.runtime.kvcache import PrefixCache
 
 _TOLERANCE, _COARSE_TOLERANCE = 1e-3, 0.1
 """How far logits of a pass may be from the module's own, as a share of the greatest: more than rounding."""
@@ -41,8 +43,7 @@ class Network:
         ModelSpecError: a model without a key-value cache.
     """
 
-    can_share = False
-    guessing_tokens = 16
+    budget_tokens = 0
 
     def __init__(self, module: Any, name: str, *, together: bool = True) -> None:
         self.module = module
@@ -50,10 +51,10 @@ class Network:
         self._keeps_logits = "logits_to_keep" in inspect.signature(module.forward).parameters
         windows, self.bytes_per_token = self._probe(name)
         self.attention_layer = max((layer for layer in windows if layer is not None), default=None)
-        self.num_reserved, self._pool = 0, Pool(self.device)
-        self.can_restore = together
-        self.can_restore = self.can_go_back = together and self._gives_the_same(windows)
-        self.max_feeds = 1_000_000 if self.can_restore else 1
+        self.num_reserved, self._pool, self._cache = 0, Pool(self.device), PrefixCache[Places]()
+        self.can_share = together
+        self.can_share = together and self._gives_the_same(windows)
+        self.guessing_tokens = 16 if self.can_share else 0
         # The pool of the trial goes: what is made in inference mode can't be changed outside it.
         self.num_reserved, self._pool = 0, Pool(self.device)
 
@@ -61,34 +62,47 @@ class Network:
         return self.num_reserved + num_tokens
 
     def num_known(self, ids: Sequence[int]) -> int:
-        return 0
+        return self._cache.find(ids)[1] if self.can_share else 0
 
     def open(self, num_tokens: int, ids: Sequence[int] = (), *, attention: bool = False) -> Slot:
-        slot = Slot(num_tokens, self._pool.take(num_tokens) if self.can_restore else None)
+        slot = None
+        with suppress(RuntimeError, MemoryError):
+            slot = self._opened(num_tokens, ids)
+        if slot is None:  # the memory is not there after all, so what is held goes
+            self.forget()
+            slot = self._opened(num_tokens, ())
         self.num_reserved += num_tokens
         return slot
 
-    def num_held(self, slot: Slot) -> int:
-        return 0
+    def _opened(self, num_tokens: int, ids: Sequence[int]) -> Slot:
+        if not self.can_share:
+            return Slot(num_tokens)
+        block, num_held = self._cache.find(ids)
+        self._limit(self.num_reserved + num_tokens)
+        places = self._pool.take(num_tokens)
+        if block is not None:
+            places = places.behind([(block, num_held)])
+        return Slot(num_tokens, num_held, places)
+
+    def _limit(self, num_reserved: int) -> None:
+        self._cache.limit(max(0, self.budget_tokens - num_reserved))
+
+    def keep(self, slot: Slot, ids: Sequence[int]) -> None:
+        if slot.places is not None:
+            self._cache.add(tuple(ids), slot.places.part(0, len(ids)))
 
     def close(self, slot: Slot) -> None:
         self.num_reserved -= slot.num_tokens
         slot.places = slot.cache = None
+        self._limit(self.num_reserved)
 
-    def give_back(self) -> None:
+    def forget(self) -> None:
+        self._cache.clear()
         self._pool.give_back()
-
-    def restore(self, slot: Slot, blocks: Sequence[tuple[Places, int]]) -> None:
-        if blocks and slot.places is not None:
-            slot.places = slot.places.behind(blocks)
-
-    def save(self, slot: Slot, start: int, stop: int) -> Places:
-        assert slot.places is not None
-        return slot.places.part(start, stop)
 
     @torch.inference_mode()
     def forward(self, feeds: Sequence[Feed[Slot]]) -> list[Fed]:
-        return self._together(feeds) if self.can_restore else [self._alone(feed) for feed in feeds]
+        return self._together(feeds) if self.can_share else [self._alone(feed) for feed in feeds]
 
     @torch.inference_mode()
     def attend(self, ids: Sequence[int]) -> NDArray[np.float32]:

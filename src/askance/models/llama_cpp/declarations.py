@@ -24,15 +24,15 @@ LogCallback = ctypes.CFUNCTYPE(None, c_int, c_char_p, c_void_p)
 AbortCallback = ctypes.CFUNCTYPE(None, c_char_p)
 
 
-def _fields(*declared: tuple[Any, ...]) -> list[tuple[str, Any]]:
-    """The fields of a structure, declared as in C: a type, and the names that have it."""
+def _each(*declared: tuple[Any, ...]) -> list[tuple[str, Any]]:
+    """Names with what is declared of them, as in C: a type or another value, and all names that have it."""
     return [(name, kind) for kind, *names in declared for name in names]
 
 
 class ModelSettings(ctypes.Structure):
     """`llama_model_params`."""
 
-    _fields_ = _fields(
+    _fields_ = _each(
         (c_void_p, "devices", "tensor_buft_overrides"),
         (c_int32, "n_gpu_layers"),
         (c_int, "split_mode", "load_mode", "lazy_mode"),
@@ -46,7 +46,7 @@ class ModelSettings(ctypes.Structure):
 class ContextSettings(ctypes.Structure):
     """`llama_context_params`."""
 
-    _fields_ = _fields(
+    _fields_ = _each(
         (c_uint, "n_ctx", "n_batch", "n_ubatch", "n_seq_max", "n_rs_seq"),
         (c_uint, "n_outputs_max", "n_outputs_max_per_seq"),
         (c_int32, "n_threads", "n_threads_batch"),
@@ -69,7 +69,7 @@ class ContextSettings(ctypes.Structure):
 class Batch(ctypes.Structure):
     """`llama_batch`: the tokens of one pass."""
 
-    _fields_ = _fields(
+    _fields_ = _each(
         (c_int32, "n_tokens"),
         (POINTER(c_int32), "token"),
         (POINTER(c_float), "embd"),
@@ -85,37 +85,20 @@ class TensorHead(ctypes.Structure):
     _fields_ = (("type", c_int), ("buffer", c_void_p), ("extents", c_int64 * 4), ("strides", c_size_t * 4))
 
 
-MODEL_DEFAULTS = {
-    "n_gpu_layers": -1,
-    "split_mode": 1,
-    "load_mode": -1,
-    "lazy_mode": 1,
-    "use_extra_bufts": True,
-}
-CONTEXT_DEFAULTS = {
-    "n_ctx": 512,
-    "n_batch": 2048,
-    "n_ubatch": 512,
-    "n_seq_max": 1,
-    "n_outputs_max_per_seq": 1,
-    "n_threads": 4,
-    "n_threads_batch": 4,
-    "rope_scaling_type": -1,
-    "pooling_type": -1,
-    "attention_type": -1,
-    "flash_attn_type": -1,
-    "yarn_ext_factor": -1,
-    "yarn_attn_factor": -1,
-    "yarn_beta_fast": -1,
-    "yarn_beta_slow": -1,
-    "defrag_thold": -1,
-    "type_k": 1,
-    "type_v": 1,
-    "offload_kqv": True,
-    "no_perf": True,
-    "op_offload": True,
-    "swa_full": True,
-}
+MODEL_DEFAULTS: Mapping[str, int] = dict(
+    _each((-1, "n_gpu_layers", "load_mode"), (1, "split_mode", "lazy_mode"), (True, "use_extra_bufts"))
+)
+CONTEXT_DEFAULTS: Mapping[str, int] = dict(
+    _each(
+        (512, "n_ctx", "n_ubatch"),
+        (2048, "n_batch"),
+        (1, "n_seq_max", "n_outputs_max_per_seq", "type_k", "type_v"),
+        (4, "n_threads", "n_threads_batch"),
+        (-1, "rope_scaling_type", "pooling_type", "attention_type", "flash_attn_type"),
+        (-1, "yarn_ext_factor", "yarn_attn_factor", "yarn_beta_fast", "yarn_beta_slow", "defrag_thold"),
+        (True, "offload_kqv", "no_perf", "op_offload", "swa_full"),
+    )
+)
 """Default values that the library fills in and that are not 0: a field that has moved shows another one's."""
 
 FUNCTIONS: Mapping[str, tuple[Any, tuple[Any, ...]]] = {

@@ -4,7 +4,7 @@ from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
-from gguf import GGUFReader, ReaderTensor
+from gguf import GGUFReader, GGUFWriter, ReaderTensor
 
 from askance.core.errors import ModelSpecError
 from askance.models.llama_cpp.weights import check_is_gguf
@@ -63,3 +63,10 @@ class GgufFile:
 def shape_of(tensor: ReaderTensor) -> tuple[int, ...]:
     """The shape of a tensor in numpy's order, of numbers and not of bytes."""
     return tuple(int(extent) for extent in reversed(tensor.shape))
+
+
+def write_out(writer: GGUFWriter) -> None:
+    """Write the file of all that a writer was given."""
+    writer.write_header_to_file()
+    writer.write_kv_data_to_file()
+    writer.write_tensors_to_file()

@@ -37,26 +37,10 @@ _LIBRARIES = {
     "llama-cpp-python": ("llama_cpp", "lib/*"),
 }
 """The module of each package, and where its libraries lie in it."""
-_FLAGS = {
-    "sse3": "pni",
-    "ssse3": "ssse3",
-    "avx": "avx",
-    "avx2": "avx2",
-    "fma": "fma",
-    "f16c": "f16c",
-    "bmi2": "bmi2",
-    "avx_vnni": "avx_vnni",
-    "avx512": "avx512f",
-    "avx512_vbmi": "avx512vbmi",
-    "avx512_vnni": "avx512_vnni",
-    "avx512_bf16": "avx512_bf16",
-    "amx_int8": "amx_int8",
-    "dotprod": "asimddp",
-    "fp16_va": "asimdhp",
-    "matmul_int8": "i8mm",
-    "sve": "sve",
-    "sme": "sme",
-}
+_ALIKE = ("ssse3", "avx", "avx2", "fma", "f16c", "bmi2", "avx_vnni", "avx512_vnni", "avx512_bf16", "amx_int8")
+_FLAGS = {name: name for name in (*_ALIKE, "sve", "sme")}
+_FLAGS |= {"sse3": "pni", "avx512": "avx512f", "avx512_vbmi": "avx512vbmi"}
+_FLAGS |= {"dotprod": "asimddp", "fp16_va": "asimdhp", "matmul_int8": "i8mm"}
 """Sets of instructions that a library may have been compiled for: their names in its functions
 `ggml_cpu_has_…`, and those in /proc/cpuinfo."""
 
@@ -169,18 +153,14 @@ def _sparing_waits() -> Iterator[None]:
     token. libgomp reads the number of rounds when it is loaded; afterwards the environment is as before.
     Where the user has set how threads wait, that holds.
     """
-    name = "GOMP_SPINCOUNT"
-    if name in os.environ or "OMP_WAIT_POLICY" in os.environ:
-        yield
-        return
-    os.environ[name] = _ROUNDS
+    is_set = "GOMP_SPINCOUNT" in os.environ or "OMP_WAIT_POLICY" in os.environ
+    if not is_set:
+        os.environ["GOMP_SPINCOUNT"] = "2000"
     try:
         yield
     finally:
-        os.environ.pop(name, None)
-
-
-_ROUNDS = "2000"
+        if not is_set:
+            os.environ.pop("GOMP_SPINCOUNT", None)
 
 
 SOURCE, llama = load()

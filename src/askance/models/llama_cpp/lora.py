@@ -14,7 +14,7 @@ from numpy.typing import NDArray
 from safetensors import SafetensorError, deserialize
 
 from askance.core.errors import ModelSpecError
-from askance.models.llama_cpp.gguf_file import GgufFile, shape_of
+from askance.models.llama_cpp.gguf_file import GgufFile, shape_of, write_out
 from askance.models.local.model_files import CONFIG, WEIGHTS
 
 _NAME = re.compile(r"base_model\.model\.(?P<part>.+)\.lora_(?P<half>[AB])\.weight")
@@ -88,9 +88,7 @@ def write_lora(folder: Path, base: Path, target: Path) -> None:
         for name, halves in lora.parts.items():
             for half, numbers in halves.items():
                 writer.add_tensor(f"{name}.lora_{half}", np.ascontiguousarray(numbers))
-        writer.write_header_to_file()
-        writer.write_kv_data_to_file()
-        writer.write_tensors_to_file()
+        write_out(writer)
     finally:
         writer.close()
 

@@ -55,9 +55,7 @@ class LlamaModel(LocalModel):
         longest = -(-weights.context_tokens // PADDING) * PADDING
         budget = max(PADDING, min(budget, MOST_RUNNING * longest + KEPT_TOKENS))
         self._streams = Streams(weights, budget, longest, flash=not reads_attention)
-        # Llama.cpp computes several tokens a little otherwise than one: numbers would depend on guesses.
-        num_bytes = budget * weights.bytes_per_token
-        batch: Batch[Any, Any] = Batch(self._streams, num_bytes, MOST_RUNNING, guesses=False)
+        batch: Batch[Any] = Batch(self._streams, MOST_RUNNING)
         tokenizer = GgufTokenizer(weights)
         vocabulary = Vocabulary(tokenizer, name, end_ids=tokenizer.end_ids, size=weights.num_tokens)
         hidden = _SHOWS_NONE if reads_attention else "it is loaded with attention=0"
@@ -72,11 +70,6 @@ class LlamaModel(LocalModel):
         computed_by = (SOURCE, "plain" if self._reads_attention else "flash")
         kind = "gpu" if llama.llama_supports_gpu_offload() else "cpu"
         return ", ".join((*map(_digest, files), *computed_by, kind))
-
-    async def forget(self) -> None:
-        """See `LocalModel.forget`."""
-        await super().forget()
-        await self._scheduler.alone(self._streams.forget)
 
     def _attended(self, ids: TokenIds) -> NDArray[np.float32]:
         if self._attending is None or len(ids) > self._attending_tokens:

@@ -5,17 +5,15 @@ tenths of the speed that it has with Q8_0. An adapter beside the weights costs t
 matrix and each token; in the weights it costs nothing.
 """
 
-from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
 
 import gguf
-import numpy as np
 from gguf import GGMLQuantizationType, GGUFWriter, LlamaFileType, ReaderTensor
 from numpy.typing import NDArray
 
-from askance.core.activity import doing
-from askance.models.llama_cpp.gguf_file import GgufFile, shape_of
+from askance.core.notes import doing
+from askance.models.llama_cpp.gguf_file import GgufFile, write_out
 from askance.models.llama_cpp.lora import Lora, read_lora
 
 _EMBEDDINGS = ("token_embd.weight", "output.weight")
@@ -29,7 +27,7 @@ def pack(
     matrices: str,
     embeddings: str = "",
 ) -> None:
-    """Write the model in the file `source` with other weights, one tensor after the other.
+    """Write the model in the file `source` with other weights.
 
     Args:
         adapter: a folder with an adapter of peft, which is added to the weights.
@@ -44,31 +42,19 @@ def pack(
     """
     base = GgufFile(source)
     lora = None if adapter is None else read_lora(adapter, base)
-    types = {
-        name: _type_of(tensor, embeddings if name in _EMBEDDINGS else matrices)
-        for name, tensor in base.tensors.items()
-    }
     writer = GGUFWriter(target, base.architecture)
     try:
         for name, value, kind, items in base.entries():
             writer.add_key_value(name, value, kind, items)
         writer.add_file_type(LlamaFileType["ALL_F32" if matrices == "F32" else f"MOSTLY_{matrices}"])
-        _write_tensors(writer, base, types, lora)
+        with doing("quantising tensors", total=len(base.tensors)) as advance:
+            for name, tensor in base.tensors.items():
+                kind = _type_of(tensor, embeddings if name in _EMBEDDINGS else matrices)
+                writer.add_tensor(name, _converted(tensor, kind, lora), raw_dtype=kind)
+                advance(1)
+        write_out(writer)
     finally:
         writer.close()
-
-
-def _write_tensors(
-    writer: GGUFWriter, base: GgufFile, types: Mapping[str, GGMLQuantizationType], lora: Lora | None
-) -> None:
-    sizes = [_add_info(writer, tensor, types[name]) for name, tensor in base.tensors.items()]
-    writer.write_header_to_file()
-    writer.write_kv_data_to_file()
-    writer.write_ti_data_to_file()
-    with doing("quantising tensors", total=sum(sizes)) as advance:
-        for (name, tensor), size in zip(base.tensors.items(), sizes, strict=True):
-            writer.write_tensor_data(_converted(tensor, types[name], lora))
-            advance(size)
 
 
 def _type_of(tensor: ReaderTensor, wanted: str) -> GGMLQuantizationType:
@@ -78,14 +64,6 @@ def _type_of(tensor: ReaderTensor, wanted: str) -> GGMLQuantizationType:
     kind = GGMLQuantizationType[wanted]
     block, _ = gguf.GGML_QUANT_SIZES[kind]
     return kind if tensor.shape[0] % block == 0 else GGMLQuantizationType.F32
-
-
-def _add_info(writer: GGUFWriter, tensor: ReaderTensor, kind: GGMLQuantizationType) -> int:
-    """Announce a tensor to the writer; gives its size in bytes."""
-    block, block_bytes = gguf.GGML_QUANT_SIZES[kind]
-    size: int = int(tensor.n_elements) // block * block_bytes
-    writer.add_tensor_info(tensor.name, shape_of(tensor), np.dtype(np.float32), size, kind)
-    return size
 
 
 def _converted(tensor: ReaderTensor, kind: GGMLQuantizationType, lora: Lora | None) -> NDArray[Any]:

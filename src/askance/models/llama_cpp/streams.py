@@ -22,7 +22,6 @@ from askance.models.llama_cpp.context import PADDING, PASS_TOKENS, Context, Stat
 from askance.models.llama_cpp.signals import Row
 from askance.models.llama_cpp.weights import Weights
 from askance.runtime.backend import Fed, Feed
-from askance.runtime.guessing import MOST_TOKENS
 from askance.runtime.kvcache import PrefixCache, num_shared
 
 MOST_RUNNING = 8
@@ -33,6 +32,8 @@ _STEP = 2 * PADDING
 """Streams grow by a multiple of so many tokens, so that not every slightly longer text moves them."""
 _WORTH_SAVING = 16
 """Shorter parts of prompts are neither saved nor restored: they are read in about the same time."""
+_TOGETHER = 4
+"""Parts of texts are computed in one pass if they have no more tokens each."""
 _READ_TOKENS = 128
 """The tokens of a prompt that are read in one pass, where attention keeps its weights: those of a longer one
 do not fit into the processor's cache."""
@@ -79,35 +80,27 @@ class Streams:
         flash: whether attention is computed in the way that keeps no weights.
     """
 
-    can_restore = False
-    guessing_tokens = MOST_TOKENS + 1
+    # Llama.cpp computes several tokens a little otherwise than one: numbers would depend on guesses.
+    guessing_tokens = 0
 
     def __init__(self, weights: Weights, budget_tokens: int, longest: int, *, flash: bool = False) -> None:
-        self._weights, self._budget_tokens, self._flash = weights, budget_tokens, flash
+        self._weights, self.budget_tokens, self._flash = weights, budget_tokens, flash
         self._longest, self._watches = _padded(longest), False
-        self.bytes_per_token, self.can_share = weights.bytes_per_token, weights.can_go_back
-        self.can_go_back = weights.can_go_back
         # Where nothing can be taken back, a pass that broke can't be tried again text by text.
-        self.max_feeds = MOST_RUNNING if weights.can_go_back else 1
+        self.can_share = weights.can_go_back
         self._size, self._streams, self._clock = 0, list[Stream](), count(1)
         self._context: Context | None = None
         self._can_save = self._can_move = weights.can_be_saved
         self._has_kept_waiting = False
         self._cache: PrefixCache[Saved] = PrefixCache()
 
-    @property
-    def num_reserved(self) -> int:
-        return self._size * sum(stream.is_open for stream in self._streams)
-
     def reserved_with(self, num_tokens: int) -> int:
         num_open = sum(stream.is_open for stream in self._streams)
         return (num_open + 1) * self._size_for(num_tokens)
 
     def num_known(self, ids: Sequence[int]) -> int:
-        if not (self.can_share and self._streams):
-            return 0
-        _, num_saved = self._cache.find(_shareable(ids))
-        return max(num_saved, *(_num_held(stream, ids) for stream in self._streams))
+        held, _, num_saved = self._known(ids)
+        return max((num_saved, *held))
 
     def open(self, num_tokens: int, ids: Sequence[int] = (), *, attention: bool = False) -> Stream:
         self._watches |= attention
@@ -120,36 +113,26 @@ class Streams:
         stream.is_open, stream.num_held, stream.num_beginning = True, len(stream.ids), len(ids)
         return stream
 
-    def num_held(self, slot: Stream) -> int:
-        return slot.num_held
+    def keep(self, slot: Stream, ids: Sequence[int]) -> None:
+        """Do nothing: a stream holds its text until another one takes it."""
 
     def close(self, slot: Stream) -> None:
         slot.is_open, slot.used_at = False, next(self._clock)
 
-    def give_back(self) -> None:
-        """Do nothing: the context keeps its size for the sake of the prefixes that its streams hold."""
-
-    def restore(self, slot: Stream, blocks: Sequence[tuple[None, int]]) -> None:
-        assert not blocks
-
-    def save(self, slot: Stream, start: int, stop: int) -> None:
-        raise AssertionError("nothing is saved of what can't be restored (can_restore)")
-
     def forget(self) -> None:
-        """Hold nothing of texts that have ended."""
         self._cache.clear()
         for stream in self._streams:
             if not stream.is_open:
                 self._cut(stream, 0)
 
     def forward(self, feeds: Sequence[Feed[Stream]]) -> list[Fed]:
-        if self.can_go_back:
+        if self.can_share:
             feeds = [_of_several(feed) if _is_reading(feed) else feed for feed in feeds]
         found = dict[int, Fed]()
         for group in _groups(feeds):
-            for number, fed in zip(group, self._together([feeds[number] for number in group]), strict=True):
-                found[number] = fed
-        return [found[number] for number in range(len(feeds))]
+            for feed, fed in zip(group, self._together(group), strict=True):
+                found[feed.slot.number] = fed
+        return [found[feed.slot.number] for feed in feeds]
 
     def _together(self, feeds: Sequence[Feed[Stream]]) -> list[Fed]:
         """One pass over feeds of the same length in neighbouring streams; one long feed takes several."""
@@ -212,7 +195,7 @@ class Streams:
         """The room that each stream needs if a text of so many tokens is to have one."""
         if num_tokens <= self._size:
             return self._size
-        most = min(self._longest, self._budget_tokens // PADDING * PADDING)
+        most = min(self._longest, self.budget_tokens // PADDING * PADDING)
         return max(_padded(num_tokens), min(-(-num_tokens // _STEP) * _STEP, most))
 
     def _make(self, size: int, num_needed: int) -> None:
@@ -225,15 +208,15 @@ class Streams:
         """
         at_work = [stream for stream in self._streams if stream.is_open]
         if not self._can_move and any(stream.ids for stream in at_work):
-            self._has_kept_waiting = self.can_go_back  # others are computed one after the other in any case
+            self._has_kept_waiting = self.can_share  # others are computed one after the other in any case
             raise RuntimeError("texts that run can't be moved: the new one waits for them to end")
         num_streams = num_needed
         if num_needed > len(self._streams) > 0:
             num_streams = max(num_needed, min(2 * len(self._streams), MOST_RUNNING))
-        num_streams = min(num_streams, self._budget_tokens // size)
+        num_streams = min(num_streams, self.budget_tokens // size)
         made = Context(self._weights, num_streams, size, watches=self._watches, flash=self._flash)
         self._move(at_work, made)
-        self._cache.limit(min(KEPT_TOKENS, self._budget_tokens - made.num_streams * size))
+        self._cache.limit(min(KEPT_TOKENS, self.budget_tokens - made.num_streams * size))
         for stream in sorted(self._streams, key=lambda each: each.used_at):
             if not stream.is_open:
                 self._save(stream, 0)
@@ -269,26 +252,32 @@ class Streams:
         free = [stream for stream in self._streams if not stream.is_open]
         nearest = min(map(distance, free))
         near = [stream for stream in free if distance(stream) == nearest]
-        if not self.can_share:
-            target = min(near, key=lambda each: each.used_at)
-            self._cut(target, 0)
-            return target
-        target = max(near, key=lambda each: (_num_held(each, ids), -each.used_at))
-        num_held = _num_held(target, ids)
-        found, num_found = self._best_saved(ids, num_held + _WORTH_SAVING)
-        self._save(target, num_held if found is None else 0)
-        if found is not None:
-            num_held = num_found if self._is_restored(*found, target) else 0
+        held, saved, num_saved = self._known(ids)
+        target = max(near, key=lambda each: (held[each.number], -each.used_at))
+        source = max(self._streams, key=lambda each: held[each.number])
+        num_held = held[target.number]
+        least = num_held + _WORTH_SAVING
+        if held[source.number] > num_saved:
+            num_saved = held[source.number]
+            saved = self._saved(source) if num_saved >= least else None
+        if saved is None or num_saved < least:
+            self._save(target, num_held)
+        else:
+            self._save(target, 0)
+            num_held = num_saved if self._is_restored(*saved, target) else 0
         self._cut(target, num_held)
         return target
 
-    def _best_saved(self, ids: Sequence[int], at_least: int) -> tuple[Saved | None, int]:
-        """What a stream or the prefix cache holds of a prefix; nothing if it is less than `at_least`."""
-        source = max(self._streams, key=lambda each: _num_held(each, ids))
-        num_held, (saved, num_saved) = _num_held(source, ids), self._cache.find(_shareable(ids))
-        if num_held > num_saved:
-            saved, num_saved = (self._saved(source) if num_held >= at_least else None), num_held
-        return (saved, num_saved) if num_saved >= at_least else (None, 0)
+    def _known(self, ids: Sequence[int]) -> tuple[list[int], Saved | None, int]:
+        """How much of a prefix each stream holds, what the prefix cache has of it, and how much that is.
+
+        One token is left to be read together with the last. Only what was read as a prompt is shared.
+        """
+        if not self.can_share:
+            return [0] * len(self._streams), None, 0
+        prefix = ids[: max(0, len(ids) - 1)]
+        held = [num_shared(stream.ids[: stream.num_read], prefix) for stream in self._streams]
+        return held, *self._cache.find(prefix)
 
     def _save(self, stream: Stream, num_staying: int) -> None:
         """Put the prompt of a text that has ended into the prefix cache.
@@ -303,7 +292,7 @@ class Streams:
             self._cut(stream, num_read)
             saved = self._saved(stream)
             if saved is not None:
-                self._cache.add(saved[0], lambda: saved)
+                self._cache.add(saved[0], saved)
 
     def _saved(self, stream: Stream) -> Saved | None:
         """What a stream holds; None where that can't be copied, which is slower and no more than that."""
@@ -327,25 +316,20 @@ class Streams:
         return True
 
 
-def _groups(feeds: Sequence[Feed[Stream]]) -> Iterator[list[int]]:
-    """Group the numbers of feeds that are computed in one pass: equally long, in neighbouring streams."""
-    group = list[int]()
-    for number in sorted(range(len(feeds)), key=lambda each: (len(feeds[each].ids), feeds[each].slot.number)):
-        if group and not _go_together(feeds, group, number):
+def _groups(feeds: Sequence[Feed[Stream]]) -> Iterator[list[Feed[Stream]]]:
+    """Group feeds that are computed in one pass: few tokens each, equally many, in neighbouring streams."""
+    group = list[Feed[Stream]]()
+    for feed in sorted(feeds, key=lambda each: (len(each.ids), each.slot.number)):
+        if group and not _go_together(group[-1], feed):
             yield group
             group = []
-        group.append(number)
-    if group:
-        yield group
+        group.append(feed)
+    yield group
 
 
-def _go_together(feeds: Sequence[Feed[Stream]], group: Sequence[int], number: int) -> bool:
-    last, this = feeds[group[-1]], feeds[number]
-    return (
-        len(this.ids) == len(last.ids) <= MOST_TOKENS + 1
-        and this.slot.number == last.slot.number + 1
-        and (len(group) + 1) * len(this.ids) <= PASS_TOKENS
-    )
+def _go_together(last: Feed[Stream], this: Feed[Stream]) -> bool:
+    is_next = this.slot.number == last.slot.number + 1
+    return is_next and len(this.ids) == len(last.ids) <= _TOGETHER
 
 
 def _is_reading(feed: Feed[Stream]) -> bool:
@@ -370,13 +354,3 @@ def _attention(feed: Feed[Stream], weights: NDArray[np.float32] | None) -> list[
 
 def _padded(num_tokens: int) -> int:
     return -(-num_tokens // PADDING) * PADDING
-
-
-def _shareable(ids: Sequence[int]) -> Sequence[int]:
-    """The part of a prefix that may be held: one token is left to be read together with the last."""
-    return ids[: max(0, len(ids) - 1)]
-
-
-def _num_held(stream: Stream, ids: Sequence[int]) -> int:
-    """How many tokens of a prefix a stream holds, read as a prompt."""
-    return num_shared(stream.ids[: stream.num_read], _shareable(ids))

@@ -62,7 +62,7 @@ class LocalModel(ABC):
     precision: str
 
     def __init__(
-        self, context_tokens: int, encoding: Encoding, batch: Batch[Any, Any], why_no_attention: str
+        self, context_tokens: int, encoding: Encoding, batch: Batch[Any], why_no_attention: str
     ) -> None:
         self.name, self.context_tokens = encoding.vocabulary.name, context_tokens
         self.why_no_attention = why_no_attention

@@ -9,9 +9,8 @@ from contextlib import suppress
 from dataclasses import replace
 from hashlib import blake2b
 
-from askance.core.activity import doing
 from askance.core.errors import InputError, ModelSpecError
-from askance.core.notes import note
+from askance.core.notes import doing, note
 from askance.models.bundled import cache_folder
 from askance.models.openai.connection import Connection, wait_for
 from askance.models.openai.failures import SHAPE

@@ -12,8 +12,7 @@ from torch import Tensor
 
 from askance.core.errors import InputError
 from askance.core.strict_json import json_line
-from askance.runtime.durable import sync, write_atomically
-from askance.runtime.lock import locked_folder
+from askance.runtime.durable import locked_folder, sync, write_atomically
 
 _STATE, _SETTINGS, _LOCK = "checkpoint.pt", "settings.json", "lock"
 
