@@ -8,9 +8,9 @@ from hypothesis import strategies as st
 
 from askance.ask import ask
 from askance.core.ports import Run
+from askance.core.token_ledger import NoRoom
 from askance.core.trace import Generated, ScoredOptions, Trace
 from askance.core.types import Hit, Passage
-from askance.methods.budget import NoRoom
 from askance.methods.prompts import Wording
 from askance.methods.selfrag.method import Selfrag
 from askance.methods.selfrag.segments import Path, Segment

@@ -6,9 +6,9 @@ from dataclasses import dataclass, replace
 from askance.core.errors import BudgetTooSmall
 from askance.core.knobs import Knobs, knob, name_of
 from askance.core.ports import Method, Retriever, Run, WrappedRetriever
+from askance.core.token_ledger import ChargedModel, NoRoom, TokenLedger
 from askance.core.trace import Trace
 from askance.core.types import Answer, Hit, Question
-from askance.methods.budget import Account, AllowedModel, NoRoom
 from askance.methods.finishing import as_answer
 from askance.methods.plain_trace import PlainTrace, num_written, settled
 
@@ -33,7 +33,7 @@ async def answer_within(method: Method, question: Question, run: Run) -> Answer:
 
     What it tells meanwhile is without the markers that the model writes, unless the method `keeps_markers`.
 
-    A call that does not fit is not made. A method that can do with less asks beforehand (`budget.has_room`);
+    A call that does not fit is not made. A method that can do with less asks beforehand (`has_room`);
     of any other, what it has committed until then is the answer, and the trace says so.
 
     Raises:
@@ -50,14 +50,13 @@ async def answer_within(method: Method, question: Question, run: Run) -> Answer:
 
 
 async def _within(method: Method, l_max: int, question: Question, run: Run) -> Answer:
-    account = Account(l_max)
-    allowance, retriever = account.share(1), NotedRetriever(run.retriever, run.trace)
-    models = {role: AllowedModel(model, allowance) for role, model in run.models.items()}
+    ledger, retriever = TokenLedger(l_max), NotedRetriever(run.retriever, run.trace)
+    models = {role: ChargedModel(model, ledger) for role, model in run.models.items()}
     try:
         answer = await method.answer(question, replace(run, models=models, retriever=retriever))
     except NoRoom as why:
         answer = _so_far(method, l_max, question, run, retriever.shown, why)
-    run.trace.decide("budget", "spent", str(account), numbers=account.numbers)
+    run.trace.decide("budget", "spent", str(ledger), numbers=ledger.numbers)
     return answer
 
 

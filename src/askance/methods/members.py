@@ -8,9 +8,9 @@ from typing import Any, Protocol, Self, cast, runtime_checkable
 from askance.core.errors import KnobError, UnknownName
 from askance.core.knobs import changed_knobs, name_of
 from askance.core.ports import ChecksModels, Method, Model, Needs, Run
+from askance.core.token_ledger import ChargedModel, TokenLedger
 from askance.core.types import Answer, Question, Role
 from askance.methods.bounded import answer_within
-from askance.methods.budget import Allowance, AllowedModel
 
 Named = tuple[tuple[str, Method], ...]
 
@@ -126,13 +126,15 @@ def _held(method: Any, settings: Mapping[str, Any]) -> tuple[str, HoldsMethods] 
     return next(held, None)
 
 
-async def answer_of(name: str, method: Method, question: Question, run: Run, allowance: Allowance) -> Answer:
+async def answer_of(
+    name: str, method: Method, question: Question, run: Run, allowance: TokenLedger
+) -> Answer:
     """What a member answers within `allowance`, of which it knows if it can keep an L_max.
 
     Raises:
         BudgetTooSmall, NoRoom: there is no room for an answer.
     """
-    models = {role: AllowedModel(model, allowance, scope=(name,)) for role, model in run.models.items()}
+    models = {role: ChargedModel(model, allowance, scope=(name,)) for role, model in run.models.items()}
     return await answer_within(_within(method, allowance.left), question, replace(run, models=models))
 
 

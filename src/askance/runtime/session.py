@@ -17,6 +17,7 @@ from askance.core.machine import machine_failure
 from askance.core.notes import noted
 from askance.core.panics import INTERRUPTIONS
 from askance.core.ports import Model, Retriever, WrappedModel, WrappedRetriever
+from askance.core.token_ledger import TokenLedger
 from askance.core.trace import Attended, Failed, Generated, Noted, ScoredOptions, Searched, Trace, TracedToken
 from askance.core.types import (
     Attention,
@@ -55,20 +56,14 @@ class Session:
         scope: goes in front of the keys of calls, such as (seed, question id).
 
     Attributes:
-        num_tokens: used until now, where tokens are limited. What a call may write counts from its beginning,
-            so that calls made side by side do not spend the same tokens.
-        num_calls: made until now.
+        ledger: of calls and, where tokens are limited, of tokens. What a call may write is lent to it, so that
+            calls made side by side do not spend the same tokens.
     """
 
     def __init__(self, trace: Trace, scope: Key = (), budget: Budget = Budget()) -> None:
         self.trace, self.scope, self.budget = trace, scope, budget
-        self.num_tokens = self.num_calls = 0
+        self.ledger = TokenLedger(budget.tokens)
         self._began: float | None = None
-
-    @property
-    def tokens_left(self) -> int | None:
-        """None where there is no limit."""
-        return None if self.budget.tokens is None else self.budget.tokens - self.num_tokens
 
     @asynccontextmanager
     async def call(
@@ -111,27 +106,29 @@ class Session:
         Raises:
             LimitReached: none.
         """
-        room = max_tokens if self.tokens_left is None else min(max_tokens, self.tokens_left // n)
+        left = self.ledger.left
+        room = max_tokens if left is None else min(max_tokens, left // n)
         if room < 1:
             raise LimitReached(f"a question has {self.budget.tokens:,} tokens: none is left to write with.")
         return room
 
     def _begin(self, num_tokens: int) -> None:
         self._began = time.monotonic() if self._began is None else self._began
-        budget = self.budget
+        budget, ledger = self.budget, self.ledger
         if self._is_over:
             raise self._late()
-        if budget.calls is not None and self.num_calls >= budget.calls:
+        if budget.calls is not None and ledger.num_calls >= budget.calls:
             raise LimitReached(
                 f"a question has {budget.calls} calls, and all are made: allow more (--budget calls=N)."
             )
-        if self.tokens_left is not None and num_tokens >= self.tokens_left:
+        if not ledger.fits(num_tokens + 1):  # and one to write
+            num_used = ledger.num_spent + ledger.set_aside
             raise LimitReached(
-                f"a question has {budget.tokens:,} tokens, {self.num_tokens:,} are used, and the next prompt "
+                f"a question has {budget.tokens:,} tokens, {num_used:,} are used, and the next prompt "
                 f"has {num_tokens:,}: allow more (--budget tokens=N)."
             )
-        self.num_calls += 1
-        self.num_tokens += num_tokens
+        ledger.num_calls += 1
+        ledger.spend(num_tokens)
 
     @property
     def _seconds_left(self) -> float | None:
@@ -166,14 +163,13 @@ class SessionModel(WrappedModel):
         async with session.call(place, ModelFailure, lambda: n * self._num_tokens(request.prompt)):
             room = session.room(sampling.max_tokens, n)
             limited, key = replace(sampling, max_tokens=room), (*session.scope, *request.key)
-            session.num_tokens += n * room
+            lent = session.ledger.lend(n * room)
             try:
-                generations = await self._model.generate(
-                    replace(request, sampling=limited, key=key, watch=watch)
-                )
+                asked = replace(request, sampling=limited, key=key, watch=watch)
+                generations = await self._model.generate(asked)
+                lent.spend(sum(generation.generated_tokens for generation in generations))
             finally:
-                session.num_tokens -= n * room
-            session.num_tokens += sum(generation.generated_tokens for generation in generations)
+                lent.close()
             if room < sampling.max_tokens and any(each.finish == "length" for each in generations):
                 raise LimitReached(f"a question has {session.budget.tokens:,} tokens, and all are used.")
         if watch is not None and watch.error is not None:

@@ -6,6 +6,7 @@ from dataclasses import dataclass, field, replace
 
 from askance.core.errors import AskanceError, BudgetTooSmall, LimitReached, ModelSpecError
 from askance.core.ports import Run
+from askance.core.token_ledger import NoRoom, TokenLedger, has_room, most_that_fit
 from askance.core.types import GenerateRequest, Hit, Prompt, Sampling
 from askance.methods.airrag.choosing import jcd_scores
 from askance.methods.airrag.knobs import AirragKnobs
@@ -13,7 +14,6 @@ from askance.methods.airrag.prompts import Prompts, is_refusal, parse_final, par
 from askance.methods.airrag.reward import Judge
 from askance.methods.airrag.state import DA, QT, RA, SA, SAY, State
 from askance.methods.airrag.wording import REFUSAL
-from askance.methods.budget import Allowance, NoRoom, has_room, most_that_fit
 from askance.methods.members import answer_of
 from askance.methods.plain_trace import quotable
 from askance.methods.searching import num_in_room, search_as_fits, search_for
@@ -46,9 +46,9 @@ class Acting:
     airrag: AirragKnobs
     prompts: Prompts
     run: Run
-    allowance: Allowance
+    allowance: TokenLedger
     judge: Judge | None = None
-    judging: Allowance | None = None
+    judging: TokenLedger | None = None
     memory: Memory = field(default_factory=dict)
 
     async def draw(self, state: State, node: str, action: str) -> list[Outcome[State]] | None:

@@ -5,6 +5,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass, field
 
 from askance.core.ports import Model, Run
+from askance.core.token_ledger import ChargedModel, TokenLedger
 from askance.core.types import Question
 from askance.methods.airrag import choosing
 from askance.methods.airrag.acting import Acting, Memory
@@ -14,7 +15,6 @@ from askance.methods.airrag.knobs import AirragKnobs
 from askance.methods.airrag.prompts import Prompts
 from askance.methods.airrag.reward import Judge
 from askance.methods.airrag.state import DA, QT, RA, SA, SAY, State
-from askance.methods.budget import Account, Allowance, AllowedModel
 from askance.tree.abreast import abreast, in_turn
 from askance.tree.mcts import Node, Outcome, Rules, Settings, Tree, search
 
@@ -29,21 +29,21 @@ class Searching:
     airrag: AirragKnobs
     question: Question
     run: Run
-    account: Account = field(init=False)
+    account: TokenLedger = field(init=False)
     judge: Judge | None = None
     num_verifying: int = 0
-    _judging: Allowance | None = None
+    _judging: TokenLedger | None = None
     _beside: Acting | None = None
     _rollouts: dict[int, Acting] = field(default_factory=dict)
     _memory: Memory = field(default_factory=dict)
 
     def __post_init__(self) -> None:
         airrag, models = self.airrag, self.run.models
-        self.account = Account(airrag.l_max)
+        self.account = TokenLedger(airrag.l_max)
         if airrag.is_judged:
             self.judge = Judge(self._prompts(models.get("reward", self.run.model)))
             if airrag.reward == "consistency" and not airrag.count_verifier:
-                self._judging = Account(None).share(1)
+                self._judging = TokenLedger()
 
     async def tree(self) -> Tree[State]:
         """The search, and beside it a direct answer."""
@@ -103,10 +103,10 @@ class Searching:
     async def choose(self, endings: Sequence[Ending]) -> Chosen:
         """The verifier's choice, for which it may read what was kept for it."""
         airrag = self.airrag
-        allowance = (self.account if airrag.count_verifier else Account(None)).share(1)
-        prompts = self._prompts(AllowedModel(self.run.model, allowance))
+        allowance = self.account.share(1) if airrag.count_verifier else TokenLedger()
+        prompts = self._prompts(ChargedModel(self.run.model, allowance))
         chosen = await choosing.choose(airrag.verifier, endings, prompts, airrag.summary_tokens, self.run)
-        self.num_verifying = allowance.num_input
+        self.num_verifying = allowance.num_spent
         return chosen
 
     def show_spending(self, tree: Tree[State]) -> None:
@@ -122,8 +122,8 @@ class Searching:
     def _prompts(self, model: Model) -> Prompts:
         return Prompts(model, self.question, self.airrag.prompts, self.airrag.num_examples)
 
-    def _acting(self, allowance: Allowance, *, is_judged: bool = True) -> Acting:
-        prompts = self._prompts(AllowedModel(self.run.model, allowance))
+    def _acting(self, allowance: TokenLedger, *, is_judged: bool = True) -> Acting:
+        prompts = self._prompts(ChargedModel(self.run.model, allowance))
         judge = self.judge if is_judged else None
         return Acting(self.airrag, prompts, self.run, allowance, judge, self._judging, dict(self._memory))
 
@@ -202,7 +202,7 @@ class Searching:
         return choosing.num_kept_for_choosing(self._prompts(self.run.model), num_candidates, airrag.l_max)
 
     def _for_direct_answer(self) -> int:
-        acting = self._acting(Allowance(self.account, 0))
+        acting = self._acting(TokenLedger(0))
         return self.run.model.count(acting.prompts.da()) + acting.for_judging(State())
 
     def _judged(self, state: State) -> float:

@@ -9,6 +9,7 @@ from dataclasses import dataclass, replace
 from typing import Protocol, TypeVar
 
 from askance.core.ports import Model, Run
+from askance.core.token_ledger import most_that_fit
 from askance.core.types import (
     GenerateRequest,
     Hit,
@@ -21,7 +22,6 @@ from askance.core.types import (
     Want,
     untrusted,
 )
-from askance.methods.budget import most_that_fit
 from askance.methods.labels import label_shares
 from askance.methods.selfrag.prompts import LABELS, judgement_prompt
 from askance.methods.selfrag.tokens import (

@@ -7,9 +7,9 @@ from typing import Any, ClassVar, Literal
 from askance.core.errors import MissingAbility
 from askance.core.knobs import SearchKnob, knob
 from askance.core.ports import Model, Needs, Run
+from askance.core.token_ledger import NoRoom
 from askance.core.types import Answer, Question, Role, Signal, Span
 from askance.methods.bounded import Bounded
-from askance.methods.budget import NoRoom
 from askance.methods.finishing import checked
 from askance.methods.prompts import OWN, Layout, Wording, layout_needs
 from askance.methods.selfrag import tasks

@@ -6,6 +6,7 @@ from dataclasses import dataclass, field, replace
 from typing import Literal
 
 from askance.core.ports import Model
+from askance.core.token_ledger import NoRoom
 from askance.core.types import (
     GenerateRequest,
     Generation,
@@ -19,7 +20,6 @@ from askance.core.types import (
     Token,
     TokenIds,
 )
-from askance.methods.budget import NoRoom
 from askance.methods.selfrag.judging import fitting, passage_parts
 from askance.methods.selfrag.segments import Action, Path, Segment
 from askance.methods.selfrag.tokens import (

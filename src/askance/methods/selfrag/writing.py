@@ -7,8 +7,8 @@ from dataclasses import dataclass, field, replace
 from typing import Any
 
 from askance.core.ports import Run
+from askance.core.token_ledger import NoRoom
 from askance.core.types import GenerateRequest, Hit, Key, Passage, Prompt, Question, Sampling, Until, Want
-from askance.methods.budget import NoRoom
 from askance.methods.prompts import STOPS, Layout, Wording, answer_prompt
 from askance.methods.selfrag.judging import ReflectionScorer, fitting
 from askance.methods.selfrag.segments import Action, Path, Segment
