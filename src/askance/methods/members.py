@@ -134,8 +134,8 @@ async def answer_of(
     Raises:
         BudgetTooSmall, NoRoom: there is no room for an answer.
     """
-    models = {role: ChargedModel(model, allowance, scope=(name,)) for role, model in run.models.items()}
-    return await answer_within(_within(method, allowance.left), question, replace(run, models=models))
+    models = {role: ChargedModel(model, ledger, scope=(name,)) for role, model in run.models.items()}
+    return await answer_within(_within(method, ledger.left), question, replace(run, models=models))
 
 
 def _within(method: Method, l_max: int | None) -> Method:

@@ -56,8 +56,8 @@ class Session:
         scope: goes in front of the keys of calls, such as (seed, question id).
 
     Attributes:
-        ledger: of calls and, where tokens are limited, of tokens. What a call may write is lent to it, so that
-            calls made side by side do not spend the same tokens.
+        ledger: of calls and, where tokens are limited, of tokens. What a call may write is lent to it, so
+            that calls made side by side do not spend the same tokens.
     """
 
     def __init__(self, trace: Trace, scope: Key = (), budget: Budget = Budget()) -> None:
