@@ -126,10 +126,8 @@ def _held(method: Any, settings: Mapping[str, Any]) -> tuple[str, HoldsMethods] 
     return next(held, None)
 
 
-async def answer_of(
-    name: str, method: Method, question: Question, run: Run, allowance: TokenLedger
-) -> Answer:
-    """What a member answers within `allowance`, of which it knows if it can keep an L_max.
+async def answer_of(name: str, method: Method, question: Question, run: Run, ledger: TokenLedger) -> Answer:
+    """What a member answers within a ledger, of which it knows if it can keep an L_max.
 
     Raises:
         BudgetTooSmall, NoRoom: there is no room for an answer.

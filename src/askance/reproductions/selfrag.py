@@ -12,7 +12,7 @@ from askance.core.errors import MissingAbility
 from askance.core.knobs import SearchKnob, knob
 from askance.core.ports import Model, Needs, Run
 from askance.core.types import Answer, Citation, Generation, Hit, Part, Question, Role, Signal
-from askance.methods.selfrag.method import SelfragKnobs
+from askance.methods.selfrag.knobs import SelfragKnobs
 from askance.methods.selfrag.tasks import named_option, options_of
 from askance.methods.selfrag.tokens import (
     SEARCH,

@@ -14,7 +14,6 @@ The paper gives the score of a segment and "return the best sequence"; the rest 
 import asyncio
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
-from typing import Literal
 
 from askance.core.types import Hit, Key
 from askance.methods.selfrag.segments import START, Action, Path, Segment, show
@@ -23,23 +22,15 @@ from askance.methods.selfrag.tokens import likeliest, without_tokens
 from askance.tree.beam import Rules, beam_search
 
 
-@dataclass(kw_only=True)
+@dataclass
 class LongForm(Form):
-    """How the answer to one question grows.
+    """The answer to one question grows."""
 
-    Attributes:
-        retrieval: whether each segment that searches does so anew.
-        width: answers that are gone on with.
-        path_power: the sum of the scores of n segments is divided by n to this power.
-    """
-
-    retrieval: Literal["dynamic", "static"]
-    width: int
-    path_power: float
     _static: asyncio.Task[tuple[Hit, ...]] | None = None
 
-    async def answer(self, max_segments: int) -> Path:
-        """The best path of the beam, finished or not."""
+    async def answer(self) -> tuple[Path, str]:
+        """The best path of the beam, finished or not; no option is found here."""
+        knobs = self.knobs
         rules = Rules(
             grow=self._grow,
             score=self._score,
@@ -48,22 +39,22 @@ class LongForm(Form):
             is_settled=lambda path: all(segment.is_judged for segment in path.segments),
             settle=self._settle,
             drop=self._drop,
-            together=self.writer.together,
+            together=knobs.together,
         )
         finished, beam = await beam_search(
-            await self.begin(), rules, width=self.width, max_steps=max_segments
+            await self.begin(), rules, width=knobs.beam_width, max_steps=knobs.max_segments
         )
-        return await self._best([*finished, *beam])
+        return await self._best([*finished, *beam]), ""
 
     def _score(self, path: Path) -> float:
-        return path.score(self.path_power)
+        return path.score(self.knobs.path_power)
 
     async def _best(self, paths: Sequence[Path]) -> Path:
         """The best with its utility, which is read for answers that were not finished by a utility token.
 
         Where the constraint on utility rejects all of them, none is. Ties: more segments, then the earlier.
         """
-        reads = self.weights.utility > 0 or self.constraints.least_utility > 1
+        reads = "utility" in self.knobs.read
 
         async def graded(path: Path) -> Path:
             if path.utility or not path.segments or not reads:
@@ -71,10 +62,10 @@ class LongForm(Form):
             return replace(path, utility=await self.writer.utility(path))
 
         told = [path for path in paths if path.segments] or paths
-        judged = await self.writer.together(map(graded, told))
-        useless = self.constraints.uselessness
+        judged = await self.knobs.together(map(graded, told))
+        useless = self.knobs.uselessness
         whole = [path for path in judged if not useless({likeliest(path.utility)})] or judged
-        numbers = {path.name: self._score(path) + self.weights.of_utility(path.utility) for path in whole}
+        numbers = {path.name: self._score(path) + self.knobs.utility_score(path.utility) for path in whole}
         best: Path = max(whole, key=lambda path: (numbers[path.name], len(path.segments)))
         self.run.trace.decide("choose", best.name, "the best of the answers in the beam", numbers=numbers)
         return best
@@ -83,7 +74,7 @@ class LongForm(Form):
         """The path with each segment that may follow; itself, finished, where none may."""
         if path.name != START:
             path = replace(path, onward=await self.writer.onward(path, key=_key(path.name)))
-        action = self.rule.action(path.onward, path)
+        action = self.knobs.action(path.onward, path)
         hits = await self._hits(path, action)
         tried: Sequence[Hit | None] = (None,) if action == "continue" else hits
         paths = await self._grown(path, action, tried, 1)
@@ -95,7 +86,7 @@ class LongForm(Form):
         *before, last = path.segments
         parent = replace(path, segments=tuple(before))
         segment = await self.writer.supported(parent, last, key=_key(path.name))
-        score = self.weights.of_segment(segment)
+        score = self.knobs.segment_score(segment)
         show(self.run, path.name, segment, score, "")
         return replace(path, segments=(*before, segment), scores=(*path.scores[:-1], score))
 
@@ -107,18 +98,18 @@ class LongForm(Form):
     async def _hits(self, path: Path, action: Action) -> tuple[Hit, ...]:
         """The passages for the question, and for the segment written last where each is searched for."""
         query = self.question.text
-        if self.retrieval == "static" and action == "retrieve":
+        if self.knobs.retrieval == "static" and action == "retrieve":
             if self._static is None:
                 self._static = asyncio.ensure_future(self.found(path, action, query))
             else:
-                self.rule.decide(self.run, path.onward, action, "")
+                self.decide(path.onward, action, "")
             return await self._static
         last = next((each.text for each in path.segments[-1:] if each.action != "lead"), "")
         return await self.found(path, action, f"{query} {last}".strip())
 
     async def _grown(self, path: Path, action: Action, hits: Sequence[Hit | None], first: int) -> list[Path]:
         """The segments that no hard constraint rejects and that say something, numbered from `first`."""
-        segments = await self.writer.together(
+        segments = await self.knobs.together(
             self._written(path, action, hit, _key(f"{path.name}.{number}"))
             for number, hit in enumerate(hits, start=first)
         )
@@ -127,16 +118,16 @@ class LongForm(Form):
 
     async def _written(self, path: Path, action: Action, hit: Hit | None, key: Key) -> Segment:
         segment = await self.writer.write(path, action, hit, key=key, whole=False)
-        if self.constraints.unsupported:  # no score tells what that constraint rejects
+        if self.knobs.reject_unsupported:  # no score tells what that constraint rejects
             return await self.writer.supported(path, segment, key=key)
         return segment
 
     def _next(self, path: Path, segment: Segment, number: int) -> Path | None:
         # Nothing more to say than that the answer is complete.
         is_over = segment.is_last and not segment.text and bool(path.segments)
-        rejected = self.constraints.rejection(segment) if segment.text or is_over else "it is empty"
+        rejected = self.knobs.rejection(segment) if segment.text or is_over else "it is empty"
         rejected = rejected or ("it says what an earlier one said" if _is_repeated(path, segment) else "")
-        score = self.weights.of_segment(segment)
+        score = self.knobs.segment_score(segment)
         if rejected or segment.is_judged:
             show(self.run, f"{path.name}.{number}", segment, score, rejected)
         if rejected:

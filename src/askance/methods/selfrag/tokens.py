@@ -32,6 +32,8 @@ GROUPS: Mapping[Group, tuple[str, ...]] = {
     "support": (FULLY, PARTIALLY, UNSUPPORTED),
     "utility": UTILITIES,
 }
+BEGINS: Mapping[str, str] = {"retrieve": SEARCH, "continue": KEEP_USING, "none": NO_SEARCH}
+"""How a segment begins, by the action."""
 JUDGED = tuple(token for tokens in GROUPS.values() for token in tokens)
 """The thirteen whose probabilities are read."""
 ALL_TOKENS = (*JUDGED, OPENS, CLOSES)
@@ -157,6 +159,23 @@ class Vocabulary:
     def control(self) -> frozenset[int]:
         """All fifteen."""
         return frozenset(self.ids.values())
+
+    def names(self, tokens: Sequence[Token]) -> frozenset[str]:
+        """The reflection tokens among those that a model wrote."""
+        written = {token.id for token in tokens}
+        return frozenset(name for name, id in self.ids.items() if id in written)
+
+    def words(self, tokens: Sequence[Token]) -> str:
+        """What stands between control tokens; a passage that the model made up itself does not."""
+        control, opens, closes = self.control, self.ids[OPENS], self.ids[CLOSES]
+        pieces, in_passage = list[str](), False
+        for token in tokens:
+            in_passage = in_passage or token.id == opens
+            if not in_passage:
+                # A token between two words may be all that parts them.
+                pieces.append(" " if token.id in control else token.text)
+            in_passage = in_passage and token.id != closes
+        return "".join(pieces)
 
 
 def _is_one(model: Model, token: str, ids: TokenIds) -> bool:
