@@ -10,6 +10,7 @@ from askance.core.token_ledger import NoRoom, TokenLedger, has_room, most_that_f
 from askance.core.types import GenerateRequest, Hit, Prompt, Sampling
 from askance.methods.airrag.choosing import jcd_scores
 from askance.methods.airrag.knobs import AirragKnobs
+from askance.methods.airrag.mcts import Outcome
 from askance.methods.airrag.prompts import Prompts, is_refusal, parse_final, parse_queries
 from askance.methods.airrag.reward import Judge
 from askance.methods.airrag.state import DA, QT, RA, SA, SAY, State
@@ -20,7 +21,6 @@ from askance.methods.searching import num_in_room, search_as_fits, search_for
 from askance.text.answers import normalise_answer
 from askance.text.fusion import fuse_hits
 from askance.text.markers import plain
-from askance.tree.mcts import Outcome
 
 RA_TOKENS = 256
 """Set aside for what an answer adds to the last call: the most that it may be long."""

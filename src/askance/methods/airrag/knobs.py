@@ -1,5 +1,6 @@
 """The knobs of AirRAG, and what follows from them alone."""
 
+import math
 from dataclasses import dataclass
 from typing import Literal
 
@@ -12,6 +13,7 @@ from askance.methods.airrag.prompts import QUERY_STOPS
 from askance.methods.airrag.state import DA, QT, RA, SAY
 from askance.methods.airrag.wording import DEMO_KEYS, OWN, AirragWording
 from askance.methods.prompts import STOPS
+from askance.tree.abreast import Together, abreast, in_turn
 
 
 @dataclass(frozen=True, slots=True)
@@ -94,6 +96,19 @@ class AirragKnobs(Knobs):
     def num_examples(self) -> int:
         """Worked examples in the prompts of SAY, QT and SA."""
         return self.prompts.examples if self.examples is None else self.examples
+
+    @property
+    def together(self) -> Together:
+        """How calls that do not need each other are made: within an L_max in turn, so that what is left out
+        never depends on timing.
+        """
+        return abreast if self.l_max is None else in_turn
+
+    def weight(self, rollout: int) -> float:
+        """The weight in a rollout of what was visited rarely; it falls as the schedule says."""
+        done = rollout / self.rollouts
+        factors = {"constant": 1.0, "linear": 1 - 0.9 * done, "exponential": math.pow(0.1, done)}
+        return self.exploration * factors[self.schedule]
 
     def samples_of(self, action: str) -> int:
         """Replies of an action drawn at once."""

@@ -12,11 +12,10 @@ from askance.methods.airrag.acting import Acting, Memory
 from askance.methods.airrag.actions import Legality
 from askance.methods.airrag.choosing import Chosen, Ending
 from askance.methods.airrag.knobs import AirragKnobs
+from askance.methods.airrag.mcts import Node, Outcome, Tree, search
 from askance.methods.airrag.prompts import Prompts
 from askance.methods.airrag.reward import Judge
 from askance.methods.airrag.state import DA, QT, RA, SA, SAY, State
-from askance.tree.abreast import abreast, in_turn
-from askance.tree.mcts import Node, Outcome, Rules, Settings, Tree, search
 
 _SHORT_PATH = 6
 """What SAY, RA with a passage or two, and SA read, in prompts of SA without any passage."""
@@ -51,34 +50,24 @@ class Searching:
         self.account.set_aside += kept
         if airrag.draws_beside:
             self._beside = self._acting(self.account.part(self._for_direct_answer()))
-        rules = Rules(
-            actions=Legality(airrag.actions, airrag.most_iterations, airrag.early_sa).after,
-            draw=self._draw,
-            is_terminal=lambda state: state.answer is not None,
-            choose=self._choose,
-            rewards=self._rewards,
-            may_start=self._may_start,
-            ended=self._ended,
-            is_settled=self._is_settled,
-            beside=(DA,) if self._beside else (),
-            together=abreast if airrag.l_max is None else in_turn,
-        )
-        settings = Settings(
-            rollouts=airrag.rollouts,
-            wave=airrag.wave,
-            exploration=airrag.exploration,
-            schedule=airrag.schedule,
-            expansion=airrag.expansion,
-            revisits=not airrag.skip_exhausted,
-            unexplored=airrag.unexplored,
-            seed=f"{self.run.seed} {self.question.id}",
-        )
         start = State(pending=(self.question.text,)) if airrag.actions.is_lite else State()
-        tree = await search(start, rules, settings)
+        tree = await search(start, self, airrag, f"{self.run.seed} {self.question.id}")
         for acting in self._rollouts.values():  # what nobody needs any more
             acting.allowance.close()
         self.account.set_aside -= kept
         return tree
+
+    @property
+    def beside(self) -> tuple[str, ...]:
+        """The direct answer, where it is a candidate beside the paths."""
+        return (DA,) if self.airrag.draws_beside else ()
+
+    def is_terminal(self, state: State) -> bool:
+        return state.answer is not None
+
+    def actions(self, state: State, dead: frozenset[str]) -> tuple[str, ...]:
+        airrag = self.airrag
+        return Legality(airrag.actions, airrag.most_iterations, airrag.early_sa).after(state, dead)
 
     def endings(self, tree: Tree[State]) -> list[Ending]:
         """Where distinct paths ended, those drawn but not entered included, in the order of the tree."""
@@ -100,7 +89,7 @@ class Searching:
         acting.allowance.close()
         return [Ending(each.state, each.votes) for each in outcomes or ()]
 
-    async def choose(self, endings: Sequence[Ending]) -> Chosen:
+    async def chosen(self, endings: Sequence[Ending]) -> Chosen:
         """The verifier's choice, for which it may read what was kept for it."""
         airrag = self.airrag
         allowance = self.account.share(1) if airrag.count_verifier else TokenLedger()
@@ -127,14 +116,14 @@ class Searching:
         judge = self.judge if is_judged else None
         return Acting(self.airrag, prompts, self.run, allowance, judge, self._judging, dict(self._memory))
 
-    async def _draw(self, node: Node[State], action: str, rollout: int) -> list[Outcome[State]] | None:
+    async def draw(self, node: Node[State], action: str, rollout: int) -> list[Outcome[State]] | None:
         if self._beside is None or action != DA or node.parent is not None:
             return await self._rollouts[rollout].draw(node.state, node.name, action)
         outcomes = await self._beside.draw(node.state, node.name, action)
         self._beside.allowance.close()
         return outcomes
 
-    def _choose(self, node: Node[State], untried: Sequence[str], rollout: int) -> str:
+    def choose(self, node: Node[State], untried: Sequence[str], rollout: int) -> str:
         """The first rollout goes in the order of the paper's appendix, all others by chance."""
         if rollout:
             seed = f"{self.run.seed} {self.question.id} {rollout} {node.name}"
@@ -156,7 +145,7 @@ class Searching:
         follows = {"always": True, "never": False, "if_no_plan": has_no_plan}
         return QT if follows[self.airrag.followup_qt] else SA
 
-    def _may_start(self, rollout: int) -> bool:
+    def may_start(self, rollout: int) -> bool:
         if rollout in self._rollouts:  # it found no place to go on from in the wave before
             self._rollouts[rollout].allowance.close()
         # Rollouts that what is left is for: no more than could come to an answer by a short path.
@@ -172,7 +161,7 @@ class Searching:
         self._rollouts[rollout] = self._acting(allowance)
         return True
 
-    def _is_settled(self, tree: Tree[State]) -> bool:
+    def is_settled(self, tree: Tree[State]) -> bool:
         """Whether the rollouts that are left are not wanted any more."""
         airrag, endings = self.airrag, choosing.valid(self.endings(tree))
         num_more = (airrag.rollouts - tree.num_rollouts) * airrag.answer_samples
@@ -188,7 +177,7 @@ class Searching:
         self.run.trace.decide("rollouts", "stop", why, numbers={"rollouts": tree.num_rollouts})
         return True
 
-    def _ended(self, rollout: int) -> None:
+    def ended(self, rollout: int) -> None:
         self._rollouts[rollout].allowance.close()
         self._memory.update(self._rollouts[rollout].memory)
 
@@ -208,7 +197,7 @@ class Searching:
     def _judged(self, state: State) -> float:
         return 0.0 if self.judge is None else self.judge.reward(state)
 
-    def _rewards(self, terminals: Sequence[Node[State]]) -> list[float]:
+    def rewards(self, terminals: Sequence[Node[State]]) -> list[float]:
         """What the paths that ended are worth, now that these are known; nothing where one is no answer.
 
         The N of equation 2 counts answers: refusals take nothing from what these have in common.
