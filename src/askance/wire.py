@@ -25,9 +25,7 @@ from askance.methods.members import by_member, members_of, of_member, read_membe
 from askance.models.kinds import parse_spec
 from askance.nlp import load_linguistics
 from askance.presets import Preset, open_preset, own_preset
-from askance.wordings import open_wording
-from askance.wordings.airrag import open_airrag_wording
-from askance.wordings.instructions import open_instructions
+from askance.wordings import open_airrag_wording, open_instructions, open_wording
 
 DEFAULT_METHOD = "dragin"
 INSTEAD = ("flare", "iterdrag", "single")
