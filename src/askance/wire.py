@@ -20,7 +20,7 @@ from askance.loading import DEFAULT_MODEL as DEFAULT_MODEL
 from askance.loading import load_model as load_model
 from askance.loading import load_models as load_models
 from askance.loading import open_retriever as open_retriever
-from askance.methods.airrag.actions import read_actions
+from askance.methods.airrag.knobs import read_actions
 from askance.methods.members import by_member, members_of, of_member, read_members, with_settings
 from askance.models.kinds import parse_spec
 from askance.nlp import load_linguistics

@@ -11,7 +11,7 @@ from askance.core.ports import Run
 from askance.core.token_ledger import NoRoom, TokenLedger, most_that_fit
 from askance.core.trace import Trace
 from askance.core.types import Passage, Raw, Span
-from askance.methods.airrag.actions import ALL, WITHOUT_ANALYSIS
+from askance.methods.airrag.knobs import ALL, WITHOUT_ANALYSIS
 from askance.methods.airrag.method import Airrag, AirragLite
 from askance.methods.airrag.searching import Searching
 from askance.methods.airrag.state import DA

@@ -7,7 +7,7 @@ from tests.methods.bridge import QUESTION, WHERE, model, run
 
 from askance.core.errors import InputError, KnobError, PromptsError, UnknownName
 from askance.core.types import Demo
-from askance.methods.airrag.actions import DIRECT, Actions
+from askance.methods.airrag.knobs import DIRECT, Actions
 from askance.methods.airrag.method import Airrag, AirragLite
 from askance.methods.airrag.prompts import Prompts
 from askance.methods.airrag.wording import OWN, READER, AirragWording

@@ -22,16 +22,12 @@ class Bounded(Knobs):
 
     l_max: int | None = knob(None, "most input tokens of all calls of a question; none: no limit", at_least=1)
 
-    @property
-    def keeps_markers(self) -> bool:
-        """Whether markers that the model writes stay in what is told and in the answer."""
-        return False
-
 
 async def answer_within(method: Method, question: Question, run: Run) -> Answer:
     """What `method` answers within its `l_max`, if it has one.
 
-    What it tells meanwhile is without the markers that the model writes, unless the method `keeps_markers`.
+    What it tells meanwhile is without the markers that the model writes, unless the method has `keeps_markers`
+    set, as the readings of the authors' code have.
 
     A call that does not fit is not made. A method that can do with less asks beforehand (`has_room`);
     of any other, what it has committed until then is the answer, and the trace says so.

@@ -148,7 +148,6 @@ class _Search(Generic[S]):
     def __init__(self, start: S, rules: Rules[S], knobs: AirragKnobs, seed: str) -> None:
         self._rules, self._knobs, self._seed = rules, knobs, seed
         self._tree = Tree(Node(start, is_terminal=rules.is_terminal(start)))
-        self._postponing: list[Node[S]] = []
 
     async def run(self) -> Tree[S]:
         tree, beside = self._tree, self._rules.beside
@@ -166,9 +165,8 @@ class _Search(Generic[S]):
                 for node in self._add(tree.root, action, outcomes):
                     self._pay(self._visit([tree.root, node]), node)
             beside = ()
-            for node in self._postponing:
+            for node in tree.root.below():
                 node.postponed.clear()
-            self._postponing.clear()
         return tree
 
     def _wave(self) -> Iterator[Way[S]]:
@@ -260,7 +258,6 @@ class _Search(Generic[S]):
     def _add(self, node: Node[S], action: str, outcomes: Sequence[Outcome[S]] | None) -> list[Node[S]]:
         if outcomes is None:
             node.postponed.add(action)
-            self._postponing.append(node)
         elif not outcomes:
             node.dead.add(action)
         children = [

@@ -8,9 +8,8 @@ from askance.core.errors import MissingAbility
 from askance.core.knobs import knob
 from askance.core.ports import Model, Needs, Run
 from askance.core.types import Answer, Hit, Question, Role
-from askance.methods.airrag.actions import WITHOUT_ANALYSIS, Actions
 from askance.methods.airrag.choosing import Chosen, Ending, Verifier, valid
-from askance.methods.airrag.knobs import AirragKnobs
+from askance.methods.airrag.knobs import WITHOUT_ANALYSIS, Actions, AirragKnobs
 from askance.methods.airrag.mcts import Node, Tree
 from askance.methods.airrag.searching import Searching
 from askance.methods.airrag.state import RA, State

@@ -9,7 +9,6 @@ from askance.core.token_ledger import ChargedModel, TokenLedger
 from askance.core.types import Question
 from askance.methods.airrag import choosing
 from askance.methods.airrag.acting import Acting, Memory
-from askance.methods.airrag.actions import Legality
 from askance.methods.airrag.choosing import Chosen, Ending
 from askance.methods.airrag.knobs import AirragKnobs
 from askance.methods.airrag.mcts import Node, Outcome, Tree, search
@@ -66,8 +65,7 @@ class Searching:
         return state.answer is not None
 
     def actions(self, state: State, dead: frozenset[str]) -> tuple[str, ...]:
-        airrag = self.airrag
-        return Legality(airrag.actions, airrag.most_iterations, airrag.early_sa).after(state, dead)
+        return self.airrag.actions_after(state, dead)
 
     def endings(self, tree: Tree[State]) -> list[Ending]:
         """Where distinct paths ended, those drawn but not entered included, in the order of the tree."""

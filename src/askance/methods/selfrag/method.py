@@ -18,7 +18,7 @@ from askance.methods.selfrag.long import LongForm
 from askance.methods.selfrag.native import NativeWriter
 from askance.methods.selfrag.segments import cited
 from askance.methods.selfrag.short import ShortForm
-from askance.methods.selfrag.tokens import Vocabulary, check_abilities, has_reflection_tokens
+from askance.methods.selfrag.tokens import Vocabulary, has_reflection_tokens
 from askance.methods.selfrag.writing import PromptedWriter, Writer
 from askance.methods.writing import Writing
 from askance.text.answers import short_answer
@@ -53,7 +53,6 @@ class Selfrag(OwnKnobs):
         model, judge = models["answer"], models.get("critic", models["answer"])
         if self.scorer == "native":
             Vocabulary.of(judge)
-            check_abilities(judge)
         if self.closed_aggregation == "option_likelihood" and "score" not in model.capabilities:
             raise MissingAbility(
                 f"closed_aggregation=option_likelihood needs the likelihood of options, which {model.name} "

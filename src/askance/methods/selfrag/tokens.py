@@ -129,7 +129,9 @@ class Vocabulary:
 
     @classmethod
     def of(cls, model: Model) -> "Vocabulary":
-        """Raises MissingAbility, naming the strings that are not exactly one token of `model`."""
+        """Raises MissingAbility, naming what it lacks, unless each string is exactly one token of `model`, and it
+        goes on from a text and tells the probabilities of tokens.
+        """
         found = {token: model.tokenize([Span(token)]) for token in ALL_TOKENS}
         missing = [token for token, ids in found.items() if not _is_one(model, token, ids)]
         if missing:
@@ -138,6 +140,13 @@ class Vocabulary:
                 f"method selfrag, set to scorer=native, needs reflection tokens, each one token of the "
                 f"vocabulary; {model.name} {how}: use a Self-RAG checkpoint "
                 "(hf:selfrag/selfrag_llama2_7b), or scorer=prompted, which asks any model in words."
+            )
+        lacking = sorted({"token_probs", "logprob"} - model.signals) + sorted({"raw"} - model.capabilities)
+        if lacking:
+            raise MissingAbility(
+                f"method selfrag, set to scorer=native, needs {', '.join(lacking)}, which {model.name} does "
+                "not give: use a local model (hf:NAME, gguf:FILE), or scorer=prompted, which asks any model in "
+                "words."
             )
         return cls({token: ids[0] for token, ids in found.items()})
 
@@ -183,21 +192,10 @@ def _is_one(model: Model, token: str, ids: TokenIds) -> bool:
     return len(ids) == 1 and ids[0] not in model.tokenize(token) and model.decode(ids).strip() == token
 
 
-def check_abilities(model: Model) -> None:
-    """Raises MissingAbility unless `model` goes on from a text and tells the probabilities of tokens."""
-    lacking = sorted({"token_probs", "logprob"} - model.signals) + sorted({"raw"} - model.capabilities)
-    if lacking:
-        raise MissingAbility(
-            f"method selfrag, set to scorer=native, needs {', '.join(lacking)}, which {model.name} does not "
-            "give: use a local model (hf:NAME, gguf:FILE), or scorer=prompted, which asks any model in words."
-        )
-
-
 def has_reflection_tokens(model: Model) -> bool:
     """Whether `model` can judge by itself."""
     try:
         Vocabulary.of(model)
-        check_abilities(model)
     except MissingAbility:
         return False
     return True
