@@ -26,8 +26,8 @@ class Bounded(Knobs):
 async def answer_within(method: Method, question: Question, run: Run) -> Answer:
     """What `method` answers within its `l_max`, if it has one.
 
-    What it tells meanwhile is without the markers that the model writes, unless the method has `keeps_markers`
-    set, as the readings of the authors' code have.
+    What it tells meanwhile is without the markers that the model writes, unless the method says with
+    `keeps_markers` that they stay.
 
     A call that does not fit is not made. A method that can do with less asks beforehand (`has_room`);
     of any other, what it has committed until then is the answer, and the trace says so.

@@ -4,6 +4,7 @@ A method is given nothing but these wrappers. What goes beyond a limit is refuse
 """
 
 import asyncio
+import math
 import time
 from collections.abc import AsyncIterator, Callable, Sequence
 from contextlib import asynccontextmanager
@@ -63,7 +64,7 @@ class Session:
     def __init__(self, trace: Trace, scope: Key = (), budget: Budget = Budget()) -> None:
         self.trace, self.scope, self.budget = trace, scope, budget
         self.ledger = TokenLedger(budget.tokens)
-        self._began: float | None = None
+        self._ends = math.inf
 
     @asynccontextmanager
     async def call(
@@ -85,14 +86,15 @@ class Session:
         try:
             with noted(take_note):
                 self._begin(count())
-                async with asyncio.timeout(self._seconds_left):
+                left = self._seconds_left
+                async with asyncio.timeout(None if left == math.inf else left):
                     yield
         except INTERRUPTIONS:
             raise
         except BaseException as error:  # the panic of an extension is no Exception
             # A time-out of the call itself is no limit of ours.
-            is_late = isinstance(error, TimeoutError) and self._is_over
-            told = self._late() if is_late else error
+            is_late = isinstance(error, TimeoutError) and self._seconds_left <= 0
+            told = self.reached("seconds", "and the time is over") if is_late else error
             self.trace.add(Failed, error=type(told).__name__, message=str(told), place=place)
             if isinstance(error, AskanceError):
                 raise
@@ -109,44 +111,33 @@ class Session:
         left = self.ledger.left
         room = max_tokens if left is None else min(max_tokens, left // n)
         if room < 1:
-            raise LimitReached(f"a question has {self.budget.tokens:,} tokens: none is left to write with.")
+            raise self.reached("tokens", "and none is left to write with")
         return room
 
+    def reached(self, name: str, why: str) -> LimitReached:
+        """The error of a limit of the budget, by its name."""
+        most = f"{getattr(self.budget, name):,}".removesuffix(".0")
+        return LimitReached(f"a question has {most} {name}, {why}: allow more (--budget {name}=N).")
+
     def _begin(self, num_tokens: int) -> None:
-        self._began = time.monotonic() if self._began is None else self._began
         budget, ledger = self.budget, self.ledger
-        if self._is_over:
-            raise self._late()
+        if budget.seconds is not None and self._ends == math.inf:
+            self._ends = time.monotonic() + budget.seconds
+        if self._seconds_left <= 0:
+            raise self.reached("seconds", "and the time is over")
         if budget.calls is not None and ledger.num_calls >= budget.calls:
-            raise LimitReached(
-                f"a question has {budget.calls} calls, and all are made: allow more (--budget calls=N)."
-            )
+            raise self.reached("calls", "and all are made")
         if not ledger.fits(num_tokens + 1):  # and one to write
             num_used = ledger.num_spent + ledger.set_aside
-            raise LimitReached(
-                f"a question has {budget.tokens:,} tokens, {num_used:,} are used, and the next prompt "
-                f"has {num_tokens:,}: allow more (--budget tokens=N)."
-            )
+            why = f"{num_used:,} are used, and the next prompt has {num_tokens:,}"
+            raise self.reached("tokens", why)
         ledger.num_calls += 1
         ledger.spend(num_tokens)
 
     @property
-    def _seconds_left(self) -> float | None:
-        """None where there is no limit."""
-        if self.budget.seconds is None or self._began is None:
-            return None
-        return self.budget.seconds - (time.monotonic() - self._began)
-
-    @property
-    def _is_over(self) -> bool:
-        """Whether there is no time left."""
-        return self._seconds_left is not None and self._seconds_left <= 0
-
-    def _late(self) -> LimitReached:
-        return LimitReached(
-            f"the time is over: a question has {self.budget.seconds:g} seconds. Allow more "
-            "(--budget seconds=N)."
-        )
+    def _seconds_left(self) -> float:
+        """Infinite where there is no limit, and before the first call."""
+        return self._ends - time.monotonic()
 
 
 class SessionModel(WrappedModel):
@@ -171,7 +162,7 @@ class SessionModel(WrappedModel):
             finally:
                 lent.close()
             if room < sampling.max_tokens and any(each.finish == "length" for each in generations):
-                raise LimitReached(f"a question has {session.budget.tokens:,} tokens, and all are used.")
+                raise session.reached("tokens", "and all are used")
         if watch is not None and watch.error is not None:
             raise watch.error
         seconds = (time.perf_counter() - began) / n

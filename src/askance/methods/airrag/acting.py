@@ -39,7 +39,7 @@ class Acting:
 
     Attributes:
         prompts: for the model of the run; what it reads counts against `allowance`.
-        judge: who rewards paths; its calls are paid by `judging`, or by `allowance` where that is None.
+        judge: who rewards paths.
         memory: of rollouts that were over before this one began, and of its own.
     """
 
@@ -48,7 +48,6 @@ class Acting:
     run: Run
     allowance: TokenLedger
     judge: Judge | None = None
-    judging: TokenLedger | None = None
     memory: Memory = field(default_factory=dict)
 
     async def draw(self, state: State, node: str, action: str) -> list[Outcome[State]] | None:
@@ -70,7 +69,7 @@ class Acting:
             found[each.state.key] = each if same is None else replace(same, votes=same.votes + each.votes)
         if self.judge is not None:
             ends = [each.state for each in found.values() if each.state.answer is not None]
-            await self.judge.judge(ends, self.judging or self.allowance)
+            await self.judge.judge(ends, self.allowance)
         return list(found.values())
 
     async def _plan(self, state: State, node: str) -> list[Outcome[State]]:
@@ -234,7 +233,7 @@ class Acting:
 
     def for_judging(self, state: State) -> int:
         """Input tokens for the reward model, once the path has ended."""
-        if self.judge is None or self.judging is not None or self.allowance.left is None:
+        if self.judge is None or self.judge.ledger is not None or self.allowance.left is None:
             return 0
         return self.judge.count(state, self.airrag.summary_tokens) * self.airrag.answer_samples
 

@@ -211,9 +211,9 @@ class AirragKnobs(Knobs):
         )
 
     def actions_after(self, state: State, dead: frozenset[str] = frozenset()) -> tuple[str, ...]:
-        """The legal actions (the paper's figure 2 and appendix), without those that gave nothing here; a summary
-        where no other is left.
+        """The legal actions (the paper's figure 2 and appendix), without those that gave nothing here.
 
+        Where none is left, a summary is legal.
         DA is a candidate beside the paths, or all there is, and otherwise the last resort. At the root, where
         there is nothing to sum up, the question is searched for as it stands.
         """

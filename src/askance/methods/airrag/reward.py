@@ -27,10 +27,12 @@ class Judge:
 
     Attributes:
         prompts: those for the model that judges.
+        ledger: what its calls are paid from; None where each rollout pays for its own.
         num_input: tokens it has read.
     """
 
     prompts: Prompts
+    ledger: TokenLedger | None = None
     num_input: int = 0
     _rewards: dict[object, float] = field(default_factory=dict)
 
@@ -39,7 +41,8 @@ class Judge:
         return self._rewards.get(state.key, 0.0)
 
     async def judge(self, states: Iterable[State], allowance: TokenLedger) -> None:
-        """Find the rewards of paths that have ended."""
+        """Find the rewards of paths that have ended, within the allowance of their rollout."""
+        allowance = self.ledger or allowance
         for state in states:
             before = allowance.num_spent
             reward = await self._judged(state, allowance)

@@ -30,7 +30,6 @@ class Searching:
     account: TokenLedger = field(init=False)
     judge: Judge | None = None
     num_verifying: int = 0
-    _judging: TokenLedger | None = None
     _beside: Acting | None = None
     _rollouts: dict[int, Acting] = field(default_factory=dict)
     _memory: Memory = field(default_factory=dict)
@@ -39,9 +38,9 @@ class Searching:
         airrag, models = self.airrag, self.run.models
         self.account = TokenLedger(airrag.l_max)
         if airrag.is_judged:
-            self.judge = Judge(self._prompts(models.get("reward", self.run.model)))
-            if airrag.reward == "consistency" and not airrag.count_verifier:
-                self._judging = TokenLedger()
+            is_free = airrag.reward == "consistency" and not airrag.count_verifier
+            prompts = self._prompts(models.get("reward", self.run.model))
+            self.judge = Judge(prompts, TokenLedger() if is_free else None)
 
     async def tree(self) -> Tree[State]:
         """The search, and beside it a direct answer."""
@@ -112,7 +111,7 @@ class Searching:
     def _acting(self, allowance: TokenLedger, *, is_judged: bool = True) -> Acting:
         prompts = self._prompts(ChargedModel(self.run.model, allowance))
         judge = self.judge if is_judged else None
-        return Acting(self.airrag, prompts, self.run, allowance, judge, self._judging, dict(self._memory))
+        return Acting(self.airrag, prompts, self.run, allowance, judge, dict(self._memory))
 
     async def draw(self, node: Node[State], action: str, rollout: int) -> list[Outcome[State]] | None:
         if self._beside is None or action != DA or node.parent is not None:
