@@ -4,6 +4,7 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
 from typing import ClassVar, Literal
 
+from askance.core.abreast import abreast
 from askance.core.errors import AllFailed, AskanceError, LimitReached, ModelSpecError, RequestRefused
 from askance.core.knobs import Knobs, knob
 from askance.core.ports import Method, Model, Needs, Run
@@ -21,7 +22,6 @@ from askance.methods.iterdrag import Iterdrag
 from askance.methods.members import Members, answer_of, check_all, joined_needs
 from askance.text.answers import normalise_answer
 from askance.text.fusion import fuse_hits
-from askance.tree.abreast import abreast
 
 
 @dataclass(frozen=True, slots=True)

@@ -8,6 +8,7 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import ClassVar, Literal
 
+from askance.core.abreast import abreast
 from askance.core.errors import MissingAbility
 from askance.core.knobs import SearchKnob, knob
 from askance.core.ports import Model, Needs, Run
@@ -36,7 +37,6 @@ from askance.reproductions.selfrag_reading import (
     whole_text,
     without_sign,
 )
-from askance.tree.abreast import abreast
 
 _Candidate = tuple[float, str, Hit]
 """Score, text and passage of an answer."""

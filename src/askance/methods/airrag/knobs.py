@@ -5,6 +5,7 @@ from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass, replace
 from typing import Literal
 
+from askance.core.abreast import Together, abreast, in_turn
 from askance.core.errors import KnobError, UnknownName
 from askance.core.knobs import Knobs, knob, name_of
 from askance.core.ports import Method
@@ -15,7 +16,6 @@ from askance.methods.airrag.state import DA, QT, RA, SA, SAY, State
 from askance.methods.airrag.wording import DEMO_KEYS, OWN, AirragWording
 from askance.methods.members import Named, told
 from askance.methods.prompts import STOPS
-from askance.tree.abreast import Together, abreast, in_turn
 
 FULL, LITE, DIRECT = (SAY, DA, RA, QT, SA), (RA, QT, SA), (DA,)
 SETS = (FULL, (SAY, RA, QT, SA), LITE, DIRECT)

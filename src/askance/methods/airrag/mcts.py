@@ -12,8 +12,8 @@ from collections.abc import Awaitable, Iterator, Sequence
 from dataclasses import dataclass, field
 from typing import Any, Generic, Protocol, TypeVar
 
+from askance.core.abreast import abreast
 from askance.methods.airrag.knobs import AirragKnobs
-from askance.tree.abreast import abreast
 
 S = TypeVar("S")
 

@@ -4,6 +4,7 @@ from collections.abc import Collection
 from dataclasses import dataclass
 from typing import Literal
 
+from askance.core.abreast import Together, abreast, in_turn
 from askance.core.knobs import knob
 from askance.methods.bounded import Bounded
 from askance.methods.prompts import OWN, Layout, Wording
@@ -11,7 +12,6 @@ from askance.methods.selfrag import tokens
 from askance.methods.selfrag.segments import Action, Citing, Path, Segment
 from askance.methods.selfrag.tasks import OWN_INSTRUCTIONS, Instructions, Separator, Task
 from askance.methods.selfrag.tokens import Distribution, Group
-from askance.tree.abreast import Together, abreast, in_turn
 
 
 @dataclass(frozen=True, slots=True)

@@ -19,7 +19,6 @@ from askance.core.types import Hit, Key
 from askance.methods.selfrag.segments import START, Action, Path, Segment, show
 from askance.methods.selfrag.short import Form
 from askance.methods.selfrag.tokens import likeliest, without_tokens
-from askance.tree.beam import Rules, beam_search
 
 
 @dataclass
@@ -30,23 +29,64 @@ class LongForm(Form):
 
     async def answer(self) -> tuple[Path, str]:
         """The best path of the beam, finished or not; no option is found here."""
-        knobs = self.knobs
-        rules = Rules(
-            grow=self._grow,
-            score=self._score,
-            is_finished=lambda path: path.is_finished,
-            identity=_identity,
-            is_settled=lambda path: all(segment.is_judged for segment in path.segments),
-            settle=self._settle,
-            drop=self._drop,
-            together=knobs.together,
-        )
-        finished, beam = await beam_search(
-            await self.begin(), rules, width=knobs.beam_width, max_steps=knobs.max_segments
-        )
+        finished, beam = await self.beam(await self.begin())
         return await self._best([*finished, *beam]), ""
 
-    def _score(self, path: Path) -> float:
+    async def beam(self, start: Path) -> tuple[list[Path], list[Path]]:
+        """Grow `start`, all paths of a step side by side, and after each step keep the best not finished.
+
+        It ends early when nothing is left to grow, or when as many are finished as the beam is wide and none
+        of those left is better than the best of them. Ties go to the earlier path: results never depend on
+        timing.
+
+        Returns:
+            The finished paths and the open ones, each in the order in which they came about.
+        """
+        finished, beam = ([start], []) if start.is_finished else ([], [start])
+        for _ in range(self.knobs.max_segments):
+            if not beam:
+                break
+            grown = await self.knobs.together(map(self.grow, beam))
+            more, beam = await self._settled([path for each in grown for path in each])
+            finished += more
+            best_open = max(map(self.score, beam), default=float("-inf"))
+            if len(finished) >= self.knobs.beam_width and max(map(self.score, finished)) >= best_open:
+                break
+        return finished, beam
+
+    async def _settled(self, paths: list[Path]) -> tuple[list[Path], list[Path]]:
+        """The finished of some paths, and the best of the others, once what these have as support is judged.
+
+        Where it is not, the score is an upper bound: support is judged for those alone that may be among the
+        best (branch and bound, Land and Doig 1960). What is found is the same. Of paths that are the same by
+        `identity` the better is kept, the earlier where they are equal.
+        """
+        while True:
+            best: dict[object, int] = {}
+            for at, path in enumerate(paths):
+                twin = best.setdefault(self.identity(path), at)
+                if self.score(path) > self.score(paths[twin]):
+                    best[self.identity(path)] = at
+            places = sorted(best.values())
+            finished = [at for at in places if paths[at].is_finished]
+            left = [at for at in places if at not in finished]
+            beam = sorted(left, key=lambda at: self.score(paths[at]), reverse=True)[: self.knobs.beam_width]
+            unknown = [at for at in (*finished, *beam) if not paths[at].is_judged]
+            if not unknown:
+                break
+            settled = await self.knobs.together(self.settle(paths[at]) for at in unknown)
+            for at, path in zip(unknown, settled, strict=True):
+                paths[at] = path
+        for path in paths:
+            if not path.is_judged:
+                self.drop(path)
+        return [paths[at] for at in finished], [paths[at] for at in sorted(beam)]
+
+    def identity(self, path: Path) -> object:
+        """Paths with equal texts and passages are one."""
+        return tuple((each.text, each.hit.passage.id if each.hit else "") for each in path.segments)
+
+    def score(self, path: Path) -> float:
         return path.score(self.knobs.path_power)
 
     async def _best(self, paths: Sequence[Path]) -> Path:
@@ -65,12 +105,12 @@ class LongForm(Form):
         judged = await self.knobs.together(map(graded, told))
         useless = self.knobs.uselessness
         whole = [path for path in judged if not useless({likeliest(path.utility)})] or judged
-        numbers = {path.name: self._score(path) + self.knobs.utility_score(path.utility) for path in whole}
+        numbers = {path.name: self.score(path) + self.knobs.utility_score(path.utility) for path in whole}
         best: Path = max(whole, key=lambda path: (numbers[path.name], len(path.segments)))
         self.run.trace.decide("choose", best.name, "the best of the answers in the beam", numbers=numbers)
         return best
 
-    async def _grow(self, path: Path) -> Sequence[Path]:
+    async def grow(self, path: Path) -> Sequence[Path]:
         """The path with each segment that may follow; itself, finished, where none may."""
         if path.name != START:
             path = replace(path, onward=await self.writer.onward(path, key=_key(path.name)))
@@ -81,7 +121,7 @@ class LongForm(Form):
         paths = paths or await self._grown(path, "none", (None,), len(tried) + 1)
         return paths or [replace(path, is_finished=True)]
 
-    async def _settle(self, path: Path) -> Path:
+    async def settle(self, path: Path) -> Path:
         """The path with the support of its last segment."""
         *before, last = path.segments
         parent = replace(path, segments=tuple(before))
@@ -90,9 +130,9 @@ class LongForm(Form):
         show(self.run, path.name, segment, score, "")
         return replace(path, segments=(*before, segment), scores=(*path.scores[:-1], score))
 
-    def _drop(self, path: Path) -> None:
+    def drop(self, path: Path) -> None:
         """Tell that a path falls out of the beam whatever the support of its last segment is."""
-        why = f"with full support its answer would have {self._score(path):.3f}, and others are better"
+        why = f"with full support its answer would have {self.score(path):.3f}, and others are better"
         show(self.run, path.name, path.segments[-1], path.scores[-1], why)
 
     async def _hits(self, path: Path, action: Action) -> tuple[Hit, ...]:
@@ -153,8 +193,3 @@ def _key(name: str) -> Key:
     """The key of the last segment of the path with that name."""
     *before, number = name.split(".")
     return ("segment", *before, int(number))
-
-
-def _identity(path: Path) -> tuple[object, ...]:
-    """Paths with equal texts and passages are one."""
-    return tuple((each.text, each.hit.passage.id if each.hit else "") for each in path.segments)

@@ -89,6 +89,11 @@ class Path:
         used = (segment.hit for segment in reversed(self.segments) if segment.action == "retrieve")
         return next(used, None)
 
+    @property
+    def is_judged(self) -> bool:
+        """Whether nothing is missing that its score depends on."""
+        return all(segment.is_judged for segment in self.segments)
+
     def score(self, power: float) -> float:
         """The sum of the scores of n segments over n to some power; 0 without any.
 

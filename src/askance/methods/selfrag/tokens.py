@@ -129,8 +129,8 @@ class Vocabulary:
 
     @classmethod
     def of(cls, model: Model) -> "Vocabulary":
-        """Raises MissingAbility, naming what it lacks, unless each string is exactly one token of `model`, and it
-        goes on from a text and tells the probabilities of tokens.
+        """Raises MissingAbility, naming what is missing, unless each string is exactly one token of `model`,
+        which goes on from a text and tells the probabilities of tokens.
         """
         found = {token: model.tokenize([Span(token)]) for token in ALL_TOKENS}
         missing = [token for token, ids in found.items() if not _is_one(model, token, ids)]
@@ -145,8 +145,8 @@ class Vocabulary:
         if lacking:
             raise MissingAbility(
                 f"method selfrag, set to scorer=native, needs {', '.join(lacking)}, which {model.name} does "
-                "not give: use a local model (hf:NAME, gguf:FILE), or scorer=prompted, which asks any model in "
-                "words."
+                "not give: use a local model (hf:NAME, gguf:FILE), or scorer=prompted, which asks any model "
+                "in words."
             )
         return cls({token: ids[0] for token, ids in found.items()})
 

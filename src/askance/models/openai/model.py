@@ -7,6 +7,7 @@ from dataclasses import replace
 from functools import lru_cache, partial
 from typing import Any
 
+from askance.core.abreast import abreast
 from askance.core.errors import (
     InputError,
     MissingAbility,
@@ -34,7 +35,6 @@ from askance.models.openai.connection import Connection
 from askance.models.openai.events import Unusable, read_event
 from askance.models.openai.options import BOLDEST, Options
 from askance.models.openai.reading import Reading
-from askance.tree.abreast import abreast
 
 _COUNTS_KEPT = 1024
 """Prompts whose count is remembered."""
