@@ -2,7 +2,7 @@
 
 import math
 from collections.abc import Callable, Iterable, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from typing import Literal
 
 from askance.core.abreast import Together, abreast, in_turn
@@ -14,7 +14,7 @@ from askance.methods.airrag.choosing import Verifier
 from askance.methods.airrag.prompts import QUERY_STOPS
 from askance.methods.airrag.state import DA, QT, RA, SA, SAY, State
 from askance.methods.airrag.wording import DEMO_KEYS, OWN, AirragWording
-from askance.methods.members import Named, told
+from askance.methods.members import HoldsMethods, Named
 from askance.methods.prompts import STOPS
 
 FULL, LITE, DIRECT = (SAY, DA, RA, QT, SA), (RA, QT, SA), (DA,)
@@ -23,13 +23,13 @@ SETS = (FULL, (SAY, RA, QT, SA), LITE, DIRECT)
 
 
 @dataclass(frozen=True, slots=True, repr=False)
-class Actions:
+class Actions(HoldsMethods):
     """Names of actions.
 
     Attributes:
         own: one of `SETS`: all five of AirRAG, the same without a direct answer, those of AirRAG-Lite, or a
             direct answer alone, which is the paper's zero-shot question answering.
-        named: other methods, by name; see `HoldsMethods`.
+        named: other methods, by name.
 
     Raises:
         KnobError: another set, or a method twice.
@@ -46,9 +46,7 @@ class Actions:
                 f"{','.join(self.own) or 'nothing'}. Give one of these sets, and other methods behind it "
                 f"if you like: {sets}."
             )
-        for name in self.names:
-            if self.names.count(name) > 1:
-                raise KnobError(f"knob actions={str(self)!r} of method airrag: {name} is there twice.")
+        self.check_names(f"actions={str(self)!r} of method airrag")
 
     @property
     def is_lite(self) -> bool:
@@ -59,21 +57,6 @@ class Actions:
     def is_direct(self) -> bool:
         """Whether nothing is searched for."""
         return self.own == DIRECT
-
-    @property
-    def names(self) -> tuple[str, ...]:
-        """The names of the other methods."""
-        return tuple(name for name, _ in self.named)
-
-    def having(self, named: Named) -> "Actions":
-        """The same with these other methods."""
-        return replace(self, named=named)
-
-    def __repr__(self) -> str:
-        return "+".join([*self.own, *(f"{name}={method!r}" for name, method in self.named)])
-
-    def __str__(self) -> str:
-        return ",".join([*self.own, *(told(*each) for each in self.named)])
 
 
 def read_actions(text: str, methods: Iterable[str], make: Callable[[str], Method]) -> Actions:
