@@ -10,7 +10,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from askance.methods.airrag.mcts import Node, Outcome, search
+from askance.methods.airrag.mcts import Node, Outcome, Tree
 from askance.methods.airrag.method import Airrag
 from tests.tolerances import near
 
@@ -62,7 +62,9 @@ def game(*, letters="abc", length=LENGTH, outcomes=1, delays=None, dead=(), rewa
 
 
 def run(rules, *, seed="", revisits=False, **knobs):
-    return asyncio.run(search("", rules, Airrag(skip_exhausted=not revisits, **knobs), seed))
+    tree = Tree("", rules, Airrag(skip_exhausted=not revisits, **knobs), seed)
+    asyncio.run(tree.grow())
+    return tree
 
 
 def shape(tree):

@@ -83,22 +83,6 @@ class Node(Generic[S]):
             yield from child.below()
 
 
-@dataclass(slots=True)
-class Tree(Generic[S]):
-    """What a search found.
-
-    Attributes:
-        terminals: reached by rollouts, in the order of the first time.
-        num_rollouts: that were started.
-        num_failed: of them, those that ended nowhere.
-    """
-
-    root: Node[S]
-    terminals: list[Node[S]] = field(default_factory=list)
-    num_rollouts: int = 0
-    num_failed: int = 0
-
-
 class Rules(Protocol[S]):
     """What a search needs to know.
 
@@ -126,62 +110,64 @@ class Rules(Protocol[S]):
     def rewards(self, terminals: Sequence[Node[S]], /) -> Sequence[float]: ...
     def may_start(self, rollout: int, /) -> bool: ...
     def ended(self, rollout: int, /) -> None: ...
-    def is_settled(self, tree: Tree[S], /) -> bool: ...
+    def is_settled(self, tree: "Tree[S]", /) -> bool: ...
 
 
 Way = tuple[list[Node[S]], str]
 """A path from the root, and the action to draw for at its end; empty where the rollout chooses."""
 
 
-async def search(start: S, rules: Rules[S], knobs: AirragKnobs, seed: str = "") -> Tree[S]:
-    """Search from `start`; ends early once nothing new can be found, or where no rollout may start.
+class Tree(Generic[S]):
+    """One search, and what it found.
 
     Args:
         seed: of what is random.
+
+    Attributes:
+        terminals: reached by rollouts, in the order of the first time.
+        num_rollouts: that were started.
+        num_failed: of them, those that ended nowhere.
     """
-    return await _Search(start, rules, knobs, seed).run()
 
-
-class _Search(Generic[S]):
-    """One search while it runs."""
-
-    def __init__(self, start: S, rules: Rules[S], knobs: AirragKnobs, seed: str) -> None:
+    def __init__(self, start: S, rules: Rules[S], knobs: AirragKnobs, seed: str = "") -> None:
         self._rules, self._knobs, self._seed = rules, knobs, seed
-        self._tree = Tree(Node(start, is_terminal=rules.is_terminal(start)))
+        self.root = Node(start, is_terminal=rules.is_terminal(start))
+        self.terminals = list[Node[S]]()
+        self.num_rollouts = self.num_failed = 0
 
-    async def run(self) -> Tree[S]:
-        tree, beside = self._tree, self._rules.beside
+    async def grow(self) -> None:
+        """Search from the root; ends early once nothing new can be found, or where no rollout may start."""
+        beside = self._rules.beside
         while wave := list(self._wave()):
-            first = tree.num_rollouts - len(wave)
+            first = self.num_rollouts - len(wave)
             work: list[Awaitable[list[Any]]] = [
                 abreast(self._go_on(*way, rollout) for rollout, way in enumerate(wave, start=first)),
-                abreast(self._rules.draw(tree.root, action, 0) for action in beside),
+                abreast(self._rules.draw(self.root, action, 0) for action in beside),
             ]
             ends, drawn = await abreast(work)
             for rollout, ((path, _), end) in enumerate(zip(wave, ends, strict=True), start=first):
                 self._rules.ended(rollout)
                 self._pay(path, end)
             for action, outcomes in zip(beside, drawn, strict=True):
-                for node in self._add(tree.root, action, outcomes):
-                    self._pay(self._visit([tree.root, node]), node)
+                for node in self._add(self.root, action, outcomes):
+                    self._pay(self._visit([self.root, node]), node)
             beside = ()
-            for node in tree.root.below():
+            for node in self.root.below():
                 node.postponed.clear()
-        return tree
 
     def _wave(self) -> Iterator[Way[S]]:
         """Where the rollouts that start now go on from."""
-        num_begun = self._tree.num_rollouts
-        if 0 < num_begun < self._knobs.rollouts and self._rules.is_settled(self._tree):
+        num_begun = self.num_rollouts
+        if 0 < num_begun < self._knobs.rollouts and self._rules.is_settled(self):
             return
         for _ in range(self._knobs.wave):
-            rollout = self._tree.num_rollouts
+            rollout = self.num_rollouts
             if rollout >= self._knobs.rollouts or not self._rules.may_start(rollout):
                 return
-            way = self._select(self._tree.root, rollout)
+            way = self._select(self.root, rollout)
             if way is None:
                 return
-            self._tree.num_rollouts += 1
+            self.num_rollouts += 1
             self._visit(way[0])[-1].is_taken = True
             yield way
 
@@ -215,13 +201,13 @@ class _Search(Generic[S]):
         """What may be drawn for; where an action was in vain, another may have become legal."""
         in_vain = node.dead | node.postponed
         tried = in_vain | {child.action for child in node.children}
-        if node is self._tree.root:
+        if node is self.root:
             tried |= set(self._rules.beside)
         legal = () if node.is_terminal else self._rules.actions(node.state, frozenset(in_vain))
         return [action for action in legal if action not in tried]
 
     def _is_beside(self, node: Node[S]) -> bool:
-        return node.parent is self._tree.root and node.action in self._rules.beside
+        return node.parent is self.root and node.action in self._rules.beside
 
     async def _go_on(self, path: list[Node[S]], action: str, rollout: int) -> Node[S] | None:
         """The terminal that a rollout reaches from the end of `path`, which grows with it, or None."""
@@ -274,17 +260,16 @@ class _Search(Generic[S]):
 
     def _pay(self, path: Sequence[Node[S]], end: Node[S] | None) -> None:
         """Count a rollout's end, and bring every reward that it changes up to date, up to the root."""
-        tree = self._tree
         if end is None:
-            tree.num_failed += 1
+            self.num_failed += 1
             for node in path:
                 node.visits -= 1
             return
         if not end.num_paid:
-            tree.terminals.append(end)
+            self.terminals.append(end)
         end.num_paid += 1
         _add_value(end, end.reward)
-        for terminal, reward in zip(tree.terminals, self._rules.rewards(tree.terminals), strict=True):
+        for terminal, reward in zip(self.terminals, self._rules.rewards(self.terminals), strict=True):
             _add_value(terminal, terminal.num_paid * (reward - terminal.reward))
             terminal.reward = reward
 

@@ -11,7 +11,7 @@ from askance.methods.airrag import choosing
 from askance.methods.airrag.acting import Acting, Memory
 from askance.methods.airrag.choosing import Chosen, Ending
 from askance.methods.airrag.knobs import AirragKnobs
-from askance.methods.airrag.mcts import Node, Outcome, Tree, search
+from askance.methods.airrag.mcts import Node, Outcome, Tree
 from askance.methods.airrag.prompts import Prompts
 from askance.methods.airrag.reward import Judge
 from askance.methods.airrag.state import DA, QT, RA, SA, SAY, State
@@ -49,7 +49,8 @@ class Searching:
         if airrag.draws_beside:
             self._beside = self._acting(self.account.part(self._for_direct_answer()))
         start = State(pending=(self.question.text,)) if airrag.actions.is_lite else State()
-        tree = await search(start, self, airrag, f"{self.run.seed} {self.question.id}")
+        tree = Tree(start, self, airrag, f"{self.run.seed} {self.question.id}")
+        await tree.grow()
         for acting in self._rollouts.values():  # what nobody needs any more
             acting.allowance.close()
         self.account.set_aside -= kept
