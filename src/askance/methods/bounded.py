@@ -1,6 +1,5 @@
 """L_max for a method that makes one call after the other: it ends where no further call fits."""
 
-from collections.abc import Sequence
 from dataclasses import dataclass, replace
 
 from askance.core.errors import BudgetTooSmall
@@ -51,7 +50,14 @@ async def _within(method: Method, l_max: int, question: Question, run: Run) -> A
     try:
         answer = await method.answer(question, replace(run, models=models, retriever=retriever))
     except NoRoom as why:
-        answer = _so_far(method, l_max, question, run, retriever.shown, why)
+        if not settled(run.trace).text.strip():
+            fewer = ", or show fewer passages (--set passages=N)" if hasattr(method, "passages") else ""
+            raise BudgetTooSmall(
+                f"knob l_max={l_max} of method {name_of(type(method))}: {why}, and nothing is written "
+                f"yet: set it higher{fewer}."
+            ) from why
+        run.trace.decide("end", "cut", f"l_max is used up: {why}")
+        answer = as_answer(question, run, retriever.shown)
     run.trace.decide("budget", "spent", str(ledger), numbers=ledger.numbers)
     return answer
 
@@ -73,22 +79,3 @@ class NotedRetriever(WrappedRetriever):
         if hits:
             self.shown.append((num_written(self._trace), hits))
         return hits
-
-
-def _so_far(
-    method: Method,
-    l_max: int,
-    question: Question,
-    run: Run,
-    shown: Sequence[tuple[int, Sequence[Hit]]],
-    why: NoRoom,
-) -> Answer:
-    if not settled(run.trace).text.strip():
-        remedy = "set it higher"
-        remedy += ", or show fewer passages (--set passages=N)" if hasattr(method, "passages") else ""
-        raise BudgetTooSmall(
-            f"knob l_max={l_max} of method {name_of(type(method))}: {why}, and nothing is written "
-            f"yet: {remedy}."
-        ) from why
-    run.trace.decide("end", "cut", f"l_max is used up: {why}")
-    return as_answer(question, run, shown)
