@@ -69,8 +69,10 @@ class Session:
     @asynccontextmanager
     async def call(
         self, place: str, kind: type[AskanceError], count: Callable[[], int] = lambda: 0
-    ) -> AsyncIterator[None]:
+    ) -> AsyncIterator[Callable[[], float]]:
         """One call with a prompt of as many tokens as `count` says: what it notes, how it fails, is traced.
+
+        Gives what tells the seconds since it began.
 
         Raises:
             LimitReached: it can't be made, or the time is over while it is made.
@@ -83,12 +85,13 @@ class Session:
             if name == "retry" or all((event.name, event.text) != (name, text) for event in before):
                 self.trace.add(Noted, name=name, text=text, place=place)
 
+        began = time.perf_counter()
         try:
             with noted(take_note):
                 self._begin(count())
                 left = self._seconds_left
                 async with asyncio.timeout(None if left == math.inf else left):
-                    yield
+                    yield lambda: time.perf_counter() - began
         except INTERRUPTIONS:
             raise
         except BaseException as error:  # the panic of an extension is no Exception
@@ -149,9 +152,9 @@ class SessionModel(WrappedModel):
 
     async def generate(self, request: GenerateRequest) -> tuple[Generation, ...]:
         session, sampling, n = self._session, request.sampling, request.n
-        began, watch = time.perf_counter(), None if request.watch is None else _Guarded(request.watch)
+        watch = None if request.watch is None else _Guarded(request.watch)
         place = f"{self._place}, {' '.join(map(str, request.key))}"
-        async with session.call(place, ModelFailure, lambda: n * self._num_tokens(request.prompt)):
+        async with session.call(place, ModelFailure, lambda: n * self._num_tokens(request.prompt)) as seconds:
             room = session.room(sampling.max_tokens, n)
             limited, key = replace(sampling, max_tokens=room), (*session.scope, *request.key)
             lent = session.ledger.lend(n * room)
@@ -165,20 +168,18 @@ class SessionModel(WrappedModel):
                 raise session.reached("tokens", "and all are used")
         if watch is not None and watch.error is not None:
             raise watch.error
-        seconds = (time.perf_counter() - began) / n
-        shown = prompt_text(request.prompt, self._model)
+        seconds_each, shown = seconds() / n, prompt_text(request.prompt, self._model)
         for generation in generations:
-            self._record(generation, shown, request.key, seconds)
+            self._record(generation, shown, request.key, seconds_each)
         return generations
 
     async def score(self, prompt: Prompt, options: Sequence[str]) -> tuple[Scored, ...]:
-        began = time.perf_counter()
         place, count = f"{self._place}, score", partial(self._num_tokens, prompt, *options)
-        async with self._session.call(place, ModelFailure, count):
+        async with self._session.call(place, ModelFailure, count) as seconds:
             scores = await self._model.score(prompt, options)
         self._session.trace.add(
             ScoredOptions,
-            seconds=time.perf_counter() - began,
+            seconds=seconds(),
             role=self._role,
             prompt=prompt_text(prompt, self._model),
             options=tuple(options),
@@ -189,13 +190,11 @@ class SessionModel(WrappedModel):
         return scores
 
     async def attend(self, text: str | TokenIds, *, bos: bool) -> Attention:
-        began = time.perf_counter()
         place, count = f"{self._place}, attend", partial(self._num_tokens, text)
-        async with self._session.call(place, ModelFailure, count):
+        async with self._session.call(place, ModelFailure, count) as seconds:
             attention = await self._model.attend(text, bos=bos)
-        seconds = time.perf_counter() - began
         num_tokens = len(attention.ids)
-        self._session.trace.add(Attended, seconds=seconds, role=self._role, prompt_tokens=num_tokens)
+        self._session.trace.add(Attended, seconds=seconds(), role=self._role, prompt_tokens=num_tokens)
         return attention
 
     def _num_tokens(self, *given: Prompt | str | TokenIds) -> int:
@@ -244,11 +243,9 @@ class SessionRetriever(WrappedRetriever):
         self._session = session
 
     async def search(self, query: str, k: int, *, exclude: frozenset[str] = frozenset()) -> tuple[Hit, ...]:
-        began = time.perf_counter()
-        async with self._session.call(f"retriever {self.name}", RetrieverFailure):
+        async with self._session.call(f"retriever {self.name}", RetrieverFailure) as seconds:
             hits = await self._retriever.search(query, k, exclude=exclude)
-        seconds = time.perf_counter() - began
-        self._session.trace.add(Searched, seconds=seconds, query=query, k=k, hits=hits)
+        self._session.trace.add(Searched, seconds=seconds(), query=query, k=k, hits=hits)
         return hits
 
 

@@ -44,7 +44,7 @@ class SelfragKnobs(Bounded):
 
 @dataclass(frozen=True, slots=True)
 class OwnKnobs(SelfragKnobs):
-    """Those of our own reading."""
+    """The knobs of our own reading of the paper."""
 
     profile: Literal["default"] = knob("default", "whose reading: ours")
     seqscore_text_only: bool = knob(False, "that of its words alone, without reflection tokens")
