@@ -9,7 +9,7 @@ from askance.core.errors import AllFailed, AskanceError, LimitReached, ModelSpec
 from askance.core.knobs import Knobs, knob
 from askance.core.ports import Method, Model, Needs, Run
 from askance.core.token_ledger import ChargedModel, NoRoom, TokenLedger
-from askance.core.trace import UPPER_BOUND, Trace
+from askance.core.trace import Trace
 from askance.core.types import Answer, Demo, Hit, Question, Role
 from askance.methods.airrag.choosing import Ending, choose, num_kept_for_choosing, valid
 from askance.methods.airrag.method import Airrag, AirragLite, with_sources
@@ -95,29 +95,21 @@ class Shares:
     """One question's budget.
 
     Attributes:
-        accounts: one of all methods together, or one of each and one of the last call.
-        members: what each method may read.
-        kept: of a common account, for the last call.
+        whole: what all methods and the last call spend.
+        members: what each method may read of it.
+        last: what the last call may read of it.
     """
 
-    accounts: Sequence[TokenLedger]
+    whole: TokenLedger
     members: Mapping[str, TokenLedger]
-    kept: int
-
-    def last(self) -> TokenLedger:
-        """What the last call may read: all that is left over."""
-        self.accounts[-1].set_aside -= self.kept
-        return self.accounts[-1]
+    last: TokenLedger
 
     def tell(self, trace: Trace, l_max: int | None) -> None:
         """Say what was spent in all, and what each method has read."""
-        of_all = [account.numbers for account in self.accounts]
-        spent = {name: sum(each[name] for each in of_all) for name in ("input tokens", "tokens", "calls")}
-        if any(UPPER_BOUND in each for each in of_all):
-            spent[UPPER_BOUND] = 1.0
+        spent = self.whole.numbers
+        why = f"{spent['calls']:.0f} calls read {spent['input tokens']:,.0f} tokens"
         spent |= {f"input tokens of {name}": float(each.num_spent) for name, each in self.members.items()}
         spent |= {} if l_max is None else {"l_max": float(l_max)}
-        why = f"{spent['calls']:.0f} calls read {spent['input tokens']:,.0f} tokens"
         trace.decide("budget", "spent", why, numbers=spent)
 
 
@@ -175,16 +167,16 @@ class Blender(Knobs):
 
     def _shares(self, question: Question, run: Run) -> Shares:
         """Each method has L_max, and so has the last call; or all together, the methods in equal parts."""
-        names, kept = self.methods.names, 0
+        names = self.methods.names
         if self.strict_budget and self.l_max is not None:
-            prompts = Prompts(run.model, question, self.prompts)
-            kept = num_kept_for_choosing(prompts, len(names), self.l_max)
-            accounts = [TokenLedger(self.l_max, set_aside=kept)]
-            members = [accounts[0].share(len(names) - number) for number in range(len(names))]
+            kept = num_kept_for_choosing(Prompts(run.model, question, self.prompts), len(names), self.l_max)
+            whole = last = TokenLedger(self.l_max, set_aside=kept)
+            members = [whole.share(len(names) - number) for number in range(len(names))]
+            whole.set_aside -= kept
         else:
-            accounts = [TokenLedger(self.l_max) for _ in (*names, "the last call")]
-            members = accounts[:-1]
-        return Shares(accounts, dict(zip(names, members, strict=True)), kept)
+            whole = TokenLedger()
+            *members, last = (whole.lend(self.l_max) for _ in (*names, "the last call"))
+        return Shares(whole, dict(zip(names, members, strict=True)), last)
 
     def _count(self, run: Run, told: Sequence[Told]) -> None:
         """Say how many have come to an end.
@@ -215,7 +207,7 @@ class Blender(Knobs):
             run.trace.decide("choose", only.name, "it is the only answer")
             run.trace.commit(only.answer.text)
             return only.answer
-        prompts = Prompts(ChargedModel(run.model, shares.last()), question, self.prompts)
+        prompts = Prompts(ChargedModel(run.model, shares.last), question, self.prompts)
         chosen = await choose(self.verifier, kept, prompts, self.summary_tokens, run)
         nearest = by_ending[id(chosen.ending)]
         scored = zip(kept, chosen.scores, strict=True)
