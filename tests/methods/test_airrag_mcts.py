@@ -62,7 +62,7 @@ def game(*, letters="abc", length=LENGTH, outcomes=1, delays=None, dead=(), rewa
 
 
 def run(rules, *, seed="", revisits=False, **knobs):
-    tree = Tree("", rules, Airrag(skip_exhausted=not revisits, **knobs), seed)
+    tree = Tree("", rules, Airrag(skip_exhausted=not revisits, **knobs), seed, rules.beside)
     asyncio.run(tree.grow())
     return tree
 

@@ -97,12 +97,8 @@ class Rules(Protocol[S]):
     - may_start: whether there is still room for a rollout; asked right before one starts.
     - ended: told of each rollout that is over, in the order of their numbers.
     - is_settled: whether no further rollouts are wanted; asked before each wave but the first.
-    - beside: actions at the root that lead to terminals only. They are drawn for once, beside the first
-      rollouts, and what they give is rewarded as if a rollout had come to each. No rollout takes them.
     """
 
-    @property
-    def beside(self) -> Sequence[str]: ...
     def actions(self, state: S, dead: frozenset[str], /) -> Sequence[str]: ...
     async def draw(self, node: Node[S], action: str, rollout: int, /) -> Sequence[Outcome[S]] | None: ...
     def is_terminal(self, state: S, /) -> bool: ...
@@ -122,6 +118,8 @@ class Tree(Generic[S]):
 
     Args:
         seed: of what is random.
+        beside: actions at the root that lead to terminals only. They are drawn for once, beside the first
+            rollouts, and what they give is rewarded as if a rollout had come to each. No rollout takes them.
 
     Attributes:
         terminals: reached by rollouts, in the order of the first time.
@@ -129,15 +127,17 @@ class Tree(Generic[S]):
         num_failed: of them, those that ended nowhere.
     """
 
-    def __init__(self, start: S, rules: Rules[S], knobs: AirragKnobs, seed: str = "") -> None:
-        self._rules, self._knobs, self._seed = rules, knobs, seed
+    def __init__(
+        self, start: S, rules: Rules[S], knobs: AirragKnobs, seed: str = "", beside: Sequence[str] = ()
+    ) -> None:
+        self._rules, self._knobs, self._seed, self._beside = rules, knobs, seed, beside
         self.root = Node(start, is_terminal=rules.is_terminal(start))
         self.terminals = list[Node[S]]()
         self.num_rollouts = self.num_failed = 0
 
     async def grow(self) -> None:
         """Search from the root; ends early once nothing new can be found, or where no rollout may start."""
-        beside = self._rules.beside
+        beside = self._beside
         while wave := list(self._wave()):
             first = self.num_rollouts - len(wave)
             work: list[Awaitable[list[Any]]] = [
@@ -202,12 +202,12 @@ class Tree(Generic[S]):
         in_vain = node.dead | node.postponed
         tried = in_vain | {child.action for child in node.children}
         if node is self.root:
-            tried |= set(self._rules.beside)
+            tried |= set(self._beside)
         legal = () if node.is_terminal else self._rules.actions(node.state, frozenset(in_vain))
         return [action for action in legal if action not in tried]
 
     def _is_beside(self, node: Node[S]) -> bool:
-        return node.parent is self.root and node.action in self._rules.beside
+        return node.parent is self.root and node.action in self._beside
 
     async def _go_on(self, path: list[Node[S]], action: str, rollout: int) -> Node[S] | None:
         """The terminal that a rollout reaches from the end of `path`, which grows with it, or None."""

@@ -158,7 +158,8 @@ class Prompts:
         ]
         if "chat" in self.model.capabilities:
             head = (Span(f"{instruction}\n\n"),) if instruction else ()
-            return Chat(tuple(chat_turns(self.words.system, worked, (*head, *parts))))
+            system = Turn("system", (Span(self.words.system),))
+            return Chat((system, *chat_turns("", worked, (*head, *parts))))
         spans = [Span(f"{self.words.system} {instruction}\n\n")] if instruction else []
         for asked, answer in worked:
             spans += [*asked, Span(f"\n{cue} "), untrusted(answer), Span("\n\n")]

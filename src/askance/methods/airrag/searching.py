@@ -49,17 +49,13 @@ class Searching:
         if airrag.draws_beside:
             self._beside = self._acting(self.account.part(self._for_direct_answer()))
         start = State(pending=(self.question.text,)) if airrag.actions.is_lite else State()
-        tree = Tree(start, self, airrag, f"{self.run.seed} {self.question.id}")
+        beside = (DA,) if airrag.draws_beside else ()
+        tree = Tree(start, self, airrag, f"{self.run.seed} {self.question.id}", beside)
         await tree.grow()
         for acting in self._rollouts.values():  # what nobody needs any more
             acting.allowance.close()
         self.account.set_aside -= kept
         return tree
-
-    @property
-    def beside(self) -> tuple[str, ...]:
-        """The direct answer, where it is a candidate beside the paths."""
-        return (DA,) if self.airrag.draws_beside else ()
 
     def is_terminal(self, state: State) -> bool:
         return state.answer is not None
