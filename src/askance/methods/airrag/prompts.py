@@ -14,7 +14,7 @@ from dataclasses import dataclass, replace
 from itertools import chain
 
 from askance.core.ports import Model
-from askance.core.types import Chat, Demo, Hit, Prompt, Question, Raw, Span, untrusted
+from askance.core.types import Chat, Demo, Hit, Prompt, Question, Raw, Span, Turn, untrusted
 from askance.methods.airrag.wording import OWN, AirragWording
 from askance.methods.prompts import chat_turns, numbered_passages, question_spans
 from askance.text.answers import normalise_answer
