@@ -62,25 +62,25 @@ class LongForm(Form):
         `identity` the better is kept, the earlier where they are equal.
         """
         while True:
-            best: dict[object, int] = {}
-            for at, path in enumerate(paths):
-                twin = best.setdefault(self.identity(path), at)
-                if self.score(path) > self.score(paths[twin]):
-                    best[self.identity(path)] = at
-            places = sorted(best.values())
-            finished = [at for at in places if paths[at].is_finished]
-            left = [at for at in places if at not in finished]
-            beam = sorted(left, key=lambda at: self.score(paths[at]), reverse=True)[: self.knobs.beam_width]
-            unknown = [at for at in (*finished, *beam) if not paths[at].is_judged]
+            best: dict[object, Path] = {}
+            for path in paths:
+                twin = best.setdefault(self.identity(path), path)
+                if self.score(path) > self.score(twin):
+                    best[self.identity(path)] = path
+            kept = [path for path in paths if path in best.values()]
+            finished = [path for path in kept if path.is_finished]
+            left = [path for path in kept if not path.is_finished]
+            beam = sorted(left, key=self.score, reverse=True)[: self.knobs.beam_width]
+            unknown = [path for path in (*finished, *beam) if not path.is_judged]
             if not unknown:
                 break
-            settled = await self.knobs.together(self.settle(paths[at]) for at in unknown)
-            for at, path in zip(unknown, settled, strict=True):
-                paths[at] = path
+            settled = await self.knobs.together(map(self.settle, unknown))
+            settling = dict(zip(unknown, settled, strict=True))
+            paths = [settling.get(path, path) for path in paths]
         for path in paths:
             if not path.is_judged:
                 self.drop(path)
-        return [paths[at] for at in finished], [paths[at] for at in sorted(beam)]
+        return finished, [path for path in left if path in beam]
 
     def identity(self, path: Path) -> object:
         """Paths with equal texts and passages are one."""
